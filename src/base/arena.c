@@ -1,0 +1,111 @@
+/* arena.c - a list of chunks; the newest serves.
+ *
+ * I1  A chunk is never moved, so pointers stay valid until release or destroy.
+ * I2  Memory that is handed out is zero. */
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+typedef struct chunk {
+    struct chunk *older;
+    size_t size, used;
+    _Alignas(16) unsigned char bytes[];
+} chunk;
+
+struct arena {
+    chunk *newest;
+};
+
+enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
+
+static void *must(void *memory)
+{
+    if (memory) return memory;
+    fputs("moefold: the host has no memory left\n", stderr);
+    _Exit(ERR_MACHINE);
+}
+
+static chunk *chunk_create(chunk *older, size_t bytes)
+{
+    size_t size = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
+    if (size > SIZE_MAX - sizeof(chunk)) must(NULL);
+    chunk *c = must(malloc(sizeof(chunk) + size));
+    c->older = older;
+    c->size = size;
+    c->used = 0;
+    return c;
+}
+
+arena *arena_create(void)
+{
+    arena *a = must(malloc(sizeof *a));
+    a->newest = chunk_create(NULL, CHUNK_BYTES);
+    return a;
+}
+
+static void drop_until(arena *a, const chunk *keep)
+{
+    while (a->newest && a->newest != keep) {
+        chunk *older = a->newest->older;
+        free(a->newest);
+        a->newest = older;
+    }
+}
+
+void arena_destroy(arena *a)
+{
+    if (!a) return;
+    drop_until(a, NULL);
+    free(a);
+}
+
+void *arena_take(arena *a, size_t bytes)
+{
+    if (bytes > SIZE_MAX - ALIGN) must(NULL);
+    bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    chunk *c = a->newest;
+    if (bytes > c->size - c->used) {
+        c = chunk_create(c, bytes);
+        a->newest = c;
+    }
+    void *p = c->bytes + c->used;
+    c->used += bytes;
+    return memset(p, 0, bytes); /* I2 */
+}
+
+char *arena_copy(arena *a, const char *text, size_t n)
+{
+    char *copy = arena_take(a, n + 1);
+    memcpy(copy, text, n);
+    return copy;
+}
+
+char *arena_text(arena *a, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = arena_take(a, (size_t)(n < 0 ? 0 : n) + 1);
+    if (n > 0) vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+arena_place arena_mark(const arena *a)
+{
+    return (arena_place){a->newest, a->newest->used};
+}
+
+void arena_release(arena *a, arena_place place)
+{
+    drop_until(a, place.chunk);
+    a->newest->used = place.used;
+}

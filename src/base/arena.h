@@ -1,0 +1,31 @@
+/* arena.h - memory that is given back all at once.
+ *
+ * Everything that lives as long as a command (knobs, model, layout, messages) is taken from one
+ * arena and never freed singly. Memory comes zeroed and aligned to 16 bytes. The host running out of
+ * a few kilobytes ends the program with exit code 3: it is the one place outside src/cli that may. */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stddef.h>
+
+typedef struct arena arena;
+
+arena *arena_create(void);
+void arena_destroy(arena *a);
+
+void *arena_take(arena *a, size_t bytes);
+char *arena_copy(arena *a, const char *text, size_t n); /* n bytes and a final 0 */
+char *arena_text(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Gives back what was taken since `arena_mark`; for searches that try many things. */
+typedef struct arena_place {
+    void *chunk;
+    size_t used;
+} arena_place;
+arena_place arena_mark(const arena *a);
+void arena_release(arena *a, arena_place place);
+
+#define ARENA_NEW(a, type)      ((type *)arena_take((a), sizeof(type)))
+#define ARENA_ARRAY(a, type, n) ((type *)arena_take((a), sizeof(type) * (size_t)(n)))
+
+#endif

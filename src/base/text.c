@@ -1,0 +1,140 @@
+/* text.c - strings. */
+#include "base/text.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+textbuf text_init(arena *a)
+{
+    textbuf t = {.a = a, .s = arena_take(a, 256), .room = 256};
+    return t;
+}
+
+static void make_room(textbuf *t, size_t more)
+{
+    if (t->n + more + 1 <= t->room) return;
+    size_t room = t->room * 2 > t->n + more + 1 ? t->room * 2 : t->n + more + 1;
+    char *s = arena_take(t->a, room);
+    memcpy(s, t->s, t->n);
+    t->s = s;
+    t->room = room;
+}
+
+void text_put(textbuf *t, const char *s, size_t n)
+{
+    make_room(t, n);
+    memcpy(t->s + t->n, s, n);
+    t->n += n;
+    t->s[t->n] = 0;
+}
+
+void text_add(textbuf *t, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n > 0) {
+        make_room(t, (size_t)n);
+        vsnprintf(t->s + t->n, (size_t)n + 1, format, again);
+        t->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+bool text_equal(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool text_starts(const char *s, const char *prefix)
+{
+    return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool text_in(const char *list, char sep, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; p; p = strchr(p, sep), p = p ? p + 1 : NULL)
+        if (strncmp(p, word, n) == 0 && (p[n] == sep || p[n] == 0)) return true;
+    return false;
+}
+
+enum { WORD_MAX = 96, FAR = 1000 };
+
+int text_distance(const char *a, const char *b)
+{
+    size_t na = strlen(a), nb = strlen(b);
+    if (na >= WORD_MAX || nb >= WORD_MAX) return FAR;
+    int row[3][WORD_MAX]; /* distances of prefixes: two rows back, last row, this row */
+    for (size_t j = 0; j <= nb; j++) row[1][j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        row[2][0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int d = row[1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (row[1][j] + 1 < d) d = row[1][j] + 1;
+            if (row[2][j - 1] + 1 < d) d = row[2][j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && row[0][j - 2] + 1 < d) d = row[0][j - 2] + 1;
+            row[2][j] = d;
+        }
+        memcpy(row[0], row[1], sizeof row[0]);
+        memcpy(row[1], row[2], sizeof row[1]);
+    }
+    return row[1][nb];
+}
+
+const char *text_nearest(const char *word, const char *const *words, int n_words)
+{
+    const char *best = NULL;
+    int best_distance = (int)strlen(word) / 2 + 2;
+    for (int i = 0; i < n_words; i++) {
+        int d = text_distance(word, words[i]);
+        if (d < best_distance) {
+            best_distance = d;
+            best = words[i];
+        }
+    }
+    return best;
+}
+
+bool text_contains(const char *s, const char *part)
+{
+    size_t n = strlen(part);
+    for (; *s || !n; s++) {
+        size_t i = 0;
+        while (i < n && s[i] && tolower((unsigned char)s[i]) == tolower((unsigned char)part[i]))
+            i++;
+        if (i == n) return true;
+    }
+    return false;
+}
+
+const char *text_grouped(arena *a, int64_t n)
+{
+    char digits[32];
+    int len = snprintf(digits, sizeof digits, "%" PRId64, n);
+    textbuf t = text_init(a);
+    for (int i = 0; i < len; i++) {
+        bool comma = i > 0 && digits[i - 1] != '-' && (len - i) % 3 == 0;
+        text_add(&t, comma ? ",%c" : "%c", digits[i]);
+    }
+    return t.s;
+}
+
+const char *text_bytes(arena *a, int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};
+    double v = (double)bytes;
+    int u = 0;
+    while (v >= 1024 && u < 5) {
+        v /= 1024;
+        u++;
+    }
+    return u == 0 ? arena_text(a, "%" PRId64 " bytes", bytes)
+                  : arena_text(a, "%.2f %s", v, units[u]);
+}

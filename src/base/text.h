@@ -1,0 +1,44 @@
+/* text.h - strings: a growing buffer, numbers, and the nearest word. */
+#ifndef BASE_TEXT_H
+#define BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+
+/* A buffer that grows in an arena; always ends with a 0. */
+typedef struct textbuf {
+    arena *a;
+    char *s;
+    size_t n, room;
+} textbuf;
+
+textbuf text_init(arena *a);
+void text_add(textbuf *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_put(textbuf *t, const char *s, size_t n);
+
+bool text_equal(const char *a, const char *b); /* both may be NULL */
+bool text_starts(const char *s, const char *prefix);
+
+/* Is `word` one of the `sep`-separated words of `list`? */
+bool text_in(const char *list, char sep, const char *word);
+
+/* The word of `words` that is fewest edits from `word` (a swap of neighbours is one edit), or NULL when
+ * none is near enough to be what was meant. */
+const char *text_nearest(const char *word, const char *const *words, int n_words);
+
+/* How many edits lead from a to b, swaps of neighbours included; long words count as far. */
+int text_distance(const char *a, const char *b);
+
+/* Case-insensitive search. */
+bool text_contains(const char *s, const char *part);
+
+/* 1234567 -> "1,234,567" */
+const char *text_grouped(arena *a, int64_t n);
+
+/* 36408905728 -> "33.91 GiB" */
+const char *text_bytes(arena *a, int64_t bytes);
+
+#endif

@@ -1,0 +1,66 @@
+/* layout.h - which rank does what: two mixed-radix readings of one rank.
+ *
+ *     dense grid    rank = tp  + TP  * (cp + CP * (dp  + DP  * pp))
+ *     expert grid   rank = etp + ETP * (ep + EP * (edp + EDP * pp))
+ *
+ * That is all of Parallel Folding: EP may cross TP, CP and DP inside a pipeline stage. With
+ * `use_tp_pp_dp_mapping` pp comes before dp (and edp) in both. */
+#ifndef LAYOUT_LAYOUT_H
+#define LAYOUT_LAYOUT_H
+
+#include "recipe/recipe.h"
+
+typedef enum axis { AXIS_TP, AXIS_CP, AXIS_EP, AXIS_DP, AXIS_PP, AXIS_COUNT } axis;
+typedef enum grid { GRID_DENSE, GRID_EXPERT } grid; /* expert: TP means ETP, DP means EDP; no CP */
+
+typedef struct layout {
+    int64_t world, tp, cp, pp, ep, etp, dp, edp;
+    bool pp_before_dp;
+    int64_t gpus_per_node, nvlink_domain;
+    /* size and stride of each axis of each grid; absent axes have size 1 */
+    int64_t size[2][AXIS_COUNT], stride[2][AXIS_COUNT];
+} layout;
+
+/* Is there a layout with these sizes? World divisible by both grids, and equal pipeline groups on both. */
+bool layout_possible(const recipe *r);
+
+/* From resolved knobs. Requires layout_possible. */
+void layout_init(layout *l, const recipe *r);
+
+/* A kind of group: all ranks that differ only in `axes` (a mask of 1 << AXIS_x). */
+typedef struct group_kind {
+    const char *name; /* "dp-cp", as Megatron spells its tokens */
+    grid grid;
+    unsigned axes;
+    const char *use;  /* what travels in it */
+} group_kind;
+
+/* The kinds of facts about Megatron: dense tp cp dp pp dp-cp tp-cp tp-pp tp-dp tp-dp-cp, expert tp ep dp
+ * tp-ep tp-ep-pp pp. */
+const group_kind *group_kinds(int *n);
+
+int64_t group_size(const layout *l, const group_kind *k);
+int64_t group_count(const layout *l, const group_kind *k);
+
+/* Ranks of group number g, in Megatron's order, into out[group_size]. */
+void group_ranks(const layout *l, const group_kind *k, int64_t g, int64_t *out);
+
+/* Which group of this kind the rank is in, and its place there. */
+int64_t group_of(const layout *l, const group_kind *k, int64_t rank, int64_t *place);
+
+/* Place of a rank on one axis. */
+int64_t layout_coordinate(const layout *l, grid g, axis x, int64_t rank);
+
+/* How far the groups of a kind reach: most nodes and most NVLink domains that one group touches. */
+typedef struct group_reach {
+    int64_t nodes, domains;
+} group_reach;
+group_reach group_reach_of(const layout *l, const group_kind *k);
+
+/* First rank of pipeline stage p (all other coordinates 0). */
+int64_t layout_stage_rank(const layout *l, int64_t p);
+
+/* Fewest ranks that these sizes need: PP * lcm(TP * CP, ETP * EP). Saturates. */
+int64_t layout_fewest(int64_t tp, int64_t cp, int64_t pp, int64_t ep, int64_t etp);
+
+#endif

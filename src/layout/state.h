@@ -1,0 +1,35 @@
+/* state.h - bytes of weights, gradients and optimizer on a rank: exact, padding included. */
+#ifndef LAYOUT_STATE_H
+#define LAYOUT_STATE_H
+
+#include "layout/layout.h"
+#include "layout/pipeline.h"
+#include "model/params.h"
+
+/* By kind of weight (param_class); padding counts alignment of weights and of buckets. */
+typedef struct state_bytes {
+    int64_t weights[3], gradients[3], optimizer[3]; /* [param_class], without padding */
+    int64_t padding_weights, padding_gradients, padding_optimizer;
+    int64_t buffers;      /* untrained: the router's bias and counters; counted with weights */
+    int64_t host;         /* optimizer state that lives on the host */
+    int64_t elements[3];  /* trained weights on this rank */
+} state_bytes;
+
+int64_t state_weights(const state_bytes *s);   /* with padding and buffers */
+int64_t state_gradients(const state_bytes *s); /* with padding */
+int64_t state_optimizer(const state_bytes *s); /* with padding; on the GPU */
+int64_t state_total(const state_bytes *s);
+
+/* Of every rank of pipeline stage `pp_rank` (ranks of a stage are alike). */
+void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param_table *t,
+                    const layout *l, const pipeline *p, int64_t pp_rank);
+
+/* Bytes of one element, and why, for people. */
+typedef struct state_mode {
+    double weight, gradient, optimizer; /* bytes; optimizer before sharding */
+    double host;                        /* of the optimizer, offloaded, before sharding */
+    const char *why;
+} state_mode;
+state_mode state_mode_of(const recipe *r);
+
+#endif

@@ -1,0 +1,75 @@
+/* derive.c - what knobs imply for one another where neither model nor layout is asked. */
+#include "recipe/precision.h"
+#include "recipe/recipe.h"
+
+static void derive_recompute(recipe *r)
+{
+    if (!recipe_is(r, K_RECOMPUTE, "selective")) return;
+    value *core = ARENA_NEW(r->a, value);
+    *core = value_of_text("core_attn");
+    recipe_fill(r, K_RECOMPUTE_MODULES, (value){.kind = V_LIST, .list = {core, 1}}, FROM_DERIVED,
+                "what Megatron takes for selective when no module is named");
+}
+
+static void derive_dispatcher(recipe *r)
+{
+    recipe_fill_default(r, K_DISPATCHER);
+    if (!recipe_is(r, K_DISPATCHER, "flex") || r->system == MEGATRON_LM) return;
+    bool nvl72 = recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300");
+    recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
+                nvl72 ? "unset: hybridep spans an NVLink domain of 72"
+                      : "unset: deepep suits nodes of 8");
+}
+
+static void derive_router(recipe *r)
+{
+    if (recipe_given(r, K_GROUPS))
+        recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
+                    "a recipe's own groups follow Megatron: best topk / group_topk experts");
+    bool forced = recipe_on(r, K_FORCE_BALANCE);
+    recipe_fill(r, K_BUFFER_FACTOR, value_of_float(forced ? 1.0 : 1.5), FROM_DERIVED,
+                forced ? "forced balance is exact"
+                       : "unset: room for half as much again as balanced");
+}
+
+static void derive_graphs(recipe *r)
+{
+    if (r->system == MEGATRON_LM) return;
+    recipe_fill_default(r, K_GRAPHS);
+    bool graphs = !recipe_is(r, K_GRAPHS, "none");
+    recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
+                graphs ? "graphs need random numbers that can be replayed" : "no graphs");
+}
+
+static void derive_optimizer(recipe *r)
+{
+    bool offload = recipe_on(r, K_OPT_OFFLOAD);
+    if (r->system != MEGATRON_LM)
+        recipe_fill(r, K_OPT_OFFLOAD_FRACTION, value_of_float(offload ? 1.0 : 0.0), FROM_DERIVED,
+                    offload ? "unset: all of it" : "optimizer_cpu_offload is off");
+    recipe_fill_default(r, K_WEIGHT_DECAY);
+    recipe_fill(r, K_WD_START, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
+    recipe_fill(r, K_WD_END, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
+}
+
+static void derive_data(recipe *r)
+{
+    if (r->system != MEGATRON_LM) {
+        bool named = recipe_given(r, K_DATA_PATH);
+        recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
+                    named ? "data are named" : "unset: no data are named");
+    }
+    recipe_fill_default(r, K_SEED);
+    recipe_fill(r, K_DATA_SEED, r->knob[K_SEED].v, FROM_DERIVED, "rng.seed");
+}
+
+void recipe_derive(recipe *r)
+{
+    precision_derive(r);
+    derive_recompute(r);
+    derive_dispatcher(r);
+    derive_router(r);
+    derive_graphs(r);
+    derive_optimizer(r);
+    derive_data(r);
+}

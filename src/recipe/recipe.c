@@ -1,0 +1,262 @@
+/* recipe.c - settings and their layers.
+ *
+ * I1  What a person set (FROM_USER) is replaced only by a later layer of the same person.
+ * I2  A knob is open (FROM_NOTHING) until somebody fills it; filling states a reason. */
+#include "recipe/recipe.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+void recipe_init(recipe *r, arena *a, const char *name)
+{
+    memset(r, 0, sizeof *r);
+    r->a = a;
+    r->name = name;
+    r->folder = "";
+}
+
+void recipe_note(recipe *r, const char *format, ...)
+{
+    if (r->n_notes == NOTES_MAX) return;
+    char buffer[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(buffer, sizeof buffer, format, args);
+    va_end(args);
+    r->notes[r->n_notes++] = arena_copy(r->a, buffer, strlen(buffer));
+}
+
+/* Null reopens a knob unless "none" is what its default says: then null is a choice. */
+void recipe_set(recipe *r, knob_id k, value v, const char *why)
+{
+    bool reopen = v.kind == V_NULL && strcmp(knobs[k].dflt, "null") != 0;
+    r->knob[k] = (setting){v, reopen ? FROM_NOTHING : FROM_USER, why};
+}
+
+static alias_use *alias_slot(recipe *r, knob_id k, const char *key)
+{
+    for (int i = 0; i < r->n_aliases; i++)
+        if (r->aliases[i].knob == k && text_equal(r->aliases[i].key, key)) return &r->aliases[i];
+    alias_use *use = &r->aliases[r->n_aliases++];
+    *use = (alias_use){.knob = k, .key = key, .alone = r->knob[k].from != FROM_USER};
+    return use;
+}
+
+static void set_alias(recipe *r, knob_id k, const char *key, value v, const char *why)
+{
+    if (r->n_aliases == ALIASES_MAX) return;
+    alias_use *use = alias_slot(r, k, arena_copy(r->a, key, strlen(key)));
+    use->v = v;
+    use->why = why;
+    if (use->alone) recipe_set(r, k, v, why);
+}
+
+static void set_own(recipe *r, knob_id k, value v, const char *why)
+{
+    for (int i = 0; i < r->n_aliases; i++)
+        if (r->aliases[i].knob == k) r->aliases[i].alone = false;
+    recipe_set(r, k, v, why);
+}
+
+static status unknown_key(const char *key, const char *where, error *err)
+{
+    const char *near = knob_nearest(key);
+    return error_set(err, ERR_INPUT, "%s: unknown knob '%.200s'%s%s%s", where, key,
+                     near ? "; the nearest known one is '" : "; `moefold knobs` lists them all",
+                     near ? near : "", near ? "'" : "");
+}
+
+status recipe_set_key(recipe *r, const char *key, value given, const char *where, error *err)
+{
+    bool is_alias = false;
+    int k = knob_find(key, &is_alias);
+    if (k < 0) return unknown_key(key, where, err);
+    value v;
+    status s = knob_accept(r->a, (knob_id)k, given, &v, err);
+    if (s) return error_prefix(err, s, "%s", where);
+    if (is_alias)
+        set_alias(r, (knob_id)k, key, v, where);
+    else
+        set_own(r, (knob_id)k, v, where);
+    return OK;
+}
+
+status recipe_override(recipe *r, const char *assignment, const char *where, error *err)
+{
+    const char *p = assignment;
+    while (*p == '+') p++;
+    const char *equals = strchr(p, '=');
+    if (!equals || equals == p)
+        return error_set(err, ERR_INPUT, "%s: '%.200s' is not an override; write key=value", where,
+                         assignment);
+    const char *key = arena_copy(r->a, p, (size_t)(equals - p));
+    value v;
+    status s = value_parse(r->a, equals + 1, &v, err);
+    if (s) return error_prefix(err, s, "%s: %.200s", where, key);
+    return recipe_set_key(r, key, v, where, err);
+}
+
+/* ---- YAML */
+
+typedef struct yaml_place {
+    recipe *r;
+    const char *name; /* of the file */
+    error *err;
+} yaml_place;
+
+static status yaml_value(yaml_place *at, const yaml_node *node, value *out)
+{
+    if (node->kind == YAML_MAP)
+        return error_set(at->err, ERR_INPUT,
+                         "%s:%d: a list holds a map; words or numbers are needed", at->name,
+                         node->line);
+    if (node->kind == YAML_SCALAR) {
+        if (node->quoted) {
+            *out = value_of_text(node->text);
+            return OK;
+        }
+        status s = value_scalar(at->r->a, node->text, out, at->err);
+        return s ? error_prefix(at->err, s, "%s:%d", at->name, node->line) : OK;
+    }
+    value *items = ARENA_ARRAY(at->r->a, value, node->n_items);
+    for (int i = 0; i < node->n_items; i++) {
+        status s = yaml_value(at, node->items[i], &items[i]);
+        if (s) return s;
+    }
+    *out = (value){.kind = V_LIST, .list = {items, node->n_items}};
+    return OK;
+}
+
+static bool is_section(const char *key)
+{
+    size_t n = strlen(key);
+    for (int k = 0; k < K_COUNT; k++)
+        if (strncmp(knobs[k].key, key, n) == 0 && knobs[k].key[n] == '.') return true;
+    return false;
+}
+
+static status yaml_section(yaml_place *at, const yaml_node *map, const char *prefix)
+{
+    for (int i = 0; i < map->n_items; i++) {
+        const yaml_node *node = map->items[i];
+        const char *key = arena_text(at->r->a, "%s%s%s", prefix, *prefix ? "." : "", node->key);
+        status s;
+        if (strlen(key) > 200)
+            return error_set(at->err, ERR_INPUT, "%s:%d: a key of %zu letters", at->name,
+                             node->line, strlen(key));
+        for (int j = 0; j < i; j++)
+            if (text_equal(map->items[j]->key, node->key))
+                return error_set(at->err, ERR_INPUT,
+                                 "%s:%d: '%s' is given a second time (first: line %d)", at->name,
+                                 node->line, key, map->items[j]->line);
+        if (text_equal(node->key, "_target_")) {
+            recipe_note(at->r, "%s:%d: %s: a Python class, without effect here", at->name,
+                        node->line, key);
+            continue;
+        }
+        if (node->kind == YAML_MAP) {
+            s = yaml_section(at, node, key);
+        } else {
+            value v;
+            s = yaml_value(at, node, &v);
+            if (!s && v.kind == V_NULL && is_section(key) && knob_find(key, NULL) < 0) continue;
+            if (!s)
+                s = recipe_set_key(at->r, key, v,
+                                   arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
+        }
+        if (s) return s;
+    }
+    return OK;
+}
+
+status recipe_parse_yaml(recipe *r, const char *name, const char *data, size_t n, error *err)
+{
+    yaml_node *root;
+    status s = yaml_parse(r->a, name, data, n, &root, err);
+    if (s) return s;
+    if (root->kind != YAML_MAP)
+        return error_set(err, ERR_INPUT,
+                         "%s:%d: a recipe is a map of knobs, such as `model: {...}`", name,
+                         root->line);
+    yaml_place at = {r, name, err};
+    return yaml_section(&at, root, "");
+}
+
+status recipe_read_yaml(recipe *r, const char *path, error *err)
+{
+    char *data;
+    size_t n;
+    status s = file_read(r->a, path, YAML_BYTES_MAX, &data, &n, err);
+    if (s) return s;
+    r->folder = file_folder(r->a, path);
+    return recipe_parse_yaml(r, path, data, n, err);
+}
+
+/* ---- filling */
+
+bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
+{
+    if (r->knob[k].from != FROM_NOTHING) return false; /* I1 */
+    char buffer[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(buffer, sizeof buffer, format, args);
+    va_end(args);
+    r->knob[k] = (setting){v, from, arena_copy(r->a, buffer, strlen(buffer))};
+    return true;
+}
+
+void recipe_fill_default(recipe *r, knob_id k)
+{
+    if (r->knob[k].from != FROM_NOTHING) return;
+    r->knob[k] = (setting){knob_default(r->a, k, r->system), FROM_DEFAULT,
+                           r->system == MEGATRON_LM ? "default of Megatron-LM" : "default"};
+}
+
+void recipe_fill_defaults(recipe *r)
+{
+    for (int k = 0; k < K_COUNT; k++) recipe_fill_default(r, (knob_id)k);
+}
+
+/* ---- reading */
+
+double recipe_real(const recipe *r, knob_id k)
+{
+    value v = r->knob[k].v;
+    return v.kind == V_FLOAT ? v.real : v.kind == V_INT ? (double)v.whole : 0.0;
+}
+
+const char *recipe_word(const recipe *r, knob_id k)
+{
+    return r->knob[k].v.kind == V_TEXT ? r->knob[k].v.text : NULL;
+}
+
+bool recipe_is(const recipe *r, knob_id k, const char *word)
+{
+    return text_equal(recipe_word(r, k), word);
+}
+
+int recipe_count(const recipe *r, knob_id k)
+{
+    value v = r->knob[k].v;
+    return v.kind == V_LIST ? v.list.n : v.kind != V_NULL;
+}
+
+value recipe_item(const recipe *r, knob_id k, int i)
+{
+    value v = r->knob[k].v;
+    return v.kind == V_LIST ? v.list.items[i] : v;
+}
+
+bool recipe_has(const recipe *r, knob_id k, const char *word)
+{
+    for (int i = 0; i < recipe_count(r, k); i++) {
+        value v = recipe_item(r, k, i);
+        if (v.kind == V_TEXT && strcmp(v.text, word) == 0) return true;
+    }
+    return false;
+}

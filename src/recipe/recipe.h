@@ -1,0 +1,91 @@
+/* recipe.h - what the user asked for: a setting for every knob, each with where it came from.
+ *
+ * Layers, later ones win: files, then overrides and flags on the command line. The model (a preset or a
+ * config.json) fills what the user left open, then derivations do, then defaults; so a setting that a
+ * person made is never changed. `why` says where a setting came from, or the reason for it.
+ *
+ * A recipe is plain data: copying the struct copies the recipe (values and texts live in the arena). */
+#ifndef RECIPE_RECIPE_H
+#define RECIPE_RECIPE_H
+
+#include "recipe/knobs.h"
+
+typedef enum origin { FROM_NOTHING, FROM_DEFAULT, FROM_DERIVED, FROM_MODEL, FROM_USER } origin;
+
+typedef struct setting {
+    value v;
+    origin from;
+    const char *why; /* "recipes/a.yaml:12", "command line", "default", or the reason */
+} setting;
+
+/* An alias was used: dataset.seq_length for model.seq_length. A rule compares it with the knob. */
+typedef struct alias_use {
+    knob_id knob;
+    const char *key, *why;
+    value v;
+    bool alone; /* the knob itself was not given: it takes this value */
+} alias_use;
+
+enum { ALIASES_MAX = 64, NOTES_MAX = 256 };
+
+typedef struct recipe {
+    arena *a;
+    const char *name;   /* as the user named it */
+    const char *folder; /* where relative paths in it start, with a final slash or empty */
+    knob_system
+        system; /* whose defaults and habits apply: ours, or a Megatron-LM argument list's */
+    setting knob[K_COUNT];
+    alias_use aliases[ALIASES_MAX];
+    int n_aliases;
+    const char *notes[NOTES_MAX]; /* what was read and has no effect, and why */
+    int n_notes;
+} recipe;
+
+void recipe_init(recipe *r, arena *a, const char *name);
+
+/* Sets a knob as the user's wish. The value has been accepted by knob_accept. */
+void recipe_set(recipe *r, knob_id k, value v, const char *why);
+
+/* Key and value as the user wrote them; checks key and type. `where` stands in messages. */
+status recipe_set_key(recipe *r, const char *key, value v, const char *where, error *err);
+
+/* "key=value"; a leading + or ++ (Hydra) is taken too. */
+status recipe_override(recipe *r, const char *assignment, const char *where, error *err);
+
+status recipe_read_yaml(recipe *r, const char *path, error *err);
+status recipe_parse_yaml(recipe *r, const char *name, const char *data, size_t n, error *err);
+
+void recipe_note(recipe *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Fills a knob that nobody has set. Returns whether it did. */
+bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Gives one knob, or every knob, that is still open its default (r->system says whose). */
+void recipe_fill_default(recipe *r, knob_id k);
+void recipe_fill_defaults(recipe *r);
+
+/* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
+void recipe_derive(recipe *r);
+
+/* ---- reading. An open or null knob reads as 0, 0.0, false, NULL. */
+static inline bool recipe_given(const recipe *r, knob_id k)
+{
+    return r->knob[k].from != FROM_NOTHING && r->knob[k].v.kind != V_NULL;
+}
+static inline int64_t recipe_int(const recipe *r, knob_id k)
+{
+    return r->knob[k].v.kind == V_INT ? r->knob[k].v.whole : 0;
+}
+static inline bool recipe_on(const recipe *r, knob_id k)
+{
+    return r->knob[k].v.kind == V_BOOL && r->knob[k].v.flag;
+}
+double recipe_real(const recipe *r, knob_id k);
+const char *recipe_word(const recipe *r, knob_id k);
+bool recipe_is(const recipe *r, knob_id k, const char *word);
+bool recipe_has(const recipe *r, knob_id k, const char *word); /* in a list, or the one value */
+int recipe_count(const recipe *r, knob_id k); /* items of a list; 1 for one value */
+value recipe_item(const recipe *r, knob_id k, int i);
+
+#endif

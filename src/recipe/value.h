@@ -1,0 +1,61 @@
+/* value.h - what a knob can hold, and its text form.
+ *
+ * The text form is that of Hydra overrides, YAML scalars and our exports alike: null, true, 4096, 1e-3,
+ * words, 'quoted text', [lists, [of, lists]]. Values never change once made; they live in an arena. */
+#ifndef RECIPE_VALUE_H
+#define RECIPE_VALUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/text.h"
+
+typedef enum value_kind { V_NULL, V_BOOL, V_INT, V_FLOAT, V_TEXT, V_LIST } value_kind;
+
+typedef struct value {
+    value_kind kind;
+    union {
+        bool flag;
+        int64_t whole;
+        double real;
+        const char *text;
+        struct {
+            const struct value *items;
+            int n;
+        } list;
+    };
+} value;
+
+/* Parses a whole override value. A number that does not fit is an error, not text. */
+status value_parse(arena *a, const char *s, value *out, error *err);
+
+/* A plain scalar: the same, but brackets and commas are text (YAML has read the lists already). */
+status value_scalar(arena *a, const char *s, value *out, error *err);
+
+void value_print(textbuf *t, value v);
+const char *value_text(arena *a, value v);
+bool value_equal(value a, value b); /* 1 equals 1.0 */
+
+/* "null", "true or false", "a whole number", ...: for messages. */
+const char *value_kind_name(value_kind kind);
+
+static inline value value_of_int(int64_t whole)
+{
+    return (value){.kind = V_INT, .whole = whole};
+}
+static inline value value_of_bool(bool flag)
+{
+    return (value){.kind = V_BOOL, .flag = flag};
+}
+static inline value value_of_float(double real)
+{
+    return (value){.kind = V_FLOAT, .real = real};
+}
+static inline value value_of_text(const char *word)
+{
+    return (value){.kind = V_TEXT, .text = word};
+}
+
+#endif
