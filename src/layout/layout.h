@@ -21,28 +21,41 @@ typedef struct layout {
     int64_t size[2][AXIS_COUNT], stride[2][AXIS_COUNT];
 } layout;
 
-/* Is there a layout with these sizes? World divisible by both grids, and equal pipeline groups on both. */
+enum { LAYOUT_WORLD_MAX = 1 << 20 }; /* ranks; a larger world is a mistake, not a cluster */
+
+/* Is there a layout with these sizes? World divisible by both grids, and equal pipeline groups
+ * on both. Sizes that are not positive or beyond LAYOUT_WORLD_MAX have none. */
 bool layout_possible(const recipe *r);
 
 /* From resolved knobs. Requires layout_possible. */
 void layout_init(layout *l, const recipe *r);
+
+/* Data parallel sizes as the knobs have them, at least 1: for derivations, which run before
+ * anyone knows whether there is a layout. */
+int64_t layout_dp(const recipe *r);
+int64_t layout_edp(const recipe *r);
+
+/* The axes from the smallest stride to the largest. */
+const axis *layout_order(const layout *l); /* [AXIS_COUNT] */
 
 /* A kind of group: all ranks that differ only in `axes` (a mask of 1 << AXIS_x). */
 typedef struct group_kind {
     const char *name; /* "dp-cp", as Megatron spells its tokens */
     grid grid;
     unsigned axes;
-    const char *use;  /* what travels in it */
+    const char *use; /* what travels in it */
 } group_kind;
 
-/* The kinds of facts about Megatron: dense tp cp dp pp dp-cp tp-cp tp-pp tp-dp tp-dp-cp, expert tp ep dp
- * tp-ep tp-ep-pp pp. */
+/* The kinds of facts about Megatron: dense tp cp dp pp dp-cp tp-cp tp-pp tp-dp tp-dp-cp, expert
+ * tp ep dp tp-ep tp-ep-pp pp. */
 const group_kind *group_kinds(int *n);
 
 int64_t group_size(const layout *l, const group_kind *k);
 int64_t group_count(const layout *l, const group_kind *k);
 
-/* Ranks of group number g, in Megatron's order, into out[group_size]. */
+/* Ranks of group number g, in Megatron's order (which is ascending), into out[group_size].
+ * Groups are numbered by the axes that the kind leaves out, members by those it has; the axis of
+ * smallest stride runs fastest. */
 void group_ranks(const layout *l, const group_kind *k, int64_t g, int64_t *out);
 
 /* Which group of this kind the rank is in, and its place there. */
@@ -60,7 +73,8 @@ group_reach group_reach_of(const layout *l, const group_kind *k);
 /* First rank of pipeline stage p (all other coordinates 0). */
 int64_t layout_stage_rank(const layout *l, int64_t p);
 
-/* Fewest ranks that these sizes need: PP * lcm(TP * CP, ETP * EP). Saturates. */
+/* Fewest ranks that these sizes need: PP * lcm(TP * CP, ETP * EP). Saturates at SIZE_HUGE; 0
+ * where a size is not positive. */
 int64_t layout_fewest(int64_t tp, int64_t cp, int64_t pp, int64_t ep, int64_t etp);
 
 #endif

@@ -1,7 +1,8 @@
 /* setup.h - a recipe with everything resolved: knobs, model, layout, stages.
  *
- * Rules and everything after them read a setup. It is made also from recipes that break rules, so that all
- * violations can be named at once: `possible` and `pipe.why_not` say what could not be laid out. */
+ * Rules and everything after them read a setup. It is made also from recipes that break rules,
+ * so that all violations can be named at once: `possible` and `pipe.why_not` say what could not
+ * be laid out. */
 #ifndef LAYOUT_SETUP_H
 #define LAYOUT_SETUP_H
 
@@ -24,7 +25,8 @@ typedef struct setup {
 /* `given` has model_fill behind it. It is not changed. Memory comes from `a`. */
 status setup_init(setup *s, const recipe *given, arena *a, error *err);
 
-/* The pipeline stage whose ranks hold most, and its bytes. Requires possible and no pipe.why_not. */
+/* The pipeline stage whose ranks hold most, and its bytes. Requires possible and no
+ * pipe.why_not. */
 int64_t setup_fullest(const setup *s, state_bytes *bytes);
 
 #endif

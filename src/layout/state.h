@@ -1,4 +1,9 @@
-/* state.h - bytes of weights, gradients and optimizer on a rank: exact, padding included. */
+/* state.h - bytes of weights, gradients and optimizer on a rank: exact, padding included.
+ *
+ * Gradients (and, with the sharded optimizer, weights) lie in buffers: one for dense weights and
+ * one for experts in each model chunk, the weights in reverse order, each start aligned, cut
+ * into buckets that divide by the number of optimizer shards. The rank's share of the optimizer
+ * is one slice of every bucket. */
 #ifndef LAYOUT_STATE_H
 #define LAYOUT_STATE_H
 
@@ -10,9 +15,9 @@
 typedef struct state_bytes {
     int64_t weights[3], gradients[3], optimizer[3]; /* [param_class], without padding */
     int64_t padding_weights, padding_gradients, padding_optimizer;
-    int64_t buffers;      /* untrained: the router's bias and counters; counted with weights */
-    int64_t host;         /* optimizer state that lives on the host */
-    int64_t elements[3];  /* trained weights on this rank */
+    int64_t buffers;     /* untrained: the router's bias and counters; counted with weights */
+    int64_t host;        /* optimizer state that lives on the host */
+    int64_t elements[3]; /* trained weights on this rank */
 } state_bytes;
 
 int64_t state_weights(const state_bytes *s);   /* with padding and buffers */
@@ -26,10 +31,14 @@ void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param
 
 /* Bytes of one element, and why, for people. */
 typedef struct state_mode {
-    double weight, gradient, optimizer; /* bytes; optimizer before sharding */
-    double host;                        /* of the optimizer, offloaded, before sharding */
+    double weight; /* matrices of linear layers, which FP8 and FP4 recipes may store narrower */
+    double plain;  /* all other weights: norms, router, embedding, head */
+    double gradient;
+    double optimizer; /* on the GPU, before sharding */
+    double host;      /* of the optimizer, offloaded, before sharding */
     const char *why;
 } state_mode;
 state_mode state_mode_of(const recipe *r);
+state_mode state_mode_bare(const recipe *r); /* without `why`: takes no memory, for loops */
 
 #endif

@@ -1,0 +1,30 @@
+/* buffer.h - how weights lie in a gradient buffer: alignment, buckets, padding. Internal to
+ * state.c and its test. */
+#ifndef LAYOUT_BUFFER_H
+#define LAYOUT_BUFFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/maths.h"
+
+/* Sum of sizes, each at most SIZE_HUGE (a quarter of the range, so that the sum exists). */
+static inline int64_t add_sat(int64_t a, int64_t b)
+{
+    return a + b > SIZE_HUGE ? SIZE_HUGE : a + b;
+}
+
+typedef struct buffer {
+    int64_t align;       /* a weight starts at a multiple of this many elements */
+    int64_t unit;        /* a bucket's length is a multiple of this */
+    int64_t bucket_size; /* a bucket is closed once it holds as much; 0: never */
+    int64_t bucket_start, end;
+} buffer;
+
+/* Appends `n` weights of `size` elements each. Alone: each in a bucket of its own. */
+void buffer_add(buffer *b, int64_t n, int64_t size, bool alone);
+
+/* Closes the last bucket; the length with all padding. */
+int64_t buffer_close(buffer *b);
+
+#endif

@@ -1,0 +1,116 @@
+/* cluster.c - GPUs as they are sold, and the sizes that follow from others. */
+#include "layout/cluster.h"
+
+#include <inttypes.h>
+
+#include "base/maths.h"
+#include "layout/layout.h"
+
+#define GIB(x) ((int64_t)((x)*1073741824.0))
+#define GB(x)  ((int64_t)((x)*1e9))
+
+/* Memory is what a program sees, since that is what "fits" means. H100 79.1 GiB and GB200 184.3 GiB
+ * as frameworks print them, H200 139 GiB as its driver does; A100 and H800 are the same 80 GB as an
+ * H100. B300 270 GB and GB300 279 GB of 288. B200: 180 GB, the eighth part of a DGX B200. */
+static const gpu gpus[] = {
+    {"A100", ARCH_AMPERE, GIB(79.1), 8, 8},       {"H100", ARCH_HOPPER, GIB(79.1), 8, 8},
+    {"H200", ARCH_HOPPER, GIB(139), 8, 8},        {"H800", ARCH_HOPPER, GIB(79.1), 8, 8},
+    {"B200", ARCH_BLACKWELL, GB(180), 8, 8},      {"B300", ARCH_BLACKWELL, GB(270), 8, 8},
+    {"GB200", ARCH_BLACKWELL, GIB(184.3), 4, 72}, {"GB300", ARCH_BLACKWELL, GB(279), 4, 72},
+    {"cpu", ARCH_CPU, 0, 1024, 1024},
+};
+
+const gpu *gpu_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
+        if (text_equal(gpus[i].name, name)) return &gpus[i];
+    return NULL;
+}
+
+static void derive_sequence(recipe *r)
+{
+    recipe_fill(r, K_SEQ, value_of_int(4096), FROM_DERIVED, "unset: where pre-training starts");
+    recipe_fill(r, K_MAX_POSITIONS, r->knob[K_SEQ].v, FROM_DERIVED, "unset: the sequence length");
+}
+
+static void derive_tensor_parallel(recipe *r)
+{
+    int64_t tp = recipe_int(r, K_TP);
+    bool lm = r->system == MEGATRON_LM;
+    if (lm)
+        recipe_fill_default(r, K_SP);
+    else
+        recipe_fill(r, K_SP, value_of_bool(tp > 1), FROM_DERIVED,
+                    tp > 1 ? "TP > 1: norms and residuals are split too" : "TP 1 splits nothing");
+    if (!lm && recipe_int(r, K_EP) > 1)
+        recipe_fill(r, K_ETP, value_of_int(1), FROM_DERIVED,
+                    "unset with EP > 1: whole experts, as Megatron-Bridge has it");
+    else
+        recipe_fill(r, K_ETP, value_of_int(tp), FROM_DERIVED, "unset: TP");
+}
+
+static void derive_world(recipe *r)
+{
+    int64_t tp = recipe_int(r, K_TP), cp = recipe_int(r, K_CP), pp = recipe_int(r, K_PP);
+    int64_t ep = recipe_int(r, K_EP), etp = recipe_int(r, K_ETP);
+    int64_t fewest = layout_fewest(tp, cp, pp, ep, etp);
+    if (fewest < 1 || fewest > LAYOUT_WORLD_MAX)
+        recipe_fill(r, K_N_GPUS, value_of_int(1), FROM_DERIVED,
+                    "unset, and the parallel sizes fit no cluster");
+    else
+        recipe_fill(r, K_N_GPUS, value_of_int(fewest), FROM_DERIVED,
+                    "unset: the fewest for PP %" PRId64 " x lcm(TP %" PRId64 " x CP %" PRId64
+                    ", ETP %" PRId64 " x EP %" PRId64 ")",
+                    pp, tp, cp, etp, ep);
+}
+
+static void derive_node(recipe *r)
+{
+    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    if (!g) return;
+    int64_t node = g->gpus_per_node, domain = g->nvlink_domain;
+    const char *why = "as it is sold";
+    if (g->arch == ARCH_CPU) { /* one machine, whatever the number of ranks */
+        int64_t world = recipe_int(r, K_N_GPUS);
+        domain = world > 1 ? world : 1;
+        node = domain < g->gpus_per_node ? domain : g->gpus_per_node;
+        why = "all ranks on one machine";
+    }
+    recipe_fill(r, K_GPUS_PER_NODE, value_of_int(node), FROM_DERIVED, "%s: %s", g->name, why);
+    recipe_fill(r, K_NVLINK, value_of_int(domain), FROM_DERIVED, "%s: %s", g->name, why);
+}
+
+enum { PIPELINE_FILLS = 4, BATCH_MAX = 1 << 30 };
+
+static void derive_batch(recipe *r)
+{
+    recipe_fill(r, K_MBS, value_of_int(1), FROM_DERIVED, "unset: the smallest");
+    int64_t mbs = recipe_int(r, K_MBS), pp = recipe_int(r, K_PP), dp = layout_dp(r);
+    if (mbs < 1) mbs = 1;
+    if (pp < 1) pp = 1;
+    int64_t once = mul_sat(mbs, dp);
+    int64_t batch = r->system == MEGATRON_LM ? once : mul_sat(mul_sat(once, PIPELINE_FILLS), pp);
+    if (batch > BATCH_MAX)
+        recipe_fill(r, K_GBS, value_of_int(mbs), FROM_DERIVED,
+                    "unset, and the sizes ask for more than any batch");
+    else if (r->system == MEGATRON_LM)
+        recipe_fill(r, K_GBS, value_of_int(batch), FROM_DERIVED,
+                    "unset: Megatron-LM takes one microbatch a replica, %" PRId64 " x DP %" PRId64,
+                    mbs, dp);
+    else
+        recipe_fill(r, K_GBS, value_of_int(batch), FROM_DERIVED,
+                    "unset: fills the pipeline four times: microbatch %" PRId64 " x DP %" PRId64
+                    " x 4 x PP %" PRId64,
+                    mbs, dp, pp);
+}
+
+void cluster_derive(recipe *r)
+{
+    static const knob_id sizes[] = {K_GPU, K_TP, K_CP, K_PP, K_EP, K_TP_PP_DP};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) recipe_fill_default(r, sizes[i]);
+    derive_sequence(r);
+    derive_tensor_parallel(r);
+    derive_world(r);
+    derive_node(r);
+    derive_batch(r);
+}

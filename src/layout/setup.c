@@ -1,0 +1,134 @@
+/* setup.c - resolving a recipe: the order of the derivations, and those that need more than one
+ * folder.
+ *
+ * I1  A derivation reads only knobs that the user, the model or an earlier derivation has
+ *     settled; where it needs a plain default, that is filled first. */
+#include "layout/setup.h"
+
+#include <string.h>
+
+#include "recipe/megatron.h"
+
+/* Where null asks for the derived value instead of "none". */
+static const knob_id derived[] = {
+    K_ETP,         K_SP,        K_N_GPUS,        K_GPUS_PER_NODE, K_NVLINK,       K_MBS,
+    K_GBS,         K_SEQ,       K_MAX_POSITIONS, K_VPP,           K_PP_LAYOUT,    K_GROUP_SIZE,
+    K_OVERLAP_P2P, K_BATCH_P2P, K_GRAD_OVERLAP,  K_PARAM_OVERLAP, K_ALIGN_GATHER,
+};
+
+static void reopen_nulls(recipe *r)
+{
+    for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
+        if (r->knob[derived[i]].v.kind == V_NULL) r->knob[derived[i]].from = FROM_NOTHING;
+}
+
+/* ---- overlap of messages between stages */
+
+static void derive_p2p(recipe *r)
+{
+    int64_t pp = recipe_int(r, K_PP), vpp = recipe_int(r, K_VPP);
+    bool interleaved = pp > 1 && vpp > 1;
+    recipe_fill(r, K_OVERLAP_P2P, value_of_bool(interleaved), FROM_DERIVED,
+                interleaved ? "virtual stages leave compute to hide it" : "no virtual stages");
+    bool overlap = recipe_on(r, K_OVERLAP_P2P);
+    bool batch = !overlap && (pp > 1 || r->system == MEGATRON_LM);
+    recipe_fill(r, K_BATCH_P2P, value_of_bool(batch), FROM_DERIVED,
+                overlap ? "overlap_p2p_comm sends one by one"
+                : batch ? "without overlap_p2p_comm"
+                        : "PP 1 sends nothing");
+    recipe_fill(r, K_ALIGN_GATHER, value_of_bool(interleaved), FROM_DERIVED,
+                interleaved ? "virtual stages: all gather at once" : "no virtual stages");
+    if (interleaved) recipe_fill(r, K_GROUP_SIZE, value_of_int(pp), FROM_DERIVED, "unset: PP");
+}
+
+/* ---- overlap of gradient reduction and parameter gather */
+
+static void derive_reduction(recipe *r)
+{
+    if (r->system == MEGATRON_LM) return; /* both off there: plain defaults */
+    recipe_fill_default(r, K_DIST_OPT);
+    bool sharded = recipe_on(r, K_DIST_OPT);
+    bool reduced = layout_dp(r) > 1 || recipe_int(r, K_CP) > 1 || layout_edp(r) > 1;
+    recipe_fill(r, K_GRAD_OVERLAP, value_of_bool(sharded && reduced), FROM_DERIVED,
+                !reduced  ? "one replica: nothing is reduced"
+                : sharded ? "gradients are reduced: beside backward"
+                          : "the optimizer is not sharded");
+    bool overlap = recipe_on(r, K_GRAD_OVERLAP);
+    recipe_fill(r, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap), FROM_DERIVED,
+                !reduced   ? "one replica: nothing is gathered"
+                : !sharded ? "the optimizer is not sharded"
+                : overlap  ? "weights are gathered: beside forward"
+                           : "needs overlap_grad_reduce");
+}
+
+static status resolve(recipe *r, error *err)
+{
+    reopen_nulls(r);
+    megatron_derive(r);
+    recipe_derive(r);
+    cluster_derive(r);
+    model_derive(r);
+    status s = pipeline_derive(r, err);
+    if (s) return s;
+    derive_p2p(r);
+    derive_reduction(r);
+    recipe_fill_defaults(r);
+    return OK;
+}
+
+status setup_init(setup *s, const recipe *given, arena *a, error *err)
+{
+    memset(s, 0, sizeof *s);
+    s->r = *given;
+    s->r.a = a;
+    status st = resolve(&s->r, err);
+    if (!st) st = model_init(&s->m, &s->r, err);
+    if (st) return st;
+    param_table_init(&s->params, &s->m, a);
+    s->gpu = gpu_find(recipe_word(&s->r, K_GPU));
+    if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */
+    s->possible = layout_possible(&s->r);
+    if (s->possible) layout_init(&s->lay, &s->r);
+    return pipeline_init(&s->pipe, &s->r, err);
+}
+
+/* ---- the fullest rank */
+
+/* The last layer may have the final norm behind it. */
+static bool ends(const model *m, const stage *s)
+{
+    return s->first_layer + s->n_layers == m->n_layers;
+}
+
+static bool same_layers(const model *m, const stage *a, const stage *b)
+{
+    return ends(m, a) == ends(m, b) && a->n_layers == b->n_layers && a->n_mtp == b->n_mtp &&
+           a->embedding == b->embedding && a->loss == b->loss &&
+           memcmp(m->layer + a->first_layer, m->layer + b->first_layer, (size_t)a->n_layers) == 0;
+}
+
+/* Does rank q hold the same kinds of layers as rank q - 1? Then it holds as many bytes. */
+static bool like_previous(const setup *s, int64_t q)
+{
+    const pipeline *p = &s->pipe;
+    for (int64_t v = 0; v < p->vpp; v++) {
+        const stage *b = &p->stages[v * p->pp + q];
+        if (!same_layers(&s->m, b - 1, b)) return false;
+    }
+    return true;
+}
+
+int64_t setup_fullest(const setup *s, state_bytes *bytes)
+{
+    int64_t fullest = 0, most = -1;
+    for (int64_t q = 0; q < s->pipe.pp; q++) {
+        if (q > 0 && like_previous(s, q)) continue;
+        state_bytes here;
+        state_of_stage(&here, &s->r, &s->m, &s->params, &s->lay, &s->pipe, q);
+        if (state_total(&here) <= most) continue;
+        most = state_total(&here);
+        fullest = q;
+        *bytes = here;
+    }
+    return fullest;
+}

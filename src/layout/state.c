@@ -1,0 +1,249 @@
+/* state.c - bytes of a pipeline rank, read off the parameter table.
+ *
+ * I1  A buffer holds the weights of one chunk in reverse order of the network, as Megatron
+ *     registers and reverses them: embedding, layers, final norm, prediction modules, head,
+ *     backwards.
+ * I2  The rank's bytes are those of its weights plus padding; padding is what the buffers have
+ *     beyond the weights.
+ * I3  A routed expert is a weight of its own: alignment counts for each. */
+#include "layout/state.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/maths.h"
+#include "layout/buffer.h"
+
+enum { WEIGHT_ALIGN = 64, BUCKET_ALIGN = 128, BUSBW_ALIGN = 1 << 16 };
+enum { BUCKET_LEAST = 40000000, BUCKET_PER_RANK = 1000000 };
+
+static int64_t bytes_of(int64_t elements, double each)
+{
+    double bytes = ceil((double)elements * each);
+    if (bytes >= (double)SIZE_HUGE) return SIZE_HUGE;
+    int64_t whole = (int64_t)each;
+    return (double)whole == each ? mul_sat(elements, whole) : (int64_t)bytes;
+}
+
+/* ---- a walk over the weights of a rank */
+
+enum { ROWS_MAX = 128 }; /* of a parameter table; there are about sixty kinds of weight */
+
+/* A row as it lies on this rank. Layers repeat, so it is worked out once. */
+typedef struct piece {
+    int64_t size, copies; /* elements of one weight; local experts */
+    int64_t times;        /* how often the rank holds it */
+    int buffer;
+} piece;
+
+typedef struct walk {
+    const model *m;
+    const param_table *t;
+    const layout *l;
+    int block_start[BLOCK_COUNT + 1]; /* rows of a block stand together */
+    piece pieces[ROWS_MAX];
+    buffer chunk[2];   /* of this chunk: dense, expert */
+    int64_t padded[2]; /* all chunks so far */
+} walk;
+
+/* With EP 1 and ETP = TP experts are reduced over the same ranks as the rest, and lie among it. */
+static int buffer_of(const layout *l, param_class kind)
+{
+    return kind == PARAM_EXPERT && (l->ep > 1 || l->etp != l->tp);
+}
+
+static void walk_init(walk *w, const model *m, const param_table *t, const layout *l)
+{
+    assert(t->n_rows <= ROWS_MAX);
+    *w = (walk){.m = m, .t = t, .l = l};
+    for (int i = 0; i < t->n_rows; i++) {
+        const param *p = &t->rows[i];
+        int64_t copies = p->kind == PARAM_EXPERT ? ceil_div(p->dim[0], l->ep) : 1; /* I3 */
+        if (copies < 1) copies = 1;
+        int64_t local = param_local(p, l->tp, l->etp, l->ep);
+        w->pieces[i] = (piece){local / copies, copies, 0, buffer_of(l, p->kind)};
+        for (int b = (int)p->block + 1; b <= BLOCK_COUNT; b++) w->block_start[b] = i + 1;
+    }
+}
+
+static void add_row(walk *w, int i, bool alone)
+{
+    piece *p = &w->pieces[i];
+    p->times++;
+    if (w->t->rows[i].trained) buffer_add(&w->chunk[p->buffer], p->copies, p->size, alone);
+}
+
+static void add_block(walk *w, param_block b)
+{
+    for (int i = w->block_start[b + 1] - 1; i >= w->block_start[b]; i--) add_row(w, i, false);
+}
+
+static void add_layer(walk *w, int64_t i)
+{
+    param_block blocks[LAYER_BLOCKS_MAX];
+    for (int n = param_layer_blocks(w->m, i, blocks); n > 0; n--) add_block(w, blocks[n - 1]);
+}
+
+/* The table of words is the block's first row. Its copies are kept equal across stages, so each
+ * lies in a bucket of its own. */
+static void add_embedding(walk *w, bool words_only, bool shared)
+{
+    int words = w->block_start[BLOCK_EMBEDDING], end = w->block_start[BLOCK_EMBEDDING + 1];
+    for (int i = end - 1; i > words && !words_only; i--) add_row(w, i, false);
+    if (words < end) add_row(w, words, shared && w->l->pp > 1);
+}
+
+static void add_head(walk *w, bool matrix)
+{
+    for (int i = w->block_start[BLOCK_HEAD + 1] - 1; i >= w->block_start[BLOCK_HEAD]; i--)
+        if ((w->t->rows[i].n_dims > 1) == matrix) add_row(w, i, false);
+}
+
+static void add_mtp(walk *w, int64_t n)
+{
+    if (w->m->mtp_repeated && n > 1) n = 1;
+    for (int64_t i = n - 1; i >= 0; i--) add_layer(w, w->m->n_layers + i);
+}
+
+/* Prediction modules take what the final norm gives, so then it sits where the last layer is. */
+static bool has_final_norm(const walk *w, const stage *s)
+{
+    if (w->m->n_mtp == 0) return s->loss;
+    return s->n_layers > 0 && s->first_layer + s->n_layers == w->m->n_layers;
+}
+
+static void add_stage(walk *w, const stage *s)
+{
+    bool copied = w->m->tied || w->m->n_mtp > 0;
+    if (s->loss) add_head(w, true);
+    if (s->loss && w->m->tied && !s->embedding && !s->n_mtp) add_embedding(w, true, true);
+    add_mtp(w, s->n_mtp);
+    if (has_final_norm(w, s)) add_head(w, false);
+    for (int64_t i = s->n_layers - 1; i >= 0; i--) add_layer(w, s->first_layer + i);
+    if (s->embedding || s->n_mtp > 0) add_embedding(w, false, copied && !(s->embedding && s->loss));
+}
+
+/* ---- shards */
+
+static int64_t shards_of(const recipe *r, const layout *l, int which)
+{
+    if (!recipe_on(r, K_DIST_OPT)) return 1;
+    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
+    int64_t ranks = which ? l->edp : mul_sat(l->dp, l->cp);
+    return instances > 1 && ranks / instances > 0 ? ranks / instances : ranks;
+}
+
+static buffer empty_buffer(const recipe *r, const layout *l, int64_t shards)
+{
+    buffer b = {.align = 1, .unit = 1};
+    if (recipe_on(r, K_DIST_OPT)) {
+        b.align = WEIGHT_ALIGN;
+        b.unit = lcm64(shards, recipe_on(r, K_BUCKET_PAD) ? BUSBW_ALIGN : BUCKET_ALIGN);
+    }
+    if (!recipe_on(r, K_GRAD_OVERLAP)) return b;
+    int64_t ranks = mul_sat(l->dp, l->cp), size = mul_sat(ranks, BUCKET_PER_RANK);
+    b.bucket_size = recipe_given(r, K_BUCKET) ? recipe_int(r, K_BUCKET)
+                    : size > BUCKET_LEAST     ? size
+                                              : BUCKET_LEAST;
+    if (b.bucket_size < 1) b.bucket_size = 1;
+    return b;
+}
+
+static void add_chunk(walk *w, const stage *s, const buffer empty[2])
+{
+    for (int i = 0; i < 2; i++) w->chunk[i] = empty[i];
+    add_stage(w, s); /* I1 */
+    for (int i = 0; i < 2; i++) w->padded[i] = add_sat(w->padded[i], buffer_close(&w->chunk[i]));
+}
+
+/* ---- bytes */
+
+/* Matrices that Transformer Engine's linear layers hold, and may hold narrower. */
+static bool is_narrow(const param *p)
+{
+    return p->n_dims >= 2 && p->kind != PARAM_EMBEDDING && !text_contains(p->name, "router") &&
+           !text_contains(p->name, "gate_weight") && !text_contains(p->name, "conv1d");
+}
+
+static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
+{
+    for (int i = 0; i < w->t->n_rows; i++) {
+        const param *p = &w->t->rows[i];
+        const piece *here = &w->pieces[i];
+        int64_t n = mul_sat(mul_sat(here->size, here->copies), here->times);
+        if (!n) continue;
+        if (!p->trained) { /* FP32, with a counter beside each: the tokens of an expert */
+            s->buffers = add_sat(s->buffers, mul_sat(n, 8));
+            continue;
+        }
+        double each = mode->weight != mode->plain && is_narrow(p) ? mode->weight : mode->plain;
+        s->elements[p->kind] = add_sat(s->elements[p->kind], n);
+        s->weights[p->kind] = add_sat(s->weights[p->kind], bytes_of(n, each));
+    }
+}
+
+static int64_t sum3(const int64_t parts[3])
+{
+    return add_sat(add_sat(parts[0], parts[1]), parts[2]);
+}
+
+/* What buffers hold beyond what was counted by class. */
+static int64_t beyond(int64_t whole, const int64_t parts[3])
+{
+    int64_t rest = whole - sum3(parts);
+    return rest > 0 ? rest : 0;
+}
+
+static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
+                         const int64_t shards[2])
+{
+    for (int c = 0; c < 3; c++) {
+        s->gradients[c] = bytes_of(s->elements[c], mode->gradient);
+        s->optimizer[c] =
+            bytes_of(s->elements[c], mode->optimizer) / shards[buffer_of(w->l, (param_class)c)];
+    }
+    int64_t padding = beyond(add_sat(w->padded[0], w->padded[1]), s->elements); /* I2 */
+    int64_t shard = add_sat(w->padded[0] / shards[0], w->padded[1] / shards[1]);
+    s->padding_weights = bytes_of(padding, mode->plain);
+    s->padding_gradients = bytes_of(padding, mode->gradient);
+    s->padding_optimizer = beyond(bytes_of(shard, mode->optimizer), s->optimizer);
+    s->host = bytes_of(shard, mode->host);
+}
+
+void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param_table *t,
+                    const layout *l, const pipeline *p, int64_t pp_rank)
+{
+    walk w;
+    walk_init(&w, m, t, l);
+    int64_t shards[2];
+    buffer empty[2];
+    for (int i = 0; i < 2; i++) {
+        shards[i] = shards_of(r, l, i);
+        empty[i] = empty_buffer(r, l, shards[i]);
+    }
+    for (int64_t v = 0; v < p->vpp; v++) add_chunk(&w, &p->stages[v * p->pp + pp_rank], empty);
+    state_mode mode = state_mode_bare(r);
+    *s = (state_bytes){0};
+    count_weights(s, &w, &mode);
+    count_shards(s, &w, &mode, shards);
+}
+
+int64_t state_weights(const state_bytes *s)
+{
+    return add_sat(add_sat(sum3(s->weights), s->padding_weights), s->buffers);
+}
+
+int64_t state_gradients(const state_bytes *s)
+{
+    return add_sat(sum3(s->gradients), s->padding_gradients);
+}
+
+int64_t state_optimizer(const state_bytes *s)
+{
+    return add_sat(sum3(s->optimizer), s->padding_optimizer);
+}
+
+int64_t state_total(const state_bytes *s)
+{
+    return add_sat(add_sat(state_weights(s), state_gradients(s)), state_optimizer(s));
+}
