@@ -1,8 +1,9 @@
 /* arena.h - memory that is given back all at once.
  *
  * Everything that lives as long as a command (knobs, model, layout, messages) is taken from one
- * arena and never freed singly. Memory comes zeroed and aligned to 16 bytes. The host running out of
- * a few kilobytes ends the program with exit code 3: it is the one place outside src/cli that may. */
+ * arena and never freed singly. Memory comes zeroed and aligned to 16 bytes. The host running out
+ * of a few kilobytes ends the program with exit code 3: it is the one place outside src/cli that
+ * may. */
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 

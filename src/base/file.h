@@ -8,7 +8,8 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Reads at most `limit` bytes; a larger file is refused. The text ends with a 0 that is not counted. */
+/* Reads at most `limit` bytes; a larger file is refused. The text ends with a 0 that is not
+ * counted. */
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err);
 
 bool file_exists(const char *path);

@@ -1,7 +1,7 @@
 /* maths.h - whole numbers that saturate instead of overflowing.
  *
- * Sizes come from users. A product of six of them may leave 64 bits; then it stays at SIZE_HUGE, which
- * no comparison mistakes for a real size. */
+ * Sizes come from users. A product of six of them may leave 64 bits; then it stays at SIZE_HUGE,
+ * which no comparison mistakes for a real size. */
 #ifndef BASE_MATHS_H
 #define BASE_MATHS_H
 
@@ -14,6 +14,13 @@ static inline int64_t mul_sat(int64_t a, int64_t b)
 {
     int64_t p;
     return __builtin_mul_overflow(a, b, &p) || p > SIZE_HUGE ? SIZE_HUGE : p;
+}
+
+/* Sum of sizes that are not negative. */
+static inline int64_t add_sat(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) || sum > SIZE_HUGE ? SIZE_HUGE : sum;
 }
 
 static inline int64_t gcd64(int64_t a, int64_t b)

@@ -126,6 +126,18 @@ const char *text_grouped(arena *a, int64_t n)
     return t.s;
 }
 
+const char *text_count(arena *a, int64_t n)
+{
+    static const struct {
+        double unit;
+        const char *name;
+    } units[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "K"}};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if ((double)n >= units[i].unit)
+            return arena_text(a, "%.2f %s", (double)n / units[i].unit, units[i].name);
+    return arena_text(a, "%" PRId64, n);
+}
+
 const char *text_bytes(arena *a, int64_t bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"};

@@ -25,8 +25,8 @@ bool text_starts(const char *s, const char *prefix);
 /* Is `word` one of the `sep`-separated words of `list`? */
 bool text_in(const char *list, char sep, const char *word);
 
-/* The word of `words` that is fewest edits from `word` (a swap of neighbours is one edit), or NULL when
- * none is near enough to be what was meant. */
+/* The word of `words` that is fewest edits from `word` (a swap of neighbours is one edit), or NULL
+ * when none is near enough to be what was meant. */
 const char *text_nearest(const char *word, const char *const *words, int n_words);
 
 /* How many edits lead from a to b, swaps of neighbours included; long words count as far. */
@@ -37,6 +37,9 @@ bool text_contains(const char *s, const char *part);
 
 /* 1234567 -> "1,234,567" */
 const char *text_grouped(arena *a, int64_t n);
+
+/* 671026404352 -> "671.03 B", 1251328 -> "1.25 M" */
+const char *text_count(arena *a, int64_t n);
 
 /* 36408905728 -> "33.91 GiB" */
 const char *text_bytes(arena *a, int64_t bytes);

@@ -1,8 +1,8 @@
 /* yaml.c - a tree from libfyaml's events.
  *
- * I1  An alias shares the node of its anchor: the tree is a graph without cycles, because an anchor can
- *     be named only after its node is complete.
- * I2  `weight` counts a shared node each time, so that a reader may walk the tree as if unfolded. */
+ * I1  An alias shares the node of its anchor: the tree is a graph without cycles, because an anchor
+ *     can be named only after its node is complete.
+ * I2  `weight` counts a shared node each time: a reader may walk the tree as if unfolded. */
 #include "base/yaml.h"
 
 #include <libfyaml.h>
@@ -93,7 +93,7 @@ static void append(reader *r, yaml_node *parent, yaml_node *child, int *room)
     parent->weight += child->weight; /* I2 */
 }
 
-/* A map's member is a copy of its node that carries the key, so that shared nodes stay as they are. */
+/* A map's member is a copy of its node that carries the key: shared nodes stay as they are. */
 static status read_member(reader *r, struct fy_event *key_event, yaml_node **out)
 {
     yaml_node *key, *value;

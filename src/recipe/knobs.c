@@ -23,8 +23,8 @@ int knob_find(const char *key, bool *is_alias)
     return -1;
 }
 
-/* People forget or mistake the section more often than the name: compare both the whole key and its last
- * part, and prefer the nearer. */
+/* People forget or mistake the section more often than the name: compare both the whole key and its
+ * last part, and prefer the nearer. */
 const char *knob_nearest(const char *key)
 {
     const char *dot = strrchr(key, '.');
@@ -179,12 +179,12 @@ value knob_default(arena *a, knob_id id, knob_system system)
 
 /* ---- ranges */
 
+/* "1..65536" or "0..". The dots are sought first: a number may end in one. */
 static bool number_in_range(const knob *k, double x, double *nearest)
 {
-    char *rest;
-    double low = strtod(k->allowed, &rest);
-    bool open = rest[0] != '.' || rest[1] != '.' || rest[2] == 0;
-    double high = open ? x : strtod(rest + 2, NULL);
+    const char *dots = strstr(k->allowed, "..");
+    double low = strtod(k->allowed, NULL);
+    double high = dots && dots[2] ? strtod(dots + 2, NULL) : x;
     *nearest = x < low ? low : x > high ? high : x;
     return *nearest == x;
 }

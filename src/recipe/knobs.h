@@ -1,7 +1,8 @@
 /* knobs.h - the knob table: one row a knob, in knobs.def.
  *
- * A knob has the key of Megatron-Bridge and, where there is one, the flag of Megatron-LM. The parser, the
- * help, docs/KNOBS.md and both exports are loops over this table. A new knob is a new row. */
+ * A knob has the key of Megatron-Bridge and, where there is one, the flag of Megatron-LM. The
+ * parser, the help, docs/KNOBS.md and both exports are loops over this table. A new knob is a new
+ * row. */
 #ifndef RECIPE_KNOBS_H
 #define RECIPE_KNOBS_H
 
@@ -46,8 +47,8 @@ int knob_find(const char *key, bool *is_alias);
 /* The nearest known key, for a message; NULL when nothing is near. */
 const char *knob_nearest(const char *key);
 
-/* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a list
- * belongs becomes a list of one, a whole number where a fraction belongs becomes one. */
+/* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a
+ * list belongs becomes a list of one, a whole number where a fraction belongs becomes one. */
 status knob_accept(arena *a, knob_id k, value given, value *out, error *err);
 
 typedef enum knob_system { MOEFOLD, MEGATRON_LM, MEGATRON_BRIDGE } knob_system;

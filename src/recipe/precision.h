@@ -7,8 +7,8 @@
 /* The value that the recipe `name` gives to knob k. False: it has no say in that knob. */
 bool precision_implies(const char *name, knob_id k, value *out);
 
-/* Resolves the name (from parts such as --bf16 --fp8-format where only those were given) and the knobs
- * that it implies. */
+/* Resolves the name (from parts such as --bf16 --fp8-format where only those were given) and the
+ * knobs that it implies. */
 void precision_derive(recipe *r);
 
 #endif

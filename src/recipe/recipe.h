@@ -1,10 +1,11 @@
 /* recipe.h - what the user asked for: a setting for every knob, each with where it came from.
  *
- * Layers, later ones win: files, then overrides and flags on the command line. The model (a preset or a
- * config.json) fills what the user left open, then derivations do, then defaults; so a setting that a
- * person made is never changed. `why` says where a setting came from, or the reason for it.
+ * Layers, later ones win: files, then overrides and flags on the command line. The model (a preset
+ * or a config.json) fills what the user left open, then derivations do, then defaults; so a setting
+ * that a person made is never changed. `why` says where a setting came from, or the reason for it.
  *
- * A recipe is plain data: copying the struct copies the recipe (values and texts live in the arena). */
+ * A recipe is plain data: copying the struct copies the recipe (values and texts live in the
+ * arena). */
 #ifndef RECIPE_RECIPE_H
 #define RECIPE_RECIPE_H
 

@@ -160,6 +160,7 @@ static void print_quoted(textbuf *t, const char *s)
     text_put(t, "'", 1);
 }
 
+/* The shortest digits that read back as the same number; whole ones without an exponent. */
 static void print_real(textbuf *t, double v)
 {
     char shortest[40];
@@ -167,8 +168,10 @@ static void print_real(textbuf *t, double v)
         snprintf(shortest, sizeof shortest, "%.*g", digits, v);
         if (strtod(shortest, NULL) == v) break;
     }
-    bool whole = !strpbrk(shortest, ".eE");
-    text_add(t, whole ? "%s.0" : "%s", shortest);
+    if (v == floor(v) && fabs(v) < 1e15)
+        text_add(t, "%.1f", v);
+    else
+        text_add(t, "%s", shortest);
 }
 
 void value_print(textbuf *t, value v)

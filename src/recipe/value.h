@@ -1,7 +1,8 @@
 /* value.h - what a knob can hold, and its text form.
  *
- * The text form is that of Hydra overrides, YAML scalars and our exports alike: null, true, 4096, 1e-3,
- * words, 'quoted text', [lists, [of, lists]]. Values never change once made; they live in an arena. */
+ * The text form is that of Hydra overrides, YAML scalars and our exports alike: null, true, 4096,
+ * 1e-3, words, 'quoted text', [lists, [of, lists]]. Values never change once made; they live in an
+ * arena. */
 #ifndef RECIPE_VALUE_H
 #define RECIPE_VALUE_H
 

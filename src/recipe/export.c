@@ -1,0 +1,227 @@
+/* export.c - flags of Megatron-LM.
+ *
+ * I1  Reading the result gives the recipe back, for every knob that has a flag.
+ * I2  Flags that Megatron-LM refuses beside one another are never both written. */
+#include "recipe/export.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "recipe/export_parts.h"
+#include "recipe/megatron_table.h"
+
+typedef struct writer {
+    const recipe *r;
+    textbuf *out;
+    arena *a;
+    bool begun;         /* a flag was written */
+    bool said[K_COUNT]; /* the flags so far tell this knob's value */
+} writer;
+
+/* ---- which knobs */
+
+/* Megatron-LM stops at these (I2), or another flag tells it the same. */
+static bool left_out(const recipe *r, knob_id k)
+{
+    switch ((int)k) {
+    case K_VPP: /* the layout has as many stages as it has */
+        return recipe_given(r, K_PP_LAYOUT);
+    case K_WD_START:
+    case K_WD_END:
+        return recipe_is(r, K_WD_STYLE, "constant");
+    case K_ROPE_TYPE:
+        return !recipe_on(r, K_MLA);
+    case K_KV_HEADS:
+        return recipe_int(r, K_KV_HEADS) == recipe_int(r, K_HEADS);
+    case K_PRECISION: /* its parts are written */
+        return true;
+    case K_BATCH_P2P: /* Megatron-LM has the opposite of the other */
+        return recipe_on(r, K_BATCH_P2P) != recipe_on(r, K_OVERLAP_P2P);
+    case K_LAYER_OFFLOAD:
+        return recipe_on(r, K_LAYER_OFFLOAD) == (recipe_int(r, K_LAYER_OFFLOAD_N) > 0);
+    case K_DATA_SEED:
+        return value_equal(r->knob[K_DATA_SEED].v, r->knob[K_SEED].v);
+    default:
+        return false;
+    }
+}
+
+static bool differs(const writer *w, knob_id k)
+{
+    value v = w->r->knob[k].v;
+    if (v.kind == V_NULL) return false; /* "none" has no flag; it is what flags' absence means */
+    return !value_equal(v, knob_default(w->a, k, MEGATRON_LM)) && export_matters(w->r, k);
+}
+
+/* The knob's flag with this mark, or NULL. Megatron-LM heeds its YaRN flags without MLA only. */
+static const char *flag_with(const writer *w, knob_id k, char mark)
+{
+    knob_flag f;
+    for (const char *p = knobs[k].flag; knob_flag_next(&p, &f);) {
+        if (f.mark != mark) continue;
+        if (recipe_on(w->r, K_MLA) && text_starts(f.name, "--yarn-")) continue;
+        return arena_copy(w->a, f.name, f.n);
+    }
+    return NULL;
+}
+
+/* ---- lines */
+
+static void begin_flag(writer *w, const char *flag)
+{
+    text_add(w->out, "%s%s", w->begun ? " \\\n" : "", flag);
+    w->begun = true;
+}
+
+/* ---- values */
+
+/* [0,0,0,1,...] as [0]*3+[1]*58: what people write, and short for any model. */
+static void put_pattern(textbuf *t, value v)
+{
+    if (v.list.n == 0) text_add(t, "[]");
+    for (int i = 0, run; i < v.list.n; i += run) {
+        for (run = 1; i + run < v.list.n; run++)
+            if (!value_equal(v.list.items[i], v.list.items[i + run])) break;
+        text_add(t, "%s[%" PRId64 "]", i ? "+" : "", v.list.items[i].whole);
+        if (run > 1) text_add(t, "*%d", run);
+    }
+}
+
+static const char *value_word(const writer *w, knob_id k, value v)
+{
+    textbuf t = text_init(w->a);
+    if (v.kind == V_TEXT)
+        return v.text;
+    else if (v.kind != V_LIST)
+        export_number(&t, v);
+    else if (k == K_WINDOW) /* not an expression but numbers with commas, there */
+        for (int i = 0; i < v.list.n; i++)
+            text_add(&t, "%s%" PRId64, i ? "," : "", v.list.items[i].whole);
+    else
+        put_pattern(&t, v);
+    return t.s;
+}
+
+static void put_value(writer *w, const char *flag, const char *word)
+{
+    begin_flag(w, flag);
+    text_add(w->out, text_starts(word, "--") ? "=" : " ");
+    export_shell_word(w->out, word);
+}
+
+/* One word after the flag, or several for lists that Megatron-LM takes so. */
+static bool put_values(writer *w, knob_id k, const char *flag)
+{
+    value v = export_value(w->r, k, w->a);
+    if (v.kind != V_LIST || (knobs[k].form == EITHER && knobs[k].kind == INT)) {
+        put_value(w, flag, value_word(w, k, v));
+        return true;
+    }
+    if (v.list.n == 0) return false;
+    begin_flag(w, flag);
+    for (int i = 0; i < v.list.n; i++) {
+        text_add(w->out, " ");
+        export_shell_word(w->out, value_word(w, k, v.list.items[i]));
+    }
+    return true;
+}
+
+/* ---- flags */
+
+/* A flag that several knobs carry can only be written where they agree. */
+static bool carriers_agree(const writer *w, knob_id k, const char *flag)
+{
+    char mark;
+    for (int other = 0; other < K_COUNT; other++)
+        if (knob_has_flag((knob_id)other, flag, &mark) &&
+            !value_equal(w->r->knob[other].v, w->r->knob[k].v))
+            return false;
+    return true;
+}
+
+static void mark_carriers(writer *w, const char *flag)
+{
+    char mark;
+    for (int k = 0; k < K_COUNT; k++)
+        if (knob_has_flag((knob_id)k, flag, &mark)) w->said[k] = true;
+}
+
+static void write_switch(writer *w, knob_id k)
+{
+    const char *flag = flag_with(w, k, recipe_on(w->r, k) ? '+' : '!');
+    if (!flag || !carriers_agree(w, k, flag)) return;
+    begin_flag(w, flag);
+    mark_carriers(w, flag);
+}
+
+static void write_knob(writer *w, knob_id k)
+{
+    if (w->said[k] || combo_writes(k) || left_out(w->r, k) || !differs(w, k)) return;
+    if (knobs[k].kind == BOOL) {
+        write_switch(w, k);
+        return;
+    }
+    const char *flag = flag_with(w, k, 0);
+    if (!flag) return;
+    if (k == K_KV_HEADS) begin_flag(w, "--group-query-attention");
+    w->said[k] = put_values(w, k, flag);
+    if (k == K_VOCAB && !recipe_on(w->r, K_VOCAB_PAD))
+        w->said[K_VOCAB_PAD] = put_values(w, k, "--padded-vocab-size");
+}
+
+static bool has_settings(const writer *w, const combo *c)
+{
+    for (int i = 0; i < COMBO_SETS_MAX && c->set[i].v; i++) {
+        value v;
+        error err;
+        if (value_parse(w->a, c->set[i].v, &v, &err)) return false;
+        if (!value_equal(v, w->r->knob[c->set[i].k].v)) return false;
+    }
+    return true;
+}
+
+static void write_combos(writer *w)
+{
+    for (int i = 0; i < n_combos; i++) {
+        const combo *c = &combos[i];
+        if (!c->written || !has_settings(w, c)) continue;
+        begin_flag(w, c->flag);
+        for (int j = 0; j < COMBO_SETS_MAX && c->set[j].v; j++) w->said[c->set[j].k] = true;
+    }
+}
+
+/* ---- what has no flag */
+
+static void write_launch(writer *w)
+{
+    int64_t gpus = recipe_int(w->r, K_N_GPUS), per_node = recipe_int(w->r, K_GPUS_PER_NODE);
+    if (gpus < 1) return;
+    if (per_node < 1 || per_node > gpus) per_node = gpus;
+    text_add(w->out,
+             "# torchrun --nnodes %" PRId64 " --nproc-per-node %" PRId64 " pretrain_gpt.py\n",
+             (gpus + per_node - 1) / per_node, per_node);
+}
+
+static void write_unsaid(writer *w)
+{
+    for (int k = 0; k < K_COUNT; k++) {
+        if (w->said[k] || knob_is_ours((knob_id)k) || left_out(w->r, (knob_id)k)) continue;
+        if (!differs(w, (knob_id)k)) continue;
+        const char *v = value_text(w->a, w->r->knob[k].v);
+        if (text_starts(knobs[k].key, "env_vars."))
+            text_add(w->out, "# environment: %s=%s\n", knobs[k].key + strlen("env_vars."), v);
+        else
+            text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, v);
+    }
+}
+
+void export_megatron_lm(const recipe *resolved, textbuf *out)
+{
+    writer *w = ARENA_NEW(out->a, writer);
+    *w = (writer){.r = resolved, .out = out, .a = out->a};
+    write_launch(w);
+    write_combos(w);
+    for (int k = 0; k < K_COUNT; k++) write_knob(w, (knob_id)k);
+    if (w->begun) text_add(out, "\n");
+    write_unsaid(w);
+}

@@ -1,0 +1,143 @@
+/* export_bridge.c - overrides of Megatron-Bridge. */
+#include <string.h>
+
+#include "recipe/export.h"
+#include "recipe/export_parts.h"
+#include "recipe/precision.h"
+
+/* Bridge keeps these twice or more. It enables both copies of the optimizer's switches where
+ * either is on, and its comm_overlap section overwrites those of ddp: so all have to be told. */
+static const struct {
+    knob_id k;
+    const char *keys;
+} copies[] = {
+    {K_SEQ, "dataset.seq_length"},
+    {K_DIST_OPT, "optimizer.use_distributed_optimizer"},
+    {K_GRAD_OVERLAP, "comm_overlap.overlap_grad_reduce"},
+    {K_PARAM_OVERLAP, "comm_overlap.overlap_param_gather optimizer.overlap_param_gather"},
+    {K_BUCKET, "comm_overlap.bucket_size"},
+};
+
+/* Bridge has no such field: its models are built for the sequence length, and the mask switch
+ * is an argument of a constructor that overrides do not reach. */
+static const knob_id no_key[] = {K_MAX_POSITIONS, K_SKIP_MASK};
+
+static bool has_key(knob_id k)
+{
+    for (size_t i = 0; i < sizeof no_key / sizeof no_key[0]; i++)
+        if (no_key[i] == k) return false;
+    return true;
+}
+
+/* ---- values, in Hydra's grammar: more has to be quoted than we would */
+
+static void put_text(textbuf *t, const char *s)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./+-";
+    value v = {.kind = V_NULL};
+    error err;
+    bool reads_as_text = !value_scalar(t->a, s, &v, &err) && v.kind == V_TEXT;
+    if (reads_as_text && s[strspn(s, plain)] == 0) {
+        text_put(t, s, strlen(s));
+        return;
+    }
+    text_put(t, "\"", 1);
+    for (; *s; s++) {
+        /* Hydra, unlike us, keeps a doubled backslash except before a quote. */
+        bool ambiguous = *s == '\\' && (!s[1] || s[1] == '"' || s[1] == '\\');
+        if (*s == '"' || ambiguous) text_put(t, "\\", 1);
+        text_put(t, s, 1);
+    }
+    text_put(t, "\"", 1);
+}
+
+static void put_value(textbuf *t, value v)
+{
+    if (v.kind == V_TEXT) {
+        put_text(t, v.text);
+    } else if (v.kind == V_LIST) {
+        text_add(t, "[");
+        for (int i = 0; i < v.list.n; i++) {
+            if (i) text_add(t, ",");
+            put_value(t, v.list.items[i]);
+        }
+        text_add(t, "]");
+    } else {
+        export_number(t, v);
+    }
+}
+
+static void put_line(textbuf *out, const char *key, value v)
+{
+    textbuf t = text_init(out->a);
+    text_add(&t, "%s=", key);
+    put_value(&t, v);
+    export_shell_word(out, t.s);
+    text_add(out, "\n");
+}
+
+/* ---- knobs */
+
+/* The precision recipe's name stands for its parts. */
+static bool is_implied(const recipe *r, knob_id k)
+{
+    value v;
+    const char *name = recipe_word(r, K_PRECISION);
+    return name && precision_implies(name, k, &v) && value_equal(v, r->knob[k].v);
+}
+
+static bool is_part_of_precision(const recipe *r, knob_id k)
+{
+    value v;
+    const char *name = recipe_word(r, K_PRECISION);
+    return name && precision_implies(name, k, &v);
+}
+
+static bool is_told(const recipe *r, knob_id k, arena *a)
+{
+    const setting *s = &r->knob[k];
+    bool undecided = s->from == FROM_NOTHING || (s->from == FROM_DEFAULT && s->v.kind == V_NULL);
+    if (undecided || knob_is_ours(k) || !export_matters(r, k)) return false;
+    if (k == K_DATA_PATH && recipe_on(r, K_MOCK_DATA))
+        return false; /* it would win over the mock */
+    if (is_part_of_precision(r, k)) return !is_implied(r, k);
+    return !value_equal(s->v, knob_default(a, k, MOEFOLD)) ||
+           !value_equal(s->v, knob_default(a, k, MEGATRON_BRIDGE));
+}
+
+/* Without MLA the fields of YaRN have another name there, an alias here. */
+static const char *key_of(const recipe *r, knob_id k, arena *a)
+{
+    const char *yarn = knobs[k].alias ? strstr(knobs[k].alias, "model.yarn_") : NULL;
+    if (!yarn || recipe_on(r, K_MLA)) return knobs[k].key;
+    return arena_copy(a, yarn, strcspn(yarn, " "));
+}
+
+static void put_copies(textbuf *out, knob_id k, value v)
+{
+    for (size_t i = 0; i < sizeof copies / sizeof copies[0]; i++) {
+        if (copies[i].k != k) continue;
+        for (const char *p = copies[i].keys; *p; p += strspn(p, " ")) {
+            size_t n = strcspn(p, " ");
+            put_line(out, arena_copy(out->a, p, n), v);
+            p += n;
+        }
+    }
+}
+
+void export_bridge(const recipe *resolved, textbuf *out)
+{
+    const recipe *r = resolved;
+    for (int i = 0; i < K_COUNT; i++) {
+        knob_id k = (knob_id)i;
+        if (!has_key(k) || !is_told(r, k, out->a)) continue;
+        value v = export_value(r, k, out->a);
+        put_line(out, key_of(r, k, out->a), v);
+        put_copies(out, k, v);
+    }
+    if (recipe_on(r, K_MOCK_DATA)) text_add(out, "dataset.blend=null\n");
+    for (int k = 0; k < K_COUNT; k++)
+        if (!has_key((knob_id)k) && is_told(r, (knob_id)k, out->a))
+            text_add(out, "# no key: %s=%s\n", knobs[k].key, value_text(out->a, r->knob[k].v));
+}

@@ -1,0 +1,21 @@
+/* export_parts.h - what the exports share. */
+#ifndef RECIPE_EXPORT_PARTS_H
+#define RECIPE_EXPORT_PARTS_H
+
+#include "recipe/recipe.h"
+
+/* Does the knob say anything in this recipe? MLA's ranks say nothing without MLA. What a user
+ * set always counts: it is for the other system to complain. */
+bool export_matters(const recipe *r, knob_id k);
+
+/* The value as other systems have it: a sliding window of w tokens is [w-1,0] there, and YaRN is a
+ * kind of position embedding without MLA. */
+value export_value(const recipe *r, knob_id k, arena *a);
+
+/* Adds a word, in single quotes where a shell would change it. */
+void export_shell_word(textbuf *t, const char *word);
+
+/* A number that whole-number parsers take too: 1000000, not 1e+06; 0.1 stays 0.1. */
+void export_number(textbuf *t, value v);
+
+#endif

@@ -1,0 +1,173 @@
+/* megatron_table.c - the tables of flags. */
+#include "recipe/megatron_table.h"
+
+#include <string.h>
+
+/* ---- flags in the knob table */
+
+bool knob_flag_next(const char **p, knob_flag *f)
+{
+    if (!*p) return false;
+    *p += strspn(*p, " ");
+    if (!**p) return false;
+    f->mark = strchr("+!?", **p) ? *(*p)++ : (char)0;
+    f->name = *p;
+    f->n = strcspn(*p, " ");
+    *p += f->n;
+    return true;
+}
+
+bool knob_has_flag(knob_id k, const char *flag, char *mark)
+{
+    knob_flag f;
+    for (const char *p = knobs[k].flag; knob_flag_next(&p, &f);) {
+        if (strncmp(f.name, flag, f.n) != 0 || flag[f.n] != 0) continue;
+        *mark = f.mark;
+        return true;
+    }
+    return false;
+}
+
+/* ---- flags that are not one knob's */
+
+const combo combos[] = {
+    {"--swiglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "silu"}}},
+    {"--quick-geglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "quick_gelu"}}},
+    /* What holds without either depends on the types of weights and gradients: always written. */
+    {"--accumulate-allreduce-grads-in-fp32", .written = true, .set = {{K_GRAD_FP32, "true"}}},
+    {"--grad-reduce-in-bf16", .written = true, .set = {{K_GRAD_FP32, "false"}}},
+    /* It only says that --num-query-groups counts; see group_queries in megatron.c. */
+    {.flag = "--group-query-attention"},
+    {"--use-rotary-position-embeddings", .last = true, .set = {{K_POSITION, "rope"}}},
+    {"--recompute-activations", .last = true, .set = {{K_RECOMPUTE, "selective"}}},
+    {"--moe-layer-recompute",
+     .set = {{K_RECOMPUTE, "?selective"}, {K_RECOMPUTE_MODULES, "?[moe]"}}},
+    {"--moe-enable-deepep", .set = {{K_DISPATCHER, "?flex"}, {K_FLEX, "deepep"}}},
+    {"--enable-cuda-graph", .last = true, .set = {{K_GRAPHS, "local"}}},
+    {"--external-cuda-graph", .last = true, .set = {{K_GRAPHS, "transformer_engine"}}},
+    {"--cuda-graph-modules", "full", .set = {{K_GRAPH_MODULES, "[]"}}},
+    {"--cuda-graph-modules", "full_iteration", .last = true,
+     .set = {{K_GRAPHS, "full_iteration"}, {K_GRAPH_MODULES, "[]"}}},
+    {"--num-experts", "0", .set = {{K_EXPERTS, "null"}}},
+    {"--experimental-attention-variant", "gated_delta_net", .set = {{K_VARIANT, "gdn"}}},
+    {"--no-weight-decay-cond-type", "apply_wd_to_qk_layernorm", .set = {{K_WD_QK_NORM, "true"}}},
+};
+const int n_combos = sizeof combos / sizeof combos[0];
+
+const combo *combo_find(const char *flag, const char *word)
+{
+    for (int i = 0; i < n_combos; i++) {
+        const combo *c = &combos[i];
+        if (strcmp(c->flag, flag) == 0 && (!c->word || text_equal(c->word, word))) return c;
+    }
+    return NULL;
+}
+
+bool combo_writes(knob_id k)
+{
+    for (int i = 0; i < n_combos; i++)
+        for (int j = 0; j < COMBO_SETS_MAX && combos[i].written && combos[i].set[j].v; j++)
+            if (combos[i].set[j].k == k) return true;
+    return false;
+}
+
+/* ---- flags without effect */
+
+static const idle_flag idle_flags[] = {
+#define F(name, arity, why) {name, ARITY_##arity, WHY_##why},
+#include "recipe/megatron_flags.def"
+#undef F
+};
+enum { N_IDLE = sizeof idle_flags / sizeof idle_flags[0] };
+
+/* torchrun takes --nproc_per_node for --nproc-per-node; Megatron-LM does no such thing. */
+static bool same_but_for_dashes(const char *a, const char *b)
+{
+    for (; *a && *b; a++, b++)
+        if (*a != *b && !(*a == '-' && *b == '_')) return false;
+    return *a == *b;
+}
+
+const idle_flag *idle_flag_find(const char *flag)
+{
+    for (int i = 0; i < N_IDLE; i++) {
+        const idle_flag *f = &idle_flags[i];
+        if (strcmp(f->name, flag) == 0) return f;
+        if (f->why == WHY_LAUNCHER && same_but_for_dashes(f->name, flag)) return f;
+    }
+    return NULL;
+}
+
+const char *flag_why_text(flag_why why)
+{
+    static const char *const texts[] = {
+        [WHY_LAUNCHER] = "the launcher's own, without effect here",
+        [WHY_LOGGING] = "logging of another system, without effect here",
+        [WHY_PROFILING] = "profiling of another system, without effect here",
+        [WHY_TOKENIZER] = "training reads tokens and needs no tokenizer: without effect here",
+        [WHY_DATA] = "how another system reads its data, without effect here",
+        [WHY_CHECKPOINT] = "checkpoints of another system, without effect here",
+        [WHY_FAULTS] = "how another system meets faults, without effect here",
+        [WHY_LIBRARY] = "tuning of a communication library, without effect here",
+        [WHY_KERNEL] = "a choice among another system's kernels, without effect here",
+        [WHY_OPTIMIZER] = "an optimizer that moefold does not have, without effect here",
+        [WHY_INFERENCE] = "inference, without effect here",
+        [WHY_TRAINING] = "another kind of training, without effect here",
+        [WHY_MODELS] = "another kind of model, without effect here",
+        [WHY_CHANGES] =
+            "changes what Megatron-LM computes; no knob here, so numbers are without it",
+    };
+    return texts[why];
+}
+
+/* ---- all of them */
+
+static const struct {
+    const char *name, *canonical;
+} second_names[] = {
+    {"--cuda-graph-scope", "--cuda-graph-modules"},
+    {"--disable-fp8-wgrad", "--no-fp8-wgrad"},
+    {"--encoder-num-layers", "--num-layers"},
+    {"--encoder-seq-length", "--seq-length"},
+    {"--override-opt_param-scheduler", "--override-opt-param-scheduler"},
+    {"--persistent-save-interval", "--save-interval"},
+    {"--use-checkpoint-opt_param-scheduler", "--use-checkpoint-opt-param-scheduler"},
+};
+enum { N_SECOND = sizeof second_names / sizeof second_names[0] };
+
+const char *flag_canonical(const char *flag)
+{
+    for (int i = 0; i < N_SECOND; i++)
+        if (strcmp(second_names[i].name, flag) == 0) return second_names[i].canonical;
+    return flag;
+}
+
+/* Megatron-LM still knows these, to say what came after them. */
+static const char *const retired[][2] = {
+    {"--batch-size", "--micro-batch-size"},
+    {"--checkpoint-activations", "--recompute-activations"},
+    {"--model-parallel-size", "--tensor-model-parallel-size"},
+    {"--warmup", "--lr-warmup-fraction"},
+};
+enum { N_RETIRED = sizeof retired / sizeof retired[0] };
+
+enum { KNOB_FLAGS_MAX = 4 };
+
+const char *flag_nearest(arena *a, const char *flag)
+{
+    for (int i = 0; i < N_RETIRED; i++)
+        if (strcmp(retired[i][0], flag) == 0) return retired[i][1];
+    const char **names =
+        ARENA_ARRAY(a, const char *, K_COUNT *KNOB_FLAGS_MAX + n_combos + N_IDLE + N_SECOND);
+    int n = 0;
+    for (int k = 0; k < K_COUNT; k++) {
+        knob_flag f;
+        const char *p = knobs[k].flag;
+        for (int i = 0; i < KNOB_FLAGS_MAX && knob_flag_next(&p, &f); i++)
+            names[n++] = arena_copy(a, f.name, f.n);
+    }
+    for (int i = 0; i < n_combos; i++) names[n++] = combos[i].flag;
+    for (int i = 0; i < N_IDLE; i++) names[n++] = idle_flags[i].name;
+    for (int i = 0; i < N_SECOND; i++) names[n++] = second_names[i].name;
+    return text_nearest(flag, names, n);
+}
