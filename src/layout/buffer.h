@@ -8,12 +8,6 @@
 
 #include "base/maths.h"
 
-/* Sum of sizes, each at most SIZE_HUGE (a quarter of the range, so that the sum exists). */
-static inline int64_t add_sat(int64_t a, int64_t b)
-{
-    return a + b > SIZE_HUGE ? SIZE_HUGE : a + b;
-}
-
 typedef struct buffer {
     int64_t align;       /* a weight starts at a multiple of this many elements */
     int64_t unit;        /* a bucket's length is a multiple of this */

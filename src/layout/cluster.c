@@ -13,10 +13,14 @@
  * as frameworks print them, H200 139 GiB as its driver does; A100 and H800 are the same 80 GB as an
  * H100. B300 270 GB and GB300 279 GB of 288. B200: 180 GB, the eighth part of a DGX B200. */
 static const gpu gpus[] = {
-    {"A100", ARCH_AMPERE, GIB(79.1), 8, 8},       {"H100", ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"H200", ARCH_HOPPER, GIB(139), 8, 8},        {"H800", ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"B200", ARCH_BLACKWELL, GB(180), 8, 8},      {"B300", ARCH_BLACKWELL, GB(270), 8, 8},
-    {"GB200", ARCH_BLACKWELL, GIB(184.3), 4, 72}, {"GB300", ARCH_BLACKWELL, GB(279), 4, 72},
+    {"A100", ARCH_AMPERE, GIB(79.1), 8, 8},
+    {"H100", ARCH_HOPPER, GIB(79.1), 8, 8},
+    {"H200", ARCH_HOPPER, GIB(139), 8, 8},
+    {"H800", ARCH_HOPPER, GIB(79.1), 8, 8},
+    {"B200", ARCH_BLACKWELL, GB(180), 8, 8},
+    {"B300", ARCH_BLACKWELL, GB(270), 8, 8},
+    {"GB200", ARCH_BLACKWELL, GIB(184.3), 4, 72},
+    {"GB300", ARCH_BLACKWELL, GB(279), 4, 72},
     {"cpu", ARCH_CPU, 0, 1024, 1024},
 };
 

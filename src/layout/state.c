@@ -5,7 +5,9 @@
  *     backwards.
  * I2  The rank's bytes are those of its weights plus padding; padding is what the buffers have
  *     beyond the weights.
- * I3  A routed expert is a weight of its own: alignment counts for each. */
+ * I3  The local experts of a row are one weight, because one grouped product reads them. In
+ *     Megatron each is a weight of its own: the same bytes wherever an expert's matrix is a
+ *     multiple of 64 elements, as all real ones are. */
 #include "layout/state.h"
 
 #include <assert.h>
@@ -31,8 +33,8 @@ enum { ROWS_MAX = 128 }; /* of a parameter table; there are about sixty kinds of
 
 /* A row as it lies on this rank. Layers repeat, so it is worked out once. */
 typedef struct piece {
-    int64_t size, copies; /* elements of one weight; local experts */
-    int64_t times;        /* how often the rank holds it */
+    int64_t size;  /* elements on this rank (I3) */
+    int64_t times; /* how often the rank holds it */
     int buffer;
 } piece;
 
@@ -58,10 +60,7 @@ static void walk_init(walk *w, const model *m, const param_table *t, const layou
     *w = (walk){.m = m, .t = t, .l = l};
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
-        int64_t copies = p->kind == PARAM_EXPERT ? ceil_div(p->dim[0], l->ep) : 1; /* I3 */
-        if (copies < 1) copies = 1;
-        int64_t local = param_local(p, l->tp, l->etp, l->ep);
-        w->pieces[i] = (piece){local / copies, copies, 0, buffer_of(l, p->kind)};
+        w->pieces[i] = (piece){param_local(p, l->tp, l->etp, l->ep), 0, buffer_of(l, p->kind)};
         for (int b = (int)p->block + 1; b <= BLOCK_COUNT; b++) w->block_start[b] = i + 1;
     }
 }
@@ -70,7 +69,7 @@ static void add_row(walk *w, int i, bool alone)
 {
     piece *p = &w->pieces[i];
     p->times++;
-    if (w->t->rows[i].trained) buffer_add(&w->chunk[p->buffer], p->copies, p->size, alone);
+    if (w->t->rows[i].trained) buffer_add(&w->chunk[p->buffer], 1, p->size, alone);
 }
 
 static void add_block(walk *w, param_block b)
@@ -170,7 +169,7 @@ static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
         const piece *here = &w->pieces[i];
-        int64_t n = mul_sat(mul_sat(here->size, here->copies), here->times);
+        int64_t n = mul_sat(here->size, here->times);
         if (!n) continue;
         if (!p->trained) { /* FP32, with a counter beside each: the tokens of an expert */
             s->buffers = add_sat(s->buffers, mul_sat(n, 8));

@@ -13,33 +13,51 @@ typedef enum layer_kind_bits {
     LAYER_WINDOW = 4, /* sliding window */
 } layer_kind_bits;
 
+enum { MODEL_LAYERS_MAX = 4096, MODEL_MTP_MAX = 64 };
+
+/* Sizes are never negative and never above 2^40, and layers never above the maxima: loops and
+ * products over a model are safe whatever the knobs say. Rules compare the knobs themselves. */
 typedef struct model {
     const char *name;   /* preset, folder or "custom" */
-    const char *family; /* Hugging Face model_type: qwen3_moe, deepseek_v3, qwen3_next, mixtral, gpt_oss */
+    const char *family; /* as Hugging Face's model_type: qwen3_moe, deepseek_v3, ... */
     int64_t n_layers, n_mtp;
+    bool mtp_repeated; /* one physical module serves all n_mtp depths */
     int64_t hidden, ffn, moe_ffn, shared_ffn;
     int64_t heads, kv_heads, head_dim;
     int64_t vocab, padded_vocab; /* padded: as TP and the knobs ask */
+    int64_t positions;           /* rows of a learned position table; 0: none */
+    bool attention_bias; /* of all projections of attention; MLA: those down and out */
     bool tied, glu, linear_bias, qkv_bias, qk_norm, output_gate, sinks, shared_gate, expert_bias;
+    bool norm_bias;     /* LayerNorm: norms have a bias */
+    bool zero_centered; /* norm weights are stored as w - 1 */
     bool mla, gdn;
     int64_t q_lora, kv_lora, qk_dim, qk_rope_dim, v_dim; /* MLA; q_lora 0: full */
     int64_t gdn_conv, gdn_k_dim, gdn_v_dim, gdn_k_heads, gdn_v_heads;
-    int64_t experts, topk; /* 0 experts: dense */
-    int64_t window;        /* tokens a windowed layer sees, itself included; 0: none */
+    int64_t experts, topk;      /* 0 experts: dense */
+    int64_t moe_latent;         /* width that is dispatched; 0: hidden */
+    int64_t window;             /* tokens a windowed layer sees, itself included; 0: none */
     const unsigned char *layer; /* [n_layers + n_mtp] layer_kind_bits; MTP layers repeat the last */
 } model;
 
-/* Reads `moefold.model` (a preset, or a folder with a config.json; relative to the recipe's folder, then to
- * the working folder) and sets the knobs of the architecture that the user left open. Does nothing when the
- * knob is null. Fails with ERR_INPUT: unknown model (the nearest is named), a field that is missing,
- * contradictory or of the wrong type. */
+/* Reads `moefold.model` (a preset, or a folder with a config.json; relative to the recipe's folder,
+ * then to the working folder) and sets the knobs of the architecture that the user left open. Does
+ * nothing when the knob is null. Fails with ERR_INPUT: unknown model (the nearest is named), a
+ * field that is missing, contradictory or of the wrong type; then the recipe is as it was. A model
+ * with its leading layers dense, or with a list of kinds of layers, follows the user's number of
+ * layers. */
 status model_fill(recipe *r, error *err);
 
-/* What the knobs of an architecture imply for one another: ffn, heads, head size, padding. */
+/* The same from the text of a config.json; `name` stands for the file in messages. No weights are
+ * looked at, so a prediction module is noted and never used. */
+status model_parse_config(recipe *r, const char *name, const char *data, size_t n, error *err);
+
+/* What the knobs of an architecture imply for one another: MLP widths, key/value heads, head size,
+ * longest sequence. Whatever would need a division by zero stays open. */
 void model_derive(recipe *r);
 
-/* From resolved knobs. Out-of-range sizes are rules' business and do not fail here; what cannot be read
- * (a moe_layer_freq list of the wrong length, no num_layers at all) is ERR_INPUT. */
+/* From resolved knobs; memory comes from the recipe's arena. Out-of-range sizes are rules' business
+ * and do not fail here; what cannot be read (a moe_layer_freq list of the wrong length, no
+ * num_layers at all) is ERR_INPUT. */
 status model_init(model *m, const recipe *r, error *err);
 
 /* Names of the presets, for messages and `moefold show --presets`. */
@@ -52,7 +70,8 @@ static inline bool model_layer_is(const model *m, int64_t i, layer_kind_bits bit
 }
 
 /* Model FLOPs of one trained token (forward and backward; causal attention halved, recompute not
- * counted), exactly as Megatron counts them. */
+ * counted), exactly as Megatron counts them. A windowed layer counts the mean number of keys it
+ * sees. */
 double model_flops_per_token(const model *m, int64_t seq);
 
 #endif

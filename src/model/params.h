@@ -1,23 +1,39 @@
 /* params.h - the parameter table: one row a weight of a kind of block.
  *
- * Blocks repeat, so the table holds each kind of block once; a pass over the model visits the blocks in the order
- * of the network. Initial values, memory, optimizer shards, gradient reduction, checkpoints, import and export
- * are loops over these rows. */
+ * Blocks repeat, so the table holds each kind of block once; a pass over the model visits the
+ * blocks in the order of the network:
+ *
+ *     BLOCK_EMBEDDING, then for layer i < n_layers its param_layer_blocks, BLOCK_HEAD, then for
+ *     each prediction module (layers from n_layers on) the same: BLOCK_MTP first, then the blocks
+ *     of its layer.
+ *
+ * Initial values, memory, optimizer shards, gradient reduction, checkpoints, import and export are
+ * loops over these rows, which stand in Megatron's order of registration within a block. */
 #ifndef MODEL_PARAMS_H
 #define MODEL_PARAMS_H
 
 #include "model/model.h"
 
 typedef enum param_cut {
-    CUT_NONE, /* a copy on every TP rank */
+    CUT_NONE, /* a copy on every TP rank (an expert's: on every ETP rank) */
     CUT_TP,   /* `axis` is divided over the tensor parallel group */
-    CUT_ETP,  /* `axis` is divided over the expert tensor parallel group; experts always over EP too */
+    CUT_ETP,  /* `axis` is divided over the expert tensor parallel group */
 } param_cut;
 
-typedef enum param_class { PARAM_DENSE, PARAM_EXPERT, PARAM_EMBEDDING } param_class; /* for reports */
+/* For reports. The word table, learned positions and the head count as embedding. Weights of the
+ * class expert have the experts as axis 0 and are divided over EP there; in Megatron's buffers each
+ * local expert is a weight. */
+typedef enum param_class { PARAM_DENSE, PARAM_EXPERT, PARAM_EMBEDDING } param_class;
 
-typedef enum param_init { INIT_NORMAL, INIT_OUTPUT, INIT_EMBEDDING, INIT_ONE, INIT_ZERO,
-                          INIT_CONV, INIT_A_LOG } param_init;
+typedef enum param_init {
+    INIT_NORMAL,    /* N(0, init_method_std) */
+    INIT_OUTPUT,    /* the same / sqrt(2 layers) */
+    INIT_EMBEDDING, /* N(0, embedding_init_method_std) */
+    INIT_ONE,
+    INIT_ZERO,
+    INIT_CONV,  /* U(-1/sqrt(taps), 1/sqrt(taps)) */
+    INIT_A_LOG, /* log of U(1, 16) */
+} param_init;
 
 typedef enum param_block {
     BLOCK_EMBEDDING,
@@ -30,44 +46,92 @@ typedef enum param_block {
     BLOCK_COUNT
 } param_block;
 
-/* How the weight is made of Hugging Face tensors. */
+/* How the weight is made of Hugging Face tensors.
+ *
+ * HF_ROWS            the named tensors stacked by rows, in the order given
+ * HF_MINUS_ONE       the file holds w + 1 of a zero-centred norm
+ * HF_QKV             q, k, v; here by key/value group: its query heads, its key, its value
+ * HF_QKV_GATE        the same; the file's q holds query and gate by head, and here the gates of a
+ *                    group follow its query heads
+ * HF_GDN_IN          qkvz and ba, both by key head; here sections q, k, v, z, b, a over all heads
+ * HF_EXPERT_ROWS     HF_ROWS for each expert: "{e}" in the names is its number
+ * HF_EXPERT_FUSED_T  gpt-oss: one tensor [E][in][out] (a bias: [E][out]); where the weight has
+ *                    sections the file's columns alternate between them: gate, up, gate, up */
 typedef enum param_hf {
-    HF_ROWS,        /* the named tensors stacked by rows, in the order given */
-    HF_EXPERT_ROWS, /* the same for each expert: "{e}" in the name is its number */
-    HF_EXPERT_FUSED_T, /* gpt-oss: one tensor [E][in][out], columns alternate gate, up (fc1) */
-    HF_QKVZ,        /* Qwen3-Next: per key head q, k, v, z interleaved */
-    HF_Q_GATE,      /* Qwen3-Next: q_proj holds query and gate per head */
+    HF_ROWS,
+    HF_MINUS_ONE,
+    HF_QKV,
+    HF_QKV_GATE,
+    HF_GDN_IN,
+    HF_EXPERT_ROWS,
+    HF_EXPERT_FUSED_T,
 } param_hf;
 
+enum { PARAM_DIMS_MAX = 3, PARAM_SECTIONS_MAX = 6 };
+
 typedef struct param {
-    const char *name; /* within its block: "self_attention.linear_qkv.weight", Megatron's name */
+    const char *name; /* Megatron's, after that of its layer: "self_attention.linear_qkv.weight" */
     param_block block;
     int n_dims;
-    int64_t dim[3];   /* global shape of one layer; experts have a leading axis E */
+    int64_t dim[PARAM_DIMS_MAX]; /* global shape of one layer; experts have a leading axis E */
     param_cut cut;
-    int axis;         /* which dimension CUT_* divides */
+    int axis; /* which dimension CUT_* divides */
+
+    /* `axis` may be made of sections that are each divided: a rank's share of [gate; up] is its
+     * part of the gate, then its part of up. Their sizes add up to dim[axis]; none: one piece. */
+    int n_sections;
+    int64_t section[PARAM_SECTIONS_MAX];
+
     param_class kind;
     param_init init;
-    bool decay;       /* weight decay: two or more dimensions and no bias */
-    bool trained;     /* false: a buffer without gradient (the router's correction bias, FP32) */
+    bool decay;   /* weight decay: two or more dimensions and no bias */
+    bool trained; /* false: a buffer without gradient, always FP32 (the router's correction bias) */
+
+    /* Names are separated by spaces and follow param_hf_prefix; "": no checkpoint has such a
+     * weight. hf_fused: the name that transformers gives it when it keeps experts in one tensor
+     * [E][out][in] (and, for Mixtral's router, the name beside those); NULL: none. */
     param_hf hf;
-    const char *hf_names; /* "self_attn.q_proj.weight self_attn.k_proj.weight ..." after the layer's prefix */
+    const char *hf_names, *hf_fused;
 } param;
 
 typedef struct param_table {
-    const param *rows;
+    const param *rows; /* in the order of param_block */
     int n_rows;
 } param_table;
 
+/* Holds the blocks that occur in the model; memory comes from `a`. The vocabulary is the padded
+ * one: rows beyond model.vocab are in no Hugging Face file. */
 void param_table_init(param_table *t, const model *m, arena *a);
 
-int64_t param_elements(const param *p);                              /* of one layer, all ranks */
+int64_t param_elements(const param *p); /* of one layer, all ranks */
 int64_t param_local(const param *p, int64_t tp, int64_t etp, int64_t ep); /* on one rank */
 
-/* Trained weights of the whole model; active: those that one token meets (top-k of the experts). */
+/* The kinds of blocks of layer i (from n_layers on: of a prediction module); returns how many. */
+enum { LAYER_BLOCKS_MAX = 3 };
+int param_layer_blocks(const model *m, int64_t i, param_block blocks[LAYER_BLOCKS_MAX]);
+
+/* How often a block's weights exist; a repeated prediction module exists once. */
+int64_t param_block_count(const model *m, param_block b);
+
+/* Trained weights of the whole model; active: those that one token meets (top-k of the experts;
+ * tables whole). */
 typedef struct param_totals {
     int64_t total, active, expert, embedding;
+    int64_t buffers; /* untrained elements, in no other sum */
 } param_totals;
 param_totals param_count(const param_table *t, const model *m);
+
+/* ---- Hugging Face names */
+
+/* What stands before the names of a block of layer i: "model.layers.3."; i is ignored for embedding
+ * and head. */
+const char *param_hf_prefix(arena *a, const model *m, param_block b, int64_t i);
+
+/* Of how many tensors it is made: of one layer, and of one expert where names hold "{e}". */
+int param_hf_parts(const param *p);
+
+/* Name of one of them; `expert` is ignored where it has no part. */
+const char *param_hf_name(arena *a, const model *m, const param *p, int64_t i, int part,
+                          int64_t expert);
 
 #endif

@@ -184,13 +184,11 @@ static void put(plain *p, const param *w, bool alone)
     if (!w->trained) return;
     bool expert = w->kind == PARAM_EXPERT;
     int which = expert && (l->ep > 1 || l->etp != l->tp);
-    int64_t local = param_local(w, l->tp, l->etp, l->ep), n = expert ? w->dim[0] / l->ep : 1;
-    for (int64_t i = 0; i < n; i++) {
-        p->size[which][p->n[which]] = local / n;
-        p->alone[which][p->n[which]++] = alone;
-    }
+    int64_t local = param_local(w, l->tp, l->etp, l->ep); /* local experts lie together */
+    p->size[which][p->n[which]] = local;
+    p->alone[which][p->n[which]++] = alone;
     p->elements += local;
-    p->weights += n;
+    p->weights++;
 }
 
 static void put_block(plain *p, param_block b, const char *part, bool alone)

@@ -1,0 +1,97 @@
+/* family.c - what all members of a family have in common, as text of overrides.
+ *
+ * Everything that decides the shape or the mathematics of a family stands here even where it is our
+ * default: a Megatron-LM argument list has other defaults, and a model must not change with
+ * them. */
+#include "model/family.h"
+
+#include <string.h>
+
+#include "model/model.h"
+
+const family families[FAMILY_COUNT] = {
+    [QWEN3_MOE] = {"qwen3_moe", "Qwen3Moe", "qk_layernorm=true"},
+    [DEEPSEEK_V3] = {"deepseek_v3|kimi_k2", "DeepseekV3",
+                     "multi_latent_attention=true qk_layernorm=true "
+                     "moe_router_score_function=sigmoid moe_router_enable_expert_bias=true "
+                     "moe_router_load_balancing_type=seq_aux_loss"},
+    [QWEN3_NEXT] = {"qwen3_next", "Qwen3Next",
+                    "experimental_attention_variant=gdn attention_output_gate=true "
+                    "qk_layernorm=true layernorm_zero_centered_gamma=true "
+                    "moe_shared_expert_gate=true moe_router_load_balancing_type=global_aux_loss"},
+    [MIXTRAL] = {"mixtral", "Mixtral", ""},
+    [GPT_OSS] = {"gpt_oss", "GptOss",
+                 "add_bias_linear=true softmax_type=learnable activation_func=quick_gelu "
+                 "activation_func_clamp_value=7.0 glu_linear_offset=1.0 "
+                 "moe_router_load_balancing_type=none"},
+};
+
+static const char every_family[] =
+    "normalization=RMSNorm layernorm_zero_centered_gamma=false gated_linear_unit=true "
+    "activation_func=silu glu_linear_offset=0.0 add_bias_linear=false add_qkv_bias=false "
+    "qk_layernorm=false share_embeddings_and_output_weights=false softmax_type=vanilla "
+    "attention_output_gate=false multi_latent_attention=false position_embedding_type=rope "
+    "rope_type=rope rotary_percent=1.0 attention_dropout=0.0 hidden_dropout=0.0 moe_layer_freq=1 "
+    "moe_router_score_function=softmax moe_router_pre_softmax=false "
+    "moe_router_enable_expert_bias=false moe_shared_expert_gate=false "
+    "moe_router_load_balancing_type=aux_loss moe_aux_loss_coeff=0.0";
+
+status knob_fill(recipe *r, knob_id k, value v, const char *why, error *err)
+{
+    value accepted;
+    status s = knob_accept(r->a, k, v, &accepted, err);
+    if (s) return s;
+    recipe_fill(r, k, accepted, FROM_MODEL, "%s", why);
+    return OK;
+}
+
+static status setting_fill(recipe *r, const char *key, const char *text, const char *why,
+                           error *err)
+{
+    const char *full = strchr(key, '.') ? key : arena_text(r->a, "model.%s", key);
+    int k = knob_find(full, NULL);
+    value v;
+    if (k < 0) return error_set(err, ERR_INPUT, "%s: unknown knob '%s'", why, full);
+    status s = value_parse(r->a, text, &v, err);
+    return s ? s : knob_fill(r, (knob_id)k, v, why, err);
+}
+
+status settings_fill(recipe *r, const char *settings, const char *why, error *err)
+{
+    for (const char *p = settings; *p;) {
+        size_t n = strcspn(p, " "), n_key = strcspn(p, "=");
+        const char *key = arena_copy(r->a, p, n_key < n ? n_key : n);
+        const char *text = n_key < n ? arena_copy(r->a, p + n_key + 1, n - n_key - 1) : "";
+        status s = setting_fill(r, key, text, why, err);
+        if (s) return s;
+        p += n + strspn(p + n, " ");
+    }
+    return OK;
+}
+
+status family_fill(recipe *r, family_id f, const char *why, error *err)
+{
+    status s = settings_fill(r, families[f].settings, why, err);
+    return s ? s : settings_fill(r, every_family, why, err);
+}
+
+int64_t layers_in_recipe(const recipe *r)
+{
+    int64_t n = recipe_int(r, K_LAYERS);
+    return n < 0 ? 0 : n > MODEL_LAYERS_MAX ? MODEL_LAYERS_MAX : n;
+}
+
+void pattern_fill(recipe *r, knob_id k, const unsigned char *flags, int64_t n, const char *why)
+{
+    value *items = ARENA_ARRAY(r->a, value, n);
+    for (int64_t i = 0; i < n; i++) items[i] = value_of_int(flags[i]);
+    recipe_fill(r, k, (value){.kind = V_LIST, .list = {items, (int)n}}, FROM_MODEL, "%s", why);
+}
+
+void dense_first_fill(recipe *r, int64_t n_dense, const char *why)
+{
+    unsigned char moe[MODEL_LAYERS_MAX];
+    int64_t n = layers_in_recipe(r);
+    for (int64_t i = 0; i < n; i++) moe[i] = i >= n_dense;
+    if (n_dense > 0) pattern_fill(r, K_MOE_FREQ, moe, n, why);
+}

@@ -1,0 +1,103 @@
+/* hf_check.c - fields of a config.json that contradict each other.
+ *
+ * The fields were read before, so each is absent or a whole number within its knob's range. */
+#include <inttypes.h>
+
+#include "base/maths.h"
+#include "model/hf_config.h"
+
+typedef enum relation { MULTIPLE_OF, EQUAL_TO, AT_LEAST } relation;
+
+static const char *const relation_text[] = {"a multiple of it is needed", "they must be equal",
+                                            "it must not be smaller"};
+
+typedef struct pair {
+    unsigned families;
+    const char *left;
+    relation relation;
+    const char *right;
+} pair;
+
+static const pair pairs[] = {
+    {IN_ALL & ~IN_DEEPSEEK_V3, "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
+    {IN_DEEPSEEK_V3, "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
+    {IN_ALL, N_EXPERTS, AT_LEAST, TOP_K},
+    {IN_DEEPSEEK_V3, N_EXPERTS, MULTIPLE_OF, "n_group"},
+    {IN_DEEPSEEK_V3, "n_group", AT_LEAST, "topk_group"},
+    {IN_QWEN3_NEXT, "linear_num_value_heads", MULTIPLE_OF, "linear_num_key_heads"},
+};
+
+static bool holds(relation r, int64_t left, int64_t right)
+{
+    switch (r) {
+    case MULTIPLE_OF:
+        return left % right == 0;
+    case EQUAL_TO:
+        return left == right;
+    case AT_LEAST:
+        return left >= right;
+    }
+    return true;
+}
+
+static status check_pair(const config *c, const pair *p)
+{
+    const char *left, *right;
+    const json_t *l = config_find(c, p->left, &left), *r = config_find(c, p->right, &right);
+    if (!l || !r || holds(p->relation, json_integer_value(l), json_integer_value(r))) return OK;
+    return config_wrong(c, left, l, "%s is %" JSON_INTEGER_FORMAT ": %s", right,
+                        json_integer_value(r), relation_text[p->relation]);
+}
+
+/* Without head_dim a head is hidden_size / num_attention_heads. */
+static status check_head(const config *c)
+{
+    int64_t hidden = config_int(c, "hidden_size"), heads = config_int(c, "num_attention_heads");
+    if (config_in(c, IN_DEEPSEEK_V3) || config_find(c, "head_dim", NULL)) return OK;
+    if (hidden % heads == 0) return OK;
+    return config_wrong(c, "hidden_size", json_object_get(c->root, "hidden_size"),
+                        "num_attention_heads is %" PRId64
+                        " and does not divide it: give head_dim, or correct one of them",
+                        heads);
+}
+
+static status check_latent_head(const config *c)
+{
+    const json_t *v = config_find(c, "qk_head_dim", NULL);
+    int64_t nope = config_int(c, "qk_nope_head_dim"), rope = config_int(c, "qk_rope_head_dim");
+    if (!config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (rope % 2)
+        return config_wrong(c, "qk_rope_head_dim", json_object_get(c->root, "qk_rope_head_dim"),
+                            "pairs are rotated: an even number is needed");
+    if (!v || (json_is_integer(v) && json_integer_value(v) == nope + rope)) return OK;
+    return config_wrong(c, "qk_head_dim", v,
+                        "qk_nope_head_dim + qk_rope_head_dim is %" PRId64
+                        ": correct one of them, or remove qk_head_dim",
+                        nope + rope);
+}
+
+static status check_group_sizes(const config *c)
+{
+    int64_t groups = config_int(c, "n_group"), chosen = config_int(c, "topk_group");
+    if (!config_in(c, IN_DEEPSEEK_V3) || groups <= 1) return OK;
+    int64_t in_group = config_int(c, N_EXPERTS) / groups;
+    if (in_group < 2)
+        return config_wrong(c, "n_group", json_object_get(c->root, "n_group"),
+                            "a group of one expert has no two best: fewer groups are needed");
+    if (config_int(c, TOP_K) <= mul_sat(in_group, chosen)) return OK;
+    return config_wrong(c, "topk_group", json_object_get(c->root, "topk_group"),
+                        "%" PRId64 " groups of %" PRId64 " experts hold fewer than the %" PRId64
+                        " that a token chooses",
+                        chosen, in_group, config_int(c, TOP_K));
+}
+
+status config_check(const config *c)
+{
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        status s = config_in(c, pairs[i].families) ? check_pair(c, &pairs[i]) : OK;
+        if (s) return s;
+    }
+    status s = check_head(c);
+    if (!s) s = check_latent_head(c);
+    return s ? s : check_group_sizes(c);
+}

@@ -1,0 +1,69 @@
+/* hf_config.h - the parts of the config.json reader. Private to src/model.
+ *
+ * A field's message has one form: FILE: FIELD is VALUE; what is needed or what to do. */
+#ifndef MODEL_HF_CONFIG_H
+#define MODEL_HF_CONFIG_H
+
+#include <jansson.h>
+
+#include "model/family.h"
+
+typedef struct config {
+    recipe *r;
+    const char *name;   /* of the file, for messages and reasons */
+    const char *folder; /* with a final slash; NULL: only the text is there */
+    const json_t *root;
+    family_id family;
+    error *err;
+} config;
+
+enum {
+    IN_QWEN3_MOE = 1 << QWEN3_MOE,
+    IN_DEEPSEEK_V3 = 1 << DEEPSEEK_V3,
+    IN_QWEN3_NEXT = 1 << QWEN3_NEXT,
+    IN_MIXTRAL = 1 << MIXTRAL,
+    IN_GPT_OSS = 1 << GPT_OSS,
+    IN_ALL = (1 << FAMILY_COUNT) - 1,
+};
+
+static inline bool config_in(const config *c, unsigned mask)
+{
+    return (mask >> c->family & 1) != 0;
+}
+
+/* Folder with a final slash -> knobs. */
+status config_fill(recipe *r, const char *folder, error *err);
+
+/* ---- reading fields */
+
+/* Each family has its own word for these. */
+#define N_EXPERTS "num_experts|n_routed_experts|num_local_experts"
+#define TOP_K     "num_experts_per_tok|experts_per_token"
+
+/* The first name of "a|b|c" that is there and not null; *field says which. NULL: none. */
+const json_t *config_find(const config *c, const char *names, const char **field);
+
+/* A field that the table has read already, as a whole number; 0 when absent. */
+int64_t config_int(const config *c, const char *names);
+
+status config_missing(const config *c, const char *field, const char *what);
+status config_wrong(const config *c, const char *field, const json_t *v, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Text of a JSON value for a message, cut short. */
+const char *config_text(const config *c, const json_t *v);
+
+/* Checks type and range of the knob and fills it, naming the field in messages and as reason. */
+status config_knob(const config *c, const char *field, const json_t *v, knob_id k);
+
+/* Fills a knob with a value of ours, because of `field`. */
+status config_set(const config *c, const char *field, knob_id k, value v);
+
+/* ---- the parts, in this order after the table of plain fields */
+
+status config_check(const config *c);  /* hf_check.c: fields that contradict each other */
+status config_rope(const config *c);   /* hf_rope.c: both spellings of the rotary embedding */
+status config_layers(const config *c); /* hf_layers.c: which layers are of which kind */
+status config_mtp(const config *c);    /* hf_mtp.c: the prediction module */
+
+#endif

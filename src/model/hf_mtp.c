@@ -1,0 +1,74 @@
+/* hf_mtp.c - does a config.json's prediction module exist?
+ *
+ * Files name a module whose weights are often not there (transformers drops them). So its name
+ * alone is only noted; it is used when the weights beside the file hold it, or when the user
+ * asks. */
+#include <inttypes.h>
+
+#include "base/file.h"
+#include "model/hf_config.h"
+#include "model/model.h"
+#include "model/safetensors.h"
+
+/* How many modules the weights have: DeepSeek stores them as further layers, Qwen3-Next under
+ * mtp. */
+static int64_t count_modules(const config *c, const safetensors *f)
+{
+    int64_t n_layers = config_int(c, "num_hidden_layers"), n = 0;
+    for (; n < MODEL_MTP_MAX; n++) {
+        const char *layer = arena_text(c->r->a, "model.layers.%" PRId64 ".", n_layers + n);
+        const char *mtp = arena_text(c->r->a, "mtp.layers.%" PRId64 ".", n);
+        if (!safetensors_any(f, layer) && !safetensors_any(f, mtp)) break;
+    }
+    return n;
+}
+
+/* Broken or absent weights are no reason to refuse a plan: *why says what was found instead. */
+static int64_t modules_in_weights(const config *c, const char **why)
+{
+    safetensors f = {0};
+    error err = {{0}};
+    *why = "no weights are beside it";
+    if (!c->folder) return 0;
+    const char *index = arena_text(c->r->a, "%smodel.safetensors.index.json", c->folder);
+    const char *single = arena_text(c->r->a, "%smodel.safetensors", c->folder);
+    status s = OK;
+    if (file_exists(index))
+        s = safetensors_open_index(&f, c->r->a, index, &err);
+    else if (file_exists(single))
+        s = safetensors_open(&f, c->r->a, single, &err);
+    else
+        return 0;
+    *why = s ? arena_text(c->r->a, "%.300s", err.text) : "the weights beside it have none";
+    return s ? 0 : count_modules(c, &f);
+}
+
+status config_mtp(const config *c)
+{
+    const char *field, *why;
+    const json_t *v = config_find(c, "num_nextn_predict_layers|mtp_num_hidden_layers", &field);
+    if (v &&
+        (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > MODEL_MTP_MAX))
+        return config_wrong(c, field, v, "a whole number from 0 to %d is needed", MODEL_MTP_MAX);
+    if (c->r->knob[K_MTP].from == FROM_USER) return OK;
+    int64_t named = v ? json_integer_value(v) : 0, found = modules_in_weights(c, &why);
+    if (named && found) {
+        int64_t n = named < found ? named : found;
+        if (named != found)
+            recipe_note(c->r,
+                        "%s: %s is %" PRId64 ", the weights have %" PRId64 "; %s=%" PRId64
+                        " is taken",
+                        c->name, field, named, found, knobs[K_MTP].key, n);
+        return config_set(c, arena_text(c->r->a, "%s, and the weights have it", field), K_MTP,
+                          value_of_int(n));
+    }
+    if (named)
+        recipe_note(c->r, "%s: %s is %" PRId64 " but %s: left out; %s=%" PRId64 " adds it", c->name,
+                    field, named, why, knobs[K_MTP].key, named);
+    else if (found)
+        recipe_note(c->r,
+                    "%s: names no prediction module, the weights have %" PRId64
+                    ": left out; %s=%" PRId64 " adds it",
+                    c->name, found, knobs[K_MTP].key, found);
+    return OK;
+}
