@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# What a person meets: exit codes, messages, JSON keys, and that exports read back. From the repository's root.
+set -u
+moefold=${MOEFOLD:-./moefold}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# expect NAME CODE PATTERN COMMAND...: the exit code, and a pattern in what is printed on either channel.
+expect() {
+    local name=$1 code=$2 pattern=$3
+    shift 3
+    local out got
+    out=$("$@" 2>&1)
+    got=$?
+    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        echo "ok $name"
+    else
+        echo "not ok $name (exit $got instead of $code, or no '$pattern' in:)"
+        sed 's/^/    /' <<<"$out" | head -5
+        failed=1
+    fi
+}
+file() { cat >"$work/$1"; }
+
+# ---- exit codes
+expect valid_preset 0 'deepseek-v3: valid' "$moefold" check deepseek-v3
+expect valid_config 0 'valid' "$moefold" check tests/data/golden/qwen3-moe-tiny
+expect broken_rule 1 'NOT VALID' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3
+expect size_of_zero_is_a_violation 1 'value-in-range' "$moefold" check deepseek-v3 model.context_parallel_size=0
+expect huge_size_is_a_violation 1 'value-in-range' "$moefold" check deepseek-v3 model.context_parallel_size=1000000000
+expect wrong_word_is_a_violation 1 'alltoall' "$moefold" check deepseek-v3 model.moe_token_dispatcher_type=alltoal
+expect no_arguments 2 'moefold check' "$moefold"
+expect unknown_command 2 'did you mean check' "$moefold" chekc
+expect no_recipe 2 'name a recipe' "$moefold" check
+expect help 0 'RECIPE' "$moefold" check --help
+expect version 0 'moefold [0-9]' "$moefold" --version
+
+# ---- what cannot be read
+expect missing_file 2 'no file, folder or preset' "$moefold" check nowhere.yaml
+expect unknown_model 2 'nearest preset is deepseek-v3' "$moefold" check deepseek-v4
+expect unknown_key 2 "nearest known one is 'model.context_parallel_size'" "$moefold" check tiny model.context_paralel_size=2
+expect unknown_flag 2 'context-parallel-size' "$moefold" check tiny --context-paralel-size 2
+expect not_a_number 2 'whole number' "$moefold" check tiny model.seq_length=long
+expect fraction 2 'whole number' "$moefold" check tiny model.seq_length=4096.5
+expect overflow 2 '64 bits' "$moefold" check tiny model.seq_length=99999999999999999999
+expect list_for_number 2 'is a list' "$moefold" check tiny 'model.seq_length=[1,2]'
+expect open_list 2 'closing' "$moefold" check tiny 'model.recompute_modules=[moe'
+expect unbalanced_layout 2 'model.pipeline_model_parallel_layout' "$moefold" check tiny 'model.pipeline_model_parallel_layout=E(tt|L'
+file broken.yaml <<'Y'
+model:
+  seq_length: [1
+Y
+expect broken_yaml 2 'broken.yaml:[0-9]+:[0-9]+' "$moefold" check "$work/broken.yaml"
+file tab.yaml < <(printf 'model:\n\tseq_length: 4\n')
+expect tab_in_yaml 2 'tab.yaml:2' "$moefold" check "$work/tab.yaml"
+file twice.yaml <<'Y'
+model:
+  seq_length: 4096
+  seq_length: 8192
+Y
+expect key_twice 2 'second time|duplicate' "$moefold" check "$work/twice.yaml"
+file recursive.yaml <<'Y'
+model: &m
+  seq_length: *m
+Y
+expect recursive_yaml 2 'recursive.yaml:2' "$moefold" check "$work/recursive.yaml"
+{
+    echo 'a0: &a0 [x, x, x, x, x, x, x, x, x, x]'
+    for i in 1 2 3 4 5 6 7 8 9; do
+        p="*a$((i - 1))"
+        echo "a$i: &a$i [$p, $p, $p, $p, $p, $p, $p, $p, $p, $p]"
+    done
+} | file laughs.yaml
+expect billion_laughs 2 'more than 100000 nodes' "$moefold" check "$work/laughs.yaml"
+file list.yaml <<'Y'
+- model
+Y
+expect list_as_recipe 2 'map of knobs' "$moefold" check "$work/list.yaml"
+mkdir "$work/empty" "$work/badjson" "$work/lacking"
+expect folder_without_config 2 'config.json' "$moefold" check "$work/empty"
+echo '{"model_type": "qwen3_moe",' >"$work/badjson/config.json"
+expect broken_json 2 'config.json:[0-9]+:[0-9]+' "$moefold" check "$work/badjson"
+grep -v num_hidden_layers tests/data/golden/qwen3-moe-tiny/config.json >"$work/lacking/config.json"
+expect missing_field 2 'num_hidden_layers' "$moefold" check "$work/lacking"
+
+# ---- JSON
+keys() { "$moefold" check "$@" --json; }
+expect json_ok 0 '"ok": ?true' keys deepseek-v3
+expect json_violation 1 '"rule": ?"heads-divide-by-tp"' keys deepseek-v3 model.tensor_model_parallel_size=3
+for key in ok violations fix layout memory model; do
+    expect "json_has_$key" 0 "\"$key\":" keys deepseek-v3
+done
+expect json_groups 0 '"ep": ?\[\[0,1,2,3\],\[4,5,6,7\]\]' keys tiny cluster.n_gpus=8 model.expert_model_parallel_size=4
+expect json_alias_conflict 1 'aliases-agree' keys tiny model.seq_length=1024 dataset.seq_length=2048
+
+# ---- repairs: what --fix prints makes the recipe valid
+mapfile -t fix < <("$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=100 --fix)
+expect fix_makes_valid 0 'valid' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=100 "${fix[@]}"
+
+# ---- exports read back
+"$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm >"$work/args.txt"
+expect megatron_lm_reads_back 0 'CP 32' "$moefold" check --from-megatron "$work/args.txt" cluster.n_gpus=256
+"$moefold" show recipes/dsv3-128k-h100.yaml --as recipe >"$work/again.yaml"
+expect recipe_reads_back 0 'Et\|\(tt\|\)\*30mL' "$moefold" check "$work/again.yaml"
+a=$("$moefold" check recipes/dsv3-128k-h100.yaml | tail -n +2)
+b=$("$moefold" check "$work/again.yaml" | tail -n +2)
+[ "$a" = "$b" ] && echo "ok recipe_means_the_same" || { echo "not ok recipe_means_the_same"; diff <(echo "$a") <(echo "$b") | head -5; failed=1; }
+expect bridge_overrides 0 'model.context_parallel_size=32' "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-bridge
+expect unknown_system 2 'megatron-bridge' "$moefold" show tiny --as nemo
+expect rank_out_of_range 2 'ranks are 0 to 255' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 256
+expect one_rank 0 'experts 136 to 143' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 17
+expect knobs_by_pattern 0 'model.context_parallel_size' "$moefold" knobs context
+expect presets 0 'kimi-k2' "$moefold" show --presets
+exit $failed
