@@ -1,0 +1,175 @@
+# Makefile - builds ./moefold, tests it, and shows it at work.
+#
+# Sources are found by pattern: a new file under src/ or tests/ needs no change here. What is built
+# lies under build/; the other ways of building (sanitizers, fuzzing, the second compiler) are this
+# same Makefile, called again with another BUILD.
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+CFLAGS       ?= -O2 -g
+WERROR       ?= -Werror# `make WERROR=` lets a newer compiler's new warnings pass
+PREFIX       ?= /usr/local
+FUZZ_SECONDS ?= 60
+
+BUILD    := build
+SANITIZE :=
+OTHER_CC := $(if $(findstring clang,$(notdir $(CC))),gcc,clang)
+
+WARNINGS  := -Wall -Wextra -Wshadow -Wconversion -Wvla $(WERROR)
+OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests $(WARNINGS) -fopenmp $(SANITIZE)
+COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
+
+# The YAML and JSON libraries go into the program, so that it runs where they are not installed.
+LIBRARIES := libfyaml jansson
+LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
+OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
+
+MAIN     := src/cli/main.c
+SOURCES  := $(filter-out $(MAIN),$(wildcard src/*/*.c src/*/*/*.c))
+OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
+LIBRARY  := $(BUILD)/libmoefold.a
+PROGRAM  := $(BUILD)/moefold
+TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
+SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
+FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
+BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
+
+# Commands are shown with V=1; else only what is made.
+Q    := $(if $(V),,@)
+say   = @echo "  $(1) $(2)"
+
+# Jobs for the makes that we start ourselves; whoever says -j decides instead.
+SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
+.DELETE_ON_ERROR:
+.PHONY: all run test lint asan fuzz bench install help deps clean
+.PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
+
+# ---- what people call ----------------------------------------------------------------------------
+
+all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show commands)
+
+run: ## Install what is missing, build, and show the main job
+	@CC='$(CC)' tools/deps build
+	@$(MAKE) $(SUB) all
+	@echo "A recipe is checked before anything starts. Here: the tiny model that is built in, on CPUs."
+	./moefold check tiny cluster.gpu=cpu
+
+test: ## Install what is missing, build, run all tests and a short fuzz run
+	@CC='$(CC)' tools/deps build test
+	@$(MAKE) $(SUB) all
+	@$(MAKE) $(SUB) -k test-programs || broken=--broken; \
+	if tools/fuzz probe; then $(MAKE) $(SUB) -k fuzz-programs || broken=--broken; fi; \
+	MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
+
+lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
+	@CC='$(CC)' tools/deps build lint
+	@$(MAKE) $(SUB) all
+	@tools/lint || bad=1; \
+	$(MAKE) $(SUB) -k BUILD=build/$(OTHER_CC) CC=$(OTHER_CC) \
+	    build/$(OTHER_CC)/moefold test-programs fuzz-objects || bad=1; \
+	if [ -n "$$bad" ]; then exit 1; else echo "lint: all is well"; fi
+
+asan: ## Run the tests under the address and undefined-behaviour sanitizers
+	@CC='$(CC)' tools/deps build test
+	@$(MAKE) $(SUB) BUILD=build/asan build/asan/moefold test-programs \
+	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+	@MOEFOLD=build/asan/moefold tools/test $(TESTS:build/%=build/asan/%) $(SCRIPTS)
+
+fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run ended
+	@CC='$(CC)' tools/deps build test
+	@tools/fuzz probe
+	@$(MAKE) $(SUB) fuzz-programs
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test -- $(FUZZERS)
+
+bench: all ## Run every bench/*.sh
+	@$(MAKE) $(SUB) bench-programs
+	@set -e; for b in $(sort $(wildcard bench/*.sh)); do \
+	    echo "== $$b"; \
+	    MOEFOLD=./moefold bash $$b; \
+	done
+
+install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
+	install -D -m 755 $(PROGRAM) '$(DESTDIR)$(PREFIX)/bin/moefold'
+	install -d '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
+	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
+	install -m 644 $(wildcard recipes/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
+
+deps: ## Install all that building, testing and linting need (Debian, Ubuntu)
+	@CC='$(CC)' tools/deps build test lint
+
+clean: ## Remove everything that was built
+	rm -rf build moefold
+
+help: ## This list
+	@echo "make TARGET, where TARGET is"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	    awk -F'|' '{ printf "  %-8s %s\n", $$1, $$2 }'
+
+# ---- how it is built -----------------------------------------------------------------------------
+
+moefold: build/moefold
+	@ln -sf build/moefold moefold
+
+$(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) $(LINK_LIBS) -o $@
+
+$(LIBRARY): $(OBJECTS) $(BUILD)/sources
+	@rm -f $@
+	$(Q)ar rcs $@ $(OBJECTS)
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# Loops of kernels are worth more of the compiler's time.
+$(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
+
+$(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(LDFLAGS) $(LINK_LIBS) -lcmocka -o $@
+
+$(BUILD)/bench/%: bench/%.c $(LIBRARY) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(LDFLAGS) $(LINK_LIBS) -o $@
+
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(LIBRARY) $(BUILD)/flags
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -fsanitize=fuzzer -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) \
+	    $(LDFLAGS) $(LINK_LIBS) -o $@
+
+# Other flags or another set of files mean another build; both are compared with what was used last.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(COMPILE) $(LDFLAGS)' | cmp -s - $@ || echo '$(COMPILE) $(LDFLAGS)' > $@
+
+$(BUILD)/sources: FORCE
+	@mkdir -p $(BUILD)
+	@echo '$(SOURCES)' | cmp -s - $@ || echo '$(SOURCES)' > $@
+
+check-deps:
+	@CC='$(CC)' tools/deps --check build
+
+test-programs: $(TESTS)
+	@:
+bench-programs: $(BENCHES)
+	@:
+fuzz-objects: $(patsubst build/fuzz/%,$(BUILD)/obj/tests/fuzz/%.o,$(FUZZERS))
+
+# Our library is instrumented throughout; the two readers that we link are tested as they come.
+fuzz-programs: build/fuzz/words.dict
+	@$(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O2 -g' $(FUZZERS) \
+	    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+
+# Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.
+build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.c src/model/*.c)
+	@mkdir -p $(@D)
+	@sed 's/\.help = "[^"]*"//' $^ | grep -oE '"[A-Za-z0-9_.+!?| -]+"' | tr -d '"' | \
+	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@
+
+-include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
