@@ -35,6 +35,10 @@ SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 
+# What `make run` shows.
+DEMO := tiny cluster.gpu=cpu model.seq_length=256 train.micro_batch_size=2 \
+    train.global_batch_size=8 train.train_iters=30 optimizer.lr=3e-3 logger.log_interval=2
+
 # Commands are shown with V=1; else only what is made.
 Q    := $(if $(V),,@)
 say   = @echo "  $(1) $(2)"
@@ -53,15 +57,19 @@ all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show co
 run: ## Install what is missing, build, and show the main job
 	@CC='$(CC)' tools/deps build
 	@$(MAKE) $(SUB) all
-	@echo "A recipe is checked before anything starts. Here: the tiny model that is built in, on CPUs."
-	./moefold check tiny cluster.gpu=cpu
+	@echo "1. A recipe is checked before anything starts: the tiny model that is built in, on this CPU."
+	./moefold check $(DEMO)
+	@echo "2. The memory that training it takes is known before it starts, to the byte."
+	./moefold show $(DEMO) --memory
+	@echo "3. It trains with exactly that plan. The lines are Megatron's; lm loss falls."
+	./moefold train $(DEMO)
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) all
 	@$(MAKE) $(SUB) -k test-programs || broken=--broken; \
 	if tools/fuzz probe; then $(MAKE) $(SUB) -k fuzz-programs || broken=--broken; fi; \
-	MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
+	OMP_WAIT_POLICY=passive MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint
@@ -75,7 +83,7 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/asan build/asan/moefold test-programs \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
-	@MOEFOLD=build/asan/moefold tools/test $(TESTS:build/%=build/asan/%) $(SCRIPTS)
+	@OMP_WAIT_POLICY=passive MOEFOLD=build/asan/moefold tools/test $(TESTS:build/%=build/asan/%) $(SCRIPTS)
 
 fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run ended
 	@CC='$(CC)' tools/deps build test

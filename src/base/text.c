@@ -93,6 +93,8 @@ const char *text_nearest(const char *word, const char *const *words, int n_words
     const char *best = NULL;
     int best_distance = (int)strlen(word) / 2 + 2;
     for (int i = 0; i < n_words; i++) {
+        size_t n = strlen(words[i]), m = strlen(word);
+        if ((int)(n > m ? n - m : m - n) >= best_distance) continue; /* at least that many edits */
         int d = text_distance(word, words[i]);
         if (d < best_distance) {
             best_distance = d;

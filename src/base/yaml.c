@@ -191,11 +191,39 @@ static status read_stream(reader *r, yaml_node **root)
     }
 }
 
+/* The length of the UTF-8 character at p, or 0: not one, or a control character other than tab and line
+ * ends. libfyaml loops on some of what is no UTF-8, so it never gets to see any. */
+static size_t character(const unsigned char *p, size_t left)
+{
+    if (*p < 0x80) return *p >= 0x20 || *p == '\t' || *p == '\n' || *p == '\r' ? *p != 0x7F : 0;
+    size_t n = *p >= 0xF0 ? 4 : *p >= 0xE0 ? 3 : 2;
+    if (*p < 0xC2 || *p > 0xF4 || n > left) return 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    bool overlong = (*p == 0xE0 && p[1] < 0xA0) || (*p == 0xF0 && p[1] < 0x90);
+    bool beyond = (*p == 0xED && p[1] > 0x9F) || (*p == 0xF4 && p[1] > 0x8F);
+    return overlong || beyond ? 0 : n;
+}
+
+static status check_text(const char *name, const char *data, size_t n, error *err)
+{
+    int line = 1;
+    for (size_t i = 0; i < n;) {
+        size_t length = character((const unsigned char *)data + i, n - i);
+        if (!length)
+            return error_set(err, ERR_INPUT, "%s:%d: byte 0x%02x is no text (UTF-8 is needed)",
+                             name, line, (unsigned char)data[i]);
+        line += data[i] == '\n';
+        i += length;
+    }
+    return OK;
+}
+
 status yaml_parse(arena *a, const char *name, const char *data, size_t n, yaml_node **root,
                   error *err)
 {
-    if (memchr(data, 0, n))
-        return error_set(err, ERR_INPUT, "%s: holds a zero byte; it is not a text file", name);
+    status bad = check_text(name, data, n, err);
+    if (bad) return bad;
     struct fy_diag_cfg diag_cfg;
     fy_diag_cfg_default(&diag_cfg);
     diag_cfg.fp = NULL;

@@ -51,7 +51,8 @@ typedef struct safetensors_head {
 } safetensors_head;
 status safetensors_parse(safetensors *f, arena *a, const safetensors_head *head, error *err);
 
-/* The names in a model.safetensors.index.json: tensors with a file, without type, shape or place. */
+/* The names in a model.safetensors.index.json: tensors with a file, without type, shape or place.
+ */
 status safetensors_open_index(safetensors *f, arena *a, const char *path, error *err);
 
 #endif

@@ -147,7 +147,7 @@ static bool needs_quotes(const char *s)
 {
     if (text_in("null|Null|NULL|none|None|~||true|True|TRUE|false|False|FALSE", '|', s))
         return true;
-    return looks_like_number(s) || strpbrk(s, "[],'\" \t\n#:{}") != NULL;
+    return looks_like_number(s) || strpbrk(s, "[],'\" \t\n\r\v\f#:{}") != NULL;
 }
 
 static void print_quoted(textbuf *t, const char *s)

@@ -79,8 +79,9 @@ static void what_is_left_out_is_printed(void **state)
     (void)state;
     arena *a = arena_create();
     const char *t = scratch_make(a);
-    converted(a, t, OK, arena_text(a, GOLDEN "mtp-tiny %s/x model.mtp_num_layers=0", t),
-              "model.layers.3.eh_proj.weight: a prediction module that the recipe leaves out");
+    converted(
+        a, t, OK, arena_text(a, GOLDEN "mtp-tiny %s/x model.mtp_num_layers=0", t),
+        "leaves out (model.mtp_num_layers is 0):\n              model.layers.3.eh_proj.weight");
     converted(a, t, OK, arena_text(a, GOLDEN "mtp-tiny %s/y model.mtp_num_layers=0 --json", t),
               "\"reason\":\"a prediction module");
     converted(a, t, OK, arena_text(a, "%s/x %s/z --dtype bfloat16", t, t), "bfloat16");

@@ -1,0 +1,67 @@
+/* cli.h - what the commands share: their table, their options, and how a recipe is named.
+ *
+ * Wherever a command takes a RECIPE, it takes a YAML file, the name of a preset model, or a folder
+ * with a config.json; then overrides (key=value) and flags of Megatron-LM in any order, the later
+ * one winning. `--from-megatron FILE` reads an argument list instead. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <jansson.h>
+
+#include "rules/rules.h"
+
+typedef struct command {
+    const char *name, *usage, *summary;
+    bool computes;                     /* runs kernels */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+} command;
+
+const command *command_table(int *n);
+
+int command_check(int argc, char **argv);
+int command_show(int argc, char **argv);
+int command_knobs(int argc, char **argv);
+int command_train(int argc, char **argv);
+int command_parity(int argc, char **argv);
+int command_convert(int argc, char **argv);
+
+/* An option of a command: a switch (`on`), or one that takes a value (`text`). */
+typedef struct cli_option {
+    const char *name, *value_name, *help;
+    bool *on;
+    const char **text;
+} cli_option;
+
+/* Reads the words after the command's name into options and recipe (model_fill included). Prints
+ * help and sets *done for --help. */
+status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *options,
+                int n_options, recipe *r, bool *done, error *err);
+
+/* Reads options and at most one other word, for commands without a recipe. */
+status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,
+                      int n_options, const char **word, bool *done, error *err);
+
+/* Prints "moefold COMMAND: message" on the standard error and returns the exit code. */
+int cli_fail(const char *name, status s, const error *err);
+
+/* An assignment as a shell would take it back. */
+const char *cli_quoted(arena *a, const char *assignment);
+
+/* JSON that several commands print. */
+json_t *cli_json_model(const setup *s);
+json_t *cli_json_layout(const setup *s);
+json_t *cli_json_memory(const setup *s);
+json_t *cli_json_value(value v);
+void cli_json_print(json_t *root); /* and gives it back */
+
+/* Blocks of text that several commands print. */
+void cli_print_model(const setup *s, arena *a);
+void cli_print_layout(const setup *s, arena *a);
+void cli_print_stages(const setup *s, arena *a);
+void cli_print_memory(const setup *s, int64_t pp_rank, arena *a);
+
+/* The step program: "ops", "memory" or "schedule"; show_program.c. */
+status cli_print_program(const setup *s, const char *what, arena *a, error *err);
+json_t *cli_json_program(const setup *s, arena *a); /* its memory, or null */
+
+#endif

@@ -1,0 +1,364 @@
+/* convert.c - `moefold convert`: weights between Hugging Face folders and our checkpoints.
+ *
+ * Which is which is found out: a folder with safetensors is Hugging Face's, one with
+ * latest_checkpointed_iteration.txt or iter_ folders is ours, and so is an iter_ folder itself. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "run/checkpoint.h"
+#include "run/hf_source.h"
+#include "run/hf_weights.h"
+#include "run/tensor_file_sum.h"
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+typedef struct conversion {
+    arena *a;
+    const char *src, *dst;
+    const char *to, *dtype; /* options; NULL: not given */
+    bool json, from_hf, to_hf;
+    const char *const *overrides;
+    int n_overrides;
+    setup s;
+    weight_list w;
+    checkpoint c;
+    checkpoint_info info; /* of a source of ours */
+    hf_report read;       /* of a Hugging Face source */
+    hf_saved saved;       /* of a Hugging Face destination */
+    error err;
+} conversion;
+
+/* ---- what was asked */
+
+static bool is_override(const char *word)
+{
+    return word[0] != '-' && strchr(word, '=') != NULL;
+}
+
+/* Takes out the two folders and the overrides; what is left, all options, goes to cli_read_plain. A
+ * word behind an option that takes a value is that value. */
+static status take_words(conversion *v, int argc, char **argv, char **rest, int *n_rest)
+{
+    const char **overrides = ARENA_ARRAY(v->a, const char *, argc);
+    v->overrides = overrides;
+    for (int i = 0; i < argc; i++) {
+        bool is_value = i > 1 && text_in("--to|--dtype", '|', argv[i - 1]);
+        if (i == 0 || is_value || argv[i][0] == '-')
+            rest[(*n_rest)++] = argv[i];
+        else if (is_override(argv[i]) && !file_exists(argv[i]))
+            overrides[v->n_overrides++] = argv[i];
+        else if (!v->src)
+            v->src = argv[i];
+        else if (!v->dst)
+            v->dst = argv[i];
+        else
+            return error_set(&v->err, ERR_INPUT, "'%s': source and destination are named already",
+                             argv[i]);
+    }
+    return OK;
+}
+
+static status check_words(conversion *v)
+{
+    if (!v->src || !v->dst)
+        return error_set(&v->err, ERR_INPUT,
+                         "name a source and a destination folder (`moefold convert --help`)");
+    if (v->to && !text_in("hf|moefold", '|', v->to))
+        return error_set(&v->err, ERR_INPUT, "--to %s: hf or moefold is needed", v->to);
+    if (v->dtype && !text_in("float32|bfloat16", '|', v->dtype))
+        return error_set(&v->err, ERR_INPUT, "--dtype %s: float32 or bfloat16 is needed", v->dtype);
+    return OK;
+}
+
+/* ---- kinds */
+
+/* The iteration of a folder that is itself a checkpoint; -1: it is not. */
+static int64_t itself(const conversion *v, const char *path, const char **folder)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    const char *bare = arena_copy(v->a, path, n), *slash = strrchr(bare, '/');
+    const char *name = slash ? slash + 1 : bare;
+    if (!text_starts(name, "iter_")) return -1;
+    char *end;
+    long long iteration = strtoll(name + strlen("iter_"), &end, 10);
+    if (*end || !file_exists(arena_text(v->a, "%s/metadata.json", bare))) return -1;
+    *folder = slash ? arena_copy(v->a, bare, (size_t)(slash - bare) + 1) : ".";
+    return iteration;
+}
+
+static status asked_iteration(conversion *v, int64_t *iteration)
+{
+    recipe *given = ARENA_NEW(v->a, recipe);
+    recipe_init(given, v->a, "");
+    for (int i = 0; i < v->n_overrides; i++) {
+        status s = recipe_override(given, v->overrides[i], "command line", &v->err);
+        if (s) return s;
+    }
+    if (recipe_given(given, K_CKPT_STEP)) *iteration = recipe_int(given, K_CKPT_STEP);
+    return OK;
+}
+
+/* Sets from_hf, or folder and iteration of a checkpoint. */
+static status find_source(conversion *v, const char **folder, int64_t *iteration)
+{
+    *folder = v->src;
+    if (!file_is_folder(v->src)) return error_set(&v->err, ERR_INPUT, "%s: is no folder", v->src);
+    *iteration = itself(v, v->src, folder);
+    if (*iteration >= 0) return OK;
+    v->from_hf = hf_source_is(v->a, v->src);
+    if (v->from_hf) return OK;
+    status s = checkpoint_latest(v->src, iteration, &v->err);
+    if (!s && *iteration < 0)
+        s = error_set(&v->err, ERR_INPUT,
+                      "%s: holds neither model.safetensors (or its index) nor a checkpoint",
+                      v->src);
+    return s ? s : asked_iteration(v, iteration);
+}
+
+static status find_destination(conversion *v)
+{
+    v->to_hf = v->to ? strcmp(v->to, "hf") == 0 : !v->from_hf;
+    if (v->dtype && !v->to_hf)
+        return error_set(&v->err, ERR_INPUT, "--dtype is for Hugging Face; checkpoints are FP32");
+    if (v->to_hf || !file_is_folder(v->dst)) return OK;
+    int64_t latest;
+    status s = checkpoint_latest(v->dst, &latest, &v->err);
+    if (!s && latest >= 0)
+        s = error_set(&v->err, ERR_INPUT, "%s: has checkpoints already; name a new folder", v->dst);
+    return s;
+}
+
+/* ---- the model */
+
+static status override_all(conversion *v, recipe *r)
+{
+    status s = OK;
+    for (int i = 0; i < v->n_overrides && !s; i++)
+        s = recipe_override(r, v->overrides[i], "command line", &v->err);
+    return s;
+}
+
+static status setup_from_hf(conversion *v, recipe *r)
+{
+    char *text;
+    size_t n;
+    const char *config = arena_text(v->a, "%s/config.json", v->src);
+    recipe_set(r, K_MODEL, value_of_text(v->src), "command line");
+    status s = override_all(v, r);
+    if (!s) s = model_fill(r, &v->err);
+    if (s || !file_exists(config)) return s;
+    s = file_read(v->a, config, CONFIG_BYTES_MAX, &text, &n, &v->err);
+    if (!s) v->c.config = text;
+    return s;
+}
+
+/* The recipe in a checkpoint says everything: the model's folder may be gone. */
+static status setup_from_ours(conversion *v, recipe *r)
+{
+    const char *name = arena_text(v->a, "%s/metadata.json: recipe", v->info.path);
+    status s = recipe_parse_yaml(r, name, v->info.recipe, strlen(v->info.recipe), &v->err);
+    if (!s) s = override_all(v, r);
+    r->knob[K_MODEL] = (setting){.from = FROM_NOTHING};
+    v->c.config = v->info.config;
+    return s;
+}
+
+static status take_array(conversion *v, float **out, int64_t n)
+{
+    *out = n > 0 && n < INT64_MAX / 8 ? calloc((size_t)n, sizeof **out) : NULL;
+    if (*out) return OK;
+    return error_set(&v->err, ERR_MACHINE, "no memory for %s of weights",
+                     text_bytes(v->a, n < INT64_MAX / 8 ? 4 * n : n));
+}
+
+static status prepare(conversion *v)
+{
+    recipe *r = ARENA_NEW(v->a, recipe);
+    recipe_init(r, v->a, v->src);
+    status s = v->from_hf ? setup_from_hf(v, r) : setup_from_ours(v, r);
+    if (!s) s = setup_init(&v->s, r, v->a, &v->err);
+    if (s) return s;
+    if (!v->from_hf) v->s.m.name = v->info.model;
+    weight_list_init(&v->w, &v->s, v->a);
+    v->c.s = &v->s;
+    v->c.w = &v->w;
+    s = take_array(v, &v->c.weights, v->w.elements);
+    if (s || v->from_hf || v->to_hf || !v->info.has_moments) return s;
+    s = take_array(v, &v->c.exp_avg, v->w.trained);
+    return s ? s : take_array(v, &v->c.exp_avg_sq, v->w.trained);
+}
+
+/* ---- reading and writing */
+
+static status load(conversion *v, const char *folder, int64_t iteration)
+{
+    if (!v->from_hf) return checkpoint_load(&v->c, folder, iteration, &v->err);
+    v->c.state.seed = recipe_int(&v->s.r, K_SEED);
+    return hf_load(&v->s, &v->w, v->src, v->c.weights, &v->read, &v->err);
+}
+
+static status save(conversion *v)
+{
+    if (!v->to_hf) return checkpoint_save(&v->c, v->dst, 0, &v->err);
+    hf_options o = {
+        .bf16 = text_equal(v->dtype, "bfloat16"), .config = v->c.config, .saved = &v->saved};
+    return hf_save(&v->s, &v->w, v->c.weights, v->dst, &o, &v->err);
+}
+
+/* ---- telling */
+
+static int64_t elements(const conversion *v)
+{
+    int64_t n = 0;
+    for (int i = 0; i < v->w.n; i++) n += v->w.list[i].n;
+    return n;
+}
+
+static void print_count(const conversion *v, const char *what, hf_count n)
+{
+    printf("  %-9s %s tensors, %s elements\n", what, text_grouped(v->a, n.tensors),
+           text_grouped(v->a, n.elements));
+}
+
+/* Every name, each reason once for those that follow each other. */
+static void print_ignored(const conversion *v)
+{
+    const char *last = "";
+    for (int i = 0; i < v->read.ignored.tensors; i++) {
+        const hf_ignored *t = &v->read.list[i];
+        if (strcmp(t->reason, last) != 0) printf("            %s:\n", t->reason);
+        printf("              %s\n", t->name);
+        last = t->reason;
+    }
+}
+
+static void print_source(const conversion *v)
+{
+    if (!v->from_hf) {
+        printf("Read      %s: iteration %" PRId64 ", every checksum right\n", v->info.path,
+               v->info.state.iteration);
+        return;
+    }
+    printf("Read      %s: Hugging Face, %d file%s\n", v->src, v->read.n_files,
+           v->read.n_files == 1 ? "" : "s");
+    print_count(v, "found", v->read.found);
+    print_count(v, "used", v->read.used);
+    print_count(v, "applied", v->read.applied);
+    print_count(v, "ignored", v->read.ignored);
+    print_ignored(v);
+}
+
+static void print_destination(const conversion *v)
+{
+    if (!v->to_hf) {
+        printf("Written   %s: checkpoint of iteration %" PRId64 ", FP32%s\n", v->dst,
+               v->c.state.iteration, v->c.exp_avg ? ", with both moments" : "");
+        return;
+    }
+    printf("Written   %s: Hugging Face, %s, %d file%s\n", v->dst, v->dtype ? v->dtype : "float32",
+           v->saved.n_files, v->saved.n_files == 1 ? "" : "s");
+    print_count(v, "written", (hf_count){v->saved.n_tensors, v->saved.elements});
+    if (!v->c.config)
+        printf("  note      no config.json is known for this model: none was written\n");
+}
+
+static void print_text(const conversion *v)
+{
+    char sum[SUM_TEXT_MAX];
+    sum_text(sum, checkpoint_weights_sum(&v->w, v->c.weights));
+    print_source(v);
+    printf("Weights   %d, %s elements, each written once, xxh64 %s\n", v->w.n,
+           text_grouped(v->a, elements(v) - v->read.padded), sum);
+    if (v->read.padded)
+        printf("          and %s that pad the vocabulary, zero\n",
+               text_grouped(v->a, v->read.padded));
+    print_destination(v);
+}
+
+static json_t *json_count(hf_count n)
+{
+    return json_pack("{s:i, s:I}", "tensors", n.tensors, "elements", (json_int_t)n.elements);
+}
+
+static json_t *json_source(const conversion *v)
+{
+    json_t *o = json_object(), *list = json_array();
+    json_object_set_new(o, "kind", json_string(v->from_hf ? "hf" : "moefold"));
+    json_object_set_new(o, "path", json_string(v->from_hf ? v->src : v->info.path));
+    json_object_set_new(o, "found", json_count(v->read.found));
+    json_object_set_new(o, "used", json_count(v->read.used));
+    json_object_set_new(o, "applied", json_count(v->read.applied));
+    json_object_set_new(o, "ignored", json_count(v->read.ignored));
+    for (int i = 0; i < v->read.ignored.tensors; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "name", v->read.list[i].name, "reason",
+                                              v->read.list[i].reason));
+    json_object_set_new(o, "ignored_tensors", list);
+    return o;
+}
+
+static void print_json(const conversion *v)
+{
+    char sum[SUM_TEXT_MAX];
+    sum_text(sum, checkpoint_weights_sum(&v->w, v->c.weights));
+    json_t *o = json_object();
+    json_object_set_new(o, "source", json_source(v));
+    json_object_set_new(o, "weights",
+                        json_pack("{s:i, s:I, s:I, s:s}", "count", v->w.n, "elements",
+                                  (json_int_t)(elements(v) - v->read.padded), "padded",
+                                  (json_int_t)v->read.padded, "xxh64", sum));
+    json_object_set_new(o, "destination",
+                        json_pack("{s:s, s:s, s:I}", "kind", v->to_hf ? "hf" : "moefold", "path",
+                                  v->dst, "iteration", (json_int_t)v->c.state.iteration));
+    cli_json_print(o);
+}
+
+/* ---- the command */
+
+static status convert(conversion *v)
+{
+    const char *folder;
+    int64_t iteration = -1;
+    status s = check_words(v);
+    if (!s) s = find_source(v, &folder, &iteration);
+    if (!s) s = find_destination(v);
+    if (!s && !v->from_hf) s = checkpoint_read_info(&v->info, v->a, folder, iteration, &v->err);
+    if (!s) s = prepare(v);
+    if (!s) s = load(v, folder, iteration);
+    if (!s) s = save(v);
+    if (s) return s;
+    if (v->json)
+        print_json(v);
+    else
+        print_text(v);
+    return OK;
+}
+
+int command_convert(int argc, char **argv)
+{
+    arena *a = arena_create();
+    conversion *v = ARENA_NEW(a, conversion);
+    v->a = a;
+    const cli_option options[] = {
+        {"--to", "hf|moefold", "what to write; unset: what the source is not", NULL, &v->to},
+        {"--dtype", "TYPE", "float32 (unset) or bfloat16, for Hugging Face", NULL, &v->dtype},
+        {"--json", NULL, "print for programs (docs/JSON.md)", &v->json, NULL},
+    };
+    char **rest = ARENA_ARRAY(a, char *, argc);
+    const char *word = "";
+    int n_rest = 0;
+    bool done = false;
+    status s = take_words(v, argc, argv, rest, &n_rest);
+    if (!s) s = cli_read_plain("convert", n_rest, rest, options, 3, &word, &done, &v->err);
+    if (!s && !done) s = convert(v);
+    int code = s ? cli_fail("convert", s, &v->err) : OK;
+    free(v->c.weights);
+    free(v->c.exp_avg);
+    free(v->c.exp_avg_sq);
+    arena_destroy(a);
+    return code;
+}

@@ -1,0 +1,145 @@
+/* knobs.c - `moefold knobs`: the table, for people, for docs/KNOBS.md, for programs. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const char *const kind_names[] = {"true/false", "whole number", "number", "text", "word"};
+
+static bool matches(const knob *k, const char *pattern)
+{
+    return !pattern || text_contains(k->key, pattern) || text_contains(k->help, pattern) ||
+           (k->flag && text_contains(k->flag, pattern)) ||
+           (k->alias && text_contains(k->alias, pattern));
+}
+
+static const char *type_text(const knob *k, arena *a)
+{
+    const char *suffix = k->form == LIST ? ", list" : k->form == EITHER ? ", or list" : "";
+    return arena_text(a, "%s%s", kind_names[k->kind], suffix);
+}
+
+/* Flags without the marks that say what they set. */
+static const char *flag_text(const knob *k, arena *a)
+{
+    if (!k->flag) return "";
+    textbuf t = text_init(a);
+    for (const char *p = k->flag; *p; p++)
+        if (!strchr("+!?", *p)) text_put(&t, p, 1);
+    return t.s;
+}
+
+static void print_text(const char *pattern, arena *a)
+{
+    int n = 0;
+    for (int i = 0; i < K_COUNT; i++) {
+        const knob *k = &knobs[i];
+        if (!matches(k, pattern)) continue;
+        n++;
+        printf("%s = %s\n    %s%s%s%s\n", k->key, k->dflt, k->help, k->unit ? " (" : "",
+               k->unit ? k->unit : "", k->unit ? ")" : "");
+        printf("    %s%s%s\n", type_text(k, a), k->allowed ? ": " : "",
+               k->allowed ? k->allowed : "");
+        if (k->flag) printf("    Megatron-LM: %s\n", flag_text(k, a));
+        if (k->alias) printf("    also: %s\n", k->alias);
+        if (k->lm || k->bridge)
+            printf("    default of Megatron-LM %s, of Megatron-Bridge %s\n",
+                   k->lm ? k->lm : k->dflt, k->bridge ? k->bridge : k->dflt);
+    }
+    if (!n) printf("no knob has '%s' in its key, flag or help\n", pattern);
+}
+
+static void print_cell(const char *s)
+{
+    for (; s && *s; s++) {
+        if (*s == '|') putchar('\\');
+        putchar(*s);
+    }
+    fputs(" | ", stdout);
+}
+
+static void print_markdown(arena *a)
+{
+    puts("# Knobs\n\nMade by `moefold knobs --markdown` from src/recipe/knobs.def; `make lint` "
+         "checks that it is "
+         "current.\nA default of `null` means that the value is derived (`moefold show` gives the "
+         "reason) or "
+         "that there is none.\nLM and Bridge: defaults of Megatron-LM and of Megatron-Bridge's "
+         "classes where "
+         "they differ.\n");
+    const char *section = "";
+    for (int i = 0; i < K_COUNT; i++) {
+        const knob *k = &knobs[i];
+        size_t n = strcspn(k->key, ".");
+        if (strlen(section) != n || strncmp(section, k->key, n) != 0) {
+            section = arena_copy(a, k->key, n);
+            printf("\n| `%s.` | type | allowed | default | LM | Bridge | Megatron-LM flag | unit | "
+                   "meaning |\n",
+                   section);
+            puts("|---|---|---|---|---|---|---|---|---|");
+        }
+        fputs("| ", stdout);
+        print_cell(k->key[n] ? k->key + n + 1 : k->key);
+        print_cell(type_text(k, a));
+        print_cell(k->allowed);
+        print_cell(k->dflt);
+        print_cell(k->lm);
+        print_cell(k->bridge);
+        print_cell(flag_text(k, a));
+        print_cell(k->unit);
+        print_cell(k->alias ? arena_text(a, "%s; also `%s`", k->help, k->alias) : k->help);
+        puts("");
+    }
+}
+
+static json_t *text_or_null(const char *s)
+{
+    return s ? json_string(s) : json_null();
+}
+
+static void print_json(const char *pattern, arena *a)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < K_COUNT; i++) {
+        const knob *k = &knobs[i];
+        if (!matches(k, pattern)) continue;
+        json_t *o = json_object();
+        json_object_set_new(o, "key", json_string(k->key));
+        json_object_set_new(o, "type", json_string(type_text(k, a)));
+        json_object_set_new(o, "allowed", text_or_null(k->allowed));
+        json_object_set_new(o, "default", cli_json_value(knob_default(a, (knob_id)i, MOEFOLD)));
+        json_object_set_new(o, "default_megatron_lm",
+                            cli_json_value(knob_default(a, (knob_id)i, MEGATRON_LM)));
+        json_object_set_new(o, "default_megatron_bridge",
+                            cli_json_value(knob_default(a, (knob_id)i, MEGATRON_BRIDGE)));
+        json_object_set_new(o, "flag", text_or_null(k->flag ? flag_text(k, a) : NULL));
+        json_object_set_new(o, "unit", text_or_null(k->unit));
+        json_object_set_new(o, "alias", text_or_null(k->alias));
+        json_object_set_new(o, "help", json_string(k->help));
+        json_array_append_new(list, o);
+    }
+    cli_json_print(list);
+}
+
+int command_knobs(int argc, char **argv)
+{
+    bool json = false, markdown = false, done = false;
+    const char *pattern = NULL;
+    const cli_option options[] = {
+        {"--json", NULL, "print for programs", &json, NULL},
+        {"--markdown", NULL, "print docs/KNOBS.md", &markdown, NULL},
+    };
+    error err = {{0}};
+    status s = cli_read_plain("knobs", argc, argv, options, 2, &pattern, &done, &err);
+    if (s) return cli_fail("knobs", s, &err);
+    if (done) return OK;
+    arena *a = arena_create();
+    if (json)
+        print_json(pattern, a);
+    else if (markdown)
+        print_markdown(a);
+    else
+        print_text(pattern, a);
+    arena_destroy(a);
+    return OK;
+}

@@ -1,0 +1,87 @@
+/* parity.c - `moefold parity`: our numbers beside a reference case. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "kernels/kernels.h"
+#include "run/parity.h"
+
+static void print_json(const parity_result *r)
+{
+    cli_json_print(json_pack(
+        "{s:b, s:f, s:f, s:f, s:f, s:f, s:s, s:f, s:i, s:I}", "ok", r->ok, "loss", r->loss,
+        "loss_golden", r->loss_golden, "loss_rel_err", r->loss_rel_err, "logits_rel_err",
+        r->logits_rel_err, "grad_rel_err_max", r->grad_rel_err_max, "grad_worst",
+        r->grad_worst ? r->grad_worst : "", "curve_rel_err_max", r->curve_rel_err_max,
+        "curve_worst_step", r->curve_worst, "arena_bytes", (json_int_t)r->arena_bytes));
+}
+
+static void print_row(const char *name, double e, double tolerance, const char *where)
+{
+    printf("  %-10s %10.2e   %8.0e  %-4s %s\n", name, e, tolerance, e <= tolerance ? "ok" : "OVER",
+           where);
+}
+
+static void print_text(const char *folder, const parity_result *r, arena *a)
+{
+    printf("%s: %s\n\n", folder, r->ok ? "agrees" : "DOES NOT AGREE");
+    printf("  %-10s %10s   %8s\n", "", "rel. error", "tolerance");
+    print_row("loss", r->loss_rel_err, r->tolerance[0],
+              arena_text(a, "%.7f, reference %.7f", r->loss, r->loss_golden));
+    print_row("logits", r->logits_rel_err, r->tolerance[1], "");
+    print_row(
+        "gradients", r->grad_rel_err_max, r->tolerance[2],
+        arena_text(a, "worst of %d: %s", r->n_gradients, r->grad_worst ? r->grad_worst : "-"));
+    print_row("curve", r->curve_rel_err_max, r->tolerance[3],
+              arena_text(a, "worst at step %d", r->curve_worst + 1));
+}
+
+/* The case's folder comes first; what it fixes is set before the user's overrides, so that those
+ * win. */
+static status read_case(arena *a, int argc, char **argv, const cli_option *options, int n_options,
+                        recipe *r, const char **folder, bool *done, error *err)
+{
+    if (argc < 2 || argv[1][0] == '-') {
+        if (argc >= 2 && strcmp(argv[1], "--help") == 0)
+            return cli_read(a, "parity", argc, argv, options, n_options, r, done, err);
+        return error_set(err, ERR_INPUT, "name the folder of a reference case first");
+    }
+    *folder = argv[1];
+    recipe *fixed = ARENA_NEW(a, recipe);
+    recipe_init(fixed, a, *folder);
+    status s = parity_recipe(fixed, *folder, err);
+    if (!s) s = cli_read(a, "parity", argc, argv, options, n_options, r, done, err);
+    for (int k = 0; k < K_COUNT && !s; k++)
+        if (fixed->knob[k].from == FROM_USER && r->knob[k].from != FROM_USER)
+            r->knob[k] = fixed->knob[k];
+    return s;
+}
+
+int command_parity(int argc, char **argv)
+{
+    bool json = false, done = false;
+    parity_options o = {0};
+    const cli_option options[] = {
+        {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
+        {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
+    };
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    error err = {{0}};
+    const char *folder = NULL;
+    parity_result result = {0};
+    status s = read_case(a, argc, argv, options, 2, r, &folder, &done, &err);
+    if (!s && !done) s = parity_run(&result, r, folder, &o, &err);
+    int code = OK;
+    if (s)
+        code = cli_fail("parity", s, &err);
+    else if (!done) {
+        if (json)
+            print_json(&result);
+        else
+            print_text(folder, &result, a);
+        code = result.ok ? OK : ERR_RULE;
+    }
+    arena_destroy(a);
+    return code;
+}

@@ -1,0 +1,290 @@
+/* show.c - `moefold show`: every knob with its reason, the parameter table, a rank, exports. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "recipe/export.h"
+
+static const char *const origin_names[] = {"open", "default", "derived", "model", "user"};
+
+/* ---- knobs */
+
+static void print_knobs(const setup *s, origin from, const char *title, arena *a)
+{
+    int n = 0;
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *set = &s->r.knob[k];
+        if (set->from != from) continue;
+        if (!n++) printf("%s\n", title);
+        printf("  %-52s %-24s %s\n", knobs[k].key, value_text(a, set->v), set->why);
+    }
+    if (n) printf("\n");
+}
+
+static void print_recipe(const setup *s, bool all, arena *a)
+{
+    for (int i = 0; i < s->r.n_notes; i++) printf("%s\n", s->r.notes[i]);
+    print_knobs(s, FROM_USER, "Set by you", a);
+    print_knobs(s, FROM_MODEL, "Set by the model", a);
+    print_knobs(s, FROM_DERIVED, "Derived, and why", a);
+    if (all)
+        print_knobs(s, FROM_DEFAULT, "Defaults", a);
+    else
+        printf("Everything else is at its default; --all shows it.\n\n");
+    cli_print_model(s, a);
+    cli_print_layout(s, a);
+    cli_print_stages(s, a);
+}
+
+/* ---- parameters */
+
+static const char *shape_text(const param *p, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 0; i < p->n_dims; i++) text_add(&t, "%s%" PRId64, i ? " x " : "", p->dim[i]);
+    return t.s;
+}
+
+static const char *cut_text(const param *p, arena *a)
+{
+    if (p->kind == PARAM_EXPERT)
+        return p->cut == CUT_NONE ? "EP on 0" : arena_text(a, "EP on 0, ETP on %d", p->axis);
+    return p->cut == CUT_NONE ? "on every rank" : arena_text(a, "TP on %d", p->axis);
+}
+
+static void print_params(const setup *s, arena *a)
+{
+    static const char *const blocks[] = {"embedding", "attention", "linear", "mlp",
+                                         "moe",       "mtp",       "head"};
+    cli_print_model(s, a);
+    printf("\n%-10s %5s  %-44s %-20s %-20s %14s\n", "block", "times", "weight", "shape", "cut by",
+           "elements");
+    for (int i = 0; i < s->params.n_rows; i++) {
+        const param *p = &s->params.rows[i];
+        printf("%-10s %5" PRId64 "  %-44s %-20s %-20s %14s%s\n", blocks[p->block],
+               param_block_count(&s->m, p->block), p->name, shape_text(p, a), cut_text(p, a),
+               text_grouped(a, param_elements(p)), p->trained ? "" : "  not trained");
+    }
+}
+
+/* ---- one rank */
+
+static void print_members(const setup *s, const group_kind *k, int64_t rank, arena *a)
+{
+    int64_t place, g = group_of(&s->lay, k, rank, &place), size = group_size(&s->lay, k);
+    int64_t *ranks = ARENA_ARRAY(a, int64_t, size);
+    group_ranks(&s->lay, k, g, ranks);
+    printf("  %-6s %-9s place %" PRId64 " of %" PRId64 ": ",
+           k->grid == GRID_DENSE ? "dense" : "expert", k->name, place, size);
+    for (int64_t i = 0; i < size; i++) {
+        if (size > 12 && i == 8) {
+            printf(" ... %" PRId64, ranks[size - 1]);
+            break;
+        }
+        printf("%s%" PRId64, i ? " " : "", ranks[i]);
+    }
+    printf("\n");
+}
+
+static void print_rank(const setup *s, int64_t rank, arena *a)
+{
+    const layout *l = &s->lay;
+    int64_t pp = layout_coordinate(l, GRID_DENSE, AXIS_PP, rank);
+    printf("Rank %" PRId64 " of %" PRId64 ": node %" PRId64 ", NVLink domain %" PRId64 "\n", rank,
+           l->world, rank / l->gpus_per_node, rank / l->nvlink_domain);
+    printf("  tp %" PRId64 "  cp %" PRId64 "  dp %" PRId64 "  pp %" PRId64 "    etp %" PRId64
+           "  ep %" PRId64 "  edp %" PRId64 "\n\n",
+           layout_coordinate(l, GRID_DENSE, AXIS_TP, rank),
+           layout_coordinate(l, GRID_DENSE, AXIS_CP, rank),
+           layout_coordinate(l, GRID_DENSE, AXIS_DP, rank), pp,
+           layout_coordinate(l, GRID_EXPERT, AXIS_TP, rank),
+           layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank),
+           layout_coordinate(l, GRID_EXPERT, AXIS_DP, rank));
+    int n;
+    const group_kind *kinds = group_kinds(&n);
+    for (int i = 0; i < n; i++) print_members(s, &kinds[i], rank, a);
+    printf("\n");
+    for (int64_t v = 0; v < s->pipe.vpp; v++) {
+        const stage *st = &s->pipe.stages[v * s->pipe.pp + pp];
+        printf("  chunk %" PRId64 ": %s", v, st->embedding ? "embedding, " : "");
+        if (st->n_layers)
+            printf("layers %" PRId64 " to %" PRId64, st->first_layer,
+                   st->first_layer + st->n_layers - 1);
+        else
+            printf("no layer");
+        printf("%s%s\n", st->n_mtp ? ", prediction module" : "", st->loss ? ", head and loss" : "");
+    }
+    if (s->m.experts) {
+        int64_t ep = layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank), each = s->m.experts / l->ep;
+        printf("  experts %" PRId64 " to %" PRId64 " of each MoE layer\n", ep * each,
+               ep * each + each - 1);
+    }
+    int64_t cp = layout_coordinate(l, GRID_DENSE, AXIS_CP, rank), seq = recipe_int(&s->r, K_SEQ);
+    if (l->cp > 1) {
+        int64_t chunk = seq / (2 * l->cp), second = 2 * l->cp - 1 - cp;
+        printf("  tokens %" PRId64 " to %" PRId64 " and %" PRId64 " to %" PRId64
+               " of each sequence\n",
+               cp * chunk, cp * chunk + chunk - 1, second * chunk, second * chunk + chunk - 1);
+    }
+    printf("\n");
+    cli_print_memory(s, pp, a);
+}
+
+static status parse_rank(const char *word, const setup *s, int64_t *rank, error *err)
+{
+    value v;
+    status st = value_parse(s->r.a, word, &v, err);
+    if (st) return error_prefix(err, st, "--rank");
+    if (!s->possible || s->pipe.why_not)
+        return error_set(err, ERR_RULE,
+                         "--rank %s: the recipe has no valid layout; see `moefold check`", word);
+    if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
+        return error_set(err, ERR_INPUT, "--rank %s: ranks are 0 to %" PRId64, word,
+                         s->lay.world - 1);
+    *rank = v.whole;
+    return OK;
+}
+
+/* ---- exports */
+
+typedef struct export_row {
+    const char *name;
+    void (*write)(const recipe *r, textbuf *out);
+    bool foreign; /* the other system's own rules apply */
+} export_row;
+
+static void write_recipe(const recipe *r, textbuf *out)
+{
+    export_yaml(r, false, out);
+}
+
+static const export_row exports[] = {
+    {"megatron-lm", export_megatron_lm, true},
+    {"megatron-bridge", export_bridge, true},
+    {"recipe", write_recipe, false},
+};
+
+static status print_export(const setup *s, const char *system, arena *a, error *err)
+{
+    for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++) {
+        if (strcmp(exports[i].name, system) != 0) continue;
+        textbuf out = text_init(a);
+        exports[i].write(&s->r, &out);
+        fputs(out.s, stdout);
+        violations found;
+        rules_check(&found, s, exports[i].foreign, a);
+        for (int k = 0; k < found.n_errors; k++)
+            fprintf(stderr, "moefold show: error %s: %s\n", found.list[k].rule->id,
+                    found.list[k].message);
+        return OK;
+    }
+    return error_set(err, ERR_INPUT, "--as %s: known are megatron-lm, megatron-bridge and recipe",
+                     system);
+}
+
+/* ---- JSON */
+
+static json_t *json_stages(const setup *s)
+{
+    if (s->pipe.why_not) return json_null();
+    json_t *list = json_array();
+    for (int64_t i = 0; i < s->pipe.pp * s->pipe.vpp; i++) {
+        const stage *st = &s->pipe.stages[i];
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:b}", "pp",
+                                              (json_int_t)(i % s->pipe.pp), "vpp",
+                                              (json_int_t)(i / s->pipe.pp), "first_layer",
+                                              (json_int_t)st->first_layer, "n_layers",
+                                              (json_int_t)st->n_layers, "embedding", st->embedding,
+                                              "n_mtp", (json_int_t)st->n_mtp, "loss", st->loss));
+    }
+    return list;
+}
+
+static void print_json(const setup *s, bool with_program, arena *a)
+{
+    json_t *list = json_object();
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *set = &s->r.knob[k];
+        json_object_set_new(list, knobs[k].key,
+                            json_pack("{s:o, s:s, s:s}", "value", cli_json_value(set->v), "from",
+                                      origin_names[set->from], "why", set->why ? set->why : ""));
+    }
+    json_t *o = json_object();
+    json_object_set_new(o, "recipe", json_string(s->r.name));
+    json_object_set_new(o, "knobs", list);
+    json_object_set_new(o, "model", cli_json_model(s));
+    json_object_set_new(o, "layout", cli_json_layout(s));
+    json_object_set_new(o, "stages", json_stages(s));
+    json_object_set_new(o, "memory", cli_json_memory(s));
+    if (with_program) json_object_set_new(o, "program", cli_json_program(s, a));
+    cli_json_print(o);
+}
+
+/* ---- the command */
+
+typedef struct show_options {
+    bool json, all, params, presets, ops, memory, schedule;
+    const char *as, *rank;
+} show_options;
+
+static void print_presets(void)
+{
+    int n;
+    const char *const *names = model_presets(&n);
+    for (int i = 0; i < n; i++) puts(names[i]);
+}
+
+static status show(const setup *s, const show_options *o, arena *a, error *err)
+{
+    if (o->as) return print_export(s, o->as, a, err);
+    if (o->rank) {
+        int64_t rank = 0;
+        status st = parse_rank(o->rank, s, &rank, err);
+        if (!st) print_rank(s, rank, a);
+        return st;
+    }
+    const char *what = o->ops ? "ops" : o->memory ? "memory" : o->schedule ? "schedule" : NULL;
+    if (what && !o->json) return cli_print_program(s, what, a, err);
+    if (o->json)
+        print_json(s, o->memory, a);
+    else if (o->params)
+        print_params(s, a);
+    else
+        print_recipe(s, o->all, a);
+    return OK;
+}
+
+int command_show(int argc, char **argv)
+{
+    show_options o = {0};
+    const cli_option options[] = {
+        {"--all", NULL, "knobs at their default too", &o.all, NULL},
+        {"--rank", "R", "what one rank does and holds", NULL, &o.rank},
+        {"--params", NULL, "the parameter table", &o.params, NULL},
+        {"--ops", NULL, "the operations of the step program", &o.ops, NULL},
+        {"--memory", NULL, "its memory: regions, modules, over the step", &o.memory, NULL},
+        {"--schedule", NULL, "the order of its microbatches", &o.schedule, NULL},
+        {"--as", "SYSTEM",
+         "write it as megatron-lm (flags), megatron-bridge (overrides) or recipe (YAML)", NULL,
+         &o.as},
+        {"--presets", NULL, "names of the models that are built in", &o.presets, NULL},
+        {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
+    };
+    if (argc == 2 && strcmp(argv[1], "--presets") == 0) {
+        print_presets();
+        return OK;
+    }
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    bool done = false;
+    status st = cli_read(a, "show", argc, argv, options, 9, r, &done, &err);
+    if (!st && !done) st = setup_init(s, r, a, &err);
+    if (!st && !done) st = show(s, &o, a, &err);
+    int code = st ? cli_fail("show", st, &err) : OK;
+    arena_destroy(a);
+    return code;
+}

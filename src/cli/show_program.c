@@ -1,0 +1,218 @@
+/* show_program.c - `moefold show --ops | --memory | --schedule`: the step program, readable. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "program/program.h"
+
+/* ---- operations */
+
+static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
+
+static void print_names(const segment *seg, const int *ids, int n)
+{
+    const char *comma = "";
+    for (int i = 0; i < n; i++) {
+        if (ids[i] < 0) continue;
+        const buf *b = &seg->bufs[ids[i]];
+        printf("%s%s", comma, b->name);
+        if (b->life == LIFE_GRADIENT) printf("'");
+        comma = ", ";
+    }
+}
+
+static void print_op(const segment *seg, const op *o)
+{
+    printf("  %-15s %-16s %-22s ", phase_names[o->phase], op_infos[o->kind].name, o->name);
+    double flops = op_flops(o);
+    if (flops > 0)
+        printf("%9.3g GF ", flops / 1e9);
+    else
+        printf("%12s ", "");
+    printf("%9.3g MB  ", (double)seg_op_bytes(seg, o) / 1e6);
+    print_names(seg, o->in, OP_IN_MAX);
+    printf(" -> ");
+    print_names(seg, o->out, OP_OUT_MAX);
+    printf("\n");
+}
+
+static void print_segment(const program *p, const segment *seg, arena *a)
+{
+    int times = 0;
+    int64_t layer = -1;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        for (int i = 0; i < p->chunks[c].n; i++)
+            if (p->chunks[c].list[i].seg == seg) {
+                if (!times++) layer = p->chunks[c].list[i].layer;
+            }
+    printf("%s", seg->name);
+    if (seg->n_layers) printf(" %" PRId64, layer);
+    if (seg->n_layers > 1) printf(" to %" PRId64, layer + seg->n_layers - 1);
+    printf(" (%d times): saves %s a microbatch, temporaries %s forward, %s backward\n", times,
+           text_bytes(a, seg->saved_bytes), text_bytes(a, seg->temp_bytes[0]),
+           text_bytes(a, seg->temp_bytes[1]));
+    for (int phase = 0; phase < 2; phase++)
+        for (int i = 0; i < seg->n_ops[phase]; i++) print_op(seg, &seg->ops[phase][i]);
+    printf("\n");
+}
+
+static void print_ops(const program *p, arena *a)
+{
+    printf("Operations of one microbatch of %" PRId64 " x %" PRId64
+           " tokens, one segment of each kind.\n",
+           p->B, p->S);
+    printf("A name with ' is a gradient. Sizes are of all buffers that an operation touches.\n\n");
+    for (int i = 0; i < p->n_segments; i++) print_segment(p, p->segments[i], a);
+}
+
+/* ---- memory */
+
+typedef struct module_row {
+    const char *module;
+    int64_t saved, buffers;
+} module_row;
+
+/* Saved bytes by module, over all instances of a microbatch. */
+static int saved_by_module(const program *p, module_row *rows, int room)
+{
+    int n = 0;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        for (int i = 0; i < p->chunks[c].n; i++) {
+            const segment *seg = p->chunks[c].list[i].seg;
+            for (int id = 0; id < seg->n_bufs; id++) {
+                const buf *b = &seg->bufs[id];
+                if (b->life != LIFE_SAVED) continue;
+                int k = 0;
+                while (k < n && strcmp(rows[k].module, b->module) != 0) k++;
+                if (k == n && n < room) rows[n++] = (module_row){b->module, 0, 0};
+                if (k < n) {
+                    rows[k].saved += b->bytes;
+                    rows[k].buffers++;
+                }
+            }
+        }
+    return n;
+}
+
+static void print_regions(const program *p, arena *a)
+{
+    printf("Arena of one rank: %s, of which buffers cover %s (%s bytes)\n\n",
+           text_bytes(a, p->arena_bytes), text_bytes(a, p->buffer_bytes),
+           text_grouped(a, p->buffer_bytes));
+    printf("  %-12s %14s %20s %20s\n", "region", "", "bytes", "starts at");
+    for (int i = 0; i < REGION_COUNT; i++)
+        printf("  %-12s %14s %20s %20s\n", region_name((region)i), text_bytes(a, p->bytes[i]),
+               text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
+    printf("\n");
+}
+
+static void print_saved(const program *p, arena *a)
+{
+    module_row rows[32];
+    int n = saved_by_module(p, rows, 32);
+    printf("Saved from forward to backward, one microbatch (%" PRId64 " alive at most):\n\n",
+           order_peak(&p->order));
+    printf("  %-18s %8s %14s %20s %12s\n", "module", "buffers", "", "bytes", "a token");
+    for (int i = 0; i < n; i++)
+        printf("  %-18s %8" PRId64 " %14s %20s %12s\n", rows[i].module, rows[i].buffers,
+               text_bytes(a, rows[i].saved), text_grouped(a, rows[i].saved),
+               text_grouped(a, rows[i].saved / p->T));
+    printf("\n");
+}
+
+static void bar(double part)
+{
+    int n = (int)(part * 50 + 0.5);
+    for (int i = 0; i < n; i++) putchar('#');
+}
+
+/* What is alive while the first microbatch goes through, segment by segment. */
+static void print_timeline(const program *p, arena *a)
+{
+    int64_t fixed = 0, most = 1;
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (i != REGION_SAVED && i != REGION_TEMP) fixed += p->bytes[i];
+    for (int pass = 0; pass < 2; pass++) { /* first the peak, then the picture */
+        int64_t saved = 0;
+        if (pass)
+            printf("Over the step, the first microbatch (weights, gradients, optimizer and step: "
+                   "%s):\n\n",
+                   text_bytes(a, fixed));
+        for (int64_t e = 0; e < p->order.n && (p->order.list[e].micro == 0 || e < 2); e++) {
+            const chunk *c = &p->chunks[p->order.list[e].chunk];
+            int phase = p->order.list[e].phase;
+            if (p->order.list[e].micro != 0) continue;
+            for (int k = 0; k < c->n; k++) {
+                const instance *in = &c->list[phase == SEG_FORWARD ? k : c->n - 1 - k];
+                if (phase == SEG_FORWARD) saved += in->seg->saved_bytes;
+                int64_t now = saved + in->seg->temp_bytes[phase];
+                if (now > most) most = now;
+                if (pass) {
+                    printf("  %-8s %-9s %4" PRId64 " %12s  ", phase ? "backward" : "forward",
+                           in->seg->name, in->layer, text_bytes(a, now));
+                    bar((double)now / (double)most);
+                    printf("\n");
+                }
+                if (phase == SEG_BACKWARD) saved -= in->seg->saved_bytes;
+            }
+        }
+    }
+    printf("\n");
+}
+
+static void print_memory(const program *p, arena *a)
+{
+    print_regions(p, a);
+    print_saved(p, a);
+    print_timeline(p, a);
+}
+
+/* ---- schedule */
+
+static void print_schedule(const program *p)
+{
+    printf("Order of a step: PP %" PRId64 ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
+           " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs alive.\n"
+           "F microbatch.chunk forward, B backward.\n\n ",
+           p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup, order_peak(&p->order));
+    for (int64_t i = 0; i < p->order.n; i++) {
+        const order_entry *e = &p->order.list[i];
+        if (i && i % 16 == 0) printf("\n ");
+        printf(" %c%" PRId64 ".%" PRId64, e->phase ? 'B' : 'F', e->micro, e->chunk);
+    }
+    printf("\n");
+}
+
+status cli_print_program(const setup *s, const char *what, arena *a, error *err)
+{
+    if (!s->possible || s->pipe.why_not)
+        return error_set(err, ERR_RULE, "--%s: the recipe has no valid layout; see `moefold check`",
+                         what);
+    if (s->lay.world != 1)
+        return error_set(err, ERR_RULE,
+                         "--%s: programs are built for one rank yet; set the parallel sizes to 1",
+                         what);
+    program *p = ARENA_NEW(a, program);
+    program_build(p, s, a);
+    if (strcmp(what, "ops") == 0)
+        print_ops(p, a);
+    else if (strcmp(what, "memory") == 0)
+        print_memory(p, a);
+    else
+        print_schedule(p);
+    return OK;
+}
+
+json_t *cli_json_program(const setup *s, arena *a)
+{
+    if (!s->possible || s->pipe.why_not || s->lay.world != 1) return json_null();
+    program *p = ARENA_NEW(a, program);
+    program_build(p, s, a);
+    json_t *o = json_object();
+    json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
+    json_object_set_new(o, "buffer_bytes", json_integer(p->buffer_bytes));
+    for (int i = 0; i < REGION_COUNT; i++)
+        json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
+    return o;
+}

@@ -1,0 +1,24 @@
+/* rows.h - where the CPU's rows come from: each file of kernels gives a table of its own. */
+#ifndef KERNELS_CPU_ROWS_H
+#define KERNELS_CPU_ROWS_H
+
+#include "kernels/kernels.h"
+
+typedef struct kernel_rows {
+    const kernel *rows;
+    int n;
+} kernel_rows;
+
+/* Plain rows, one function a file plain_*.c. */
+kernel_rows plain_dense(void);
+kernel_rows plain_attention(void);
+kernel_rows plain_moe(void);
+kernel_rows plain_gdn(void);
+
+/* Fast rows. */
+kernel_rows fast_dense(void);
+kernel_rows fast_attention(void);
+kernel_rows fast_moe(void);
+kernel_rows fast_gdn(void);
+
+#endif

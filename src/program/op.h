@@ -1,0 +1,64 @@
+/* op.h - operations: what a rank does in a step, one after another on explicit buffers.
+ *
+ * ops.def has one row a kind: its inputs, outputs and sizes. An operation names buffers of its
+ * segment by number (-1: not there), never addresses, ranks or threads. Readers of a program (plan,
+ * audit, price, run, explain) all read these. */
+#ifndef PROGRAM_OP_H
+#define PROGRAM_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum op_kind {
+#define OP(id, ...) OP_##id,
+#include "program/ops.def"
+#undef OP
+    OP_COUNT
+} op_kind;
+
+typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
+
+/* Streams run in order, each by itself. The host is one too. */
+typedef enum op_stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_HOST } op_stream;
+
+enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 10, OP_REAL_MAX = 4 };
+
+typedef struct op {
+    op_kind kind;
+    op_phase phase;
+    op_stream stream;
+    const char *name;   /* "qkv", "experts.fc1" */
+    const char *module; /* "attention", "moe", ...: for tables */
+    int in[OP_IN_MAX], out[OP_OUT_MAX];
+    int64_t dim[OP_DIM_MAX];
+    double real[OP_REAL_MAX];
+    unsigned flags;
+} op;
+
+/* Flags, each used by the kinds that name it in ops.def. */
+enum {
+    ADD_TO = 1,       /* add to the output instead of overwriting it */
+    ZERO_CENTRED = 2, /* norm: the weight is used as 1 + w */
+    INTERLEAVED = 4,  /* rotary: pairs are neighbours instead of halves */
+    CLAMPED = 8,      /* activation: gpt-oss's clamped form */
+    SIGMOID = 16,     /* router: sigmoid scores instead of softmax */
+    PRE_SOFTMAX = 32, /* router: softmax over all experts before top-k */
+    RENORMALISE = 64, /* router: divide the chosen weights by their sum */
+    BEST_TWO = 128,   /* router: a group's score is the sum of its two best experts */
+    FORCED = 256,     /* router: exact round robin instead of the best experts */
+    REPLAY = 512,     /* a recomputed forward: leave side effects (counters, losses) alone */
+};
+
+/* One kind, as ops.def describes it. */
+typedef struct op_info {
+    const char *name;
+    const char *in, *out, *dims, *reals; /* names with spaces, in the order of the arrays of op */
+    const char *help;
+} op_info;
+
+extern const op_info op_infos[OP_COUNT];
+
+/* Multiply-adds times two; 0 for what memory binds. */
+double op_flops(const op *o);
+
+#endif

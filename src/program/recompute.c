@@ -1,0 +1,96 @@
+/* recompute.c - dropping what forward saved, and making it again in backward.
+ *
+ * A dropped buffer is a temporary of both phases. Before the first operation of backward that reads
+ * it, the operations of forward that wrote it are replayed, and before those, whatever they need
+ * that is not there. So only what backward really reads is computed again: the last product of a
+ * layer, say, never is.
+ *
+ * I1  A replayed operation writes whole buffers again, and everything that forward wrote into them
+ *     afterwards is replayed too: a buffer is either as forward left it, or not there.
+ * I2  Replays leave side effects out. Forward lists have none: losses and counters are written in
+ *     backward. */
+#include <assert.h>
+#include <string.h>
+
+#include "program/segment.h"
+
+typedef struct replay {
+    segment *seg;
+    const op *forward;
+    int n_forward;
+    bool *here; /* [n_bufs] holds what forward left */
+    op *out;
+    int n_out;
+} replay;
+
+static bool writes(const op *o, int id)
+{
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] == id) return true;
+    return false;
+}
+
+static void make(replay *r, int id);
+
+static void need_inputs(replay *r, const op *o)
+{
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] >= 0 && !r->here[o->in[i]]) make(r, o->in[i]);
+}
+
+/* Replays, in order, every forward operation that writes the buffer; buffers that come along are
+ * made whole (I1). */
+static void make(replay *r, int id)
+{
+    bool *part = r->here; /* marks what is being made, so that in-place operations do not recurse */
+    part[id] = true;
+    for (int i = 0; i < r->n_forward; i++) {
+        const op *o = &r->forward[i];
+        if (!writes(o, id)) continue;
+        bool done = false;
+        for (int k = 0; k < r->n_out; k++)
+            done = done || (r->out[k].phase == PHASE_RECOMPUTE && r->out[k].kind == o->kind &&
+                            memcmp(r->out[k].out, o->out, sizeof o->out) == 0 &&
+                            memcmp(r->out[k].in, o->in, sizeof o->in) == 0);
+        if (done) continue;
+        need_inputs(r, o);
+        r->out[r->n_out] = *o;
+        r->out[r->n_out].phase = PHASE_RECOMPUTE;
+        r->out[r->n_out++].flags |= REPLAY;
+        for (int k = 0; k < OP_OUT_MAX; k++)
+            if (o->out[k] >= 0 && o->out[k] != id) make(r, o->out[k]);
+    }
+}
+
+static void drop_buffers(segment *seg, unsigned drop)
+{
+    for (int id = 1; id < seg->n_bufs; id++) { /* buffer 0 is the input: always kept */
+        buf *p = &seg->bufs[id];
+        if (p->life == LIFE_SAVED && (p->drop & drop)) p->life = LIFE_TEMP;
+    }
+}
+
+void segment_recompute(segment *seg, unsigned drop, arena *a)
+{
+    if (!drop) return;
+    drop_buffers(seg, drop);
+    int n = seg->n_ops[SEG_BACKWARD], n_forward = seg->n_ops[SEG_FORWARD];
+    replay r = {.seg = seg,
+                .forward = seg->ops[SEG_FORWARD],
+                .n_forward = n_forward,
+                .here = ARENA_ARRAY(a, bool, seg->n_bufs),
+                .out = ARENA_ARRAY(a, op, n + n_forward)};
+    for (int id = 0; id < seg->n_bufs; id++) r.here[id] = seg->bufs[id].life != LIFE_TEMP;
+    bool *written = ARENA_ARRAY(a, bool, seg->n_bufs); /* by backward itself */
+    for (int i = 0; i < n; i++) {
+        const op *o = &seg->ops[SEG_BACKWARD][i];
+        for (int k = 0; k < OP_IN_MAX; k++)
+            if (o->in[k] >= 0 && !r.here[o->in[k]] && !written[o->in[k]]) make(&r, o->in[k]);
+        r.out[r.n_out++] = *o;
+        for (int k = 0; k < OP_OUT_MAX; k++)
+            if (o->out[k] >= 0) written[o->out[k]] = true;
+    }
+    assert(r.n_out <= n + n_forward);
+    seg->ops[SEG_BACKWARD] = r.out;
+    seg->n_ops[SEG_BACKWARD] = seg->ops_room[SEG_BACKWARD] = r.n_out;
+}

@@ -1,0 +1,265 @@
+/* segment.c - building a segment, and fitting its buffers.
+ *
+ * I1  Every buffer starts at a multiple of FIT_ALIGN bytes.
+ * I2  Temporaries of one phase overlap in memory only where their lives do not: from the first
+ *     operation that touches one to the last, both included. */
+#include "program/segment.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/maths.h"
+
+enum { FIT_ALIGN = 64, ELEMENT = 4 };
+
+void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a)
+{
+    *seg = (segment){.name = name};
+    b->s = s;
+    b->a = a;
+    b->seg = seg;
+}
+
+static int add_buf(builder *b, buf made)
+{
+    segment *seg = b->seg;
+    if (seg->n_bufs == seg->bufs_room) {
+        int room = seg->bufs_room ? seg->bufs_room * 2 : 64;
+        buf *larger = ARENA_ARRAY(b->a, buf, room);
+        if (seg->n_bufs) memcpy(larger, seg->bufs, sizeof *larger * (size_t)seg->n_bufs);
+        seg->bufs = larger;
+        seg->bufs_room = room;
+    }
+    made.module = b->module;
+    made.offset[0] = made.offset[1] = -1;
+    seg->bufs[seg->n_bufs] = made;
+    return seg->n_bufs++;
+}
+
+int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
+{
+    return add_buf(b, (buf){.name = name,
+                            .life = LIFE_SAVED,
+                            .bytes = mul_sat(elements, ELEMENT),
+                            .drop = drop | DROP_FULL});
+}
+
+int seg_temp(builder *b, const char *name, int64_t elements)
+{
+    return seg_other(b, name, LIFE_TEMP, elements);
+}
+
+int seg_other(builder *b, const char *name, life l, int64_t elements)
+{
+    return add_buf(b, (buf){.name = name, .life = l, .bytes = mul_sat(elements, ELEMENT)});
+}
+
+static const char *const step_names[STEP_COUNT] = {
+    [STEP_IDS] = "ids",
+    [STEP_LABELS] = "labels",
+    [STEP_MASK] = "mask",
+    [STEP_MTP_IDS] = "mtp.ids",
+    [STEP_MTP_LABELS] = "mtp.labels",
+    [STEP_MTP_MASK] = "mtp.mask",
+    [STEP_ROPE] = "rotations",
+    [STEP_LOSS] = "loss",
+    [STEP_MTP_LOSS] = "mtp.loss",
+    [STEP_AUX] = "aux losses",
+    [STEP_Z] = "z losses",
+    [STEP_LOAD] = "expert loads",
+    [STEP_GLOBAL] = "global counts",
+};
+
+static int find_step(const builder *b, step_buffer which, int layer_step)
+{
+    for (int i = 0; i < b->seg->n_bufs; i++) {
+        const buf *p = &b->seg->bufs[i];
+        if (p->life == LIFE_STEP && p->step == which && p->layer_step == layer_step) return i;
+    }
+    return NONE;
+}
+
+int seg_step(builder *b, step_buffer which, int64_t elements)
+{
+    int found = find_step(b, which, 0);
+    if (found != NONE) return found;
+    return add_buf(b, (buf){.name = step_names[which],
+                            .life = LIFE_STEP,
+                            .bytes = mul_sat(elements, ELEMENT),
+                            .step = which});
+}
+
+int seg_layer_step(builder *b, step_buffer which, int64_t elements)
+{
+    int found = find_step(b, which, b->layer_step);
+    if (found != NONE) return found;
+    int64_t bytes = mul_sat(elements, ELEMENT);
+    return add_buf(b, (buf){.name = step_names[which],
+                            .life = LIFE_STEP,
+                            .bytes = bytes,
+                            .step = which,
+                            .layer_step = b->layer_step,
+                            .step_stride = bytes});
+}
+
+/* Rows of this layer's blocks, then of embedding and head. */
+const param *seg_row(const builder *b, const char *name)
+{
+    param_block blocks[LAYER_BLOCKS_MAX];
+    int n = param_layer_blocks(&b->s->m, b->layer, blocks);
+    for (int i = 0; i < b->s->params.n_rows; i++) {
+        const param *p = &b->s->params.rows[i];
+        bool here = p->block == BLOCK_EMBEDDING || p->block == BLOCK_HEAD;
+        for (int k = 0; k < n; k++) here = here || p->block == blocks[k];
+        if (here && strcmp(p->name, name) == 0) return p;
+    }
+    return NULL;
+}
+
+static int add_row(builder *b, const char *name, life l)
+{
+    const param *row = seg_row(b, name);
+    if (!row) return NONE;
+    for (int i = 0; i < b->seg->n_bufs; i++) {
+        const buf *p = &b->seg->bufs[i];
+        if (p->life == l && p->row == row && p->layer_step == b->layer_step) return i;
+    }
+    return add_buf(b, (buf){.name = row->name,
+                            .life = l,
+                            .bytes = mul_sat(param_elements(row), ELEMENT),
+                            .row = row,
+                            .layer_step = b->layer_step});
+}
+
+int seg_weight(builder *b, const char *name)
+{
+    return add_row(b, name, LIFE_WEIGHT);
+}
+
+int seg_gradient(builder *b, const char *name)
+{
+    return add_row(b, name, LIFE_GRADIENT);
+}
+
+static op *append(segment *seg, int phase, arena *a)
+{
+    if (seg->n_ops[phase] == seg->ops_room[phase]) {
+        int room = seg->ops_room[phase] ? seg->ops_room[phase] * 2 : 64;
+        op *larger = ARENA_ARRAY(a, op, room);
+        if (seg->n_ops[phase])
+            memcpy(larger, seg->ops[phase], sizeof *larger * (size_t)seg->n_ops[phase]);
+        seg->ops[phase] = larger;
+        seg->ops_room[phase] = room;
+    }
+    return &seg->ops[phase][seg->n_ops[phase]++];
+}
+
+static bool is_weight_gradient(op_kind k)
+{
+    return k == OP_GEMM_W || k == OP_BIAS_W || k == OP_EMBED_W || k == OP_NORM_W ||
+           k == OP_CONV_W || k == OP_GDN_GATES_W || k == OP_GATED_NORM_W || k == OP_GROUPED_W ||
+           k == OP_GROUPED_BIAS_W;
+}
+
+op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in, const int *out,
+           const int64_t *dim)
+{
+    op *o = append(b->seg, phase, b->a);
+    *o = (op){.kind = kind, .name = name, .module = b->module, .stream = STREAM_COMPUTE};
+    o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
+               : is_weight_gradient(kind) ? PHASE_WGRAD
+                                          : PHASE_BACKWARD;
+    for (int i = 0; i < OP_IN_MAX; i++) o->in[i] = NONE;
+    for (int i = 0; i < OP_OUT_MAX; i++) o->out[i] = NONE;
+    for (int i = 0; in && in[i] != END; i++) o->in[i] = in[i];
+    for (int i = 0; out && out[i] != END; i++) o->out[i] = out[i];
+    for (int i = 0; dim && dim[i] != -1; i++) o->dim[i] = dim[i];
+    return o;
+}
+
+int64_t seg_op_bytes(const segment *seg, const op *o)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] >= 0) bytes += seg->bufs[o->in[i]].bytes;
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] >= 0) bytes += seg->bufs[o->out[i]].bytes;
+    return bytes;
+}
+
+/* ---- fitting */
+
+static bool touches(const op *o, int id)
+{
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] == id) return true;
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] == id) return true;
+    return false;
+}
+
+typedef struct span {
+    int id, first, last; /* operations */
+    int64_t bytes, at;
+} span;
+
+static int spans_of(const segment *seg, int phase, span *out)
+{
+    int n = 0;
+    for (int id = 0; id < seg->n_bufs; id++) {
+        if (seg->bufs[id].life != LIFE_TEMP) continue;
+        span s = {.id = id, .first = -1, .bytes = round_up(seg->bufs[id].bytes, FIT_ALIGN)};
+        for (int i = 0; i < seg->n_ops[phase]; i++) {
+            if (!touches(&seg->ops[phase][i], id)) continue;
+            if (s.first < 0) s.first = i;
+            s.last = i;
+        }
+        if (s.first >= 0) out[n++] = s;
+    }
+    return n;
+}
+
+static bool overlap_in_time(const span *a, const span *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+/* Largest first, each at the lowest place that no living neighbour covers. */
+static int64_t fit_phase(segment *seg, int phase, arena *a)
+{
+    span *spans = ARENA_ARRAY(a, span, seg->n_bufs);
+    int n = spans_of(seg, phase, spans);
+    for (int i = 1; i < n; i++)
+        for (int k = i; k > 0 && spans[k].bytes > spans[k - 1].bytes; k--) {
+            span swap = spans[k];
+            spans[k] = spans[k - 1];
+            spans[k - 1] = swap;
+        }
+    int64_t end = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t at = 0;
+        for (int k = 0; k < i; k++) /* start over past whatever is in the way */
+            if (overlap_in_time(&spans[i], &spans[k]) && at < spans[k].at + spans[k].bytes &&
+                spans[k].at < at + spans[i].bytes) {
+                at = spans[k].at + spans[k].bytes;
+                k = -1;
+            }
+        spans[i].at = at;
+        seg->bufs[spans[i].id].offset[phase] = at;
+        if (at + spans[i].bytes > end) end = at + spans[i].bytes;
+    }
+    return end;
+}
+
+void segment_fit(segment *seg, arena *a)
+{
+    seg->saved_bytes = 0;
+    for (int id = 0; id < seg->n_bufs; id++) {
+        buf *p = &seg->bufs[id];
+        if (p->life != LIFE_SAVED) continue;
+        p->offset[0] = seg->saved_bytes; /* I1 */
+        seg->saved_bytes += round_up(p->bytes, FIT_ALIGN);
+    }
+    for (int phase = 0; phase < 2; phase++)
+        seg->temp_bytes[phase] = fit_phase(seg, phase, a); /* I2 */
+}

@@ -1,0 +1,37 @@
+/* init_weights.h - the values that weights start with: Megatron's distributions, our numbers.
+ *
+ * Megatron draws each rank's shard from that rank's own stream, so its first weights depend on the
+ * layout. Ours come from a counter-based generator keyed by the seed, the weight's name and the
+ * element's place in the whole weight (base/philox.h): every layout starts alike, and a larger
+ * padded vocabulary only adds rows.
+ *
+ * N is a plain normal distribution, sigma is model.init_method_std:
+ *
+ *     INIT_NORMAL     N(0, sigma)
+ *     INIT_OUTPUT     N(0, sigma / sqrt(2 layers)), prediction modules not counted
+ *     INIT_EMBEDDING  N(0, model.embedding_init_method_std), sigma where that is not given
+ *     INIT_CONV       U(-1/sqrt(taps), 1/sqrt(taps))
+ *     INIT_A_LOG      log of U(1, 16)
+ *     INIT_ONE, INIT_ZERO */
+#ifndef RUN_INIT_WEIGHTS_H
+#define RUN_INIT_WEIGHTS_H
+
+#include "program/weights.h"
+
+/* Fills weights[w->elements], buffers and padding (zero) included. With
+ * model.perform_initialization off all of it is zero: the values come from a checkpoint. */
+void init_weights(const setup *s, const weight_list *w, uint64_t seed, float *weights);
+
+/* Where the elements of one weight come from; `name` is the global one (weight_name). */
+typedef struct init_source {
+    const setup *s;
+    const param *row;
+    const char *name;
+    uint64_t seed;
+} init_source;
+
+/* Elements first .. first + n - 1 of the whole weight, row-major, into out[n]: what a rank fills
+ * that holds a part of it. */
+void init_elements(const init_source *from, int64_t first, int64_t n, float *out);
+
+#endif

@@ -1,0 +1,265 @@
+/* optimizer.c - norm, clip and update over pieces of the flat arrays.
+ *
+ * I1  Weights are cut into pieces of at most PIECE elements when the optimizer is made. What a
+ *     piece gives depends on the piece alone, and sums are added in the order of the pieces: the
+ *     number of threads changes nothing.
+ * I2  Squares of floats are exact in double: only the additions round.
+ * I3  A skipped step writes nothing. */
+#include "run/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#if defined __SSE2__
+#include <emmintrin.h>
+#elif defined __aarch64__
+#include <arm_neon.h>
+#endif
+
+#include "base/maths.h"
+
+enum { PIECE = 1 << 14 };
+
+/* ---- four numbers at a time
+ *
+ * The update is bound by memory only where it is vectorised, and compilers do not vectorise a loop
+ * with sqrtf, which may set errno. So lanes are spelled out, in the compilers' own notation. */
+
+enum { LANES = 4 };
+typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
+
+/* The next LANES numbers, zeros where only n are left. */
+static inline floats load(const float *x, int64_t n)
+{
+    floats v = {0};
+    if (n >= LANES)
+        memcpy(&v, x, sizeof v);
+    else
+        memcpy(&v, x, sizeof *x * (size_t)n);
+    return v;
+}
+
+static inline void store(float *x, int64_t n, floats v)
+{
+    if (n >= LANES)
+        memcpy(x, &v, sizeof v);
+    else
+        memcpy(x, &v, sizeof *x * (size_t)n);
+}
+
+static inline floats root_of(floats x)
+{
+#if defined __SSE2__
+    return _mm_sqrt_ps(x);
+#elif defined __aarch64__
+    return (floats)vsqrtq_f32((float32x4_t)x);
+#else
+    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
+    return x;
+#endif
+}
+
+/* ---- which weights */
+
+/* Experts that a file keeps one by one have a dimension less there than here. */
+static int dimensions_in_file(const param *row)
+{
+    return row->n_dims - (row->kind == PARAM_EXPERT && row->hf == HF_EXPERT_ROWS);
+}
+
+bool optimizer_decays(const param *row, decay_rule rule, bool qk_norms)
+{
+    if (!row->trained) return false;
+    if (rule == DECAY_FILE) return dimensions_in_file(row) >= 2;
+    bool qk = strstr(row->name, "q_layernorm.") || strstr(row->name, "k_layernorm.");
+    return row->decay || (qk_norms && qk);
+}
+
+/* Megatron's decoupled rate is for the word table and the head, not for learned positions. */
+static bool has_embedding_rate(const param *row)
+{
+    return row->kind == PARAM_EMBEDDING && !strstr(row->name, "position_embeddings");
+}
+
+static int64_t count_pieces(const weight_list *w)
+{
+    int64_t n = 0;
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i].row->trained) n += ceil_div(w->list[i].n, PIECE);
+    return n;
+}
+
+static int64_t cut(optimizer_piece *out, const weight *w, bool decay)
+{
+    int64_t n_pieces = ceil_div(w->n, PIECE);
+    for (int64_t i = 0; i < n_pieces; i++) {
+        int64_t at = i * PIECE, rest = w->n - at;
+        out[i] = (optimizer_piece){w->offset + at, rest < PIECE ? rest : PIECE, decay,
+                                   has_embedding_rate(w->row)};
+    }
+    return n_pieces;
+}
+
+void optimizer_init(optimizer *o, const recipe *r, const weight_list *w, decay_rule rule, arena *a)
+{
+    bool qk_norms = recipe_on(r, K_WD_QK_NORM), skips = recipe_given(r, K_SKIP_NORM);
+    int64_t n_pieces = count_pieces(w), next = 0;
+    optimizer_piece *pieces = ARENA_ARRAY(a, optimizer_piece, n_pieces);
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i].row->trained)
+            next +=
+                cut(pieces + next, &w->list[i], optimizer_decays(w->list[i].row, rule, qk_norms));
+    *o = (optimizer){.beta1 = recipe_real(r, K_BETA1),
+                     .beta2 = recipe_real(r, K_BETA2),
+                     .eps = recipe_real(r, K_ADAM_EPS),
+                     .clip = recipe_real(r, K_CLIP),
+                     .skip_norm = skips ? recipe_real(r, K_SKIP_NORM) : (double)INFINITY,
+                     .l2 = !recipe_on(r, K_DECOUPLED_WD),
+                     .pieces = pieces,
+                     .n_pieces = n_pieces,
+                     .sums = ARENA_ARRAY(a, double, n_pieces)};
+}
+
+/* ---- sums */
+
+static double square(float x)
+{
+    return (double)x * (double)x; /* I2 */
+}
+
+/* Four sums side by side hide the time that an addition takes. */
+static double squares_of_piece(const float *x, int64_t n)
+{
+    double a = 0, b = 0, c = 0, d = 0;
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        a += square(x[i]);
+        b += square(x[i + 1]);
+        c += square(x[i + 2]);
+        d += square(x[i + 3]);
+    }
+    for (; i < n; i++) a += square(x[i]);
+    return (a + b) + (c + d);
+}
+
+static double zeros_of_piece(const float *x, int64_t n)
+{
+    int64_t zeros = 0;
+    for (int64_t i = 0; i < n; i++) zeros += x[i] == 0;
+    return (double)zeros;
+}
+
+static double sum_pieces(const optimizer *o, const float *x,
+                         double (*of_piece)(const float *x, int64_t n))
+{
+    double sum = 0;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < o->n_pieces; i++)
+        o->sums[i] = of_piece(x + o->pieces[i].offset, o->pieces[i].n);
+    for (int64_t i = 0; i < o->n_pieces; i++) sum += o->sums[i]; /* I1 */
+    return sum;
+}
+
+double optimizer_squares(const optimizer *o, const float *x)
+{
+    return sum_pieces(o, x, squares_of_piece);
+}
+
+int64_t optimizer_zeros(const optimizer *o, const float *x)
+{
+    return (int64_t)sum_pieces(o, x, zeros_of_piece);
+}
+
+/* ---- the step */
+
+step_result optimizer_judge(const optimizer *o, double norm)
+{
+    step_result r = {STEP_TAKEN, norm, 1};
+    if (!isfinite(norm))
+        r.outcome = STEP_NOT_FINITE;
+    else if (norm > o->skip_norm)
+        r.outcome = STEP_TOO_LARGE;
+    else if (o->clip > 0)
+        r.clip = fmin(1, o->clip / (norm + 1e-6));
+    return r;
+}
+
+/* The constants of one update, rounded once. */
+typedef struct adam {
+    float beta1, rest1, beta2, rest2;
+    float correct1, correct2; /* 1 / (1 - beta^t) */
+    float eps, scale;
+    float lr, decay, l2;
+} adam;
+
+static adam adam_of_step(const optimizer *o, const step_rates *rates)
+{
+    double t = (double)o->steps;
+    return (adam){.beta1 = (float)o->beta1,
+                  .rest1 = (float)(1 - o->beta1),
+                  .beta2 = (float)o->beta2,
+                  .rest2 = (float)(1 - o->beta2),
+                  .correct1 = (float)(1 / (1 - pow(o->beta1, t))),
+                  .correct2 = (float)(1 / (1 - pow(o->beta2, t))),
+                  .eps = (float)o->eps,
+                  .scale = (float)rates->scale};
+}
+
+static adam adam_of_piece(adam k, const optimizer *o, const optimizer_piece *p,
+                          const step_rates *rates)
+{
+    float decay = p->decay ? (float)rates->decay : 0;
+    k.lr = (float)(p->embedding ? rates->embedding_lr : rates->lr);
+    k.decay = o->l2 ? 0 : decay;
+    k.l2 = o->l2 ? decay : 0;
+    return k;
+}
+
+static void update_piece(const adam *k, int64_t n, float *w, const float *g, float *m, float *v)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        floats p = load(w + i, n - i);
+        floats d = load(g + i, n - i) * k->scale + k->l2 * p;
+        floats first = k->beta1 * load(m + i, n - i) + k->rest1 * d;
+        floats second = k->beta2 * load(v + i, n - i) + k->rest2 * d * d;
+        floats root = root_of(second * k->correct2) + k->eps;
+        store(w + i, n - i, p - k->lr * (first * k->correct1 / root + k->decay * p));
+        store(m + i, n - i, first);
+        store(v + i, n - i, second);
+    }
+}
+
+void optimizer_update(optimizer *o, float *w, const float *g, float *m, float *v, step_rates rates)
+{
+    o->steps++;
+    adam k = adam_of_step(o, &rates);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < o->n_pieces; i++) {
+        const optimizer_piece *p = &o->pieces[i];
+        int64_t at = p->offset;
+        adam own = adam_of_piece(k, o, p, &rates);
+        update_piece(&own, p->n, w + at, g + at, m + at, v + at);
+    }
+}
+
+step_result optimizer_step(optimizer *o, float *w, const float *g, float *m, float *v,
+                           step_rates rates)
+{
+    step_result r = optimizer_judge(o, rates.scale * sqrt(optimizer_squares(o, g)));
+    if (r.outcome != STEP_TAKEN) return r; /* I3 */
+    rates.scale *= r.clip;
+    optimizer_update(o, w, g, m, v, rates);
+    return r;
+}
+
+/* ---- the router's correction bias */
+
+void expert_bias_update(float *bias, const float *counts, int64_t n, double rate)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += (double)counts[i];
+    for (int64_t i = 0; i < n; i++) {
+        double mean = sum / (double)n, load = (double)counts[i];
+        bias[i] += (float)rate * (float)((mean > load) - (mean < load));
+    }
+}

@@ -1,0 +1,38 @@
+/* parity.h - our numbers beside a reference case: loss, logits, every gradient, the curve of a few
+ * steps.
+ *
+ * A case is a folder with config.json, model.safetensors, golden.safetensors (input_ids, labels,
+ * logits, grad.NAME) and golden.json (loss, losses, hyper-parameters, tolerances). Computed in FP32
+ * on this machine. */
+#ifndef RUN_PARITY_H
+#define RUN_PARITY_H
+
+#include "recipe/recipe.h"
+
+typedef struct parity_result {
+    double loss, loss_golden, loss_rel_err;
+    double logits_rel_err;
+    double grad_rel_err_max;
+    const char *grad_worst;
+    double curve_rel_err_max;
+    int curve_worst;     /* step, from 0 */
+    double tolerance[4]; /* loss, logits, grad, curve */
+    int n_gradients;
+    int64_t arena_bytes;
+    bool ok;
+} parity_result;
+
+typedef struct parity_options {
+    bool plain;    /* oracle kernels only */
+    int max_steps; /* of the curve; 0: all */
+} parity_options;
+
+/* What the case fixes, as settings of the recipe: model, CPU, FP32, batch, no auxiliary losses.
+ * Overrides of the user come after. */
+status parity_recipe(recipe *r, const char *folder, error *err);
+
+/* Runs the case. Texts live in the recipe's arena. */
+status parity_run(parity_result *out, const recipe *given, const char *folder,
+                  const parity_options *o, error *err);
+
+#endif

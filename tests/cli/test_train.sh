@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Training as a person meets it: lines, resuming, signals, NaN, data files, weights in and out.
+set -u
+moefold=${MOEFOLD:-./moefold}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+ok() { echo "ok $1"; }
+bad() {
+    echo "not ok $1: $2"
+    failed=1
+}
+check() { # NAME CONDITION...
+    local name=$1
+    shift
+    if "$@"; then ok "$name"; else bad "$name" "$*"; fi
+}
+expect() { # NAME CODE PATTERN COMMAND...
+    local name=$1 code=$2 pattern=$3 out got
+    shift 3
+    out=$("$@" 2>&1)
+    got=$?
+    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        ok "$name"
+    else
+        bad "$name" "exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
+    fi
+}
+small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3)
+# What must not depend on when or how often a run was stopped: everything but the clock.
+lines() { grep -E 'iteration +[0-9]+/' | sed -E 's/^ \[[^]]*\]//; s/elapsed time[^|]*\|//; s/throughput[^|]*\|//'; }
+
+# ---- the line is Megatron's
+"$moefold" train "${small[@]}" train.train_iters=12 >"$work/whole" 2>"$work/err"
+check twelve_lines [ "$(lines <"$work/whole" | wc -l)" = 12 ]
+check line_format grep -qE '^ \[[0-9-]{10} [0-9:]{8}\] iteration +12/ +12 \| consumed samples: +24 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size: +2 \| lm loss: [0-9.]+E[+-][0-9]+ \| load_balancing_loss: [0-9.E+-]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations: +0 \| number of nan iterations: +0 \|$' "$work/whole"
+first=$(lines <"$work/whole" | head -1 | sed -E 's/.*lm loss: ([^ ]*).*/\1/')
+last=$(lines <"$work/whole" | tail -1 | sed -E 's/.*lm loss: ([^ ]*).*/\1/')
+check loss_falls awk "BEGIN { exit !($last < $first) }"
+check says_which_kernels grep -q 'kernels' "$work/err"
+
+# ---- the same numbers again, with other threads, and after a stop
+"$moefold" train "${small[@]}" train.train_iters=12 --threads 1 2>/dev/null >"$work/again"
+check threads_change_nothing cmp -s <(lines <"$work/whole") <(lines <"$work/again")
+run=("${small[@]}" train.train_iters=12 "checkpoint.save=$work/ck" "checkpoint.load=$work/ck")
+"$moefold" train "${run[@]}" train.exit_interval=5 >"$work/part" 2>/dev/null
+"$moefold" train "${run[@]}" train.exit_interval=1000 >>"$work/part" 2>/dev/null
+check resume_is_exact cmp -s <(lines <"$work/whole") <(lines <"$work/part")
+check names_the_latest [ "$(cat "$work/ck/latest_checkpointed_iteration.txt")" = 12 ]
+"$moefold" train "${small[@]}" train.train_iters=12 model.recompute_granularity=full model.recompute_method=uniform \
+    model.recompute_num_layers=2 2>/dev/null >"$work/again"
+check recompute_changes_nothing cmp -s <(lines <"$work/whole") <(lines <"$work/again")
+
+# ---- signals: a checkpoint, then leave
+"$moefold" train "${small[@]}" train.train_iters=100000 "checkpoint.save=$work/sig" >"$work/sig.out" 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'iteration  *3/' "$work/sig.out" && break
+    sleep 0.1
+done
+kill -TERM $pid
+wait $pid
+check sigterm_leaves_in_order [ $? = 0 ]
+check sigterm_leaves_a_checkpoint [ -s "$work/sig/latest_checkpointed_iteration.txt" ]
+
+# ---- kill -9 while saving: what the text file names always loads
+for i in 1 2 3 4 5; do
+    "$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save_interval=1 "checkpoint.save=$work/kill" \
+        "checkpoint.load=$work/kill" checkpoint.most_recent_k=2 >/dev/null 2>&1 &
+    pid=$!
+    sleep "0.$((RANDOM % 6 + 2))"
+    kill -9 $pid
+    wait $pid 2>/dev/null
+done
+at=$(cat "$work/kill/latest_checkpointed_iteration.txt" 2>/dev/null || echo 0)
+expect killed_runs_resume 0 'done after 1 steps' "$moefold" train "${small[@]}" "train.train_iters=$((at + 1))" "checkpoint.load=$work/kill"
+
+# ---- a damaged checkpoint is named
+mkdir "$work/bad" && cp -r "$work/ck/." "$work/bad"
+file=$(ls "$work"/bad/iter_0000012/weights-*.safetensors)
+printf 'X' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 100)) conv=notrunc status=none
+expect damaged_checkpoint_is_refused 2 'weight|sum|damaged' "$moefold" train "${small[@]}" train.train_iters=13 "checkpoint.load=$work/bad"
+
+# ---- NaN
+expect nan_is_skipped 0 'number of skipped iterations: +1' "$moefold" train "${small[@]}" train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0
+expect nan_stops_where_asked 3 'moefold.on_nan=stop' "$moefold" train "${small[@]}" train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0 moefold.on_nan=stop
+
+# ---- data files, JSON, refusals
+expect trains_on_files 0 'done after 3 steps' "$moefold" train "${small[@]}" train.train_iters=3 "dataset.data_path=[tests/data/megatron-data/a-i32]" "dataset.split='1'"
+expect missing_data_are_named 2 'nowhere' "$moefold" train "${small[@]}" train.train_iters=3 "dataset.data_path=[nowhere]"
+expect json_lines 0 '"lm loss":' "$moefold" train "${small[@]}" train.train_iters=2 --json
+expect a_length_is_needed 1 'train.train_iters' "$moefold" train "${small[@]}"
+expect gpus_are_refused 1 'cluster.gpu=cpu' "$moefold" train tiny train.train_iters=2
+expect broken_recipes_are_refused 1 'repair' "$moefold" train "${small[@]}" train.train_iters=2 model.moe_router_topk=9
+expect bf16_on_cpus_is_refused 1 'mixed_precision=fp32' "$moefold" train "${small[@]}" train.train_iters=2 mixed_precision=bf16_mixed
+
+# ---- weights in and out
+expect convert_to_ours 0 '' "$moefold" convert tests/data/golden/qwen3-moe-tiny "$work/ours"
+expect convert_back 0 '' "$moefold" convert "$work/ours" "$work/hf"
+expect weights_are_the_same 0 'agrees|"ok":true' bash -c "cp tests/data/golden/qwen3-moe-tiny/golden.* '$work/hf' && '$moefold' parity '$work/hf'"
+expect parity_says_no 1 'DOES NOT AGREE' bash -c "mkdir '$work/wrong' && cp tests/data/golden/qwen3-moe-tiny/* '$work/wrong' && sed -i 's/\"loss\": 5\.0/\"loss\": 5.1/' '$work/wrong/golden.json' && '$moefold' parity '$work/wrong'"
+exit $failed

@@ -1,0 +1,163 @@
+/* test_executor.c - a run touches what the plan says, and recompute changes no bit. */
+#include "../program/testing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "run/batch.h"
+#include "run/hf_weights.h"
+#include "run/init_weights.h"
+#include "run/optimizer.h"
+
+typedef struct rig {
+    arena *a;
+    setup *s;
+    program p;
+    executor *e;
+    int32_t *tokens, *labels;
+    float *mask;
+} rig;
+
+static void rig_open(rig *g, const char *model_name, const char *words)
+{
+    error err = {{0}};
+    g->a = arena_create();
+    g->s = ARENA_NEW(g->a, setup);
+    program_of(&g->p, g->s, g->a, model_name, words);
+    if (executor_open(&g->e, &g->p, false, &err)) fail_msg("%s", err.text);
+    int64_t T = g->p.T;
+    g->tokens = ARENA_ARRAY(g->a, int32_t, T);
+    g->labels = ARENA_ARRAY(g->a, int32_t, T);
+    g->mask = ARENA_ARRAY(g->a, float, T);
+}
+
+static void rig_close(rig *g)
+{
+    executor_close(g->e);
+    arena_destroy(g->a);
+}
+
+static void rig_start(rig *g)
+{
+    memset(executor_region(g->e, REGION_OPTIMIZER), 0, (size_t)g->p.bytes[REGION_OPTIMIZER]);
+    init_weights(g->s, &g->p.weights, 7, executor_region(g->e, REGION_WEIGHTS));
+    batch_tables(g->e, &g->p);
+}
+
+static void rig_step(rig *g)
+{
+    executor_clear(g->e);
+    for (int64_t i = 0; i < g->p.order.n; i++) {
+        const order_entry *entry = &g->p.order.list[i];
+        for (int64_t t = 0; t < g->p.T && entry->phase == SEG_FORWARD; t++) {
+            g->tokens[t] = (int32_t)((t * 31 + entry->micro * 17) % g->s->m.vocab);
+            g->labels[t] = (int32_t)((t * 7 + entry->micro * 5 + 3) % g->s->m.vocab);
+            g->mask[t] = 1;
+        }
+        batch b = {g->tokens, g->labels, g->mask};
+        if (entry->phase == SEG_FORWARD) batch_load(g->e, &g->p, &b, 0);
+        executor_run(g->e, entry->phase, entry->chunk, entry->micro);
+    }
+    optimizer o;
+    optimizer_init(&o, &g->s->r, &g->p.weights, DECAY_MEGATRON, g->a);
+    float *m = executor_region(g->e, REGION_OPTIMIZER);
+    optimizer_step(&o, executor_region(g->e, REGION_WEIGHTS),
+                   executor_region(g->e, REGION_GRADIENTS), m, m + g->p.weights.trained,
+                   (step_rates){1e-3, 1e-3, 0.1, 1});
+}
+
+/* ---- memory: two runs over different patterns; a byte that either changed was touched */
+
+static void mark(rig *g, unsigned char pattern, unsigned char *touched)
+{
+    executor_fill(g->e, pattern);
+    rig_start(g);
+    rig_step(g);
+    const unsigned char *bytes = executor_arena(g->e);
+    for (int64_t i = 0; i < g->p.arena_bytes; i++) touched[i] |= bytes[i] != pattern;
+}
+
+static const char *const recomputes[] = {
+    "",
+    "model.recompute_granularity=selective model.recompute_modules=[core_attn,layernorm,moe_act]",
+    "model.recompute_granularity=selective model.recompute_modules=[moe,mlp]",
+    "model.recompute_granularity=selective model.recompute_modules=[shared_experts,layernorm]",
+    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1",
+    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=2",
+    "model.recompute_granularity=full model.recompute_method=block model.recompute_num_layers=1",
+};
+enum { N_RECOMPUTES = sizeof recomputes / sizeof recomputes[0] };
+
+static void planned_bytes_are_used_bytes(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_FAMILY_CASES; c++)
+        for (int r = 0; r < N_RECOMPUTES; r++)
+            for (int micros = 1; micros <= 3; micros += 2) {
+                rig g;
+                char words[512];
+                snprintf(
+                    words, sizeof words,
+                    "%s model.seq_length=40 train.micro_batch_size=2 train.global_batch_size=%d "
+                    "model.moe_aux_loss_coeff=0.01 model.moe_z_loss_coeff=0.001 "
+                    "model.moe_router_load_balancing_type=%s",
+                    recomputes[r], 2 * micros, micros > 1 ? "global_aux_loss" : "seq_aux_loss");
+                rig_open(&g, family_cases[c], words);
+                unsigned char *touched = calloc(1, (size_t)g.p.arena_bytes);
+                mark(&g, 0xA5, touched);
+                mark(&g, 0x5A, touched);
+                int64_t used = 0;
+                for (int64_t i = 0; i < g.p.arena_bytes; i++) used += touched[i];
+                if (used != g.p.buffer_bytes) {
+                    for (int i = 0; i < REGION_COUNT; i++) {
+                        int64_t n = 0;
+                        for (int64_t k = 0; k < g.p.bytes[i]; k++) n += touched[g.p.offset[i] + k];
+                        print_error("%s: %lld of %lld bytes\n", region_name((region)i),
+                                    (long long)n, (long long)g.p.bytes[i]);
+                    }
+                    fail_msg("%s %s: planned %lld, used %lld", family_cases[c], words,
+                             (long long)g.p.buffer_bytes, (long long)used);
+                }
+                free(touched);
+                rig_close(&g);
+            }
+}
+
+/* ---- recompute */
+
+static void recompute_changes_no_gradient(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_FAMILY_CASES; c++) {
+        rig plain;
+        rig_open(&plain, family_cases[c], "model.seq_length=48 train.global_batch_size=2");
+        rig_start(&plain);
+        rig_step(&plain);
+        for (int r = 1; r < N_RECOMPUTES; r++) {
+            rig g;
+            char words[512];
+            snprintf(words, sizeof words, "model.seq_length=48 train.global_batch_size=2 %s",
+                     recomputes[r]);
+            rig_open(&g, family_cases[c], words);
+            rig_start(&g);
+            rig_step(&g);
+            size_t bytes = (size_t)g.p.bytes[REGION_GRADIENTS];
+            if (memcmp(executor_region(plain.e, REGION_GRADIENTS),
+                       executor_region(g.e, REGION_GRADIENTS), bytes) != 0)
+                fail_msg("%s: gradients differ with %s", family_cases[c], recomputes[r]);
+            assert_true(g.p.bytes[REGION_SAVED] <= plain.p.bytes[REGION_SAVED]);
+            rig_close(&g);
+        }
+        rig_close(&plain);
+    }
+}
+
+int main(void)
+{
+    kernels_threads(2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(planned_bytes_are_used_bytes),
+        cmocka_unit_test(recompute_changes_no_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
