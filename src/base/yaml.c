@@ -191,8 +191,8 @@ static status read_stream(reader *r, yaml_node **root)
     }
 }
 
-/* The length of the UTF-8 character at p, or 0: not one, or a control character other than tab and line
- * ends. libfyaml loops on some of what is no UTF-8, so it never gets to see any. */
+/* The length of the UTF-8 character at p, or 0: not one, or a control character other than tab and
+ * line ends. libfyaml loops on some of what is no UTF-8, so it never gets to see any. */
 static size_t character(const unsigned char *p, size_t left)
 {
     if (*p < 0x80) return *p >= 0x20 || *p == '\t' || *p == '\n' || *p == '\r' ? *p != 0x7F : 0;

@@ -8,9 +8,9 @@
 
 #define VERSION "0.1.0"
 
-/* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many times slower.
- * The library reads its settings when it is loaded, so a command that computes starts itself once more
- * with them; whoever has set them is left alone. */
+/* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many
+ * times slower. The library reads its settings when it is loaded, so a command that computes starts
+ * itself once more with them; whoever has set them is left alone. */
 static void calm_threads(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;

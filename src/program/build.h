@@ -63,7 +63,7 @@ typedef struct moe_bufs {
     norm_bufs norm;
     int logits, probs, ids, keep, rows, offsets, xp, pp, u, a;
     int shared_u, shared_a, shared_y, shared_g;
-    int64_t room, capacity;
+    int64_t room, capacity, pad;
 } moe_bufs;
 
 void moe_forward(builder *b, moe_bufs *t, int h, int y);

@@ -23,6 +23,7 @@ static unsigned router_flags(const recipe *r)
 {
     unsigned f = 0;
     if (recipe_is(r, K_SCORE, "sigmoid")) f |= SIGMOID;
+    if (recipe_is(r, K_SCORE, "sqrtsoftplus")) f |= SQRT_SOFTPLUS;
     if (recipe_on(r, K_PRE_SOFTMAX)) f |= PRE_SOFTMAX;
     if (recipe_on(r, K_ROUTER_NORM)) f |= RENORMALISE;
     if (recipe_is(r, K_GROUP_SCORE, "best_two")) f |= BEST_TWO;
@@ -74,7 +75,7 @@ static void route(builder *b, moe_bufs *t)
     t->rows = seg_saved(b, "dispatch.rows", T * K, DROP_MOE);
     t->offsets = seg_saved(b, "dispatch.offsets", E + 1, DROP_MOE);
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", IN(t->ids, t->keep), OUT(t->rows, t->offsets),
-           DIM(T, E, K, t->room));
+           DIM(T, E, K, t->room, t->pad));
 }
 
 static void experts_forward(builder *b, moe_bufs *t, int y)
@@ -139,7 +140,8 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
     b->module = "moe";
     *t = (moe_bufs){.capacity = capacity_of(b)};
     int64_t most = t->capacity * m->experts;
-    t->room = t->capacity && most < T * m->topk ? most : T * m->topk;
+    t->pad = recipe_on(&b->s->r, K_PAD_CAPACITY) ? t->capacity : 0;
+    t->room = t->pad || (t->capacity && most < T * m->topk) ? most : T * m->topk;
     t->norm = norm_forward(b, "moe.norm", "pre_mlp_layernorm.weight", h, T, H, DROP_LAYERNORM);
     route(b, t);
     int out = seg_temp(b, "moe.out", T * H);
@@ -199,8 +201,7 @@ static void aux_loss(builder *b, const moe_bufs *t, int dlogits, const char *kin
                    DIM(T, E, K));
         o->flags = router_flags(&b->s->r);
         o = seg_op(b, SEG_BACKWARD, OP_AUX_GLOBAL, "router.global loss", IN(t->logits, counts),
-                   OUT(loss, dlogits),
-                   DIM(T, E, K, 0, T)); /* 0: as many microbatches as counted */
+                   OUT(loss, dlogits), DIM(T, E, K, 0, T)); /* 0: as many microbatches as counted */
     } else {
         o = seg_op(b, SEG_BACKWARD, OP_AUX_LOSS, "router.aux loss", IN(t->logits),
                    OUT(loss, dlogits), DIM(T, b->S, E, K, text_equal(kind, "seq_aux_loss")));

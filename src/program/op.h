@@ -37,16 +37,17 @@ typedef struct op {
 
 /* Flags, each used by the kinds that name it in ops.def. */
 enum {
-    ADD_TO = 1,       /* add to the output instead of overwriting it */
-    ZERO_CENTRED = 2, /* norm: the weight is used as 1 + w */
-    INTERLEAVED = 4,  /* rotary: pairs are neighbours instead of halves */
-    CLAMPED = 8,      /* activation: gpt-oss's clamped form */
-    SIGMOID = 16,     /* router: sigmoid scores instead of softmax */
-    PRE_SOFTMAX = 32, /* router: softmax over all experts before top-k */
-    RENORMALISE = 64, /* router: divide the chosen weights by their sum */
-    BEST_TWO = 128,   /* router: a group's score is the sum of its two best experts */
-    FORCED = 256,     /* router: exact round robin instead of the best experts */
-    REPLAY = 512,     /* a recomputed forward: leave side effects (counters, losses) alone */
+    ADD_TO = 1,           /* add to the output instead of overwriting it */
+    ZERO_CENTRED = 2,     /* norm: the weight is used as 1 + w */
+    INTERLEAVED = 4,      /* rotary: pairs are neighbours instead of halves */
+    CLAMPED = 8,          /* activation: gpt-oss's clamped form */
+    SIGMOID = 16,         /* router: sigmoid scores instead of softmax */
+    PRE_SOFTMAX = 32,     /* router: softmax over all experts before top-k */
+    RENORMALISE = 64,     /* router: divide the chosen weights by their sum */
+    BEST_TWO = 128,       /* router: a group's score is the sum of its two best experts */
+    FORCED = 256,         /* router: exact round robin instead of the best experts */
+    REPLAY = 512,         /* a recomputed forward: leave side effects (counters, losses) alone */
+    SQRT_SOFTPLUS = 1024, /* router: sqrt(softplus) scores */
 };
 
 /* One kind, as ops.def describes it. */

@@ -13,7 +13,7 @@
 #include "base/maths.h"
 #include "program/rope.h"
 
-/* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each of its rows. */
+/* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
 static int64_t logits_bytes(const op *o)
 {
     return mul_sat(mul_sat(o->dim[3], o->dim[2]), 4);

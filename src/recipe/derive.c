@@ -26,9 +26,10 @@ static void derive_router(recipe *r)
     if (recipe_given(r, K_GROUPS))
         recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
                     "a recipe's own groups follow Megatron: best topk / group_topk experts");
-    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid");
+    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid") || recipe_is(r, K_SCORE, "sqrtsoftplus");
     recipe_fill(r, K_ROUTER_NORM, value_of_bool(sigmoid), FROM_DERIVED,
-                sigmoid ? "Megatron normalises sigmoid weights" : "softmax weights are as they come");
+                sigmoid ? "Megatron normalises sigmoid weights"
+                        : "softmax weights are as they come");
     bool forced = recipe_on(r, K_FORCE_BALANCE);
     recipe_fill(r, K_BUFFER_FACTOR, value_of_float(forced ? 1.0 : 1.5), FROM_DERIVED,
                 forced ? "forced balance is exact"

@@ -4,12 +4,11 @@
 #include "cli/cli.h"
 #include "run/checkpoint.h"
 
-int command_convert(int argc, char **argv);
-
 /* args.c prints help from it; main.c, which has it, is not linked here. */
 const command *command_table(int *n)
 {
-    static const command table[] = {{"convert", "SRC DST", "test", command_convert}};
+    static const command table[] = {
+        {.name = "convert", .usage = "SRC DST", .summary = "test", .run = command_convert}};
     *n = 1;
     return table;
 }

@@ -1,7 +1,7 @@
 /* fuzz_checkpoint.c - a checkpoint of which one file is the input.
  *
- * The first byte picks the file: metadata.json or a tensor file, each as it is or with the checksums
- * made right (else they would end nearly every attempt at once), or the text file.
+ * The first byte picks the file: metadata.json or a tensor file, each as it is or with the
+ * checksums made right (else they would end nearly every attempt at once), or the text file.
  *
  * I1  A load that succeeds without new checksums gives what was saved, bit for bit.
  * I2  A load never writes outside the weights. */

@@ -1,7 +1,7 @@
 /* fuzz_idx.c - .idx files of training data, and the samples that are then cut from them.
  *
- * I1  What was accepted can be read whole: every slice lies inside the .bin, and the only refusal is
- *     that of an id.
+ * I1  What was accepted can be read whole: every slice lies inside the .bin, and the only refusal
+ *     is that of an id.
  * I2  The places of samples never fall and lie inside the order of documents. */
 #include "fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - a model.safetensors of one of three small models, read as weights.
  *
- * The first byte picks the model, the rest is the file. Bytes changed at random seldom leave a header
- * that can be read; so most changes are made to its JSON: names, types, shapes and ranges.
+ * The first byte picks the model, the rest is the file. Bytes changed at random seldom leave a
+ * header that can be read; so most changes are made to its JSON: names, types, shapes and ranges.
  *
  * I1  What is accepted accounts for every tensor of the file and every element of the weights. */
 #include "fuzz/mutate.h"

@@ -1,7 +1,8 @@
 /* real.h - the number type of plain kernels.
  *
- * Row 0 of each kind is written in `real`. The program is built with float; a test builds the same source with
- * double (REAL_DOUBLE) and compares gradients with central differences, which float is too coarse for. */
+ * Row 0 of each kind is written in `real`. The program is built with float; a test builds the same
+ * source with double (REAL_DOUBLE) and compares gradients with central differences, which float is
+ * too coarse for. */
 #ifndef KERNELS_CPU_REAL_H
 #define KERNELS_CPU_REAL_H
 

@@ -1,0 +1,52 @@
+/* fast_moe.c - the threaded rows of the kinds that route tokens or work for experts.
+ *
+ * LOAD and SORT have row 0 alone: one pass over T * K ids, a thousandth of the products that
+ * follow, and its order is its result. */
+#include "kernels/cpu/rows.h"
+
+#include <stddef.h>
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/fast_moe.h"
+#include "kernels/cpu/plain_moe.h"
+
+static bool second_fits(const op *o)
+{
+    return o->dim[1] <= EXPERTS_MAX;
+}
+
+static bool third_fits(const op *o)
+{
+    return o->dim[2] <= EXPERTS_MAX;
+}
+
+static bool has_blas(const op *o)
+{
+    (void)o;
+    return blas_ready();
+}
+
+static const kernel fast_moe_rows[] = {
+    {OP_ROUTER, "threads", second_fits, fast_router},
+    {OP_ROUTER_D, "threads", second_fits, fast_router_d},
+    {OP_DROP, "threshold", second_fits, fast_drop},
+    {OP_AUX_LOSS, "threads", third_fits, fast_aux_loss},
+    {OP_AUX_GLOBAL, "threads", second_fits, fast_aux_global},
+    {OP_AUX_COUNT, "threads", second_fits, fast_aux_count},
+    {OP_Z_LOSS, "threads", second_fits, fast_z_loss},
+    {OP_PERMUTE, "threads", NULL, fast_permute},
+    {OP_PERMUTE_D, "threads", NULL, fast_permute_d},
+    {OP_UNPERMUTE, "threads", NULL, fast_unpermute},
+    {OP_UNPERMUTE_D, "threads", NULL, fast_unpermute_d},
+    {OP_GROUPED, "openblas", has_blas, fast_grouped},
+    {OP_GROUPED_D, "openblas", has_blas, fast_grouped_d},
+    {OP_GROUPED_W, "openblas", has_blas, fast_grouped_w},
+    {OP_GROUPED_BIAS, "threads", NULL, fast_grouped_bias},
+    {OP_GROUPED_BIAS_W, "threads", NULL, fast_grouped_bias_w},
+    {OP_GROUPED_BIAS_P, "threads", NULL, fast_grouped_bias_p},
+};
+
+kernel_rows fast_moe(void)
+{
+    return (kernel_rows){fast_moe_rows, sizeof fast_moe_rows / sizeof fast_moe_rows[0]};
+}

@@ -1,0 +1,92 @@
+/* fast_moe_bias.c - biases of experts on all threads.
+ *
+ * Rows of an expert are added in an order of their own; threads share columns, never the rows of
+ * one column. */
+#include "kernels/cpu/fast_moe.h"
+
+#include "kernels/cpu/plain_moe.h"
+
+void fast_grouped_bias(const op *o, void *const *in, void *const *out)
+{
+    const float *b = in[0];         /* [E][N] */
+    const float *p = in[1];         /* [ROOM] or none */
+    const int32_t *offsets = in[2]; /* [E+1] */
+    float *y = out[0];              /* [ROOM][N] */
+    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+#pragma omp parallel for schedule(static) firstprivate(e)
+    for (int64_t r = 0; r < n_rows; r++) {
+        while (offsets[e + 1] <= r) e++;        /* a thread's rows ascend */
+        const float *restrict from = b + e * N; /* [N] */
+        float *restrict to = y + r * N;         /* [N] */
+        float weight = p ? p[r] : 1;
+        for (int64_t n = 0; n < N; n++) to[n] += from[n] * weight;
+    }
+}
+
+enum { COLUMNS = 128, TOGETHER = 4 }; /* columns whose sums stay in the first cache; rows a visit */
+
+/* sums[n] += columns of TOGETHER rows of dy times their weights. */
+static void add_rows(double *restrict sums, const float *restrict dy, int64_t N, const float *w,
+                     int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sums[i] += (double)(dy[i] * w[0] + dy[N + i] * w[1] +
+                            (dy[2 * N + i] * w[2] + dy[3 * N + i] * w[3]));
+}
+
+/* db[n] += sum over the rows of dy[row][n] * p[row], for n columns of one expert. */
+static void add_columns(const float *dy, const float *p, span s, int64_t N, int64_t n, float *db)
+{
+    static const float ones[TOGETHER] = {1, 1, 1, 1};
+    double sums[COLUMNS] = {0};
+    int64_t r = s.begin;
+    for (; r + TOGETHER <= s.end; r += TOGETHER) add_rows(sums, dy + r * N, N, p ? p + r : ones, n);
+    for (; r < s.end; r++)
+        for (int64_t i = 0; i < n; i++) sums[i] += (double)(dy[r * N + i] * (p ? p[r] : 1));
+    for (int64_t i = 0; i < n; i++) db[i] += (float)sums[i];
+}
+
+void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
+{
+    const float *dy = in[0];        /* [ROOM][N] */
+    const float *p = in[1];         /* [ROOM] or none */
+    const int32_t *offsets = in[2]; /* [E+1] */
+    float *db = out[0];             /* [E][N] */
+    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (int64_t e = 0; e < E; e++)
+        for (int64_t c = 0; c < N; c += COLUMNS) {
+            int64_t n = N - c < COLUMNS ? N - c : COLUMNS;
+            add_columns(dy + c, p, expert_rows(offsets, e, room), N, n, db + e * N + c);
+        }
+}
+
+enum { LANES = 16 }; /* sums side by side, so that a compiler can use vectors */
+
+static float dot(const float *restrict a /* [n] */, const float *restrict b /* [n] */, int64_t n)
+{
+    float sums[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) sums[j] += a[i + j] * b[i + j];
+    for (int j = 0; i + j < n; j++) sums[j] += a[i + j] * b[i + j];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++) sums[j] += sums[j + half];
+    return sums[0];
+}
+
+void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
+{
+    const float *dy = in[0];        /* [ROOM][N] */
+    const float *b = in[1];         /* [E][N] */
+    const int32_t *offsets = in[2]; /* [E+1] */
+    float *dp = out[0];             /* [ROOM] */
+    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+#pragma omp parallel for schedule(static) firstprivate(e)
+    for (int64_t r = 0; r < n_rows; r++) {
+        while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
+        dp[r] += dot(dy + r * N, b + e * N, N);
+    }
+}

@@ -1,0 +1,151 @@
+/* fast_moe_dispatch.c - capacity, permutation and its inverse on all threads.
+ *
+ * P1  A thread owns tokens; a row belongs to one token, so no two threads write to one row.
+ * P2  Sums go over k in ascending order, as in row 0: the bits are the same.
+ * P3  Every byte of the outputs is written once: rows without a token are found, not cleared
+ *     together with all others beforehand. */
+#include "kernels/cpu/fast_moe.h"
+
+#include <string.h>
+
+#include "kernels/cpu/plain_moe.h"
+
+/* Weights are not negative, and the bits of such floats are ordered as they are. */
+static uint32_t key_of(float weight)
+{
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits;
+}
+
+/* For each expert the largest key that at least `capacity` of its weights reach (0: fewer weights
+ * than that). Bit by bit for all experts at once: 31 passes, and no list of an expert's tokens. */
+static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
+                            uint32_t *thresholds /* [E] */)
+{
+    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1];
+    int32_t counts[EXPERTS_MAX]; /* [E] */
+    memset(thresholds, 0, (size_t)E * sizeof *thresholds);
+    for (int bit = 30; bit >= 0; bit--) {
+        uint32_t one = (uint32_t)1 << bit;
+        memset(counts, 0, (size_t)E * sizeof *counts);
+        for (int64_t i = 0; i < n; i++)
+            counts[ids[i]] += key_of(probs[i]) >= (thresholds[ids[i]] | one);
+        for (int64_t e = 0; e < E; e++)
+            if (counts[e] >= o->dim[3]) thresholds[e] |= one;
+    }
+}
+
+void fast_drop(const op *o, void *const *in, void *const *out)
+{
+    const float *probs = in[0]; /* [T][K] */
+    const int32_t *ids = in[1]; /* [T][K] */
+    float *keep = out[0];       /* [T][K] */
+    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], capacity = o->dim[3];
+    bool by_position = o->dim[4] == 1;
+    uint32_t thresholds[EXPERTS_MAX]; /* [E] */
+    int64_t left[EXPERTS_MAX];        /* [E]: room for weights that equal the threshold */
+    if (!by_position) find_thresholds(o, probs, ids, thresholds);
+    for (int64_t e = 0; e < E; e++) left[e] = capacity;
+    for (int64_t i = 0; i < n && !by_position; i++)
+        left[ids[i]] -= key_of(probs[i]) > thresholds[ids[i]];
+    for (int64_t i = 0; i < n; i++) {
+        int32_t e = ids[i];
+        bool sure = !by_position && key_of(probs[i]) > thresholds[e];
+        bool equal = by_position || key_of(probs[i]) == thresholds[e];
+        keep[i] = sure || (equal && left[e]-- > 0);
+    }
+}
+
+enum { GAP_ROWS = 8192 }; /* rows that are looked through at a time */
+
+/* Which of the rows `s` has a token? */
+static void mark_filled(const int32_t *rows, int64_t n, span s, bool *filled /* [GAP_ROWS] */)
+{
+    memset(filled, 0, GAP_ROWS * sizeof *filled);
+    for (int64_t i = 0; i < n; i++)
+        if (rows[i] >= s.begin && rows[i] < s.end) filled[rows[i] - s.begin] = true;
+}
+
+/* Zeroes the rows of xp[ROOM][H] and pp[ROOM] (may be missing) that no token fills (P3). */
+static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
+{
+    int64_t n = o->dim[0] * o->dim[1], H = o->dim[2], room = o->dim[3], n_filled = 0;
+    for (int64_t i = 0; i < n; i++) n_filled += rows[i] >= 0;
+    if (n_filled == room) return;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t begin = 0; begin < room; begin += GAP_ROWS) {
+        span s = {begin, begin + GAP_ROWS < room ? begin + GAP_ROWS : room};
+        bool filled[GAP_ROWS];
+        mark_filled(rows, n, s, filled);
+        for (int64_t r = s.begin; r < s.end; r++) {
+            if (filled[r - s.begin]) continue;
+            memset(xp + r * H, 0, (size_t)H * sizeof *xp);
+            if (pp) pp[r] = 0;
+        }
+    }
+}
+
+void fast_permute(const op *o, void *const *in, void *const *out)
+{
+    const float *x = in[0];      /* [T][H] */
+    const float *probs = in[1];  /* [T][K] or none */
+    const int32_t *rows = in[2]; /* [T][K] */
+    float *xp = out[0];          /* [ROOM][H] */
+    float *pp = out[1];          /* [ROOM] or none */
+    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2];
+    zero_gaps(o, rows, xp, pp);
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t i = t * K; i < (t + 1) * K; i++) {
+            if (rows[i] < 0) continue;
+            memcpy(xp + rows[i] * H, x + t * H, (size_t)H * sizeof *xp);
+            if (pp) pp[rows[i]] = probs[i];
+        }
+}
+
+void fast_unpermute_d(const op *o, void *const *in, void *const *out)
+{
+    void *x[] = {in[0], NULL, in[1]};
+    void *xp[] = {out[0], NULL};
+    fast_permute(o, x, xp);
+}
+
+enum { COLUMNS = 2048 }; /* of a token's sum at a time: they stay in the first cache */
+
+/* y[H] = or += the rows of one token. */
+static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] */, float *y)
+{
+    int64_t K = o->dim[1], H = o->dim[2];
+    for (int64_t begin = 0; begin < H; begin += COLUMNS) {
+        int64_t n = H - begin < COLUMNS ? H - begin : COLUMNS;
+        float *restrict sum = y + begin; /* [n] */
+        if (!(o->flags & ADD_TO)) memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int64_t k = 0; k < K; k++) {
+            if (rows[k] < 0) continue;
+            const float *row = yp + rows[k] * H + begin;      /* [n] */
+            for (int64_t h = 0; h < n; h++) sum[h] += row[h]; /* P2 */
+        }
+    }
+}
+
+void fast_unpermute(const op *o, void *const *in, void *const *out)
+{
+    const float *yp = in[0];     /* [ROOM][H] */
+    const int32_t *rows = in[1]; /* [T][K] */
+    float *y = out[0];           /* [T][H] */
+    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2];
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++) sum_token(o, yp, rows + t * K, y + t * H);
+}
+
+void fast_permute_d(const op *o, void *const *in, void *const *out)
+{
+    const float *dpp = in[1];    /* [ROOM] or none */
+    const int32_t *rows = in[2]; /* [T][K] */
+    float *dprobs = out[1];      /* [T][K] or none */
+    void *sums[] = {in[0], in[2]};
+    fast_unpermute(o, sums, out);
+    for (int64_t i = 0; dprobs && i < o->dim[0] * o->dim[1]; i++)
+        dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
+}

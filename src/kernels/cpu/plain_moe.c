@@ -1,0 +1,43 @@
+/* plain_moe.c - row 0 of every kind that routes tokens or works for experts. */
+#include "kernels/cpu/rows.h"
+
+#include <stddef.h>
+
+#include "kernels/cpu/plain_moe.h"
+
+static bool second_fits(const op *o)
+{
+    return o->dim[1] <= EXPERTS_MAX;
+}
+
+static bool third_fits(const op *o)
+{
+    return o->dim[2] <= EXPERTS_MAX;
+}
+
+static const kernel plain_moe_rows[] = {
+    {OP_ROUTER, "plain", second_fits, plain_router},
+    {OP_ROUTER_D, "plain", second_fits, plain_router_d},
+    {OP_DROP, "plain", NULL, plain_drop},
+    {OP_AUX_LOSS, "plain", third_fits, plain_aux_loss},
+    {OP_AUX_GLOBAL, "plain", second_fits, plain_aux_global},
+    {OP_AUX_COUNT, "plain", second_fits, plain_aux_count},
+    {OP_Z_LOSS, "plain", second_fits, plain_z_loss},
+    {OP_LOAD, "plain", NULL, plain_load},
+    {OP_SORT, "plain", NULL, plain_sort},
+    {OP_PERMUTE, "plain", NULL, plain_permute},
+    {OP_PERMUTE_D, "plain", NULL, plain_permute_d},
+    {OP_UNPERMUTE, "plain", NULL, plain_unpermute},
+    {OP_UNPERMUTE_D, "plain", NULL, plain_unpermute_d},
+    {OP_GROUPED, "plain", NULL, plain_grouped},
+    {OP_GROUPED_D, "plain", NULL, plain_grouped_d},
+    {OP_GROUPED_W, "plain", NULL, plain_grouped_w},
+    {OP_GROUPED_BIAS, "plain", NULL, plain_grouped_bias},
+    {OP_GROUPED_BIAS_W, "plain", NULL, plain_grouped_bias_w},
+    {OP_GROUPED_BIAS_P, "plain", NULL, plain_grouped_bias_p},
+};
+
+kernel_rows plain_moe(void)
+{
+    return (kernel_rows){plain_moe_rows, sizeof plain_moe_rows / sizeof plain_moe_rows[0]};
+}

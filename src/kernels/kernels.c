@@ -1,0 +1,97 @@
+/* kernels.c - the CPU's table, the choice of a row, and what kernels share: threads, workspace. */
+#include "kernels/kernels.h"
+
+#include <assert.h>
+#include <omp.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/fast_dense.h"
+#include "kernels/cpu/rows.h"
+
+enum { ROWS_MAX = 4 * OP_COUNT };
+
+static struct {
+    pthread_once_t once;
+    kernel rows[ROWS_MAX];
+    int n;
+} cpu = {.once = PTHREAD_ONCE_INIT};
+
+static void gather(void)
+{
+    kernel_rows (*const parts[])(void) = {
+        plain_dense, plain_attention, plain_moe, plain_gdn,
+        fast_dense,  fast_attention,  fast_moe,  fast_gdn,
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        kernel_rows part = parts[i]();
+        assert(cpu.n + part.n <= ROWS_MAX);
+        memcpy(cpu.rows + cpu.n, part.rows, sizeof(kernel) * (size_t)part.n);
+        cpu.n += part.n;
+    }
+}
+
+const kernel *kernels_cpu(int *n)
+{
+    pthread_once(&cpu.once, gather);
+    *n = cpu.n;
+    return cpu.rows;
+}
+
+const kernel *kernel_pick(const kernel *table, int n, const op *o, bool plain_only)
+{
+    const kernel *best = NULL;
+    for (int i = 0; i < n; i++) {
+        const kernel *k = table + i;
+        if (k->kind != o->kind || (k->accepts && !k->accepts(o))) continue;
+        best = k;
+        if (plain_only) break;
+    }
+    return best;
+}
+
+/* An OpenBLAS that is built on OpenMP sets the number of threads of its caller while it is loaded:
+ * ours is set after that. */
+void kernels_threads(int n)
+{
+    if (n < 1) n = 1;
+    blas_ready();
+    omp_set_num_threads(n);
+    blas_warm(n);
+}
+
+/* ---- workspace */
+
+static struct {
+    void *p;
+    size_t bytes;
+} workspace;
+
+/* One row a kind that needs any. */
+static const struct {
+    op_kind kind;
+    size_t (*bytes)(const op *o);
+} needs[] = {
+    {OP_HEAD_LOSS, fast_head_loss_bytes},
+};
+
+size_t kernel_workspace_bytes(const op *o)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
+        if (needs[i].kind == o->kind) return needs[i].bytes(o);
+    return 0;
+}
+
+void kernels_workspace(void *p, size_t bytes)
+{
+    workspace.p = p;
+    workspace.bytes = bytes;
+}
+
+void *kernel_workspace(size_t bytes)
+{
+    assert(workspace.bytes >= bytes);
+    (void)bytes;
+    return workspace.p;
+}

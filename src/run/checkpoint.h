@@ -1,0 +1,113 @@
+/* checkpoint.h - the state of a run on disk.
+ *
+ *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
+ *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
+ *     FOLDER/iter_0000010/weights-00000-of-00001.safetensors      weights and untrained buffers
+ *     FOLDER/iter_0000010/exp_avg-00000-of-00001.safetensors      first moments
+ *     FOLDER/iter_0000010/exp_avg_sq-00000-of-00001.safetensors   second moments
+ *
+ * Tensor files are safetensors under Megatron's names, FP32, each box of a weight with its place in
+ * the whole and a checksum (run/tensor_file.h); a checkpoint may have any number of each kind, one
+ * for each rank that wrote, and can be read into any layout. metadata.json has a checksum of
+ * itself and of every file's header, so any changed byte that matters is found.
+ *
+ * A folder gets its name iter_N when all in it is written and synced; only then is the text file
+ * replaced, by renaming too. Until its rename it is called iter_N.tmp-PID. A checkpoint of the same
+ * iteration that is there already is called iter_N.old-PID while the new one takes its place, and
+ * readers find it there. So a crash, at any moment, leaves what the text file names whole. What
+ * crashes have left behind is removed by the next save.
+ *
+ * Nothing here is collective yet: one rank has the whole model. */
+#ifndef RUN_CHECKPOINT_H
+#define RUN_CHECKPOINT_H
+
+#include "program/weights.h"
+
+/* Everything beside arrays that a resumed run must know. One row a counter; all are in
+ * metadata.json under their names. */
+#define CHECKPOINT_COUNTERS(X)                                                                     \
+    X(iteration)              /* steps done */                                                     \
+    X(consumed_samples)       /* of the training data */                                           \
+    X(consumed_valid_samples) /* of the validation data */                                         \
+    X(skipped_iterations)     /* steps whose update was left out: NaN, Inf, overflow */            \
+    X(scheduler_samples)      /* samples that the learning rate has seen: Megatron's num_steps */  \
+    X(optimizer_steps)        /* updates made: Adam's t */                                         \
+    X(seed)                   /* rng.seed; all random numbers are counted from it */
+
+typedef struct checkpoint_state {
+#define CHECKPOINT_FIELD(name) int64_t name;
+    CHECKPOINT_COUNTERS(CHECKPOINT_FIELD)
+#undef CHECKPOINT_FIELD
+} checkpoint_state;
+
+typedef struct checkpoint {
+    const setup *s;
+    const weight_list *w;
+    float *weights;     /* [w->elements] */
+    float *exp_avg;     /* [w->trained]; NULL, both: moments are neither saved nor loaded */
+    float *exp_avg_sq;  /* [w->trained] */
+    const char *config; /* text of the model's config.json; NULL: none */
+    checkpoint_state state;
+} checkpoint;
+
+/* ---- writing */
+
+/* Writes iter_N of `folder`, which is made if need be, and names it in the text file. Then removes
+ * the oldest below N, so that `keep` are left (0 or less: all). ERR_MACHINE: the disk failed; what
+ * the text file names is whole then, too. */
+status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
+
+/* ---- finding */
+
+/* What the text file names; without one, the newest iter_N there is. -1: there is none. */
+status checkpoint_latest(const char *folder, int64_t *iteration, error *err);
+
+/* The newest iter_N with N below `iteration`, for whoever wants to go on with an older one when the
+ * latest is damaged. -1: there is none. */
+status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previous, error *err);
+
+/* ---- reading */
+
+typedef struct checkpoint_file {
+    const char *name, *kind; /* kind: "weights", "exp_avg", "exp_avg_sq" */
+    int64_t bytes;
+    uint64_t header_sum;
+} checkpoint_file;
+
+/* metadata.json. Texts live in the arena. */
+typedef struct checkpoint_info {
+    const char *path; /* of the iter_N folder */
+    checkpoint_state state;
+    const char *recipe; /* resolved, as a recipe file: every knob */
+    const char *model;  /* its name */
+    uint64_t fingerprint;
+    const char *config; /* text of config.json, or NULL */
+    const checkpoint_file *files;
+    int n_files;
+    bool has_moments;
+} checkpoint_info;
+
+status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder, int64_t iteration,
+                            error *err);
+
+/* Reads iter_N into the arrays and the state of `c`, which brings s, w and arrays. ERR_INPUT: a
+ * file is missing, truncated or damaged (the tensor is named), or the checkpoint is of another
+ * model (the first weight that differs is named); then the state is as it was, but the arrays may
+ * hold part of the checkpoint: load another or give up. Whether to fall back on an older one is
+ * the caller's decision.
+ *
+ * Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
+ * read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
+ * are zero if no step has been made yet; else it is refused. */
+status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err);
+
+/* ---- checksums */
+
+/* Of all weights' elements in the order of the list, padding between them left out: the same for
+ * equal weights, whatever they were read from. */
+uint64_t checkpoint_weights_sum(const weight_list *w, const float *weights);
+
+/* Of the names and shapes of all weights, without rows that pad the vocabulary. */
+uint64_t checkpoint_fingerprint(const setup *s, const weight_list *w);
+
+#endif

@@ -1,0 +1,25 @@
+/* checkpoint_folder.h - names in a folder of checkpoints. Private to the checkpoint files. */
+#ifndef RUN_CHECKPOINT_FOLDER_H
+#define RUN_CHECKPOINT_FOLDER_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+
+/* FOLDER/iter_0000010 */
+const char *checkpoint_path(arena *a, const char *folder, int64_t iteration);
+
+/* The same, or where it stands aside while another takes its place; NULL: not there. */
+const char *checkpoint_find(arena *a, const char *folder, int64_t iteration);
+
+/* Removes what crashes have left, and puts back what stood aside when one struck. */
+void checkpoint_clean(const char *folder);
+
+/* Puts the complete folder `from` in the place of iter_N and names it in the text file. */
+status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);
+
+/* Removes the oldest below `iteration`, so that `keep` are left with it. */
+void checkpoint_prune(const char *folder, int64_t iteration, int keep);
+
+#endif
