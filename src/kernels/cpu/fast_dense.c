@@ -1,0 +1,97 @@
+/* fast_dense.c - products through OpenBLAS, and the table of all fast_dense*.c. */
+#include "kernels/cpu/fast_dense.h"
+
+#include <limits.h>
+
+#include "base/maths.h"
+#include "kernels/cpu/blas.h"
+#include "kernels/cpu/rows.h"
+
+/* ---- sharing */
+
+void share(span_work work, const call *c, int64_t n, int64_t grain)
+{
+    const int64_t n_spans = ceil_div(n, grain);
+#pragma omp parallel for schedule(static) if (n_spans > 1)
+    for (int64_t i = 0; i < n_spans; i++)
+        work(c, i * grain, (i + 1) * grain < n ? (i + 1) * grain : n);
+}
+
+void share_rows(span_work work, const call *c, int64_t n, int64_t width)
+{
+    enum { NUMBERS = 8192 };
+    share(work, c, n, width < NUMBERS ? NUMBERS / (width > 0 ? width : 1) : 1);
+}
+
+/* ---- products */
+
+static bool library_takes(const op *o)
+{
+    for (int i = 0; i < 3; i++)
+        if (o->dim[i] > INT_MAX) return false;
+    return blas_ready();
+}
+
+static void fast_gemm(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_forward(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    p.add = o->flags & ADD_TO;
+    blas_gemm(&p);
+}
+
+static void fast_gemm_d(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_data(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    p.add = o->flags & ADD_TO;
+    blas_gemm(&p);
+}
+
+static void fast_gemm_w(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_weight(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    blas_gemm(&p);
+}
+
+static void fast_head_logits(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2];
+    blas_product p = blas_forward(in[0], in[1], out[0], n_t, n_v, h);
+    blas_gemm(&p);
+}
+
+/* ---- the table */
+
+static const kernel fast_dense_rows[] = {
+    {OP_GEMM, "openblas", library_takes, fast_gemm},
+    {OP_GEMM_D, "openblas", library_takes, fast_gemm_d},
+    {OP_GEMM_W, "openblas", library_takes, fast_gemm_w},
+    {OP_BIAS, "threads", NULL, fast_bias},
+    {OP_BIAS_W, "threads", NULL, fast_bias_w},
+    {OP_EMBED, "threads", NULL, fast_embed},
+    {OP_EMBED_W, "threads", NULL, fast_embed_w},
+    {OP_NORM, "threads", NULL, fast_norm},
+    {OP_NORM_D, "threads", NULL, fast_norm_d},
+    {OP_NORM_W, "threads", NULL, fast_norm_w},
+    {OP_ADD, "threads", NULL, fast_add},
+    {OP_COPY, "threads", NULL, fast_copy},
+    {OP_ZERO, "threads", NULL, fast_zero},
+    {OP_GATE, "threads", NULL, fast_gate},
+    {OP_GATE_D, "threads", NULL, fast_gate_d},
+    {OP_ACT, "threads", NULL, fast_act},
+    {OP_ACT_D, "threads", NULL, fast_act_d},
+    {OP_QKV_SPLIT, "threads", NULL, fast_qkv_split},
+    {OP_QKV_JOIN, "threads", NULL, fast_qkv_join},
+    {OP_ROPE, "threads", NULL, fast_rope},
+    {OP_ROPE_D, "threads", NULL, fast_rope_d},
+    {OP_MLA_KV_SPLIT, "threads", NULL, fast_mla_kv_split},
+    {OP_MLA_KV_MERGE, "threads", NULL, fast_mla_kv_merge},
+    {OP_MLA_KV_JOIN, "threads", NULL, fast_mla_kv_join},
+    {OP_MLA_KV_JOIN_D, "threads", NULL, fast_mla_kv_join_d},
+    {OP_HEAD_LOSS, "openblas", library_takes, fast_head_loss},
+    {OP_HEAD_LOGITS, "openblas", library_takes, fast_head_logits},
+};
+
+kernel_rows fast_dense(void)
+{
+    return (kernel_rows){fast_dense_rows, sizeof fast_dense_rows / sizeof fast_dense_rows[0]};
+}

@@ -1,0 +1,198 @@
+/* fast_gdn.c - rows of the fast gated delta net, and what stands around its rule: sections, gates,
+ * the gated norm. Rows are shared out between threads; the weights' gradients, which are sums over
+ * rows, are cut into parts by the number of rows alone and added up in order. */
+#include "kernels/cpu/fast_gdn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/fast_gdn_conv.h"
+#include "kernels/cpu/rows.h"
+
+/* ---- sections: in[T][C + Z + 2 NV] */
+
+static void split(const op *o, void *const *in, void *const *out)
+{
+    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
+    const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
+#pragma omp parallel for
+    for (int64_t t = 0; t < o->dim[0]; t++) {
+        const float *from = (const float *)in[0] + t * row; /* [C + Z + NV + NV] */
+        for (int i = 0; i < 4; from += sizes[i], i++)
+            memcpy((float *)out[i] + t * sizes[i], from, sizeof *from * (size_t)sizes[i]);
+    }
+}
+
+static void join(const op *o, void *const *in, void *const *out)
+{
+    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
+    const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
+#pragma omp parallel for
+    for (int64_t t = 0; t < o->dim[0]; t++) {
+        float *to = (float *)out[0] + t * row; /* [C + Z + NV + NV] */
+        for (int i = 0; i < 4; to += sizes[i], i++)
+            memcpy(to, (const float *)in[i] + t * sizes[i], sizeof *to * (size_t)sizes[i]);
+    }
+}
+
+/* ---- gates: few numbers, so the library's exponentials will do */
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double softplus(double x)
+{
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+static void gates(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n = o->dim[1];
+    const float *b = in[0], *a = in[1];           /* [T][NV] */
+    const float *a_log = in[2], *dt_bias = in[3]; /* [NV] */
+    float *beta = out[0], *g = out[1];            /* [T][NV] */
+#pragma omp parallel for
+    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+        const double x = (double)a[i] + (double)dt_bias[i % n];
+        beta[i] = (float)sigmoid((double)b[i]);
+        g[i] = (float)(-exp((double)a_log[i % n]) * softplus(x));
+    }
+}
+
+static void gates_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n = o->dim[1];
+    const float *dbeta = in[0], *dg = in[1], *b = in[2], *a = in[3]; /* [T][NV] */
+    const float *a_log = in[4], *dt_bias = in[5];                    /* [NV] */
+    float *db = out[0], *da = out[1];                                /* [T][NV] */
+#pragma omp parallel for
+    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+        const double beta = sigmoid((double)b[i]), x = (double)a[i] + (double)dt_bias[i % n];
+        db[i] = (float)((double)dbeta[i] * beta * (1 - beta));
+        da[i] = (float)(-(double)dg[i] * exp((double)a_log[i % n]) * sigmoid(x));
+    }
+}
+
+static void gates_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n = o->dim[1];
+    const float *dg = in[0], *a = in[1];          /* [T][NV] */
+    const float *a_log = in[2], *dt_bias = in[3]; /* [NV] */
+    float *da_log = out[0], *ddt_bias = out[1];   /* [NV] */
+#pragma omp parallel for
+    for (int64_t h = 0; h < n; h++) {
+        const double by = -exp((double)a_log[h]);
+        double log_sum = 0, bias_sum = 0;
+        for (int64_t i = h; i < o->dim[0] * n; i += n) {
+            const double x = (double)a[i] + (double)dt_bias[h];
+            log_sum += by * (double)dg[i] * softplus(x);
+            bias_sum += by * (double)dg[i] * sigmoid(x);
+        }
+        da_log[h] = (float)((double)da_log[h] + log_sum);
+        ddt_bias[h] = (float)((double)ddt_bias[h] + bias_sum);
+    }
+}
+
+/* ---- gated norm over rows of H: y = x rstd w silu(z). Outputs serve as scratch on the way. */
+
+static float shift(const op *o)
+{
+    return o->flags & ZERO_CENTRED ? 1.0f : 0.0f;
+}
+
+static void gated_norm(const op *o, void *const *in, void *const *out)
+{
+    const lanes *use = lanes_best();
+    const int64_t h = o->dim[1];
+    const float *w = in[2], one = shift(o); /* [H] */
+    float *rstd = out[1];                   /* [M] */
+#pragma omp parallel for
+    for (int64_t m = 0; m < o->dim[0]; m++) {
+        const float *x = (const float *)in[0] + m * h, *z = (const float *)in[1] + m * h; /* [H] */
+        float *y = (float *)out[0] + m * h;                                               /* [H] */
+        rstd[m] = (float)(1 / sqrt((double)use->dot(x, x, h) / (double)h + o->real[0]));
+        use->silu(y, z, h);
+        for (int64_t i = 0; i < h; i++) y[i] *= x[i] * rstd[m] * (one + w[i]);
+    }
+}
+
+static void gated_norm_d(const op *o, void *const *in, void *const *out)
+{
+    const lanes *use = lanes_best();
+    const int64_t h = o->dim[1];
+    const float *w = in[3], one = shift(o); /* [H] */
+    const float *rstd = in[4];              /* [M] */
+#pragma omp parallel for
+    for (int64_t m = 0; m < o->dim[0]; m++) {
+        const float *dy = (const float *)in[0] + m * h, *x = (const float *)in[1] + m * h; /* [H] */
+        const float *z = (const float *)in[2] + m * h, r = rstd[m];                        /* [H] */
+        float *dx = (float *)out[0] + m * h, *dz = (float *)out[1] + m * h;                /* [H] */
+        use->silu(dx, z, h);
+        use->silu_d(dz, dy, z, h);
+        for (int64_t i = 0; i < h; i++) {
+            dz[i] *= (one + w[i]) * x[i] * r;
+            dx[i] *= (one + w[i]) * dy[i];
+        }
+        const float along = use->dot(dx, x, h) * r * r / (float)h;
+        for (int64_t i = 0; i < h; i++) dx[i] = r * (dx[i] - x[i] * along);
+    }
+}
+
+enum { PARTS = 32, COLUMNS = 128 };
+
+/* sums[n] over rows first .. past-1, of columns at .. at+n-1 */
+static void norm_part(const op *o, void *const *in, const int64_t rows[2], int64_t at, double *sums)
+{
+    const lanes *use = lanes_best();
+    const int64_t h = o->dim[1], n = h - at < COLUMNS ? h - at : COLUMNS;
+    const float *dy = in[0], *x = in[1], *z = in[2]; /* [M][H] */
+    const float *rstd = in[3];                       /* [M] */
+    float gate[COLUMNS];
+    for (int64_t i = 0; i < n; i++) sums[i] = 0;
+    for (int64_t m = rows[0]; m < rows[1]; m++) {
+        const int64_t from = m * h + at;
+        use->silu(gate, z + from, n);
+        for (int64_t i = 0; i < n; i++)
+            sums[i] += (double)(dy[from + i] * x[from + i] * (rstd[m] * gate[i]));
+    }
+}
+
+static void gated_norm_w(const op *o, void *const *in, void *const *out)
+{
+    float *dw = out[0]; /* [H] */
+    for (int64_t at = 0; at < o->dim[1]; at += COLUMNS) {
+        double sums[PARTS][COLUMNS];
+#pragma omp parallel for
+        for (int64_t part = 0; part < PARTS; part++) {
+            const int64_t m = o->dim[0], rows[] = {m * part / PARTS, m * (part + 1) / PARTS};
+            norm_part(o, in, rows, at, sums[part]);
+        }
+        for (int64_t i = 0; i < COLUMNS && at + i < o->dim[1]; i++) {
+            double sum = (double)dw[at + i];
+            for (int64_t part = 0; part < PARTS; part++) sum += sums[part][i];
+            dw[at + i] = (float)sum;
+        }
+    }
+}
+
+kernel_rows fast_gdn(void)
+{
+    static const kernel rows[] = {
+        {OP_GDN_SPLIT, "rows", NULL, split},
+        {OP_GDN_JOIN, "rows", NULL, join},
+        {OP_CONV, "tiles", fast_conv_accepts, fast_conv},
+        {OP_CONV_D, "tiles", fast_conv_accepts, fast_conv_d},
+        {OP_CONV_W, "tiles", fast_conv_accepts, fast_conv_w},
+        {OP_GDN_GATES, "rows", NULL, gates},
+        {OP_GDN_GATES_D, "rows", NULL, gates_d},
+        {OP_GDN_GATES_W, "columns", NULL, gates_w},
+        {OP_GDN_RULE, "chunks", gdn_rule_accepts, fast_gdn_rule},
+        {OP_GDN_RULE_D, "chunks", gdn_rule_accepts, fast_gdn_rule_d},
+        {OP_GATED_NORM, "rows", NULL, gated_norm},
+        {OP_GATED_NORM_D, "rows", NULL, gated_norm_d},
+        {OP_GATED_NORM_W, "parts", NULL, gated_norm_w},
+    };
+    return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
+}

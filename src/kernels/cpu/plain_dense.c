@@ -1,0 +1,190 @@
+/* plain_dense.c - row 0 of products, biases, embedding, norms; and the table of all plain_dense*.c.
+ *
+ * Written to be read beside ops.def, and to be right: sums are kept in double, nothing is shared or
+ * reordered. A test compiles these files for double (real.h) and checks every gradient against
+ * differences. Operands are named as in ops.def. */
+#include "kernels/cpu/plain_dense.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/real.h"
+
+static double with_weight(const op *o, real w)
+{
+    return o->flags & ZERO_CENTRED ? 1 + (double)w : (double)w;
+}
+
+/* ---- products */
+
+static void gemm(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
+    const real *x = in[0]; /* [M][K] */
+    const real *w = in[1]; /* [N][K] */
+    real *y = out[0];      /* [M][N] */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            double sum = o->flags & ADD_TO ? (double)y[i * n + j] : 0;
+            for (int64_t l = 0; l < k; l++) sum += (double)x[i * k + l] * (double)w[j * k + l];
+            y[i * n + j] = (real)sum;
+        }
+}
+
+static void gemm_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
+    const real *dy = in[0]; /* [M][N] */
+    const real *w = in[1];  /* [N][K] */
+    real *dx = out[0];      /* [M][K] */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t l = 0; l < k; l++) {
+            double sum = o->flags & ADD_TO ? (double)dx[i * k + l] : 0;
+            for (int64_t j = 0; j < n; j++) sum += (double)dy[i * n + j] * (double)w[j * k + l];
+            dx[i * k + l] = (real)sum;
+        }
+}
+
+static void gemm_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
+    const real *dy = in[0]; /* [M][N] */
+    const real *x = in[1];  /* [M][K] */
+    real *dw = out[0];      /* [N][K] */
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t l = 0; l < k; l++) {
+            double sum = (double)dw[j * k + l];
+            for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j] * (double)x[i * k + l];
+            dw[j * k + l] = (real)sum;
+        }
+}
+
+static void bias(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1];
+    const real *b = in[0]; /* [N] */
+    real *y = out[0];      /* [M][N] */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) y[i * n + j] += b[j];
+}
+
+static void bias_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1];
+    const real *dy = in[0]; /* [M][N] */
+    real *db = out[0];      /* [N] */
+    for (int64_t j = 0; j < n; j++) {
+        double sum = (double)db[j];
+        for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j];
+        db[j] = (real)sum;
+    }
+}
+
+/* ---- embedding */
+
+static void embed(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const real *w = in[0];      /* [V][H] */
+    const int32_t *ids = in[1]; /* [T] */
+    real *x = out[0];           /* [T][H] */
+    for (int64_t t = 0; t < n_t; t++)
+        for (int64_t i = 0; i < h; i++) x[t * h + i] = ids[t] < 0 ? 0 : w[ids[t] * h + i];
+}
+
+static void embed_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const real *dx = in[0];     /* [T][H] */
+    const int32_t *ids = in[1]; /* [T] */
+    real *dw = out[0];          /* [V][H] */
+    for (int64_t t = 0; t < n_t; t++) {
+        if (ids[t] < 0) continue;
+        for (int64_t i = 0; i < h; i++) dw[ids[t] * h + i] += dx[t * h + i];
+    }
+}
+
+/* ---- norms */
+
+static void norm(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *x = in[0]; /* [M][H] */
+    const real *w = in[1]; /* [H] */
+    real *y = out[0];      /* [M][H] */
+    real *rstd = out[1];   /* [M], may be missing */
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < h; j++) sum += (double)x[i * h + j] * (double)x[i * h + j];
+        double r = 1 / sqrt(sum / (double)h + o->real[0]);
+        for (int64_t j = 0; j < h; j++)
+            y[i * h + j] = (real)((double)x[i * h + j] * r * with_weight(o, w[j]));
+        if (rstd) rstd[i] = (real)r;
+    }
+}
+
+/* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x), since r depends on each x too. */
+static void norm_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *dy = in[0];   /* [M][H] */
+    const real *x = in[1];    /* [M][H] */
+    const real *w = in[2];    /* [H] */
+    const real *rstd = in[3]; /* [M] */
+    real *dx = out[0];        /* [M][H] */
+    for (int64_t i = 0; i < m; i++) {
+        double r = (double)rstd[i], sum = 0;
+        for (int64_t j = 0; j < h; j++)
+            sum += (double)dy[i * h + j] * with_weight(o, w[j]) * (double)x[i * h + j];
+        for (int64_t j = 0; j < h; j++) {
+            double g = (double)dy[i * h + j] * with_weight(o, w[j]);
+            double d = r * g - (double)x[i * h + j] * r * r * r * sum / (double)h;
+            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+        }
+    }
+}
+
+static void norm_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *dy = in[0];   /* [M][H] */
+    const real *x = in[1];    /* [M][H] */
+    const real *rstd = in[2]; /* [M] */
+    real *dw = out[0];        /* [H] */
+    for (int64_t j = 0; j < h; j++) {
+        double sum = (double)dw[j];
+        for (int64_t i = 0; i < m; i++)
+            sum += (double)dy[i * h + j] * (double)x[i * h + j] * (double)rstd[i];
+        dw[j] = (real)sum;
+    }
+}
+
+/* ---- the table */
+
+static const kernel own_rows[] = {
+    {OP_GEMM, "plain", NULL, gemm},       {OP_GEMM_D, "plain", NULL, gemm_d},
+    {OP_GEMM_W, "plain", NULL, gemm_w},   {OP_BIAS, "plain", NULL, bias},
+    {OP_BIAS_W, "plain", NULL, bias_w},   {OP_EMBED, "plain", NULL, embed},
+    {OP_EMBED_W, "plain", NULL, embed_w}, {OP_NORM, "plain", NULL, norm},
+    {OP_NORM_D, "plain", NULL, norm_d},   {OP_NORM_W, "plain", NULL, norm_w},
+};
+
+kernel_rows plain_dense(void)
+{
+    enum { ROOM = 32 };
+    static kernel rows[ROOM];
+    const kernel_rows parts[] = {
+        {own_rows, sizeof own_rows / sizeof own_rows[0]},
+        plain_dense_maps(),
+        plain_dense_heads(),
+        plain_dense_loss(),
+    };
+    int n = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        assert(n + parts[i].n <= ROOM);
+        memcpy(rows + n, parts[i].rows, sizeof(kernel) * (size_t)parts[i].n);
+        n += parts[i].n;
+    }
+    return (kernel_rows){rows, n};
+}

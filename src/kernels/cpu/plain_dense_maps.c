@@ -1,0 +1,139 @@
+/* plain_dense_maps.c - row 0 of what works element by element: sums, gates, activations. */
+#include "kernels/cpu/plain_dense.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/real.h"
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void add(const op *o, void *const *in, void *const *out)
+{
+    const real *a = in[0]; /* [N] */
+    const real *b = in[1]; /* [N] */
+    real *y = out[0];      /* [N] */
+    for (int64_t i = 0; i < o->dim[0]; i++) y[i] = a[i] + b[i];
+}
+
+static void copy(const op *o, void *const *in, void *const *out)
+{
+    memcpy(out[0], in[0], sizeof(real) * (size_t)o->dim[0]);
+}
+
+static void zero(const op *o, void *const *in, void *const *out)
+{
+    (void)in;
+    memset(out[0], 0, sizeof(real) * (size_t)o->dim[0]);
+}
+
+static void gate(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1], n_g = o->dim[2];
+    const real *x = in[0]; /* [M][N] */
+    const real *g = in[1]; /* [M][G] */
+    real *y = out[0];      /* [M][N] */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            y[i * n + j] = (real)((double)x[i * n + j] * sigmoid((double)g[i * n_g + j % n_g]));
+}
+
+static void gate_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], n = o->dim[1], n_g = o->dim[2];
+    const real *dy = in[0]; /* [M][N] */
+    const real *x = in[1];  /* [M][N] */
+    const real *g = in[2];  /* [M][G] */
+    real *dx = out[0];      /* [M][N], may be missing, may be dy */
+    real *dg = out[1];      /* [M][G], may be missing */
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            double s = sigmoid((double)g[i * n_g + j % n_g]), d = (double)dy[i * n + j];
+            double by_g = d * (double)x[i * n + j] * s * (1 - s);
+            if (dx) dx[i * n + j] = (real)(d * s);
+            if (dg && n_g == n) dg[i * n + j] = (real)by_g;
+            sum += by_g;
+        }
+        if (dg && n_g == 1) dg[i] = (real)sum;
+    }
+}
+
+/* One element of the activation, and its gradients by gate and up. */
+typedef struct activation {
+    double a, by_gate, by_up;
+} activation;
+
+static activation swiglu(double g, double u)
+{
+    double s = sigmoid(g);
+    return (activation){g * s * u, u * s * (1 + g * (1 - s)), g * s};
+}
+
+static activation swiglu_clamped(double g, double u)
+{
+    const double limit = 7, alpha = 1.702;
+    bool g_free = g <= limit, u_free = u >= -limit && u <= limit;
+    g = fmin(g, limit);
+    u = fmax(-limit, fmin(u, limit));
+    double s = sigmoid(alpha * g);
+    return (activation){
+        (u + 1) * g * s,
+        g_free ? (u + 1) * s * (1 + alpha * g * (1 - s)) : 0,
+        u_free ? g * s : 0,
+    };
+}
+
+static activation activate(const op *o, real g, real u)
+{
+    return o->flags & CLAMPED ? swiglu_clamped((double)g, (double)u) : swiglu((double)g, (double)u);
+}
+
+static void act(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], f = o->dim[1];
+    const real *u = in[0]; /* [M][2F] */
+    const real *p = in[1]; /* [M], may be missing */
+    real *a = out[0];      /* [M][F] */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < f; j++) {
+            activation r = activate(o, u[2 * i * f + j], u[(2 * i + 1) * f + j]);
+            a[i * f + j] = (real)(r.a * (p ? (double)p[i] : 1));
+        }
+}
+
+static void act_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], f = o->dim[1];
+    const real *da = in[0]; /* [M][F] */
+    const real *u = in[1];  /* [M][2F] */
+    const real *p = in[2];  /* [M], may be missing */
+    real *du = out[0];      /* [M][2F] */
+    real *dp = out[1];      /* [M], may be missing */
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0, scale = p ? (double)p[i] : 1;
+        for (int64_t j = 0; j < f; j++) {
+            activation r = activate(o, u[2 * i * f + j], u[(2 * i + 1) * f + j]);
+            double d = (double)da[i * f + j];
+            sum += d * r.a;
+            du[2 * i * f + j] = (real)(d * scale * r.by_gate);
+            du[(2 * i + 1) * f + j] = (real)(d * scale * r.by_up);
+        }
+        if (dp) dp[i] = (real)sum;
+    }
+}
+
+static const kernel map_rows[] = {
+    {OP_ADD, "plain", NULL, add},       {OP_COPY, "plain", NULL, copy},
+    {OP_ZERO, "plain", NULL, zero},     {OP_GATE, "plain", NULL, gate},
+    {OP_GATE_D, "plain", NULL, gate_d}, {OP_ACT, "plain", NULL, act},
+    {OP_ACT_D, "plain", NULL, act_d},
+};
+
+kernel_rows plain_dense_maps(void)
+{
+    return (kernel_rows){map_rows, sizeof map_rows / sizeof map_rows[0]};
+}

@@ -1,0 +1,11 @@
+/* plain_gdn.h - the rule of row 0, which has a file of its own. */
+#ifndef KERNELS_CPU_PLAIN_GDN_H
+#define KERNELS_CPU_PLAIN_GDN_H
+
+#include "kernels/kernels.h"
+
+bool plain_gdn_rule_accepts(const op *o);
+void plain_gdn_rule(const op *o, void *const *in, void *const *out);
+void plain_gdn_rule_d(const op *o, void *const *in, void *const *out);
+
+#endif
