@@ -25,3 +25,5 @@ echo "  true (a process that does nothing):      $(time_of "$(type -P true)")"
 echo "  check, 1,024 GPUs:                       $(time_of "$moefold" check "${recipe[@]}")"
 echo "  check --json (every group, as numbers):  $(time_of "$moefold" check "${recipe[@]}" --json)"
 echo "  check --fix of a recipe with 2 mistakes: $(time_of bash -c '"$@" || true' _ "$moefold" check "${broken[@]}" --fix)"
+
+if [ -x build/bench/rules ]; then build/bench/rules; fi

@@ -58,8 +58,18 @@ static const char *find_folder(const recipe *r, const char *name)
     return folder ? folder : as_folder(r->a, name);
 }
 
+/* A model cannot be without these: null gives them back to the preset or the config.json. */
+static void reopen_sizes(recipe *r)
+{
+    static const knob_id sizes[] = {K_LAYERS,   K_HIDDEN,   K_HEADS, K_VOCAB,
+                                    K_KV_HEADS, K_HEAD_DIM, K_FFN,   K_MOE_FFN};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (r->knob[sizes[i]].v.kind == V_NULL) r->knob[sizes[i]].from = FROM_NOTHING;
+}
+
 status model_fill(recipe *r, error *err)
 {
+    reopen_sizes(r);
     const char *name = recipe_word(r, K_MODEL);
     if (!name) return OK;
     if (model_is_preset(name)) return preset_fill(r, name, err);
@@ -191,8 +201,9 @@ static int64_t window_of(const recipe *r)
     if (!recipe_given(r, K_WINDOW) || !recipe_count(r, K_WINDOW)) return 0;
     value v = recipe_item(r, K_WINDOW, 0);
     int64_t left = v.kind == V_INT ? v.whole : -1;
+    if (left < 0) return 0;
     if (r->knob[K_WINDOW].v.kind != V_LIST) left--;
-    return left < 0 ? 0 : left >= SIZE_MOST ? SIZE_MOST : left + 1;
+    return left >= SIZE_MOST ? SIZE_MOST : left + 1;
 }
 
 static const char *family_of(const model *m)

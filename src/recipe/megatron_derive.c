@@ -4,6 +4,8 @@
  * function is one habit of that system's argument check. */
 #include "recipe/megatron.h"
 
+#include "base/maths.h"
+
 static bool open_knob(const recipe *r, knob_id k)
 {
     return r->knob[k].from == FROM_NOTHING;
@@ -15,7 +17,7 @@ static void mlp_width(recipe *r)
 {
     bool swiglu = recipe_on(r, K_GLU) && recipe_is(r, K_ACTIVATION, "silu");
     if (swiglu && recipe_given(r, K_HIDDEN))
-        recipe_fill(r, K_FFN, value_of_int(recipe_int(r, K_HIDDEN) / 24 * 64), FROM_DERIVED,
+        recipe_fill(r, K_FFN, value_of_int(mul_sat(recipe_int(r, K_HIDDEN) / 24, 64)), FROM_DERIVED,
                     "Megatron-LM with --swiglu: 8/3 of the hidden size, in units of 64");
 }
 

@@ -1,0 +1,336 @@
+/* fix.c - the smallest set of overrides that makes a recipe valid.
+ *
+ * Each violation brings alternatives. First a descent: take the first error, apply the first of
+ * its alternatives that leaves fewer errors (or else the best that leads somewhere new), look
+ * again, until none is left; where it ends in a corner, what people set is opened again and the
+ * descent goes on from there. What the set does not need is dropped. If more than one override
+ * remains, a smaller set is looked for, one size after the other, among the repairs of all errors
+ * and among single knobs that could be opened again.
+ *
+ * I1  A set has one assignment a key: a later one replaces an earlier one.
+ * I2  A set that is returned was applied to the recipe and checked, and so was each of its parts
+ *     without one override: that is not valid.
+ * I3  A look costs about 0.1 ms, more where a pipeline has thousands of stages; LOOKS_MAX bounds
+ *     what the search for a smaller set may spend. */
+#include "rules/rules.h"
+
+#include <string.h>
+
+#include "rules/call.h"
+#include "rules/words.h"
+
+enum { SET_MAX = 192, STEPS_MAX = 80, LOOKS_MAX = 60, SMALL_MAX = 4, STAGES_A_LOOK = 1024 };
+
+typedef struct fix_set {
+    const char *assignment[SET_MAX];
+    int n;
+} fix_set;
+
+typedef struct fix_search {
+    const recipe *given;
+    recipe *bare;  /* as people wrote it: what the model filled is open again */
+    arena *keep;   /* of assignments */
+    int looks;     /* so far */
+    int looks_end; /* of the search for a smaller set */
+} fix_search;
+
+/* A recipe with a set applied, and its errors. */
+typedef struct look {
+    arena *scratch;
+    bool readable;
+    violations found;
+} look;
+
+/* ---- sets */
+
+static size_t key_length(const char *assignment)
+{
+    return strcspn(assignment, "=");
+}
+
+static bool same_key(const char *a, const char *b)
+{
+    return key_length(a) == key_length(b) && strncmp(a, b, key_length(a)) == 0;
+}
+
+static bool put(fix_search *q, fix_set *set, const char *assignment)
+{
+    int i = 0;
+    while (i < set->n && !same_key(set->assignment[i], assignment)) i++; /* I1 */
+    if (i == SET_MAX) return false;
+    set->assignment[i] = arena_copy(q->keep, assignment, strlen(assignment));
+    if (i == set->n) set->n++;
+    return true;
+}
+
+static bool put_all(fix_search *q, fix_set *set, const char *const *assignments)
+{
+    for (; *assignments; assignments++)
+        if (!put(q, set, *assignments)) return false;
+    return true;
+}
+
+static void take_out(fix_set *set, int i)
+{
+    set->n--;
+    memmove(&set->assignment[i], &set->assignment[i + 1], sizeof(char *) * (size_t)(set->n - i));
+}
+
+static uint64_t hash_of(const fix_set *set)
+{
+    uint64_t sum = 0; /* the order of assignments means nothing */
+    for (int i = 0; i < set->n; i++) {
+        uint64_t h = 14695981039346656037u;
+        for (const char *p = set->assignment[i]; *p; p++)
+            h = (h ^ (unsigned char)*p) * 1099511628211u;
+        sum += h;
+    }
+    return sum;
+}
+
+/* ---- looking */
+
+/* The knobs before the cluster's are the model's: a repair of one may change what model_fill makes
+ * of the others. */
+static bool is_of_model(const char *assignment, arena *a)
+{
+    int k = knob_find(arena_copy(a, assignment, key_length(assignment)), NULL);
+    return k >= 0 && k < K_GPU;
+}
+
+static bool apply(fix_search *q, const fix_set *set, recipe *r, arena *a)
+{
+    bool refill = false;
+    for (int i = 0; i < set->n && !refill; i++) refill = is_of_model(set->assignment[i], a);
+    *r = refill ? *q->bare : *q->given;
+    r->a = a;
+    error err;
+    for (int i = 0; i < set->n; i++)
+        if (recipe_override(r, set->assignment[i], "repair", &err)) return false;
+    return !refill || !model_fill(r, &err);
+}
+
+static void look_at(fix_search *q, const fix_set *set, look *out)
+{
+    arena *a = out->scratch;
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err;
+    out->readable = apply(q, set, r, a) && !setup_init(s, r, a, &err);
+    if (out->readable) rules_check_until(&out->found, s, false, ERROR, true, a);
+    q->looks += out->readable ? 1 + (int)(rule_stages(s) / STAGES_A_LOOK) : 1; /* I3 */
+}
+
+/* How many errors are left; more than any number where it cannot be read. */
+static int errors_left(const look *l)
+{
+    return l->readable ? l->found.n : INT32_MAX;
+}
+
+static int errors_with(fix_search *q, const fix_set *set)
+{
+    look l = {.scratch = arena_create()};
+    look_at(q, set, &l);
+    int n = errors_left(&l);
+    arena_destroy(l.scratch);
+    return n;
+}
+
+/* ---- the descent */
+
+typedef struct descent {
+    look here, there; /* `there` is tried; an accepted try becomes `here` */
+    uint64_t seen[STEPS_MAX];
+    int n_seen;
+} descent;
+
+static bool seen_before(const descent *d, const fix_set *set)
+{
+    uint64_t h = hash_of(set);
+    for (int i = 0; i < d->n_seen; i++)
+        if (d->seen[i] == h) return true;
+    return false;
+}
+
+static void look_there(fix_search *q, descent *d, const fix_set *set)
+{
+    arena_destroy(d->there.scratch);
+    d->there = (look){.scratch = arena_create()};
+    look_at(q, set, &d->there);
+}
+
+static void accept(descent *d, fix_set *set, const fix_set *next)
+{
+    look swap = d->here;
+    d->here = d->there;
+    d->there = swap;
+    *set = *next;
+    d->seen[d->n_seen++] = hash_of(set);
+}
+
+/* One repair of one violation. True: `set` went on. */
+static bool step_by(fix_search *q, descent *d, fix_set *set, const violation *v)
+{
+    fix_set next, best;
+    int errors = errors_left(&d->here), fewest = INT32_MAX;
+    for (int i = 0; i < v->n_repairs; i++) {
+        next = *set;
+        if (!put_all(q, &next, v->repairs[i]) || seen_before(d, &next)) continue;
+        look_there(q, d, &next);
+        int left = errors_left(&d->there);
+        if (left < errors) {
+            accept(d, set, &next);
+            return true;
+        }
+        if (left >= fewest) continue;
+        fewest = left;
+        best = next;
+    }
+    if (fewest == INT32_MAX) return false;
+    look_there(q, d, &best);
+    accept(d, set, &best);
+    return true;
+}
+
+/* From `set` on, to one that leaves no error. */
+static bool descend(fix_search *q, fix_set *set)
+{
+    descent d = {.here = {.scratch = arena_create()}, .there = {.scratch = arena_create()}};
+    look_at(q, set, &d.here);
+    d.seen[d.n_seen++] = hash_of(set);
+    bool stuck = !d.here.readable;
+    while (!stuck && errors_left(&d.here) && d.n_seen < STEPS_MAX) {
+        stuck = true;
+        for (int i = 0; stuck && i < d.here.found.n; i++)
+            stuck = !step_by(q, &d, set, &d.here.found.list[i]);
+    }
+    bool done = !stuck && !errors_left(&d.here);
+    arena_destroy(d.here.scratch);
+    arena_destroy(d.there.scratch);
+    return done;
+}
+
+/* What the model has for a knob; null where it has nothing. */
+static const char *own_text(fix_search *q, knob_id k)
+{
+    recipe *r = ARENA_NEW(q->keep, recipe);
+    *r = *q->bare;
+    r->a = q->keep;
+    r->knob[k] = (setting){.from = FROM_NOTHING};
+    error err;
+    return model_fill(r, &err) ? "null" : value_text(q->keep, r->knob[k].v);
+}
+
+/* Opens what a person set: everything but the model, or the model's shape too. */
+static void reopen(fix_search *q, fix_set *set, bool shape_too)
+{
+    *set = (fix_set){.n = 0};
+    for (int k = 0; k < K_COUNT; k++) {
+        if (q->given->knob[k].from != FROM_USER || k == K_MODEL || k == K_DATA_PATH) continue;
+        if (k >= K_GPU)
+            put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
+        else if (shape_too)
+            put(q, set, arena_text(q->keep, "%s=%s", knobs[k].key, own_text(q, (knob_id)k)));
+    }
+}
+
+/* ---- a smaller set */
+
+static void drop_needless(fix_search *q, fix_set *set)
+{
+    for (bool dropped = true; dropped;) { /* what is dropped late may free what was kept before */
+        dropped = false;
+        for (int i = set->n - 1; i >= 0; i--) {
+            fix_set without = *set;
+            take_out(&without, i);
+            if (errors_with(q, &without)) continue;
+            *set = without;
+            dropped = true;
+        }
+    }
+}
+
+static bool spent(const fix_search *q)
+{
+    return q->looks >= q->looks_end;
+}
+
+/* Sets of up to `limit` overrides: those of the first error, or at the first level of any. */
+static bool search(fix_search *q, fix_set *set, int limit, bool first_level)
+{
+    if (spent(q)) return false;
+    look l = {.scratch = arena_create()};
+    look_at(q, set, &l);
+    int errors = errors_left(&l);
+    bool done = errors == 0;
+    for (int v = 0; l.readable && !done && v < (first_level ? errors : 1); v++)
+        for (int i = 0; !done && i < l.found.list[v].n_repairs; i++) {
+            fix_set next = *set;
+            if (!put_all(q, &next, l.found.list[v].repairs[i]) || next.n > limit) continue;
+            if (hash_of(&next) == hash_of(set)) continue;
+            done = search(q, &next, limit, false);
+            if (done) *set = next;
+        }
+    arena_destroy(l.scratch);
+    return done;
+}
+
+/* What a run is made of is not given up to save an override. */
+static bool is_essential(int k)
+{
+    bool size = k == K_GPU || k == K_N_GPUS || k == K_SEQ || k == K_GBS;
+    for (int i = 0; i < N_SIZES; i++) size = size || k == (int)near_knobs[i];
+    return size || k == K_MODEL || k == K_DATA_PATH;
+}
+
+static bool open_one(fix_search *q, fix_set *set)
+{
+    for (int k = 0; k < K_COUNT && !spent(q); k++) {
+        if (q->given->knob[k].from != FROM_USER || is_essential(k)) continue;
+        *set = (fix_set){.n = 0};
+        put(q, set, arena_text(q->keep, "%s=null", knobs[k].key));
+        if (!errors_with(q, set)) return true;
+    }
+    return false;
+}
+
+static bool look_for_smaller(fix_search *q, fix_set *set)
+{
+    q->looks_end = q->looks + LOOKS_MAX; /* I3 */
+    for (int limit = 1; limit < set->n && set->n <= SMALL_MAX; limit++) {
+        fix_set smaller = {.n = 0};
+        if (!search(q, &smaller, limit, true) && !(limit == 1 && open_one(q, &smaller))) continue;
+        *set = smaller;
+        return true;
+    }
+    return false;
+}
+
+/* ---- all of it */
+
+static recipe *without_model(const recipe *given, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = *given;
+    for (int k = 0; k < K_COUNT; k++)
+        if (r->knob[k].from == FROM_MODEL) r->knob[k] = (setting){.from = FROM_NOTHING};
+    return r;
+}
+
+bool rules_fix(const recipe *given, arena *a, const char *const **overrides)
+{
+    fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
+    fix_set set = {.n = 0};
+    bool done = descend(&q, &set);
+    for (int shape_too = 0; shape_too < 2 && !done; shape_too++) {
+        reopen(&q, &set, shape_too);
+        done = descend(&q, &set);
+    }
+    if (!done) return false;
+    drop_needless(&q, &set);
+    if (look_for_smaller(&q, &set)) drop_needless(&q, &set);
+    const char **list = ARENA_ARRAY(a, const char *, set.n + 1);
+    if (set.n) memcpy(list, set.assignment, sizeof *list * (size_t)set.n);
+    *overrides = list;
+    return true;
+}

@@ -1,0 +1,166 @@
+/* numbers.c - what conditions of rules need to know beyond single knobs.
+ *
+ * I1  Every number is safe for any sizes: not positive, huge, not dividing. */
+#include <string.h>
+
+#include "recipe/precision.h"
+#include "rules/words.h"
+
+static int64_t replicas(int64_t world, int64_t a, int64_t b, int64_t c)
+{
+    int64_t ranks = a > 0 && b > 0 && c > 0 ? mul_sat(mul_sat(a, b), c) : 0;
+    return ranks > 0 && world > 0 && world % ranks == 0 ? world / ranks : 0;
+}
+
+int64_t rule_dp(const setup *s)
+{
+    return replicas(I(N_GPUS), I(TP), I(CP), I(PP));
+}
+
+int64_t rule_edp(const setup *s)
+{
+    return replicas(I(N_GPUS), I(ETP), I(EP), I(PP));
+}
+
+int64_t rule_microbatches(const setup *s)
+{
+    int64_t step = mul_sat(I(MBS), rule_dp(s));
+    return step > 0 && I(GBS) > 0 && I(GBS) % step == 0 ? I(GBS) / step : 0;
+}
+
+int64_t rule_group(const setup *s)
+{
+    return SET(GROUP_SIZE) ? I(GROUP_SIZE) : I(PP);
+}
+
+int64_t rule_stages(const setup *s)
+{
+    return s->pipe.why_not ? 0 : mul_sat(s->pipe.pp, CHUNKS);
+}
+
+int64_t rule_layers_of(const setup *s, layer_kind_bits bit)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->m.n_layers; i++) n += model_layer_is(&s->m, i, bit);
+    return n;
+}
+
+int64_t rule_moe_layers(const setup *s)
+{
+    return rule_layers_of(s, LAYER_MOE);
+}
+
+int64_t rule_dense_layers(const setup *s)
+{
+    return s->m.n_layers - rule_moe_layers(s);
+}
+
+int64_t rule_tokens(const setup *s)
+{
+    if (I(SEQ) < 1 || I(CP) < 1 || I(TP) < 1 || I(MBS) < 1) return 0;
+    int64_t shards = mul_sat(I(CP), ON(SP) ? I(TP) : 1);
+    return I(SEQ) % shards ? 0 : mul_sat(I(SEQ) / shards, I(MBS));
+}
+
+int64_t rule_rotated(const setup *s)
+{
+    if (ON(MLA)) return s->m.qk_rope_dim;
+    double part = F(ROPE_PERCENT) < 0 ? 0 : F(ROPE_PERCENT) > 1 ? 1 : F(ROPE_PERCENT);
+    return (int64_t)((double)s->m.head_dim * part);
+}
+
+int64_t rule_product(const setup *s, knob_id k)
+{
+    int64_t p = 1;
+    for (int i = 0; i < recipe_count(&s->r, k); i++) {
+        value v = recipe_item(&s->r, k, i);
+        if (v.kind != V_INT || v.whole < 1) return 0;
+        p = mul_sat(p, v.whole);
+    }
+    return p;
+}
+
+/* Queries and keys, values and their gate, and two numbers a value head. */
+int64_t rule_gdn_width(const setup *s)
+{
+    int64_t keys = mul_sat(2, mul_sat(s->m.gdn_k_heads, s->m.gdn_k_dim));
+    int64_t values = mul_sat(2, mul_sat(s->m.gdn_v_heads, s->m.gdn_v_dim));
+    return s->m.gdn ? keys + values + 2 * s->m.gdn_v_heads : 0;
+}
+
+bool rule_state_exceeds(const setup *s)
+{
+    if (!s->possible || s->pipe.why_not || !s->gpu || !s->gpu->memory_bytes) return false;
+    state_bytes bytes;
+    setup_fullest(s, &bytes);
+    return state_total(&bytes) > s->gpu->memory_bytes;
+}
+
+double rule_bubble(const setup *s)
+{
+    int64_t m = rule_microbatches(s);
+    if (m < 1 || I(PP) < 2 || CHUNKS < 1) return 0;
+    double idle = (double)(I(PP) - 1) / (double)CHUNKS;
+    return idle / ((double)m + idle);
+}
+
+bool rule_reaches(const setup *s, const char *group, grid g)
+{
+    if (!s->possible || I(NVLINK) < 1 || I(GPUS_PER_NODE) < 1) return false;
+    int n;
+    const group_kind *kinds = group_kinds(&n);
+    for (int i = 0; i < n; i++)
+        if (kinds[i].grid == g && text_equal(kinds[i].name, group))
+            return group_reach_of(&s->lay, &kinds[i]).domains > 1;
+    return false;
+}
+
+bool rule_pattern_is_odd(const setup *s, knob_id k)
+{
+    value v = s->r.knob[k].v;
+    if (v.kind == V_INT) return v.whole < 1;
+    for (int i = 0; v.kind == V_LIST && i < v.list.n; i++) {
+        value item = v.list.items[i];
+        if (item.kind != V_INT || item.whole < 0 || item.whole > 1) return true;
+    }
+    return false;
+}
+
+bool rule_split_contradicts(const setup *s)
+{
+    return (USER(PP_LAYOUT) && (COUNTED || ACCOUNTED)) || (COUNTED && ACCOUNTED) ||
+           (USER(LAYERS_PER_VSTAGE) && COUNTED);
+}
+
+/* Null says "no" to a switch. */
+static bool agree(value said, value implied)
+{
+    if (implied.kind == V_BOOL && said.kind == V_NULL) return !implied.flag;
+    return value_equal(said, implied);
+}
+
+int rule_precision_part(const setup *s, value *implied)
+{
+    static const knob_id parts[] = {K_BF16, K_FP16, K_FP8, K_FP8_RECIPE, K_FP4};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (s->r.knob[parts[i]].from == FROM_USER &&
+            precision_implies(recipe_word(&s->r, K_PRECISION), parts[i], implied) &&
+            !agree(s->r.knob[parts[i]].v, *implied))
+            return (int)parts[i];
+    return -1;
+}
+
+/* Every other knob of a resolved recipe is settled, so the model fills this one alone. */
+bool rule_own_value(const setup *s, knob_id k, arena *a, value *out)
+{
+    if (s->r.knob[k].from != FROM_USER || k == K_MODEL || !recipe_word(&s->r, K_MODEL))
+        return false;
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = s->r;
+    r->a = a;
+    r->knob[k] = (setting){.from = FROM_NOTHING};
+    error err;
+    if (model_fill(r, &err) || r->knob[k].from != FROM_MODEL) return false;
+    *out = r->knob[k].v;
+    return !value_equal(*out, s->r.knob[k].v);
+}

@@ -1,0 +1,272 @@
+/* phrases.c - the texts among the {words}: lists with and without, layouts, precision.
+ *
+ * A text that stands in a repair has no blanks, except where it is several assignments. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "recipe/precision.h"
+#include "rules/quantities.h"
+
+#define NO_ARGUMENT (void)argument
+#define NO_TEXT     (void)a
+
+/* ---- layouts */
+
+static const char *sizes_text(const setup *s, const near_layout *n, bool overrides, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 0; i < N_SIZES; i++)
+        if (near_layout_changes(s, n, i))
+            text_add(&t, "%s%s%s%" PRId64, t.n ? " " : "", knobs[near_knobs[i]].id,
+                     overrides ? "=" : " ", n->size[i]);
+    return t.s;
+}
+
+const char *q_near_layout(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    near_layout n;
+    return near_layouts(s, &n, 1) ? sizes_text(s, &n, true, a) : NULL;
+}
+
+const char *q_near_layouts(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    near_layout near[3];
+    int n = near_layouts(s, near, 3);
+    textbuf t = text_init(a);
+    for (int i = 0; i < n; i++)
+        text_add(&t, "%s%s", i ? ", or " : "", sizes_text(s, &near[i], false, a));
+    return n ? t.s : "none";
+}
+
+const char *q_state_bytes(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    state_bytes bytes;
+    setup_fullest(s, &bytes);
+    return text_bytes(a, state_total(&bytes));
+}
+
+const char *q_gpu_memory(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return s->gpu ? text_bytes(a, s->gpu->memory_bytes) : NULL;
+}
+
+const char *q_state_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return state_fit(s, a);
+}
+
+/* ---- lists as values of overrides */
+
+static const char *list_without(const setup *s, knob_id k, const char *words, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 0; i < recipe_count(&s->r, k); i++) {
+        value v = recipe_item(&s->r, k, i);
+        if (v.kind != V_TEXT || text_in(words, ',', v.text)) continue;
+        text_add(&t, "%s%s", t.n ? "," : "", v.text);
+    }
+    return arena_text(a, "[%s]", t.s);
+}
+
+/* The list without `words`, and then `added`. */
+static const char *list_with(const setup *s, knob_id k, const char *words, const char *added,
+                             arena *a)
+{
+    const char *without = list_without(s, k, words, a);
+    size_t n = strlen(without);
+    return arena_text(a, "%.*s%s%s]", (int)n - 1, without, n > 2 ? "," : "", added);
+}
+
+/* No module at all would mean whole layers to graphs, and nothing to do to offload: such a list
+ * does not exist. */
+static const char *unless_empty(const char *list)
+{
+    return strcmp(list, "[]") == 0 ? NULL : list;
+}
+
+const char *q_modules_without(const setup *s, const char *argument, arena *a)
+{
+    return list_without(s, K_RECOMPUTE_MODULES, argument, a);
+}
+const char *q_graphs_without(const setup *s, const char *argument, arena *a)
+{
+    return unless_empty(list_without(s, K_GRAPH_MODULES, argument, a));
+}
+const char *q_graphs_with(const setup *s, const char *argument, arena *a)
+{
+    return list_with(s, K_GRAPH_MODULES, argument, argument, a);
+}
+const char *q_offload_without(const setup *s, const char *argument, arena *a)
+{
+    return unless_empty(list_without(s, K_OFFLOAD_MODULES, argument, a));
+}
+const char *q_offload_with(const setup *s, const char *argument, arena *a)
+{
+    return list_with(s, K_OFFLOAD_MODULES, argument, argument, a);
+}
+
+/* What dropless routing can capture of an MoE layer, instead of all of it. */
+const char *q_graphs_dropless(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return list_with(s, K_GRAPH_MODULES, "moe,moe_router,moe_preprocess",
+                     "moe_router,moe_preprocess", a);
+}
+
+/* What graphs by module capture where nothing stands in the way. */
+const char *q_graphs_in_parts(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    NO_TEXT;
+    bool counts_wait =
+        IS(DISPATCHER, "alltoall") && ((DROPS && !ON(PAD_CAPACITY)) || ON(ROUTER_PAD));
+    return !rule_moe_layers(s) ? "[attn]"
+           : counts_wait       ? "[attn,moe_router]"
+                               : "[attn,moe_router,moe_preprocess]";
+}
+
+/* ---- context parallel */
+
+/* Inner level: as many ranks as key/value heads and one node allow; the ring runs over the rest. */
+const char *q_cp_levels_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    if (I(CP) < 2 || I(CP) > 65536 || I(TP) < 1 || I(KV_HEADS) < I(TP)) return NULL;
+    int64_t most = I(GPUS_PER_NODE) > 1 ? I(GPUS_PER_NODE) : I(CP);
+    for (int64_t inner = I(CP) < most ? I(CP) : most; inner > 0; inner--)
+        if (I(CP) % inner == 0 && (I(KV_HEADS) / I(TP)) % inner == 0)
+            return arena_text(a, "[%" PRId64 ",%" PRId64 "]", inner, I(CP) / inner);
+    return NULL;
+}
+
+/* Attention sinks and windows do not go round a ring. */
+const char *q_cp_comm_ring(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    NO_TEXT;
+    if (IS(SOFTMAX, "learnable")) return NULL;
+    return rule_layers_of(s, LAYER_WINDOW) ? "all_gather" : "p2p";
+}
+
+static const char *first_of(const setup *s, knob_id k, const char *otherwise, arena *a)
+{
+    return recipe_count(&s->r, k) ? value_text(a, recipe_item(&s->r, k, 0)) : otherwise;
+}
+const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return first_of(s, K_CP_COMM, "p2p", a);
+}
+
+/* ---- the router */
+
+const char *q_balancing_first(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return first_of(s, K_BALANCING, "aux_loss", a);
+}
+const char *q_aux_first(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return first_of(s, K_AUX_COEFF, "0.0", a);
+}
+
+/* A coefficient for each kind of loss; what is missing gets 0. */
+const char *q_aux_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    textbuf t = text_init(a);
+    for (int i = 0; i < ITEMS(BALANCING); i++) {
+        bool given = i < ITEMS(AUX_COEFF);
+        value v = given ? recipe_item(&s->r, K_AUX_COEFF, i) : value_of_float(0);
+        text_add(&t, "%s%s", i ? "," : "", value_text(a, v));
+    }
+    return arena_text(a, "[%s]", t.s);
+}
+
+const char *q_flex_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    NO_TEXT;
+    return NVL72 ? "hybridep" : "deepep";
+}
+
+/* ---- the model */
+
+/* {own:HEADS}: what the model has where a person set something else. */
+const char *q_own(const setup *s, const char *argument, arena *a)
+{
+    value v;
+    for (int k = 0; k < K_COUNT; k++)
+        if (text_equal(knobs[k].id, argument))
+            return rule_own_value(s, (knob_id)k, a, &v) ? value_text(a, v) : NULL;
+    return NULL;
+}
+
+const char *q_variant_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    NO_TEXT;
+    return SET(LINEAR_FREQ) ? "gdn" : NULL;
+}
+
+/* ---- precision */
+
+static const char *fp8_of_platform(const setup *s)
+{
+    return BLACKWELL ? "bf16_with_mxfp8_mixed"
+           : HOPPER  ? "bf16_with_fp8_subchannel_scaling_mixed"
+                     : "bf16_mixed";
+}
+
+/* Must a part that a person set give way to the name? Formats must agree with it; what narrow
+ * formats bring along (weights in FP8, ...) must only go where the name has none. */
+static bool gives_way(const setup *s, knob_id k, value implied)
+{
+    const setting *now = &s->r.knob[k];
+    bool format = k == K_BF16 || k == K_FP16 || k == K_FP8 || k == K_FP8_RECIPE || k == K_FP4;
+    if (now->from != FROM_USER || value_equal(now->v, implied)) return false;
+    return format || (implied.kind == V_BOOL && !implied.flag && k != K_GRAD_FP32);
+}
+
+/* {precision:NAME}, {precision:platform} for the FP8 that the GPU has, or {precision:named} for the
+ * name that the recipe has already, whose parts were set otherwise. */
+const char *q_precision(const setup *s, const char *argument, arena *a)
+{
+    const char *name = text_equal(argument, "platform") ? fp8_of_platform(s)
+                       : text_equal(argument, "named")  ? recipe_word(&s->r, K_PRECISION)
+                                                        : argument;
+    if (!name) return NULL;
+    textbuf t = text_init(a);
+    text_add(&t, "PRECISION=%s", name);
+    for (int k = K_BF16; k <= K_GRAD_FP32; k++) {
+        value implied;
+        if (precision_implies(name, (knob_id)k, &implied) && gives_way(s, (knob_id)k, implied))
+            text_add(&t, " %s=%s", knobs[k].id, value_text(a, implied));
+    }
+    return t.s;
+}
+
+static const char *part(const setup *s, bool as_implied, arena *a)
+{
+    value implied;
+    int k = rule_precision_part(s, &implied);
+    if (k < 0) return NULL;
+    return arena_text(a, "%s=%s", knobs[k].key,
+                      value_text(a, as_implied ? implied : s->r.knob[k].v));
+}
+const char *q_precision_part(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return part(s, false, a);
+}
+const char *q_precision_implied(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return part(s, true, a);
+}

@@ -1,0 +1,95 @@
+/* rules.c - the table, and checking a setup against it.
+ *
+ * I1  A condition is a pure function of the setup and is safe for any sizes. What is out of range
+ *     is reported by value-in-range; divisions by it are not judged.
+ * I2  Text is made only for rules that are broken. */
+#include "rules/rules.h"
+
+#include <string.h>
+
+#include "rules/call.h"
+#include "rules/quantities.h"
+#include "rules/words.h"
+
+/* First reading of the tables: one function a condition. */
+#define R(id, severity, scope, source, condition, message, repair)                                 \
+    static bool broken_##id(const setup *s)                                                        \
+    {                                                                                              \
+        return condition;                                                                          \
+    }
+#include "rules/rules_all.def"
+#undef R
+
+static const rule table[] = {
+    {.id = "value_in_range",
+     .severity = ERROR,
+     .source = "V72 V75 V83 V86 V114 B4 B8 B83 B114 B129 B134 B144 B149 B190 B206",
+     .visit = visit_values},
+    {.id = "aliases_agree",
+     .severity = ERROR,
+     .source = "V53 V126 B123 B183 B191 B220",
+     .visit = visit_aliases},
+    {.id = "pipeline_split",
+     .severity = ERROR,
+     .source = "V25 V31 V33 V34 B30 B31 B35-B43",
+     .visit = visit_split},
+/* Second reading: the rows. */
+#define R(id_, severity_, scope_, source_, condition_, message_, repair_)                          \
+    {.id = #id_,                                                                                   \
+     .severity = severity_,                                                                        \
+     .scope = scope_,                                                                              \
+     .source = source_,                                                                            \
+     .broken = broken_##id_,                                                                       \
+     .message = message_,                                                                          \
+     .repair = repair_},
+#include "rules/rules_all.def"
+#undef R
+};
+enum { N_RULES = sizeof table / sizeof table[0], ID_MAX = 64 };
+
+/* Identifiers of C have underscores, ids of rules have dashes. */
+const rule *rules_table(int *n)
+{
+    static rule spelled[N_RULES];
+    static char ids[N_RULES][ID_MAX];
+    if (!spelled[0].id)
+        for (int i = N_RULES - 1; i >= 0; i--) {
+            strncpy(ids[i], table[i].id, ID_MAX - 1);
+            for (char *p = ids[i]; *p; p++)
+                if (*p == '_') *p = '-';
+            spelled[i] = table[i];
+            spelled[i].id = ids[i];
+        }
+    *n = N_RULES;
+    return spelled;
+}
+
+void rules_check_until(violations *out, const setup *s, bool exporting, severity last, bool silent,
+                       arena *a)
+{
+    *out = (violations){0};
+    int n;
+    const rule *list = rules_table(&n);
+    rule_call call = {.s = s, .out = out, .silent = silent, .a = a};
+    bool on_gpu = exporting || !CPUS;
+    for (int level = ERROR; level <= (int)last; level++)
+        for (int i = 0; i < n; i++) {
+            if ((int)list[i].severity != level || (list[i].scope == ON_GPU && !on_gpu)) continue;
+            call.rule = &list[i];
+            if (list[i].visit)
+                list[i].visit(&call);
+            else if (list[i].broken(s))
+                rule_report_row(&call);
+        }
+}
+
+void rules_check(violations *out, const setup *s, bool exporting, arena *a)
+{
+    rules_check_until(out, s, exporting, NOTE, false, a);
+}
+
+const char *severity_name(severity s)
+{
+    static const char *const names[] = {"error", "warning", "note"};
+    return names[s];
+}

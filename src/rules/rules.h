@@ -1,0 +1,63 @@
+/* rules.h - may it be? One table of rules; every violation at once, each with its repair.
+ *
+ * A row (rules_*.def) has an id, a severity, where it applies, the numbers of the rules of
+ * Megatron-Core (V..) and Megatron-Bridge (B..) that it stands for, a condition, a message and
+ * repairs. A new rule is a new row.
+ *
+ * ERROR: the run would fail, hang, be wrong, or silently do without what was asked. WARNING: it
+ * would run, but nobody wants that. NOTE: good to know.
+ *
+ * In messages {ID} is a knob's value, {ID:key} its key, {=ID} both, {ID:why} where the value came
+ * from, and {word} a quantity (quantities.def). A repair is a list of alternatives separated by
+ * " | ", best first, each a list of ID=value that become overrides. An alternative with a quantity
+ * that does not exist here is left out, and so is an assignment that changes nothing. */
+#ifndef RULES_RULES_H
+#define RULES_RULES_H
+
+#include "layout/setup.h"
+
+typedef enum severity { ERROR, WARNING, NOTE } severity;
+
+/* ON_GPU: binds GPU recipes and exports to the other systems, not a run on CPUs. */
+typedef enum rule_scope { ANYWHERE, ON_GPU } rule_scope;
+
+struct rule_call;
+
+typedef struct rule {
+    const char *id; /* stable, with dashes: "ep-overlap-needs-vpp" */
+    severity severity;
+    rule_scope scope;
+    const char *source;
+    bool (*broken)(const setup *s);        /* a row of a table, or ... */
+    void (*visit)(struct rule_call *call); /* ... a rule that may be broken several times */
+    const char *message, *repair;
+} rule;
+
+enum { REPAIRS_MAX = 6 };
+
+typedef struct violation {
+    const rule *rule;
+    const char *message;
+    /* alternatives, best first; each a NULL-terminated list of "key=value" */
+    const char *const *repairs[REPAIRS_MAX];
+    int n_repairs;
+} violation;
+
+typedef struct violations {
+    violation *list; /* sorted by severity, then by the order of the table */
+    int n, n_errors;
+} violations;
+
+const rule *rules_table(int *n);
+
+/* Every rule against this setup. `exporting`: rules ON_GPU apply whatever the cluster is. */
+void rules_check(violations *out, const setup *s, bool exporting, arena *a);
+
+/* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
+ * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as
+ * for setup_init; the overrides are for the recipe as people wrote it, before model_fill. */
+bool rules_fix(const recipe *given, arena *a, const char *const **overrides);
+
+const char *severity_name(severity s);
+
+#endif

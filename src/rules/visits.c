@@ -1,0 +1,215 @@
+/* visits.c - rules that may be broken several times, or whose repairs depend on how.
+ *
+ * I1  What people wrote stands in these messages and repairs as it is, never as a template.
+ * I2  The split keeps still where another rule has named the reason already. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "rules/call.h"
+#include "rules/words.h"
+
+static void repair_one(rule_call *call, violation *v, const char *key, const char *text)
+{
+    const char *assignment = arena_text(call->a, "%s=%s", key, text);
+    rule_repair(call, v, &assignment, 1);
+}
+
+/* ---- values out of range */
+
+/* Without these there is no model: null is no repair. */
+static bool needed(knob_id k)
+{
+    return k == K_LAYERS || k == K_HIDDEN || k == K_HEADS || k == K_VOCAB;
+}
+
+/* The largest size there is was never meant by one that is larger still. */
+static bool is_parallel_size(knob_id k)
+{
+    for (int i = 0; i < N_SIZES; i++)
+        if (near_knobs[i] == k) return true;
+    return k == K_N_GPUS || k == K_VPP || k == K_MBS || k == K_GBS;
+}
+
+/* Lists with an entry a layer cannot survive another number of layers. */
+static void repair_value(rule_call *call, violation *v, knob_id k, const char *text)
+{
+    static const knob_id lists[] = {K_MOE_FREQ, K_LINEAR_FREQ, K_WINDOW_SKIP, K_CP_COMM};
+    enum { N_LISTS = sizeof lists / sizeof lists[0] };
+    const char *assignments[1 + N_LISTS] = {arena_text(call->a, "%s=%s", knobs[k].key, text)};
+    int n = 1;
+    for (int i = 0; k == K_LAYERS && i < N_LISTS; i++) {
+        const setting *now = &call->s->r.knob[lists[i]];
+        if (now->from == FROM_USER && now->v.kind == V_LIST)
+            assignments[n++] = arena_text(call->a, "%s=null", knobs[lists[i]].key);
+    }
+    rule_repair(call, v, assignments, n);
+}
+
+static void report_value(rule_call *call, knob_id k, value v, value near)
+{
+    const char *key = knobs[k].key;
+    violation *found = rule_report(
+        call, arena_text(call->a, "%s=%.300s is not allowed; %s %s", key, value_text(call->a, v),
+                         knobs[k].kind == ENUM ? "one of" : "the range is", knobs[k].allowed));
+    value own;
+    if (rule_own_value(call->s, k, call->a, &own))
+        repair_value(call, found, k, value_text(call->a, own));
+    bool far = is_parallel_size(k) && v.kind == V_INT && v.whole > 0;
+    if (far) repair_value(call, found, k, "null");
+    if (near.kind != V_NULL) repair_value(call, found, k, value_text(call->a, near));
+    if (!needed(k)) repair_value(call, found, k, "null");
+}
+
+static void visit_values_from(rule_call *call, bool derived)
+{
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *now = &call->s->r.knob[k];
+        value near;
+        if ((now->from == FROM_DERIVED) == derived &&
+            !knob_in_range(call->a, (knob_id)k, now->v, &near))
+            report_value(call, (knob_id)k, now->v, near);
+    }
+}
+
+/* A derived value mostly follows from one that is out of range itself: that one is named. */
+void visit_values(rule_call *call)
+{
+    int before = call->out->n;
+    visit_values_from(call, false);
+    if (call->out->n == before) visit_values_from(call, true);
+}
+
+/* ---- two names of one knob */
+
+void visit_aliases(rule_call *call)
+{
+    const recipe *r = &call->s->r;
+    for (int i = 0; i < r->n_aliases; i++) {
+        const alias_use *use = &r->aliases[i];
+        value own = r->knob[use->knob].v;
+        if (value_equal(use->v, own)) continue;
+        const char *key = knobs[use->knob].key;
+        const char *theirs = value_text(call->a, use->v), *ours = value_text(call->a, own);
+        violation *v = rule_report(
+            call,
+            arena_text(call->a, "%s=%.300s (%s) and %s=%.300s (%s) are one knob and must agree",
+                       use->key, theirs, use->why, key, ours, r->knob[use->knob].why));
+        repair_one(call, v, use->key, ours);
+        repair_one(call, v, key, theirs);
+    }
+}
+
+/* ---- the split of layers into stages */
+
+static const knob_id split_knobs[] = {K_PP_LAYOUT,         K_FIRST_LAYERS, K_LAST_LAYERS,
+                                      K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS, K_LAYERS_PER_VSTAGE};
+enum { N_SPLIT = sizeof split_knobs / sizeof split_knobs[0], ALTERNATIVE_MAX = N_SPLIT + 3 };
+
+typedef struct alternative {
+    const char *list[ALTERNATIVE_MAX];
+    int n;
+} alternative;
+
+static void put(alternative *x, arena *a, knob_id k, const char *text)
+{
+    x->list[x->n++] = arena_text(a, "%s=%s", knobs[k].key, text);
+}
+
+static void put_number(alternative *x, arena *a, knob_id k, int64_t n)
+{
+    put(x, a, k, arena_text(a, "%" PRId64, n));
+}
+
+static bool named_elsewhere(rule_call *call)
+{
+    const setup *s = call->s;
+    static const knob_id counts[] = {
+        K_LAYERS, K_MTP, K_PP, K_VPP, K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
+    value near;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        if (!knob_in_range(call->a, counts[i], s->r.knob[counts[i]].v, &near)) return true;
+    return rule_split_contradicts(s);
+}
+
+static bool split_with(recipe *r, const alternative *x)
+{
+    static const knob_id derived[] = {K_VPP, K_PP_LAYOUT, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS};
+    for (size_t i = 0; i < sizeof derived / sizeof derived[0]; i++)
+        if (r->knob[derived[i]].from <= FROM_DERIVED)
+            r->knob[derived[i]] = (setting){.from = FROM_NOTHING};
+    error err;
+    for (int i = 0; i < x->n; i++)
+        if (recipe_override(r, x->list[i], "repair", &err)) return false;
+    if (r->knob[K_VPP].v.kind == V_NULL) r->knob[K_VPP].from = FROM_NOTHING;
+    if (r->knob[K_PP_LAYOUT].v.kind == V_NULL) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
+    pipeline p;
+    return !pipeline_derive(r, &err) && !pipeline_init(&p, r, &err) && !p.why_not;
+}
+
+/* Does the pipeline split with these settings? */
+static bool splits(rule_call *call, const alternative *x)
+{
+    arena_place mark = arena_mark(call->a);
+    recipe *r = ARENA_NEW(call->a, recipe);
+    *r = call->s->r;
+    r->a = call->a;
+    bool does = split_with(r, x);
+    arena_release(call->a, mark);
+    return does;
+}
+
+/* Takes back what was said of the split. An argument list of Megatron-LM derives none, so it gets
+ * a balanced layout string. */
+static alternative reopened(rule_call *call, bool chunks_too, int64_t pp)
+{
+    const setup *s = call->s;
+    alternative x = {.n = 0};
+    int64_t chunks = !chunks_too && USER(VPP) && I(VPP) > 0 ? I(VPP) : 1;
+    int64_t stages = mul_sat(pp, chunks);
+    bool balance = LM && stages > 1 && stages <= 4096 && I(LAYERS) > 0 && I(LAYERS) <= 4096 &&
+                   I(LAYERS) % stages;
+    for (int i = 0; i < N_SPLIT; i++) {
+        knob_id k = split_knobs[i];
+        if (k == K_PP_LAYOUT && balance)
+            put(&x, call->a, k, pipeline_balanced(call->a, I(LAYERS), I(MTP), stages));
+        else if (s->r.knob[k].from == FROM_USER)
+            put(&x, call->a, k, knobs[k].kind == BOOL ? "false" : "null");
+    }
+    if (chunks_too) put(&x, call->a, K_VPP, "null");
+    if (pp != I(PP)) put_number(&x, call->a, K_PP, pp);
+    return x;
+}
+
+/* The PP nearest to the one asked for that suits layout, model and world; 0: none. */
+static int64_t other_pp(const setup *s)
+{
+    int64_t x[N_SIZES], asked = I(PP), most = I(LAYERS) + 2;
+    sizes_asked(s, x);
+    for (int64_t d = asked > most ? asked - most : 1; d < asked + most; d++)
+        for (int sign = 1; sign >= -1; sign -= 2) {
+            x[PP_] = asked + sign * d;
+            if (x[PP_] < 1 || x[PP_] > most || x[PP_] == asked) continue;
+            bool world = !USER(N_GPUS) || sizes_fit_world(s, x);
+            if (world && size_fits(s, PP_, x[PP_])) return x[PP_];
+        }
+    return 0;
+}
+
+void visit_split(rule_call *call)
+{
+    const setup *s = call->s;
+    if (!s->pipe.why_not || named_elsewhere(call)) return; /* I2 */
+    violation *v = rule_report(call, s->pipe.why_not);
+    alternative tries[6] = {{.n = 0}};
+    int n = 0;
+    if (USER(VPP)) put(&tries[n++], call->a, K_VPP, "null");
+    if (USER(LAYERS_PER_VSTAGE)) put(&tries[n++], call->a, K_LAYERS_PER_VSTAGE, "null");
+    int64_t pp = other_pp(s);
+    if (pp) put_number(&tries[n++], call->a, K_PP, pp);
+    bool sane = I(PP) <= I(LAYERS) + 2; /* embedding and loss may have stages of their own */
+    if (sane) tries[n++] = reopened(call, false, I(PP));
+    if (sane) tries[n++] = reopened(call, true, I(PP));
+    tries[n++] = reopened(call, true, 1);
+    for (int i = 0; i < n; i++)
+        if (splits(call, &tries[i])) rule_repair(call, v, tries[i].list, tries[i].n);
+}

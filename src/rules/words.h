@@ -1,0 +1,113 @@
+/* words.h - the short words in which rules are written, and what lies behind them; for this
+ * folder only. */
+#ifndef RULES_WORDS_H
+#define RULES_WORDS_H
+
+#include "base/maths.h"
+#include "layout/setup.h"
+
+/* ---- knobs of the setup `s` */
+
+#define I(k)      recipe_int(&s->r, K_##k)
+#define F(k)      recipe_real(&s->r, K_##k)
+#define ON(k)     recipe_on(&s->r, K_##k)
+#define IS(k, w)  recipe_is(&s->r, K_##k, w)
+#define HAS(k, w) recipe_has(&s->r, K_##k, w)
+#define SET(k)    recipe_given(&s->r, K_##k)
+#define ITEMS(k)  recipe_count(&s->r, K_##k)
+#define LISTED(k) (s->r.knob[K_##k].v.kind == V_LIST)
+#define SAID(k)   (s->r.knob[K_##k].from == FROM_USER) /* a person wrote it, null included */
+#define USER(k)   (SET(k) && SAID(k))
+#define LM        (s->r.system == MEGATRON_LM) /* read from a Megatron-LM argument list */
+
+/* Is a a multiple of b? True where either is not positive: that is another rule's business. */
+#define MULTIPLE(a, b) divides((b), (a))
+
+#define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
+#define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
+#define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
+#define CPUS          IS(GPU, "cpu")
+#define NVL72         (IS(GPU, "GB200") || IS(GPU, "GB300"))
+#define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)
+#define HOPPER        (s->gpu && s->gpu->arch == ARCH_HOPPER)
+#define AMPERE        (s->gpu && s->gpu->arch == ARCH_AMPERE)
+#define GRAPHED       (SET(GRAPHS) && !IS(GRAPHS, "none"))
+#define TE_GRAPHS     IS(GRAPHS, "transformer_engine")
+#define SELECTIVE     IS(RECOMPUTE, "selective")
+#define FULL          IS(RECOMPUTE, "full")
+#define RECOMPUTES(w) (SELECTIVE && HAS(RECOMPUTE_MODULES, w))
+#define CAPTURES(w)   (GRAPHED && HAS(GRAPH_MODULES, w))
+#define OFFLOADS(w)   (ON(OFFLOAD) && HAS(OFFLOAD_MODULES, w))
+#define FLEX_IS(w)    (IS(DISPATCHER, "flex") && IS(FLEX, w))
+#define DROPS         (SET(CAPACITY) && F(CAPACITY) >= 0)
+#define FP8_BY(w)     (SET(FP8) && IS(FP8_RECIPE, w))
+
+/* ---- numbers.c: whole numbers; 0 where there is no layout */
+
+int64_t rule_dp(const setup *s);
+int64_t rule_edp(const setup *s);
+int64_t rule_microbatches(const setup *s);
+int64_t rule_group(const setup *s);  /* microbatches of a chunk in a row */
+int64_t rule_stages(const setup *s); /* of the pipeline, virtual ones counted */
+int64_t rule_layers_of(const setup *s, layer_kind_bits bit); /* of the decoder that have it */
+int64_t rule_moe_layers(const setup *s);
+int64_t rule_dense_layers(const setup *s);
+int64_t rule_tokens(const setup *s);             /* that the dense products of a rank see at once */
+int64_t rule_rotated(const setup *s);            /* dimensions of a head that are rotated */
+int64_t rule_product(const setup *s, knob_id k); /* of a list of sizes */
+int64_t rule_gdn_width(const setup *s);          /* of the gated delta net's input projection */
+
+bool rule_state_exceeds(const setup *s); /* weights, gradients and optimizer alone do not fit */
+double rule_bubble(const setup *s);
+bool rule_reaches(const setup *s, const char *group, grid g); /* beyond one NVLink domain */
+
+/* "Every n-th layer", or a list of 0 and 1: is it something else? */
+bool rule_pattern_is_odd(const setup *s, knob_id k);
+
+/* Is the split of layers given in two ways that exclude each other? Its own rules say so. */
+bool rule_split_contradicts(const setup *s);
+
+/* A knob that contradicts mixed_precision=NAME, or -1; and what the name says it is. */
+int rule_precision_part(const setup *s, value *implied);
+
+/* What the model (moefold.model) has for a knob that a person set otherwise. */
+bool rule_own_value(const setup *s, knob_id k, arena *a, value *out);
+
+/* ---- sizes.c: what the model, and the world, allow. SIZES are those of near_knobs. */
+
+enum { TP_, CP_, PP_, EP_, ETP_, N_SIZES };
+extern const knob_id near_knobs[N_SIZES];
+
+bool size_fits(const setup *s, int which, int64_t size);     /* by itself */
+bool sizes_fit_together(const setup *s, const int64_t *x);   /* the model allows them all */
+bool sizes_fit_world(const setup *s, const int64_t *x);      /* they divide n_gpus */
+void sizes_asked(const setup *s, int64_t *x);                /* as the knobs have them */
+void sizes_follow(const setup *s, int64_t *x);               /* ETP, where nobody set it */
+int64_t size_below(const setup *s, int which, int64_t most); /* largest that fits, at least 1 */
+
+/* ---- near.c: layouts at this world size that differ least from the one asked for */
+
+typedef struct near_layout {
+    int64_t size[N_SIZES];
+    unsigned changed; /* a bit for each size */
+    int n_changes;    /* of sizes, and of knobs that must follow */
+    double distance;  /* doublings and halvings; half of one for each that must follow */
+} near_layout;
+
+/* Fewest changes first, then the smallest distance. */
+int near_layouts(const setup *s, near_layout *out, int max);
+bool near_layout_changes(const setup *s, const near_layout *n, int which);
+
+/* ---- state_fit.c: overrides with the fewest GPUs found whose state fits, or NULL */
+
+const char *state_fit(const setup *s, arena *a);
+
+/* ---- quantities.c: the {words} of messages and repairs */
+
+/* The text of a quantity ("dp", "modules_without:moe"), or NULL where it does not exist here. */
+const char *rule_quantity(const setup *s, const char *name, arena *a);
+
+/* Is there a quantity of this name at all? For the test of the table. */
+bool rule_quantity_known(const char *name);
+
+#endif
