@@ -102,6 +102,16 @@ static status print_line(trainer *t, const step_result *r, double lr, error *err
     return OK;
 }
 
+/* Once, after two steps, as Megatron does. The arena is all there is, so now and peak are one
+ * number. */
+static void print_memory(trainer *t, int64_t steps)
+{
+    char text[LINE_BYTES];
+    if (steps != 2) return;
+    memory_print(text, sizeof text, steps, t->p.arena_bytes, t->p.arena_bytes);
+    progress_line(&t->bar, t->o->json ? stderr : stdout, text);
+}
+
 static status print_validation(trainer *t, error *err)
 {
     int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
@@ -162,6 +172,7 @@ static status one_step(trainer *t, train_summary *sum, error *err)
     bool last = t->at.iteration == t->train_iters;
     if (!s && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
         s = print_line(t, &r, lr, err);
+    if (!s) print_memory(t, sum->iterations);
     return s;
 }
 
