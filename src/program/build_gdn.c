@@ -53,7 +53,7 @@ void gdn_forward(builder *b, gdn_bufs *t, int x, int h)
     t->states = seg_saved(b, "linear.states", states, 0);
     seg_op(b, SEG_FORWARD, OP_GDN_RULE, "linear.rule", IN(t->conv, t->beta, t->g),
            OUT(t->o, t->states), DIM(b->B, b->S, z.nk, z.nv, z.dk, z.dv, CHUNK));
-    t->normed = seg_saved(b, "linear.normed", T * z.z, 0);
+    t->normed = seg_saved(b, "linear.normed", T * z.z, DROP_GDN_NORM_OUT);
     t->rstd = seg_saved(b, "rstd", T * z.nv, 0);
     op *o = seg_op(b, SEG_FORWARD, OP_GATED_NORM, "linear.out_norm",
                    IN(t->o, t->z, seg_weight(b, SA "out_norm.weight")), OUT(t->normed, t->rstd),

@@ -20,7 +20,8 @@ static unsigned selective_drop(const recipe *r)
                  {"moe_act", DROP_MOE_ACT},
                  {"mlp", DROP_MLP},
                  {"moe", DROP_MOE},
-                 {"shared_experts", DROP_SHARED}};
+                 {"shared_experts", DROP_SHARED},
+                 {"gdn_norm_out", DROP_GDN_NORM_OUT}};
     unsigned drop = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         if (recipe_is(r, K_RECOMPUTE, "selective") &&

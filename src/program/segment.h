@@ -49,6 +49,7 @@ enum {
     DROP_MLP = 16,
     DROP_MOE = 32,
     DROP_SHARED = 64,
+    DROP_GDN_NORM_OUT = 256,
     DROP_FULL = 128, /* every saved buffer but the segment's input */
 };
 
