@@ -3,8 +3,8 @@
  *
  *     step THREADS BATCH LENGTH [STEPS]
  *
- * Prints the fastest of STEPS (3) after a warm-up, and the plan's memory. bench/pytorch.sh runs it beside
- * PyTorch. */
+ * Prints the fastest of STEPS (3) after a warm-up, and the plan's memory. bench/pytorch.sh runs it
+ * beside PyTorch. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
