@@ -81,8 +81,7 @@ static const char *const recomputes[] = {
     "",
     "model.recompute_granularity=selective model.recompute_modules=[core_attn,layernorm,moe_act]",
     "model.recompute_granularity=selective model.recompute_modules=[moe,mlp]",
-    "model.recompute_granularity=selective "
-    "model.recompute_modules=[shared_experts,layernorm,gdn_norm_out]",
+    "model.recompute_granularity=selective model.recompute_modules=[shared_experts,gdn_norm_out]",
     "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1",
     "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=2",
     "model.recompute_granularity=full model.recompute_method=block model.recompute_num_layers=1",
