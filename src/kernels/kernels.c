@@ -21,8 +21,8 @@ static struct {
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense, plain_attention, plain_moe, plain_gdn,
-        fast_dense,  fast_attention,  fast_moe,  fast_gdn,
+        plain_dense, plain_attention, plain_moe, plain_gdn, plain_move,
+        fast_dense,  fast_attention,  fast_moe,  fast_gdn,  fast_move,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         kernel_rows part = parts[i]();
@@ -63,7 +63,9 @@ void kernels_threads(int n)
 
 /* ---- workspace */
 
-static struct {
+/* Each thread that runs operations has its own: ranks may be threads of one process. The threads
+ * that help it inside a kernel are not lent any; they get addresses from the kernel. */
+static _Thread_local struct {
     void *p;
     size_t bytes;
 } workspace;

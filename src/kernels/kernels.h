@@ -35,11 +35,12 @@ void kernels_threads(int n);
 /* Bytes beside its buffers that any row of this operation may use; mostly 0. */
 size_t kernel_workspace_bytes(const op *o);
 
-/* Lends `bytes` at `p` to the kernels of the compute stream, as many as the neediest operation
- * wants. They stay the caller's and must stay in place until others are lent. */
+/* Lends `bytes` at `p` to the kernels that the calling thread runs, as many as the neediest
+ * operation wants. They stay the caller's and must stay in place until others are lent. */
 void kernels_workspace(void *p, size_t bytes);
 
-/* For kernels: the workspace, which must have been lent with at least that many bytes. */
+/* For kernels, in the thread that was called: the workspace, which must have been lent with at
+ * least that many bytes. */
 void *kernel_workspace(size_t bytes);
 
 #endif

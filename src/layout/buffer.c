@@ -23,12 +23,14 @@ void buffer_add(buffer *b, int64_t n, int64_t size, bool alone)
 {
     if (size < 1) return;
     int64_t stride = round_up(size, b->align);
+    b->last = -1;
     while (n > 0) {
         int64_t used = round_up(b->end, b->align) - b->bucket_start;
         if (alone && used > 0) {
             close_at(b, used, 1);
             used = 0;
         }
+        if (b->last < 0) b->last = b->bucket_start + used;
         int64_t fit = alone ? 1 : until_full(b, used, size, stride);
         int64_t here = fit < n ? fit : n;
         int64_t length = add_sat(used, add_sat(mul_sat(here - 1, stride), size));

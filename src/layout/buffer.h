@@ -13,6 +13,7 @@ typedef struct buffer {
     int64_t unit;        /* a bucket's length is a multiple of this */
     int64_t bucket_size; /* a bucket is closed once it holds as much; 0: never */
     int64_t bucket_start, end;
+    int64_t last; /* where the (first) weight of the last call starts */
 } buffer;
 
 /* Appends `n` weights of `size` elements each. Alone: each in a bucket of its own. */

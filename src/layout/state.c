@@ -14,10 +14,7 @@
 #include <math.h>
 
 #include "base/maths.h"
-#include "layout/buffer.h"
-
-enum { WEIGHT_ALIGN = 64, BUCKET_ALIGN = 128, BUSBW_ALIGN = 1 << 16 };
-enum { BUCKET_LEAST = 40000000, BUCKET_PER_RANK = 1000000 };
+#include "layout/stage_parts.h"
 
 static int64_t bytes_of(int64_t elements, double each)
 {
@@ -48,12 +45,6 @@ typedef struct walk {
     int64_t padded[2]; /* all chunks so far */
 } walk;
 
-/* With EP 1 and ETP = TP experts are reduced over the same ranks as the rest, and lie among it. */
-static int buffer_of(const layout *l, param_class kind)
-{
-    return kind == PARAM_EXPERT && (l->ep > 1 || l->etp != l->tp);
-}
-
 static void walk_init(walk *w, const model *m, const param_table *t, const layout *l)
 {
     assert(t->n_rows <= ROWS_MAX);
@@ -72,86 +63,18 @@ static void add_row(walk *w, int i, bool alone)
     if (w->t->rows[i].trained) buffer_add(&w->chunk[p->buffer], 1, p->size, alone);
 }
 
-static void add_block(walk *w, param_block b)
+static void add_part(void *with, const stage_part *part)
 {
-    for (int i = w->block_start[b + 1] - 1; i >= w->block_start[b]; i--) add_row(w, i, false);
-}
-
-static void add_layer(walk *w, int64_t i)
-{
-    param_block blocks[LAYER_BLOCKS_MAX];
-    for (int n = param_layer_blocks(w->m, i, blocks); n > 0; n--) add_block(w, blocks[n - 1]);
-}
-
-/* The table of words is the block's first row. Its copies are kept equal across stages, so each
- * lies in a bucket of its own. */
-static void add_embedding(walk *w, bool words_only, bool shared)
-{
-    int words = w->block_start[BLOCK_EMBEDDING], end = w->block_start[BLOCK_EMBEDDING + 1];
-    for (int i = end - 1; i > words && !words_only; i--) add_row(w, i, false);
-    if (words < end) add_row(w, words, shared && w->l->pp > 1);
-}
-
-static void add_head(walk *w, bool matrix)
-{
-    for (int i = w->block_start[BLOCK_HEAD + 1] - 1; i >= w->block_start[BLOCK_HEAD]; i--)
-        if ((w->t->rows[i].n_dims > 1) == matrix) add_row(w, i, false);
-}
-
-static void add_mtp(walk *w, int64_t n)
-{
-    if (w->m->mtp_repeated && n > 1) n = 1;
-    for (int64_t i = n - 1; i >= 0; i--) add_layer(w, w->m->n_layers + i);
-}
-
-/* Prediction modules take what the final norm gives, so then it sits where the last layer is. */
-static bool has_final_norm(const walk *w, const stage *s)
-{
-    if (w->m->n_mtp == 0) return s->loss;
-    return s->n_layers > 0 && s->first_layer + s->n_layers == w->m->n_layers;
-}
-
-static void add_stage(walk *w, const stage *s)
-{
-    bool copied = w->m->tied || w->m->n_mtp > 0;
-    if (s->loss) add_head(w, true);
-    if (s->loss && w->m->tied && !s->embedding && !s->n_mtp) add_embedding(w, true, true);
-    add_mtp(w, s->n_mtp);
-    if (has_final_norm(w, s)) add_head(w, false);
-    for (int64_t i = s->n_layers - 1; i >= 0; i--) add_layer(w, s->first_layer + i);
-    if (s->embedding || s->n_mtp > 0) add_embedding(w, false, copied && !(s->embedding && s->loss));
-}
-
-/* ---- shards */
-
-static int64_t shards_of(const recipe *r, const layout *l, int which)
-{
-    if (!recipe_on(r, K_DIST_OPT)) return 1;
-    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
-    int64_t ranks = which ? l->edp : mul_sat(l->dp, l->cp);
-    return instances > 1 && ranks / instances > 0 ? ranks / instances : ranks;
-}
-
-static buffer empty_buffer(const recipe *r, const layout *l, int64_t shards)
-{
-    buffer b = {.align = 1, .unit = 1};
-    if (recipe_on(r, K_DIST_OPT)) {
-        b.align = WEIGHT_ALIGN;
-        b.unit = lcm64(shards, recipe_on(r, K_BUCKET_PAD) ? BUSBW_ALIGN : BUCKET_ALIGN);
-    }
-    if (!recipe_on(r, K_GRAD_OVERLAP)) return b;
-    int64_t ranks = mul_sat(l->dp, l->cp), size = mul_sat(ranks, BUCKET_PER_RANK);
-    b.bucket_size = recipe_given(r, K_BUCKET) ? recipe_int(r, K_BUCKET)
-                    : size > BUCKET_LEAST     ? size
-                                              : BUCKET_LEAST;
-    if (b.bucket_size < 1) b.bucket_size = 1;
-    return b;
+    walk *w = with;
+    int first = w->block_start[part->block];
+    for (int i = w->block_start[part->block + 1] - 1; i >= first; i--)
+        if (stage_part_has(part, &w->t->rows[i], i == first)) add_row(w, i, part->alone);
 }
 
 static void add_chunk(walk *w, const stage *s, const buffer empty[2])
 {
     for (int i = 0; i < 2; i++) w->chunk[i] = empty[i];
-    add_stage(w, s); /* I1 */
+    stage_parts(w->m, s, w->l->pp, add_part, w); /* I1 */
     for (int i = 0; i < 2; i++) w->padded[i] = add_sat(w->padded[i], buffer_close(&w->chunk[i]));
 }
 
@@ -217,8 +140,8 @@ void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param
     int64_t shards[2];
     buffer empty[2];
     for (int i = 0; i < 2; i++) {
-        shards[i] = shards_of(r, l, i);
-        empty[i] = empty_buffer(r, l, shards[i]);
+        shards[i] = optimizer_shards(r, l, i);
+        empty[i] = empty_buffer(r, l, i);
     }
     for (int64_t v = 0; v < p->vpp; v++) add_chunk(&w, &p->stages[v * p->pp + pp_rank], empty);
     state_mode mode = state_mode_bare(r);

@@ -1,13 +1,25 @@
-/* build_linear.c - norms, products and dense MLPs. */
+/* build_linear.c - norms and products, whole or cut over TP.
+ *
+ * A product whose outputs are cut gathers its input, one whose inputs are cut scatters its sum.
+ * Only a rank's own tokens are saved: backward gathers them again, beside a product that does not
+ * need them. With tp_comm_overlap both go by blocks instead (build_overlap.c). */
 #include "program/build.h"
 
 norm_bufs norm_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
                        int64_t width, unsigned drop)
 {
+    int y =
+        drop & NOT_SAVED ? seg_temp(b, name, rows * width) : seg_saved(b, name, rows * width, drop);
+    return norm_into(b, name, weight, x, y, rows, width);
+}
+
+norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int y, int64_t rows,
+                    int64_t width)
+{
     norm_bufs n = {.x = x,
                    .rows = rows,
                    .width = width,
-                   .y = seg_saved(b, name, rows * width, drop),
+                   .y = y,
                    .rstd = seg_saved(b, "rstd", rows, 0),
                    .w = seg_weight(b, weight),
                    .dw = seg_gradient(b, weight),
@@ -48,35 +60,106 @@ void linear_backward(builder *b, const char *name, const char *weight, const cha
     if (with != NONE) seg_op(b, SEG_BACKWARD, OP_BIAS_W, name, IN(dy), OUT(with), DIM(m, n));
 }
 
-/* ---- dense MLP */
+/* ---- cut over TP */
 
-#define FC1 "mlp.linear_fc1.weight"
-#define FC2 "mlp.linear_fc2.weight"
-
-void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
+void gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width)
 {
-    int64_t H = b->s->m.hidden, F = b->s->m.ffn;
-    b->module = "mlp";
-    t->norm =
-        norm_forward(b, "mlp.norm", "mlp.linear_fc1.layer_norm_weight", h, b->T, H, DROP_LAYERNORM);
-    t->u = seg_saved(b, "mlp.u", b->T * 2 * F, DROP_MLP);
-    t->a = seg_saved(b, "mlp.a", b->T * F, DROP_MLP);
-    int out = seg_temp(b, "mlp.out", b->T * H);
-    linear_forward(b, "mlp.fc1", FC1, "mlp.linear_fc1.bias", t->norm.y, t->u, b->T, 2 * F, H);
-    seg_op(b, SEG_FORWARD, OP_ACT, "mlp.act", IN(t->u), OUT(t->a), DIM(b->T, F));
-    linear_forward(b, "mlp.fc2", FC2, "mlp.linear_fc2.bias", t->a, out, b->T, H, F);
-    seg_op(b, SEG_FORWARD, OP_ADD, "mlp.residual", IN(h, out), OUT(y), DIM(b->T * H));
+    if (b->s->lay.tp == 1)
+        seg_op(b, phase, OP_COPY, name, IN(x), OUT(out), DIM(b->T * width));
+    else
+        seg_comm(b, phase, OP_ALL_GATHER, name, GROUP_TP, IN(x), OUT(out), DIM(b->T * width));
 }
 
-void mlp_backward(builder *b, const mlp_bufs *t, int dh)
+int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width)
 {
-    int64_t H = b->s->m.hidden, F = b->s->m.ffn;
-    b->module = "mlp";
-    int da = seg_temp(b, "mlp.da", b->T * F), du = seg_temp(b, "mlp.du", b->T * 2 * F);
-    int dn = seg_temp(b, "mlp.dn", b->T * H);
-    linear_backward(b, "mlp.fc2", FC2, "mlp.linear_fc2.bias", dh, t->a, da, false, b->T, H, F);
-    seg_op(b, SEG_BACKWARD, OP_ACT_D, "mlp.act", IN(da, t->u), OUT(du), DIM(b->T, F));
-    linear_backward(b, "mlp.fc1", FC1, "mlp.linear_fc1.bias", du, t->norm.y, dn, false, b->T, 2 * F,
-                    H);
-    norm_backward(b, &t->norm, dn, dh, true);
+    if (b->s->lay.tp == 1) return x;
+    int whole = seg_temp(b, name, b->Tc * width);
+    gather_into(b, phase, name, x, whole, width);
+    return whole;
+}
+
+void scatter_tokens(builder *b, int phase, const char *name, int partial, int out, int64_t width)
+{
+    seg_comm(b, phase, OP_REDUCE_SCATTER, name, GROUP_TP, IN(partial), OUT(out), DIM(b->T * width));
+}
+
+static bool by_blocks(const builder *b)
+{
+    return b->s->lay.tp > 1 && recipe_on(&b->s->r, K_TP_OVERLAP);
+}
+
+void column_forward(builder *b, const product *p, int x, int y)
+{
+    if (by_blocks(b)) {
+        overlap_column_forward(b, p, x, y);
+        return;
+    }
+    int whole = gather_tokens(b, SEG_FORWARD, p->name, x, p->k);
+    linear_forward(b, p->name, p->weight, p->bias, whole, y, b->Tc, p->n, p->k);
+}
+
+/* The gather runs beside the product for dx, the scatter beside the one for the weight. */
+static void column_backward_cut(builder *b, const product *p, int dy, int x, int dx, bool add)
+{
+    int whole = gather_tokens(b, SEG_BACKWARD, p->name, x, p->k), sum = dx;
+    if (dx != NONE) {
+        int partial = seg_temp(b, p->name, b->Tc * p->k);
+        if (add) sum = seg_temp(b, p->name, b->T * p->k);
+        seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(dy, seg_weight(b, p->weight)), OUT(partial),
+               DIM(b->Tc, p->n, p->k));
+        scatter_tokens(b, SEG_BACKWARD, p->name, partial, sum, p->k);
+    }
+    linear_backward(b, p->name, p->weight, p->bias, dy, whole, NONE, false, b->Tc, p->n, p->k);
+    if (dx != NONE && add)
+        seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, sum), OUT(dx), DIM(b->T * p->k));
+}
+
+void column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+{
+    if (b->s->lay.tp == 1)
+        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, add, b->Tc, p->n, p->k);
+    else if (by_blocks(b))
+        overlap_column_backward(b, p, dy, x, dx, add);
+    else
+        column_backward_cut(b, p, dy, x, dx, add);
+}
+
+void row_forward(builder *b, const product *p, int x, int y)
+{
+    if (b->s->lay.tp == 1) {
+        linear_forward(b, p->name, p->weight, p->bias, x, y, b->Tc, p->n, p->k);
+        return;
+    }
+    if (by_blocks(b)) {
+        overlap_row_forward(b, p, x, y);
+    } else {
+        int partial = seg_temp(b, p->name, b->Tc * p->n);
+        linear_forward(b, p->name, p->weight, NULL, x, partial, b->Tc, p->n, p->k);
+        scatter_tokens(b, SEG_FORWARD, p->name, partial, y, p->n);
+    }
+    int bias = p->bias ? seg_weight(b, p->bias) : NONE;
+    if (bias != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(bias), OUT(y), DIM(b->T, p->n));
+}
+
+void row_backward(builder *b, const product *p, int dy, int x, int dx)
+{
+    if (b->s->lay.tp == 1) {
+        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, false, b->Tc, p->n, p->k);
+        return;
+    }
+    if (by_blocks(b)) {
+        overlap_row_backward(b, p, dy, x, dx);
+    } else {
+        int whole = gather_tokens(b, SEG_BACKWARD, p->name, dy, p->n);
+        linear_backward(b, p->name, p->weight, NULL, whole, x, dx, false, b->Tc, p->n, p->k);
+    }
+    int bias = p->bias ? seg_gradient(b, p->bias) : NONE;
+    if (bias != NONE)
+        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(bias), DIM(b->T, p->n));
+}
+
+op *move_flat(builder *b, int phase, const char *name, slice from, slice to, int64_t n)
+{
+    return seg_op(b, phase, OP_MOVE, name, IN(from.buf), OUT(to.buf),
+                  DIM(1, 1, 1, n, 0, 0, 0, from.at, 0, 0, 0, to.at));
 }

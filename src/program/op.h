@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "layout/members.h"
+
 typedef enum op_kind {
 #define OP(id, ...) OP_##id,
 #include "program/ops.def"
@@ -19,14 +21,35 @@ typedef enum op_kind {
 typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
 
 /* Streams run in order, each by itself. The host is one too. */
-typedef enum op_stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_HOST } op_stream;
+typedef enum op_stream {
+    STREAM_COMPUTE,
+    STREAM_COMM, /* messages inside layers */
+    STREAM_P2P,  /* between pipeline stages */
+    STREAM_DP,   /* gradients and weights between replicas */
+    STREAM_COPY,
+    STREAM_HOST,
+    STREAM_COUNT
+} op_stream;
 
-enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 10, OP_REAL_MAX = 4 };
+/* The parts of a layer between which combined 1F1B changes from one microbatch to another. */
+typedef enum op_node {
+    NODE_ATTN,     /* up to the permutation: norms, attention, router, shared expert */
+    NODE_DISPATCH, /* messages to the experts */
+    NODE_MLP,      /* experts; a dense MLP */
+    NODE_COMBINE,  /* messages back, and what follows them */
+    NODE_POST,     /* what a prediction module does after its layer */
+    NODE_COUNT
+} op_node;
+
+enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 12, OP_REAL_MAX = 4 };
 
 typedef struct op {
     op_kind kind;
     op_phase phase;
     op_stream stream;
+    op_node node;
+    comm_group group;   /* communication: who takes part */
+    int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
     const char *name;   /* "qkv", "experts.fc1" */
     const char *module; /* "attention", "moe", ...: for tables */
     int in[OP_IN_MAX], out[OP_OUT_MAX];
@@ -48,6 +71,8 @@ enum {
     FORCED = 256,         /* router: exact round robin instead of the best experts */
     REPLAY = 512,         /* a recomputed forward: leave side effects (counters, losses) alone */
     SQRT_SOFTPLUS = 1024, /* router: sqrt(softplus) scores */
+    ACROSS = 2048,        /* WAIT: for an event of the program (program.h), not of this list */
+    ADD_KV = 4096,        /* attention block: add to dk and dv */
 };
 
 /* One kind, as ops.def describes it. */
@@ -61,5 +86,8 @@ extern const op_info op_infos[OP_COUNT];
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);
+
+/* Is it a message, to be started by comm and completed by a WAIT? */
+bool op_is_comm(op_kind k);
 
 #endif

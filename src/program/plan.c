@@ -4,7 +4,7 @@
  * I2  A slot of the saved pool belongs to a (chunk, microbatch) from its forward to its backward.
  *     Slots are packed at the lowest place that no living one covers, so the pool is the peak of
  *     their sum wherever sizes allow.
- * I3  `buffer_bytes` is the length of the union of all buffers: what a step can touch. */
+ * I3  What buffers cover is the length of their union: all that a step can touch. */
 #include "program/plan.h"
 
 #include <stdlib.h>
@@ -31,37 +31,89 @@ typedef struct living {
     int64_t at, bytes, chunk, micro;
 } living;
 
-static int64_t lowest_place(const living *list, int64_t n, int64_t bytes)
+typedef struct pool {
+    living *alive;
+    int64_t n, end;
+} pool;
+
+static int64_t lowest_place(const pool *l, int64_t bytes)
 {
     int64_t at = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (at < list[i].at + list[i].bytes && list[i].at < at + bytes) {
-            at = list[i].at + list[i].bytes;
+    for (int64_t i = 0; i < l->n; i++)
+        if (at < l->alive[i].at + l->alive[i].bytes && l->alive[i].at < at + bytes) {
+            at = l->alive[i].at + l->alive[i].bytes;
             i = -1;
         }
     return at;
 }
 
+static void take_slot(program *p, pool *l, const order_entry *e)
+{
+    int64_t *slot = &p->slot[e->chunk * p->micros + e->micro];
+    if (e->phase != SEG_FORWARD || *slot >= 0) return;
+    int64_t bytes = p->chunks[e->chunk].saved_bytes, at = lowest_place(l, bytes); /* I2 */
+    l->alive[l->n++] = (living){at, bytes, e->chunk, e->micro};
+    *slot = at;
+    if (at + bytes > l->end) l->end = at + bytes;
+}
+
+static void leave_slot(pool *l, const order_entry *e)
+{
+    int64_t k = 0;
+    while (l->alive[k].chunk != e->chunk || l->alive[k].micro != e->micro) k++;
+    l->alive[k] = l->alive[--l->n];
+}
+
+/* A message that is received ahead needs its slot that much earlier. */
 static int64_t place_slots(program *p, arena *a)
 {
-    int64_t peak = order_peak(&p->order), n = 0, end = 0;
-    living *alive = ARENA_ARRAY(a, living, peak + 1);
+    int64_t ahead = !p->posts_early ? 0 : recipe_on(&p->s->r, K_EP_OVERLAP) ? 2 : 1;
+    pool l = {.alive = ARENA_ARRAY(a, living, order_peak(&p->order) + ahead + 1)};
     p->slot = ARENA_ARRAY(a, int64_t, p->n_chunks * p->micros);
+    for (int64_t i = 0; i < p->n_chunks * p->micros; i++) p->slot[i] = -1;
     for (int64_t i = 0; i < p->order.n; i++) {
-        const order_entry *e = &p->order.list[i];
-        int64_t bytes = p->chunks[e->chunk].saved_bytes;
-        if (e->phase == SEG_FORWARD) {
-            int64_t at = lowest_place(alive, n, bytes); /* I2 */
-            alive[n++] = (living){at, bytes, e->chunk, e->micro};
-            p->slot[e->chunk * p->micros + e->micro] = at;
-            if (at + bytes > end) end = at + bytes;
-        } else {
-            int64_t k = 0;
-            while (alive[k].chunk != e->chunk || alive[k].micro != e->micro) k++;
-            alive[k] = alive[--n];
-        }
+        for (int64_t k = i; k <= i + ahead && k < p->order.n; k++)
+            take_slot(p, &l, &p->order.list[k]);
+        if (p->order.list[i].phase == SEG_BACKWARD) leave_slot(&l, &p->order.list[i]);
     }
-    return end;
+    return l.end;
+}
+
+/* ---- boundary */
+
+static int64_t most_bytes(const program *p, life l)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->n_segments; i++)
+        for (int id = 0; id < p->segments[i]->n_bufs; id++) {
+            const buf *b = &p->segments[i]->bufs[id];
+            if (b->life == l && b->parent < 0 && b->bytes > most) most = b->bytes;
+        }
+    return most;
+}
+
+static int64_t scratch_bytes(const program *p)
+{
+    int64_t most = 0, sum = 0;
+    for (int i = 0; i < p->weights.n_buckets; i++) {
+        const bucket *k = &p->weights.buckets[i];
+        if (k->shards == 1) continue;
+        int64_t n = round_up(bucket_slice(k), WEIGHT_ALIGN_ELEMENTS) * 4;
+        if (n > most) most = n;
+        sum += n;
+    }
+    return recipe_on(&p->s->r, K_GRAD_OVERLAP) ? sum : most;
+}
+
+void plan_boundary(program *p)
+{
+    p->stream_bytes = round_up(most_bytes(p, LIFE_STREAM), PLAN_ALIGN);
+    p->boundary_bytes = round_up(most_bytes(p, LIFE_BOUNDARY), PLAN_ALIGN);
+    p->scratch_bytes = scratch_bytes(p);
+    p->stream_offset = 0;
+    p->boundary_offset = p->turns * p->stream_bytes;
+    p->scratch_offset = p->boundary_offset + p->turns * p->boundary_bytes;
+    p->bytes[REGION_BOUNDARY] = p->scratch_offset + p->scratch_bytes;
 }
 
 /* ---- step buffers */
@@ -70,25 +122,26 @@ static void place_step(program *p)
 {
     const model *m = &p->s->m;
     int64_t layers = m->n_layers + m->n_mtp, rot = rope_width(p->s);
-    int64_t elements[STEP_COUNT] = {[STEP_IDS] = p->T,
-                                    [STEP_LABELS] = p->T,
-                                    [STEP_MASK] = p->T,
+    int64_t elements[STEP_COUNT] = {[STEP_IDS] = p->Tc,
+                                    [STEP_LABELS] = p->Tc,
+                                    [STEP_MASK] = p->Tc,
                                     [STEP_ROPE] = p->S * rot,
-                                    [STEP_LOSS] = 2 * p->micros};
+                                    [STEP_LOSS] = 2};
     if (m->n_mtp) {
-        elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = p->T;
-        elements[STEP_MTP_LOSS] = 2 * p->micros;
+        elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = p->Tc;
+        elements[STEP_MTP_LOSS] = 2;
     }
     if (m->experts) {
         elements[STEP_AUX] = elements[STEP_Z] = layers;
-        elements[STEP_LOAD] = layers * m->experts;
-        elements[STEP_GLOBAL] = layers * m->experts;
+        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->experts;
+        elements[STEP_OVERFLOW] = layers * 2;
     }
     int64_t end = 0;
     for (int i = 0; i < STEP_COUNT; i++) {
+        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
         p->step_offset[i] = end;
         p->step_bytes[i] = elements[i] * 4;
-        end = round_up(end + p->step_bytes[i], PLAN_ALIGN);
+        end = round_up(end + times * p->step_bytes[i], PLAN_ALIGN);
     }
     p->bytes[REGION_STEP] = end;
 }
@@ -154,6 +207,23 @@ static int64_t workspace_ranges(const program *p, range *out)
     return n;
 }
 
+static int64_t collect_items(const program *p, range *out)
+{
+    int64_t n = 0;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) {
+            const item *it = &p->items[part].list[i];
+            for (int id = 0; id < it->seg->n_bufs; id++) {
+                const buf *b = &it->seg->bufs[id];
+                bool counted = b->life == LIFE_STEP || b->life == LIFE_WEIGHT ||
+                               b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT;
+                int64_t at = counted ? -1 : program_place(p, it, id);
+                if (at >= 0) out[n++] = (range){at, at + b->bytes};
+            }
+        }
+    return n;
+}
+
 static int64_t collect(const program *p, range *out)
 {
     int64_t n = 0;
@@ -162,38 +232,30 @@ static int64_t collect(const program *p, range *out)
         out[n++] = (range){p->offset[i], p->offset[i] + p->bytes[i]};
     for (int i = 0; i < STEP_COUNT; i++) {
         int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
-        out[n++] = (range){at, at + p->step_bytes[i]};
+        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
+        out[n++] = (range){at, at + times * p->step_bytes[i]};
     }
     n += workspace_ranges(p, out + n);
-    for (int64_t e = 0; e < p->order.n; e++) {
-        const order_entry *entry = &p->order.list[e];
-        const chunk *c = &p->chunks[entry->chunk];
-        for (int i = 0; i < c->n; i++)
-            for (int id = 0; id < c->list[i].seg->n_bufs; id++) {
-                int64_t at = program_place(p, entry->chunk, i, id, entry->phase, entry->micro);
-                life l = c->list[i].seg->bufs[id].life;
-                if (at < 0 || (l != LIFE_SAVED && l != LIFE_TEMP && l != LIFE_STREAM)) continue;
-                out[n++] = (range){at, at + c->list[i].seg->bufs[id].bytes};
-            }
-    }
-    return n;
+    return n + collect_items(p, out + n);
 }
 
-static int64_t ranges_at_most(const program *p)
+int64_t program_buffer_bytes(const program *p)
 {
-    int64_t per_micro = 0;
-    for (int64_t c = 0; c < p->n_chunks; c++)
-        for (int i = 0; i < p->chunks[c].n; i++) per_micro += p->chunks[c].list[i].seg->n_bufs;
-    return REGION_COUNT + STEP_COUNT + WORKSPACE_RANGES_MAX + 2 * per_micro * p->micros;
+    int64_t most = REGION_COUNT + STEP_COUNT + WORKSPACE_RANGES_MAX;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
+    range *list = malloc(sizeof *list * (size_t)most);
+    int64_t bytes = list ? union_of(list, collect(p, list)) : 0; /* I3 */
+    free(list);
+    return bytes;
 }
 
 void plan_memory(program *p, arena *a)
 {
     p->bytes[REGION_WEIGHTS] = p->weights.elements * 4;
     p->bytes[REGION_GRADIENTS] = p->weights.trained * 4;
-    p->bytes[REGION_OPTIMIZER] = p->weights.trained * 8;
+    p->bytes[REGION_OPTIMIZER] = p->weights.owned * 8;
     p->bytes[REGION_SAVED] = place_slots(p, a);
-    p->bytes[REGION_BOUNDARY] = round_up(p->T * p->s->m.hidden * 4, PLAN_ALIGN);
     place_step(p);
     place_temporaries(p);
     int64_t end = 0;
@@ -202,9 +264,6 @@ void plan_memory(program *p, arena *a)
         end += round_up(p->bytes[i], PLAN_ALIGN);
     }
     p->arena_bytes = end;
-    range *list = malloc(sizeof *list * (size_t)ranges_at_most(p));
-    p->buffer_bytes = list ? union_of(list, collect(p, list)) : 0; /* I3 */
-    free(list);
 }
 
 /* ---- places */
@@ -212,47 +271,69 @@ void plan_memory(program *p, arena *a)
 static int64_t step_place(const program *p, const instance *i, const buf *b, int64_t micro)
 {
     int64_t at = p->offset[REGION_STEP] + p->step_offset[b->step];
-    if (b->step == STEP_LOSS || b->step == STEP_MTP_LOSS) return at + micro * 8;
+    if (step_by_micro(b->step)) return at + micro * p->step_bytes[b->step];
     if (!b->step_stride) return at;
-    bool head = i->seg->n_layers == 0; /* the prediction module's layer follows the decoder's */
-    int64_t layer = head ? p->s->m.n_layers : i->layer + b->layer_step;
+    bool module = i->seg->n_layers == 0; /* the prediction module's layer follows the decoder's */
+    int64_t layer = module ? p->s->m.n_layers : i->layer + b->layer_step;
     return at + layer * b->step_stride;
 }
 
-static int64_t weight_place(const program *p, const instance *i, const buf *b)
+static int64_t weight_place(const program *p, const instance *i, const buf *b, int chunk_id)
 {
     param_block block = b->row->block;
     bool shared = block == BLOCK_EMBEDDING || block == BLOCK_HEAD;
     int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + b->layer_step : p->s->m.n_layers;
-    const weight *w = weight_find(&p->weights, b->row, layer);
+    const weight *w = weight_find(&p->weights, b->row, layer, chunk_id);
     return w->offset * 4;
 }
 
-int64_t program_place(const program *p, int64_t chunk_id, int instance_id, int buf_id, int phase,
-                      int64_t micro)
+/* Buffer 0 of the instance behind: in its slot, or on its way to the next stage. */
+static int64_t output_place(const program *p, const item_at *at, int64_t slot)
 {
-    const chunk *c = &p->chunks[chunk_id];
-    const instance *i = &c->list[instance_id];
-    const buf *b = &i->seg->bufs[buf_id];
-    int64_t slot = p->offset[REGION_SAVED] + p->slot[chunk_id * p->micros + micro];
+    const chunk *c = &p->chunks[at->chunk];
+    if (at->instance + 1 >= c->n) return -1;
+    const instance *next = &c->list[at->instance + 1];
+    if (next->seg->bufs[0].life == LIFE_BOUNDARY)
+        return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
+    return slot + next->saved_offset;
+}
+
+static int64_t chunk_place(const program *p, const item *it, const buf *b)
+{
+    const item_at *at = &it->at[b->owner];
+    const instance *i = &p->chunks[at->chunk].list[at->instance];
+    int64_t slot = p->offset[REGION_SAVED] + p->slot[at->chunk * p->micros + at->micro];
+    int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
-        return p->offset[REGION_WEIGHTS] + weight_place(p, i, b);
+        return p->offset[REGION_WEIGHTS] + weight_place(p, i, b, at->chunk);
     case LIFE_GRADIENT:
-        return p->offset[REGION_GRADIENTS] + weight_place(p, i, b);
+        return p->offset[REGION_GRADIENTS] + weight_place(p, i, b, at->chunk);
     case LIFE_SAVED:
         return slot + i->saved_offset + b->offset[0];
     case LIFE_OUTPUT:
-        return instance_id + 1 < c->n ? slot + c->list[instance_id + 1].saved_offset : -1;
+        return output_place(p, at, slot);
     case LIFE_STREAM:
-        return p->offset[REGION_BOUNDARY];
+        return boundary + p->stream_offset + at->turn * p->stream_bytes;
+    case LIFE_BOUNDARY:
+        return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
     case LIFE_STEP:
-        return step_place(p, i, b, micro);
-    case LIFE_TEMP:
-        return b->offset[phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[phase];
+        return step_place(p, i, b, at->micro);
     default:
         return -1;
     }
+}
+
+int64_t program_place(const program *p, const item *it, int buf_id)
+{
+    const buf *b = &it->seg->bufs[buf_id];
+    if (b->life == LIFE_FIXED) return p->offset[b->region] + b->offset[0];
+    if (b->life == LIFE_TEMP)
+        return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
+    if (it->at[b->owner].chunk < 0) return -1;
+    bool view = b->parent >= 0 && b->life != LIFE_SAVED;
+    int64_t at = chunk_place(p, it, view ? &it->seg->bufs[b->parent] : b);
+    return view && at >= 0 ? at + b->view_at : at;
 }
 
 const char *region_name(region r)

@@ -6,7 +6,10 @@
 
 enum { PLAN_ALIGN = 64 };
 
-/* Fills slots, offsets and sizes of a program whose segments, chunks and schedule are there. */
+/* Places of the boundary region, which items name; after chunks and weights are there. */
+void plan_boundary(program *p);
+
+/* Fills slots, offsets and sizes of a program whose segments, chunks and items are there. */
 void plan_memory(program *p, arena *a);
 
 /* Bytes that kernels need beside an operation's buffers, at most. */

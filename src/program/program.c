@@ -1,9 +1,10 @@
-/* program.c - building the program of a rank: which segments, in which order. */
+/* program.c - building the program of a rank: which segments in which chunks. */
 #include "program/program.h"
 
 #include <string.h>
 
 #include "base/maths.h"
+#include "program/assembly.h"
 #include "program/build.h"
 #include "program/plan.h"
 
@@ -47,37 +48,53 @@ static int layers_together(const recipe *r, int64_t i, int64_t first, int64_t en
 
 /* ---- segments: one for each kind of layers */
 
-typedef struct assembly {
-    program *p;
-    builder b;
-    struct kind {
-        segment *seg;
-        int64_t layer;
-        unsigned drop;
-    } * kinds;
-    int n_kinds;
-    int64_t room;
-} assembly;
-
-static bool same_layers(const model *m, int64_t a, int64_t b, int n)
+segment *assembly_segment(assembly *s)
 {
-    return memcmp(m->layer + a, m->layer + b, (size_t)n) == 0;
+    program *p = s->p;
+    if (p->n_segments == p->segments_room) {
+        int room = p->segments_room ? p->segments_room * 2 : 32;
+        segment **larger = ARENA_ARRAY(s->b.a, segment *, room);
+        if (p->n_segments) memcpy(larger, p->segments, sizeof(segment *) * (size_t)p->n_segments);
+        p->segments = larger;
+        p->segments_room = room;
+    }
+    return p->segments[p->n_segments++] = ARENA_NEW(s->b.a, segment);
+}
+
+void assembly_done(assembly *s, segment *seg, unsigned drop)
+{
+    segment_recompute(seg, drop, s->b.a);
+    segment_fit(seg, s->b.a);
+    segment_waits(seg, s->b.a);
+}
+
+/* Layers that ring or exchange heads differently are different kinds, too. */
+static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
+{
+    if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n) != 0) return false;
+    int kinds = recipe_count(&s->r, K_CP_COMM);
+    for (int i = 0; i < n && kinds > 1; i++) {
+        int x = (int)(a + i) < kinds ? (int)(a + i) : kinds - 1;
+        int y = (int)(b + i) < kinds ? (int)(b + i) : kinds - 1;
+        if (!text_equal(recipe_item(&s->r, K_CP_COMM, x).text,
+                        recipe_item(&s->r, K_CP_COMM, y).text))
+            return false;
+    }
+    return true;
 }
 
 static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsigned drop)
 {
     for (int i = 0; i < s->n_kinds; i++)
         if (s->kinds[i].seg->n_layers == n_layers && s->kinds[i].drop == drop &&
-            same_layers(&s->p->s->m, s->kinds[i].layer, layer, n_layers))
+            same_layers(s->p->s, s->kinds[i].layer, layer, n_layers))
             return s->kinds[i].seg;
-    segment *seg = ARENA_NEW(s->b.a, segment);
+    segment *seg = assembly_segment(s);
     build_layers(&s->b, seg, layer, n_layers);
-    segment_recompute(seg, drop, s->b.a);
-    segment_fit(seg, s->b.a);
+    assembly_done(s, seg, drop);
     s->kinds[s->n_kinds].seg = seg;
     s->kinds[s->n_kinds].layer = layer;
     s->kinds[s->n_kinds++].drop = drop;
-    s->p->segments[s->p->n_segments++] = seg;
     return seg;
 }
 
@@ -89,61 +106,102 @@ static void add_instance(chunk *c, const segment *seg, int64_t layer)
 
 static const segment *other_segment(assembly *s, void (*build)(builder *, segment *))
 {
-    segment *seg = ARENA_NEW(s->b.a, segment);
+    segment *seg = assembly_segment(s);
     build(&s->b, seg);
     bool full = recipe_is(&s->p->s->r, K_RECOMPUTE, "full");
-    segment_recompute(seg, full ? 0 : selective_drop(&s->p->s->r), s->b.a);
-    segment_fit(seg, s->b.a);
-    s->p->segments[s->p->n_segments++] = seg;
+    assembly_done(s, seg, full ? 0 : selective_drop(&s->p->s->r));
     return seg;
 }
 
-static void build_chunk(assembly *s, chunk *c, const stage *st)
+/* ---- chunks */
+
+/* Elements that a stage hands on: behind the prediction module both its and the decoder's. */
+static int64_t handed_on(const assembly *s, int64_t stage_id)
 {
-    const recipe *r = &s->p->s->r;
-    c->list = ARENA_ARRAY(s->b.a, instance, st->n_layers + 2);
+    const pipeline *pipe = &s->p->s->pipe;
+    bool both = false;
+    for (int64_t i = 0; i <= stage_id; i++) both = both || pipe->stages[i].n_mtp > 0;
+    return s->b.T * s->p->s->m.hidden * (both ? 2 : 1);
+}
+
+static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
+{
+    const setup *set = s->p->s;
+    const stage *st = &set->pipe.stages[stage_id];
+    int64_t last = set->pipe.pp * set->pipe.vpp - 1;
+    bool mtp = set->m.n_mtp > 0;
+    c->st = st;
+    c->list = ARENA_ARRAY(s->b.a, instance, st->n_layers + 5);
+    if (stage_id > 0)
+        add_instance(c, message_segment(s, MESSAGE_RECEIVE, handed_on(s, stage_id - 1), 0), 0);
     if (st->embedding) add_instance(c, other_segment(s, build_embedding), 0);
     int64_t end = st->first_layer + st->n_layers;
     for (int64_t i = st->first_layer; i < end;) {
         unsigned drop;
-        int n = layers_together(r, i, st->first_layer, end, &drop);
+        int n = layers_together(&set->r, i, st->first_layer, end, &drop);
         add_instance(c, segment_for(s, i, n, drop), i);
         i += n;
     }
+    if (mtp && st->n_layers > 0 && end == set->m.n_layers)
+        add_instance(c, other_segment(s, build_final), 0);
+    if (st->n_mtp > 0) add_instance(c, other_segment(s, build_mtp), set->m.n_layers);
     if (st->loss) add_instance(c, other_segment(s, build_head), 0);
+    if (stage_id < last)
+        add_instance(c, message_segment(s, MESSAGE_SEND, handed_on(s, stage_id), 0), 0);
 }
 
 /* ---- the program */
 
-static void set_sizes(program *p, const setup *s)
+static void set_sizes(program *p, const setup *s, int64_t rank)
 {
-    int64_t dp = s->lay.dp;
     p->s = s;
+    p->at = rank_coordinates(&s->lay, rank);
     p->B = recipe_int(&s->r, K_MBS);
-    p->S = recipe_int(&s->r, K_SEQ);
-    p->T = p->B * p->S;
-    p->micros = recipe_int(&s->r, K_GBS) / (p->B * dp);
+    p->S = recipe_int(&s->r, K_SEQ) / s->lay.cp;
+    p->Tc = p->B * p->S;
+    p->T = p->Tc / s->lay.tp;
+    p->micros = recipe_int(&s->r, K_GBS) / (p->B * s->lay.dp);
     p->n_chunks = s->pipe.vpp;
+    /* With virtual stages messages go round all ranks: with one buffer each would wait for the
+     * next. */
+    p->posts_early = s->pipe.pp > 1 && recipe_on(&s->r, K_OVERLAP_P2P);
+    p->turns = s->pipe.pp > 1 && (p->posts_early || s->pipe.vpp > 1) ? 2 : 1;
 }
 
-void program_build(program *p, const setup *s, arena *a)
+void program_build(program *p, const setup *s, int64_t rank, arena *a)
 {
     memset(p, 0, sizeof *p);
-    set_sizes(p, s);
-    weight_list_init(&p->weights, s, a);
+    set_sizes(p, s, rank);
+    weight_list_rank(&p->weights, s, &p->at, a);
     int64_t kinds = s->m.n_layers + 4;
-    p->segments = ARENA_ARRAY(a, segment *, kinds);
     p->chunks = ARENA_ARRAY(a, chunk, p->n_chunks);
-    assembly build = {.p = p, .kinds = arena_take(a, sizeof(struct kind) * (size_t)kinds)};
-    build.b = (builder){.s = s, .a = a, .B = p->B, .S = p->S, .T = p->T};
-    build.b.aux_gradient = 1.0 / (double)p->micros;
+    assembly build = {.p = p, .kinds = ARENA_ARRAY(a, layer_kind, kinds)};
+    build.b = (builder){.s = s,
+                        .a = a,
+                        .at = p->at,
+                        .seq = recipe_int(&s->r, K_SEQ),
+                        .B = p->B,
+                        .S = p->S,
+                        .Tc = p->Tc,
+                        .T = p->T};
+    build.b.aux_gradient = 1.0 / (double)(p->micros * s->lay.dp);
     for (int64_t c = 0; c < p->n_chunks; c++)
-        build_chunk(&build, &p->chunks[c], &s->pipe.stages[c * s->pipe.pp]);
+        build_chunk(&build, &p->chunks[c], c * s->pipe.pp + p->at.pp);
     order_shape shape = {
         .pp = s->pipe.pp,
+        .rank = p->at.pp,
         .vpp = s->pipe.vpp,
         .micros = p->micros,
-        .group = recipe_given(&s->r, K_GROUP_SIZE) ? recipe_int(&s->r, K_GROUP_SIZE) : s->pipe.pp};
+        .group = recipe_given(&s->r, K_GROUP_SIZE) ? recipe_int(&s->r, K_GROUP_SIZE) : s->pipe.pp,
+        .ep_overlap = recipe_on(&s->r, K_EP_OVERLAP)};
     order_make(&p->order, &shape, a);
+    plan_boundary(p);
+    build_items(&build);
     plan_memory(p, a);
+}
+
+const instance *program_head(const program *p)
+{
+    const chunk *c = &p->chunks[p->n_chunks - 1];
+    return c->st->loss ? &c->list[c->n - 1] : NULL;
 }

@@ -1,9 +1,14 @@
-/* program.h - the step program of a rank: segments, chunks of instances, schedule, and the memory
- * they need.
+/* program.h - the step program of a rank: segments, chunks of instances, items in their order, and
+ * the memory they need.
+ *
+ * An item is one list of operations of a segment with the place where it runs: which instance of
+ * which chunk and which microbatch its buffers belong to. Everything that a rank does in a step is
+ * in three lists of items: the step itself, what follows it before the optimizer (sums of
+ * gradients), and what follows the optimizer (weights are gathered).
  *
  * The memory plan is one arena of seven regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
- * pool whose slots are read off the schedule. */
+ * pool whose slots are read off the order. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -14,9 +19,9 @@
 typedef enum region {
     REGION_WEIGHTS,
     REGION_GRADIENTS,
-    REGION_OPTIMIZER, /* first moments, then second moments */
+    REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
-    REGION_BOUNDARY, /* the gradient stream */
+    REGION_BOUNDARY, /* gradient streams, messages between stages, scratch of reductions */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT
@@ -29,38 +34,74 @@ typedef struct instance {
 } instance;
 
 typedef struct chunk {
-    instance *list;
+    const stage *st;
+    instance *list; /* a stage that is not the first begins with `receive`, one that is not the
+                     * last ends with `send`: messages are operations of segments, too */
     int n;
     int64_t saved_bytes; /* of one microbatch */
 } chunk;
 
+/* Where the buffers of one half of an item lie. */
+typedef struct item_at {
+    int chunk, instance; /* chunk -1: fixed buffers only */
+    int64_t micro;
+    int turn; /* which of the boundary buffers and gradient streams: 0, or 0 and 1 alternating */
+} item_at;
+
+typedef struct item {
+    const segment *seg;
+    int phase;     /* which list of the segment */
+    item_at at[2]; /* of buffers with owner 0 and 1; at[1] only of pairs */
+} item;
+
+typedef enum item_part { PART_STEP, PART_FINISH, PART_GATHER, PART_COUNT } item_part;
+
+typedef struct item_list {
+    item *list;
+    int64_t n, room;
+} item_list;
+
 typedef struct program {
     const setup *s;
+    rank_at at;
     weight_list weights;
-    int64_t B, S, T;  /* samples of a microbatch, tokens of a sequence, of a microbatch */
-    int64_t micros;   /* microbatches of a step */
-    int64_t mtp_loss; /* has a prediction module */
+    int64_t B, S;   /* samples of a microbatch; tokens of each on this CP rank */
+    int64_t Tc, T;  /* tokens of a microbatch on this CP rank; of this TP rank's share */
+    int64_t micros; /* microbatches of a step */
     segment **segments;
-    int n_segments;
+    int n_segments, segments_room;
     chunk *chunks;
     int64_t n_chunks;
     step_order order;
-    int64_t *slot; /* [n_chunks][micros] offset of a pair's slot in the saved region */
-    int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region */
+    item_list items[PART_COUNT];
+    int n_events;      /* events of the program: 1 .. n_events; what operations with ACROSS name */
+    int turns;         /* buffers of each direction between stages: 1, or 2 in turn */
+    bool posts_early;  /* receives are posted one unit ahead: messages overlap compute */
+    int64_t message;   /* most bytes of one message between stages; 0: none */
+    bool gathers_late; /* weights are gathered at the start of the next step, beside it */
+    int64_t *slot;     /* [n_chunks][micros] offset of a pair's slot in the saved region */
+    int64_t stream_offset, stream_bytes;     /* gradient streams, in the boundary region: [turns] */
+    int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
+    int64_t scratch_offset, scratch_bytes;   /* of reductions */
+    int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:
+                                                              * bytes of one */
     int64_t workspace_offset, workspace_bytes;               /* in the temp region */
     int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
     int64_t arena_bytes;
-    int64_t buffer_bytes; /* of the arena that buffers cover: without gaps of alignment */
 } program;
 
-/* Builds the program of the one rank. The setup is valid. Memory comes from `a`. */
-void program_build(program *p, const setup *s, arena *a);
+/* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
+void program_build(program *p, const setup *s, int64_t rank, arena *a);
 
-/* Where a buffer lies, as an offset from the start of the arena. `phase` matters for temporaries
- * (NONE there: not used in that phase, -1), `micro` for saved ones. `next` is the instance after,
- * whose input an output is. */
-int64_t program_place(const program *p, int64_t chunk_id, int instance_id, int buf_id, int phase,
-                      int64_t micro);
+/* Where a buffer of an item lies, as an offset from the start of the arena; -1: the item does not
+ * use it. */
+int64_t program_place(const program *p, const item *it, int buf_id);
+
+/* Bytes of the arena that buffers cover, without gaps of alignment: what a step can touch. */
+int64_t program_buffer_bytes(const program *p);
+
+/* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
+const instance *program_head(const program *p);
 
 const char *region_name(region r);
 

@@ -18,15 +18,22 @@ typedef struct replay {
     segment *seg;
     const op *forward;
     int n_forward;
-    bool *here; /* [n_bufs] holds what forward left */
+    bool *here;     /* [n_bufs] holds what forward left; by root */
+    bool *replayed; /* [n_forward] */
     op *out;
     int n_out;
 } replay;
 
-static bool writes(const op *o, int id)
+/* A view counts as the buffer that it is part of. */
+static int root_of(const segment *seg, int id)
+{
+    return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
+}
+
+static bool writes(const segment *seg, const op *o, int id)
 {
     for (int i = 0; i < OP_OUT_MAX; i++)
-        if (o->out[i] == id) return true;
+        if (root_of(seg, o->out[i]) == id) return true;
     return false;
 }
 
@@ -34,8 +41,10 @@ static void make(replay *r, int id);
 
 static void need_inputs(replay *r, const op *o)
 {
-    for (int i = 0; i < OP_IN_MAX; i++)
-        if (o->in[i] >= 0 && !r->here[o->in[i]]) make(r, o->in[i]);
+    for (int i = 0; i < OP_IN_MAX; i++) {
+        int id = root_of(r->seg, o->in[i]);
+        if (id >= 0 && !r->here[id]) make(r, id);
+    }
 }
 
 /* Replays, in order, every forward operation that writes the buffer; buffers that come along are
@@ -46,19 +55,16 @@ static void make(replay *r, int id)
     part[id] = true;
     for (int i = 0; i < r->n_forward; i++) {
         const op *o = &r->forward[i];
-        if (!writes(o, id)) continue;
-        bool done = false;
-        for (int k = 0; k < r->n_out; k++)
-            done = done || (r->out[k].phase == PHASE_RECOMPUTE && r->out[k].kind == o->kind &&
-                            memcmp(r->out[k].out, o->out, sizeof o->out) == 0 &&
-                            memcmp(r->out[k].in, o->in, sizeof o->in) == 0);
-        if (done) continue;
+        if (!writes(r->seg, o, id) || r->replayed[i]) continue;
+        r->replayed[i] = true;
         need_inputs(r, o);
         r->out[r->n_out] = *o;
         r->out[r->n_out].phase = PHASE_RECOMPUTE;
         r->out[r->n_out++].flags |= REPLAY;
-        for (int k = 0; k < OP_OUT_MAX; k++)
-            if (o->out[k] >= 0 && o->out[k] != id) make(r, o->out[k]);
+        for (int k = 0; k < OP_OUT_MAX; k++) {
+            int other = root_of(r->seg, o->out[k]);
+            if (other >= 0 && other != id) make(r, other);
+        }
     }
 }
 
@@ -79,16 +85,19 @@ void segment_recompute(segment *seg, unsigned drop, arena *a)
                 .forward = seg->ops[SEG_FORWARD],
                 .n_forward = n_forward,
                 .here = ARENA_ARRAY(a, bool, seg->n_bufs),
+                .replayed = ARENA_ARRAY(a, bool, n_forward + 1),
                 .out = ARENA_ARRAY(a, op, n + n_forward)};
     for (int id = 0; id < seg->n_bufs; id++) r.here[id] = seg->bufs[id].life != LIFE_TEMP;
     bool *written = ARENA_ARRAY(a, bool, seg->n_bufs); /* by backward itself */
     for (int i = 0; i < n; i++) {
         const op *o = &seg->ops[SEG_BACKWARD][i];
-        for (int k = 0; k < OP_IN_MAX; k++)
-            if (o->in[k] >= 0 && !r.here[o->in[k]] && !written[o->in[k]]) make(&r, o->in[k]);
+        for (int k = 0; k < OP_IN_MAX; k++) {
+            int id = root_of(seg, o->in[k]);
+            if (id >= 0 && !r.here[id] && !written[id]) make(&r, id);
+        }
         r.out[r.n_out++] = *o;
         for (int k = 0; k < OP_OUT_MAX; k++)
-            if (o->out[k] >= 0) written[o->out[k]] = true;
+            if (o->out[k] >= 0) written[root_of(seg, o->out[k])] = true;
     }
     assert(r.n_out <= n + n_forward);
     seg->ops[SEG_BACKWARD] = r.out;

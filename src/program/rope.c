@@ -58,16 +58,21 @@ static double table_factor(const setup *s)
     return mscale(factor, 1);
 }
 
-void rope_table(const setup *s, int64_t S, float *table)
+void rope_table(const setup *s, int64_t cp, float *table)
 {
     int64_t width = rope_width(s), half = width / 2;
+    int64_t run = recipe_int(&s->r, K_SEQ) / s->lay.cp, last = 2 * s->lay.cp - 1 - cp;
     double base = recipe_real(&s->r, K_ROPE_BASE), scale = table_factor(s);
     for (int64_t i = 0; i < half; i++) {
         double plain = pow(base, -2.0 * (double)i / (double)width);
         double f = is_yarn(s) ? yarn_frequency(s, i, width, plain) : plain;
         float rounded = (float)f; /* frequencies are stored in FP32 by everyone */
-        for (int64_t p = 0; p < S; p++) {
-            float angle = (float)p * rounded;
+        for (int64_t p = 0; p < run; p++) {
+            int64_t second = p - run / 2; /* in the second half: chunk `last` of the sequence */
+            int64_t at = s->lay.cp == 1 ? p
+                         : second < 0   ? cp * (run / 2) + p
+                                        : last * (run / 2) + second;
+            float angle = (float)at * rounded;
             table[p * width + i] = (float)(cos((double)angle) * scale);
             table[p * width + half + i] = (float)(sin((double)angle) * scale);
         }

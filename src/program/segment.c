@@ -32,6 +32,7 @@ static int add_buf(builder *b, buf made)
     }
     made.module = b->module;
     made.offset[0] = made.offset[1] = -1;
+    if (!made.parent) made.parent = NONE; /* buffer 0 has no views: it is the segment's input */
     seg->bufs[seg->n_bufs] = made;
     return seg->n_bufs++;
 }
@@ -68,6 +69,7 @@ static const char *const step_names[STEP_COUNT] = {
     [STEP_Z] = "z losses",
     [STEP_LOAD] = "expert loads",
     [STEP_GLOBAL] = "global counts",
+    [STEP_OVERFLOW] = "routed rows",
 };
 
 static int find_step(const builder *b, step_buffer which, int layer_step)
@@ -116,6 +118,22 @@ const param *seg_row(const builder *b, const char *name)
     return NULL;
 }
 
+static int64_t local_elements(const setup *s, const param *row)
+{
+    return param_local(row, s->lay.tp, s->lay.etp, s->lay.ep);
+}
+
+int seg_view(builder *b, int parent, int64_t first, int64_t elements)
+{
+    buf whole = b->seg->bufs[parent];
+    int64_t at = mul_sat(first, ELEMENT) + (whole.parent >= 0 ? whole.view_at : 0);
+    return add_buf(b, (buf){.name = whole.name,
+                            .life = whole.life,
+                            .bytes = mul_sat(elements, ELEMENT),
+                            .parent = whole.parent >= 0 ? whole.parent : parent,
+                            .view_at = at});
+}
+
 static int add_row(builder *b, const char *name, life l)
 {
     const param *row = seg_row(b, name);
@@ -126,7 +144,7 @@ static int add_row(builder *b, const char *name, life l)
     }
     return add_buf(b, (buf){.name = row->name,
                             .life = l,
-                            .bytes = mul_sat(param_elements(row), ELEMENT),
+                            .bytes = mul_sat(local_elements(b->s, row), ELEMENT),
                             .row = row,
                             .layer_step = b->layer_step});
 }
@@ -165,7 +183,7 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
            const int64_t *dim)
 {
     op *o = append(b->seg, phase, b->a);
-    *o = (op){.kind = kind, .name = name, .module = b->module, .stream = STREAM_COMPUTE};
+    *o = (op){.kind = kind, .name = name, .module = b->module, .node = b->node};
     o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
                : is_weight_gradient(kind) ? PHASE_WGRAD
                                           : PHASE_BACKWARD;
@@ -173,8 +191,27 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
     for (int i = 0; i < OP_OUT_MAX; i++) o->out[i] = NONE;
     for (int i = 0; in && in[i] != END; i++) o->in[i] = in[i];
     for (int i = 0; out && out[i] != END; i++) o->out[i] = out[i];
-    for (int i = 0; dim && dim[i] != -1; i++) o->dim[i] = dim[i];
+    for (int i = 0; dim && dim[i] != DIM_END; i++) o->dim[i] = dim[i];
     return o;
+}
+
+op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g, const int *in,
+             const int *out, const int64_t *dim)
+{
+    op *o = seg_op(b, phase, kind, name, in, out, dim);
+    o->stream = STREAM_COMM;
+    o->group = g;
+    return o;
+}
+
+int64_t seg_width(const builder *b, comm_group g)
+{
+    return group_width(b->s, g);
+}
+
+int64_t seg_place(const builder *b, comm_group g)
+{
+    return group_place(b->s, g, &b->at);
 }
 
 int64_t seg_op_bytes(const segment *seg, const op *o)
@@ -189,12 +226,17 @@ int64_t seg_op_bytes(const segment *seg, const op *o)
 
 /* ---- fitting */
 
-static bool touches(const op *o, int id)
+static bool is_part(const segment *seg, int used, int id)
+{
+    return used == id || (used >= 0 && seg->bufs[used].parent == id);
+}
+
+static bool touches(const segment *seg, const op *o, int id)
 {
     for (int i = 0; i < OP_IN_MAX; i++)
-        if (o->in[i] == id) return true;
+        if (is_part(seg, o->in[i], id)) return true;
     for (int i = 0; i < OP_OUT_MAX; i++)
-        if (o->out[i] == id) return true;
+        if (is_part(seg, o->out[i], id)) return true;
     return false;
 }
 
@@ -207,10 +249,10 @@ static int spans_of(const segment *seg, int phase, span *out)
 {
     int n = 0;
     for (int id = 0; id < seg->n_bufs; id++) {
-        if (seg->bufs[id].life != LIFE_TEMP) continue;
+        if (seg->bufs[id].life != LIFE_TEMP || seg->bufs[id].parent >= 0) continue;
         span s = {.id = id, .first = -1, .bytes = round_up(seg->bufs[id].bytes, FIT_ALIGN)};
         for (int i = 0; i < seg->n_ops[phase]; i++) {
-            if (!touches(&seg->ops[phase][i], id)) continue;
+            if (!touches(seg, &seg->ops[phase][i], id)) continue;
             if (s.first < 0) s.first = i;
             s.last = i;
         }
@@ -251,15 +293,34 @@ static int64_t fit_phase(segment *seg, int phase, arena *a)
     return end;
 }
 
+/* A view lives as its buffer does, which recompute may have made a temporary. */
+static void place_views(segment *seg)
+{
+    for (int id = 0; id < seg->n_bufs; id++) {
+        buf *v = &seg->bufs[id];
+        if (v->parent < 0) continue;
+        const buf *whole = &seg->bufs[v->parent];
+        v->life = whole->life;
+        for (int phase = 0; phase < 2; phase++)
+            v->offset[phase] = whole->offset[phase] < 0 ? -1 : whole->offset[phase] + v->view_at;
+    }
+}
+
 void segment_fit(segment *seg, arena *a)
 {
     seg->saved_bytes = 0;
     for (int id = 0; id < seg->n_bufs; id++) {
         buf *p = &seg->bufs[id];
-        if (p->life != LIFE_SAVED) continue;
+        if (p->life != LIFE_SAVED || p->parent >= 0) continue;
         p->offset[0] = seg->saved_bytes; /* I1 */
         seg->saved_bytes += round_up(p->bytes, FIT_ALIGN);
     }
+    segment_fit_temporaries(seg, a);
+}
+
+void segment_fit_temporaries(segment *seg, arena *a)
+{
     for (int phase = 0; phase < 2; phase++)
         seg->temp_bytes[phase] = fit_phase(seg, phase, a); /* I2 */
+    place_views(seg);
 }

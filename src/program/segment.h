@@ -8,7 +8,7 @@
 #ifndef PROGRAM_SEGMENT_H
 #define PROGRAM_SEGMENT_H
 
-#include "layout/setup.h"
+#include "layout/members.h"
 #include "program/op.h"
 
 typedef enum life {
@@ -17,28 +17,36 @@ typedef enum life {
     LIFE_SAVED,    /* from a microbatch's forward to its backward */
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
     LIFE_STREAM,   /* gradient of the hidden state, handed from segment to segment, in place */
+    LIFE_BOUNDARY, /* the hidden state on its way to the next stage */
     LIFE_STEP,     /* of the step or the microbatch: tokens, tables, losses, counters */
+    LIFE_FIXED,    /* a range of a region of the arena: buckets of gradients and weights */
     LIFE_TEMP,     /* inside one phase of the segment */
     LIFE_COUNT
 } life;
 
-/* Buffers of the step. */
+/* Buffers of the step. Those down to STEP_MTP_LOSS exist once for each microbatch. */
 typedef enum step_buffer {
-    STEP_IDS,     /* int32[T] */
-    STEP_LABELS,  /* int32[T] */
-    STEP_MASK,    /* float[T]: weight of a token in the objective */
+    STEP_IDS,     /* int32[Tc] */
+    STEP_LABELS,  /* int32[Tc] */
+    STEP_MASK,    /* float[Tc]: weight of a token in the objective */
     STEP_MTP_IDS, /* the same for the prediction module */
     STEP_MTP_LABELS,
     STEP_MTP_MASK,
-    STEP_ROPE,     /* float[S][rot]: cosines, sines */
     STEP_LOSS,     /* float[2]: sum of weighted losses, sum of weights */
     STEP_MTP_LOSS, /* float[2] */
+    STEP_ROPE,     /* float[S][rot]: cosines, sines */
     STEP_AUX,      /* float[layers]: auxiliary losses */
     STEP_Z,        /* float[layers] */
     STEP_LOAD,     /* float[layers][E]: rows of each expert in the step */
     STEP_GLOBAL,   /* float[layers][E]: counts of the global auxiliary loss */
+    STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer was asked to take; its room */
     STEP_COUNT
 } step_buffer;
+
+static inline bool step_by_micro(step_buffer b)
+{
+    return b <= STEP_MTP_LOSS;
+}
 
 /* What recompute may drop a saved buffer for. */
 enum {
@@ -62,7 +70,11 @@ typedef struct buf {
     int layer_step;   /* weight, gradient, step: layers after the instance's first one */
     step_buffer step;
     int64_t step_stride; /* bytes of a layer's part of a step buffer that all layers share */
-    int64_t offset[2];   /* saved: [0] in the instance's part of the pool; temp: by phase, or -1 */
+    int64_t offset[2]; /* saved: [0] in the instance's part of the pool; temp: by phase, or -1 */
+    int parent;        /* a view: bytes of that buffer, from view_at on; else -1 */
+    int64_t view_at;
+    int owner;  /* of a pair: 0 for buffers of the forward half, 1 of the backward half */
+    int region; /* fixed: region of the arena; offset[0] in it */
 } buf;
 
 enum { SEG_FORWARD, SEG_BACKWARD };
@@ -74,6 +86,8 @@ typedef struct segment {
     int n_bufs, bufs_room;
     op *ops[2];
     int n_ops[2], ops_room[2];
+    const op *bare[2]; /* the lists without WAITs */
+    int n_bare[2];
     int64_t saved_bytes, temp_bytes[2];
 } segment;
 
@@ -82,10 +96,14 @@ typedef struct builder {
     const setup *s;
     arena *a;
     segment *seg;
-    int64_t B, S, T;     /* samples of a microbatch, sequence, tokens: on this rank */
+    rank_at at;
+    int64_t seq;         /* tokens of a whole sequence */
+    int64_t B, S;        /* samples of a microbatch; tokens of each on this CP rank */
+    int64_t Tc, T;       /* tokens of this CP rank; of this TP rank's share of them */
     int64_t layer;       /* a layer of the kind being built: its blocks, its bits */
     int layer_step;      /* layers of the same segment before it */
-    const char *module;  /* tag of what is added now */
+    const char *module;  /* tags of what is added now */
+    op_node node;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
@@ -101,19 +119,46 @@ int seg_weight(builder *b, const char *name); /* by its row's name; -1: the mode
 int seg_gradient(builder *b, const char *name);
 const param *seg_row(const builder *b, const char *name);
 
-/* Appends an operation. Lists of buffers end with END; sizes with -1. */
+/* `elements` of another buffer, from element `first` on. Not of weights, gradients and buffers of
+ * the step. */
+int seg_view(builder *b, int parent, int64_t first, int64_t elements);
+
+/* Appends an operation. Lists of buffers end with END; sizes with DIM_END. */
 enum { NONE = -1, END = -2 };
+#define DIM_END  INT64_MIN
 #define IN(...)  ((const int[]){__VA_ARGS__, END})
 #define OUT(...) ((const int[]){__VA_ARGS__, END})
-#define DIM(...) ((const int64_t[]){__VA_ARGS__, -1})
+#define DIM(...) ((const int64_t[]){__VA_ARGS__, DIM_END})
 op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in, const int *out,
            const int64_t *dim);
+
+/* Appends a message between the members of a group, on STREAM_COMM. */
+op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g, const int *in,
+             const int *out, const int64_t *dim);
+
+/* Members of a group, and this rank's place among them. */
+int64_t seg_width(const builder *b, comm_group g);
+int64_t seg_place(const builder *b, comm_group g);
 
 /* Bytes of the buffers that an operation reads and writes. */
 int64_t seg_op_bytes(const segment *seg, const op *o);
 
 /* Offsets of saved and temporary buffers; after all operations are there. */
 void segment_fit(segment *seg, arena *a);
+void segment_fit_temporaries(segment *seg, arena *a); /* only those */
+
+/* Gives every operation its event and puts a WAIT before each that touches the memory of a message
+ * that may still be under way; at the end of each list all are complete. After segment_fit. */
+void segment_waits(segment *seg, arena *a);
+
+/* Combined 1F1B: a segment whose forward list runs the forward of `f` and the backward of `b`, node
+ * by node in Megatron's order; buffers of `b` follow those of `f` and have owner 1. Either may be
+ * NULL. `delay`: weight gradients fill the gaps; `early`: attention's backward before the experts'
+ * forward. */
+typedef struct pair_options {
+    bool delay, early;
+} pair_options;
+void segment_pair(segment *out, const segment *f, const segment *b, pair_options o, arena *a);
 
 /* Recompute: what `drop` names is not saved but made again in backward, just before it is first
  * read. */

@@ -23,6 +23,9 @@ kernel_rows plain_moe_double(void);
 #include "kernels/cpu/plain_moe_loss.c"
 #include "kernels/cpu/plain_moe_dispatch.c"
 #include "kernels/cpu/plain_moe_grouped.c"
+#include "kernels/cpu/plain_moe_route.c"
+#include "kernels/cpu/plain_moe_flex.c"
+#include "kernels/cpu/plain_moe_meta.c"
 #include "kernels/cpu/plain_moe.c"
 #undef plain_moe
 

@@ -30,7 +30,7 @@ kernel_rows plain_dense_float(void)
 /* ---- shapes and sizes */
 
 /* Tensors in the order of ops.def, as products of sizes: "01" is dim 0 times dim 1, "0(1+2)" dim 0
- * times their sum; i: int32 ids from -1 to dim 2; m: a mask; =2: two numbers. */
+ * times their sum; i: int32 ids from -1 to past dim 2; m: a mask; =2: two numbers. */
 typedef struct shape {
     op_kind kind;
     const char *in, *out;
@@ -63,6 +63,8 @@ static const shape shapes[] = {
     {OP_MLA_KV_JOIN, "01(2+4) 03", "01(2+3) 014"},
     {OP_MLA_KV_JOIN_D, "01(2+3) 014", "01(2+4) 03"},
     {OP_HEAD_LOSS, "01 21 i0 m0", "=2 01 21"},
+    {OP_HEAD_PART, "01 21 i0", "32 (3+3+3)"},
+    {OP_HEAD_PART_D, "6(3+3+3) 01 21 i0 m0", "32 =2 01 21"},
     {OP_HEAD_LOGITS, "01 21", "02"},
 };
 
@@ -70,7 +72,7 @@ static const shape shapes[] = {
  * whose buffer output 0 is, plus 1. */
 typedef struct sizes {
     op_kind kind;
-    int64_t dim[6];
+    int64_t dim[7];
     unsigned flags;
     const char *without;
     int in_place;
@@ -98,8 +100,10 @@ static const sizes tries[] = {
     {OP_BIAS_W, {3001, 13}, 0, "", 0},
     {OP_EMBED, {37, 19, 11}, 0, "", 0},
     {OP_EMBED, {257, 130, 300}, 0, "", 0},
+    {OP_EMBED, {257, 130, 20, 7}, 0, "", 0},
     {OP_EMBED_W, {37, 19, 11}, 0, "", 0},
     {OP_EMBED_W, {257, 130, 30}, 0, "", 0},
+    {OP_EMBED_W, {257, 130, 30, 7}, 0, "", 0},
     {OP_NORM, {1, 1}, 0, "", 0},
     {OP_NORM, {67, 33}, ZERO_CENTRED, "", 0},
     {OP_NORM, {130, 515}, 0, "o1", 0},
@@ -145,6 +149,16 @@ static const sizes tries[] = {
     {OP_HEAD_LOSS, {131, 65, 301, 50}, 0, "o1 o2", 0},
     {OP_HEAD_LOSS, {31, 65, 301, 50}, 0, "o2", 0},
     {OP_HEAD_LOSS, {31, 65, 301, 50}, 0, "o1", 0},
+    {OP_HEAD_PART, {1, 3, 2, 1, 0, 0}, 0, "", 0},
+    {OP_HEAD_PART, {131, 65, 3001, 50, 50, 0}, 0, "", 0},
+    {OP_HEAD_PART, {131, 65, 301, 50, 100, 20}, 0, "", 0}, /* the last rows are not there */
+    {OP_HEAD_PART, {31, 65, 301, 50, 50, 20}, 0, "", 0},   /* none is */
+    {OP_HEAD_PART_D, {1, 3, 2, 1, 0, 0, 1}, 0, "", 0},
+    {OP_HEAD_PART_D, {131, 65, 3001, 50, 50, 0, 2}, 0, "", 0},
+    {OP_HEAD_PART_D, {131, 65, 301, 50, 100, 20, 3}, 0, "", 0},
+    {OP_HEAD_PART_D, {131, 65, 301, 50, 100, 20, 1}, 0, "i4 o2", 0},
+    {OP_HEAD_PART_D, {131, 65, 301, 50, 0, 20, 2}, 0, "o3", 0},
+    {OP_HEAD_PART_D, {31, 65, 301, 50, 50, 20, 2}, 0, "", 0},
     {OP_HEAD_LOGITS, {37, 19, 301}, 0, "", 0},
 };
 enum { N_TRIES = sizeof tries / sizeof tries[0] };
@@ -178,7 +192,7 @@ static void tensors_init(test_case *c, const char *s, tensor *t)
 {
     for (; *s; t++) {
         if (*s == 'i')
-            case_ids(c, t, count_of(&c->o, s + 1), -1, (int)c->o.dim[2]);
+            case_ids(c, t, count_of(&c->o, s + 1), -1, (int)c->o.dim[2] + 9);
         else if (*s == 'm')
             mask_init(c, t, count_of(&c->o, s + 1));
         else if (*s == '=')
@@ -211,17 +225,21 @@ static const char *shape_out(const sizes *s)
     return s->kind == OP_QKV_JOIN && no_gate ? "0(1+2+2)3" : shape_of(s->kind)->out;
 }
 
-/* Activations reach past the clamps, the scale of the loss is not 1. */
+/* Activations reach past the clamps, the scale of the loss is not 1, sums of exponentials are
+ * positive. */
 static void special_init(test_case *c)
 {
     tensor *u = c->o.kind == OP_ACT ? &c->in[0] : c->o.kind == OP_ACT_D ? &c->in[1] : NULL;
     for (int64_t i = 0; u && i < u->n; i++) put(u, i, 9 * get(u, u->start, i));
-    if (c->o.kind == OP_HEAD_LOSS) c->o.real[0] = 0.37;
+    if (c->o.kind == OP_HEAD_LOSS || c->o.kind == OP_HEAD_PART_D) c->o.real[0] = 0.37;
+    tensor *stats = c->o.kind == OP_HEAD_PART_D ? &c->in[0] : NULL;
+    for (int64_t i = 1; stats && i < stats->n; i += 3)
+        put(stats, i, 2 + get(stats, stats->start, i));
 }
 
 static void try_init(test_case *c, const sizes *s, number type)
 {
-    case_init(c, s->kind, type, s->dim, 6);
+    case_init(c, s->kind, type, s->dim, 7);
     c->o.flags = s->flags;
     tensors_init(c, shape_in(s), c->in);
     tensors_init(c, shape_out(s), c->out);
@@ -243,9 +261,9 @@ static void try_release(test_case *c)
 static const char *try_name(const sizes *s)
 {
     static char text[128];
-    snprintf(text, sizeof text, "kind %d, %d %d %d %d %d %d, flags %u, without '%s'", (int)s->kind,
-             (int)s->dim[0], (int)s->dim[1], (int)s->dim[2], (int)s->dim[3], (int)s->dim[4],
-             (int)s->dim[5], s->flags, s->without);
+    snprintf(text, sizeof text, "kind %d, %d %d %d %d %d %d %d, flags %u, without '%s'",
+             (int)s->kind, (int)s->dim[0], (int)s->dim[1], (int)s->dim[2], (int)s->dim[3],
+             (int)s->dim[4], (int)s->dim[5], (int)s->dim[6], s->flags, s->without);
     return text;
 }
 
@@ -431,6 +449,7 @@ static const sizes differences[] = {
     {OP_HEAD_LOGITS, {3, 7, 5}, 0, "", 0},
     {OP_BIAS, {3, 5}, 0, "", 0},
     {OP_EMBED, {9, 3, 5}, 0, "", 0},
+    {OP_EMBED, {20, 3, 5, 4}, 0, "", 0},
     {OP_NORM, {3, 7}, 0, "", 0},
     {OP_NORM, {3, 7}, ZERO_CENTRED, "", 0},
     {OP_NORM, {3, 7}, ADD_TO, "", 0},
@@ -464,7 +483,7 @@ static void input_from(test_case *b, int i, const test_case *f, const char *word
 static void backward_init(test_case *b, const test_case *f, const gradient *g, const sizes *s)
 {
     static const int logits_to_gemm[] = {0, 2, 1}; /* T H V are M K N */
-    case_init(b, g->backward, F64, f->o.dim, 6);
+    case_init(b, g->backward, F64, f->o.dim, 7);
     for (int i = 0; f->o.kind == OP_HEAD_LOGITS && i < 3; i++)
         b->o.dim[i] = f->o.dim[logits_to_gemm[i]];
     b->o.flags = f->o.flags;
@@ -533,6 +552,27 @@ static void gradients_of_head_and_loss_equal_differences(void **state)
     }
 }
 
+/* Ids that another rank has: no row of this one's table may be read or changed. */
+static void embedding_of_a_part_by_hand(void **state)
+{
+    (void)state;
+    enum { T = 5, H = 2, V = 3, FIRST = 10 };
+    float w[V * H] = {1, 2, 3, 4, 5, 6}, x[T * H], dw[V * H];
+    int32_t ids[T] = {9, 10, 12, 13, -1};
+    static const float want[T * H] = {0, 0, 1, 2, 5, 6, 0, 0, 0, 0};
+    static const float want_dw[V * H] = {1, 2, 0, 0, 5, 6};
+    kernel_rows tables[] = {plain_dense_float(), fast_dense()};
+    for (int i = 0; i < 2; i++) {
+        op o = {.kind = OP_EMBED, .dim = {T, H, V, FIRST}};
+        row_of(tables[i], OP_EMBED)->run(&o, (void *[]){w, ids}, (void *[]){x});
+        assert_memory_equal(x, want, sizeof x);
+        memset(dw, 0, sizeof dw);
+        o.kind = OP_EMBED_W;
+        row_of(tables[i], OP_EMBED_W)->run(&o, (void *[]){x, ids}, (void *[]){dw});
+        assert_memory_equal(dw, want_dw, sizeof dw);
+    }
+}
+
 /* ---- head and loss, in figures */
 
 /* 151,936 words and 8,192 tokens, of which 256 at a time: never 8,192 x 151,936 logits. */
@@ -584,6 +624,7 @@ int main(void)
         cmocka_unit_test(extremes_stay_extreme),
         cmocka_unit_test(gradients_equal_differences),
         cmocka_unit_test(gradients_of_head_and_loss_equal_differences),
+        cmocka_unit_test(embedding_of_a_part_by_hand),
         cmocka_unit_test(workspace_holds_a_chunk_of_logits),
         cmocka_unit_test(masked_rows_count_for_nothing),
     };

@@ -99,19 +99,23 @@ static void gradient_of_router_weights(void **state)
 static void gradient_of_losses(void **state)
 {
     (void)state;
-    enum { T = 6, E = 5, K = 2, N_LOSSES = 4 };
+    enum { T = 6, E = 5, K = 2, N_LOSSES = 6 };
     static const op losses[N_LOSSES] = {
         {.kind = OP_AUX_LOSS, .dim = {T, 3, E, K, 0}, .real = {0.7, 1.3}},
         {.kind = OP_AUX_LOSS, .dim = {T, 3, E, K, 1}, .real = {0.7, 1.3}},
+        {.kind = OP_AUX_LOSS, .dim = {T, 3, E, K, 0, 2, 4 * T, 6}, .real = {0.7, 1.3}},
+        {.kind = OP_AUX_LOSS, .dim = {T, 3, E, K, 1, 2, 4 * T, 6}, .real = {0.7, 1.3}},
         {.kind = OP_AUX_GLOBAL, .dim = {T, E, K, 3, 4 * T}, .real = {0.7, 1.3}},
         {.kind = OP_Z_LOSS, .dim = {T, E}, .real = {0.7, 1.3}},
     };
     static const unsigned scores[] = {0, SIGMOID, SQRT_SOFTPLUS};
     for (int i = 0; i < N_LOSSES * 3; i++) {
         pool p = {.random = 40 + (uint64_t)i};
-        double *logits = random_doubles(&p, T * E, 2), counts[E] = {3, 0, 11, 7, 3}, one = 1.3;
+        double *logits = random_doubles(&p, T * E, 2), one = 1.3;
+        double counts[3 * E] = {3, 0, 11, 7, 3, 0, 9, 1, 2, 4, 6, 6, 5, 0, 1};
         double loss = 0, *before = random_doubles(&p, T * E, 1), *after = TAKE(&p, double, T *E);
         slope_case c = {.what = "loss", .o = losses[i % N_LOSSES], .in = {logits, counts}};
+        if (c.o.kind == OP_AUX_LOSS && c.o.dim[6] == 0) c.in[1] = NULL; /* counts by itself */
         c.o.flags = scores[i / N_LOSSES];
         c.n_in = c.n_out[1] = T * E;
         c.n_out[0] = 1;
@@ -232,12 +236,13 @@ static void gradient_of_expert_biases(void **state)
         double *weights = weighted ? random_doubles(&p, s.room, 1) : NULL;
         double *db = TAKE(&p, double, n_b), *dp = TAKE(&p, double, s.room);
         slope_case c = {.what = "biases", .in = {b, weights, s.offsets}, .n_in = n_b};
-        c.o = (op){.kind = OP_GROUPED_BIAS, .dim = {s.room, s.E, N}};
+        c.o = (op){.kind = OP_GROUPED_BIAS, .dim = {s.room, s.E, N}, .real = {0.7}};
         c.n_out[0] = n_y, c.cotangent[0] = dy;
         op by_b = c.o, by_p = c.o;
         by_b.kind = OP_GROUPED_BIAS_W, by_p.kind = OP_GROUPED_BIAS_P;
         run(plain_moe_double(), &by_b, LIST(dy, weights, s.offsets), LIST(db));
         run(plain_moe_double(), &by_p, LIST(dy, b, s.offsets), LIST(dp));
+        for (int64_t i = 0; i < n_b; i++) db[i] *= 0.7; /* it is whole, whatever the share added */
         assert_slope(&c, db);
         c.which = 1, c.n_in = s.room;
         if (weighted) assert_slope(&c, dp);
@@ -338,16 +343,20 @@ static void losses_on_threads_equal_row_0(void **state)
         op ops[] = {
             {.kind = OP_AUX_LOSS, .dim = {T, S, E, K, 0}, .real = {1, 0.5}},
             {.kind = OP_AUX_LOSS, .dim = {T, S, E, K, 1}, .real = {1, 0.5}},
+            {.kind = OP_AUX_LOSS, .dim = {T, S, E, K, 0, 1, 4 * T, 2 * S}, .real = {1, 0.5}},
+            {.kind = OP_AUX_LOSS, .dim = {T, S, E, K, 1, 1, 4 * T, 2 * S}, .real = {1, 0.5}},
             {.kind = OP_AUX_GLOBAL, .dim = {T, E, K, 0, 2 * T}, .real = {1, 0.5}},
             {.kind = OP_Z_LOSS, .dim = {T, E}, .real = {1, 0.5}},
             {.kind = OP_AUX_COUNT, .dim = {T, E, K}},
+            {.kind = OP_AUX_COUNT, .dim = {T, E, K, S, 1}},
         };
-        float *logits = random_floats(&p, T * E, 3), *counts = TAKE(&p, float, E);
-        for (int64_t e = 0; e < E; e++) counts[e] = (float)(3 * e);
+        float *logits = random_floats(&p, T * E, 3), *counts = TAKE(&p, float, 4 * E);
+        for (int64_t e = 0; e < 4 * E; e++) counts[e] = (float)(3 * e);
         for (size_t j = 0; j < sizeof ops / sizeof ops[0]; j++) {
             pair_case c = {.o = ops[j], .in = {logits, counts}, .n_out = {1, T * E}};
             c.o.flags = scores[i % 3];
-            if (c.o.kind == OP_AUX_COUNT) c.n_out[0] = E, c.n_out[1] = 0;
+            if (c.o.kind == OP_AUX_LOSS && c.o.dim[6] == 0) c.in[1] = NULL; /* counts by itself */
+            if (c.o.kind == OP_AUX_COUNT) c.n_out[0] = 4 * E, c.n_out[1] = 0;
             assert_pair(&c);
         }
         pool_release(&p);
@@ -464,6 +473,7 @@ static void biases_on_threads_equal_row_0(void **state)
         };
         for (int j = 0; j < 3; j++) {
             memcpy(cases[j].o.dim, (int64_t[]){s.room, s.E, N}, 3 * sizeof(int64_t));
+            cases[j].o.real[0] = i % 3 ? 1 : 0.25;
             assert_pair(&cases[j]);
         }
         pool_release(&p);

@@ -531,30 +531,6 @@ static void replay_leaves_losses_alone(void **state)
     }
 }
 
-/* Two ranks with half of the tokens each, two microbatches: their parts of the global loss add up
- * to the loss that one rank would have, and so do gradients. STEPS from the counts is the same. */
-static void global_loss_adds_up_over_ranks(void **state)
-{
-    (void)state;
-    pool p = {.random = 3};
-    int64_t T = 12, E = 5, K = 2, half = T / 2 * E;
-    double *logits = random_doubles(&p, T * E, 2), *counts = TAKE(&p, double, E);
-    double *whole_d = TAKE(&p, double, T *E), *parts_d = TAKE(&p, double, T *E);
-    double whole_loss = 0, parts_loss = 0;
-    op count = {.kind = OP_AUX_COUNT, .dim = {T, E, K}};
-    op one = {.kind = OP_AUX_GLOBAL, .dim = {T, E, K, 2, T}, .real = {0.5, 3}};
-    op part = {.kind = OP_AUX_GLOBAL, .dim = {T / 2, E, K, 0, T}, .real = {0.5, 3}};
-    kernel_rows t = plain_moe_double();
-    for (int microbatch = 0; microbatch < 2; microbatch++)
-        run(t, &count, LIST(logits), LIST(counts));
-    run(t, &one, LIST(logits, counts), LIST(&whole_loss, whole_d));
-    for (int rank = 0; rank < 2; rank++)
-        run(t, &part, LIST(logits + rank * half, counts), LIST(&parts_loss, parts_d + rank * half));
-    assert_true(magnitude(whole_loss - parts_loss) < 1e-12);
-    for (int64_t i = 0; i < T * E; i++) assert_true(magnitude(whole_d[i] - parts_d[i]) < 1e-12);
-    pool_release(&p);
-}
-
 /* With the first ones kept instead of the largest. */
 static void position_keeps_the_first_tokens(void **state)
 {
@@ -585,7 +561,6 @@ int main(void)
         cmocka_unit_test(group_scores_count_as_many_experts_as_asked),
         cmocka_unit_test(forced_balance_is_exact_within_groups),
         cmocka_unit_test(replay_leaves_losses_alone),
-        cmocka_unit_test(global_loss_adds_up_over_ranks),
         cmocka_unit_test(position_keeps_the_first_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,8 +19,7 @@ static const char *const family_cases[] = {
 enum { N_FAMILY_CASES = sizeof family_cases / sizeof family_cases[0] };
 
 /* `words` are overrides separated by spaces. Fails the test where they cannot be read. */
-static inline void program_of(program *p, setup *s, arena *a, const char *model_name,
-                              const char *words)
+static inline void setup_of_words(setup *s, arena *a, const char *model_name, const char *words)
 {
     recipe *r = ARENA_NEW(a, recipe);
     error err = {{0}};
@@ -35,7 +34,14 @@ static inline void program_of(program *p, setup *s, arena *a, const char *model_
     if (!st) st = model_fill(r, &err);
     if (!st) st = setup_init(s, r, a, &err);
     if (st) fail_msg("%s %s: %s", model_name, words, err.text);
-    program_build(p, s, a);
+}
+
+/* The program of the first rank. */
+static inline void program_of(program *p, setup *s, arena *a, const char *model_name,
+                              const char *words)
+{
+    setup_of_words(s, a, model_name, words);
+    program_build(p, s, 0, a);
 }
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef KERNELS_CPU_FAST_ATTENTION_H
 #define KERNELS_CPU_FAST_ATTENTION_H
 
+#include "kernels/cpu/attention_stretch.h"
 #include "kernels/cpu/fast_attention_lanes.h"
 #include "kernels/kernels.h"
 
@@ -13,38 +14,47 @@ enum { QUERIES = LANES_BLOCK, KEYS = 64, HEAD_MAX = 256 };
 
 typedef struct attention {
     const lanes *use;
-    int64_t b, s, n, g, d, dv, window;
+    int64_t b, sq, sk, n, g, d, dv, window; /* ATTN: sq = sk = S */
+    int n_stretches;
+    stretch queries[STRETCHES_MAX], keys[STRETCHES_MAX];
     double scale;
-    const float *q;     /* [B*S][N][D] */
-    const float *k;     /* [B*S][G][D] */
-    const float *v;     /* [B*S][G][DV] */
+    bool merges;        /* adds to what is there: o and lse, or dq */
+    const float *q;     /* [B*SQ][N][D] */
+    const float *k;     /* [B*SK][G][D] */
+    const float *v;     /* [B*SK][G][DV] */
     const float *sinks; /* [N], or NULL */
-    const float *o;     /* [B*S][N][DV]; the gradient's, as all below */
-    const float *d_o;   /* [B*S][N][DV] */
-    const float *lse;   /* [B*S][N] */
-    float *dq;          /* [B*S][N][D] */
-    float *dk;          /* [B*S][G][D] */
-    float *dv_out;      /* [B*S][G][DV] */
+    float *o;           /* [B*SQ][N][DV] */
+    float *lse;         /* [B*SQ][N] */
+    const float *d_o;   /* [B*SQ][N][DV]; the gradient's, as all below */
+    float *dq;          /* [B*SQ][N][D] */
+    float *dk;          /* [B*SK][G][D] */
+    float *dv_out;      /* [B*SK][G][DV] */
 } attention;
 
-/* Up to QUERIES queries of one head against up to KEYS keys, counted from the sequence's start. */
+/* Up to QUERIES queries of one head against up to KEYS keys, by their rows in the sample. A query
+ * stands `ahead` further on than the key in the row of the same number. */
 typedef struct attention_block {
-    int64_t batch, head, query, n_queries, key, n_keys;
+    int64_t batch, head, query, n_queries, key, n_keys, ahead;
 } attention_block;
 
 void attention_sizes(attention *a, const op *o);
 
+/* What `ahead` is between two stretches. */
+int64_t attention_ahead(const stretch *queries, const stretch *keys);
+
 /* Does any query of the block see any key? */
 bool attention_block_seen(const attention *a, const attention_block *at);
 
-/* The block's first key in k and v, counted in rows of [B*S][G]. */
+/* The block's first query in q and o, in rows of [B*SQ][N], and its first key in k and v, in rows
+ * of [B*SK][G]. */
+int64_t attention_query_row(const attention *a, const attention_block *at);
 int64_t attention_key_row(const attention *a, const attention_block *at);
 
 /* s[n_keys][QUERIES] = scores of a block in units of ln 2, minus infinity where a query does not
  * see the key. qt[D][QUERIES] are the queries turned round, times scale and log2(e). */
 void attention_scores(const attention *a, const attention_block *at, const float *qt, float *s);
 
-/* ATTN_D (fast_attention_back.c). */
+/* ATTN_D and ATTN_BLOCK_D (fast_attention_back.c). */
 void fast_attention_back(const op *o, void *const *in, void *const *out);
 
 #endif

@@ -2,15 +2,19 @@
  *
  * A pass by queries and one by keys would make scores and their gradients twice: seven products.
  * One pass needs five, but its blocks add to rows of dq (by queries) and of dk and dv (by keys) at
- * once. So the sequence is cut into spans, and the square of query spans by key spans is worked
- * through diagonal by diagonal: the pairs of one diagonal share neither queries nor keys.
+ * once. So the stretches are cut into spans, and the square of query spans by key spans is worked
+ * through diagonal by diagonal, round and round: the pairs of one diagonal share neither queries
+ * nor keys.
  *
  * I1  Within a diagonal every pair owns its rows; between diagonals all threads wait. Every sum has
  *     one order, whatever the number of threads.
  * I2  Spans depend on sizes alone.
- * I3  The first to touch a row writes it: the main diagonal for dq, and in it the block of equal
- *     query and key of a group's first head for dk and dv. Nothing is cleared before.
- * I4  Queries past the end are zeros with lse and delta zero: they add exactly nothing. */
+ * I3  Of a whole sequence (ATTN_D), the first to touch a row writes it: the main diagonal for dq,
+ *     and in it the block of equal query and key of a group's first head for dk and dv. Nothing is
+ *     cleared before. Where tokens are in stretches nobody is known to be first: what is not added
+ *     to is cleared.
+ * I4  Queries past the end are zeros with lse and delta zero: they add exactly nothing. So does a
+ *     query that sees nothing, whose lse is minus infinity: zero stands in for it. */
 #include "kernels/cpu/fast_attention.h"
 
 #include <math.h>
@@ -52,7 +56,7 @@ static void turn_rows(const attention_block *at, const float *x, int64_t x_row, 
 
 static void begin(const attention *a, const attention_block *at, scratch *w)
 {
-    int64_t row = (at->batch * a->s + at->query) * a->n + at->head;
+    int64_t row = attention_query_row(a, at);
     const float *q = a->q + row * a->d, *d_o = a->d_o + row * a->dv, *o = a->o + row * a->dv;
     turn_rows(at, q, a->n * a->d, a->d, (float)(a->scale * LOG2_E), w->qt);
     copy_rows(at, q, a->n * a->d, a->d, (float)a->scale, w->q);
@@ -62,7 +66,8 @@ static void begin(const attention *a, const attention_block *at, scratch *w)
     for (int64_t i = 0; i < QUERIES; i++) {
         bool real = i < at->n_queries; /* I4 */
         int64_t skip = i * a->n * a->dv;
-        w->lse[i] = real ? (float)((double)a->lse[row + i * a->n] * LOG2_E) : 0;
+        float lse = real ? a->lse[row + i * a->n] : 0;
+        w->lse[i] = lse == -INFINITY ? 0 : (float)((double)lse * LOG2_E);
         w->delta[i] = real ? a->use->dot(d_o + skip, o + skip, a->dv) : 0;
     }
 }
@@ -107,7 +112,7 @@ static void take_keys(const attention *a, const attention_block *at, bool first,
 
 static void end(const attention *a, const attention_block *at, bool first, const scratch *w)
 {
-    int64_t row = (at->batch * a->s + at->query) * a->n + at->head;
+    int64_t row = attention_query_row(a, at);
     lanes_turn(&(turn){.x = w->dqt,
                        .n_rows = a->d,
                        .n_cols = at->n_queries,
@@ -119,7 +124,7 @@ static void end(const attention *a, const attention_block *at, bool first, const
 }
 
 /* A block of queries of one head against the keys of a span. `first` is the first head of its
- * group, `main` says that the queries are of the same span. */
+ * group, or -1 where nobody writes (I3); `main` says that the queries are of the same span. */
 static void query_block(const attention *a, attention_block at, int64_t first, bool main)
 {
     scratch w;
@@ -136,34 +141,87 @@ static void query_block(const attention *a, attention_block at, int64_t first, b
 /* A pair of spans for all heads that share keys; `at` has the spans and the first head. */
 static void span_pair(const attention *a, attention_block at)
 {
-    const bool main = at.query == at.key;
-    const int64_t past = at.query + at.n_queries, first = at.head, n_heads = a->n / a->g;
+    const bool whole = a->n_stretches == 1, main = whole && at.query == at.key; /* I3 */
+    const int64_t past = at.query + at.n_queries, head = at.head, n_heads = a->n / a->g;
     for (; at.query < past; at.query += QUERIES) {
         at.n_queries = past - at.query < QUERIES ? past - at.query : QUERIES;
         if (!attention_block_seen(a, &at)) continue;
-        for (at.head = first; at.head < first + n_heads; at.head++) query_block(a, at, first, main);
+        for (at.head = head; at.head < head + n_heads; at.head++)
+            query_block(a, at, whole ? head : -1, main);
     }
 }
+
+/* ---- spans and diagonals */
+
+typedef struct spans {
+    int64_t length;            /* of a span, the last of a stretch apart */
+    int64_t queries, keys;     /* spans of a stretch */
+    int64_t n_queries, n_keys; /* spans of all */
+    int64_t n;                 /* the side of the square */
+} spans;
 
 /* I2: long enough that turning queries round is cheap, short enough to share out. */
-static int64_t span_length(const attention *a)
+static spans cut(const attention *a)
 {
     enum { SHORTEST = 4 * QUERIES, LONGEST = 8 * QUERIES, PARTS = 8 };
-    int64_t span = (a->s / PARTS + QUERIES - 1) / QUERIES * QUERIES;
-    return span < SHORTEST ? SHORTEST : span > LONGEST ? LONGEST : span;
+    int64_t span = (a->sq / PARTS + QUERIES - 1) / QUERIES * QUERIES;
+    spans c = {.length = span < SHORTEST ? SHORTEST : span > LONGEST ? LONGEST : span};
+    c.queries = (a->queries[0].n + c.length - 1) / c.length;
+    c.keys = (a->keys[0].n + c.length - 1) / c.length;
+    c.n_queries = c.queries * a->n_stretches, c.n_keys = c.keys * a->n_stretches;
+    c.n = c.n_queries > c.n_keys ? c.n_queries : c.n_keys;
+    return c;
 }
 
-static void diagonal(const attention *a, int64_t span, int64_t n_spans, int64_t apart)
+/* Pair `i` of a diagonal; false: there is none, or its queries see none of its keys. */
+static bool pair_at(const attention *a, const spans *c, int64_t apart, int64_t i,
+                    attention_block *at)
 {
-    int64_t n_groups = a->b * a->g;
+    const int64_t key = i, query = (i + apart) % c->n;
+    if (key >= c->n_keys || query >= c->n_queries) return false;
+    const stretch *q = &a->queries[query / c->queries], *k = &a->keys[key / c->keys];
+    const int64_t q_skip = query % c->queries * c->length, k_skip = key % c->keys * c->length;
+    at->query = q->row + q_skip, at->key = k->row + k_skip, at->ahead = attention_ahead(q, k);
+    at->n_queries = q->n - q_skip < c->length ? q->n - q_skip : c->length;
+    at->n_keys = k->n - k_skip < c->length ? k->n - k_skip : c->length;
+    return attention_block_seen(a, at);
+}
+
+static void diagonal(const attention *a, const spans *c, int64_t apart)
+{
+    const int64_t n_groups = a->b * a->g;
 #pragma omp parallel for schedule(dynamic)
-    for (int64_t task = 0; task < (n_spans - apart) * n_groups; task++) {
-        int64_t group = task % n_groups, key = task / n_groups * span, query = key + apart * span;
+    for (int64_t task = 0; task < c->n * n_groups; task++) {
+        int64_t group = task % n_groups;
         attention_block at = {.batch = group / a->g, .head = group % a->g * (a->n / a->g)};
-        at.query = query, at.n_queries = a->s - query < span ? a->s - query : span;
-        at.key = key, at.n_keys = a->s - key < span ? a->s - key : span;
-        span_pair(a, at);
+        if (pair_at(a, c, apart, task / n_groups, &at)) span_pair(a, at);
     }
+}
+
+static bool diagonal_is_seen(const attention *a, const spans *c, int64_t apart)
+{
+    attention_block at;
+    for (int64_t i = 0; i < c->n; i++)
+        if (pair_at(a, c, apart, i, &at)) return true;
+    return false;
+}
+
+static void clear(float *x, int64_t n)
+{
+    enum { PIECE = 1 << 14 };
+#pragma omp parallel for
+    for (int64_t i = 0; i < n; i += PIECE)
+        memset(x + i, 0, (size_t)(n - i < PIECE ? n - i : PIECE) * sizeof *x);
+}
+
+/* I3 */
+static void clear_what_is_written(const attention *a, bool adds_keys)
+{
+    const int64_t n_keys = a->b * a->sk * a->g;
+    if (!a->merges) clear(a->dq, a->b * a->sq * a->n * a->d);
+    if (adds_keys) return;
+    clear(a->dk, n_keys * a->d);
+    clear(a->dv_out, n_keys * a->dv);
 }
 
 static void add_dsinks(const attention *a, float *dsinks /* [N] */)
@@ -171,7 +229,7 @@ static void add_dsinks(const attention *a, float *dsinks /* [N] */)
 #pragma omp parallel for
     for (int64_t h = 0; h < a->n; h++) {
         double sum = 0;
-        for (int64_t row = h; row < a->b * a->s * a->n; row += a->n) {
+        for (int64_t row = h; row < a->b * a->sq * a->n; row += a->n) {
             float delta = a->use->dot(a->d_o + row * a->dv, a->o + row * a->dv, a->dv);
             sum -= exp((double)a->sinks[h] - (double)a->lse[row]) * (double)delta;
         }
@@ -182,12 +240,14 @@ static void add_dsinks(const attention *a, float *dsinks /* [N] */)
 void fast_attention_back(const op *what, void *const *in, void *const *out)
 {
     attention a = {.d_o = in[0], .q = in[1], .k = in[2], .v = in[3], .o = in[4], .lse = in[5]};
-    a.sinks = in[6], a.dq = out[0], a.dk = out[1], a.dv_out = out[2];
+    const bool block = attention_is_block(what);
+    a.dq = out[0], a.dk = out[1], a.dv_out = out[2];
     attention_sizes(&a, what);
-    const int64_t span = span_length(&a), n_spans = (a.s + span - 1) / span;
-    for (int64_t apart = 0; apart < n_spans; apart++) {
-        if (a.window > 0 && apart * span >= a.window + span - 1) break; /* all out of sight */
-        diagonal(&a, span, n_spans, apart);                             /* I1 */
-    }
+    if (block) clear_what_is_written(&a, what->flags & ADD_KV);
+    const spans c = cut(&a);
+    for (int64_t apart = 0; apart < c.n; apart++)
+        if (diagonal_is_seen(&a, &c, apart)) diagonal(&a, &c, apart); /* I1 */
+    if (block) return;
+    a.sinks = in[6];
     if (a.sinks && out[3]) add_dsinks(&a, out[3]);
 }

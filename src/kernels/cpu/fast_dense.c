@@ -88,6 +88,8 @@ static const kernel fast_dense_rows[] = {
     {OP_MLA_KV_JOIN, "threads", NULL, fast_mla_kv_join},
     {OP_MLA_KV_JOIN_D, "threads", NULL, fast_mla_kv_join_d},
     {OP_HEAD_LOSS, "openblas", library_takes, fast_head_loss},
+    {OP_HEAD_PART, "openblas", library_takes, fast_head_part},
+    {OP_HEAD_PART_D, "openblas", library_takes, fast_head_part_d},
     {OP_HEAD_LOGITS, "openblas", library_takes, fast_head_logits},
 };
 

@@ -100,6 +100,8 @@ void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out);
 
 /* ---- fast_dense_loss.c */
 void fast_head_loss(const op *o, void *const *in, void *const *out);
+void fast_head_part(const op *o, void *const *in, void *const *out);
+void fast_head_part_d(const op *o, void *const *in, void *const *out);
 size_t fast_head_loss_bytes(const op *o); /* of the workspace */
 
 #endif

@@ -1,7 +1,11 @@
 /* fast_dense_loss.c - head and loss, a chunk of rows at a time.
  *
  * I1  A chunk's logits are made once, in the workspace, and become their own gradients in place.
- * I2  Losses of rows are kept apart and added in the order of rows, in double. */
+ * I2  Losses of rows are kept apart and added in the order of rows, in double.
+ *
+ * Where the vocabulary is cut over ranks, a chunk is two operations with the ranks' meeting between
+ * them: logits are then a buffer of the program, and a row's loss follows from what the ranks have
+ * told each other. */
 #include "kernels/cpu/fast_dense.h"
 
 #include <math.h>
@@ -72,6 +76,28 @@ WIDE static double row_exp(float *l, int64_t n, float top)
         total += (double)sum;
     }
     return total;
+}
+
+/* The same sum, with the logits left as they are. */
+WIDE static double row_exp_sum(const float *l, int64_t n, float top)
+{
+    enum { PIECE = 1024 };
+    double total = 0;
+    for (int64_t i = 0; i < n; i += PIECE) {
+        const int64_t end = i + PIECE < n ? i + PIECE : n;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t j = i; j < end; j++) sum += fast_exp(l[j] - top);
+        total += (double)sum;
+    }
+    return total;
+}
+
+/* l[n] = by * e^(l - top) */
+WIDE static void row_softmax(float *l, int64_t n, float top, float by)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) l[i] = by * fast_exp(l[i] - top);
 }
 
 WIDE static void row_scale(float *l, int64_t n, float by)
@@ -147,4 +173,114 @@ void fast_head_loss(const op *o, void *const *in, void *const *out)
     }
     loss[0] = (float)((double)loss[0] + sum);
     loss[1] = (float)((double)loss[1] + weights);
+}
+
+/* ---- of a vocabulary that is cut over ranks */
+
+static int64_t rows_there(const op *o)
+{
+    const int64_t left = o->dim[0] - o->dim[4];
+    return left < 0 ? 0 : left < o->dim[3] ? left : o->dim[3];
+}
+
+void fast_head_part(const op *o, void *const *in, void *const *out)
+{
+    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
+    const int64_t n = rows_there(o);
+    const float *x = (const float *)in[0] + first * h;      /* [ROWS][H] */
+    const int32_t *labels = (const int32_t *)in[2] + first; /* [ROWS] */
+    float *logits = out[0];                                 /* [ROWS][V] */
+    float *stats = out[1];                                  /* [ROWS][3] */
+    const blas_product p = blas_forward(x, in[1], logits, n, n_v, h);
+    blas_gemm(&p);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) {
+        const float *l = logits + i * n_v; /* [V] */
+        const int64_t label = labels[i] - o->dim[5];
+        const float top = row_top(l, n_v);
+        stats[i * 3] = top;
+        stats[i * 3 + 1] = (float)row_exp_sum(l, n_v, top);
+        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+    }
+    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((rows - n) * n_v));
+    memset(stats + n * 3, 0, sizeof(float) * (size_t)((rows - n) * 3));
+}
+
+/* What all ranks together know of a row. */
+typedef struct totals {
+    float top;
+    double sum, right; /* sum of e^(logit - top), the label's logit */
+} totals;
+
+static totals row_totals(const op *o, const float *stats /* [PARTS][ROWS][3] */, int64_t i)
+{
+    const int64_t step = o->dim[3] * 3, n_parts = o->dim[6];
+    const float *s = stats + i * 3; /* [3], PARTS times */
+    totals all = {.top = s[0]};
+    for (int64_t p = 1; p < n_parts; p++)
+        if (s[p * step] > all.top) all.top = s[p * step];
+    for (int64_t p = 0; p < n_parts; p++) {
+        all.sum += (double)s[p * step + 1] * exp((double)s[p * step] - (double)all.top);
+        all.right += (double)s[p * step + 2];
+    }
+    return all;
+}
+
+/* Every rank has as many words, so PARTS * V is the whole vocabulary. */
+static float part_weight(const call *c, int64_t t)
+{
+    const int32_t label = ((const int32_t *)c->in[3])[t];
+    const float *mask = c->in[4]; /* [T], may be missing */
+    if (label < 0 || label >= c->o->dim[2] * c->o->dim[6]) return 0;
+    return mask ? mask[t] : 1;
+}
+
+/* Logits of row i become gradients. */
+static void part_gradient(const call *c, int64_t i)
+{
+    const op *o = c->o;
+    const int64_t n_v = o->dim[2], t = o->dim[4] + i;
+    const int64_t label = ((const int32_t *)c->in[3])[t] - o->dim[5];
+    float *l = (float *)c->out[0] + i * n_v; /* [V] */
+    const double scale = (double)part_weight(c, t) * o->real[0];
+    if (scale == 0) {
+        memset(l, 0, sizeof(float) * (size_t)n_v);
+        return;
+    }
+    const totals all = row_totals(o, c->in[0], i);
+    row_softmax(l, n_v, all.top, (float)(scale / all.sum));
+    if (label >= 0 && label < n_v) l[label] -= (float)scale;
+}
+
+/* The losses of a chunk in the order of rows: I2. */
+static void part_loss(const call *c, float *loss /* [2] */)
+{
+    const int64_t n = rows_there(c->o);
+    double sum = 0, weights = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double weight = (double)part_weight(c, c->o->dim[4] + i);
+        if (weight == 0) continue;
+        const totals all = row_totals(c->o, c->in[0], i);
+        sum += weight * (log(all.sum) + (double)all.top - all.right);
+        weights += weight;
+    }
+    loss[0] = (float)((double)loss[0] + sum);
+    loss[1] = (float)((double)loss[1] + weights);
+}
+
+void fast_head_part_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t h = o->dim[1], n_v = o->dim[2], first = o->dim[4], n = rows_there(o);
+    const float *x = (const float *)in[1] + first * h; /* [ROWS][H] */
+    float *logits = out[0];                            /* [ROWS][V] */
+    float *dx = out[2];                                /* [T][H], may be missing */
+    const call c = {o, in, out};
+    part_loss(&c, out[1]);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) part_gradient(&c, i); /* I1 */
+    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[3] - n) * n_v));
+    const blas_product data = blas_data(logits, in[2], dx ? dx + first * h : NULL, n, n_v, h);
+    const blas_product weight = blas_weight(logits, x, out[3], n, n_v, h);
+    if (dx) blas_gemm(&data);
+    if (out[3]) blas_gemm(&weight);
 }

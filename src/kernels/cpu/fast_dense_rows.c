@@ -84,15 +84,16 @@ void fast_bias_w(const op *o, void *const *in, void *const *out)
 
 static void embed_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t h = c->o->dim[1];
+    const int64_t h = c->o->dim[1], n_v = c->o->dim[2], first = c->o->dim[3];
     const float *w = c->in[0];     /* [V][H] */
     const int32_t *ids = c->in[1]; /* [T] */
     float *x = c->out[0];          /* [T][H] */
     for (int64_t t = begin; t < end; t++) {
-        if (ids[t] < 0)
+        const int64_t v = ids[t] - first;
+        if (v < 0 || v >= n_v)
             memset(x + t * h, 0, sizeof(float) * (size_t)h);
         else
-            memcpy(x + t * h, w + ids[t] * h, sizeof(float) * (size_t)h);
+            memcpy(x + t * h, w + v * h, sizeof(float) * (size_t)h);
     }
 }
 
@@ -104,14 +105,15 @@ void fast_embed(const op *o, void *const *in, void *const *out)
 /* Columns begin .. end-1 of all tokens, in their order: no two threads meet in a row of dw. */
 WIDE static void embed_w_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n_t = c->o->dim[0], h = c->o->dim[1];
+    const int64_t n_t = c->o->dim[0], h = c->o->dim[1], n_v = c->o->dim[2], first = c->o->dim[3];
     const float *dx = c->in[0];    /* [T][H] */
     const int32_t *ids = c->in[1]; /* [T] */
     float *dw = c->out[0];         /* [V][H] */
     for (int64_t t = 0; t < n_t; t++) {
-        if (ids[t] < 0) continue;
+        const int64_t v = ids[t] - first;
+        if (v < 0 || v >= n_v) continue;
         const float *from = dx + t * h;
-        float *to = dw + ids[t] * h;
+        float *to = dw + v * h;
 #pragma omp simd
         for (int64_t i = begin; i < end; i++) to[i] += from[i];
     }

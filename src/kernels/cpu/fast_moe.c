@@ -1,7 +1,7 @@
 /* fast_moe.c - the threaded rows of the kinds that route tokens or work for experts.
  *
- * LOAD and SORT have row 0 alone: one pass over T * K ids, a thousandth of the products that
- * follow, and its order is its result. */
+ * LOAD, SORT and what makes tables for messages have row 0 alone: one pass over T * K ids, a
+ * thousandth of the products that follow, and its order is its result. */
 #include "kernels/cpu/rows.h"
 
 #include <stddef.h>
@@ -44,6 +44,7 @@ static const kernel fast_moe_rows[] = {
     {OP_GROUPED_BIAS, "threads", NULL, fast_grouped_bias},
     {OP_GROUPED_BIAS_W, "threads", NULL, fast_grouped_bias_w},
     {OP_GROUPED_BIAS_P, "threads", NULL, fast_grouped_bias_p},
+    {OP_FLEX_PLACE, "threads", NULL, fast_flex_place},
 };
 
 kernel_rows fast_moe(void)

@@ -18,6 +18,7 @@ void fast_permute(const op *o, void *const *in, void *const *out);
 void fast_permute_d(const op *o, void *const *in, void *const *out);
 void fast_unpermute(const op *o, void *const *in, void *const *out);
 void fast_unpermute_d(const op *o, void *const *in, void *const *out);
+void fast_flex_place(const op *o, void *const *in, void *const *out);
 
 /* ---- fast_moe_grouped.c */
 void fast_grouped(const op *o, void *const *in, void *const *out);

@@ -19,7 +19,7 @@ void fast_grouped_bias(const op *o, void *const *in, void *const *out)
         while (offsets[e + 1] <= r) e++;        /* a thread's rows ascend */
         const float *restrict from = b + e * N; /* [N] */
         float *restrict to = y + r * N;         /* [N] */
-        float weight = p ? p[r] : 1;
+        float weight = (p ? p[r] : 1) * (float)o->real[0];
         for (int64_t n = 0; n < N; n++) to[n] += from[n] * weight;
     }
 }
@@ -87,6 +87,6 @@ void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
 #pragma omp parallel for schedule(static) firstprivate(e)
     for (int64_t r = 0; r < n_rows; r++) {
         while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
-        dp[r] += dot(dy + r * N, b + e * N, N);
+        dp[r] += (float)o->real[0] * dot(dy + r * N, b + e * N, N);
     }
 }

@@ -149,3 +149,27 @@ void fast_permute_d(const op *o, void *const *in, void *const *out)
     for (int64_t i = 0; dprobs && i < o->dim[0] * o->dim[1]; i++)
         dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
 }
+
+/* Without padding filled rows are the first ones. */
+void fast_flex_place(const op *o, void *const *in, void *const *out)
+{
+    const float *x = in[0];         /* [T][H] */
+    const float *meta = in[1];      /* [T][2K] */
+    float *xp = out[0];             /* [ROOM][H] */
+    float *pp = out[1];             /* [ROOM] */
+    const int32_t *rows = out[2];   /* [T][K] */
+    const int32_t *starts = out[3]; /* [E+1] */
+    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2], room = o->dim[3], end;
+    flex_sort(o, in, out);
+    end = starts[o->dim[4]];
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t k = 0; k < K; k++) {
+            int64_t row = rows[t * K + k];
+            if (row < 0) continue;
+            memcpy(xp + row * H, x + t * H, (size_t)H * sizeof *xp); /* P1 */
+            pp[row] = meta[t * 2 * K + K + k];
+        }
+    memset(xp + end * H, 0, (size_t)((room - end) * H) * sizeof *xp);
+    memset(pp + end, 0, (size_t)(room - end) * sizeof *pp);
+}

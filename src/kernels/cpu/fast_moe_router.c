@@ -72,21 +72,28 @@ static double balance_tokens(const op *o, aux_pass a, span s)
 
 void fast_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    float *loss = out[0]; /* [1] */
-    int64_t N = aux_tokens_together(o);
+    const float *counts = in[1]; /* [samples][E], [E] or none */
+    float *loss = out[0];        /* [1] */
     aux_pass a = aux_local_pass(o, in, out);
+    samples l = aux_samples(o);
     double total = 0;
-    for (int64_t t = 0; t < o->dim[0]; t += N) total += balance_tokens(o, a, (span){t, t + N});
-    if (o->dim[0] > 0 && !(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
+        total += counts ? push_tokens(&a, s) : balance_tokens(o, a, s);
+    }
+    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
 }
 
 void fast_aux_count(const op *o, void *const *in, void *const *out)
 {
-    float *counts = out[0]; /* [E] */
     int64_t E = o->dim[1];
-    int32_t found[EXPERTS_MAX];
-    count_tokens(o, in[0], (span){0, o->dim[0]}, E, found);
-    for (int64_t e = 0; e < E; e++) counts[e] += (float)found[e];
+    samples l = aux_samples(o);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        float *counts = (float *)out[0] + sample_number(&l, s) * E; /* [E] */
+        int32_t found[EXPERTS_MAX];
+        count_tokens(o, in[0], s, E, found);
+        for (int64_t e = 0; e < E; e++) counts[e] += (float)found[e];
+    }
 }
 
 void fast_aux_global(const op *o, void *const *in, void *const *out)

@@ -4,13 +4,16 @@
  * nowhere but in a block on the stack. The gradient goes over the scores twice (by query for dq, by
  * key for dk and dv): each sum then has one owner and one order, which is worth more here.
  *
- * I1  Query i sees key j if j <= i and, with a window, i - j < WINDOW.
+ * I1  A query at position i sees a key at position j if j <= i and, with a window, i - j < WINDOW.
  * I2  lse is the logarithm of all that a query's weights are divided by, the sink included, so a
  *     weight is exp(score - lse) in both directions.
- * I3  A sink has no value: its gradient is -weight * (do . o), and it adds nothing to o. */
+ * I3  A sink has no value: its gradient is -weight * (do . o), and it adds nothing to o.
+ * I4  What earlier blocks gave counts as one more key with score lse and value o. A query that has
+ *     seen nothing yet has lse minus infinity and o zero. */
 #include <math.h>
 #include <stddef.h>
 
+#include "kernels/cpu/attention_stretch.h"
 #include "kernels/cpu/real.h"
 #include "kernels/cpu/rows.h"
 
@@ -18,22 +21,28 @@ enum { SCORES = 256 }; /* scores held at once */
 
 /* The sizes and tensors of one operation; what a direction does not have is NULL. */
 typedef struct attention {
-    int64_t b, s, n, g, d, dv, window;
+    int64_t b, sq, sk, n, g, d, dv, window; /* ATTN: sq = sk = S */
+    int n_stretches;
+    stretch queries[STRETCHES_MAX], keys[STRETCHES_MAX];
     double scale;
-    const real *q;     /* [B*S][N][D] */
-    const real *k;     /* [B*S][G][D] */
-    const real *v;     /* [B*S][G][DV] */
+    bool merges;       /* I4 */
+    const real *q;     /* [B*SQ][N][D] */
+    const real *k;     /* [B*SK][G][D] */
+    const real *v;     /* [B*SK][G][DV] */
     const real *sinks; /* [N], or NULL */
-    const real *o;     /* [B*S][N][DV] */
-    const real *d_o;   /* [B*S][N][DV] */
-    const real *lse;   /* [B*S][N] */
+    const real *o;     /* [B*SQ][N][DV] */
+    const real *d_o;   /* [B*SQ][N][DV] */
+    const real *lse;   /* [B*SQ][N] */
 } attention;
 
 static void set_sizes(attention *a, const op *o)
 {
-    a->b = o->dim[0], a->s = o->dim[1], a->n = o->dim[2], a->g = o->dim[3];
-    a->d = o->dim[4], a->dv = o->dim[5], a->window = o->dim[6];
+    const int64_t *dim = o->dim + (attention_is_block(o) ? 2 : 1);
+    a->b = o->dim[0], a->sq = o->dim[1], a->sk = dim[0];
+    a->n = dim[1], a->g = dim[2], a->d = dim[3], a->dv = dim[4], a->window = dim[5];
+    a->n_stretches = attention_stretches(o, a->queries, a->keys);
     a->scale = o->real[0];
+    a->merges = attention_is_block(o) && o->flags & ADD_TO;
 }
 
 static double dot(const real *x, const real *y, int64_t n)
@@ -43,26 +52,47 @@ static double dot(const real *x, const real *y, int64_t n)
     return sum;
 }
 
-/* I1: the first key that query i of a sequence sees, one past the last query that sees key j. */
-static int64_t first_key(const attention *a, int64_t i)
+/* Rows of a sample; none where past <= first. */
+typedef struct range {
+    int64_t first, past;
+} range;
+
+/* The rows of a stretch at positions first .. past-1. */
+static range rows_between(const stretch *t, int64_t first, int64_t past)
 {
-    return a->window > 0 && i >= a->window ? i - a->window + 1 : 0;
+    if (first < t->position) first = t->position;
+    if (past > t->position + t->n) past = t->position + t->n;
+    return (range){t->row + first - t->position, t->row + past - t->position};
 }
 
-static int64_t past_query(const attention *a, int64_t j)
+/* I1: the keys of stretch p that a query sees, and the queries of stretch p that see a key. */
+static range keys_seen(const attention *a, int p, int64_t position)
 {
-    return a->window > 0 && a->s - j > a->window ? j + a->window : a->s;
+    int64_t first = a->window > 0 ? position - a->window + 1 : 0;
+    return rows_between(&a->keys[p], first, position + 1);
 }
 
-/* Query i and key j count from the start of sequence b; h is the query's head. */
+static range queries_seeing(const attention *a, int p, int64_t position)
+{
+    int64_t past = a->window > 0 ? position + a->window : INT64_MAX;
+    return rows_between(&a->queries[p], position, past);
+}
+
+static int64_t position_of(const stretch *t, int n, int64_t row)
+{
+    const stretch *in = n > 1 && row >= t[1].row ? &t[1] : &t[0];
+    return in->position + row - in->row;
+}
+
+/* Query i and key j are rows of sample b; h is the query's head. */
 static int64_t query_row(const attention *a, int64_t b, int64_t i, int64_t h)
 {
-    return (b * a->s + i) * a->n + h;
+    return (b * a->sq + i) * a->n + h;
 }
 
 static int64_t key_row(const attention *a, int64_t b, int64_t j, int64_t h)
 {
-    return (b * a->s + j) * a->g + h / (a->n / a->g);
+    return (b * a->sk + j) * a->g + h / (a->n / a->g);
 }
 
 static double score(const attention *a, int64_t query, int64_t key)
@@ -70,28 +100,33 @@ static double score(const attention *a, int64_t query, int64_t key)
     return a->scale * dot(a->q + query * a->d, a->k + key * a->d, a->d);
 }
 
-static double log_sum(const attention *a, int64_t b, int64_t i, int64_t h)
+/* `start` is a score that counts besides, minus infinity: none. */
+static double log_sum(const attention *a, int64_t b, int64_t i, int64_t h, double start)
 {
-    double top = a->sinks ? (double)a->sinks[h] : -INFINITY, sum = a->sinks ? 1 : 0;
-    for (int64_t j = first_key(a, i); j <= i; j++) {
-        double s = score(a, query_row(a, b, i, h), key_row(a, b, j, h));
-        if (s > top) {
-            sum = sum * exp(top - s) + 1;
-            top = s;
-        } else {
-            sum += exp(s - top);
+    const int64_t position = position_of(a->queries, a->n_stretches, i);
+    double top = start, sum = start == -INFINITY ? 0 : 1;
+    for (int p = 0; p < a->n_stretches; p++) {
+        range keys = keys_seen(a, p, position);
+        for (int64_t j = keys.first; j < keys.past; j++) {
+            double s = score(a, query_row(a, b, i, h), key_row(a, b, j, h));
+            if (s > top) {
+                sum = sum * exp(top - s) + 1;
+                top = s;
+            } else {
+                sum += exp(s - top);
+            }
         }
     }
     return top + log(sum);
 }
 
-static void forward_query(const attention *a, int64_t b, int64_t i, int64_t h, double lse,
-                          real *o /* [DV] */)
+/* Adds to o the values of the keys in a range. */
+static void forward_range(const attention *a, int64_t b, int64_t i, int64_t h, range keys,
+                          double lse, real *o /* [DV] */)
 {
     double weight[SCORES];
-    for (int64_t d = 0; d < a->dv; d++) o[d] = 0;
-    for (int64_t j = first_key(a, i); j <= i; j += SCORES) {
-        int64_t n = i + 1 - j < SCORES ? i + 1 - j : SCORES;
+    for (int64_t j = keys.first; j < keys.past; j += SCORES) {
+        int64_t n = keys.past - j < SCORES ? keys.past - j : SCORES;
         for (int64_t e = 0; e < n; e++)
             weight[e] = exp(score(a, query_row(a, b, i, h), key_row(a, b, j + e, h)) - lse);
         for (int64_t d = 0; d < a->dv; d++) {
@@ -105,14 +140,22 @@ static void forward_query(const attention *a, int64_t b, int64_t i, int64_t h, d
 
 static void attn(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.q = in[0], .k = in[1], .v = in[2], .sinks = in[3]};
+    attention a = {.q = in[0], .k = in[1], .v = in[2]};
     set_sizes(&a, what);
-    real *o = out[0];   /* [B*S][N][DV] */
-    real *lse = out[1]; /* [B*S][N] */
-    for (int64_t row = 0; row < a.b * a.s * a.n; row++) {
-        int64_t h = row % a.n, i = row / a.n % a.s, b = row / a.n / a.s;
-        double l = log_sum(&a, b, i, h);
-        forward_query(&a, b, i, h, l, o + row * a.dv);
+    if (!attention_is_block(what)) a.sinks = in[3];
+    real *o = out[0];   /* [B*SQ][N][DV] */
+    real *lse = out[1]; /* [B*SQ][N] */
+    for (int64_t row = 0; row < a.b * a.sq * a.n; row++) {
+        int64_t h = row % a.n, i = row / a.n % a.sq, b = row / a.n / a.sq;
+        double old = a.merges ? (double)lse[row] : -INFINITY; /* I4 */
+        double l = log_sum(&a, b, i, h, a.sinks ? (double)a.sinks[h] : old);
+        double keep = old == -INFINITY ? 0 : exp(old - l);
+        for (int64_t d = 0; d < a.dv; d++)
+            o[row * a.dv + d] = a.merges ? (real)(keep * (double)o[row * a.dv + d]) : 0;
+        for (int p = 0; p < a.n_stretches; p++) {
+            range keys = keys_seen(&a, p, position_of(a.queries, a.n_stretches, i));
+            forward_range(&a, b, i, h, keys, l, o + row * a.dv);
+        }
         lse[row] = (real)l;
     }
 }
@@ -130,13 +173,14 @@ static double delta_of(const attention *a, int64_t query)
     return dot(a->d_o + query * a->dv, a->o + query * a->dv, a->dv);
 }
 
-static void backward_query(const attention *a, int64_t b, int64_t i, int64_t h, real *dq /* [D] */)
+/* Adds to dq what the keys in a range give to query i. */
+static void backward_query(const attention *a, int64_t b, int64_t i, int64_t h, range keys,
+                           real *dq /* [D] */)
 {
     int64_t query = query_row(a, b, i, h);
     double delta = delta_of(a, query), p, ds[SCORES];
-    for (int64_t d = 0; d < a->d; d++) dq[d] = 0;
-    for (int64_t j = first_key(a, i); j <= i; j += SCORES) {
-        int64_t n = i + 1 - j < SCORES ? i + 1 - j : SCORES;
+    for (int64_t j = keys.first; j < keys.past; j += SCORES) {
+        int64_t n = keys.past - j < SCORES ? keys.past - j : SCORES;
         for (int64_t e = 0; e < n; e++) weigh(a, query, key_row(a, b, j + e, h), delta, &p, &ds[e]);
         for (int64_t d = 0; d < a->d; d++) {
             double sum = (double)dq[d];
@@ -147,14 +191,14 @@ static void backward_query(const attention *a, int64_t b, int64_t i, int64_t h, 
     }
 }
 
-/* Adds to dk, dv what the queries of one head give to key j. */
-static void backward_key(const attention *a, int64_t b, int64_t j, int64_t h, real *dk /* [D] */,
-                         real *dv /* [DV] */)
+/* Adds to dk, dv what the queries of one head in a range give to key j. */
+static void backward_key(const attention *a, int64_t b, int64_t j, int64_t h, range queries,
+                         real *dk /* [D] */, real *dv /* [DV] */)
 {
-    int64_t key = key_row(a, b, j, h), past = past_query(a, j);
+    int64_t key = key_row(a, b, j, h);
     double p[SCORES], ds[SCORES];
-    for (int64_t i = j; i < past; i += SCORES) {
-        int64_t n = past - i < SCORES ? past - i : SCORES;
+    for (int64_t i = queries.first; i < queries.past; i += SCORES) {
+        int64_t n = queries.past - i < SCORES ? queries.past - i : SCORES;
         for (int64_t e = 0; e < n; e++) {
             int64_t query = query_row(a, b, i + e, h);
             weigh(a, query, key, delta_of(a, query), &p[e], &ds[e]);
@@ -177,31 +221,53 @@ static void backward_key(const attention *a, int64_t b, int64_t j, int64_t h, re
 static double sink_gradient(const attention *a, int64_t h)
 {
     double sum = 0;
-    for (int64_t t = 0; t < a->b * a->s; t++) {
+    for (int64_t t = 0; t < a->b * a->sq; t++) {
         int64_t query = t * a->n + h;
         sum -= exp((double)a->sinks[h] - (double)a->lse[query]) * delta_of(a, query); /* I3 */
     }
     return sum;
 }
 
+static void clear(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = 0;
+}
+
+static void backward_queries(const attention *a, real *dq /* [B*SQ][N][D] */)
+{
+    for (int64_t row = 0; row < a->b * a->sq * a->n; row++) {
+        int64_t h = row % a->n, i = row / a->n % a->sq, b = row / a->n / a->sq;
+        int64_t position = position_of(a->queries, a->n_stretches, i);
+        if (!a->merges) clear(dq + row * a->d, a->d);
+        for (int p = 0; p < a->n_stretches; p++)
+            backward_query(a, b, i, h, keys_seen(a, p, position), dq + row * a->d);
+    }
+}
+
+static void backward_keys(const attention *a, bool add, real *dk /* [B*SK][G][D] */,
+                          real *dv /* [B*SK][G][DV] */)
+{
+    const int64_t heads = a->n / a->g;
+    for (int64_t row = 0; row < a->b * a->sk * a->g; row++) {
+        int64_t j = row / a->g % a->sk, b = row / a->g / a->sk, first = row % a->g * heads;
+        int64_t position = position_of(a->keys, a->n_stretches, j);
+        if (!add) clear(dk + row * a->d, a->d), clear(dv + row * a->dv, a->dv);
+        for (int64_t h = first; h < first + heads; h++)
+            for (int p = 0; p < a->n_stretches; p++)
+                backward_key(a, b, j, h, queries_seeing(a, p, position), dk + row * a->d,
+                             dv + row * a->dv);
+    }
+}
+
 static void attn_d(const op *what, void *const *in, void *const *out)
 {
-    attention a = {
-        .d_o = in[0], .q = in[1], .k = in[2], .v = in[3], .o = in[4], .lse = in[5], .sinks = in[6]};
+    attention a = {.d_o = in[0], .q = in[1], .k = in[2], .v = in[3], .o = in[4], .lse = in[5]};
     set_sizes(&a, what);
-    real *dq = out[0];     /* [B*S][N][D] */
-    real *dk = out[1];     /* [B*S][G][D] */
-    real *dv = out[2];     /* [B*S][G][DV] */
+    backward_queries(&a, out[0]);
+    backward_keys(&a, attention_is_block(what) && what->flags & ADD_KV, out[1], out[2]);
+    if (attention_is_block(what)) return;
+    a.sinks = in[6];
     real *dsinks = out[3]; /* [N], or NULL */
-    for (int64_t row = 0; row < a.b * a.s * a.n; row++)
-        backward_query(&a, row / a.n / a.s, row / a.n % a.s, row % a.n, dq + row * a.d);
-    for (int64_t row = 0; row < a.b * a.s * a.g; row++) {
-        int64_t heads = a.n / a.g, first = row % a.g * heads;
-        for (int64_t d = 0; d < a.d; d++) dk[row * a.d + d] = 0;
-        for (int64_t d = 0; d < a.dv; d++) dv[row * a.dv + d] = 0;
-        for (int64_t h = first; h < first + heads; h++)
-            backward_key(&a, row / a.g / a.s, row / a.g % a.s, h, dk + row * a.d, dv + row * a.dv);
-    }
     for (int64_t h = 0; a.sinks && dsinks && h < a.n; h++)
         dsinks[h] = (real)((double)dsinks[h] + sink_gradient(&a, h));
 }
@@ -209,6 +275,8 @@ static void attn_d(const op *what, void *const *in, void *const *out)
 kernel_rows plain_attention(void)
 {
     static const kernel rows[] = {{OP_ATTN, "plain", NULL, attn},
-                                  {OP_ATTN_D, "plain", NULL, attn_d}};
+                                  {OP_ATTN_D, "plain", NULL, attn_d},
+                                  {OP_ATTN_BLOCK, "plain", NULL, attn},
+                                  {OP_ATTN_BLOCK_D, "plain", NULL, attn_d}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

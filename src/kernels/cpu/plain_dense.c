@@ -85,23 +85,26 @@ static void bias_w(const op *o, void *const *in, void *const *out)
 
 static void embed(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2], first = o->dim[3];
     const real *w = in[0];      /* [V][H] */
     const int32_t *ids = in[1]; /* [T] */
     real *x = out[0];           /* [T][H] */
-    for (int64_t t = 0; t < n_t; t++)
-        for (int64_t i = 0; i < h; i++) x[t * h + i] = ids[t] < 0 ? 0 : w[ids[t] * h + i];
+    for (int64_t t = 0; t < n_t; t++) {
+        int64_t v = ids[t] - first;
+        for (int64_t i = 0; i < h; i++) x[t * h + i] = v < 0 || v >= n_v ? 0 : w[v * h + i];
+    }
 }
 
 static void embed_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2], first = o->dim[3];
     const real *dx = in[0];     /* [T][H] */
     const int32_t *ids = in[1]; /* [T] */
     real *dw = out[0];          /* [V][H] */
     for (int64_t t = 0; t < n_t; t++) {
-        if (ids[t] < 0) continue;
-        for (int64_t i = 0; i < h; i++) dw[ids[t] * h + i] += dx[t * h + i];
+        int64_t v = ids[t] - first;
+        if (v < 0 || v >= n_v) continue;
+        for (int64_t i = 0; i < h; i++) dw[v * h + i] += dx[t * h + i];
     }
 }
 

@@ -2,7 +2,8 @@
  *
  * A row's logits are computed twice, once for the sum of exponentials and once for the gradients:
  * keeping them would need a buffer as wide as the vocabulary. The fast row keeps a chunk of them in
- * the workspace instead. */
+ * the workspace instead. Where the vocabulary is cut over ranks a chunk is a buffer of the program:
+ * between its logits and their gradients the ranks have to meet. */
 #include "kernels/cpu/plain_dense.h"
 
 #include <math.h>
@@ -90,8 +91,110 @@ static void head_logits(const op *o, void *const *in, void *const *out)
             logits[t * n_v + v] = (real)logit(x + t * h, w + v * h, h);
 }
 
+/* ---- of a vocabulary that is cut over ranks */
+
+static int64_t rows_there(const op *o)
+{
+    int64_t left = o->dim[0] - o->dim[4];
+    return left < 0 ? 0 : left < o->dim[3] ? left : o->dim[3];
+}
+
+static void clear(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = 0;
+}
+
+static void head_part(const op *o, void *const *in, void *const *out)
+{
+    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
+    const real *x = (const real *)in[0] + first * h;        /* [ROWS][H] */
+    const real *w = in[1];                                  /* [V][H] */
+    const int32_t *labels = (const int32_t *)in[2] + first; /* [ROWS] */
+    real *logits = out[0];                                  /* [ROWS][V] */
+    real *stats = out[1];                                   /* [ROWS][3] */
+    const int64_t n = rows_there(o);
+    for (int64_t i = 0; i < n; i++) {
+        real *l = logits + i * n_v; /* [V] */
+        double top = -INFINITY, sum = 0;
+        for (int64_t v = 0; v < n_v; v++) {
+            l[v] = (real)logit(x + i * h, w + v * h, h);
+            if ((double)l[v] > top) top = (double)l[v];
+        }
+        for (int64_t v = 0; v < n_v; v++) sum += exp((double)l[v] - top);
+        int64_t label = labels[i] - o->dim[5];
+        stats[i * 3] = (real)top;
+        stats[i * 3 + 1] = (real)sum;
+        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+    }
+    clear(logits + n * n_v, (rows - n) * n_v);
+    clear(stats + n * 3, (rows - n) * 3);
+}
+
+/* What all ranks together know of a row. */
+typedef struct totals {
+    double lse, right; /* right: the label's logit */
+} totals;
+
+static totals row_totals(const op *o, const real *stats /* [PARTS][ROWS][3] */, int64_t i)
+{
+    double top = -INFINITY, sum = 0, right = 0;
+    const int64_t rows = o->dim[3], n_parts = o->dim[6];
+    for (int64_t p = 0; p < n_parts; p++) {
+        double t = (double)stats[(p * rows + i) * 3];
+        if (t > top) top = t;
+    }
+    for (int64_t p = 0; p < n_parts; p++) {
+        const real *s = stats + (p * rows + i) * 3; /* [3] */
+        sum += (double)s[1] * exp((double)s[0] - top);
+        right += (double)s[2];
+    }
+    return (totals){top + log(sum), right};
+}
+
+/* Logits of a row become their gradient, which goes on to dx and dw. */
+static void part_gradient(const row *r, real *l /* [V] */, double lse, double scale)
+{
+    for (int64_t v = 0; v < r->n_v; v++)
+        l[v] = scale == 0 ? 0 : (real)(scale * (exp((double)l[v] - lse) - (v == r->label)));
+    for (int64_t i = 0; r->dx && i < r->h; i++) {
+        double sum = 0;
+        for (int64_t v = 0; v < r->n_v; v++) sum += (double)l[v] * (double)r->w[v * r->h + i];
+        r->dx[i] = (real)sum;
+    }
+    for (int64_t v = 0; r->dw && v < r->n_v; v++)
+        for (int64_t i = 0; i < r->h; i++) r->dw[v * r->h + i] += l[v] * r->x[i];
+}
+
+/* Every rank has as many words, so PARTS * V is the whole vocabulary. */
+static void head_part_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t h = o->dim[1], n_v = o->dim[2], first = o->dim[4], n = rows_there(o);
+    const real *x = in[1];         /* [T][H] */
+    const int32_t *labels = in[3]; /* [T] */
+    const real *mask = in[4];      /* [T], may be missing: all ones */
+    real *logits = out[0];         /* [ROWS][V] */
+    real *loss = out[1];           /* [2] */
+    real *dx = out[2];             /* [T][H], may be missing */
+    double sum = 0, weights = 0;
+    for (int64_t i = 0, t = first; i < n; i++, t++) {
+        bool known = labels[t] >= 0 && labels[t] < n_v * o->dim[6];
+        double weight = !known ? 0 : mask ? (double)mask[t] : 1;
+        totals all = row_totals(o, in[0], i);
+        row r = {x + t * h, in[2], dx ? dx + t * h : NULL, out[3], h, n_v, labels[t] - o->dim[5]};
+        part_gradient(&r, logits + i * n_v, all.lse, weight * o->real[0]);
+        if (weight == 0) continue;
+        sum += weight * (all.lse - all.right);
+        weights += weight;
+    }
+    clear(logits + n * n_v, (o->dim[3] - n) * n_v);
+    loss[0] = (real)((double)loss[0] + sum);
+    loss[1] = (real)((double)loss[1] + weights);
+}
+
 static const kernel loss_rows[] = {
     {OP_HEAD_LOSS, "plain", NULL, head_loss},
+    {OP_HEAD_PART, "plain", NULL, head_part},
+    {OP_HEAD_PART_D, "plain", NULL, head_part_d},
     {OP_HEAD_LOGITS, "plain", NULL, head_logits},
 };
 

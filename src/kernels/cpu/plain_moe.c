@@ -15,6 +15,11 @@ static bool third_fits(const op *o)
     return o->dim[2] <= EXPERTS_MAX;
 }
 
+static bool members_fit(const op *o)
+{
+    return o->dim[1] * o->dim[2] <= EXPERTS_MAX;
+}
+
 static const kernel plain_moe_rows[] = {
     {OP_ROUTER, "plain", second_fits, plain_router},
     {OP_ROUTER_D, "plain", second_fits, plain_router_d},
@@ -35,6 +40,14 @@ static const kernel plain_moe_rows[] = {
     {OP_GROUPED_BIAS, "plain", NULL, plain_grouped_bias},
     {OP_GROUPED_BIAS_W, "plain", NULL, plain_grouped_bias_w},
     {OP_GROUPED_BIAS_P, "plain", NULL, plain_grouped_bias_p},
+    {OP_ROUTE, "plain", NULL, plain_route},
+    {OP_FLEX_COUNT, "plain", members_fit, plain_flex_count},
+    {OP_FLEX_PLAN, "plain", NULL, plain_flex_plan},
+    {OP_FLEX_FAN, "plain", members_fit, plain_flex_fan},
+    {OP_FLEX_PACK, "plain", NULL, plain_flex_pack},
+    {OP_FLEX_UNPACK, "plain", NULL, plain_flex_unpack},
+    {OP_FLEX_PLACE, "plain", NULL, plain_flex_place},
+    {OP_DEMAND, "plain", NULL, plain_demand},
 };
 
 kernel_rows plain_moe(void)

@@ -24,7 +24,7 @@ enum { EXPERTS_MAX = 4096 };
 #define router_d_span        router_d_span_double
 #define aux_count_span       aux_count_span_double
 #define aux_push_span        aux_push_span_double
-#define aux_tokens_together  aux_tokens_together_double
+#define aux_samples          aux_samples_double
 #define aux_local_pass       aux_local_pass_double
 #define aux_global_pass      aux_global_pass_double
 #define z_loss_span          z_loss_span_double
@@ -50,6 +50,15 @@ enum { EXPERTS_MAX = 4096 };
 #define plain_grouped_bias   plain_grouped_bias_double
 #define plain_grouped_bias_w plain_grouped_bias_w_double
 #define plain_grouped_bias_p plain_grouped_bias_p_double
+#define plain_route          plain_route_double
+#define plain_flex_count     plain_flex_count_double
+#define plain_flex_plan      plain_flex_plan_double
+#define plain_flex_fan       plain_flex_fan_double
+#define plain_flex_pack      plain_flex_pack_double
+#define plain_flex_unpack    plain_flex_unpack_double
+#define plain_flex_place     plain_flex_place_double
+#define plain_demand         plain_demand_double
+#define flex_sort            flex_sort_double
 #endif
 
 /* ---- plain_moe_choice.c */
@@ -94,8 +103,29 @@ void aux_count_span(const op *o, const real *logits, span s, int32_t *counts /* 
 /* The span's part of sum P * counts; its gradient goes to dlogits. */
 double aux_push_span(const aux_pass *p, span s);
 
-/* How many tokens an AUX_LOSS balances together, and its pass, counts still missing. */
-int64_t aux_tokens_together(const op *o);
+/* T tokens, the first of which is number `first` of a list of samples of S each; S 0: they are one
+ * sample, number 0. */
+typedef struct samples {
+    int64_t T, S, first;
+} samples;
+
+/* From the tokens of one sample to those of the next; start with {0, 0}. */
+static inline bool next_sample(const samples *l, span *s)
+{
+    if (s->end >= l->T) return false;
+    s->begin = s->end;
+    s->end = l->S > 0 ? s->begin + l->S - (l->first + s->begin) % l->S : l->T;
+    if (s->end > l->T) s->end = l->T;
+    return true;
+}
+
+static inline int64_t sample_number(const samples *l, span s)
+{
+    return l->S > 0 ? (l->first + s.begin) / l->S : 0;
+}
+
+/* What an AUX_LOSS or AUX_COUNT balances together, and the loss's pass, counts still missing. */
+samples aux_samples(const op *o);
 aux_pass aux_local_pass(const op *o, void *const *in, void *const *out);
 
 /* The pass of an AUX_GLOBAL. */
@@ -114,6 +144,27 @@ static inline span expert_rows(const int32_t *offsets, int64_t e, int64_t room)
     if (r.begin > r.end) r.begin = r.end;
     return r;
 }
+
+/* ---- messages */
+
+/* Tables of messages, int32[6][P]; see ops_moe.def. */
+enum { SEND_START, SEND_ROWS, RECV_START, RECV_ROWS, TABLE_ROWS = 6 };
+
+/* The last two rows of a table are its first two once more. */
+static inline void table_end(int32_t *table, int64_t P)
+{
+    for (int64_t i = 0; i < 2 * P; i++) table[4 * P + i] = table[i];
+}
+
+static inline int64_t rows_received(const int32_t *table, int64_t P)
+{
+    int64_t n = 0;
+    for (int64_t m = 0; m < P; m++) n += table[RECV_ROWS * P + m];
+    return n;
+}
+
+/* The sorting half of a FLEX_PLACE: its outputs rows, offsets, demand. */
+void flex_sort(const op *o, void *const *in, void *const *out);
 
 /* ---- the rows of the table */
 void plain_router(const op *o, void *const *in, void *const *out);
@@ -135,5 +186,13 @@ void plain_grouped_w(const op *o, void *const *in, void *const *out);
 void plain_grouped_bias(const op *o, void *const *in, void *const *out);
 void plain_grouped_bias_w(const op *o, void *const *in, void *const *out);
 void plain_grouped_bias_p(const op *o, void *const *in, void *const *out);
+void plain_route(const op *o, void *const *in, void *const *out);
+void plain_flex_count(const op *o, void *const *in, void *const *out);
+void plain_flex_plan(const op *o, void *const *in, void *const *out);
+void plain_flex_fan(const op *o, void *const *in, void *const *out);
+void plain_flex_pack(const op *o, void *const *in, void *const *out);
+void plain_flex_unpack(const op *o, void *const *in, void *const *out);
+void plain_flex_place(const op *o, void *const *in, void *const *out);
+void plain_demand(const op *o, void *const *in, void *const *out);
 
 #endif

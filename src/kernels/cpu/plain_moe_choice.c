@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+#include "program/round_robin.h"
+
 void best_of(const real *v, int64_t n, int64_t k, int32_t *ids)
 {
     for (int64_t e = 0; e < n; e++) {
@@ -50,48 +52,16 @@ static void limit_groups(const op *o, real *values /* [E] */)
         for (int64_t e = 0; e < size; e++) values[order[i] * size + e] = -INFINITY;
 }
 
-/* A way round the experts: a token visits `visited` of `n_groups` groups, one after another, and
- * takes K / visited experts of each. */
-typedef struct round_robin {
-    int64_t n_groups, visited;
-} round_robin;
-
-/* Do visits come round to every expert equally often? */
-static bool is_even(round_robin r, int64_t E, int64_t K)
-{
-    return K % r.visited == 0 && E / r.n_groups % (K / r.visited) == 0;
-}
-
-/* At most this many groups of `size` hold K neighbours. */
-static int64_t groups_of_neighbours(int64_t K, int64_t size)
-{
-    return K < 2 ? 1 : (K - 2) / size + 2;
-}
-
-/* Without limits each of a token's experts comes from another part of the list, as those of a real
- * router do: neighbours would all lie on one rank, and messages between ranks would be too few.
- * One group with one visit takes K neighbours, which is even for any sizes. */
-static round_robin way_round(const op *o)
-{
-    int64_t E = o->dim[1], K = o->dim[2];
-    round_robin neighbours = {1, 1};
-    if (o->dim[4] == 0) return E % K == 0 ? (round_robin){K, K} : neighbours;
-    round_robin limited = {o->dim[3], o->dim[4]};
-    bool fit = groups_of_neighbours(K, E / o->dim[3]) <= o->dim[4];
-    return fit && !is_even(limited, E, K) ? neighbours : limited;
-}
-
 /* Visits are numbered over all tokens: visit v goes to group v mod n_groups, and takes up there
  * where the visit before has left off. */
 static void choose_round_robin(const op *o, int64_t token, int32_t *ids /* [K] */)
 {
-    int64_t E = o->dim[1], K = o->dim[2];
-    round_robin r = way_round(o);
-    int64_t size = E / r.n_groups, most = (K + r.visited - 1) / r.visited;
+    round_robin r = round_robin_of(o->dim[1], o->dim[2], o->dim[3], o->dim[4]);
+    int64_t size = r.E / r.n_groups, most = round_most(&r);
     for (int64_t i = 0; i < r.visited; i++) {
         int64_t visit = token * r.visited + i, group = visit % r.n_groups;
         int64_t first = visit / r.n_groups % size * most; /* of this visit */
-        int64_t n = K / r.visited + (i < K % r.visited);
+        int64_t n = r.K / r.visited + (i < r.K % r.visited);
         for (int64_t j = 0; j < n; j++) *ids++ = (int32_t)(group * size + (first + j) % size);
     }
 }

@@ -39,13 +39,22 @@ void plain_load(const op *o, void *const *in, void *const *out)
         if (!keep || keep[i] != 0) counts[ids[i]] += 1;
 }
 
+/* The expert of pair i among the E from FIRST on; -1: dropped, or another rank's. */
+static int64_t own_expert(const op *o, const int32_t *ids, const real *keep, int64_t i)
+{
+    int64_t e = ids[i] - o->dim[5];
+    return (keep && keep[i] == 0) || e < 0 || e >= o->dim[1] ? -1 : e;
+}
+
 /* Where each expert's rows start: one after another, or every `pad` rows. */
 static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32_t *offsets)
 {
     int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], pad = o->dim[4];
     memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
-    if (pad == 0)
-        for (int64_t i = 0; i < n; i++) offsets[ids[i] + 1] += !keep || keep[i] != 0;
+    for (int64_t i = 0; pad == 0 && i < n; i++) {
+        int64_t e = own_expert(o, ids, keep, i);
+        if (e >= 0) offsets[e + 1]++;
+    }
     for (int64_t e = 0; e < E; e++)
         offsets[e + 1] = pad ? (int32_t)((e + 1) * pad) : offsets[e] + offsets[e + 1];
 }
@@ -58,12 +67,13 @@ void plain_sort(const op *o, void *const *in, void *const *out)
     const real *keep = in[1];   /* [T][K] or none */
     int32_t *rows = out[0];     /* [T][K] */
     int32_t *offsets = out[1];  /* [E+1] */
+    int32_t *demand = out[2];   /* [2] or none */
     int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], room = o->dim[3], pad = o->dim[4];
     sort_starts(o, ids, keep, offsets);
+    if (demand) demand[0] = offsets[E], demand[1] = (int32_t)room;
     for (int64_t i = 0; i < n; i++) {
-        int32_t e = ids[i];
-        bool kept = !keep || keep[i] != 0;
-        int32_t row = kept ? offsets[e]++ : -1; /* offsets[e] is the next free row meanwhile */
+        int64_t e = own_expert(o, ids, keep, i);
+        int32_t row = e >= 0 ? offsets[e]++ : -1; /* offsets[e] is the next free row meanwhile */
         bool fits = row < room && (pad == 0 || row < (e + 1) * pad);
         rows[i] = fits ? row : -1;
     }

@@ -81,7 +81,8 @@ void plain_grouped_bias(const op *o, void *const *in, void *const *out)
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t r = s.begin; r < s.end; r++)
-            for (int64_t n = 0; n < N; n++) y[r * N + n] += b[e * N + n] * (p ? p[r] : 1);
+            for (int64_t n = 0; n < N; n++)
+                y[r * N + n] += b[e * N + n] * ((p ? p[r] : 1) * (real)o->real[0]);
     }
 }
 
@@ -115,7 +116,7 @@ void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
         for (int64_t r = s.begin; r < s.end; r++) {
             double sum = 0;
             for (int64_t n = 0; n < N; n++) sum += (double)dy[r * N + n] * (double)b[e * N + n];
-            dp[r] += (real)sum;
+            dp[r] += (real)(o->real[0] * sum);
         }
     }
 }

@@ -74,17 +74,13 @@ double aux_push_span(const aux_pass *a, span s)
     return total;
 }
 
-int64_t aux_tokens_together(const op *o)
-{
-    bool by_sequence = o->dim[4] == 1;
-    return by_sequence ? o->dim[1] : o->dim[0];
-}
-
 aux_pass aux_local_pass(const op *o, void *const *in, void *const *out)
 {
-    int64_t T = o->dim[0], E = o->dim[2], K = o->dim[3], N = aux_tokens_together(o);
-    /* The losses of T / N sequences are averaged. */
-    double scale = o->real[0] * (double)E / ((double)K * (double)N * (double)T);
+    int64_t E = o->dim[2], K = o->dim[3], all = o->dim[6], seq = o->dim[7];
+    if (!in[1]) all = o->dim[0], seq = o->dim[1];
+    /* The losses of all / N sequences are averaged. */
+    double N = (double)(o->dim[4] == 1 ? seq : all);
+    double scale = o->real[0] * (double)E / ((double)K * N * (double)all);
     return (aux_pass){in[0], NULL, out[1], E, o->flags, scale, o->real[1]};
 }
 
@@ -100,22 +96,37 @@ static double balance_span(const op *o, aux_pass a, span s)
     return aux_push_span(&a, s);
 }
 
+samples aux_samples(const op *o)
+{
+    bool counts = o->kind == OP_AUX_COUNT;
+    if (counts) return (samples){o->dim[0], o->dim[3], o->dim[4]};
+    return (samples){o->dim[0], o->dim[4] == 1 ? o->dim[1] : 0, o->dim[5]};
+}
+
 void plain_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    real *loss = out[0]; /* [1] */
-    int64_t N = aux_tokens_together(o);
+    const real *counts = in[1]; /* [samples][E], [E] or none */
+    real *loss = out[0];        /* [1] */
     aux_pass a = aux_local_pass(o, in, out);
+    samples l = aux_samples(o);
     double total = 0;
-    for (int64_t t = 0; t < o->dim[0]; t += N) total += balance_span(o, a, (span){t, t + N});
-    if (o->dim[0] > 0 && !(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
+        total += counts ? aux_push_span(&a, s) : balance_span(o, a, s);
+    }
+    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
 }
 
 void plain_aux_count(const op *o, void *const *in, void *const *out)
 {
-    real *counts = out[0]; /* [E] */
-    int32_t found[EXPERTS_MAX] = {0};
-    aux_count_span(o, in[0], (span){0, o->dim[0]}, found);
-    for (int64_t e = 0; e < o->dim[1]; e++) counts[e] += (real)found[e];
+    int64_t E = o->dim[1];
+    samples l = aux_samples(o);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        real *counts = (real *)out[0] + sample_number(&l, s) * E; /* [E] */
+        int32_t found[EXPERTS_MAX] = {0};
+        aux_count_span(o, in[0], s, found);
+        for (int64_t e = 0; e < E; e++) counts[e] += (real)found[e];
+    }
 }
 
 aux_pass aux_global_pass(const op *o, void *const *in, void *const *out)

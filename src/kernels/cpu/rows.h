@@ -14,11 +14,13 @@ kernel_rows plain_dense(void);
 kernel_rows plain_attention(void);
 kernel_rows plain_moe(void);
 kernel_rows plain_gdn(void);
+kernel_rows plain_move(void);
 
 /* Fast rows. */
 kernel_rows fast_dense(void);
 kernel_rows fast_attention(void);
 kernel_rows fast_moe(void);
 kernel_rows fast_gdn(void);
+kernel_rows fast_move(void);
 
 #endif

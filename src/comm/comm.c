@@ -1,0 +1,273 @@
+/* comm.c - what all backends share: the table of messages, waiting, opening and closing. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/board.h"
+#include "comm/state.h"
+
+enum { SUM_BYTES = 1 << 16 };
+
+/* ---- opening and closing */
+
+comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size)
+{
+    arena *a = arena_create();
+    comm *c = ARENA_NEW(a, comm);
+    *c = (comm){.b = b, .state = state, .alone = b, .alone_state = state, .a = a};
+    c->rank = rank;
+    c->size = size;
+    c->messages = calloc(COMM_REQUESTS_MAX, sizeof *c->messages);
+    if (!c->messages) {
+        fprintf(stderr, "moefold: no memory for the table of messages\n");
+        exit(ERR_MACHINE);
+    }
+    for (int i = 0; i < COMM_REQUESTS_MAX; i++) c->messages[i].next_free = i + 1;
+    return c;
+}
+
+status comm_open_threads(comm **out, int n, error *err)
+{
+    if (n < 1 || n > 4096)
+        return error_set(err, ERR_INPUT, "%d ranks as threads: from 1 to 4096 are possible", n);
+    seat **seats = calloc((size_t)n, sizeof *seats);
+    if (!seats || !board_open(seats, n)) {
+        free(seats);
+        return error_set(err, ERR_MACHINE, "no memory for %d ranks as threads", n);
+    }
+    for (int i = 0; i < n; i++) out[i] = comm_make(&board_backend, seats[i], i, n);
+    free(seats);
+    return OK;
+}
+
+status comm_open_self(comm **out, error *err)
+{
+    return comm_open_threads(out, 1, err);
+}
+
+void comm_close(comm *c)
+{
+    if (!c) return;
+    watch_remove(c);
+    if (c->alone_state != c->state) c->alone->close(c->alone_state);
+    c->b->close(c->state);
+    free(c->messages);
+    arena_destroy(c->a);
+}
+
+int64_t comm_rank(const comm *c)
+{
+    return c->rank;
+}
+
+int64_t comm_size(const comm *c)
+{
+    return c->size;
+}
+
+/* Tests cannot wait a minute, which is the least that the knob takes. */
+static status read_timeout(comm *c, error *err)
+{
+    c->timeout = 60 * (double)recipe_int(&c->s->r, K_DIST_TIMEOUT);
+    const char *word = getenv("MOEFOLD_TIMEOUT_SECONDS");
+    if (!word) return OK;
+    char *end;
+    double seconds = strtod(word, &end);
+    if (end == word || *end || !isfinite(seconds) || seconds <= 0)
+        return error_set(err, ERR_INPUT,
+                         "MOEFOLD_TIMEOUT_SECONDS=%s in the environment is no number of seconds "
+                         "above 0; unset it and dist.distributed_timeout_minutes counts",
+                         word);
+    c->timeout = seconds;
+    return OK;
+}
+
+status comm_groups(comm *c, const setup *s, error *err)
+{
+    if (!s->possible || s->lay.world != c->size)
+        return error_set(err, ERR_RULE,
+                         "cluster.n_gpus=%lld, but the job has %lld rank%s; repair: start %lld, or "
+                         "set cluster.n_gpus=%lld and parallel sizes that fit it",
+                         (long long)recipe_int(&s->r, K_N_GPUS), (long long)c->size,
+                         c->size > 1 ? "s" : "", (long long)recipe_int(&s->r, K_N_GPUS),
+                         (long long)c->size);
+    c->s = s;
+    status st = comm_delay_parse(recipe_word(&s->r, K_COMM_DELAY), &c->delay, err);
+    if (!st) st = read_timeout(c, err);
+    if (st) return st;
+    int64_t most = 1;
+    for (int g = GROUP_WORLD; g < GROUP_COUNT; g++) {
+        c->groups[g] = members_of(s, (comm_group)g, c->rank, c->a);
+        if (c->groups[g].n > most) most = c->groups[g].n;
+    }
+    comm_levels(c);
+    c->collected_room = SUM_BYTES / (int64_t)sizeof(double);
+    if (c->collected_room < most) c->collected_room = most;
+    c->collected = ARENA_ARRAY(c->a, double, c->collected_room);
+    st = c->b->groups(c->state, c->groups, c->delay.on, err);
+    if (!st && c->alone_state != c->state)
+        st = c->alone->groups(c->alone_state, c->groups, c->delay.on, err);
+    if (!st && c->size > 1) watch_add(c);
+    return st;
+}
+
+/* ---- the table */
+
+message *comm_take(comm *c, message_kind kind, comm_group g, const char *what)
+{
+    int i = c->first_free;
+    if (i >= COMM_REQUESTS_MAX) {
+        char text[160];
+        snprintf(text, sizeof text, "%s: %d messages are under way, and there is room for no more",
+                 what, COMM_REQUESTS_MAX);
+        comm_abort(c, ERR_MACHINE, text);
+    }
+    message *m = &c->messages[i];
+    c->first_free = m->next_free;
+    memset(m, 0, sizeof *m);
+    m->kind = kind;
+    m->group = g;
+    m->group_name = comm_group_name(g);
+    m->what = what;
+    m->size = sizeof(float);
+    m->before = c->newest;
+    if (c->newest)
+        c->newest->after = m;
+    else
+        c->oldest = m;
+    c->newest = m;
+    return m;
+}
+
+static void give_back(comm *c, message *m)
+{
+    if (m->before)
+        m->before->after = m->after;
+    else
+        c->oldest = m->after;
+    if (m->after)
+        m->after->before = m->before;
+    else
+        c->newest = m->before;
+    m->next_free = c->first_free;
+    c->first_free = (int)(m - c->messages);
+}
+
+/* ---- under way */
+
+static bool is_alone(const comm *c, const message *m)
+{
+    return c->groups[m->group].n == 1;
+}
+
+void comm_begin(comm *c, message *m)
+{
+    if (c->groups[m->group].n < 1) {
+        char text[160];
+        snprintf(text, sizeof text, "%s %s: this rank is in no group %s", m->what,
+                 m->name ? m->name : "", comm_group_name(m->group));
+        comm_abort(c, ERR_MACHINE, text);
+    }
+    m->started = comm_now();
+    comm_count(c, m);
+    if (is_alone(c, m))
+        c->alone->start(c->alone_state, m);
+    else
+        c->b->start(c->state, m);
+}
+
+static bool moved(comm *c, message *m)
+{
+    if (atomic_load_explicit(&m->done, memory_order_acquire)) return true;
+    return is_alone(c, m) ? false : c->b->test(c->state, m);
+}
+
+/* With an emulated link, older messages take their turn on it first. */
+static bool complete(comm *c, message *m)
+{
+    if (!c->delay.on) return moved(c, m);
+    for (message *p = c->oldest; p; p = p->after) {
+        if (!p->admitted && moved(c, p)) comm_admit(c, p);
+        if (p == m) break;
+    }
+    return m->admitted && comm_now() >= m->ready;
+}
+
+static void rest(comm *c, message *m, int tries)
+{
+    if (m->admitted) { /* only the emulated link holds it */
+        double left = m->ready - comm_now();
+        long most = 500 * 1000, wanted = left > 1 ? most : (long)(left * 1e9);
+        struct timespec t = {0, wanted < 0 ? 0 : wanted < most ? wanted : most};
+        nanosleep(&t, NULL);
+        c->b->progress(c->state);
+        return;
+    }
+    if (is_alone(c, m)) {
+        char text[200];
+        snprintf(text, sizeof text, "%s %s (group %s) waits for this rank itself", m->what,
+                 m->name ? m->name : "", comm_group_name(m->group));
+        comm_abort(c, ERR_MACHINE, text);
+    }
+    c->b->rest(c->state, m, tries);
+}
+
+void comm_finish(comm *c, message *m)
+{
+    if (!complete(c, m)) {
+        double from = comm_now();
+        watch_begin(c, m);
+        for (int tries = 0; !complete(c, m); tries += tries < 1000000) rest(c, m, tries);
+        watch_end(c);
+        c->stats.exposed[m->stream] += comm_now() - from;
+    }
+    give_back(c, m);
+}
+
+bool comm_test(comm *c, int request)
+{
+    return complete(c, &c->messages[request]);
+}
+
+void comm_wait(comm *c, int request)
+{
+    comm_finish(c, &c->messages[request]);
+}
+
+void comm_progress(comm *c)
+{
+    if (!c->oldest) return;
+    c->b->progress(c->state);
+    if (c->delay.on) complete(c, c->newest);
+}
+
+/* ---- what it cost, and where it is */
+
+const comm_stats *comm_statistics(const comm *c)
+{
+    return &c->stats;
+}
+
+void comm_statistics_clear(comm *c)
+{
+    c->stats = (comm_stats){0};
+}
+
+void comm_where(comm *c, const char *what, const char *detail)
+{
+    atomic_store_explicit(&c->watch.where, what, memory_order_relaxed);
+    atomic_store_explicit(&c->watch.detail, detail, memory_order_relaxed);
+}
+
+void comm_abort(comm *c, int code, const char *why)
+{
+    fflush(stdout);
+    fprintf(stderr, "moefold: rank %lld of %lld: %s; the job ends\n", (long long)c->rank,
+            (long long)c->size, why);
+    c->b->abort(c->state, code);
+    _exit(code);
+}

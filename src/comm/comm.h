@@ -1,0 +1,123 @@
+/* comm.h - messages between ranks: one interface, three backends.
+ *
+ * A message is an operation of the program (program/ops_comm.def) on addresses: comm_start begins
+ * it and returns at once, comm_wait ends it. Messages of one group start in the same order on all
+ * its members. Nothing is allocated after comm_groups, other than what a backend's library does for
+ * itself.
+ *
+ *     self     one rank; a message is a copy
+ *     threads  ranks are threads of this process: for proofs and tests
+ *     mpi      Open MPI, in a shared object beside the program, opened when it is asked for
+ *
+ * moefold.comm_delay (delay.h) emulates links: a message is complete no sooner than its modelled
+ * time after the last of its members has started it, and messages over one link follow each other.
+ * Under MPI a sender does not hear of its receive: there the time counts from the send. Clocks are
+ * compared between ranks, so all of them have to be on one machine.
+ *
+ * A rank that waits longer than the timeout, dies, or meets an error ends the job: every rank that
+ * still can says where it was (comm_where) and exits with 3. The timeout is
+ * dist.distributed_timeout_minutes; MOEFOLD_TIMEOUT_SECONDS in the environment comes before it. */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "base/status.h"
+#include "layout/members.h"
+#include "program/op.h"
+
+typedef struct comm comm;
+
+enum { COMM_REQUESTS_MAX = 4096 }; /* messages that may be under way at once */
+
+/* ---- opening */
+
+status comm_open_self(comm **out, error *err);
+
+/* n communicators that know each other, one for each thread; out[n]. */
+status comm_open_threads(comm **out, int n, error *err);
+
+/* The job that mpirun or srun started this process in. ERR_MACHINE: no MPI here (what is missing is
+ * named). Calls MPI_Init; comm_close finalises. */
+status comm_open_mpi(comm **out, error *err);
+
+/* Was this process started by mpirun or srun as one of several? */
+bool comm_launched(void);
+
+/* Ends the use. Every rank calls it, with no message under way, or none (a rank that leaves with an
+ * error calls comm_abort). */
+void comm_close(comm *c);
+
+int64_t comm_rank(const comm *c);
+int64_t comm_size(const comm *c);
+
+/* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
+ * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
+ * above and below but rank, size, where and abort may be called before it. ERR_RULE: the layout has
+ * another number of ranks than the job; all ranks see that. */
+status comm_groups(comm *c, const setup *s, error *err);
+
+/* ---- messages */
+
+/* Begins an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
+ * as ops_comm.def names them; out[1] of REDUCE_SCATTER is read only where the operation has it
+ * (o->out[1] >= 0) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
+ * its name points to stays. Groups of one member are done by a copy.
+ * Exchange: the table is read until the message is complete; it belongs to it like x and y. */
+int comm_start(comm *c, const op *o, void *const *in, void *const *out);
+
+/* Is it complete? Moves messages on. */
+bool comm_test(comm *c, int request);
+
+/* Ends it; the number is free again. Time spent here counts as exposed on the operation's stream
+ * (that of the small calls below: on STREAM_HOST). */
+void comm_wait(comm *c, int request);
+
+/* Gives the library a chance to move messages on: to be called between operations. */
+void comm_progress(comm *c);
+
+/* ---- small, blocking, on host memory: for counters, control and files */
+
+void comm_barrier(comm *c, comm_group g);
+void comm_sum(comm *c, comm_group g, double *values, int n);
+void comm_max(comm *c, comm_group g, double *values, int n);
+void comm_broadcast(comm *c, comm_group g, int64_t root_place, void *bytes, size_t n);
+/* all[P][n] on every member. */
+void comm_collect(comm *c, comm_group g, const void *mine, size_t n, void *all);
+
+/* ---- what was sent and what it cost */
+
+typedef enum comm_level {
+    LEVEL_SELF,
+    LEVEL_NODE,
+    LEVEL_DOMAIN,
+    LEVEL_ACROSS,
+    LEVEL_COUNT
+} comm_level;
+
+typedef struct comm_stats {
+    /* Bytes that this rank sent to other ranks, by how far they went (inside the node; outside it
+     * but inside the NVLink domain; outside both) and by group. What a collective sends is counted
+     * by definition, not by the library's algorithm: all-gather N*(P-1), reduce-scatter N*(P-1),
+     * all-reduce both for N/P, all-to-all and exchange what goes to each member. The small calls
+     * are not counted here. */
+    double bytes[GROUP_COUNT][LEVEL_COUNT];
+    double exposed[STREAM_COUNT];  /* seconds in comm_wait */
+    double messages[STREAM_COUNT]; /* started; the small calls are STREAM_HOST's */
+} comm_stats;
+
+const comm_stats *comm_statistics(const comm *c);
+void comm_statistics_clear(comm *c);
+
+/* ---- faults */
+
+/* Says where this rank is, for the message of a fault; the text stays in place. Cheap. */
+void comm_where(comm *c, const char *what, const char *detail);
+
+/* For the program's own handler of SIGTERM. (Where there is none yet, comm_open_mpi sets one that
+ * says where this rank is and exits with 3.) Says where this rank is; from then on a wait of more
+ * than 10 s ends the process. Safe in a handler; nothing outside a job of MPI. */
+void comm_told_to_end(void);
+
+/* Ends the job on all ranks with this exit code after printing `why` with this rank's number. */
+void comm_abort(comm *c, int code, const char *why);
+
+#endif

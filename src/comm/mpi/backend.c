@@ -1,0 +1,290 @@
+/* backend.c - messages over Open MPI: the shared object moefold-mpi.so.
+ *
+ * I1  Every group has a communicator of its own, made in the order of the groups on every rank; so
+ *     collectives of different groups never meet, whatever their order.
+ * I2  All calls come from the thread that opened it (MPI_THREAD_FUNNELED).
+ * I3  It calls nothing of the program (message.h), and allocates only for a message that is too
+ *     large for MPI's counts.
+ *
+ * Tags: shifts have 0; sends and receives 2 tag + 1, and the stamp of their start one more. */
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/mpi/cut.h"
+
+static state the;
+
+static int place_on(const message *m, int64_t step)
+{
+    int64_t n = the.groups[m->group].n, place = the.groups[m->group].place;
+    return (int)(((place + step) % n + n) % n);
+}
+
+/* ---- faults */
+
+void mpi_stop(const message *m, const char *call, int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "no memory";
+    int n;
+    if (code) MPI_Error_string(code, text, &n);
+    fprintf(stderr, "moefold: rank %d of %d: %s in %s %s (group %s): %s; the job ends\n", the.rank,
+            the.size, call, m ? m->what : "the start", m && m->name ? m->name : "",
+            m ? m->group_name : "world", text);
+    MPI_Abort(MPI_COMM_WORLD, ERR_MACHINE);
+    _exit(ERR_MACHINE);
+}
+
+#define CALL(m, call)                                                                              \
+    do {                                                                                           \
+        int code_ = call;                                                                          \
+        if (code_) mpi_stop(m, #call, code_);                                                      \
+    } while (0)
+
+/* ---- starting */
+
+static void start_gather(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    char *own = m->y + (size_t)the.groups[m->group].place * (size_t)m->n * m->size;
+    const void *x = m->x == own ? MPI_IN_PLACE : m->x;
+    CALL(m, MPI_Iallgather(x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
+    cut_release(&t);
+}
+
+static void start_all_to_all(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    CALL(m, MPI_Ialltoall(m->x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
+    cut_release(&t);
+}
+
+static void start_broadcast(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, REQUEST(m, 0)));
+    cut_release(&t);
+}
+
+static void start_all_reduce(message *m, MPI_Comm among)
+{
+    if (cut_needed(&the, m))
+        cut_all_reduce(&the, m, among);
+    else
+        CALL(m, MPI_Iallreduce(MPI_IN_PLACE, m->y, (int)m->n, MPI_FLOAT, MPI_SUM, among,
+                               REQUEST(m, 0)));
+}
+
+static void start_reduce_scatter(message *m, MPI_Comm among)
+{
+    void *to = m->scratch ? m->scratch : m->y;
+    if (cut_needed(&the, m))
+        cut_reduce_scatter(&the, m, among);
+    else
+        CALL(m, MPI_Ireduce_scatter_block(m->x, to, (int)m->n, MPI_FLOAT, MPI_SUM, among,
+                                          REQUEST(m, 0)));
+}
+
+/* The table is what MPI asks for: displacements and counts in rows. */
+static void start_exchange(message *m, MPI_Comm among)
+{
+    int64_t n = the.groups[m->group].n;
+    MPI_Datatype type = cut_row(&the, m->n);
+    CALL(m, MPI_Ialltoallv(m->x, m->table + n, m->table, type, m->y, m->table + 3 * n,
+                           m->table + 2 * n, type, among, REQUEST(m, 0)));
+}
+
+static void start_shift(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    int to = place_on(m, m->step), from = place_on(m, -m->step);
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, REQUEST(m, 0)));
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, REQUEST(m, 1)));
+    cut_release(&t);
+}
+
+static int tag_of(const message *m)
+{
+    if (m->tag < 0 || m->tag > (the.most_tag - 2) / 2) mpi_stop(m, "a tag", MPI_ERR_TAG);
+    return (int)(2 * m->tag + 1);
+}
+
+static void start_send(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    int to = place_on(m, m->step), tag = tag_of(m);
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, REQUEST(m, 0)));
+    m->last_start = m->started;
+    if (the.stamped)
+        CALL(m, MPI_Isend(&m->started, 1, MPI_DOUBLE, to, tag + 1, among, REQUEST(m, 1)));
+    cut_release(&t);
+}
+
+static void start_recv(message *m, MPI_Comm among)
+{
+    cut_type t = cut_typed(&the, m);
+    int from = place_on(m, m->step), tag = tag_of(m);
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, REQUEST(m, 0)));
+    if (the.stamped)
+        CALL(m, MPI_Irecv(&m->last_start, 1, MPI_DOUBLE, from, tag + 1, among, REQUEST(m, 1)));
+    cut_release(&t);
+}
+
+static void (*const starts[])(message *, MPI_Comm) = {
+    [MESSAGE_GATHER] = start_gather,
+    [MESSAGE_REDUCE_SCATTER] = start_reduce_scatter,
+    [MESSAGE_ALL_REDUCE] = start_all_reduce,
+    [MESSAGE_ALL_TO_ALL] = start_all_to_all,
+    [MESSAGE_EXCHANGE] = start_exchange,
+    [MESSAGE_SHIFT] = start_shift,
+    [MESSAGE_BROADCAST] = start_broadcast,
+    [MESSAGE_SEND] = start_send,
+    [MESSAGE_RECV] = start_recv,
+};
+
+static void start(void *unused, message *m)
+{
+    (void)unused;
+    MPI_Comm among = the.comms[m->group];
+    for (int i = 0; i < MESSAGE_REQUESTS; i++) *REQUEST(m, i) = MPI_REQUEST_NULL;
+    starts[m->kind](m, among);
+    bool pair = m->kind == MESSAGE_SEND || m->kind == MESSAGE_RECV;
+    if (the.stamped && !pair)
+        CALL(m, MPI_Iallreduce(&m->started, &m->last_start, 1, MPI_DOUBLE, MPI_MAX, among,
+                               REQUEST(m, 2)));
+}
+
+/* ---- moving on */
+
+static bool test(void *unused, message *m)
+{
+    (void)unused;
+    int all = 0;
+    if (atomic_load_explicit(&m->done, memory_order_relaxed)) return true;
+    CALL(m, MPI_Testall(MESSAGE_REQUESTS, REQUEST(m, 0), &all, MPI_STATUSES_IGNORE));
+    if (all && m->more)
+        CALL(m, MPI_Testall(m->n_more, (MPI_Request *)(void *)m->more, &all, MPI_STATUSES_IGNORE));
+    if (!all) return false;
+    free(m->more);
+    m->more = NULL;
+    if (m->scratch && m->n) memcpy(m->y, m->scratch, (size_t)m->n * m->size);
+    if (!the.stamped || m->last_start < m->started) m->last_start = m->started;
+    atomic_store_explicit(&m->done, true, memory_order_relaxed);
+    return true;
+}
+
+/* Looking for a message that never comes moves all others on. */
+static void progress(void *unused)
+{
+    (void)unused;
+    int there;
+    CALL(NULL, MPI_Iprobe(0, 0, the.quiet, &there, MPI_STATUS_IGNORE));
+}
+
+/* First gives the core to others, which the message may wait for; then sleeps. */
+static void rest(void *unused, message *m, int tries)
+{
+    (void)unused;
+    (void)m;
+    if (tries < 64) {
+        sched_yield();
+        return;
+    }
+    struct timespec t = {0, tries < 2000 ? 20 * 1000 : 200 * 1000};
+    nanosleep(&t, NULL);
+}
+
+/* ---- opening and closing */
+
+static void open_group(int g)
+{
+    const members *who = &the.groups[g];
+    if (who->n < 2) return;
+    int *ranks = malloc((size_t)who->n * sizeof *ranks);
+    if (!ranks) mpi_stop(NULL, "a group", 0);
+    for (int64_t i = 0; i < who->n; i++) ranks[i] = (int)who->ranks[i];
+    MPI_Group world, part;
+    CALL(NULL, MPI_Comm_group(MPI_COMM_WORLD, &world));
+    CALL(NULL, MPI_Group_incl(world, (int)who->n, ranks, &part));
+    CALL(NULL, MPI_Comm_create_group(MPI_COMM_WORLD, part, g, &the.comms[g]));
+    CALL(NULL, MPI_Comm_set_errhandler(the.comms[g], MPI_ERRORS_RETURN));
+    MPI_Group_free(&part);
+    MPI_Group_free(&world);
+    free(ranks);
+}
+
+static status open_groups(void *unused, const members *groups, bool stamped, error *err)
+{
+    (void)unused;
+    (void)err;
+    the.groups = groups;
+    the.stamped = stamped;
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        the.comms[g] = MPI_COMM_NULL;
+        open_group(g);
+    }
+    return OK;
+}
+
+static void stop_job(void *unused, int code)
+{
+    (void)unused;
+    MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}
+
+static void close_mpi(void *unused)
+{
+    (void)unused;
+    for (int g = 0; g < GROUP_COUNT; g++)
+        if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
+    cut_close(&the);
+    MPI_Comm_free(&the.quiet);
+    MPI_Finalize();
+}
+
+static const backend table = {.name = "mpi",
+                              .groups = open_groups,
+                              .start = start,
+                              .test = test,
+                              .progress = progress,
+                              .rest = rest,
+                              .abort = stop_job,
+                              .close = close_mpi};
+
+/* Results of Iprobe on this communicator are never anything: nobody sends in it. */
+static status init(error *err)
+{
+    int given, is_set, *tag;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &given)) {
+        snprintf(err->text, sizeof err->text, "MPI_Init failed");
+        return ERR_MACHINE;
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &the.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &the.size);
+    CALL(NULL, MPI_Comm_dup(MPI_COMM_SELF, &the.quiet));
+    CALL(NULL, MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag, &is_set));
+    the.most_tag = is_set ? *tag : 32767;
+    return cut_open(&the, err);
+}
+
+status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err);
+
+status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
+{
+    if (version != MPI_ENTRY_VERSION || bytes != sizeof(message)) {
+        snprintf(err->text, sizeof err->text,
+                 "MPI: moefold-mpi.so is of another build than the program; run `make`");
+        return ERR_MACHINE;
+    }
+    for (int g = 0; g < GROUP_COUNT; g++) the.comms[g] = MPI_COMM_NULL;
+    status st = init(err);
+    if (st) return st;
+    *out = (mpi_entry){&table, &the, the.rank, the.size};
+    return OK;
+}

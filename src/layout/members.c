@@ -1,0 +1,168 @@
+/* members.c - groups as lists of ranks. */
+#include "layout/members.h"
+
+typedef struct named {
+    const char *name;
+    const char *kind; /* of group_kinds; NULL: made here */
+    grid grid;
+} named;
+
+static const named table[GROUP_COUNT] = {
+    [GROUP_NONE] = {"none", NULL, GRID_DENSE},
+    [GROUP_WORLD] = {"world", NULL, GRID_DENSE},
+    [GROUP_TP] = {"tp", "tp", GRID_DENSE},
+    [GROUP_CP] = {"cp", "cp", GRID_DENSE},
+    [GROUP_CP_INNER] = {"cp.inner", NULL, GRID_DENSE},
+    [GROUP_CP_OUTER] = {"cp.outer", NULL, GRID_DENSE},
+    [GROUP_PP] = {"pp", "pp", GRID_DENSE},
+    [GROUP_DP_CP] = {"dp-cp", "dp-cp", GRID_DENSE},
+    [GROUP_TP_CP] = {"tp-cp", "tp-cp", GRID_DENSE},
+    [GROUP_TP_DP_CP] = {"tp-dp-cp", "tp-dp-cp", GRID_DENSE},
+    [GROUP_ETP] = {"etp", "tp", GRID_EXPERT},
+    [GROUP_EP] = {"ep", "ep", GRID_EXPERT},
+    [GROUP_EDP] = {"edp", "dp", GRID_EXPERT},
+    [GROUP_TP_EP] = {"etp-ep", "tp-ep", GRID_EXPERT},
+    [GROUP_EMBEDDING] = {"embedding", NULL, GRID_DENSE},
+};
+
+const char *comm_group_name(comm_group g)
+{
+    return table[g].name;
+}
+
+rank_at rank_coordinates(const layout *l, int64_t rank)
+{
+    return (rank_at){.rank = rank,
+                     .tp = layout_coordinate(l, GRID_DENSE, AXIS_TP, rank),
+                     .cp = layout_coordinate(l, GRID_DENSE, AXIS_CP, rank),
+                     .dp = layout_coordinate(l, GRID_DENSE, AXIS_DP, rank),
+                     .pp = layout_coordinate(l, GRID_DENSE, AXIS_PP, rank),
+                     .etp = layout_coordinate(l, GRID_EXPERT, AXIS_TP, rank),
+                     .ep = layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank),
+                     .edp = layout_coordinate(l, GRID_EXPERT, AXIS_DP, rank)};
+}
+
+static const group_kind *kind_of(comm_group g)
+{
+    int n;
+    const group_kind *kinds = group_kinds(&n);
+    for (int i = 0; table[g].kind && i < n; i++)
+        if (kinds[i].grid == table[g].grid && text_equal(kinds[i].name, table[g].kind))
+            return &kinds[i];
+    return NULL;
+}
+
+/* Ranks of the inner level of hierarchical context parallel. */
+static int64_t inner_size(const setup *s)
+{
+    if (recipe_count(&s->r, K_CP_LEVELS) < 1) return 1;
+    int64_t n = recipe_item(&s->r, K_CP_LEVELS, 0).whole;
+    return n < 1 ? 1 : n;
+}
+
+bool stage_has_words(const setup *s, const stage *st)
+{
+    return st->embedding || st->n_mtp > 0 || (st->loss && s->m.tied);
+}
+
+static bool rank_has_words(const setup *s, int64_t pp_rank)
+{
+    for (int64_t c = 0; c < s->pipe.vpp; c++)
+        if (stage_has_words(s, &s->pipe.stages[c * s->pipe.pp + pp_rank])) return true;
+    return false;
+}
+
+static int64_t words_before(const setup *s, int64_t pp_rank)
+{
+    int64_t n = 0;
+    for (int64_t p = 0; p < pp_rank; p++) n += rank_has_words(s, p);
+    return n;
+}
+
+int64_t group_width(const setup *s, comm_group g)
+{
+    const group_kind *k = kind_of(g);
+    switch (g) {
+    case GROUP_WORLD:
+        return s->lay.world;
+    case GROUP_CP_INNER:
+        return inner_size(s);
+    case GROUP_CP_OUTER:
+        return s->lay.cp / inner_size(s);
+    case GROUP_EMBEDDING:
+        return words_before(s, s->lay.pp);
+    default:
+        return k ? group_size(&s->lay, k) : 1;
+    }
+}
+
+int64_t group_place(const setup *s, comm_group g, const rank_at *at)
+{
+    const group_kind *k = kind_of(g);
+    int64_t place = 0;
+    switch (g) {
+    case GROUP_WORLD:
+        return at->rank;
+    case GROUP_CP_INNER:
+        return at->cp % inner_size(s);
+    case GROUP_CP_OUTER:
+        return at->cp / inner_size(s);
+    case GROUP_EMBEDDING:
+        return words_before(s, at->pp);
+    default:
+        if (k) group_of(&s->lay, k, at->rank, &place);
+        return place;
+    }
+}
+
+static members of_kind(const setup *s, const group_kind *k, int64_t rank, arena *a)
+{
+    members m = {.n = group_size(&s->lay, k)};
+    m.ranks = ARENA_ARRAY(a, int64_t, m.n);
+    group_ranks(&s->lay, k, group_of(&s->lay, k, rank, &m.place), m.ranks);
+    return m;
+}
+
+/* Every step-th member of a list, from `first` on. */
+static members part_of(const members *all, int64_t first, int64_t step, int64_t n, arena *a)
+{
+    members m = {.n = n, .ranks = ARENA_ARRAY(a, int64_t, n)};
+    for (int64_t i = 0; i < n; i++) {
+        m.ranks[i] = all->ranks[first + i * step];
+        if (m.ranks[i] == all->ranks[all->place]) m.place = i;
+    }
+    return m;
+}
+
+static members with_words(const setup *s, const members *pp, arena *a)
+{
+    members m = {.ranks = ARENA_ARRAY(a, int64_t, pp->n)};
+    bool in = false;
+    for (int64_t p = 0; p < pp->n; p++) {
+        if (!rank_has_words(s, p)) continue;
+        if (p == pp->place) {
+            m.place = m.n;
+            in = true;
+        }
+        m.ranks[m.n++] = pp->ranks[p];
+    }
+    if (!in) m.n = 0;
+    return m;
+}
+
+members members_of(const setup *s, comm_group g, int64_t rank, arena *a)
+{
+    const group_kind *k = kind_of(g);
+    if (k) return of_kind(s, k, rank, a);
+    members cp = of_kind(s, kind_of(GROUP_CP), rank, a), world = {s->lay.world, rank, NULL};
+    int64_t inner = inner_size(s);
+    if (g == GROUP_CP_INNER) return part_of(&cp, cp.place / inner * inner, 1, inner, a);
+    if (g == GROUP_CP_OUTER) return part_of(&cp, cp.place % inner, inner, cp.n / inner, a);
+    if (g == GROUP_EMBEDDING) {
+        members pp = of_kind(s, kind_of(GROUP_PP), rank, a);
+        return with_words(s, &pp, a);
+    }
+    world.ranks = ARENA_ARRAY(a, int64_t, world.n);
+    for (int64_t i = 0; i < world.n; i++) world.ranks[i] = i;
+    return world;
+}

@@ -1,0 +1,141 @@
+/* waits.c - what must wait for what inside a list of operations.
+ *
+ * A stream runs its operations in order; two streams know nothing of each other but what WAITs say.
+ *
+ * I1  Two operations conflict where one writes memory that the other touches; memory, not buffers:
+ *     temporaries share places.
+ * I2  Before an operation stands a WAIT of its stream for each message that it conflicts with and
+ *     nobody has waited for, and, if it is a message, for the last conflicting operation of the
+ *     compute stream.
+ * I3  At the end of a list no message is under way, but those whose events belong to the program
+ *     (ACROSS). */
+#include <string.h>
+
+#include "program/segment.h"
+
+typedef struct place {
+    int space; /* what is compared with what; -1: nothing */
+    int64_t start, end;
+} place;
+
+enum { SPACE_TEMP = 1, SPACE_SAVED, SPACE_OWN };
+
+static place place_of(const segment *seg, int phase, int id)
+{
+    if (id < 0) return (place){.space = -1};
+    const buf *b = &seg->bufs[id];
+    int root = b->parent >= 0 ? b->parent : id;
+    int64_t at = b->parent >= 0 ? b->view_at : 0;
+    if (b->life == LIFE_TEMP)
+        return (place){SPACE_TEMP, b->offset[phase], b->offset[phase] + b->bytes};
+    if (b->life == LIFE_SAVED)
+        return (place){SPACE_SAVED + b->owner * (1 << 20), b->offset[0], b->offset[0] + b->bytes};
+    return (place){SPACE_OWN + root, at, at + b->bytes};
+}
+
+static bool share(place a, place b)
+{
+    return a.space == b.space && a.space >= 0 && a.start < b.end && b.start < a.end;
+}
+
+/* The memory that an operation reads and writes. */
+typedef struct touched {
+    place in[OP_IN_MAX], out[OP_OUT_MAX];
+} touched;
+
+static touched touched_by(const segment *seg, int phase, const op *o)
+{
+    touched t;
+    for (int i = 0; i < OP_IN_MAX; i++) t.in[i] = place_of(seg, phase, o->in[i]);
+    for (int i = 0; i < OP_OUT_MAX; i++) t.out[i] = place_of(seg, phase, o->out[i]);
+    return t;
+}
+
+static bool writes_what(const touched *a, const touched *b)
+{
+    for (int i = 0; i < OP_OUT_MAX; i++) {
+        if (a->out[i].space < 0) continue;
+        for (int k = 0; k < OP_IN_MAX; k++)
+            if (share(a->out[i], b->in[k])) return true;
+        for (int k = 0; k < OP_OUT_MAX; k++)
+            if (share(a->out[i], b->out[k])) return true;
+    }
+    return false;
+}
+
+static bool conflict(const touched *a, const touched *b) /* I1 */
+{
+    return writes_what(a, b) || writes_what(b, a);
+}
+
+typedef struct listing {
+    const segment *seg;
+    int phase;
+    op *out;
+    int n;
+    touched *known; /* of the operations so far, by event */
+    const op **by_event;
+    bool *under_way; /* by event: a message that nobody has waited for */
+    int events;
+} listing;
+
+static void put_wait(listing *l, op_stream stream, int event)
+{
+    const op *target = l->by_event[event];
+    op *w = &l->out[l->n++];
+    *w = (op){.kind = OP_WAIT,
+              .phase = target->phase,
+              .stream = stream,
+              .node = target->node,
+              .name = target->name,
+              .module = target->module};
+    for (int i = 0; i < OP_IN_MAX; i++) w->in[i] = NONE;
+    for (int i = 0; i < OP_OUT_MAX; i++) w->out[i] = NONE;
+    w->dim[0] = event;
+    l->under_way[event] = false;
+}
+
+static void put(listing *l, const op *o)
+{
+    touched t = touched_by(l->seg, l->phase, o);
+    bool message = op_is_comm(o->kind);
+    for (int e = 1; e <= l->events; e++)
+        if (l->under_way[e] && conflict(&l->known[e], &t)) put_wait(l, o->stream, e); /* I2 */
+    for (int e = l->events; message && e >= 1; e--)
+        if (!op_is_comm(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
+            put_wait(l, o->stream, e);
+            break;
+        }
+    l->out[l->n] = *o;
+    if (!(o->flags & ACROSS)) {
+        int e = ++l->events;
+        l->out[l->n].event = e;
+        l->known[e] = t;
+        l->by_event[e] = o;
+        l->under_way[e] = message;
+    }
+    l->n++;
+}
+
+static void list_waits(segment *seg, int phase, arena *a)
+{
+    int n = seg->n_ops[phase], messages = 0;
+    for (int i = 0; i < n; i++) messages += op_is_comm(seg->ops[phase][i].kind);
+    listing l = {.seg = seg, .phase = phase};
+    l.out = ARENA_ARRAY(a, op, n + 2 * messages + 1);
+    l.known = ARENA_ARRAY(a, touched, n + 1);
+    l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
+    l.under_way = ARENA_ARRAY(a, bool, n + 1);
+    for (int i = 0; i < n; i++) put(&l, &seg->ops[phase][i]);
+    for (int e = 1; e <= l.events; e++)
+        if (l.under_way[e]) put_wait(&l, STREAM_COMPUTE, e); /* I3 */
+    seg->bare[phase] = seg->ops[phase];
+    seg->n_bare[phase] = n;
+    seg->ops[phase] = l.out;
+    seg->n_ops[phase] = seg->ops_room[phase] = l.n;
+}
+
+void segment_waits(segment *seg, arena *a)
+{
+    for (int phase = 0; phase < 2; phase++) list_waits(seg, phase, a);
+}
