@@ -26,7 +26,8 @@ LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
 MAIN     := src/cli/main.c
-SOURCES  := $(filter-out $(MAIN),$(wildcard src/*/*.c src/*/*/*.c))
+MPI_PART := $(wildcard src/comm/mpi/*.c)
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART),$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
@@ -34,6 +35,9 @@ TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
 SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
+
+# Shared objects that the program opens when it needs them; without Open MPI there is none.
+BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
 
 # What `make run` shows.
 DEMO := tiny cluster.gpu=cpu model.seq_length=256 train.micro_batch_size=2 \
@@ -100,6 +104,7 @@ bench: all ## Run every bench/*.sh
 
 install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -D -m 755 $(PROGRAM) '$(DESTDIR)$(PREFIX)/bin/moefold'
+	$(if $(BACKENDS),install -D -m 755 -t '$(DESTDIR)$(PREFIX)/lib/moefold' $(BACKENDS))
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
 	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
 	install -m 644 $(wildcard recipes/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
@@ -117,7 +122,7 @@ help: ## This list
 
 # ---- how it is built -----------------------------------------------------------------------------
 
-moefold: build/moefold
+moefold: build/moefold $(BACKENDS)
 	@ln -sf build/moefold moefold
 
 $(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)
@@ -132,6 +137,12 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
+
+# It calls nothing of the program, so it is made of these files alone.
+$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
+	    $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
 
 # Loops of kernels are worth more of the compiler's time.
 $(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
@@ -163,7 +174,7 @@ $(BUILD)/sources: FORCE
 check-deps:
 	@CC='$(CC)' tools/deps --check build
 
-test-programs: $(TESTS)
+test-programs: $(TESTS) $(BACKENDS)
 	@:
 bench-programs: $(BENCHES)
 	@:
@@ -180,4 +191,5 @@ build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.
 	@sed 's/\.help = "[^"]*"//' $^ | grep -oE '"[A-Za-z0-9_.+!?| -]+"' | tr -d '"' | \
 	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@
 
+-include $(BACKENDS:=.d)
 -include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)

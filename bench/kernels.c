@@ -1,5 +1,6 @@
-/* kernels.c - how fast the CPU's dense kernels are: GFLOP/s of products, GB/s of what is bound by
- * memory, for the 113 M model of cpu.md at 1 x 1024. Usage: kernels [threads, 2 unless given].
+/* kernels.c - how fast the CPU's dense kernels and attention are: GFLOP/s of products, GB/s of what
+ * is bound by memory, for the 113 M model of cpu.md at 1 x 1024. Usage: kernels [threads, 2 unless
+ * given].
  *
  * Machines are shared: a kernel is run for a while and its best time counts. */
 #include <stdio.h>
@@ -10,13 +11,15 @@
 #include "kernels/cpu/blas.h"
 #include "kernels/kernels.h"
 
+enum { TENSORS = 7 };
+
 /* FLOPs and bytes an operation must do, and numbers in each of its tensors. */
 typedef struct row {
     const char *name;
     op_kind kind;
-    int64_t dim[6];
+    int64_t dim[OP_DIM_MAX];
     double gflop, mbytes;
-    int64_t in[5], out[4];
+    int64_t in[TENSORS], out[TENSORS];
     int ids; /* the input that is int32, -1: none */
 } row;
 
@@ -27,6 +30,10 @@ enum { M = 1024, H = 512, V = 32000, F = 512, QKV = 1024, E = 16, X = 256, HEADS
 #define FORWARD(m, n, k) {m, n, k}, GFLOP(m, n, k), 0, {(m) * (k), (n) * (k)}, {(m) * (n)}, -1
 #define DATA(m, n, k)    {m, n, k}, GFLOP(m, n, k), 0, {(m) * (n), (n) * (k)}, {(m) * (k)}, -1
 #define WEIGHT(m, n, k)  {m, n, k}, GFLOP(m, n, k), 0, {(m) * (n), (m) * (k)}, {(n) * (k)}, -1
+
+/* Queries of the second of two ranks, keys of the first: half of them are seen, all in one half. */
+#define RING_PLACES M / 2, M, 0, 3 * M / 2
+#define PAIRS       (0.5 * M * M) /* that causal attention has */
 
 /* clang-format off */
 static const row rows[] = {
@@ -66,6 +73,20 @@ static const row rows[] = {
     {"sigmoid gate", OP_GATE, {M, H, H}, 0, MB(3 * M * H), {M * H, M * H}, {M * H}, -1},
     {"cut into heads", OP_QKV_SPLIT, {M, HEADS, HEADS / 2, D}, 0, MB(2 * M * QKV), {M * QKV},
      {M * H, M * H / 2, M * H / 2}, -1},
+    {"attention", OP_ATTN, {1, M, HEADS, HEADS / 2, D, D}, GFLOP(PAIRS, H, 2), 0,
+     {M * H, M * H / 2, M * H / 2}, {M * H, M * HEADS}, -1},
+    {"attention, gradient", OP_ATTN_D, {1, M, HEADS, HEADS / 2, D, D}, GFLOP(PAIRS, H, 5), 0,
+     {M * H, M * H, M * H / 2, M * H / 2, M * H, M * HEADS}, {M * H, M * H / 2, M * H / 2}, -1},
+    {"block of a ring", OP_ATTN_BLOCK, {1, M, M, HEADS, HEADS / 2, D, D, 0, RING_PLACES},
+     GFLOP(PAIRS, H, 2), 0, {M * H, M * H / 2, M * H / 2}, {M * H, M * HEADS}, -1},
+    {"block of a ring, gradient", OP_ATTN_BLOCK_D,
+     {1, M, M, HEADS, HEADS / 2, D, D, 0, RING_PLACES}, GFLOP(PAIRS, H, 5), 0,
+     {M * H, M * H, M * H / 2, M * H / 2, M * H, M * HEADS},
+     {M * H, M * H / 2, M * H / 2}, -1},
+    {"half a head, 256 rows", OP_HEAD_PART, {M, H, V / 2, X, 0, 0}, GFLOP(X, V / 2, H), 0,
+     {M * H, V / 2 * H, M}, {X * V / 2, X * 3}, 2},
+    {"heads to the front", OP_MOVE, {1, M, HEADS, D, 0, H, D, 0, 0, D, M * D, 0}, 0, MB(2 * M * H),
+     {M * H}, {M * H}, -1},
 };
 /* clang-format on */
 
@@ -120,9 +141,9 @@ static void measure(const row *r)
     op o = {.kind = r->kind, .real = {1e-5}};
     memcpy(o.dim, r->dim, sizeof r->dim);
     void *in[OP_IN_MAX] = {0}, *out[OP_OUT_MAX] = {0};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < TENSORS; i++)
         if (r->in[i]) in[i] = i == r->ids ? (void *)take_ids(r->in[i]) : take_floats(r->in[i]);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < TENSORS; i++)
         if (r->out[i]) out[i] = take(sizeof(float) * (size_t)r->out[i]);
     size_t bytes = kernel_workspace_bytes(&o);
     void *room = take(bytes);
@@ -132,8 +153,8 @@ static void measure(const row *r)
     printf("%-26s %-9s %9.3f ms  %7.1f %s\n", r->name, k->name, s * 1e3,
            r->gflop > 0 ? r->gflop / s : r->mbytes * 1e-3 / s, r->gflop > 0 ? "GFLOP/s" : "GB/s");
     free(room);
-    for (int i = 0; i < 5; i++) free(in[i]);
-    for (int i = 0; i < 4; i++) free(out[i]);
+    for (int i = 0; i < TENSORS; i++) free(in[i]);
+    for (int i = 0; i < TENSORS; i++) free(out[i]);
 }
 
 int main(int argc, char **argv)

@@ -40,9 +40,8 @@ static double one_step(executor *e, const program *p, const batch *b)
 {
     double start = now();
     executor_clear(e);
-    batch_load(e, p, b, 0);
-    executor_run(e, SEG_FORWARD, 0, 0);
-    executor_run(e, SEG_BACKWARD, 0, 0);
+    batch_load(e, p, 0, b, 0);
+    executor_part(e, PART_STEP);
     return now() - start;
 }
 
@@ -69,15 +68,15 @@ int main(int argc, char **argv)
     if (!st) st = recipe_override(r, arena_text(a, "model.seq_length=%s", argv[3]), "bench", &err);
     if (!st) st = setup_init(s, r, a, &err);
     if (!st) {
-        program_build(p, s, a);
+        program_build(p, s, 0, a);
         kernels_threads(threads);
-        st = executor_open(&e, p, false, &err);
+        st = executor_open(&e, p, NULL, false, &err);
     }
     if (st) {
         fprintf(stderr, "%s\n", err.text);
         return (int)st;
     }
-    init_weights(s, &p->weights, 1, executor_region(e, REGION_WEIGHTS));
+    init_weights(s, &p->at, &p->weights, 1, executor_region(e, REGION_WEIGHTS));
     batch_tables(e, p);
     int32_t *ids = ARENA_ARRAY(a, int32_t, p->T);
     float *mask = ARENA_ARRAY(a, float, p->T);

@@ -1,7 +1,8 @@
 /* check.c - `moefold check`: the verdict, every violation with its repair, layout and bytes. */
 #include <stdio.h>
+#include <time.h>
 
-#include "cli/cli.h"
+#include "cli/check_audit.h"
 
 static json_t *json_list(const char *const *list)
 {
@@ -34,19 +35,35 @@ static json_t *json_notes(const recipe *r)
     return list;
 }
 
-static void print_json(const setup *s, const violations *found, const char *const *fix,
-                       bool fixable)
+/* What was asked, and what was found. */
+typedef struct checked {
+    const setup *s;
+    violations found;
+    const char *const *fix;
+    bool fixable;
+    const audit_result *audit; /* NULL: not asked for */
+    double seconds;            /* of the audit */
+    int64_t rank;              /* to be shown; -1: none */
+} checked;
+
+static void print_json(const checked *c)
 {
+    const setup *s = c->s;
     json_t *o = json_object();
-    json_object_set_new(o, "ok", json_boolean(found->n_errors == 0));
+    json_object_set_new(o, "ok", json_boolean(c->found.n_errors == 0));
     json_object_set_new(o, "recipe", json_string(s->r.name));
-    json_object_set_new(o, "violations", json_violations(found));
-    json_object_set_new(o, "fix", json_list(fix));
-    json_object_set_new(o, "fixable", json_boolean(fixable));
+    json_object_set_new(o, "violations", json_violations(&c->found));
+    json_object_set_new(o, "fix", json_list(c->fix));
+    json_object_set_new(o, "fixable", json_boolean(c->fixable));
     json_object_set_new(o, "notes", json_notes(&s->r));
     json_object_set_new(o, "model", cli_json_model(s));
     json_object_set_new(o, "layout", cli_json_layout(s));
     json_object_set_new(o, "memory", cli_json_memory(s));
+    if (c->audit) {
+        json_object_set_new(o, "audit", cli_json_audit(c->audit, c->seconds, c->rank));
+        if (c->audit->why_not)
+            json_object_set_new(o, "audit_why_not", json_string(c->audit->why_not));
+    }
     cli_json_print(o);
 }
 
@@ -82,8 +99,10 @@ static void print_verdict(const setup *s, const violations *found)
     printf("\n\n");
 }
 
-static void print_text(const setup *s, const violations *found, arena *a)
+static void print_text(const checked *c, arena *a)
 {
+    const setup *s = c->s;
+    const violations *found = &c->found;
     print_verdict(s, found);
     print_violations(found, a);
     for (int i = 0; i < s->r.n_notes; i++) printf("  %s\n", s->r.notes[i]);
@@ -95,6 +114,8 @@ static void print_text(const setup *s, const violations *found, arena *a)
         state_bytes b;
         cli_print_memory(s, setup_fullest(s, &b), a);
     }
+    if (c->audit) cli_print_audit(s, c->audit, c->seconds, a);
+    if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
     if (found->n_errors)
         printf("`--fix` prints the smallest set of overrides that makes it valid.\n");
 }
@@ -111,37 +132,75 @@ static int print_fix(const char *name, const char *const *fix, bool fixable, are
     return OK;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct check_options {
+    bool json, fix, all_ranks;
+    const char *rank;
+} check_options;
+
+static status audit_ranks(checked *c, const check_options *o, arena *a, error *err)
+{
+    if (!o->all_ranks && !o->rank) return OK;
+    status st = o->rank ? cli_rank(o->rank, c->s, &c->rank, err) : OK;
+    if (st) return st;
+    audit_result *r = ARENA_NEW(a, audit_result);
+    double start = now();
+    st = audit_run(r, c->s, NULL, a, err);
+    c->seconds = now() - start;
+    c->audit = r;
+    return st;
+}
+
+static int check(const recipe *r, const setup *s, const check_options *o, arena *a)
+{
+    static const char *const none[] = {NULL};
+    checked c = {.s = s, .fix = none, .rank = -1};
+    error err = {{0}};
+    rules_check(&c.found, s, false, a);
+    c.fixable = c.found.n_errors == 0 || ((o->json || o->fix) && rules_fix(r, a, &c.fix));
+    if (o->fix && !o->json) {
+        int failed = print_fix(r->name, c.fix, c.fixable, a);
+        return failed || c.found.n_errors ? ERR_RULE : OK;
+    }
+    status st = audit_ranks(&c, o, a, &err);
+    if (st) return cli_fail("check", st, &err);
+    if (o->json)
+        print_json(&c);
+    else
+        print_text(&c, a);
+    bool bad = c.found.n_errors || (c.audit && !c.audit->ok);
+    return bad ? ERR_RULE : OK;
+}
+
 int command_check(int argc, char **argv)
 {
-    bool json = false, fix = false, done = false;
+    bool done = false;
+    check_options o = {0};
     const cli_option options[] = {
-        {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
-        {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid", &fix,
+        {"--all-ranks", NULL, "build the program of every rank and hold them against each other",
+         &o.all_ranks, NULL},
+        {"--rank", "R", "the same, and what rank R holds and sends", NULL, &o.rank},
+        {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
+        {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid", &o.fix,
          NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, "check", argc, argv, options, 2, r, &done, &err);
+    status st = cli_read(a, "check", argc, argv, options, 4, r, &done, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     int code = OK;
-    if (st) {
+    if (st)
         code = cli_fail("check", st, &err);
-    } else if (!done) {
-        violations found;
-        rules_check(&found, s, false, a);
-        const char *const none[] = {NULL};
-        const char *const *set = none;
-        bool fixable = found.n_errors == 0 || ((json || fix) && rules_fix(r, a, &set));
-        code = found.n_errors ? ERR_RULE : OK;
-        if (json)
-            print_json(s, &found, set, fixable);
-        else if (fix)
-            code = print_fix(r->name, set, fixable, a) ? ERR_RULE : code;
-        else
-            print_text(s, &found, a);
-    }
+    else if (!done)
+        code = check(r, s, &o, a);
     arena_destroy(a);
     return code;
 }

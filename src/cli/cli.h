@@ -24,6 +24,7 @@ int command_knobs(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_parity(int argc, char **argv);
 int command_convert(int argc, char **argv);
+int command_launch(int argc, char **argv);
 
 /* An option of a command: a switch (`on`), or one that takes a value (`text`). */
 typedef struct cli_option {
@@ -44,6 +45,10 @@ status cli_read_plain(const char *name, int argc, char **argv, const cli_option 
 /* Prints "moefold COMMAND: message" on the standard error and returns the exit code. */
 int cli_fail(const char *name, status s, const error *err);
 
+/* Does the recipe break a rule? Says which, with their repairs, and warnings, on the standard
+ * error. */
+bool cli_refuse(const char *name, const setup *s, arena *a);
+
 /* An assignment as a shell would take it back. */
 const char *cli_quoted(arena *a, const char *assignment);
 
@@ -60,8 +65,12 @@ void cli_print_layout(const setup *s, arena *a);
 void cli_print_stages(const setup *s, arena *a);
 void cli_print_memory(const setup *s, int64_t pp_rank, arena *a);
 
-/* The step program: "ops", "memory" or "schedule"; show_program.c. */
-status cli_print_program(const setup *s, const char *what, arena *a, error *err);
-json_t *cli_json_program(const setup *s, arena *a); /* its memory, or null */
+/* One rank: reads its number; prints its places and groups, and what it holds. */
+status cli_rank(const char *word, const setup *s, int64_t *rank, error *err);
+void cli_print_rank(const setup *s, int64_t rank, arena *a);
+
+/* The step program of a rank: "ops", "memory" or "schedule"; show_program.c. */
+status cli_print_program(const setup *s, const char *what, int64_t rank, arena *a, error *err);
+json_t *cli_json_program(const setup *s, int64_t rank, arena *a); /* its memory, or null */
 
 #endif

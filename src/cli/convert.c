@@ -1,7 +1,8 @@
 /* convert.c - `moefold convert`: weights between Hugging Face folders and our checkpoints.
  *
  * Which is which is found out: a folder with safetensors is Hugging Face's, one with
- * latest_checkpointed_iteration.txt or iter_ folders is ours, and so is an iter_ folder itself. */
+ * latest_checkpointed_iteration.txt or iter_ folders is ours, and so is an iter_ folder itself. The
+ * layout that wrote a checkpoint of ours does not matter: here the whole model is on one rank. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -189,8 +190,8 @@ static status prepare(conversion *v)
     v->c.w = &v->w;
     s = take_array(v, &v->c.weights, v->w.elements);
     if (s || v->from_hf || v->to_hf || !v->info.has_moments) return s;
-    s = take_array(v, &v->c.exp_avg, v->w.trained);
-    return s ? s : take_array(v, &v->c.exp_avg_sq, v->w.trained);
+    s = take_array(v, &v->c.exp_avg, v->w.owned);
+    return s ? s : take_array(v, &v->c.exp_avg_sq, v->w.owned);
 }
 
 /* ---- reading and writing */
@@ -199,7 +200,7 @@ static status load(conversion *v, const char *folder, int64_t iteration)
 {
     if (!v->from_hf) return checkpoint_load(&v->c, folder, iteration, &v->err);
     v->c.state.seed = recipe_int(&v->s.r, K_SEED);
-    return hf_load(&v->s, &v->w, v->src, v->c.weights, &v->read, &v->err);
+    return hf_load(&v->s, NULL, &v->w, v->src, v->c.weights, &v->read, &v->err);
 }
 
 static status save(conversion *v)

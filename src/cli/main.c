@@ -20,16 +20,18 @@ static void calm_threads(char **argv)
 }
 
 static const command table[] = {
-    {"check", "RECIPE [key=value ...] [--fix] [--json]",
+    {"check", "RECIPE [key=value ...] [--all-ranks] [--rank R] [--fix] [--json]",
      "everything that is wrong with a recipe, how to repair it, and what it costs on a rank", false,
      command_check},
     {"show", "RECIPE [key=value ...] [--rank R] [--params] [--as SYSTEM] [--json]",
      "every knob with its reason; what a rank does; the recipe for another system", false,
      command_show},
-    {"train", "RECIPE [key=value ...] [--json] [--metrics FILE] [--threads N]",
+    {"train", "RECIPE [key=value ...] [--ranks N] [--json] [--metrics FILE] [--threads N]",
      "train on this machine, with exactly the plan that `show --memory` prints", true,
      command_train},
-    {"parity", "DIR [key=value ...] [--plain] [--json]",
+    {"launch", "RECIPE [key=value ...] --slurm [--time TIME] [--out FILE]",
+     "the batch script that trains the recipe on its cluster", false, command_launch},
+    {"parity", "DIR [key=value ...] [--ranks N] [--plain] [--json]",
      "our numbers beside a reference case: loss, logits, gradients, curve", true, command_parity},
     {"convert", "SRC DST [--to hf|moefold] [--dtype float32|bfloat16]",
      "weights between Hugging Face files and our checkpoints", false, command_convert},

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "kernels/kernels.h"
+#include "cli/join.h"
+#include "cli/ranks.h"
 #include "run/parity.h"
 
 static void print_json(const parity_result *r)
@@ -57,31 +57,51 @@ static status read_case(arena *a, int argc, char **argv, const cli_option *optio
     return s;
 }
 
+/* The case on this rank, from joining the job to leaving it. */
+static int run_rank(const setup *s, const recipe *r, const char *folder, const parity_options *o,
+                    bool json)
+{
+    comm *c = NULL;
+    error err = {{0}};
+    parity_result result = {0};
+    status st = cli_open(&c, s, r->a, &err);
+    if (!st) st = parity_run(&result, r, folder, o, c, &err);
+    int code = st ? (int)st : result.ok ? OK : ERR_RULE;
+    bool speaks = cli_speaks();
+    if (st && speaks) cli_fail("parity", st, &err);
+    if (!st && speaks && json) print_json(&result);
+    if (!st && speaks && !json) print_text(folder, &result, r->a);
+    comm_close(c);
+    return code;
+}
+
 int command_parity(int argc, char **argv)
 {
-    bool json = false, done = false;
+    bool json = false, done = false, broken = false;
+    int code = OK, n_ranks = 0;
     parity_options o = {0};
+    const char *folder = NULL, *ranks = NULL;
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
+        {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    const char *folder = NULL;
-    parity_result result = {0};
-    status s = read_case(a, argc, argv, options, 2, r, &folder, &done, &err);
-    if (!s && !done) s = parity_run(&result, r, folder, &o, &err);
-    int code = OK;
-    if (s)
-        code = cli_fail("parity", s, &err);
-    else if (!done) {
-        if (json)
-            print_json(&result);
-        else
-            print_text(folder, &result, a);
-        code = result.ok ? OK : ERR_RULE;
-    }
+    status st = read_case(a, argc, argv, options, 3, r, &folder, &done, &err);
+    if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
+    if (!st && !done) st = setup_init(s, r, a, &err);
+    if (!st && !done) broken = cli_rank_refuses("parity", s, a);
+    if (st)
+        code = cli_fail_alone("parity", st, &err);
+    else if (broken)
+        code = ERR_RULE;
+    else if (n_ranks)
+        code = cli_run_ranks(argc, argv, n_ranks);
+    else if (!done)
+        code = run_rank(s, r, folder, &o, json);
     arena_destroy(a);
     return code;
 }

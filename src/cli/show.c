@@ -1,4 +1,4 @@
-/* show.c - `moefold show`: every knob with its reason, the parameter table, a rank, exports. */
+/* show.c - `moefold show`: every knob with its reason, the parameter table, exports. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,84 +69,6 @@ static void print_params(const setup *s, arena *a)
     }
 }
 
-/* ---- one rank */
-
-static void print_members(const setup *s, const group_kind *k, int64_t rank, arena *a)
-{
-    int64_t place, g = group_of(&s->lay, k, rank, &place), size = group_size(&s->lay, k);
-    int64_t *ranks = ARENA_ARRAY(a, int64_t, size);
-    group_ranks(&s->lay, k, g, ranks);
-    printf("  %-6s %-9s place %" PRId64 " of %" PRId64 ": ",
-           k->grid == GRID_DENSE ? "dense" : "expert", k->name, place, size);
-    for (int64_t i = 0; i < size; i++) {
-        if (size > 12 && i == 8) {
-            printf(" ... %" PRId64, ranks[size - 1]);
-            break;
-        }
-        printf("%s%" PRId64, i ? " " : "", ranks[i]);
-    }
-    printf("\n");
-}
-
-static void print_rank(const setup *s, int64_t rank, arena *a)
-{
-    const layout *l = &s->lay;
-    int64_t pp = layout_coordinate(l, GRID_DENSE, AXIS_PP, rank);
-    printf("Rank %" PRId64 " of %" PRId64 ": node %" PRId64 ", NVLink domain %" PRId64 "\n", rank,
-           l->world, rank / l->gpus_per_node, rank / l->nvlink_domain);
-    printf("  tp %" PRId64 "  cp %" PRId64 "  dp %" PRId64 "  pp %" PRId64 "    etp %" PRId64
-           "  ep %" PRId64 "  edp %" PRId64 "\n\n",
-           layout_coordinate(l, GRID_DENSE, AXIS_TP, rank),
-           layout_coordinate(l, GRID_DENSE, AXIS_CP, rank),
-           layout_coordinate(l, GRID_DENSE, AXIS_DP, rank), pp,
-           layout_coordinate(l, GRID_EXPERT, AXIS_TP, rank),
-           layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank),
-           layout_coordinate(l, GRID_EXPERT, AXIS_DP, rank));
-    int n;
-    const group_kind *kinds = group_kinds(&n);
-    for (int i = 0; i < n; i++) print_members(s, &kinds[i], rank, a);
-    printf("\n");
-    for (int64_t v = 0; v < s->pipe.vpp; v++) {
-        const stage *st = &s->pipe.stages[v * s->pipe.pp + pp];
-        printf("  chunk %" PRId64 ": %s", v, st->embedding ? "embedding, " : "");
-        if (st->n_layers)
-            printf("layers %" PRId64 " to %" PRId64, st->first_layer,
-                   st->first_layer + st->n_layers - 1);
-        else
-            printf("no layer");
-        printf("%s%s\n", st->n_mtp ? ", prediction module" : "", st->loss ? ", head and loss" : "");
-    }
-    if (s->m.experts) {
-        int64_t ep = layout_coordinate(l, GRID_EXPERT, AXIS_EP, rank), each = s->m.experts / l->ep;
-        printf("  experts %" PRId64 " to %" PRId64 " of each MoE layer\n", ep * each,
-               ep * each + each - 1);
-    }
-    int64_t cp = layout_coordinate(l, GRID_DENSE, AXIS_CP, rank), seq = recipe_int(&s->r, K_SEQ);
-    if (l->cp > 1) {
-        int64_t chunk = seq / (2 * l->cp), second = 2 * l->cp - 1 - cp;
-        printf("  tokens %" PRId64 " to %" PRId64 " and %" PRId64 " to %" PRId64
-               " of each sequence\n",
-               cp * chunk, cp * chunk + chunk - 1, second * chunk, second * chunk + chunk - 1);
-    }
-    printf("\n");
-    cli_print_memory(s, pp, a);
-}
-
-static status parse_rank(const char *word, const setup *s, int64_t *rank, error *err)
-{
-    value v;
-    status st = value_parse(s->r.a, word, &v, err);
-    if (st) return error_prefix(err, st, "--rank");
-    if (!s->possible || s->pipe.why_not)
-        return error_set(err, ERR_RULE,
-                         "--rank %s: the recipe has no valid layout; see `moefold check`", word);
-    if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
-        return error_set(err, ERR_INPUT, "--rank %s: ranks are 0 to %" PRId64, word,
-                         s->lay.world - 1);
-    *rank = v.whole;
-    return OK;
-}
-
 /* ---- exports */
 
 typedef struct export_row {
@@ -202,7 +124,7 @@ static json_t *json_stages(const setup *s)
     return list;
 }
 
-static void print_json(const setup *s, bool with_program, arena *a)
+static void print_json(const setup *s, bool with_program, int64_t rank, arena *a)
 {
     json_t *list = json_object();
     for (int k = 0; k < K_COUNT; k++) {
@@ -218,7 +140,7 @@ static void print_json(const setup *s, bool with_program, arena *a)
     json_object_set_new(o, "layout", cli_json_layout(s));
     json_object_set_new(o, "stages", json_stages(s));
     json_object_set_new(o, "memory", cli_json_memory(s));
-    if (with_program) json_object_set_new(o, "program", cli_json_program(s, a));
+    if (with_program) json_object_set_new(o, "program", cli_json_program(s, rank, a));
     cli_json_print(o);
 }
 
@@ -239,16 +161,15 @@ static void print_presets(void)
 static status show(const setup *s, const show_options *o, arena *a, error *err)
 {
     if (o->as) return print_export(s, o->as, a, err);
-    if (o->rank) {
-        int64_t rank = 0;
-        status st = parse_rank(o->rank, s, &rank, err);
-        if (!st) print_rank(s, rank, a);
-        return st;
-    }
+    int64_t rank = 0;
+    status st = o->rank ? cli_rank(o->rank, s, &rank, err) : OK;
+    if (st) return st;
     const char *what = o->ops ? "ops" : o->memory ? "memory" : o->schedule ? "schedule" : NULL;
-    if (what && !o->json) return cli_print_program(s, what, a, err);
+    if (what && !o->json) return cli_print_program(s, what, rank, a, err);
     if (o->json)
-        print_json(s, o->memory, a);
+        print_json(s, o->memory, rank, a);
+    else if (o->rank)
+        cli_print_rank(s, rank, a);
     else if (o->params)
         print_params(s, a);
     else
@@ -261,7 +182,9 @@ int command_show(int argc, char **argv)
     show_options o = {0};
     const cli_option options[] = {
         {"--all", NULL, "knobs at their default too", &o.all, NULL},
-        {"--rank", "R", "what one rank does and holds", NULL, &o.rank},
+        {"--rank", "R",
+         "what one rank does and holds; with --ops, --memory, --schedule: its program", NULL,
+         &o.rank},
         {"--params", NULL, "the parameter table", &o.params, NULL},
         {"--ops", NULL, "the operations of the step program", &o.ops, NULL},
         {"--memory", NULL, "its memory: regions, modules, over the step", &o.memory, NULL},

@@ -3,12 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "audit/audit.h"
 #include "cli/cli.h"
-#include "program/program.h"
 
 /* ---- operations */
 
 static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
+static const char *const stream_names[] = {"compute", "comm", "p2p", "dp", "copy", "host"};
 
 static void print_names(const segment *seg, const int *ids, int n)
 {
@@ -22,47 +23,83 @@ static void print_names(const segment *seg, const int *ids, int n)
     }
 }
 
-static void print_op(const segment *seg, const op *o)
+/* A message: who takes part, and what goes to each member. */
+static void print_message(const program *p, const op *o)
 {
-    printf("  %-15s %-16s %-22s ", phase_names[o->phase], op_infos[o->kind].name, o->name);
+    int64_t n = group_width(p->s, o->group);
+    printf("over %s (%" PRId64 "), ", comm_group_name(o->group), n);
+    if (o->kind == OP_EXCHANGE)
+        printf("rows of %" PRId64 " B, room %" PRId64, o->word * o->dim[1], o->dim[0]);
+    else
+        printf("%" PRId64 " B", o->word * o->dim[0]);
+    if (o->kind == OP_SHIFT || o->kind == OP_SEND || o->kind == OP_RECV)
+        printf(", %+" PRId64 " on", o->dim[1]);
+    if (o->flags & ACROSS) printf(", event %d", o->event);
+    printf(": ");
+}
+
+static void print_op(const program *p, const segment *seg, const op *o)
+{
+    printf("  %-15s %-8s %-16s %-22s ", phase_names[o->phase], stream_names[o->stream],
+           op_infos[o->kind].name, o->name ? o->name : "");
+    if (o->kind == OP_WAIT) {
+        printf("%s %" PRId64 "\n", o->flags & ACROSS ? "event of the program" : "event", o->dim[0]);
+        return;
+    }
     double flops = op_flops(o);
     if (flops > 0)
         printf("%9.3g GF ", flops / 1e9);
     else
         printf("%12s ", "");
     printf("%9.3g MB  ", (double)seg_op_bytes(seg, o) / 1e6);
+    if (op_is_comm(o->kind)) print_message(p, o);
     print_names(seg, o->in, OP_IN_MAX);
     printf(" -> ");
     print_names(seg, o->out, OP_OUT_MAX);
     printf("\n");
 }
 
+/* How often the step goes through a list of a segment; the first layer it does so for. */
+static int64_t times_in_step(const program *p, const segment *seg, int phase, int64_t *layer)
+{
+    int64_t times = 0;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) {
+            const item *it = &p->items[part].list[i];
+            if (it->seg != seg || it->phase != phase) continue;
+            if (!times++ && it->at[0].chunk >= 0)
+                *layer = p->chunks[it->at[0].chunk].list[it->at[0].instance].layer;
+        }
+    return times;
+}
+
 static void print_segment(const program *p, const segment *seg, arena *a)
 {
-    int times = 0;
-    int64_t layer = -1;
-    for (int64_t c = 0; c < p->n_chunks; c++)
-        for (int i = 0; i < p->chunks[c].n; i++)
-            if (p->chunks[c].list[i].seg == seg) {
-                if (!times++) layer = p->chunks[c].list[i].layer;
-            }
+    int64_t layer = 0, times[2];
+    for (int phase = 1; phase >= 0; phase--) times[phase] = times_in_step(p, seg, phase, &layer);
+    if (!times[0] && !times[1]) return;
     printf("%s", seg->name);
     if (seg->n_layers) printf(" %" PRId64, layer);
     if (seg->n_layers > 1) printf(" to %" PRId64, layer + seg->n_layers - 1);
-    printf(" (%d times): saves %s a microbatch, temporaries %s forward, %s backward\n", times,
-           text_bytes(a, seg->saved_bytes), text_bytes(a, seg->temp_bytes[0]),
-           text_bytes(a, seg->temp_bytes[1]));
+    printf(" (%" PRId64 " times forward, %" PRId64 " backward)", times[0], times[1]);
+    if (seg->saved_bytes + seg->temp_bytes[0] + seg->temp_bytes[1])
+        printf(": saves %s a microbatch, temporaries %s forward, %s backward",
+               text_bytes(a, seg->saved_bytes), text_bytes(a, seg->temp_bytes[0]),
+               text_bytes(a, seg->temp_bytes[1]));
+    printf("\n");
     for (int phase = 0; phase < 2; phase++)
-        for (int i = 0; i < seg->n_ops[phase]; i++) print_op(seg, &seg->ops[phase][i]);
+        for (int i = 0; i < seg->n_ops[phase] && times[phase]; i++)
+            print_op(p, seg, &seg->ops[phase][i]);
     printf("\n");
 }
 
 static void print_ops(const program *p, arena *a)
 {
-    printf("Operations of one microbatch of %" PRId64 " x %" PRId64
-           " tokens, one segment of each kind.\n",
-           p->B, p->S);
-    printf("A name with ' is a gradient. Sizes are of all buffers that an operation touches.\n\n");
+    printf("Operations of rank %" PRId64 ": a microbatch is %" PRId64 " x %" PRId64
+           " tokens here; one segment of each kind.\n",
+           p->at.rank, p->B, p->S);
+    printf("A name with ' is a gradient. Sizes are of all buffers that an operation touches; of a "
+           "message also what goes to each other member.\n\n");
     for (int i = 0; i < p->n_segments; i++) print_segment(p, p->segments[i], a);
 }
 
@@ -97,9 +134,9 @@ static int saved_by_module(const program *p, module_row *rows, int room)
 
 static void print_regions(const program *p, arena *a)
 {
-    printf("Arena of one rank: %s, of which buffers cover %s (%s bytes)\n\n",
-           text_bytes(a, p->arena_bytes), text_bytes(a, p->buffer_bytes),
-           text_grouped(a, p->buffer_bytes));
+    int64_t covered = program_buffer_bytes(p);
+    printf("Arena of rank %" PRId64 ": %s, of which buffers cover %s (%s bytes)\n\n", p->at.rank,
+           text_bytes(a, p->arena_bytes), text_bytes(a, covered), text_grouped(a, covered));
     printf("  %-12s %14s %20s %20s\n", "region", "", "bytes", "starts at");
     for (int i = 0; i < REGION_COUNT; i++)
         printf("  %-12s %14s %20s %20s\n", region_name((region)i), text_bytes(a, p->bytes[i]),
@@ -172,29 +209,28 @@ static void print_memory(const program *p, arena *a)
 
 static void print_schedule(const program *p)
 {
-    printf("Order of a step: PP %" PRId64 ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
+    printf("Order of a step on rank %" PRId64 ", pipeline rank %" PRId64 ": PP %" PRId64
+           ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
            " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs alive.\n"
            "F microbatch.chunk forward, B backward.\n\n ",
-           p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup, order_peak(&p->order));
+           p->at.rank, p->at.pp, p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup,
+           order_peak(&p->order));
     for (int64_t i = 0; i < p->order.n; i++) {
         const order_entry *e = &p->order.list[i];
         if (i && i % 16 == 0) printf("\n ");
         printf(" %c%" PRId64 ".%" PRId64, e->phase ? 'B' : 'F', e->micro, e->chunk);
     }
-    printf("\n");
+    printf("\n\nLists of operations: %" PRId64 " in the step, %" PRId64
+           " before the optimizer, %" PRId64 " after it.\n",
+           p->items[PART_STEP].n, p->items[PART_FINISH].n, p->items[PART_GATHER].n);
 }
 
-status cli_print_program(const setup *s, const char *what, arena *a, error *err)
+status cli_print_program(const setup *s, const char *what, int64_t rank, arena *a, error *err)
 {
-    if (!s->possible || s->pipe.why_not)
-        return error_set(err, ERR_RULE, "--%s: the recipe has no valid layout; see `moefold check`",
-                         what);
-    if (s->lay.world != 1)
-        return error_set(err, ERR_RULE,
-                         "--%s: programs are built for one rank yet; set the parallel sizes to 1",
-                         what);
+    const char *why_not = audit_why_not(s, a);
+    if (why_not) return error_set(err, ERR_RULE, "--%s: there is no program; %s", what, why_not);
     program *p = ARENA_NEW(a, program);
-    program_build(p, s, a);
+    program_build(p, s, rank, a);
     if (strcmp(what, "ops") == 0)
         print_ops(p, a);
     else if (strcmp(what, "memory") == 0)
@@ -204,14 +240,15 @@ status cli_print_program(const setup *s, const char *what, arena *a, error *err)
     return OK;
 }
 
-json_t *cli_json_program(const setup *s, arena *a)
+json_t *cli_json_program(const setup *s, int64_t rank, arena *a)
 {
-    if (!s->possible || s->pipe.why_not || s->lay.world != 1) return json_null();
+    if (audit_why_not(s, a)) return json_null();
     program *p = ARENA_NEW(a, program);
-    program_build(p, s, a);
+    program_build(p, s, rank, a);
     json_t *o = json_object();
+    json_object_set_new(o, "rank", json_integer(rank));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
-    json_object_set_new(o, "buffer_bytes", json_integer(p->buffer_bytes));
+    json_object_set_new(o, "buffer_bytes", json_integer(program_buffer_bytes(p)));
     for (int i = 0; i < REGION_COUNT; i++)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     return o;

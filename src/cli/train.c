@@ -1,33 +1,22 @@
-/* train.c - `moefold train`: runs a recipe on this machine. */
+/* train.c - `moefold train`: runs a recipe on this machine, as one rank or as one of many. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/cli.h"
+#include "cli/join.h"
+#include "cli/ranks.h"
 #include "kernels/cpu/blas.h"
 #include "run/trainer.h"
 
-/* A recipe that breaks a rule does not start, as `check` says. */
-static bool refuse(const setup *s, arena *a)
-{
-    violations found;
-    rules_check(&found, s, false, a);
-    for (int i = 0; i < found.n; i++) {
-        const violation *v = &found.list[i];
-        if (v->rule->severity == NOTE) continue;
-        fprintf(stderr, "moefold train: %s %s: %s\n", severity_name(v->rule->severity), v->rule->id,
-                v->message);
-        for (const char *const *p = v->n_repairs ? v->repairs[0] : NULL; p && *p; p++)
-            fprintf(stderr, "    repair: %s\n", cli_quoted(a, *p));
-    }
-    return found.n_errors > 0;
-}
-
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {
-    K_RAMPUP,       K_SKIP_ITERS, K_RESET_POSITIONS, K_RESET_MASK,
-    K_FORCE_RANDOM, K_MTP_DETACH, K_MTP_REPEATED,    K_PER_LAYER_LOG,
-    K_TENSORBOARD,  K_WANDB,      K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
-    K_ASYNC_SAVE,   K_RETAIN,     K_COMM_DELAY,      K_PROBS_ON_INPUT};
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,
+                                  K_RESET_POSITIONS, K_RESET_MASK,
+                                  K_FORCE_RANDOM,    K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,
+                                  K_TENSORBOARD,     K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
+                                  K_RETAIN,          K_PROBS_ON_INPUT,
+                                  K_HYBRID_CP,       K_DISTRIBUTE_SAVED,
+                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
 
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 {
@@ -39,22 +28,19 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
             return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=null",
                              knobs[k].key, value_text(a, v), knobs[k].key);
     }
-    return OK;
+    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
+    if (instances <= 1) return OK;
+    return error_set(err, ERR_RULE, "%s=%lld: `train` does not do that yet; repair: %s=1",
+                     knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
 }
 
 /* What this machine can run today. */
 static status here(const setup *s, error *err)
 {
-    if (!recipe_is(&s->r, K_GPU, "cpu"))
-        return error_set(err, ERR_RULE,
-                         "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
-                         recipe_word(&s->r, K_GPU));
-    if (s->lay.world != 1)
-        return error_set(
-            err, ERR_RULE,
-            "cluster.n_gpus=%lld: one rank trains here yet; set the parallel sizes to 1",
-            (long long)s->lay.world);
-    return OK;
+    if (recipe_is(&s->r, K_GPU, "cpu")) return OK;
+    return error_set(err, ERR_RULE,
+                     "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
+                     recipe_word(&s->r, K_GPU));
 }
 
 static void print_summary(const train_summary *sum, arena *a)
@@ -64,37 +50,57 @@ static void print_summary(const train_summary *sum, arena *a)
             sum->last_loss, text_grouped(a, (int64_t)sum->tokens_per_second));
 }
 
+/* The run of this rank, from joining the job to leaving it. */
+static int run_rank(const setup *s, const train_options *o, arena *a)
+{
+    comm *c = NULL;
+    error err = {{0}};
+    train_summary sum = {0};
+    status st = cli_join(&c, s, a, &err);
+    bool first = cli_speaks();
+    if (!st) {
+        if (first) fprintf(stderr, "%s\n", blas_describe());
+        st = trainer_run(s, c, o, &sum, a, &err);
+    }
+    if (st && first) cli_fail("train", st, &err);
+    if (!st && first) print_summary(&sum, a);
+    comm_close(c);
+    return (int)st;
+}
+
 int command_train(int argc, char **argv)
 {
     train_options o = {0};
-    bool done = false;
-    const char *threads = NULL;
+    bool done = false, broken = false;
+    int code = OK, n_ranks = 0;
+    const char *threads = NULL, *ranks = NULL;
     const cli_option options[] = {
         {"--json", NULL, "iteration lines as JSON (docs/JSON.md)", &o.json, NULL},
         {"--metrics", "FILE", "write every iteration line to this file as JSON", NULL, &o.metrics},
-        {"--threads", "N", "threads of the kernels; unset: all cores", NULL, &threads},
+        {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
+         &threads},
+        {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    train_summary sum = {0};
-    status st = cli_read(a, "train", argc, argv, options, 4, r, &done, &err);
+    status st = cli_read(a, "train", argc, argv, options, 5, r, &done, &err);
+    if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
-    if (!st && !done && refuse(s, a)) {
-        arena_destroy(a);
-        return ERR_RULE;
-    }
+    if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (threads) o.threads = atoi(threads);
-    if (!st && !done) st = here(s, &err);
-    if (!st && !done) st = nothing_is_ignored(&s->r, a, &err);
-    if (!st && !done) {
-        fprintf(stderr, "%s\n", blas_describe());
-        st = trainer_run(s, &o, &sum, a, &err);
-    }
-    int code = st ? cli_fail("train", st, &err) : OK;
-    if (!st && !done) print_summary(&sum, a);
+    if (!st && !done && !broken) st = here(s, &err);
+    if (!st && !done && !broken) st = nothing_is_ignored(&s->r, a, &err);
+    if (st)
+        code = cli_fail_alone("train", st, &err);
+    else if (broken)
+        code = ERR_RULE;
+    else if (n_ranks)
+        code = cli_run_ranks(argc, argv, n_ranks);
+    else if (!done)
+        code = run_rank(s, &o, a);
     arena_destroy(a);
     return code;
 }

@@ -99,7 +99,7 @@ static void close_seat(void *state)
 static room *find_room(board *b, comm_group g, const members *who)
 {
     for (room *r = b->rooms; r; r = r->following)
-        if (r->group == g && r->first == who->ranks[0]) return r;
+        if (r->group == g && r->first == who->ranks[0] && r->n == who->n) return r;
     room *r = malloc(sizeof *r);
     uint64_t *next = calloc((size_t)who->n, sizeof *next);
     if (!r || !next) {

@@ -95,6 +95,7 @@ status comm_groups(comm *c, const setup *s, error *err)
                          (long long)recipe_int(&s->r, K_N_GPUS), (long long)c->size,
                          c->size > 1 ? "s" : "", (long long)recipe_int(&s->r, K_N_GPUS),
                          (long long)c->size);
+    bool again = c->s != NULL;
     c->s = s;
     status st = comm_delay_parse(recipe_word(&s->r, K_COMM_DELAY), &c->delay, err);
     if (!st) st = read_timeout(c, err);
@@ -111,7 +112,7 @@ status comm_groups(comm *c, const setup *s, error *err)
     st = c->b->groups(c->state, c->groups, c->delay.on, err);
     if (!st && c->alone_state != c->state)
         st = c->alone->groups(c->alone_state, c->groups, c->delay.on, err);
-    if (!st && c->size > 1) watch_add(c);
+    if (!st && c->size > 1 && !again) watch_add(c);
     return st;
 }
 

@@ -52,7 +52,8 @@ int64_t comm_size(const comm *c);
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
  * above and below but rank, size, where and abort may be called before it. ERR_RULE: the layout has
- * another number of ranks than the job; all ranks see that. */
+ * another number of ranks than the job; all ranks see that. It may be called again with another
+ * setup while no message is under way: ranks compare their recipes before they trust them. */
 status comm_groups(comm *c, const setup *s, error *err);
 
 /* ---- messages */

@@ -29,7 +29,7 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
     b->node = NODE_ATTN;
     core_plan(b, &t->core);
     const char *norm = m->mla ? "input_layernorm.weight" : SA "linear_qkv.layer_norm_weight";
-    t->norm = norm_forward(b, "attention.norm", norm, x, b->T, H, DROP_LAYERNORM);
+    t->norm = norm_forward(b, "attention.norm", norm, x, b->T, H, DROP_LAYERNORM | STORED);
     if (m->mla)
         mla_forward(b, t);
     else

@@ -142,7 +142,7 @@ void core_forward(builder *b, attention_bufs *t)
     if (away) take_heads(b, c, t);
     t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, 0);
     c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN) : t->o;
-    c->lse = seg_saved(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN);
+    c->lse = seg_saved_wide(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN);
     compute(b, t);
     if (!away) return;
     const head_part o = part_of(t->o, c->o, c->parts, width);

@@ -20,7 +20,7 @@ norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int
                    .rows = rows,
                    .width = width,
                    .y = y,
-                   .rstd = seg_saved(b, "rstd", rows, 0),
+                   .rstd = seg_saved_wide(b, "rstd", rows, 0),
                    .w = seg_weight(b, weight),
                    .dw = seg_gradient(b, weight),
                    .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};

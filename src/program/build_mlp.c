@@ -19,10 +19,10 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
     product fc1 = fc1_of(b), fc2 = fc2_of(b);
     b->module = "mlp";
     b->node = NODE_MLP;
-    t->norm =
-        norm_forward(b, "mlp.norm", "mlp.linear_fc1.layer_norm_weight", h, b->T, H, DROP_LAYERNORM);
+    t->norm = norm_forward(b, "mlp.norm", "mlp.linear_fc1.layer_norm_weight", h, b->T, H,
+                           DROP_LAYERNORM | STORED);
     t->u = seg_saved(b, "mlp.u", b->Tc * fc1.n, DROP_MLP);
-    t->a = seg_saved(b, "mlp.a", b->Tc * fc2.k, DROP_MLP);
+    t->a = seg_saved(b, "mlp.a", b->Tc * fc2.k, DROP_MLP | STORED);
     int out = seg_temp(b, "mlp.out", b->T * H);
     column_forward(b, &fc1, t->norm.y, t->u);
     seg_op(b, SEG_FORWARD, OP_ACT, "mlp.act", IN(t->u), OUT(t->a), DIM(b->Tc, fc2.k));

@@ -16,6 +16,13 @@ typedef struct flow {
 
 typedef flow moe_step(builder *b, moe_bufs *t, flow f);
 
+/* Room for rows of a flow: hidden states, or the weights and indices that travel beside them. */
+static inline int flow_rows(builder *b, const char *name, int64_t rows, int64_t width)
+{
+    bool states = width == b->s->m.hidden;
+    return states ? seg_temp(b, name, rows * width) : seg_temp_wide(b, name, rows * width);
+}
+
 /* A step that is NULL changes nothing. Forward begins with tokens [T][H] and weights [T][K];
  * `place` gives t->xp, t->pp, t->offsets; `join` gives [T][H] in x. Backward ends with gradients of
  * what forward began with. Each gives buffers of its own: they may be added to. */

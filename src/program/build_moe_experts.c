@@ -26,7 +26,7 @@ int experts_forward(builder *b, moe_bufs *t)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
     t->u = seg_saved(b, "experts.u", R * 2 * F, DROP_MOE);
-    t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT);
+    t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT | STORED);
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc1", IN(t->xp, seg_weight(b, FC1), t->offsets),
@@ -80,7 +80,7 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     int da = seg_temp(b, "experts.da", R * F), b2 = seg_weight(b, FC2_B);
     expert_grads g = {.dy = dy,
                       .du = seg_temp(b, "experts.du", R * 2 * F),
-                      .dp = seg_temp(b, "experts.dp", R),
+                      .dp = seg_temp_wide(b, "experts.dp", R),
                       .dx = seg_temp(b, "experts.dx", R * H)};
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));

@@ -30,7 +30,7 @@ void shared_forward_first(builder *b, moe_bufs *t)
     product fc1 = fc1_of(b);
     b->module = "shared expert";
     t->shared_u = seg_saved(b, "shared.u", b->Tc * 2 * F, DROP_HERE);
-    t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE);
+    t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE | STORED);
     column_forward(b, &fc1, t->norm.y, t->shared_u);
     op *o = seg_op(b, SEG_FORWARD, OP_ACT, "shared.act", IN(t->shared_u), OUT(t->shared_a),
                    DIM(b->Tc, F));

@@ -131,7 +131,7 @@ static bool has_send(const chunk *c)
 
 static int64_t elements_of(const instance *i)
 {
-    return i->seg->bufs[0].bytes / 4;
+    return i->seg->bufs[0].bytes / i->seg->bufs[0].word;
 }
 
 /* ---- messages between stages */

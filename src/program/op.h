@@ -49,6 +49,7 @@ typedef struct op {
     op_stream stream;
     op_node node;
     comm_group group;   /* communication: who takes part */
+    int word;           /* communication: bytes of an element */
     int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
     const char *name;   /* "qkv", "experts.fc1" */
     const char *module; /* "attention", "moe", ...: for tables */

@@ -250,11 +250,29 @@ int64_t program_buffer_bytes(const program *p)
     return bytes;
 }
 
-void plan_memory(program *p, arena *a)
+/* On a CPU all is FP32, as the run has it. Elsewhere precision and optimizer decide; what each
+ * element takes there may be a fraction (scales of blocks), so regions have the state's bytes. */
+static void place_state(program *p)
 {
+    const setup *s = p->s;
+    p->weight_word = p->gradient_word = 4;
     p->bytes[REGION_WEIGHTS] = p->weights.elements * 4;
     p->bytes[REGION_GRADIENTS] = p->weights.trained * 4;
     p->bytes[REGION_OPTIMIZER] = p->weights.owned * 8;
+    if (recipe_is(&s->r, K_GPU, "cpu")) return;
+    state_bytes bytes;
+    state_mode mode = state_mode_bare(&s->r);
+    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
+    p->weight_word = mode.plain;
+    p->gradient_word = mode.gradient;
+    p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
+    p->bytes[REGION_GRADIENTS] = state_gradients(&bytes);
+    p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
+}
+
+void plan_memory(program *p, arena *a)
+{
+    place_state(p);
     p->bytes[REGION_SAVED] = place_slots(p, a);
     place_step(p);
     place_temporaries(p);
@@ -284,7 +302,7 @@ static int64_t weight_place(const program *p, const instance *i, const buf *b, i
     bool shared = block == BLOCK_EMBEDDING || block == BLOCK_HEAD;
     int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + b->layer_step : p->s->m.n_layers;
     const weight *w = weight_find(&p->weights, b->row, layer, chunk_id);
-    return w->offset * 4;
+    return w->offset;
 }
 
 /* Buffer 0 of the instance behind: in its slot, or on its way to the next stage. */
@@ -306,9 +324,11 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
-        return p->offset[REGION_WEIGHTS] + weight_place(p, i, b, at->chunk);
+        return p->offset[REGION_WEIGHTS] +
+               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->weight_word);
     case LIFE_GRADIENT:
-        return p->offset[REGION_GRADIENTS] + weight_place(p, i, b, at->chunk);
+        return p->offset[REGION_GRADIENTS] +
+               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->gradient_word);
     case LIFE_SAVED:
         return slot + i->saved_offset + b->offset[0];
     case LIFE_OUTPUT:

@@ -184,6 +184,9 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
                         .S = p->S,
                         .Tc = p->Tc,
                         .T = p->T};
+    bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
+    build.b.word = narrow ? 2 : 4;
+    build.b.stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4) ? 1 : build.b.word;
     build.b.aux_gradient = 1.0 / (double)(p->micros * s->lay.dp);
     for (int64_t c = 0; c < p->n_chunks; c++)
         build_chunk(&build, &p->chunks[c], c * s->pipe.pp + p->at.pp);

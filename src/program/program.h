@@ -88,6 +88,7 @@ typedef struct program {
     int64_t workspace_offset, workspace_bytes;               /* in the temp region */
     int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
     int64_t arena_bytes;
+    double weight_word, gradient_word; /* bytes of an element of those regions */
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */

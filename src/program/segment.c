@@ -10,7 +10,7 @@
 
 #include "base/maths.h"
 
-enum { FIT_ALIGN = 64, ELEMENT = 4 };
+enum { FIT_ALIGN = 64, WIDE = 4 };
 
 void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a)
 {
@@ -32,17 +32,29 @@ static int add_buf(builder *b, buf made)
     }
     made.module = b->module;
     made.offset[0] = made.offset[1] = -1;
+    if (!made.word) made.word = WIDE;
     if (!made.parent) made.parent = NONE; /* buffer 0 has no views: it is the segment's input */
     seg->bufs[seg->n_bufs] = made;
     return seg->n_bufs++;
 }
 
-int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
+static int saved_of(builder *b, const char *name, int64_t elements, unsigned drop, int word)
 {
     return add_buf(b, (buf){.name = name,
                             .life = LIFE_SAVED,
-                            .bytes = mul_sat(elements, ELEMENT),
-                            .drop = drop | DROP_FULL});
+                            .word = word,
+                            .bytes = mul_sat(elements, word),
+                            .drop = (drop & ~(unsigned)STORED) | DROP_FULL});
+}
+
+int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
+{
+    return saved_of(b, name, elements, drop, drop & STORED ? b->stored : b->word);
+}
+
+int seg_saved_wide(builder *b, const char *name, int64_t elements, unsigned drop)
+{
+    return saved_of(b, name, elements, drop, WIDE);
 }
 
 int seg_temp(builder *b, const char *name, int64_t elements)
@@ -50,9 +62,16 @@ int seg_temp(builder *b, const char *name, int64_t elements)
     return seg_other(b, name, LIFE_TEMP, elements);
 }
 
+int seg_temp_wide(builder *b, const char *name, int64_t elements)
+{
+    return add_buf(b, (buf){.name = name, .life = LIFE_TEMP, .bytes = mul_sat(elements, WIDE)});
+}
+
 int seg_other(builder *b, const char *name, life l, int64_t elements)
 {
-    return add_buf(b, (buf){.name = name, .life = l, .bytes = mul_sat(elements, ELEMENT)});
+    int word = l == LIFE_FIXED ? WIDE : b->word;
+    return add_buf(b,
+                   (buf){.name = name, .life = l, .word = word, .bytes = mul_sat(elements, word)});
 }
 
 static const char *const step_names[STEP_COUNT] = {
@@ -87,7 +106,7 @@ int seg_step(builder *b, step_buffer which, int64_t elements)
     if (found != NONE) return found;
     return add_buf(b, (buf){.name = step_names[which],
                             .life = LIFE_STEP,
-                            .bytes = mul_sat(elements, ELEMENT),
+                            .bytes = mul_sat(elements, WIDE),
                             .step = which});
 }
 
@@ -95,7 +114,7 @@ int seg_layer_step(builder *b, step_buffer which, int64_t elements)
 {
     int found = find_step(b, which, b->layer_step);
     if (found != NONE) return found;
-    int64_t bytes = mul_sat(elements, ELEMENT);
+    int64_t bytes = mul_sat(elements, WIDE);
     return add_buf(b, (buf){.name = step_names[which],
                             .life = LIFE_STEP,
                             .bytes = bytes,
@@ -126,10 +145,11 @@ static int64_t local_elements(const setup *s, const param *row)
 int seg_view(builder *b, int parent, int64_t first, int64_t elements)
 {
     buf whole = b->seg->bufs[parent];
-    int64_t at = mul_sat(first, ELEMENT) + (whole.parent >= 0 ? whole.view_at : 0);
+    int64_t at = mul_sat(first, whole.word) + (whole.parent >= 0 ? whole.view_at : 0);
     return add_buf(b, (buf){.name = whole.name,
                             .life = whole.life,
-                            .bytes = mul_sat(elements, ELEMENT),
+                            .word = whole.word,
+                            .bytes = mul_sat(elements, whole.word),
                             .parent = whole.parent >= 0 ? whole.parent : parent,
                             .view_at = at});
 }
@@ -144,7 +164,7 @@ static int add_row(builder *b, const char *name, life l)
     }
     return add_buf(b, (buf){.name = row->name,
                             .life = l,
-                            .bytes = mul_sat(local_elements(b->s, row), ELEMENT),
+                            .bytes = mul_sat(local_elements(b->s, row), WIDE),
                             .row = row,
                             .layer_step = b->layer_step});
 }
@@ -201,6 +221,7 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
     op *o = seg_op(b, phase, kind, name, in, out, dim);
     o->stream = STREAM_COMM;
     o->group = g;
+    o->word = b->seg->bufs[o->in[0] >= 0 ? o->in[0] : o->out[0]].word;
     return o;
 }
 

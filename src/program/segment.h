@@ -64,14 +64,15 @@ enum {
 typedef struct buf {
     const char *name, *module;
     life life;
+    int word; /* bytes of an element */
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
     const param *row; /* weight, gradient */
     int layer_step;   /* weight, gradient, step: layers after the instance's first one */
     step_buffer step;
     int64_t step_stride; /* bytes of a layer's part of a step buffer that all layers share */
-    int64_t offset[2]; /* saved: [0] in the instance's part of the pool; temp: by phase, or -1 */
-    int parent;        /* a view: bytes of that buffer, from view_at on; else -1 */
+    int64_t offset[2];   /* saved: [0] in the instance's part of the pool; temp: by phase, or -1 */
+    int parent;          /* a view: bytes of that buffer, from view_at on; else -1 */
     int64_t view_at;
     int owner;  /* of a pair: 0 for buffers of the forward half, 1 of the backward half */
     int region; /* fixed: region of the arena; offset[0] in it */
@@ -97,21 +98,27 @@ typedef struct builder {
     arena *a;
     segment *seg;
     rank_at at;
-    int64_t seq;         /* tokens of a whole sequence */
-    int64_t B, S;        /* samples of a microbatch; tokens of each on this CP rank */
-    int64_t Tc, T;       /* tokens of this CP rank; of this TP rank's share of them */
-    int64_t layer;       /* a layer of the kind being built: its blocks, its bits */
-    int layer_step;      /* layers of the same segment before it */
-    const char *module;  /* tags of what is added now */
+    int64_t seq;        /* tokens of a whole sequence */
+    int64_t B, S;       /* samples of a microbatch; tokens of each on this CP rank */
+    int64_t Tc, T;      /* tokens of this CP rank; of this TP rank's share of them */
+    int64_t layer;      /* a layer of the kind being built: its blocks, its bits */
+    int layer_step;     /* layers of the same segment before it */
+    const char *module; /* tags of what is added now */
     op_node node;
+    int word, stored;    /* bytes of an element of an activation; of one that only products read */
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
 void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a);
 
-/* Buffers. Sizes in elements of four bytes. */
+/* Buffers. Sizes in elements: activations are as wide as the recipe's precision has them, `_wide`
+ * ones (indices, statistics, what the router computes) four bytes. STORED in `drop`: only products
+ * read it again, so that an FP8 recipe stores it as they take it. */
+enum { STORED = 1 << 16 };
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop);
 int seg_temp(builder *b, const char *name, int64_t elements);
+int seg_saved_wide(builder *b, const char *name, int64_t elements, unsigned drop);
+int seg_temp_wide(builder *b, const char *name, int64_t elements);
 int seg_other(builder *b, const char *name, life l, int64_t elements);
 int seg_step(builder *b, step_buffer which, int64_t elements);
 int seg_layer_step(builder *b, step_buffer which, int64_t elements); /* this layer's part */

@@ -133,7 +133,8 @@ static void place_chunk(placing *p)
         w->trained += length;
     }
     for (int i = first; i < w->n; i++)
-        w->list[i].offset += base[w->buckets[w->list[i].bucket].expert];
+        if (w->list[i].bucket >= 0)
+            w->list[i].offset += base[w->buckets[w->list[i].bucket].expert];
     for (int i = first_bucket; i < w->n_buckets; i++) {
         w->buckets[i].start += base[w->buckets[i].expert];
         w->buckets[i].moments = w->owned;

@@ -1,26 +1,33 @@
-/* checkpoint.h - the state of a run on disk.
+/* checkpoint.h - the state of a run on disk, written by all its ranks and read into any layout.
  *
  *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
  *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
- *     FOLDER/iter_0000010/weights-00000-of-00001.safetensors      weights and untrained buffers
- *     FOLDER/iter_0000010/exp_avg-00000-of-00001.safetensors      first moments
- *     FOLDER/iter_0000010/exp_avg_sq-00000-of-00001.safetensors   second moments
+ *     FOLDER/iter_0000010/weights-00000-of-00008.safetensors      weights and untrained buffers
+ *     FOLDER/iter_0000010/exp_avg-00000-of-00008.safetensors      first moments
+ *     FOLDER/iter_0000010/exp_avg_sq-00000-of-00008.safetensors   second moments
  *
  * Tensor files are safetensors under Megatron's names, FP32, each box of a weight with its place in
  * the whole and a checksum (run/tensor_file.h); a checkpoint may have any number of each kind, one
  * for each rank that wrote, and can be read into any layout. metadata.json has a checksum of
  * itself and of every file's header, so any changed byte that matters is found.
  *
+ * Every element is written once, by the rank that answers for it (run/owned.h): with the sharded
+ * optimizer all replicas write at the same time, each its slice. Who writes what follows from the
+ * layout alone. Whoever loads reads, of all files, the boxes that it needs part of.
+ *
  * A folder gets its name iter_N when all in it is written and synced; only then is the text file
- * replaced, by renaming too. Until its rename it is called iter_N.tmp-PID. A checkpoint of the same
+ * replaced, by renaming too; rank 0 does both, once all ranks have written. Until its rename it is
+ * called iter_N.tmp-PID (rank 0's). A checkpoint of the same
  * iteration that is there already is called iter_N.old-PID while the new one takes its place, and
  * readers find it there. So a crash, at any moment, leaves what the text file names whole. What
  * crashes have left behind is removed by the next save.
  *
- * Nothing here is collective yet: one rank has the whole model. */
+ * Saving and loading are collective over the world of `c`, with one outcome: where a rank fails all
+ * return its status and message. All ranks must see the same folder. */
 #ifndef RUN_CHECKPOINT_H
 #define RUN_CHECKPOINT_H
 
+#include "comm/comm.h"
 #include "program/weights.h"
 
 /* Everything beside arrays that a resumed run must know. One row a counter; all are in
@@ -42,11 +49,13 @@ typedef struct checkpoint_state {
 
 typedef struct checkpoint {
     const setup *s;
-    const weight_list *w;
-    float *weights;     /* [w->elements] */
-    float *exp_avg;     /* [w->trained]; NULL, both: moments are neither saved nor loaded */
-    float *exp_avg_sq;  /* [w->trained] */
-    const char *config; /* text of the model's config.json; NULL: none */
+    const rank_at *at; /* this rank; NULL, both: one rank that holds the whole model */
+    comm *c;
+    const weight_list *w; /* of this rank */
+    float *weights;       /* [w->elements] */
+    float *exp_avg;       /* [w->owned]; NULL, both: moments are neither saved nor loaded */
+    float *exp_avg_sq;    /* [w->owned] */
+    const char *config;   /* text of the model's config.json; NULL: none */
     checkpoint_state state;
 } checkpoint;
 
@@ -56,6 +65,22 @@ typedef struct checkpoint {
  * the oldest below N, so that `keep` are left (0 or less: all). ERR_MACHINE: the disk failed; what
  * the text file names is whole then, too. */
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
+
+/* The same beside training: start copies what this rank will write, and a thread writes it. Setup,
+ * weight list, communicator and config stay in place until finish; the arrays may change. One save
+ * at a time: finish the first before the next starts. Messages are sent by start and finish only,
+ * never by the thread. */
+typedef struct checkpoint_saving checkpoint_saving;
+
+/* Collective. A failure leaves nothing to finish. */
+status checkpoint_save_start(checkpoint_saving **out, const checkpoint *c, const char *folder,
+                             int keep, error *err);
+
+/* Has this rank's thread ended, so that finish will not wait for it? Not collective. */
+bool checkpoint_save_done(const checkpoint_saving *v);
+
+/* Collective. Waits for the threads, gives the folder its name, frees `v`. */
+status checkpoint_save_finish(checkpoint_saving *v, error *err);
 
 /* ---- finding */
 
@@ -103,11 +128,11 @@ status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, err
 
 /* ---- checksums */
 
-/* Of all weights' elements in the order of the list, padding between them left out: the same for
- * equal weights, whatever they were read from. */
+/* Of all weights' elements in the order of the list, padding between them left out: for the list of
+ * a whole model the same for equal weights, whatever they were read from. */
 uint64_t checkpoint_weights_sum(const weight_list *w, const float *weights);
 
-/* Of the names and shapes of all weights, without rows that pad the vocabulary. */
+/* Of the names and shapes of all weights of a whole model, without rows that pad the vocabulary. */
 uint64_t checkpoint_fingerprint(const setup *s, const weight_list *w);
 
 #endif

@@ -1,15 +1,17 @@
-/* checkpoint_load.c - reading a checkpoint.
+/* checkpoint_load.c - reading a checkpoint into the arrays of a rank.
  *
  * I1  Every file is as long as metadata.json says and has the header that it says, before anything
  *     in it is believed.
- * I2  The boxes of a weight cover each of its elements exactly once, before the first is read. */
+ * I2  The boxes of every weight of the model cover each of its elements exactly once, before the
+ *     first is read: so what a rank needs is found exactly once.
+ * I3  A box is read if the rank needs part of it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/maths.h"
-#include "run/checkpoint.h"
+#include "run/agree.h"
 #include "run/checkpoint_folder.h"
 #include "run/checkpoint_kinds.h"
 #include "run/checkpoint_meta.h"
@@ -17,6 +19,7 @@
 
 typedef struct loading {
     const checkpoint *c;
+    const weight_list *whole; /* the model, whoever holds what */
     const checkpoint_info *info;
     arena *a;
     error *err;
@@ -128,15 +131,22 @@ static status other_model(const loading *l, const char *what, const char *name)
                      l->info->path, l->info->model, l->c->s->m.name, what, name);
 }
 
+/* Boxes are sorted by their first place, so those that may meet box i follow it. */
+static bool overlaps(const tensor_box *b, int n, int i)
+{
+    for (int j = i + 1; j < n && b[j].at[0] < b[i].at[0] + b[i].dim[0]; j++)
+        if (tensor_boxes_overlap(&b[i], &b[j])) return true;
+    return false;
+}
+
 static status check_cover(const loading *l, const tensor_box *b, int n) /* I2 */
 {
     int64_t whole = 1, sum = 0;
     for (int i = 0; i < b->n_dims; i++) whole *= b->of[i];
     for (int i = 0; i < n; i++) {
         bool good = memcmp(b[i].of, b->of, sizeof b->of) == 0 && b[i].n_dims == b->n_dims;
-        for (int j = 0; j < i && good; j++) good = !tensor_boxes_overlap(&b[i], &b[j]);
         sum = add_sat(sum, b[i].n);
-        if (!good)
+        if (!good || overlaps(b, n, i))
             return error_set(
                 l->err, ERR_INPUT,
                 "%s: parts of weight %s overlap or disagree; the checkpoint is damaged", b[i].path,
@@ -170,8 +180,8 @@ static bool is_ours(const loading *l, const checkpoint_kind *k, const char *name
 {
     arena_place mark = arena_mark(l->a);
     bool found = false;
-    for (int i = 0; i < l->c->w->n && !found; i++) {
-        const weight *w = &l->c->w->list[i];
+    for (int i = 0; i < l->whole->n && !found; i++) {
+        const weight *w = &l->whole->list[i];
         found = checkpoint_kind_has(k, w) && strcmp(weight_name(l->a, l->c->s, w), name) == 0;
         arena_release(l->a, mark);
     }
@@ -190,32 +200,58 @@ static status check_kind(const loading *l, const checkpoint_kind *k, const box_l
 {
     int claimed = 0;
     status s = OK;
-    for (int i = 0; i < l->c->w->n && !s; i++)
-        if (checkpoint_kind_has(k, &l->c->w->list[i]))
-            s = check_weight(l, boxes, &l->c->w->list[i], &claimed);
+    for (int i = 0; i < l->whole->n && !s; i++)
+        if (checkpoint_kind_has(k, &l->whole->list[i]))
+            s = check_weight(l, boxes, &l->whole->list[i], &claimed);
     return s || claimed == boxes->n ? s : unclaimed(l, k, boxes);
 }
 
 /* ---- values */
 
+static int list_targets(const loading *l, const checkpoint_kind *k, const weight *w,
+                        tensor_target *targets)
+{
+    checkpoint_pieces p;
+    checkpoint_pieces_read(&p, l->c, k, w);
+    for (int i = 0; i < p.n; i++) {
+        tensor_target *t = &targets[i];
+        memcpy(t->at, p.box[i].at, sizeof t->at);
+        memcpy(t->dim, p.box[i].dim, sizeof t->dim);
+        memcpy(t->to, p.box[i].local, sizeof t->to);
+        memcpy(t->span, w->dim, sizeof t->span);
+        t->values = k->values;
+        t->base = p.base;
+    }
+    return p.n;
+}
+
+static status load_weight(const loading *l, const checkpoint_kind *k, const weight *w,
+                          const box_list *boxes)
+{
+    tensor_target targets[PART_BOXES_MAX];
+    int n_boxes, n = list_targets(l, k, w, targets);
+    if (n == 0) return OK;
+    const tensor_box *b = find_boxes(boxes, weight_name(l->a, l->c->s, w), &n_boxes);
+    status s = OK;
+    for (int i = 0; i < n_boxes && !s; i++) {
+        bool needed = false;
+        for (int j = 0; j < n; j++) needed = needed || tensor_box_meets(&b[i], &targets[j]);
+        if (needed) s = tensor_box_load(&b[i], targets, n, l->err); /* I3 */
+    }
+    return s;
+}
+
 static status load_kind(const loading *l, const checkpoint_kind *k, const box_list *boxes)
 {
     status s = OK;
-    for (int i = 0; i < l->c->w->n && !s; i++) {
-        const weight *w = &l->c->w->list[i];
-        if (!checkpoint_kind_has(k, w)) continue;
-        int n;
-        const tensor_box *b = find_boxes(boxes, weight_name(l->a, l->c->s, w), &n);
-        for (int j = 0; j < n && !s; j++)
-            s = tensor_box_load(&b[j], k->values + w->offset, w->n, l->err);
-    }
+    for (int i = 0; i < l->c->w->n && !s; i++) s = load_weight(l, k, &l->c->w->list[i], boxes);
     return s;
 }
 
 static void zero_moments(const checkpoint *c)
 {
-    memset(c->exp_avg, 0, (size_t)c->w->trained * sizeof *c->exp_avg);
-    memset(c->exp_avg_sq, 0, (size_t)c->w->trained * sizeof *c->exp_avg_sq);
+    memset(c->exp_avg, 0, (size_t)c->w->owned * sizeof *c->exp_avg);
+    memset(c->exp_avg_sq, 0, (size_t)c->w->owned * sizeof *c->exp_avg_sq);
 }
 
 static status check_moments(const loading *l)
@@ -248,9 +284,12 @@ status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, err
 {
     arena *a = arena_create();
     checkpoint_info info;
+    weight_list whole;
+    weight_list_init(&whole, c->s, a);
     status s = checkpoint_read_info(&info, a, folder, iteration, err);
-    loading l = {c, &info, a, err};
+    loading l = {c, &whole, &info, a, err};
     if (!s) s = load_arrays(&l);
+    s = ranks_agree(c->c, s, err);
     if (!s) c->state = info.state;
     arena_destroy(a);
     return s;

@@ -1,127 +1,227 @@
-/* checkpoint_save.c - writing a checkpoint.
+/* checkpoint_save.c - writing a checkpoint, with all ranks and beside training.
  *
- * I1  metadata.json is written last: it describes files that are complete. */
+ * I1  metadata.json is written last, by rank 0, when all ranks say that their files are complete.
+ * I2  What fails on one rank between start and finish is kept until finish, where all learn it.
+ * I3  The thread touches its own plan and files, and no communicator. */
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "recipe/export.h"
-#include "run/checkpoint.h"
+#include "run/agree.h"
 #include "run/checkpoint_folder.h"
-#include "run/checkpoint_kinds.h"
 #include "run/checkpoint_meta.h"
-#include "run/tensor_file.h"
+#include "run/checkpoint_write.h"
 #include "run/tensor_file_disk.h"
 
-typedef struct saving {
-    const checkpoint *c;
+struct checkpoint_saving {
     arena *a;
-    const char *path; /* of the folder on its way */
-    error *err;
-} saving;
+    checkpoint c;
+    const char *folder, *path; /* path: of the folder on its way */
+    int keep;
+    written_file files[CHECKPOINT_KINDS];
+    int n_files;
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool done;
+    status failed; /* I2 */
+    error err;
+};
 
-/* ---- tensors */
-
-static int list_specs(const saving *v, const checkpoint_kind *k, tensor_spec *specs)
+static int64_t rank_of(const checkpoint *c)
 {
-    static const int64_t start[PARAM_DIMS_MAX];
-    int n = 0;
-    for (int i = 0; i < v->c->w->n; i++) {
-        const weight *w = &v->c->w->list[i];
-        if (!checkpoint_kind_has(k, w)) continue;
-        tensor_spec *t = &specs[n++];
-        t->name = weight_name(v->a, v->c->s, w);
-        t->dtype = "F32";
-        t->n_dims = w->row->n_dims;
-        memcpy(t->dim, w->row->dim, sizeof *t->dim * (size_t)t->n_dims);
-        t->of = w->row->dim;
-        t->at = start;
+    return c->c ? comm_rank(c->c) : 0;
+}
+
+static int64_t world_of(const checkpoint *c)
+{
+    return c->c ? comm_size(c->c) : 1;
+}
+
+/* ---- the folder on its way */
+
+static status make_folder(checkpoint_saving *v, error *err)
+{
+    status s = disk_make_folders(v->folder, err);
+    if (s) return s;
+    checkpoint_clean(v->folder);
+    disk_remove(v->path);
+    return disk_make_folders(v->path, err);
+}
+
+/* One name for all: rank 0's process is in it. */
+static status agree_on_folder(checkpoint_saving *v, error *err)
+{
+    comm *c = v->c.c;
+    int64_t pid = getpid();
+    if (c) comm_broadcast(c, GROUP_WORLD, 0, &pid, sizeof pid);
+    v->path =
+        disk_beside_of(v->a, checkpoint_path(v->a, v->folder, v->c.state.iteration), "tmp", pid);
+    return ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err);
+}
+
+/* ---- this rank's files */
+
+static void plan_files(checkpoint_saving *v)
+{
+    for (int i = 0; i < CHECKPOINT_KINDS; i++) {
+        checkpoint_kind k = checkpoint_kind_of(&v->c, i);
+        if (k.values) checkpoint_file_plan(&v->files[v->n_files++], &v->c, k, v->a);
     }
-    return n;
 }
 
-static status put_weights(const saving *v, const checkpoint_kind *k, tensor_writer *out)
+static void copy_files(checkpoint_saving *v)
 {
-    status s = OK;
-    for (int i = 0; i < v->c->w->n && !s; i++) {
-        const weight *w = &v->c->w->list[i];
-        if (!checkpoint_kind_has(k, w)) continue;
-        s = tensor_writer_put(out, k->values + w->offset, (size_t)w->n * sizeof *k->values, v->err);
+    for (int i = 0; i < v->n_files && !v->failed; i++)
+        v->failed = checkpoint_file_copy(&v->files[i], &v->err);
+}
+
+static const char *name_of(const checkpoint_saving *v, arena *a, int i, int64_t rank)
+{
+    return checkpoint_file_name(a, v->files[i].kind.name, rank, world_of(&v->c));
+}
+
+static void *write_files(void *with) /* I3 */
+{
+    checkpoint_saving *v = with;
+    arena *a = arena_create();
+    for (int i = 0; i < v->n_files && !v->failed; i++) {
+        const char *name = name_of(v, a, i, rank_of(&v->c));
+        v->failed =
+            checkpoint_file_write(&v->files[i], arena_text(a, "%s/%s", v->path, name), a, &v->err);
     }
-    return s;
+    arena_destroy(a);
+    atomic_store(&v->done, true);
+    return NULL;
 }
 
-static status write_file(const saving *v, const checkpoint_kind *k, checkpoint_file *f)
+/* ---- what rank 0 does when all have written */
+
+/* What a rank tells of its files; bytes 0: it has none of this kind. */
+typedef struct told {
+    int64_t bytes[CHECKPOINT_KINDS];
+    uint64_t header_sum[CHECKPOINT_KINDS];
+} told;
+
+static checkpoint_file *list_files(checkpoint_saving *v, const told *all, int *n)
 {
-    tensor_spec *specs = ARENA_ARRAY(v->a, tensor_spec, v->c->w->n);
-    tensor_writer out = {.format = "moefold", .specs = specs, .fd = -1};
-    *f = (checkpoint_file){.name = arena_text(v->a, "%s-00000-of-00001.safetensors", k->name),
-                           .kind = k->name};
-    out.path = arena_text(v->a, "%s/%s", v->path, f->name);
-    out.n_specs = list_specs(v, k, specs);
-    status s = tensor_writer_open(&out, v->a, v->err);
-    if (!s) s = put_weights(v, k, &out);
-    if (!s) s = tensor_writer_close(&out, v->a, v->err);
-    tensor_writer_abandon(&out);
-    f->bytes = (int64_t)out.header_bytes + out.written;
-    f->header_sum = out.header_sum;
-    return s;
+    int64_t world = world_of(&v->c);
+    checkpoint_file *list = ARENA_ARRAY(v->a, checkpoint_file, world * CHECKPOINT_KINDS);
+    *n = 0;
+    for (int i = 0; i < v->n_files; i++)
+        for (int64_t r = 0; r < world; r++)
+            if (all[r].bytes[i] > 0)
+                list[(*n)++] = (checkpoint_file){name_of(v, v->a, i, r), v->files[i].kind.name,
+                                                 all[r].bytes[i], all[r].header_sum[i]};
+    return list;
 }
 
-/* ---- metadata */
-
-static const char *recipe_text(const saving *v)
+static const char *recipe_text(const checkpoint_saving *v)
 {
     textbuf t = text_init(v->a);
-    export_yaml(&v->c->s->r, true, &t);
+    export_yaml(&v->c.s->r, true, &t);
     return t.s;
 }
 
-static status write_meta(const saving *v, const checkpoint_file *files, int n_files)
+static status write_meta(checkpoint_saving *v, const told *all, error *err)
 {
-    checkpoint_info info = {.state = v->c->state,
+    weight_list whole;
+    weight_list_init(&whole, v->c.s, v->a);
+    checkpoint_info info = {.state = v->c.state,
                             .recipe = recipe_text(v),
-                            .model = v->c->s->m.name,
-                            .fingerprint = checkpoint_fingerprint(v->c->s, v->c->w),
-                            .config = v->c->config,
-                            .files = files,
-                            .n_files = n_files};
+                            .model = v->c.s->m.name,
+                            .fingerprint = checkpoint_fingerprint(v->c.s, &whole),
+                            .config = v->c.config};
+    info.files = list_files(v, all, &info.n_files);
     json_t *root = checkpoint_meta_make(&info);
     checkpoint_meta_seal(root);
-    status s = checkpoint_meta_write(root, v->path, v->err);
+    status s = checkpoint_meta_write(root, v->path, err);
     json_decref(root);
     return s;
 }
 
-/* ---- all */
-
-static status write_all(const saving *v)
+static status publish(checkpoint_saving *v, const told *all, error *err)
 {
-    checkpoint_file files[CHECKPOINT_KINDS];
-    int n = 0;
-    status s = disk_make_folders(v->path, v->err);
-    for (int i = 0; i < CHECKPOINT_KINDS && !s; i++) {
-        checkpoint_kind k = checkpoint_kind_of(v->c, i);
-        if (k.values) s = write_file(v, &k, &files[n++]);
+    status s = write_meta(v, all, err); /* I1 */
+    if (!s) s = disk_sync_folder(v->path, err);
+    if (!s) s = checkpoint_publish(v->path, v->folder, v->c.state.iteration, err);
+    if (!s) checkpoint_prune(v->folder, v->c.state.iteration, v->keep);
+    return s;
+}
+
+static status publish_all(checkpoint_saving *v, error *err)
+{
+    told mine = {{0}, {0}}, *all = &mine;
+    comm *c = v->c.c;
+    for (int i = 0; i < v->n_files; i++) {
+        mine.bytes[i] = v->files[i].bytes;
+        mine.header_sum[i] = v->files[i].header_sum;
     }
-    if (!s) s = write_meta(v, files, n); /* I1 */
-    return s ? s : disk_sync_folder(v->path, v->err);
+    if (c) {
+        all = ARENA_ARRAY(v->a, told, world_of(&v->c));
+        comm_collect(c, GROUP_WORLD, &mine, sizeof mine, all);
+    }
+    return ranks_follow(c, rank_of(&v->c) == 0 ? publish(v, all, err) : OK, err);
+}
+
+/* ---- start, finish */
+
+static status begin(checkpoint_saving **out, const checkpoint *c, const char *folder, int keep,
+                    error *err)
+{
+    arena *a = arena_create();
+    checkpoint_saving *v = ARENA_NEW(a, checkpoint_saving);
+    v->a = a;
+    v->c = *c;
+    v->folder = arena_copy(a, folder, strlen(folder));
+    v->keep = keep;
+    status s = agree_on_folder(v, err);
+    if (s) {
+        arena_destroy(a);
+        return s;
+    }
+    plan_files(v);
+    *out = v;
+    return OK;
+}
+
+status checkpoint_save_start(checkpoint_saving **out, const checkpoint *c, const char *folder,
+                             int keep, error *err)
+{
+    status s = begin(out, c, folder, keep, err);
+    if (s) return s;
+    checkpoint_saving *v = *out;
+    copy_files(v);
+    v->has_thread = pthread_create(&v->thread, NULL, write_files, v) == 0;
+    if (!v->has_thread) write_files(v);
+    return OK;
+}
+
+bool checkpoint_save_done(const checkpoint_saving *v)
+{
+    return atomic_load(&v->done);
+}
+
+status checkpoint_save_finish(checkpoint_saving *v, error *err)
+{
+    if (v->has_thread) pthread_join(v->thread, NULL);
+    if (v->failed) *err = v->err;
+    status s = ranks_agree(v->c.c, v->failed, err);
+    if (!s) s = publish_all(v, err);
+    if (s && rank_of(&v->c) == 0) disk_remove(v->path);
+    for (int i = 0; i < v->n_files; i++) free(v->files[i].copy);
+    arena_destroy(v->a);
+    return s;
 }
 
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err)
 {
-    status s = disk_make_folders(folder, err);
+    checkpoint_saving *v;
+    status s = begin(&v, c, folder, keep, err);
     if (s) return s;
-    checkpoint_clean(folder);
-    arena *a = arena_create();
-    int64_t iteration = c->state.iteration;
-    saving v = {c, a, disk_beside(a, checkpoint_path(a, folder, iteration), "tmp"), err};
-    disk_remove(v.path);
-    s = write_all(&v);
-    if (!s) s = checkpoint_publish(v.path, folder, iteration, err);
-    if (s)
-        disk_remove(v.path);
-    else
-        checkpoint_prune(folder, iteration, keep);
-    arena_destroy(a);
-    return s;
+    write_files(v);
+    return checkpoint_save_finish(v, err);
 }

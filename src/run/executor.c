@@ -1,96 +1,132 @@
 /* executor.c - binding a program to memory and kernels, and running it.
  *
- * I1  Saved buffers move with the microbatch's slot, losses with the microbatch, everything else
- *     stays: addresses are bound for microbatch 0 and shifted. */
+ * I1  An operation of the compute stream is done when its kernel returns. A message starts where it
+ *     stands and is done at the WAIT for its event, which the program has put before whatever needs
+ *     it: waits for operations of the compute stream find nothing to do.
+ * I2  Between operations the message library is given a chance to move on. */
 #define _GNU_SOURCE
 #include "run/executor.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-typedef struct bound_op {
-    const op *o;
-    kernel_run run;
-} bound_op;
+enum { NO_REQUEST = -1 };
 
-typedef struct bound_instance {
-    bound_op *ops[2];
-    int64_t *place[2]; /* [n_bufs] offset in the arena for microbatch 0, -1: not there */
-} bound_instance;
+typedef struct bound_segment {
+    const segment *seg;
+    kernel_run *run[2]; /* [n_ops]; NULL: a message or a wait */
+    int n_events[2];
+} bound_segment;
 
 struct executor {
     const program *p;
+    comm *c;
+    comm *own; /* of a rank that is alone */
     unsigned char *arena;
     size_t bytes;
-    bound_instance **chunks; /* [n_chunks][n] */
+    bound_segment *segments; /* as p->segments */
+    struct bound_item {
+        const bound_segment *seg;
+        int64_t *place; /* [n_bufs] */
+    } * items[PART_COUNT];
+    int *requests; /* by event, of the list that runs */
+    int *across;   /* by event of the program */
     arena *memory;
 };
 
-static status bind_ops(executor *e, const segment *seg, bound_instance *b, bool plain, error *err)
+/* ---- binding */
+
+static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, error *err)
 {
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
-    for (int phase = 0; phase < 2; phase++) {
-        b->ops[phase] = ARENA_ARRAY(e->memory, bound_op, seg->n_ops[phase]);
-        for (int i = 0; i < seg->n_ops[phase]; i++) {
-            const op *o = &seg->ops[phase][i];
-            const kernel *k = kernel_pick(rows, n_rows, o, plain);
-            if (!k)
-                return error_set(err, ERR_MACHINE, "operation %s (%s): no kernel on this machine",
-                                 o->name, op_infos[o->kind].name);
-            b->ops[phase][i] = (bound_op){o, k->run};
-        }
+    const segment *seg = b->seg;
+    b->run[phase] = ARENA_ARRAY(e->memory, kernel_run, seg->n_ops[phase] + 1);
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        if (!(o->flags & ACROSS) && o->event > b->n_events[phase]) b->n_events[phase] = o->event;
+        if (op_is_comm(o->kind) || o->kind == OP_WAIT) continue;
+        const kernel *k = kernel_pick(rows, n_rows, o, plain);
+        if (!k)
+            return error_set(err, ERR_MACHINE, "operation %s (%s): no kernel on this machine",
+                             o->name, op_infos[o->kind].name);
+        b->run[phase][i] = k->run;
     }
     return OK;
 }
 
-static void bind_places(executor *e, int64_t c, int i, bound_instance *b)
+static const bound_segment *bound_of(const executor *e, const segment *seg)
 {
-    const segment *seg = e->p->chunks[c].list[i].seg;
-    for (int phase = 0; phase < 2; phase++) {
-        b->place[phase] = ARENA_ARRAY(e->memory, int64_t, seg->n_bufs);
-        for (int id = 0; id < seg->n_bufs; id++)
-            b->place[phase][id] = program_place(e->p, c, i, id, phase, 0);
-    }
+    for (int i = 0; i < e->p->n_segments; i++)
+        if (e->segments[i].seg == seg) return &e->segments[i];
+    return NULL;
 }
 
-static status bind_all(executor *e, bool plain, error *err)
+static status bind_segments(executor *e, bool plain, error *err)
 {
     const program *p = e->p;
-    e->chunks = ARENA_ARRAY(e->memory, bound_instance *, p->n_chunks);
-    for (int64_t c = 0; c < p->n_chunks; c++) {
-        e->chunks[c] = ARENA_ARRAY(e->memory, bound_instance, p->chunks[c].n);
-        for (int i = 0; i < p->chunks[c].n; i++) {
-            status s = bind_ops(e, p->chunks[c].list[i].seg, &e->chunks[c][i], plain, err);
+    int events = 0;
+    e->segments = ARENA_ARRAY(e->memory, bound_segment, p->n_segments);
+    for (int i = 0; i < p->n_segments; i++) {
+        e->segments[i].seg = p->segments[i];
+        for (int phase = 0; phase < 2; phase++) {
+            status s = bind_ops(e, &e->segments[i], phase, plain, err);
             if (s) return s;
-            bind_places(e, c, i, &e->chunks[c][i]);
+            int n = e->segments[i].n_events[phase];
+            if (n > events) events = n;
         }
     }
+    e->requests = ARENA_ARRAY(e->memory, int, events + 1);
+    e->across = ARENA_ARRAY(e->memory, int, p->n_events + 1);
+    for (int i = 0; i <= p->n_events; i++) e->across[i] = NO_REQUEST;
     return OK;
 }
 
-status executor_open(executor **out, const program *p, bool plain, error *err)
+static void bind_items(executor *e)
+{
+    for (int part = 0; part < PART_COUNT; part++) {
+        const item_list *l = &e->p->items[part];
+        e->items[part] = arena_take(e->memory, sizeof *e->items[part] * (size_t)l->n);
+        for (int64_t i = 0; i < l->n; i++) {
+            int n = l->list[i].seg->n_bufs;
+            e->items[part][i].seg = bound_of(e, l->list[i].seg);
+            e->items[part][i].place = ARENA_ARRAY(e->memory, int64_t, n + 1);
+            for (int id = 0; id < n; id++)
+                e->items[part][i].place[id] = program_place(e->p, &l->list[i], id);
+        }
+    }
+}
+
+static status take_arena(executor *e, error *err)
+{
+    e->bytes = (size_t)e->p->arena_bytes;
+    e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (e->arena != MAP_FAILED) return OK;
+    e->arena = NULL;
+    return error_set(err, ERR_MACHINE, "the plan needs %s; this host does not give them",
+                     text_bytes(e->memory, e->p->arena_bytes));
+}
+
+status executor_open(executor **out, const program *p, comm *c, bool plain, error *err)
 {
     executor *e = calloc(1, sizeof *e);
     if (!e) return error_set(err, ERR_MACHINE, "the host has no memory left");
     e->p = p;
+    e->c = c;
     e->memory = arena_create();
-    e->bytes = (size_t)p->arena_bytes;
-    e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (e->arena == MAP_FAILED) {
-        e->arena = NULL;
-        status s = error_set(err, ERR_MACHINE, "the plan needs %s; this host does not give them",
-                             text_bytes(e->memory, p->arena_bytes));
-        executor_close(e);
-        return s;
-    }
-    status s = bind_all(e, plain, err);
+    status s = take_arena(e, err);
+    if (!s) s = bind_segments(e, plain, err);
+    if (!s && !c) s = comm_open_self(&e->own, err);
+    if (!s && !c) s = comm_groups(e->own, p->s, err);
     if (s) {
         executor_close(e);
         return s;
     }
+    if (!c) e->c = e->own;
+    bind_items(e);
     kernels_workspace(e->arena + p->offset[REGION_TEMP] + p->workspace_offset,
                       (size_t)p->workspace_bytes);
     *out = e;
@@ -100,6 +136,7 @@ status executor_open(executor **out, const program *p, bool plain, error *err)
 void executor_close(executor *e)
 {
     if (!e) return;
+    if (e->own) comm_close(e->own);
     if (e->arena) munmap(e->arena, e->bytes);
     arena_destroy(e->memory);
     free(e);
@@ -107,49 +144,51 @@ void executor_close(executor *e)
 
 /* ---- running */
 
-static int64_t shift_of(const executor *e, const buf *b, int64_t chunk_id, int64_t micro)
+static void wait_for(executor *e, int *request)
 {
-    const program *p = e->p;
-    const int64_t *slot = &p->slot[chunk_id * p->micros];
-    if (b->life == LIFE_SAVED || b->life == LIFE_OUTPUT) return slot[micro] - slot[0]; /* I1 */
-    bool loss = b->life == LIFE_STEP && (b->step == STEP_LOSS || b->step == STEP_MTP_LOSS);
-    return loss ? micro * 8 : 0;
+    if (*request == NO_REQUEST) return;
+    comm_wait(e->c, *request);
+    *request = NO_REQUEST;
 }
 
-static void run_instance(executor *e, int phase, int64_t chunk_id, int i, int64_t micro)
+static void run_op(executor *e, const struct bound_item *it, int phase, int k)
 {
-    const segment *seg = e->p->chunks[chunk_id].list[i].seg;
-    const bound_instance *b = &e->chunks[chunk_id][i];
+    const op *o = &it->seg->seg->ops[phase][k];
+    bool across = (o->flags & ACROSS) != 0;
+    if (o->kind == OP_WAIT) { /* I1 */
+        wait_for(e, across ? &e->across[o->dim[0]] : &e->requests[o->dim[0]]);
+        return;
+    }
+    void *in[OP_IN_MAX], *out[OP_OUT_MAX];
+    for (int n = 0; n < OP_IN_MAX; n++)
+        in[n] = o->in[n] < 0 ? NULL : e->arena + it->place[o->in[n]];
+    for (int n = 0; n < OP_OUT_MAX; n++)
+        out[n] = o->out[n] < 0 ? NULL : e->arena + it->place[o->out[n]];
+    if (!op_is_comm(o->kind)) {
+        it->seg->run[phase][k](o, in, out);
+        return;
+    }
+    int *request = across ? &e->across[o->event] : &e->requests[o->event];
+    assert(*request == NO_REQUEST);
+    *request = comm_start(e->c, o, in, out);
+}
+
+void executor_item(executor *e, item_part part, int64_t i)
+{
+    const struct bound_item *it = &e->items[part][i];
+    int phase = e->p->items[part].list[i].phase;
+    const segment *seg = it->seg->seg;
+    for (int n = 0; n <= it->seg->n_events[phase]; n++) e->requests[n] = NO_REQUEST;
     for (int k = 0; k < seg->n_ops[phase]; k++) {
-        const op *o = b->ops[phase][k].o;
-        void *in[OP_IN_MAX], *out[OP_OUT_MAX];
-        for (int n = 0; n < OP_IN_MAX; n++) {
-            int id = o->in[n];
-            in[n] = id < 0 ? NULL
-                           : e->arena + b->place[phase][id] +
-                                 shift_of(e, &seg->bufs[id], chunk_id, micro);
-        }
-        for (int n = 0; n < OP_OUT_MAX; n++) {
-            int id = o->out[n];
-            out[n] = id < 0 ? NULL
-                            : e->arena + b->place[phase][id] +
-                                  shift_of(e, &seg->bufs[id], chunk_id, micro);
-        }
-        b->ops[phase][k].run(o, in, out);
+        comm_where(e->c, seg->name, seg->ops[phase][k].name);
+        run_op(e, it, phase, k);
+        comm_progress(e->c); /* I2 */
     }
 }
 
-void executor_run(executor *e, int phase, int64_t chunk_id, int64_t micro)
+void executor_part(executor *e, item_part part)
 {
-    int n = e->p->chunks[chunk_id].n;
-    for (int i = 0; i < n; i++)
-        run_instance(e, phase, chunk_id, phase == SEG_FORWARD ? i : n - 1 - i, micro);
-}
-
-void executor_loss(executor *e, int64_t micro)
-{
-    int64_t last = e->p->n_chunks - 1;
-    run_instance(e, SEG_BACKWARD, last, e->p->chunks[last].n - 1, micro);
+    for (int64_t i = 0; i < e->p->items[part].n; i++) executor_item(e, part, i);
 }
 
 /* ---- addresses */
@@ -167,18 +206,21 @@ void *executor_step_buffer(const executor *e, step_buffer which)
 float *executor_hidden(const executor *e, int64_t micro)
 {
     const program *p = e->p;
-    int64_t c = p->n_chunks - 1;
-    int64_t at = program_place(p, c, p->chunks[c].n - 1, 0, SEG_FORWARD, micro);
-    return (float *)(void *)(e->arena + at);
+    int c = (int)p->n_chunks - 1, last = p->chunks[c].n - 1;
+    item it = {.seg = p->chunks[c].list[last].seg, .at = {{c, last, micro, 0}, {0}}};
+    return (float *)(void *)(e->arena + program_place(p, &it, 0));
 }
 
 void executor_clear(executor *e)
 {
-    static const step_buffer cleared[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,
-                                          STEP_Z,    STEP_LOAD,     STEP_GLOBAL};
+    static const step_buffer cleared[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,     STEP_Z,
+                                          STEP_LOAD, STEP_GLOBAL,   STEP_OVERFLOW};
     memset(executor_region(e, REGION_GRADIENTS), 0, (size_t)e->p->bytes[REGION_GRADIENTS]);
-    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++)
-        memset(executor_step_buffer(e, cleared[i]), 0, (size_t)e->p->step_bytes[cleared[i]]);
+    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++) {
+        int64_t times = step_by_micro(cleared[i]) ? e->p->micros : 1;
+        memset(executor_step_buffer(e, cleared[i]), 0,
+               (size_t)(times * e->p->step_bytes[cleared[i]]));
+    }
 }
 
 void executor_fill(executor *e, unsigned char pattern)

@@ -1,29 +1,34 @@
 /* executor.h - runs a step program on this machine's CPU.
  *
  * The arena of the plan is taken once; addresses and kernels of every operation are bound once. A
- * step then only follows the schedule and calls kernels: it allocates nothing. */
+ * step then only walks the items, calls kernels, and starts and ends messages: it allocates
+ * nothing. */
 #ifndef RUN_EXECUTOR_H
 #define RUN_EXECUTOR_H
 
+#include "comm/comm.h"
 #include "kernels/kernels.h"
 #include "program/program.h"
 
 typedef struct executor executor;
 
-/* Takes the arena (zeroed) and binds kernels; `plain` binds the oracle rows only. */
-status executor_open(executor **out, const program *p, bool plain, error *err);
+/* Takes the arena (zeroed) and binds kernels; `plain` binds the oracle rows only. `c` has its
+ * groups, or is NULL where the rank is alone. */
+status executor_open(executor **out, const program *p, comm *c, bool plain, error *err);
 void executor_close(executor *e);
 
-/* One entry of the schedule. */
-void executor_run(executor *e, int phase, int64_t chunk_id, int64_t micro);
+/* All items of a part, or one. */
+void executor_part(executor *e, item_part part);
+void executor_item(executor *e, item_part part, int64_t i);
 
-/* Only the loss of a microbatch whose forward has run: for validation. */
-void executor_loss(executor *e, int64_t micro);
-
-/* Addresses of regions and of buffers of the step. */
+/* Addresses of regions and of buffers of the step; of those that exist once for each microbatch,
+ * the first one's (p->step_bytes apart). */
 void *executor_region(const executor *e, region r);
 void *executor_step_buffer(const executor *e, step_buffer which);
-float *executor_hidden(const executor *e, int64_t micro); /* input of the head: [T][H] */
+
+/* Input of the head of a microbatch: [T][H], or [2][T][H] with a prediction module. Only on the
+ * stage with the loss. */
+float *executor_hidden(const executor *e, int64_t micro);
 
 /* Gradients, losses and counters to zero: the start of a step. */
 void executor_clear(executor *e);

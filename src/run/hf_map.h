@@ -9,7 +9,8 @@
  * I2  The parts of a weight cover each of its elements exactly once, except rows beyond
  *     model.vocab, which no part has.
  *
- * Nothing here reads a file, and nothing is allocated but names. */
+ * The weights are those of a whole model (weight_list_init), whoever holds what of them. Nothing
+ * here reads a file, and nothing is allocated but names. */
 #ifndef RUN_HF_MAP_H
 #define RUN_HF_MAP_H
 

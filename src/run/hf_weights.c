@@ -2,13 +2,15 @@
  *
  * I1  The plan comes first: every tensor is found, checked and given its use before an element is
  *     written. What can still fail then is the disk.
- * I2  A tensor is used by one part. */
+ * I2  A tensor is used by one part.
+ * I3  Nothing is held but one window; a window of which the rank has no element is not read. */
 #include "run/hf_weights.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
+#include "run/hf_held.h"
 #include "run/hf_leftover.h"
 #include "run/hf_source.h"
 
@@ -16,7 +18,8 @@ typedef struct loading {
     const setup *s;
     hf_source *src;
     float *weights;
-    float *window; /* [HF_WINDOW] */
+    const part_map *map; /* of the weight that is being loaded */
+    float *window;       /* [HF_WINDOW] */
     int64_t written;
     error *err;
 } loading;
@@ -69,9 +72,9 @@ static status plan_part(loading *l, const hf_part *p, hf_match *m)
 
 static void scatter(loading *l, const hf_part *p, int64_t lo, int64_t hi)
 {
-    float *ours = l->weights + p->w->offset, shift = hf_shift(p->w);
-    hf_runs runs = hf_runs_of(p, lo, hi);
-    for (hf_run r; hf_runs_next(&runs, &r); l->written += r.n) {
+    float *ours = l->weights + l->map->w->offset, shift = hf_shift(p->w);
+    hf_held held = hf_held_of(l->map, p, lo, hi);
+    for (hf_run r; hf_held_next(&held, &r); l->written += r.n) {
         const float *from = l->window + (r.hf - lo);
         float *to = ours + r.ours;
         for (int64_t i = 0; i < r.n; i++) to[i * r.our_step] = from[i * r.hf_step];
@@ -82,9 +85,11 @@ static void scatter(loading *l, const hf_part *p, int64_t lo, int64_t hi)
 
 static status load_part(loading *l, const hf_part *p, hf_match *m)
 {
+    if (!hf_held_any(l->map, p, 0, p->elements)) return OK;
     status st = hf_source_begin(l->src, m, l->err);
     for (int64_t lo = 0; lo < p->elements && !st; lo += HF_WINDOW) {
         int64_t hi = p->elements - lo < HF_WINDOW ? p->elements : lo + HF_WINDOW;
+        if (!hf_held_any(l->map, p, lo, hi)) continue; /* I3 */
         st = hf_source_read(l->src, m, lo, hi, l->window, l->err);
         if (!st) scatter(l, p, lo, hi);
     }
@@ -92,10 +97,27 @@ static status load_part(loading *l, const hf_part *p, hf_match *m)
     return st;
 }
 
-static status each_weight(loading *l, const weight_list *w, arena *a, part_action *act)
+static status plan_weights(loading *l, const weight_list *whole, arena *a)
 {
     status st = OK;
-    for (int i = 0; i < w->n && !st; i++) st = each_part(l, &w->list[i], a, act);
+    for (int i = 0; i < whole->n && !st; i++) st = each_part(l, &whole->list[i], a, plan_part);
+    return st;
+}
+
+static status load_weights(loading *l, const rank_at *at, const weight_list *w,
+                           const weight_list *whole)
+{
+    arena *a = arena_create();
+    status st = OK;
+    l->window = ARENA_ARRAY(l->src->a, float, HF_WINDOW);
+    for (int i = 0; i < w->n && !st; i++) {
+        const weight *one = &w->list[i], *all = weight_find(whole, one->row, one->layer, -1);
+        part_map map;
+        part_map_init(&map, l->s, at, one);
+        l->map = &map;
+        st = each_part(l, all, a, load_part);
+    }
+    arena_destroy(a);
     return st;
 }
 
@@ -126,29 +148,27 @@ static void count_uses(hf_report *r, const hf_source *src, arena *a)
     }
 }
 
-static status load_open(loading *l, const weight_list *w, arena *a, hf_report *report)
+static void report_load(hf_report *report, const loading *l, const weight_list *whole)
 {
-    status st = each_weight(l, w, a, plan_part); /* I1 */
-    if (!st) st = hf_leftovers(l->src, l->s, l->err);
-    if (!st) l->window = ARENA_ARRAY(l->src->a, float, HF_WINDOW);
-    if (!st) st = each_weight(l, w, a, load_part);
-    if (st) return st;
     *report = (hf_report){.written = l->written};
     count_uses(report, l->src, l->s->r.a);
-    for (int i = 0; i < w->n; i++) report->padded += hf_padding(&l->s->m, &w->list[i]);
-    return OK;
+    for (int i = 0; i < whole->n; i++) report->padded += hf_padding(&l->s->m, &whole->list[i]);
 }
 
-status hf_load(const setup *s, const weight_list *w, const char *folder, float *weights,
-               hf_report *report, error *err)
+status hf_load(const setup *s, const rank_at *at, const weight_list *w, const char *folder,
+               float *weights, hf_report *report, error *err)
 {
-    status st = hf_check(s, w, err);
-    if (st) return st;
     arena *a = arena_create(), *names = arena_create();
-    hf_source src;
-    st = hf_source_open(&src, a, folder, err);
+    weight_list whole;
+    weight_list_init(&whole, s, a);
+    hf_source src = {.fd = -1};
+    status st = hf_check(s, &whole, err);
+    if (!st) st = hf_source_open(&src, a, folder, err);
     loading l = {.s = s, .src = &src, .weights = weights, .err = err};
-    if (!st) st = load_open(&l, w, names, report);
+    if (!st) st = plan_weights(&l, &whole, names); /* I1 */
+    if (!st) st = hf_leftovers(&src, s, err);
+    if (!st) st = load_weights(&l, at, w, &whole);
+    if (!st) report_load(report, &l, &whole);
     hf_source_close(&src);
     arena_destroy(names);
     arena_destroy(a);

@@ -4,7 +4,8 @@
  * is made of a file's tensors is in run/hf_map.h. Padding between weights, and rows that pad the
  * vocabulary, are in no file: they are neither read nor written here.
  *
- * Nothing here is collective: one rank, the whole model. */
+ * Nothing here is collective. A rank may read its part of the files and compare its part of a
+ * tensor; whole tensors and files are given out by one that holds the whole model. */
 #ifndef RUN_HF_WEIGHTS_H
 #define RUN_HF_WEIGHTS_H
 
@@ -34,12 +35,14 @@ typedef struct hf_report {
     int n_files;
     hf_count found, used, applied, ignored;
     const hf_ignored *list; /* [ignored.tensors] */
-    int64_t written;        /* elements of the flat array, each once */
-    int64_t padded;         /* elements that no file has: rows beyond the vocabulary */
+    int64_t written;        /* elements of the rank's flat array, each once */
+    int64_t padded;         /* of the whole model that no file has: rows beyond the vocabulary */
 } hf_report;
 
-status hf_load(const setup *s, const weight_list *w, const char *folder, float *weights,
-               hf_report *report, error *err);
+/* `w` are the weights of the rank `at`, of whose values only those it holds are read; NULL: the
+ * whole model. The checks are of all tensors on every rank. */
+status hf_load(const setup *s, const rank_at *at, const weight_list *w, const char *folder,
+               float *weights, hf_report *report, error *err);
 
 /* ---- writing
  *
@@ -67,7 +70,8 @@ status hf_save(const setup *s, const weight_list *w, const float *weights, const
  *
  * Values of a flat array under Hugging Face names: weights, or gradients and other arrays that are
  * laid out alike but not shifted where the file holds w + 1. hf_walk (run/hf_map.h) visits all
- * tensors. A gradient array may end at `trained`: weights that are not trained have no gradient. */
+ * tensors. A gradient array may end at `trained`: weights that are not trained have no gradient.
+ * hf_gather and hf_tensor take the list of a whole model. */
 typedef struct hf_flat {
     const setup *s;
     const weight_list *w;
@@ -81,5 +85,28 @@ void hf_gather(const hf_flat *f, const hf_part *p, int64_t lo, int64_t hi, float
 /* The whole tensor of this name, which must have `n` elements. ERR_INPUT: the model has no such
  * tensor, another size, or no gradient for it. */
 status hf_tensor(const hf_flat *f, const char *name, float *out, int64_t n, error *err);
+
+/* ---- a tensor beside what ranks hold of it */
+
+typedef struct hf_golden {
+    const char *name;
+    const float *values; /* [n] */
+    int64_t n;
+} hf_golden;
+
+/* Sums over elements, in a fixed order. Those of all ranks are added up; of `largest` the largest
+ * is taken. */
+typedef struct hf_compared {
+    double difference, golden; /* squares */
+    double largest;            /* |ours| where the golden value is zero */
+    int64_t elements;          /* over all ranks: the tensor's */
+} hf_compared;
+
+/* Adds to `out` the elements that this rank answers for (run/owned.h): with the sharded optimizer
+ * those are in its slices, where sums of gradients are complete. f->w and f->values are the rank's;
+ * `at` NULL: the whole model. The gradient of a weight that is not trained counts as zero.
+ * ERR_INPUT, on every rank alike: the model has no such tensor, or another size. */
+status hf_compare(const hf_flat *f, const rank_at *at, const hf_golden *t, hf_compared *out,
+                  error *err);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "run/part_map.h"
 
 enum { CHUNK = 1 << 14 };
 
@@ -68,17 +69,24 @@ void init_elements(const init_source *from, int64_t first, int64_t n, float *out
     }
 }
 
-static void init_weight(const init_source *from, int64_t n, float *out)
+/* A box of the whole weight into the rank's part of it. */
+static void init_box(const init_source *from, const weight *w, const weight_box *b, float *part)
 {
-    int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
+    int64_t n = box_elements(w, b), n_chunks = (n + CHUNK - 1) / CHUNK;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n_chunks; i++) { /* I1 */
-        int64_t first = i * CHUNK, rest = n - first;
-        init_elements(from, first, rest < CHUNK ? rest : CHUNK, out + first);
+    for (int64_t k = 0; k < n_chunks; k++) { /* I1 */
+        int64_t end = (k + 1) * CHUNK < n ? (k + 1) * CHUNK : n;
+        for (int64_t i = k * CHUNK; i < end;) {
+            box_run r = box_run_at(w, b, i);
+            int64_t count = r.n < end - i ? r.n : end - i;
+            init_elements(from, r.whole, count, part + r.part);
+            i += count;
+        }
     }
 }
 
-void init_weights(const setup *s, const weight_list *w, uint64_t seed, float *weights)
+void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,
+                  float *weights)
 {
     memset(weights, 0, sizeof *weights * (size_t)w->elements); /* I2 */
     if (!recipe_on(&s->r, K_INITIALIZE)) return;
@@ -86,7 +94,9 @@ void init_weights(const setup *s, const weight_list *w, uint64_t seed, float *we
     for (int i = 0; i < w->n; i++) {
         const weight *one = &w->list[i];
         init_source from = {s, one->row, weight_name(names, s, one), seed};
-        init_weight(&from, one->n, weights + one->offset);
+        weight_box boxes[PARAM_SECTIONS_MAX];
+        int n = weight_boxes(boxes, s, at, one);
+        for (int k = 0; k < n; k++) init_box(&from, one, &boxes[k], weights + one->offset);
     }
     arena_destroy(names);
 }

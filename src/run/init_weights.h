@@ -18,9 +18,11 @@
 
 #include "program/weights.h"
 
-/* Fills weights[w->elements], buffers and padding (zero) included. With
- * model.perform_initialization off all of it is zero: the values come from a checkpoint. */
-void init_weights(const setup *s, const weight_list *w, uint64_t seed, float *weights);
+/* Fills a rank's weights[w->elements], buffers and padding (zero) included. `at` NULL: one rank
+ * with the whole model. With model.perform_initialization off all of it is zero: the values come
+ * from a checkpoint. */
+void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,
+                  float *weights);
 
 /* Where the elements of one weight come from; `name` is the global one (weight_name). */
 typedef struct init_source {

@@ -1,8 +1,8 @@
 /* optimizer.c - norm, clip and update over pieces of the flat arrays.
  *
- * I1  Weights are cut into pieces of at most PIECE elements when the optimizer is made. What a
- *     piece gives depends on the piece alone, and sums are added in the order of the pieces: the
- *     number of threads changes nothing.
+ * I1  What this rank owns of each weight is cut into pieces of at most PIECE elements when the
+ *     optimizer is made. What a piece gives depends on the piece alone, and sums are added in the
+ *     order of the pieces: the number of threads changes nothing.
  * I2  Squares of floats are exact in double: only the additions round.
  * I3  A skipped step writes nothing. */
 #include "run/optimizer.h"
@@ -17,6 +17,7 @@
 #endif
 
 #include "base/maths.h"
+#include "run/owned.h"
 
 enum { PIECE = 1 << 14 };
 
@@ -83,32 +84,42 @@ static bool has_embedding_rate(const param *row)
 
 static int64_t count_pieces(const weight_list *w)
 {
-    int64_t n = 0;
+    int64_t n = 0, first;
     for (int i = 0; i < w->n; i++)
-        if (w->list[i].row->trained) n += ceil_div(w->list[i].n, PIECE);
+        if (w->list[i].row->trained) n += ceil_div(owned_range(w, &w->list[i], &first), PIECE);
     return n;
 }
 
-static int64_t cut(optimizer_piece *out, const weight *w, bool decay)
+/* All pieces of one weight are alike but for their places. */
+static int64_t cut(optimizer_piece *out, const weight_list *list, const weight *w,
+                   optimizer_piece like)
 {
-    int64_t n_pieces = ceil_div(w->n, PIECE);
+    int64_t first, n = owned_range(list, w, &first), n_pieces = ceil_div(n, PIECE);
     for (int64_t i = 0; i < n_pieces; i++) {
-        int64_t at = i * PIECE, rest = w->n - at;
-        out[i] = (optimizer_piece){w->offset + at, rest < PIECE ? rest : PIECE, decay,
-                                   has_embedding_rate(w->row)};
+        int64_t at = i * PIECE, rest = n - at;
+        out[i] = like;
+        out[i].offset = w->offset + first + at;
+        out[i].n = rest < PIECE ? rest : PIECE;
+        out[i].moments = owned_moments(list, w, first) + at;
     }
     return n_pieces;
 }
 
-void optimizer_init(optimizer *o, const recipe *r, const weight_list *w, decay_rule rule, arena *a)
+void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a)
 {
+    const recipe *r = &p->s->r;
+    const weight_list *w = &p->weights;
     bool qk_norms = recipe_on(r, K_WD_QK_NORM), skips = recipe_given(r, K_SKIP_NORM);
     int64_t n_pieces = count_pieces(w), next = 0;
     optimizer_piece *pieces = ARENA_ARRAY(a, optimizer_piece, n_pieces);
-    for (int i = 0; i < w->n; i++)
-        if (w->list[i].row->trained)
-            next +=
-                cut(pieces + next, &w->list[i], optimizer_decays(w->list[i].row, rule, qk_norms));
+    for (int i = 0; i < w->n; i++) {
+        const param *row = w->list[i].row;
+        if (!row->trained) continue;
+        optimizer_piece like = {.decay = optimizer_decays(row, rule, qk_norms),
+                                .embedding = has_embedding_rate(row),
+                                .answers = rank_answers(p->s, &p->at, &w->list[i])};
+        next += cut(pieces + next, w, &w->list[i], like);
+    }
     *o = (optimizer){.beta1 = recipe_real(r, K_BETA1),
                      .beta2 = recipe_real(r, K_BETA2),
                      .eps = recipe_real(r, K_ADAM_EPS),
@@ -155,7 +166,7 @@ static double sum_pieces(const optimizer *o, const float *x,
     double sum = 0;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < o->n_pieces; i++)
-        o->sums[i] = of_piece(x + o->pieces[i].offset, o->pieces[i].n);
+        o->sums[i] = o->pieces[i].answers ? of_piece(x + o->pieces[i].offset, o->pieces[i].n) : 0;
     for (int64_t i = 0; i < o->n_pieces; i++) sum += o->sums[i]; /* I1 */
     return sum;
 }
@@ -236,9 +247,9 @@ void optimizer_update(optimizer *o, float *w, const float *g, float *m, float *v
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < o->n_pieces; i++) {
         const optimizer_piece *p = &o->pieces[i];
-        int64_t at = p->offset;
-        adam own = adam_of_piece(k, o, p, &rates);
-        update_piece(&own, p->n, w + at, g + at, m + at, v + at);
+        int64_t at = p->offset, own = p->moments;
+        adam constants = adam_of_piece(k, o, p, &rates);
+        update_piece(&constants, p->n, w + at, g + at, m + own, v + own);
     }
 }
 

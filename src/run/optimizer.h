@@ -1,7 +1,8 @@
 /* optimizer.h - AdamW on flat arrays, and what is decided before it: norm, clip, skip.
  *
- * Weights, gradients and both moments are arrays of the same shape (program/weights.h); the weights
- * here are the FP32 ones (where the model computes in BF16 they are the masters). With t counting
+ * Weights and gradients are arrays of the same shape (program/weights.h); the moments are arrays of
+ * the slices that this rank owns, and only what lies in those is read and written here. The weights
+ * are the FP32 ones (where the model computes in BF16 they are the masters). With t counting
  * successful steps from 1:
  *
  *     g = gradient * scale * clip
@@ -14,12 +15,12 @@
  *
  * A step is three calls, so that ranks can add up their squares between the first and the second:
  * optimizer_squares, optimizer_judge, optimizer_update. optimizer_step is the three for a rank that
- * is alone. Nothing here allocates after optimizer_init, and results do not depend on the number of
- * threads. */
+ * is alone. Nothing here is collective or allocates after optimizer_init, and results do not depend
+ * on the number of threads. */
 #ifndef RUN_OPTIMIZER_H
 #define RUN_OPTIMIZER_H
 
-#include "program/weights.h"
+#include "program/program.h"
 
 /* Which weights decay.
  *
@@ -29,11 +30,13 @@
  *                 stacked biases of experts included. */
 typedef enum decay_rule { DECAY_MEGATRON, DECAY_FILE } decay_rule;
 
-/* A run of elements of one weight that one thread works on. */
+/* A run of elements of one weight, all owned by this rank, that one thread works on. */
 typedef struct optimizer_piece {
     int64_t offset, n;
+    int64_t moments; /* where it starts in the moments */
     bool decay;
     bool embedding; /* word table or head */
+    bool answers;   /* counts in sums: run/owned.h */
 } optimizer_piece;
 
 typedef struct optimizer {
@@ -47,16 +50,18 @@ typedef struct optimizer {
     double *sums; /* [n_pieces] scratch */
 } optimizer;
 
-/* From resolved knobs; memory comes from `a`. A rank's moments start as zeros. */
-void optimizer_init(optimizer *o, const recipe *r, const weight_list *w, decay_rule rule, arena *a);
+/* Of the program's rank, from resolved knobs (p->s, p->at and p->weights are read); memory comes
+ * from `a`. A rank's moments start as zeros. */
+void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a);
 
 /* Does this weight decay? */
 bool optimizer_decays(const param *row, decay_rule rule, bool qk_norms);
 
-/* Sum of squares over all trained elements of this rank, in double and in a fixed order. */
+/* Sum of squares over the trained elements that this rank answers for, in double and in a fixed
+ * order: added up over all ranks, each element of the model counts once. */
 double optimizer_squares(const optimizer *o, const float *x);
 
-/* How many trained elements are zero (logger.log_num_zeros_in_grad). */
+/* How many of those are zero (logger.log_num_zeros_in_grad). */
 int64_t optimizer_zeros(const optimizer *o, const float *x);
 
 typedef enum step_outcome {
@@ -80,7 +85,7 @@ typedef struct step_rates {
     double scale; /* gradients are multiplied with it first: 1, or 1 / tokens, or 1 / loss scale */
 } step_rates;
 
-/* One update; counts a successful step. */
+/* One update of what this rank owns; counts a successful step. */
 void optimizer_update(optimizer *o, float *w, const float *g, float *m, float *v, step_rates rates);
 
 /* The whole step of a rank that is alone. A skipped step changes nothing, the count included. */

@@ -77,10 +77,23 @@ typedef struct tensor_boxes {
 /* The boxes of a file; memory comes from `a`. ERR_INPUT: no such file, damaged, or not ours. */
 status tensor_boxes_read(tensor_boxes *b, arena *a, const char *path, error *err);
 
-/* Reads the box through a buffer of fixed size, checks its checksum, and copies what lies inside
- * `target`, which is the whole weight: n elements, the other dimensions being those of the box (so
- * a table with fewer or more rows takes those it has). NULL: only checks. */
-status tensor_box_load(const tensor_box *b, float *target, int64_t n, error *err);
+/* A box of the weight that is wanted, and where its elements go: into an array of the shape `span`
+ * that starts at values + base, the first to the place `to`. The base may lie before the array
+ * where the array has only the later elements. */
+typedef struct tensor_target {
+    int64_t at[PARAM_DIMS_MAX], dim[PARAM_DIMS_MAX];
+    int64_t to[PARAM_DIMS_MAX], span[PARAM_DIMS_MAX];
+    float *values;
+    int64_t base;
+} tensor_target;
+
+/* Has the box an element of the target? */
+bool tensor_box_meets(const tensor_box *b, const tensor_target *t);
+
+/* Reads the box through a buffer of fixed size, checks its checksum, and copies what the n targets
+ * want of it. Targets have the box's number of dimensions; what they want elsewhere is no matter
+ * (so a table with fewer or more rows takes those it has). */
+status tensor_box_load(const tensor_box *b, const tensor_target *targets, int n, error *err);
 
 /* Have the two an element in common? They are of the same weight. */
 bool tensor_boxes_overlap(const tensor_box *a, const tensor_box *b);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -107,9 +108,14 @@ void disk_remove(const char *path)
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-const char *disk_beside(arena *a, const char *path, const char *kind)
+const char *disk_beside_of(arena *a, const char *path, const char *kind, int64_t pid)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    return arena_text(a, "%.*s.%s-%ld", (int)n, path, kind, (long)getpid());
+    return arena_text(a, "%.*s.%s-%" PRId64, (int)n, path, kind, pid);
+}
+
+const char *disk_beside(arena *a, const char *path, const char *kind)
+{
+    return disk_beside_of(a, path, kind, (int64_t)getpid());
 }

@@ -10,6 +10,7 @@
 #include "base/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* All of n bytes, wherever the system stops. */
 status disk_write(int fd, const char *path, const void *bytes, size_t n, error *err);
@@ -30,5 +31,8 @@ void disk_remove(const char *path);
 
 /* "PATH.KIND-PID": a name beside `path` for what is on its way. */
 const char *disk_beside(arena *a, const char *path, const char *kind);
+
+/* The same with the number of another process, in whose name all ranks write. */
+const char *disk_beside_of(arena *a, const char *path, const char *kind, int64_t pid);
 
 #endif

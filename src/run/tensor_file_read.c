@@ -134,69 +134,93 @@ bool tensor_boxes_overlap(const tensor_box *a, const tensor_box *b)
 
 /* ---- data */
 
-/* Elements of the box that are neighbours in the weight too. */
-static int64_t run_length(const tensor_box *b)
+bool tensor_box_meets(const tensor_box *b, const tensor_target *t)
 {
-    int64_t n = 1;
-    for (int i = b->n_dims - 1; i >= 0; i--) {
-        n *= b->dim[i];
-        if (b->dim[i] != b->of[i]) break;
-    }
-    return n;
+    for (int i = 0; i < b->n_dims; i++)
+        if (b->at[i] + b->dim[i] <= t->at[i] || t->at[i] + t->dim[i] <= b->at[i]) return false;
+    return b->n > 0;
 }
 
-/* Where element i of the box is in the weight. */
-static int64_t place_in_weight(const tensor_box *b, int64_t i)
+/* A run of elements along the last dimension: the first's place in the weight, and how many. */
+typedef struct row_run {
+    int64_t at[PARAM_DIMS_MAX];
+    int64_t n;
+} row_run;
+
+static row_run row_at(const tensor_box *b, int64_t i)
 {
-    int64_t place = 0, step = 1;
-    for (int k = b->n_dims - 1; k >= 0; k--) {
-        place += (b->at[k] + i % b->dim[k]) * step;
+    int last = b->n_dims - 1;
+    row_run r = {.n = b->dim[last] - i % b->dim[last]};
+    for (int k = last; k >= 0; k--) {
+        r.at[k] = b->at[k] + i % b->dim[k];
         i /= b->dim[k];
-        step *= b->of[k];
     }
-    return place;
+    return r;
 }
 
-/* Copies the box's elements [first, first + n). The weight may end before them. */
-static void place_chunk(const tensor_box *b, const float *chunk, int64_t first, int64_t n,
-                        float *target, int64_t n_target)
+/* Copies what the target wants of a run. */
+static void place_row(const tensor_target *t, int n_dims, const row_run *r, const float *from)
 {
-    int64_t run = run_length(b);
-    for (int64_t i = first; i < first + n;) {
-        int64_t count = run - i % run, to = place_in_weight(b, i);
-        if (count > first + n - i) count = first + n - i;
-        int64_t fits = n_target - to < count ? n_target - to : count;
-        if (fits > 0) memcpy(target + to, chunk + (i - first), (size_t)fits * FLOAT_BYTES);
-        i += count;
+    int last = n_dims - 1;
+    int64_t place = 0;
+    for (int k = 0; k < last; k++) {
+        if (r->at[k] < t->at[k] || r->at[k] >= t->at[k] + t->dim[k]) return;
+        place = (place + t->to[k] + r->at[k] - t->at[k]) * t->span[k + 1];
+    }
+    int64_t lo = r->at[last], hi = lo + r->n, end = t->at[last] + t->dim[last];
+    if (lo < t->at[last]) lo = t->at[last];
+    if (hi > end) hi = end;
+    if (lo >= hi) return;
+    place += t->to[last] + lo - t->at[last];
+    memcpy(t->values + t->base + place, from + (lo - r->at[last]), (size_t)(hi - lo) * FLOAT_BYTES);
+}
+
+typedef struct reading {
+    const tensor_box *b;
+    const tensor_target *targets;
+    int n_targets, fd;
+    float *chunk; /* [CHUNK_ELEMENTS] */
+} reading;
+
+/* Copies the box's elements [first, first + n). */
+static void place_chunk(const reading *g, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n;) {
+        row_run r = row_at(g->b, first + i);
+        if (r.n > n - i) r.n = n - i;
+        for (int k = 0; k < g->n_targets; k++)
+            place_row(&g->targets[k], g->b->n_dims, &r, g->chunk + i);
+        i += r.n;
     }
 }
 
-static status stream(const tensor_box *b, int fd, float *chunk, float *target, int64_t n_target,
-                     error *err)
+static status stream(const reading *g, error *err)
 {
+    const tensor_box *b = g->b;
     sum64 sum;
     sum_init(&sum);
     for (int64_t i = 0; i < b->n; i += CHUNK_ELEMENTS) {
         int64_t n = b->n - i < CHUNK_ELEMENTS ? b->n - i : CHUNK_ELEMENTS;
         size_t bytes = (size_t)n * FLOAT_BYTES;
-        if (read_exactly(fd, chunk, bytes, b->place + i * FLOAT_BYTES))
+        if (read_exactly(g->fd, g->chunk, bytes, b->place + i * FLOAT_BYTES))
             return damaged(err, b->path, b->weight, "cannot be read to its end");
-        sum_add(&sum, chunk, bytes);
-        if (target) place_chunk(b, chunk, i, n, target, n_target);
+        sum_add(&sum, g->chunk, bytes);
+        place_chunk(g, i, n);
     }
     if (sum_value(&sum) == b->sum) return OK; /* I2 */
     return damaged(err, b->path, b->weight, "does not have its checksum");
 }
 
-status tensor_box_load(const tensor_box *b, float *target, int64_t n, error *err)
+status tensor_box_load(const tensor_box *b, const tensor_target *targets, int n, error *err)
 {
-    int fd = open(b->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set(err, ERR_INPUT, "%s: %s", b->path, strerror(errno));
+    reading g = {.b = b, .targets = targets, .n_targets = n};
+    g.fd = open(b->path, O_RDONLY | O_CLOEXEC);
+    if (g.fd < 0) return error_set(err, ERR_INPUT, "%s: %s", b->path, strerror(errno));
     int64_t room = b->n < CHUNK_ELEMENTS ? b->n : CHUNK_ELEMENTS;
-    float *chunk = malloc((size_t)(room ? room : 1) * FLOAT_BYTES);
-    status s = chunk ? stream(b, fd, chunk, target, n, err)
-                     : error_set(err, ERR_MACHINE, "%s: no memory to read it", b->path);
-    free(chunk);
-    close(fd);
+    g.chunk = malloc((size_t)(room ? room : 1) * FLOAT_BYTES);
+    status s = g.chunk ? stream(&g, err)
+                       : error_set(err, ERR_MACHINE, "%s: no memory to read it", b->path);
+    free(g.chunk);
+    close(g.fd);
     return s;
 }

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "run/trainer_state.h"
 
@@ -13,8 +12,8 @@ static volatile sig_atomic_t asked_to_leave;
 
 static void on_signal(int number)
 {
-    (void)number;
     asked_to_leave = 1;
+    if (number == SIGTERM) comm_told_to_end();
 }
 
 static void watch_signals(void)
@@ -25,18 +24,35 @@ static void watch_signals(void)
     sigaction(SIGINT, &action, NULL);
 }
 
+bool trainer_asked(void)
+{
+    return asked_to_leave;
+}
+
 /* ---- the update */
 
+/* Every rank that holds a router makes the same update of its bias. */
 static void update_expert_bias(trainer *t)
 {
+    const model *m = &t->s->m;
     double rate = recipe_real(&t->s->r, K_BIAS_RATE);
-    const float *load = executor_step_buffer(t->e, STEP_LOAD);
-    if (!t->s->m.expert_bias || rate == 0) return;
-    for (int i = 0; i < t->p.weights.n; i++) {
-        const weight *w = &t->p.weights.list[i];
+    int64_t n = (m->n_layers + m->n_mtp) * m->experts;
+    float *load = executor_step_buffer(t->e, STEP_LOAD);
+    if (!m->expert_bias || rate == 0) return;
+    for (int64_t i = 0; i < n; i++) t->loads[i] = (double)load[i];
+    comm_sum(t->c, GROUP_TP_DP_CP, t->loads, (int)n);
+    for (int64_t i = 0; i < n; i++) load[i] = (float)t->loads[i];
+    for (int i = 0; i < t->p->weights.n; i++) {
+        const weight *w = &t->p->weights.list[i];
         if (!w->row->trained)
-            expert_bias_update(t->w + w->offset, load + w->layer * t->s->m.experts, w->n, rate);
+            expert_bias_update(t->w + w->offset, load + w->layer * m->experts, w->n, rate);
     }
+}
+
+void trainer_gather(trainer *t)
+{
+    if (t->stale) executor_part(t->e, PART_GATHER);
+    t->stale = false;
 }
 
 static step_result update(trainer *t, const step_losses *losses)
@@ -47,83 +63,20 @@ static step_result update(trainer *t, const step_losses *losses)
     step_result r = {.outcome = STEP_NOT_FINITE, .norm = NAN};
     if (losses->finite) {
         update_expert_bias(t);
-        r = optimizer_step(&t->opt, t->w, t->g, t->m, t->v, rates);
+        r = optimizer_judge(&t->opt, sqrt(losses->sums[SUM_SQUARES]));
     }
-    if (r.outcome == STEP_TAKEN)
+    if (r.outcome == STEP_TAKEN) {
+        rates.scale *= r.clip;
+        optimizer_update(&t->opt, t->w, t->g, t->m, t->v, rates);
+        t->stale = true;
+        if (!t->p->gathers_late) trainer_gather(t);
         t->at.scheduler_samples += t->gbs;
-    else
+    } else {
         t->at.skipped_iterations++;
+    }
     t->at.iteration++;
     t->at.consumed_samples += t->gbs;
     return r;
-}
-
-/* ---- lines */
-
-static status print_line(trainer *t, const step_result *r, double lr, error *err)
-{
-    const recipe *rec = &t->s->r;
-    iteration_line line = {.when = time(NULL),
-                           .iteration = t->at.iteration,
-                           .train_iters = t->train_iters,
-                           .consumed_samples = t->at.consumed_samples,
-                           .lr = lr,
-                           .global_batch = t->gbs,
-                           .loss_scale = 1,
-                           .norm = r->norm,
-                           .has = LINE_NORM};
-    log_interval_close(&t->interval, &line);
-    int64_t tokens = t->gbs * t->p.S;
-    line.tflops =
-        iteration_tflops(model_flops_per_token(&t->s->m, t->p.S), tokens, line.seconds, 1);
-    line.tokens_per_second = (double)tokens / line.seconds;
-    if (recipe_on(rec, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
-    if (recipe_on(rec, K_LOG_PARAMS_NORM)) {
-        line.params_norm = sqrt(optimizer_squares(&t->opt, t->w));
-        line.has |= LINE_PARAMS_NORM;
-    }
-    if (recipe_on(rec, K_LOG_ZEROS)) {
-        line.zeros = optimizer_zeros(&t->opt, t->g);
-        line.has |= LINE_ZEROS;
-    }
-    char text[LINE_BYTES];
-    json_t *json = iteration_line_json(&line);
-    if (t->o->json) {
-        char *dump = json_dumps(json, JSON_COMPACT);
-        progress_line(&t->bar, stdout, dump ? dump : "{}");
-        free(dump);
-    } else {
-        iteration_line_print(text, sizeof text, &line);
-        progress_line(&t->bar, stdout, text);
-    }
-    fflush(stdout);
-    if (t->metrics.file) return metrics_write(&t->metrics, json, err);
-    json_decref(json);
-    return OK;
-}
-
-/* Once, after two steps, as Megatron does. The arena is all there is, so now and peak are one
- * number. */
-static void print_memory(trainer *t, int64_t steps)
-{
-    char text[LINE_BYTES];
-    if (steps != 2) return;
-    memory_print(text, sizeof text, steps, t->p.arena_bytes, t->p.arena_bytes);
-    progress_line(&t->bar, t->o->json ? stderr : stdout, text);
-}
-
-static status print_validation(trainer *t, error *err)
-{
-    int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
-    if (every < 1 || t->at.iteration % every != 0 || !data_length(t->data, DATA_VALID)) return OK;
-    step_losses losses;
-    status s = trainer_validate(t, recipe_int(&t->s->r, K_EVAL_ITERS), &losses, err);
-    if (s) return s;
-    char text[LINE_BYTES];
-    char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
-    validation_print(text, sizeof text, name, losses.list, losses.n);
-    progress_line(&t->bar, t->o->json ? stderr : stdout, text);
-    return OK;
 }
 
 /* ---- the loop */
@@ -135,12 +88,10 @@ static bool should_save(const trainer *t, bool last)
     return last || (every > 0 && t->at.iteration % every == 0);
 }
 
-static bool should_leave(const trainer *t)
+static bool should_leave(const trainer *t, const step_losses *losses)
 {
     int64_t every = recipe_int(&t->s->r, K_EXIT_INTERVAL);
-    int64_t minutes = recipe_int(&t->s->r, K_EXIT_MINUTES);
-    return asked_to_leave || (every > 0 && t->at.iteration % every == 0) ||
-           (minutes > 0 && trainer_seconds() - t->started > 60.0 * (double)minutes);
+    return losses->sums[SUM_LEAVE] > 0 || (every > 0 && t->at.iteration % every == 0);
 }
 
 static status judge(trainer *t, const step_result *r, const step_losses *losses, error *err)
@@ -152,133 +103,92 @@ static status judge(trainer *t, const step_result *r, const step_losses *losses,
                      (long long)t->at.iteration, losses->list[0].value, r->norm);
 }
 
-static status one_step(trainer *t, train_summary *sum, error *err)
+static double waited(const trainer *t)
 {
-    double start = trainer_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
-    step_losses losses;
-    status s = trainer_step(t, &losses, err);
-    if (s) return s;
-    step_result r = update(t, &losses);
-    double seconds = trainer_seconds() - start;
-    bool skipped = r.outcome != STEP_TAKEN;
-    log_interval_add(&t->interval, losses.list, losses.n, skipped, seconds);
-    if (!sum->iterations) sum->first_loss = losses.list[0].value;
-    sum->last_loss = losses.list[0].value;
+    const comm_stats *s = comm_statistics(t->c);
+    double sum = 0;
+    for (int i = 0; i < STREAM_COUNT; i++) sum += s->exposed[i];
+    return sum;
+}
+
+static void count(trainer *t, train_summary *sum, const step_losses *losses, bool skipped,
+                  double seconds)
+{
+    log_interval_add(&t->interval, losses->list, losses->n, skipped, seconds);
+    if (!sum->iterations) sum->first_loss = losses->list[0].value;
+    sum->last_loss = losses->list[0].value;
     sum->iterations++;
     sum->skipped += skipped;
     sum->seconds += seconds;
+    t->reported_steps++;
     progress_step(&t->bar, t->at.iteration, trainer_seconds());
-    s = judge(t, &r, &losses, err);
+}
+
+static status one_step(trainer *t, train_summary *sum, step_losses *losses, error *err)
+{
+    double start = trainer_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
+    double before = waited(t);
+    status s = trainer_step(t, losses, err);
+    if (s) return s;
+    step_result r = update(t, losses);
+    double seconds = trainer_seconds() - start;
+    trainer_count(t, seconds, waited(t) - before);
+    count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
+    s = judge(t, &r, losses, err);
     bool last = t->at.iteration == t->train_iters;
     if (!s && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
-        s = print_line(t, &r, lr, err);
-    if (!s) print_memory(t, sum->iterations);
+        s = trainer_line(t, &r, lr, err);
+    if (s) return s;
+    trainer_memory_line(t, sum->iterations);
+    if (losses->sums[SUM_MINUTE] > 0) trainer_compare(t);
+    if (t->save && losses->sums[SUM_SAVING] == 0) s = trainer_save_finish(t, err);
     return s;
 }
 
 static status loop(trainer *t, train_summary *sum, error *err)
 {
     status s = OK;
-    while (!s && t->at.iteration < t->train_iters) {
-        s = one_step(t, sum, err);
-        if (!s) s = print_validation(t, err);
+    step_losses losses;
+    while (!s && !sum->interrupted && t->at.iteration < t->train_iters) {
+        s = one_step(t, sum, &losses, err);
+        if (!s) s = trainer_validation_line(t, err);
         if (s) break;
-        bool leave = should_leave(t);
-        if (should_save(t, leave || t->at.iteration == t->train_iters)) s = trainer_save(t, err);
-        if (leave) {
-            sum->interrupted = true;
-            break;
-        }
+        sum->interrupted = should_leave(t, &losses);
+        if (should_save(t, sum->interrupted || t->at.iteration == t->train_iters))
+            s = trainer_save(t, err);
     }
-    return s;
+    if (!s) trainer_gather(t);
+    error ignored;
+    status ended = trainer_save_finish(t, s ? &ignored : err);
+    return s ? s : ended;
 }
 
-/* ---- putting it together */
-
-static status open_data(trainer *t, error *err)
+static void start_loop(trainer *t)
 {
-    const recipe *r = &t->s->r;
-    data_options o = data_defaults();
-    int n = recipe_count(r, K_DATA_PATH);
-    const char **paths = ARENA_ARRAY(t->a, const char *, n + 1);
-    for (int i = 0; i < n; i++) paths[i] = recipe_item(r, K_DATA_PATH, i).text;
-    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
-    o.paths = recipe_on(r, K_MOCK_DATA) ? NULL : paths;
-    o.n_paths = recipe_on(r, K_MOCK_DATA) ? 0 : n;
-    o.split = recipe_word(r, K_SPLIT);
-    o.seq_length = t->p.S;
-    o.seed = recipe_int(r, K_DATA_SEED);
-    o.vocab_size = (int32_t)t->s->m.vocab;
-    o.eod = o.vocab_size - 1;
-    o.surplus = recipe_real(r, K_SURPLUS);
-    o.eod_mask_loss = recipe_on(r, K_EOD_MASK);
-    o.read_bin = !recipe_on(r, K_MMAP);
-    o.n_samples[DATA_TRAIN] = t->train_iters * t->gbs;
-    if (every > 0)
-        o.n_samples[DATA_VALID] =
-            (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
-    return data_open(&t->data, &o, t->a, err);
+    watch_signals();
+    comm_statistics_clear(t->c);
+    t->compared = trainer_seconds();
+    progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, trainer_seconds());
+    if (comm_rank(t->c) > 0) t->bar.on = false;
 }
 
-static status run_length(trainer *t, error *err)
-{
-    const recipe *r = &t->s->r;
-    t->gbs = recipe_int(r, K_GBS);
-    t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
-                                                      : recipe_int(r, K_TRAIN_ITERS);
-    if (t->train_iters > 0) return OK;
-    return error_set(err, ERR_RULE,
-                     "how long? give train.train_iters (steps) or train.train_samples");
-}
-
-static void take_arrays(trainer *t)
-{
-    int64_t T = t->p.T;
-    t->tokens = ARENA_ARRAY(t->a, int32_t, T);
-    t->labels = ARENA_ARRAY(t->a, int32_t, T);
-    t->positions = ARENA_ARRAY(t->a, int32_t, T);
-    t->mask = ARENA_ARRAY(t->a, float, T);
-    t->tokens_of = ARENA_ARRAY(t->a, double, t->p.micros);
-    t->w = executor_region(t->e, REGION_WEIGHTS);
-    t->g = executor_region(t->e, REGION_GRADIENTS);
-    t->m = executor_region(t->e, REGION_OPTIMIZER);
-    t->v = t->m + t->p.weights.trained;
-}
-
-static status open_all(trainer *t, error *err)
-{
-    const recipe *r = &t->s->r;
-    status s = run_length(t, err);
-    if (!s) s = schedule_init(&t->rates, r, t->gbs, err);
-    if (!s) program_build(&t->p, t->s, t->a);
-    int threads = t->o->threads > 0 ? t->o->threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (!s) kernels_threads(threads);
-    if (!s) s = executor_open(&t->e, &t->p, t->o->plain, err);
-    if (s) return s;
-    take_arrays(t);
-    optimizer_init(&t->opt, r, &t->p.weights, DECAY_MEGATRON, t->a);
-    s = trainer_start(t, err);
-    if (!s) s = open_data(t, err);
-    if (!s && t->o->metrics) s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);
-    batch_tables(t->e, &t->p);
-    return s;
-}
-
-status trainer_run(const setup *s, const train_options *o, train_summary *sum, arena *a, error *err)
+status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
+                   error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .o = o, .a = a, .started = trainer_seconds()};
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = trainer_seconds()};
     *sum = (train_summary){0};
     progress_init(&t->bar, stderr, 0, 0, trainer_seconds());
-    status st = open_all(t, err);
+    status st = trainer_open_all(t, err);
     if (!st) {
-        watch_signals();
-        progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, trainer_seconds());
+        start_loop(t);
         st = loop(t, sum, err);
     }
     progress_finish(&t->bar);
+    if (!st) trainer_traffic(t, sum, sum->iterations);
     if (sum->seconds > 0)
-        sum->tokens_per_second = (double)(sum->iterations * t->gbs * t->p.S) / sum->seconds;
+        sum->tokens_per_second =
+            (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
     error ignored;
     if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
     data_close(t->data);

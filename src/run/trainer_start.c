@@ -1,15 +1,24 @@
-/* trainer_start.c - what a run starts from, and what it leaves behind: weights, checkpoints. */
+/* trainer_start.c - what a run starts from: weights and counters. */
 #include <string.h>
 
 #include "base/file.h"
+#include "run/agree.h"
 #include "run/hf_weights.h"
 #include "run/init_weights.h"
 #include "run/trainer_state.h"
 
+/* What rank 0 sees counts on all: ranks that decided differently would wait for one another. A rank
+ * that sees something else fails where it reads. */
+static bool seen(const trainer *t, bool here)
+{
+    comm_broadcast(t->c, GROUP_WORLD, 0, &here, sizeof here);
+    return here;
+}
+
 static bool has_weights(const trainer *t, const char *folder)
 {
-    return file_exists(arena_text(t->a, "%s/model.safetensors", folder)) ||
-           file_exists(arena_text(t->a, "%s/model.safetensors.index.json", folder));
+    return seen(t, file_exists(arena_text(t->a, "%s/model.safetensors", folder)) ||
+                       file_exists(arena_text(t->a, "%s/model.safetensors.index.json", folder)));
 }
 
 static void read_config(trainer *t)
@@ -23,17 +32,6 @@ static void read_config(trainer *t)
         t->config = text;
 }
 
-static checkpoint checkpoint_of(trainer *t, bool moments)
-{
-    return (checkpoint){.s = t->s,
-                        .w = &t->p.weights,
-                        .weights = t->w,
-                        .exp_avg = moments ? t->m : NULL,
-                        .exp_avg_sq = moments ? t->v : NULL,
-                        .config = t->config,
-                        .state = t->at};
-}
-
 static status load_checkpoint(trainer *t, const char *folder, bool weights_only, bool *found,
                               error *err)
 {
@@ -41,8 +39,11 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     *found = false;
     status s =
         recipe_given(&t->s->r, K_CKPT_STEP) ? OK : checkpoint_latest(folder, &iteration, err);
-    if (s || iteration < 0) return s;
-    checkpoint c = checkpoint_of(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
+    s = ranks_agree(t->c, s, err);
+    if (s) return s;
+    comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
+    if (iteration < 0) return OK;
+    checkpoint c = trainer_checkpoint(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
     s = checkpoint_load(&c, folder, iteration, err);
     if (s) return s;
     *found = true;
@@ -50,20 +51,22 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     t->at = c.state;
     t->opt.steps = c.state.optimizer_steps;
     char line[LINE_BYTES];
-    checkpoint_note note = {iteration, folder, "moefold", 1, 1};
+    checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     loaded_print(line, sizeof line, &note);
-    progress_line(&t->bar, t->o->json ? stderr : stdout, line);
+    trainer_say(t, t->o->json ? stderr : stdout, line);
     return OK;
 }
 
 static status load_files(trainer *t, const char *folder, error *err)
 {
     hf_report report;
-    status s = hf_load(t->s, &t->p.weights, folder, t->w, &report, err);
+    status s = hf_load(t->s, &t->p->at, &t->p->weights, folder, t->w, &report, err);
+    s = ranks_agree(t->c, s, err);
     if (s) return s;
-    char *line = arena_text(t->a, "weights of %s: %lld elements read, %d tensors ignored", folder,
-                            (long long)report.written, report.ignored.tensors);
-    progress_line(&t->bar, stderr, line);
+    trainer_say(t, stderr,
+                arena_text(t->a, "weights of %s: %lld elements read%s, %d tensors ignored", folder,
+                           (long long)report.written, comm_size(t->c) > 1 ? " by rank 0" : "",
+                           report.ignored.tensors));
     return OK;
 }
 
@@ -76,11 +79,11 @@ status trainer_start(trainer *t, error *err)
     const char *folder = recipe_word(r, K_MODEL);
     bool found = false;
     read_config(t);
-    memset(t->m, 0, (size_t)t->p.bytes[REGION_OPTIMIZER]);
-    init_weights(t->s, &t->p.weights, (uint64_t)recipe_int(r, K_SEED), t->w);
+    memset(t->m, 0, (size_t)t->p->bytes[REGION_OPTIMIZER]);
+    init_weights(t->s, &t->p->at, &t->p->weights, (uint64_t)recipe_int(r, K_SEED), t->w);
     t->at.seed = recipe_int(r, K_SEED);
     status s = OK;
-    if (load && file_is_folder(load))
+    if (load && seen(t, file_is_folder(load)))
         s = load_checkpoint(t, load, recipe_on(r, K_FINETUNE), &found, err);
     if (s || found) return s;
     if (recipe_given(r, K_CKPT_STEP) && load)
@@ -95,24 +98,5 @@ status trainer_start(trainer *t, error *err)
         return s;
     }
     if (folder && has_weights(t, folder)) return load_files(t, folder, err);
-    return OK;
-}
-
-status trainer_save(trainer *t, error *err)
-{
-    const recipe *r = &t->s->r;
-    const char *folder = recipe_word(r, K_SAVE);
-    t->at.optimizer_steps = t->opt.steps;
-    checkpoint c = checkpoint_of(t, true);
-    char line[LINE_BYTES];
-    checkpoint_note note = {t->at.iteration, folder, "moefold", 1, 1};
-    FILE *out = t->o->json ? stderr : stdout;
-    saving_print(line, sizeof line, &note);
-    progress_line(&t->bar, out, line);
-    int64_t keep = recipe_int(r, K_KEEP);
-    status s = checkpoint_save(&c, folder, keep > 0 ? (int)keep : 0, err);
-    if (s) return s;
-    saved_print(line, sizeof line, &note);
-    progress_line(&t->bar, out, line);
     return OK;
 }

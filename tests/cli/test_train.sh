@@ -94,6 +94,51 @@ expect gpus_are_refused 1 'cluster.gpu=cpu' "$moefold" train tiny train.train_it
 expect broken_recipes_are_refused 1 'repair' "$moefold" train "${small[@]}" train.train_iters=2 model.moe_router_topk=9
 expect bf16_on_cpus_is_refused 1 'mixed_precision=fp32' "$moefold" train "${small[@]}" train.train_iters=2 mixed_precision=bf16_mixed
 
+# ---- several ranks: the loss of one, whatever the layout
+five=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=4 optimizer.lr=3e-3 train.train_iters=5)
+last_loss() { lines | tail -1 | sed -E 's/.*lm loss: ([^ ]*).*/\1/'; }
+near() { awk "BEGIN { d = $1 - $2; exit !(\"$1\" != \"\" && d < 1e-4 * $2 && -d < 1e-4 * $2) }"; }
+tp=model.tensor_model_parallel_size cp=model.context_parallel_size pp=model.pipeline_model_parallel_size ep=model.expert_model_parallel_size
+one=$("$moefold" train "${five[@]}" 2>/dev/null | last_loss)
+for layout in "2" "2 $tp=2" "2 $cp=2" "2 $pp=2" "2 $ep=2" "4 $tp=2 $ep=4 model.expert_tensor_parallel_size=1" "4 $pp=2 $cp=2"; do
+    # shellcheck disable=SC2086
+    got=$("$moefold" train "${five[@]}" --ranks $layout 2>"$work/err" | last_loss)
+    check "ranks_agree: $layout" near "$got" "$one"
+done
+check says_what_messages_cost grep -qE '^  stages +[0-9.]+ +[0-9.]+$' "$work/err"
+expect parity_on_ranks 0 'agrees' "$moefold" parity tests/data/golden/qwen3-moe-tiny --ranks 4 $tp=2 $pp=2
+expect ranks_must_be_started 1 'start with --ranks 2' "$moefold" train "${five[@]}" cluster.n_gpus=2
+expect ranks_are_checked_first 1 'repair' "$moefold" train "${five[@]}" --ranks 2 model.moe_router_topk=9
+
+# ---- a checkpoint of one layout, written beside the steps, goes on in another
+"$moefold" train "${five[@]}" --ranks 4 $tp=2 $ep=2 model.expert_tensor_parallel_size=1 train.exit_interval=3 checkpoint.save_interval=1 \
+    checkpoint.async_save=true "checkpoint.save=$work/lay" >"$work/part" 2>&1
+check async_saves_are_whole [ "$(cat "$work/lay/latest_checkpointed_iteration.txt")" = 3 ]
+got=$("$moefold" train "${five[@]}" --ranks 4 $pp=2 $cp=2 "checkpoint.load=$work/lay" 2>/dev/null | last_loss)
+check another_layout_resumes near "$got" "$one"
+
+# ---- routed buffers that are too small
+expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows for a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
+expect overflow_stops_where_asked 3 'moefold.on_overflow=stop' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0 moefold.on_overflow=stop
+
+# ---- faults: ranks that differ, a rank that dies
+job=(mpirun --oversubscribe)
+[ "$(id -u)" = 0 ] && job+=(--allow-run-as-root)
+rank=("$moefold" train "${five[@]}" cluster.n_gpus=2 cluster.gpus_per_node=2)
+expect different_recipes_are_refused 2 "recipe: rank 1 differs from rank 0 .*lr: 0.002" "${job[@]}" -n 1 "${rank[@]}" optimizer.lr=1e-3 : -n 1 "${rank[@]}" optimizer.lr=2e-3
+expect different_layouts_are_refused 2 "recipe: rank 1 differs from rank 0 .*tensor_model" "${job[@]}" -n 1 "${rank[@]}" $tp=2 : -n 1 "${rank[@]}" $cp=2
+MOEFOLD_TIMEOUT_SECONDS=20 "$moefold" train "${five[@]}" train.train_iters=100000 --ranks 2 >"$work/dies.out" 2>"$work/dies" &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'iteration  *3/' "$work/dies.out" && break
+    sleep 0.1
+done
+victim=$(pgrep -P "$(pgrep -P $pid mpirun)" | tail -1)
+kill -9 "$victim"
+wait $pid
+check a_dead_rank_ends_the_job [ $? = 3 ]
+check others_say_where_they_were grep -qE 'rank [01] of 2: .*(group|training step)' "$work/dies"
+
 # ---- weights in and out
 expect convert_to_ours 0 '' "$moefold" convert tests/data/golden/qwen3-moe-tiny "$work/ours"
 expect convert_back 0 '' "$moefold" convert "$work/ours" "$work/hf"

@@ -66,18 +66,19 @@ static void buffers_of_an_operation_lie_apart(void **state)
         program_of(&p, s, a, family_cases[c], recomputes[6]);
         for (int i = 0; i < p.chunks[0].n; i++) {
             const segment *seg = p.chunks[0].list[i].seg;
-            for (int phase = 0; phase < 2; phase++)
+            for (int phase = 0; phase < 2; phase++) {
+                item it = {seg, phase, {{0, i, 0, 0}, {0, i, 0, 0}}};
                 for (int n = 0; n < seg->n_ops[phase]; n++) {
                     const op *o = &seg->ops[phase][n];
                     for (int x = 0; x < OP_IN_MAX + OP_OUT_MAX; x++)
                         for (int y = 0; y < OP_OUT_MAX; y++) {
                             int u = x < OP_IN_MAX ? o->in[x] : o->out[x - OP_IN_MAX], v = o->out[y];
                             if (u < 0 || v < 0 || u == v) continue;
-                            assert_false(
-                                overlap(program_place(&p, 0, i, u, phase, 0), seg->bufs[u].bytes,
-                                        program_place(&p, 0, i, v, phase, 0), seg->bufs[v].bytes));
+                            assert_false(overlap(program_place(&p, &it, u), seg->bufs[u].bytes,
+                                                 program_place(&p, &it, v), seg->bufs[v].bytes));
                         }
                 }
+            }
         }
         arena_destroy(a);
     }

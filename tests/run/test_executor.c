@@ -24,7 +24,7 @@ static void rig_open(rig *g, const char *model_name, const char *words)
     g->a = arena_create();
     g->s = ARENA_NEW(g->a, setup);
     program_of(&g->p, g->s, g->a, model_name, words);
-    if (executor_open(&g->e, &g->p, false, &err)) fail_msg("%s", err.text);
+    if (executor_open(&g->e, &g->p, NULL, false, &err)) fail_msg("%s", err.text);
     int64_t T = g->p.T;
     g->tokens = ARENA_ARRAY(g->a, int32_t, T);
     g->labels = ARENA_ARRAY(g->a, int32_t, T);
@@ -40,29 +40,29 @@ static void rig_close(rig *g)
 static void rig_start(rig *g)
 {
     memset(executor_region(g->e, REGION_OPTIMIZER), 0, (size_t)g->p.bytes[REGION_OPTIMIZER]);
-    init_weights(g->s, &g->p.weights, 7, executor_region(g->e, REGION_WEIGHTS));
+    init_weights(g->s, &g->p.at, &g->p.weights, 7, executor_region(g->e, REGION_WEIGHTS));
     batch_tables(g->e, &g->p);
 }
 
 static void rig_step(rig *g)
 {
     executor_clear(g->e);
-    for (int64_t i = 0; i < g->p.order.n; i++) {
-        const order_entry *entry = &g->p.order.list[i];
-        for (int64_t t = 0; t < g->p.T && entry->phase == SEG_FORWARD; t++) {
-            g->tokens[t] = (int32_t)((t * 31 + entry->micro * 17) % g->s->m.vocab);
-            g->labels[t] = (int32_t)((t * 7 + entry->micro * 5 + 3) % g->s->m.vocab);
+    for (int64_t m = 0; m < g->p.micros; m++) {
+        for (int64_t t = 0; t < g->p.T; t++) {
+            g->tokens[t] = (int32_t)((t * 31 + m * 17) % g->s->m.vocab);
+            g->labels[t] = (int32_t)((t * 7 + m * 5 + 3) % g->s->m.vocab);
             g->mask[t] = 1;
         }
         batch b = {g->tokens, g->labels, g->mask};
-        if (entry->phase == SEG_FORWARD) batch_load(g->e, &g->p, &b, 0);
-        executor_run(g->e, entry->phase, entry->chunk, entry->micro);
+        batch_load(g->e, &g->p, m, &b, 0);
     }
+    executor_part(g->e, PART_STEP);
+    executor_part(g->e, PART_FINISH);
     optimizer o;
-    optimizer_init(&o, &g->s->r, &g->p.weights, DECAY_MEGATRON, g->a);
+    optimizer_init(&o, &g->p, DECAY_MEGATRON, g->a);
     float *m = executor_region(g->e, REGION_OPTIMIZER);
     optimizer_step(&o, executor_region(g->e, REGION_WEIGHTS),
-                   executor_region(g->e, REGION_GRADIENTS), m, m + g->p.weights.trained,
+                   executor_region(g->e, REGION_GRADIENTS), m, m + g->p.weights.owned,
                    (step_rates){1e-3, 1e-3, 0.1, 1});
 }
 
@@ -108,7 +108,7 @@ static void planned_bytes_are_used_bytes(void **state)
                 mark(&g, 0x5A, touched);
                 int64_t used = 0;
                 for (int64_t i = 0; i < g.p.arena_bytes; i++) used += touched[i];
-                if (used != g.p.buffer_bytes) {
+                if (used != program_buffer_bytes(&g.p)) {
                     for (int i = 0; i < REGION_COUNT; i++) {
                         int64_t n = 0;
                         for (int64_t k = 0; k < g.p.bytes[i]; k++) n += touched[g.p.offset[i] + k];
@@ -116,7 +116,7 @@ static void planned_bytes_are_used_bytes(void **state)
                                     (long long)n, (long long)g.p.bytes[i]);
                     }
                     fail_msg("%s %s: planned %lld, used %lld", family_cases[c], words,
-                             (long long)g.p.buffer_bytes, (long long)used);
+                             (long long)program_buffer_bytes(&g.p), (long long)used);
                 }
                 free(touched);
                 rig_close(&g);

@@ -261,7 +261,7 @@ static drawn draw_model(const char *overrides, uint64_t seed)
     weight_list_init(&d.w, &d.s, scratch);
     d.x = ARENA_ARRAY(scratch, float, d.w.elements);
     for (int64_t i = 0; i < d.w.elements; i++) d.x[i] = 12345;
-    init_weights(&d.s, &d.w, seed, d.x);
+    init_weights(&d.s, NULL, &d.w, seed, d.x);
     return d;
 }
 

@@ -12,7 +12,10 @@
 
 #include "base/philox.h"
 #include "model/safetensors.h"
+#include "run/init_weights.h"
 #include "run/optimizer.h"
+#include "run/owned.h"
+#include "run/part_map.h"
 
 #define GOLDEN  "moefold.model=tests/data/golden/"
 #define SMALL   GOLDEN "qwen3-moe-tiny"
@@ -51,10 +54,9 @@ static float *numbers(const char *name, int64_t n, double deviation)
     return x;
 }
 
-static made make(const char *overrides, decay_rule rule)
+static void set_up_words(setup *s, const char *overrides)
 {
     recipe r;
-    made d = {0};
     error err = {""};
     recipe_init(&r, scratch, "test");
     char *text = arena_copy(scratch, overrides, strlen(overrides)), *rest = NULL;
@@ -62,10 +64,17 @@ static made make(const char *overrides, decay_rule rule)
     for (char *word = strtok_r(text, " ", &rest); word && !st; word = strtok_r(NULL, " ", &rest))
         st = recipe_override(&r, word, "test", &err);
     if (!st) st = model_fill(&r, &err);
-    if (!st) st = setup_init(&d.s, &r, scratch, &err);
+    if (!st) st = setup_init(s, &r, scratch, &err);
     if (st) fail_msg("%s", err.text);
+}
+
+static made make(const char *overrides, decay_rule rule)
+{
+    made d = {0};
+    set_up_words(&d.s, overrides);
     weight_list_init(&d.list, &d.s, scratch);
-    optimizer_init(&d.o, &d.s.r, &d.list, rule, scratch);
+    program whole = {.s = &d.s, .weights = d.list};
+    optimizer_init(&d.o, &whole, rule, scratch);
     d.n = d.list.elements;
     d.w = numbers("weights", d.n, 0.02);
     d.g = numbers("gradients", d.n, 0.001);
@@ -89,12 +98,17 @@ static bool same(const float *a, const float *b, int64_t n)
 /* Untrained elements and padding hold what must neither be read nor written. */
 static void poison_gaps(made *d)
 {
-    bool *used = ARENA_ARRAY(scratch, bool, d->n);
-    for (int i = 0; i < d->list.n; i++)
-        if (d->list.list[i].row->trained)
-            memset(used + d->list.list[i].offset, 1, (size_t)d->list.list[i].n);
-    for (int64_t i = 0; i < d->n; i++)
-        if (!used[i]) d->w[i] = d->g[i] = d->m[i] = d->v[i] = (float)NAN;
+    bool *used = ARENA_ARRAY(scratch, bool, d->n), *moments = ARENA_ARRAY(scratch, bool, d->n);
+    for (int i = 0; i < d->list.n; i++) {
+        const weight *w = &d->list.list[i];
+        if (!w->row->trained) continue;
+        memset(used + w->offset, 1, (size_t)w->n);
+        memset(moments + owned_moments(&d->list, w, 0), 1, (size_t)w->n);
+    }
+    for (int64_t i = 0; i < d->n; i++) {
+        if (!used[i]) d->w[i] = d->g[i] = (float)NAN;
+        if (!moments[i]) d->m[i] = d->v[i] = (float)NAN;
+    }
 }
 
 static double plain_norm(const made *d, double scale)
@@ -258,7 +272,7 @@ static void a_bad_gradient_skips_the_step(void **state)
     static const double bad[] = {NAN, -NAN, INFINITY, -INFINITY};
     made d = make(SMALL, DECAY_MEGATRON);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const weight *last = weight_find(&d.list, &d.s.params.rows[d.s.params.n_rows - 1], 0);
+        const weight *last = weight_find(&d.list, &d.s.params.rows[d.s.params.n_rows - 1], 0, -1);
         assert_non_null(last);
         int64_t place = last->offset + last->n - 1;
         float kept = d.g[place];
@@ -438,6 +452,95 @@ static void threads_change_nothing(void **state)
     omp_set_num_threads(before);
 }
 
+/* ---- ranks */
+
+/* What one rank, or one with the whole model, holds; values follow from names and places alone. */
+typedef struct held {
+    program p;
+    optimizer o;
+    float *w, *g, *m, *v;
+} held;
+
+static void hold(held *h, const setup *s, const rank_at *at)
+{
+    *h = (held){.p = {.s = s, .at = at ? *at : (rank_at){0}}};
+    if (at)
+        weight_list_rank(&h->p.weights, s, at, scratch);
+    else
+        weight_list_init(&h->p.weights, s, scratch);
+    optimizer_init(&h->o, &h->p, DECAY_MEGATRON, scratch);
+    h->w = ARENA_ARRAY(scratch, float, h->p.weights.elements);
+    h->g = ARENA_ARRAY(scratch, float, h->p.weights.elements);
+    h->m = ARENA_ARRAY(scratch, float, h->p.weights.owned);
+    h->v = ARENA_ARRAY(scratch, float, h->p.weights.owned);
+    init_weights(s, at, &h->p.weights, 5, h->w);
+    init_weights(s, at, &h->p.weights, 6, h->g);
+}
+
+/* What the rank has updated is as in the whole model; counts the elements that it answers for. */
+static void compare_rank(const held *rank, const held *whole, char *times)
+{
+    const setup *s = rank->p.s;
+    for (int i = 0; i < rank->p.weights.n; i++) {
+        const weight *w = &rank->p.weights.list[i];
+        const weight *all = weight_find(&whole->p.weights, w->row, w->layer, -1);
+        if (!w->row->trained) continue;
+        part_map map;
+        part_map_init(&map, s, &rank->p.at, w);
+        int64_t first, n = owned_range(&rank->p.weights, w, &first), run;
+        bool answers = rank_answers(s, &rank->p.at, w);
+        for (int64_t e = 0; e < all->n; e++) {
+            int64_t k = part_map_find(&map, e, &run);
+            if (k < first || k >= first + n) continue;
+            assert_true(rank->w[w->offset + k] == whole->w[all->offset + e]);
+            times[all->offset + e] = (char)(times[all->offset + e] + answers);
+        }
+    }
+}
+
+static void ranks_share(const char *overrides)
+{
+    setup s;
+    held whole;
+    set_up_words(&s, overrides);
+    hold(&whole, &s, NULL);
+    double sum = 0, all = optimizer_squares(&whole.o, whole.g);
+    int64_t zeros = 0;
+    char *times = ARENA_ARRAY(scratch, char, whole.p.weights.elements);
+    step_rates rates = {1e-3, 2e-3, 0.1, 0.5};
+    optimizer_update(&whole.o, whole.w, whole.g, whole.m, whole.v, rates);
+    for (int64_t r = 0; r < s.lay.world; r++) {
+        held rank;
+        rank_at at = rank_coordinates(&s.lay, r);
+        hold(&rank, &s, &at);
+        sum += optimizer_squares(&rank.o, rank.g);
+        zeros += optimizer_zeros(&rank.o, rank.g);
+        optimizer_update(&rank.o, rank.w, rank.g, rank.m, rank.v, rates);
+        compare_rank(&rank, &whole, times);
+    }
+    assert_true(fabs(sum - all) < 1e-12 * all);
+    assert_int_equal(zeros, optimizer_zeros(&whole.o, whole.g));
+    for (int i = 0; i < whole.p.weights.n; i++) {
+        const weight *w = &whole.p.weights.list[i];
+        for (int64_t e = 0; e < w->n && w->row->trained; e++)
+            assert_int_equal(times[w->offset + e], 1);
+    }
+}
+
+static void ranks_share_norm_and_update(void **state)
+{
+    (void)state;
+    ranks_share(SMALL " cluster.n_gpus=4 model.tensor_model_parallel_size=2 "
+                      "model.expert_model_parallel_size=2 model.expert_tensor_parallel_size=1");
+    ranks_share(GOLDEN "gpt-oss-tiny cluster.n_gpus=4 model.expert_tensor_parallel_size=2 "
+                       "model.expert_model_parallel_size=2 model.tensor_model_parallel_size=2");
+    ranks_share(SMALL " cluster.n_gpus=4 model.pipeline_model_parallel_size=2 "
+                      "model.context_parallel_size=2");
+    ranks_share(SMALL " cluster.n_gpus=4 ddp.use_distributed_optimizer=false "
+                      "model.expert_model_parallel_size=2");
+    ranks_share(GOLDEN "mtp-tiny cluster.n_gpus=4 model.pipeline_model_parallel_size=2");
+}
+
 /* ---- the router's correction bias */
 
 /* Computed by Megatron-Core's get_updated_expert_bias, rate 1e-3; expert 3 has the mean load. */
@@ -479,6 +582,7 @@ int main(void)
         cmocka_unit_test(pieces_cover_each_trained_element_once),
         cmocka_unit_test(zeros_are_counted),
         cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(ranks_share_norm_and_update),
         cmocka_unit_test(expert_bias_is_megatrons),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -224,7 +224,7 @@ static status open_groups(void *unused, const members *groups, bool stamped, err
     the.groups = groups;
     the.stamped = stamped;
     for (int g = 0; g < GROUP_COUNT; g++) {
-        the.comms[g] = MPI_COMM_NULL;
+        if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
         open_group(g);
     }
     return OK;

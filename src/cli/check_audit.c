@@ -1,0 +1,239 @@
+/* check_audit.c - the audit of all ranks, for people and for programs. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/check_audit.h"
+
+static const char *const link_texts[LINK_COUNT] = {"inside nodes", "inside NVLink domains",
+                                                   "across"};
+
+static const char *bytes_text(arena *a, double bytes)
+{
+    return text_bytes(a, (int64_t)bytes);
+}
+
+/* ---- faults */
+
+static void print_faults(const audit_result *r)
+{
+    for (int i = 0; i < r->n_faults; i++) {
+        const audit_fault *f = &r->faults[i];
+        printf("  %-8s %s\n", fault_kind_name(f->kind), f->text);
+        if (f->times > 1)
+            printf("           and the same in %" PRId64 " more places\n", f->times - 1);
+    }
+    if (r->n_all_faults > r->n_faults)
+        printf("  %" PRId64 " faults in all; the first of each kind are named\n", r->n_all_faults);
+    if (r->n_all_faults) printf("\n");
+    if (!r->played)
+        printf("  whether ranks wait for ever was not played out: repair these faults first\n\n");
+}
+
+/* ---- links */
+
+static void print_link_row(const char *name, const double bytes[LINK_COUNT], arena *a)
+{
+    printf("         %-12s", name);
+    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", bytes_text(a, bytes[k]));
+    printf("\n");
+}
+
+static void print_links(const audit_result *r, arena *a)
+{
+    printf("Links    bytes that all ranks send in a step (routing: as if uniform)\n\n");
+    printf("         %-12s", "group");
+    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
+    printf("\n");
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        const double *b = r->group_bytes[g];
+        if (b[0] + b[1] + b[2] > 0) print_link_row(comm_group_name((comm_group)g), b, a);
+    }
+    print_link_row("all", r->link_bytes, a);
+    print_link_row("one, at most", r->most, a);
+    printf("         %-12s", "  which");
+    for (int k = 0; k < LINK_COUNT; k++) {
+        if (r->most[k] > 0)
+            printf(" %16s %4" PRId64, "rank", r->most_rank[k]);
+        else
+            printf(" %21s", "");
+    }
+    printf("\n\n");
+}
+
+/* ---- the fullest rank */
+
+static void print_stage(const setup *s, const audit_class *c)
+{
+    for (int64_t v = 0; v < s->pipe.vpp; v++) {
+        const stage *st = &s->pipe.stages[v * s->pipe.pp + c->pp];
+        printf("%s%s", v ? "; " : "", st->embedding ? "embedding, " : "");
+        if (st->n_layers == 1)
+            printf("layer %" PRId64, st->first_layer);
+        else if (st->n_layers)
+            printf("layers %" PRId64 " to %" PRId64, st->first_layer,
+                   st->first_layer + st->n_layers - 1);
+        else
+            printf("no layer");
+        printf("%s%s", st->n_mtp ? ", prediction module" : "", st->loss ? ", head and loss" : "");
+    }
+}
+
+static const audit_class *emptiest(const audit_result *r)
+{
+    const audit_class *least = r->fullest;
+    for (int i = 0; i < r->n_classes; i++)
+        if (r->classes[i].n && r->classes[i].arena_bytes < least->arena_bytes)
+            least = &r->classes[i];
+    return least;
+}
+
+static void print_fullest(const setup *s, const audit_result *r, arena *a)
+{
+    const audit_class *f = r->fullest, *e = emptiest(r);
+    printf("Fullest  rank %" PRId64 " (%" PRId64 " ranks are like it): %s, %s bytes\n", f->rank,
+           f->n, text_bytes(a, f->arena_bytes), text_grouped(a, f->arena_bytes));
+    printf("         pipeline rank %" PRId64 ": ", f->pp);
+    print_stage(s, f);
+    printf("\n         %" PRId64 " (chunk, microbatch) pairs alive at most\n\n", f->alive);
+    printf("         %-12s %14s %20s", "region", "", "bytes");
+    if (e != f) printf("  against rank %" PRId64 ", the emptiest", e->rank);
+    printf("\n");
+    for (int i = 0; i < REGION_COUNT; i++) {
+        printf("         %-12s %14s %20s", region_name((region)i), text_bytes(a, f->bytes[i]),
+               text_grouped(a, f->bytes[i]));
+        int64_t more = f->bytes[i] - e->bytes[i];
+        if (more) printf("  %c%s", more > 0 ? '+' : '-', text_bytes(a, more > 0 ? more : -more));
+        printf("\n");
+    }
+    printf("\n");
+}
+
+void cli_print_audit(const setup *s, const audit_result *r, double seconds, arena *a)
+{
+    if (r->why_not) {
+        printf("Audit    no program can be built: %s\n\n", r->why_not);
+        return;
+    }
+    printf("Audit    %s: %s ranks", r->ok ? "all agree" : "FAULTS", text_grouped(a, r->ranks));
+    printf(" of %d kinds (%" PRId64 " programs built), %s messages a step, %.2f s\n", r->n_classes,
+           r->built, text_grouped(a, r->messages), seconds);
+    if (r->ok)
+        printf("         every send has its receive, every group agrees on its collectives, nobody "
+               "waits for ever\n");
+    printf("\n");
+    print_faults(r);
+    print_links(r, a);
+    print_fullest(s, r, a);
+}
+
+void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, arena *a)
+{
+    if (r->why_not) return;
+    cli_print_rank(s, rank, a);
+    const audit_class *c = &r->classes[r->class_of[rank]];
+    audit_traffic x = audit_rank_traffic(r, rank);
+    printf("Program  %s, %s bytes; its messages are those of rank %" PRId64 "\n\n",
+           text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
+    for (int i = 0; i < REGION_COUNT; i++)
+        printf("         %-12s %14s %20s\n", region_name((region)i), text_bytes(a, c->bytes[i]),
+               text_grouped(a, c->bytes[i]));
+    printf("\nSends    in a step (routing: as if uniform)\n\n         %-12s %7s %12s", "group",
+           "members", "messages");
+    for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
+    printf("\n");
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        if (!x.messages[g]) continue;
+        printf("         %-12s %7" PRId64 " %12s", comm_group_name((comm_group)g),
+               group_width(s, (comm_group)g), text_grouped(a, x.messages[g]));
+        for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", bytes_text(a, x.bytes[g][k]));
+        printf("\n");
+    }
+    printf("\n");
+}
+
+/* ---- JSON */
+
+static json_t *json_link_bytes(const double bytes[LINK_COUNT])
+{
+    json_t *o = json_object();
+    for (int k = 0; k < LINK_COUNT; k++)
+        json_object_set_new(o, audit_link_name((audit_link)k), json_real(bytes[k]));
+    return o;
+}
+
+static json_t *json_regions(const audit_class *c)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < REGION_COUNT; i++)
+        json_object_set_new(o, region_name((region)i), json_integer(c->bytes[i]));
+    return o;
+}
+
+static json_t *json_faults(const audit_result *r)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < r->n_faults; i++) {
+        const audit_fault *f = &r->faults[i];
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:s, s:s, s:I}", "kind",
+                                              fault_kind_name(f->kind), "rank", (json_int_t)f->rank,
+                                              "peer", (json_int_t)f->peer, "operation", f->name,
+                                              "message", f->text, "times", (json_int_t)f->times));
+    }
+    return list;
+}
+
+static json_t *json_links(const audit_result *r)
+{
+    json_t *o = json_object(), *groups = json_object(), *most = json_object();
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        const double *b = r->group_bytes[g];
+        if (b[0] + b[1] + b[2] > 0)
+            json_object_set_new(groups, comm_group_name((comm_group)g), json_link_bytes(b));
+    }
+    for (int k = 0; k < LINK_COUNT; k++)
+        json_object_set_new(
+            most, audit_link_name((audit_link)k),
+            json_pack("{s:I, s:f}", "rank", (json_int_t)r->most_rank[k], "bytes", r->most[k]));
+    json_object_set_new(o, "all", json_link_bytes(r->link_bytes));
+    json_object_set_new(o, "most", most);
+    json_object_set_new(o, "groups", groups);
+    return o;
+}
+
+static json_t *json_one(const audit_result *r, int64_t rank)
+{
+    const audit_class *c = &r->classes[r->class_of[rank]];
+    audit_traffic x = audit_rank_traffic(r, rank);
+    json_t *sends = json_object();
+    for (int g = 0; g < GROUP_COUNT; g++)
+        if (x.messages[g])
+            json_object_set_new(sends, comm_group_name((comm_group)g),
+                                json_pack("{s:I, s:o}", "messages", (json_int_t)x.messages[g],
+                                          "bytes", json_link_bytes(x.bytes[g])));
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "rank", (json_int_t)rank, "like",
+                     (json_int_t)c->rank, "pp", (json_int_t)c->pp, "bytes",
+                     (json_int_t)c->arena_bytes, "regions", json_regions(c), "sends", sends);
+}
+
+json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank)
+{
+    if (r->why_not) return json_null();
+    json_t *o = json_object();
+    json_object_set_new(o, "ranks", json_integer(r->ranks));
+    json_object_set_new(o, "ok", json_boolean(r->ok));
+    json_object_set_new(o, "rank", json_integer(r->fullest->rank));
+    json_object_set_new(o, "bytes", json_integer(r->fullest->arena_bytes));
+    json_object_set_new(o, "regions", json_regions(r->fullest));
+    json_object_set_new(o, "pp", json_integer(r->fullest->pp));
+    json_object_set_new(o, "alike", json_integer(r->fullest->n));
+    json_object_set_new(o, "kinds", json_integer(r->n_classes));
+    json_object_set_new(o, "built", json_integer(r->built));
+    json_object_set_new(o, "messages", json_integer(r->messages));
+    json_object_set_new(o, "faults", json_faults(r));
+    json_object_set_new(o, "n_faults", json_integer(r->n_all_faults));
+    json_object_set_new(o, "played", json_boolean(r->played));
+    json_object_set_new(o, "links", json_links(r));
+    json_object_set_new(o, "seconds", json_real(seconds));
+    if (rank >= 0) json_object_set_new(o, "one", json_one(r, rank));
+    return o;
+}

@@ -1,0 +1,149 @@
+/* launch.c - `moefold launch`: the batch script that trains a recipe on its cluster. */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/maths.h"
+#include "cli/cli.h"
+
+typedef struct job {
+    const char *command; /* moefold train RECIPE ... */
+    const char *time, *why_time;
+    int64_t nodes, tasks_per_node, world;
+    bool gpus;
+} job;
+
+/* The words of the command line that `train` is to get: all but our own options. */
+static const char *train_command(int argc, char **argv, arena *a)
+{
+    char program[PATH_MAX] = "moefold";
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n > 0) program[n] = 0;
+    textbuf t = text_init(a);
+    text_add(&t, "%s train", cli_quoted(a, program));
+    for (int i = 1; i < argc; i++) {
+        if (text_equal(argv[i], "--slurm") || text_starts(argv[i], "--out=") ||
+            text_starts(argv[i], "--time="))
+            continue;
+        if (text_equal(argv[i], "--out") || text_equal(argv[i], "--time"))
+            i++;
+        else
+            text_add(&t, " %s", cli_quoted(a, argv[i]));
+    }
+    return t.s;
+}
+
+/* Letters that a name of a job may have. */
+static const char *job_name(const setup *s, arena *a)
+{
+    const char *base = strrchr(s->r.name, '/');
+    char *name = arena_text(a, "moefold-%s", base && base[1] ? base + 1 : s->r.name);
+    for (char *p = name; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_", *p))
+            *p = '-';
+    return name;
+}
+
+static job job_of(const setup *s, const char *time, arena *a)
+{
+    int64_t per_node = s->lay.gpus_per_node < s->lay.world ? s->lay.gpus_per_node : s->lay.world;
+    int64_t minutes = recipe_int(&s->r, K_EXIT_MINUTES);
+    job j = {.time = time, .why_time = "as asked for"};
+    j.world = s->lay.world;
+    j.tasks_per_node = per_node;
+    j.nodes = ceil_div(j.world, per_node);
+    j.gpus = !recipe_is(&s->r, K_GPU, "cpu");
+    if (!time && minutes > 0 && minutes < 1 << 24) {
+        j.time = arena_text(a, "%" PRId64, minutes + 15);
+        j.why_time = "train.exit_duration_in_mins, and 15 minutes to start and to save";
+    } else if (!time) {
+        j.time = "1-00:00:00";
+        j.why_time = "nobody said; --time says";
+    }
+    return j;
+}
+
+/* Threads and binding: srun gives each rank an equal part of its node's cores. Open MPI is told who
+ * it is by PMIx. A rank that fails ends all; SIGTERM comes early enough to write a checkpoint. */
+static void write_script(FILE *f, const setup *s, const job *j, arena *a)
+{
+    fprintf(f, "#!/bin/bash\n");
+    fprintf(f, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time: %s.\n", j->world,
+            j->why_time);
+    fprintf(f, "#SBATCH --job-name=%s\n", job_name(s, a));
+    fprintf(f, "#SBATCH --nodes=%" PRId64 "\n", j->nodes);
+    fprintf(f, "#SBATCH --ntasks=%" PRId64 "\n", j->world);
+    fprintf(f, "#SBATCH --ntasks-per-node=%" PRId64 "\n", j->tasks_per_node);
+    if (j->gpus) fprintf(f, "#SBATCH --gpus-per-node=%" PRId64 "\n", j->tasks_per_node);
+    fprintf(f, "#SBATCH --exclusive\n");
+    fprintf(f, "#SBATCH --time=%s\n", j->time);
+    fprintf(f, "#SBATCH --signal=TERM@300\n");
+    fprintf(f, "#SBATCH --output=%%x-%%j.out\n");
+    fprintf(f, "set -eu\n\n");
+    fprintf(f, "threads=$((SLURM_CPUS_ON_NODE / %" PRId64 "))\n", j->tasks_per_node);
+    fprintf(f, "export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))\n");
+    fprintf(f, "srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=$OMP_NUM_THREADS "
+               "--cpu-bind=cores \\\n");
+    fprintf(f, "    %s\n", j->command);
+}
+
+static status write_out(const char *path, const setup *s, const job *j, arena *a, error *err)
+{
+    FILE *f = path ? fopen(path, "w") : stdout;
+    if (!f) return error_set(err, ERR_MACHINE, "--out %s: %s", path, strerror(errno));
+    write_script(f, s, j, a);
+    bool bad = fflush(f) != 0 || ferror(f);
+    if (path && fclose(f) != 0) bad = true;
+    if (bad)
+        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", path ? path : "the script",
+                         strerror(errno));
+    if (path) fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path, path);
+    return OK;
+}
+
+/* A word that ends up in a comment line of the script must not end that line. */
+static bool is_time(const char *word)
+{
+    return word[0] && word[strspn(word, "0123456789:-")] == 0;
+}
+
+static status launch(const setup *s, int argc, char **argv, const char *const *options, error *err)
+{
+    const char *file = options[0], *time = options[1];
+    arena *a = s->r.a;
+    if (time && !is_time(time))
+        return error_set(err, ERR_INPUT,
+                         "--time %s: Slurm takes minutes, hours:minutes:seconds or "
+                         "days-hours:minutes:seconds, such as 1-00:00:00",
+                         time);
+    job j = job_of(s, time, a);
+    j.command = train_command(argc, argv, a);
+    return write_out(file, s, &j, a, err);
+}
+
+int command_launch(int argc, char **argv)
+{
+    bool slurm = false, done = false;
+    const char *words[2] = {NULL, NULL};
+    const cli_option options[] = {
+        {"--slurm", NULL, "a script for sbatch", &slurm, NULL},
+        {"--out", "FILE", "write it there instead of printing it", NULL, &words[0]},
+        {"--time", "TIME", "how long the job may take, as Slurm has it", NULL, &words[1]},
+    };
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    status st = cli_read(a, "launch", argc, argv, options, 3, r, &done, &err);
+    if (!st && !done && !slurm)
+        st = error_set(&err, ERR_INPUT, "for which system? Slurm is known; repair: --slurm");
+    if (!st && !done) st = setup_init(s, r, a, &err);
+    bool refused = !st && !done && cli_refuse("launch", s, a);
+    if (!st && !done && !refused) st = launch(s, argc, argv, words, &err);
+    int code = st ? cli_fail("launch", st, &err) : refused ? ERR_RULE : OK;
+    arena_destroy(a);
+    return code;
+}

@@ -1,0 +1,19 @@
+/* refuse.c - a recipe that breaks a rule does not start, as `check` says. */
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+bool cli_refuse(const char *name, const setup *s, arena *a)
+{
+    violations found;
+    rules_check(&found, s, false, a);
+    for (int i = 0; i < found.n; i++) {
+        const violation *v = &found.list[i];
+        if (v->rule->severity == NOTE) continue;
+        fprintf(stderr, "moefold %s: %s %s: %s\n", name, severity_name(v->rule->severity),
+                v->rule->id, v->message);
+        for (const char *const *p = v->n_repairs ? v->repairs[0] : NULL; p && *p; p++)
+            fprintf(stderr, "    repair: %s\n", cli_quoted(a, *p));
+    }
+    return found.n_errors > 0;
+}

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# The batch script that `launch` writes, and what it refuses.
+set -u
+moefold=${MOEFOLD:-./moefold}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+check() { # NAME CONDITION...
+    local name=$1
+    shift
+    if "$@"; then
+        echo "ok $name"
+    else
+        echo "not ok $name: $*"
+        failed=1
+    fi
+}
+expect() { # NAME CODE PATTERN COMMAND...
+    local name=$1 code=$2 pattern=$3 out got
+    shift 3
+    out=$("$@" 2>&1)
+    got=$?
+    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        echo "ok $name"
+    else
+        echo "not ok $name: exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
+        failed=1
+    fi
+}
+has() { grep -qxE -- "$1" "$work/script"; }
+hasnt() { ! grep -qE -- "$1" "$work/script"; }
+
+"$moefold" launch recipes/dsv3-128k-h100.yaml --slurm 'moefold.comm_delay=node=1us across=2us' \
+    --time 2:30:00 >"$work/script" 2>/dev/null
+check a_gpu_recipe_has_a_script [ $? = 0 ]
+check it_is_shell bash -n "$work/script"
+check nodes has '#SBATCH --nodes=32'
+check ranks has '#SBATCH --ntasks=256'
+check ranks_of_a_node has '#SBATCH --ntasks-per-node=8'
+check gpus_of_a_node has '#SBATCH --gpus-per-node=8'
+check nodes_are_ours has '#SBATCH --exclusive'
+check time_is_as_asked_for has '#SBATCH --time=2:30:00'
+check a_failed_rank_ends_all grep -q -- '^srun .*--kill-on-bad-exit=1' "$work/script"
+check it_trains_the_same_recipe grep -q \
+    " train recipes/dsv3-128k-h100.yaml 'moefold.comm_delay=node=1us across=2us'\$" "$work/script"
+
+# The script as it would run, with a srun of our own: the words arrive as they were given.
+mkdir "$work/bin"
+printf '#!/bin/sh\nshift 4\nshift\necho "threads $OMP_NUM_THREADS"\nfor w; do echo "<$w>"; done\n' \
+    >"$work/bin/srun"
+chmod +x "$work/bin/srun"
+run_script() { PATH=$work/bin:$PATH SLURM_CPUS_ON_NODE=$1 bash "$work/script"; }
+expect words_arrive_whole 0 '^<moefold.comm_delay=node=1us across=2us>$' run_script 96
+expect a_rank_has_its_part_of_the_cores 0 '^threads 12$' run_script 96
+expect a_rank_has_a_thread 0 '^threads 1$' run_script 4
+
+small=(tiny cluster.gpu=cpu cluster.n_gpus=12 cluster.gpus_per_node=8)
+"$moefold" launch "${small[@]}" --slurm --out "$work/script" 2>"$work/said"
+check a_cpu_recipe_has_a_script has '#SBATCH --ntasks=12'
+check nodes_are_rounded_up has '#SBATCH --nodes=2'
+check cpus_ask_for_no_gpus hasnt 'gpus-per-node='
+check it_says_what_it_wrote grep -q "wrote $work/script" "$work/said"
+check options_of_launch_stay_here hasnt ' train .* --(slurm|out)'
+
+expect rules_are_kept 1 'error experts-divide-by-ep' \
+    "$moefold" launch tiny cluster.gpu=cpu model.expert_model_parallel_size=3 --slurm
+expect which_system 2 '--slurm' "$moefold" launch "${small[@]}"
+expect bad_time 2 '--time soon' "$moefold" launch "${small[@]}" --slurm --time soon
+expect bad_file 3 "$work/none/x: No such" "$moefold" launch "${small[@]}" --slurm --out "$work/none/x"
+
+exit $failed
