@@ -133,8 +133,7 @@ static void place_chunk(placing *p)
         w->trained += length;
     }
     for (int i = first; i < w->n; i++)
-        if (w->list[i].bucket >= 0)
-            w->list[i].offset += base[w->buckets[w->list[i].bucket].expert];
+        if (w->list[i].bucket >= 0) w->list[i].offset += base[w->buckets[w->list[i].bucket].expert];
     for (int i = first_bucket; i < w->n_buckets; i++) {
         w->buckets[i].start += base[w->buckets[i].expert];
         w->buckets[i].moments = w->owned;
