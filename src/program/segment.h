@@ -39,7 +39,7 @@ typedef enum step_buffer {
     STEP_Z,        /* float[layers] */
     STEP_LOAD,     /* float[layers][E]: rows of each expert in the step */
     STEP_GLOBAL,   /* float[layers][E]: counts of the global auxiliary loss */
-    STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer was asked to take; its room */
+    STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer should take; its room */
     STEP_COUNT
 } step_buffer;
 

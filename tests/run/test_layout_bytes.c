@@ -1,25 +1,26 @@
 /* Bytes of layouts: what is planned is used, and what dispatchers and rings send. */
 #include "run/layout_rig.c"
 
-#define M          "model."
-#define TP2        M "tensor_model_parallel_size=2 "
-#define CP2        M "context_parallel_size=2 "
-#define CP4        M "context_parallel_size=4 "
-#define PP2        M "pipeline_model_parallel_size=2 "
-#define VPP2       M "virtual_pipeline_model_parallel_size=2 "
-#define EP2        M "expert_model_parallel_size=2 "
-#define EP4        M "expert_model_parallel_size=4 "
-#define ETP1       M "expert_tensor_parallel_size=1 "
-#define ETP2       M "expert_tensor_parallel_size=2 "
-#define A2A        M "moe_token_dispatcher_type=alltoall "
-#define GATHER     M "moe_token_dispatcher_type=allgather "
-#define DEEPEP     M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=deepep "
-#define HYBRID     M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=hybridep "
-#define LOSSES     M "moe_aux_loss_coeff=0.01 " M "moe_z_loss_coeff=0.001 "
-#define EVEN       M "moe_router_force_load_balancing=true " LOSSES
-#define BESIDE     "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true ddp.bucket_size=8000 "
-#define EP_BESIDE  "comm_overlap.overlap_moe_expert_parallel_comm=true "
-#define TWO_A_NODE "cluster.gpus_per_node=2 cluster.nvlink_domain=4 "
+#define M             "model."
+#define TP2           M "tensor_model_parallel_size=2 "
+#define CP2           M "context_parallel_size=2 "
+#define CP4           M "context_parallel_size=4 "
+#define PP2           M "pipeline_model_parallel_size=2 "
+#define VPP2          M "virtual_pipeline_model_parallel_size=2 "
+#define EP2           M "expert_model_parallel_size=2 "
+#define EP4           M "expert_model_parallel_size=4 "
+#define ETP1          M "expert_tensor_parallel_size=1 "
+#define ETP2          M "expert_tensor_parallel_size=2 "
+#define A2A           M "moe_token_dispatcher_type=alltoall "
+#define GATHER        M "moe_token_dispatcher_type=allgather "
+#define DEEPEP        M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=deepep "
+#define HYBRID        M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=hybridep "
+#define LOSSES        M "moe_aux_loss_coeff=0.01 " M "moe_z_loss_coeff=0.001 "
+#define EVEN          M "moe_router_force_load_balancing=true " LOSSES
+#define BESIDE        "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true " SMALL_BUCKETS
+#define SMALL_BUCKETS "ddp.bucket_size=8000 "
+#define EP_BESIDE     "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define TWO_A_NODE    "cluster.gpus_per_node=2 cluster.nvlink_domain=4 "
 
 /* ---- planned and used */
 

@@ -1,10 +1,10 @@
 /* Layouts agree with one rank: gradients of the first step, loads of the experts, five losses.
  *
- * Layouts are chosen so that every pair of options (TP, CP and its kind, EP, ETP, PP, VPP, replicas,
- * dispatcher, recompute, overlap) that rules allow together occurs for some family, and every family
- * occurs in at least twelve. The choice is the same each time. MOEFOLD_LAYOUTS=all runs all of them
- * and a random sample besides (MOEFOLD_SEED); else every n-th runs, so that `make test` stays
- * short. */
+ * Layouts are chosen so that every pair of options (TP, CP and its kind, EP, ETP, PP, VPP,
+ * replicas, dispatcher, recompute, overlap) that rules allow together occurs for some family, and
+ * every family occurs in at least twelve. The choice is the same each time. MOEFOLD_LAYOUTS=all
+ * runs all of them and a random sample besides (MOEFOLD_SEED); else every n-th runs, so that `make
+ * test` stays short. */
 #include "run/layout_rig.c"
 
 #include "rules/rules.h"
