@@ -61,6 +61,12 @@ segment *assembly_segment(assembly *s)
     return p->segments[p->n_segments++] = ARENA_NEW(s->b.a, segment);
 }
 
+/* Builders begin with an empty segment, so that its number is written at the end. */
+static void number_segments(program *p)
+{
+    for (int i = 0; i < p->n_segments; i++) p->segments[i]->id = i;
+}
+
 void assembly_done(assembly *s, segment *seg, unsigned drop)
 {
     segment_recompute(seg, drop, s->b.a);
@@ -200,6 +206,7 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
     order_make(&p->order, &shape, a);
     plan_boundary(p);
     build_items(&build);
+    number_segments(p);
     plan_memory(p, a);
 }
 

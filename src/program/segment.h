@@ -82,6 +82,7 @@ enum { SEG_FORWARD, SEG_BACKWARD };
 
 typedef struct segment {
     const char *name;
+    int id;       /* its place among the segments of a program */
     int n_layers; /* how many layers an instance covers; 0 for embedding and head */
     buf *bufs;
     int n_bufs, bufs_room;
