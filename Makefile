@@ -39,10 +39,6 @@ BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 # Shared objects that the program opens when it needs them; without Open MPI there is none.
 BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
 
-# What `make run` shows.
-DEMO := tiny cluster.gpu=cpu model.seq_length=256 train.micro_batch_size=2 \
-    train.global_batch_size=8 train.train_iters=30 optimizer.lr=3e-3 logger.log_interval=2
-
 # Commands are shown with V=1; else only what is made.
 Q    := $(if $(V),,@)
 say   = @echo "  $(1) $(2)"
@@ -51,7 +47,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test lint asan fuzz bench install help deps clean
+.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -61,12 +57,7 @@ all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show co
 run: ## Install what is missing, build, and show the main job
 	@CC='$(CC)' tools/deps build
 	@$(MAKE) $(SUB) all
-	@echo "1. A recipe is checked before anything starts: the tiny model that is built in, on this CPU."
-	./moefold check $(DEMO)
-	@echo "2. The memory that training it takes is known before it starts, to the byte."
-	./moefold show $(DEMO) --memory
-	@echo "3. It trains with exactly that plan. The lines are Megatron's; lm loss falls."
-	./moefold train $(DEMO)
+	@MOEFOLD=./moefold tools/demo
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
 	@CC='$(CC)' tools/deps build test
@@ -74,6 +65,13 @@ test: ## Install what is missing, build, run all tests and a short fuzz run
 	@$(MAKE) $(SUB) -k test-programs || broken=--broken; \
 	if tools/fuzz probe; then $(MAKE) $(SUB) -k fuzz-programs || broken=--broken; fi; \
 	OMP_WAIT_POLICY=passive MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
+
+test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
+	@CC='$(CC)' tools/deps build test
+	@$(MAKE) $(SUB) all
+	@$(MAKE) $(SUB) build/tests/run/test_layouts
+	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
+	    tools/test build/tests/run/test_layouts tests/cli/test_parity_ranks.sh
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint
@@ -117,8 +115,8 @@ clean: ## Remove everything that was built
 
 help: ## This list
 	@echo "make TARGET, where TARGET is"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
-	    awk -F'|' '{ printf "  %-8s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	    awk -F'|' '{ printf "  %-13s %s\n", $$1, $$2 }'
 
 # ---- how it is built -----------------------------------------------------------------------------
 

@@ -1,10 +1,15 @@
 /* pair.c - combined 1F1B: the forward of one layer and the backward of another, node by node.
  *
- * The two are independent chains: only the order of issue is chosen here, Megatron's, so that the
- * messages of one run beside the products of the other.
+ * The two are independent chains: only the order of issue is chosen here, so that the messages of
+ * one run beside the products of the other.
  *
- *     combine B | attention F | experts B | dispatch F | experts' weights B | dispatch B
- *     | experts F | combine F | attention B | attention's weights B
+ *     combine B | attention F | dispatch F | experts B | dispatch B | experts' weights B
+ *     | experts F | combine F | attention B | attention's weights B | what follows combine F
+ *
+ * Each stream has Megatron's order (attention F, experts B, experts' weights B, experts F, attention
+ * B; combine B, dispatch F, dispatch B, combine F). Between streams a message stands as soon as what
+ * it sends is there: where products are done when their call returns, a message that is issued
+ * behind them starts behind them.
  *
  * I1  Inside a chain the order of nodes stays that of its list. An operation that stands behind a
  *     later node's belongs to that node; a replayed one to the node that first needs it.
@@ -50,6 +55,16 @@ static void find_steps(half *h, const int *table)
     }
 }
 
+/* What follows the last message of combine need not stand beside it. */
+static void post_after_combine(half *h)
+{
+    int i = h->n;
+    while (i > 0 &&
+           !(op_is_comm(h->list[i - 1].kind) && h->step[i - 1] == forward_step[NODE_COMBINE]))
+        i--;
+    for (; i > 0 && i < h->n; i++) h->step[i] = forward_step[NODE_POST];
+}
+
 static half half_of(const segment *seg, int phase, int shift, arena *a)
 {
     half h = {.seg = seg, .shift = shift};
@@ -59,6 +74,7 @@ static half half_of(const segment *seg, int phase, int shift, arena *a)
     h.step = ARENA_ARRAY(a, int, h.n + 1);
     h.delayed = ARENA_ARRAY(a, bool, h.n + 1);
     find_steps(&h, phase == SEG_FORWARD ? forward_step : backward_step);
+    if (phase == SEG_FORWARD) post_after_combine(&h);
     return h;
 }
 
@@ -192,17 +208,17 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     put_backward(&m, &hb, &c, 0);
     put_backward(&m, &hb, &c, 1);
     put_step(&m, &hf, 0, false);
-    put_backward(&m, &hb, &c, 2);
     put_step(&m, &hf, 1, false);
-    put_delayed(&m, &hb, &c, 2);
+    put_backward(&m, &hb, &c, 2);
     put_backward(&m, &hb, &c, 3);
+    put_delayed(&m, &hb, &c, 2);
     if (o.early) put_backward(&m, &hb, &c, 4);
     put_step(&m, &hf, 2, false);
     put_step(&m, &hf, 3, false);
     if (!o.early) put_backward(&m, &hb, &c, 4);
-    put_step(&m, &hf, 4, false);
     for (int step = 0; step < STEPS; step++)
         if (step != 2) put_delayed(&m, &hb, &c, step);
+    put_step(&m, &hf, 4, false);
     segment_fit_temporaries(out, a);
     segment_waits(out, a);
 }

@@ -1,10 +1,7 @@
 /* plan.c - laying out the arena.
  *
  * I1  Regions follow one another; each starts at a multiple of PLAN_ALIGN.
- * I2  A slot of the saved pool belongs to a (chunk, microbatch) from its forward to its backward.
- *     Slots are packed at the lowest place that no living one covers, so the pool is the peak of
- *     their sum wherever sizes allow.
- * I3  What buffers cover is the length of their union: all that a step can touch. */
+ * I2  What buffers cover is the length of their union: all that a step can touch. */
 #include "program/plan.h"
 
 #include <stdlib.h>
@@ -23,60 +20,6 @@ int64_t op_workspace(const op *o)
 {
     if (o->kind != OP_HEAD_LOSS) return 0;
     return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[3] * 8;
-}
-
-/* ---- saved slots */
-
-typedef struct living {
-    int64_t at, bytes, chunk, micro;
-} living;
-
-typedef struct pool {
-    living *alive;
-    int64_t n, end;
-} pool;
-
-static int64_t lowest_place(const pool *l, int64_t bytes)
-{
-    int64_t at = 0;
-    for (int64_t i = 0; i < l->n; i++)
-        if (at < l->alive[i].at + l->alive[i].bytes && l->alive[i].at < at + bytes) {
-            at = l->alive[i].at + l->alive[i].bytes;
-            i = -1;
-        }
-    return at;
-}
-
-static void take_slot(program *p, pool *l, const order_entry *e)
-{
-    int64_t *slot = &p->slot[e->chunk * p->micros + e->micro];
-    if (e->phase != SEG_FORWARD || *slot >= 0) return;
-    int64_t bytes = p->chunks[e->chunk].saved_bytes, at = lowest_place(l, bytes); /* I2 */
-    l->alive[l->n++] = (living){at, bytes, e->chunk, e->micro};
-    *slot = at;
-    if (at + bytes > l->end) l->end = at + bytes;
-}
-
-static void leave_slot(pool *l, const order_entry *e)
-{
-    int64_t k = 0;
-    while (l->alive[k].chunk != e->chunk || l->alive[k].micro != e->micro) k++;
-    l->alive[k] = l->alive[--l->n];
-}
-
-/* A message that is received ahead needs its slot that much earlier. */
-static int64_t place_slots(program *p, arena *a)
-{
-    int64_t ahead = !p->posts_early ? 0 : recipe_on(&p->s->r, K_EP_OVERLAP) ? 2 : 1;
-    pool l = {.alive = ARENA_ARRAY(a, living, order_peak(&p->order) + ahead + 1)};
-    p->slot = ARENA_ARRAY(a, int64_t, p->n_chunks * p->micros);
-    for (int64_t i = 0; i < p->n_chunks * p->micros; i++) p->slot[i] = -1;
-    for (int64_t i = 0; i < p->order.n; i++) {
-        for (int64_t k = i; k <= i + ahead && k < p->order.n; k++)
-            take_slot(p, &l, &p->order.list[k]);
-        if (p->order.list[i].phase == SEG_BACKWARD) leave_slot(&l, &p->order.list[i]);
-    }
-    return l.end;
 }
 
 /* ---- boundary */
@@ -245,7 +188,7 @@ int64_t program_buffer_bytes(const program *p)
     for (int part = 0; part < PART_COUNT; part++)
         for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
     range *list = malloc(sizeof *list * (size_t)most);
-    int64_t bytes = list ? union_of(list, collect(p, list)) : 0; /* I3 */
+    int64_t bytes = list ? union_of(list, collect(p, list)) : 0; /* I2 */
     free(list);
     return bytes;
 }
@@ -306,21 +249,20 @@ static int64_t weight_place(const program *p, const instance *i, const buf *b, i
 }
 
 /* Buffer 0 of the instance behind: in its slot, or on its way to the next stage. */
-static int64_t output_place(const program *p, const item_at *at, int64_t slot)
+static int64_t output_place(const program *p, const item_at *at)
 {
     const chunk *c = &p->chunks[at->chunk];
     if (at->instance + 1 >= c->n) return -1;
     const instance *next = &c->list[at->instance + 1];
     if (next->seg->bufs[0].life == LIFE_BOUNDARY)
         return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
-    return slot + next->saved_offset;
+    return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance + 1);
 }
 
 static int64_t chunk_place(const program *p, const item *it, const buf *b)
 {
     const item_at *at = &it->at[b->owner];
     const instance *i = &p->chunks[at->chunk].list[at->instance];
-    int64_t slot = p->offset[REGION_SAVED] + p->slot[at->chunk * p->micros + at->micro];
     int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
@@ -330,9 +272,10 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
         return p->offset[REGION_GRADIENTS] +
                (int64_t)((double)weight_place(p, i, b, at->chunk) * p->gradient_word);
     case LIFE_SAVED:
-        return slot + i->saved_offset + b->offset[0];
+        return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance) +
+               b->offset[0];
     case LIFE_OUTPUT:
-        return output_place(p, at, slot);
+        return output_place(p, at);
     case LIFE_STREAM:
         return boundary + p->stream_offset + at->turn * p->stream_bytes;
     case LIFE_BOUNDARY:

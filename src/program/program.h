@@ -79,7 +79,8 @@ typedef struct program {
     bool posts_early;  /* receives are posted one unit ahead: messages overlap compute */
     int64_t message;   /* most bytes of one message between stages; 0: none */
     bool gathers_late; /* weights are gathered at the start of the next step, beside it */
-    int64_t *slot;     /* [n_chunks][micros] offset of a pair's slot in the saved region */
+    int64_t *slot;     /* [n_chunks][micros][slots] places in the saved region, by instance */
+    int64_t slots;     /* most instances of a chunk */
     int64_t stream_offset, stream_bytes;     /* gradient streams, in the boundary region: [turns] */
     int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
     int64_t scratch_offset, scratch_bytes;   /* of reductions */
@@ -93,6 +94,13 @@ typedef struct program {
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
 void program_build(program *p, const setup *s, int64_t rank, arena *a);
+
+/* Where the saved buffers of an instance of a microbatch begin, in the saved region. */
+static inline int64_t *program_slot(const program *p, int64_t chunk_id, int64_t micro,
+                                    int instance_id)
+{
+    return &p->slot[(chunk_id * p->micros + micro) * p->slots + instance_id];
+}
 
 /* Where a buffer of an item lies, as an offset from the start of the arena; -1: the item does not
  * use it. */

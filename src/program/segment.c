@@ -2,7 +2,9 @@
  *
  * I1  Every buffer starts at a multiple of FIT_ALIGN bytes.
  * I2  Temporaries of one phase overlap in memory only where their lives do not: from the first
- *     operation that touches one to the last, both included. */
+ *     operation that touches one to the last, both included.
+ * I3  What a message touches lives until somebody needs what it brings: memory that were used again
+ *     sooner would end the message there. */
 #include "program/segment.h"
 
 #include <assert.h>
@@ -266,7 +268,29 @@ typedef struct span {
     int64_t bytes, at;
 } span;
 
-static int spans_of(const segment *seg, int phase, span *out)
+/* Does the one write a buffer that the other touches? */
+static bool writes_into(const segment *seg, const op *a, const op *b)
+{
+    for (int i = 0; i < OP_OUT_MAX; i++) {
+        if (a->out[i] < 0) continue;
+        int root = seg->bufs[a->out[i]].parent >= 0 ? seg->bufs[a->out[i]].parent : a->out[i];
+        if (touches(seg, b, root)) return true;
+    }
+    return false;
+}
+
+/* The last operation that runs beside a message. */
+static int runs_beside(const segment *seg, int phase, int message)
+{
+    const op *list = seg->ops[phase];
+    int i = message + 1;
+    while (i < seg->n_ops[phase] && !writes_into(seg, &list[message], &list[i]) &&
+           !writes_into(seg, &list[i], &list[message]))
+        i++;
+    return i - 1;
+}
+
+static int spans_of(const segment *seg, int phase, const int *ends, span *out)
 {
     int n = 0;
     for (int id = 0; id < seg->n_bufs; id++) {
@@ -275,7 +299,7 @@ static int spans_of(const segment *seg, int phase, span *out)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             if (!touches(seg, &seg->ops[phase][i], id)) continue;
             if (s.first < 0) s.first = i;
-            s.last = i;
+            if (ends[i] > s.last) s.last = ends[i]; /* I3 */
         }
         if (s.first >= 0) out[n++] = s;
     }
@@ -291,7 +315,10 @@ static bool overlap_in_time(const span *a, const span *b)
 static int64_t fit_phase(segment *seg, int phase, arena *a)
 {
     span *spans = ARENA_ARRAY(a, span, seg->n_bufs);
-    int n = spans_of(seg, phase, spans);
+    int *ends = ARENA_ARRAY(a, int, seg->n_ops[phase] + 1);
+    for (int i = 0; i < seg->n_ops[phase]; i++)
+        ends[i] = op_is_comm(seg->ops[phase][i].kind) ? runs_beside(seg, phase, i) : i;
+    int n = spans_of(seg, phase, ends, spans);
     for (int i = 1; i < n; i++)
         for (int k = i; k > 0 && spans[k].bytes > spans[k - 1].bytes; k--) {
             span swap = spans[k];

@@ -1,0 +1,270 @@
+/* bench.c - `moefold bench`: measures this machine, alone and as several ranks, and describes it.
+ *
+ * One description for each number of ranks, since ranks share cores and memory: local.yaml for one
+ * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
+ * time. Those are measured by this same command under mpirun, or under whatever started it as one
+ * of several ranks. */
+#include <errno.h>
+#include <limits.h>
+#include <omp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "cli/join.h"
+#include "cli/ranks.h"
+#include "kernels/cpu/blas.h"
+#include "run/measure.h"
+#include "run/progress.h"
+
+static const int rank_counts[] = {2, 4};
+static const double much = 0.1;         /* part of the cores that may not go to others */
+static const double usual_seconds = 45; /* of all measurements together */
+
+typedef struct bench {
+    arena *a;
+    const char *out; /* path of the description for one rank; ranks: theirs */
+    double seconds;  /* of one measurement of the machine */
+    bool json;
+    progress bar;
+} bench;
+
+/* ---- where it is written */
+
+static bool make_folder(const char *path)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST;
+}
+
+static bool writable(const char *folder)
+{
+    return file_is_folder(folder) && access(folder, W_OK) == 0;
+}
+
+/* hardware/ here, or the user's own. */
+static status usual_place(bench *b, error *err)
+{
+    static const char *const parts[] = {"/.config", "/moefold", "/hardware"};
+    const char *home = getenv("HOME");
+    if (make_folder("hardware") && writable("hardware")) {
+        b->out = "hardware/local.yaml";
+        return OK;
+    }
+    const char *folder = home ? home : "";
+    for (int i = 0; i < 3; i++) {
+        folder = arena_text(b->a, "%s%s", folder, parts[i]);
+        make_folder(folder);
+    }
+    b->out = arena_text(b->a, "%s/local.yaml", folder);
+    if (writable(folder)) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "neither ./hardware nor %s can be written; repair: --out FILE", folder);
+}
+
+/* "local.yaml" -> "local-2.yaml" */
+static const char *for_ranks(bench *b, int ranks)
+{
+    size_t n = strlen(b->out), tail = n > 5 && text_equal(b->out + n - 5, ".yaml") ? 5 : 0;
+    return arena_text(b->a, "%.*s-%d.yaml", (int)(n - tail), b->out, ranks);
+}
+
+/* ---- what is printed */
+
+static const char *rate(arena *a, double per_second, const char *unit)
+{
+    return arena_text(a, "%.1f %s", per_second * 1e-9, unit);
+}
+
+static void print_curve(bench *b, const char *name, const curve *c, const char *unit)
+{
+    double best = measured_best(c);
+    printf("  %-24s", name);
+    for (int i = 0; i < c->n; i++)
+        printf(" %s:%.3g", text_count(b->a, (int64_t)c->x[i]), c->y[i] * 1e-9);
+    printf("   best %s\n", rate(b->a, best, unit));
+}
+
+static void print_table(bench *b, const measured *m)
+{
+    printf("%d rank%s of %d thread%s%s\n", m->ranks, m->ranks > 1 ? "s" : "", m->threads,
+           m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are of one rank" : "");
+    print_curve(b, "products, by side", &m->gemm, "GFLOP/s");
+    print_curve(b, "  by length of the sums", &m->deep, "GFLOP/s");
+    print_curve(b, "experts, by rows of one", &m->grouped, "GFLOP/s");
+    print_curve(b, "attention, by length", &m->attention[0], "GFLOP/s");
+    print_curve(b, "  its gradient", &m->attention[1], "GFLOP/s");
+    print_curve(b, "  by size of a head", &m->heads, "GFLOP/s");
+    print_curve(b, "a layer's other work", &m->memory, "GB/s");
+    print_curve(b, "copies, by bytes", &m->copy, "GB/s");
+    for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
+        print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");
+    printf("  head and loss %s, delta rule %s, optimizer %.3g M elements/s\n",
+           rate(b->a, m->head, "GFLOP/s"), rate(b->a, m->linear, "GFLOP/s"), m->adam * 1e-6);
+    printf("  smallest operation %.2f us, between two %.2f us", m->least * 1e6, m->launch * 1e6);
+    if (m->ranks > 1) printf(", smallest message %.2f us", m->latency * 1e6);
+    printf("\n\n");
+    fflush(stdout);
+    if (m->others > much)
+        fprintf(
+            stderr,
+            "moefold bench: other programs took %.0f %% of the cores meanwhile: this machine can "
+            "do more; measure again when it is quiet\n",
+            100 * m->others);
+}
+
+static json_t *json_curve(const curve *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->n; i++)
+        json_array_append_new(list, json_pack("[f, f]", c->x[i], c->y[i]));
+    return list;
+}
+
+static void print_json(const measured *m, const char *path)
+{
+    json_t *messages = json_object();
+    for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
+        json_object_set_new(messages, measured_message_name((measured_message)k),
+                            json_curve(&m->message[k]));
+    cli_json_print(
+        json_pack("{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks",
+                  m->ranks, "threads", m->threads, "file", path, "others", m->others, "gemm",
+                  json_curve(&m->gemm), "grouped", json_curve(&m->grouped), "attention",
+                  json_curve(&m->attention[0]), "attention_backward", json_curve(&m->attention[1]),
+                  "memory", json_curve(&m->memory), "copy", json_curve(&m->copy), "least_s",
+                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages));
+}
+
+/* ---- measuring */
+
+static void on_progress(void *who, int done, int total)
+{
+    progress *bar = who;
+    if (done == 1) bar->total = total;
+    progress_step(bar, done, omp_get_wtime());
+}
+
+static int threads_of(int ranks)
+{
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), own = omp_get_num_procs();
+    int share = cores / ranks < own ? cores / ranks : own;
+    return share > 0 ? share : 1;
+}
+
+/* The job that this process is in; NULL: it is alone. Any recipe with that many replicas does. */
+static status open_job(bench *b, comm **c, error *err)
+{
+    const char *words[] = {"cluster.gpu=cpu", "cluster.n_gpus=", "cluster.gpus_per_node="};
+    const char *n = getenv("OMPI_COMM_WORLD_SIZE");
+    if (!n) n = getenv("SLURM_STEP_NUM_TASKS");
+    if (!n) n = getenv("PMI_SIZE");
+    if (!comm_launched()) return OK;
+    recipe *r = ARENA_NEW(b->a, recipe);
+    setup *s = ARENA_NEW(b->a, setup);
+    recipe_init(r, b->a, "bench");
+    recipe_set(r, K_MODEL, value_of_text("tiny"), "bench");
+    status st = OK;
+    for (int i = 0; i < 3 && !st; i++)
+        st = recipe_override(r, arena_text(b->a, "%s%s", words[i], i ? n : ""), "bench", err);
+    if (!st) st = model_fill(r, err);
+    if (!st) st = setup_init(s, r, b->a, err);
+    return st ? st : cli_join(c, s, b->a, err);
+}
+
+static status measure_here(bench *b, error *err)
+{
+    comm *c = NULL;
+    measured m;
+    status st = open_job(b, &c, err);
+    if (st) return st;
+    measure_options o = {.seconds = b->seconds, .threads = threads_of(c ? (int)comm_size(c) : 1)};
+    progress_init(&b->bar, stderr, 0, 1, omp_get_wtime());
+    if (!cli_speaks()) b->bar.on = false;
+    o.says = on_progress;
+    o.who = &b->bar;
+    if (cli_speaks())
+        fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,
+                c ? "s" : "", b->seconds, blas_ready() ? blas_describe() : blas_describe());
+    st = measure_machine(&m, c, &o, err);
+    progress_finish(&b->bar);
+    if (!st && cli_speaks()) {
+        st = measured_write(&m, b->out, err);
+        if (!st && b->json) print_json(&m, b->out);
+        if (!st && !b->json) print_table(b, &m);
+        if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
+    }
+    if (c) comm_close(c);
+    return st;
+}
+
+/* This command once more as n ranks. A machine without mpirun keeps what was measured so far. */
+static void measure_ranks(bench *b, int n)
+{
+    bool own_threads = getenv("OMP_NUM_THREADS") != NULL;
+    char *words[] = {"bench",
+                     "--out",
+                     (char *)for_ranks(b, n),
+                     "--seconds",
+                     arena_text(b->a, "%g", b->seconds),
+                     b->json ? "--json" : NULL};
+    int code = cli_run_ranks(b->json ? 6 : 5, words, n);
+    if (!own_threads) unsetenv("OMP_NUM_THREADS");
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    if (code)
+        fprintf(stderr,
+                "moefold bench: %d ranks were not measured: predictions for them will use "
+                "the description of fewer\n",
+                n);
+}
+
+static status measure_machines(bench *b, error *err)
+{
+    if (comm_launched()) return measure_here(b, err);
+    enum { COUNTS = sizeof rank_counts / sizeof rank_counts[0] };
+    b->seconds /= COUNTS + 1;
+    status st = measure_here(b, err);
+    for (int i = 0; i < COUNTS && !st; i++) measure_ranks(b, rank_counts[i]);
+    return st;
+}
+
+/* The launcher of ranks adds the cluster to the words of a command; here it has no meaning. */
+static int without_cluster(int argc, char **argv)
+{
+    int n = 0;
+    for (int i = 0; i < argc; i++)
+        if (!text_starts(argv[i], "cluster.")) argv[n++] = argv[i];
+    return n;
+}
+
+int command_bench(int argc, char **argv)
+{
+    bench b = {.a = arena_create(), .seconds = usual_seconds};
+    const char *seconds = NULL, *word = NULL;
+    bool done = false;
+    error err = {{0}};
+    const cli_option options[] = {
+        {"--out", "FILE", "write the description there; unset: hardware/local.yaml", NULL, &b.out},
+        {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
+        {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
+    };
+    status st =
+        cli_read_plain("bench", without_cluster(argc, argv), argv, options, 3, &word, &done, &err);
+    if (!st && !done && word)
+        st = error_set(&err, ERR_INPUT, "'%s' is not understood (`moefold bench --help`)", word);
+    if (!st && seconds) {
+        char *end;
+        b.seconds = strtod(seconds, &end);
+        if (end == seconds || *end || !(b.seconds >= 0.1 && b.seconds <= 86400))
+            st = error_set(&err, ERR_INPUT, "--seconds %s: a number from 0.1 to 86400", seconds);
+    }
+    if (!st && !done && !b.out) st = usual_place(&b, &err);
+    if (!st && !done) st = measure_machines(&b, &err);
+    int code = st ? cli_fail_alone("bench", st, &err) : OK;
+    arena_destroy(b.a);
+    return code;
+}

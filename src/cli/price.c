@@ -1,0 +1,206 @@
+/* price.c - `moefold price`: memory, time, the wall, and what one change would bring. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "audit/audit.h"
+#include "cli/cli.h"
+#include "price/changes.h"
+
+enum { CHANGES = 10 };
+
+typedef struct priced {
+    const setup *s;
+    const hardware *hw;
+    violations found;
+    price p;
+    price_change changes[CHANGES];
+    int n_changes;
+} priced;
+
+/* ---- for programs */
+
+static json_t *json_memory(const price *p)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < REGION_COUNT; i++)
+        json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
+    json_object_set_new(o, "beside", json_integer(p->beside));
+    return o;
+}
+
+static json_t *json_times(const price *p)
+{
+    json_t *o = json_object(), *exposed = json_object();
+    for (int k = 0; k < COST_KINDS; k++)
+        json_object_set_new(o, cost_kind_name((cost_kind)k), json_real(p->time[k]));
+    for (int k = COST_TP; k <= COST_DP; k++)
+        json_object_set_new(exposed, cost_kind_name((cost_kind)k), json_real(p->exposed[k]));
+    json_object_set_new(o, "exposed", exposed);
+    json_object_set_new(o, "host", json_real(p->host));
+    json_object_set_new(o, "bubble", json_real(p->bubble));
+    json_object_set_new(o, "optimizer", json_real(p->optimizer));
+    return o;
+}
+
+static json_t *json_changes(const priced *q)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < q->n_changes; i++) {
+        const price_change *c = &q->changes[i];
+        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:b}", "change", c->words,
+                                              "gain", c->gain, "step_s", c->step_s, "peak_bytes",
+                                              (json_int_t)c->peak_bytes, "fits", c->fits));
+    }
+    return list;
+}
+
+static json_t *json_violations(const violations *found)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < found->n; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
+                                        "severity", severity_name(found->list[i].rule->severity),
+                                        "message", found->list[i].message));
+    return list;
+}
+
+static void print_json(const priced *q)
+{
+    const price *p = &q->p;
+    json_t *o =
+        json_pack("{s:s, s:s, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:b, s:I, s:I, s:s, s:s}",
+                  "recipe", q->s->r.name, "gpu", q->hw->name, "step_s", p->step_s,
+                  "tokens_per_s_per_gpu", p->tokens_per_s_per_gpu, "tflops_per_gpu",
+                  p->tflops_per_gpu, "mfu_bf16", p->mfu_bf16, "mfu_precision", p->mfu_precision,
+                  "peak_bytes", (json_int_t)p->peak_bytes, "usable_bytes", (json_int_t)p->usable,
+                  "fits", p->fits, "fullest_rank", (json_int_t)p->fullest, "slowest_pipeline_rank",
+                  (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
+    json_object_set_new(o, "memory", json_memory(p));
+    json_object_set_new(o, "time", json_times(p));
+    json_object_set_new(o, "changes", json_changes(q));
+    json_object_set_new(o, "violations", json_violations(&q->found));
+    cli_json_print(o);
+}
+
+/* ---- for people */
+
+static void print_memory(const price *p, arena *a)
+{
+    printf("Memory   of rank %lld, the fullest: %s of %s that can be used%s\n\n",
+           (long long)p->fullest, text_bytes(a, p->peak_bytes), text_bytes(a, p->usable),
+           p->fits ? "" : "; IT DOES NOT FIT");
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (p->bytes[i])
+            printf("         %-14s %12s\n", region_name((region)i), text_bytes(a, p->bytes[i]));
+    if (p->beside) printf("         %-14s %12s\n", "graphs", text_bytes(a, p->beside));
+    printf("\n");
+}
+
+static void print_row(const char *name, double seconds, double exposed, double step)
+{
+    if (seconds <= 0 && exposed <= 0) return;
+    printf("         %-16s %10.4f s %5.1f %%", name, seconds, 100 * seconds / step);
+    if (exposed > 0) printf("   %10.4f s shows", exposed);
+    printf("\n");
+}
+
+static void print_time(const price *p)
+{
+    printf("Time     of a step: %.4g s; pipeline rank %lld works most:\n\n", p->step_s,
+           (long long)p->slowest);
+    for (int k = 0; k < COST_KINDS; k++)
+        print_row(cost_kind_name((cost_kind)k), p->time[k], p->exposed[k], p->step_s);
+    print_row("host", p->host, 0, p->step_s);
+    print_row("bubble", p->bubble, 0, p->step_s);
+    print_row("optimizer", p->optimizer, 0, p->step_s);
+    printf("\n         messages beside computation are hidden; what shows is named\n\n");
+}
+
+static void print_changes(const priced *q, arena *a)
+{
+    if (!q->n_changes) return;
+    printf("Changes  of one knob that would move it most:\n\n"
+           "            gain       step       memory\n");
+    for (int i = 0; i < q->n_changes; i++) {
+        const price_change *c = &q->changes[i];
+        printf("         %+6.1f %% %8.4g s %12s%s  %s\n", 100 * c->gain, c->step_s,
+               text_bytes(a, c->peak_bytes), c->fits ? " " : "!", c->words);
+    }
+    printf("\n");
+}
+
+static void print_text(const priced *q, arena *a)
+{
+    const price *p = &q->p;
+    printf("%s on %lld x %s: %s tokens/s a GPU, %.1f TFLOP/s a GPU, MFU %.1f %%", q->s->r.name,
+           (long long)q->s->lay.world, q->hw->name,
+           text_grouped(a, (int64_t)p->tokens_per_s_per_gpu), p->tflops_per_gpu, 100 * p->mfu_bf16);
+    printf(p->mfu_precision == p->mfu_bf16 ? "\n\n" : " of BF16, %.1f %% of its precision\n\n",
+           100 * p->mfu_precision);
+    for (int i = 0; i < q->found.n; i++)
+        if (q->found.list[i].rule->severity == ERROR)
+            printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
+                   q->found.list[i].message);
+    print_memory(p, a);
+    print_time(p);
+    printf("Wall     %s: %s\n\n", wall_name(p->wall), p->evidence);
+    print_changes(q, a);
+}
+
+/* ---- the command */
+
+static status hardware_of(hardware *hw, const setup *s, arena *a, error *err)
+{
+    const char *name = recipe_word(&s->r, K_GPU);
+    error ignored;
+    if (text_equal(name, "cpu") && !hardware_read(hw, "local", a, &ignored)) return OK;
+    return hardware_read(hw, name, a, err);
+}
+
+static status price_recipe(priced *q, const recipe *r, const price_options *o, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    hardware *hw = ARENA_NEW(a, hardware);
+    q->s = s;
+    q->hw = hw;
+    status st = setup_init(s, r, a, err);
+    if (!st) st = hardware_of(hw, s, a, err);
+    if (st) return st;
+    rules_check(&q->found, s, false, a);
+    const char *why_not = audit_why_not(s, a);
+    if (why_not)
+        return error_set(err, ERR_RULE,
+                         "%s: no program can be built: %s (moefold check names the "
+                         "repair)",
+                         s->r.name, why_not);
+    price_setup(&q->p, s, hw, o, a);
+    q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);
+    return OK;
+}
+
+int command_price(int argc, char **argv)
+{
+    bool json = false, done = false;
+    const char *stack = NULL, *skew = NULL;
+    const cli_option options[] = {
+        {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
+        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
+        {"--routing", "SKEW", "load of the fullest experts over the mean; unset: 1", NULL, &skew},
+    };
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    priced *q = ARENA_NEW(a, priced);
+    error err = {{0}};
+    *q = (priced){0};
+    status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
+    price_options o = {stack, skew ? atof(skew) : 0};
+    if (!st && skew && o.skew < 1)
+        st = error_set(&err, ERR_INPUT, "--routing %s: the fullest over the mean, from 1 on", skew);
+    if (!st && !done) st = price_recipe(q, r, &o, a, &err);
+    int code = st ? cli_fail("price", st, &err) : OK;
+    if (!st && !done && json) print_json(q);
+    if (!st && !done && !json) print_text(q, a);
+    arena_destroy(a);
+    return code;
+}

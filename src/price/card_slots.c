@@ -1,0 +1,217 @@
+/* card_slots.c - the pool of saved buffers, packed on sizes alone exactly as slots.c packs it.
+ *
+ * I1  Without combined 1F1B a chunk has one slot from its forward (or the receive that is posted
+ *     ahead) to its backward; with it each instance has one of its own.
+ * I2  Equal sizes are packed without gaps: there the pool is a count. */
+#include <string.h>
+
+#include "price/card_ranks.h"
+
+typedef struct living {
+    int64_t at, bytes, chunk, micro;
+    int instance;
+} living;
+
+typedef struct pool {
+    living *alive;
+    int64_t n, room, end;
+    arena *a;
+} pool;
+
+static int64_t lowest_place(const pool *l, int64_t bytes)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < l->n; i++)
+        if (at < l->alive[i].at + l->alive[i].bytes && l->alive[i].at < at + bytes) {
+            at = l->alive[i].at + l->alive[i].bytes;
+            i = -1;
+        }
+    return at;
+}
+
+static void take(pool *l, living x)
+{
+    if (l->n == l->room) {
+        int64_t room = l->room ? l->room * 2 : 64;
+        living *larger = ARENA_ARRAY(l->a, living, room);
+        if (l->n) memcpy(larger, l->alive, sizeof *larger * (size_t)l->n);
+        l->alive = larger;
+        l->room = room;
+    }
+    x.at = lowest_place(l, x.bytes);
+    l->alive[l->n++] = x;
+    if (x.at + x.bytes > l->end) l->end = x.at + x.bytes;
+}
+
+static void leave(pool *l, int64_t chunk_id, int64_t micro, int instance_id)
+{
+    for (int64_t k = 0; k < l->n; k++) {
+        const living *x = &l->alive[k];
+        if (x->chunk != chunk_id || x->micro != micro || x->instance != instance_id) continue;
+        l->alive[k] = l->alive[--l->n];
+        return;
+    }
+}
+
+/* ---- by chunk */
+
+static bool all_equal(const int64_t *chunks, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++)
+        if (chunks[i] != chunks[0]) return false;
+    return true;
+}
+
+static void by_chunk(pool *l, const step_order *o, const int64_t *chunks, int64_t ahead)
+{
+    int64_t taken = 0; /* entries whose forward has its slot */
+    for (int64_t i = 0; i < o->n; i++) {
+        for (; taken <= i + ahead && taken < o->n; taken++) {
+            const order_entry *e = &o->list[taken];
+            if (e->phase == SEG_FORWARD)
+                take(l, (living){.bytes = chunks[e->chunk], .chunk = e->chunk, .micro = e->micro});
+        }
+        const order_entry *e = &o->list[i];
+        if (e->phase == SEG_BACKWARD) leave(l, e->chunk, e->micro, 0);
+    }
+}
+
+/* ---- by instance */
+
+/* Instances of a chunk without messages: embedding, layers, final norm, prediction, head. */
+typedef struct row {
+    int64_t *bytes;
+    bool *layer;
+    int n;
+} row;
+
+typedef struct packing {
+    pool l;
+    const row *rows; /* [vpp] */
+    bool *taken;     /* [vpp][micros][most]: has its slot */
+    int64_t micros, most;
+} packing;
+
+static void add_part(row *r, int64_t bytes, bool layer)
+{
+    r->bytes[r->n] = bytes;
+    r->layer[r->n++] = layer;
+}
+
+static row row_of(const part_sums *p, cards *k, const chunk_mix *m, const stage *st, arena *a)
+{
+    row r = {ARENA_ARRAY(a, int64_t, st->n_layers + 5), ARENA_ARRAY(a, bool, st->n_layers + 5), 0};
+    if (m->n[MIX_EMBEDDING]) add_part(&r, p->saved[MIX_EMBEDDING], false);
+    for (int64_t i = 0; i < st->n_layers; i++)
+        add_part(&r, p->saved[cards_kind_of(k, st->first_layer + i)], true);
+    for (int i = MIX_FINAL; i < MIX_PARTS; i++)
+        if (m->n[i]) add_part(&r, p->saved[i], false);
+    return r;
+}
+
+static void take_instance(packing *w, const order_entry *e, int i)
+{
+    const row *r = &w->rows[e->chunk];
+    if (i >= r->n || !r->bytes[i]) return;
+    bool *known = &w->taken[(e->chunk * w->micros + e->micro) * w->most + i];
+    if (*known) return;
+    *known = true;
+    take(&w->l,
+         (living){.bytes = r->bytes[i], .chunk = e->chunk, .micro = e->micro, .instance = i});
+}
+
+static void forward(packing *w, const order_entry *e, int i)
+{
+    take_instance(w, e, i);
+    take_instance(w, e, i + 1);
+}
+
+static void run_both(packing *w, const order_entry *f, const order_entry *b)
+{
+    const row *rf = &w->rows[f->chunk], *rb = &w->rows[b->chunk];
+    int i = 0, k = rb->n - 1;
+    take_instance(w, f, 0);
+    while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
+    while (k >= 0 && !rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
+        forward(w, f, i++);
+        leave(&w->l, b->chunk, b->micro, k--);
+    }
+    while (k >= 0 && rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (i < rf->n) forward(w, f, i++);
+    while (k >= 0) leave(&w->l, b->chunk, b->micro, k--);
+}
+
+static void run_one(packing *w, const order_entry *e)
+{
+    const row *r = &w->rows[e->chunk];
+    if (e->phase == SEG_FORWARD) {
+        take_instance(w, e, 0);
+        for (int i = 0; i < r->n; i++) forward(w, e, i);
+    } else {
+        for (int i = r->n - 1; i >= 0; i--) leave(&w->l, e->chunk, e->micro, i);
+    }
+}
+
+static bool is_pair(const step_order *o, int64_t i)
+{
+    return o->list[i].phase == SEG_FORWARD && i >= o->warmup && i + 1 < o->n - o->warmup;
+}
+
+/* A receive that is posted for the next unit takes the place of its first instance. */
+static void by_instance(packing *w, const step_order *o, const bool *receives, bool posts)
+{
+    for (int64_t i = 0; i < o->n;) {
+        int64_t step = is_pair(o, i) ? 2 : 1;
+        for (int64_t k = i ? i + step : i; posts && k < o->n && k <= i + step; k += step) {
+            const order_entry *e = &o->list[k];
+            if (e->phase == SEG_FORWARD && receives[e->chunk]) take_instance(w, e, 0);
+        }
+        if (step == 2)
+            run_both(w, &o->list[i], &o->list[i + 1]);
+        else
+            run_one(w, &o->list[i]);
+        i += step;
+    }
+}
+
+/* ---- both */
+
+static int64_t pack_instances(const slots_of *s, const step_order *o, arena *a)
+{
+    const choice *c = s->c;
+    packing w = {.l = {.a = a}, .micros = s->z->micros};
+    row *rows = ARENA_ARRAY(a, row, c->vpp);
+    bool *receives = ARENA_ARRAY(a, bool, c->vpp);
+    for (int64_t v = 0; v < c->vpp; v++) {
+        int64_t id = v * c->pp + s->rank;
+        rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
+        receives[v] = s->f->mix[id].receives;
+        if (rows[v].n > w.most) w.most = rows[v].n;
+    }
+    w.rows = rows;
+    w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
+    by_instance(&w, o, receives, s->z->posts_early);
+    return w.l.end;
+}
+
+int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
+{
+    const choice *c = s->c;
+    bool pairs = c->beside >= BESIDE_EP;
+    if (!pairs && all_equal(chunks, c->vpp)) return saved_least(s, chunks); /* I2 */
+    arena_place mark = arena_mark(scratch);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, pairs};
+    step_order o;
+    order_make(&o, &h, scratch);
+    pool l = {.a = scratch};
+    int64_t bytes;
+    if (pairs) {
+        bytes = pack_instances(s, &o, scratch);
+    } else {
+        by_chunk(&l, &o, chunks, s->z->posts_early);
+        bytes = l.end;
+    }
+    arena_release(scratch, mark);
+    return bytes;
+}

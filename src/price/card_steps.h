@@ -1,0 +1,23 @@
+/* card_steps.h - the time of a step, played over chunks: what whole programs are played for item by
+ * item in stages.c, from cards. */
+#ifndef PRICE_CARD_STEPS_H
+#define PRICE_CARD_STEPS_H
+
+#include "price/card_ranks.h"
+
+typedef struct step_play {
+    const choice *c;
+    const choice_sizes *z;
+    const layout_facts *f;
+    cards *k;
+    const chunk_sum *chunks; /* [pp * vpp] by stage */
+    double message;          /* [T][H] to a neighbour */
+} step_play;
+
+/* No step of this layout is shorter; `least`: even with all messages hidden inside layers. */
+double step_least(const step_play *p, bool least);
+
+/* The step, with messages between stages, gradients and weights. */
+double step_seconds(const step_play *p, arena *scratch);
+
+#endif

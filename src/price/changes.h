@@ -1,0 +1,20 @@
+/* changes.h - what one changed knob would bring. */
+#ifndef PRICE_CHANGES_H
+#define PRICE_CHANGES_H
+
+#include "price/price.h"
+
+typedef struct price_change {
+    const char *words; /* overrides, as a command line takes them */
+    double gain;       /* step time before over after, minus one */
+    double step_s;
+    int64_t peak_bytes;
+    bool fits;
+} price_change;
+
+/* The changes that move the step time most, the best first, among those that break no rule;
+ * returns how many. `given` is the recipe before setup_init, `now` its price. */
+int price_changes(price_change *out, int room, const recipe *given, const price *now,
+                  const hardware *hw, const price_options *o, arena *a);
+
+#endif

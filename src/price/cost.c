@@ -1,0 +1,259 @@
+/* cost.c - the price of every kind of operation: a table says how each counts. */
+#include "price/cost.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "price/cost_parts.h"
+
+const char *cost_kind_name(cost_kind k)
+{
+    static const char *const names[COST_KINDS] = {
+#define COST_NAME(id, name) name,
+        COST_KINDS_TABLE(COST_NAME)
+#undef COST_NAME
+    };
+    return k < COST_KINDS ? names[k] : "?";
+}
+
+/* How seconds come about. Bytes of a memory-bound operation are those of its buffers, but
+ * ROWS: of what it writes, twice (it picks rows of a table), and ADDED: of what it reads, three
+ * times (it adds rows to one). */
+typedef enum cost_way {
+    WAY_NONE,
+    WAY_PRODUCT,
+    WAY_GROUPED,
+    WAY_ATTENTION,
+    WAY_HEAD,
+    WAY_MEMORY,
+    WAY_ROWS,
+    WAY_ADDED,
+    WAY_MOVE,
+    WAY_MESSAGE
+} cost_way;
+
+typedef struct cost_row {
+    cost_way way;
+    cost_kind kind; /* of messages: the group's */
+} cost_row;
+
+static const cost_row rows[OP_COUNT] = {
+    [OP_ALL_GATHER] = {WAY_MESSAGE, COST_OTHER},
+    [OP_REDUCE_SCATTER] = {WAY_MESSAGE, COST_OTHER},
+    [OP_ALL_REDUCE] = {WAY_MESSAGE, COST_OTHER},
+    [OP_ALL_TO_ALL] = {WAY_MESSAGE, COST_OTHER},
+    [OP_EXCHANGE] = {WAY_MESSAGE, COST_OTHER},
+    [OP_SHIFT] = {WAY_MESSAGE, COST_OTHER},
+    [OP_SEND] = {WAY_MESSAGE, COST_OTHER},
+    [OP_RECV] = {WAY_MESSAGE, COST_OTHER},
+    [OP_WAIT] = {WAY_NONE, COST_OTHER},
+    [OP_MOVE] = {WAY_MOVE, COST_MEMORY},
+    [OP_ROUTER] = {WAY_MEMORY, COST_ROUTING},
+    [OP_ROUTER_D] = {WAY_MEMORY, COST_ROUTING},
+    [OP_DROP] = {WAY_MEMORY, COST_ROUTING},
+    [OP_AUX_LOSS] = {WAY_MEMORY, COST_ROUTING},
+    [OP_AUX_GLOBAL] = {WAY_MEMORY, COST_ROUTING},
+    [OP_AUX_COUNT] = {WAY_MEMORY, COST_ROUTING},
+    [OP_Z_LOSS] = {WAY_MEMORY, COST_ROUTING},
+    [OP_LOAD] = {WAY_MEMORY, COST_ROUTING},
+    [OP_SORT] = {WAY_MEMORY, COST_ROUTING},
+    [OP_PERMUTE] = {WAY_MEMORY, COST_ROUTING},
+    [OP_PERMUTE_D] = {WAY_MEMORY, COST_ROUTING},
+    [OP_UNPERMUTE] = {WAY_MEMORY, COST_ROUTING},
+    [OP_UNPERMUTE_D] = {WAY_MEMORY, COST_ROUTING},
+    [OP_ROUTE] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_COUNT] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_PLAN] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_FAN] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_PACK] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_UNPACK] = {WAY_MEMORY, COST_ROUTING},
+    [OP_FLEX_PLACE] = {WAY_MEMORY, COST_ROUTING},
+    [OP_DEMAND] = {WAY_MEMORY, COST_ROUTING},
+    [OP_GROUPED] = {WAY_GROUPED, COST_GROUPED},
+    [OP_GROUPED_D] = {WAY_GROUPED, COST_GROUPED},
+    [OP_GROUPED_W] = {WAY_GROUPED, COST_GROUPED},
+    [OP_GROUPED_BIAS] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GROUPED_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GROUPED_BIAS_P] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GEMM] = {WAY_PRODUCT, COST_GEMM},
+    [OP_GEMM_D] = {WAY_PRODUCT, COST_GEMM},
+    [OP_GEMM_W] = {WAY_PRODUCT, COST_GEMM},
+    [OP_BIAS] = {WAY_MEMORY, COST_MEMORY},
+    [OP_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_EMBED] = {WAY_ROWS, COST_MEMORY},
+    [OP_EMBED_W] = {WAY_ADDED, COST_MEMORY},
+    [OP_NORM] = {WAY_MEMORY, COST_MEMORY},
+    [OP_NORM_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_NORM_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ADD] = {WAY_MEMORY, COST_MEMORY},
+    [OP_COPY] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ZERO] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GATE] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GATE_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_QKV_SPLIT] = {WAY_MEMORY, COST_MEMORY},
+    [OP_QKV_JOIN] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ROPE] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ROPE_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ATTN] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_ATTN_D] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_ATTN_BLOCK] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_ATTN_BLOCK_D] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_MLA_KV_SPLIT] = {WAY_MEMORY, COST_MEMORY},
+    [OP_MLA_KV_MERGE] = {WAY_MEMORY, COST_MEMORY},
+    [OP_MLA_KV_JOIN] = {WAY_MEMORY, COST_MEMORY},
+    [OP_MLA_KV_JOIN_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_SPLIT] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_JOIN] = {WAY_MEMORY, COST_MEMORY},
+    [OP_CONV] = {WAY_MEMORY, COST_MEMORY},
+    [OP_CONV_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_CONV_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_GATES] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_GATES_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_GATES_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GDN_RULE] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_GDN_RULE_D] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_GATED_NORM] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GATED_NORM_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_GATED_NORM_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_HEAD_LOSS] = {WAY_HEAD, COST_HEAD},
+    [OP_HEAD_PART] = {WAY_HEAD, COST_HEAD},
+    [OP_HEAD_PART_D] = {WAY_HEAD, COST_HEAD},
+    [OP_HEAD_LOGITS] = {WAY_HEAD, COST_HEAD},
+};
+
+static const cost_kind kind_of_group[GROUP_COUNT] = {
+    [GROUP_NONE] = COST_OTHER,     [GROUP_WORLD] = COST_OTHER, [GROUP_TP] = COST_TP,
+    [GROUP_CP] = COST_CP,          [GROUP_CP_INNER] = COST_CP, [GROUP_CP_OUTER] = COST_CP,
+    [GROUP_PP] = COST_PP,          [GROUP_DP_CP] = COST_DP,    [GROUP_TP_CP] = COST_OTHER,
+    [GROUP_TP_DP_CP] = COST_OTHER, [GROUP_ETP] = COST_EP,      [GROUP_EP] = COST_EP,
+    [GROUP_EDP] = COST_DP,         [GROUP_TP_EP] = COST_EP,    [GROUP_EMBEDDING] = COST_PP,
+};
+
+/* ---- launches */
+
+/* Router and what follows its choice, as far as `moe_router` captures it. */
+static bool is_router(op_kind k)
+{
+    return k == OP_ROUTER || k == OP_ROUTER_D || k == OP_DROP || k == OP_AUX_LOSS ||
+           k == OP_AUX_GLOBAL || k == OP_AUX_COUNT || k == OP_Z_LOSS || k == OP_LOAD;
+}
+
+static bool is_preprocess(op_kind k)
+{
+    return k == OP_SORT || k == OP_ROUTE || k == OP_FLEX_COUNT || k == OP_FLEX_PLAN ||
+           k == OP_FLEX_PACK;
+}
+
+/* What has to be captured for this operation to be. */
+static unsigned part_of(const op *o)
+{
+    const char *m = o->module ? o->module : "";
+    if (strcmp(m, "shared expert") == 0) return CAPTURED_ROUTER;
+    if (strcmp(m, "attention") == 0) return CAPTURED_ATTENTION;
+    if (strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
+    if (strcmp(m, "mlp") == 0) return CAPTURED_MLP;
+    if (strcmp(m, "moe") != 0) return strcmp(m, "layer") ? CAPTURED_REST : CAPTURED_ATTENTION;
+    if (is_router(o->kind) || o->kind == OP_NORM || strncmp(o->name, "router", 6) == 0)
+        return CAPTURED_ROUTER;
+    return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
+}
+
+static double launches_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+{
+    const double *n = c->hw->launches;
+    switch (row->way) {
+    case WAY_PRODUCT:
+        return n[LAUNCH_PRODUCT] + (narrow ? n[LAUNCH_QUANTISE] : 0);
+    case WAY_GROUPED:
+        return n[LAUNCH_GROUPED] + (narrow ? n[LAUNCH_QUANTISE] : 0);
+    case WAY_ATTENTION:
+        return n[LAUNCH_ATTENTION];
+    case WAY_HEAD:
+        return n[LAUNCH_HEAD];
+    case WAY_MESSAGE:
+        return cost_rides_along(c, o) ? 0 : n[LAUNCH_MESSAGE];
+    case WAY_NONE:
+        return 0;
+    default:
+        if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE] * c->hw->fusion;
+        return is_router(o->kind) ? c->router_launches : c->routing_launches;
+    }
+}
+
+/* ---- seconds */
+
+static double buffers(const segment *seg, const int *ids, int n)
+{
+    double bytes = 0;
+    for (int i = 0; i < n; i++)
+        if (ids[i] >= 0) bytes += (double)seg->bufs[ids[i]].bytes;
+    return bytes;
+}
+
+static double bytes_of(const segment *seg, const op *o, cost_way way)
+{
+    if (way == WAY_ROWS) return 2 * buffers(seg, o->out, OP_OUT_MAX);
+    if (way == WAY_ADDED) return 3 * (o->in[0] >= 0 ? (double)seg->bufs[o->in[0]].bytes : 0);
+    if (way != WAY_MOVE) return (double)seg_op_bytes(seg, o);
+    double moved = (double)o->dim[0] * (double)o->dim[1] * (double)o->dim[2] * (double)o->dim[3];
+    double word = o->out[0] >= 0 ? seg->bufs[o->out[0]].word : 4;
+    return moved * word * (o->flags & ADD_TO ? 3 : 2);
+}
+
+static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
+{
+    double bytes = bytes_of(seg, o, row->way);
+    if (row->kind == COST_MEMORY) return bytes * c->hw->fusion * (cost_is_routed(o) ? c->fill : 1);
+    return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
+}
+
+static double seconds_of(const cost_model *c, const segment *seg, const op *o, double *quantise)
+{
+    const cost_row *row = &rows[o->kind];
+    switch (row->way) {
+    case WAY_NONE:
+        return 0;
+    case WAY_PRODUCT:
+        return cost_product(c, seg, o, quantise);
+    case WAY_GROUPED:
+        return cost_grouped(c, seg, o, quantise);
+    case WAY_ATTENTION:
+        return cost_attention(c, seg, o);
+    case WAY_HEAD:
+        return cost_head(c, seg, o);
+    case WAY_MESSAGE:
+        return cost_message(c, seg, o);
+    default:
+        return cost_memory(c, moved(c, seg, o, row));
+    }
+}
+
+/* Counts that the host must know before it can launch the rest. */
+static bool reads_back(const cost_model *c, const op *o)
+{
+    return o->kind == OP_ALL_GATHER && c->dispatch == DISPATCH_ALLTOALL &&
+           strcmp(o->name, "dispatch.counts") == 0;
+}
+
+op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
+{
+    const cost_row *row = &rows[o->kind];
+    op_cost out = {.kind = row->kind};
+    if (row->way == WAY_NONE) return out;
+    out.seconds = seconds_of(c, seg, o, &out.quantise);
+    bool message = row->way == WAY_MESSAGE;
+    double launches = launches_of(c, o, row, out.quantise > 0);
+    if (message)
+        out.kind = kind_of_group[o->group];
+    else
+        out.seconds += c->hw->least * launches;
+    out.seconds *= message ? 1 : c->device;
+    out.quantise *= c->device;
+    bool captured = c->captured & part_of(o);
+    if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];
+    out.host = launches * (captured ? c->hw->graph_launch : c->hw->launch) * c->host;
+    if (reads_back(c, o) && !captured) out.host += c->hw->sync * c->host;
+    return out;
+}

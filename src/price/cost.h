@@ -1,0 +1,101 @@
+/* cost.h - what an operation costs on a described machine.
+ *
+ * A computation costs the larger of FLOPs over what is reached of the peak and bytes over what is
+ * reached of the memory's bandwidth; a message is priced level by level of links (inside the node,
+ * inside the NVLink domain, across): the bytes that really cross each, and the slowest counts.
+ * Beside either, the host takes time to launch it. */
+#ifndef PRICE_COST_H
+#define PRICE_COST_H
+
+#include "price/hardware.h"
+#include "program/program.h"
+
+/* What time is spent on, for tables. */
+#define COST_KINDS_TABLE(X)                                                                        \
+    X(GEMM, "products")                                                                            \
+    X(GROUPED, "experts")                                                                          \
+    X(ATTENTION, "attention")                                                                      \
+    X(HEAD, "head and loss")                                                                       \
+    X(ROUTING, "routing")                                                                          \
+    X(MEMORY, "elementwise")                                                                       \
+    X(QUANTISE, "quantising")                                                                      \
+    X(TP, "TP messages")                                                                           \
+    X(CP, "CP messages")                                                                           \
+    X(EP, "EP messages")                                                                           \
+    X(PP, "PP messages")                                                                           \
+    X(DP, "DP messages")                                                                           \
+    X(OTHER, "other")
+
+typedef enum cost_kind {
+#define COST_ENUM(id, name) COST_##id,
+    COST_KINDS_TABLE(COST_ENUM)
+#undef COST_ENUM
+        COST_KINDS
+} cost_kind;
+
+const char *cost_kind_name(cost_kind k);
+
+typedef struct op_cost {
+    cost_kind kind;
+    double seconds;  /* on its stream */
+    double quantise; /* of those, what FP8 and FP4 recipes spend on making their numbers */
+    double host;     /* to launch it */
+} op_cost;
+
+/* Links, from the nearest on. */
+typedef enum link_kind { LINK_IN_NODE, LINK_IN_DOMAIN, LINK_OUTSIDE, LINK_KINDS } link_kind;
+
+/* A group as its messages see it: that of rank 0, for all are cut alike. */
+typedef struct group_facts {
+    double members, in_node, in_domain; /* of all; of those in a member's own node, domain */
+    link_kind farthest;                 /* that neighbours in the group's order are apart */
+    double hops;                        /* latencies that a collective takes one after another */
+} group_facts;
+
+/* Rows of an exchange that one rank sends over each kind of link. */
+typedef struct exchange_rows {
+    bool known;
+    double rows[LINK_KINDS];
+} exchange_rows;
+
+/* Parts of a layer that CUDA graphs capture. */
+enum {
+    CAPTURED_ATTENTION = 1,
+    CAPTURED_MLP = 2,
+    CAPTURED_ROUTER = 4,     /* router and shared expert */
+    CAPTURED_PREPROCESS = 8, /* what is counted and planned before tokens travel */
+    CAPTURED_EXPERTS = 16,   /* dispatch, experts, combine */
+    CAPTURED_LINEAR = 32,    /* linear attention */
+    CAPTURED_REST = 64,      /* embedding, head, messages between stages, optimizer */
+};
+
+typedef struct cost_model {
+    const hardware *hw;
+    const setup *s;
+    number_kind plain;    /* numbers of activations */
+    number_kind products; /* of linear layers */
+    scaling_kind scaling; /* of those, where they are narrower */
+    bool narrow_weight_gradients;
+    double device, host; /* factors of the framework */
+    double skew;         /* load of the fullest rank's experts over the mean; 1: balanced */
+    double fill;         /* rows of routed buffers that are filled, over their room */
+    dispatch_kind dispatch;
+    double routing;       /* part of the routing's bytes that are moved beside the messages */
+    double router_passes; /* and of the router's */
+    double routing_launches, router_launches, expert_launches;
+    unsigned captured;
+    double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
+    group_facts groups[GROUP_COUNT];
+    exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
+} cost_model;
+
+/* `stack` NULL: moefold.stack of the recipe, or the newest. The setup is possible. */
+void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack);
+
+op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
+
+/* Once a step: the optimizer's pass over this rank's shard, gradient norm, weights made narrow,
+ * offload traffic. */
+double cost_of_optimizer(const cost_model *c, const program *p);
+
+#endif

@@ -1,0 +1,155 @@
+/* cost_compute.c - products, attention, head: FLOPs over what is reached of a peak, or bytes over
+ * what is reached of the memory.
+ *
+ * What a product reaches has two parts: how well its result fills the chip (a curve by the
+ * geometric mean of the result's sizes, or by rows of an expert), and how long its sums are: of a
+ * length that equals `depth` half is reached. Narrow products (FP8, FP4) come with passes over
+ * memory that make their inputs: forward its input once, for this product and for the weight's
+ * gradient; backward the gradient once for both products that take it. Weights are made narrow once
+ * a step, which the optimizer's cost has. */
+#include <math.h>
+#include <string.h>
+
+#include "price/cost_parts.h"
+
+double cost_memory(const cost_model *c, double bytes)
+{
+    const hardware *h = c->hw;
+    return bytes / (h->memory_bandwidth * curve_at(&h->memory_efficiency, bytes));
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+bool cost_is_routed(const op *o)
+{
+    return strncmp(o->name, "experts.", 8) == 0;
+}
+
+/* The router stays wide, and so does what is too small to be scaled in blocks. */
+bool cost_is_narrow(const cost_model *c, const op *o)
+{
+    enum { BLOCK = 16 };
+    if (c->products == c->plain || strncmp(o->name, "router", 6) == 0) return false;
+    bool weights = o->kind == OP_GEMM_W || o->kind == OP_GROUPED_W;
+    if (weights && !c->narrow_weight_gradients) return false;
+    int n = o->kind == OP_GEMM || o->kind == OP_GEMM_D || o->kind == OP_GEMM_W ? 1 : 2;
+    return o->dim[n] % BLOCK == 0 && o->dim[n + 1] % BLOCK == 0;
+}
+
+static double peak_of(const cost_model *c, bool narrow)
+{
+    const hardware *h = c->hw;
+    if (!narrow) return h->peak[c->plain];
+    return h->peak[c->products] * h->narrow_rate[c->scaling];
+}
+
+static double depth_part(const cost_model *c, bool narrow, double sum)
+{
+    return sum / (sum + c->hw->depth[narrow ? c->products : c->plain]);
+}
+
+/* Sizes of a product's result and the length of its sums. */
+typedef struct product_shape {
+    double rows, columns, sum;
+} product_shape;
+
+static product_shape shape_of(op_kind forward, op_kind kind, double m, double n, double k)
+{
+    if (kind == forward) return (product_shape){m, n, k};
+    return kind == forward + 1 ? (product_shape){m, k, n} : (product_shape){n, k, m};
+}
+
+/* Bytes of both inputs and of the result: narrow inputs are read as such, however wide they lie. */
+static double product_bytes(const cost_model *c, const segment *seg, const op *o, bool narrow)
+{
+    double bytes = (double)seg_op_bytes(seg, o), each = c->products == NUMBER_FP4 ? 0.5 : 1;
+    for (int i = 0; narrow && i < 2; i++) {
+        if (o->in[i] < 0) continue;
+        const buf *x = &seg->bufs[o->in[i]];
+        if (x->word > each) bytes -= (double)x->bytes * (1 - each / x->word);
+    }
+    return bytes;
+}
+
+static double quantised(const cost_model *c, const op *o, double forward, double backward)
+{
+    double elements = o->kind == OP_GEMM || o->kind == OP_GROUPED       ? forward
+                      : o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D ? backward
+                                                                        : 0;
+    return elements > 0 ? cost_memory(c, elements * c->hw->narrow_bytes[c->scaling]) : 0;
+}
+
+double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise)
+{
+    double m = (double)o->dim[0], n = (double)o->dim[1], k = (double)o->dim[2];
+    bool narrow = cost_is_narrow(c, o);
+    product_shape z = shape_of(OP_GEMM, o->kind, m, n, k);
+    const curve *reached = &c->hw->gemm[narrow ? c->products : c->plain];
+    double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
+                  depth_part(c, narrow, z.sum);
+    double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
+    *quantise = narrow ? quantised(c, o, m * k, m * n) : 0;
+    return *quantise + (rate > 0 ? larger(op_flops(o) / rate, memory) : memory);
+}
+
+/* Rows of the fullest rank, each expert's padded to whole tiles. */
+static double padded_rows(const cost_model *c, double rows, double experts)
+{
+    double tile = c->hw->tile;
+    return experts * tile * ceil(rows / experts / tile * (1 - 1e-9));
+}
+
+double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
+{
+    double rows = (double)o->dim[0] * c->fill * c->skew, experts = (double)o->dim[1];
+    double n = (double)o->dim[2], k = (double)o->dim[3];
+    bool narrow = cost_is_narrow(c, o);
+    *quantise = 0;
+    if (!(rows > 0 && experts > 0)) return 0;
+    double padded = padded_rows(c, rows, experts);
+    double each = padded / experts;
+    product_shape z = shape_of(OP_GROUPED, o->kind, each, n, k);
+    const curve *reached = &c->hw->grouped[narrow ? c->products : c->plain];
+    double rate = peak_of(c, narrow) * curve_at(reached, each) * depth_part(c, narrow, z.sum);
+    double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
+    *quantise = narrow ? quantised(c, o, rows * k, rows * n) : 0;
+    return *quantise + larger(2 * padded * n * k / rate, memory);
+}
+
+/* ---- attention */
+
+static bool is_backward(op_kind k)
+{
+    return k == OP_ATTN_D || k == OP_ATTN_BLOCK_D || k == OP_GDN_RULE_D;
+}
+
+double cost_attention(const cost_model *c, const segment *seg, const op *o)
+{
+    const hardware *h = c->hw;
+    double peak = h->peak[c->plain], memory = cost_memory(c, (double)seg_op_bytes(seg, o));
+    if (o->kind == OP_GDN_RULE || o->kind == OP_GDN_RULE_D)
+        return larger(op_flops(o) / (peak * h->linear_attention), memory);
+    bool block = o->kind == OP_ATTN_BLOCK || o->kind == OP_ATTN_BLOCK_D;
+    int64_t seen = o->dim[block ? 2 : 1], window = o->dim[block ? 7 : 6];
+    int64_t size = o->dim[block ? 6 : 5];
+    if (window > 0 && window < seen) seen = window;
+    double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
+                  curve_at(&h->attention_head, (double)size);
+    return larger(op_flops(o) / rate, memory);
+}
+
+/* ---- head: products with the vocabulary, and passes over logits that are kept nowhere */
+
+double cost_head(const cost_model *c, const segment *seg, const op *o)
+{
+    const hardware *h = c->hw;
+    bool whole = o->kind == OP_HEAD_LOSS || o->kind == OP_HEAD_LOGITS;
+    double rows = (double)o->dim[whole ? 0 : 3], width = (double)o->dim[2];
+    double part = o->kind == OP_HEAD_LOSS ? 1 : 0.5; /* of loss and gradient */
+    double loss = cost_memory(c, rows * width * h->logit_bytes * part);
+    double memory = cost_memory(c, (double)seg_op_bytes(seg, o));
+    return loss + larger(op_flops(o) / (h->peak[c->plain] * h->head), memory);
+}

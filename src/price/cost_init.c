@@ -1,0 +1,138 @@
+/* cost_init.c - what all operations of a setup have in common: numbers, factors, graphs; and what
+ * happens once a step. */
+#include <math.h>
+
+#include "price/cost_parts.h"
+
+/* ---- numbers of products */
+
+static scaling_kind scaling_of(const recipe *r)
+{
+    static const char *const words[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
+    if (recipe_given(r, K_FP4)) return SCALING_NVFP4;
+    for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++)
+        if (recipe_is(r, K_FP8_RECIPE, words[i])) return (scaling_kind)i;
+    return SCALING_TENSORWISE;
+}
+
+/* A machine without such numbers computes in wider ones. */
+static void init_numbers(cost_model *c)
+{
+    const recipe *r = &c->s->r;
+    const double *peak = c->hw->peak;
+    c->plain = recipe_on(r, K_BF16) || recipe_on(r, K_FP16) ? NUMBER_BF16 : NUMBER_FP32;
+    c->products = c->plain;
+    if (recipe_given(r, K_FP8) && peak[NUMBER_FP8] > 0) c->products = NUMBER_FP8;
+    if (recipe_given(r, K_FP4) && peak[NUMBER_FP8] > 0)
+        c->products = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
+    c->scaling = scaling_of(r);
+    c->narrow_weight_gradients = recipe_on(r, K_FP8_WGRAD);
+}
+
+/* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives; gradients as they
+ * are summed. */
+static void init_words(cost_model *c)
+{
+    const recipe *r = &c->s->r;
+    state_mode mode = state_mode_bare(r);
+    bool narrow = recipe_given(r, K_FP8) && recipe_on(r, K_FP8_PARAMS);
+    c->gathered_word = narrow && c->scaling != SCALING_MXFP8 ? 1 : mode.plain;
+    c->reduced_word = mode.gradient;
+}
+
+/* ---- routing */
+
+static void init_routing(cost_model *c)
+{
+    const recipe *r = &c->s->r;
+    const double *n = c->hw->launches;
+    bool flex = recipe_is(r, K_DISPATCHER, "flex");
+    bool fused = recipe_on(r, K_PERMUTE_FUSION), router = recipe_on(r, K_ROUTER_FUSION);
+    c->dispatch = !flex                              ? DISPATCH_ALLTOALL
+                  : recipe_is(r, K_FLEX, "hybridep") ? DISPATCH_HYBRIDEP
+                                                     : DISPATCH_DEEPEP;
+    double copies = c->hw->dispatch_copies[c->dispatch];
+    c->routing = copies * (fused ? 1 : c->hw->unfused);
+    c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
+    c->router_passes = router ? 1 : c->hw->unfused;
+    c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
+    c->expert_launches = recipe_on(r, K_OP_FUSER) ? 0 : n[LAUNCH_EXPERT];
+    double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
+    c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
+    c->skew = skew >= 1 ? skew : 1;
+}
+
+/* ---- graphs */
+
+static unsigned captured_parts(const recipe *r)
+{
+    static const struct {
+        const char *word;
+        unsigned parts;
+    } modules[] = {
+        {"attn", CAPTURED_ATTENTION},
+        {"mlp", CAPTURED_MLP},
+        {"moe", CAPTURED_ROUTER | CAPTURED_PREPROCESS | CAPTURED_EXPERTS},
+        {"moe_router", CAPTURED_ROUTER},
+        {"moe_preprocess", CAPTURED_PREPROCESS},
+        {"mamba", CAPTURED_LINEAR},
+    };
+    const char *how = recipe_word(r, K_GRAPHS);
+    if (text_equal(how, "full_iteration")) return ~0u;
+    if (!how || text_equal(how, "none")) return 0;
+    if (!recipe_count(r, K_GRAPH_MODULES)) return ~(unsigned)CAPTURED_REST;
+    unsigned parts = 0;
+    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
+        if (recipe_has(r, K_GRAPH_MODULES, modules[i].word)) parts |= modules[i].parts;
+    return parts;
+}
+
+/* ---- the framework */
+
+static const struct stack *stack_of(const hardware *h, const char *name)
+{
+    for (int i = 0; name && i < h->n_stacks; i++)
+        if (text_equal(h->stacks[i].name, name)) return &h->stacks[i];
+    return &h->stacks[h->n_stacks - 1];
+}
+
+void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack)
+{
+    *c = (cost_model){.hw = hw, .s = s};
+    const struct stack *k = stack_of(hw, stack ? stack : recipe_word(&s->r, K_STACK));
+    c->device = k->device;
+    c->host = k->host;
+    c->captured = captured_parts(&s->r);
+    init_numbers(c);
+    init_words(c);
+    init_routing(c);
+    cost_init_links(c);
+}
+
+/* ---- once a step */
+
+/* What the host updates: gradients go there, weights come back, and it computes. */
+static double offloaded(const cost_model *c, double elements, const state_mode *mode)
+{
+    const hardware *h = c->hw;
+    double copies = elements * (4 + mode->plain) / h->host_bandwidth,
+           adam = elements / h->host_adam;
+    return recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP) ? fmax(copies, adam) : copies + adam;
+}
+
+double cost_of_optimizer(const cost_model *c, const program *p)
+{
+    const recipe *r = &c->s->r;
+    state_mode mode = state_mode_bare(r);
+    double elements = (double)p->weights.owned, part = 0;
+    if (mode.host > 0)
+        part = recipe_given(r, K_OPT_OFFLOAD_FRACTION) ? recipe_real(r, K_OPT_OFFLOAD_FRACTION) : 1;
+    double here = elements * (1 - part);
+    /* the gradient once for its norm and once for the update, state there and back, the weight */
+    double bytes = here * (2 * mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
+    bytes += (double)p->weights.trained * mode.gradient; /* set to zero */
+    if (c->products != c->plain) /* weights by rows and by columns, of what is read once */
+        bytes += (double)p->weights.trained * (mode.plain + 2);
+    double seconds = cost_memory(c, bytes) * c->device;
+    return seconds + (part > 0 ? offloaded(c, elements * part, &mode) : 0);
+}

@@ -1,0 +1,307 @@
+/* cost_message.c - messages, level by level of links.
+ *
+ * A collective goes round by rings that enter each node once: of an all-gather of N bytes each over
+ * P members, g of them in a node, every link inside carries (P-1) N, and what comes from outside,
+ * (P-g) N, is shared by the g network ports of the node's members. All-to-all sends each pair's
+ * bytes over the link between them. Links inside the node and inside the NVLink domain are the same
+ * ports, so their times add; those and the network run beside each other, and the slower counts.
+ *
+ * Dispatch has rates of its own (hardware/NAME.yaml). deepep and hybridep pass on inside a domain
+ * what arrives in it while more is arriving: of the second hop only what takes longer than the
+ * first counts. Where routing is limited to some groups of experts, fewer domains get a token than
+ * audit/expected.h says, which counts any expert as likely as others. */
+#include <math.h>
+
+#include "audit/expected.h"
+#include "price/cost_parts.h"
+
+/* ---- groups, of rank 0 */
+
+/* Members with ranks below `limit`: axes from the smallest stride on, each less than the next. */
+typedef struct span_axis {
+    int64_t size, stride;
+} span_axis;
+
+static int64_t below(const span_axis *x, int n, int64_t limit)
+{
+    int64_t count = 0, inner = 1;
+    for (int i = 0; i < n; i++) inner *= x[i].size;
+    while (n > 0 && limit > 0) {
+        const span_axis *last = &x[--n];
+        inner /= last->size;
+        int64_t whole = limit / last->stride;
+        if (whole >= last->size) return count + inner * last->size;
+        count += whole * inner;
+        limit -= whole * last->stride;
+    }
+    return count + (limit > 0 ? 1 : 0);
+}
+
+typedef struct axes_of {
+    comm_group group;
+    grid grid;
+    unsigned axes;
+} axes_of;
+
+#define AX(x) (1u << AXIS_##x)
+static const axes_of group_axes[] = {
+    {GROUP_WORLD, GRID_DENSE, AX(TP) | AX(CP) | AX(DP) | AX(PP)},
+    {GROUP_TP, GRID_DENSE, AX(TP)},
+    {GROUP_CP, GRID_DENSE, AX(CP)},
+    {GROUP_PP, GRID_DENSE, AX(PP)},
+    {GROUP_DP_CP, GRID_DENSE, AX(DP) | AX(CP)},
+    {GROUP_TP_CP, GRID_DENSE, AX(TP) | AX(CP)},
+    {GROUP_TP_DP_CP, GRID_DENSE, AX(TP) | AX(DP) | AX(CP)},
+    {GROUP_ETP, GRID_EXPERT, AX(TP)},
+    {GROUP_EP, GRID_EXPERT, AX(EP)},
+    {GROUP_EDP, GRID_EXPERT, AX(DP)},
+    {GROUP_TP_EP, GRID_EXPERT, AX(TP) | AX(EP)},
+};
+
+/* Ranks of the NVLink domain that one job fills: a scheduler hands out equal blocks of nodes, so
+ * that a job of 256 on racks of 72 has four of 64. */
+static int64_t block_of(const layout *l)
+{
+    int64_t domain = l->nvlink_domain, node = l->gpus_per_node;
+    if (domain < node) return node;
+    if (l->world <= domain) return domain;
+    int64_t block = domain;
+    while (block > node && l->world % block) block -= node;
+    return block;
+}
+
+static group_facts facts_of(const layout *l, const span_axis *x, int n)
+{
+    int64_t members_n = 1, reach = 0;
+    for (int i = 0; i < n; i++) {
+        members_n *= x[i].size;
+        reach += (x[i].size - 1) * x[i].stride;
+    }
+    int64_t domain = block_of(l);
+    group_facts f = {.members = (double)members_n,
+                     .in_node = (double)below(x, n, l->gpus_per_node),
+                     .in_domain = (double)below(x, n, domain),
+                     .hops = 1 + ceil(log2((double)members_n))};
+    f.farthest = reach < l->gpus_per_node ? LINK_IN_NODE
+                 : reach < domain         ? LINK_IN_DOMAIN
+                                          : LINK_OUTSIDE;
+    return f;
+}
+
+static void init_group(cost_model *c, const axes_of *g)
+{
+    const layout *l = &c->s->lay;
+    const axis *order = layout_order(l);
+    span_axis x[AXIS_COUNT];
+    int n = 0;
+    for (int i = 0; i < AXIS_COUNT; i++)
+        if (g->axes & 1u << order[i] && l->size[g->grid][order[i]] > 1)
+            x[n++] = (span_axis){l->size[g->grid][order[i]], l->stride[g->grid][order[i]]};
+    c->groups[g->group] = facts_of(l, x, n);
+}
+
+/* Runs of the CP list, and every inner-th of it. */
+static void init_cp_parts(cost_model *c)
+{
+    const layout *l = &c->s->lay;
+    int64_t stride = l->stride[GRID_DENSE][AXIS_CP], inner = group_width(c->s, GROUP_CP_INNER);
+    if (inner < 1) inner = 1;
+    span_axis in = {inner, stride}, out = {l->cp / inner, stride * inner};
+    c->groups[GROUP_CP_INNER] = facts_of(l, &in, 1);
+    c->groups[GROUP_CP_OUTER] = facts_of(l, &out, 1);
+}
+
+/* The stages with a copy of the word table: first and last, as a rule. */
+static void init_embedding(cost_model *c)
+{
+    const layout *l = &c->s->lay;
+    int64_t n = group_width(c->s, GROUP_EMBEDDING), stride = l->stride[GRID_DENSE][AXIS_PP];
+    if (n < 2) return;
+    span_axis x = {n, stride * (l->pp - 1) / (n - 1)};
+    c->groups[GROUP_EMBEDDING] = facts_of(l, &x, 1);
+}
+
+/* ---- exchanges */
+
+/* How likely one of K of `all` experts is among n of them. */
+static double chance(double all, double n, int64_t topk)
+{
+    double none = 1;
+    for (int64_t i = 0; i < topk; i++) {
+        double left = all - n - (double)i;
+        none *= left > 0 ? left / (all - (double)i) : 0;
+    }
+    return 1 - none;
+}
+
+/* n of N things are marked and k drawn: how likely j of those are marked. */
+static double drawn(double N, double n, double k, double j)
+{
+    double log_p = lgamma(n + 1) - lgamma(j + 1) - lgamma(n - j + 1) + lgamma(N - n + 1) -
+                   lgamma(k - j + 1) - lgamma(N - n - k + j + 1) - lgamma(N + 1) + lgamma(k + 1) +
+                   lgamma(N - k + 1);
+    return exp(log_p);
+}
+
+/* The same chance where all K come from `topk_groups` of the groups. */
+static double limited(const setup *s, double n)
+{
+    double groups = (double)recipe_int(&s->r, K_GROUPS);
+    double chosen = (double)recipe_int(&s->r, K_GROUP_TOPK);
+    double all = (double)s->m.experts, size = all / groups, sum = 0;
+    if (n <= size) return chosen / groups * chance(chosen * size, n, s->m.topk);
+    double held = floor(n / size);
+    for (double j = 1; j <= held && j <= chosen; j++)
+        if (chosen - j <= groups - held)
+            sum += drawn(groups, held, chosen, j) * chance(chosen * size, j * size, s->m.topk);
+    return sum;
+}
+
+static bool is_limited(const setup *s)
+{
+    int64_t groups = recipe_int(&s->r, K_GROUPS), chosen = recipe_int(&s->r, K_GROUP_TOPK);
+    return groups > 1 && chosen > 0 && chosen < groups && s->m.experts % groups == 0 &&
+           s->m.topk <= chosen * (s->m.experts / groups);
+}
+
+/* What limited routing leaves of the rows of a hop. */
+static double part_left(const cost_model *c, int hop)
+{
+    const layout *l = &c->s->lay;
+    if (!hop || !is_limited(c->s)) return 1;
+    double ranks = (double)(c->dispatch == DISPATCH_HYBRIDEP ? block_of(l) : l->gpus_per_node);
+    double members_n = c->groups[GROUP_TP_EP].members;
+    if (ranks > members_n || hop == 2) ranks = hop == 2 ? 1 : members_n;
+    double n = (double)c->s->m.experts / (double)l->ep * ranks / (double)(hop == 2 ? 1 : l->etp);
+    double plain = chance((double)c->s->m.experts, n, c->s->m.topk);
+    return plain > 0 ? limited(c->s, n) / plain : 1;
+}
+
+static link_kind link_between(const layout *l, int64_t from, int64_t to)
+{
+    int64_t domain = block_of(l);
+    if (from / l->gpus_per_node == to / l->gpus_per_node) return LINK_IN_NODE;
+    return from / domain == to / domain ? LINK_IN_DOMAIN : LINK_OUTSIDE;
+}
+
+/* The way back has the same rows in the other direction. */
+static void init_exchange(cost_model *c, comm_group g, int hop)
+{
+    const layout *l = &c->s->lay;
+    exchange_rows *x = c->exchanges[g][hop];
+    exchange_shape shape = {g, hop, false};
+    int64_t stride = g == GROUP_EP ? l->stride[GRID_EXPERT][AXIS_EP] : 1;
+    double part = part_left(c, hop) * c->skew;
+    x[0] = (exchange_rows){.known = true};
+    for (int64_t i = 1; i < (int64_t)c->groups[g].members; i++)
+        x[0].rows[link_between(l, 0, i * stride)] +=
+            part * exchange_expected(c->s, &shape, 0, i * stride);
+    x[1] = x[0];
+}
+
+void cost_init_links(cost_model *c)
+{
+    for (int g = 0; g < GROUP_COUNT; g++)
+        c->groups[g] = (group_facts){.members = 1, .in_node = 1, .in_domain = 1};
+    for (size_t i = 0; i < sizeof group_axes / sizeof group_axes[0]; i++)
+        init_group(c, &group_axes[i]);
+    init_cp_parts(c);
+    init_embedding(c);
+    if (!c->s->m.experts) return;
+    if (c->dispatch == DISPATCH_ALLTOALL) {
+        init_exchange(c, GROUP_EP, 0);
+        init_exchange(c, GROUP_ETP, 0);
+    } else {
+        init_exchange(c, GROUP_TP_EP, 1);
+        init_exchange(c, GROUP_TP_EP, 2);
+    }
+}
+
+/* ---- prices */
+
+static const link_level *level_of(const cost_model *c, link_kind k)
+{
+    const hardware *h = c->hw;
+    return k == LINK_IN_NODE ? &h->node : k == LINK_IN_DOMAIN ? &h->domain : &h->across;
+}
+
+static double over(const cost_model *c, link_kind k, double bytes)
+{
+    const link_level *l = level_of(c, k);
+    return bytes > 0 ? bytes / (l->bandwidth * curve_at(&l->efficiency, bytes)) : 0;
+}
+
+/* Every member has all members' `bytes` in the end. */
+static double ring(const cost_model *c, const group_facts *g, double bytes)
+{
+    link_kind inside = g->in_node > 1 ? LINK_IN_NODE : LINK_IN_DOMAIN;
+    double near = g->in_domain > 1 ? over(c, inside, (g->members - 1) * bytes) : 0;
+    double domain = over(c, LINK_IN_DOMAIN, (g->in_domain - g->in_node) / g->in_node * bytes);
+    double far = over(c, LINK_OUTSIDE, (g->members - g->in_domain) / g->in_domain * bytes);
+    return fmax(fmax(near, domain), far) + level_of(c, g->farthest)->latency * g->hops;
+}
+
+static double each_to_all(const cost_model *c, const group_facts *g, double bytes)
+{
+    const double *rate = c->hw->dispatch[DISPATCH_ALLTOALL];
+    double near = (g->in_node - 1) * bytes / (c->hw->node.bandwidth * rate[0]) +
+                  (g->in_domain - g->in_node) * bytes / (c->hw->domain.bandwidth * rate[0]);
+    double far = (g->members - g->in_domain) * bytes / (c->hw->across.bandwidth * rate[1]);
+    return fmax(near, far) + level_of(c, g->farthest)->latency * g->hops;
+}
+
+static double exchange_seconds(const cost_model *c, const exchange_rows *x, double width)
+{
+    const hardware *h = c->hw;
+    const double *rate = h->dispatch[c->dispatch];
+    double near =
+        x->rows[LINK_IN_NODE] / h->node.bandwidth + x->rows[LINK_IN_DOMAIN] / h->domain.bandwidth;
+    double far = x->rows[LINK_OUTSIDE] / h->across.bandwidth;
+    return width * fmax(near / rate[0], far / rate[1]);
+}
+
+bool cost_rides_along(const cost_model *c, const op *o)
+{
+    return c->dispatch != DISPATCH_ALLTOALL && o->kind == OP_EXCHANGE &&
+           o->dim[1] * 4 <= c->s->m.hidden;
+}
+
+static double exchange(const cost_model *c, const segment *seg, const op *o)
+{
+    exchange_shape z = exchange_shape_of(seg, o);
+    const exchange_rows *x = &c->exchanges[o->group][z.hop][z.back];
+    double width = (double)o->dim[1] * (double)o->word, seconds = exchange_seconds(c, x, width);
+    if (!x->known) /* a segment of another dispatcher: all that it has room for */
+        seconds = over(c, c->groups[o->group].farthest, (double)o->dim[0] * width);
+    if (z.hop == 2)
+        seconds = fmax(0, seconds - exchange_seconds(c, &c->exchanges[o->group][1][z.back], width));
+    const group_facts *g = &c->groups[o->group];
+    return seconds + (cost_rides_along(c, o) ? 0 : level_of(c, g->farthest)->latency * g->hops);
+}
+
+/* Bytes of an element: buckets are laid out as four, whatever they hold. */
+static double word_of(const cost_model *c, const segment *seg, const op *o)
+{
+    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
+    if (id < 0 || seg->bufs[id].life != LIFE_FIXED) return o->word > 0 ? o->word : 4;
+    return seg->bufs[id].region == REGION_WEIGHTS ? c->gathered_word : c->reduced_word;
+}
+
+double cost_message(const cost_model *c, const segment *seg, const op *o)
+{
+    const group_facts *g = &c->groups[o->group];
+    double bytes = (double)o->dim[0] * word_of(c, seg, o);
+    switch (o->kind) {
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+        return ring(c, g, bytes);
+    case OP_ALL_REDUCE:
+        return 2 * ring(c, g, bytes / g->members);
+    case OP_ALL_TO_ALL:
+        return each_to_all(c, g, bytes);
+    case OP_EXCHANGE:
+        return exchange(c, seg, o);
+    default: /* SHIFT, SEND, RECV */
+        return over(c, g->farthest, bytes) + level_of(c, g->farthest)->latency;
+    }
+}

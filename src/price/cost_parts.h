@@ -1,0 +1,30 @@
+/* cost_parts.h - what the files of the cost model share. */
+#ifndef PRICE_COST_PARTS_H
+#define PRICE_COST_PARTS_H
+
+#include "price/cost.h"
+
+/* Fills groups and exchanges. */
+void cost_init_links(cost_model *c);
+
+/* Seconds of `bytes` of memory moved by one kernel. */
+double cost_memory(const cost_model *c, double bytes);
+
+/* Seconds of the kernels, without factors of the framework; `quantise` as in op_cost. */
+double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise);
+double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise);
+double cost_attention(const cost_model *c, const segment *seg, const op *o);
+double cost_head(const cost_model *c, const segment *seg, const op *o);
+
+double cost_message(const cost_model *c, const segment *seg, const op *o);
+
+/* Is it part of a flex dispatch whose rows go with others, without a launch of its own? */
+bool cost_rides_along(const cost_model *c, const op *o);
+
+/* Does this operation touch rows of experts' buffers, of which a part is empty? */
+bool cost_is_routed(const op *o);
+
+/* Do the products of this operation run in the recipe's narrow numbers? */
+bool cost_is_narrow(const cost_model *c, const op *o);
+
+#endif

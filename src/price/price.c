@@ -1,0 +1,148 @@
+/* price.c - memory, time and the wall of one recipe. */
+#include "price/price.h"
+
+#include <string.h>
+
+#include "base/maths.h"
+#include "price/stages.h"
+
+const char *wall_name(wall w)
+{
+    static const char *const names[WALL_COUNT] = {"memory", "communication", "compute", "host"};
+    return names[w];
+}
+
+/* ---- memory */
+
+/* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
+ * each scope once more, a full iteration none beside the plan. */
+static int64_t bytes_beside(const setup *s, const program *p)
+{
+    bool partial =
+        recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
+    return partial && !recipe_is(&s->r, K_GPU, "cpu") ? p->bytes[REGION_TEMP] : 0;
+}
+
+static void see_memory(price *out, const setup *s, const program *p)
+{
+    int64_t beside = bytes_beside(s, p), peak = add_sat(p->arena_bytes, beside);
+    if (peak <= out->peak_bytes) return;
+    out->peak_bytes = peak;
+    out->beside = beside;
+    out->fullest = p->at.rank;
+    memcpy(out->bytes, p->bytes, sizeof out->bytes);
+}
+
+/* ---- time */
+
+static double total(const double *by_kind, int first, int last)
+{
+    double sum = 0;
+    for (int k = first; k <= last; k++) sum += by_kind[k];
+    return sum;
+}
+
+static double compute_of(const stage_time *t)
+{
+    return total(t->busy, 0, COST_TP - 1) + t->busy[COST_OTHER];
+}
+
+static void see_time(price *out, const setup *s, const stage_time *t, double optimizer)
+{
+    double end = 0, gather = 0;
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        double own = t[i].end + t[i].finish;
+        if (own > end) end = own;
+        if (t[i].gather > gather) gather = t[i].gather;
+        if (compute_of(&t[i]) > compute_of(&t[out->slowest])) out->slowest = i;
+    }
+    const stage_time *slow = &t[out->slowest];
+    out->step_s = end + optimizer + gather;
+    out->optimizer = optimizer;
+    memcpy(out->time, slow->busy, sizeof out->time);
+    memcpy(out->exposed, slow->exposed, sizeof out->exposed);
+    out->host = slow->host;
+    out->bubble = slow->bubble + (end - slow->end - slow->finish);
+}
+
+static void see_rates(price *out, const setup *s, const cost_model *c)
+{
+    double tokens = (double)recipe_int(&s->r, K_GBS) * (double)recipe_int(&s->r, K_SEQ);
+    double flops = model_flops_per_token(&s->m, recipe_int(&s->r, K_SEQ));
+    out->tokens_per_s_per_gpu = tokens / out->step_s / (double)s->lay.world;
+    out->tflops_per_gpu = out->tokens_per_s_per_gpu * flops / 1e12;
+    out->mfu_bf16 = out->tflops_per_gpu * 1e12 / c->hw->peak[NUMBER_BF16];
+    out->mfu_precision = out->tflops_per_gpu * 1e12 / c->hw->peak[c->products];
+}
+
+/* ---- the wall */
+
+enum { TIGHT_PERCENT = 4, LARGE_PERCENT = 15 };
+
+static const char *largest_message(const price *p, double *seconds)
+{
+    int most = COST_TP;
+    for (int k = COST_TP; k <= COST_DP; k++)
+        if (p->exposed[k] > p->exposed[most]) most = k;
+    *seconds = p->exposed[most];
+    return cost_kind_name((cost_kind)most);
+}
+
+static void see_wall(price *p, arena *a)
+{
+    double exposed = total(p->exposed, COST_TP, COST_DP), seconds, step = p->step_s;
+    const char *message = largest_message(p, &seconds);
+    double room = 100.0 * (double)(p->usable - p->peak_bytes) / (double)p->usable;
+    double e = 100 * exposed / step, h = 100 * p->host / step, b = 100 * p->bubble / step;
+    if (!p->fits) {
+        p->wall = WALL_MEMORY;
+        p->evidence =
+            arena_text(a, "rank %lld needs %s of the %s that can be used", (long long)p->fullest,
+                       text_bytes(a, p->peak_bytes), text_bytes(a, p->usable));
+    } else if (h >= LARGE_PERCENT && h >= e) {
+        p->wall = WALL_HOST;
+        p->evidence = arena_text(
+            a, "%.0f %% of the step the device waits for the host to launch operations", h);
+    } else if (e >= LARGE_PERCENT || (b >= LARGE_PERCENT && b > e)) {
+        p->wall = WALL_COMMUNICATION;
+        p->evidence = arena_text(a,
+                                 "%.0f %% of the step nothing hides messages (most of it %s, %.3g "
+                                 "s), %.0f %% stages wait for one another",
+                                 e, message, seconds, b);
+    } else if (room < TIGHT_PERCENT) {
+        p->wall = WALL_MEMORY;
+        p->evidence = arena_text(a,
+                                 "it fits with %.1f %% to spare: larger microbatches or less "
+                                 "recompute do not",
+                                 room);
+    } else {
+        p->wall = WALL_COMPUTE;
+        p->evidence = arena_text(a,
+                                 "%.0f %% of the step is computation; messages that show are %.0f "
+                                 "%%, the host %.0f %%, bubbles %.0f %%",
+                                 100 - e - h - b, e, h, b);
+    }
+}
+
+void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a)
+{
+    *out = (price){.usable = hw->usable};
+    cost_model c;
+    cost_init(&c, hw, s, o ? o->stack : NULL);
+    if (o && o->skew > 0) c.skew = o->skew;
+    program **programs = ARENA_ARRAY(a, program *, s->pipe.pp);
+    double optimizer = 0;
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        programs[i] = ARENA_NEW(a, program);
+        program_build(programs[i], s, layout_stage_rank(&s->lay, i), a);
+        see_memory(out, s, programs[i]);
+        double seconds = cost_of_optimizer(&c, programs[i]);
+        if (seconds > optimizer) optimizer = seconds;
+    }
+    stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
+    play_stages(t, &c, programs, a);
+    see_time(out, s, t, optimizer);
+    see_rates(out, s, &c);
+    out->fits = out->peak_bytes <= out->usable;
+    see_wall(out, a);
+}

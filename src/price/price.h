@@ -1,0 +1,50 @@
+/* price.h - what a recipe costs on its cluster: memory, time, and the wall that binds.
+ *
+ * The programs of all pipeline ranks are built (ranks of a stage are alike), every operation is
+ * priced, lists are played over their streams, and the items of all stages are played against each
+ * other. Memory is that of the fullest rank, exactly as a run would take it, and what a framework
+ * needs beside it. */
+#ifndef PRICE_PRICE_H
+#define PRICE_PRICE_H
+
+#include "price/cost.h"
+
+/* A list of operations, played once. */
+typedef struct played {
+    double seconds;             /* from its first operation to the end of all its streams */
+    double busy[COST_KINDS];    /* of each kind, hidden or not */
+    double exposed[COST_KINDS]; /* the compute stream waited for messages of that kind */
+    double host;                /* it waited for the host */
+} played;
+
+void play_list(played *out, const cost_model *c, const segment *seg, int phase);
+
+typedef enum wall { WALL_MEMORY, WALL_COMMUNICATION, WALL_COMPUTE, WALL_HOST, WALL_COUNT } wall;
+const char *wall_name(wall w);
+
+typedef struct price {
+    double step_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu_bf16, mfu_precision;
+    /* of the slowest pipeline rank, a step: */
+    double time[COST_KINDS];    /* busy */
+    double exposed[COST_KINDS]; /* messages that nothing hid */
+    double host, bubble, optimizer;
+    int64_t slowest; /* pipeline rank */
+    /* of the fullest rank: */
+    int64_t fullest; /* rank */
+    int64_t bytes[REGION_COUNT];
+    int64_t beside; /* what libraries, graphs and the framework take */
+    int64_t peak_bytes, usable;
+    bool fits;
+    wall wall;
+    const char *evidence; /* one sentence with the numbers */
+} price;
+
+typedef struct price_options {
+    const char *stack;
+    double skew; /* 0: as the recipe has it (1) */
+} price_options;
+
+/* The setup is possible, and a program can be built for it, valid or not. */
+void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a);
+
+#endif

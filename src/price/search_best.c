@@ -1,0 +1,96 @@
+/* search_best.c - keeping the ten best layouts, one for each set of parallel sizes.
+ *
+ * I1  Sorted by step time; of equal ones that with less memory comes first.
+ * I2  On the front nothing is both slower and larger than another. */
+#include "price/search_best.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool same_sizes(const choice *a, const choice *b)
+{
+    return a->tp == b->tp && a->cp == b->cp && a->ep == b->ep && a->etp == b->etp &&
+           a->pp == b->pp && a->vpp == b->vpp && a->precision == b->precision;
+}
+
+static int place_of(const search_result *r, const choice *c)
+{
+    for (int i = 0; i < r->n_best; i++)
+        if (same_sizes(&r->best[i].c, c)) return i;
+    return -1;
+}
+
+double best_tenth(const search_result *r)
+{
+    return r->n_best < BEST_MAX ? INFINITY : r->best[BEST_MAX - 1].step_s;
+}
+
+double best_limit(const search_result *r, const choice *c)
+{
+    int own = place_of(r, c);
+    return own >= 0 ? r->best[own].step_s : best_tenth(r);
+}
+
+bool best_enters(const search_result *r, const choice *c, double step_s)
+{
+    return step_s < best_limit(r, c);
+}
+
+static double seconds_of(const found *f)
+{
+    return f->priced ? f->exact.step_s : f->step_s;
+}
+
+static bool before(const found *a, const found *b) /* I1 */
+{
+    if (seconds_of(a) != seconds_of(b)) return seconds_of(a) < seconds_of(b);
+    return a->peak_bytes < b->peak_bytes;
+}
+
+void best_put(search_result *r, const found *f)
+{
+    int at = place_of(r, &f->c);
+    if (at < 0 && r->n_best == BEST_MAX)
+        at = BEST_MAX - 1;
+    else if (at < 0)
+        at = r->n_best++;
+    r->best[at] = *f;
+    for (; at > 0 && before(&r->best[at], &r->best[at - 1]); at--) {
+        found swap = r->best[at];
+        r->best[at] = r->best[at - 1];
+        r->best[at - 1] = swap;
+    }
+}
+
+void best_sort(search_result *r)
+{
+    for (int i = 1; i < r->n_best; i++)
+        for (int k = i; k > 0 && before(&r->best[k], &r->best[k - 1]); k--) {
+            found swap = r->best[k];
+            r->best[k] = r->best[k - 1];
+            r->best[k - 1] = swap;
+        }
+}
+
+void front_put(search_result *r, const found *f)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_front; i++) {
+        const found *x = &r->front[i];
+        if (x->step_s <= f->step_s && x->peak_bytes <= f->peak_bytes) return; /* I2 */
+    }
+    for (int i = 0; i < r->n_front; i++) {
+        const found *x = &r->front[i];
+        bool beaten = f->step_s <= x->step_s && f->peak_bytes <= x->peak_bytes;
+        if (!beaten) r->front[n++] = *x;
+    }
+    r->n_front = n;
+    if (n == FRONT_MAX) { /* the slowest gives way */
+        if (f->step_s >= r->front[n - 1].step_s) return;
+        r->n_front = --n;
+    }
+    int at = n++;
+    for (; at > 0 && r->front[at - 1].step_s > f->step_s; at--) r->front[at] = r->front[at - 1];
+    r->front[at] = *f;
+    r->n_front = n;
+}

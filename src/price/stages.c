@@ -1,0 +1,225 @@
+/* stages.c - pipeline ranks side by side.
+ *
+ * Each rank walks its items. A list costs what it was played for; messages between stages meet in
+ * queues, one for each pair of neighbours and tag, in order; messages between replicas run on a
+ * stream of their own.
+ *
+ * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
+ *     comes. When a whole round moves nobody, nobody ever will.
+ * I2  A message occupies the sender's stream between stages for its time, and is there at its end.
+ * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed. */
+#include "price/stages.h"
+
+#include <string.h>
+
+#include "program/build_messages.h"
+
+typedef struct sent {
+    double start, end;
+} sent;
+
+typedef struct queue {
+    sent *list;
+    int64_t n, taken, room;
+} queue;
+
+typedef struct rank_play {
+    const program *p;
+    stage_time *out;
+    played *lists[2]; /* [phase][n_segments]; seconds < 0: not played yet */
+    double now, p2p, dp;
+    int64_t next;     /* item */
+    int next_op;      /* inside a list of messages that had to stop */
+    double *done;     /* by event of the program */
+    int64_t *awaited; /* by event: number of the message in its queue, -1: done[] says */
+    cost_kind *kind;  /* by event */
+} rank_play;
+
+typedef struct stages {
+    const cost_model *c;
+    arena *a;
+    int64_t pp;
+    rank_play *ranks;
+    queue *queues; /* [pp][2]: what arrives at a rank, by tag */
+} stages;
+
+/* ---- lists */
+
+static bool has_messages_of_program(const segment *seg, int phase)
+{
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        if ((o->flags & ACROSS) || o->kind == OP_RECV || o->kind == OP_SEND) return true;
+    }
+    return false;
+}
+
+static const played *played_list(stages *s, rank_play *r, const segment *seg, int phase)
+{
+    played *l = &r->lists[phase][seg->id];
+    if (l->seconds < 0) play_list(l, s->c, seg, phase);
+    return l;
+}
+
+static void add_list(stage_time *t, const played *l)
+{
+    for (int k = 0; k < COST_KINDS; k++) {
+        t->busy[k] += l->busy[k];
+        t->exposed[k] += l->exposed[k];
+    }
+    t->host += l->host;
+}
+
+/* ---- messages between stages */
+
+static void push(stages *s, queue *q, sent m)
+{
+    if (q->n == q->room) {
+        int64_t room = q->room ? q->room * 2 : 64;
+        sent *larger = ARENA_ARRAY(s->a, sent, room);
+        if (q->n) memcpy(larger, q->list, sizeof *larger * (size_t)q->n);
+        q->list = larger;
+        q->room = room;
+    }
+    q->list[q->n++] = m;
+}
+
+static int64_t neighbour(const stages *s, int64_t pp, int64_t step)
+{
+    return ((pp + step) % s->pp + s->pp) % s->pp;
+}
+
+static void wait_until(rank_play *r, double when, double since, cost_kind k)
+{
+    if (when <= r->now) return;
+    double from = since > r->now ? since : r->now; /* I3 */
+    r->out->bubble += from - r->now;
+    r->out->exposed[k] += when - from;
+    r->now = when;
+}
+
+/* False: not sent yet (I1). */
+static bool take(rank_play *r, queue *q, int64_t number)
+{
+    if (number >= q->n) return false;
+    wait_until(r, q->list[number].end, q->list[number].start, COST_PP);
+    return true;
+}
+
+static void start_message(stages *s, rank_play *r, const segment *seg, const op *o)
+{
+    op_cost cost = cost_of(s->c, seg, o);
+    double *stream = o->group == GROUP_PP ? &r->p2p : &r->dp;
+    double start = r->now > *stream ? r->now : *stream;
+    *stream = start + cost.seconds; /* I2 */
+    r->out->busy[cost.kind] += cost.seconds;
+    r->done[o->event] = *stream;
+    r->awaited[o->event] = -1;
+    r->kind[o->event] = cost.kind;
+    if (o->kind == OP_SEND) {
+        int64_t to = neighbour(s, r->p->at.pp, o->dim[1]);
+        push(s, &s->queues[to * 2 + o->dim[2]], (sent){start, *stream});
+    }
+}
+
+/* Operations of a list of messages. False: it has to stop before operation next_op. */
+static bool run_messages(stages *s, rank_play *r, const item *it)
+{
+    const segment *seg = it->seg;
+    for (int n = seg->n_ops[it->phase]; r->next_op < n; r->next_op++) {
+        const op *o = &seg->ops[it->phase][r->next_op];
+        bool across = (o->flags & ACROSS) != 0;
+        queue *mine = &s->queues[r->p->at.pp * 2 + (o->kind == OP_RECV ? o->dim[2] : 0)];
+        if (o->kind == OP_RECV && across) {
+            r->awaited[o->event] = mine->taken++;
+            r->kind[o->event] = COST_PP;
+        } else if (o->kind == OP_RECV) {
+            if (!take(r, mine, mine->taken)) return false;
+            mine->taken++;
+        } else if (o->kind == OP_WAIT && across) {
+            int64_t e = o->dim[0];
+            bool backward = e == event_of_message(EVENT_RECV_BACKWARD, 0) ||
+                            e == event_of_message(EVENT_RECV_BACKWARD, 1);
+            if (r->awaited[e] >= 0) {
+                if (!take(r, &s->queues[r->p->at.pp * 2 + backward], r->awaited[e])) return false;
+                r->awaited[e] = -1;
+                r->done[e] = 0;
+            }
+            wait_until(r, r->done[e], r->now, r->kind[e]);
+        } else if (op_is_comm(o->kind)) {
+            start_message(s, r, seg, o);
+        }
+    }
+    r->next_op = 0;
+    return true;
+}
+
+/* ---- ranks */
+
+static bool run_item(stages *s, rank_play *r, const item *it)
+{
+    if (has_messages_of_program(it->seg, it->phase)) return run_messages(s, r, it);
+    const played *l = played_list(s, r, it->seg, it->phase);
+    add_list(r->out, l);
+    r->now += l->seconds;
+    return true;
+}
+
+static bool run_rank(stages *s, rank_play *r)
+{
+    const item_list *l = &r->p->items[PART_STEP];
+    int64_t before = r->next;
+    int op_before = r->next_op;
+    while (r->next < l->n && run_item(s, r, &l->list[r->next])) r->next++;
+    return r->next != before || r->next_op != op_before;
+}
+
+static void run_part(stages *s, rank_play *r, item_part part, double *seconds)
+{
+    double start = r->now;
+    const item_list *l = &r->p->items[part];
+    for (int64_t i = 0; i < l->n; i++) run_item(s, r, &l->list[i]);
+    *seconds = r->now - start;
+}
+
+static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out)
+{
+    *r = (rank_play){.p = p, .out = out};
+    *out = (stage_time){0};
+    for (int phase = 0; phase < 2; phase++) {
+        r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);
+        for (int i = 0; i < p->n_segments; i++) r->lists[phase][i].seconds = -1;
+    }
+    r->done = ARENA_ARRAY(s->a, double, p->n_events + 1);
+    r->awaited = ARENA_ARRAY(s->a, int64_t, p->n_events + 1);
+    r->kind = ARENA_ARRAY(s->a, cost_kind, p->n_events + 1);
+    for (int i = 0; i <= p->n_events; i++) {
+        r->done[i] = 0;
+        r->awaited[i] = -1;
+        r->kind[i] = COST_OTHER;
+    }
+}
+
+bool play_stages(stage_time *out, const cost_model *c, program *const *programs, arena *a)
+{
+    stages s = {.c = c, .a = a, .pp = c->s->pipe.pp};
+    s.ranks = ARENA_ARRAY(a, rank_play, s.pp);
+    s.queues = ARENA_ARRAY(a, queue, s.pp * 2);
+    memset(s.queues, 0, sizeof *s.queues * (size_t)s.pp * 2);
+    for (int64_t i = 0; i < s.pp; i++) open_rank(&s, &s.ranks[i], programs[i], &out[i]);
+    bool moved = true, all = false;
+    while (moved && !all) { /* I1 */
+        moved = false;
+        all = true;
+        for (int64_t i = 0; i < s.pp; i++) {
+            moved = run_rank(&s, &s.ranks[i]) || moved;
+            all = all && s.ranks[i].next == programs[i]->items[PART_STEP].n;
+        }
+    }
+    for (int64_t i = 0; i < s.pp; i++) {
+        out[i].end = s.ranks[i].now;
+        run_part(&s, &s.ranks[i], PART_FINISH, &out[i].finish);
+        if (!programs[i]->gathers_late) run_part(&s, &s.ranks[i], PART_GATHER, &out[i].gather);
+    }
+    return all;
+}

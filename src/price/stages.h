@@ -1,0 +1,18 @@
+/* stages.h - the items of all pipeline ranks played against each other. Internal to src/price. */
+#ifndef PRICE_STAGES_H
+#define PRICE_STAGES_H
+
+#include "price/price.h"
+
+/* What a pipeline rank did in a step. */
+typedef struct stage_time {
+    double end;            /* of the step's items */
+    double finish, gather; /* what follows before and after the optimizer */
+    double busy[COST_KINDS], exposed[COST_KINDS];
+    double host, bubble; /* bubble: the other side had not even sent */
+} stage_time;
+
+/* programs[pp], out[pp]. False: a circle of waits (the audit names it). */
+bool play_stages(stage_time *out, const cost_model *c, program *const *programs, arena *a);
+
+#endif
