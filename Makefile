@@ -106,6 +106,8 @@ install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
 	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
 	install -m 644 $(wildcard recipes/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
+	install -d '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+	install -m 644 $(wildcard hardware/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
 
 deps: ## Install all that building, testing and linting need (Debian, Ubuntu)
 	@CC='$(CC)' tools/deps build test lint

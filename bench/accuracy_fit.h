@@ -15,16 +15,23 @@ typedef struct tunable {
     void (*apply)(hardware *h, double x);
 } tunable;
 
+static inline void curve_finish(curve *c)
+{
+    for (int i = 0; i < c->n; i++) {
+        c->log_x[i] = log2(c->x[i]);
+        c->log_y[i] = log2(c->y[i]);
+    }
+    for (int i = 0; i + 1 < c->n; i++)
+        c->slope[i] = (c->log_y[i + 1] - c->log_y[i]) / (c->log_x[i + 1] - c->log_x[i]);
+}
 /* As far as the peak allows, so that a curve keeps its form. */
 static inline void scale_curve(curve *c, double x)
 {
     double highest = 0;
     for (int i = 0; i < c->n; i++) highest = fmax(highest, c->y[i]);
     if (highest * x > 1) x = fmax(1 / highest, 1);
-    for (int i = 0; i < c->n; i++) {
-        c->y[i] *= x;
-        c->slope[i] *= x;
-    }
+    for (int i = 0; i < c->n; i++) c->y[i] *= x;
+    curve_finish(c);
 }
 static inline void tune_launch(hardware *h, double x)
 {
@@ -48,8 +55,7 @@ static inline void tune_short_heads(hardware *h, double x)
     curve *c = &h->attention_head;
     for (int i = 0; i < c->n; i++)
         if (c->x[i] <= 64) c->y[i] *= x;
-    for (int i = 0; i + 1 < c->n; i++)
-        c->slope[i] = (c->y[i + 1] - c->y[i]) / (c->log_x[i + 1] - c->log_x[i]);
+    curve_finish(c);
 }
 static inline void tune_across(hardware *h, double x)
 {
@@ -183,7 +189,7 @@ static inline double fit_step(fit *f, int k, double step, double loss)
 /* Sweeps over all knobs while that helps, a few times at most. */
 static inline double fit_sweeps(fit *f, double step, double loss)
 {
-    enum { SWEEPS = 3 };
+    enum { SWEEPS = 2 };
     for (int i = 0; i < SWEEPS; i++) {
         double before = loss;
         for (int k = 0; k < N_TUNABLES + f->n_generations; k++)
@@ -219,7 +225,7 @@ static inline void fit_print(const fit *f, double before, double after)
 
 static inline void fit_family(judging *b, char family)
 {
-    static const double steps[] = {12, 4, 2, 1.4, 1.2, 1.1, 1.05, 1.02};
+    static const double steps[] = {12, 4, 2, 1.4, 1.2, 1.1, 1.05};
     fit *f = ARENA_NEW(b->a, fit);
     *f = (fit){.b = b, .family = family, .scratch = arena_create()};
     memcpy(f->base, b->machines, sizeof f->base);
