@@ -47,7 +47,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean
+.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -99,6 +99,9 @@ bench: all ## Run every bench/*.sh
 	    echo "== $$b"; \
 	    MOEFOLD=./moefold bash $$b; \
 	done
+
+accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
+	@tools/accuracy
 
 install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -D -m 755 $(PROGRAM) '$(DESTDIR)$(PREFIX)/bin/moefold'

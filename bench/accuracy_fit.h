@@ -15,51 +15,17 @@ typedef struct tunable {
     void (*apply)(hardware *h, double x);
 } tunable;
 
-static inline void curve_finish(curve *c)
-{
-    for (int i = 0; i < c->n; i++) {
-        c->log_x[i] = log2(c->x[i]);
-        c->log_y[i] = log2(c->y[i]);
-    }
-    for (int i = 0; i + 1 < c->n; i++)
-        c->slope[i] = (c->log_y[i + 1] - c->log_y[i]) / (c->log_x[i + 1] - c->log_x[i]);
-}
-/* As far as the peak allows, so that a curve keeps its form. */
-static inline void scale_curve(curve *c, double x)
-{
-    double highest = 0;
-    for (int i = 0; i < c->n; i++) highest = fmax(highest, c->y[i]);
-    if (highest * x > 1) x = fmax(1 / highest, 1);
-    for (int i = 0; i < c->n; i++) c->y[i] *= x;
-    curve_finish(c);
-}
 static inline void tune_launch(hardware *h, double x)
 {
     h->launch *= x;
 }
-static inline void tune_fusion(hardware *h, double x)
+/* Of the models here only gpt-oss has sinks. */
+static inline void tune_sinks(hardware *h, double x)
 {
-    h->fusion *= x;
-}
-static inline void tune_products(hardware *h, double x)
-{
-    for (int k = 0; k < NUMBER_COUNT; k++) scale_curve(&h->gemm[k], x);
-}
-static inline void tune_grouped(hardware *h, double x)
-{
-    for (int k = 0; k < NUMBER_COUNT; k++) scale_curve(&h->grouped[k], x);
-}
-/* Of the models here only gpt-oss has heads this short; its attention has sinks too. */
-static inline void tune_short_heads(hardware *h, double x)
-{
-    curve *c = &h->attention_head;
-    for (int i = 0; i < c->n; i++)
-        if (c->x[i] <= 64) c->y[i] *= x;
-    curve_finish(c);
+    h->attention_sinks *= x;
 }
 static inline void tune_across(hardware *h, double x)
 {
-    scale_curve(&h->across.efficiency, x);
     for (int k = 0; k < DISPATCH_KINDS; k++) h->dispatch[k][1] *= x;
 }
 static inline void tune_inside(hardware *h, double x)
@@ -73,11 +39,8 @@ static inline void tune_share(hardware *h, double x)
 
 static const tunable tunables[] = {
     {"host.launch", 0.2, 40, tune_launch},
-    {"device.fusion", 0.3, 3, tune_fusion},
-    {"products.*.efficiency", 0.6, 1.4, tune_products},
-    {"grouped.*", 0.5, 1.5, tune_grouped},
-    {"attention.head up to 64", 0.1, 1.4, tune_short_heads},
-    {"across.efficiency and dispatch.*.across", 0.5, 1.4, tune_across},
+    {"attention.sinks", 0.1, 1, tune_sinks},
+    {"dispatch.*.across", 0.6, 1.2, tune_across},
     {"dispatch.*.inside", 0.5, 1.4, tune_inside},
     {"device.message_share", 0.2, 3, tune_share},
 };

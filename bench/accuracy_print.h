@@ -184,9 +184,9 @@ static inline void print_refusals(const judging *b)
     for (int i = 0; i < b->n_rows; i++) {
         const judged *j = &b->rows[i];
         if (j->refused && !j->p.why_not) printf("- %s could not be made: %s\n", j->id, j->refused);
-        if (j->n_errors) printf("- %s breaks %d of our rules\n", j->id, j->n_errors);
+        if (j->broken) printf("- %s is priced, but breaks our rule %s\n", j->id, j->broken);
     }
-    printf("| why | model | rows |\n|---|---|--:|\n");
+    printf("\n| why | model | rows |\n|---|---|--:|\n");
     for (int i = 0; i < b->n_refusals; i++)
         printf("| %s | %s | %d |\n", b->refusals[i].why, b->refusals[i].model, b->refusals[i].rows);
     printf("\n");

@@ -27,7 +27,7 @@ typedef struct judged {
     const char *id, *source, *model, *gpu, *stack, *key;
     bool fitted; /* of the half that parameters may be fitted on */
     setup *s;
-    int n_errors;        /* rules that it breaks */
+    const char *broken;  /* the first of our rules that it breaks; NULL: none */
     const char *refused; /* the recipe could not be made: why */
     double tokens;       /* published, a second and GPU */
     double gigabytes;    /* published peak */
@@ -201,7 +201,7 @@ static inline status row_setup(judging *b, judged *j)
         j->refused = arena_text(b->a, "%s", err.text);
         return OK;
     }
-    j->n_errors = found.n_errors;
+    if (found.n_errors) j->broken = found.list[0].rule->id;
     if (!j->s->possible || j->s->pipe.why_not)
         j->refused = found.n ? found.list[0].message : "it cannot be laid out";
     j->tokens = published_tokens(&j->p, j->s);

@@ -186,9 +186,10 @@ static status measure_here(bench *b, error *err)
     if (!cli_speaks()) b->bar.on = false;
     o.says = on_progress;
     o.who = &b->bar;
+    blas_ready();
     if (cli_speaks())
         fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,
-                c ? "s" : "", b->seconds, blas_ready() ? blas_describe() : blas_describe());
+                c ? "s" : "", b->seconds, blas_describe());
     st = measure_machine(&m, c, &o, err);
     progress_finish(&b->bar);
     if (!st && cli_speaks()) {

@@ -18,6 +18,7 @@ typedef struct command {
 
 const command *command_table(int *n);
 
+int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_knobs(int argc, char **argv);

@@ -5,6 +5,7 @@
 #include "audit/audit.h"
 #include "cli/cli.h"
 #include "price/changes.h"
+#include "run/timing.h"
 
 enum { CHANGES = 10 };
 
@@ -150,14 +151,6 @@ static void print_text(const priced *q, arena *a)
 
 /* ---- the command */
 
-static status hardware_of(hardware *hw, const setup *s, arena *a, error *err)
-{
-    const char *name = recipe_word(&s->r, K_GPU);
-    error ignored;
-    if (text_equal(name, "cpu") && !hardware_read(hw, "local", a, &ignored)) return OK;
-    return hardware_read(hw, name, a, err);
-}
-
 static status price_recipe(priced *q, const recipe *r, const price_options *o, arena *a, error *err)
 {
     setup *s = ARENA_NEW(a, setup);
@@ -165,7 +158,7 @@ static status price_recipe(priced *q, const recipe *r, const price_options *o, a
     q->s = s;
     q->hw = hw;
     status st = setup_init(s, r, a, err);
-    if (!st) st = hardware_of(hw, s, a, err);
+    if (!st) st = timing_machine(hw, s, a, err);
     if (st) return st;
     rules_check(&q->found, s, false, a);
     const char *why_not = audit_why_not(s, a);

@@ -109,6 +109,23 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
         if (has_part(k, i)) p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
 }
 
+/* The host has launched part of the second half while the first still runs. */
+static double behind(const card *c, const card *before, int graphs, int phase)
+{
+    double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
+    double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
+    return seconds > c->unhindered[phase] ? seconds : c->unhindered[phase];
+}
+
+double layer_seconds(cards *k, const choice *c, int kind, int phase)
+{
+    int g = c->graphs;
+    if (c->drop == DROP_FULL) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
+    const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
+    const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
+    return first->seconds[g][phase] + behind(second, first, g, phase);
+}
+
 static void add_times(part_sums *p, int part, const card *c, int graphs)
 {
     for (int phase = 0; phase < 2; phase++) {
@@ -125,10 +142,37 @@ void sums_times(part_sums *p, cards *k, const choice *c)
     for (int i = 0; i < cards_kinds(k); i++) {
         add_times(p, i, card_of(k, c, full ? CARD_LAYER : CARD_ATTENTION, i, 0), c->graphs);
         if (!full) add_times(p, i, card_of(k, c, CARD_MLP, i, 0), c->graphs);
+        for (int phase = 0; phase < 2; phase++)
+            p->seconds[i][phase] = layer_seconds(k, c, i, phase);
     }
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
         if (has_part(k, i))
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
+}
+
+/* Prediction modules count for nothing here: their cards are dear. */
+void sums_bounds(part_sums *p, cards *k, const choice *c, bound_kind of)
+{
+    memset(p->seconds, 0, sizeof p->seconds);
+    memset(p->least, 0, sizeof p->least);
+    for (int i = 0; i < cards_kinds(k); i++) {
+        const card_light *halves[] = {card_bound_of(k, c, CARD_ATTENTION, i),
+                                      card_bound_of(k, c, CARD_MLP, i)};
+        for (int h = 0; h < 2; h++)
+            for (int phase = 0; phase < 2; phase++) {
+                p->seconds[i][phase] += halves[h]->least[phase];
+                p->least[i][phase] += of == BOUND_COMPUTE    ? halves[h]->compute[phase]
+                                      : of == BOUND_MESSAGES ? halves[h]->messages[phase]
+                                                             : halves[h]->host[phase];
+            }
+    }
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {
+        if (!has_part(k, i) || i == MIX_MTP) continue;
+        const card *part = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0);
+        for (int phase = 0; phase < 2; phase++) p->seconds[i][phase] = part->least[1][phase];
+        for (int phase = 0; phase < 2 && of == BOUND_COMPUTE; phase++)
+            p->least[i][phase] = part->least[1][phase];
+    }
 }
 
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)

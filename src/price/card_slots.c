@@ -18,17 +18,7 @@ typedef struct pool {
     arena *a;
 } pool;
 
-static int64_t lowest_place(const pool *l, int64_t bytes)
-{
-    int64_t at = 0;
-    for (int64_t i = 0; i < l->n; i++)
-        if (at < l->alive[i].at + l->alive[i].bytes && l->alive[i].at < at + bytes) {
-            at = l->alive[i].at + l->alive[i].bytes;
-            i = -1;
-        }
-    return at;
-}
-
+/* The living are kept in the order of their places, so that the lowest gap is the first. */
 static void take(pool *l, living x)
 {
     if (l->n == l->room) {
@@ -38,8 +28,15 @@ static void take(pool *l, living x)
         l->alive = larger;
         l->room = room;
     }
-    x.at = lowest_place(l, x.bytes);
-    l->alive[l->n++] = x;
+    int64_t k = 0;
+    x.at = 0;
+    while (k < l->n && l->alive[k].at - x.at < x.bytes) {
+        x.at = l->alive[k].at + l->alive[k].bytes;
+        k++;
+    }
+    memmove(&l->alive[k + 1], &l->alive[k], sizeof x * (size_t)(l->n - k));
+    l->alive[k] = x;
+    l->n++;
     if (x.at + x.bytes > l->end) l->end = x.at + x.bytes;
 }
 
@@ -47,8 +44,9 @@ static void leave(pool *l, int64_t chunk_id, int64_t micro, int instance_id)
 {
     for (int64_t k = 0; k < l->n; k++) {
         const living *x = &l->alive[k];
-        if (x->chunk != chunk_id || x->micro != micro || x->instance != instance_id) continue;
-        l->alive[k] = l->alive[--l->n];
+        if (x->micro != micro || x->chunk != chunk_id || x->instance != instance_id) continue;
+        l->n--;
+        memmove(&l->alive[k], &l->alive[k + 1], sizeof *x * (size_t)(l->n - k));
         return;
     }
 }

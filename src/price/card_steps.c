@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static double optimizer_of(const step_play *p)
+double step_optimizer(const step_play *p)
 {
     double most = 0;
     for (int64_t q = 0; q < p->c->pp; q++)
@@ -34,7 +34,7 @@ double step_least(const step_play *p, bool least)
         const double *first = least ? p->chunks[q].least : p->chunks[q].seconds;
         before += first[0] + first[1] + 2 * p->message; /* I3 */
     }
-    return most + optimizer_of(p);
+    return most;
 }
 
 /* ---- playing */
@@ -131,10 +131,8 @@ static double pair_seconds(steps *s, int64_t f, int64_t b)
         int kb = cards_kind_of(p->k, sb->first_layer + sb->n_layers - 1 - i);
         int g = p->c->graphs;
         sum += card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[g][0];
-        sum -= card_of(p->k, p->c, CARD_ATTENTION, kf, 0)->seconds[g][0] +
-               card_of(p->k, p->c, CARD_MLP, kf, 0)->seconds[g][0] +
-               card_of(p->k, p->c, CARD_ATTENTION, kb, 0)->seconds[g][1] +
-               card_of(p->k, p->c, CARD_MLP, kb, 0)->seconds[g][1];
+        sum -= layer_seconds(p->k, p->c, kf, SEG_FORWARD) +
+               layer_seconds(p->k, p->c, kb, SEG_BACKWARD);
     }
     return *known = sum;
 }
@@ -219,5 +217,5 @@ double step_seconds(const step_play *p, arena *a)
         if (own > late) late = own;
     }
     arena_release(a, mark);
-    return last + optimizer_of(p) + late;
+    return last + step_optimizer(p) + late;
 }

@@ -14,8 +14,10 @@ typedef struct step_play {
     double message;          /* [T][H] to a neighbour */
 } step_play;
 
-/* No step of this layout is shorter; `least`: even with all messages hidden inside layers. */
+/* No step of this layout is shorter, even without the optimizer; `least`: even with all messages
+ * hidden inside layers. */
 double step_least(const step_play *p, bool least);
+double step_optimizer(const step_play *p);
 
 /* The step, with messages between stages, gradients and weights. */
 double step_seconds(const step_play *p, arena *scratch);

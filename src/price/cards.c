@@ -252,7 +252,14 @@ static void play_card(card *out, const bench *w, const segment *seg)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             int64_t work = op_workspace(&seg->ops[phase][i]);
             if (work > out->work) out->work = work;
+            for (int g = 0; g < 2; g++)
+                out->host[g][phase] += cost_of(&w->cost[g], seg, &seg->ops[phase][i]).host;
         }
+        cost_model idle = w->cost[0];
+        idle.host = 0;
+        played free;
+        play_list(&free, &idle, seg, phase);
+        out->unhindered[phase] = free.seconds;
         for (int g = 0; g < 2; g++) {
             played p;
             play_list(&p, &w->cost[g], seg, phase);
@@ -292,7 +299,7 @@ const card *card_of(cards *k, const choice *c, card_what what, int kind, int oth
     card_key key = key_of(k, c, what, kind, other);
     if (what == CARD_ATTENTION || what == CARD_MLP)
         key.drop &= card_light_of(k, c, what, kind)->any;
-    else if (c->drop == DROP_FULL && what != CARD_LAYER)
+    else if (what != CARD_LAYER && (c->drop == DROP_FULL || !has_attention(what)))
         key.drop = 0; /* only layers are made again */
     card *made = memo_get(&k->cards, &key);
     if (made) return made;
@@ -331,31 +338,49 @@ static void read_light(card_light *l, const bench *w, const segment *seg)
             const op *o = &seg->ops[phase][i];
             op_cost cost = cost_of(&w->cost[1], seg, o);
             stream[o->stream] += cost.seconds;
+            l->host[phase] += cost.host;
             if (cost.kind <= COST_ATTENTION) l->products[phase] += cost.seconds;
         }
         l->compute[phase] = stream[STREAM_COMPUTE];
+        l->least[phase] = stream[STREAM_COMPUTE];
         for (int i = 0; i < STREAM_COUNT; i++)
-            if (stream[i] > l->least[phase]) l->least[phase] = stream[i];
+            if (i != STREAM_COMPUTE && stream[i] > l->messages[phase])
+                l->messages[phase] = stream[i];
+        if (l->messages[phase] > l->least[phase]) l->least[phase] = l->messages[phase];
     }
+}
+
+static card_light *build_light(cards *k, const choice *c, card_key *key)
+{
+    static _Thread_local bench w;
+    card_light *l = ARENA_NEW(k->a, card_light);
+    card_what half = (card_what)key->what;
+    if (set_up(k, &w, c, half, key->kind)) {
+        arena_place mark = arena_mark(k->scratch);
+        segment seg;
+        build_part(k, &w.b, &seg, half, key->kind);
+        segment_recompute(&seg, key->drop, k->scratch);
+        read_light(l, &w, &seg);
+        arena_release(k->scratch, mark);
+    }
+    memo_put(&k->lights, key, l);
+    return l;
 }
 
 const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind)
 {
-    static _Thread_local bench w;
     card_key key = key_of(k, c, half, kind, 0);
     key.drop = 0;
     card_light *l = memo_get(&k->lights, &key);
-    if (l) return l;
-    l = ARENA_NEW(k->a, card_light);
-    if (set_up(k, &w, c, half, kind)) {
-        arena_place mark = arena_mark(k->scratch);
-        segment seg;
-        build_part(k, &w.b, &seg, half, kind);
-        read_light(l, &w, &seg);
-        arena_release(k->scratch, mark);
-    }
-    memo_put(&k->lights, &key, l);
-    return l;
+    return l ? l : build_light(k, c, &key);
+}
+
+const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind)
+{
+    card_key key = key_of(k, c, half, kind, 0);
+    if (c->drop != DROP_FULL) key.drop &= card_light_of(k, c, half, kind)->any;
+    card_light *l = memo_get(&k->lights, &key);
+    return l ? l : build_light(k, c, &key);
 }
 
 int64_t card_saved(const card_light *l, unsigned drop)

@@ -29,6 +29,8 @@ typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
     double seconds[2][2];      /* [graphs][phase]; of a pair: all in phase 0 */
     double least[2][2];        /* the compute stream's own, nothing beside it lost */
+    double host[2][2];         /* launching all of it */
+    double unhindered[2];      /* by phase: as played if launching took no time */
 } card;
 
 /* What a half saves under any recompute, without building it again. */
@@ -41,6 +43,8 @@ typedef struct card_light {
     int64_t input;      /* bytes of the half's input, which nothing drops */
     double least[2];    /* busiest stream, by phase, without recompute */
     double compute[2];  /* compute stream alone */
+    double messages[2]; /* the busiest of the others */
+    double host[2];     /* launching */
     double products[2]; /* of that, products and attention */
 } card_light;
 
@@ -58,6 +62,8 @@ bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
 
 /* Which of the drop bits make a difference to this half. */
 const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind);
+/* The same with the choice's recompute behind it: `least`, `compute` and `products` are bounds. */
+const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
 
 /* `kind`: of layer, where `what` is a part of one; `other`: of the backward half of a pair. */

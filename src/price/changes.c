@@ -1,151 +1,203 @@
-/* changes.c - each of a table of changes, checked by the rules and priced.
+/* changes.c - single changes of a recipe, each checked by the rules and priced.
  *
- * A change is a few overrides on top of the recipe. One that changes nothing, breaks a rule or
- * makes another number of ranks necessary is left out. */
+ * A row names the knobs of one change; what does not differ from the recipe, cannot be laid out or
+ * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs. */
 #include "price/changes.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "rules/rules.h"
 
-static const double NOTHING = 5e-4; /* a gain that is none */
-
-#define EP_BESIDE   "comm_overlap.overlap_moe_expert_parallel_comm"
-#define DELAY       "comm_overlap.delay_wgrad_compute"
-#define DISPATCHER  "model.moe_token_dispatcher_type"
-#define FLEX        "model.moe_flex_dispatcher_backend"
-#define SELECTIVE   "model.recompute_granularity=selective model.recompute_modules="
-#define GRAPHS      "model.cuda_graph_impl="
-#define GRAPH_PARTS " model.cuda_graph_modules="
-
 static const char *const table[] = {
-    "model.recompute_granularity=null model.recompute_modules=null",
-    SELECTIVE "[moe_act]",
-    SELECTIVE "[layernorm,moe_act]",
-    SELECTIVE "[mla_up_proj]",
-    SELECTIVE "[mla_up_proj,moe_act]",
-    SELECTIVE "[mla_up_proj,layernorm,moe_act]",
-    SELECTIVE "[moe]",
-    SELECTIVE "[core_attn]",
+    /* recompute */
+    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
+    "model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[layernorm] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[mla_up_proj,layernorm,moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[moe,layernorm] "
+    "model.recompute_method=null model.recompute_num_layers=null",
     "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 "
     "model.recompute_modules=null",
-    EP_BESIDE "=true",
-    EP_BESIDE "=true " DELAY "=true",
-    EP_BESIDE "=false " DELAY "=false",
+    /* overlap */
+    "comm_overlap.overlap_moe_expert_parallel_comm=true",
+    "comm_overlap.overlap_moe_expert_parallel_comm=true comm_overlap.delay_wgrad_compute=true",
+    "comm_overlap.overlap_moe_expert_parallel_comm=false comm_overlap.delay_wgrad_compute=false",
     "model.moe_shared_expert_overlap=true",
-    "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true",
-    "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false",
+    "model.moe_shared_expert_overlap=false",
+    "model.overlap_dispatch_backward_with_experts_wgrad=true",
     "comm_overlap.tp_comm_overlap=true",
-    DISPATCHER "=alltoall " FLEX "=null",
-    DISPATCHER "=flex " FLEX "=deepep",
-    DISPATCHER "=flex " FLEX "=hybridep",
-    GRAPHS "none" GRAPH_PARTS "[]",
-    GRAPHS "transformer_engine" GRAPH_PARTS "[attn,moe_router,moe_preprocess]",
-    GRAPHS "full_iteration" GRAPH_PARTS "[]",
+    "comm_overlap.tp_comm_overlap=false",
+    /* dispatcher */
+    "model.moe_token_dispatcher_type=alltoall model.moe_flex_dispatcher_backend=null",
+    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep",
+    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep",
+    /* graphs */
+    "model.cuda_graph_impl=transformer_engine "
+    "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]",
+    "model.cuda_graph_impl=none model.cuda_graph_modules=[]",
+    /* context parallel */
+    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null "
+    "moefold.mla_latent_ring=false",
+    "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null "
+    "moefold.mla_latent_ring=false",
+    "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null "
+    "moefold.mla_latent_ring=false",
+    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null "
     "moefold.mla_latent_ring=true",
-    "model.cp_comm_type=p2p",
-    "model.cp_comm_type=all_gather",
-    "model.cp_comm_type=a2a",
+    /* precision and memory */
     "mixed_precision=bf16_mixed",
     "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
     "mixed_precision=bf16_with_mxfp8_mixed",
+    "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true",
     "optimizer.optimizer_cpu_offload=false",
+    /* fused kernels */
+    "model.moe_permute_fusion=true",
+    "model.moe_router_fusion=true",
 };
-enum { TABLE = sizeof table / sizeof table[0] };
 
-/* ---- sizes: one doubled or halved, and what makes room for it */
+/* Sizes that are doubled or halved, alone or against one another. */
+typedef struct swap {
+    knob_id up, down; /* doubled; halved; K_COUNT: none */
+} swap;
 
-static const struct {
-    knob_id up, down; /* K_COUNT: none */
-} swaps[] = {{K_TP, K_COUNT},  {K_COUNT, K_TP},  {K_CP, K_COUNT},  {K_COUNT, K_CP}, {K_EP, K_COUNT},
-             {K_COUNT, K_EP},  {K_PP, K_COUNT},  {K_COUNT, K_PP},  {K_TP, K_CP},    {K_CP, K_TP},
-             {K_MBS, K_COUNT}, {K_COUNT, K_MBS}, {K_VPP, K_COUNT}, {K_COUNT, K_VPP}};
-enum { SWAPS = sizeof swaps / sizeof swaps[0] };
+static const swap swaps[] = {{K_TP, K_CP},     {K_CP, K_TP},     {K_PP, K_COUNT},  {K_COUNT, K_PP},
+                             {K_EP, K_COUNT},  {K_COUNT, K_EP},  {K_CP, K_COUNT},  {K_COUNT, K_CP},
+                             {K_TP, K_COUNT},  {K_COUNT, K_TP},  {K_MBS, K_COUNT}, {K_COUNT, K_MBS},
+                             {K_VPP, K_COUNT}, {K_COUNT, K_VPP}, {K_PP, K_EP},     {K_EP, K_PP}};
 
-static const char *swap_words(const setup *s, int i, arena *a)
-{
-    textbuf t = text_init(a);
-    for (int half = 0; half < 2; half++) {
-        knob_id k = half ? swaps[i].down : swaps[i].up;
-        if (k == K_COUNT) continue;
-        int64_t now = recipe_given(&s->r, k) ? recipe_int(&s->r, k) : 1;
-        if (half && now % 2) return NULL;
-        text_add(&t, "%s%s=%lld", t.n ? " " : "", knobs[k].key,
-                 (long long)(half ? now / 2 : now * 2));
-    }
-    return t.s;
-}
+/* ---- one change */
 
-/* ---- pricing one */
-
-static bool same_knobs(const setup *a, const setup *b)
-{
-    for (int k = 0; k < K_COUNT; k++)
-        if (!value_equal(a->r.knob[k].v, b->r.knob[k].v)) return false;
-    return true;
-}
-
-typedef struct trial {
+typedef struct changing {
+    const setup *before;
     const recipe *given;
-    const setup *now;
     const hardware *hw;
     const price_options *o;
+    const price *now;
     arena *a;
-} trial;
+} changing;
 
-static bool try_words(const trial *t, const char *words, price *out)
+static bool differs(const changing *w, const setup *after)
 {
-    recipe r = *t->given;
-    setup *s = ARENA_NEW(t->a, setup);
-    violations found;
-    error err;
-    status st = OK;
-    for (const char *w = words; *w && !st;) {
-        size_t n = strcspn(w, " ");
-        st = recipe_override(&r, arena_copy(t->a, w, n), "change", &err);
-        w += n + strspn(w + n, " ");
-    }
-    if (!st) st = setup_init(s, &r, t->a, &err);
-    if (st || !s->possible || s->pipe.why_not || s->lay.world != t->now->lay.world) return false;
-    if (same_knobs(s, t->now)) return false;
-    rules_check(&found, s, false, t->a);
-    if (found.n_errors) return false;
-    price_setup(out, s, t->hw, t->o, t->a);
+    for (int k = 0; k < K_COUNT; k++)
+        if (!value_equal(w->before->r.knob[k].v, after->r.knob[k].v)) return true;
+    return false;
+}
+
+static bool apply(recipe *r, const char *words, arena *a)
+{
+    char *copy = arena_copy(a, words, strlen(words)), *rest = NULL;
+    error err = {{0}};
+    for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        if (recipe_override(r, w, "change", &err)) return false;
     return true;
 }
 
-static int by_gain(const void *a, const void *b)
+/* A change of stages leaves the split to be derived again. */
+static bool moves_stages(const char *words)
 {
-    const price_change *x = a, *y = b;
-    if (x->fits != y->fits) return y->fits - x->fits;
-    return (y->gain > x->gain) - (y->gain < x->gain);
+    return strstr(words, knobs[K_PP].key) || strstr(words, knobs[K_VPP].key);
+}
+
+static bool priced(price_change *out, const changing *w, const char *words)
+{
+    recipe *r = ARENA_NEW(w->a, recipe);
+    setup *s = ARENA_NEW(w->a, setup);
+    error err = {{0}};
+    *r = *w->given;
+    r->a = w->a;
+    if (moves_stages(words)) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
+    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return false;
+    if (!s->possible || s->pipe.why_not || !differs(w, s)) return false;
+    if (s->lay.world != w->before->lay.world) return false;
+    violations found;
+    rules_check(&found, s, false, w->a);
+    if (found.n_errors) return false;
+    price p;
+    price_setup(&p, s, w->hw, w->o, w->a);
+    *out = (price_change){.gain = w->now->step_s / p.step_s - 1,
+                          .step_s = p.step_s,
+                          .peak_bytes = p.peak_bytes,
+                          .fits = p.fits};
+    return true;
+}
+
+/* ---- the list */
+
+static double size_of(const price_change *c)
+{
+    return c->gain < 0 ? -c->gain : c->gain;
+}
+
+/* What fits and gains comes first, then what would gain, then what loses least memory's worth. */
+static bool before(const price_change *a, const price_change *b)
+{
+    bool good_a = a->gain > 0 && a->fits, good_b = b->gain > 0 && b->fits;
+    if (good_a != good_b) return good_a;
+    if (good_a) return a->gain > b->gain;
+    return size_of(a) > size_of(b);
+}
+
+static int insert(price_change *out, int n, int room, const price_change *c)
+{
+    if (n == room && !before(c, &out[n - 1])) return n;
+    int at = n < room ? n++ : room - 1;
+    for (; at > 0 && before(c, &out[at - 1]); at--) out[at] = out[at - 1];
+    out[at] = *c;
+    return n;
+}
+
+static int try_words(price_change *out, int n, int room, const changing *w, const char *words)
+{
+    price_change c;
+    arena_place mark = arena_mark(w->a);
+    bool good = priced(&c, w, words);
+    arena_release(w->a, mark);
+    if (!good) return n;
+    c.words = words;
+    return insert(out, n, room, &c);
+}
+
+static const char *swap_words(const changing *w, const swap *x)
+{
+    textbuf t = text_init(w->a);
+    const recipe *r = &w->before->r;
+    if (x->up != K_COUNT) {
+        int64_t now = recipe_int(r, x->up);
+        text_add(&t, "%s=%lld", knobs[x->up].key, (long long)((now > 0 ? now : 1) * 2));
+    }
+    if (x->down != K_COUNT) {
+        int64_t now = recipe_int(r, x->down);
+        if (now < 2 || now % 2) return NULL;
+        text_add(&t, "%s%s=%lld", t.n ? " " : "", knobs[x->down].key, (long long)(now / 2));
+    }
+    return t.s;
 }
 
 int price_changes(price_change *out, int room, const recipe *given, const price *now,
                   const hardware *hw, const price_options *o, arena *a)
 {
+    error err = {{0}};
     setup *s = ARENA_NEW(a, setup);
-    error err;
-    if (setup_init(s, given, a, &err)) return 0;
-    price_change all[TABLE + SWAPS];
+    recipe *whole = ARENA_NEW(a, recipe);
+    *whole = *given;
+    if (room < 1 || setup_init(s, given, a, &err) || !s->possible) return 0;
+    /* what is derived from the world and the batch must not move with the sizes */
+    recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
+    recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
+    changing w = {.before = s, .given = whole, .hw = hw, .o = o, .now = now, .a = a};
     int n = 0;
-    for (int i = 0; i < TABLE + SWAPS; i++) {
-        const char *words = i < TABLE ? table[i] : swap_words(s, i - TABLE, a);
-        arena *scratch = arena_create();
-        trial t = {given, s, hw, o, scratch};
-        price p;
-        bool moves =
-            words && try_words(&t, words, &p) &&
-            (fabs(now->step_s / p.step_s - 1) > NOTHING || p.peak_bytes != now->peak_bytes);
-        if (moves)
-            all[n++] =
-                (price_change){words, now->step_s / p.step_s - 1, p.step_s, p.peak_bytes, p.fits};
-        arena_destroy(scratch);
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
+        n = try_words(out, n, room, &w, table[i]);
+    for (size_t i = 0; i < sizeof swaps / sizeof swaps[0]; i++) {
+        const char *words = swap_words(&w, &swaps[i]);
+        if (words) n = try_words(out, n, room, &w, words);
     }
-    qsort(all, (size_t)n, sizeof *all, by_gain);
-    if (n > room) n = room;
-    memcpy(out, all, sizeof *out * (size_t)n);
     return n;
 }

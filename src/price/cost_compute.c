@@ -126,6 +126,11 @@ static bool is_backward(op_kind k)
     return k == OP_ATTN_D || k == OP_ATTN_BLOCK_D || k == OP_GDN_RULE_D;
 }
 
+static bool has_sinks(const op *o)
+{
+    return (o->kind == OP_ATTN && o->in[3] >= 0) || (o->kind == OP_ATTN_D && o->in[6] >= 0);
+}
+
 double cost_attention(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
@@ -138,6 +143,7 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
     if (window > 0 && window < seen) seen = window;
     double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
                   curve_at(&h->attention_head, (double)size);
+    if (has_sinks(o)) rate *= h->attention_sinks;
     return larger(op_flops(o) / rate, memory);
 }
 

@@ -90,6 +90,7 @@ typedef struct hardware {
     double tile;                 /* rows of an expert are computed in multiples of this */
     curve attention[2];          /* forward, backward: by tokens of the sequence that are seen */
     curve attention_head;        /* factor on both, by size of a head */
+    double attention_sinks;      /* factor on both where attention has sinks */
     double linear_attention;     /* part of the BF16 peak: delta rule */
     double head;                 /* the same: product with the vocabulary */
     double logit_bytes;          /* that loss and gradient of one logit move */

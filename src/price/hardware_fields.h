@@ -87,6 +87,7 @@ static const field fields[] = {
     CRV("attention.forward", attention[0]),
     CRV("attention.backward", attention[1]),
     CRV("attention.head", attention_head),
+    NUM("attention.sinks", attention_sinks, 1.5),
     NUM("attention.linear", linear_attention, 1.5),
     NUM("head.efficiency", head, 1.5),
     NUM("head.logit_bytes", logit_bytes, 1000),

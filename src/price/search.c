@@ -15,16 +15,20 @@
 #include "base/maths.h"
 #include "price/card_steps.h"
 #include "price/search_best.h"
+#include "price/search_memo.h"
 #include "price/search_space.h"
+#include "program/plan.h"
 
-enum { NODES_MAX = 1 << 14, STAGES_MOST = 4096 };
+enum { NODES_MAX = 1 << 14, STAGES_MOST = 4096, CHUNKS_MOST = 256, TOKENS_A_RANK = 4096 };
 
 /* Attention of a layout: what the outer loop runs through. */
 typedef struct node {
     choice c;
-    double least;              /* no step is shorter */
-    double attention, compute; /* of all layers, a microbatch: busiest stream, compute stream */
+    int far;      /* from the first guess of CP x TP, in powers of two */
+    double least; /* no step is shorter */
 } node;
+
+struct inner;
 
 typedef struct search {
     search_result *out;
@@ -33,19 +37,46 @@ typedef struct search {
     cards *k;
     ranks *r;
     arena *a, *scratch;
-    int64_t inner_known[DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1]; -1: not yet */
+    struct inner *inner[DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
     chunk_sum chunks[STAGES_MOST];
+    int64_t fixed[STAGES_MOST];
+    memo live; /* layers whose input is alive on each rank, by split and microbatches */
     int64_t layers[LAYER_KINDS_MAX];
     bool done;
 } search;
 
 /* ---- counts */
 
+/* Which inner layouts are legal: the same for most sizes. */
+typedef struct inner {
+    int64_t n;
+    int64_t n_of[BESIDE_KINDS][2]; /* by what runs beside, graphs */
+    bool ok[BESIDE_KINDS][2][2][DROPS_MAX];
+} inner;
+
+static const inner *inner_table(search *s, const choice *c)
+{
+    inner **known = &s->inner[c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
+    if (*known) return *known;
+    inner *t = *known = ARENA_NEW(s->a, inner);
+    choice x = *c;
+    for (int b = 0; b < BESIDE_KINDS; b++)
+        for (int i = 0; i < 4 * s->sp.n_drops; i++) {
+            x.beside = (beside_kind)b;
+            x.graphs = i & 1;
+            x.offload = i & 2;
+            x.drop = s->sp.drops[i / 4];
+            bool ok = space_inner_ok(&s->sp, &x);
+            t->ok[b][x.graphs][x.offload][i / 4] = ok;
+            t->n_of[b][x.graphs] += ok;
+            t->n += ok;
+        }
+    return t;
+}
+
 static int64_t inner_of(search *s, const choice *c)
 {
-    int64_t *known = &s->inner_known[c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
-    if (*known < 0) *known = space_inner(&s->sp, c);
-    return *known;
+    return inner_table(s, c)->n;
 }
 
 static int64_t count_stages(search *s, const choice *c, int64_t only_pp)
@@ -96,6 +127,7 @@ typedef struct attempt {
     const layout_facts *f;
     part_sums sums;
     double message;
+    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries */
 } attempt;
 
 static void sum_chunks(search *s, const choice *c, const attempt *t)
@@ -104,29 +136,32 @@ static void sum_chunks(search *s, const choice *c, const attempt *t)
         s->chunks[i] = chunk_sum_of(&t->sums, &t->f->mix[i]);
 }
 
-static int64_t regions_sum(const int64_t bytes[REGION_COUNT])
-{
-    int64_t sum = 0;
-    for (int i = 0; i < REGION_COUNT; i++) sum += round_up(bytes[i], 64);
-    return sum;
-}
-
 /* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
 static int64_t peak_of(search *s, const choice *c, const attempt *t, bool exact)
 {
-    int64_t most = 0, sizes[STAGES_MAX > 64 ? 64 : STAGES_MAX];
+    int64_t most = 0, sizes[CHUNKS_MOST];
     for (int64_t q = 0; q < c->pp; q++) {
-        int64_t bytes[REGION_COUNT];
-        rank_regions(bytes, &t->s, &t->z, t->f, q);
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
-        bytes[REGION_SAVED] =
+        int64_t saved =
             exact ? saved_packed(&slots, sizes, s->scratch) : saved_least(&slots, sizes);
-        if (exact) bytes[REGION_TEMP] = temp_bytes(s->k, c, &t->z, t->f, q, s->scratch);
-        int64_t sum = regions_sum(bytes) + (c->graphs ? bytes[REGION_TEMP] : 0);
+        int64_t temp = exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch) : 0;
+        int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
+                      (c->graphs ? temp : 0);
         if (sum > most) most = sum;
     }
     return most;
+}
+
+static void fix_regions(search *s, const choice *c, attempt *t)
+{
+    t->fixed = s->fixed;
+    for (int64_t q = 0; q < c->pp; q++) {
+        int64_t bytes[REGION_COUNT];
+        rank_regions(bytes, &t->s, &t->z, t->f, q);
+        t->fixed[q] = 0;
+        for (int i = 0; i < REGION_COUNT; i++) t->fixed[q] += round_up(bytes[i], PLAN_ALIGN);
+    }
 }
 
 static step_play play_of(search *s, const choice *c, const attempt *t)
@@ -170,8 +205,14 @@ static verdict judge(search *s, const choice *c, attempt *t, found *out)
     sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
     step_play p = play_of(s, c, t);
-    if (!all && !best_enters(s->out, c, step_least(&p, c->beside >= BESIDE_EP))) {
+    if (!all &&
+        !best_enters(s->out, c, step_least(&p, c->beside >= BESIDE_EP) + step_optimizer(&p))) {
         n->slow++;
+        return TOO_SLOW;
+    }
+    out->step_s = step_seconds(&p, s->scratch);
+    if (!all && !best_enters(s->out, c, out->step_s)) {
+        n->played++;
         return TOO_SLOW;
     }
     out->peak_bytes = peak_of(s, c, t, true);
@@ -181,7 +222,6 @@ static verdict judge(search *s, const choice *c, attempt *t, found *out)
         return TOO_LARGE;
     }
     n->fitted++;
-    out->step_s = step_seconds(&p, s->scratch);
     return GOOD;
 }
 
@@ -211,6 +251,7 @@ static bool patch(search *s, const choice *c, attempt *t)
     t->f = ranks_facts(s->r, c);
     if (!t->f->ok || !choice_patch(&t->s, s->sp.m, c, t->f->split)) return false;
     choice_sizes_of(&t->z, &t->s);
+    fix_regions(s, c, t);
     return true;
 }
 
@@ -225,10 +266,62 @@ static bool may_fit(search *s, const choice *c, attempt *t)
     return false;
 }
 
-static void try_drops(search *s, choice c, attempt *t)
+/* What is known of the sets of modules before their cards are built, once for all that runs beside:
+ * whether they may fit (by combined 1F1B and offload), and the least step (messages hidden or not,
+ * without the optimizer). */
+typedef struct drop_facts {
+    bool settled[2][2];
+    signed char may[2][2][DROPS_MAX]; /* -1: not known yet */
+    double least[2][DROPS_MAX];       /* < 0: not known yet */
+    double optimizer[2];              /* < 0: not known yet */
+} drop_facts;
+
+/* Where not even all modules together save enough, no part of them does. */
+static void settle_small_sets(search *s, const choice *c, attempt *t, signed char *may)
+{
+    choice x = *c;
+    x.drop = 0;
+    for (int d = 0; d < s->sp.n_drops; d++)
+        if (s->sp.drops[d] != DROP_FULL) x.drop |= s->sp.drops[d];
+    if (may_fit(s, &x, t)) return;
+    for (int d = 0; d < s->sp.n_drops; d++)
+        if (s->sp.drops[d] != DROP_FULL) may[d] = 0;
+}
+
+static bool may_of(search *s, const choice *c, attempt *t, drop_facts *m, int d)
+{
+    bool pairs = c->beside >= BESIDE_EP;
+    signed char *may = m->may[pairs][c->offload];
+    if (!m->settled[pairs][c->offload]) {
+        m->settled[pairs][c->offload] = true;
+        settle_small_sets(s, c, t, may);
+    }
+    if (may[d] < 0) may[d] = may_fit(s, c, t);
+    return may[d];
+}
+
+static double least_of(search *s, const choice *c, attempt *t, drop_facts *m, int d)
+{
+    bool hidden = c->beside != BESIDE_NOTHING;
+    if (m->least[hidden][d] < 0) {
+        choice plain = *c;
+        plain.beside = BESIDE_NOTHING;
+        for (int of = 0; of < BOUND_KINDS; of++) {
+            sums_bounds(&t->sums, s->k, &plain, (bound_kind)of);
+            sum_chunks(s, c, t);
+            step_play p = play_of(s, c, t);
+            for (int h = 0; h < 2; h++) m->least[h][d] = fmax(m->least[h][d], step_least(&p, h));
+        }
+    }
+    double least = hidden ? m->least[1][d] : fmax(m->least[0][d], m->least[1][d]);
+    return least + m->optimizer[c->offload];
+}
+
+static void try_drops(search *s, choice c, attempt *t, drop_facts *m)
 {
     search_counts *n = &s->out->counts;
-    unsigned fit[DROPS_MAX];
+    const inner *legal = inner_table(s, &c);
+    unsigned fit[DROPS_MAX * 2];
     int n_fit = 0;
     bool all = s->o->judge_all;
     for (int offload = 0; offload < 2; offload++) {
@@ -236,22 +329,36 @@ static void try_drops(search *s, choice c, attempt *t)
         c.drop = 0;
         bool patched = false;
         for (int d = 0; d < s->sp.n_drops && !s->done; d++) {
+            if (!legal->ok[c.beside][c.graphs][offload][d]) continue;
             c.drop = s->sp.drops[d];
-            if (!space_inner_ok(&s->sp, &c)) continue;
             if (!all && holds_one(fit, n_fit, c.drop)) { /* I2 */
                 n->slow++;
                 continue;
             }
-            if (!patched && !patch(s, &c, t)) break;
-            patched = true;
-            if (!may_fit(s, &c, t)) {
+            bool known = m->may[c.beside >= BESIDE_EP][offload][d] >= 0 &&
+                         m->least[c.beside != BESIDE_NOTHING][d] >= 0 && m->optimizer[offload] >= 0;
+            known = known || m->may[c.beside >= BESIDE_EP][offload][d] == 0;
+            if (!known && !patched) {
+                if (!patch(s, &c, t)) return;
+                patched = true;
+                step_play p = play_of(s, &c, t);
+                m->optimizer[offload] = step_optimizer(&p);
+            }
+            if (!may_of(s, &c, t, m, d)) {
                 n->saved++;
                 continue;
             }
-            if (!patch(s, &c, t)) break;
+            if (!all && !best_enters(s->out, &c, least_of(s, &c, t, m, d))) {
+                fit[n_fit++] = c.drop; /* what holds it is slower still */
+                n->slow++;
+                continue;
+            }
+            if (!patch(s, &c, t)) return;
+            patched = true;
+            sums_saved(&t->sums, s->k, &c);
             found f;
             verdict v = judge(s, &c, t, &f);
-            if (v != TOO_LARGE) fit[n_fit++] = c.drop; /* what holds it is slower still */
+            if (v != TOO_LARGE) fit[n_fit++] = c.drop;
             if (v == GOOD) keep(s, &c, t, &f);
         }
     }
@@ -259,42 +366,25 @@ static void try_drops(search *s, choice c, attempt *t)
 
 /* ---- stages, graphs, overlap */
 
-static int64_t count_drops(search *s, choice c)
-{
-    int64_t n = 0;
-    for (int d = 0; d < s->sp.n_drops; d++)
-        for (int offload = 0; offload < 2; offload++) {
-            c.drop = s->sp.drops[d];
-            c.offload = offload;
-            n += space_inner_ok(&s->sp, &c);
-        }
-    return n;
-}
-
 static void try_stages(search *s, choice c)
 {
     static _Thread_local attempt t;
+    static const beside_kind order[] = {BESIDE_NOTHING, BESIDE_SHARED, BESIDE_EP, BESIDE_WGRAD,
+                                        BESIDE_EP_DELAY};
+    drop_facts m;
+    memset(m.may, -1, sizeof m.may);
+    memset(m.settled, 0, sizeof m.settled);
+    for (int i = 0; i < s->sp.n_drops; i++) m.least[0][i] = m.least[1][i] = -1;
+    m.optimizer[0] = m.optimizer[1] = -1;
     c.drop = 0;
     c.offload = false;
-    bool first = true;
+    c.beside = BESIDE_NOTHING;
+    if (!patch(s, &c, &t)) return;
+    t.message = c.pp > 1 ? card_message(s->k, &c, &t.s, 1) : 0;
     for (int b = 0; b < 2 * BESIDE_KINDS && !s->done; b++) {
-        static const beside_kind order[] = {BESIDE_NOTHING, BESIDE_SHARED, BESIDE_EP, BESIDE_WGRAD,
-                                            BESIDE_EP_DELAY};
         c.beside = order[b / 2];
         c.graphs = !(b & 1);
-        int64_t here = count_drops(s, c);
-        if (!here) continue;
-        if (!patch(s, &c, &t)) return;
-        if (first) t.message = c.pp > 1 ? card_message(s->k, &c, &t.s, 1) : 0;
-        first = false;
-        sums_times(&t.sums, s->k, &c);
-        sum_chunks(s, &c, &t);
-        step_play p = play_of(s, &c, &t);
-        double least = step_least(&p, c.beside >= BESIDE_EP);
-        if (!s->o->judge_all && !best_enters(s->out, &c, least))
-            s->out->counts.slow += here;
-        else
-            try_drops(s, c, &t);
+        if (inner_table(s, &c)->n_of[c.beside][c.graphs]) try_drops(s, c, &t, &m);
     }
 }
 
@@ -323,7 +413,7 @@ static int64_t state_least(search *s, const choice *c, bool offload)
     return (int64_t)(bytes / (double)c->pp);
 }
 
-static bool state_may_fit(search *s, const choice *c)
+static bool may_offload(search *s, const choice *c)
 {
     choice x = {
         .precision = c->precision, .tp = c->tp, .to = c->to, .ep = c->ep, .pp = 1, .vpp = 1};
@@ -337,32 +427,103 @@ static bool state_may_fit(search *s, const choice *c)
             offload = offload || space_inner_ok(&s->sp, &x);
         }
     }
-    return state_least(s, c, offload) <= s->o->hw->usable;
+    return offload;
+}
+
+/* Layers' inputs that each rank holds at once, at least. */
+static const int64_t *live_of(search *s, const layout_facts *f, const choice *c, int64_t micros)
+{
+    int64_t key[4] = {c->pp, c->vpp, c->split, micros};
+    int64_t *live = memo_get(&s->live, key);
+    if (live) return live;
+    live = ARENA_ARRAY(s->a, int64_t, c->pp);
+    choice plain = *c;
+    plain.beside = BESIDE_EP; /* fewest */
+    choice_sizes z = {.micros = micros};
+    for (int64_t q = 0; q < c->pp; q++) {
+        int64_t layers[CHUNKS_MOST];
+        for (int64_t v = 0; v < c->vpp; v++)
+            layers[v] = f->split->pipe.stages[v * c->pp + q].n_layers;
+        slots_of slots = {.c = &plain, .z = &z, .rank = q};
+        live[q] = saved_least(&slots, layers);
+        if (c->vpp == 1 && c->pp > 1) { /* no combined 1F1B: one more */
+            plain.beside = BESIDE_NOTHING;
+            live[q] = saved_least(&slots, layers);
+            plain.beside = BESIDE_EP;
+        }
+    }
+    memo_put(&s->live, key, live);
+    return live;
+}
+
+/* Does the least that any recompute and offload leave fit? */
+static bool stages_may_fit(search *s, const choice *c, int64_t input, bool offload)
+{
+    choice x = *c;
+    x.offload = offload;
+    const layout_facts *f = ranks_facts(s->r, &x);
+    if (!f->ok) return false;
+    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp), micros = s->sp.gbs / (c->mbs * dp);
+    const int64_t *live = live_of(s, f, &x, micros);
+    for (int64_t q = 0; q < c->pp; q++) {
+        const rank_facts *r = &f->ranks[q];
+        int64_t state = r->state[0] + r->state[1] + r->state[2] + r->scratch;
+        if (state + live[q] * input > s->o->hw->usable) return false;
+    }
+    return true;
+}
+
+/* Of all layers, a microbatch: each kind of work by itself, the largest counts. */
+static double layers_least(search *s, const choice *c)
+{
+    double sum[BOUND_KINDS] = {0}, most = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        for (int half = 0; half < 2; half++) {
+            const card_light *l = card_bound_of(s->k, c, half ? CARD_MLP : CARD_ATTENTION, i);
+            double n = (double)s->layers[i];
+            sum[BOUND_COMPUTE] += n * (l->compute[0] + l->compute[1]);
+            sum[BOUND_MESSAGES] += n * (l->messages[0] + l->messages[1]);
+            sum[BOUND_HOST] += n * (l->host[0] + l->host[1]);
+        }
+    for (int i = 0; i < BOUND_KINDS; i++) most = fmax(most, sum[i]);
+    return most;
+}
+
+/* What a layer saves under all modules together, of the kind that saves least. */
+static int64_t selective_least(search *s, const choice *c)
+{
+    unsigned all = 0;
+    int64_t least = INT64_MAX;
+    for (int d = 0; d < s->sp.n_drops; d++)
+        if (s->sp.drops[d] != DROP_FULL) all |= s->sp.drops[d];
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        int64_t saved = card_saved(card_light_of(s->k, c, CARD_ATTENTION, i), all) +
+                        card_saved(card_light_of(s->k, c, CARD_MLP, i), all);
+        if (saved < least) least = saved;
+    }
+    return least;
 }
 
 static void experts_visit(search *s, const node *n, choice *c)
 {
-    bool any = false, fits[AXIS_MAX] = {false};
+    bool any = false, fits[AXIS_MAX] = {false}, offload = may_offload(s, c);
+    int64_t input = card_light_of(s->k, c, CARD_ATTENTION, 0)->input;
     search_counts *counts = &s->out->counts;
     for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
         c->pp = s->sp.pp.v[i];
         int64_t here = count_stages(s, c, c->pp);
         if (!here) continue;
-        fits[i] = state_may_fit(s, c);
+        fits[i] = state_least(s, c, offload) <= s->o->hw->usable;
         any = any || fits[i];
         if (!fits[i]) counts->state += here;
     }
     if (!any || s->done) return;
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-    double sum = 0;
-    bool over = c->ep > 1 && c->to != TO_ALL;
+    (void)n;
     c->beside = BESIDE_NOTHING;
-    for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *l = card_light_of(s->k, c, CARD_MLP, i);
-        const double *t = over ? l->compute : l->least;
-        sum += (double)s->layers[i] * (t[0] + t[1]);
-    }
-    double least = each * ((over ? n->compute : n->attention) + sum);
+    c->drop = 0;
+    double least = each * layers_least(s, c), full = -1;
+    int64_t selective = selective_least(s, c);
     for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
         c->pp = s->sp.pp.v[i];
         if (!fits[i]) continue;
@@ -375,27 +536,46 @@ static void experts_visit(search *s, const node *n, choice *c)
             if (s->sp.splits[k].pp != c->pp) continue;
             x.vpp = s->sp.splits[k].vpp;
             x.split = s->sp.splits[k].split;
-            if (space_stages_ok(&s->sp, &x)) try_stages(s, x);
+            if (!space_stages_ok(&s->sp, &x)) continue;
+            bool may = stages_may_fit(s, &x, selective, offload);
+            if (!may && stages_may_fit(s, &x, input, offload)) { /* full recompute alone */
+                c->drop = DROP_FULL;
+                if (full < 0) full = each * layers_least(s, c);
+                c->drop = 0;
+                may = full < best_tenth(s->out) || s->o->judge_all;
+            }
+            if (may)
+                try_stages(s, x);
+            else
+                counts->saved += inner_of(s, &x);
         }
     }
 }
 
 /* ---- attention: the outer loop */
 
+static int far_from_guess(const search *s, const choice *c)
+{
+    int64_t guess = s->sp.seq / TOKENS_A_RANK > 1 ? s->sp.seq / TOKENS_A_RANK : 1;
+    int64_t cut = c->tp * c->cp;
+    int far = 0;
+    for (; cut * 2 <= guess; cut *= 2) far++;
+    for (; cut >= guess * 2; cut /= 2) far++;
+    return far;
+}
+
 static void add_node(search *s, node *list, int *n, const choice *c, double products)
 {
     node *x = &list[*n];
-    *x = (node){.c = *c};
-    double ring = 0;
+    *x = (node){.c = *c, .far = far_from_guess(s, c)};
+    double compute = products, messages = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
-        double layers = (double)s->layers[i];
-        x->attention += layers * (l->least[0] + l->least[1]);
-        x->compute += layers * (l->compute[0] + l->compute[1]);
-        ring += layers * (l->compute[0] + l->compute[1]);
+        compute += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+        messages += (double)s->layers[i] * (l->messages[0] + l->messages[1]);
     }
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-    x->least = each * (ring + products);
+    x->least = each * fmax(compute, messages);
     if (*n < NODES_MAX - 1) ++*n;
 }
 
@@ -409,7 +589,6 @@ static double best_products(search *s, const choice *c)
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
     for (int64_t e = 2; base->m.experts && e <= base->m.experts && e <= s->sp.world; e++)
         if (base->m.experts % e == 0 && s->sp.world % e == 0) x.ep = e;
-    if (!base->m.experts) x.etp = c->tp;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
@@ -430,9 +609,12 @@ static void add_nodes(search *s, node *list, int *n, choice c)
         }
 }
 
-static int by_least(const void *a, const void *b)
+/* First those that cut sequences as the rule of thumb has it: good layouts are found early, and
+ * bounds exclude more of the rest. */
+static int by_promise(const void *a, const void *b)
 {
     const node *x = a, *y = b;
+    if (x->far != y->far) return x->far - y->far;
     return (x->least > y->least) - (x->least < y->least);
 }
 
@@ -449,7 +631,7 @@ static int list_nodes(search *s, node *list)
                     c.mbs = s->sp.mbs.v[m];
                     add_nodes(s, list, &n, c);
                 }
-    qsort(list, (size_t)n, sizeof *list, by_least);
+    qsort(list, (size_t)n, sizeof *list, by_promise);
     return n;
 }
 
@@ -555,7 +737,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     space_init(&s->sp, m);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
-    memset(s->inner_known, -1, sizeof s->inner_known);
+    memo_init(&s->live, 4 * sizeof(int64_t), a);
     return OK;
 }
 

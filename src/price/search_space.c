@@ -10,7 +10,7 @@
 #include "base/maths.h"
 #include "program/segment.h"
 
-enum { MBS_MOST = 8, TP_MOST = 64, ETP_MOST = 8, VPP_MOST = 16, ALLGATHER_EP = 8 };
+enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 16, ALLGATHER_EP = 8 };
 
 static bool pinned(const space *s, knob_id k)
 {
@@ -124,6 +124,13 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
         s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1};
 }
 
+/* Chunks of a rank: powers of two, and three times those. */
+static bool is_usual(int64_t v)
+{
+    while (v % 2 == 0) v /= 2;
+    return v == 1 || v == 3;
+}
+
 static void list_splits(space *s, const model *m)
 {
     for (int i = 0; i < s->pp.n; i++) {
@@ -135,7 +142,8 @@ static void list_splits(space *s, const model *m)
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (int64_t v = 1; v <= most; v++) add_split(s, pp, v);
+            for (int64_t v = 1; v <= most; v++)
+                if (is_usual(v)) add_split(s, pp, v);
     }
 }
 
@@ -152,7 +160,7 @@ void space_init(space *s, choice_maker *m)
     fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
     fill(&s->cp, s, K_CP, s->seq / 2 > 1 ? s->seq / 2 : 1);
     fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1);
-    fill(&s->etp, s, K_ETP, base && base->m.experts ? ETP_MOST : 1);
+    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1);
     fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);
     fill_powers(&s->mbs, s, K_MBS, MBS_MOST);
     if (!base) return;
@@ -230,9 +238,10 @@ bool space_experts_ok(const space *s, const choice *c)
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
     static const char *const words[] = {"allgather", "alltoall", "flex"};
-    if (!m->experts) return c->ep == 1 && c->etp == c->tp && c->to == TO_EXPERTS;
+    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
     if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
     if (m->linear_bias && c->etp > 1) return false;
+    if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
     if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
     if (c->to == TO_ALL) return c->ep * c->etp > 1 && c->ep <= ALLGATHER_EP;
     if (c->to == TO_EXPERTS) return true;

@@ -17,6 +17,7 @@ enum { NO_REQUEST = -1 };
 typedef struct bound_segment {
     const segment *seg;
     kernel_run *run[2]; /* [n_ops]; NULL: a message or a wait */
+    cost_kind *kind[2]; /* [n_ops]; NULL: nobody asked for times */
     int n_events[2];
 } bound_segment;
 
@@ -33,6 +34,11 @@ struct executor {
     } * items[PART_COUNT];
     int *requests; /* by event, of the list that runs */
     int *across;   /* by event of the program */
+    int n_requests;
+    timing *times;                         /* NULL: nobody asked */
+    double last;                           /* when the operation before ended */
+    cost_kind *request_kind, *across_kind; /* of the messages in those */
+    cost_kind message_kind;                /* of the last message that was started */
     arena *memory;
 };
 
@@ -79,6 +85,7 @@ static status bind_segments(executor *e, bool plain, error *err)
         }
     }
     e->requests = ARENA_ARRAY(e->memory, int, events + 1);
+    e->n_requests = events + 1;
     e->across = ARENA_ARRAY(e->memory, int, p->n_events + 1);
     for (int i = 0; i <= p->n_events; i++) e->across[i] = NO_REQUEST;
     return OK;
@@ -97,6 +104,24 @@ static void bind_items(executor *e)
                 e->items[part][i].place[id] = program_place(e->p, &l->list[i], id);
         }
     }
+}
+
+static void bind_kinds(executor *e, bound_segment *b, int phase, const cost_model *cost)
+{
+    const segment *seg = b->seg;
+    b->kind[phase] = ARENA_ARRAY(e->memory, cost_kind, seg->n_ops[phase] + 1);
+    for (int i = 0; i < seg->n_ops[phase]; i++)
+        b->kind[phase][i] = cost_of(cost, seg, &seg->ops[phase][i]).kind;
+}
+
+void executor_time(executor *e, timing *t, const cost_model *cost)
+{
+    e->times = t;
+    e->request_kind = ARENA_ARRAY(e->memory, cost_kind, e->n_requests);
+    e->across_kind = ARENA_ARRAY(e->memory, cost_kind, e->p->n_events + 1);
+    e->message_kind = COST_OTHER;
+    for (int i = 0; i < e->p->n_segments; i++)
+        for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);
 }
 
 static status take_arena(executor *e, error *err)
@@ -173,16 +198,43 @@ static void run_op(executor *e, const struct bound_item *it, int phase, int k)
     *request = comm_start(e->c, o, in, out);
 }
 
+/* ---- times */
+
+static void add_time(executor *e, cost_kind k)
+{
+    double now = timing_now();
+    timing_add(e->times, k, now - e->last);
+    e->last = now;
+}
+
+/* The operation has returned: its time is its own, or that of the message it waited for. */
+static void time_op(executor *e, const struct bound_item *it, int phase, int k)
+{
+    const op *o = &it->seg->seg->ops[phase][k];
+    cost_kind kind = it->seg->kind[phase][k];
+    cost_kind *kinds = o->flags & ACROSS ? e->across_kind : e->request_kind;
+    if (o->kind == OP_WAIT) {
+        kind = kinds[o->dim[0]];
+    } else if (op_is_comm(o->kind)) {
+        kinds[o->event] = kind;
+        e->message_kind = kind;
+    }
+    add_time(e, kind);
+}
+
 void executor_item(executor *e, item_part part, int64_t i)
 {
     const struct bound_item *it = &e->items[part][i];
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     for (int n = 0; n <= it->seg->n_events[phase]; n++) e->requests[n] = NO_REQUEST;
+    if (e->times) e->last = timing_now();
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         comm_where(e->c, seg->name, seg->ops[phase][k].name);
         run_op(e, it, phase, k);
+        if (e->times) time_op(e, it, phase, k);
         comm_progress(e->c); /* I2 */
+        if (e->times && comm_size(e->c) > 1) add_time(e, e->message_kind);
     }
 }
 

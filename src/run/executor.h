@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "kernels/kernels.h"
 #include "program/program.h"
+#include "run/timing.h"
 
 typedef struct executor executor;
 
@@ -20,6 +21,10 @@ void executor_close(executor *e);
 /* All items of a part, or one. */
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
+
+/* From now on adds the seconds of every operation to `t`, by the kind that `cost` gives it; a wait
+ * counts as its message. `t` stays in place until executor_close. */
+void executor_time(executor *e, timing *t, const cost_model *cost);
 
 /* Addresses of regions and of buffers of the step; of those that exist once for each microbatch,
  * the first one's (p->step_bytes apart). */

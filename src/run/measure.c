@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "run/agree.h"
 #include "run/measure_jig.h"
 
 static const double sides[] = {32, 64, 128, 256, 512, 1024, 2048};
@@ -147,6 +148,7 @@ static void measure_all(jig *j, measured *m)
         measure_once(j, m);
         if (j->ranks > 1) measure_messages(j, m);
     }
+    measure_messages_end(m);
 }
 
 static double others_since(const jig *j, const jig_load *before)
@@ -178,15 +180,16 @@ status measure_machine(measured *out, comm *c, const measure_options *o, error *
     j.table = calloc(ROOM_TABLE, sizeof *j.table);
     j.times = calloc(ROOM_TIMES, sizeof *j.times);
     j.room = calloc(1, ROOM_WORKSPACE);
-    if (j.in && j.out && j.table && j.times && j.room) {
+    if (!j.in || !j.out || !j.table || !j.times || !j.room)
+        s = error_set(err, ERR_MACHINE, "the measurement takes %d MiB a rank; there are none left",
+                      2 * ROOM_FLOATS / (1 << 18) + ROOM_WORKSPACE / (1 << 20));
+    s = ranks_agree(c, s, err);
+    if (!s) {
         kernels_workspace(j.room, ROOM_WORKSPACE);
         jig_load before = jig_load_now(&j);
         measure_all(&j, &m);
         m.others = others_since(&j, &before);
         kernels_workspace(NULL, 0);
-    } else {
-        s = error_set(err, ERR_MACHINE, "the measurement takes %d MiB a rank; there are none left",
-                      2 * ROOM_FLOATS / (1 << 18) + ROOM_WORKSPACE / (1 << 20));
     }
     free(j.in);
     free(j.out);

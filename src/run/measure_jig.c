@@ -2,8 +2,8 @@
  *
  * I1  Every rank spends the same window on the same operation, so that each is measured beside busy
  *     neighbours. Who is done early would leave the others more memory than they have in a run.
- * I2  Other programs disturb: of many times the lowest tenth counts, and of several rounds the best.
- *     Where ranks share cores they disturb one another in a run too, and the mean counts. */
+ * I2  Other programs disturb: of many times the lowest tenth counts, of several rounds the
+ *     best. Where ranks share cores they disturb one another in a run too, and the mean counts. */
 #include "run/measure_jig.h"
 
 #include <assert.h>

@@ -72,6 +72,7 @@ void measure_once(jig *j, measured *m);
 /* measure_messages.c */
 int measure_messages_count(const jig *j);
 void measure_messages(jig *j, measured *m);
+void measure_messages_end(measured *m);
 
 enum { MEASURE_ROUNDS = 3 };
 

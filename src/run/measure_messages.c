@@ -81,23 +81,28 @@ static double seconds_of(jig *j, const op *o)
     return jig_mean(j, jig_typical(j, n));
 }
 
-/* The latency is the least that any message of the round took; it is no part of the rates. */
+/* One round: until all are over, the curves have messages a second. */
 void measure_messages(jig *j, measured *m)
 {
-    double t[MEASURED_MESSAGES][COUNT(sizes)];
     op smallest = message_of(j, MEASURED_SHIFT, 4);
     seconds_of(j, &smallest); /* the library opens its ways */
     double latency = seconds_of(j, &smallest);
     for (int k = 0; k < MEASURED_MESSAGES; k++)
         for (int i = 0; i < points(j); i++) {
             op o = message_of(j, (measured_message)k, sizes[i]);
-            t[k][i] = seconds_of(j, &o);
-            latency = fmin(latency, t[k][i]);
-        }
-    for (int k = 0; k < MEASURED_MESSAGES; k++)
-        for (int i = 0; i < points(j); i++) {
-            double moving = fmax(t[k][i] - latency, 0.3 * t[k][i]);
-            jig_point(&m->message[k], i, sizes[i], sizes[i] / moving);
+            double t = seconds_of(j, &o);
+            jig_point(&m->message[k], i, sizes[i], 1 / t);
+            latency = fmin(latency, t);
         }
     if (!(m->latency > 0 && m->latency < latency)) m->latency = latency;
+}
+
+/* The latency is the least that any message took; it is no part of the rates. */
+void measure_messages_end(measured *m)
+{
+    for (int k = 0; k < MEASURED_MESSAGES; k++)
+        for (int i = 0; i < m->message[k].n; i++) {
+            double t = 1 / m->message[k].y[i], moving = fmax(t - m->latency, 0.5 * t);
+            m->message[k].y[i] = m->message[k].x[i] / moving;
+        }
 }

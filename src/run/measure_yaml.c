@@ -166,6 +166,7 @@ static void put_attention(writer *w)
     put_curve(w, "  forward", &m->attention[0], w->peak, "length; 8 heads of 64");
     put_curve(w, "  backward", &m->attention[1], w->peak, "length; 8 heads of 64");
     put_curve(w, "  head", &m->heads, usual, "size of a head, length 1,024");
+    put(w, "  sinks", 1, "a sink is one more number here");
     put(w, "  linear", m->linear / w->peak, "delta rule, 8 heads of 64, length 1,024");
     fprintf(w->f, "head:\n");
     put(w, "  efficiency", m->head / w->peak, "512 tokens of 512, vocabulary of 8,192");

@@ -128,11 +128,13 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
 {
     double start = trainer_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
     double before = waited(t);
+    trainer_predict_begin(t);
     status s = trainer_step(t, losses, err);
     if (s) return s;
     step_result r = update(t, losses);
     double seconds = trainer_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
+    trainer_predict_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
     s = judge(t, &r, losses, err);
     bool last = t->at.iteration == t->train_iters;
@@ -180,12 +182,14 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     *sum = (train_summary){0};
     progress_init(&t->bar, stderr, 0, 0, trainer_seconds());
     status st = trainer_open_all(t, err);
+    if (!st) st = trainer_predict(t, err);
     if (!st) {
         start_loop(t);
         st = loop(t, sum, err);
     }
     progress_finish(&t->bar);
     if (!st) trainer_traffic(t, sum, sum->iterations);
+    if (!st) trainer_predict_table(t);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;

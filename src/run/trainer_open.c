@@ -126,6 +126,7 @@ status trainer_open(trainer *t, const setup *s, error *err)
     t->e = e;
     take_arrays(t);
     batch_tables(e, p);
+    trainer_predict_attach(t);
     return OK;
 }
 

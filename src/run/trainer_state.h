@@ -10,6 +10,7 @@
 #include "run/optimizer.h"
 #include "run/progress.h"
 #include "run/schedule.h"
+#include "run/timing.h"
 #include "run/trainer.h"
 
 /* What all ranks add up once a step. */
@@ -55,7 +56,8 @@ typedef struct trainer {
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
-    comm_stats reported; /* what has been printed of the traffic */
+    struct predicted *predicted; /* NULL: nobody asked */
+    comm_stats reported;         /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
 
@@ -114,5 +116,13 @@ void trainer_count(trainer *t, double seconds, double waited); /* one step; not 
 void trainer_compare(trainer *t);
 void trainer_traffic_line(trainer *t); /* since the last one */
 void trainer_traffic(trainer *t, train_summary *sum, int64_t steps);
+
+/* trainer_predict.c: predicted beside measured, with --predict or logger.timing_log_level > 0.
+ * Only the last is collective. */
+status trainer_predict(trainer *t, error *err); /* before the first step */
+void trainer_predict_attach(trainer *t);        /* a new executor */
+void trainer_predict_begin(trainer *t);         /* of a step */
+void trainer_predict_step(trainer *t, double seconds);
+void trainer_predict_table(trainer *t);
 
 #endif

@@ -1,5 +1,5 @@
 /* published_features.h - a row while it becomes a recipe, and its features: precision, dispatcher,
- * recompute, graphs, overlap, offload, and what its source sets everywhere or in that one recipe. */
+ * recompute, graphs, overlap, offload, and what its source sets everywhere or in one recipe. */
 #ifndef TESTS_PRICE_PUBLISHED_FEATURES_H
 #define TESTS_PRICE_PUBLISHED_FEATURES_H
 
@@ -185,8 +185,8 @@ static inline void published_own(published *p)
         if (published_from(p, own[i][0])) published_sets(p, own[i][1]);
 }
 
-/* Moments in 16 bits: all recipes of DeepSeek-V3, and those of the ModelZoo and Megatron-LM with FP8
- * and PP or EP beyond a node (their notes say so). */
+/* Moments in 16 bits: all recipes of DeepSeek-V3, rows whose notes say so, and the ModelZoo's with
+ * MXFP8. */
 static inline bool published_narrow_moments(const published *p, const char *preset)
 {
     return strcmp(preset, "deepseek-v3") == 0 || published_notes(p, "BF16 moments") ||

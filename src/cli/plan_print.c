@@ -1,0 +1,172 @@
+/* plan_print.c - the table of the best, the front of speed against headroom, and the near miss. */
+#include <stdio.h>
+
+#include "cli/plan.h"
+#include "program/segment.h"
+
+static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
+static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
+static const char *const kind_words[CP_KINDS] = {"ring", "all_gather", "a2a", "a2a+p2p", "latent"};
+
+static double gib(int64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+/* What a table says of a layout after its sizes. */
+static const char *knobs_text(const choice *c, arena *a)
+{
+    textbuf t = text_init(a);
+    text_add(&t, "%s", to_words[c->to]);
+    if (c->beside != BESIDE_NOTHING) text_add(&t, ", beside: %s", beside_words[c->beside]);
+    if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
+    if (c->offload) text_add(&t, ", optimizer on the host");
+    if (c->graphs) text_add(&t, ", graphs");
+    if (c->tp_overlap) text_add(&t, ", TP overlap");
+    if (c->split) text_add(&t, ", balanced stages");
+    return t.s;
+}
+
+static void print_counts(const plan_answer *p, arena *a)
+{
+    const search_counts *n = &p->result->counts;
+    int64_t judged = n->state + n->saved + n->slow + n->played + n->summed;
+    printf("Judged   %s layouts in %.2f s, %s a second:\n", text_grouped(a, judged), n->seconds,
+           text_grouped(a, (int64_t)((double)judged / n->seconds)));
+    printf("         %14s legal\n", text_grouped(a, n->legal));
+    printf("         %14s excluded: weights, gradients and optimizer of a rank cannot fit\n",
+           text_grouped(a, n->state));
+    printf("         %14s excluded: activations cannot fit beside them\n",
+           text_grouped(a, n->saved));
+    printf("         %14s excluded: a bound says slower than the tenth, or the same with more "
+           "recompute\n",
+           text_grouped(a, n->slow));
+    printf("         %14s played, and slower than the tenth\n", text_grouped(a, n->played));
+    printf("         %14s played and summed to the byte; %s of them fit\n",
+           text_grouped(a, n->summed), text_grouped(a, n->fitted));
+    if (n->rules) printf("         %14s were good but break a rule\n", text_grouped(a, n->rules));
+    printf("\n");
+}
+
+static void print_table(const plan_answer *p, arena *a)
+{
+    const search_result *r = p->result;
+    printf("Best     %d, one for each set of parallel sizes (usable: %.1f GiB a GPU)\n\n",
+           r->n_best, gib(p->hw->usable));
+    printf("         %2s %9s %10s %8s %8s  TP  CP           EP ETP  PP VPP  DP mbs\n", "", "step s",
+           "tok/s/GPU", "TFLOP/s", "GiB");
+    for (int i = 0; i < r->n_best; i++) {
+        const found *f = &r->best[i];
+        const choice *c = &f->c;
+        printf("         %2d %9.3f %10.1f %8.1f %8.2f %3lld %3lld %-10s %3lld %3lld %3lld %3lld "
+               "%3lld %3lld\n",
+               i + 1, f->exact.step_s, f->exact.tokens_per_s_per_gpu, f->exact.tflops_per_gpu,
+               gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
+               c->cp > 1 ? kind_words[c->kind] : "", (long long)c->ep, (long long)c->etp,
+               (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
+        printf("            %s\n", knobs_text(c, a));
+        if (f->exact.peak_bytes != f->peak_bytes)
+            printf("            warning: the whole program takes %lld bytes, the sums said %lld\n",
+                   (long long)f->exact.peak_bytes, (long long)f->peak_bytes);
+    }
+    printf("\n");
+}
+
+static void print_front(const plan_answer *p, arena *a)
+{
+    const search_result *r = p->result;
+    printf("Front    speed against headroom, among those played (steps as sums of cards)\n\n");
+    for (int i = 0; i < r->n_front; i++) {
+        const found *f = &r->front[i];
+        printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,
+               gib(p->hw->usable - f->peak_bytes), choice_text(a, &f->c), knobs_text(&f->c, a));
+    }
+    printf("\n");
+}
+
+void plan_print(const plan_answer *p, arena *a)
+{
+    printf("Plan     %s on %lld %s, sequences of %lld, batch of %lld (%s)\n\n",
+           recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
+           (long long)p->world, p->hw->name, (long long)recipe_int(p->given, K_SEQ),
+           (long long)recipe_int(p->given, K_GBS), p->given->knob[K_GBS].why);
+    print_counts(p, a);
+    print_table(p, a);
+    print_front(p, a);
+}
+
+void plan_print_miss(const plan_answer *p, arena *a)
+{
+    const search_result *r = p->result;
+    printf("Plan     nothing fits on %lld %s\n\n", (long long)p->world, p->hw->name);
+    print_counts(p, a);
+    if (r->has_miss) {
+        int64_t over = r->miss.peak_bytes - p->hw->usable;
+        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), knobs_text(&r->miss.c, a));
+        printf("         needs at least %s on its fullest rank: %s bytes (%s) more than can be "
+               "used\n",
+               text_bytes(a, r->miss.peak_bytes), text_grouped(a, over), text_bytes(a, over));
+    } else {
+        printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
+               "GPUs holds\n");
+    }
+    if (p->fewest)
+        printf("Fewest   %lld %s would do: moefold plan %s --gpus %lldx%s\n", (long long)p->fewest,
+               p->hw->name, p->given->name, (long long)p->fewest, p->hw->name);
+    else
+        printf("Fewest   not even %lld %s would do\n", (long long)p->world * 64, p->hw->name);
+}
+
+/* ---- for programs */
+
+static json_t *json_found(const found *f, arena *a)
+{
+    const choice *c = &f->c;
+    json_t *o = json_pack(
+        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:b, s:b, s:f, "
+        "s:I}",
+        "tp", (json_int_t)c->tp, "cp", (json_int_t)c->cp, "cp_kind",
+        c->cp > 1 ? kind_words[c->kind] : "none", "ep", (json_int_t)c->ep, "etp",
+        (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
+        (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
+        (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],
+        "recompute", choice_modules(a, c->drop), "offload", c->offload, "graphs", c->graphs,
+        "tp_overlap", c->tp_overlap, "step_s", f->priced ? f->exact.step_s : f->step_s,
+        "peak_bytes", (json_int_t)f->peak_bytes);
+    if (f->priced) {
+        json_object_set_new(o, "tokens_per_s_per_gpu", json_real(f->exact.tokens_per_s_per_gpu));
+        json_object_set_new(o, "tflops_per_gpu", json_real(f->exact.tflops_per_gpu));
+        json_object_set_new(o, "wall", json_string(wall_name(f->exact.wall)));
+    }
+    return o;
+}
+
+static json_t *json_list(const found *list, int n, arena *a)
+{
+    json_t *out = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(out, json_found(&list[i], a));
+    return out;
+}
+
+void plan_print_json(const plan_answer *p, arena *a)
+{
+    const search_result *r = p->result;
+    const search_counts *n = &r->counts;
+    json_t *o = json_object();
+    json_object_set_new(o, "fits", json_boolean(r->n_best > 0));
+    json_object_set_new(o, "gpus", json_integer(p->world));
+    json_object_set_new(o, "gpu", json_string(p->hw->name));
+    json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
+    json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
+    json_object_set_new(o, "front", json_list(r->front, r->n_front, a));
+    json_object_set_new(o, "ladder", json_list(r->ladder, r->n_ladder, a));
+    json_object_set_new(o, "judged",
+                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "legal",
+                                  (json_int_t)n->legal, "state", (json_int_t)n->state, "saved",
+                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "summed",
+                                  (json_int_t)n->summed, "fitted", (json_int_t)n->fitted, "rules",
+                                  (json_int_t)n->rules, "seconds", n->seconds));
+    if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
+    if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
+    cli_json_print(o);
+}

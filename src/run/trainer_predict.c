@@ -1,0 +1,71 @@
+/* trainer_predict.c - predicted beside measured times of a run.
+ *
+ * The first step is not counted: pages are touched and threads started there. */
+#include "run/agree.h"
+#include "run/trainer_state.h"
+
+struct predicted {
+    hardware hw;
+    cost_model cost;
+    price price;
+    timing running;  /* all operations so far, those of validations too */
+    timing begun;    /* as it was when the step began */
+    timing measured; /* of steps */
+    bool first;      /* the first step is over */
+};
+
+void trainer_predict_attach(trainer *t)
+{
+    if (t->predicted) executor_time(t->e, &t->predicted->running, &t->predicted->cost);
+}
+
+status trainer_predict(trainer *t, error *err)
+{
+    if (!t->o->predict && recipe_int(&t->s->r, K_TIMING_LEVEL) < 1) return OK;
+    struct predicted *p = ARENA_NEW(t->a, struct predicted);
+    status st = ranks_agree(t->c, timing_machine(&p->hw, t->s, t->a, err), err);
+    if (st) return st;
+    price_setup(&p->price, t->s, &p->hw, NULL, t->a);
+    cost_init(&p->cost, &p->hw, t->s, NULL);
+    t->predicted = p;
+    trainer_predict_attach(t);
+    return OK;
+}
+
+void trainer_predict_begin(trainer *t)
+{
+    if (t->predicted) t->predicted->begun = t->predicted->running;
+}
+
+void trainer_predict_step(trainer *t, double seconds)
+{
+    struct predicted *p = t->predicted;
+    if (!p) return;
+    if (p->first) {
+        for (int k = 0; k < COST_KINDS; k++)
+            timing_add(&p->measured, (cost_kind)k, p->running.seconds[k] - p->begun.seconds[k]);
+        p->measured.step += seconds;
+        p->measured.steps++;
+    }
+    p->first = true;
+}
+
+void trainer_predict_table(trainer *t)
+{
+    struct predicted *p = t->predicted;
+    timing_row rows[TIMING_ROWS];
+    if (!p) return;
+    arena *scratch = arena_create();
+    timing slowest = timing_of_slowest(&p->measured, &p->price, t->s, t->c, scratch);
+    int n = slowest.steps > 0 ? timing_rows(rows, &slowest, &p->price, &p->hw) : 0;
+    trainer_say(
+        t, stderr,
+        n ? arena_text(scratch, "seconds a step, predicted from %s and measured, of rank %lld",
+                       p->hw.path, (long long)layout_stage_rank(&t->s->lay, p->price.slowest))
+          : "predicted beside measured times need two steps: the first is not counted");
+    for (int i = 0; i < n; i++)
+        trainer_say(t, stderr,
+                    arena_text(scratch, "  %-24s %11.6f %11.6f", rows[i].name, rows[i].predicted,
+                               rows[i].measured));
+    arena_destroy(scratch);
+}
