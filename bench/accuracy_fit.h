@@ -38,10 +38,8 @@ static inline void tune_share(hardware *h, double x)
 }
 
 static const tunable tunables[] = {
-    {"host.launch", 0.2, 40, tune_launch},
-    {"attention.sinks", 0.1, 1, tune_sinks},
-    {"dispatch.*.across", 0.6, 1.2, tune_across},
-    {"dispatch.*.inside", 0.5, 1.4, tune_inside},
+    {"host.launch", 0.2, 40, tune_launch},        {"attention.sinks", 0.1, 1, tune_sinks},
+    {"dispatch.*.across", 0.6, 1.2, tune_across}, {"dispatch.*.inside", 0.5, 1.4, tune_inside},
     {"device.message_share", 0.2, 3, tune_share},
 };
 enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };

@@ -11,6 +11,8 @@
 
 enum { TOKENS_A_STEP = 8 << 20, PINS_MAX = 64 };
 
+static const char by_block[] = "equal blocks of nodes for each NVLink domain";
+
 /* ---- words */
 
 /* "256xH100", or "H100" for one node. */
@@ -41,6 +43,18 @@ static status read_count(const char *option, const char *word, int64_t *n, error
     return OK;
 }
 
+/* GPUs, and the NVLink domain that such a job fills: schedulers hand out equal blocks of nodes, so
+ * that a job of 256 on racks of 72 has four of 64. */
+static void set_world(recipe *r, const hardware *hw, int64_t n)
+{
+    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
+    int64_t node = hw->gpus_per_node, block = hw->nvlink_domain;
+    if (block <= node || n <= block || n % node) return;
+    while (block > node && n % block) block -= node;
+    bool open = r->knob[K_NVLINK].from != FROM_USER || r->knob[K_NVLINK].why == by_block;
+    if (open && block % node == 0) recipe_set(r, K_NVLINK, value_of_int(block), by_block);
+}
+
 static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a, error *err)
 {
     if (!w->gpus)
@@ -56,7 +70,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
         return error_set(err, ERR_INPUT, "--gpus=%s: a description %s exists, but no cluster.gpu",
                          w->gpus, hw->name);
     recipe_set(r, K_GPU, value_of_text(g->name), "--gpus");
-    recipe_set(r, K_N_GPUS, value_of_int(n ? n : hw->gpus_per_node), "--gpus");
+    set_world(r, hw, n ? n : hw->gpus_per_node);
     return OK;
 }
 
@@ -103,7 +117,7 @@ static void find_fewest(plan_answer *p, const search_options *o, arena *a)
     for (int64_t n = p->world * 2; n <= p->world * 64 && n <= LAYOUT_WORLD_MAX; n *= 2) {
         recipe *r = ARENA_NEW(a, recipe);
         *r = *p->given;
-        recipe_set(r, K_N_GPUS, value_of_int(n), "plan");
+        set_world(r, p->hw, n);
         search_options more = *o;
         more.only_fit = true;
         search_result *found_there = ARENA_NEW(a, search_result);
@@ -122,7 +136,7 @@ static void price_next(plan_answer *p, arena *a)
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    recipe_set(r, K_N_GPUS, value_of_int(p->world * 2), "plan");
+    set_world(r, p->hw, p->world * 2);
     violations v;
     if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return;
     rules_check(&v, s, false, a);

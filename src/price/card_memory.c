@@ -150,6 +150,14 @@ void sums_times(part_sums *p, cards *k, const choice *c)
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
 }
 
+static double bound_of(const card_light *l, bound_kind of, int phase)
+{
+    return of == BOUND_COMPUTE    ? l->compute[phase]
+           : of == BOUND_MESSAGES ? l->messages[phase]
+           : of == BOUND_HOST     ? l->host[phase]
+                                  : l->eager[phase];
+}
+
 /* Prediction modules count for nothing here: their cards are dear. */
 void sums_bounds(part_sums *p, cards *k, const choice *c, bound_kind of)
 {
@@ -161,9 +169,7 @@ void sums_bounds(part_sums *p, cards *k, const choice *c, bound_kind of)
         for (int h = 0; h < 2; h++)
             for (int phase = 0; phase < 2; phase++) {
                 p->seconds[i][phase] += halves[h]->least[phase];
-                p->least[i][phase] += of == BOUND_COMPUTE    ? halves[h]->compute[phase]
-                                      : of == BOUND_MESSAGES ? halves[h]->messages[phase]
-                                                             : halves[h]->host[phase];
+                p->least[i][phase] += bound_of(halves[h], of, phase);
             }
     }
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {

@@ -45,7 +45,7 @@ typedef struct rank_steps {
     double now, p2p, dp;
     int count[2];      /* entries of each phase so far */
     double sent[2][2]; /* [phase][turn]: when the last message from that buffer was out */
-    double *ready;     /* [vpp] weights are gathered */
+    double *ready;     /* [vpp] no forward starts earlier that would have to wait for weights */
     int64_t *left;     /* [vpp] backwards to come */
 } rank_steps;
 
@@ -155,13 +155,18 @@ static bool run_unit(steps *s, rank_steps *r)
     return true;
 }
 
-/* Weights are gathered from the last bucket to the first. */
-static void gather(const step_play *p, rank_steps *r, const rank_facts *f)
+/* Weights are gathered chunk by chunk. A chunk's first forward goes through its buckets one after
+ * another: what is `late` is how much longer it takes than alone, from its start on. */
+static void gather(const step_play *p, rank_steps *r, const rank_facts *f, int64_t rank)
 {
-    for (int64_t v = p->c->vpp - 1; v >= 0 && p->z->gathers_late; v--) {
-        for (int i = f->first_bucket[v]; i < f->first_bucket[v + 1]; i++)
-            r->dp += f->buckets[i].gather;
-        r->ready[v] = r->dp;
+    for (int64_t v = 0; v < p->c->vpp && p->z->gathers_late; v++) {
+        double alone = p->chunks[v * p->c->pp + rank].seconds[0];
+        int first = f->first_bucket[v], n = f->first_bucket[v + 1] - first;
+        for (int i = n - 1; i >= 0; i--) { /* buckets lie in reverse order of the network */
+            r->dp += f->buckets[first + i].gather;
+            double end_then = r->dp + alone * (i + 1) / n;
+            if (end_then - alone > r->ready[v]) r->ready[v] = end_then - alone;
+        }
     }
 }
 
@@ -174,7 +179,7 @@ static void open_rank(steps *s, int64_t q, arena *a)
     r->ready = ARENA_ARRAY(a, double, c->vpp);
     r->left = ARENA_ARRAY(a, int64_t, c->vpp);
     for (int64_t v = 0; v < c->vpp; v++) r->left[v] = s->p->z->micros;
-    gather(s->p, r, &s->p->f->ranks[q]);
+    gather(s->p, r, &s->p->f->ranks[q], q);
 }
 
 /* What follows the step's chunks. */

@@ -237,10 +237,13 @@ static void finish(segment *seg, unsigned drop, arena *a)
 
 /* ---- reading what was built */
 
-static double busy_of(const played *p)
+/* Computation, and what messages take from it where they are hidden; where they show, they cost
+ * more (play.c). */
+static double busy_of(const played *p, double share)
 {
     double sum = p->busy[COST_OTHER];
     for (int i = 0; i < COST_TP; i++) sum += p->busy[i];
+    for (int i = COST_TP; i <= COST_DP; i++) sum += share * p->busy[i];
     return sum;
 }
 
@@ -264,7 +267,7 @@ static void play_card(card *out, const bench *w, const segment *seg)
             played p;
             play_list(&p, &w->cost[g], seg, phase);
             out->seconds[g][phase] = p.seconds;
-            out->least[g][phase] = busy_of(&p);
+            out->least[g][phase] = busy_of(&p, w->cost[g].hw->message_share);
         }
     }
 }
@@ -333,16 +336,18 @@ static void read_light(card_light *l, const bench *w, const segment *seg)
         add_mask(l, mask, bytes);
     }
     for (int phase = 0; phase < 2; phase++) {
-        double stream[STREAM_COUNT] = {0};
+        double stream[STREAM_COUNT] = {0}, hidden = 0;
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
             op_cost cost = cost_of(&w->cost[1], seg, o);
             stream[o->stream] += cost.seconds;
             l->host[phase] += cost.host;
+            l->eager[phase] += cost_of(&w->cost[0], seg, o).host;
             if (cost.kind <= COST_ATTENTION) l->products[phase] += cost.seconds;
+            if (cost.kind >= COST_TP && cost.kind <= COST_DP) hidden += cost.seconds;
         }
-        l->compute[phase] = stream[STREAM_COMPUTE];
-        l->least[phase] = stream[STREAM_COMPUTE];
+        l->compute[phase] = stream[STREAM_COMPUTE] + hidden * w->cost[1].hw->message_share;
+        l->least[phase] = l->compute[phase];
         for (int i = 0; i < STREAM_COUNT; i++)
             if (i != STREAM_COMPUTE && stream[i] > l->messages[phase])
                 l->messages[phase] = stream[i];

@@ -44,7 +44,8 @@ typedef struct card_light {
     double least[2];    /* busiest stream, by phase, without recompute */
     double compute[2];  /* compute stream alone */
     double messages[2]; /* the busiest of the others */
-    double host[2];     /* launching */
+    double host[2];     /* launching, with graphs */
+    double eager[2];    /* without */
     double products[2]; /* of that, products and attention */
 } card_light;
 

@@ -272,7 +272,7 @@ static bool may_fit(search *s, const choice *c, attempt *t)
 typedef struct drop_facts {
     bool settled[2][2];
     signed char may[2][2][DROPS_MAX]; /* -1: not known yet */
-    double least[2][DROPS_MAX];       /* < 0: not known yet */
+    double least[2][2][DROPS_MAX];    /* [hidden][graphs]; < 0: not known yet */
     double optimizer[2];              /* < 0: not known yet */
 } drop_facts;
 
@@ -303,18 +303,22 @@ static bool may_of(search *s, const choice *c, attempt *t, drop_facts *m, int d)
 static double least_of(search *s, const choice *c, attempt *t, drop_facts *m, int d)
 {
     bool hidden = c->beside != BESIDE_NOTHING;
-    if (m->least[hidden][d] < 0) {
+    if (m->least[0][0][d] < 0) {
         choice plain = *c;
         plain.beside = BESIDE_NOTHING;
         for (int of = 0; of < BOUND_KINDS; of++) {
             sums_bounds(&t->sums, s->k, &plain, (bound_kind)of);
             sum_chunks(s, c, t);
             step_play p = play_of(s, c, t);
-            for (int h = 0; h < 2; h++) m->least[h][d] = fmax(m->least[h][d], step_least(&p, h));
+            double alone = step_least(&p, true), together = step_least(&p, false);
+            for (int g = 0; g < 2; g++) {
+                if (of == BOUND_EAGER && g) continue;
+                m->least[1][g][d] = fmax(m->least[1][g][d], alone);
+                m->least[0][g][d] = fmax(m->least[0][g][d], fmax(alone, together));
+            }
         }
     }
-    double least = hidden ? m->least[1][d] : fmax(m->least[0][d], m->least[1][d]);
-    return least + m->optimizer[c->offload];
+    return m->least[hidden][c->graphs][d] + m->optimizer[c->offload];
 }
 
 static void try_drops(search *s, choice c, attempt *t, drop_facts *m)
@@ -335,8 +339,8 @@ static void try_drops(search *s, choice c, attempt *t, drop_facts *m)
                 n->slow++;
                 continue;
             }
-            bool known = m->may[c.beside >= BESIDE_EP][offload][d] >= 0 &&
-                         m->least[c.beside != BESIDE_NOTHING][d] >= 0 && m->optimizer[offload] >= 0;
+            bool known = m->may[c.beside >= BESIDE_EP][offload][d] >= 0 && m->least[0][0][d] >= 0 &&
+                         m->optimizer[offload] >= 0;
             known = known || m->may[c.beside >= BESIDE_EP][offload][d] == 0;
             if (!known && !patched) {
                 if (!patch(s, &c, t)) return;
@@ -374,7 +378,8 @@ static void try_stages(search *s, choice c)
     drop_facts m;
     memset(m.may, -1, sizeof m.may);
     memset(m.settled, 0, sizeof m.settled);
-    for (int i = 0; i < s->sp.n_drops; i++) m.least[0][i] = m.least[1][i] = -1;
+    for (int i = 0; i < s->sp.n_drops; i++)
+        for (int h = 0; h < 4; h++) m.least[h / 2][h % 2][i] = -1;
     m.optimizer[0] = m.optimizer[1] = -1;
     c.drop = 0;
     c.offload = false;
@@ -428,6 +433,18 @@ static bool may_offload(search *s, const choice *c)
         }
     }
     return offload;
+}
+
+/* Nothing may ever fit: then the least state is the nearest miss. */
+static void see_state(search *s, const choice *c, int64_t bytes, bool offload)
+{
+    search_result *r = s->out;
+    if (r->has_miss && r->miss.peak_bytes <= bytes) return;
+    r->has_miss = true;
+    r->miss = (found){.c = *c, .peak_bytes = bytes};
+    r->miss.c.vpp = 1;
+    r->miss.c.offload = offload;
+    r->miss.c.drop = DROP_FULL;
 }
 
 /* Layers' inputs that each rank holds at once, at least. */
@@ -485,7 +502,7 @@ static double layers_least(search *s, const choice *c)
             sum[BOUND_MESSAGES] += n * (l->messages[0] + l->messages[1]);
             sum[BOUND_HOST] += n * (l->host[0] + l->host[1]);
         }
-    for (int i = 0; i < BOUND_KINDS; i++) most = fmax(most, sum[i]);
+    for (int i = 0; i < BOUND_EAGER; i++) most = fmax(most, sum[i]);
     return most;
 }
 
@@ -513,9 +530,12 @@ static void experts_visit(search *s, const node *n, choice *c)
         c->pp = s->sp.pp.v[i];
         int64_t here = count_stages(s, c, c->pp);
         if (!here) continue;
-        fits[i] = state_least(s, c, offload) <= s->o->hw->usable;
+        int64_t state = state_least(s, c, offload);
+        fits[i] = state <= s->o->hw->usable;
         any = any || fits[i];
-        if (!fits[i]) counts->state += here;
+        if (fits[i]) continue;
+        counts->state += here;
+        see_state(s, c, state, offload);
     }
     if (!any || s->done) return;
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
@@ -741,6 +761,21 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     return OK;
 }
 
+/* What the rules say of the recipe as it was given. */
+static status say_why_none(const recipe *given, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations v = {0};
+    if (setup_init(s, given, a, err)) return ERR_RULE;
+    rules_check(&v, s, false, a);
+    const char *why = v.n_errors
+                          ? v.list[0].message
+                          : "no sizes divide GPUs, heads, experts, sequence and batch at once";
+    return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", why,
+                     v.n_errors && v.list[0].n_repairs ? "; a repair: " : "",
+                     v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
+}
+
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err)
 {
@@ -763,7 +798,7 @@ status search_run(search_result *out, const recipe *given, const search_options 
     if (s->r) ranks_release(s->r);
     arena_destroy(s->scratch);
     out->counts.seconds = now() - start;
-    if (!st && !out->counts.legal) st = error_set(err, ERR_RULE, "no layout is legal");
+    if (!st && !out->counts.legal) st = say_why_none(given, a, err);
     return st;
 }
 

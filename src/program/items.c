@@ -5,7 +5,8 @@
  *
  * I1  A buffer of the boundary region is written only after the message that last used it is
  *     complete: the wait stands before the unit that writes.
- * I2  With overlapping messages receives are posted one unit ahead, into the other of two buffers. */
+ * I2  With overlapping messages receives are posted one unit ahead, into the other of two
+ *     buffers. */
 #include <string.h>
 
 #include "program/build_messages.h"

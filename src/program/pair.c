@@ -6,10 +6,10 @@
  *     combine B | attention F | dispatch F | experts B | dispatch B | experts' weights B
  *     | experts F | combine F | attention B | attention's weights B | what follows combine F
  *
- * Each stream has Megatron's order (attention F, experts B, experts' weights B, experts F, attention
- * B; combine B, dispatch F, dispatch B, combine F). Between streams a message stands as soon as what
- * it sends is there: where products are done when their call returns, a message that is issued
- * behind them starts behind them.
+ * Each stream has Megatron's order (attention F, experts B, experts' weights B, experts F,
+ * attention B; combine B, dispatch F, dispatch B, combine F). Between streams a message stands as
+ * soon as what it sends is there: where products are done when their call returns, a message that
+ * is issued behind them starts behind them.
  *
  * I1  Inside a chain the order of nodes stays that of its list. An operation that stands behind a
  *     later node's belongs to that node; a replayed one to the node that first needs it.

@@ -50,7 +50,7 @@ static hardware read_back(const measured *m, arena *a)
     assert_true(fd >= 0);
     close(fd);
     error err = {{0}};
-    hardware h;
+    hardware h = {0};
     if (measured_write(m, path, &err) || hardware_read(&h, path, a, &err)) fail_msg("%s", err.text);
     unlink(path);
     return h;
@@ -203,7 +203,7 @@ static void the_machine_is_that_of_the_ranks(void **state)
     arena *a = arena_create();
     setup *s = setup_of(words, 2, a);
     measured m;
-    hardware h;
+    hardware h = {0};
     error err = {{0}};
     assert_non_null(mkdtemp(folder));
     assert_non_null(getcwd(here, sizeof here));
