@@ -43,7 +43,8 @@ ranks *ranks_create(cards *k, choice_maker *m, const hardware *hw, const price_o
 
 void ranks_release(ranks *r); /* what building took; facts live on in their arena */
 
-/* Depends on precision, TP, EP, ETP, PP, VPP, split and offload alone: DP x CP is what they leave. */
+/* Depends on precision, TP, EP, ETP, PP, VPP, split and offload alone: DP x CP is what they
+ * leave. */
 const layout_facts *ranks_facts(ranks *r, const choice *c);
 
 /* Sizes that follow from a choice and the batch. */

@@ -14,7 +14,7 @@ typedef struct play {
     const cost_model *c;
     played *out;
     double stream[STREAM_COUNT], host;
-    double start[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
+    double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
 } play;
@@ -25,7 +25,7 @@ static void wait_for(play *p, const op *o)
     double now = p->stream[o->stream];
     if (e >= EVENTS_MAX || p->done[e] <= now) return;
     if (o->stream == STREAM_COMPUTE && p->message[e]) { /* I2 */
-        double late = p->start[e] > now ? p->start[e] - now : 0;
+        double late = p->launched[e] > now ? p->launched[e] - now : 0;
         p->out->host += late;
         p->out->exposed[p->kind[e]] += p->done[e] - now - late;
     }
@@ -43,7 +43,7 @@ static void run(play *p, const segment *seg, const op *o)
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
     if (o->event >= EVENTS_MAX) return;
-    p->start[o->event] = start;
+    p->launched[o->event] = p->host;
     p->done[o->event] = end;
     p->kind[o->event] = cost.kind;
     p->message[o->event] = op_is_comm(o->kind);

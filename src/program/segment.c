@@ -290,19 +290,29 @@ static int runs_beside(const segment *seg, int phase, int message)
     return i - 1;
 }
 
+/* A view's use is one of its buffer. */
+static void use(const segment *seg, int id, int at, int end, span *by_id)
+{
+    if (id < 0) return;
+    int root = seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
+    span *s = &by_id[root];
+    if (s->first < 0) s->first = at;
+    if (end > s->last) s->last = end; /* I3 */
+}
+
 static int spans_of(const segment *seg, int phase, const int *ends, span *out)
 {
     int n = 0;
-    for (int id = 0; id < seg->n_bufs; id++) {
-        if (seg->bufs[id].life != LIFE_TEMP || seg->bufs[id].parent >= 0) continue;
-        span s = {.id = id, .first = -1, .bytes = round_up(seg->bufs[id].bytes, FIT_ALIGN)};
-        for (int i = 0; i < seg->n_ops[phase]; i++) {
-            if (!touches(seg, &seg->ops[phase][i], id)) continue;
-            if (s.first < 0) s.first = i;
-            if (ends[i] > s.last) s.last = ends[i]; /* I3 */
-        }
-        if (s.first >= 0) out[n++] = s;
+    for (int id = 0; id < seg->n_bufs; id++)
+        out[id] = (span){.id = id, .first = -1, .bytes = round_up(seg->bufs[id].bytes, FIT_ALIGN)};
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        for (int k = 0; k < OP_IN_MAX; k++) use(seg, o->in[k], i, ends[i], out);
+        for (int k = 0; k < OP_OUT_MAX; k++) use(seg, o->out[k], i, ends[i], out);
     }
+    for (int id = 0; id < seg->n_bufs; id++)
+        if (seg->bufs[id].life == LIFE_TEMP && seg->bufs[id].parent < 0 && out[id].first >= 0)
+            out[n++] = out[id];
     return n;
 }
 

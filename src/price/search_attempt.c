@@ -1,0 +1,131 @@
+/* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
+ * step, and whether it is among the best. */
+#include "base/maths.h"
+#include "price/search_best.h"
+#include "price/search_parts.h"
+#include "program/plan.h"
+
+void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
+{
+    for (int64_t i = 0; i < c->pp * c->vpp; i++)
+        s->chunks[i] = chunk_sum_of(&t->sums, &t->f->mix[i]);
+}
+
+/* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact)
+{
+    int64_t most = 0, sizes[CHUNKS_MOST];
+    for (int64_t q = 0; q < c->pp; q++) {
+        for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
+        slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
+        int64_t saved =
+            exact ? saved_packed(&slots, sizes, s->scratch) : saved_least(&slots, sizes);
+        int64_t temp = exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch) : 0;
+        int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
+                      (c->graphs ? temp : 0);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+static void fix_regions(search *s, const choice *c, attempt *t)
+{
+    t->fixed = s->fixed;
+    for (int64_t q = 0; q < c->pp; q++) {
+        int64_t bytes[REGION_COUNT];
+        rank_regions(bytes, &t->s, &t->z, t->f, q);
+        t->fixed[q] = 0;
+        for (int i = 0; i < REGION_COUNT; i++) t->fixed[q] += round_up(bytes[i], PLAN_ALIGN);
+    }
+}
+
+step_play attempt_play(search *s, const choice *c, const attempt *t)
+{
+    return (step_play){
+        .c = c, .z = &t->z, .f = t->f, .k = s->k, .chunks = s->chunks, .message = t->message};
+}
+
+bool attempt_patch(search *s, const choice *c, attempt *t)
+{
+    t->f = ranks_facts(s->r, c);
+    if (!t->f->ok || !choice_patch(&t->s, s->sp.m, c, t->f->split)) return false;
+    choice_sizes_of(&t->z, &t->s);
+    fix_regions(s, c, t);
+    return true;
+}
+
+static bool breaks_rule(search *s, const choice *c, attempt *t)
+{
+    arena_place mark = arena_mark(s->scratch);
+    violations v;
+    arena *own = t->s.r.a;
+    t->s.r.a = s->scratch;
+    t->s.r.knob[K_PRECISION_AWARE].v =
+        c->offload ? value_of_bool(true) : t->s.r.knob[K_PRECISION_AWARE].v;
+    rules_check(&v, &t->s, false, s->scratch);
+    t->s.r.a = own;
+    bool broken = v.n_errors > 0;
+    arena_release(s->scratch, mark);
+    return broken;
+}
+
+static void see_miss(search *s, const choice *c, const attempt *t, int64_t peak)
+{
+    search_result *r = s->out;
+    if (r->has_miss && r->miss.peak_bytes <= peak) return;
+    r->has_miss = true;
+    r->miss = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
+    r->miss.peak_bytes = peak;
+}
+
+/* Memory from below, before cards of this recompute are built. */
+bool attempt_may_fit(search *s, const choice *c, attempt *t)
+{
+    sums_saved(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    int64_t least = attempt_peak(s, c, t, false);
+    if (least <= s->o->hw->usable) return true;
+    see_miss(s, c, t, least);
+    return false;
+}
+
+/* Step played, memory summed. */
+verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
+{
+    search_counts *n = &s->out->counts;
+    bool all = s->o->judge_all;
+    sums_times(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
+    step_play p = attempt_play(s, c, t);
+    if (!all &&
+        !best_enters(s->out, c, step_least(&p, c->beside >= BESIDE_EP) + step_optimizer(&p))) {
+        n->slow++;
+        return TOO_SLOW;
+    }
+    out->step_s = step_seconds(&p, s->scratch);
+    if (!all && !best_enters(s->out, c, out->step_s)) {
+        n->played++;
+        return TOO_SLOW;
+    }
+    out->peak_bytes = attempt_peak(s, c, t, true);
+    n->summed++;
+    if (out->peak_bytes > s->o->hw->usable) {
+        see_miss(s, c, t, out->peak_bytes);
+        return TOO_LARGE;
+    }
+    n->fitted++;
+    return GOOD;
+}
+
+void attempt_keep(search *s, const choice *c, attempt *t, const found *f)
+{
+    front_put(s->out, f);
+    if (!best_enters(s->out, c, f->step_s)) return;
+    if (breaks_rule(s, c, t)) {
+        s->out->counts.rules++;
+        return;
+    }
+    best_put(s->out, f);
+    if (s->o->only_fit) s->done = true;
+}

@@ -1,0 +1,84 @@
+/* search_experts.c - all stages of one attention with one spread of experts: those that bounds do
+ * not exclude are tried. */
+#include "price/search_best.h"
+#include "price/search_parts.h"
+
+static bool may_offload(search *s, const choice *c)
+{
+    choice x = {
+        .precision = c->precision, .tp = c->tp, .to = c->to, .ep = c->ep, .pp = 1, .vpp = 1};
+    x.offload = true;
+    x.drop = s->sp.drops[0];
+    bool offload = false;
+    for (int g = 0; g < 2; g++) {
+        x.graphs = g;
+        for (int b = 0; b < BESIDE_KINDS; b++) {
+            x.beside = (beside_kind)b;
+            offload = offload || space_inner_ok(&s->sp, &x);
+        }
+    }
+    return offload;
+}
+
+/* Nothing may ever fit: then the least state is the nearest miss. */
+static void see_state(search *s, const choice *c, int64_t bytes, bool offload)
+{
+    search_result *r = s->out;
+    if (r->has_miss && r->miss.peak_bytes <= bytes) return;
+    r->has_miss = true;
+    r->miss = (found){.c = *c, .peak_bytes = bytes};
+    r->miss.c.vpp = 1;
+    r->miss.c.offload = offload;
+    r->miss.c.drop = DROP_FULL;
+}
+
+void search_experts_visit(search *s, const node *n, choice *c)
+{
+    bool any = false, fits[AXIS_MAX] = {false}, offload = may_offload(s, c);
+    int64_t input = card_light_of(s->k, c, CARD_ATTENTION, 0)->input;
+    search_counts *counts = &s->out->counts;
+    for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
+        c->pp = s->sp.pp.v[i];
+        int64_t here = search_count_stages(s, c, c->pp);
+        if (!here) continue;
+        int64_t state = search_state_least(s, c, offload);
+        fits[i] = state <= s->o->hw->usable;
+        any = any || fits[i];
+        if (fits[i]) continue;
+        counts->state += here;
+        see_state(s, c, state, offload);
+    }
+    if (!any || s->done) return;
+    double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
+    (void)n;
+    c->beside = BESIDE_NOTHING;
+    c->drop = 0;
+    double least = each * search_layers_least(s, c), full = -1;
+    int64_t selective = search_selective_least(s, c);
+    for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
+        c->pp = s->sp.pp.v[i];
+        if (!fits[i]) continue;
+        if (!s->o->judge_all && least >= best_tenth(s->out)) {
+            counts->slow += search_count_stages(s, c, c->pp);
+            continue;
+        }
+        for (int k = s->sp.n_splits - 1; k >= 0; k--) {
+            choice x = *c;
+            if (s->sp.splits[k].pp != c->pp) continue;
+            x.vpp = s->sp.splits[k].vpp;
+            x.split = s->sp.splits[k].split;
+            if (!space_stages_ok(&s->sp, &x)) continue;
+            bool may = search_stages_may_fit(s, &x, selective, offload);
+            if (!may && search_stages_may_fit(s, &x, input, offload)) { /* full recompute alone */
+                c->drop = DROP_FULL;
+                if (full < 0) full = each * search_layers_least(s, c);
+                c->drop = 0;
+                may = full < best_tenth(s->out) || s->o->judge_all;
+            }
+            if (may)
+                search_try_stages(s, x);
+            else
+                counts->saved += search_inner_count(s, &x);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+/* search_finish.c - what follows the loops: the best priced as whole programs, and the winner's
+ * ladder of recompute. */
+#include "price/search_best.h"
+#include "price/search_parts.h"
+
+void search_price_best(search *s, arena *a)
+{
+    search_result *r = s->out;
+    int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
+    for (int i = 0; i < n; i++) {
+        found *f = &r->best[i];
+        setup *t = ARENA_NEW(a, setup);
+        if (!choice_patch(t, s->sp.m, &f->c, choice_split(s->sp.m, &f->c))) continue;
+        t->r.a = a;
+        price_setup(&f->exact, t, s->o->hw, &s->o->prices, a);
+        f->priced = true;
+    }
+    best_sort(r);
+}
+
+/* The winner's layout from no recompute on, one module more a rung, cheapest first. */
+void search_climb(search *s)
+{
+    search_result *r = s->out;
+    if (!r->n_best || s->o->only_fit) return;
+    static _Thread_local attempt t;
+    choice c = r->best[0].c;
+    c.graphs = false;
+    if (c.beside == BESIDE_EP || c.beside == BESIDE_EP_DELAY) c.beside = BESIDE_NOTHING;
+    static const unsigned rungs[] = {
+        0,        DROP_LAYERNORM, DROP_MOE_ACT, DROP_MLA_UP_PROJ, DROP_GDN_NORM_OUT,
+        DROP_MLP, DROP_SHARED,    DROP_MOE,     DROP_FULL};
+    unsigned drop = 0, all = 0;
+    for (int i = 0; i < s->sp.n_drops; i++) all |= s->sp.drops[i];
+    for (size_t i = 0; i < sizeof rungs / sizeof rungs[0] && r->n_ladder < LADDER_MAX; i++) {
+        if (rungs[i] & ~all) continue;
+        drop |= rungs[i];
+        if (rungs[i] == DROP_MOE) drop &= ~(unsigned)(DROP_MOE_ACT | DROP_SHARED);
+        c.drop = rungs[i] == DROP_FULL ? DROP_FULL : drop;
+        if (c.beside == BESIDE_SHARED && (c.drop & DROP_SHARED)) c.beside = BESIDE_NOTHING;
+        found *f = &r->ladder[r->n_ladder];
+        *f = (found){.c = c};
+        if (!attempt_patch(s, &c, &t)) continue;
+        sums_saved(&t.sums, s->k, &c);
+        sums_times(&t.sums, s->k, &c);
+        attempt_sum_chunks(s, &c, &t);
+        f->peak_bytes = attempt_peak(s, &c, &t, true);
+        step_play p = attempt_play(s, &c, &t);
+        f->step_s = step_seconds(&p, s->scratch);
+        r->n_ladder++;
+    }
+}

@@ -1,0 +1,89 @@
+/* search_nodes.c - attention of layouts: precision, TP, CP and microbatch, listed for the outer
+ * loop in the order of their promise. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "price/search_parts.h"
+
+enum { TOKENS_A_RANK = 4096 };
+
+static int far_from_guess(const search *s, const choice *c)
+{
+    int64_t guess = s->sp.seq / TOKENS_A_RANK > 1 ? s->sp.seq / TOKENS_A_RANK : 1;
+    int64_t cut = c->tp * c->cp;
+    int far = 0;
+    for (; cut * 2 <= guess; cut *= 2) far++;
+    for (; cut >= guess * 2; cut /= 2) far++;
+    return far;
+}
+
+static void add_node(search *s, node *list, int *n, const choice *c, double products)
+{
+    node *x = &list[*n];
+    *x = (node){.c = *c, .far = far_from_guess(s, c)};
+    double compute = products, messages = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
+        compute += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+        messages += (double)s->layers[i] * (l->messages[0] + l->messages[1]);
+    }
+    double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
+    x->least = each * fmax(compute, messages);
+    if (*n < NODES_MAX - 1) ++*n;
+}
+
+/* Products of the MLP where experts are spread widest: no EP makes them faster. */
+static double best_products(search *s, const choice *c)
+{
+    choice x = *c;
+    x.etp = 1;
+    x.to = TO_EXPERTS;
+    x.ep = 1;
+    const setup *base = choice_base(s->sp.m, c->precision, c->tp);
+    for (int64_t e = 2; base->m.experts && e <= base->m.experts && e <= s->sp.world; e++)
+        if (base->m.experts % e == 0 && s->sp.world % e == 0) x.ep = e;
+    double sum = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        sum += (double)s->layers[i] * (l->products[0] + l->products[1]);
+    }
+    return sum;
+}
+
+static void add_nodes(search *s, node *list, int *n, choice c)
+{
+    if (!space_dense_ok(&s->sp, &c)) return;
+    double products = best_products(s, &c);
+    for (int kind = 0; kind < CP_KINDS; kind++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+            c.kind = (cp_kind)kind;
+            c.tp_overlap = overlap;
+            if (space_kind_ok(&s->sp, &c)) add_node(s, list, n, &c, products);
+        }
+}
+
+/* First those that cut sequences as the rule of thumb has it: good layouts are found early, and
+ * bounds exclude more of the rest. */
+static int by_promise(const void *a, const void *b)
+{
+    const node *x = a, *y = b;
+    if (x->far != y->far) return x->far - y->far;
+    return (x->least > y->least) - (x->least < y->least);
+}
+
+int search_list_nodes(search *s, node *list)
+{
+    int n = 0;
+    choice c = {0};
+    for (c.precision = 0; c.precision < s->sp.m->n_precisions; c.precision++)
+        for (int i = 0; i < s->sp.tp.n; i++)
+            for (int k = 0; k < s->sp.cp.n; k++)
+                for (int m = 0; m < s->sp.mbs.n; m++) {
+                    c.tp = s->sp.tp.v[i];
+                    c.cp = s->sp.cp.v[k];
+                    c.mbs = s->sp.mbs.v[m];
+                    add_nodes(s, list, &n, c);
+                }
+    qsort(list, (size_t)n, sizeof *list, by_promise);
+    return n;
+}
