@@ -1,4 +1,4 @@
-/* cards.c - the table that remembers cards.
+/* cards.c - the table that remembers cards, and the kinds of layers they are for.
  *
  * I1  A key holds what a card depends on and zeros elsewhere: what is the same is built once. */
 #include "price/cards.h"
