@@ -24,7 +24,7 @@ double curve_at(const curve *c, double x)
 
 /* ---- folders */
 
-enum { FOLDERS_MAX = 8, PARENTS = 4 };
+enum { FOLDERS_MAX = 8, PARENTS = 5 };
 
 typedef struct folders {
     const char *list[FOLDERS_MAX];
