@@ -2,7 +2,7 @@
 # Predicted beside measured step times of small recipes on this machine: `moefold bench` first, then every recipe once in each of
 # ROUNDS (3) rounds, so that a busy minute hits all alike. Of a run the median of its steps counts (without the first), of the rounds
 # the median. A run beside which other programs took more than a tenth of the cores is marked with *, and left out where
-# another round was quiet. Memory is compared to the byte.
+# another round was quiet. Memory is compared as far as the line prints it.
 # KEEP=1: take hardware/local*.yaml as they are instead of measuring.
 set -eu
 moefold=${MOEFOLD:-./moefold}
