@@ -2,31 +2,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "cli/check_audit.h"
-
-static json_t *json_list(const char *const *list)
-{
-    json_t *out = json_array();
-    for (; list && *list; list++) json_array_append_new(out, json_string(*list));
-    return out;
-}
-
-static json_t *json_violations(const violations *found)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < found->n; i++) {
-        const violation *v = &found->list[i];
-        json_t *alternatives = json_array();
-        for (int k = 1; k < v->n_repairs; k++)
-            json_array_append_new(alternatives, json_list(v->repairs[k]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:o}", "rule", v->rule->id,
-                                              "severity", severity_name(v->rule->severity),
-                                              "message", v->message, "repair",
-                                              json_list(v->n_repairs ? v->repairs[0] : NULL),
-                                              "alternatives", alternatives));
-    }
-    return list;
-}
 
 static json_t *json_notes(const recipe *r)
 {
@@ -52,8 +29,8 @@ static void print_json(const checked *c)
     json_t *o = json_object();
     json_object_set_new(o, "ok", json_boolean(c->found.n_errors == 0));
     json_object_set_new(o, "recipe", json_string(s->r.name));
-    json_object_set_new(o, "violations", json_violations(&c->found));
-    json_object_set_new(o, "fix", json_list(c->fix));
+    json_object_set_new(o, "violations", cli_json_violations(&c->found));
+    json_object_set_new(o, "fix", cli_json_texts(c->fix));
     json_object_set_new(o, "fixable", json_boolean(c->fixable));
     json_object_set_new(o, "notes", json_notes(&s->r));
     json_object_set_new(o, "model", cli_json_model(s));
@@ -132,13 +109,6 @@ static int print_fix(const char *name, const char *const *fix, bool fixable, are
     return OK;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct check_options {
     bool json, fix, all_ranks;
     const char *rank;
@@ -150,9 +120,9 @@ static status audit_ranks(checked *c, const check_options *o, arena *a, error *e
     status st = o->rank ? cli_rank(o->rank, c->s, &c->rank, err) : OK;
     if (st) return st;
     audit_result *r = ARENA_NEW(a, audit_result);
-    double start = now();
+    double start = clock_seconds();
     st = audit_run(r, c->s, NULL, a, err);
-    c->seconds = now() - start;
+    c->seconds = clock_seconds() - start;
     c->audit = r;
     return st;
 }

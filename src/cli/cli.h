@@ -60,6 +60,8 @@ json_t *cli_json_model(const setup *s);
 json_t *cli_json_layout(const setup *s);
 json_t *cli_json_memory(const setup *s);
 json_t *cli_json_value(value v);
+json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
+json_t *cli_json_violations(const violations *found);
 void cli_json_print(json_t *root); /* and gives it back */
 
 /* Blocks of text that several commands print. */

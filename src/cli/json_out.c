@@ -141,3 +141,27 @@ void cli_json_print(json_t *root)
     putchar('\n');
     json_decref(root);
 }
+
+json_t *cli_json_texts(const char *const *list)
+{
+    json_t *out = json_array();
+    for (; list && *list; list++) json_array_append_new(out, json_string(*list));
+    return out;
+}
+
+json_t *cli_json_violations(const violations *found)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < found->n; i++) {
+        const violation *v = &found->list[i];
+        json_t *alternatives = json_array();
+        for (int k = 1; k < v->n_repairs; k++)
+            json_array_append_new(alternatives, cli_json_texts(v->repairs[k]));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:o}", "rule", v->rule->id,
+                                              "severity", severity_name(v->rule->severity),
+                                              "message", v->message, "repair",
+                                              cli_json_texts(v->n_repairs ? v->repairs[0] : NULL),
+                                              "alternatives", alternatives));
+    }
+    return list;
+}

@@ -62,7 +62,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     int64_t n = 0;
     const char *name = "";
     status s = read_gpus(w->gpus, &n, &name, err);
-    if (!s) s = hardware_read(hw, strcmp(name, "local") ? name : "cpu", a, err);
+    if (!s) s = hardware_read(hw, name, a, err);
     if (s) return s;
     const gpu *g = gpu_find(hw->name);
     if (!g) g = gpu_find(strcmp(name, "local") ? name : "cpu");

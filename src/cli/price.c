@@ -55,17 +55,6 @@ static json_t *json_changes(const priced *q)
     return list;
 }
 
-static json_t *json_violations(const violations *found)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < found->n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
-                                        "severity", severity_name(found->list[i].rule->severity),
-                                        "message", found->list[i].message));
-    return list;
-}
-
 static void print_json(const priced *q)
 {
     const price *p = &q->p;
@@ -80,7 +69,7 @@ static void print_json(const priced *q)
     json_object_set_new(o, "memory", json_memory(p));
     json_object_set_new(o, "time", json_times(p));
     json_object_set_new(o, "changes", json_changes(q));
-    json_object_set_new(o, "violations", json_violations(&q->found));
+    json_object_set_new(o, "violations", cli_json_violations(&q->found));
     cli_json_print(o);
 }
 
@@ -159,6 +148,7 @@ static status price_recipe(priced *q, const recipe *r, const price_options *o, a
     q->hw = hw;
     status st = setup_init(s, r, a, err);
     if (!st) st = timing_machine(hw, s, a, err);
+    if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
     if (st) return st;
     rules_check(&q->found, s, false, a);
     const char *why_not = audit_why_not(s, a);

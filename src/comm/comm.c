@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm/board.h"
 #include "comm/state.h"
 
@@ -173,7 +174,7 @@ void comm_begin(comm *c, message *m)
                  m->name ? m->name : "", comm_group_name(m->group));
         comm_abort(c, ERR_MACHINE, text);
     }
-    m->started = comm_now();
+    m->started = clock_seconds();
     comm_count(c, m);
     if (is_alone(c, m))
         c->alone->start(c->alone_state, m);
@@ -195,13 +196,13 @@ static bool complete(comm *c, message *m)
         if (!p->admitted && moved(c, p)) comm_admit(c, p);
         if (p == m) break;
     }
-    return m->admitted && comm_now() >= m->ready;
+    return m->admitted && clock_seconds() >= m->ready;
 }
 
 static void rest(comm *c, message *m, int tries)
 {
     if (m->admitted) { /* only the emulated link holds it */
-        double left = m->ready - comm_now();
+        double left = m->ready - clock_seconds();
         long most = 500 * 1000, wanted = left > 1 ? most : (long)(left * 1e9);
         struct timespec t = {0, wanted < 0 ? 0 : wanted < most ? wanted : most};
         nanosleep(&t, NULL);
@@ -220,11 +221,11 @@ static void rest(comm *c, message *m, int tries)
 void comm_finish(comm *c, message *m)
 {
     if (!complete(c, m)) {
-        double from = comm_now();
+        double from = clock_seconds();
         watch_begin(c, m);
         for (int tries = 0; !complete(c, m); tries += tries < 1000000) rest(c, m, tries);
         watch_end(c);
-        c->stats.exposed[m->stream] += comm_now() - from;
+        c->stats.exposed[m->stream] += clock_seconds() - from;
     }
     give_back(c, m);
 }

@@ -42,13 +42,6 @@ struct comm {
     comm_watch watch;
 };
 
-static inline double comm_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Gives a free message of the table, in its place among those under way; `kind`, `group`, `what`
  * are set, the rest is 0. Too many under way ends the job. */
 message *comm_take(comm *c, message_kind kind, comm_group g, const char *what);

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -148,4 +149,21 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err)
         if (file_exists(path)) return read_path(h, path, a, err);
     }
     return nobody(name, a, err);
+}
+
+status hardware_has_stack(const hardware *h, const char *name, error *err)
+{
+    char known[256] = "";
+    size_t n = 0;
+    for (int i = 0; i < h->n_stacks; i++) {
+        if (!name || text_equal(h->stacks[i].name, name)) return OK;
+        if (n < sizeof known)
+            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
+                                  h->stacks[i].name);
+    }
+    if (!name) return OK;
+    return error_set(err, ERR_INPUT,
+                     "moefold.stack=%.40s: %s describes %s; repair: one of those, or "
+                     "null for the newest",
+                     name, h->path, known);
 }

@@ -117,6 +117,10 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
 
+/* ERR_INPUT: the file describes no such generation of containers (those it does are named). NULL is
+ * always there. */
+status hardware_has_stack(const hardware *h, const char *name, error *err);
+
 /* Names of the machines that are described, sorted. */
 const char *const *hardware_names(int *n, arena *a);
 

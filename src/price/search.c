@@ -1,5 +1,6 @@
 /* search.c - a search from beginning to end: opens it, runs through attention, then experts, stages
  * and what only sums depend on (search_parts.h), and closes it. */
+#include "base/clock.h"
 #include "price/search.h"
 
 #include <string.h>
@@ -31,13 +32,6 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
         }
     m->n_precisions = any ? n : 1;
     for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static status open_search(search *s, const recipe *given, arena *a, error *err)
@@ -80,7 +74,7 @@ static status say_why_none(const recipe *given, arena *a, error *err)
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err)
 {
-    double start = now();
+    double start = clock_seconds();
     memset(out, 0, sizeof *out);
     search *s = ARENA_NEW(a, search);
     *s = (search){.out = out, .o = o, .a = a, .scratch = arena_create()};
@@ -99,7 +93,7 @@ status search_run(search_result *out, const recipe *given, const search_options 
     if (s->k) cards_release(s->k);
     if (s->r) ranks_release(s->r);
     arena_destroy(s->scratch);
-    out->counts.seconds = now() - start;
+    out->counts.seconds = clock_seconds() - start;
     if (!st && !out->counts.legal) st = say_why_none(given, a, err);
     return st;
 }

@@ -92,15 +92,10 @@ static op *put(merge *m, const op *o, int shift)
     return made;
 }
 
-static void put_step(merge *m, const half *h, int step, bool delayed)
+static void put_step(merge *m, const half *h, int step)
 {
     for (int i = 0; i < h->n; i++)
-        if (h->step[i] == step && h->delayed[i] == delayed) put(m, &h->list[i], h->shift);
-}
-
-static int root_of(const segment *seg, int id)
-{
-    return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
+        if (h->step[i] == step) put(m, &h->list[i], h->shift);
 }
 
 static bool written_later(const half *h, int from, int id)
@@ -108,7 +103,7 @@ static bool written_later(const half *h, int from, int id)
     for (int i = from + 1; i < h->n; i++)
         for (int k = 0; k < OP_OUT_MAX; k++)
             if (!h->delayed[i] && h->list[i].out[k] >= 0 &&
-                root_of(h->seg, h->list[i].out[k]) == root_of(h->seg, id))
+                seg_root(h->seg, h->list[i].out[k]) == seg_root(h->seg, id))
                 return true;
     return false;
 }
@@ -207,18 +202,18 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     copies c = plan_copies(&m, &hb);
     put_backward(&m, &hb, &c, 0);
     put_backward(&m, &hb, &c, 1);
-    put_step(&m, &hf, 0, false);
-    put_step(&m, &hf, 1, false);
+    put_step(&m, &hf, 0);
+    put_step(&m, &hf, 1);
     put_backward(&m, &hb, &c, 2);
     put_backward(&m, &hb, &c, 3);
     put_delayed(&m, &hb, &c, 2);
     if (o.early) put_backward(&m, &hb, &c, 4);
-    put_step(&m, &hf, 2, false);
-    put_step(&m, &hf, 3, false);
+    put_step(&m, &hf, 2);
+    put_step(&m, &hf, 3);
     if (!o.early) put_backward(&m, &hb, &c, 4);
     for (int step = 0; step < STEPS; step++)
         if (step != 2) put_delayed(&m, &hb, &c, step);
-    put_step(&m, &hf, 4, false);
+    put_step(&m, &hf, 4);
     segment_fit_temporaries(out, a);
     segment_waits(out, a);
 }

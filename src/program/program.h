@@ -77,7 +77,6 @@ typedef struct program {
     int n_events;      /* events of the program: 1 .. n_events; what operations with ACROSS name */
     int turns;         /* buffers of each direction between stages: 1, or 2 in turn */
     bool posts_early;  /* receives are posted one unit ahead: messages overlap compute */
-    int64_t message;   /* most bytes of one message between stages; 0: none */
     bool gathers_late; /* weights are gathered at the start of the next step, beside it */
     int64_t *slot;     /* [n_chunks][micros][slots] places in the saved region, by instance */
     int64_t slots;     /* most instances of a chunk */

@@ -24,16 +24,10 @@ typedef struct replay {
     int n_out;
 } replay;
 
-/* A view counts as the buffer that it is part of. */
-static int root_of(const segment *seg, int id)
-{
-    return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
-}
-
 static bool writes(const segment *seg, const op *o, int id)
 {
     for (int i = 0; i < OP_OUT_MAX; i++)
-        if (root_of(seg, o->out[i]) == id) return true;
+        if (seg_root(seg, o->out[i]) == id) return true;
     return false;
 }
 
@@ -42,7 +36,7 @@ static void make(replay *r, int id);
 static void need_inputs(replay *r, const op *o)
 {
     for (int i = 0; i < OP_IN_MAX; i++) {
-        int id = root_of(r->seg, o->in[i]);
+        int id = seg_root(r->seg, o->in[i]);
         if (id >= 0 && !r->here[id]) make(r, id);
     }
 }
@@ -62,7 +56,7 @@ static void make(replay *r, int id)
         r->out[r->n_out].phase = PHASE_RECOMPUTE;
         r->out[r->n_out++].flags |= REPLAY;
         for (int k = 0; k < OP_OUT_MAX; k++) {
-            int other = root_of(r->seg, o->out[k]);
+            int other = seg_root(r->seg, o->out[k]);
             if (other >= 0 && other != id) make(r, other);
         }
     }
@@ -92,12 +86,12 @@ void segment_recompute(segment *seg, unsigned drop, arena *a)
     for (int i = 0; i < n; i++) {
         const op *o = &seg->ops[SEG_BACKWARD][i];
         for (int k = 0; k < OP_IN_MAX; k++) {
-            int id = root_of(seg, o->in[k]);
+            int id = seg_root(seg, o->in[k]);
             if (id >= 0 && !r.here[id] && !written[id]) make(&r, id);
         }
         r.out[r.n_out++] = *o;
         for (int k = 0; k < OP_OUT_MAX; k++)
-            if (o->out[k] >= 0) written[root_of(seg, o->out[k])] = true;
+            if (o->out[k] >= 0) written[seg_root(seg, o->out[k])] = true;
     }
     assert(r.n_out <= n + n_forward);
     seg->ops[SEG_BACKWARD] = r.out;

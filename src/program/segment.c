@@ -273,8 +273,7 @@ static bool writes_into(const segment *seg, const op *a, const op *b)
 {
     for (int i = 0; i < OP_OUT_MAX; i++) {
         if (a->out[i] < 0) continue;
-        int root = seg->bufs[a->out[i]].parent >= 0 ? seg->bufs[a->out[i]].parent : a->out[i];
-        if (touches(seg, b, root)) return true;
+        if (touches(seg, b, seg_root(seg, a->out[i]))) return true;
     }
     return false;
 }
@@ -294,8 +293,7 @@ static int runs_beside(const segment *seg, int phase, int message)
 static void use(const segment *seg, int id, int at, int end, span *by_id)
 {
     if (id < 0) return;
-    int root = seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
-    span *s = &by_id[root];
+    span *s = &by_id[seg_root(seg, id)];
     if (s->first < 0) s->first = at;
     if (end > s->last) s->last = end; /* I3 */
 }

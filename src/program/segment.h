@@ -148,6 +148,12 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
 int64_t seg_width(const builder *b, comm_group g);
 int64_t seg_place(const builder *b, comm_group g);
 
+/* The buffer that a view is part of; any other buffer is its own. */
+static inline int seg_root(const segment *seg, int id)
+{
+    return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
+}
+
 /* Bytes of the buffers that an operation reads and writes. */
 int64_t seg_op_bytes(const segment *seg, const op *o);
 

@@ -24,13 +24,12 @@ static place place_of(const segment *seg, int phase, int id)
 {
     if (id < 0) return (place){.space = -1};
     const buf *b = &seg->bufs[id];
-    int root = b->parent >= 0 ? b->parent : id;
     int64_t at = b->parent >= 0 ? b->view_at : 0;
     if (b->life == LIFE_TEMP)
         return (place){SPACE_TEMP, b->offset[phase], b->offset[phase] + b->bytes};
     if (b->life == LIFE_SAVED)
         return (place){SPACE_SAVED + b->owner * (1 << 20), b->offset[0], b->offset[0] + b->bytes};
-    return (place){SPACE_OWN + root, at, at + b->bytes};
+    return (place){SPACE_OWN + seg_root(seg, id), at, at + b->bytes};
 }
 
 static bool share(place a, place b)

@@ -5,6 +5,7 @@
  *     it: waits for operations of the compute stream find nothing to do.
  * I2  Between operations the message library is given a chance to move on. */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "run/executor.h"
 
 #include <assert.h>
@@ -202,7 +203,7 @@ static void run_op(executor *e, const struct bound_item *it, int phase, int k)
 
 static void add_time(executor *e, cost_kind k)
 {
-    double now = timing_now();
+    double now = clock_seconds();
     timing_add(e->times, k, now - e->last);
     e->last = now;
 }
@@ -228,7 +229,7 @@ void executor_item(executor *e, item_part part, int64_t i)
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     for (int n = 0; n <= it->seg->n_events[phase]; n++) e->requests[n] = NO_REQUEST;
-    if (e->times) e->last = timing_now();
+    if (e->times) e->last = clock_seconds();
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         comm_where(e->c, seg->name, seg->ops[phase][k].name);
         run_op(e, it, phase, k);

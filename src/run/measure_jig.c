@@ -4,6 +4,7 @@
  *     neighbours. Who is done early would leave the others more memory than they have in a run.
  * I2  Other programs disturb: of many times the lowest tenth counts, of several rounds the
  *     best. Where ranks share cores they disturb one another in a run too, and the mean counts. */
+#include "base/clock.h"
 #include "run/measure_jig.h"
 
 #include <assert.h>
@@ -14,13 +15,6 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-
-double jig_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void jig_barrier(const jig *j)
 {
@@ -106,12 +100,12 @@ double jig_time(jig *j, timed_op *t)
     take_tensors(j, t, in, out);
     k->run(&t->o, in, out); /* threads and library wake up */
     jig_barrier(j);
-    double begin = jig_seconds();
-    while (n < LEAST_RUNS || (n < ROOM_TIMES && jig_seconds() - begin < j->window)) {
+    double begin = clock_seconds();
+    while (n < LEAST_RUNS || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
         take_tensors(j, t, in, out);
-        double start = jig_seconds();
+        double start = clock_seconds();
         k->run(&t->o, in, out);
-        j->times[n++] = jig_seconds() - start;
+        j->times[n++] = clock_seconds() - start;
     }
     jig_step(j);
     return jig_mean(j, jig_typical(j, n));
@@ -141,7 +135,7 @@ jig_load jig_load_now(const jig *j)
     double own = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
     own = jig_mean(j, own) * (double)j->ranks;
-    return (jig_load){jig_seconds(), computed_by_all(), own};
+    return (jig_load){clock_seconds(), computed_by_all(), own};
 }
 
 double jig_flops(jig *j, timed_op *list, int n)

@@ -35,8 +35,6 @@ typedef struct timed_op {
     double bytes;
 } timed_op;
 
-double jig_seconds(void); /* a clock */
-
 /* Typical seconds of an operation beside the other ranks' same. Collective. */
 double jig_time(jig *j, timed_op *t);
 

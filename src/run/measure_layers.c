@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/measure_jig.h"
 #include "run/optimizer.h"
 
@@ -90,12 +91,12 @@ static double least(jig *j)
 static double launch(jig *j)
 {
     enum { TIMES = 20000 };
-    double start = jig_seconds();
+    double start = clock_seconds();
     for (int i = 0; i < TIMES && j->c; i++) {
         comm_where(j->c, "bench", "launch");
         comm_progress(j->c);
     }
-    double each = (jig_seconds() - start) / TIMES;
+    double each = (clock_seconds() - start) / TIMES;
     jig_step(j);
     return jig_mean(j, each);
 }
@@ -151,11 +152,11 @@ static double adam(jig *j)
     memset(m, 0, sizeof(float) * 2 * ALL);
     int n = 0;
     jig_barrier(j);
-    for (double begin = jig_seconds();
-         n < 3 || (n < ROOM_TIMES && jig_seconds() - begin < j->window);) {
-        double start = jig_seconds();
+    for (double begin = clock_seconds();
+         n < 3 || (n < ROOM_TIMES && clock_seconds() - begin < j->window);) {
+        double start = clock_seconds();
         optimizer_update(&o, w, j->in, m, v, (step_rates){1e-6, 1e-6, 0, 1});
-        j->times[n++] = jig_seconds() - start;
+        j->times[n++] = clock_seconds() - start;
     }
     jig_step(j);
     return ALL / jig_mean(j, jig_typical(j, n));

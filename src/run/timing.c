@@ -6,13 +6,6 @@
 
 #include "base/file.h"
 
-double timing_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* ---- the machine */
 
 enum { RANKS_LOOKED_FOR = 64 };

@@ -15,8 +15,6 @@ typedef struct timing {
     double steps;               /* how many */
 } timing;
 
-double timing_now(void); /* a clock that does not go back */
-
 static inline void timing_add(timing *t, cost_kind k, double seconds)
 {
     t->seconds[k] += seconds;

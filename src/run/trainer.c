@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/trainer_state.h"
 
 /* ---- signals */
@@ -121,18 +122,18 @@ static void count(trainer *t, train_summary *sum, const step_losses *losses, boo
     sum->skipped += skipped;
     sum->seconds += seconds;
     t->reported_steps++;
-    progress_step(&t->bar, t->at.iteration, trainer_seconds());
+    progress_step(&t->bar, t->at.iteration, clock_seconds());
 }
 
 static status one_step(trainer *t, train_summary *sum, step_losses *losses, error *err)
 {
-    double start = trainer_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
+    double start = clock_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
     double before = waited(t);
     trainer_predict_begin(t);
     status s = trainer_step(t, losses, err);
     if (s) return s;
     step_result r = update(t, losses);
-    double seconds = trainer_seconds() - start;
+    double seconds = clock_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
@@ -169,8 +170,8 @@ static void start_loop(trainer *t)
 {
     watch_signals();
     comm_statistics_clear(t->c);
-    t->compared = trainer_seconds();
-    progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, trainer_seconds());
+    t->compared = clock_seconds();
+    progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, clock_seconds());
     if (comm_rank(t->c) > 0) t->bar.on = false;
 }
 
@@ -178,9 +179,9 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = trainer_seconds()};
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds()};
     *sum = (train_summary){0};
-    progress_init(&t->bar, stderr, 0, 0, trainer_seconds());
+    progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     status st = trainer_open_all(t, err);
     if (!st) st = trainer_predict(t, err);
     if (!st) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/trainer_state.h"
 
 static const double slow = 1.3; /* times the median */
@@ -46,7 +47,7 @@ void trainer_compare(trainer *t)
                                "(without waiting for messages)",
                                (long long)slowest, (long long)n, all[slowest], median));
     arena_destroy(scratch);
-    t->compared = trainer_seconds();
+    t->compared = clock_seconds();
     t->busy = 0;
     t->busy_steps = 0;
 }

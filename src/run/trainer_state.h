@@ -69,8 +69,7 @@ typedef struct step_losses {
     double sums[SUM_COUNT];
 } step_losses;
 
-double trainer_seconds(void); /* of a clock that does not go back */
-bool trainer_asked(void);     /* has a signal told this process to leave? */
+bool trainer_asked(void); /* has a signal told this process to leave? */
 
 /* Rank 0 prints a line; the others do not. */
 void trainer_say(trainer *t, FILE *to, const char *text);

@@ -7,15 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "run/agree.h"
 #include "run/trainer_state.h"
-
-double trainer_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- reading */
 
@@ -134,7 +128,7 @@ static bool overflows(const trainer *t)
 static bool time_is_up(const trainer *t)
 {
     int64_t minutes = recipe_int(&t->s->r, K_EXIT_MINUTES);
-    return minutes > 0 && trainer_seconds() - t->started > 60.0 * (double)minutes;
+    return minutes > 0 && clock_seconds() - t->started > 60.0 * (double)minutes;
 }
 
 static void sum_up(trainer *t, bool failed, double *sums)
@@ -151,7 +145,7 @@ static void sum_up(trainer *t, bool failed, double *sums)
     sums[SUM_SQUARES] = optimizer_squares(&t->opt, t->g);
     sums[SUM_FAILED] = failed;
     sums[SUM_LEAVE] = trainer_asked() || (first && time_is_up(t));
-    sums[SUM_MINUTE] = first && trainer_seconds() - t->compared > minute;
+    sums[SUM_MINUTE] = first && clock_seconds() - t->compared > minute;
     sums[SUM_SAVING] = t->save && !checkpoint_save_done(t->save);
     comm_sum(t->c, GROUP_WORLD, sums, SUM_COUNT);
 }
