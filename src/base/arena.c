@@ -1,7 +1,9 @@
 /* arena.c - a list of chunks; the newest serves.
  *
  * I1  A chunk is never moved, so pointers stay valid until release or destroy.
- * I2  Memory that is handed out is zero. */
+ * I2  Memory that is handed out is zero.
+ * I3  What is released stays with the arena and serves again: searches mark and release by the
+ *     million. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -20,6 +22,7 @@ typedef struct chunk {
 
 struct arena {
     chunk *newest;
+    chunk *spare; /* I3 */
 };
 
 enum { CHUNK_BYTES = 64 * 1024, ALIGN = 16 };
@@ -31,37 +34,58 @@ static void *must(void *memory)
     _Exit(ERR_MACHINE);
 }
 
-static chunk *chunk_create(chunk *older, size_t bytes)
+/* The first spare chunk that is large enough; NULL: none. */
+static chunk *take_spare(arena *a, size_t bytes)
+{
+    for (chunk **c = &a->spare; *c; c = &(*c)->older)
+        if ((*c)->size >= bytes) {
+            chunk *found = *c;
+            *c = found->older;
+            return found;
+        }
+    return NULL;
+}
+
+static chunk *chunk_create(size_t bytes)
 {
     size_t size = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
     if (size > SIZE_MAX - sizeof(chunk)) must(NULL);
     chunk *c = must(malloc(sizeof(chunk) + size));
-    c->older = older;
     c->size = size;
-    c->used = 0;
     return c;
+}
+
+static void add_chunk(arena *a, size_t bytes)
+{
+    chunk *c = take_spare(a, bytes);
+    if (!c) c = chunk_create(bytes);
+    c->older = a->newest;
+    c->used = 0;
+    a->newest = c;
 }
 
 arena *arena_create(void)
 {
     arena *a = must(malloc(sizeof *a));
-    a->newest = chunk_create(NULL, CHUNK_BYTES);
+    *a = (arena){0};
+    add_chunk(a, CHUNK_BYTES);
     return a;
 }
 
-static void drop_until(arena *a, const chunk *keep)
+static void free_all(chunk *c)
 {
-    while (a->newest && a->newest != keep) {
-        chunk *older = a->newest->older;
-        free(a->newest);
-        a->newest = older;
+    while (c) {
+        chunk *older = c->older;
+        free(c);
+        c = older;
     }
 }
 
 void arena_destroy(arena *a)
 {
     if (!a) return;
-    drop_until(a, NULL);
+    free_all(a->newest);
+    free_all(a->spare);
     free(a);
 }
 
@@ -69,11 +93,8 @@ void *arena_take(arena *a, size_t bytes)
 {
     if (bytes > SIZE_MAX - ALIGN) must(NULL);
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (bytes > a->newest->size - a->newest->used) add_chunk(a, bytes);
     chunk *c = a->newest;
-    if (bytes > c->size - c->used) {
-        c = chunk_create(c, bytes);
-        a->newest = c;
-    }
     void *p = c->bytes + c->used;
     c->used += bytes;
     return memset(p, 0, bytes); /* I2 */
@@ -106,6 +127,11 @@ arena_place arena_mark(const arena *a)
 
 void arena_release(arena *a, arena_place place)
 {
-    drop_until(a, place.chunk);
+    while (a->newest != place.chunk) {
+        chunk *c = a->newest;
+        a->newest = c->older;
+        c->older = a->spare;
+        a->spare = c;
+    }
     a->newest->used = place.used;
 }

@@ -5,8 +5,8 @@
  * I1  Two operations conflict where one writes memory that the other touches; memory, not buffers:
  *     temporaries share places.
  * I2  Before an operation stands a WAIT of its stream for each message that it conflicts with and
- *     nobody has waited for, and, if it is a message, for the last conflicting operation of the
- *     compute stream.
+ *     that neither its stream nor the compute stream has waited for, and, if it is a message, for
+ *     the last conflicting operation of the compute stream.
  * I3  At the end of a list no message is under way, but those whose events belong to the program
  *     (ACROSS). */
 #include <string.h>
@@ -74,7 +74,8 @@ typedef struct listing {
     int n;
     touched *known; /* of the operations so far, by event */
     const op **by_event;
-    bool *under_way; /* by event: a message that nobody has waited for */
+    bool *under_way; /* by event: a message that the compute stream has not waited for */
+    bool *met;       /* by event: a message did */
     int events;
 } listing;
 
@@ -91,7 +92,10 @@ static void put_wait(listing *l, op_stream stream, int event)
     for (int i = 0; i < OP_IN_MAX; i++) w->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) w->out[i] = NONE;
     w->dim[0] = event;
-    l->under_way[event] = false;
+    if (stream == STREAM_COMPUTE)
+        l->under_way[event] = false;
+    else
+        l->met[event] = true;
 }
 
 static void put(listing *l, const op *o)
@@ -99,7 +103,8 @@ static void put(listing *l, const op *o)
     touched t = touched_by(l->seg, l->phase, o);
     bool message = op_is_comm(o->kind);
     for (int e = 1; e <= l->events; e++)
-        if (l->under_way[e] && conflict(&l->known[e], &t)) put_wait(l, o->stream, e); /* I2 */
+        if (l->under_way[e] && !(message && l->met[e]) && conflict(&l->known[e], &t))
+            put_wait(l, o->stream, e); /* I2 */
     for (int e = l->events; message && e >= 1; e--)
         if (!op_is_comm(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
             put_wait(l, o->stream, e);
@@ -121,10 +126,11 @@ static void list_waits(segment *seg, int phase, arena *a)
     int n = seg->n_ops[phase], messages = 0;
     for (int i = 0; i < n; i++) messages += op_is_comm(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
-    l.out = ARENA_ARRAY(a, op, n + 2 * messages + 1);
+    l.out = ARENA_ARRAY(a, op, n + 3 * messages + 1);
     l.known = ARENA_ARRAY(a, touched, n + 1);
     l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
     l.under_way = ARENA_ARRAY(a, bool, n + 1);
+    l.met = ARENA_ARRAY(a, bool, n + 1);
     for (int i = 0; i < n; i++) put(&l, &seg->ops[phase][i]);
     for (int e = 1; e <= l.events; e++)
         if (l.under_way[e]) put_wait(&l, STREAM_COMPUTE, e); /* I3 */
