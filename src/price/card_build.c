@@ -10,13 +10,7 @@
 #include "program/build_messages.h"
 #include "program/plan.h"
 
-typedef struct bench {
-    setup s[2]; /* without and with graphs */
-    cost_model cost[2];
-    builder b;
-} bench;
-
-static bool set_up(cards *k, bench *w, const choice *c, card_what what, int kind)
+bool card_set_up(cards *k, card_bench *w, const choice *c, card_what what, int kind)
 {
     choice one = *c;
     one.offload = false;
@@ -85,7 +79,7 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
         build_mlp(b, &t, x, y, dh);
 }
 
-static void build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
+void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
 {
     switch (what) {
     case CARD_EMBEDDING:
@@ -126,7 +120,7 @@ static double busy_of(const played *p, double share)
     return sum;
 }
 
-static void play_card(card *out, const bench *w, const segment *seg)
+static void play_card(card *out, const card_bench *w, const segment *seg)
 {
     out->saved = seg->saved_bytes;
     for (int phase = 0; phase < 2; phase++) {
@@ -153,17 +147,17 @@ static void play_card(card *out, const bench *w, const segment *seg)
 
 card *card_build(cards *k, const choice *c, const card_key *key)
 {
-    static _Thread_local bench w;
+    static _Thread_local card_bench w;
     card *out = ARENA_NEW(k->a, card);
     card_what what = (card_what)key->what;
     k->built++;
-    if (!set_up(k, &w, c, what, key->kind)) return out;
+    if (!card_set_up(k, &w, c, what, key->kind)) return out;
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
-    build_part(k, &w.b, &seg, what, key->kind);
+    card_build_part(k, &w.b, &seg, what, key->kind);
     finish(&seg, key->drop, k->scratch);
     if (what == CARD_PAIR) {
-        build_part(k, &w.b, &other, what, key->other);
+        card_build_part(k, &w.b, &other, what, key->other);
         finish(&other, key->drop, k->scratch);
         pair_options o = {.delay = c->beside == BESIDE_EP_DELAY,
                           .early = recipe_on(&w.s[0].r, K_EARLY_ATTN)};
@@ -176,68 +170,9 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     return out;
 }
 
-static void add_mask(card_light *l, unsigned mask, int64_t bytes)
-{
-    int i = 0;
-    while (i < l->n_masks && l->mask[i] != mask) i++;
-    assert(i < CARD_MASKS_MAX);
-    if (i == l->n_masks) {
-        l->mask[l->n_masks++] = mask;
-        l->any |= mask;
-    }
-    l->bytes[i] += bytes;
-}
-
-static void read_light(card_light *l, const bench *w, const segment *seg)
-{
-    for (int id = 0; id < seg->n_bufs; id++) {
-        const buf *b = &seg->bufs[id];
-        if (b->life != LIFE_SAVED || b->parent >= 0) continue;
-        unsigned mask = id ? b->drop & ~(unsigned)DROP_FULL : 0;
-        int64_t bytes = round_up(b->bytes, PLAN_ALIGN);
-        if (!id) l->input = bytes;
-        add_mask(l, mask, bytes);
-    }
-    for (int phase = 0; phase < 2; phase++) {
-        double stream[STREAM_COUNT] = {0}, hidden = 0;
-        for (int i = 0; i < seg->n_ops[phase]; i++) {
-            const op *o = &seg->ops[phase][i];
-            op_cost cost = cost_of(&w->cost[1], seg, o);
-            stream[o->stream] += cost.seconds;
-            l->host[phase] += cost.host;
-            l->eager[phase] += cost_of(&w->cost[0], seg, o).host;
-            if (cost.kind <= COST_ATTENTION) l->products[phase] += cost.seconds;
-            if (cost.kind >= COST_TP && cost.kind <= COST_DP) hidden += cost.seconds;
-        }
-        l->compute[phase] = stream[STREAM_COMPUTE] + hidden * w->cost[1].hw->message_share;
-        l->least[phase] = l->compute[phase];
-        for (int i = 0; i < STREAM_COUNT; i++)
-            if (i != STREAM_COMPUTE && stream[i] > l->messages[phase])
-                l->messages[phase] = stream[i];
-        if (l->messages[phase] > l->least[phase]) l->least[phase] = l->messages[phase];
-    }
-}
-
-card_light *card_build_light(cards *k, const choice *c, card_key *key)
-{
-    static _Thread_local bench w;
-    card_light *l = ARENA_NEW(k->a, card_light);
-    card_what half = (card_what)key->what;
-    if (set_up(k, &w, c, half, key->kind)) {
-        arena_place mark = arena_mark(k->scratch);
-        segment seg;
-        build_part(k, &w.b, &seg, half, key->kind);
-        segment_recompute(&seg, key->drop, k->scratch);
-        read_light(l, &w, &seg);
-        arena_release(k->scratch, mark);
-    }
-    memo_put(&k->lights, key, l);
-    return l;
-}
-
 double card_message(cards *k, const choice *c, const setup *s, int64_t parts)
 {
-    static _Thread_local bench w;
+    static _Thread_local card_bench w;
     cost_model *cost = &w.cost[0];
     cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
     int64_t T = c->mbs * (recipe_int(&s->r, K_SEQ) / c->cp) / c->tp;

@@ -150,37 +150,6 @@ void sums_times(part_sums *p, cards *k, const choice *c)
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
 }
 
-static double bound_of(const card_light *l, bound_kind of, int phase)
-{
-    return of == BOUND_COMPUTE    ? l->compute[phase]
-           : of == BOUND_MESSAGES ? l->messages[phase]
-           : of == BOUND_HOST     ? l->host[phase]
-                                  : l->eager[phase];
-}
-
-/* Prediction modules count for nothing here: their cards are dear. */
-void sums_bounds(part_sums *p, cards *k, const choice *c, bound_kind of)
-{
-    memset(p->seconds, 0, sizeof p->seconds);
-    memset(p->least, 0, sizeof p->least);
-    for (int i = 0; i < cards_kinds(k); i++) {
-        const card_light *halves[] = {card_bound_of(k, c, CARD_ATTENTION, i),
-                                      card_bound_of(k, c, CARD_MLP, i)};
-        for (int h = 0; h < 2; h++)
-            for (int phase = 0; phase < 2; phase++) {
-                p->seconds[i][phase] += halves[h]->least[phase];
-                p->least[i][phase] += bound_of(halves[h], of, phase);
-            }
-    }
-    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {
-        if (!has_part(k, i) || i == MIX_MTP) continue;
-        const card *part = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0);
-        for (int phase = 0; phase < 2; phase++) p->seconds[i][phase] = part->least[1][phase];
-        for (int phase = 0; phase < 2 && of == BOUND_COMPUTE; phase++)
-            p->least[i][phase] = part->least[1][phase];
-    }
-}
-
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
 {
     chunk_sum s = {0, {0, 0}, {0, 0}};

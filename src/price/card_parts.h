@@ -1,9 +1,10 @@
-/* card_parts.h - what cards.c and card_build.c share; nobody else includes it. */
+/* card_parts.h - what cards.c, card_build.c and card_light.c share; nobody else includes it. */
 #ifndef PRICE_CARD_PARTS_H
 #define PRICE_CARD_PARTS_H
 
 #include "price/cards.h"
 #include "price/search_memo.h"
+#include "program/segment.h"
 
 typedef struct card_key {
     int16_t what, kind, other, cp_kind, to, beside, precision, tp_overlap;
@@ -27,10 +28,22 @@ struct cards {
 /* Does this part depend on how experts are spread? */
 bool card_has_experts(const cards *k, card_what what, int kind);
 
+/* Where a part is built: its setup without and with graphs, and what they cost. */
+typedef struct card_bench {
+    setup s[2];
+    cost_model cost[2];
+    builder b;
+} card_bench;
+
+/* False: the choice cannot be made. */
+bool card_set_up(cards *k, card_bench *w, const choice *c, card_what what, int kind);
+void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind);
+
 /* Built anew, with the key's recompute behind it. */
 card *card_build(cards *k, const choice *c, const card_key *key);
 
-/* The same for a half, and remembered. */
+/* The same without a memory plan, of a half or of a pair, and remembered. */
 card_light *card_build_light(cards *k, const choice *c, card_key *key);
+card_light *card_build_pair_light(cards *k, const choice *c, card_key *key);
 
 #endif

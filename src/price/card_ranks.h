@@ -69,17 +69,6 @@ void sums_saved(part_sums *p, cards *k, const choice *c);
 void sums_times(part_sums *p, cards *k, const choice *c);
 double layer_seconds(cards *k, const choice *c, int kind, int phase);
 
-/* The same from below: `seconds` of the busiest stream, `least` of one of them, by itself a bound
- * even where everything runs beside everything. */
-typedef enum bound_kind {
-    BOUND_COMPUTE,
-    BOUND_MESSAGES,
-    BOUND_HOST,
-    BOUND_EAGER,
-    BOUND_KINDS
-} bound_kind;
-void sums_bounds(part_sums *p, cards *k, const choice *c, bound_kind of);
-
 /* A chunk is the sum of its parts. */
 typedef struct chunk_sum {
     int64_t saved;

@@ -39,14 +39,16 @@ typedef struct card_light {
     int n_masks;
     unsigned mask[CARD_MASKS_MAX];
     int64_t bytes[CARD_MASKS_MAX];
-    unsigned any;       /* of all masks */
-    int64_t input;      /* bytes of the half's input, which nothing drops */
-    double least[2];    /* busiest stream, by phase, without recompute */
-    double compute[2];  /* compute stream alone */
-    double messages[2]; /* the busiest of the others */
-    double host[2];     /* launching, with graphs */
-    double eager[2];    /* without */
-    double products[2]; /* of that, products and attention */
+    unsigned any;  /* of all masks */
+    int64_t input; /* bytes of the half's input, which nothing drops */
+    /* Seconds by phase, each below what a card with this recompute takes: */
+    double alone[2][2]; /* [graphs][phase]: played with every buffer at a place of its own */
+    double free[2];     /* the same if launching took no time */
+    double inside[2];   /* as a part of a pair: without messages that could have started before */
+    double compute[2];  /* compute stream by itself */
+    double messages[2]; /* busiest of the others */
+    double host[2][2];  /* [graphs][phase]: launching */
+    double fastest[2];  /* products at the peak of the chip */
 } card_light;
 
 /* Layers of a model fall into few kinds. */
@@ -63,9 +65,11 @@ bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
 
 /* Which of the drop bits make a difference to this half. */
 const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind);
-/* The same with the choice's recompute behind it: `least`, `compute` and `products` are bounds. */
+/* The same with the choice's recompute behind it, as far as seconds go. */
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
+/* No pair of these kinds of layers takes less. */
+double card_pair_least(cards *k, const choice *c, int kind, int other);
 
 /* `kind`: of layer, where `what` is a part of one; `other`: of the backward half of a pair. */
 const card *card_of(cards *k, const choice *c, card_what what, int kind, int other);

@@ -245,15 +245,18 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE;
     double launches = launches_of(c, o, row, out.quantise > 0);
-    if (message)
+    if (message) {
         out.kind = kind_of_group[o->group];
-    else
+        out.network = c->groups[o->group].farthest == LINK_OUTSIDE;
+    } else {
         out.seconds += c->hw->least * launches;
+    }
     out.seconds *= message ? 1 : c->device;
     out.quantise *= c->device;
     bool captured = c->captured & part_of(o);
     if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];
-    out.host = launches * (captured ? c->hw->graph_launch : c->hw->launch) * c->host;
-    if (reads_back(c, o) && !captured) out.host += c->hw->sync * c->host;
+    out.eager = launches * c->hw->launch * c->host;
+    if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
+    out.host = captured ? launches * c->hw->graph_launch * c->host : out.eager;
     return out;
 }

@@ -40,6 +40,8 @@ typedef struct op_cost {
     double seconds;  /* on its stream */
     double quantise; /* of those, what FP8 and FP4 recipes spend on making their numbers */
     double host;     /* to launch it */
+    double eager;    /* the same where no graph holds it */
+    bool network;    /* a message that leaves the NVLink domain */
 } op_cost;
 
 /* Links, from the nearest on. */

@@ -69,24 +69,33 @@ static bool breaks_rule(search *s, const choice *c, attempt *t)
     return broken;
 }
 
-static void see_miss(search *s, const choice *c, const attempt *t, int64_t peak)
+void search_see_miss(search *s, const choice *c, int64_t peak)
 {
     search_result *r = s->out;
     if (r->has_miss && r->miss.peak_bytes <= peak) return;
+    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp);
     r->has_miss = true;
-    r->miss = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
+    r->miss = (found){.c = *c, .dp = dp, .edp = s->sp.world / (c->ep * c->etp * c->pp)};
+    r->miss.micros = search_micros(s, c);
     r->miss.peak_bytes = peak;
 }
 
-/* Memory from below, before cards of this recompute are built. */
-bool attempt_may_fit(search *s, const choice *c, attempt *t)
+double search_message(search *s, const choice *c)
 {
-    sums_saved(&t->sums, s->k, c);
-    attempt_sum_chunks(s, c, t);
-    int64_t least = attempt_peak(s, c, t, false);
-    if (least <= s->o->hw->usable) return true;
-    see_miss(s, c, t, least);
-    return false;
+    int64_t key[6] = {c->precision, c->tp, c->cp, c->mbs, c->pp, 0};
+    double *known = memo_get(&s->messages, key);
+    if (known) return *known;
+    static _Thread_local setup patched;
+    choice x = {.precision = c->precision, .tp = c->tp, .cp = c->cp, .mbs = c->mbs, .pp = c->pp};
+    x.ep = x.etp = x.vpp = 1;
+    x.to = TO_EXPERTS;
+    x.kind = c->kind;
+    known = ARENA_NEW(s->a, double);
+    const pipe_split *split = choice_split(s->sp.m, c);
+    x.vpp = c->vpp;
+    if (choice_patch(&patched, s->sp.m, &x, split)) *known = card_message(s->k, &x, &patched, 1);
+    memo_put(&s->messages, key, known);
+    return *known;
 }
 
 /* Step played, memory summed. */
@@ -94,6 +103,14 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
 {
     search_counts *n = &s->out->counts;
     bool all = s->o->judge_all;
+    sums_saved(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    int64_t least = attempt_peak(s, c, t, false);
+    if (least > s->o->hw->usable) {
+        n->saved++;
+        search_see_miss(s, c, least);
+        return TOO_LARGE;
+    }
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
@@ -111,7 +128,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     out->peak_bytes = attempt_peak(s, c, t, true);
     n->summed++;
     if (out->peak_bytes > s->o->hw->usable) {
-        see_miss(s, c, t, out->peak_bytes);
+        search_see_miss(s, c, out->peak_bytes);
         return TOO_LARGE;
     }
     n->fitted++;

@@ -1,11 +1,19 @@
-/* search_bounds.c - what sizes need at least, whatever their inner layout: state, activations and
- * seconds from below (I1 of search_parts.h). */
+/* search_bounds.c - what sizes need at least: state, activations and seconds from below (I1 of
+ * search_parts.h). */
 #include <math.h>
+#include <string.h>
 
 #include "price/search_parts.h"
 
-/* Bytes of state of the mean rank, from below. */
-int64_t search_state_least(search *s, const choice *c, bool offload)
+int64_t search_micros(const search *s, const choice *c)
+{
+    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp);
+    return s->sp.gbs / (c->mbs * dp);
+}
+
+/* ---- state */
+
+static int64_t state_least(search *s, const choice *c, bool offload)
 {
     static _Thread_local setup patched;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
@@ -27,76 +35,158 @@ int64_t search_state_least(search *s, const choice *c, bool offload)
     return (int64_t)(bytes / (double)c->pp);
 }
 
-/* Layers' inputs that each rank holds at once, at least. */
-static const int64_t *live_of(search *s, const layout_facts *f, const choice *c, int64_t micros)
+int64_t search_state_least(search *s, const choice *c, bool offload)
 {
-    int64_t key[4] = {c->pp, c->vpp, c->split, micros};
-    int64_t *live = memo_get(&s->live, key);
-    if (live) return live;
-    live = ARENA_ARRAY(s->a, int64_t, c->pp);
-    choice plain = *c;
-    plain.beside = BESIDE_EP; /* fewest */
-    choice_sizes z = {.micros = micros};
-    for (int64_t q = 0; q < c->pp; q++) {
-        int64_t layers[CHUNKS_MOST];
-        for (int64_t v = 0; v < c->vpp; v++)
-            layers[v] = f->split->pipe.stages[v * c->pp + q].n_layers;
-        slots_of slots = {.c = &plain, .z = &z, .rank = q};
-        live[q] = saved_least(&slots, layers);
-        if (c->vpp == 1 && c->pp > 1) { /* no combined 1F1B: one more */
-            plain.beside = BESIDE_NOTHING;
-            live[q] = saved_least(&slots, layers);
-            plain.beside = BESIDE_EP;
+    int64_t key[6] = {c->precision, c->tp, c->ep, c->etp, c->pp, offload};
+    int64_t *known = memo_get(&s->states, key);
+    if (known) return *known;
+    known = ARENA_NEW(s->a, int64_t);
+    *known = state_least(s, c, offload);
+    memo_put(&s->states, key, known);
+    return *known;
+}
+
+/* ---- parts that are no layers: their cards are few, and exact */
+
+static const struct {
+    int part;
+    card_what card;
+} others[] = {{MIX_EMBEDDING, CARD_EMBEDDING}, {MIX_FINAL, CARD_FINAL}, {MIX_HEAD, CARD_HEAD}};
+enum { OTHERS = 3 }; /* prediction modules count for nothing: their cards are dear */
+
+static const card *other_card(search *s, const choice *c, int i)
+{
+    if (others[i].part == MIX_FINAL && cards_model(s->k)->n_mtp == 0) return NULL;
+    return card_of(s->k, c, others[i].card, 0, 0);
+}
+
+/* ---- bytes */
+
+const int64_t *search_drop_bytes(search *s, const choice *c, int d)
+{
+    drop_bytes *b = &s->drop_bytes[d];
+    if (b->visit == s->visit) return b->saved;
+    *b = (drop_bytes){.visit = s->visit};
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *a = card_light_of(s->k, c, CARD_ATTENTION, i);
+        b->saved[i] = s->sp.drops[d] == DROP_FULL
+                          ? a->input
+                          : card_saved(a, s->sp.drops[d]) +
+                                card_saved(card_light_of(s->k, c, CARD_MLP, i), s->sp.drops[d]);
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        const card *o = other_card(s, c, i);
+        if (o) b->saved[others[i].part] = o->saved;
+    }
+    return b->saved;
+}
+
+/* ---- seconds */
+
+/* Halves of a layer, one after the other: the host has launched part of the second while the first
+ * still runs, but not before it has launched the first. */
+static double layer_least(const card_light *first, const card_light *second, int graphs, int phase)
+{
+    return fmax(first->alone[graphs][phase] + second->free[phase],
+                first->host[graphs][phase] + second->alone[graphs][phase]);
+}
+
+/* Each stream by itself. */
+static void add_streams(drop_times *t, int kind, const card_light *l, int graphs)
+{
+    t->ways = 3;
+    for (int phase = 0; phase < 2; phase++) {
+        t->seconds[0][kind] += l->compute[phase];
+        t->seconds[1][kind] += l->messages[phase];
+        t->seconds[2][kind] += l->host[graphs][phase];
+    }
+}
+
+/* Streams of the two halves of a pair by themselves: forward of one kind, backward of another. */
+static double streams_of(search *s, const choice *c, int kind, int phase)
+{
+    return card_bound_of(s->k, c, CARD_ATTENTION, kind)->inside[phase] +
+           card_bound_of(s->k, c, CARD_MLP, kind)->compute[phase];
+}
+
+/* What layers with experts take more than their streams, in pairs or one after the other, at
+ * least. */
+static double pair_extra(search *s, const choice *c)
+{
+    double least = INFINITY;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        for (int k = 0; k < cards_kinds(s->k); k++) {
+            if (!cards_kind_is(s->k, i, LAYER_MOE) || !cards_kind_is(s->k, k, LAYER_MOE)) continue;
+            const card_light *af = card_bound_of(s->k, c, CARD_ATTENTION, i);
+            const card_light *mf = card_bound_of(s->k, c, CARD_MLP, i);
+            const card_light *ab = card_bound_of(s->k, c, CARD_ATTENTION, k);
+            const card_light *mb = card_bound_of(s->k, c, CARD_MLP, k);
+            double streams = streams_of(s, c, i, SEG_FORWARD) + streams_of(s, c, k, SEG_BACKWARD);
+            double alone = layer_least(af, mf, c->graphs, SEG_FORWARD) +
+                           layer_least(mb, ab, c->graphs, SEG_BACKWARD);
+            double pair = card_pair_least(s->k, c, i, k);
+            least = fmin(least, fmin(pair, alone) - streams);
+        }
+    return least > 0 && least < INFINITY ? least : 0;
+}
+
+/* Of n layers with experts and m without at least n - m meet one with experts. */
+static void add_extra(search *s, drop_times *t, const choice *c)
+{
+    double extra = pair_extra(s, c);
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        t->seconds[0][i] += cards_kind_is(s->k, i, LAYER_MOE) ? extra : -extra;
+}
+
+static void find_times(search *s, drop_times *t, const choice *c, least_level level)
+{
+    bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP, full = c->drop == DROP_FULL;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *a = card_bound_of(s->k, c, CARD_ATTENTION, i);
+        const card_light *m = card_bound_of(s->k, c, CARD_MLP, i);
+        if (!tight || pairs || full) {
+            add_streams(t, i, a, c->graphs);
+            add_streams(t, i, m, c->graphs);
+            for (int phase = 0; phase < 2 && tight && pairs; phase++)
+                t->seconds[0][i] += a->inside[phase] - a->compute[phase];
+        } else {
+            t->ways = 1;
+            t->seconds[0][i] = layer_least(a, m, c->graphs, 0) + layer_least(m, a, c->graphs, 1);
         }
     }
-    memo_put(&s->live, key, live);
-    return live;
-}
-
-/* Does the least that any recompute and offload leave fit? */
-bool search_stages_may_fit(search *s, const choice *c, int64_t input, bool offload)
-{
-    choice x = *c;
-    x.offload = offload;
-    const layout_facts *f = ranks_facts(s->r, &x);
-    if (!f->ok) return false;
-    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp), micros = s->sp.gbs / (c->mbs * dp);
-    const int64_t *live = live_of(s, f, &x, micros);
-    for (int64_t q = 0; q < c->pp; q++) {
-        const rank_facts *r = &f->ranks[q];
-        int64_t state = r->state[0] + r->state[1] + r->state[2] + r->scratch;
-        if (state + live[q] * input > s->o->hw->usable) return false;
+    if (level == LEAST_PAIRED) add_extra(s, t, c);
+    for (int i = 0; i < OTHERS; i++) {
+        const card *o = other_card(s, c, i);
+        for (int way = 0; o && way < t->ways; way++)
+            t->seconds[way][others[i].part] = o->seconds[c->graphs][0] + o->seconds[c->graphs][1];
     }
-    return true;
 }
 
-/* Of all layers, a microbatch: each kind of work by itself, the largest counts. */
+const drop_times *search_drop_times(search *s, const choice *given, int d, least_level level)
+{
+    choice c = *given;
+    c.drop = s->sp.drops[d];
+    if (level == LEAST_ROUGH) c.beside = BESIDE_NOTHING;
+    drop_times *t = &s->drop_times[level][c.beside][c.graphs][d];
+    if (t->visit == s->visit) return t;
+    *t = (drop_times){.visit = s->visit};
+    find_times(s, t, &c, level);
+    return t;
+}
+
 double search_layers_least(search *s, const choice *c)
 {
-    double sum[BOUND_KINDS] = {0}, most = 0;
-    for (int i = 0; i < cards_kinds(s->k); i++)
-        for (int half = 0; half < 2; half++) {
-            const card_light *l = card_bound_of(s->k, c, half ? CARD_MLP : CARD_ATTENTION, i);
-            double n = (double)s->layers[i];
-            sum[BOUND_COMPUTE] += n * (l->compute[0] + l->compute[1]);
-            sum[BOUND_MESSAGES] += n * (l->messages[0] + l->messages[1]);
-            sum[BOUND_HOST] += n * (l->host[0] + l->host[1]);
-        }
-    for (int i = 0; i < BOUND_EAGER; i++) most = fmax(most, sum[i]);
-    return most;
-}
-
-/* What a layer saves under all modules together, of the kind that saves least. */
-int64_t search_selective_least(search *s, const choice *c)
-{
-    unsigned all = 0;
-    int64_t least = INT64_MAX;
-    for (int d = 0; d < s->sp.n_drops; d++)
-        if (s->sp.drops[d] != DROP_FULL) all |= s->sp.drops[d];
-    for (int i = 0; i < cards_kinds(s->k); i++) {
-        int64_t saved = card_saved(card_light_of(s->k, c, CARD_ATTENTION, i), all) +
-                        card_saved(card_light_of(s->k, c, CARD_MLP, i), all);
-        if (saved < least) least = saved;
+    choice x = *c;
+    x.graphs = true;
+    x.drop = 0;
+    x.beside = BESIDE_NOTHING;
+    drop_times t = {0};
+    find_times(s, &t, &x, LEAST_ROUGH);
+    double most = 0;
+    for (int way = 0; way < t.ways; way++) {
+        double sum = 0;
+        for (int i = 0; i < cards_kinds(s->k); i++) sum += (double)s->layers[i] * t.seconds[way][i];
+        most = fmax(most, sum);
     }
-    return least;
+    return most;
 }

@@ -257,6 +257,7 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
     if (setup_init(s, r, m->a, &err) != OK || s->pipe.why_not || !s->pipe.stages) return made;
     made->pipe = s->pipe;
     made->ok = s->pipe.vpp == c->vpp;
+    made->receives_early = c->pp > 1 && recipe_on(&s->r, K_OVERLAP_P2P);
     for (int i = 0; i < PIPE_KNOBS; i++) made->knob[i] = s->r.knob[pipe_knobs[i]];
     return made;
 }

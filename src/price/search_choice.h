@@ -46,7 +46,7 @@ enum { PIPE_KNOBS = 9 };
 typedef struct pipe_split {
     int64_t pp, vpp;
     int split;
-    bool ok;
+    bool ok, receives_early; /* overlap_p2p_communication */
     pipeline pipe;
     setting knob[PIPE_KNOBS];
     struct pipe_split *next;

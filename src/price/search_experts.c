@@ -32,53 +32,40 @@ static void see_state(search *s, const choice *c, int64_t bytes, bool offload)
     r->miss.c.drop = DROP_FULL;
 }
 
+/* Stages of one PP. */
+static void try_splits(search *s, const choice *c)
+{
+    for (int k = s->sp.n_splits - 1; k >= 0 && !s->done; k--) {
+        choice x = *c;
+        if (s->sp.splits[k].pp != c->pp) continue;
+        x.vpp = s->sp.splits[k].vpp;
+        x.split = s->sp.splits[k].split;
+        if (space_stages_ok(&s->sp, &x)) search_try_stages(s, x);
+    }
+}
+
 void search_experts_visit(search *s, const node *n, choice *c)
 {
-    bool any = false, fits[AXIS_MAX] = {false}, offload = may_offload(s, c);
-    int64_t input = card_light_of(s->k, c, CARD_ATTENTION, 0)->input;
+    (void)n;
+    bool offload = may_offload(s, c);
     search_counts *counts = &s->out->counts;
+    double least = -1;
+    s->visit++;
     for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
         c->pp = s->sp.pp.v[i];
         int64_t here = search_count_stages(s, c, c->pp);
         if (!here) continue;
         int64_t state = search_state_least(s, c, offload);
-        fits[i] = state <= s->o->hw->usable;
-        any = any || fits[i];
-        if (fits[i]) continue;
-        counts->state += here;
-        see_state(s, c, state, offload);
-    }
-    if (!any || s->done) return;
-    double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-    (void)n;
-    c->beside = BESIDE_NOTHING;
-    c->drop = 0;
-    double least = each * search_layers_least(s, c), full = -1;
-    int64_t selective = search_selective_least(s, c);
-    for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
-        c->pp = s->sp.pp.v[i];
-        if (!fits[i]) continue;
-        if (!s->o->judge_all && least >= best_tenth(s->out)) {
-            counts->slow += search_count_stages(s, c, c->pp);
+        if (state > s->o->hw->usable) {
+            counts->state += here;
+            see_state(s, c, state, offload);
             continue;
         }
-        for (int k = s->sp.n_splits - 1; k >= 0; k--) {
-            choice x = *c;
-            if (s->sp.splits[k].pp != c->pp) continue;
-            x.vpp = s->sp.splits[k].vpp;
-            x.split = s->sp.splits[k].split;
-            if (!space_stages_ok(&s->sp, &x)) continue;
-            bool may = search_stages_may_fit(s, &x, selective, offload);
-            if (!may && search_stages_may_fit(s, &x, input, offload)) { /* full recompute alone */
-                c->drop = DROP_FULL;
-                if (full < 0) full = each * search_layers_least(s, c);
-                c->drop = 0;
-                may = full < best_tenth(s->out) || s->o->judge_all;
-            }
-            if (may)
-                search_try_stages(s, x);
-            else
-                counts->saved += search_inner_count(s, &x);
-        }
+        double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
+        if (least < 0) least = each * search_layers_least(s, c);
+        if (!s->o->judge_all && least >= best_tenth(s->out))
+            counts->slow += here;
+        else
+            try_splits(s, c);
     }
 }

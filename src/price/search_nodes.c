@@ -17,43 +17,39 @@ static int far_from_guess(const search *s, const choice *c)
     return far;
 }
 
+/* Products of the MLP at the peak of the chip; a rank has as many wherever experts are. */
+static double fastest_products(search *s, const choice *c)
+{
+    choice x = *c;
+    x.ep = x.etp = 1;
+    x.to = TO_EXPERTS;
+    double sum = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        sum += (double)s->layers[i] * (l->fastest[0] + l->fastest[1]);
+    }
+    return sum;
+}
+
 static void add_node(search *s, node *list, int *n, const choice *c, double products)
 {
     node *x = &list[*n];
     *x = (node){.c = *c, .far = far_from_guess(s, c)};
-    double compute = products, messages = 0;
+    double inside = products, messages = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
-        compute += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+        inside += (double)s->layers[i] * (l->inside[0] + l->inside[1]);
         messages += (double)s->layers[i] * (l->messages[0] + l->messages[1]);
     }
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-    x->least = each * fmax(compute, messages);
+    x->least = each * fmax(inside, messages);
     if (*n < NODES_MAX - 1) ++*n;
-}
-
-/* Products of the MLP where experts are spread widest: no EP makes them faster. */
-static double best_products(search *s, const choice *c)
-{
-    choice x = *c;
-    x.etp = 1;
-    x.to = TO_EXPERTS;
-    x.ep = 1;
-    const setup *base = choice_base(s->sp.m, c->precision, c->tp);
-    for (int64_t e = 2; base->m.experts && e <= base->m.experts && e <= s->sp.world; e++)
-        if (base->m.experts % e == 0 && s->sp.world % e == 0) x.ep = e;
-    double sum = 0;
-    for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
-        sum += (double)s->layers[i] * (l->products[0] + l->products[1]);
-    }
-    return sum;
 }
 
 static void add_nodes(search *s, node *list, int *n, choice c)
 {
     if (!space_dense_ok(&s->sp, &c)) return;
-    double products = best_products(s, &c);
+    double products = fastest_products(s, &c);
     for (int kind = 0; kind < CP_KINDS; kind++)
         for (int overlap = 0; overlap < 2; overlap++) {
             c.kind = (cp_kind)kind;

@@ -33,6 +33,49 @@ typedef struct inner {
     bool ok[BESIDE_KINDS][2][2][DROPS_MAX];
 } inner;
 
+/* A pipeline rank of some stages: how often each part's seconds count in its step, and how many
+ * messages between stages pass before it is done. */
+typedef struct time_row {
+    double weigh[MIX_PARTS], messages;
+} time_row;
+
+typedef struct stage_times {
+    int n;
+    time_row *rows;
+} stage_times;
+
+/* The same for memory: its state, and how often what each part saves is alive ([combined 1F1B]). */
+typedef struct memory_row {
+    int64_t state, live[2][MIX_PARTS];
+} memory_row;
+
+typedef struct stage_bytes {
+    int n;
+    memory_row *rows;
+    double optimizer; /* seconds of the slowest rank */
+} stage_bytes;
+
+/* Seconds from below, in the order of what they cost to find. */
+typedef enum least_level {
+    LEAST_ROUGH,  /* whatever runs beside whatever */
+    LEAST_TIGHT,  /* with what the choice has beside; attention of pairs by itself */
+    LEAST_PAIRED, /* pairs as they meet */
+    LEAST_LEVELS
+} least_level;
+
+/* What a set of modules leaves of a layer, for one attention and one spread of experts: bytes, and
+ * seconds from below in up to LEAST_WAYS ways, each of which is a bound. */
+enum { LEAST_WAYS = 3 };
+typedef struct drop_bytes {
+    unsigned visit;
+    int64_t saved[MIX_PARTS];
+} drop_bytes;
+typedef struct drop_times {
+    unsigned visit;
+    int ways;
+    double seconds[LEAST_WAYS][MIX_PARTS];
+} drop_times;
+
 typedef struct search {
     search_result *out;
     const search_options *o;
@@ -43,8 +86,11 @@ typedef struct search {
     inner *inner[DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
     chunk_sum chunks[STAGES_MOST];
     int64_t fixed[STAGES_MOST];
-    memo live; /* layers whose input is alive on each rank, by split and microbatches */
+    memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
+    unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
+    drop_bytes drop_bytes[DROPS_MAX];
+    drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][2][DROPS_MAX]; /* [level][beside][graphs] */
     bool done;
 } search;
 
@@ -70,19 +116,28 @@ void search_slow_visit(search *s, const node *n, choice *c);  /* as too slow */
 
 void search_experts_visit(search *s, const node *n, choice *c);
 
+/* ---- search_shape.c */
+
+const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f);
+const stage_bytes *search_stage_bytes(search *s, const choice *c, const layout_facts *f);
+double stage_times_least(const stage_times *t, const double *seconds, double message);
+int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, bool pairs);
+
 /* ---- search_bounds.c */
+
+int64_t search_micros(const search *s, const choice *c);
 
 /* Bytes of state of the mean rank, from below. */
 int64_t search_state_least(search *s, const choice *c, bool offload);
 
-/* Does the least that any recompute and offload leave fit? `input`: what a layer saves at least. */
-bool search_stages_may_fit(search *s, const choice *c, int64_t input, bool offload);
+/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
+const int64_t *search_drop_bytes(search *s, const choice *c, int d);
 
-/* Of all layers, a microbatch: each kind of work by itself, the largest counts. */
+/* Seconds of the choice's attention and experts with the d-th set of modules. */
+const drop_times *search_drop_times(search *s, const choice *c, int d, least_level level);
+
+/* Of all layers, a microbatch, whatever the stages. */
 double search_layers_least(search *s, const choice *c);
-
-/* What a layer saves under all modules together, of the kind that saves least. */
-int64_t search_selective_least(search *s, const choice *c);
 
 /* ---- search_stages.c */
 
@@ -110,8 +165,11 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
 /* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact);
 
-/* Memory from below, before cards of this recompute are built. */
-bool attempt_may_fit(search *s, const choice *c, attempt *t);
+/* Nothing may ever fit: then what needs least is the nearest miss. */
+void search_see_miss(search *s, const choice *c, int64_t peak);
+
+/* Seconds of a hidden state on its way to the next stage. */
+double search_message(search *s, const choice *c);
 
 /* What plays the step; the chunks are summed. */
 step_play attempt_play(search *s, const choice *c, const attempt *t);

@@ -46,7 +46,8 @@ static const segment *pair_segment(assembly *s, const segment *f, const segment 
     for (int i = 0; i < s->n_pairs; i++)
         if (s->pairs[i].f == f && s->pairs[i].b == b) return s->pairs[i].seg;
     segment *seg = assembly_segment(s);
-    pair_options o = {recipe_on(&s->p->s->r, K_DELAY_WGRAD), recipe_on(&s->p->s->r, K_EARLY_ATTN)};
+    const recipe *r = &s->p->s->r;
+    pair_options o = {.delay = recipe_on(r, K_DELAY_WGRAD), .early = recipe_on(r, K_EARLY_ATTN)};
     segment_pair(seg, f, b, o, s->b.a);
     if (s->n_pairs < s->pairs_room) {
         s->pairs[s->n_pairs].f = f;

@@ -69,8 +69,8 @@ static half half_of(const segment *seg, int phase, int shift, arena *a)
 {
     half h = {.seg = seg, .shift = shift};
     if (!seg) return h;
-    h.list = seg->bare[phase];
-    h.n = seg->n_bare[phase];
+    h.list = seg->bare[phase] ? seg->bare[phase] : seg->ops[phase];
+    h.n = seg->bare[phase] ? seg->n_bare[phase] : seg->n_ops[phase];
     h.step = ARENA_ARRAY(a, int, h.n + 1);
     h.delayed = ARENA_ARRAY(a, bool, h.n + 1);
     find_steps(&h, phase == SEG_FORWARD ? forward_step : backward_step);
@@ -191,9 +191,10 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     int nf = f ? f->n_bufs : 0;
     half hf = half_of(f, SEG_FORWARD, 0, a), hb = half_of(b, SEG_BACKWARD, nf, a);
     for (int i = 0; o.delay && i < hb.n; i++) hb.delayed[i] = hb.list[i].phase == PHASE_WGRAD;
-    int room = hf.n + hb.n * (1 + OP_IN_MAX);
+    int kept = o.delay ? hb.n * OP_IN_MAX : 0; /* copies at most */
+    int room = hf.n + hb.n + kept;
     *out = (segment){.name = "pair", .n_layers = 1};
-    out->bufs_room = nf + (b ? b->n_bufs : 0) + hb.n * OP_IN_MAX + 1;
+    out->bufs_room = nf + (b ? b->n_bufs : 0) + kept + 1;
     out->bufs = ARENA_ARRAY(a, buf, out->bufs_room);
     out->ops[0] = ARENA_ARRAY(a, op, room + 1);
     out->ops_room[0] = room + 1;
@@ -214,6 +215,7 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     for (int step = 0; step < STEPS; step++)
         if (step != 2) put_delayed(&m, &hb, &c, step);
     put_step(&m, &hf, 4);
+    if (o.unplanned) return;
     segment_fit_temporaries(out, a);
     segment_waits(out, a);
 }

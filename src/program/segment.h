@@ -168,9 +168,9 @@ void segment_waits(segment *seg, arena *a);
 /* Combined 1F1B: a segment whose forward list runs the forward of `f` and the backward of `b`, node
  * by node in Megatron's order; buffers of `b` follow those of `f` and have owner 1. Either may be
  * NULL. `delay`: weight gradients fill the gaps; `early`: attention's backward before the experts'
- * forward. */
+ * forward; `unplanned`: the list alone, without places of temporaries and waits. */
 typedef struct pair_options {
-    bool delay, early;
+    bool delay, early, unplanned;
 } pair_options;
 void segment_pair(segment *out, const segment *f, const segment *b, pair_options o, arena *a);
 

@@ -1,0 +1,282 @@
+/* card_light.c - a half of a layer without a memory plan: what it saves under any recompute, and
+ * seconds that no card goes below.
+ *
+ * I1  Streams run in order, so a list in which something waits longer never ends sooner. Memory
+ *     that buffers share only adds waits: played with every buffer at a place of its own, a list
+ *     ends no later than the card's.
+ * I2  A list takes its end, and `message_share` of the messages that were hidden. What the compute
+ *     stream lost is at least what was exposed, so: no less than end + share x (messages - lost).
+ * I3  In a pair the operations of a half stay together on the compute stream. Messages that need
+ *     none of them first may have started before; the others are waited for where they stand. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/maths.h"
+#include "price/card_parts.h"
+#include "program/plan.h"
+
+/* ---- bytes */
+
+static void add_mask(card_light *l, unsigned mask, int64_t bytes)
+{
+    int i = 0;
+    while (i < l->n_masks && l->mask[i] != mask) i++;
+    assert(i < CARD_MASKS_MAX);
+    if (i == l->n_masks) {
+        l->mask[l->n_masks++] = mask;
+        l->any |= mask;
+    }
+    l->bytes[i] += bytes;
+}
+
+static void read_bytes(card_light *l, const segment *seg)
+{
+    for (int id = 0; id < seg->n_bufs; id++) {
+        const buf *b = &seg->bufs[id];
+        if (b->life != LIFE_SAVED || b->parent >= 0) continue;
+        unsigned mask = id ? b->drop & ~(unsigned)DROP_FULL : 0;
+        int64_t bytes = round_up(b->bytes, PLAN_ALIGN);
+        if (!id) l->input = bytes;
+        add_mask(l, mask, bytes);
+    }
+}
+
+/* ---- what waits for what */
+
+/* A part of a buffer that an operation touches. */
+typedef struct part {
+    int root;
+    bool written;
+    int64_t start, end;
+} part;
+
+enum { WAITS_MAX = 8, FLIGHT_MAX = 32 }; /* what is left out only makes bounds lower */
+
+typedef struct event {
+    op_cost cost;
+    int lane;
+    bool message;
+    bool early; /* needs no operation of the compute stream (I3) */
+    int n_parts, n_waits;
+    const part *parts;
+    int waits[WAITS_MAX]; /* events that its stream waits for before it */
+    double done;
+} event;
+
+typedef struct list {
+    event *e;
+    part *parts; /* free ones */
+    int n;
+    int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
+    double flops;                     /* of products */
+} list;
+
+typedef struct ids {
+    const int *id;
+    int n;
+    bool written;
+} ids;
+
+static void add_parts(list *l, event *e, const segment *seg, ids of)
+{
+    for (int i = 0; i < of.n; i++) {
+        if (of.id[i] < 0) continue;
+        const buf *b = &seg->bufs[of.id[i]];
+        bool view = b->parent >= 0;
+        int64_t at = view ? b->view_at : 0;
+        *l->parts++ = (part){view ? b->parent : of.id[i], of.written, at, at + b->bytes};
+        e->n_parts++;
+    }
+}
+
+static bool conflict(const event *a, const event *b)
+{
+    for (int i = 0; i < a->n_parts; i++)
+        for (int k = 0; k < b->n_parts; k++) {
+            const part *x = &a->parts[i], *y = &b->parts[k];
+            if (x->root == y->root && (x->written || y->written) && x->start < y->end &&
+                y->start < x->end)
+                return true;
+        }
+    return false;
+}
+
+static void add_wait(list *l, event *e, int other)
+{
+    if (e->n_waits == WAITS_MAX) return;
+    e->waits[e->n_waits++] = other;
+    e->early = e->early && l->e[other].message && l->e[other].early;
+}
+
+/* The compute stream waits for a message once; a message for what it needs, and for the last
+ * operation of the compute stream that it conflicts with. */
+static void find_waits(list *l, event *e, int at)
+{
+    int kept = 0;
+    for (int i = 0; i < l->n_flight; i++) {
+        bool waits = conflict(&l->e[l->flight[i]], e);
+        if (waits) add_wait(l, e, l->flight[i]);
+        if (!waits || e->message) l->flight[kept++] = l->flight[i];
+    }
+    l->n_flight = kept;
+    for (int i = at - 1; e->message && i >= 0; i--)
+        if (!l->e[i].message && conflict(&l->e[i], e)) {
+            add_wait(l, e, i);
+            break;
+        }
+    if (e->message && l->n_flight < FLIGHT_MAX) l->flight[l->n_flight++] = at;
+}
+
+static int count_parts(const segment *seg, int phase)
+{
+    int n = 0;
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        for (int k = 0; k < OP_IN_MAX; k++) n += o->in[k] >= 0;
+        for (int k = 0; k < OP_OUT_MAX; k++) n += o->out[k] >= 0;
+    }
+    return n;
+}
+
+static void list_events(list *l, const cost_model *c, const segment *seg, int phase, arena *a)
+{
+    l->e = ARENA_ARRAY(a, event, seg->n_ops[phase] + 1);
+    l->parts = ARENA_ARRAY(a, part, count_parts(seg, phase) + 1);
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        event *e = &l->e[l->n];
+        e->cost = cost_of(c, seg, o);
+        e->lane = o->stream == STREAM_COMM && e->cost.network ? STREAM_COUNT : (int)o->stream;
+        e->message = e->early = op_is_comm(o->kind);
+        e->parts = l->parts;
+        add_parts(l, e, seg, (ids){o->in, OP_IN_MAX, false});
+        add_parts(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
+        find_waits(l, e, l->n++);
+        if (e->cost.kind == COST_GEMM || e->cost.kind == COST_GROUPED) l->flops += op_flops(o);
+    }
+}
+
+/* ---- playing */
+
+/* Lanes are streams, and one more for messages over the network (play.c). */
+typedef enum launching { LAUNCH_EAGER, LAUNCH_GRAPHS, LAUNCH_FREE } launching;
+
+static double play(list *l, launching how, bool inside)
+{
+    double lane[STREAM_COUNT + 1] = {0}, host = 0, end = 0;
+    for (int i = 0; i < l->n; i++) {
+        event *e = &l->e[i];
+        if (inside && e->early) { /* I3 */
+            e->done = 0;
+            continue;
+        }
+        double start = lane[e->lane];
+        host += how == LAUNCH_FREE ? 0 : how == LAUNCH_GRAPHS ? e->cost.host : e->cost.eager;
+        if (host > start) start = host;
+        for (int k = 0; k < e->n_waits; k++)
+            if (l->e[e->waits[k]].done > start) start = l->e[e->waits[k]].done;
+        e->done = lane[e->lane] = start + e->cost.seconds;
+    }
+    if (inside) return lane[STREAM_COMPUTE];
+    for (int i = 0; i <= STREAM_COUNT; i++)
+        if (lane[i] > end) end = lane[i];
+    return end;
+}
+
+/* What a list ends with, and its messages (I2). */
+typedef struct load {
+    double compute, messages, share;
+} load;
+
+static double with_share(const load *of, double end, bool clamped)
+{
+    double hidden = of->messages - (end - of->compute);
+    return end + of->share * (clamped && hidden < 0 ? 0 : hidden);
+}
+
+static load load_of(const list *l, double share)
+{
+    load of = {.share = share};
+    for (int i = 0; i < l->n; i++) {
+        const op_cost *c = &l->e[i].cost;
+        if (l->e[i].lane == STREAM_COMPUTE) of.compute += c->seconds;
+        if (c->kind >= COST_TP && c->kind <= COST_DP) of.messages += c->seconds;
+    }
+    return of;
+}
+
+static void read_phase(card_light *l, list *of, int phase, double share)
+{
+    double lane[STREAM_COUNT + 1] = {0};
+    load sums = load_of(of, share);
+    for (int i = 0; i < of->n; i++) {
+        lane[of->e[i].lane] += of->e[i].cost.seconds;
+        l->host[0][phase] += of->e[i].cost.eager;
+        l->host[1][phase] += of->e[i].cost.host;
+    }
+    for (int i = 0; i <= STREAM_COUNT; i++)
+        if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
+    l->compute[phase] = sums.compute + share * sums.messages;
+    for (int g = 0; g < 2; g++)
+        l->alone[g][phase] =
+            with_share(&sums, play(of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false), true);
+    l->free[phase] = with_share(&sums, play(of, LAUNCH_FREE, false), true);
+    l->inside[phase] = with_share(&sums, play(of, LAUNCH_FREE, true), false);
+}
+
+card_light *card_build_light(cards *k, const choice *c, card_key *key)
+{
+    static _Thread_local card_bench w;
+    card_light *l = ARENA_NEW(k->a, card_light);
+    card_what half = (card_what)key->what;
+    if (card_set_up(k, &w, c, half, key->kind)) {
+        arena_place mark = arena_mark(k->scratch);
+        segment seg;
+        card_build_part(k, &w.b, &seg, half, key->kind);
+        segment_recompute(&seg, key->drop, k->scratch);
+        read_bytes(l, &seg);
+        for (int phase = 0; phase < 2; phase++) {
+            const cost_model *cost = &w.cost[1];
+            double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
+            list of = {0};
+            list_events(&of, cost, &seg, phase, k->scratch);
+            read_phase(l, &of, phase, k->hw->message_share);
+            l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
+        }
+        arena_release(k->scratch, mark);
+    }
+    memo_put(&k->lights, key, l);
+    return l;
+}
+
+/* Forward of one kind of layer beside the backward of another. */
+static void read_pair(cards *k, card_light *l, const choice *c, const card_key *key)
+{
+    static _Thread_local card_bench w;
+    if (!card_set_up(k, &w, c, CARD_PAIR, key->kind)) return;
+    arena_place mark = arena_mark(k->scratch);
+    segment half[2], pair;
+    for (int i = 0; i < 2; i++) {
+        card_build_part(k, &w.b, &half[i], CARD_PAIR, i ? key->other : key->kind);
+        segment_recompute(&half[i], key->drop, k->scratch);
+    }
+    pair_options o = {.delay = c->beside == BESIDE_EP_DELAY,
+                      .early = recipe_on(&w.s[0].r, K_EARLY_ATTN),
+                      .unplanned = true};
+    segment_pair(&pair, &half[0], &half[1], o, k->scratch);
+    list of = {0};
+    list_events(&of, &w.cost[1], &pair, 0, k->scratch);
+    load sums = load_of(&of, k->hw->message_share);
+    for (int g = 0; g < 2; g++)
+        l->alone[g][0] =
+            with_share(&sums, play(&of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false), true);
+    arena_release(k->scratch, mark);
+}
+
+card_light *card_build_pair_light(cards *k, const choice *c, card_key *key)
+{
+    card_light *l = ARENA_NEW(k->a, card_light);
+    read_pair(k, l, c, key);
+    memo_put(&k->lights, key, l);
+    return l;
+}

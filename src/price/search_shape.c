@@ -1,0 +1,117 @@
+/* search_shape.c - what stages weigh, once for all that is tried on them: how often each part counts
+ * in the step of a pipeline rank, and how often what it saves is alive there.
+ *
+ * I1  Before a rank's first forward the first microbatch passes all stages before it, and behind
+ *     its last backward the gradient passes them back; between lies its own work.
+ * I2  A rank that another one covers in every respect is left out. */
+#include <string.h>
+
+#include "price/search_parts.h"
+
+static bool covers_time(const time_row *a, const time_row *b)
+{
+    for (int i = 0; i < MIX_PARTS; i++)
+        if (a->weigh[i] < b->weigh[i]) return false;
+    return a->messages >= b->messages;
+}
+
+static void add_time_row(stage_times *t, const time_row *row)
+{
+    int kept = 0;
+    for (int i = 0; i < t->n; i++) { /* I2 */
+        if (covers_time(&t->rows[i], row)) return;
+        if (!covers_time(row, &t->rows[i])) t->rows[kept++] = t->rows[i];
+    }
+    t->rows[kept++] = *row;
+    t->n = kept;
+}
+
+const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f)
+{
+    int64_t micros = search_micros(s, c), key[4] = {c->pp, c->vpp, c->split, micros};
+    stage_times *t = memo_get(&s->times, key);
+    if (t) return t;
+    t = ARENA_NEW(s->a, stage_times);
+    t->rows = ARENA_ARRAY(s->a, time_row, c->pp);
+    double before[MIX_PARTS] = {0};
+    for (int64_t q = 0; q < c->pp; q++) { /* I1 */
+        time_row row = {.messages = 2 * (double)q};
+        memcpy(row.weigh, before, sizeof before);
+        for (int i = 0; i < MIX_PARTS; i++) {
+            for (int64_t v = 0; v < c->vpp; v++)
+                row.weigh[i] += (double)(micros * f->mix[v * c->pp + q].n[i]);
+            before[i] += f->mix[q].n[i];
+        }
+        add_time_row(t, &row);
+    }
+    memo_put(&s->times, key, t);
+    return t;
+}
+
+/* How often what a part saves is alive at once on a rank, at least. */
+static void count_live(int64_t *live, const layout_facts *f, const slots_of *slots)
+{
+    const choice *c = slots->c;
+    for (int i = 0; i < MIX_PARTS; i++) {
+        int64_t n[CHUNKS_MOST];
+        for (int64_t v = 0; v < c->vpp; v++) n[v] = f->mix[v * c->pp + slots->rank].n[i];
+        live[i] = saved_least(slots, n);
+    }
+}
+
+static bool covers_memory(const memory_row *a, const memory_row *b)
+{
+    for (int i = 0; i < 2 * MIX_PARTS; i++)
+        if (a->live[i / MIX_PARTS][i % MIX_PARTS] < b->live[i / MIX_PARTS][i % MIX_PARTS])
+            return false;
+    return a->state >= b->state;
+}
+
+const stage_bytes *search_stage_bytes(search *s, const choice *c, const layout_facts *f)
+{
+    int64_t micros = search_micros(s, c), key[2] = {(int64_t)(intptr_t)f, micros};
+    stage_bytes *t = memo_get(&s->bytes, key);
+    if (t) return t;
+    t = ARENA_NEW(s->a, stage_bytes);
+    t->rows = ARENA_ARRAY(s->a, memory_row, c->pp);
+    choice_sizes z = {.micros = micros, .posts_early = f->split->receives_early};
+    for (int64_t q = 0; q < c->pp; q++) {
+        const rank_facts *r = &f->ranks[q];
+        memory_row row = {.state = r->state[0] + r->state[1] + r->state[2] + r->scratch};
+        if (r->optimizer > t->optimizer) t->optimizer = r->optimizer;
+        for (int pairs = 0; pairs < 2; pairs++) {
+            choice x = *c;
+            x.beside = pairs ? BESIDE_EP : BESIDE_NOTHING;
+            slots_of slots = {.c = &x, .z = &z, .rank = q};
+            count_live(row.live[pairs], f, &slots);
+        }
+        bool covered = false;
+        for (int i = 0; i < t->n; i++)
+            covered = covered || covers_memory(&t->rows[i], &row); /* I2 */
+        if (!covered) t->rows[t->n++] = row;
+    }
+    memo_put(&s->bytes, key, t);
+    return t;
+}
+
+int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, bool pairs)
+{
+    int64_t most = 0;
+    for (int i = 0; i < t->n; i++) {
+        int64_t sum = t->rows[i].state;
+        for (int k = 0; k < MIX_PARTS; k++) sum += t->rows[i].live[pairs][k] * saved[k];
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+double stage_times_least(const stage_times *t, const double *seconds, double message)
+{
+    double most = 0;
+    for (int i = 0; i < t->n; i++) {
+        double sum = t->rows[i].messages * message;
+        for (int k = 0; k < MIX_PARTS; k++) sum += t->rows[i].weigh[k] * seconds[k];
+        if (sum > most) most = sum;
+    }
+    return most;
+}
