@@ -10,34 +10,70 @@
 #include "program/build_messages.h"
 #include "program/plan.h"
 
-bool card_set_up(cards *k, card_bench *w, const choice *c, card_what what, int kind)
+/* What a part does not depend on is left out, so that setups serve many parts. */
+static choice plain_choice(const cards *k, const choice *c, card_what what, int kind)
 {
-    choice one = *c;
-    one.offload = false;
-    if (!card_has_experts(k, what, kind) && what != CARD_PAIR) one.ep = one.etp = 1;
-    if (what != CARD_PAIR && one.beside >= BESIDE_EP) one.beside = BESIDE_NOTHING;
+    choice one = {.precision = c->precision,
+                  .tp = c->tp,
+                  .cp = c->cp,
+                  .kind = c->kind,
+                  .mbs = c->mbs,
+                  .tp_overlap = c->tp_overlap,
+                  .ep = 1,
+                  .etp = 1,
+                  .to = TO_EXPERTS};
+    if (!card_has_experts(k, what, kind) && what != CARD_PAIR) return one;
+    one.ep = c->ep;
+    one.etp = c->etp;
+    one.to = c->to;
+    one.beside = what != CARD_PAIR && c->beside >= BESIDE_EP ? BESIDE_NOTHING : c->beside;
+    return one;
+}
+
+static bool same_choice(const choice *a, const choice *b)
+{
+    return a->precision == b->precision && a->tp == b->tp && a->cp == b->cp && a->kind == b->kind &&
+           a->mbs == b->mbs && a->tp_overlap == b->tp_overlap && a->ep == b->ep &&
+           a->etp == b->etp && a->to == b->to && a->beside == b->beside;
+}
+
+static void set_up(cards *k, card_bench *w)
+{
+    choice one = w->c;
+    w->ok = false;
     for (int g = 0; g < 2; g++) {
         one.graphs = g;
-        if (!choice_patch(&w->s[g], k->m, &one, NULL)) return false;
+        if (!choice_patch(&w->s[g], k->m, &one, NULL)) return;
         cost_init(&w->cost[g], k->hw, &w->s[g], k->o ? k->o->stack : NULL);
         if (k->o && k->o->skew > 0) w->cost[g].skew = k->o->skew;
     }
+    w->ok = true;
     const setup *s = &w->s[0];
-    int64_t S = recipe_int(&s->r, K_SEQ) / c->cp;
+    int64_t S = recipe_int(&s->r, K_SEQ) / one.cp;
     bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
     w->b = (builder){.s = s,
                      .a = k->scratch,
                      .at = rank_coordinates(&s->lay, 0),
                      .seq = recipe_int(&s->r, K_SEQ),
-                     .B = c->mbs,
+                     .B = one.mbs,
                      .S = S,
-                     .Tc = c->mbs * S,
-                     .T = c->mbs * S / c->tp,
+                     .Tc = one.mbs * S,
+                     .T = one.mbs * S / one.tp,
                      .word = narrow ? 2 : 4,
                      .aux_gradient = 1};
     bool stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4);
     w->b.stored = stored ? 1 : w->b.word;
-    return true;
+}
+
+card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind)
+{
+    choice one = plain_choice(k, c, what, kind);
+    card_bench **slot = &k->bench[what == CARD_PAIR ? 2 : card_has_experts(k, what, kind)];
+    if (*slot && same_choice(&(*slot)->c, &one)) return (*slot)->ok ? *slot : NULL;
+    if (!*slot) *slot = ARENA_NEW(k->a, card_bench);
+    (*slot)->c = one;
+    set_up(k, *slot);
+    return (*slot)->ok ? *slot : NULL;
 }
 
 static void build_attention(builder *b, layer_bufs *t, int x, int h, int dh)
@@ -147,33 +183,38 @@ static void play_card(card *out, const card_bench *w, const segment *seg)
 
 card *card_build(cards *k, const choice *c, const card_key *key)
 {
-    static _Thread_local card_bench w;
     card *out = ARENA_NEW(k->a, card);
     card_what what = (card_what)key->what;
     k->built++;
-    if (!card_set_up(k, &w, c, what, key->kind)) return out;
+    card_bench *w = card_set_up(k, c, what, key->kind);
+    if (!w) return out;
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
-    card_build_part(k, &w.b, &seg, what, key->kind);
+    card_build_part(k, &w->b, &seg, what, key->kind);
     finish(&seg, key->drop, k->scratch);
     if (what == CARD_PAIR) {
-        card_build_part(k, &w.b, &other, what, key->other);
-        finish(&other, key->drop, k->scratch);
-        pair_options o = {.delay = c->beside == BESIDE_EP_DELAY,
-                          .early = recipe_on(&w.s[0].r, K_EARLY_ATTN)};
-        segment_pair(&pair, &seg, &other, o, k->scratch);
-        play_card(out, &w, &pair);
+        bool same = key->kind == key->other;
+        if (!same) card_build_part(k, &w->b, &other, what, key->other);
+        if (!same) finish(&other, key->drop, k->scratch);
+        segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
+        play_card(out, w, &pair);
     } else {
-        play_card(out, &w, &seg);
+        play_card(out, w, &seg);
     }
     arena_release(k->scratch, mark);
     return out;
 }
 
+pair_options card_pairing(const card_bench *w, const choice *c)
+{
+    return (pair_options){.delay = c->beside == BESIDE_EP_DELAY,
+                          .early = recipe_on(&w->s[0].r, K_EARLY_ATTN)};
+}
+
 double card_message(cards *k, const choice *c, const setup *s, int64_t parts)
 {
-    static _Thread_local card_bench w;
-    cost_model *cost = &w.cost[0];
+    static _Thread_local cost_model known;
+    cost_model *cost = &known;
     cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
     int64_t T = c->mbs * (recipe_int(&s->r, K_SEQ) / c->cp) / c->tp;
     bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);

@@ -45,8 +45,9 @@ static void read_bytes(card_light *l, const segment *seg)
 
 /* A part of a buffer that an operation touches. */
 typedef struct part {
-    int root;
+    int root, event;
     bool written;
+    const struct part *before; /* that an earlier operation of the compute stream touched */
     int64_t start, end;
 } part;
 
@@ -65,7 +66,8 @@ typedef struct event {
 
 typedef struct list {
     event *e;
-    part *parts; /* free ones */
+    part *parts;          /* free ones */
+    const part **touched; /* by buffer: the last one of the compute stream */
     int n;
     int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
     double flops;                     /* of products */
@@ -84,21 +86,43 @@ static void add_parts(list *l, event *e, const segment *seg, ids of)
         const buf *b = &seg->bufs[of.id[i]];
         bool view = b->parent >= 0;
         int64_t at = view ? b->view_at : 0;
-        *l->parts++ = (part){view ? b->parent : of.id[i], of.written, at, at + b->bytes};
+        part *p = l->parts++;
+        *p = (part){.root = view ? b->parent : of.id[i],
+                    .event = l->n,
+                    .written = of.written,
+                    .start = at,
+                    .end = at + b->bytes};
         e->n_parts++;
+        if (e->message) continue;
+        p->before = l->touched[p->root];
+        l->touched[p->root] = p;
     }
+}
+
+static bool meet(const part *x, const part *y)
+{
+    return x->root == y->root && (x->written || y->written) && x->start < y->end &&
+           y->start < x->end;
 }
 
 static bool conflict(const event *a, const event *b)
 {
     for (int i = 0; i < a->n_parts; i++)
-        for (int k = 0; k < b->n_parts; k++) {
-            const part *x = &a->parts[i], *y = &b->parts[k];
-            if (x->root == y->root && (x->written || y->written) && x->start < y->end &&
-                y->start < x->end)
-                return true;
-        }
+        for (int k = 0; k < b->n_parts; k++)
+            if (meet(&a->parts[i], &b->parts[k])) return true;
     return false;
+}
+
+/* The last operation of the compute stream that a message conflicts with; -1: none. */
+static int last_conflict(const list *l, const event *e)
+{
+    int last = -1;
+    for (int i = 0; i < e->n_parts; i++) {
+        const part *p = l->touched[e->parts[i].root];
+        while (p && p->event > last && !meet(p, &e->parts[i])) p = p->before;
+        if (p && p->event > last) last = p->event;
+    }
+    return last;
 }
 
 static void add_wait(list *l, event *e, int other)
@@ -119,11 +143,8 @@ static void find_waits(list *l, event *e, int at)
         if (!waits || e->message) l->flight[kept++] = l->flight[i];
     }
     l->n_flight = kept;
-    for (int i = at - 1; e->message && i >= 0; i--)
-        if (!l->e[i].message && conflict(&l->e[i], e)) {
-            add_wait(l, e, i);
-            break;
-        }
+    int last = e->message ? last_conflict(l, e) : -1;
+    if (last >= 0) add_wait(l, e, last);
     if (e->message && l->n_flight < FLIGHT_MAX) l->flight[l->n_flight++] = at;
 }
 
@@ -142,6 +163,7 @@ static void list_events(list *l, const cost_model *c, const segment *seg, int ph
 {
     l->e = ARENA_ARRAY(a, event, seg->n_ops[phase] + 1);
     l->parts = ARENA_ARRAY(a, part, count_parts(seg, phase) + 1);
+    l->touched = (const part **)ARENA_ARRAY(a, part *, seg->n_bufs + 1);
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
         event *e = &l->e[l->n];
@@ -224,59 +246,61 @@ static void read_phase(card_light *l, list *of, int phase, double share)
     l->inside[phase] = with_share(&sums, play(of, LAUNCH_FREE, true), false);
 }
 
+static void read_half(cards *k, card_light *l, card_bench *w, const card_key *key)
+{
+    arena_place mark = arena_mark(k->scratch);
+    segment seg;
+    card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
+    segment_recompute(&seg, key->drop, k->scratch);
+    read_bytes(l, &seg);
+    const cost_model *cost = &w->cost[1];
+    double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
+    for (int phase = 0; phase < 2; phase++) {
+        list of = {0};
+        list_events(&of, cost, &seg, phase, k->scratch);
+        read_phase(l, &of, phase, k->hw->message_share);
+        l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
+    }
+    arena_release(k->scratch, mark);
+}
+
 card_light *card_build_light(cards *k, const choice *c, card_key *key)
 {
-    static _Thread_local card_bench w;
     card_light *l = ARENA_NEW(k->a, card_light);
-    card_what half = (card_what)key->what;
-    if (card_set_up(k, &w, c, half, key->kind)) {
-        arena_place mark = arena_mark(k->scratch);
-        segment seg;
-        card_build_part(k, &w.b, &seg, half, key->kind);
-        segment_recompute(&seg, key->drop, k->scratch);
-        read_bytes(l, &seg);
-        for (int phase = 0; phase < 2; phase++) {
-            const cost_model *cost = &w.cost[1];
-            double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
-            list of = {0};
-            list_events(&of, cost, &seg, phase, k->scratch);
-            read_phase(l, &of, phase, k->hw->message_share);
-            l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
-        }
-        arena_release(k->scratch, mark);
-    }
+    card_bench *w = card_set_up(k, c, (card_what)key->what, key->kind);
+    if (w) read_half(k, l, w, key);
     memo_put(&k->lights, key, l);
     return l;
 }
 
 /* Forward of one kind of layer beside the backward of another. */
-static void read_pair(cards *k, card_light *l, const choice *c, const card_key *key)
+static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *key)
 {
-    static _Thread_local card_bench w;
-    if (!card_set_up(k, &w, c, CARD_PAIR, key->kind)) return;
     arena_place mark = arena_mark(k->scratch);
     segment half[2], pair;
-    for (int i = 0; i < 2; i++) {
-        card_build_part(k, &w.b, &half[i], CARD_PAIR, i ? key->other : key->kind);
+    int n = key->kind == key->other ? 1 : 2;
+    for (int i = 0; i < n; i++) {
+        card_build_part(k, &w->b, &half[i], CARD_PAIR, i ? key->other : key->kind);
         segment_recompute(&half[i], key->drop, k->scratch);
     }
-    pair_options o = {.delay = c->beside == BESIDE_EP_DELAY,
-                      .early = recipe_on(&w.s[0].r, K_EARLY_ATTN),
-                      .unplanned = true};
-    segment_pair(&pair, &half[0], &half[1], o, k->scratch);
+    pair_options o = card_pairing(w, &w->c);
+    o.unplanned = true;
+    segment_pair(&pair, &half[0], &half[n - 1], o, k->scratch);
     list of = {0};
-    list_events(&of, &w.cost[1], &pair, 0, k->scratch);
+    list_events(&of, &w->cost[1], &pair, 0, k->scratch);
     load sums = load_of(&of, k->hw->message_share);
-    for (int g = 0; g < 2; g++)
-        l->alone[g][0] =
-            with_share(&sums, play(&of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false), true);
+    for (int g = 0; g < 2; g++) {
+        double end = play(&of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false);
+        l->alone[g][0] = with_share(&sums, end, true);
+    }
     arena_release(k->scratch, mark);
 }
 
 card_light *card_build_pair_light(cards *k, const choice *c, card_key *key)
 {
     card_light *l = ARENA_NEW(k->a, card_light);
-    read_pair(k, l, c, key);
+    card_bench *w = card_set_up(k, c, CARD_PAIR, key->kind);
+    if (w) read_pair(k, l, w, key);
     memo_put(&k->lights, key, l);
     return l;
 }

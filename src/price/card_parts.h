@@ -12,6 +12,15 @@ typedef struct card_key {
     uint32_t drop;
 } card_key;
 
+/* Where parts are built: a setup without and with graphs, and what they cost. */
+typedef struct card_bench {
+    choice c;
+    bool ok;
+    setup s[2];
+    cost_model cost[2];
+    builder b;
+} card_bench;
+
 struct cards {
     choice_maker *m;
     const hardware *hw;
@@ -21,6 +30,7 @@ struct cards {
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
     const model *model;
+    card_bench *bench[3]; /* the last for parts without experts, with them, for pairs */
     memo cards, lights;
     int64_t built;
 };
@@ -28,16 +38,10 @@ struct cards {
 /* Does this part depend on how experts are spread? */
 bool card_has_experts(const cards *k, card_what what, int kind);
 
-/* Where a part is built: its setup without and with graphs, and what they cost. */
-typedef struct card_bench {
-    setup s[2];
-    cost_model cost[2];
-    builder b;
-} card_bench;
-
-/* False: the choice cannot be made. */
-bool card_set_up(cards *k, card_bench *w, const choice *c, card_what what, int kind);
+/* NULL: the choice cannot be made. Good until the next call. */
+card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind);
 void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind);
+pair_options card_pairing(const card_bench *w, const choice *c);
 
 /* Built anew, with the key's recompute behind it. */
 card *card_build(cards *k, const choice *c, const card_key *key);

@@ -82,8 +82,8 @@ status search_run(search_result *out, const recipe *given, const search_options 
     search *s = ARENA_NEW(a, search);
     *s = (search){.out = out, .o = o, .a = a, .scratch = arena_create()};
     status st = open_search(s, given, a, err);
-    node *nodes = st ? NULL : ARENA_ARRAY(a, node, NODES_MAX);
-    int n = st ? 0 : search_list_nodes(s, nodes);
+    node *nodes = NULL;
+    int n = st ? 0 : search_list_nodes(s, &nodes);
     for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
     for (int i = 0; i < n && !s->done; i++)
         search_each_experts(s, &nodes[i],

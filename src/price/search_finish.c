@@ -1,5 +1,7 @@
 /* search_finish.c - what follows the loops: the best priced as whole programs, and the winner's
  * ladder of recompute. */
+#include <string.h>
+
 #include "price/search_best.h"
 #include "price/search_parts.h"
 
@@ -7,12 +9,15 @@ void search_price_best(search *s, arena *a)
 {
     search_result *r = s->out;
     int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
+    setup *t = ARENA_NEW(a, setup);
     for (int i = 0; i < n; i++) {
         found *f = &r->best[i];
-        setup *t = ARENA_NEW(a, setup);
         if (!choice_patch(t, s->sp.m, &f->c, choice_split(s->sp.m, &f->c))) continue;
-        t->r.a = a;
-        price_setup(&f->exact, t, s->o->hw, &s->o->prices, a);
+        arena_place mark = arena_mark(s->scratch);
+        t->r.a = s->scratch;
+        price_setup(&f->exact, t, s->o->hw, &s->o->prices, s->scratch);
+        f->exact.evidence = arena_copy(a, f->exact.evidence, strlen(f->exact.evidence));
+        arena_release(s->scratch, mark);
         f->priced = true;
     }
     best_sort(r);

@@ -4,7 +4,7 @@
 
 const inner *search_inner_table(search *s, const choice *c)
 {
-    inner **known = &s->inner[c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
+    inner **known = &s->inner[c->precision][c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
     if (*known) return *known;
     inner *t = *known = ARENA_NEW(s->a, inner);
     choice x = *c;
@@ -16,7 +16,7 @@ const inner *search_inner_table(search *s, const choice *c)
             x.drop = s->sp.drops[i / 4];
             bool ok = space_inner_ok(&s->sp, &x);
             t->ok[b][x.graphs][x.offload][i / 4] = ok;
-            t->n_of[b][x.graphs] += ok;
+            t->n_by[x.offload][i / 4][b >= BESIDE_EP][x.graphs] += ok;
             t->n += ok;
         }
     return t;

@@ -43,7 +43,7 @@ static void add_node(search *s, node *list, int *n, const choice *c, double prod
     }
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
     x->least = each * fmax(inside, messages);
-    if (*n < NODES_MAX - 1) ++*n;
+    ++*n;
 }
 
 static void add_nodes(search *s, node *list, int *n, choice c)
@@ -64,12 +64,15 @@ static int by_promise(const void *a, const void *b)
 {
     const node *x = a, *y = b;
     if (x->far != y->far) return x->far - y->far;
+    if (x->c.mbs != y->c.mbs) return x->c.mbs < y->c.mbs ? -1 : 1;
     return (x->least > y->least) - (x->least < y->least);
 }
 
-int search_list_nodes(search *s, node *list)
+int search_list_nodes(search *s, node **out)
 {
-    int n = 0;
+    const space *sp = &s->sp;
+    int n = 0, most = sp->m->n_precisions * sp->tp.n * sp->cp.n * sp->mbs.n * CP_KINDS * 2;
+    node *list = *out = ARENA_ARRAY(s->a, node, most + 1);
     choice c = {0};
     for (c.precision = 0; c.precision < s->sp.m->n_precisions; c.precision++)
         for (int i = 0; i < s->sp.tp.n; i++)

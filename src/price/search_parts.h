@@ -17,7 +17,7 @@
 #include "price/search_memo.h"
 #include "price/search_space.h"
 
-enum { NODES_MAX = 1 << 14, STAGES_MOST = 4096, CHUNKS_MOST = 256 };
+enum { STAGES_MOST = 4096, CHUNKS_MOST = 256 };
 
 /* Attention of a layout: what the outer loop runs through. */
 typedef struct node {
@@ -29,8 +29,8 @@ typedef struct node {
 /* Which inner layouts are legal: the same for most sizes. */
 typedef struct inner {
     int64_t n;
-    int64_t n_of[BESIDE_KINDS][2]; /* by what runs beside, graphs */
-    bool ok[BESIDE_KINDS][2][2][DROPS_MAX];
+    int n_by[2][DROPS_MAX][2][2];           /* [offload][set][combined 1F1B][graphs] */
+    bool ok[BESIDE_KINDS][2][2][DROPS_MAX]; /* [beside][graphs][offload][set] */
 } inner;
 
 /* A pipeline rank of some stages: how often each part's seconds count in its step, and how many
@@ -83,7 +83,7 @@ typedef struct search {
     cards *k;
     ranks *r;
     arena *a, *scratch;
-    inner *inner[DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
+    inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
     chunk_sum chunks[STAGES_MOST];
     int64_t fixed[STAGES_MOST];
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
@@ -96,8 +96,8 @@ typedef struct search {
 
 /* ---- search_nodes.c */
 
-/* Fills `list`, which holds NODES_MAX, most promising first; gives their number. */
-int search_list_nodes(search *s, node *list);
+/* The list, most promising first; gives their number. */
+int search_list_nodes(search *s, node **list);
 
 /* ---- search_inner.c */
 

@@ -165,6 +165,9 @@ void space_init(space *s, choice_maker *m)
     fill_powers(&s->mbs, s, K_MBS, MBS_MOST);
     if (!base) return;
     list_drops(s, &base->m);
+    s->largest = -1;
+    for (int d = 0; d < s->n_drops; d++)
+        if (s->drops[d] != DROP_FULL) s->largest = d; /* fewer modules come first */
     list_splits(s, &base->m);
 }
 

@@ -18,6 +18,7 @@ typedef struct space {
     axis_list tp, cp, mbs, ep, etp, pp;
     unsigned drops[DROPS_MAX]; /* fewer modules first; DROP_FULL last */
     int n_drops;
+    int largest; /* the set of most modules but DROP_FULL; -1: there is none */
     struct pp_split {
         int64_t pp, vpp;
         int split;

@@ -20,15 +20,30 @@ typedef struct replay {
     int n_forward;
     bool *here;     /* [n_bufs] holds what forward left; by root */
     bool *replayed; /* [n_forward] */
+    int *first;     /* [n_bufs + 1] of `writers`: forward operations that write each buffer */
+    int *writers;
     op *out;
     int n_out;
 } replay;
 
-static bool writes(const segment *seg, const op *o, int id)
+/* An operation may name a buffer twice: then it stands there twice. */
+static void list_writers(replay *r, arena *a)
 {
-    for (int i = 0; i < OP_OUT_MAX; i++)
-        if (seg_root(seg, o->out[i]) == id) return true;
-    return false;
+    int n_bufs = r->seg->n_bufs;
+    r->first = ARENA_ARRAY(a, int, n_bufs + 2);
+    r->writers = ARENA_ARRAY(a, int, r->n_forward *OP_OUT_MAX + 1);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < r->n_forward; i++)
+            for (int k = 0; k < OP_OUT_MAX; k++) {
+                int id = seg_root(r->seg, r->forward[i].out[k]);
+                if (id < 0) continue;
+                if (pass)
+                    r->writers[r->first[id + 1]++] = i;
+                else
+                    r->first[id + 2]++;
+            }
+        for (int id = 2; !pass && id <= n_bufs + 1; id++) r->first[id] += r->first[id - 1];
+    }
 }
 
 static void make(replay *r, int id);
@@ -47,9 +62,10 @@ static void make(replay *r, int id)
 {
     bool *part = r->here; /* marks what is being made, so that in-place operations do not recurse */
     part[id] = true;
-    for (int i = 0; i < r->n_forward; i++) {
+    for (int w = r->first[id]; w < r->first[id + 1]; w++) {
+        int i = r->writers[w];
         const op *o = &r->forward[i];
-        if (!writes(r->seg, o, id) || r->replayed[i]) continue;
+        if (r->replayed[i]) continue;
         r->replayed[i] = true;
         need_inputs(r, o);
         r->out[r->n_out] = *o;
@@ -81,6 +97,7 @@ void segment_recompute(segment *seg, unsigned drop, arena *a)
                 .here = ARENA_ARRAY(a, bool, seg->n_bufs),
                 .replayed = ARENA_ARRAY(a, bool, n_forward + 1),
                 .out = ARENA_ARRAY(a, op, n + n_forward)};
+    list_writers(&r, a);
     for (int id = 0; id < seg->n_bufs; id++) r.here[id] = seg->bufs[id].life != LIFE_TEMP;
     bool *written = ARENA_ARRAY(a, bool, seg->n_bufs); /* by backward itself */
     for (int i = 0; i < n; i++) {
