@@ -45,8 +45,10 @@ static void say_ladder(const plan_answer *p, arena *a)
                f->c.drop == c->drop ? "  <- taken" : "");
     }
     if (c->offload)
-        printf("            The optimizer's state went to the host: no recompute alone was faster "
-               "that fits.\n");
+        printf(
+            "            %d %% of the optimizer's state went to the host: no recompute alone was "
+            "faster that fits.\n",
+            100 * c->offload / OFFLOAD_ALL);
     if (recipe_int(p->given, K_SEQ) >= 32768)
         printf("            Core attention is never made again at %lld tokens: it keeps no scores, "
                "and costs most.\n",
@@ -136,11 +138,11 @@ static void say_platform(const plan_answer *p, const setup *s)
            p->given->knob[K_PRECISION].from == FROM_USER ? "as asked"
                                                          : "the platform's; --precision any "
                                                            "searches others");
-    printf("         8. Graphs: %s.\n",
-           c->graphs ? "attention, router and preprocessing, which dropless routing allows; their "
-                       "memory is counted"
-                     : "none: they gain less than their memory costs here, or recompute excludes "
-                       "them");
+    printf("         8. Graphs: %s (%s).\n", choice_graphs(c->graphs),
+           c->graphs == SCOPE_NONE   ? "they gain less than their memory costs here, or recompute "
+                                       "excludes them"
+           : c->graphs == SCOPE_STEP ? "paged stash and a rank capacity keep shapes fixed"
+                                     : "what dropless routing allows; their memory is counted");
 }
 
 static void say_next(const plan_answer *p)

@@ -20,8 +20,10 @@ static const char *knobs_text(const choice *c, arena *a)
     text_add(&t, "%s", to_words[c->to]);
     if (c->beside != BESIDE_NOTHING) text_add(&t, ", beside: %s", beside_words[c->beside]);
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
-    if (c->offload) text_add(&t, ", optimizer on the host");
-    if (c->graphs) text_add(&t, ", graphs");
+    if (c->offload == OFFLOAD_ALL) text_add(&t, ", optimizer on the host");
+    if (c->offload && c->offload < OFFLOAD_ALL)
+        text_add(&t, ", %d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
+    if (c->graphs) text_add(&t, ", graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
     if (c->split) text_add(&t, ", balanced stages");
     return t.s;
@@ -123,16 +125,16 @@ static json_t *json_found(const found *f, arena *a)
 {
     const choice *c = &f->c;
     json_t *o = json_pack(
-        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:b, s:b, s:b, s:f, "
+        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:b, s:f, "
         "s:I}",
         "tp", (json_int_t)c->tp, "cp", (json_int_t)c->cp, "cp_kind",
         c->cp > 1 ? kind_words[c->kind] : "none", "ep", (json_int_t)c->ep, "etp",
         (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
         (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
         (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],
-        "recompute", choice_modules(a, c->drop), "offload", c->offload, "graphs", c->graphs,
-        "tp_overlap", c->tp_overlap, "step_s", f->priced ? f->exact.step_s : f->step_s,
-        "peak_bytes", (json_int_t)f->peak_bytes);
+        "recompute", choice_modules(a, c->drop), "offload", (double)c->offload / OFFLOAD_ALL,
+        "graphs", choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
+        f->priced ? f->exact.step_s : f->step_s, "peak_bytes", (json_int_t)f->peak_bytes);
     if (f->priced) {
         json_object_set_new(o, "tokens_per_s_per_gpu", json_real(f->exact.tokens_per_s_per_gpu));
         json_object_set_new(o, "tflops_per_gpu", json_real(f->exact.tflops_per_gpu));

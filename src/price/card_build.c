@@ -40,15 +40,11 @@ static bool same_choice(const choice *a, const choice *b)
 static void set_up(cards *k, card_bench *w)
 {
     choice one = w->c;
-    w->ok = false;
-    for (int g = 0; g < 2; g++) {
-        one.graphs = g;
-        if (!choice_patch(&w->s[g], k->m, &one, NULL)) return;
-        cost_init(&w->cost[g], k->hw, &w->s[g], k->o ? k->o->stack : NULL);
-        if (k->o && k->o->skew > 0) w->cost[g].skew = k->o->skew;
-    }
-    w->ok = true;
-    const setup *s = &w->s[0];
+    w->ok = choice_patch(&w->s, k->m, &one, NULL);
+    if (!w->ok) return;
+    cost_init(&w->cost, k->hw, &w->s, k->o ? k->o->stack : NULL);
+    if (k->o && k->o->skew > 0) w->cost.skew = k->o->skew;
+    const setup *s = &w->s;
     int64_t S = recipe_int(&s->r, K_SEQ) / one.cp;
     bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
     w->b = (builder){.s = s,
@@ -146,17 +142,32 @@ static void finish(segment *seg, unsigned drop, arena *a)
     segment_waits(seg, a);
 }
 
-/* Computation, and what messages take from it where they are hidden; where they show, they cost
- * more (play.c). */
-static double busy_of(const played *p, double share)
+/* A whole iteration comes with fused experts (search_choice.c). */
+double card_host(const cards *k, const op_cost *c, graph_scope g)
 {
-    double sum = p->busy[COST_OTHER];
-    for (int i = 0; i < COST_TP; i++) sum += p->busy[i];
-    for (int i = COST_TP; i <= COST_DP; i++) sum += share * p->busy[i];
-    return sum;
+    return k->captured[g] & c->part ? c->replayed : c->eager;
 }
 
-static void play_card(card *out, const card_bench *w, const segment *seg)
+static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
+                       int phase)
+{
+    cost_model cost = w->cost;
+    played p;
+    cost.host = 0;
+    play_list(&p, &cost, seg, phase);
+    out->unhindered[phase] = p.seconds;
+    cost.host = w->cost.host;
+    for (int g = 0; g < SCOPES; g++) {
+        cost.captured = k->captured[g];
+        if (g == SCOPE_STEP) cost.expert_launches = 0;
+        play_list(&p, &cost, seg, phase);
+        out->seconds[g][phase] = p.seconds;
+        for (int i = 0; i < seg->n_ops[phase]; i++)
+            out->host[g][phase] += cost_of(&cost, seg, &seg->ops[phase][i]).host;
+    }
+}
+
+static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg)
 {
     out->saved = seg->saved_bytes;
     for (int phase = 0; phase < 2; phase++) {
@@ -164,20 +175,8 @@ static void play_card(card *out, const card_bench *w, const segment *seg)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             int64_t work = op_workspace(&seg->ops[phase][i]);
             if (work > out->work) out->work = work;
-            for (int g = 0; g < 2; g++)
-                out->host[g][phase] += cost_of(&w->cost[g], seg, &seg->ops[phase][i]).host;
         }
-        cost_model idle = w->cost[0];
-        idle.host = 0;
-        played free;
-        play_list(&free, &idle, seg, phase);
-        out->unhindered[phase] = free.seconds;
-        for (int g = 0; g < 2; g++) {
-            played p;
-            play_list(&p, &w->cost[g], seg, phase);
-            out->seconds[g][phase] = p.seconds;
-            out->least[g][phase] = busy_of(&p, w->cost[g].hw->message_share);
-        }
+        play_phase(k, out, w, seg, phase);
     }
 }
 
@@ -197,9 +196,9 @@ card *card_build(cards *k, const choice *c, const card_key *key)
         if (!same) card_build_part(k, &w->b, &other, what, key->other);
         if (!same) finish(&other, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
-        play_card(out, w, &pair);
+        play_card(k, out, w, &pair);
     } else {
-        play_card(out, w, &seg);
+        play_card(k, out, w, &seg);
     }
     arena_release(k->scratch, mark);
     return out;
@@ -208,7 +207,7 @@ card *card_build(cards *k, const choice *c, const card_key *key)
 pair_options card_pairing(const card_bench *w, const choice *c)
 {
     return (pair_options){.delay = c->beside == BESIDE_EP_DELAY,
-                          .early = recipe_on(&w->s[0].r, K_EARLY_ATTN)};
+                          .early = recipe_on(&w->s.r, K_EARLY_ATTN)};
 }
 
 double card_message(cards *k, const choice *c, const setup *s, int64_t parts)

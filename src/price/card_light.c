@@ -181,9 +181,15 @@ static void list_events(list *l, const cost_model *c, const segment *seg, int ph
 /* ---- playing */
 
 /* Lanes are streams, and one more for messages over the network (play.c). */
-typedef enum launching { LAUNCH_EAGER, LAUNCH_GRAPHS, LAUNCH_FREE } launching;
+enum { LAUNCH_FREE = SCOPES }; /* after the scopes of graphs: launching takes no time */
 
-static double play(list *l, launching how, bool inside)
+/* Experts that are fused with a whole iteration count for nothing. */
+static double launching(const cards *k, const op_cost *c, graph_scope g)
+{
+    return g == SCOPE_STEP && c->kind == COST_GROUPED ? 0 : card_host(k, c, g);
+}
+
+static double play(const cards *k, list *l, int how, bool inside)
 {
     double lane[STREAM_COUNT + 1] = {0}, host = 0, end = 0;
     for (int i = 0; i < l->n; i++) {
@@ -193,10 +199,10 @@ static double play(list *l, launching how, bool inside)
             continue;
         }
         double start = lane[e->lane];
-        host += how == LAUNCH_FREE ? 0 : how == LAUNCH_GRAPHS ? e->cost.host : e->cost.eager;
+        if (how != LAUNCH_FREE) host += launching(k, &e->cost, (graph_scope)how);
         if (host > start) start = host;
-        for (int k = 0; k < e->n_waits; k++)
-            if (l->e[e->waits[k]].done > start) start = l->e[e->waits[k]].done;
+        for (int n = 0; n < e->n_waits; n++)
+            if (l->e[e->waits[n]].done > start) start = l->e[e->waits[n]].done;
         e->done = lane[e->lane] = start + e->cost.seconds;
     }
     if (inside) return lane[STREAM_COMPUTE];
@@ -227,23 +233,22 @@ static load load_of(const list *l, double share)
     return of;
 }
 
-static void read_phase(card_light *l, list *of, int phase, double share)
+static void read_phase(const cards *k, card_light *l, list *of, int phase)
 {
     double lane[STREAM_COUNT + 1] = {0};
-    load sums = load_of(of, share);
+    load sums = load_of(of, k->hw->message_share);
     for (int i = 0; i < of->n; i++) {
         lane[of->e[i].lane] += of->e[i].cost.seconds;
-        l->host[0][phase] += of->e[i].cost.eager;
-        l->host[1][phase] += of->e[i].cost.host;
+        for (int g = 0; g < SCOPES; g++)
+            l->host[g][phase] += launching(k, &of->e[i].cost, (graph_scope)g);
     }
     for (int i = 0; i <= STREAM_COUNT; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
-    l->compute[phase] = sums.compute + share * sums.messages;
-    for (int g = 0; g < 2; g++)
-        l->alone[g][phase] =
-            with_share(&sums, play(of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false), true);
-    l->free[phase] = with_share(&sums, play(of, LAUNCH_FREE, false), true);
-    l->inside[phase] = with_share(&sums, play(of, LAUNCH_FREE, true), false);
+    l->compute[phase] = sums.compute + sums.share * sums.messages;
+    for (int g = 0; g < SCOPES; g++)
+        l->alone[g][phase] = with_share(&sums, play(k, of, g, false), true);
+    l->free[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, false), true);
+    l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
 }
 
 static void read_half(cards *k, card_light *l, card_bench *w, const card_key *key)
@@ -253,12 +258,12 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     read_bytes(l, &seg);
-    const cost_model *cost = &w->cost[1];
+    const cost_model *cost = &w->cost;
     double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
     for (int phase = 0; phase < 2; phase++) {
         list of = {0};
         list_events(&of, cost, &seg, phase, k->scratch);
-        read_phase(l, &of, phase, k->hw->message_share);
+        read_phase(k, l, &of, phase);
         l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
     }
     arena_release(k->scratch, mark);
@@ -287,12 +292,10 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     o.unplanned = true;
     segment_pair(&pair, &half[0], &half[n - 1], o, k->scratch);
     list of = {0};
-    list_events(&of, &w->cost[1], &pair, 0, k->scratch);
+    list_events(&of, &w->cost, &pair, 0, k->scratch);
     load sums = load_of(&of, k->hw->message_share);
-    for (int g = 0; g < 2; g++) {
-        double end = play(&of, g ? LAUNCH_GRAPHS : LAUNCH_EAGER, false);
-        l->alone[g][0] = with_share(&sums, end, true);
-    }
+    for (int g = 0; g < SCOPES; g++)
+        l->alone[g][0] = with_share(&sums, play(k, &of, g, false), true);
     arena_release(k->scratch, mark);
 }
 

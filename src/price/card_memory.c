@@ -5,6 +5,7 @@
  * I2  The first moment at which most slots are taken comes before the first backward gives one
  *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
  *     follows the warm-up takes places as others are left. */
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -130,7 +131,6 @@ static void add_times(part_sums *p, int part, const card *c, int graphs)
 {
     for (int phase = 0; phase < 2; phase++) {
         p->seconds[part][phase] += c->seconds[graphs][phase];
-        p->least[part][phase] += c->least[graphs][phase];
     }
 }
 
@@ -138,7 +138,6 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 {
     bool full = c->drop == DROP_FULL;
     memset(p->seconds, 0, sizeof p->seconds);
-    memset(p->least, 0, sizeof p->least);
     for (int i = 0; i < cards_kinds(k); i++) {
         add_times(p, i, card_of(k, c, full ? CARD_LAYER : CARD_ATTENTION, i, 0), c->graphs);
         if (!full) add_times(p, i, card_of(k, c, CARD_MLP, i, 0), c->graphs);
@@ -150,15 +149,35 @@ void sums_times(part_sums *p, cards *k, const choice *c)
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
 }
 
+double layer_least(cards *k, const choice *c, int kind, int phase)
+{
+    int g = c->graphs;
+    if (c->drop == DROP_FULL) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
+    const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
+    const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
+    const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
+    return fmax(first->alone[g][phase] + second->free[phase],
+                first->host[g][phase] + second->alone[g][phase]);
+}
+
+void sums_least(part_sums *p, cards *k, const choice *c)
+{
+    memset(p->seconds, 0, sizeof p->seconds);
+    for (int i = 0; i < cards_kinds(k); i++)
+        for (int phase = 0; phase < 2; phase++) p->seconds[i][phase] = layer_least(k, c, i, phase);
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
+        if (has_part(k, i) && i != MIX_MTP)
+            add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
+}
+
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
 {
-    chunk_sum s = {0, {0, 0}, {0, 0}};
+    chunk_sum s = {0, {0, 0}};
     for (int i = 0; i < MIX_PARTS; i++) {
         if (!m->n[i]) continue;
         s.saved += m->n[i] * p->saved[i];
         for (int phase = 0; phase < 2; phase++) {
             s.seconds[phase] += m->n[i] * p->seconds[i][phase];
-            s.least[phase] += m->n[i] * p->least[i][phase];
         }
     }
     return s;

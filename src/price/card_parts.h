@@ -12,12 +12,12 @@ typedef struct card_key {
     uint32_t drop;
 } card_key;
 
-/* Where parts are built: a setup without and with graphs, and what they cost. */
+/* Where parts are built: a setup without graphs, and what it costs. */
 typedef struct card_bench {
     choice c;
     bool ok;
-    setup s[2];
-    cost_model cost[2];
+    setup s;
+    cost_model cost;
     builder b;
 } card_bench;
 
@@ -30,7 +30,8 @@ struct cards {
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
     const model *model;
-    card_bench *bench[3]; /* the last for parts without experts, with them, for pairs */
+    unsigned captured[SCOPES]; /* CAPTURED_ bits */
+    card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */
     memo cards, lights;
     int64_t built;
 };
@@ -42,6 +43,9 @@ bool card_has_experts(const cards *k, card_what what, int kind);
 card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind);
 void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind);
 pair_options card_pairing(const card_bench *w, const choice *c);
+
+/* What launching an operation takes under a scope of graphs. */
+double card_host(const cards *k, const op_cost *c, graph_scope g);
 
 /* Built anew, with the key's recompute behind it. */
 card *card_build(cards *k, const choice *c, const card_key *key);

@@ -1,7 +1,8 @@
 /* card_ranks.c - state, buckets and what else a pipeline rank has, read off the parameter table.
  *
  * I1  Ranks with the same layers in the same chunks have the same facts.
- * I2  Buckets are those of weight_list_rank, found by the same walk without the list. */
+ * I2  Buckets are those of weight_list_rank, found by the same walk without the list.
+ * I3  Offload moves the optimizer's state, and nothing else. */
 #include "price/card_ranks.h"
 
 #include <string.h>
@@ -182,13 +183,9 @@ static void walk_chunk(walk *w, const stage *st)
 
 /* ---- facts */
 
-static void rank_facts_init(ranks *r, rank_facts *out, const setup *s, const cost_model *cost,
-                            int64_t rank)
+static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_model *cost,
+                         int64_t rank)
 {
-    state_bytes bytes;
-    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, rank);
-    *out = (rank_facts){
-        .state = {state_weights(&bytes), state_gradients(&bytes), state_optimizer(&bytes)}};
     int64_t rows = 4 * s->params.n_rows;
     for (int64_t v = 0; v < s->pipe.vpp; v++)
         rows += (s->pipe.stages[v * s->pipe.pp + rank].n_layers + 2) * 32;
@@ -208,7 +205,19 @@ static void rank_facts_init(ranks *r, rank_facts *out, const setup *s, const cos
     bucket_time *kept = ARENA_ARRAY(r->a, bucket_time, out->n_buckets + 1);
     memcpy(kept, out->buckets, sizeof *kept * (size_t)out->n_buckets);
     out->buckets = kept;
-    program p = {.s = s, .weights = {.owned = w.owned, .trained = w.trained}};
+    out->trained = w.trained;
+    out->owned = w.owned;
+}
+
+/* What depends on where the optimizer's state is. */
+static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
+{
+    state_bytes bytes;
+    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, rank);
+    out->state[0] = state_weights(&bytes);
+    out->state[1] = state_gradients(&bytes);
+    out->state[2] = state_optimizer(&bytes);
+    program p = {.s = s, .weights = {.owned = out->owned, .trained = out->trained}};
     out->optimizer = cost_of_optimizer(cost, &p);
 }
 
@@ -220,10 +229,17 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     f = ARENA_NEW(r->a, layout_facts);
     memo_put(&r->facts, key, f);
     f->split = choice_split(r->m, c);
+    choice none = *c; /* buckets are those of no offload (I3) */
+    none.offload = 0;
+    const layout_facts *known = c->offload ? ranks_facts(r, &none) : NULL;
     static _Thread_local setup s;
-    choice plain = *c;
-    plain.cp = 1; /* DP x CP is the same */
-    plain.mbs = 1;
+    choice plain = {.precision = c->precision, .tp = c->tp, .ep = c->ep, .etp = c->etp};
+    plain.pp = c->pp;
+    plain.vpp = c->vpp;
+    plain.split = c->split;
+    plain.offload = c->offload;
+    plain.cp = plain.mbs = 1; /* DP x CP is the same */
+    plain.to = TO_EXPERTS;
     if (!f->split->ok || !choice_patch(&s, r->m, &plain, f->split)) return f;
     static _Thread_local cost_model cost;
     cost_init(&cost, r->hw, &s, r->o ? r->o->stack : NULL);
@@ -231,13 +247,15 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     f->mix = mixes_of(r, f->split, &s.m);
     f->ranks = ARENA_ARRAY(r->a, rank_facts, c->pp);
     for (int64_t q = 0; q < c->pp; q++) {
-        if (q > 0 && like_previous(&s.m, f->split, q))
+        if (q > 0 && like_previous(&s.m, f->split, q)) {
             f->ranks[q] = f->ranks[q - 1]; /* I1 */
+            continue;
+        }
+        if (known)
+            f->ranks[q] = known->ranks[q];
         else
-            rank_facts_init(r, &f->ranks[q], &s, &cost, q);
-        const int64_t *b = f->ranks[q].state;
-        int64_t state = b[0] + b[1] + b[2] + f->ranks[q].scratch;
-        if (state > f->most_state) f->most_state = state;
+            find_buckets(r, &f->ranks[q], &s, &cost, q);
+        find_state(&f->ranks[q], &s, &cost, q);
     }
     arena_release(r->scratch, mark);
     f->ok = true;

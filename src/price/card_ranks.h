@@ -23,6 +23,7 @@ typedef struct bucket_time {
 typedef struct rank_facts {
     int64_t state[3]; /* weights, gradients, optimizer */
     int64_t scratch;
+    int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
     double optimizer;
     int n_buckets;
     bucket_time *buckets;
@@ -33,7 +34,6 @@ typedef struct layout_facts {
     const pipe_split *split;
     const chunk_mix *mix; /* [pp * vpp] by stage */
     rank_facts *ranks;    /* [pp] */
-    int64_t most_state;   /* of one rank, all of it */
     bool ok;
 } layout_facts;
 
@@ -59,20 +59,23 @@ void choice_sizes_of(choice_sizes *z, const setup *s);
 void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
                   const layout_facts *f, int64_t rank);
 
-/* What each part of a stage saves for one microbatch, and takes: as played, and what the compute
- * stream cannot do without. */
+/* What each part of a stage saves for one microbatch, and takes. */
 typedef struct part_sums {
     int64_t saved[MIX_PARTS];
-    double seconds[MIX_PARTS][2], least[MIX_PARTS][2]; /* by phase */
+    double seconds[MIX_PARTS][2]; /* by phase */
 } part_sums;
 void sums_saved(part_sums *p, cards *k, const choice *c);
 void sums_times(part_sums *p, cards *k, const choice *c);
 double layer_seconds(cards *k, const choice *c, int kind, int phase);
 
+/* Seconds from below, without cards of layers; prediction modules count for nothing. */
+void sums_least(part_sums *p, cards *k, const choice *c);
+double layer_least(cards *k, const choice *c, int kind, int phase);
+
 /* A chunk is the sum of its parts. */
 typedef struct chunk_sum {
     int64_t saved;
-    double seconds[2], least[2];
+    double seconds[2];
 } chunk_sum;
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m);
 

@@ -3,9 +3,7 @@
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes.
  * I2  A message occupies its sender's stream between stages, and is there at its end; the buffer
- *     that it leaves from is written again only then.
- * I3  The bound: before a rank's first forward the first microbatch passes all stages before it,
- *     and behind its last backward the gradient passes them back; between lies its own work. */
+ *     that it leaves from is written again only then. */
 #include "price/card_steps.h"
 
 #include <string.h>
@@ -15,25 +13,6 @@ double step_optimizer(const step_play *p)
     double most = 0;
     for (int64_t q = 0; q < p->c->pp; q++)
         if (p->f->ranks[q].optimizer > most) most = p->f->ranks[q].optimizer;
-    return most;
-}
-
-double step_least(const step_play *p, bool least)
-{
-    double before = 0, most = 0;
-    int64_t pp = p->c->pp;
-    for (int64_t q = 0; q < pp; q++) {
-        double own = 0;
-        for (int64_t v = 0; v < p->c->vpp; v++) {
-            const chunk_sum *t = &p->chunks[v * pp + q];
-            const double *s = least ? t->least : t->seconds;
-            own += s[0] + s[1];
-        }
-        double total = before + own * (double)p->z->micros;
-        if (total > most) most = total;
-        const double *first = least ? p->chunks[q].least : p->chunks[q].seconds;
-        before += first[0] + first[1] + 2 * p->message; /* I3 */
-    }
     return most;
 }
 
@@ -53,8 +32,9 @@ typedef struct steps {
     const step_play *p;
     int64_t pp, vpp, stages;
     rank_steps *ranks;
-    double *arrived[2]; /* [phase][stages][micros]; < 0: not sent yet */
-    double *pairs;      /* [stages][stages]; < 0: not worked out */
+    double *arrived[2];                            /* [phase][stages][micros]; < 0: not sent yet */
+    double *pairs;                                 /* [stages][stages]; < 0: not worked out */
+    double gain[LAYER_KINDS_MAX][LAYER_KINDS_MAX]; /* of two layers as a pair; 1: not worked out */
 } steps;
 
 static double *arrival(steps *s, int phase, int64_t stage_id, int64_t micro)
@@ -118,6 +98,23 @@ static void end(steps *s, rank_steps *r, const order_entry *e, double from)
     *arrival(s, e->phase, forward ? id + 1 : id - 1, e->micro) = r->p2p;
 }
 
+/* What two layers take more as a pair than one after the other. */
+static double find_gain(const step_play *p, int kf, int kb)
+{
+    if (p->light)
+        return card_pair_least(p->k, p->c, kf, kb) - layer_least(p->k, p->c, kf, SEG_FORWARD) -
+               layer_least(p->k, p->c, kb, SEG_BACKWARD);
+    return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
+           layer_seconds(p->k, p->c, kf, SEG_FORWARD) - layer_seconds(p->k, p->c, kb, SEG_BACKWARD);
+}
+
+static double pair_gain(steps *s, int kf, int kb)
+{
+    double *known = &s->gain[kf][kb];
+    if (*known == 1) *known = find_gain(s->p, kf, kb);
+    return *known;
+}
+
 /* Forward of one chunk beside the backward of another: layers in pairs, the rest by itself. */
 static double pair_seconds(steps *s, int64_t f, int64_t b)
 {
@@ -129,10 +126,7 @@ static double pair_seconds(steps *s, int64_t f, int64_t b)
     for (int64_t i = 0; i < sf->n_layers && i < sb->n_layers; i++) {
         int kf = cards_kind_of(p->k, sf->first_layer + i);
         int kb = cards_kind_of(p->k, sb->first_layer + sb->n_layers - 1 - i);
-        int g = p->c->graphs;
-        sum += card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[g][0];
-        sum -= layer_seconds(p->k, p->c, kf, SEG_FORWARD) +
-               layer_seconds(p->k, p->c, kb, SEG_BACKWARD);
+        sum += pair_gain(s, kf, kb);
     }
     return *known = sum;
 }
@@ -204,6 +198,8 @@ double step_seconds(const step_play *p, arena *a)
     if (p->c->beside >= BESIDE_EP) {
         s.pairs = ARENA_ARRAY(a, double, s.stages *s.stages);
         for (int64_t i = 0; i < s.stages * s.stages; i++) s.pairs[i] = -1;
+        for (int i = 0; i < LAYER_KINDS_MAX * LAYER_KINDS_MAX; i++)
+            s.gain[i / LAYER_KINDS_MAX][i % LAYER_KINDS_MAX] = 1;
     }
     for (int64_t q = 0; q < s.pp; q++) open_rank(&s, q, a);
     for (bool moved = true; moved;) { /* I1 */

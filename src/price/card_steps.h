@@ -12,14 +12,14 @@ typedef struct step_play {
     cards *k;
     const chunk_sum *chunks; /* [pp * vpp] by stage */
     double message;          /* [T][H] to a neighbour */
+    bool light;              /* chunks are from below, and pairs shall be */
 } step_play;
 
-/* No step of this layout is shorter, even without the optimizer; `least`: even with all messages
- * hidden inside layers. */
-double step_least(const step_play *p, bool least);
+/* Seconds of the slowest rank. */
 double step_optimizer(const step_play *p);
 
-/* The step, with messages between stages, gradients and weights. */
+/* The step, with messages between stages, gradients and weights. Nothing in it ends sooner when
+ * something in it takes longer: of chunks from below it is a bound. */
 double step_seconds(const step_play *p, arena *scratch);
 
 #endif

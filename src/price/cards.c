@@ -22,6 +22,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
     *k = (cards){.m = m, .hw = hw, .o = o, .a = a, .scratch = arena_create()};
     memo_init(&k->cards, sizeof(card_key), a);
     memo_init(&k->lights, sizeof(card_key), a);
+    for (int g = 0; g < SCOPES; g++) k->captured[g] = choice_captured(m, (graph_scope)g);
     const setup *base = choice_base(m, 0, 1);
     if (!base) return k;
     k->model = &base->m;
@@ -122,7 +123,8 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind)
 {
     card_key key = key_of(k, c, half, kind, 0);
-    if (c->drop != DROP_FULL) key.drop &= card_light_of(k, c, half, kind)->any;
+    if (half != CARD_LAYER && c->drop != DROP_FULL)
+        key.drop &= card_light_of(k, c, half, kind)->any;
     card_light *l = memo_get(&k->lights, &key);
     return l ? l : card_build_light(k, c, &key);
 }

@@ -27,9 +27,8 @@ typedef enum card_what {
 
 typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
-    double seconds[2][2];      /* [graphs][phase]; of a pair: all in phase 0 */
-    double least[2][2];        /* the compute stream's own, nothing beside it lost */
-    double host[2][2];         /* launching all of it */
+    double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
+    double host[SCOPES][2];    /* launching all of it */
     double unhindered[2];      /* by phase: as played if launching took no time */
 } card;
 
@@ -42,13 +41,13 @@ typedef struct card_light {
     unsigned any;  /* of all masks */
     int64_t input; /* bytes of the half's input, which nothing drops */
     /* Seconds by phase, each below what a card with this recompute takes: */
-    double alone[2][2]; /* [graphs][phase]: played with every buffer at a place of its own */
-    double free[2];     /* the same if launching took no time */
+    double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
+    double free[2];          /* the same if launching took no time */
     double inside[2];   /* as a part of a pair: without messages that could have started before */
     double compute[2];  /* compute stream by itself */
     double messages[2]; /* busiest of the others */
-    double host[2][2];  /* [graphs][phase]: launching */
-    double fastest[2];  /* products at the peak of the chip */
+    double host[SCOPES][2]; /* [graphs][phase]: launching */
+    double fastest[2];      /* products at the peak of the chip */
 } card_light;
 
 /* Layers of a model fall into few kinds. */
@@ -65,7 +64,7 @@ bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
 
 /* Which of the drop bits make a difference to this half. */
 const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind);
-/* The same with the choice's recompute behind it, as far as seconds go. */
+/* The same with the choice's recompute behind it, as far as seconds go; of whole layers too. */
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
 /* No pair of these kinds of layers takes less. */

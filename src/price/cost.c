@@ -253,10 +253,11 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     }
     out.seconds *= message ? 1 : c->device;
     out.quantise *= c->device;
-    bool captured = c->captured & part_of(o);
+    out.part = part_of(o);
     if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];
     out.eager = launches * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
-    out.host = captured ? launches * c->hw->graph_launch * c->host : out.eager;
+    out.replayed = launches * c->hw->graph_launch * c->host;
+    out.host = c->captured & out.part ? out.replayed : out.eager;
     return out;
 }

@@ -41,6 +41,8 @@ typedef struct op_cost {
     double quantise; /* of those, what FP8 and FP4 recipes spend on making their numbers */
     double host;     /* to launch it */
     double eager;    /* the same where no graph holds it */
+    double replayed; /* and where one does */
+    unsigned part;   /* CAPTURED_ bit that holds it */
     bool network;    /* a message that leaves the NVLink domain */
 } op_cost;
 
@@ -90,6 +92,8 @@ typedef struct cost_model {
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;
+
+unsigned cost_captured(const recipe *r); /* CAPTURED_ bits of its graphs */
 
 /* `stack` NULL: moefold.stack of the recipe, or the newest. The setup is possible. */
 void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack);

@@ -64,7 +64,7 @@ static void init_routing(cost_model *c)
 
 /* ---- graphs */
 
-static unsigned captured_parts(const recipe *r)
+unsigned cost_captured(const recipe *r)
 {
     static const struct {
         const char *word;
@@ -102,7 +102,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     const struct stack *k = stack_of(hw, stack ? stack : recipe_word(&s->r, K_STACK));
     c->device = k->device;
     c->host = k->host;
-    c->captured = captured_parts(&s->r);
+    c->captured = cost_captured(&s->r);
     init_numbers(c);
     init_words(c);
     init_routing(c);

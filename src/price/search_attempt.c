@@ -22,7 +22,7 @@ int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact)
             exact ? saved_packed(&slots, sizes, s->scratch) : saved_least(&slots, sizes);
         int64_t temp = exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch) : 0;
         int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
-                      (c->graphs ? temp : 0);
+                      (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
         if (sum > most) most = sum;
     }
     return most;
@@ -98,6 +98,16 @@ double search_message(search *s, const choice *c)
     return *known;
 }
 
+/* Played from below, before cards are built. */
+static bool light_is_slow(search *s, const choice *c, attempt *t)
+{
+    sums_least(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    step_play p = attempt_play(s, c, t);
+    p.light = true;
+    return !best_enters(s->out, c, step_seconds(&p, s->scratch));
+}
+
 /* Step played, memory summed. */
 verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
 {
@@ -111,15 +121,14 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
+    if (!all && light_is_slow(s, c, t)) {
+        n->slow++;
+        return TOO_SLOW;
+    }
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
     step_play p = attempt_play(s, c, t);
-    if (!all &&
-        !best_enters(s->out, c, step_least(&p, c->beside >= BESIDE_EP) + step_optimizer(&p))) {
-        n->slow++;
-        return TOO_SLOW;
-    }
     out->step_s = step_seconds(&p, s->scratch);
     if (!all && !best_enters(s->out, c, out->step_s)) {
         n->played++;

@@ -13,13 +13,14 @@ int64_t search_micros(const search *s, const choice *c)
 
 /* ---- state */
 
-static int64_t state_least(search *s, const choice *c, bool offload)
+static int64_t state_least(search *s, const choice *c, int offload)
 {
     static _Thread_local setup patched;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
     patched.r = base->r;
     if (offload) patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
-    if (offload) patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float(1);
+    if (offload)
+        patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
     state_mode mode = state_mode_bare(&patched.r);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
     const param_table *t = &base->params;
@@ -35,7 +36,7 @@ static int64_t state_least(search *s, const choice *c, bool offload)
     return (int64_t)(bytes / (double)c->pp);
 }
 
-int64_t search_state_least(search *s, const choice *c, bool offload)
+int64_t search_state_least(search *s, const choice *c, int offload)
 {
     int64_t key[6] = {c->precision, c->tp, c->ep, c->etp, c->pp, offload};
     int64_t *known = memo_get(&s->states, key);
@@ -83,14 +84,6 @@ const int64_t *search_drop_bytes(search *s, const choice *c, int d)
 
 /* ---- seconds */
 
-/* Halves of a layer, one after the other: the host has launched part of the second while the first
- * still runs, but not before it has launched the first. */
-static double layer_least(const card_light *first, const card_light *second, int graphs, int phase)
-{
-    return fmax(first->alone[graphs][phase] + second->free[phase],
-                first->host[graphs][phase] + second->alone[graphs][phase]);
-}
-
 /* Each stream by itself. */
 static void add_streams(drop_times *t, int kind, const card_light *l, int graphs)
 {
@@ -117,13 +110,9 @@ static double pair_extra(search *s, const choice *c)
     for (int i = 0; i < cards_kinds(s->k); i++)
         for (int k = 0; k < cards_kinds(s->k); k++) {
             if (!cards_kind_is(s->k, i, LAYER_MOE) || !cards_kind_is(s->k, k, LAYER_MOE)) continue;
-            const card_light *af = card_bound_of(s->k, c, CARD_ATTENTION, i);
-            const card_light *mf = card_bound_of(s->k, c, CARD_MLP, i);
-            const card_light *ab = card_bound_of(s->k, c, CARD_ATTENTION, k);
-            const card_light *mb = card_bound_of(s->k, c, CARD_MLP, k);
             double streams = streams_of(s, c, i, SEG_FORWARD) + streams_of(s, c, k, SEG_BACKWARD);
-            double alone = layer_least(af, mf, c->graphs, SEG_FORWARD) +
-                           layer_least(mb, ab, c->graphs, SEG_BACKWARD);
+            double alone =
+                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, k, SEG_BACKWARD);
             double pair = card_pair_least(s->k, c, i, k);
             least = fmin(least, fmin(pair, alone) - streams);
         }
@@ -140,18 +129,19 @@ static void add_extra(search *s, drop_times *t, const choice *c)
 
 static void find_times(search *s, drop_times *t, const choice *c, least_level level)
 {
-    bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP, full = c->drop == DROP_FULL;
+    bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *a = card_bound_of(s->k, c, CARD_ATTENTION, i);
         const card_light *m = card_bound_of(s->k, c, CARD_MLP, i);
-        if (!tight || pairs || full) {
+        if (!tight || pairs) {
             add_streams(t, i, a, c->graphs);
             add_streams(t, i, m, c->graphs);
             for (int phase = 0; phase < 2 && tight && pairs; phase++)
                 t->seconds[0][i] += a->inside[phase] - a->compute[phase];
         } else {
             t->ways = 1;
-            t->seconds[0][i] = layer_least(a, m, c->graphs, 0) + layer_least(m, a, c->graphs, 1);
+            t->seconds[0][i] =
+                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
         }
     }
     if (level == LEAST_PAIRED) add_extra(s, t, c);
@@ -177,7 +167,7 @@ const drop_times *search_drop_times(search *s, const choice *given, int d, least
 double search_layers_least(search *s, const choice *c)
 {
     choice x = *c;
-    x.graphs = true;
+    x.graphs = s->sp.widest;
     x.drop = 0;
     x.beside = BESIDE_NOTHING;
     drop_times t = {0};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "price/cost.h"
 #include "program/segment.h"
 
 static const char by_plan[] = "plan";
@@ -72,12 +73,35 @@ static value module_list(unsigned drop)
     return (value){.kind = V_LIST, .list = {lists[at], n}};
 }
 
-static value graph_modules(bool graphs)
+/* Linear attention goes with the other one. */
+static value graph_modules(graph_scope g, bool linear)
 {
-    static const value words[] = {{.kind = V_TEXT, .text = "attn"},
+    static const value words[] = {{.kind = V_TEXT, .text = "mamba"},
+                                  {.kind = V_TEXT, .text = "attn"},
                                   {.kind = V_TEXT, .text = "moe_router"},
                                   {.kind = V_TEXT, .text = "moe_preprocess"}};
-    return (value){.kind = V_LIST, .list = {words, graphs ? 3 : 0}};
+    int first = linear ? 0 : 1;
+    if (g == SCOPE_ATTENTION) return (value){.kind = V_LIST, .list = {words + first, 2 - first}};
+    if (g == SCOPE_ROUTER) return (value){.kind = V_LIST, .list = {words + 2, 2}};
+    return (value){.kind = V_LIST, .list = {words + first, g == SCOPE_BOTH ? 4 - first : 0}};
+}
+
+unsigned choice_captured(const choice_maker *m, graph_scope g)
+{
+    static const unsigned parts[SCOPES] = {[SCOPE_ATTENTION] = CAPTURED_ATTENTION | CAPTURED_LINEAR,
+                                           [SCOPE_ROUTER] = CAPTURED_ROUTER | CAPTURED_PREPROCESS,
+                                           [SCOPE_BOTH] = CAPTURED_ATTENTION | CAPTURED_LINEAR |
+                                                          CAPTURED_ROUTER | CAPTURED_PREPROCESS,
+                                           [SCOPE_STEP] = ~0u};
+    bool named = m->given->knob[K_GRAPH_MODULES].from == FROM_USER;
+    return g == SCOPE_BOTH && named ? cost_captured(m->given) : parts[g];
+}
+
+const char *choice_graphs(graph_scope g)
+{
+    static const char *const words[SCOPES] = {"none", "attention", "router", "attention+router",
+                                              "full iteration"};
+    return words[g];
 }
 
 enum { LEVELS_LOG = 16 };
@@ -175,15 +199,30 @@ static void set_recompute(recipe *r, unsigned drop)
     put(r, K_RECOMPUTE_MODULES, full || !drop ? (value){.kind = V_NULL} : module_list(drop));
 }
 
+static void set_graphs(recipe *r, graph_scope g)
+{
+    bool given = recipe_given(r, K_GRAPHS) && !recipe_is(r, K_GRAPHS, "none");
+    if (!g && !given) return;
+    bool named =
+        r->knob[K_GRAPH_MODULES].from == FROM_USER && r->knob[K_GRAPH_MODULES].why != by_plan;
+    put_word(r, K_GRAPHS, !g ? "none" : g == SCOPE_STEP ? "full_iteration" : "transformer_engine");
+    if (!named || g != SCOPE_BOTH)
+        put(r, K_GRAPH_MODULES, graph_modules(g, recipe_given(r, K_LINEAR_FREQ)));
+    if (g != SCOPE_STEP) return;
+    put_flag(r, K_PAGED_STASH, true);
+    put_flag(r, K_OP_FUSER, true);
+    if (!recipe_given(r, K_RANK_CAPACITY)) put(r, K_RANK_CAPACITY, value_of_float(1.5));
+    put_flag(r, K_NAN_LOSS, false);
+}
+
 static void set_memory(recipe *r, const choice *c)
 {
     set_recompute(r, c->drop);
     put_flag(r, K_OPT_OFFLOAD, c->offload);
     if (c->offload) put_flag(r, K_PRECISION_AWARE, true);
-    if (c->graphs || (recipe_given(r, K_GRAPHS) && !recipe_is(r, K_GRAPHS, "none"))) {
-        put_word(r, K_GRAPHS, c->graphs ? "transformer_engine" : "none");
-        put(r, K_GRAPH_MODULES, graph_modules(c->graphs));
-    }
+    if (c->offload && c->offload < OFFLOAD_ALL)
+        put(r, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    set_graphs(r, c->graphs);
 }
 
 static void set_precision(recipe *r, const choice_maker *m, const choice *c)
@@ -279,7 +318,7 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     patch_value(r, given, K_GRAD_OVERLAP, value_of_bool(sharded && reduced));
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
-    patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float(c->offload ? 1.0 : 0.0));
+    patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }
 

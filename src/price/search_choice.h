@@ -26,6 +26,19 @@ typedef enum beside_kind {
     BESIDE_KINDS
 } beside_kind;
 
+/* What CUDA graphs capture. */
+typedef enum graph_scope {
+    SCOPE_NONE,
+    SCOPE_ATTENTION,
+    SCOPE_ROUTER, /* and what is counted before tokens travel */
+    SCOPE_BOTH,   /* of these; or the modules that a person named */
+    SCOPE_STEP,   /* the whole iteration: paged stash keeps its shapes fixed */
+    SCOPES
+} graph_scope;
+
+/* Optimizer state on the host, in quarters. */
+enum { OFFLOADS = 5, OFFLOAD_ALL = 4 };
+
 enum { MODULES_MAX = 8 }; /* of recompute: choice.drop has one bit for each, and DROP_FULL */
 
 typedef struct choice {
@@ -37,8 +50,8 @@ typedef struct choice {
     int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
     unsigned drop;   /* DROP_ bits of program/segment.h; DROP_FULL: full, layer by layer */
     bool tp_overlap; /* tp_comm_overlap */
-    bool offload;    /* optimizer state on the host */
-    bool graphs;     /* of attention, router and preprocessing */
+    int offload;     /* quarters of the optimizer's state on the host */
+    graph_scope graphs;
 } choice;
 
 /* A split of layers over stages, as setup_init resolves it. */
@@ -85,7 +98,11 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
 /* Inner and outer ranks of hierarchical CP; false: there is no such split. */
 bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2]);
 
+/* CAPTURED_ bits of price/cost.h. */
+unsigned choice_captured(const choice_maker *m, graph_scope g);
+
 const char *choice_flex(const recipe *r); /* backend of the platform */
+const char *choice_graphs(graph_scope g); /* for tables */
 const char *cp_kind_word(cp_kind k);
 const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
 const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */

@@ -3,25 +3,22 @@
 #include "price/search_best.h"
 #include "price/search_parts.h"
 
-static bool may_offload(search *s, const choice *c)
+/* The most that any of its layouts may have on the host. */
+static int most_offload(search *s, const choice *c)
 {
     choice x = {
         .precision = c->precision, .tp = c->tp, .to = c->to, .ep = c->ep, .pp = 1, .vpp = 1};
-    x.offload = true;
-    x.drop = s->sp.drops[0];
-    bool offload = false;
-    for (int g = 0; g < 2; g++) {
-        x.graphs = g;
-        for (int b = 0; b < BESIDE_KINDS; b++) {
-            x.beside = (beside_kind)b;
-            offload = offload || space_inner_ok(&s->sp, &x);
-        }
-    }
-    return offload;
+    const inner *t = search_inner_table(s, &x);
+    int most = 0;
+    for (int i = 0; i < OFFLOADS; i++)
+        for (int d = 0; d < s->sp.n_drops; d++)
+            for (int g = 0; g < SCOPES; g++)
+                if (t->n_by[i][d][0][g]) most = i;
+    return most;
 }
 
 /* Nothing may ever fit: then the least state is the nearest miss. */
-static void see_state(search *s, const choice *c, int64_t bytes, bool offload)
+static void see_state(search *s, const choice *c, int64_t bytes, int offload)
 {
     search_result *r = s->out;
     if (r->has_miss && r->miss.peak_bytes <= bytes) return;
@@ -44,10 +41,16 @@ static void try_splits(search *s, const choice *c)
     }
 }
 
+static double layers_least(search *s, const choice *c)
+{
+    double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
+    return each * search_layers_least(s, c);
+}
+
 void search_experts_visit(search *s, const node *n, choice *c)
 {
     (void)n;
-    bool offload = may_offload(s, c);
+    int offload = most_offload(s, c);
     search_counts *counts = &s->out->counts;
     double least = -1;
     s->visit++;
@@ -61,8 +64,8 @@ void search_experts_visit(search *s, const node *n, choice *c)
             see_state(s, c, state, offload);
             continue;
         }
-        double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-        if (least < 0) least = each * search_layers_least(s, c);
+        /* what attention alone cannot exclude shows what experts take */
+        if (least < 0 && s->plausible == s->visit) least = layers_least(s, c);
         if (!s->o->judge_all && least >= best_tenth(s->out))
             counts->slow += here;
         else

@@ -30,7 +30,7 @@ void search_climb(search *s)
     if (!r->n_best || s->o->only_fit) return;
     static _Thread_local attempt t;
     choice c = r->best[0].c;
-    c.graphs = false;
+    c.graphs = SCOPE_NONE;
     if (c.beside == BESIDE_EP || c.beside == BESIDE_EP_DELAY) c.beside = BESIDE_NOTHING;
     static const unsigned rungs[] = {
         0,        DROP_LAYERNORM, DROP_MOE_ACT, DROP_MLA_UP_PROJ, DROP_GDN_NORM_OUT,

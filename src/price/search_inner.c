@@ -9,14 +9,15 @@ const inner *search_inner_table(search *s, const choice *c)
     inner *t = *known = ARENA_NEW(s->a, inner);
     choice x = *c;
     for (int b = 0; b < BESIDE_KINDS; b++)
-        for (int i = 0; i < 4 * s->sp.n_drops; i++) {
+        for (int i = 0; i < SCOPES * OFFLOADS * s->sp.n_drops; i++) {
+            int d = i / (SCOPES * OFFLOADS);
             x.beside = (beside_kind)b;
-            x.graphs = i & 1;
-            x.offload = i & 2;
-            x.drop = s->sp.drops[i / 4];
+            x.graphs = (graph_scope)(i % SCOPES);
+            x.offload = i / SCOPES % OFFLOADS;
+            x.drop = s->sp.drops[d];
             bool ok = space_inner_ok(&s->sp, &x);
-            t->ok[b][x.graphs][x.offload][i / 4] = ok;
-            t->n_by[x.offload][i / 4][b >= BESIDE_EP][x.graphs] += ok;
+            t->ok[b][x.graphs][x.offload][d] = ok;
+            t->n_by[x.offload][d][b >= BESIDE_EP][x.graphs] += ok;
             t->n += ok;
         }
     return t;

@@ -29,8 +29,8 @@ typedef struct node {
 /* Which inner layouts are legal: the same for most sizes. */
 typedef struct inner {
     int64_t n;
-    int n_by[2][DROPS_MAX][2][2];           /* [offload][set][combined 1F1B][graphs] */
-    bool ok[BESIDE_KINDS][2][2][DROPS_MAX]; /* [beside][graphs][offload][set] */
+    int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];           /* [offload][set][combined 1F1B][graphs] */
+    bool ok[BESIDE_KINDS][SCOPES][OFFLOADS][DROPS_MAX]; /* [beside][graphs][offload][set] */
 } inner;
 
 /* A pipeline rank of some stages: how often each part's seconds count in its step, and how many
@@ -40,19 +40,22 @@ typedef struct time_row {
 } time_row;
 
 typedef struct stage_times {
-    int n;
+    int n, n_parts;
+    int parts[MIX_PARTS]; /* that there are */
     time_row *rows;
 } stage_times;
 
-/* The same for memory: its state, and how often what each part saves is alive ([combined 1F1B]). */
+/* The same for memory: its state by offload, and how often what each part saves is alive
+ * ([combined 1F1B]). */
 typedef struct memory_row {
-    int64_t state, live[2][MIX_PARTS];
+    int64_t state[OFFLOADS], live[2][MIX_PARTS];
 } memory_row;
 
 typedef struct stage_bytes {
-    int n;
+    int n, n_parts;
+    int parts[MIX_PARTS];
     memory_row *rows;
-    double optimizer; /* seconds of the slowest rank */
+    double optimizer[OFFLOADS]; /* seconds of the slowest rank */
 } stage_bytes;
 
 /* Seconds from below, in the order of what they cost to find. */
@@ -89,8 +92,9 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
+    unsigned plausible; /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
-    drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][2][DROPS_MAX]; /* [level][beside][graphs] */
+    drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     bool done;
 } search;
 
@@ -119,16 +123,19 @@ void search_experts_visit(search *s, const node *n, choice *c);
 /* ---- search_shape.c */
 
 const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f);
-const stage_bytes *search_stage_bytes(search *s, const choice *c, const layout_facts *f);
+const stage_bytes *search_stage_bytes(search *s, const choice *c); /* NULL: cannot be made */
 double stage_times_least(const stage_times *t, const double *seconds, double message);
-int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, bool pairs);
+int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, int offload, bool pairs);
+
+/* The least offload with which that may fit; OFFLOADS: none. */
+int stage_bytes_offload(const stage_bytes *t, const int64_t *saved, bool pairs, int64_t usable);
 
 /* ---- search_bounds.c */
 
 int64_t search_micros(const search *s, const choice *c);
 
 /* Bytes of state of the mean rank, from below. */
-int64_t search_state_least(search *s, const choice *c, bool offload);
+int64_t search_state_least(search *s, const choice *c, int offload);
 
 /* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
 const int64_t *search_drop_bytes(search *s, const choice *c, int d);

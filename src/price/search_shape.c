@@ -26,6 +26,18 @@ static void add_time_row(stage_times *t, const time_row *row)
     t->n = kept;
 }
 
+/* Parts that some stage has. */
+static int list_parts(int *parts, const layout_facts *f, int64_t stages)
+{
+    int n = 0;
+    for (int i = 0; i < MIX_PARTS; i++) {
+        bool here = false;
+        for (int64_t k = 0; k < stages; k++) here = here || f->mix[k].n[i];
+        if (here) parts[n++] = i;
+    }
+    return n;
+}
+
 const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f)
 {
     int64_t micros = search_micros(s, c), key[4] = {c->pp, c->vpp, c->split, micros};
@@ -33,6 +45,7 @@ const stage_times *search_stage_times(search *s, const choice *c, const layout_f
     if (t) return t;
     t = ARENA_NEW(s->a, stage_times);
     t->rows = ARENA_ARRAY(s->a, time_row, c->pp);
+    t->n_parts = list_parts(t->parts, f, c->pp * c->vpp);
     double before[MIX_PARTS] = {0};
     for (int64_t q = 0; q < c->pp; q++) { /* I1 */
         time_row row = {.messages = 2 * (double)q};
@@ -64,45 +77,81 @@ static bool covers_memory(const memory_row *a, const memory_row *b)
     for (int i = 0; i < 2 * MIX_PARTS; i++)
         if (a->live[i / MIX_PARTS][i % MIX_PARTS] < b->live[i / MIX_PARTS][i % MIX_PARTS])
             return false;
-    return a->state >= b->state;
+    for (int i = 0; i < OFFLOADS; i++)
+        if (a->state[i] < b->state[i]) return false;
+    return true;
 }
 
-const stage_bytes *search_stage_bytes(search *s, const choice *c, const layout_facts *f)
+static memory_row row_of(const layout_facts *const *f, const choice *c, choice_sizes z,
+                         int64_t rank)
 {
-    int64_t micros = search_micros(s, c), key[2] = {(int64_t)(intptr_t)f, micros};
+    memory_row row = {{0}, {{0}}};
+    for (int i = 0; i < OFFLOADS; i++) {
+        const rank_facts *r = &f[i]->ranks[rank];
+        row.state[i] = r->state[0] + r->state[1] + r->state[2] + r->scratch;
+    }
+    for (int pairs = 0; pairs < 2; pairs++) {
+        choice x = *c;
+        x.beside = pairs ? BESIDE_EP : BESIDE_NOTHING;
+        slots_of slots = {.c = &x, .z = &z, .rank = rank};
+        count_live(row.live[pairs], f[0], &slots);
+    }
+    return row;
+}
+
+const stage_bytes *search_stage_bytes(search *s, const choice *c)
+{
+    const layout_facts *f[OFFLOADS];
+    choice x = *c;
+    for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
+        f[x.offload] = ranks_facts(s->r, &x);
+        if (!f[x.offload]->ok) return NULL;
+    }
+    int64_t micros = search_micros(s, c), key[2] = {(int64_t)(intptr_t)f[0], micros};
     stage_bytes *t = memo_get(&s->bytes, key);
     if (t) return t;
     t = ARENA_NEW(s->a, stage_bytes);
     t->rows = ARENA_ARRAY(s->a, memory_row, c->pp);
-    choice_sizes z = {.micros = micros, .posts_early = f->split->receives_early};
+    t->n_parts = list_parts(t->parts, f[0], c->pp * c->vpp);
+    choice_sizes z = {.micros = micros, .posts_early = f[0]->split->receives_early};
     for (int64_t q = 0; q < c->pp; q++) {
-        const rank_facts *r = &f->ranks[q];
-        memory_row row = {.state = r->state[0] + r->state[1] + r->state[2] + r->scratch};
-        if (r->optimizer > t->optimizer) t->optimizer = r->optimizer;
-        for (int pairs = 0; pairs < 2; pairs++) {
-            choice x = *c;
-            x.beside = pairs ? BESIDE_EP : BESIDE_NOTHING;
-            slots_of slots = {.c = &x, .z = &z, .rank = q};
-            count_live(row.live[pairs], f, &slots);
-        }
+        for (int i = 0; i < OFFLOADS; i++)
+            if (f[i]->ranks[q].optimizer > t->optimizer[i])
+                t->optimizer[i] = f[i]->ranks[q].optimizer;
+        memory_row row = row_of(f, c, z, q);
         bool covered = false;
-        for (int i = 0; i < t->n; i++)
-            covered = covered || covers_memory(&t->rows[i], &row); /* I2 */
-        if (!covered) t->rows[t->n++] = row;
+        for (int i = 0; i < t->n; i++) covered = covered || covers_memory(&t->rows[i], &row);
+        if (!covered) t->rows[t->n++] = row; /* I2 */
     }
     memo_put(&s->bytes, key, t);
     return t;
 }
 
-int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, bool pairs)
+static int64_t alive(const stage_bytes *t, const memory_row *row, const int64_t *saved, bool pairs)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < t->n_parts; i++) sum += row->live[pairs][t->parts[i]] * saved[t->parts[i]];
+    return sum;
+}
+
+int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, int offload, bool pairs)
 {
     int64_t most = 0;
     for (int i = 0; i < t->n; i++) {
-        int64_t sum = t->rows[i].state;
-        for (int k = 0; k < MIX_PARTS; k++) sum += t->rows[i].live[pairs][k] * saved[k];
+        int64_t sum = t->rows[i].state[offload] + alive(t, &t->rows[i], saved, pairs);
         if (sum > most) most = sum;
     }
     return most;
+}
+
+int stage_bytes_offload(const stage_bytes *t, const int64_t *saved, bool pairs, int64_t usable)
+{
+    int offload = 0;
+    for (int i = 0; i < t->n && offload < OFFLOADS; i++) {
+        int64_t room = usable - alive(t, &t->rows[i], saved, pairs);
+        while (offload < OFFLOADS && t->rows[i].state[offload] > room) offload++;
+    }
+    return offload;
 }
 
 double stage_times_least(const stage_times *t, const double *seconds, double message)
@@ -110,7 +159,8 @@ double stage_times_least(const stage_times *t, const double *seconds, double mes
     double most = 0;
     for (int i = 0; i < t->n; i++) {
         double sum = t->rows[i].messages * message;
-        for (int k = 0; k < MIX_PARTS; k++) sum += t->rows[i].weigh[k] * seconds[k];
+        for (int k = 0; k < t->n_parts; k++)
+            sum += t->rows[i].weigh[t->parts[k]] * seconds[t->parts[k]];
         if (sum > most) most = sum;
     }
     return most;

@@ -147,6 +147,18 @@ static void list_splits(space *s, const model *m)
     }
 }
 
+/* ---- graphs */
+
+/* What a person left open. Modules that were named are one scope. */
+static bool scope_is_open(const space *s, graph_scope g)
+{
+    bool partial = g == SCOPE_ATTENTION || g == SCOPE_ROUTER || g == SCOPE_BOTH;
+    if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
+    if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
+    if (recipe_is(s->given, K_GRAPHS, "none")) return g == SCOPE_NONE;
+    return recipe_is(s->given, K_GRAPHS, "full_iteration") ? g == SCOPE_STEP : partial;
+}
+
 /* ---- the whole */
 
 void space_init(space *s, choice_maker *m)
@@ -165,6 +177,8 @@ void space_init(space *s, choice_maker *m)
     fill_powers(&s->mbs, s, K_MBS, MBS_MOST);
     if (!base) return;
     list_drops(s, &base->m);
+    for (int i = 0; i < SCOPES; i++)
+        if (scope_is_open(s, (graph_scope)i)) s->widest = (graph_scope)i;
     s->largest = -1;
     for (int d = 0; d < s->n_drops; d++)
         if (s->drops[d] != DROP_FULL) s->largest = d; /* fewer modules come first */
@@ -271,10 +285,13 @@ static bool pin_agrees(const space *s, knob_id k, bool on)
 
 static bool graphs_ok(const space *s, const choice *c, const setup *base)
 {
-    if (pinned(s, K_GRAPHS) && c->graphs != !recipe_is(s->given, K_GRAPHS, "none")) return false;
+    if (!scope_is_open(s, c->graphs)) return false;
     if (!c->graphs) return true;
     if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
-    if (c->drop == DROP_FULL || (c->drop & DROP_MOE)) return false;
+    if (c->graphs == SCOPE_STEP)
+        return c->to == TO_DOMAINS && text_equal(choice_flex(s->given), "hybridep") && !c->offload;
+    if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
+        return false;
     /* Megatron turns the recompute of norms off there */
     return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
 }
@@ -304,6 +321,7 @@ static bool offload_ok(const space *s, const choice *c, const setup *base)
 {
     if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload)) return false;
     if (!c->offload) return true;
+    if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
     bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
     return pin_agrees(s, K_PRECISION_AWARE, true) && base->gpu->arch != ARCH_CPU &&
            (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);
@@ -313,19 +331,4 @@ bool space_inner_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     return graphs_ok(s, c, base) && beside_ok(s, c, base) && offload_ok(s, c, base);
-}
-
-int64_t space_inner(space *s, const choice *given)
-{
-    choice c = *given;
-    int64_t n = 0;
-    for (int d = 0; d < s->n_drops; d++)
-        for (int i = 0; i < 4 * BESIDE_KINDS; i++) {
-            c.drop = s->drops[d];
-            c.beside = (beside_kind)(i / 4);
-            c.graphs = i & 1;
-            c.offload = i & 2;
-            n += space_inner_ok(s, &c);
-        }
-    return n;
 }

@@ -18,7 +18,8 @@ typedef struct space {
     axis_list tp, cp, mbs, ep, etp, pp;
     unsigned drops[DROPS_MAX]; /* fewer modules first; DROP_FULL last */
     int n_drops;
-    int largest; /* the set of most modules but DROP_FULL; -1: there is none */
+    graph_scope widest; /* of those that a layout may have */
+    int largest;        /* the set of most modules but DROP_FULL; -1: there is none */
     struct pp_split {
         int64_t pp, vpp;
         int split;
@@ -34,8 +35,5 @@ bool space_kind_ok(const space *s, const choice *c);    /* and CP kind, TP overl
 bool space_experts_ok(const space *s, const choice *c); /* EP, ETP, dispatcher */
 bool space_stages_ok(const space *s, const choice *c);  /* PP, VPP */
 bool space_inner_ok(const space *s, const choice *c);   /* recompute, offload, graphs, overlap */
-
-/* How many inner layouts these sizes have. */
-int64_t space_inner(space *s, const choice *c);
 
 #endif

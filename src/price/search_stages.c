@@ -8,10 +8,6 @@
 #include "price/search_parts.h"
 
 /* What was found of a site; what others left is old. */
-typedef struct known_fit {
-    unsigned site;
-    bool fits;
-} known_fit;
 typedef struct known_least {
     unsigned site;
     double seconds;
@@ -21,11 +17,10 @@ typedef struct known_least {
 typedef struct site {
     unsigned id;
     const stage_times *times;
-    const stage_bytes *bytes[2]; /* by offload */
+    const stage_bytes *bytes;
     double message;
-    double limit;                    /* a step that is not shorter does not enter the list */
-    known_fit fits[2][2][DROPS_MAX]; /* [combined 1F1B][offload] */
-    known_least least[LEAST_LEVELS][BESIDE_KINDS][2][DROPS_MAX]; /* [graphs] */
+    double limit; /* a step that is not shorter does not enter the list */
+    known_least least[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
 } site;
 
 static double least_of(const site *t, const drop_times *of)
@@ -34,17 +29,6 @@ static double least_of(const site *t, const drop_times *of)
     for (int way = 0; way < of->ways; way++)
         most = fmax(most, stage_times_least(t->times, of->seconds[way], t->message));
     return most;
-}
-
-static bool may_fit(search *s, const choice *c, site *t, int d)
-{
-    bool pairs = c->beside >= BESIDE_EP;
-    known_fit *known = &t->fits[pairs][c->offload][d];
-    if (known->site == t->id) return known->fits;
-    int64_t bytes = stage_bytes_least(t->bytes[c->offload], search_drop_bytes(s, c, d), pairs);
-    *known = (known_fit){t->id, bytes <= s->o->hw->usable};
-    if (!known->fits) search_see_miss(s, c, bytes);
-    return known->fits;
 }
 
 static double *known_at(search *s, const choice *c, site *t, int d, least_level level)
@@ -60,7 +44,7 @@ static double *known_at(search *s, const choice *c, site *t, int d, least_level 
 static bool part_is_slow(search *s, const choice *c, site *t, int d)
 {
     unsigned drop = s->sp.drops[d];
-    double rest = t->limit - t->bytes[c->offload]->optimizer;
+    double rest = t->limit - t->bytes->optimizer[c->offload];
     if (drop == DROP_FULL && s->sp.largest >= 0)
         return *known_at(s, c, t, s->sp.largest, LEAST_ROUGH) >= rest;
     for (int i = 0; i < d; i++) {
@@ -73,114 +57,131 @@ static bool part_is_slow(search *s, const choice *c, site *t, int d)
 static bool may_enter(search *s, const choice *c, site *t, int d, least_level level)
 {
     if (s->o->judge_all) return true;
-    return *known_at(s, c, t, d, level) + t->bytes[c->offload]->optimizer < t->limit;
+    return *known_at(s, c, t, d, level) + t->bytes->optimizer[c->offload] < t->limit;
 }
 
 /* What memory and the rough bound leave, whatever runs beside. */
 typedef struct candidate {
-    int d;
-    bool offload, pairs, graphs;
+    int d, offload;
+    bool pairs;
+    graph_scope graphs;
 } candidate;
 
-enum { CANDIDATES_MAX = 8 * DROPS_MAX };
+enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
+
+static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *out)
+{
+    const int *here = search_inner_table(s, &c)->n_by[x.offload][x.d][x.pairs];
+    int n = 0;
+    for (int g = 0; g < SCOPES; g++) {
+        c.graphs = x.graphs = (graph_scope)g;
+        if (!here[g]) continue;
+        bool slow = !s->o->judge_all && part_is_slow(s, &c, t, x.d);
+        if (slow || !may_enter(s, &c, t, x.d, LEAST_ROUGH))
+            s->out->counts.slow += here[g];
+        else
+            out[n++] = x;
+    }
+    return n;
+}
 
 static int sieve(search *s, choice c, site *t, candidate *out)
 {
-    search_counts *counts = &s->out->counts;
     const inner *legal = search_inner_table(s, &c);
-    int n = 0;
-    for (int i = 0; i < 4 * s->sp.n_drops; i++) {
-        candidate x = {i / 2 % s->sp.n_drops, i / 2 >= s->sp.n_drops, i & 1, false};
-        const int *here = legal->n_by[x.offload][x.d][x.pairs];
-        if (!here[0] && !here[1]) continue;
-        c.offload = x.offload;
+    int n = 0, sets = s->sp.n_drops;
+    for (int i = 0; i < 2 * sets; i++) {
+        candidate x = {.d = i % sets, .pairs = i >= sets};
+        const int64_t *saved = search_drop_bytes(s, &c, x.d);
+        int least = stage_bytes_offload(t->bytes, saved, x.pairs, s->o->hw->usable);
         c.drop = s->sp.drops[x.d];
         c.beside = x.pairs ? BESIDE_EP : BESIDE_NOTHING;
-        if (!may_fit(s, &c, t, x.d)) {
-            counts->saved += here[0] + here[1];
-            continue;
-        }
-        for (int g = 0; g < 2; g++) {
-            c.graphs = x.graphs = g;
-            bool slow = !s->o->judge_all && here[g] && part_is_slow(s, &c, t, x.d);
-            if (!here[g]) continue;
-            if (slow || !may_enter(s, &c, t, x.d, LEAST_ROUGH))
-                counts->slow += here[g];
+        for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
+            c.offload = x.offload;
+            if (x.offload >= least)
+                n += sieve_graphs(s, c, t, x, out + n);
             else
-                out[n++] = x;
+                for (int g = 0; g < SCOPES; g++)
+                    s->out->counts.saved += legal->n_by[x.offload][x.d][x.pairs][g];
         }
     }
     return n;
 }
 
-static void try_one(search *s, const choice *c, site *t)
+/* False: it needs too much memory. */
+static bool try_one(search *s, const choice *c, site *t)
 {
     static _Thread_local attempt a;
     found f;
     a.message = t->message;
-    if (!attempt_patch(s, c, &a) || attempt_judge(s, c, &a, &f) != GOOD) return;
-    attempt_keep(s, c, &a, &f);
-    if (!s->o->judge_all) t->limit = best_limit(s->out, c);
+    if (!attempt_patch(s, c, &a)) return true;
+    verdict v = attempt_judge(s, c, &a, &f);
+    if (v == GOOD) attempt_keep(s, c, &a, &f);
+    if (v == GOOD && !s->o->judge_all) t->limit = best_limit(s->out, c);
+    return v != TOO_LARGE;
+}
+
+/* The same with more of the optimizer's state on the host: slower where that takes longer. */
+static bool less_is_enough(const site *t, const int *enough, const candidate *x)
+{
+    int o = enough[x->d];
+    return o >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[o];
 }
 
 static void try_candidates(search *s, choice c, site *t, const candidate *list, int n)
 {
     const inner *legal = search_inner_table(s, &c);
+    int enough[DROPS_MAX]; /* offload with which each set was no question of memory; -1: none yet */
+    for (int d = 0; d < s->sp.n_drops; d++) enough[d] = -1;
     for (int i = 0; i < n && !s->done; i++) {
         const candidate *x = &list[i];
         if (x->graphs != c.graphs || x->pairs != (c.beside >= BESIDE_EP)) continue;
         if (!legal->ok[c.beside][c.graphs][x->offload][x->d]) continue;
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
-        bool may = true;
+        bool may = s->o->judge_all || !less_is_enough(t, enough, x);
         for (int level = 0; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may; level++)
             may = may_enter(s, &c, t, x->d, (least_level)level);
-        if (may)
-            try_one(s, &c, t);
-        else
+        if (!may)
             s->out->counts.slow++;
+        else if (try_one(s, &c, t) && enough[x->d] < 0)
+            enough[x->d] = x->offload;
     }
 }
 
 /* False: the stages cannot be made. */
 static bool open_site(search *s, const choice *c, site *t)
 {
-    choice x = *c;
     t->id++;
-    for (int offload = 0; offload < 2; offload++) {
-        x.offload = offload;
-        const layout_facts *f = ranks_facts(s->r, &x);
-        if (!f->ok) return false;
-        t->times = search_stage_times(s, &x, f);
-        t->bytes[offload] = search_stage_bytes(s, &x, f);
-    }
+    t->bytes = search_stage_bytes(s, c);
+    if (!t->bytes) return false;
+    t->times = search_stage_times(s, c, ranks_facts(s->r, c));
     t->message = c->pp > 1 ? search_message(s, c) : 0;
     t->limit = s->o->judge_all ? INFINITY : best_limit(s->out, c);
     return true;
+}
+
+/* Not even with the optimizer on the host and the inputs of layers alone. */
+static bool all_large(search *s, const choice *c, const site *t)
+{
+    int64_t saved[MIX_PARTS] = {0}, bytes = INT64_MAX;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        saved[i] = card_light_of(s->k, c, CARD_ATTENTION, i)->input;
+    for (int pairs = 0; pairs < 2; pairs++) {
+        int64_t x = stage_bytes_least(t->bytes, saved, OFFLOAD_ALL, pairs);
+        if (x < bytes) bytes = x;
+    }
+    if (bytes > s->o->hw->usable) search_see_miss(s, c, bytes);
+    return bytes > s->o->hw->usable;
 }
 
 /* Not even without recompute, and with everything beside everything. */
 static bool all_slow(search *s, const choice *c, const site *t)
 {
     choice x = *c;
-    x.graphs = true;
-    double optimizer = fmin(t->bytes[0]->optimizer, t->bytes[1]->optimizer);
+    x.graphs = s->sp.widest;
+    double optimizer = t->bytes->optimizer[0];
+    for (int i = 1; i < OFFLOADS; i++) optimizer = fmin(optimizer, t->bytes->optimizer[i]);
     return least_of(t, search_drop_times(s, &x, 0, LEAST_ROUGH)) + optimizer >= t->limit;
-}
-
-/* Not even with the optimizer on the host and the inputs of layers alone. */
-static bool all_large(search *s, const choice *c, const site *t)
-{
-    int64_t saved[MIX_PARTS] = {0};
-    for (int i = 0; i < cards_kinds(s->k); i++)
-        saved[i] = card_light_of(s->k, c, CARD_ATTENTION, i)->input;
-    int64_t bytes = INT64_MAX;
-    for (int i = 0; i < 4; i++) {
-        int64_t x = stage_bytes_least(t->bytes[i & 1], saved, i & 2);
-        if (x < bytes) bytes = x;
-    }
-    if (bytes > s->o->hw->usable) search_see_miss(s, c, bytes);
-    return bytes > s->o->hw->usable;
 }
 
 void search_try_stages(search *s, choice c)
@@ -193,19 +194,20 @@ void search_try_stages(search *s, choice c)
         n->rules += search_inner_count(s, &c);
         return;
     }
-    if (!s->o->judge_all && all_slow(s, &c, &t)) {
-        n->slow += search_inner_count(s, &c);
-        return;
-    }
     if (all_large(s, &c, &t)) {
         n->saved += search_inner_count(s, &c);
         return;
     }
+    s->plausible = s->visit;
+    if (!s->o->judge_all && all_slow(s, &c, &t)) {
+        n->slow += search_inner_count(s, &c);
+        return;
+    }
     static _Thread_local candidate list[CANDIDATES_MAX];
     int left = sieve(s, c, &t, list);
-    for (int b = 0; b < 2 * BESIDE_KINDS && left && !s->done; b++) {
-        c.beside = order[b / 2];
-        c.graphs = !(b & 1);
+    for (int b = 0; b < SCOPES * BESIDE_KINDS && left && !s->done; b++) {
+        c.beside = order[b / SCOPES];
+        c.graphs = (graph_scope)(SCOPES - 1 - b % SCOPES);
         try_candidates(s, c, &t, list, left);
     }
 }
