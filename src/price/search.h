@@ -11,7 +11,7 @@
 #include "price/price.h"
 #include "rules/rules.h"
 
-enum { BEST_MAX = 10, FRONT_MAX = 24, LADDER_MAX = 16 };
+enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 24, LADDER_MAX = 16 };
 
 typedef struct found {
     choice c;
@@ -29,6 +29,7 @@ typedef struct search_counts {
     int64_t played;         /* played, and slower than the tenth */
     int64_t summed, fitted; /* memory summed exactly; of those fitted, and played */
     int64_t rules;          /* would have been among the best, but break a rule */
+    int64_t broken;         /* judge_all: bounds above what they bound */
     int64_t cards;
     double seconds;
 } search_counts;
@@ -45,6 +46,8 @@ typedef struct search_options {
 typedef struct search_result {
     found best[BEST_MAX];
     int n_best;
+    found near[NEAR_MAX]; /* as fast as those of the same sizes, but for what cards leave open */
+    int n_near;
     found
         front[FRONT_MAX]; /* faster needs more memory: speed against headroom, among those priced */
     int n_front;

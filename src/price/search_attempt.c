@@ -99,13 +99,13 @@ double search_message(search *s, const choice *c)
 }
 
 /* Played from below, before cards are built. */
-static bool light_is_slow(search *s, const choice *c, attempt *t)
+static double light_step(search *s, const choice *c, attempt *t)
 {
     sums_least(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     step_play p = attempt_play(s, c, t);
     p.light = true;
-    return !best_enters(s->out, c, step_seconds(&p, s->scratch));
+    return step_seconds(&p, s->scratch);
 }
 
 /* Step played, memory summed. */
@@ -121,7 +121,8 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    if (!all && light_is_slow(s, c, t)) {
+    double light = light_step(s, c, t);
+    if (!all && !best_enters(s->out, c, light)) {
         n->slow++;
         return TOO_SLOW;
     }
@@ -135,6 +136,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         return TOO_SLOW;
     }
     out->peak_bytes = attempt_peak(s, c, t, true);
+    if (all) n->broken += light > out->step_s * (1 + 1e-9) || least > out->peak_bytes;
     n->summed++;
     if (out->peak_bytes > s->o->hw->usable) {
         search_see_miss(s, c, out->peak_bytes);

@@ -1,7 +1,9 @@
 /* search_best.c - keeping the ten best layouts, one for each set of parallel sizes.
  *
  * I1  Sorted by step time; of equal ones that with less memory comes first.
- * I2  On the front nothing is both slower and larger than another. */
+ * I2  Sums of cards and whole programs differ by little (SLACK): what is not slower than that stays
+ *     near, and is priced whole where it may be the better one.
+ * I3  On the front nothing is both slower and larger than another. */
 #include "price/search_best.h"
 
 #include <math.h>
@@ -20,15 +22,17 @@ static int place_of(const search_result *r, const choice *c)
     return -1;
 }
 
+static const double SLACK = 1.004; /* I2 */
+
 double best_tenth(const search_result *r)
 {
-    return r->n_best < BEST_MAX ? INFINITY : r->best[BEST_MAX - 1].step_s;
+    return r->n_best < BEST_MAX ? INFINITY : r->best[BEST_MAX - 1].step_s * SLACK;
 }
 
 double best_limit(const search_result *r, const choice *c)
 {
     int own = place_of(r, c);
-    return own >= 0 ? r->best[own].step_s : best_tenth(r);
+    return own >= 0 ? r->best[own].step_s * SLACK : best_tenth(r);
 }
 
 bool best_enters(const search_result *r, const choice *c, double step_s)
@@ -47,19 +51,40 @@ static bool before(const found *a, const found *b) /* I1 */
     return a->peak_bytes < b->peak_bytes;
 }
 
+/* The slowest gives way. */
+static void near_put(search_result *r, const found *f)
+{
+    int at = r->n_near < NEAR_MAX ? r->n_near++ : NEAR_MAX - 1;
+    if (at == NEAR_MAX - 1 && r->near[at].step_s > 0 && !before(f, &r->near[at])) return;
+    for (; at > 0 && before(f, &r->near[at - 1]); at--) r->near[at] = r->near[at - 1];
+    r->near[at] = *f;
+}
+
 void best_put(search_result *r, const found *f)
 {
     int at = place_of(r, &f->c);
-    if (at < 0 && r->n_best == BEST_MAX)
-        at = BEST_MAX - 1;
-    else if (at < 0)
-        at = r->n_best++;
-    r->best[at] = *f;
-    for (; at > 0 && before(&r->best[at], &r->best[at - 1]); at--) {
-        found swap = r->best[at];
-        r->best[at] = r->best[at - 1];
-        r->best[at - 1] = swap;
+    if (at >= 0 && !before(f, &r->best[at])) {
+        near_put(r, f);
+        return;
     }
+    if (at >= 0) near_put(r, &r->best[at]);
+    if (at < 0 && r->n_best == BEST_MAX) {
+        at = BEST_MAX - 1;
+        if (!before(f, &r->best[at])) return;
+    } else if (at < 0) {
+        at = r->n_best++;
+    }
+    for (; at > 0 && before(f, &r->best[at - 1]); at--) r->best[at] = r->best[at - 1];
+    r->best[at] = *f;
+}
+
+const found *best_near(const search_result *r, const found *of, int *from)
+{
+    for (; *from < r->n_near; ++*from) {
+        const found *f = &r->near[*from];
+        if (same_sizes(&f->c, &of->c) && f->step_s < seconds_of(of)) return &r->near[(*from)++];
+    }
+    return NULL;
 }
 
 void best_sort(search_result *r)
@@ -77,7 +102,7 @@ void front_put(search_result *r, const found *f)
     int n = 0;
     for (int i = 0; i < r->n_front; i++) {
         const found *x = &r->front[i];
-        if (x->step_s <= f->step_s && x->peak_bytes <= f->peak_bytes) return; /* I2 */
+        if (x->step_s <= f->step_s && x->peak_bytes <= f->peak_bytes) return; /* I3 */
     }
     for (int i = 0; i < r->n_front; i++) {
         const found *x = &r->front[i];

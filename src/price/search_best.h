@@ -13,6 +13,9 @@ double best_limit(const search_result *r, const choice *c);
 double best_tenth(const search_result *r); /* the same for sizes that are not in the list */
 
 void best_put(search_result *r, const found *f);
+
+/* The next from `*from` on that has the sizes of another and may be faster than it; NULL: none. */
+const found *best_near(const search_result *r, const found *of, int *from);
 void front_put(search_result *r, const found *f);
 void best_sort(search_result *r); /* by the price of whole programs */
 

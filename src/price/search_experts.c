@@ -49,7 +49,7 @@ static double layers_least(search *s, const choice *c)
 
 void search_experts_visit(search *s, const node *n, choice *c)
 {
-    (void)n;
+    s->node_least = n->least;
     int offload = most_offload(s, c);
     search_counts *counts = &s->out->counts;
     double least = -1;

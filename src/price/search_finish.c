@@ -5,20 +5,33 @@
 #include "price/search_best.h"
 #include "price/search_parts.h"
 
+static void price_whole(search *s, found *f, setup *t, arena *a)
+{
+    if (!choice_patch(t, s->sp.m, &f->c, choice_split(s->sp.m, &f->c))) return;
+    arena_place mark = arena_mark(s->scratch);
+    t->r.a = s->scratch;
+    price_setup(&f->exact, t, s->o->hw, &s->o->prices, s->scratch);
+    f->exact.evidence = arena_copy(a, f->exact.evidence, strlen(f->exact.evidence));
+    arena_release(s->scratch, mark);
+    f->priced = true;
+}
+
 void search_price_best(search *s, arena *a)
 {
+    enum { OTHERS_MAX = 2 };
     search_result *r = s->out;
     int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
     setup *t = ARENA_NEW(a, setup);
     for (int i = 0; i < n; i++) {
-        found *f = &r->best[i];
-        if (!choice_patch(t, s->sp.m, &f->c, choice_split(s->sp.m, &f->c))) continue;
-        arena_place mark = arena_mark(s->scratch);
-        t->r.a = s->scratch;
-        price_setup(&f->exact, t, s->o->hw, &s->o->prices, s->scratch);
-        f->exact.evidence = arena_copy(a, f->exact.evidence, strlen(f->exact.evidence));
-        arena_release(s->scratch, mark);
-        f->priced = true;
+        price_whole(s, &r->best[i], t, a);
+        int from = 0;
+        for (int k = 0; k < OTHERS_MAX; k++) {
+            const found *other = best_near(r, &r->best[i], &from);
+            if (!other) break;
+            found f = *other;
+            price_whole(s, &f, t, a);
+            if (f.priced && f.exact.step_s < r->best[i].exact.step_s) r->best[i] = f;
+        }
     }
     best_sort(r);
 }

@@ -10,7 +10,7 @@
 #include "base/maths.h"
 #include "program/segment.h"
 
-enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 16, ALLGATHER_EP = 8 };
+enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 24 };
 
 static bool pinned(const space *s, knob_id k)
 {
@@ -124,13 +124,6 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
         s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1};
 }
 
-/* Chunks of a rank: powers of two, and three times those. */
-static bool is_usual(int64_t v)
-{
-    while (v % 2 == 0) v /= 2;
-    return v == 1 || v == 3;
-}
-
 static void list_splits(space *s, const model *m)
 {
     for (int i = 0; i < s->pp.n; i++) {
@@ -142,8 +135,7 @@ static void list_splits(space *s, const model *m)
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (int64_t v = 1; v <= most; v++)
-                if (is_usual(v)) add_split(s, pp, v);
+            for (int64_t v = 1; v <= most; v++) add_split(s, pp, v);
     }
 }
 
@@ -260,7 +252,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (m->linear_bias && c->etp > 1) return false;
     if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
     if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
-    if (c->to == TO_ALL) return c->ep * c->etp > 1 && c->ep <= ALLGATHER_EP;
+    if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
     if (recipe_given(&base->r, K_CAPACITY) ||

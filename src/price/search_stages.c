@@ -107,6 +107,26 @@ static int sieve(search *s, choice c, site *t, candidate *out)
     return n;
 }
 
+/* What was judged without bounds tells whether they hold. */
+static void check_bounds(search *s, const choice *c, site *t, const found *f)
+{
+    int d = 0, levels = c->beside >= BESIDE_EP ? LEAST_LEVELS : LEAST_PAIRED;
+    bool pairs = c->beside >= BESIDE_EP;
+    double step = f->step_s * (1 + 1e-9);
+    while (s->sp.drops[d] != c->drop) d++;
+    int64_t bytes = stage_bytes_least(t->bytes, search_drop_bytes(s, c, d), c->offload, pairs);
+    bool broken = bytes > f->peak_bytes || s->node_least > step;
+    for (int level = 0; level < levels; level++) {
+        double least = *known_at(s, c, t, d, (least_level)level);
+        broken = broken || least + t->bytes->optimizer[c->offload] > step;
+    }
+    for (int i = 0; i < d; i++) /* part_is_slow */
+        if (c->drop == DROP_FULL || !(s->sp.drops[i] & ~c->drop))
+            broken = broken || *known_at(s, c, t, i, LEAST_ROUGH) >
+                                   *known_at(s, c, t, d, LEAST_ROUGH) * (1 + 1e-9);
+    s->out->counts.broken += broken;
+}
+
 /* False: it needs too much memory. */
 static bool try_one(search *s, const choice *c, site *t)
 {
@@ -115,6 +135,7 @@ static bool try_one(search *s, const choice *c, site *t)
     a.message = t->message;
     if (!attempt_patch(s, c, &a)) return true;
     verdict v = attempt_judge(s, c, &a, &f);
+    if (v == GOOD && s->o->judge_all) check_bounds(s, c, t, &f);
     if (v == GOOD) attempt_keep(s, c, &a, &f);
     if (v == GOOD && !s->o->judge_all) t->limit = best_limit(s->out, c);
     return v != TOO_LARGE;

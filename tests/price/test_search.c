@@ -123,11 +123,16 @@ static void many_layouts(fixture *f, bool mla, bool shared)
     same_bytes(f, &c);
     c.drop = 0;
     c.tp = 2;
-    c.tp_overlap = c.offload = true;
+    c.tp_overlap = true;
+    c.offload = OFFLOAD_ALL;
+    same_bytes(f, &c);
+    c.offload = 1;
     same_bytes(f, &c);
     c.kind = mla ? CP_LATENT : CP_GATHER;
-    c.graphs = true;
-    same_bytes(f, &c);
+    for (int g = SCOPE_ATTENTION; g < SCOPE_STEP; g++) {
+        c.graphs = (graph_scope)g;
+        same_bytes(f, &c);
+    }
     c = (choice){.tp = 2, .cp = 1, .mbs = 2, .ep = 8, .etp = 2, .pp = 8, .vpp = 2};
     c.to = TO_EXPERTS;
     c.beside = shared ? BESIDE_SHARED : BESIDE_WGRAD;
