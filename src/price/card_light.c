@@ -71,6 +71,7 @@ typedef struct list {
     int n;
     int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
     double flops;                     /* of products */
+    int64_t temp;                     /* most bytes of temporaries that an operation touches */
 } list;
 
 typedef struct ids {
@@ -148,6 +149,18 @@ static void find_waits(list *l, event *e, int at)
     if (e->message && l->n_flight < FLIGHT_MAX) l->flight[l->n_flight++] = at;
 }
 
+static int64_t temporaries_of(const event *e, const segment *seg)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < e->n_parts; i++) {
+        int root = e->parts[i].root;
+        bool again = seg->bufs[root].life != LIFE_TEMP;
+        for (int k = 0; k < i; k++) again = again || e->parts[k].root == root;
+        if (!again) bytes += seg->bufs[root].bytes;
+    }
+    return bytes;
+}
+
 static int count_parts(const segment *seg, int phase)
 {
     int n = 0;
@@ -173,6 +186,8 @@ static void list_events(list *l, const cost_model *c, const segment *seg, int ph
         e->parts = l->parts;
         add_parts(l, e, seg, (ids){o->in, OP_IN_MAX, false});
         add_parts(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
+        int64_t temp = temporaries_of(e, seg);
+        if (temp > l->temp) l->temp = temp;
         find_waits(l, e, l->n++);
         if (e->cost.kind == COST_GEMM || e->cost.kind == COST_GROUPED) l->flops += op_flops(o);
     }
@@ -264,6 +279,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
         list of = {0};
         list_events(&of, cost, &seg, phase, k->scratch);
         read_phase(k, l, &of, phase);
+        if (of.temp > l->temp) l->temp = of.temp;
         l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
     }
     arena_release(k->scratch, mark);

@@ -261,6 +261,20 @@ static void see_pairs(temps *t, cards *k, const choice *c, const stage *f, const
     }
 }
 
+int64_t temp_least(cards *k, const choice *c, const layout_facts *f, int64_t rank)
+{
+    int64_t most = 0;
+    for (int i = 0; i < cards_kinds(k); i++) {
+        bool here = false;
+        for (int64_t v = 0; v < c->vpp; v++) here = here || f->mix[v * c->pp + rank].n[i];
+        for (int half = 0; half < 2 && here; half++) {
+            const card_light *l = card_bound_of(k, c, half ? CARD_MLP : CARD_ATTENTION, i);
+            if (l->temp > most) most = l->temp;
+        }
+    }
+    return most;
+}
+
 int64_t temp_bytes(cards *k, const choice *c, const choice_sizes *z, const layout_facts *f,
                    int64_t rank, arena *scratch)
 {

@@ -40,6 +40,7 @@ typedef struct card_light {
     int64_t bytes[CARD_MASKS_MAX];
     unsigned any;  /* of all masks */
     int64_t input; /* bytes of the half's input, which nothing drops */
+    int64_t temp;  /* bytes that the temporaries of one operation take: a card's are not fewer */
     /* Seconds by phase, each below what a card with this recompute takes: */
     double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
     double free[2];          /* the same if launching took no time */

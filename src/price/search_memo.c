@@ -14,11 +14,11 @@ void memo_init(memo *m, size_t key_bytes, arena *a)
 static size_t place_of(const memo *m, const unsigned char *key)
 {
     uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < m->key_bytes; i += 4) {
-        uint32_t word;
-        memcpy(&word, key + i, 4);
-        h = (h ^ word) * 1099511628211u;
-        h ^= h >> 29;
+    for (size_t i = 0; i < m->key_bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, key + i, 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
     }
     size_t at = h & (m->room - 1);
     while (m->values[at] && memcmp(m->keys + at * m->key_bytes, key, m->key_bytes) != 0)

@@ -14,7 +14,7 @@ typedef struct memo {
     void **values;
 } memo;
 
-void memo_init(memo *m, size_t key_bytes, arena *a); /* key_bytes: a multiple of 4 */
+void memo_init(memo *m, size_t key_bytes, arena *a); /* key_bytes: a multiple of 8 */
 void *memo_get(const memo *m, const void *key);      /* NULL: nothing was put there */
 void memo_put(memo *m, const void *key, void *made);
 

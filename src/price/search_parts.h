@@ -52,6 +52,7 @@ typedef struct memory_row {
 } memory_row;
 
 typedef struct stage_bytes {
+    bool ok; /* the stages can be made */
     int n, n_parts;
     int parts[MIX_PARTS];
     memory_row *rows;
@@ -123,7 +124,7 @@ void search_experts_visit(search *s, const node *n, choice *c);
 
 /* ---- search_shape.c */
 
-const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f);
+const stage_times *search_stage_times(search *s, const choice *c);
 const stage_bytes *search_stage_bytes(search *s, const choice *c); /* NULL: cannot be made */
 double stage_times_least(const stage_times *t, const double *seconds, double message);
 int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, int offload, bool pairs);

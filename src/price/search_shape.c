@@ -38,12 +38,13 @@ static int list_parts(int *parts, const layout_facts *f, int64_t stages)
     return n;
 }
 
-const stage_times *search_stage_times(search *s, const choice *c, const layout_facts *f)
+const stage_times *search_stage_times(search *s, const choice *c)
 {
     int64_t micros = search_micros(s, c), key[4] = {c->pp, c->vpp, c->split, micros};
     stage_times *t = memo_get(&s->times, key);
     if (t) return t;
     t = ARENA_NEW(s->a, stage_times);
+    const layout_facts *f = ranks_facts(s->r, c);
     t->rows = ARENA_ARRAY(s->a, time_row, c->pp);
     t->n_parts = list_parts(t->parts, f, c->pp * c->vpp);
     double before[MIX_PARTS] = {0};
@@ -99,21 +100,12 @@ static memory_row row_of(const layout_facts *const *f, const choice *c, choice_s
     return row;
 }
 
-const stage_bytes *search_stage_bytes(search *s, const choice *c)
+static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    const layout_facts *f[OFFLOADS];
-    choice x = *c;
-    for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
-        f[x.offload] = ranks_facts(s->r, &x);
-        if (!f[x.offload]->ok) return NULL;
-    }
-    int64_t micros = search_micros(s, c), key[2] = {(int64_t)(intptr_t)f[0], micros};
-    stage_bytes *t = memo_get(&s->bytes, key);
-    if (t) return t;
-    t = ARENA_NEW(s->a, stage_bytes);
+    choice_sizes z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
+    t->ok = true;
     t->rows = ARENA_ARRAY(s->a, memory_row, c->pp);
     t->n_parts = list_parts(t->parts, f[0], c->pp * c->vpp);
-    choice_sizes z = {.micros = micros, .posts_early = f[0]->split->receives_early};
     for (int64_t q = 0; q < c->pp; q++) {
         for (int i = 0; i < OFFLOADS; i++)
             if (f[i]->ranks[q].optimizer > t->optimizer[i])
@@ -123,7 +115,23 @@ const stage_bytes *search_stage_bytes(search *s, const choice *c)
         for (int i = 0; i < t->n; i++) covered = covered || covers_memory(&t->rows[i], &row);
         if (!covered) t->rows[t->n++] = row; /* I2 */
     }
+}
+
+const stage_bytes *search_stage_bytes(search *s, const choice *c)
+{
+    int64_t key[8] = {c->tp,  c->ep,    c->etp,       c->pp,
+                      c->vpp, c->split, c->precision, search_micros(s, c)};
+    stage_bytes *t = memo_get(&s->bytes, key);
+    if (t) return t->ok ? t : NULL;
+    t = ARENA_NEW(s->a, stage_bytes);
     memo_put(&s->bytes, key, t);
+    const layout_facts *f[OFFLOADS];
+    choice x = *c;
+    for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
+        f[x.offload] = ranks_facts(s->r, &x);
+        if (!f[x.offload]->ok) return NULL;
+    }
+    fill_bytes(s, t, c, f);
     return t;
 }
 

@@ -175,7 +175,7 @@ static bool open_site(search *s, const choice *c, site *t)
     t->id++;
     t->bytes = search_stage_bytes(s, c);
     if (!t->bytes) return false;
-    t->times = search_stage_times(s, c, ranks_facts(s->r, c));
+    t->times = search_stage_times(s, c);
     t->message = c->pp > 1 ? search_message(s, c) : 0;
     t->limit = s->o->judge_all ? INFINITY : best_limit(s->out, c);
     return true;
