@@ -29,7 +29,7 @@ static const command table[] = {
     {"show", "RECIPE [key=value ...] [--rank R] [--params] [--as SYSTEM] [--json]",
      "every knob with its reason; what a rank does; the recipe for another system", false,
      command_show},
-    {"price", "RECIPE [key=value ...] [--stack NAME] [--routing SKEW] [--json]",
+    {"price", "RECIPE [key=value ...] [--stack NAME] [--routing SKEW|FILE] [--json]",
      "predicted memory, time and wall, and what one changed knob would bring", false,
      command_price},
     {"train", "RECIPE [key=value ...] [--ranks N] [--json] [--metrics FILE] [--threads N]",

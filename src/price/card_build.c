@@ -26,7 +26,7 @@ static bool set_up(cards *k, bench *w, const choice *c, card_what what, int kind
         one.graphs = g;
         if (!choice_patch(&w->s[g], k->m, &one, NULL)) return false;
         cost_init(&w->cost[g], k->hw, &w->s[g], k->o ? k->o->stack : NULL);
-        if (k->o && k->o->skew > 0) w->cost[g].skew = k->o->skew;
+        price_skew(&w->cost[g], k->o);
     }
     const setup *s = &w->s[0];
     int64_t S = recipe_int(&s->r, K_SEQ) / c->cp;
