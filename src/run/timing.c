@@ -31,16 +31,28 @@ static bool is_there(const char *name, arena *a)
     return !hardware_read(&ignored_h, name, a, &ignored);
 }
 
+/* NULL: nothing was measured. */
+static const char *measured_name(const setup *s, arena *a)
+{
+    int64_t n = s->lay.world < RANKS_LOOKED_FOR ? s->lay.world : RANKS_LOOKED_FOR;
+    for (; n > 1; n--) {
+        const char *name = arena_text(a, "local-%d", (int)n);
+        if (is_there(name, a)) return name;
+    }
+    return is_there("local", a) ? "local" : NULL;
+}
+
+bool timing_measured(const setup *s, arena *a)
+{
+    return recipe_is(&s->r, K_GPU, "cpu") && measured_name(s, a);
+}
+
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
     if (!text_equal(gpu_name, "cpu")) return hardware_read(h, gpu_name, a, err);
-    int64_t n = s->lay.world < RANKS_LOOKED_FOR ? s->lay.world : RANKS_LOOKED_FOR;
-    for (; n > 1; n--) {
-        const char *name = arena_text(a, "local-%d", (int)n);
-        if (is_there(name, a)) return read_named(h, name, a, err);
-    }
-    return read_named(h, is_there("local", a) ? "local" : "cpu", a, err);
+    const char *name = measured_name(s, a);
+    return read_named(h, name ? name : "cpu", a, err);
 }
 
 /* ---- the table */
