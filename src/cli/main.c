@@ -35,7 +35,7 @@ static const command table[] = {
     {"train", "RECIPE [key=value ...] [--ranks N] [--json] [--metrics FILE] [--threads N]",
      "train on this machine, with exactly the plan that `show --memory` prints", true,
      command_train},
-    {"bench", "[--out FILE] [--seconds S] [--json]",
+    {"bench", "[--out FILE] [--ranks N] [--seconds S] [--json]",
      "measure this machine, and describe it for `price`, `plan` and `train`", true, command_bench},
     {"launch", "RECIPE [key=value ...] --slurm [--time TIME] [--out FILE]",
      "the batch script that trains the recipe on its cluster", false, command_launch},

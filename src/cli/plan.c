@@ -5,10 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/routing.h"
 #include "recipe/export.h"
+#include "run/timing.h"
 
 enum { TOKENS_A_STEP = 8 << 20, PINS_MAX = 64 };
 
@@ -63,13 +66,15 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     int64_t n = 0;
     const char *name = "";
     status s = read_gpus(w->gpus, &n, &name, err);
-    if (!s) s = hardware_read(hw, name, a, err);
+    bool local = strcasecmp(name, "local") == 0;
+    if (!s) s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
     if (s) return s;
     const gpu *g = gpu_find(hw->name);
-    if (!g) g = gpu_find(strcmp(name, "local") ? name : "cpu");
+    if (!g) g = gpu_find(strcmp(hw->name, "local") ? name : "cpu");
     if (!g)
         return error_set(err, ERR_INPUT, "--gpus=%s: a description %s exists, but no cluster.gpu",
                          w->gpus, hw->name);
+    if (!n && text_equal(g->name, "cpu")) n = sysconf(_SC_NPROCESSORS_ONLN);
     recipe_set(r, K_GPU, value_of_text(g->name), "--gpus");
     set_world(r, hw, n ? n : hw->gpus_per_node);
     return OK;
@@ -106,10 +111,7 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     textbuf t = text_init(a);
     export_yaml(r, false, &t);
-    FILE *f = fopen(path, "w");
-    bool ok = f && fwrite(t.s, 1, t.n, f) == t.n;
-    if (f) ok = fclose(f) == 0 && ok;
-    return ok ? OK : error_set(err, ERR_MACHINE, "%s: cannot be written", path);
+    return file_write(path, t.s, t.n, err);
 }
 
 /* More GPUs, doubled until something fits. */
@@ -211,8 +213,8 @@ int command_plan(int argc, char **argv)
     plan_words w = {0};
     bool done = false;
     const cli_option options[] = {
-        {"--gpus", "NxGPU", "how many of which, as in 256xH100; local: this machine", NULL,
-         &w.gpus},
+        {"--gpus", "NxGPU",
+         "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
         {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
