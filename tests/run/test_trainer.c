@@ -1,5 +1,6 @@
 /* test_trainer.c - runs on several ranks: routed buffers that are too small, a rank that is slow,
- * data that one rank cannot read, loads of experts. What a person sees of training is in tests/cli/test_train.sh. */
+ * data that one rank cannot read, loads of experts. What a person sees of training is in
+ * tests/cli/test_train.sh. */
 #include "program/testing.h"
 
 #include <math.h>
