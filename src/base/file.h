@@ -1,4 +1,4 @@
-/* file.h - reading whole files, with a limit, and saying why not. */
+/* file.h - reading and writing whole files, and saying why not. */
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -11,6 +11,10 @@
 /* Reads at most `limit` bytes; a larger file is refused. The text ends with a 0 that is not
  * counted. */
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err);
+
+/* Writes beside it and puts it in its place: who looks finds the old text or the new one, whole,
+ * whenever this ends. What is there and no plain file (a device, a pipe) is written to. */
+status file_write(const char *path, const char *data, size_t n, error *err);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);

@@ -21,6 +21,7 @@
 #include "run/measure.h"
 #include "run/progress.h"
 
+enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
 static const int rank_counts[] = {2, 4};
 static const double much = 0.1;         /* part of the cores that may not go to others */
 static const double usual_seconds = 45; /* of all measurements together */
@@ -29,6 +30,7 @@ typedef struct bench {
     arena *a;
     const char *out; /* path of the description for one rank; ranks: theirs */
     double seconds;  /* of one measurement of the machine */
+    int ranks;       /* measure these alone; 0: the usual numbers of them */
     bool json;
     progress bar;
 } bench;
@@ -63,6 +65,22 @@ static status usual_place(bench *b, error *err)
     if (writable(folder)) return OK;
     return error_set(err, ERR_MACHINE,
                      "neither ./hardware nor %s can be written; repair: --out FILE", folder);
+}
+
+/* Better said before the measurement than after. */
+static status check_place(bench *b, error *err)
+{
+    const char *folder = file_folder(b->a, b->out);
+    if (file_is_folder(b->out))
+        return error_set(err, ERR_INPUT,
+                         "--out %s: is a folder; repair: a file in it, as in "
+                         "%s/local.yaml",
+                         b->out, b->out);
+    if (writable(*folder ? folder : ".")) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "--out %s: there is no folder %s, or it cannot be written "
+                     "to; repair: another place",
+                     b->out, folder);
 }
 
 /* "local.yaml" -> "local-2.yaml" */
@@ -202,8 +220,8 @@ static status measure_here(bench *b, error *err)
     return st;
 }
 
-/* This command once more as n ranks. A machine without mpirun keeps what was measured so far. */
-static void measure_ranks(bench *b, int n)
+/* This command once more as n ranks. Returns its exit code. */
+static int measure_ranks(bench *b, int n)
 {
     bool own_threads = getenv("OMP_NUM_THREADS") != NULL;
     char *words[] = {"bench",
@@ -216,21 +234,55 @@ static void measure_ranks(bench *b, int n)
     if (!own_threads) unsetenv("OMP_NUM_THREADS");
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
-    if (code)
+    if (code && !cli_ranks_ended())
         fprintf(stderr,
                 "moefold bench: %d ranks were not measured: predictions for them will use "
                 "the description of fewer\n",
                 n);
+    return code;
 }
+
+/* A machine without mpirun keeps what was measured so far; who interrupts it, too. */
 
 static status measure_machines(bench *b, error *err)
 {
-    if (comm_launched()) return measure_here(b, err);
+    if (comm_launched() || b->ranks == 1) return measure_here(b, err);
+    if (b->ranks > 1) {
+        int code = measure_ranks(b, b->ranks);
+        return code ? error_set(err, (status)code, "--ranks %d: nothing was written", b->ranks)
+                    : OK;
+    }
     enum { COUNTS = sizeof rank_counts / sizeof rank_counts[0] };
     b->seconds /= COUNTS + 1;
     status st = measure_here(b, err);
-    for (int i = 0; i < COUNTS && !st; i++) measure_ranks(b, rank_counts[i]);
+    for (int i = 0; i < COUNTS && !st; i++) {
+        (void)measure_ranks(b, rank_counts[i]);
+        if (cli_ranks_ended())
+            return error_set(err, ERR_MACHINE,
+                             "interrupted: %d ranks and more were not measured; what was written "
+                             "before is whole",
+                             rank_counts[i]);
+    }
     return st;
+}
+
+static status read_words(bench *b, const char *seconds, const char *ranks, error *err)
+{
+    char *end;
+    if (seconds) {
+        b->seconds = strtod(seconds, &end);
+        if (end == seconds || *end || !(b->seconds >= 0.1 && b->seconds <= 86400))
+            return error_set(err, ERR_INPUT, "--seconds %s: a number from 0.1 to 86400", seconds);
+    }
+    if (ranks) {
+        long n = strtol(ranks, &end, 10);
+        if (end == ranks || *end || n < 1 || n > RANKS_MAX)
+            return error_set(err, ERR_INPUT, "--ranks %s: a number of ranks from 1 to %d", ranks,
+                             (int)RANKS_MAX);
+        b->ranks = (int)n;
+    }
+    if (!b->out && usual_place(b, err)) return ERR_MACHINE;
+    return check_place(b, err);
 }
 
 /* The launcher of ranks adds the cluster to the words of a command; here it has no meaning. */
@@ -245,25 +297,21 @@ static int without_cluster(int argc, char **argv)
 int command_bench(int argc, char **argv)
 {
     bench b = {.a = arena_create(), .seconds = usual_seconds};
-    const char *seconds = NULL, *word = NULL;
+    const char *seconds = NULL, *ranks = NULL, *word = NULL;
     bool done = false;
     error err = {{0}};
     const cli_option options[] = {
         {"--out", "FILE", "write the description there; unset: hardware/local.yaml", NULL, &b.out},
         {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
+        {"--ranks", "N", "measure N ranks alone (local-N.yaml); unset: one, two and four", NULL,
+         &ranks},
         {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
     };
     status st =
-        cli_read_plain("bench", without_cluster(argc, argv), argv, options, 3, &word, &done, &err);
+        cli_read_plain("bench", without_cluster(argc, argv), argv, options, 4, &word, &done, &err);
     if (!st && !done && word)
         st = error_set(&err, ERR_INPUT, "'%s' is not understood (`moefold bench --help`)", word);
-    if (!st && seconds) {
-        char *end;
-        b.seconds = strtod(seconds, &end);
-        if (end == seconds || *end || !(b.seconds >= 0.1 && b.seconds <= 86400))
-            st = error_set(&err, ERR_INPUT, "--seconds %s: a number from 0.1 to 86400", seconds);
-    }
-    if (!st && !done && !b.out) st = usual_place(&b, &err);
+    if (!st && !done) st = read_words(&b, seconds, ranks, &err);
     if (!st && !done) st = measure_machines(&b, &err);
     int code = st ? cli_fail_alone("bench", st, &err) : OK;
     arena_destroy(b.a);

@@ -5,9 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "cli/routing.h"
 #include "recipe/export.h"
+#include "run/timing.h"
 
 enum { TOKENS_A_STEP = 8 << 20, PINS_MAX = 64 };
 
@@ -62,13 +66,15 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     int64_t n = 0;
     const char *name = "";
     status s = read_gpus(w->gpus, &n, &name, err);
-    if (!s) s = hardware_read(hw, name, a, err);
+    bool local = strcasecmp(name, "local") == 0;
+    if (!s) s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
     if (s) return s;
     const gpu *g = gpu_find(hw->name);
-    if (!g) g = gpu_find(strcmp(name, "local") ? name : "cpu");
+    if (!g) g = gpu_find(strcmp(hw->name, "local") ? name : "cpu");
     if (!g)
         return error_set(err, ERR_INPUT, "--gpus=%s: a description %s exists, but no cluster.gpu",
                          w->gpus, hw->name);
+    if (!n && text_equal(g->name, "cpu")) n = sysconf(_SC_NPROCESSORS_ONLN);
     recipe_set(r, K_GPU, value_of_text(g->name), "--gpus");
     set_world(r, hw, n ? n : hw->gpus_per_node);
     return OK;
@@ -105,10 +111,7 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     textbuf t = text_init(a);
     export_yaml(r, false, &t);
-    FILE *f = fopen(path, "w");
-    bool ok = f && fwrite(t.s, 1, t.n, f) == t.n;
-    if (f) ok = fclose(f) == 0 && ok;
-    return ok ? OK : error_set(err, ERR_MACHINE, "%s: cannot be written", path);
+    return file_write(path, t.s, t.n, err);
 }
 
 /* More GPUs, doubled until something fits. */
@@ -168,6 +171,8 @@ static int answer(plan_answer *p, const plan_words *w, const search_options *o, 
     }
     plan_print(p, a);
     plan_explain(p, a);
+    const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
+    if (routed) printf("\nRouting  %s\n", routed);
     if (path) printf("\nWritten to %s: moefold check %s\n", path, path);
     return OK;
 }
@@ -181,18 +186,22 @@ static int without_pins(int argc, char **argv, char **out)
     return n;
 }
 
+/* Whatever the layout, the model is the same. */
+static status set_routing(recipe *r, const plan_words *w, plan_answer *p, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    status st = setup_init(s, r, a, err);
+    return st ? st : cli_routing(&p->prices, w->routed, s, a, err);
+}
+
 static status prepare(recipe *r, const plan_words *w, plan_answer *p, arena *a, error *err)
 {
     hardware *hw = ARENA_NEW(a, hardware);
     status s = set_cluster(r, w, hw, a, err);
     if (!s) s = set_batch(r, w, err);
-    if (!s && w->skew) {
-        char *end;
-        p->prices.skew = strtod(w->skew, &end);
-        if (end == w->skew || *end || !(p->prices.skew >= 1 && p->prices.skew <= 1024))
-            s = error_set(err, ERR_INPUT,
-                          "--routing=%s: load of the fullest rank over the mean, 1..1024", w->skew);
-    }
+    if (!s) s = hardware_has_stack(hw, w->stack ? w->stack : recipe_word(r, K_STACK), err);
+    if (!s && w->routed) s = set_routing(r, w, p, a, err);
+    p->prices.stack = w->stack;
     p->hw = hw;
     p->given = r;
     p->world = recipe_int(r, K_N_GPUS);
@@ -204,13 +213,12 @@ int command_plan(int argc, char **argv)
     plan_words w = {0};
     bool done = false;
     const cli_option options[] = {
-        {"--gpus", "NxGPU", "how many of which, as in 256xH100; local: this machine", NULL,
-         &w.gpus},
+        {"--gpus", "NxGPU",
+         "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
         {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
-        {"--routing", "SKEW", "load of the fullest rank's experts over the mean; unset: 1", NULL,
-         &w.skew},
+        {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
         {"--json", NULL, "print for programs", &w.json, NULL},
@@ -224,7 +232,6 @@ int command_plan(int argc, char **argv)
     status st =
         cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done, &err);
     if (!st && !done) st = prepare(r, &w, p, a, &err);
-    p->prices.stack = w.stack;
     p->result = ARENA_NEW(a, search_result);
     search_options o = {.hw = p->hw, .prices = p->prices};
     o.any_precision = w.precision && strcmp(w.precision, "any") == 0;

@@ -6,7 +6,7 @@
 #include "price/search.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *skew, *precision, *stack;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack;
     bool json;
 } plan_words;
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
+#include "cli/routing.h"
 #include "program/segment.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
@@ -160,6 +161,8 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "gpu", json_string(p->hw->name));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
+    if (r->n_best && r->best[0].priced)
+        json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     json_object_set_new(o, "front", json_list(r->front, r->n_front, a));
     json_object_set_new(o, "ladder", json_list(r->ladder, r->n_ladder, a));
     json_object_set_new(o, "judged",

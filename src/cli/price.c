@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
-#include "cli/cli.h"
+#include "cli/routing.h"
 #include "price/changes.h"
 #include "run/timing.h"
 
@@ -12,6 +12,7 @@ enum { CHANGES = 10 };
 typedef struct priced {
     const setup *s;
     const hardware *hw;
+    const price_options *o;
     violations found;
     price p;
     price_change changes[CHANGES];
@@ -68,6 +69,7 @@ static void print_json(const priced *q)
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
     json_object_set_new(o, "memory", json_memory(p));
     json_object_set_new(o, "time", json_times(p));
+    json_object_set_new(o, "routing", cli_routing_json(p, q->o));
     json_object_set_new(o, "changes", json_changes(q));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
     cli_json_print(o);
@@ -134,21 +136,26 @@ static void print_text(const priced *q, arena *a)
                    q->found.list[i].message);
     print_memory(p, a);
     print_time(p);
+    const char *routed = cli_routing_text(p, q->o, a);
+    if (routed) printf("Routing  %s\n\n", routed);
     printf("Wall     %s: %s\n\n", wall_name(p->wall), p->evidence);
     print_changes(q, a);
 }
 
 /* ---- the command */
 
-static status price_recipe(priced *q, const recipe *r, const price_options *o, arena *a, error *err)
+static status price_recipe(priced *q, const recipe *r, const char *routed, price_options *o,
+                           arena *a, error *err)
 {
     setup *s = ARENA_NEW(a, setup);
     hardware *hw = ARENA_NEW(a, hardware);
     q->s = s;
     q->hw = hw;
+    q->o = o;
     status st = setup_init(s, r, a, err);
     if (!st) st = timing_machine(hw, s, a, err);
     if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
+    if (!st) st = cli_routing(o, routed, s, a, err);
     if (st) return st;
     rules_check(&q->found, s, false, a);
     const char *why_not = audit_why_not(s, a);
@@ -165,22 +172,27 @@ static status price_recipe(priced *q, const recipe *r, const price_options *o, a
 int command_price(int argc, char **argv)
 {
     bool json = false, done = false;
-    const char *stack = NULL, *skew = NULL;
+    const char *stack = NULL, *routed = NULL, *gpus = NULL;
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
-        {"--routing", "SKEW", "load of the fullest experts over the mean; unset: 1", NULL, &skew},
+        {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
+        {"--gpus", "NxGPU", "is for plan; here cluster.gpu and cluster.n_gpus say it", NULL, &gpus},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
     *q = (priced){0};
-    status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
-    price_options o = {stack, skew ? atof(skew) : 0};
-    if (!st && skew && o.skew < 1)
-        st = error_set(&err, ERR_INPUT, "--routing %s: the fullest over the mean, from 1 on", skew);
-    if (!st && !done) st = price_recipe(q, r, &o, a, &err);
+    status st = cli_read(a, "price", argc, argv, options, 4, r, &done, &err);
+    price_options o = {.stack = stack};
+    if (!st && !done && gpus)
+        st = error_set(&err, ERR_INPUT,
+                       "--gpus %s: a recipe says what it runs on; repair: cluster.gpu=H100 "
+                       "cluster.n_gpus=8, and for this machine as `moefold bench` measured it "
+                       "cluster.gpu=cpu cluster.n_gpus=4",
+                       gpus);
+    if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     int code = st ? cli_fail("price", st, &err) : OK;
     if (!st && !done && json) print_json(q);
     if (!st && !done && !json) print_text(q, a);

@@ -116,6 +116,11 @@ static void pass_on(int number)
     if (job > 0) kill((pid_t)job, asked == 1 ? SIGUSR1 : SIGTERM);
 }
 
+bool cli_ranks_ended(void)
+{
+    return asked > 0;
+}
+
 static int wait_for(pid_t child)
 {
     int how = 0;

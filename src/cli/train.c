@@ -81,13 +81,15 @@ int command_train(int argc, char **argv)
          &threads},
         {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
+        {"--save-routing", "FILE", "write how many tokens each expert got, for price --routing",
+         NULL, &o.save_routing},
         {"--predict", NULL, "print predicted beside measured times at the end", &o.predict, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, "train", argc, argv, options, 6, r, &done, &err);
+    status st = cli_read(a, "train", argc, argv, options, 7, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);

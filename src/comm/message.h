@@ -68,6 +68,7 @@ typedef struct message {
     void *request[MESSAGE_REQUESTS];
     void **more; /* [n_more]: requests of a message that was cut */
     int n_more;
+    int32_t *heard; /* [P] rows that others say they send, of an exchange that is checked */
 } message;
 
 typedef struct backend {

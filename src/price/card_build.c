@@ -43,7 +43,7 @@ static void set_up(cards *k, card_bench *w)
     w->ok = choice_patch(&w->s, k->m, &one, NULL);
     if (!w->ok) return;
     cost_init(&w->cost, k->hw, &w->s, k->o ? k->o->stack : NULL);
-    if (k->o && k->o->skew > 0) w->cost.skew = k->o->skew;
+    price_skew(&w->cost, k->o);
     const setup *s = &w->s;
     int64_t S = recipe_int(&s->r, K_SEQ) / one.cp;
     bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);

@@ -202,10 +202,22 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     return moved * word * (o->flags & ADD_TO ? 3 : 2);
 }
 
+expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
+{
+    expert_loads even = {.skew = c->skew};
+    if (!c->by_layer) return even;
+    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
+    int owner = id >= 0 ? seg->bufs[id].owner : 0;
+    int64_t layer = c->first[owner ? 1 : 0] + o->layer_step;
+    return layer >= 0 && layer < c->n_by_layer ? c->by_layer[layer] : even;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
     double bytes = bytes_of(seg, o, row->way);
-    if (row->kind == COST_MEMORY) return bytes * c->hw->fusion * (cost_is_routed(o) ? c->fill : 1);
+    if (row->kind == COST_MEMORY)
+        return bytes * c->hw->fusion *
+               (cost_is_routed(o) ? c->fill * cost_loads(c, seg, o).skew : 1);
     return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
 }
 

@@ -8,6 +8,7 @@
 #define PRICE_COST_H
 
 #include "price/hardware.h"
+#include "price/routing.h"
 #include "program/program.h"
 
 /* What time is spent on, for tables. */
@@ -81,8 +82,11 @@ typedef struct cost_model {
     scaling_kind scaling; /* of those, where they are narrower */
     bool narrow_weight_gradients;
     double device, host; /* factors of the framework */
-    double skew;         /* load of the fullest rank's experts over the mean; 1: balanced */
-    double fill;         /* rows of routed buffers that are filled, over their room */
+    double skew;         /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */
+    const expert_loads *by_layer; /* [n_by_layer] of a recorded routing; NULL: all have `skew` */
+    int64_t n_by_layer;
+    int64_t first[2]; /* layers that the list at hand begins with, by owner of its buffers */
+    double fill;      /* rows of routed buffers that are filled, over their room */
     dispatch_kind dispatch;
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
@@ -97,6 +101,9 @@ unsigned cost_captured(const recipe *r); /* CAPTURED_ bits of its graphs */
 
 /* `stack` NULL: moefold.stack of the recipe, or the newest. The setup is possible. */
 void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack);
+
+/* Where ranks share the experts of a layer, the fullest has `skew` times the mean. */
+void cost_set_skew(cost_model *c, double skew);
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 

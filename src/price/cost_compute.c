@@ -102,21 +102,41 @@ static double padded_rows(const cost_model *c, double rows, double experts)
     return experts * tile * ceil(rows / experts / tile * (1 - 1e-9));
 }
 
-double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
+/* Products of `experts` experts that share `rows` evenly. */
+static double even_seconds(const cost_model *c, const op *o, double rows, double experts)
 {
-    double rows = (double)o->dim[0] * c->fill * c->skew, experts = (double)o->dim[1];
     double n = (double)o->dim[2], k = (double)o->dim[3];
     bool narrow = cost_is_narrow(c, o);
-    *quantise = 0;
-    if (!(rows > 0 && experts > 0)) return 0;
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
     product_shape z = shape_of(OP_GROUPED, o->kind, each, n, k);
     const curve *reached = &c->hw->grouped[narrow ? c->products : c->plain];
     double rate = peak_of(c, narrow) * curve_at(reached, each) * depth_part(c, narrow, z.sum);
+    return 2 * padded * n * k / rate;
+}
+
+/* Each expert with its own rows: few rows take longer each. `even`: rows of the mean expert. */
+static double uneven_seconds(const cost_model *c, const op *o, const expert_loads *l, double even)
+{
+    double seconds = 0;
+    for (int64_t i = 0; i < l->n; i++)
+        if (l->loads[i] > 0) seconds += even_seconds(c, o, even * l->loads[i], 1);
+    return seconds;
+}
+
+double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
+{
+    expert_loads l = cost_loads(c, seg, o);
+    double even = (double)o->dim[0] * c->fill, experts = (double)o->dim[1];
+    double rows = even * l.skew, n = (double)o->dim[2], k = (double)o->dim[3];
+    bool narrow = cost_is_narrow(c, o);
+    *quantise = 0;
+    if (!(rows > 0 && experts > 0)) return 0;
+    double seconds = l.loads && l.n == o->dim[1] ? uneven_seconds(c, o, &l, even / experts)
+                                                 : even_seconds(c, o, rows, experts);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     *quantise = narrow ? quantised(c, o, rows * k, rows * n) : 0;
-    return *quantise + larger(2 * padded * n * k / rate, memory);
+    return *quantise + larger(seconds, memory);
 }
 
 /* ---- attention */

@@ -59,7 +59,12 @@ static void init_routing(cost_model *c)
     c->expert_launches = recipe_on(r, K_OP_FUSER) ? 0 : n[LAUNCH_EXPERT];
     double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
-    c->skew = skew >= 1 ? skew : 1;
+    cost_set_skew(c, skew);
+}
+
+void cost_set_skew(cost_model *c, double skew)
+{
+    c->skew = skew >= 1 && c->s->lay.ep > 1 ? skew : 1;
 }
 
 /* ---- graphs */

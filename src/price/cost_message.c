@@ -184,14 +184,14 @@ static link_kind link_between(const layout *l, int64_t from, int64_t to)
     return from / domain == to / domain ? LINK_IN_DOMAIN : LINK_OUTSIDE;
 }
 
-/* The way back has the same rows in the other direction. */
+/* Of balanced routing. The way back has the same rows in the other direction. */
 static void init_exchange(cost_model *c, comm_group g, int hop)
 {
     const layout *l = &c->s->lay;
     exchange_rows *x = c->exchanges[g][hop];
     exchange_shape shape = {g, hop, false};
     int64_t stride = g == GROUP_EP ? l->stride[GRID_EXPERT][AXIS_EP] : 1;
-    double part = part_left(c, hop) * c->skew;
+    double part = part_left(c, hop);
     x[0] = (exchange_rows){.known = true};
     for (int64_t i = 1; i < (int64_t)c->groups[g].members; i++)
         x[0].rows[link_between(l, 0, i * stride)] +=
@@ -271,10 +271,11 @@ static double exchange(const cost_model *c, const segment *seg, const op *o)
     exchange_shape z = exchange_shape_of(seg, o);
     const exchange_rows *x = &c->exchanges[o->group][z.hop][z.back];
     double width = (double)o->dim[1] * (double)o->word, seconds = exchange_seconds(c, x, width);
-    if (!x->known) /* a segment of another dispatcher: all that it has room for */
-        seconds = over(c, c->groups[o->group].farthest, (double)o->dim[0] * width);
     if (z.hop == 2)
         seconds = fmax(0, seconds - exchange_seconds(c, &c->exchanges[o->group][1][z.back], width));
+    seconds *= cost_loads(c, seg, o).skew; /* all wait for the fullest rank */
+    if (!x->known) /* a segment of another dispatcher: all that it has room for */
+        seconds = over(c, c->groups[o->group].farthest, (double)o->dim[0] * width);
     const group_facts *g = &c->groups[o->group];
     return seconds + (cost_rides_along(c, o) ? 0 : level_of(c, g->farthest)->latency * g->hops);
 }

@@ -18,6 +18,9 @@ double cost_head(const cost_model *c, const segment *seg, const op *o);
 
 double cost_message(const cost_model *c, const segment *seg, const op *o);
 
+/* How full the rank is that has most to do with this operation of a routed layer. */
+expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o);
+
 /* Is it part of a flex dispatch whose rows go with others, without a launch of its own? */
 bool cost_rides_along(const cost_model *c, const op *o);
 

@@ -124,12 +124,47 @@ static void see_wall(price *p, arena *a)
     }
 }
 
+/* ---- routing */
+
+void price_skew(cost_model *c, const price_options *o)
+{
+    if (o && o->routing)
+        cost_set_skew(c, routing_skew(o->routing, c->s->lay.ep));
+    else if (o && o->skew > 0)
+        cost_set_skew(c, o->skew);
+}
+
+/* Every layer with its own loads. */
+static void set_layers(cost_model *c, const routing *r, arena *a)
+{
+    int64_t n = c->s->m.n_layers + c->s->m.n_mtp;
+    expert_loads *list = ARENA_ARRAY(a, expert_loads, n + 1);
+    for (int64_t i = 0; i < n; i++) list[i] = routing_of_layer(r, i, c->s->lay.ep, a);
+    c->by_layer = list;
+    c->n_by_layer = n;
+}
+
+static void see_routing(price *out, const setup *s, const cost_model *c)
+{
+    if (!s->m.experts || s->lay.ep < 2) return;
+    out->skew = out->worst_skew = c->skew;
+    out->room = recipe_real(&s->r, K_BUFFER_FACTOR);
+    out->worst_layer = -1;
+    for (int64_t i = 0; i < c->n_by_layer; i++) {
+        if (out->worst_layer >= 0 && c->by_layer[i].skew <= out->worst_skew) continue;
+        out->worst_layer = i;
+        out->worst_skew = c->by_layer[i].skew;
+    }
+}
+
 void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a)
 {
     *out = (price){.usable = hw->usable};
     cost_model c;
     cost_init(&c, hw, s, o ? o->stack : NULL);
-    if (o && o->skew > 0) c.skew = o->skew;
+    price_skew(&c, o);
+    if (o && o->routing) set_layers(&c, o->routing, a);
+    see_routing(out, s, &c);
     program **programs = ARENA_ARRAY(a, program *, s->pipe.pp);
     double optimizer = 0;
     for (int64_t i = 0; i < s->pipe.pp; i++) {

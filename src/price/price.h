@@ -35,14 +35,22 @@ typedef struct price {
     int64_t beside; /* what libraries, graphs and the framework take */
     int64_t peak_bytes, usable;
     bool fits;
+    /* of routed buffers, where ranks share experts; 0: no layer is routed */
+    double skew, worst_skew; /* load of the fullest rank over the mean: mean layer, worst layer */
+    int64_t worst_layer;     /* -1: all are alike */
+    double room;             /* what they are planned for, over the balanced load */
     wall wall;
     const char *evidence; /* one sentence with the numbers */
 } price;
 
 typedef struct price_options {
     const char *stack;
-    double skew; /* 0: as the recipe has it (1) */
+    double skew;            /* 0: as the recipe has it (1) */
+    const routing *routing; /* recorded, and fits the model: instead of a skew */
 } price_options;
+
+/* Sets the skew that layers have in the mean. `o` may be NULL. */
+void price_skew(cost_model *c, const price_options *o);
 
 /* The setup is possible, and a program can be built for it, valid or not. */
 void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a);

@@ -7,7 +7,8 @@
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes. When a whole round moves nobody, nobody ever will.
  * I2  A message occupies the sender's stream between stages for its time, and is there at its end.
- * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed. */
+ * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed.
+ * I4  A list costs the same whenever it runs, but with recorded routing it differs by layer. */
 #include "price/stages.h"
 
 #include <string.h>
@@ -23,10 +24,18 @@ typedef struct queue {
     int64_t n, taken, room;
 } queue;
 
+/* A list as it was played for the layers of an item (I4). */
+typedef struct layer_list {
+    struct layer_list *next;
+    int64_t first[2];
+    played p;
+} layer_list;
+
 typedef struct rank_play {
     const program *p;
     stage_time *out;
-    played *lists[2]; /* [phase][n_segments]; seconds < 0: not played yet */
+    played *lists[2];       /* [phase][n_segments]; seconds < 0: not played yet */
+    layer_list **routed[2]; /* the same where layers have loads of their own */
     double now, p2p, dp;
     int64_t next;     /* item */
     int next_op;      /* inside a list of messages that had to stop */
@@ -37,6 +46,7 @@ typedef struct rank_play {
 
 typedef struct stages {
     const cost_model *c;
+    cost_model *of_item; /* a copy with the layers of the item at hand */
     arena *a;
     int64_t pp;
     rank_play *ranks;
@@ -54,10 +64,31 @@ static bool has_messages_of_program(const segment *seg, int phase)
     return false;
 }
 
-static const played *played_list(stages *s, rank_play *r, const segment *seg, int phase)
+static int64_t layer_of(const program *p, const item_at *at)
 {
-    played *l = &r->lists[phase][seg->id];
-    if (l->seconds < 0) play_list(l, s->c, seg, phase);
+    if (at->chunk < 0) return 0;
+    return p->chunks[at->chunk].list[at->instance].layer;
+}
+
+static const played *routed_list(stages *s, rank_play *r, const item *it)
+{
+    layer_list **at = &r->routed[it->phase][it->seg->id];
+    int64_t f = layer_of(r->p, &it->at[0]), b = layer_of(r->p, &it->at[1]);
+    for (layer_list *l = *at; l; l = l->next)
+        if (l->first[0] == f && l->first[1] == b) return &l->p;
+    layer_list *l = ARENA_NEW(s->a, layer_list);
+    *l = (layer_list){.next = *at, .first = {f, b}};
+    *at = l;
+    memcpy(s->of_item->first, l->first, sizeof l->first);
+    play_list(&l->p, s->of_item, it->seg, it->phase);
+    return &l->p;
+}
+
+static const played *played_list(stages *s, rank_play *r, const item *it)
+{
+    if (s->c->by_layer) return routed_list(s, r, it); /* I4 */
+    played *l = &r->lists[it->phase][it->seg->id];
+    if (l->seconds < 0) play_list(l, s->c, it->seg, it->phase);
     return l;
 }
 
@@ -159,7 +190,7 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
 static bool run_item(stages *s, rank_play *r, const item *it)
 {
     if (has_messages_of_program(it->seg, it->phase)) return run_messages(s, r, it);
-    const played *l = played_list(s, r, it->seg, it->phase);
+    const played *l = played_list(s, r, it);
     add_list(r->out, l);
     r->now += l->seconds;
     return true;
@@ -188,7 +219,11 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
     *out = (stage_time){0};
     for (int phase = 0; phase < 2; phase++) {
         r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);
-        for (int i = 0; i < p->n_segments; i++) r->lists[phase][i].seconds = -1;
+        r->routed[phase] = ARENA_ARRAY(s->a, layer_list *, p->n_segments);
+        for (int i = 0; i < p->n_segments; i++) {
+            r->lists[phase][i].seconds = -1;
+            r->routed[phase][i] = NULL;
+        }
     }
     r->done = ARENA_ARRAY(s->a, double, p->n_events + 1);
     r->awaited = ARENA_ARRAY(s->a, int64_t, p->n_events + 1);
@@ -203,6 +238,8 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
 bool play_stages(stage_time *out, const cost_model *c, program *const *programs, arena *a)
 {
     stages s = {.c = c, .a = a, .pp = c->s->pipe.pp};
+    s.of_item = ARENA_NEW(a, cost_model);
+    *s.of_item = *c;
     s.ranks = ARENA_ARRAY(a, rank_play, s.pp);
     s.queues = ARENA_ARRAY(a, queue, s.pp * 2);
     memset(s.queues, 0, sizeof *s.queues * (size_t)s.pp * 2);

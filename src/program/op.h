@@ -57,6 +57,7 @@ typedef struct op {
     int64_t dim[OP_DIM_MAX];
     double real[OP_REAL_MAX];
     unsigned flags;
+    int layer_step; /* layers after the instance's first one */
 } op;
 
 /* Flags, each used by the kinds that name it in ops.def. */

@@ -206,6 +206,7 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
 {
     op *o = append(b->seg, phase, b->a);
     *o = (op){.kind = kind, .name = name, .module = b->module, .node = b->node};
+    o->layer_step = b->layer_step;
     o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
                : is_weight_gradient(kind) ? PHASE_WGRAD
                                           : PHASE_BACKWARD;

@@ -72,7 +72,7 @@ double measured_peak(const measured *m);
 /* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
 double measured_depth(const measured *m);
 
-/* Writes hardware/NAME.yaml as hardware_read takes it. */
+/* Writes hardware/NAME.yaml as hardware_read takes it, whole or not at all. */
 status measured_write(const measured *m, const char *path, error *err);
 
 #endif

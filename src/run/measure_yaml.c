@@ -2,13 +2,15 @@
  *
  * The peak is the best rate of any product; efficiencies are parts of it. What a GPU has and a CPU
  * does not (narrow numbers, launches, fused kernels) is written as what costs nothing. */
-#include <errno.h>
+#define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "run/measure.h"
 
 typedef struct writer {
@@ -232,12 +234,14 @@ status measured_write(const measured *m, const char *path, error *err)
     struct tm day;
     localtime_r(&now, &day);
     strftime(w.date, sizeof w.date, "%Y-%m-%d", &day);
-    w.f = fopen(path, "w");
-    if (!w.f)
-        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", path, strerror(errno));
-    put_all(&w);
-    bool bad = ferror(w.f) != 0;
-    if (fclose(w.f) != 0 || bad)
-        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", path, strerror(errno));
-    return OK;
+    char *text = NULL;
+    size_t n = 0;
+    w.f = open_memstream(&text, &n);
+    if (w.f) put_all(&w);
+    bool bad = !w.f || ferror(w.f);
+    if (w.f) bad = fclose(w.f) != 0 || bad;
+    status s = bad ? error_set(err, ERR_MACHINE, "%s: no memory to write it", path)
+                   : file_write(path, text, n, err);
+    free(text);
+    return s;
 }

@@ -2,7 +2,7 @@
 #include "run/timing.h"
 
 #include <stdlib.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -31,16 +31,44 @@ static bool is_there(const char *name, arena *a)
     return !hardware_read(&ignored_h, name, a, &ignored);
 }
 
+/* NULL: nothing was measured. */
+static const char *measured_name(int64_t ranks, int64_t *found, arena *a)
+{
+    int64_t n = ranks < RANKS_LOOKED_FOR ? ranks : RANKS_LOOKED_FOR;
+    for (; n > 1; n--) {
+        const char *name = arena_text(a, "local-%d", (int)n);
+        *found = n;
+        if (is_there(name, a)) return name;
+    }
+    *found = 1;
+    return is_there("local", a) ? "local" : NULL;
+}
+
+status timing_local(hardware *h, int64_t *ranks, arena *a, error *err)
+{
+    int64_t found, wanted = *ranks > 0 ? *ranks : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    const char *name = measured_name(wanted, &found, a);
+    if (!name)
+        return error_set(err, ERR_INPUT,
+                         "local: this machine was not measured; repair: `moefold bench` (about a "
+                         "minute), or cpu instead of local, which nobody measured");
+    if (*ranks < 1) *ranks = found;
+    return read_named(h, name, a, err);
+}
+
+bool timing_measured(const setup *s, arena *a)
+{
+    int64_t found;
+    return recipe_is(&s->r, K_GPU, "cpu") && measured_name(s->lay.world, &found, a);
+}
+
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
     if (!text_equal(gpu_name, "cpu")) return hardware_read(h, gpu_name, a, err);
-    int64_t n = s->lay.world < RANKS_LOOKED_FOR ? s->lay.world : RANKS_LOOKED_FOR;
-    for (; n > 1; n--) {
-        const char *name = arena_text(a, "local-%d", (int)n);
-        if (is_there(name, a)) return read_named(h, name, a, err);
-    }
-    return read_named(h, is_there("local", a) ? "local" : "cpu", a, err);
+    int64_t found;
+    const char *name = measured_name(s->lay.world, &found, a);
+    return read_named(h, name ? name : "cpu", a, err);
 }
 
 /* ---- the table */

@@ -25,6 +25,13 @@ static inline void timing_add(timing *t, cost_kind k, double seconds)
  * in ./hardware, ~/.config/moefold/hardware or beside the program; else cpu.yaml. */
 status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 
+/* The same for `ranks` of this machine; 0: sets it to the most that were measured, but not more
+ * than there are cores. ERR_INPUT: nothing was measured. */
+status timing_local(hardware *h, int64_t *ranks, arena *a, error *err);
+
+/* Has `moefold bench` measured the machine that the recipe runs on? */
+bool timing_measured(const setup *s, arena *a);
+
 /* A row of the table: seconds a step. */
 typedef struct timing_row {
     const char *name;

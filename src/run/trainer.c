@@ -132,6 +132,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     trainer_predict_begin(t);
     status s = trainer_step(t, losses, err);
     if (s) return s;
+    if (losses->finite) trainer_routing_step(t); /* before the update adds them up */
     step_result r = update(t, losses);
     double seconds = clock_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
@@ -157,8 +158,10 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (!s) s = trainer_validation_line(t, err);
         if (s) break;
         sum->interrupted = should_leave(t, &losses);
-        if (should_save(t, sum->interrupted || t->at.iteration == t->train_iters))
-            s = trainer_save(t, err);
+        bool last = sum->interrupted || t->at.iteration == t->train_iters,
+             save = should_save(t, last);
+        if (save) s = trainer_save(t, err);
+        if (!s && (save || last)) s = trainer_routing_save(t, err);
     }
     if (!s) trainer_gather(t);
     error ignored;
@@ -183,6 +186,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     *sum = (train_summary){0};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     status st = trainer_open_all(t, err);
+    if (!st) st = trainer_routing_open(t, err);
     if (!st) st = trainer_predict(t, err);
     if (!st) {
         start_loop(t);

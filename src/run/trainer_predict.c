@@ -1,6 +1,9 @@
 /* trainer_predict.c - predicted beside measured times of a run.
  *
- * The first step is not counted: pages are touched and threads started there. */
+ * They are printed where a person asked for them (--predict, logger.timing_log_level > 0), from
+ * whatever description there is; and where `moefold bench` has measured the machine, but not beside
+ * JSON. What is wrong with a description ends a run only where a person asked. The first step is
+ * not counted: pages are touched and threads started there. */
 #include "run/agree.h"
 #include "run/trainer_state.h"
 
@@ -19,13 +22,44 @@ void trainer_predict_attach(trainer *t)
     if (t->predicted) executor_time(t->e, &t->predicted->running, &t->predicted->cost);
 }
 
+static bool is_asked(const trainer *t)
+{
+    return t->o->predict || recipe_int(&t->s->r, K_TIMING_LEVEL) > 0;
+}
+
+/* All ranks have a measured description, or none uses its own. */
+static bool is_measured(trainer *t, hardware *hw)
+{
+    error why = {{0}};
+    bool found = timing_measured(t->s, t->a);
+    bool bad = found && timing_machine(hw, t->s, t->a, &why);
+    double missing = !found || bad;
+    comm_sum(t->c, GROUP_WORLD, &missing, 1);
+    if (missing == 0) return true;
+    t->unpredicted =
+        bad      ? arena_text(t->a, "no predicted times: %s", why.text)
+        : !found ? "`moefold bench` measures this machine in a minute; then `train` prints "
+                   "predicted beside measured times"
+                 : "no predicted times: not every rank finds what `moefold bench` measured; "
+                   "repair: put hardware/local*.yaml where all see it";
+    return false;
+}
+
 status trainer_predict(trainer *t, error *err)
 {
-    if (!t->o->predict && recipe_int(&t->s->r, K_TIMING_LEVEL) < 1) return OK;
+    hardware *hw = ARENA_NEW(t->a, hardware);
+    if (is_asked(t)) {
+        status st = ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err);
+        if (st) return st;
+    } else if (t->o->json || !recipe_is(&t->s->r, K_GPU, "cpu") || !is_measured(t, hw)) {
+        return OK;
+    }
     struct predicted *p = ARENA_NEW(t->a, struct predicted);
-    status st = ranks_agree(t->c, timing_machine(&p->hw, t->s, t->a, err), err);
-    if (st) return st;
-    price_setup(&p->price, t->s, &p->hw, NULL, t->a);
+    arena *scratch = arena_create();
+    p->hw = *hw;
+    price_setup(&p->price, t->s, &p->hw, NULL, scratch);
+    p->price.evidence = NULL;
+    arena_destroy(scratch);
     cost_init(&p->cost, &p->hw, t->s, NULL);
     t->predicted = p;
     trainer_predict_attach(t);
@@ -54,15 +88,19 @@ void trainer_predict_table(trainer *t)
 {
     struct predicted *p = t->predicted;
     timing_row rows[TIMING_ROWS];
+    if (t->unpredicted) trainer_say(t, stderr, t->unpredicted);
     if (!p) return;
     arena *scratch = arena_create();
     timing slowest = timing_of_slowest(&p->measured, &p->price, t->s, t->c, scratch);
     int n = slowest.steps > 0 ? timing_rows(rows, &slowest, &p->price, &p->hw) : 0;
-    trainer_say(
-        t, stderr,
-        n ? arena_text(scratch, "seconds a step, predicted from %s and measured, of rank %lld",
-                       p->hw.path, (long long)layout_stage_rank(&t->s->lay, p->price.slowest))
-          : "predicted beside measured times need two steps: the first is not counted");
+    if (n)
+        trainer_say(
+            t, stderr,
+            arena_text(scratch, "seconds a step, predicted from %s and measured, of rank %lld",
+                       p->hw.path, (long long)layout_stage_rank(&t->s->lay, p->price.slowest)));
+    else if (is_asked(t))
+        trainer_say(t, stderr,
+                    "predicted beside measured times need two steps: the first is not counted");
     for (int i = 0; i < n; i++)
         trainer_say(t, stderr,
                     arena_text(scratch, "  %-24s %11.6f %11.6f", rows[i].name, rows[i].predicted,

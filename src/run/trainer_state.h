@@ -56,8 +56,11 @@ typedef struct trainer {
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
-    struct predicted *predicted; /* NULL: nobody asked */
-    comm_stats reported;         /* what has been printed of the traffic */
+    struct predicted *predicted; /* NULL: nothing is predicted, */
+    const char *unpredicted;     /* and this is said about it; NULL: nothing is */
+    double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
+    int64_t routed_steps;
+    comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
 
@@ -116,8 +119,12 @@ void trainer_compare(trainer *t);
 void trainer_traffic_line(trainer *t); /* since the last one */
 void trainer_traffic(trainer *t, train_summary *sum, int64_t steps);
 
-/* trainer_predict.c: predicted beside measured, with --predict or logger.timing_log_level > 0.
- * Only the last is collective. */
+/* trainer_routing.c: loads of experts, where --save-routing asks for them. */
+status trainer_routing_open(trainer *t, error *err); /* before the first step */
+void trainer_routing_step(trainer *t);               /* one step; not collective */
+status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
+
+/* trainer_predict.c: predicted beside measured. The first and the last are collective. */
 status trainer_predict(trainer *t, error *err); /* before the first step */
 void trainer_predict_attach(trainer *t);        /* a new executor */
 void trainer_predict_begin(trainer *t);         /* of a step */

@@ -42,6 +42,16 @@ static void what_does_not_match_is_named(void **state)
     expect_again("rank 0 of 1: RECV");
 }
 
+static void rows_that_do_not_come_are_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_again("few-rows-thread", ""), ERR_MACHINE);
+    expect_again("place 0 sends 1 rows, place 1 awaits 2");
+    if (no_mpi()) skip();
+    assert_int_equal(run_again("few-rows", MPIRUN), ERR_MACHINE);
+    expect_again("place 0 sends 1 rows, place 1 awaits 2 in EXCHANGE dispatch (group world)");
+}
+
 static void timeouts_that_are_none_are_refused(void **state)
 {
     (void)state;
@@ -92,6 +102,24 @@ static void do_another_kind(comm *c, const setup *s, result *r)
     comm_wait(c, comm_start(c, o, (void *[]){x}, (void *[]){y}));
 }
 
+/* All send two rows to each; place 0 has one less for place 1. */
+static void send_too_little(comm *c, const setup *s, result *r)
+{
+    (void)s;
+    (void)r;
+    enum { P_MAX = 4, ROWS = 2, W = 3 };
+    int32_t table[4 * P_MAX];
+    float x[P_MAX * ROWS * W] = {0}, y[P_MAX * ROWS * W] = {0};
+    int64_t n = comm_size(c);
+    op o = {.kind = OP_EXCHANGE, .group = GROUP_WORLD, .name = "dispatch", .dim = {n * ROWS, W}};
+    for (int64_t p = 0; p < n; p++) {
+        table[p] = table[2 * n + p] = (int32_t)p * ROWS;
+        table[n + p] = table[3 * n + p] = ROWS;
+    }
+    if (comm_rank(c) == 0) table[n + 1] = ROWS - 1;
+    comm_wait(c, comm_start(c, &o, (void *[]){x, table}, (void *[]){y}));
+}
+
 static void await_nobody(comm *c, const setup *s, result *r)
 {
     (void)s;
@@ -107,6 +135,7 @@ static void mode_of_threads(void **state)
     const char *mode = getenv("MOEFOLD_TEST_MODE");
     if (text_equal(mode, "silent-thread")) on_threads(2, "cluster.n_gpus=2", go_silent);
     if (text_equal(mode, "other-kind")) on_threads(2, "cluster.n_gpus=2", do_another_kind);
+    if (text_equal(mode, "few-rows-thread")) on_threads(2, "cluster.n_gpus=2", send_too_little);
     if (text_equal(mode, "no-send")) on_threads(1, "", await_nobody);
 }
 
@@ -115,6 +144,7 @@ static int run_mode(const char *mode)
     const struct CMUnitTest of_threads[] = {cmocka_unit_test(mode_of_threads)};
     if (text_equal(mode, "silent")) return run_mpi(LAYOUT_OF_4, go_silent);
     if (text_equal(mode, "killed")) return run_mpi(LAYOUT_OF_4, get_killed);
+    if (text_equal(mode, "few-rows")) return run_mpi(LAYOUT_OF_4, send_too_little);
     if (text_equal(mode, "failed")) return run_mpi(LAYOUT_OF_4, fail_alone);
     return cmocka_run_group_tests(of_threads, NULL, NULL);
 }
@@ -128,6 +158,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_ends_the_job),
         cmocka_unit_test(an_error_of_one_rank_ends_the_job),
         cmocka_unit_test(what_does_not_match_is_named),
+        cmocka_unit_test(rows_that_do_not_come_are_named),
         cmocka_unit_test(timeouts_that_are_none_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

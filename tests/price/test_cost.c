@@ -241,12 +241,16 @@ static void an_offloaded_optimizer_costs_more(void **state)
     assert_true(beside < host && beside > here);
 }
 
+#define EP2                                                                                        \
+    "cluster.gpu=H200 cluster.n_gpus=2 model.expert_model_parallel_size=2 "                        \
+    "moefold.moe_buffer_factor=1.0"
+
 static void skew_makes_experts_slower(void **state)
 {
     (void)state;
     costing even, skew;
-    costing_open(&even, "h200", "tiny", "cluster.gpu=H200");
-    costing_open(&skew, "h200", "tiny", "cluster.gpu=H200 moefold.routing_skew=1.5");
+    costing_open(&even, "h200", "tiny", EP2);
+    costing_open(&skew, "h200", "tiny", EP2 " moefold.routing_skew=1.5");
     near("skew",
          grouped_rate(&even, OP_GROUPED, 1536, 2048) / grouped_rate(&skew, OP_GROUPED, 1536, 2048),
          1.5, 0.05);

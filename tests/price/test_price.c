@@ -27,7 +27,7 @@ static price price_of_words(const char *name, const char *words, double skew)
     if (!st) st = hardware_read(hw, recipe_word(&s->r, K_GPU), a, &err);
     if (st) fail_msg("%s %s: %s", name, words, err.text);
     price p;
-    price_options o = {NULL, skew};
+    price_options o = {.skew = skew};
     price_setup(&p, s, hw, &o, a);
     p.evidence = NULL;
     arena_destroy(a);

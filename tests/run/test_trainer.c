@@ -1,11 +1,13 @@
 /* test_trainer.c - runs on several ranks: routed buffers that are too small, a rank that is slow,
- * data that one rank cannot read. What a person sees of training is in tests/cli/test_train.sh. */
+ * data that one rank cannot read, loads of experts. What a person sees of training is in
+ * tests/cli/test_train.sh. */
 #include "program/testing.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "price/routing.h"
 #include "run/ranks_testing.h"
 #include "run/trainer.h"
 
@@ -21,6 +23,7 @@ typedef struct training {
     const char *words;
     int slow_rank; /* has plain kernels only; -1: none */
     double compare;
+    const char *save_routing;
     train_summary sum[2]; /* by rank */
     status s[2];
     error err[2];
@@ -35,7 +38,10 @@ static void train(comm *c, void *with)
     setup *s = ARENA_NEW(a, setup);
     recipe *r = ARENA_NEW(a, recipe);
     error *err = &t->err[rank];
-    train_options o = {.plain = rank == t->slow_rank, .threads = 1, .compare = t->compare};
+    train_options o = {.plain = rank == t->slow_rank,
+                       .threads = 1,
+                       .compare = t->compare,
+                       .save_routing = t->save_routing};
     recipe_init(r, a, "tiny");
     recipe_set(r, K_MODEL, value_of_text("tiny"), "test");
     status st = recipe_override(r, "cluster.gpu=cpu", "test", err);
@@ -147,6 +153,69 @@ static void one_ranks_bad_data_end_the_run_on_all(void **state)
     free(t);
 }
 
+/* Whoever holds a layer or a token, the file says the same; buffers that grow count nothing twice,
+ * and the update of biases, which adds up counts in place, does not either. */
+static void recorded_routing_is_that_of_any_layout(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        DP2,
+        EP2,
+        EP2 "moefold.moe_buffer_factor=1.0",
+        DP2 "model.tensor_model_parallel_size=2",
+        DP2 "model.pipeline_model_parallel_size=2",
+        DP2 "model.context_parallel_size=2",
+        DP2 "train.micro_batch_size=2",
+        DP2 "validation.eval_interval=1 validation.eval_iters=1",
+    };
+    enum { N = sizeof layouts / sizeof layouts[0] };
+    arena *a = arena_create();
+    routing first = {0};
+    char *path = arena_text(a, "/tmp/moefold-loads-%ld.json", (long)getpid());
+    for (int i = 0; i < N; i++) {
+        training *t = calloc(1, sizeof *t);
+        error err = {{0}};
+        routing r;
+        char *words = arena_text(
+            a,
+            SMALL "model.moe_router_enable_expert_bias=true model.moe_router_score_function="
+                  "sigmoid model.moe_router_load_balancing_type=none %s",
+            layouts[i]);
+        *t = (training){.words = words, .slow_rank = -1, .save_routing = path};
+        run_quietly(t);
+        if (t->s[0]) fail_msg("%s: %s", layouts[i], t->err[0].text);
+        if (routing_read(&r, path, a, &err)) fail_msg("%s: %s", layouts[i], err.text);
+        assert_true(r.n == 4 && r.experts == 8 && r.steps == 4 && r.tokens == 4 * 4 * 64);
+        for (int64_t l = 0; l < r.n; l++) {
+            double all = 0;
+            for (int64_t e = 0; e < r.experts; e++) {
+                all += r.layers[l].loads[e];
+                /* the last bits of sums differ by layout: a token may choose otherwise */
+                if (i && fabs(r.layers[l].loads[e] - first.layers[l].loads[e]) > 2)
+                    fail_msg("%s: layer %d, expert %d: %g instead of %g", layouts[i], (int)l,
+                             (int)e, r.layers[l].loads[e], first.layers[l].loads[e]);
+            }
+            assert_true(all == (double)(r.tokens * r.topk));
+        }
+        if (!i) first = r;
+        unlink(path);
+        free(t);
+    }
+    arena_destroy(a);
+}
+
+static void recorded_routing_needs_a_place(void **state)
+{
+    (void)state;
+    training *t = calloc(1, sizeof *t);
+    *t = (training){.words = SMALL DP2, .slow_rank = -1, .save_routing = "/nowhere/loads.json"};
+    run_quietly(t);
+    assert_int_equal(t->s[0], ERR_MACHINE);
+    assert_int_equal(t->s[1], ERR_MACHINE);
+    assert_non_null(strstr(t->err[0].text, "--save-routing /nowhere/loads.json"));
+    free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +223,8 @@ int main(void)
         cmocka_unit_test(small_routed_buffers_stop_where_asked),
         cmocka_unit_test(a_slow_rank_is_named),
         cmocka_unit_test(one_ranks_bad_data_end_the_run_on_all),
+        cmocka_unit_test(recorded_routing_is_that_of_any_layout),
+        cmocka_unit_test(recorded_routing_needs_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

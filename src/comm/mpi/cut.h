@@ -23,6 +23,7 @@ typedef struct state {
         MPI_Datatype type;
     } rows[ROWS_MAX]; /* types of the rows that are exchanged */
     int n_rows;
+    int64_t exchanges[GROUP_COUNT]; /* so far */
 } state;
 
 /* Requests are pointers in Open MPI; message.h keeps them as such. */

@@ -1,0 +1,72 @@
+/* routing.c - the word of --routing, and what there is to say about it. */
+#include "cli/routing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+
+enum { SKEW_MAX = 1024 };
+
+status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err)
+{
+    char *end;
+    if (!word) return OK;
+    double skew = strtod(word, &end);
+    if (end != word && !*end) {
+        if (!(skew >= 1 && skew <= SKEW_MAX))
+            return error_set(err, ERR_INPUT,
+                             "--routing %s: load of the fullest EP rank over the mean, 1..%d", word,
+                             (int)SKEW_MAX);
+        o->skew = skew;
+        return OK;
+    }
+    if (!file_exists(word))
+        return error_set(err, ERR_INPUT,
+                         "--routing %s: no number and no file of this name; repair: a skew (1..%d) "
+                         "or a file that `train --save-routing` wrote",
+                         word, (int)SKEW_MAX);
+    routing *r = ARENA_NEW(a, routing);
+    status st = routing_read(r, word, a, err);
+    if (!st) st = routing_fits(r, &s->m, err);
+    if (!st) o->routing = r;
+    return st;
+}
+
+static bool is_too_small(const price *p)
+{
+    return p->room > 0 && p->worst_skew > p->room * (1 + 1e-9);
+}
+
+/* In tenths, as a person would set it. */
+static double factor_for(const price *p)
+{
+    return ceil(p->worst_skew * 10 - 1e-6) / 10;
+}
+
+const char *cli_routing_text(const price *p, const price_options *o, arena *a)
+{
+    if (p->skew <= 0 || (p->worst_skew <= 1 && !o->routing)) return NULL;
+    textbuf t = text_init(a);
+    text_add(&t, "the fullest EP rank has %.3f times the mean load", p->skew);
+    if (p->worst_layer >= 0)
+        text_add(&t, " in the mean layer, %.3f times in layer %lld (%s)", p->worst_skew,
+                 (long long)p->worst_layer, o->routing->path);
+    if (is_too_small(p))
+        text_add(&t,
+                 ";\n         routed buffers are planned for %.3g times: a run needs "
+                 "moefold.moe_buffer_factor=%.3g, and memory is priced without that",
+                 p->room, factor_for(p));
+    return t.s;
+}
+
+json_t *cli_routing_json(const price *p, const price_options *o)
+{
+    if (p->skew <= 0) return json_null();
+    json_t *x = json_pack("{s:f, s:f, s:f, s:b}", "skew", p->skew, "worst_skew", p->worst_skew,
+                          "buffer_factor", p->room, "buffers_suffice", !is_too_small(p));
+    json_object_set_new(x, "worst_layer",
+                        p->worst_layer >= 0 ? json_integer(p->worst_layer) : json_null());
+    json_object_set_new(x, "file", o->routing ? json_string(o->routing->path) : json_null());
+    return x;
+}

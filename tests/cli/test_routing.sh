@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Recorded routing from a run to its price; predicted beside measured times; machines that nobody measured.
+set -u
+moefold=$(readlink -f "${MOEFOLD:-./moefold}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+ok() { echo "ok $1"; }
+bad() {
+    echo "not ok $1: $2"
+    failed=1
+}
+check() { # NAME CONDITION...
+    local name=$1
+    shift
+    if "$@"; then ok "$name"; else bad "$name" "$*"; fi
+}
+expect() { # NAME CODE PATTERN COMMAND...
+    local name=$1 code=$2 pattern=$3 out got
+    shift 3
+    out=$("$@" 2>&1)
+    got=$?
+    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        ok "$name"
+    else
+        bad "$name" "exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
+    fi
+}
+without() { # NAME PATTERN COMMAND...
+    local name=$1 pattern=$2 out
+    shift 2
+    out=$("$@" 2>&1)
+    if grep -qE -- "$pattern" <<<"$out"; then bad "$name" "'$pattern' in it"; else ok "$name"; fi
+}
+small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2)
+gpus=(tiny cluster.gpu=H100 cluster.n_gpus=4 model.expert_model_parallel_size=4 model.seq_length=1024 train.global_batch_size=8)
+step() { grep -o '"step_s": *[0-9.e+-]*'; }
+
+# A copy with descriptions of its own: nobody has measured a machine there.
+mkdir -p "$work/bin" "$work/hardware" "$work/home"
+cp "$moefold" "$work/bin/moefold"
+cp hardware/cpu.yaml hardware/h100.yaml "$work/hardware"
+own=$work/bin/moefold
+export HOME=$work/home
+cd "$work" || exit 1
+
+# ---- from a run to its price
+"$own" train "${small[@]}" train.train_iters=100000 --save-routing loads.json >run.out 2>run.err &
+pid=$!
+for _ in $(seq 200); do
+    grep -q 'iteration  *3/' run.out && break
+    sleep 0.1
+done
+kill -TERM $pid
+wait $pid
+check interrupted_runs_leave_their_loads [ -s loads.json ]
+check nothing_is_left_beside_them [ "$(ls loads.json* | wc -l)" = 1 ]
+expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the mean load in the mean layer' "$own" price "${gpus[@]}" --routing loads.json
+expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
+expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
+expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" --routing 2
+sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
+check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
+
+# ---- what is refused
+expect no_such_file 2 'no number and no file' "$own" price "${gpus[@]}" --routing nowhere.json
+expect too_little 2 '1\.\.1024' "$own" price "${gpus[@]}" --routing 0.5
+expect no_file_at_all 2 'is a folder' "$own" plan tiny --gpus 4xH100 --seq 1024 --routing hardware
+expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own' price ${gpus[*]} --routing half.json"
+expect another_model 2 'loads of 8 experts, but qwen3-30b-a3b has 128' "$own" price qwen3-30b-a3b --routing loads.json
+expect other_layers 2 'has 4 MoE layers, but tiny has 2' "$own" price "${gpus[@]}" model.num_layers=2 --routing loads.json
+expect loads_need_a_place 3 'save-routing /nowhere/x.json' "$own" train "${small[@]}" train.train_iters=2 --save-routing /nowhere/x.json
+expect loads_need_experts 2 'has no experts' "$own" train "${small[@]}" train.train_iters=2 model.num_moe_experts=null model.moe_router_topk=null --save-routing x.json
+expect unknown_stacks 2 'moefold.stack=nope' "$own" plan tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
+
+# ---- machines that nobody measured, and one that somebody did
+expect plan_asks_for_a_measurement 2 'repair: .moefold bench' "$own" plan tiny --gpus local --seq 512
+expect plan_asks_for_four 2 'repair: .moefold bench' "$own" plan tiny --gpus 4xlocal --seq 512
+expect price_names_the_knob 2 'cluster.gpu=cpu' "$own" price tiny --gpus local
+expect train_names_bench 0 '.moefold bench. measures this machine' "$own" train "${small[@]}" train.train_iters=2
+without json_is_left_alone 'moefold bench' "$own" train "${small[@]}" train.train_iters=2 --json
+expect bench_needs_a_place 3 'out /nowhere/x.yaml' "$own" bench --out /nowhere/x.yaml
+expect bench_needs_a_file 2 'is a folder' "$own" bench --out hardware
+expect bench_needs_ranks 2 'from 1 to 64' "$own" bench --ranks 0
+sed 's/^name: .*/name: local/' hardware/cpu.yaml >hardware/local.yaml
+sed 's/^name: .*/name: local/' hardware/cpu.yaml >hardware/local-2.yaml
+expect train_predicts_unasked 0 'predicted from \./hardware/local.yaml and measured' "$own" train "${small[@]}" train.train_iters=3
+without json_has_no_table 'predicted from' "$own" train "${small[@]}" train.train_iters=3 --json
+expect plan_takes_two_ranks 0 'Plan +tiny on 2 local' "$own" plan tiny --gpus 2xlocal --seq 512 --gbs 8
+expect plan_takes_this_machine 0 "Plan +tiny on [12] local" "$own" plan tiny --gpus local --seq 512 --gbs 8
+echo 'name: [' >hardware/local.yaml
+expect bad_measurements_stop_no_run 0 'no predicted times: .*local.yaml' "$own" train "${small[@]}" train.train_iters=3
+expect unless_somebody_asks 2 'local.yaml' "$own" train "${small[@]}" train.train_iters=3 --predict
+
+exit $failed
