@@ -8,6 +8,7 @@
 #include "price/card_parts.h"
 #include "program/build.h"
 #include "program/build_messages.h"
+#include "program/offload.h"
 #include "program/plan.h"
 
 typedef struct bench {
@@ -77,7 +78,9 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
     b->node = NODE_ATTN;
     b->layer = layer;
     layer_bufs t;
-    int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
+    unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
+                                            : offload_of_hidden(&b->s->m, layer);
+    int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
     int dh = seg_other(b, "dh", LIFE_STREAM, size);
     if (what == CARD_ATTENTION)
         build_attention(b, &t, x, y, dh);
@@ -109,9 +112,11 @@ static void build_part(cards *k, builder *b, segment *seg, card_what what, int k
     }
 }
 
-static void finish(segment *seg, unsigned drop, arena *a)
+static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
 {
+    offload_options offload = offload_options_of(r);
     segment_recompute(seg, drop, a);
+    segment_offload(seg, &offload, a);
     segment_fit(seg, a);
     segment_waits(seg, a);
 }
@@ -161,10 +166,10 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
     build_part(k, &w.b, &seg, what, key->kind);
-    finish(&seg, key->drop, k->scratch);
+    finish(&seg, &w.s[0].r, key->drop, k->scratch);
     if (what == CARD_PAIR) {
         build_part(k, &w.b, &other, what, key->other);
-        finish(&other, key->drop, k->scratch);
+        finish(&other, &w.s[0].r, key->drop, k->scratch);
         pair_options o = {.delay = c->beside == BESIDE_EP_DELAY,
                           .early = recipe_on(&w.s[0].r, K_EARLY_ATTN)};
         segment_pair(&pair, &seg, &other, o, k->scratch);
@@ -188,11 +193,13 @@ static void add_mask(card_light *l, unsigned mask, int64_t bytes)
     l->bytes[i] += bytes;
 }
 
+/* What waits on the host is not saved, whatever is made again. */
 static void read_light(card_light *l, const bench *w, const segment *seg)
 {
+    offload_options offload = offload_options_of(&w->s[0].r);
     for (int id = 0; id < seg->n_bufs; id++) {
         const buf *b = &seg->bufs[id];
-        if (b->life != LIFE_SAVED || b->parent >= 0) continue;
+        if (b->life != LIFE_SAVED || b->parent >= 0 || offload_takes(&offload, b)) continue;
         unsigned mask = id ? b->drop & ~(unsigned)DROP_FULL : 0;
         int64_t bytes = round_up(b->bytes, PLAN_ALIGN);
         if (!id) l->input = bytes;

@@ -19,6 +19,7 @@ struct cards {
     unsigned char kinds[LAYER_KINDS_MAX]; /* layer_kind_bits */
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
+    bool offload; /* of activations: copies of one half run beside the other */
     const model *model;
     memo cards, lights;
     int64_t built;

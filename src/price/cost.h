@@ -24,6 +24,7 @@
     X(EP, "EP messages")                                                                           \
     X(PP, "PP messages")                                                                           \
     X(DP, "DP messages")                                                                           \
+    X(COPY, "host copies")                                                                         \
     X(OTHER, "other")
 
 typedef enum cost_kind {

@@ -2,8 +2,8 @@
  *
  * I1  An operation starts when its stream is free, when the host has launched it, and when what its
  *     stream waits for is complete.
- * I2  What the compute stream loses is told apart: it waited for a message (exposed), or for the
- *     host. */
+ * I2  What the compute stream loses is told apart: it waited for a message or a copy (exposed), or
+ *     for the host. */
 #include <string.h>
 
 #include "price/price.h"
@@ -46,7 +46,7 @@ static void run(play *p, const segment *seg, const op *o)
     p->launched[o->event] = p->host;
     p->done[o->event] = end;
     p->kind[o->event] = cost.kind;
-    p->message[o->event] = op_is_comm(o->kind);
+    p->message[o->event] = op_is_beside(o->kind);
 }
 
 /* Messages that run beside products take their share of the chip. */

@@ -1,6 +1,7 @@
 /* waits.c - what must wait for what inside a list of operations.
  *
- * A stream runs its operations in order; two streams know nothing of each other but what WAITs say.
+ * Here a message is any operation that runs beside others: copies to and from the host, too. A
+ * stream runs its operations in order; two streams know nothing of each other but what WAITs say.
  *
  * I1  Two operations conflict where one writes memory that the other touches; memory, not buffers:
  *     temporaries share places.
@@ -97,11 +98,11 @@ static void put_wait(listing *l, op_stream stream, int event)
 static void put(listing *l, const op *o)
 {
     touched t = touched_by(l->seg, l->phase, o);
-    bool message = op_is_comm(o->kind);
+    bool message = op_is_beside(o->kind);
     for (int e = 1; e <= l->events; e++)
         if (l->under_way[e] && conflict(&l->known[e], &t)) put_wait(l, o->stream, e); /* I2 */
     for (int e = l->events; message && e >= 1; e--)
-        if (!op_is_comm(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
+        if (!op_is_beside(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
             put_wait(l, o->stream, e);
             break;
         }
@@ -119,7 +120,7 @@ static void put(listing *l, const op *o)
 static void list_waits(segment *seg, int phase, arena *a)
 {
     int n = seg->n_ops[phase], messages = 0;
-    for (int i = 0; i < n; i++) messages += op_is_comm(seg->ops[phase][i].kind);
+    for (int i = 0; i < n; i++) messages += op_is_beside(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
     l.out = ARENA_ARRAY(a, op, n + 2 * messages + 1);
     l.known = ARENA_ARRAY(a, touched, n + 1);
