@@ -8,6 +8,8 @@
  * I2  Before an operation stands a WAIT of its stream for each message that it conflicts with and
  *     nobody has waited for, and, if it is a message, for the last conflicting operation of the
  *     compute stream.
+ *     Copies and messages know nothing of each other by what the compute stream has waited for:
+ *     each waits for the last operation of the other's stream that it conflicts with.
  * I3  At the end of a list no message is under way, but those whose events belong to the program
  *     (ACROSS). */
 #include <string.h>
@@ -92,27 +94,45 @@ static void put_wait(listing *l, op_stream stream, int event)
     for (int i = 0; i < OP_IN_MAX; i++) w->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) w->out[i] = NONE;
     w->dim[0] = event;
-    l->under_way[event] = false;
+    bool copies = op_is_copy(target->kind) || stream == STREAM_COPY || stream == STREAM_COPY_BACK;
+    if (stream == STREAM_COMPUTE || !copies) l->under_way[event] = false;
+}
+
+/* The last operation of a stream that it conflicts with. */
+static void wait_for_last(listing *l, const op *o, const touched *t, op_stream stream)
+{
+    for (int e = l->events; e >= 1; e--)
+        if (l->by_event[e]->stream == stream && conflict(&l->known[e], t)) {
+            put_wait(l, o->stream, e);
+            return;
+        }
+}
+
+static void put_waits(listing *l, const op *o, const touched *t) /* I2 */
+{
+    bool copy = op_is_copy(o->kind);
+    for (int e = 1; e <= l->events && !copy; e++) {
+        bool of_copy = op_is_copy(l->by_event[e]->kind);
+        if (of_copy && o->stream != STREAM_COMPUTE) continue;
+        if (l->under_way[e] && conflict(&l->known[e], t)) put_wait(l, o->stream, e);
+    }
+    for (int s = 0; s < STREAM_COUNT && op_is_beside(o->kind); s++) {
+        bool unknown = copy || s == STREAM_COMPUTE || s == STREAM_COPY || s == STREAM_COPY_BACK;
+        if (unknown && s != (int)o->stream) wait_for_last(l, o, t, (op_stream)s);
+    }
 }
 
 static void put(listing *l, const op *o)
 {
     touched t = touched_by(l->seg, l->phase, o);
-    bool message = op_is_beside(o->kind);
-    for (int e = 1; e <= l->events; e++)
-        if (l->under_way[e] && conflict(&l->known[e], &t)) put_wait(l, o->stream, e); /* I2 */
-    for (int e = l->events; message && e >= 1; e--)
-        if (!op_is_beside(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
-            put_wait(l, o->stream, e);
-            break;
-        }
+    put_waits(l, o, &t);
     l->out[l->n] = *o;
     if (!(o->flags & ACROSS)) {
         int e = ++l->events;
         l->out[l->n].event = e;
         l->known[e] = t;
         l->by_event[e] = o;
-        l->under_way[e] = message;
+        l->under_way[e] = op_is_beside(o->kind);
     }
     l->n++;
 }
@@ -122,7 +142,7 @@ static void list_waits(segment *seg, int phase, arena *a)
     int n = seg->n_ops[phase], messages = 0;
     for (int i = 0; i < n; i++) messages += op_is_beside(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
-    l.out = ARENA_ARRAY(a, op, n + 2 * messages + 1);
+    l.out = ARENA_ARRAY(a, op, n + (1 + STREAM_COUNT) * messages + 1);
     l.known = ARENA_ARRAY(a, touched, n + 1);
     l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
     l.under_way = ARENA_ARRAY(a, bool, n + 1);
