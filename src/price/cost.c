@@ -219,7 +219,8 @@ static double host_copy(const cost_model *c, const segment *seg, const op *o)
 {
     const buf *b = &seg->bufs[o->in[0]];
     bool routed = strncmp(b->name, "experts.", 8) == 0;
-    return (double)b->bytes * (routed ? c->fill : 1) / c->hw->host_bandwidth;
+    double bytes = (double)b->bytes * (routed ? c->fill : 1);
+    return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
 }
 
 static double seconds_of(const cost_model *c, const segment *seg, const op *o, double *quantise)

@@ -85,6 +85,7 @@ typedef struct cost_model {
     double router_passes; /* and of the router's */
     double routing_launches, router_launches, expert_launches;
     unsigned captured;
+    bool copies_beside;                 /* to the host; on CPUs the cores that compute make them */
     double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */

@@ -36,10 +36,13 @@ static void run(play *p, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(p->c, seg, o);
     p->host += cost.host;
-    double free = p->stream[o->stream], start = free > p->host ? free : p->host; /* I1 */
-    if (o->stream == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
+    bool here = op_is_copy(o->kind) && !p->c->copies_beside;
+    op_stream s = here ? STREAM_COMPUTE : o->stream;
+    double free = p->stream[s], start = free > p->host ? free : p->host; /* I1 */
+    if (s == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
     double end = start + cost.seconds;
-    p->stream[o->stream] = end;
+    p->stream[s] = end;
+    if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
     if (o->event >= EVENTS_MAX) return;

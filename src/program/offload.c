@@ -81,12 +81,14 @@ static int name_of(const offload_options *o, const buf *b)
 static void find_moved(offload *f, const offload_options *o)
 {
     segment *seg = f->seg;
-    int n = seg->n_bufs;
-    buf *larger = ARENA_ARRAY(f->a, buf, 2 * n + 1);
+    int n = seg->n_bufs, taken = 0;
+    for (int id = 0; id < n; id++) taken += offload_takes(o, &seg->bufs[id]);
+    if (!taken) return;
+    buf *larger = ARENA_ARRAY(f->a, buf, n + taken + 1);
     memcpy(larger, seg->bufs, sizeof *larger * (size_t)n);
     seg->bufs = larger;
-    seg->bufs_room = 2 * n + 1;
-    f->list = ARENA_ARRAY(f->a, moved, n + 1);
+    seg->bufs_room = n + taken + 1;
+    f->list = ARENA_ARRAY(f->a, moved, taken);
     for (int id = 0; id < n; id++) {
         buf *b = &seg->bufs[id];
         if (!offload_takes(o, b)) continue;
@@ -232,8 +234,7 @@ static void list_backward(offload *f)
 void segment_offload(segment *seg, const offload_options *o, arena *a)
 {
     offload f = {.seg = seg, .a = a};
-    if (!o->names || !seg->n_bufs) return;
-    find_moved(&f, o);
+    if (o->names) find_moved(&f, o);
     if (!f.n) return;
     find_uses(&f);
     find_issues(&f);
