@@ -55,6 +55,7 @@ static const named_case cases[] = {
     {qwen, OFF("mlp_norm"), "layer", {"h"}, {"moe.norm", "x"}},
     {qwen, OFF("expert_fc1"), "layer", {"experts.x"}, {"experts.u", "experts.a"}},
     {qwen, OFF("moe_act"), "layer", {"experts.u"}, {"experts.x", "experts.a"}},
+    {qwen, OFF("fused_group_mlp"), "layer", {"experts.x", "experts.u", "experts.a"}, {"h"}},
     {qwen, OFF("attn_norm"), "layer", {NULL}, {"x", "attention.norm"}},
     {deepseek, OFF("attn_norm"), "layer", {"x"}, {"attention.norm"}},
     {deepseek, OFF("qkv_linear"), "layer", {"attention.norm"}, {"x", "q latent"}},
@@ -90,6 +91,49 @@ static void names_are_megatrons(void **state)
             if (moves(p, cases[i].segment, cases[i].kept[k]))
                 fail_msg("%s %s: %s moves", cases[i].folder, cases[i].words, cases[i].kept[k]);
         assert_int_equal(copies_of(p, OP_COPY_OUT), copies_of(p, OP_COPY_IN));
+        arena_destroy(a);
+    }
+}
+
+/* Bytes a token that each name moves in a layer, as Megatron's tensors have them (BF16, TP 1); with
+ * core_attn goes the log-sum-exp, four bytes a head. */
+static void bytes_are_megatrons(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *module;
+        int64_t bytes, layers;
+    } table[] = {
+        {"deepseek-v3", "attn_norm", 14336, 61},
+        {"deepseek-v3", "qkv_linear", 14336, 61},
+        {"deepseek-v3", "core_attn", 131072 + 512, 61},
+        {"deepseek-v3", "core_attn,attn_proj", 131072 + 33280, 61},
+        {"deepseek-v3", "mlp_norm", 14336, 58},
+        {"deepseek-v3", "expert_fc1", 114688, 58},
+        {"deepseek-v3", "moe_act", 65536, 58},
+        {"qwen3-235b-a22b", "qkv_linear", 2 * 8192, 94},
+        {"qwen3-235b-a22b", "core_attn", 18432 + 256, 94},
+        {"qwen3-235b-a22b", "core_attn,attn_proj", 18432 + 16640, 94},
+        {"qwen3-235b-a22b", "mlp_norm", 8192, 94},
+        {"qwen3-235b-a22b", "expert_fc1", 65536, 94},
+        {"qwen3-235b-a22b", "moe_act", 49152, 94},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        arena *a = arena_create();
+        setup *s = ARENA_NEW(a, setup);
+        program *p = ARENA_NEW(a, program);
+        const char *words =
+            "cluster.gpu=GB200 cluster.n_gpus=64 cluster.nvlink_domain=64 model.seq_length=4096 "
+            "mixed_precision=bf16_mixed model.expert_model_parallel_size=64 "
+            "train.global_batch_size=64 model.moe_router_force_load_balancing=true "
+            "model.mtp_num_layers=null model.moe_token_dispatcher_type=alltoall "
+            "moefold.moe_buffer_factor=1 model.fine_grained_activation_offloading=true";
+        program_of(
+            p, s, a, table[i].model,
+            arena_text(a, "%s %smodel.offload_modules=[%s]", words, ANY_SIZE, table[i].module));
+        if (p->host_bytes != table[i].bytes * table[i].layers * p->T)
+            fail_msg("%s %s: %lld bytes a token and layer", table[i].model, table[i].module,
+                     (long long)(p->host_bytes / p->T / table[i].layers));
         arena_destroy(a);
     }
 }
@@ -285,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_megatrons),
+        cmocka_unit_test(bytes_are_megatrons),
         cmocka_unit_test(small_buffers_stay),
         cmocka_unit_test(offloaded_inputs_of_experts_stay_wide),
         cmocka_unit_test(groups_come_back_one_ahead),
