@@ -59,6 +59,11 @@ bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit)
     return (k->kinds[kind] & bit) != 0;
 }
 
+bool cards_offload(const cards *k)
+{
+    return k->offload;
+}
+
 bool cards_whole(const cards *k, const choice *c)
 {
     return k->offload || c->drop == DROP_FULL;

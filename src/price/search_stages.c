@@ -82,7 +82,8 @@ static void try_drops(search *s, choice c, attempt *t, drop_facts *m)
         for (int d = 0; d < s->sp.n_drops && !s->done; d++) {
             if (!legal->ok[c.beside][c.graphs][offload][d]) continue;
             c.drop = s->sp.drops[d];
-            if (!all && holds_one(fit, n_fit, c.drop)) { /* I2 of search_parts.h */
+            if (!all && !cards_offload(s->k) &&
+                holds_one(fit, n_fit, c.drop)) { /* I2 of search_parts.h */
                 n->slow++;
                 continue;
             }

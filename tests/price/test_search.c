@@ -182,12 +182,24 @@ static const char *const small[] = {"cluster.n_gpus=16",
                                     "model.moe_token_dispatcher_type=alltoall",
                                     NULL};
 
-static void bounds_discard_no_winner(void **state)
+static const char *const offloading[] = {"cluster.n_gpus=16",
+                                         "cluster.gpu=H100",
+                                         "model.seq_length=8192",
+                                         "train.global_batch_size=64",
+                                         "train.micro_batch_size=1",
+                                         "model.expert_tensor_parallel_size=1",
+                                         "model.cuda_graph_impl=none",
+                                         "comm_overlap.tp_comm_overlap=false",
+                                         "model.context_parallel_size=1",
+                                         "model.moe_token_dispatcher_type=alltoall",
+                                         OFFLOAD("expert_fc1,core_attn,attn_proj,qkv_linear"),
+                                         NULL};
+
+static void bounds_discard_no_winner_of(const char *const *words)
 {
-    (void)state;
     fixture f;
     error err = {{0}};
-    open_recipe(&f, "qwen3-30b-a3b", small);
+    open_recipe(&f, "qwen3-30b-a3b", words);
     search_options o = {.hw = &f.hw, .best = 3};
     search_result *quick = ARENA_NEW(f.a, search_result), *all = ARENA_NEW(f.a, search_result);
     assert_int_equal(search_run(quick, f.given, &o, f.a, &err), OK);
@@ -204,18 +216,12 @@ static void bounds_discard_no_winner(void **state)
     arena_destroy(f.a);
 }
 
-static const char *const offloading[] = {"cluster.n_gpus=16",
-                                         "cluster.gpu=H100",
-                                         "model.seq_length=8192",
-                                         "train.global_batch_size=64",
-                                         "train.micro_batch_size=1",
-                                         "model.expert_tensor_parallel_size=1",
-                                         "model.cuda_graph_impl=none",
-                                         "comm_overlap.tp_comm_overlap=false",
-                                         "model.context_parallel_size=1",
-                                         "model.moe_token_dispatcher_type=alltoall",
-                                         OFFLOAD("expert_fc1,core_attn,attn_proj,qkv_linear"),
-                                         NULL};
+static void bounds_discard_no_winner(void **state)
+{
+    (void)state;
+    bounds_discard_no_winner_of(small);
+    bounds_discard_no_winner_of(offloading);
+}
 
 static void best_of_break_no_rule_and_fit(const char *const *words)
 {
