@@ -106,7 +106,7 @@ static void take_instance(pool *l, const item_at *at, int instance_id)
                   : 0;
 }
 
-/* A forward writes what it saves and the input of the instance behind it, which is on the device. */
+/* A forward writes what it saves, and on the device the input of the instance behind it. */
 static void by_instance(pool *l)
 {
     const item_list *items = &l->p->items[PART_STEP];
