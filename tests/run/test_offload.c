@@ -141,10 +141,10 @@ static void offload_changes_no_bit(void **state)
 {
     (void)state;
     arena *a = arena_create();
-    int ran = 0, k = 0;
+    int ran = 0;
     for (int c = 0; c < N_FAMILY_CASES; c++)
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
-            const char *offload = names[k++ % 3 == 1 ? 1 : k % 3 == 0 ? 2 : 0];
+            const char *offload = names[((size_t)c + l) % 3];
             const char *words = arena_text(a, "%s%s" ANY_SIZE, layouts[l], offload);
             if (!is_legal(family_cases[c], words, a)) continue;
             int64_t host = same_bits(family_cases[c], layouts[l], offload, a);
