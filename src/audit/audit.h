@@ -53,8 +53,9 @@ typedef struct audit_class {
     int64_t n;        /* how many are like it */
     audit_stream stream;
     int64_t bytes[REGION_COUNT], arena_bytes;
-    int64_t alive;     /* (chunk, microbatch) pairs held at once, at most */
-    bool gathers_late; /* the last part runs at the end of training, not in every step */
+    int64_t host_bytes; /* activations on the host */
+    int64_t alive;      /* (chunk, microbatch) pairs held at once, at most */
+    bool gathers_late;  /* the last part runs at the end of training, not in every step */
 } audit_class;
 
 typedef struct audit_options {

@@ -18,7 +18,8 @@ enum { PROBES_MAX = 40, AXES = 3 };
 static bool class_equal(const audit_class *a, const audit_class *b)
 {
     return a->pp == b->pp && stream_equal(&a->stream, &b->stream) &&
-           memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0 && a->arena_bytes == b->arena_bytes;
+           memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0 && a->arena_bytes == b->arena_bytes &&
+           a->host_bytes == b->host_bytes;
 }
 
 static int32_t class_keep(audit_state *t, const audit_class *c)
@@ -46,6 +47,7 @@ static int32_t build(audit_state *t, int64_t rank)
                      .pp = p->at.pp,
                      .stream = stream_of(t->book, p),
                      .arena_bytes = p->arena_bytes,
+                     .host_bytes = p->host_bytes,
                      .alive = order_peak(&p->order),
                      .gathers_late = p->gathers_late};
     memcpy(c.bytes, p->bytes, sizeof c.bytes);

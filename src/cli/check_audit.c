@@ -87,6 +87,13 @@ static const audit_class *emptiest(const audit_result *r)
     return least;
 }
 
+static void print_host(const audit_class *c, arena *a)
+{
+    if (c->host_bytes)
+        printf("         %-12s %14s %20s  not in these: activations on the host\n", "host",
+               text_bytes(a, c->host_bytes), text_grouped(a, c->host_bytes));
+}
+
 static void print_fullest(const setup *s, const audit_result *r, arena *a)
 {
     const audit_class *f = r->fullest, *e = emptiest(r);
@@ -105,6 +112,7 @@ static void print_fullest(const setup *s, const audit_result *r, arena *a)
         if (more) printf("  %c%s", more > 0 ? '+' : '-', text_bytes(a, more > 0 ? more : -more));
         printf("\n");
     }
+    print_host(f, a);
     printf("\n");
 }
 
@@ -137,6 +145,7 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     for (int i = 0; i < REGION_COUNT; i++)
         printf("         %-12s %14s %20s\n", region_name((region)i), text_bytes(a, c->bytes[i]),
                text_grouped(a, c->bytes[i]));
+    print_host(c, a);
     printf("\nSends    in a step (routing: as if uniform)\n\n         %-12s %7s %12s", "group",
            "members", "messages");
     for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
@@ -210,9 +219,10 @@ static json_t *json_one(const audit_result *r, int64_t rank)
             json_object_set_new(sends, comm_group_name((comm_group)g),
                                 json_pack("{s:I, s:o}", "messages", (json_int_t)x.messages[g],
                                           "bytes", json_link_bytes(x.bytes[g])));
-    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:o}", "rank", (json_int_t)rank, "like",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "rank", (json_int_t)rank, "like",
                      (json_int_t)c->rank, "pp", (json_int_t)c->pp, "bytes",
-                     (json_int_t)c->arena_bytes, "regions", json_regions(c), "sends", sends);
+                     (json_int_t)c->arena_bytes, "host_bytes", (json_int_t)c->host_bytes, "regions",
+                     json_regions(c), "sends", sends);
 }
 
 json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank)
@@ -223,6 +233,7 @@ json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank)
     json_object_set_new(o, "ok", json_boolean(r->ok));
     json_object_set_new(o, "rank", json_integer(r->fullest->rank));
     json_object_set_new(o, "bytes", json_integer(r->fullest->arena_bytes));
+    json_object_set_new(o, "host_bytes", json_integer(r->fullest->host_bytes));
     json_object_set_new(o, "regions", json_regions(r->fullest));
     json_object_set_new(o, "pp", json_integer(r->fullest->pp));
     json_object_set_new(o, "alike", json_integer(r->fullest->n));

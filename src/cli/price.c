@@ -27,6 +27,7 @@ static json_t *json_memory(const price *p)
     for (int i = 0; i < REGION_COUNT; i++)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     json_object_set_new(o, "beside", json_integer(p->beside));
+    json_object_set_new(o, "on_host", json_integer(p->host_bytes));
     return o;
 }
 
@@ -35,7 +36,7 @@ static json_t *json_times(const price *p)
     json_t *o = json_object(), *exposed = json_object();
     for (int k = 0; k < COST_KINDS; k++)
         json_object_set_new(o, cost_kind_name((cost_kind)k), json_real(p->time[k]));
-    for (int k = COST_TP; k <= COST_DP; k++)
+    for (int k = COST_TP; k <= COST_COPY; k++)
         json_object_set_new(exposed, cost_kind_name((cost_kind)k), json_real(p->exposed[k]));
     json_object_set_new(o, "exposed", exposed);
     json_object_set_new(o, "host", json_real(p->host));
@@ -86,6 +87,8 @@ static void print_memory(const price *p, arena *a)
         if (p->bytes[i])
             printf("         %-14s %12s\n", region_name((region)i), text_bytes(a, p->bytes[i]));
     if (p->beside) printf("         %-14s %12s\n", "graphs", text_bytes(a, p->beside));
+    if (p->host_bytes)
+        printf("\n         on the host:   %12s of activations\n", text_bytes(a, p->host_bytes));
     printf("\n");
 }
 
@@ -106,7 +109,7 @@ static void print_time(const price *p)
     print_row("host", p->host, 0, p->step_s);
     print_row("bubble", p->bubble, 0, p->step_s);
     print_row("optimizer", p->optimizer, 0, p->step_s);
-    printf("\n         messages beside computation are hidden; what shows is named\n\n");
+    printf("\n         messages and copies beside computation are hidden; what shows is named\n\n");
 }
 
 static void print_changes(const priced *q, arena *a)

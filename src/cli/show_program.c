@@ -9,7 +9,7 @@
 /* ---- operations */
 
 static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
-static const char *const stream_names[] = {"compute", "comm", "p2p", "dp", "copy", "host"};
+static const char *const stream_names[] = {"compute", "comm", "p2p", "dp", "copy", "back", "host"};
 
 static void print_names(const segment *seg, const int *ids, int n)
 {
@@ -141,6 +141,11 @@ static void print_regions(const program *p, arena *a)
     for (int i = 0; i < REGION_COUNT; i++)
         printf("  %-12s %14s %20s %20s\n", region_name((region)i), text_bytes(a, p->bytes[i]),
                text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
+    if (p->host_bytes)
+        printf("\n  On the host, beside the arena: %s of activations (%s bytes), of which buffers "
+               "cover %s\n",
+               text_bytes(a, p->host_bytes), text_grouped(a, p->host_bytes),
+               text_grouped(a, program_host_buffer_bytes(p)));
     printf("\n");
 }
 
@@ -249,6 +254,7 @@ json_t *cli_json_program(const setup *s, int64_t rank, arena *a)
     json_object_set_new(o, "rank", json_integer(rank));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
     json_object_set_new(o, "buffer_bytes", json_integer(program_buffer_bytes(p)));
+    json_object_set_new(o, "host_bytes", json_integer(p->host_bytes));
     for (int i = 0; i < REGION_COUNT; i++)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     return o;

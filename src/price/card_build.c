@@ -8,6 +8,7 @@
 #include "price/card_parts.h"
 #include "program/build.h"
 #include "program/build_messages.h"
+#include "program/offload.h"
 #include "program/plan.h"
 
 /* What a part does not depend on is left out, so that setups serve many parts. */
@@ -103,7 +104,9 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
     b->node = NODE_ATTN;
     b->layer = layer;
     layer_bufs t;
-    int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
+    unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
+                                            : offload_of_hidden(&b->s->m, layer);
+    int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
     int dh = seg_other(b, "dh", LIFE_STREAM, size);
     if (what == CARD_ATTENTION)
         build_attention(b, &t, x, y, dh);
@@ -135,9 +138,11 @@ void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kin
     }
 }
 
-static void finish(segment *seg, unsigned drop, arena *a)
+static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
 {
+    offload_options offload = offload_options_of(r);
     segment_recompute(seg, drop, a);
+    segment_offload(seg, &offload, a);
     segment_fit(seg, a);
     segment_waits(seg, a);
 }
@@ -190,11 +195,11 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
     card_build_part(k, &w->b, &seg, what, key->kind);
-    finish(&seg, key->drop, k->scratch);
+    finish(&seg, &w->s.r, key->drop, k->scratch);
     if (what == CARD_PAIR) {
         bool same = key->kind == key->other;
         if (!same) card_build_part(k, &w->b, &other, what, key->other);
-        if (!same) finish(&other, key->drop, k->scratch);
+        if (!same) finish(&other, &w->s.r, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
         play_card(k, out, w, &pair);
     } else {

@@ -13,6 +13,7 @@
 
 #include "base/maths.h"
 #include "price/card_parts.h"
+#include "program/offload.h"
 #include "program/plan.h"
 
 /* ---- bytes */
@@ -29,11 +30,13 @@ static void add_mask(card_light *l, unsigned mask, int64_t bytes)
     l->bytes[i] += bytes;
 }
 
-static void read_bytes(card_light *l, const segment *seg)
+/* What waits on the host is not saved, whatever is made again. */
+static void read_bytes(card_light *l, const segment *seg, const recipe *r)
 {
+    offload_options offload = offload_options_of(r);
     for (int id = 0; id < seg->n_bufs; id++) {
         const buf *b = &seg->bufs[id];
-        if (b->life != LIFE_SAVED || b->parent >= 0) continue;
+        if (b->life != LIFE_SAVED || b->parent >= 0 || offload_takes(&offload, b)) continue;
         unsigned mask = id ? b->drop & ~(unsigned)DROP_FULL : 0;
         int64_t bytes = round_up(b->bytes, PLAN_ALIGN);
         if (!id) l->input = bytes;
@@ -272,7 +275,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     segment seg;
     card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
-    read_bytes(l, &seg);
+    read_bytes(l, &seg, &w->s.r);
     const cost_model *cost = &w->cost;
     double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
     for (int phase = 0; phase < 2; phase++) {

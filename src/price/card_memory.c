@@ -10,6 +10,7 @@
 
 #include "base/maths.h"
 #include "price/card_ranks.h"
+#include "program/offload.h"
 #include "program/plan.h"
 #include "program/rope.h"
 
@@ -65,6 +66,19 @@ static int64_t stream_parts(const setup *s, const chunk_mix *m)
     return both ? 2 : 1;
 }
 
+/* Inputs of layers that are only handed over on the device. */
+static int64_t passed_region(const setup *s, const choice_sizes *z, int64_t rank)
+{
+    bool any = false;
+    for (int64_t v = 0; v < s->pipe.vpp; v++) {
+        const stage *st = &s->pipe.stages[v * s->pipe.pp + rank];
+        for (int64_t i = 0; i < st->n_layers && !any; i++)
+            any = offload_takes_input(s, st->first_layer + i, z->T);
+    }
+    int64_t places = 2 + (s->pipe.pp > 1 ? z->turns : 0);
+    return any ? places * round_up(z->T * s->m.hidden * z->word, PLAN_ALIGN) : 0;
+}
+
 void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
                   const layout_facts *f, int64_t rank)
 {
@@ -80,7 +94,7 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_size
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
     bytes[REGION_BOUNDARY] = z->turns * (round_up(stream * hidden, PLAN_ALIGN) +
                                          round_up(boundary * hidden, PLAN_ALIGN)) +
-                             own->scratch;
+                             own->scratch + passed_region(s, z, rank);
     bytes[REGION_STEP] = step_region(s, z);
 }
 
@@ -121,7 +135,7 @@ static double behind(const card *c, const card *before, int graphs, int phase)
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
 {
     int g = c->graphs;
-    if (c->drop == DROP_FULL) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
+    if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
     const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
     const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
     return first->seconds[g][phase] + behind(second, first, g, phase);
@@ -136,11 +150,11 @@ static void add_times(part_sums *p, int part, const card *c, int graphs)
 
 void sums_times(part_sums *p, cards *k, const choice *c)
 {
-    bool full = c->drop == DROP_FULL;
+    bool whole = cards_whole(k, c);
     memset(p->seconds, 0, sizeof p->seconds);
     for (int i = 0; i < cards_kinds(k); i++) {
-        add_times(p, i, card_of(k, c, full ? CARD_LAYER : CARD_ATTENTION, i, 0), c->graphs);
-        if (!full) add_times(p, i, card_of(k, c, CARD_MLP, i, 0), c->graphs);
+        add_times(p, i, card_of(k, c, whole ? CARD_LAYER : CARD_ATTENTION, i, 0), c->graphs);
+        if (!whole) add_times(p, i, card_of(k, c, CARD_MLP, i, 0), c->graphs);
         for (int phase = 0; phase < 2; phase++)
             p->seconds[i][phase] = layer_seconds(k, c, i, phase);
     }
@@ -152,7 +166,7 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 double layer_least(cards *k, const choice *c, int kind, int phase)
 {
     int g = c->graphs;
-    if (c->drop == DROP_FULL) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
+    if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
     const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
@@ -241,11 +255,11 @@ static void see(temps *t, const card *c)
 
 static void see_chunk(temps *t, cards *k, const choice *c, const chunk_mix *m)
 {
-    bool full = c->drop == DROP_FULL;
+    bool whole = cards_whole(k, c);
     for (int i = 0; i < cards_kinds(k); i++) {
         if (!m->n[i]) continue;
-        see(t, card_of(k, c, full ? CARD_LAYER : CARD_ATTENTION, i, 0));
-        if (!full) see(t, card_of(k, c, CARD_MLP, i, 0));
+        see(t, card_of(k, c, whole ? CARD_LAYER : CARD_ATTENTION, i, 0));
+        if (!whole) see(t, card_of(k, c, CARD_MLP, i, 0));
     }
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
         if (m->n[i]) see(t, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0));

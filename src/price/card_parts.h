@@ -29,6 +29,7 @@ struct cards {
     unsigned char kinds[LAYER_KINDS_MAX]; /* layer_kind_bits */
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
+    bool offload; /* of activations: copies of one half run beside the other */
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */
     card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */

@@ -4,6 +4,7 @@
 #include "price/cards.h"
 
 #include "price/card_parts.h"
+#include "program/offload.h"
 
 static void find_kinds(cards *k, const model *m)
 {
@@ -26,6 +27,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
     const setup *base = choice_base(m, 0, 1);
     if (!base) return k;
     k->model = &base->m;
+    k->offload = offload_options_of(&base->r).names != 0;
     find_kinds(k, &base->m);
     return k;
 }
@@ -56,6 +58,16 @@ int cards_kind_of(const cards *k, int64_t layer)
 bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit)
 {
     return (k->kinds[kind] & bit) != 0;
+}
+
+bool cards_offload(const cards *k)
+{
+    return k->offload;
+}
+
+bool cards_whole(const cards *k, const choice *c)
+{
+    return k->offload || c->drop == DROP_FULL;
 }
 
 int64_t cards_built(const cards *k)

@@ -5,8 +5,8 @@
  * built as a segment of its own by the builders of src/program and depends on few knobs. Their
  * saved bytes add up to the layer's, and its temporaries are the larger of the two, because spans
  * of different halves never meet in time. Embedding, final norm, head and prediction module are
- * cards too; full recompute and combined 1F1B, which do not fall apart like that, have cards of
- * whole layers and of pairs. */
+ * cards too; full recompute, activation offload and combined 1F1B, which do not fall apart like
+ * that, have cards of whole layers and of pairs. */
 #ifndef PRICE_CARDS_H
 #define PRICE_CARDS_H
 
@@ -16,7 +16,7 @@
 typedef enum card_what {
     CARD_ATTENTION, /* first half of a layer */
     CARD_MLP,       /* second half */
-    CARD_LAYER,     /* all of it: DROP_FULL */
+    CARD_LAYER,     /* all of it: DROP_FULL, or with offload */
     CARD_PAIR,      /* forward of one layer beside the backward of another */
     CARD_EMBEDDING,
     CARD_FINAL,
@@ -62,6 +62,8 @@ const model *cards_model(const cards *k);
 int cards_kinds(const cards *k);                  /* kinds of layers */
 int cards_kind_of(const cards *k, int64_t layer); /* of a layer */
 bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
+bool cards_offload(const cards *k);                /* does the recipe offload activations? */
+bool cards_whole(const cards *k, const choice *c); /* do layers not fall into halves? */
 
 /* Which of the drop bits make a difference to this half. */
 const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind);

@@ -29,7 +29,8 @@ typedef enum cost_way {
     WAY_ROWS,
     WAY_ADDED,
     WAY_MOVE,
-    WAY_MESSAGE
+    WAY_MESSAGE,
+    WAY_HOST_COPY
 } cost_way;
 
 typedef struct cost_row {
@@ -47,6 +48,8 @@ static const cost_row rows[OP_COUNT] = {
     [OP_SEND] = {WAY_MESSAGE, COST_OTHER},
     [OP_RECV] = {WAY_MESSAGE, COST_OTHER},
     [OP_WAIT] = {WAY_NONE, COST_OTHER},
+    [OP_COPY_OUT] = {WAY_HOST_COPY, COST_COPY},
+    [OP_COPY_IN] = {WAY_HOST_COPY, COST_COPY},
     [OP_MOVE] = {WAY_MOVE, COST_MEMORY},
     [OP_ROUTER] = {WAY_MEMORY, COST_ROUTING},
     [OP_ROUTER_D] = {WAY_MEMORY, COST_ROUTING},
@@ -174,6 +177,8 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
         return n[LAUNCH_HEAD];
     case WAY_MESSAGE:
         return cost_rides_along(c, o) ? 0 : n[LAUNCH_MESSAGE];
+    case WAY_HOST_COPY:
+        return n[LAUNCH_MESSAGE];
     case WAY_NONE:
         return 0;
     default:
@@ -221,6 +226,15 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
 }
 
+/* Over the host's link, each way by itself; of routed rows those that are there. */
+static double host_copy(const cost_model *c, const segment *seg, const op *o)
+{
+    const buf *b = &seg->bufs[o->in[0]];
+    bool routed = strncmp(b->name, "experts.", 8) == 0;
+    double bytes = (double)b->bytes * (routed ? c->fill : 1);
+    return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
+}
+
 static double seconds_of(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     const cost_row *row = &rows[o->kind];
@@ -237,6 +251,8 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
         return cost_head(c, seg, o);
     case WAY_MESSAGE:
         return cost_message(c, seg, o);
+    case WAY_HOST_COPY:
+        return host_copy(c, seg, o);
     default:
         return cost_memory(c, moved(c, seg, o, row));
     }
@@ -255,15 +271,13 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     op_cost out = {.kind = row->kind};
     if (row->way == WAY_NONE) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
-    bool message = row->way == WAY_MESSAGE;
+    bool message = row->way == WAY_MESSAGE, beside = message || row->way == WAY_HOST_COPY;
     double launches = launches_of(c, o, row, out.quantise > 0);
     if (message) {
         out.kind = kind_of_group[o->group];
         out.network = c->groups[o->group].farthest == LINK_OUTSIDE;
-    } else {
-        out.seconds += c->hw->least * launches;
     }
-    out.seconds *= message ? 1 : c->device;
+    if (!beside) out.seconds = (out.seconds + c->hw->least * launches) * c->device;
     out.quantise *= c->device;
     out.part = part_of(o);
     if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];

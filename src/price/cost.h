@@ -25,6 +25,7 @@
     X(EP, "EP messages")                                                                           \
     X(PP, "PP messages")                                                                           \
     X(DP, "DP messages")                                                                           \
+    X(COPY, "host copies")                                                                         \
     X(OTHER, "other")
 
 typedef enum cost_kind {
@@ -92,6 +93,7 @@ typedef struct cost_model {
     double router_passes; /* and of the router's */
     double routing_launches, router_launches, expert_launches;
     unsigned captured;
+    bool copies_beside;                 /* to the host; on CPUs the cores that compute make them */
     double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */

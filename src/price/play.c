@@ -4,8 +4,8 @@
  *     stream waits for is complete.
  * I2  Messages inside layers that leave the NVLink domain and those that stay in it have links of
  *     their own: they run beside each other, each kind in its order.
- * I3  What the compute stream loses is told apart: it waited for a message (exposed), or for the
- *     host. */
+ * I3  What the compute stream loses is told apart: it waited for a message or a copy (exposed), or
+ *     for the host. */
 #include <string.h>
 
 #include "price/price.h"
@@ -41,21 +41,23 @@ static void run(play *p, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(p->c, seg, o);
     p->host += cost.host;
-    bool comm = o->stream == STREAM_COMM;
-    int at = comm && cost.network ? LANE_NETWORK : (int)o->stream;      /* I2 */
-    double free = p->lane[at], start = free > p->host ? free : p->host; /* I1 */
+    bool comm = o->stream == STREAM_COMM, here = op_is_copy(o->kind) && !p->c->copies_beside;
+    int at =
+        comm && cost.network ? LANE_NETWORK : (int)(here ? STREAM_COMPUTE : o->stream); /* I2 */
+    double free = p->lane[at], start = free > p->host ? free : p->host;                 /* I1 */
     if (comm && p->late > start) start = p->late;
     if (comm) p->late = 0;
-    if (o->stream == STREAM_COMPUTE) p->out->host += start - free; /* I3 */
+    if (at == STREAM_COMPUTE) p->out->host += start - free; /* I3 */
     double end = start + cost.seconds;
     p->lane[at] = end;
+    if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
     if (o->event >= EVENTS_MAX) return;
     p->launched[o->event] = p->host;
     p->done[o->event] = end;
     p->kind[o->event] = cost.kind;
-    p->message[o->event] = op_is_comm(o->kind);
+    p->message[o->event] = op_is_beside(o->kind);
 }
 
 /* Messages that run beside products take their share of the chip. */

@@ -30,6 +30,7 @@ static void see_memory(price *out, const setup *s, const program *p)
     out->peak_bytes = peak;
     out->beside = beside;
     out->fullest = p->at.rank;
+    out->host_bytes = p->host_bytes;
     memcpy(out->bytes, p->bytes, sizeof out->bytes);
 }
 
@@ -82,7 +83,7 @@ enum { TIGHT_PERCENT = 4, LARGE_PERCENT = 15 };
 static const char *largest_message(const price *p, double *seconds)
 {
     int most = COST_TP;
-    for (int k = COST_TP; k <= COST_DP; k++)
+    for (int k = COST_TP; k <= COST_COPY; k++)
         if (p->exposed[k] > p->exposed[most]) most = k;
     *seconds = p->exposed[most];
     return cost_kind_name((cost_kind)most);
@@ -90,7 +91,7 @@ static const char *largest_message(const price *p, double *seconds)
 
 static void see_wall(price *p, arena *a)
 {
-    double exposed = total(p->exposed, COST_TP, COST_DP), seconds, step = p->step_s;
+    double exposed = total(p->exposed, COST_TP, COST_COPY), seconds, step = p->step_s;
     const char *message = largest_message(p, &seconds);
     double room = 100.0 * (double)(p->usable - p->peak_bytes) / (double)p->usable;
     double e = 100 * exposed / step, h = 100 * p->host / step, b = 100 * p->bubble / step;

@@ -26,7 +26,7 @@ typedef struct price {
     double step_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu_bf16, mfu_precision;
     /* of the slowest pipeline rank, a step: */
     double time[COST_KINDS];    /* busy */
-    double exposed[COST_KINDS]; /* messages that nothing hid */
+    double exposed[COST_KINDS]; /* messages and copies that nothing hid */
     double host, bubble, optimizer;
     int64_t slowest; /* pipeline rank */
     /* of the fullest rank: */
@@ -34,6 +34,7 @@ typedef struct price {
     int64_t bytes[REGION_COUNT];
     int64_t beside; /* what libraries, graphs and the framework take */
     int64_t peak_bytes, usable;
+    int64_t host_bytes; /* activations on the host, beside all that */
     bool fits;
     /* of routed buffers, where ranks share experts; 0: no layer is routed */
     double skew, worst_skew; /* load of the fullest rank over the mean: mean layer, worst layer */

@@ -7,7 +7,7 @@
  * I1  A bound is below what it bounds: the busiest stream of a list below its time, the mean rank
  *     below the fullest, the best products that any EP allows below those of one.
  * I2  Recompute and offload only add time: where a set of modules fits, sets that hold it are not
- *     looked at.
+ *     looked at. But with activation offload what is made again is not copied.
  * I3  Whatever is left out is counted. */
 #ifndef PRICE_SEARCH_PARTS_H
 #define PRICE_SEARCH_PARTS_H

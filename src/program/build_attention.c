@@ -29,7 +29,8 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
     b->node = NODE_ATTN;
     core_plan(b, &t->core);
     const char *norm = m->mla ? "input_layernorm.weight" : SA "linear_qkv.layer_norm_weight";
-    t->norm = norm_forward(b, "attention.norm", norm, x, b->T, H, DROP_LAYERNORM | STORED);
+    t->norm =
+        norm_forward(b, "attention.norm", norm, x, b->T, H, DROP_LAYERNORM | STORED | OFF_QKV);
     if (m->mla)
         mla_forward(b, t);
     else
@@ -39,7 +40,7 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
     int64_t width = z.n * z.dv;
     t->gated = t->o;
     if (m->output_gate) {
-        t->gated = seg_saved(b, "attention.gated", b->Tc * width, 0);
+        t->gated = seg_saved(b, "attention.gated", b->Tc * width, OFF_ATTN_PROJ);
         seg_op(b, SEG_FORWARD, OP_GATE, "attention.gate", IN(t->o, t->gate), OUT(t->gated),
                DIM(b->Tc, width, width));
     }

@@ -97,7 +97,7 @@ static head_part part_of(int tokens, int heads, int64_t parts, int64_t width)
 static void take_heads(builder *b, core_bufs *c, const attention_bufs *t)
 {
     int64_t T = b->B * c->S, n = c->n * c->d, k = c->g * c->d, v = c->g * c->dv;
-    unsigned drop = b->s->m.mla ? DROP_MLA_UP_PROJ : 0;
+    unsigned drop = (b->s->m.mla ? DROP_MLA_UP_PROJ : 0) | OFF_CORE_ATTN;
     c->q = seg_saved(b, "q of heads", T * n, drop);
     c->k = seg_saved(b, "k of heads", T * k, drop);
     c->v = seg_saved(b, "v of heads", T * v, drop);
@@ -140,9 +140,11 @@ void core_forward(builder *b, attention_bufs *t)
     c->k = t->k;
     c->v = t->v;
     if (away) take_heads(b, c, t);
-    t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, 0);
-    c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN) : t->o;
-    c->lse = seg_saved_wide(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN);
+    unsigned proj = b->s->m.output_gate ? 0 : OFF_ATTN_PROJ; /* a gate reads it, too */
+    t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, proj);
+    c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN | OFF_CORE_ATTN)
+                : t->o;
+    c->lse = seg_saved_wide(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN | OFF_CORE_ATTN);
     compute(b, t);
     if (!away) return;
     const head_part o = part_of(t->o, c->o, c->parts, width);

@@ -98,7 +98,8 @@ static void join_heads(builder *b, qkv_set d, int dgate, int dqkv)
 /* Exchanged for heads, the buffers of this rank's tokens are not read in backward. */
 static int kept(builder *b, const attention_bufs *t, const char *name, int64_t elements)
 {
-    return t->core.parts > 1 ? seg_temp(b, name, elements) : seg_saved(b, name, elements, 0);
+    return t->core.parts > 1 ? seg_temp(b, name, elements)
+                             : seg_saved(b, name, elements, OFF_CORE_ATTN);
 }
 
 void gqa_forward(builder *b, attention_bufs *t)
@@ -115,7 +116,7 @@ void gqa_forward(builder *b, attention_bufs *t)
     t->gate = m->output_gate ? seg_saved(b, "gate", queries, 0) : NONE;
     split_heads(b, qkv, (qkv_set){t->q, t->k, t->v}, t->gate);
     if (m->qk_norm) {
-        unsigned drop = t->core.parts > 1 ? NOT_SAVED : 0;
+        unsigned drop = t->core.parts > 1 ? NOT_SAVED : OFF_CORE_ATTN;
         t->q_norm = norm_forward(b, "q", SA "q_layernorm.weight", t->q, b->Tc * z.n, z.d, drop);
         t->k_norm = norm_forward(b, "k", SA "k_layernorm.weight", t->k, b->Tc * z.g, z.d, drop);
         t->q = t->q_norm.y;

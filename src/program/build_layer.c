@@ -1,11 +1,12 @@
 /* build_layer.c - segments of decoder layers. */
 #include "program/build.h"
+#include "program/offload.h"
 
 void layer_forward(builder *b, layer_bufs *t, int x, int y)
 {
     const model *m = &b->s->m;
     b->module = "layer";
-    t->h = seg_saved(b, "h", b->T * m->hidden, 0);
+    t->h = seg_saved(b, "h", b->T * m->hidden, offload_of_hidden(m, b->layer));
     if (model_layer_is(m, b->layer, LAYER_LINEAR))
         gdn_forward(b, &t->gdn, x, t->h);
     else
@@ -39,7 +40,7 @@ void build_layers(builder *b, segment *seg, int64_t layer, int n_layers)
     b->module = "layer";
     b->node = NODE_ATTN;
     layer_bufs *t = ARENA_ARRAY(b->a, layer_bufs, n_layers);
-    int x = seg_saved(b, "x", size, 0);
+    int x = seg_saved(b, "x", size, offload_of_input(&b->s->m, layer));
     for (int i = 0; i < n_layers; i++) {
         b->layer = layer + i;
         b->layer_step = i;

@@ -55,7 +55,7 @@ static void down_backward(builder *b, const product *p, int dy, int x, int dx, b
 static int kept(builder *b, const attention_bufs *t, const char *name, int64_t elements)
 {
     return t->core.parts > 1 ? seg_temp(b, name, elements)
-                             : seg_saved(b, name, elements, DROP_MLA_UP_PROJ);
+                             : seg_saved(b, name, elements, DROP_MLA_UP_PROJ | OFF_CORE_ATTN);
 }
 
 static void queries_forward(builder *b, attention_bufs *t)

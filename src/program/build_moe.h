@@ -69,6 +69,8 @@ typedef struct expert_grads {
     int dy, du, dx, dp;
 } expert_grads;
 
+/* What the first product reads, of so many elements. */
+int experts_input(builder *b, int64_t elements);
 int experts_forward(builder *b, moe_bufs *t);
 /* `late`: without gradients of weights, which experts_weights then adds. */
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late);

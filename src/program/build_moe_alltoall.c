@@ -114,7 +114,7 @@ static flow send(builder *b, moe_bufs *t, flow f)
 static flow place(builder *b, moe_bufs *t, flow f)
 {
     int64_t H = b->s->m.hidden;
-    t->xp = seg_saved(b, "experts.x", t->room * H, DROP_MOE | STORED);
+    t->xp = experts_input(b, t->room * H);
     t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.reorder", IN(f.x, f.p, t->rows), OUT(t->xp, t->pp),
            DIM(t->room, 1, H, t->room));

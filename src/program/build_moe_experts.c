@@ -22,11 +22,21 @@ static int64_t local_width(const builder *b)
     return b->s->m.moe_ffn / b->s->lay.etp;
 }
 
+/* Its offload has the first product save what it was given, but for scaled blocks of FP8. */
+int experts_input(builder *b, int64_t elements)
+{
+    const recipe *r = &b->s->r;
+    bool original = recipe_on(r, K_OFFLOAD) && recipe_has(r, K_OFFLOAD_MODULES, "expert_fc1") &&
+                    !recipe_is(r, K_FP8_RECIPE, "mxfp8") && !recipe_given(r, K_FP4);
+    unsigned kept = original ? 0 : STORED;
+    return seg_saved(b, "experts.x", elements, DROP_MOE | OFF_EXPERT_FC1 | OFF_FUSED | kept);
+}
+
 int experts_forward(builder *b, moe_bufs *t)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
-    t->u = seg_saved(b, "experts.u", R * 2 * F, DROP_MOE);
-    t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT | STORED);
+    t->u = seg_saved(b, "experts.u", R * 2 * F, DROP_MOE | OFF_MOE_ACT | OFF_FUSED);
+    t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT | STORED | OFF_FUSED);
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc1", IN(t->xp, seg_weight(b, FC1), t->offsets),

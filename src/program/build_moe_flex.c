@@ -138,7 +138,7 @@ static void take_tables(builder *b, moe_bufs *t, const flex_group *g)
     t->rows = seg_saved_wide(b, "dispatch.rows", t->room2 * b->s->m.topk, DROP_MOE);
     t->offsets = seg_saved_wide(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE);
     t->demand = seg_saved_wide(b, "dispatch.demand", 2, DROP_MOE);
-    t->xp = seg_saved(b, "experts.x", t->room * b->s->m.hidden, DROP_MOE | STORED);
+    t->xp = experts_input(b, t->room * b->s->m.hidden);
     t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
 }
 

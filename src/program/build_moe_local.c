@@ -17,7 +17,7 @@ static void sort_and_permute(builder *b, moe_bufs *t, flow f, const int *ids_kee
     int64_t pad = t->pad * seg_width(b, GROUP_TP_EP), first = b->at.ep * E;
     t->rows = seg_saved_wide(b, "dispatch.rows", N * K, DROP_MOE);
     t->offsets = seg_saved_wide(b, "dispatch.offsets", E + 1, DROP_MOE);
-    t->xp = seg_saved(b, "experts.x", t->room * H, DROP_MOE | STORED);
+    t->xp = experts_input(b, t->room * H);
     t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", ids_keep, OUT(t->rows, t->offsets, t->demand),
            DIM(N, E, K, t->room, pad, first));

@@ -7,6 +7,7 @@
  * TP cuts the outputs of the projection, as Megatron does, so its columns are exchanged for tokens
  * behind it. */
 #include "program/build.h"
+#include "program/offload.h"
 
 typedef struct mtp_bufs {
     norm_bufs e_norm, h_norm, out_norm;
@@ -69,7 +70,7 @@ static void forward(builder *b, mtp_bufs *t, int n, int out)
     t->e_norm = norm_forward(b, "mtp.e norm", "enorm.weight", e, T, H, DROP_LAYERNORM);
     t->h_norm = norm_forward(b, "mtp.h norm", "hnorm.weight", n, T, H, DROP_LAYERNORM);
     t->both = seg_saved(b, "mtp.both", T * 2 * H, 0);
-    t->x = seg_saved(b, "mtp.x", T * H, 0);
+    t->x = seg_saved(b, "mtp.x", T * H, offload_of_input(&b->s->m, b->layer));
     t->y = seg_saved(b, "mtp.y", T * H, 0);
     seg_op(b, SEG_FORWARD, OP_MLA_KV_MERGE, "mtp.both", IN(t->e_norm.y, t->h_norm.y), OUT(t->both),
            DIM(T, H, H));

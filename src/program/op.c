@@ -16,6 +16,16 @@ bool op_is_comm(op_kind k)
     return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */
 }
 
+bool op_is_copy(op_kind k)
+{
+    return k == OP_COPY_OUT || k == OP_COPY_IN;
+}
+
+bool op_is_beside(op_kind k)
+{
+    return op_is_comm(k) || op_is_copy(k);
+}
+
 /* Pairs of tokens that a causal mask with a window lets through, of one sequence. */
 static double causal_pairs(double s, double window)
 {

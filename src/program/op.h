@@ -23,10 +23,11 @@ typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMP
 /* Streams run in order, each by itself. The host is one too. */
 typedef enum op_stream {
     STREAM_COMPUTE,
-    STREAM_COMM, /* messages inside layers */
-    STREAM_P2P,  /* between pipeline stages */
-    STREAM_DP,   /* gradients and weights between replicas */
-    STREAM_COPY,
+    STREAM_COMM,      /* messages inside layers */
+    STREAM_P2P,       /* between pipeline stages */
+    STREAM_DP,        /* gradients and weights between replicas */
+    STREAM_COPY,      /* to the host */
+    STREAM_COPY_BACK, /* from it */
     STREAM_HOST,
     STREAM_COUNT
 } op_stream;
@@ -91,5 +92,11 @@ double op_flops(const op *o);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);
+
+/* Is it a copy to or from the host? */
+bool op_is_copy(op_kind k);
+
+/* Does it run beside what follows it, until a WAIT? Messages and copies do. */
+bool op_is_beside(op_kind k);
 
 #endif

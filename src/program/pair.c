@@ -12,7 +12,8 @@
  * is issued behind them starts behind them.
  *
  * I1  Inside a chain the order of nodes stays that of its list. An operation that stands behind a
- *     later node's belongs to that node; a replayed one to the node that first needs it.
+ *     later node's belongs to that node; a replayed one, or a copy from the host, to the node of
+ *     what it stands before.
  * I2  A weight gradient that is delayed reads what it would have read in its place: where the
  *     buffer is written in between, a copy is taken. */
 #include <string.h>
@@ -48,7 +49,9 @@ static void find_steps(half *h, const int *table)
     int step = 0;
     for (int i = 0; i < h->n; i++) { /* I1 */
         int first = i;
-        while (i < h->n - 1 && h->list[i].phase == PHASE_RECOMPUTE) i++;
+        while (i < h->n - 1 &&
+               (h->list[i].phase == PHASE_RECOMPUTE || h->list[i].kind == OP_COPY_IN))
+            i++;
         int own = table[h->list[i].node];
         if (own > step) step = own;
         for (int k = first; k <= i; k++) h->step[k] = step;

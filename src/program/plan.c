@@ -56,7 +56,10 @@ void plan_boundary(program *p)
     p->stream_offset = 0;
     p->boundary_offset = p->turns * p->stream_bytes;
     p->scratch_offset = p->boundary_offset + p->turns * p->boundary_bytes;
-    p->bytes[REGION_BOUNDARY] = p->scratch_offset + p->scratch_bytes;
+    p->passed_offset = p->scratch_offset + p->scratch_bytes;
+    p->passed_bytes = round_up(most_bytes(p, LIFE_PASSED), PLAN_ALIGN);
+    int passed = 2 + (p->s->pipe.pp > 1 ? p->turns : 0);
+    p->bytes[REGION_BOUNDARY] = p->passed_offset + passed * p->passed_bytes;
 }
 
 /* ---- step buffers */
@@ -150,7 +153,7 @@ static int64_t workspace_ranges(const program *p, range *out)
     return n;
 }
 
-static int64_t collect_items(const program *p, range *out)
+static int64_t collect_items(const program *p, bool host, range *out)
 {
     int64_t n = 0;
     for (int part = 0; part < PART_COUNT; part++)
@@ -159,7 +162,8 @@ static int64_t collect_items(const program *p, range *out)
             for (int id = 0; id < it->seg->n_bufs; id++) {
                 const buf *b = &it->seg->bufs[id];
                 bool counted = b->life == LIFE_STEP || b->life == LIFE_WEIGHT ||
-                               b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT;
+                               b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT ||
+                               (b->life == LIFE_HOST) != host;
                 int64_t at = counted ? -1 : program_place(p, it, id);
                 if (at >= 0) out[n++] = (range){at, at + b->bytes};
             }
@@ -179,18 +183,30 @@ static int64_t collect(const program *p, range *out)
         out[n++] = (range){at, at + times * p->step_bytes[i]};
     }
     n += workspace_ranges(p, out + n);
-    return n + collect_items(p, out + n);
+    return n + collect_items(p, false, out + n);
 }
 
-int64_t program_buffer_bytes(const program *p)
+static int64_t bytes_covered(const program *p, bool host)
 {
     int64_t most = REGION_COUNT + STEP_COUNT + WORKSPACE_RANGES_MAX;
     for (int part = 0; part < PART_COUNT; part++)
         for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
     range *list = malloc(sizeof *list * (size_t)most);
-    int64_t bytes = list ? union_of(list, collect(p, list)) : 0; /* I2 */
+    if (!list) return 0;
+    int64_t n = host ? collect_items(p, true, list) : collect(p, list);
+    int64_t bytes = union_of(list, n); /* I2 */
     free(list);
     return bytes;
+}
+
+int64_t program_buffer_bytes(const program *p)
+{
+    return bytes_covered(p, false);
+}
+
+int64_t program_host_buffer_bytes(const program *p)
+{
+    return bytes_covered(p, true);
 }
 
 /* On a CPU all is FP32, as the run has it. Elsewhere precision and optimizer decide; what each
@@ -216,7 +232,8 @@ static void place_state(program *p)
 void plan_memory(program *p, arena *a)
 {
     place_state(p);
-    p->bytes[REGION_SAVED] = place_slots(p, a);
+    p->bytes[REGION_SAVED] = place_slots(p, false, a);
+    p->host_bytes = place_slots(p, true, a);
     place_step(p);
     place_temporaries(p);
     int64_t end = 0;
@@ -248,7 +265,17 @@ static int64_t weight_place(const program *p, const instance *i, const buf *b, i
     return w->offset;
 }
 
-/* Buffer 0 of the instance behind: in its slot, or on its way to the next stage. */
+/* Where an instance's input is that is not saved. One that is received may come while the one
+ * before is still computed, so it has a place of its own. */
+static int64_t passed_place(const program *p, const item_at *at, int instance_id)
+{
+    const chunk *c = &p->chunks[at->chunk];
+    bool received = instance_id > 0 && strcmp(c->list[instance_id - 1].seg->name, "receive") == 0;
+    int64_t which = received ? 2 + at->turn : instance_id % 2;
+    return p->offset[REGION_BOUNDARY] + p->passed_offset + which * p->passed_bytes;
+}
+
+/* Buffer 0 of the instance behind: in its slot, or on its way to the next stage or the host. */
 static int64_t output_place(const program *p, const item_at *at)
 {
     const chunk *c = &p->chunks[at->chunk];
@@ -256,6 +283,7 @@ static int64_t output_place(const program *p, const item_at *at)
     const instance *next = &c->list[at->instance + 1];
     if (next->seg->bufs[0].life == LIFE_BOUNDARY)
         return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
+    if (next->seg->bufs[0].life == LIFE_PASSED) return passed_place(p, at, at->instance + 1);
     return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance + 1);
 }
 
@@ -280,6 +308,11 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
         return boundary + p->stream_offset + at->turn * p->stream_bytes;
     case LIFE_BOUNDARY:
         return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
+    case LIFE_PASSED:
+        return passed_place(p, at, at->instance);
+    case LIFE_HOST:
+        return p->arena_bytes + *program_host_slot(p, at->chunk, at->micro, at->instance) +
+               b->offset[0];
     case LIFE_STEP:
         return step_place(p, i, b, at->micro);
     default:

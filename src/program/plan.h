@@ -12,8 +12,9 @@ void plan_boundary(program *p);
 /* Fills slots, offsets and sizes of a program whose segments, chunks and items are there. */
 void plan_memory(program *p, arena *a);
 
-/* Places of all saved buffers in their pool; its bytes. slots.c */
-int64_t place_slots(program *p, arena *a);
+/* Places of all saved buffers in their pool, or of those on the host in theirs; its bytes.
+ * slots.c */
+int64_t place_slots(program *p, bool host, arena *a);
 
 /* Bytes that kernels need beside an operation's buffers, at most. */
 int64_t op_workspace(const op *o);

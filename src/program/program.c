@@ -6,6 +6,7 @@
 #include "base/maths.h"
 #include "program/assembly.h"
 #include "program/build.h"
+#include "program/offload.h"
 #include "program/plan.h"
 
 /* ---- recompute */
@@ -69,7 +70,9 @@ static void number_segments(program *p)
 
 void assembly_done(assembly *s, segment *seg, unsigned drop)
 {
+    offload_options offload = offload_options_of(&s->p->s->r);
     segment_recompute(seg, drop, s->b.a);
+    segment_offload(seg, &offload, s->b.a);
     segment_fit(seg, s->b.a);
     segment_waits(seg, s->b.a);
 }
@@ -106,8 +109,9 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 
 static void add_instance(chunk *c, const segment *seg, int64_t layer)
 {
-    c->list[c->n++] = (instance){seg, layer, c->saved_bytes};
+    c->list[c->n++] = (instance){seg, layer, c->saved_bytes, c->host_bytes};
     c->saved_bytes += seg->saved_bytes;
+    c->host_bytes += seg->host_bytes;
 }
 
 static const segment *other_segment(assembly *s, void (*build)(builder *, segment *))

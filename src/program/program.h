@@ -8,7 +8,8 @@
  *
  * The memory plan is one arena of seven regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
- * pool whose slots are read off the order. */
+ * pool whose slots are read off the order. What offload copies to the host lies in a pool of its
+ * own there, behind the arena's end, and is no part of it. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -31,6 +32,7 @@ typedef struct instance {
     const segment *seg;
     int64_t layer;        /* first decoder layer; 0 for embedding and head */
     int64_t saved_offset; /* in its chunk's slot */
+    int64_t host_offset;  /* the same on the host */
 } instance;
 
 typedef struct chunk {
@@ -38,7 +40,7 @@ typedef struct chunk {
     instance *list; /* a stage that is not the first begins with `receive`, one that is not the
                      * last ends with `send`: messages are operations of segments, too */
     int n;
-    int64_t saved_bytes; /* of one microbatch */
+    int64_t saved_bytes, host_bytes; /* of one microbatch */
 } chunk;
 
 /* Where the buffers of one half of an item lie. */
@@ -74,20 +76,24 @@ typedef struct program {
     int64_t n_chunks;
     step_order order;
     item_list items[PART_COUNT];
-    int n_events;      /* events of the program: 1 .. n_events; what operations with ACROSS name */
-    int turns;         /* buffers of each direction between stages: 1, or 2 in turn */
-    bool posts_early;  /* receives are posted one unit ahead: messages overlap compute */
-    bool gathers_late; /* weights are gathered at the start of the next step, beside it */
-    int64_t *slot;     /* [n_chunks][micros][slots] places in the saved region, by instance */
-    int64_t slots;     /* most instances of a chunk */
+    int n_events;       /* events of the program: 1 .. n_events; what operations with ACROSS name */
+    int turns;          /* buffers of each direction between stages: 1, or 2 in turn */
+    bool posts_early;   /* receives are posted one unit ahead: messages overlap compute */
+    bool gathers_late;  /* weights are gathered at the start of the next step, beside it */
+    int64_t *slot;      /* [n_chunks][micros][slots] places in the saved region, by instance */
+    int64_t *host_slot; /* the same in the host's pool */
+    int64_t slots;      /* most instances of a chunk */
     int64_t stream_offset, stream_bytes;     /* gradient streams, in the boundary region: [turns] */
     int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
     int64_t scratch_offset, scratch_bytes;   /* of reductions */
+    int64_t passed_offset, passed_bytes;     /* hidden states between segments, where they are not
+                                              * saved: [2], then [turns] that are received */
     int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:
                                                               * bytes of one */
     int64_t workspace_offset, workspace_bytes;               /* in the temp region */
     int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
     int64_t arena_bytes;
+    int64_t host_bytes; /* activations on the host; their places follow the arena's end */
     double weight_word, gradient_word; /* bytes of an element of those regions */
 } program;
 
@@ -101,12 +107,20 @@ static inline int64_t *program_slot(const program *p, int64_t chunk_id, int64_t 
     return &p->slot[(chunk_id * p->micros + micro) * p->slots + instance_id];
 }
 
-/* Where a buffer of an item lies, as an offset from the start of the arena; -1: the item does not
- * use it. */
+/* The same in the host's pool. */
+static inline int64_t *program_host_slot(const program *p, int64_t chunk_id, int64_t micro,
+                                         int instance_id)
+{
+    return &p->host_slot[(chunk_id * p->micros + micro) * p->slots + instance_id];
+}
+
+/* Where a buffer of an item lies, as an offset from the start of the arena (past its end: on the
+ * host); -1: the item does not use it. */
 int64_t program_place(const program *p, const item *it, int buf_id);
 
 /* Bytes of the arena that buffers cover, without gaps of alignment: what a step can touch. */
 int64_t program_buffer_bytes(const program *p);
+int64_t program_host_buffer_bytes(const program *p); /* the same of the host's pool */
 
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);

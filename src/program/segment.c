@@ -4,7 +4,8 @@
  * I2  Temporaries of one phase overlap in memory only where their lives do not: from the first
  *     operation that touches one to the last, both included.
  * I3  What a message touches lives until somebody needs what it brings: memory that were used again
- *     sooner would end the message there. */
+ *     sooner would end the message there. What a copy to the host reads lives until the copies of
+ *     the next group begin: those are behind it on its stream. */
 #include "program/segment.h"
 
 #include <assert.h>
@@ -46,7 +47,8 @@ static int saved_of(builder *b, const char *name, int64_t elements, unsigned dro
                             .life = LIFE_SAVED,
                             .word = word,
                             .bytes = mul_sat(elements, word),
-                            .drop = (drop & ~(unsigned)STORED) | DROP_FULL});
+                            .drop = (drop & ~(unsigned)(STORED | OFF_ALL)) | DROP_FULL,
+                            .offload = drop & OFF_ALL});
 }
 
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
@@ -290,6 +292,24 @@ static int runs_beside(const segment *seg, int phase, int message)
     return i - 1;
 }
 
+/* The last operation before the next group is copied out. */
+static int copies_beside(const segment *seg, int phase, int copy)
+{
+    const op *list = seg->ops[phase];
+    int i = copy + 1;
+    while (i < seg->n_ops[phase] &&
+           !(list[i].kind == OP_COPY_OUT && strcmp(list[i].name, list[copy].name) != 0))
+        i++;
+    return i - 1;
+}
+
+static int lives_until(const segment *seg, int phase, int i)
+{
+    op_kind k = seg->ops[phase][i].kind;
+    if (k == OP_COPY_OUT) return copies_beside(seg, phase, i);
+    return op_is_beside(k) ? runs_beside(seg, phase, i) : i;
+}
+
 /* A view's use is one of its buffer. */
 static void use(const segment *seg, int id, int at, int end, span *by_id)
 {
@@ -325,8 +345,7 @@ static int64_t fit_phase(segment *seg, int phase, arena *a)
 {
     span *spans = ARENA_ARRAY(a, span, seg->n_bufs);
     int *ends = ARENA_ARRAY(a, int, seg->n_ops[phase] + 1);
-    for (int i = 0; i < seg->n_ops[phase]; i++)
-        ends[i] = op_is_comm(seg->ops[phase][i].kind) ? runs_beside(seg, phase, i) : i;
+    for (int i = 0; i < seg->n_ops[phase]; i++) ends[i] = lives_until(seg, phase, i);
     int n = spans_of(seg, phase, ends, spans);
     for (int i = 1; i < n; i++)
         for (int k = i; k > 0 && spans[k].bytes > spans[k - 1].bytes; k--) {
@@ -365,12 +384,13 @@ static void place_views(segment *seg)
 
 void segment_fit(segment *seg, arena *a)
 {
-    seg->saved_bytes = 0;
+    seg->saved_bytes = seg->host_bytes = 0;
     for (int id = 0; id < seg->n_bufs; id++) {
         buf *p = &seg->bufs[id];
-        if (p->life != LIFE_SAVED || p->parent >= 0) continue;
-        p->offset[0] = seg->saved_bytes; /* I1 */
-        seg->saved_bytes += round_up(p->bytes, FIT_ALIGN);
+        if ((p->life != LIFE_SAVED && p->life != LIFE_HOST) || p->parent >= 0) continue;
+        int64_t *end = p->life == LIFE_HOST ? &seg->host_bytes : &seg->saved_bytes;
+        p->offset[0] = *end; /* I1 */
+        *end += round_up(p->bytes, FIT_ALIGN);
     }
     segment_fit_temporaries(seg, a);
 }

@@ -18,6 +18,8 @@ typedef enum life {
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
     LIFE_STREAM,   /* gradient of the hidden state, handed from segment to segment, in place */
     LIFE_BOUNDARY, /* the hidden state on its way to the next stage */
+    LIFE_PASSED,   /* the hidden state on its way to the next segment, and to the host */
+    LIFE_HOST,     /* on the host, from a microbatch's forward to its backward */
     LIFE_STEP,     /* of the step or the microbatch: tokens, tables, losses, counters */
     LIFE_FIXED,    /* a range of a region of the arena: buckets of gradients and weights */
     LIFE_TEMP,     /* inside one phase of the segment */
@@ -61,17 +63,33 @@ enum {
     DROP_FULL = 128, /* every saved buffer but the segment's input */
 };
 
+/* What offload may copy a saved buffer to the host for, by the names of model.offload_modules;
+ * given with the drop bits. */
+enum {
+    OFF_CORE_ATTN = 1 << 20,
+    OFF_ATTN_PROJ = 1 << 21,
+    OFF_EXPERT_FC1 = 1 << 22,
+    OFF_FUSED = 1 << 23,
+    OFF_MOE_ACT = 1 << 24,
+    OFF_ATTN_NORM = 1 << 25,
+    OFF_MLP_NORM = 1 << 26,
+    OFF_QKV = 1 << 27,
+    OFF_ALL = 255 << 20,
+};
+
 typedef struct buf {
     const char *name, *module;
     life life;
     int word; /* bytes of an element */
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
+    unsigned offload; /* OFF_ bits under which it waits on the host */
     const param *row; /* weight, gradient */
     int layer_step;   /* weight, gradient, step: layers after the instance's first one */
     step_buffer step;
     int64_t step_stride; /* bytes of a layer's part of a step buffer that all layers share */
-    int64_t offset[2];   /* saved: [0] in the instance's part of the pool; temp: by phase, or -1 */
+    int64_t offset[2];   /* saved, host: [0] in the instance's part of the pool; temp: by phase, or
+                          * -1 */
     int parent;          /* a view: bytes of that buffer, from view_at on; else -1 */
     int64_t view_at;
     int owner;  /* of a pair: 0 for buffers of the forward half, 1 of the backward half */
@@ -90,7 +108,7 @@ typedef struct segment {
     int n_ops[2], ops_room[2];
     const op *bare[2]; /* the lists without WAITs */
     int n_bare[2];
-    int64_t saved_bytes, temp_bytes[2];
+    int64_t saved_bytes, host_bytes, temp_bytes[2];
 } segment;
 
 /* What builders need to know. */
@@ -162,7 +180,8 @@ void segment_fit(segment *seg, arena *a);
 void segment_fit_temporaries(segment *seg, arena *a); /* only those */
 
 /* Gives every operation its event and puts a WAIT before each that touches the memory of a message
- * that may still be under way; at the end of each list all are complete. After segment_fit. */
+ * or copy that may still be under way; at the end of each list all are complete. After
+ * segment_fit. */
 void segment_waits(segment *seg, arena *a);
 
 /* Combined 1F1B: a segment whose forward list runs the forward of `f` and the backward of `b`, node

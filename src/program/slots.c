@@ -17,6 +17,7 @@ typedef struct living {
 typedef struct pool {
     program *p;
     arena *a;
+    bool host;
     living *alive;
     int64_t n, room, end;
 } pool;
@@ -57,23 +58,31 @@ static void leave(pool *l, int64_t chunk_id, int64_t micro, int instance_id)
     }
 }
 
+static int64_t *slot_of(const pool *l, int64_t chunk_id, int64_t micro, int instance_id)
+{
+    return l->host ? program_host_slot(l->p, chunk_id, micro, instance_id)
+                   : program_slot(l->p, chunk_id, micro, instance_id);
+}
+
 /* ---- by chunk */
 
 static void take_chunk(pool *l, const order_entry *e)
 {
     program *p = l->p;
     const chunk *c = &p->chunks[e->chunk];
-    if (e->phase != SEG_FORWARD || *program_slot(p, e->chunk, e->micro, 0) >= 0) return;
-    int64_t at = take(l, (living){.bytes = c->saved_bytes, .chunk = e->chunk, .micro = e->micro});
+    if (e->phase != SEG_FORWARD || *slot_of(l, e->chunk, e->micro, 0) >= 0) return;
+    int64_t bytes = l->host ? c->host_bytes : c->saved_bytes;
+    int64_t at = take(l, (living){.bytes = bytes, .chunk = e->chunk, .micro = e->micro});
     for (int i = 0; i < c->n; i++)
-        *program_slot(p, e->chunk, e->micro, i) = at + c->list[i].saved_offset;
+        *slot_of(l, e->chunk, e->micro, i) =
+            at + (l->host ? c->list[i].host_offset : c->list[i].saved_offset);
 }
 
 /* A message that is received ahead needs its slot that much earlier. */
 static void by_chunk(pool *l)
 {
     const step_order *o = &l->p->order;
-    int64_t ahead = l->p->posts_early ? 1 : 0;
+    int64_t ahead = l->p->posts_early && !l->host ? 1 : 0;
     for (int64_t i = 0; i < o->n; i++) {
         for (int64_t k = i; k <= i + ahead && k < o->n; k++) take_chunk(l, &o->list[k]);
         if (o->list[i].phase == SEG_BACKWARD) leave(l, o->list[i].chunk, o->list[i].micro, 0);
@@ -86,8 +95,9 @@ static void take_instance(pool *l, const item_at *at, int instance_id)
 {
     const chunk *c = &l->p->chunks[at->chunk];
     if (instance_id >= c->n) return;
-    int64_t *slot = program_slot(l->p, at->chunk, at->micro, instance_id);
-    int64_t bytes = c->list[instance_id].seg->saved_bytes;
+    int64_t *slot = slot_of(l, at->chunk, at->micro, instance_id);
+    const segment *seg = c->list[instance_id].seg;
+    int64_t bytes = l->host ? seg->host_bytes : seg->saved_bytes;
     if (*slot >= 0) return;
     *slot = bytes ? take(l, (living){.bytes = bytes,
                                      .chunk = at->chunk,
@@ -96,7 +106,7 @@ static void take_instance(pool *l, const item_at *at, int instance_id)
                   : 0;
 }
 
-/* A forward writes what it saves and the input of the instance behind it. */
+/* A forward writes what it saves, and on the device the input of the instance behind it. */
 static void by_instance(pool *l)
 {
     const item_list *items = &l->p->items[PART_STEP];
@@ -107,7 +117,7 @@ static void by_instance(pool *l)
         if (f->chunk < 0) continue;
         if (it->phase == SEG_FORWARD) {
             take_instance(l, f, f->instance);
-            take_instance(l, f, f->instance + 1);
+            if (!l->host) take_instance(l, f, f->instance + 1);
         }
         bool posts = strcmp(it->seg->name, "post") == 0;
         if (pair || (it->phase == SEG_BACKWARD && !posts))
@@ -115,15 +125,16 @@ static void by_instance(pool *l)
     }
 }
 
-int64_t place_slots(program *p, arena *a)
+int64_t place_slots(program *p, bool host, arena *a)
 {
-    pool l = {.p = p, .a = a};
+    pool l = {.p = p, .a = a, .host = host};
     p->slots = 1;
     for (int64_t c = 0; c < p->n_chunks; c++)
         if (p->chunks[c].n > p->slots) p->slots = p->chunks[c].n;
     int64_t n = p->n_chunks * p->micros * p->slots;
-    p->slot = ARENA_ARRAY(a, int64_t, n);
-    for (int64_t i = 0; i < n; i++) p->slot[i] = -1;
+    int64_t **slots = host ? &p->host_slot : &p->slot;
+    *slots = ARENA_ARRAY(a, int64_t, n);
+    for (int64_t i = 0; i < n; i++) (*slots)[i] = -1;
     if (recipe_on(&p->s->r, K_EP_OVERLAP)) /* I1 */
         by_instance(&l);
     else

@@ -1,12 +1,15 @@
 /* waits.c - what must wait for what inside a list of operations.
  *
- * A stream runs its operations in order; two streams know nothing of each other but what WAITs say.
+ * Here a message is any operation that runs beside others: copies to and from the host, too. A
+ * stream runs its operations in order; two streams know nothing of each other but what WAITs say.
  *
  * I1  Two operations conflict where one writes memory that the other touches; memory, not buffers:
  *     temporaries share places.
  * I2  Before an operation stands a WAIT of its stream for each message that it conflicts with and
  *     that neither its stream nor the compute stream has waited for, and, if it is a message, for
  *     the last conflicting operation of the compute stream.
+ *     Copies and messages know nothing of each other by what the compute stream has waited for:
+ *     each waits for the last operation of the other's stream that it conflicts with.
  * I3  At the end of a list no message is under way, but those whose events belong to the program
  *     (ACROSS). */
 #include <string.h>
@@ -98,25 +101,40 @@ static void put_wait(listing *l, op_stream stream, int event)
         l->met[event] = true;
 }
 
+/* The last operation of a stream that it conflicts with. */
+static void wait_for_last(listing *l, const op *o, const touched *t, op_stream stream)
+{
+    for (int e = l->events; e >= 1; e--)
+        if (l->by_event[e]->stream == stream && conflict(&l->known[e], t)) {
+            put_wait(l, o->stream, e);
+            return;
+        }
+}
+
+static void put_waits(listing *l, const op *o, const touched *t) /* I2 */
+{
+    bool copy = op_is_copy(o->kind), message = op_is_comm(o->kind);
+    for (int e = 1; e <= l->events && !copy; e++) {
+        bool known = message && (l->met[e] || op_is_copy(l->by_event[e]->kind));
+        if (l->under_way[e] && !known && conflict(&l->known[e], t)) put_wait(l, o->stream, e);
+    }
+    for (int s = 0; s < STREAM_COUNT && op_is_beside(o->kind); s++) {
+        bool unknown = copy || s == STREAM_COMPUTE || s == STREAM_COPY || s == STREAM_COPY_BACK;
+        if (unknown && s != (int)o->stream) wait_for_last(l, o, t, (op_stream)s);
+    }
+}
+
 static void put(listing *l, const op *o)
 {
     touched t = touched_by(l->seg, l->phase, o);
-    bool message = op_is_comm(o->kind);
-    for (int e = 1; e <= l->events; e++)
-        if (l->under_way[e] && !(message && l->met[e]) && conflict(&l->known[e], &t))
-            put_wait(l, o->stream, e); /* I2 */
-    for (int e = l->events; message && e >= 1; e--)
-        if (!op_is_comm(l->by_event[e]->kind) && conflict(&l->known[e], &t)) {
-            put_wait(l, o->stream, e);
-            break;
-        }
+    put_waits(l, o, &t);
     l->out[l->n] = *o;
     if (!(o->flags & ACROSS)) {
         int e = ++l->events;
         l->out[l->n].event = e;
         l->known[e] = t;
         l->by_event[e] = o;
-        l->under_way[e] = message;
+        l->under_way[e] = op_is_beside(o->kind);
     }
     l->n++;
 }
@@ -124,9 +142,9 @@ static void put(listing *l, const op *o)
 static void list_waits(segment *seg, int phase, arena *a)
 {
     int n = seg->n_ops[phase], messages = 0;
-    for (int i = 0; i < n; i++) messages += op_is_comm(seg->ops[phase][i].kind);
+    for (int i = 0; i < n; i++) messages += op_is_beside(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
-    l.out = ARENA_ARRAY(a, op, n + 3 * messages + 1);
+    l.out = ARENA_ARRAY(a, op, n + (2 + STREAM_COUNT) * messages + 1);
     l.known = ARENA_ARRAY(a, touched, n + 1);
     l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
     l.under_way = ARENA_ARRAY(a, bool, n + 1);

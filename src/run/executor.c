@@ -3,6 +3,8 @@
  * I1  An operation of the compute stream is done when its kernel returns. A message starts where it
  *     stands and is done at the WAIT for its event, which the program has put before whatever needs
  *     it: waits for operations of the compute stream find nothing to do.
+ *     On this machine a copy to the host is done when it returns, too: the host's pool lies behind
+ *     the arena.
  * I2  Between operations the message library is given a chance to move on. */
 #define _GNU_SOURCE
 #include "base/clock.h"
@@ -127,13 +129,13 @@ void executor_time(executor *e, timing *t, const cost_model *cost)
 
 static status take_arena(executor *e, error *err)
 {
-    e->bytes = (size_t)e->p->arena_bytes;
+    e->bytes = (size_t)(e->p->arena_bytes + e->p->host_bytes);
     e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (e->arena != MAP_FAILED) return OK;
     e->arena = NULL;
     return error_set(err, ERR_MACHINE, "the plan needs %s; this host does not give them",
-                     text_bytes(e->memory, e->p->arena_bytes));
+                     text_bytes(e->memory, (int64_t)e->bytes));
 }
 
 status executor_open(executor **out, const program *p, comm *c, bool plain, error *err)

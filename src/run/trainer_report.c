@@ -12,7 +12,8 @@ static const double slow = 1.3; /* times the median */
 
 static const char *const stream_names[STREAM_COUNT] = {
     [STREAM_COMPUTE] = "compute", [STREAM_COMM] = "layers", [STREAM_P2P] = "stages",
-    [STREAM_DP] = "replicas",     [STREAM_COPY] = "copies", [STREAM_HOST] = "control"};
+    [STREAM_DP] = "replicas",     [STREAM_COPY] = "copies", [STREAM_COPY_BACK] = "copies back",
+    [STREAM_HOST] = "control"};
 
 /* ---- slow ranks */
 

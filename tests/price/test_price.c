@@ -55,7 +55,7 @@ static void times_add_up(void **state)
     for (int i = 0; i < N_RECIPES; i++) {
         price p = price_of_words(recipes[i], "", 0);
         double parts = sum(p.time, 0, COST_TP) + p.time[COST_OTHER] +
-                       sum(p.exposed, COST_TP, COST_DP + 1) + p.host + p.bubble + p.optimizer;
+                       sum(p.exposed, COST_TP, COST_COPY + 1) + p.host + p.bubble + p.optimizer;
         if (fabs(parts - p.step_s) > 0.08 * p.step_s)
             fail_msg("%s: parts %.4f s, step %.4f s", recipes[i], parts, p.step_s);
         assert_true(p.tokens_per_s_per_gpu > 0 && p.mfu_bf16 > 0 && p.mfu_bf16 < 1);

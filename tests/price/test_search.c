@@ -32,10 +32,18 @@ static void open_recipe(fixture *f, const char *name, const char *const *words)
     assert_int_equal(model_fill(f->given, &err), OK);
 }
 
-static void open_cards(fixture *f, const char *name, const char *mtp)
+#define OFFLOAD(list)                                                                              \
+    "model.fine_grained_activation_offloading=true", "model.offload_modules=[" list "]"
+
+static void open_cards(fixture *f, const char *name, const char *const more[3])
 {
-    const char *words[] = {"cluster.n_gpus=256", "model.seq_length=16384",
-                           "train.global_batch_size=512", mtp, NULL};
+    const char *words[] = {"cluster.n_gpus=256",
+                           "model.seq_length=16384",
+                           "train.global_batch_size=512",
+                           more[0],
+                           more[1],
+                           more[2],
+                           NULL};
     open_recipe(f, name, words);
     f->m = (choice_maker){.a = f->a,
                           .given = f->given,
@@ -147,14 +155,19 @@ static void sums_are_whole_programs(void **state)
     (void)state;
     fixture f;
     static const struct {
-        const char *name, *mtp;
+        const char *name, *more[3];
         bool mla, shared;
-    } models[] = {{"deepseek-v3", NULL, true, true},
-                  {"deepseek-v3", "model.mtp_num_layers=1", true, true},
-                  {"qwen3-235b-a22b", NULL, false, false},
-                  {"qwen3-next-80b-a3b", NULL, false, true}};
+    } models[] = {
+        {"deepseek-v3", {NULL}, true, true},
+        {"deepseek-v3", {"model.mtp_num_layers=1"}, true, true},
+        {"qwen3-235b-a22b", {NULL}, false, false},
+        {"qwen3-next-80b-a3b", {NULL}, false, true},
+        {"deepseek-v3", {OFFLOAD("core_attn,attn_proj,attn_norm,mlp_norm")}, true, true},
+        {"deepseek-v3", {OFFLOAD("expert_fc1"), "model.mtp_num_layers=1"}, true, true},
+        {"qwen3-235b-a22b", {OFFLOAD("core_attn,attn_proj,expert_fc1,moe_act")}, false, false},
+        {"qwen3-next-80b-a3b", {OFFLOAD("qkv_linear,mlp_norm,core_attn")}, false, true}};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
-        open_cards(&f, models[i].name, models[i].mtp);
+        open_cards(&f, models[i].name, models[i].more);
         many_layouts(&f, models[i].mla, models[i].shared);
         close_cards(&f);
     }
@@ -174,12 +187,24 @@ static const char *const small[] = {"cluster.n_gpus=16",
                                     "model.moe_token_dispatcher_type=alltoall",
                                     NULL};
 
-static void bounds_discard_no_winner(void **state)
+static const char *const offloading[] = {"cluster.n_gpus=16",
+                                         "cluster.gpu=H100",
+                                         "model.seq_length=8192",
+                                         "train.global_batch_size=64",
+                                         "train.micro_batch_size=1",
+                                         "model.expert_tensor_parallel_size=1",
+                                         "model.cuda_graph_impl=none",
+                                         "comm_overlap.tp_comm_overlap=false",
+                                         "model.context_parallel_size=1",
+                                         "model.moe_token_dispatcher_type=alltoall",
+                                         OFFLOAD("expert_fc1,core_attn,attn_proj,qkv_linear"),
+                                         NULL};
+
+static void bounds_discard_no_winner_of(const char *const *words)
 {
-    (void)state;
     fixture f;
     error err = {{0}};
-    open_recipe(&f, "qwen3-30b-a3b", small);
+    open_recipe(&f, "qwen3-30b-a3b", words);
     search_options o = {.hw = &f.hw, .best = 3};
     search_result *quick = ARENA_NEW(f.a, search_result), *all = ARENA_NEW(f.a, search_result);
     assert_int_equal(search_run(quick, f.given, &o, f.a, &err), OK);
@@ -196,12 +221,18 @@ static void bounds_discard_no_winner(void **state)
     arena_destroy(f.a);
 }
 
-static void best_break_no_rule_and_fit(void **state)
+static void bounds_discard_no_winner(void **state)
 {
     (void)state;
+    bounds_discard_no_winner_of(small);
+    bounds_discard_no_winner_of(offloading);
+}
+
+static void best_of_break_no_rule_and_fit(const char *const *words)
+{
     fixture f;
     error err = {{0}};
-    open_recipe(&f, "qwen3-30b-a3b", small);
+    open_recipe(&f, "qwen3-30b-a3b", words);
     search_options o = {.hw = &f.hw};
     search_result *r = ARENA_NEW(f.a, search_result);
     assert_int_equal(search_run(r, f.given, &o, f.a, &err), OK);
@@ -219,8 +250,17 @@ static void best_break_no_rule_and_fit(void **state)
         assert_true(b->exact.fits);
         assert_int_equal(b->exact.peak_bytes, b->peak_bytes);
         assert_true(b->step_s < b->exact.step_s * 1.05 && b->step_s > b->exact.step_s * 0.95);
+        assert_true((b->exact.host_bytes > 0) == (words == offloading));
     }
+    assert_true(r->n_best > 0);
     arena_destroy(f.a);
+}
+
+static void best_break_no_rule_and_fit(void **state)
+{
+    (void)state;
+    best_of_break_no_rule_and_fit(small);
+    best_of_break_no_rule_and_fit(offloading);
 }
 
 static void what_cannot_fit_has_a_nearest_miss(void **state)

@@ -239,8 +239,8 @@ static void run_rank(rank_rig *g)
 /* Two patterns: a byte that happens to be written as one of them shows under the other. */
 static void touch_rank(rank_rig *g)
 {
-    int64_t n = g->p.arena_bytes, used = 0;
-    unsigned char *touched = calloc(1, (size_t)n);
+    int64_t n = g->p.arena_bytes, all = n + g->p.host_bytes, used = 0, host = 0;
+    unsigned char *touched = calloc(1, (size_t)all);
     for (int k = 0; k < 2; k++) {
         unsigned char pattern = k ? 0x5a : 0xa5;
         error err;
@@ -254,16 +254,20 @@ static void touch_rank(rank_rig *g)
         run_step(g, 0);
         update(g);
         const unsigned char *bytes = executor_arena(g->e);
-        for (int64_t i = 0; i < n; i++) touched[i] |= bytes[i] != pattern;
+        for (int64_t i = 0; i < all; i++) touched[i] |= bytes[i] != pattern;
     }
     int64_t whole = g->p.offset[REGION_SAVED]; /* weights, gradients, moments: used whole */
     for (int64_t i = 0; i < n; i++) used += i < whole || touched[i];
-    double sums[2] = {(double)program_buffer_bytes(&g->p), (double)used};
+    for (int64_t i = n; i < all; i++) host += touched[i];
+    double sums[4] = {(double)program_buffer_bytes(&g->p), (double)used,
+                      (double)program_host_buffer_bytes(&g->p), (double)host};
     free(touched);
-    comm_sum(g->c, GROUP_WORLD, sums, 2);
+    comm_sum(g->c, GROUP_WORLD, sums, 4);
     if (g->p.at.rank) return;
     g->out->planned = (int64_t)sums[0];
     g->out->used = (int64_t)sums[1];
+    g->out->host_planned = (int64_t)sums[2];
+    g->out->host_used = (int64_t)sums[3];
 }
 
 static void *rank_main(void *with)

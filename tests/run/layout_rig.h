@@ -38,9 +38,10 @@ typedef struct rig_result {
     double loss;       /* worst relative error of the curve */
     int64_t overflows; /* rows that found no room */
     bool loads_differ;
-    double bytes[LEVEL_COUNT]; /* sent in the first step, all ranks */
-    double exposed;            /* seconds in the first step, the slowest rank */
-    int64_t planned, used;     /* bytes of the arena, all ranks; used: 0 unless asked for */
+    double bytes[LEVEL_COUNT];       /* sent in the first step, all ranks */
+    double exposed;                  /* seconds in the first step, the slowest rank */
+    int64_t planned, used;           /* bytes of the arena, all ranks; used: 0 unless asked for */
+    int64_t host_planned, host_used; /* the same of activations on the host */
 } rig_result;
 
 /* `words`: overrides of the model that hold for one rank and many. */
