@@ -10,7 +10,7 @@
 #include "base/maths.h"
 #include "program/segment.h"
 
-enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 24 };
+enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 24, VPP_FINE = 8 };
 
 static bool pinned(const space *s, knob_id k)
 {
@@ -135,7 +135,8 @@ static void list_splits(space *s, const model *m)
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (int64_t v = 1; v <= most; v++) add_split(s, pp, v);
+            for (int64_t v = 1; v <= most; v++)
+                if (v <= VPP_FINE || v % 4 == 0) add_split(s, pp, v);
     }
 }
 
