@@ -168,5 +168,6 @@ void plan_print_json(const plan_answer *p, arena *a)
                                   (json_int_t)n->rules, "seconds", n->seconds));
     if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
     if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
+    if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);
 }
