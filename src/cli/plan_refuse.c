@@ -91,8 +91,8 @@ static const violation *always_broken(const violations *small, const violations 
 {
     for (int i = 0; i < small->n_errors; i++) {
         const char *id = small->list[i].rule->id;
-        bool grid = strncmp(id, "world-divides", 13) == 0 || strcmp(id, "batch-divides") == 0;
-        if (!grid && error_of(parts, id)) return &small->list[i];
+        bool sizes = strncmp(id, "world-divides", 13) == 0 || strcmp(id, "batch-divides") == 0;
+        if (!sizes && error_of(parts, id)) return &small->list[i];
     }
     return NULL;
 }
