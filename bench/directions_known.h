@@ -72,42 +72,45 @@ static inline double known_error(const known_row *row)
                               : 100 * (row->k->step_s / p->step_s - 1);
 }
 
-static inline void print_known_row(const known_row *row, arena *a)
+static inline void add_known_row(textbuf *t, const known_row *row, arena *a)
 {
     const price *p = &row->g->p;
     const search_result *r = row->r;
     const char *place = row->g->place > r->n_best ? arena_text(a, "below %d", r->n_best)
                                                   : arena_text(a, "%d", row->g->place);
-    printf("| %s | %s | %.1f TFLOP/s, %.2f s | %+.0f %% | %.1f of %.1f GiB%s | %s | %.2f |\n",
-           row->name, row->k->published, p->tflops_per_gpu, p->step_s, known_error(row),
-           (double)p->peak_bytes / 1073741824.0, (double)p->usable / 1073741824.0,
-           p->fits ? "" : ", does not fit", place, p->step_s / r->best[0].exact.step_s);
+    text_add(t, "| %s | %s | %.1f TFLOP/s, %.2f s | %+.0f %% | %.1f of %.1f GiB%s | %s | %.2f |\n",
+             row->name, row->k->published, p->tflops_per_gpu, p->step_s, known_error(row),
+             (double)p->peak_bytes / 1073741824.0, (double)p->usable / 1073741824.0,
+             p->fits ? "" : ", does not fit", place, p->step_s / r->best[0].exact.step_s);
 }
 
-static inline void print_known_path(const known_row *row, arena *a)
+static inline void add_known_step(textbuf *t, const path_step *s)
+{
+    text_add(t, "| %+.1f %% | %.2f s | %.1f%s | %s: `%s` | ", 100 * s->gain, s->p.step_s,
+             (double)s->p.peak_bytes / 1073741824.0, s->p.fits ? "" : "!", s->names, s->words);
+    for (int k = 0; k < s->n_kinds && k < 4; k++)
+        text_add(t, "%s%s %+.3g s", k ? ", " : "", s->kinds[k].name, s->kinds[k].seconds);
+    text_add(t, " |\n");
+}
+
+static inline void add_known_path(textbuf *t, const known_row *row, arena *a)
 {
     const against *g = row->g;
     const found *first = &row->r->best[0];
-    printf("\n**%s** (%.2f s). First of its plan, %.2f s and %.1f GiB: %s, recompute %s.\n\n",
-           row->name, g->p.step_s, first->exact.step_s,
-           (double)first->exact.peak_bytes / 1073741824.0, choice_text(a, &first->c),
-           choice_modules(a, first->c.drop));
-    if (!g->n_path) printf("It is the first.\n");
+    text_add(t, "\n**%s** (%.2f s). First of its plan, %.2f s and %.1f GiB: %s, recompute %s.\n\n",
+             row->name, g->p.step_s, first->exact.step_s,
+             (double)first->exact.peak_bytes / 1073741824.0, choice_text(a, &first->c),
+             choice_modules(a, first->c.drop));
+    if (!g->n_path) text_add(t, "It is the first.\n");
     if (g->n_path)
-        printf("| gain | step | GiB | change | time that went or came |\n|--:|--:|--:|---|---|\n");
-    for (int i = 0; i < g->n_path; i++) {
-        const path_step *s = &g->path[i];
-        textbuf t = text_init(a);
-        for (int k = 0; k < s->n_kinds && k < 4; k++)
-            text_add(&t, "%s%s %+.3g s", k ? ", " : "", s->kinds[k].name, s->kinds[k].seconds);
-        printf("| %+.1f %% | %.2f s | %.1f%s | %s: `%s` | %s |\n", 100 * s->gain, s->p.step_s,
-               (double)s->p.peak_bytes / 1073741824.0, s->p.fits ? "" : "!", s->names, s->words,
-               t.s);
-    }
+        text_add(t, "| gain | step | GiB | change | time that went or came |\n"
+                    "|--:|--:|--:|---|---|\n");
+    for (int i = 0; i < g->n_path; i++) add_known_step(t, &g->path[i]);
     if (g->faster)
-        printf("\nAfter change %d it is faster than the first of the plan: a mixture that the "
-               "search does not look at.\n",
-               g->faster);
+        text_add(t,
+                 "\nAfter change %d it is faster than the first of the plan: a mixture that the "
+                 "search does not look at.\n",
+                 g->faster);
 }
 
 /* ---- 256K on 256 GPUs */
@@ -147,24 +150,36 @@ static inline status print_half(arena *a, error *err)
 
 /* ---- all of them */
 
+/* Each search has an arena of its own: together they would take gigabytes. */
+static inline status add_known(textbuf *table, textbuf *paths, const known *k, error *err)
+{
+    arena *a = arena_create();
+    known_row row;
+    status st = known_plan(&row, k, a, err);
+    if (!st) add_known_row(table, &row, a);
+    if (!st) add_known_path(paths, &row, a);
+    arena_destroy(a);
+    return st;
+}
+
 static inline status print_known(arena *a, error *err)
 {
-    known_row rows[KNOWNS];
+    textbuf table = text_init(a), paths = text_init(a);
+    for (int i = 0; i < KNOWNS; i++) {
+        status st = add_known(&table, &paths, &knowns[i], err);
+        if (st) return st;
+    }
     printf("\n## The known configurations beside their plans\n\n"
            "Place: where a recipe would stand among the first ten of `moefold plan --against "
            "RECIPE` (same model, cluster, sequence,\nbatch and precision; one row for each set of "
            "parallel sizes). Last column: its step over that of the first.\n\n"
            "| configuration | published | predicted | error | memory | place | times the first |\n"
-           "|---|--:|--:|--:|--:|--:|--:|\n");
-    for (int i = 0; i < KNOWNS; i++) {
-        status st = known_plan(&rows[i], &knowns[i], a, err);
-        if (st) return st;
-        print_known_row(&rows[i], a);
-    }
+           "|---|--:|--:|--:|--:|--:|--:|\n%s",
+           table.s);
     printf("\n### What beats them, and why\n\nChange by change from the recipe to the first of its "
-           "plan: of those that can be made alone, break no rule and fit, the\none that gains most "
-           "comes first; what cannot be made alone stands together.\n");
-    for (int i = 0; i < KNOWNS; i++) print_known_path(&rows[i], a);
+           "plan: of those that fit and break no rule, the one that gains\nmost comes first; what "
+           "gains nothing or is not possible alone stands together.\n%s",
+           paths.s);
     return print_half(a, err);
 }
 

@@ -32,11 +32,17 @@ void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 /* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
 status plan_refuse_values(const plan_answer *p, arena *a, error *err);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
+const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+
+/* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
+ * (false: it breaks a rule). */
+void plan_explain_rows(const plan_answer *p, arena *a);
+bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a);
 
 /* plan_against.c: a recipe beside its plan. */
 void plan_print_against(const plan_answer *p, arena *a);

@@ -92,10 +92,11 @@ static void print_kinds(const path_step *s)
 static void print_path(const against *g)
 {
     if (!g->n_path) return;
-    printf("\n         From it to the first, change by change: of those that can be made alone and "
-           "fit, the one that gains most\n         comes first; what cannot be made alone stands "
-           "together. Below each, the time that went or came (-, +).\n\n"
-           "            gain        step        GiB\n");
+    printf(
+        "\n         From it to the first, change by change: of those that fit and break no rule, "
+        "the one that gains most comes first;\n         what gains nothing or is not possible "
+        "alone stands together. Below each, the time that went or came (-, +).\n\n"
+        "            gain        step        GiB\n");
     for (int i = 0; i < g->n_path; i++) {
         const path_step *s = &g->path[i];
         printf("         %+6.1f %% %10.3f s %8.2f%s  %s: %s\n", 100 * s->gain, s->p.step_s,
@@ -103,10 +104,11 @@ static void print_path(const against *g)
         print_kinds(s);
     }
     if (g->faster)
-        printf("\n         After change %d it is faster than the first of the list: a mixture that "
-               "the search does not look at\n         (a layout string of its own, a scope of "
-               "graphs, a share of the optimizer)\n",
-               g->faster);
+        printf("\n         After change %d it takes %.3f s, less than the first of the list: a "
+               "mixture "
+               "that the search does not look at\n         (a flex backend that is not the "
+               "platform's own, a layout string, a scope of graphs, a share of the optimizer).\n",
+               g->faster, g->path[g->faster - 1].p.step_s);
 }
 
 void plan_print_against(const plan_answer *p, arena *a)

@@ -90,6 +90,8 @@ void plan_print(const plan_answer *p, arena *a)
            recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
            (long long)p->world, p->hw->name, (long long)recipe_int(p->given, K_SEQ),
            (long long)recipe_int(p->given, K_GBS), p->given->knob[K_GBS].why);
+    const char *lost = plan_lost_pins(p, a);
+    if (lost) printf("Pins     that a search cannot keep: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
     print_front(p, a);
@@ -168,6 +170,8 @@ void plan_print_json(const plan_answer *p, arena *a)
                                   (json_int_t)n->rules, "seconds", n->seconds));
     if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
     if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
+    const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
+    json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);
 }

@@ -168,3 +168,19 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
                      "these out: %s",
                      first ? ": " : "", first ? first->message : "", pins);
 }
+
+/* ---- what was pinned, and is not in the winner */
+
+const char *plan_lost_pins(const plan_answer *p, arena *a)
+{
+    textbuf t = text_init(a);
+    recipe *r = ARENA_NEW(a, recipe);
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *x = &p->given->knob[k];
+        if (x->from != FROM_USER || value_equal(x->v, r->knob[k].v)) continue;
+        text_add(&t, "%s%s=%s (the first has %s)", t.n ? ", " : "", knobs[k].key,
+                 value_text(a, x->v), value_text(a, r->knob[k].v));
+    }
+    return t.n ? t.s : NULL;
+}

@@ -155,15 +155,21 @@ static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
     return true;
 }
 
-/* The best stop among sets of as few moves as possible. Every move that is left together leads to
+/* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
+ * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
  * the end, whatever it is. */
 static stop next_stop(const walk *w, unsigned left)
 {
     stop best = {0};
     int n = __builtin_popcount(left);
-    for (int size = 1; size <= TOGETHER_MOST && size < n && !best.set; size++)
+    for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
+        bool gains = best.set && best.p.step_s < w->at.step_s;
+        if (gains || (best.set && size > 2)) break;
+        stop tried = {0};
         for (unsigned set = 1; set <= left; set++)
-            if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&best, w, set, true);
+            if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
+        if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
+    }
     if (!best.set) try_set(&best, w, left, false);
     return best;
 }
