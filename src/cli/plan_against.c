@@ -61,23 +61,28 @@ static void print_violations(const against *g)
                    g->found.list[i].rule->id, g->found.list[i].message);
 }
 
+/* "It stands", or why it does not. */
+static const char *stands(const against *g)
+{
+    if (!g->p.fits) return "If it fitted, it would stand";
+    return g->found.n_errors ? "If it broke no rule, it would stand" : "It stands";
+}
+
 static void print_place(const plan_answer *p)
 {
     const against *g = p->compared;
     const search_result *r = p->result;
     if (!r->n_best) return;
-    const char *would = g->p.fits && !g->found.n_errors ? "It stands" : "Else it would stand";
     double first = r->best[0].exact.step_s, last = r->best[r->n_best - 1].exact.step_s;
     if (g->place > r->n_best)
-        printf("         %s below the %d of the list: the last of them takes %.3f s, and the first "
-               "is %.2f times as fast\n",
-               would, r->n_best, last, g->p.step_s / first);
+        printf("         %s below the %d of the list, of which the last takes %.3f s", stands(g),
+               r->n_best, last);
     else
-        printf("         %s at place %d of the list; the first is %.2f times as fast\n", would,
-               g->place, g->p.step_s / first);
-    if (g->same)
-        printf("         Row %d has the same parallel sizes: the rest of its knobs are better "
-               "chosen\n",
+        printf("         %s at place %d of the list", stands(g), g->place);
+    if (first < g->p.step_s) printf("; the first is %.2f times as fast", g->p.step_s / first);
+    printf("\n");
+    if (g->same > 1 || (g->same && g->place > 1))
+        printf("         Row %d has the same parallel sizes, with better choices of the rest\n",
                g->same);
 }
 
@@ -116,7 +121,6 @@ void plan_print_against(const plan_answer *p, arena *a)
     const against *g = p->compared;
     if (g->why_not) {
         printf("\nAgainst  %s: no program can be built: %s\n", p->own->name, g->why_not);
-        print_violations(g);
         return;
     }
     print_head(p, a);

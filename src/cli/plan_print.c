@@ -112,9 +112,10 @@ void plan_print_miss(const plan_answer *p, arena *a)
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
     }
+    const char *named = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
     if (p->fewest)
         printf("Fewest   %lld %s would do: moefold plan %s --gpus %lldx%s\n", (long long)p->fewest,
-               p->hw->name, p->given->name, (long long)p->fewest, p->hw->name);
+               p->hw->name, named ? named : p->given->name, (long long)p->fewest, p->hw->name);
     else
         printf("Fewest   not even %lld %s would do\n", (long long)p->world * 64, p->hw->name);
 }
