@@ -36,8 +36,8 @@ bool path_decides(knob_id k);
 
 /* The moves that lead from one end to the other, the largest gain first; returns how many. `first`
  * is the price of `from`. A stop breaks no more rules than the one before it and fits. Where no
- * move alone leads to a faster one, two are made at once if that does; where none leads to any, two,
- * three, or all that are left. */
+ * move alone leads to a faster one, two are made at once if that does; where none leads to any,
+ * two, three, or all that are left. */
 int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first, arena *a);
 
 /* What moved between two prices; returns how many kinds. */
