@@ -41,26 +41,44 @@ typedef struct known_row {
     const char *name;
     search_result *r;
     against *g;
-    const hardware *hw;
 } known_row;
 
-static inline status known_plan(known_row *out, const known *k, arena *a, error *err)
+/* The plan of a recipe's job: the same for every form of the recipe. */
+typedef struct known_job {
+    const char *recipe;
+    arena *a;
+    recipe *job;
+    hardware *hw;
+    search_result *r;
+} known_job;
+
+static inline status known_search(known_job *j, const char *path, error *err)
 {
-    recipe *own = ARENA_NEW(a, recipe), *job = ARENA_NEW(a, recipe);
-    hardware *hw = ARENA_NEW(a, hardware);
-    out->k = k;
+    recipe *own = ARENA_NEW(j->a, recipe);
+    j->recipe = path;
+    j->job = ARENA_NEW(j->a, recipe);
+    j->hw = ARENA_NEW(j->a, hardware);
+    j->r = ARENA_NEW(j->a, search_result);
+    status st = words_recipe(own, path, j->a, err);
+    if (!st) st = hardware_read(j->hw, recipe_word(own, K_GPU), j->a, err);
+    if (st) return st;
+    against_open(j->job, own);
+    search_options o = {.hw = j->hw};
+    st = search_run(j->r, j->job, &o, j->a, err);
+    if (!st && !j->r->n_best) st = error_set(err, ERR_RULE, "%s: nothing fits", path);
+    return st;
+}
+
+static inline status known_compare(known_row *out, const known *k, const known_job *j, error *err)
+{
+    arena *a = j->a;
+    recipe *own = ARENA_NEW(a, recipe);
+    *out = (known_row){.k = k, .r = j->r, .g = ARENA_NEW(a, against)};
     out->name = arena_text(a, "%.*s%s%s", (int)strcspn(k->recipe + 8, "."), k->recipe + 8,
                            *k->words ? ", " : "", *k->words ? strchr(k->words, '.') + 1 : "");
-    out->r = ARENA_NEW(a, search_result);
-    out->g = ARENA_NEW(a, against);
-    out->hw = hw;
+    search_options o = {.hw = j->hw};
     status st = words_recipe(own, arena_text(a, "%s %s", k->recipe, k->words), a, err);
-    if (!st) st = hardware_read(hw, recipe_word(own, K_GPU), a, err);
-    if (st) return st;
-    against_open(job, own);
-    search_options o = {.hw = hw};
-    st = search_run(out->r, job, &o, a, err);
-    if (!st) st = against_price(out->g, own, job, out->r, &o, a, err);
+    if (!st) st = against_price(out->g, own, j->job, j->r, &o, a, err);
     if (!st && out->g->why_not) st = error_set(err, ERR_RULE, "%s: %s", k->recipe, out->g->why_not);
     return st;
 }
@@ -150,25 +168,38 @@ static inline status print_half(arena *a, error *err)
 
 /* ---- all of them */
 
-/* Each search has an arena of its own: together they would take gigabytes. */
-static inline status add_known(textbuf *table, textbuf *paths, const known *k, error *err)
+/* Each job has an arena of its own: together they would take gigabytes. */
+static inline status add_known(textbuf *table, textbuf *paths, known_job *j, const known *k,
+                               error *err)
 {
-    arena *a = arena_create();
     known_row row;
-    status st = known_plan(&row, k, a, err);
-    if (!st) add_known_row(table, &row, a);
-    if (!st) add_known_path(paths, &row, a);
-    arena_destroy(a);
+    status st = OK;
+    if (!j->recipe || strcmp(j->recipe, k->recipe) != 0) {
+        fprintf(stderr, "directions: planning %s\n", k->recipe);
+        arena_destroy(j->a);
+        *j = (known_job){.a = arena_create()};
+        st = known_search(j, k->recipe, err);
+    }
+    if (!st) st = known_compare(&row, k, j, err);
+    if (!st) add_known_row(table, &row, j->a);
+    if (!st) add_known_path(paths, &row, j->a);
+    return st;
+}
+
+static inline status known_tables(textbuf *table, textbuf *paths, error *err)
+{
+    known_job j = {.a = arena_create()};
+    status st = OK;
+    for (int i = 0; i < KNOWNS && !st; i++) st = add_known(table, paths, &j, &knowns[i], err);
+    arena_destroy(j.a);
     return st;
 }
 
 static inline status print_known(arena *a, error *err)
 {
     textbuf table = text_init(a), paths = text_init(a);
-    for (int i = 0; i < KNOWNS; i++) {
-        status st = add_known(&table, &paths, &knowns[i], err);
-        if (st) return st;
-    }
+    status st = known_tables(&table, &paths, err);
+    if (st) return st;
     printf("\n## The known configurations beside their plans\n\n"
            "Place: where a recipe would stand among the first ten of `moefold plan --against "
            "RECIPE` (same model, cluster, sequence,\nbatch and precision; one row for each set of "
