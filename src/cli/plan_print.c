@@ -166,9 +166,10 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "judged",
                         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "legal",
                                   (json_int_t)n->legal, "state", (json_int_t)n->state, "saved",
-                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "summed",
-                                  (json_int_t)n->summed, "fitted", (json_int_t)n->fitted, "rules",
-                                  (json_int_t)n->rules, "seconds", n->seconds));
+                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "played",
+                                  (json_int_t)n->played, "summed", (json_int_t)n->summed, "fitted",
+                                  (json_int_t)n->fitted, "rules", (json_int_t)n->rules, "seconds",
+                                  n->seconds));
     if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
     if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;

@@ -63,6 +63,7 @@ expect too_few_gpus 1 'Fewest +64 H100 would do' deepseek-v3 --gpus 8xH100 --seq
 expect nearest_miss 1 'needs at least .* GiB on its fullest rank: .* bytes .* more than can be used' deepseek-v3 --gpus 8xH100 --seq 4096
 expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
 expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096 --json
+expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 
 # ---- a recipe beside its plan
 own=recipes/qwen3-30b-4k-h100.yaml
