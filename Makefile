@@ -47,7 +47,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy
+.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -102,6 +102,9 @@ bench: all ## Run every bench/*.sh
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
+
+directions: all ## Write docs/DIRECTIONS.md: known configurations and published differences
+	@tools/directions
 
 install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -D -m 755 $(PROGRAM) '$(DESTDIR)$(PREFIX)/bin/moefold'

@@ -20,7 +20,9 @@ static void calm_threads(char **argv)
 }
 
 static const command table[] = {
-    {"plan", "MODEL --gpus 256xH100 --seq N [--gbs N] [--pin key=value ...] [--out FILE] [--json]",
+    {"plan",
+     "MODEL --gpus 256xH100 --seq N [--gbs N] [--pin key=value ...] [--against RECIPE] [--out "
+     "FILE] [--json]",
      "the best layouts of a model on a cluster, memory and time of each, and why", false,
      command_plan},
     {"check", "RECIPE [key=value ...] [--all-ranks] [--rank R] [--fix] [--json]",

@@ -1,107 +1,12 @@
 /* plan.c - `moefold plan`: what to run on a cluster, and why. */
 #include "cli/plan.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/routing.h"
 #include "recipe/export.h"
-#include "run/timing.h"
-
-enum { TOKENS_A_STEP = 8 << 20, PINS_MAX = 64 };
-
-static const char by_block[] = "equal blocks of nodes for each NVLink domain";
-
-/* ---- words */
-
-/* "256xH100", or "H100" for one node. */
-static status read_gpus(const char *word, int64_t *n, const char **name, error *err)
-{
-    char *end;
-    long long count = strtoll(word, &end, 10);
-    if (end == word) {
-        *n = 0;
-        *name = word;
-        return OK;
-    }
-    if (*end != 'x' || !end[1] || count < 1 || count > LAYOUT_WORLD_MAX)
-        return error_set(err, ERR_INPUT, "--gpus=%s: write a count, x and a name, as in 256xH100",
-                         word);
-    *n = count;
-    *name = end + 1;
-    return OK;
-}
-
-static status read_count(const char *option, const char *word, int64_t *n, error *err)
-{
-    char *end;
-    long long count = strtoll(word, &end, 10);
-    if (end == word || *end || count < 1 || count > (1LL << 40))
-        return error_set(err, ERR_INPUT, "%s=%s: a whole number from 1 on is wanted", option, word);
-    *n = count;
-    return OK;
-}
-
-/* GPUs, and the NVLink domain that such a job fills: schedulers hand out equal blocks of nodes, so
- * that a job of 256 on racks of 72 has four of 64. */
-static void set_world(recipe *r, const hardware *hw, int64_t n)
-{
-    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
-    int64_t node = hw->gpus_per_node, block = hw->nvlink_domain;
-    if (block <= node || n <= block || n % node) return;
-    while (block > node && n % block) block -= node;
-    bool open = r->knob[K_NVLINK].from != FROM_USER || r->knob[K_NVLINK].why == by_block;
-    if (open && block % node == 0) recipe_set(r, K_NVLINK, value_of_int(block), by_block);
-}
-
-static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a, error *err)
-{
-    if (!w->gpus)
-        return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
-    int64_t n = 0;
-    const char *name = "";
-    status s = read_gpus(w->gpus, &n, &name, err);
-    bool local = strcasecmp(name, "local") == 0;
-    if (!s) s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
-    if (s) return s;
-    const gpu *g = gpu_find(hw->name);
-    if (!g) g = gpu_find(strcmp(hw->name, "local") ? name : "cpu");
-    if (!g)
-        return error_set(err, ERR_INPUT, "--gpus=%s: a description %s exists, but no cluster.gpu",
-                         w->gpus, hw->name);
-    if (!n && text_equal(g->name, "cpu")) n = sysconf(_SC_NPROCESSORS_ONLN);
-    recipe_set(r, K_GPU, value_of_text(g->name), "--gpus");
-    set_world(r, hw, n ? n : hw->gpus_per_node);
-    return OK;
-}
-
-static int64_t batch_for(int64_t seq)
-{
-    int64_t gbs = 1;
-    while (gbs * 2 * seq <= TOKENS_A_STEP) gbs *= 2;
-    return gbs;
-}
-
-static status set_batch(recipe *r, const plan_words *w, error *err)
-{
-    int64_t seq = recipe_int(r, K_SEQ), gbs = recipe_int(r, K_GBS);
-    status s = OK;
-    if (w->seq) s = read_count("--seq", w->seq, &seq, err);
-    if (!s && w->gbs) s = read_count("--gbs", w->gbs, &gbs, err);
-    if (s) return s;
-    if (seq < 1) seq = 4096;
-    if (gbs < 1) gbs = batch_for(seq);
-    recipe_set(r, K_SEQ, value_of_int(seq), w->seq ? "--seq" : "unset: 4096");
-    recipe_set(r, K_GBS, value_of_int(gbs), w->gbs ? "--gbs" : "about 8 million tokens a step");
-    if (recipe_int(r, K_MAX_POSITIONS) < seq)
-        recipe_set(r, K_MAX_POSITIONS, value_of_int(seq), "--seq");
-    return OK;
-}
 
 /* ---- the answer */
 
@@ -120,7 +25,7 @@ static void find_fewest(plan_answer *p, const search_options *o, arena *a)
     for (int64_t n = p->world * 2; n <= p->world * 64 && n <= LAYOUT_WORLD_MAX; n *= 2) {
         recipe *r = ARENA_NEW(a, recipe);
         *r = *p->given;
-        set_world(r, p->hw, n);
+        plan_set_world(r, p->hw, n);
         search_options more = *o;
         more.only_fit = true;
         search_result *found_there = ARENA_NEW(a, search_result);
@@ -139,7 +44,7 @@ static void price_next(plan_answer *p, arena *a)
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
-    set_world(r, p->hw, p->world * 2);
+    plan_set_world(r, p->hw, p->world * 2);
     violations v;
     if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return;
     rules_check(&v, s, false, a);
@@ -148,23 +53,11 @@ static void price_next(plan_answer *p, arena *a)
     p->has_next = true;
 }
 
-static int answer(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
+static status print_found(plan_answer *p, const plan_words *w, arena *a, error *err)
 {
-    error err = {{0}};
-    status st = search_run(p->result, p->given, o, a, &err);
-    if (st) return cli_fail("plan", st, &err);
-    if (!p->result->n_best) {
-        find_fewest(p, o, a);
-        if (w->json)
-            plan_print_json(p, a);
-        else
-            plan_print_miss(p, a);
-        return ERR_RULE;
-    }
     price_next(p, a);
-    const char *path = w->out ? w->out : NULL;
-    if (path) st = write_recipe(p, path, a, &err);
-    if (st) return cli_fail("plan", st, &err);
+    status st = w->out ? write_recipe(p, w->out, a, err) : OK;
+    if (st) return st;
     if (w->json) {
         plan_print_json(p, a);
         return OK;
@@ -173,39 +66,59 @@ static int answer(plan_answer *p, const plan_words *w, const search_options *o, 
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
     if (routed) printf("\nRouting  %s\n", routed);
-    if (path) printf("\nWritten to %s: moefold check %s\n", path, path);
+    if (p->compared) plan_print_against(p, a);
+    if (w->out) printf("\nWritten to %s: moefold check %s\n", w->out, w->out);
     return OK;
 }
 
-/* `--pin key=value` is an override: what a person set is not searched. */
-static int without_pins(int argc, char **argv, char **out)
+static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
-    int n = 0;
-    for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--pin") != 0) out[n++] = argv[i];
+    find_fewest(p, o, a);
+    if (w->json) {
+        plan_print_json(p, a);
+        return;
+    }
+    plan_print_miss(p, a);
+    if (p->compared) plan_print_against(p, a);
+}
+
+/* ---- the command */
+
+/* Is there a word for the recipe? Without one, the job is that of --against. */
+static bool names_recipe(int argc, char **argv, const plan_words *w)
+{
+    for (int i = 1; i < argc; i++) {
+        bool named = model_is_preset(argv[i]) || file_exists(argv[i]) || file_is_folder(argv[i]);
+        if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
+    }
+    return false;
+}
+
+/* Where only --against names a recipe, it is the recipe. */
+static int with_recipe(int n, char **words, plan_words *w)
+{
+    for (int i = 1; i < n; i++) {
+        if (strncmp(words[i], "--against=", 10) == 0) w->against = words[i] + 10;
+        if (strcmp(words[i], "--against") == 0 && i + 1 < n) w->against = words[i + 1];
+    }
+    w->job_of_against = w->against && !names_recipe(n, words, w);
+    if (w->job_of_against) words[n++] = (char *)(uintptr_t)w->against;
     return n;
 }
 
-/* Whatever the layout, the model is the same. */
-static status set_routing(recipe *r, const plan_words *w, plan_answer *p, arena *a, error *err)
+static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
-    setup *s = ARENA_NEW(a, setup);
-    status st = setup_init(s, r, a, err);
-    return st ? st : cli_routing(&p->prices, w->routed, s, a, err);
-}
-
-static status prepare(recipe *r, const plan_words *w, plan_answer *p, arena *a, error *err)
-{
-    hardware *hw = ARENA_NEW(a, hardware);
-    status s = set_cluster(r, w, hw, a, err);
-    if (!s) s = set_batch(r, w, err);
-    if (!s) s = hardware_has_stack(hw, w->stack ? w->stack : recipe_word(r, K_STACK), err);
-    if (!s && w->routed) s = set_routing(r, w, p, a, err);
-    p->prices.stack = w->stack;
-    p->hw = hw;
-    p->given = r;
-    p->world = recipe_int(r, K_N_GPUS);
-    return s;
+    *o = (search_options){.hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL};
+    p->result = ARENA_NEW(a, search_result);
+    status st = plan_refuse_values(p, a, err);
+    if (st) return st;
+    st = search_run(p->result, p->given, o, a, err);
+    if (st == ERR_RULE && !p->result->counts.legal) st = plan_why_none(p, o, a, err);
+    if (!st && p->own) {
+        p->compared = ARENA_NEW(a, against);
+        st = against_price(p->compared, p->own, p->given, p->result, o, a, err);
+    }
+    return st;
 }
 
 int command_plan(int argc, char **argv)
@@ -217,32 +130,33 @@ int command_plan(int argc, char **argv)
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
         {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
+        {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
+         &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
-        {"--json", NULL, "print for programs", &w.json, NULL},
+        {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
-    char **words = ARENA_ARRAY(a, char *, argc + 1);
-    int n = without_pins(argc, argv, words);
+    char **words = ARENA_ARRAY(a, char *, argc + 2);
     recipe *r = ARENA_NEW(a, recipe);
     plan_answer *p = ARENA_NEW(a, plan_answer);
+    search_options o = {0};
     error err = {{0}};
-    status st =
-        cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done, &err);
-    if (!st && !done) st = prepare(r, &w, p, a, &err);
-    p->result = ARENA_NEW(a, search_result);
-    search_options o = {.hw = p->hw, .prices = p->prices};
-    o.any_precision = w.precision && strcmp(w.precision, "any") == 0;
-    int code = OK;
-    if (!st && w.precision && !o.any_precision)
-        st = error_set(&err, ERR_INPUT, "--precision=%s: any, or --pin mixed_precision=NAME",
-                       w.precision);
-    if (st)
-        code = cli_fail("plan", st, &err);
-    else if (!done)
-        code = answer(p, &w, &o, a);
+    int n = 0;
+    *p = (plan_answer){0};
+    status st = plan_take_pins(argc, argv, words, &n, &err);
+    n = with_recipe(n, words, &w);
+    if (!st)
+        st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,
+                      &err);
+    if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
+    if (!st && !done) st = judge(p, &w, &o, a, &err);
+    bool none = !st && !done && !p->result->n_best;
+    if (none) print_nothing(p, &w, &o, a);
+    if (!st && !done && !none) st = print_found(p, &w, a, &err);
+    int code = st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
     arena_destroy(a);
     return code;
 }

@@ -3,27 +3,49 @@
 #define CLI_PLAN_H
 
 #include "cli/cli.h"
-#include "price/search.h"
+#include "price/against.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
+    bool job_of_against; /* no model was named: the job is that of --against */
     bool json;
 } plan_words;
 
 typedef struct plan_answer {
     const recipe *given;
+    recipe *own; /* of --against, on the plan's cluster; NULL: none */
     const hardware *hw;
     price_options prices;
     int64_t world;
     search_result *result;
     int64_t fewest; /* GPUs that would do, where these do not; 0: none found */
     bool has_next;
-    price next; /* the winner on twice as many GPUs */
+    price next;        /* the winner on twice as many GPUs */
+    against *compared; /* own, beside the result; NULL: none */
 } plan_answer;
+
+/* plan_words.c: from words to a job. */
+status plan_take_pins(int argc, char **argv, char **out, int *n, error *err);
+status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
+void plan_set_world(recipe *r, const hardware *hw, int64_t n);
+
+/* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
+status plan_refuse_values(const plan_answer *p, arena *a, error *err);
+status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
+const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+
+/* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
+ * (false: it breaks a rule). */
+void plan_explain_rows(const plan_answer *p, arena *a);
+bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a);
+
+/* plan_against.c: a recipe beside its plan. */
+void plan_print_against(const plan_answer *p, arena *a);
+json_t *plan_json_against(const plan_answer *p, arena *a);
 
 #endif

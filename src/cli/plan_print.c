@@ -93,6 +93,8 @@ void plan_print(const plan_answer *p, arena *a)
            recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
            (long long)p->world, p->hw->name, (long long)recipe_int(p->given, K_SEQ),
            (long long)recipe_int(p->given, K_GBS), p->given->knob[K_GBS].why);
+    const char *lost = plan_lost_pins(p, a);
+    if (lost) printf("Pins     that a search cannot keep: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
     print_front(p, a);
@@ -113,9 +115,10 @@ void plan_print_miss(const plan_answer *p, arena *a)
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
     }
+    const char *named = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
     if (p->fewest)
         printf("Fewest   %lld %s would do: moefold plan %s --gpus %lldx%s\n", (long long)p->fewest,
-               p->hw->name, p->given->name, (long long)p->fewest, p->hw->name);
+               p->hw->name, named ? named : p->given->name, (long long)p->fewest, p->hw->name);
     else
         printf("Fewest   not even %lld %s would do\n", (long long)p->world * 64, p->hw->name);
 }
@@ -168,10 +171,14 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "judged",
                         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "legal",
                                   (json_int_t)n->legal, "state", (json_int_t)n->state, "saved",
-                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "summed",
-                                  (json_int_t)n->summed, "fitted", (json_int_t)n->fitted, "rules",
-                                  (json_int_t)n->rules, "seconds", n->seconds));
+                                  (json_int_t)n->saved, "slow", (json_int_t)n->slow, "played",
+                                  (json_int_t)n->played, "summed", (json_int_t)n->summed, "fitted",
+                                  (json_int_t)n->fitted, "rules", (json_int_t)n->rules, "seconds",
+                                  n->seconds));
     if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
     if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
+    const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
+    json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
+    if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);
 }

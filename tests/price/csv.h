@@ -62,12 +62,12 @@ static inline status csv_read(csv *t, const char *path, arena *a, error *err)
     t->n_columns = csv_line(a, &p, t->name);
     while (*p) {
         const char **cells = ARENA_ARRAY(a, const char *, CSV_COLUMNS_MAX);
-        int found = csv_line(a, &p, cells);
-        if (found == 1 && !*cells[0]) continue;
-        if (found > t->n_columns)
+        int got = csv_line(a, &p, cells);
+        if (got == 1 && !*cells[0]) continue;
+        if (got > t->n_columns)
             return error_set(err, ERR_INPUT, "%s: row %d has %d cells, its columns are %d", path,
-                             t->n_rows + 1, found, t->n_columns);
-        for (; found < t->n_columns; found++) cells[found] = "";
+                             t->n_rows + 1, got, t->n_columns);
+        for (; got < t->n_columns; got++) cells[got] = "";
         t->row[t->n_rows++] = cells;
     }
     return OK;

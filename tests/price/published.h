@@ -177,7 +177,7 @@ static inline void published_recipe(published *p, const csv *t, int row, arena *
 }
 
 /* Makes the setup and checks the rules. `p` is a recipe. */
-static inline status published_setup(const published *p, setup *s, violations *found, error *err)
+static inline status published_setup(const published *p, setup *s, violations *broken, error *err)
 {
     recipe *r = ARENA_NEW(p->a, recipe);
     recipe_init(r, p->a, published_cell(p, "id"));
@@ -186,7 +186,7 @@ static inline status published_setup(const published *p, setup *s, violations *f
         st = recipe_override(r, p->overrides[i], published_cell(p, "id"), err);
     if (!st) st = model_fill(r, err);
     if (!st) st = setup_init(s, r, p->a, err);
-    if (!st) rules_check(found, s, false, p->a);
+    if (!st) rules_check(broken, s, false, p->a);
     return st;
 }
 

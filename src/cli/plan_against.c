@@ -1,0 +1,170 @@
+/* plan_against.c - a recipe beside its plan: where it would stand, and what beats it, one change at
+ * a time. */
+#include <stdio.h>
+
+#include "cli/plan.h"
+
+enum { KINDS_SHOWN = 4 };
+
+static double gib(int64_t bytes)
+{
+    return (double)bytes / 1073741824.0;
+}
+
+/* ---- for people */
+
+static void add_knob(textbuf *t, const recipe *r, knob_id k, const char *word, arena *a)
+{
+    if (recipe_given(r, k)) text_add(t, ", %s %s", word, value_text(a, r->knob[k].v));
+}
+
+static const char *sizes_text(const setup *s, arena *a)
+{
+    const recipe *r = &s->r;
+    textbuf t = text_init(a);
+    text_add(&t, "TP%lld CP%lld EP%lld ETP%lld PP%lld VPP%lld DP%lld mbs %lld; %s",
+             (long long)recipe_int(r, K_TP), (long long)recipe_int(r, K_CP),
+             (long long)recipe_int(r, K_EP), (long long)recipe_int(r, K_ETP), (long long)s->pipe.pp,
+             (long long)s->pipe.vpp, (long long)s->lay.dp, (long long)recipe_int(r, K_MBS),
+             recipe_word(r, K_PRECISION));
+    if (recipe_int(r, K_CP) > 1)
+        text_add(&t, ", CP by %s",
+                 recipe_on(r, K_LATENT_RING) ? "a ring over the latent"
+                                             : recipe_word(r, K_CP_COMM));
+    add_knob(&t, r, K_DISPATCHER, "dispatcher", a);
+    add_knob(&t, r, K_RECOMPUTE_MODULES, "recompute", a);
+    if (recipe_is(r, K_RECOMPUTE, "full")) text_add(&t, ", full recompute");
+    if (recipe_on(r, K_EP_OVERLAP)) text_add(&t, ", EP overlap");
+    if (recipe_on(r, K_OPT_OFFLOAD)) text_add(&t, ", optimizer on the host");
+    if (!recipe_is(r, K_GRAPHS, "none")) add_knob(&t, r, K_GRAPH_MODULES, "graphs of", a);
+    return t.s;
+}
+
+static void print_head(const plan_answer *p, arena *a)
+{
+    const against *g = p->compared;
+    const price *x = &g->p;
+    printf("\nAgainst  %s\n         %s\n", p->own->name, sizes_text(g->s, a));
+    printf("         %.3f s a step, %.1f tokens/s and %.1f TFLOP/s a GPU; %.2f GiB on its fullest "
+           "rank: %s%s\n",
+           x->step_s, x->tokens_per_s_per_gpu, x->tflops_per_gpu, gib(x->peak_bytes),
+           x->fits ? "it fits" : "it does not fit, by ",
+           x->fits ? "" : text_bytes(a, x->peak_bytes - x->usable));
+}
+
+static void print_violations(const against *g)
+{
+    for (int i = 0; i < g->found.n; i++)
+        if (g->found.list[i].rule->severity != NOTE)
+            printf("         %s %s: %s\n",
+                   g->found.list[i].rule->severity == ERROR ? "breaks" : "warned by",
+                   g->found.list[i].rule->id, g->found.list[i].message);
+}
+
+/* "It stands", or why it does not. */
+static const char *stands(const against *g)
+{
+    if (!g->p.fits) return "If it fitted, it would stand";
+    return g->found.n_errors ? "If it broke no rule, it would stand" : "It stands";
+}
+
+static void print_place(const plan_answer *p)
+{
+    const against *g = p->compared;
+    const search_result *r = p->result;
+    if (!r->n_best) return;
+    double first = r->best[0].exact.step_s, last = r->best[r->n_best - 1].exact.step_s;
+    if (g->place > r->n_best)
+        printf("         %s below the %d of the list, of which the last takes %.3f s", stands(g),
+               r->n_best, last);
+    else
+        printf("         %s at place %d of the list", stands(g), g->place);
+    if (first < g->p.step_s) printf("; the first is %.2f times as fast", g->p.step_s / first);
+    printf("\n");
+    if (g->same > 1 || (g->same && g->place > 1))
+        printf("         Row %d has the same parallel sizes, with better choices of the rest\n",
+               g->same);
+}
+
+static void print_kinds(const path_step *s)
+{
+    printf("                                            ");
+    for (int i = 0; i < s->n_kinds && i < KINDS_SHOWN; i++)
+        printf("%s%s %+.3g s", i ? ", " : "", s->kinds[i].name, s->kinds[i].seconds);
+    printf("%s\n", s->n_kinds ? "" : "nothing that shows");
+}
+
+static void print_path(const against *g)
+{
+    if (!g->n_path) return;
+    printf(
+        "\n         From it to the first, change by change: of those that fit and break no rule, "
+        "the one that gains most comes first;\n         what gains nothing or is not possible "
+        "alone stands together. Below each, the time that went or came (-, +).\n\n"
+        "            gain        step        GiB\n");
+    for (int i = 0; i < g->n_path; i++) {
+        const path_step *s = &g->path[i];
+        printf("         %+6.1f %% %10.3f s %8.2f%s  %s: %s\n", 100 * s->gain, s->p.step_s,
+               gib(s->p.peak_bytes), s->p.fits ? " " : "!", s->names, s->words);
+        print_kinds(s);
+    }
+    if (g->faster)
+        printf("\n         After change %d it takes %.3f s, less than the first of the list: a "
+               "mixture "
+               "that the search does not look at\n         (a flex backend that is not the "
+               "platform's own, a layout string, a scope of graphs, a share of the optimizer).\n",
+               g->faster, g->path[g->faster - 1].p.step_s);
+}
+
+void plan_print_against(const plan_answer *p, arena *a)
+{
+    const against *g = p->compared;
+    if (g->why_not) {
+        printf("\nAgainst  %s: no program can be built: %s\n", p->own->name, g->why_not);
+        return;
+    }
+    print_head(p, a);
+    print_violations(g);
+    print_place(p);
+    print_path(g);
+}
+
+/* ---- for programs */
+
+static json_t *json_path(const against *g)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < g->n_path; i++) {
+        const path_step *s = &g->path[i];
+        json_t *o = json_pack("{s:s, s:s, s:f, s:f, s:I, s:b}", "moves", s->names, "change",
+                              s->words, "gain", s->gain, "step_s", s->p.step_s, "peak_bytes",
+                              (json_int_t)s->p.peak_bytes, "fits", s->p.fits);
+        json_t *kinds = json_object();
+        for (int k = 0; k < s->n_kinds; k++)
+            json_object_set_new(kinds, s->kinds[k].name, json_real(s->kinds[k].seconds));
+        json_object_set_new(o, "moved", kinds);
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+json_t *plan_json_against(const plan_answer *p, arena *a)
+{
+    const against *g = p->compared;
+    json_t *o = json_object();
+    json_object_set_new(o, "recipe", json_string(p->own->name));
+    json_object_set_new(o, "why_not", g->why_not ? json_string(g->why_not) : json_null());
+    json_object_set_new(o, "violations", cli_json_violations(&g->found));
+    if (g->why_not) return o;
+    json_object_set_new(o, "layout", json_string(sizes_text(g->s, a)));
+    json_object_set_new(o, "step_s", json_real(g->p.step_s));
+    json_object_set_new(o, "tokens_per_s_per_gpu", json_real(g->p.tokens_per_s_per_gpu));
+    json_object_set_new(o, "tflops_per_gpu", json_real(g->p.tflops_per_gpu));
+    json_object_set_new(o, "peak_bytes", json_integer(g->p.peak_bytes));
+    json_object_set_new(o, "fits", json_boolean(g->p.fits));
+    json_object_set_new(o, "place", json_integer(g->place));
+    json_object_set_new(o, "same_sizes", g->same ? json_integer(g->same) : json_null());
+    json_object_set_new(o, "path", json_path(g));
+    json_object_set_new(o, "faster_after", g->faster ? json_integer(g->faster) : json_null());
+    return o;
+}

@@ -1,0 +1,186 @@
+/* plan_refuse.c - a request that no layout can meet: what stands in the way, and what would do.
+ *
+ * The rules know why a whole recipe cannot be, but a plan's recipe is open: what is wrong with a
+ * pinned value by itself is said first, then what pins say against one another, and of the sizes
+ * that a search would choose nothing is said. */
+#include <string.h>
+
+#include "cli/plan.h"
+
+enum { PINS_MOST = 8 };
+
+/* The first error of one rule. */
+static const violation *error_of(const violations *v, const char *id)
+{
+    for (int i = 0; i < v->n_errors; i++)
+        if (strcmp(v->list[i].rule->id, id) == 0) return &v->list[i];
+    return NULL;
+}
+
+static bool by_words(const recipe *r, knob_id k)
+{
+    return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, "command line");
+}
+
+/* The first repair that changes what was pinned, or the first of all. */
+static const char *repair_of(const recipe *given, const violation *v)
+{
+    for (int i = 0; i < v->n_repairs; i++)
+        for (int k = 0; k < K_COUNT && v->repairs[i][0]; k++) {
+            size_t n = strlen(knobs[k].key);
+            if (by_words(given, (knob_id)k) && strncmp(v->repairs[i][0], knobs[k].key, n) == 0 &&
+                v->repairs[i][0][n] == '=')
+                return v->repairs[i][0];
+        }
+    return v->n_repairs ? v->repairs[0][0] : NULL;
+}
+
+static status say(error *err, const recipe *given, const violation *v)
+{
+    const char *repair = repair_of(given, v);
+    return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", v->message,
+                     repair ? "; a repair: " : "", repair ? repair : "");
+}
+
+status plan_refuse_values(const plan_answer *p, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations v;
+    status st = setup_init(s, p->given, a, err);
+    if (st) return st;
+    rules_check(&v, s, false, a);
+    const violation *bad = error_of(&v, "value-in-range");
+    return bad ? say(err, p->given, bad) : OK;
+}
+
+/* ---- no layout is legal */
+
+/* Two ways to fill what is open: everything as small as it can be, and with parts of everything. */
+static void fill_open(recipe *r, bool parts)
+{
+    static const struct {
+        knob_id k;
+        int64_t n;
+    } sizes[] = {{K_EP, 8}, {K_PP, 2}, {K_VPP, 2}};
+    for (size_t i = 0; parts && i < sizeof sizes / sizeof sizes[0]; i++)
+        if (r->knob[sizes[i].k].from != FROM_USER)
+            recipe_set(r, sizes[i].k, value_of_int(sizes[i].n), "an example");
+    if (!recipe_is(r, K_RECOMPUTE, "full")) return;
+    if (r->knob[K_RECOMPUTE_METHOD].from != FROM_USER)
+        recipe_set(r, K_RECOMPUTE_METHOD, value_of_text("uniform"), "an example");
+    if (r->knob[K_RECOMPUTE_LAYERS].from != FROM_USER)
+        recipe_set(r, K_RECOMPUTE_LAYERS, value_of_int(1), "an example");
+}
+
+static status broken_rules(violations *v, const plan_answer *p, bool parts, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    recipe *r = ARENA_NEW(a, recipe);
+    *r = *p->given;
+    const char *precision = p->result->maker ? p->result->maker->precisions[0] : NULL;
+    if (precision) recipe_set(r, K_PRECISION, value_of_text(precision), "the platform's");
+    fill_open(r, parts);
+    status st = setup_init(s, r, a, err);
+    if (!st) rules_check(v, s, false, a);
+    return st;
+}
+
+/* The first rule that is broken however the rest is filled: it is what was asked that breaks it.
+ * Whether sizes divide the GPUs and the batch is another question. */
+static const violation *always_broken(const violations *small, const violations *parts)
+{
+    for (int i = 0; i < small->n_errors; i++) {
+        const char *id = small->list[i].rule->id;
+        bool sizes = strncmp(id, "world-divides", 13) == 0 || strcmp(id, "batch-divides") == 0;
+        if (!sizes && error_of(parts, id)) return &small->list[i];
+    }
+    return NULL;
+}
+
+static bool some_layout(const recipe *r, const search_options *o, arena *a)
+{
+    search_options quick = *o;
+    quick.only_fit = true;
+    search_result *there = ARENA_NEW(a, search_result);
+    error err = {{0}};
+    return search_run(there, r, &quick, a, &err) == OK && there->counts.legal > 0;
+}
+
+/* Pins of which one alone, left out, would leave layouts. */
+static const char *to_leave_out(const plan_answer *p, const search_options *o, arena *a)
+{
+    textbuf t = text_init(a);
+    recipe *r = ARENA_NEW(a, recipe);
+    int seen = 0;
+    for (int k = 0; k < K_COUNT && seen < PINS_MOST; k++) {
+        const setting *x = &p->given->knob[k];
+        if (!by_words(p->given, (knob_id)k)) continue;
+        *r = *p->given;
+        r->knob[k] = (setting){.from = FROM_NOTHING};
+        seen++;
+        if (!path_decides((knob_id)k) || !some_layout(r, o, a)) continue;
+        text_add(&t, "%s%s=%s", t.n ? ", " : "", knobs[k].key, value_text(a, x->v));
+    }
+    return t.n ? t.s : NULL;
+}
+
+/* A length near the wanted one that can be laid out. */
+static int64_t near_length(const plan_answer *p, const search_options *o, arena *a)
+{
+    int64_t seq = recipe_int(p->given, K_SEQ);
+    recipe *r = ARENA_NEW(a, recipe);
+    for (int64_t unit = 128; unit >= 8; unit /= 4)
+        for (int up = 0; up < 2; up++) {
+            int64_t other = (seq / unit + up) * unit;
+            *r = *p->given;
+            recipe_set(r, K_SEQ, value_of_int(other), "a length nearby");
+            if (other > 0 && other != seq && some_layout(r, o, a)) return other;
+        }
+    return 0;
+}
+
+static status say_sizes(const plan_answer *p, const search_options *o, arena *a, error *err)
+{
+    int64_t near = near_length(p, o, a);
+    const char *wish =
+        near ? arena_text(a, "--seq %lld would do", (long long)near)
+             : "other numbers of GPUs or samples (--gpus, --gbs) with more factors of two may do";
+    return error_set(
+        err, ERR_RULE,
+        "no layout is legal: no sizes divide %lld GPUs, a sequence of %lld and a batch "
+        "of %lld with the heads and experts of %s at once; %s",
+        (long long)p->world, (long long)recipe_int(p->given, K_SEQ),
+        (long long)recipe_int(p->given, K_GBS), p->given->name, wish);
+}
+
+status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err)
+{
+    violations small = {0}, parts = {0};
+    if (broken_rules(&small, p, false, a, err) || broken_rules(&parts, p, true, a, err))
+        return ERR_RULE;
+    const violation *why = always_broken(&small, &parts);
+    if (why) return say(err, p->given, why);
+    const violation *first = small.n_errors ? &small.list[0] : NULL;
+    const char *pins = to_leave_out(p, o, a);
+    if (!pins) return first ? say(err, p->given, first) : say_sizes(p, o, a, err);
+    return error_set(err, ERR_RULE,
+                     "no layout is legal: what is pinned excludes all of them%s%s; leave one of "
+                     "these out: %s",
+                     first ? ": " : "", first ? first->message : "", pins);
+}
+
+/* ---- what was pinned, and is not in the winner */
+
+const char *plan_lost_pins(const plan_answer *p, arena *a)
+{
+    textbuf t = text_init(a);
+    recipe *r = ARENA_NEW(a, recipe);
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *x = &p->given->knob[k];
+        if (x->from != FROM_USER || value_equal(x->v, r->knob[k].v)) continue;
+        text_add(&t, "%s%s=%s (the first has %s)", t.n ? ", " : "", knobs[k].key,
+                 value_text(a, x->v), value_text(a, r->knob[k].v));
+    }
+    return t.n ? t.s : NULL;
+}

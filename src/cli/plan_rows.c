@@ -1,0 +1,79 @@
+/* plan_rows.c - the rest of the list, row by row: in what each differs from the first, and which
+ * time it takes more of. */
+#include <stdio.h>
+
+#include "cli/plan.h"
+
+enum { KINDS_SHOWN = 3 };
+
+bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    violations broken = {0};
+    search_recipe(r, p->result, p->given, c);
+    r->a = a;
+    bool good = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
+    if (good) rules_check(&broken, s, false, a);
+    good = good && !broken.n_errors;
+    if (good) price_setup(out, s, p->hw, &p->prices, a);
+    if (good) out->evidence = NULL;
+    arena_release(a, mark);
+    return good;
+}
+
+static void add_size(textbuf *t, const char *name, int64_t here, int64_t there)
+{
+    if (here != there)
+        text_add(t, "%s%s %lld for %lld", t->n ? ", " : "", name, (long long)here,
+                 (long long)there);
+}
+
+static void add_word(textbuf *t, const char *word, bool differs)
+{
+    if (differs) text_add(t, "%s%s", t->n ? ", " : "", word);
+}
+
+/* In what a row differs from the first: "EP 32 for 16, PP 8 for 16". */
+static const char *differences(const choice *c, const choice *first, arena *a)
+{
+    textbuf t = text_init(a);
+    add_size(&t, "TP", c->tp, first->tp);
+    add_size(&t, "CP", c->cp, first->cp);
+    add_word(&t, "another kind of CP", c->kind != first->kind && c->cp > 1 && first->cp > 1);
+    add_size(&t, "EP", c->ep, first->ep);
+    add_size(&t, "ETP", c->etp, first->etp);
+    add_size(&t, "PP", c->pp, first->pp);
+    add_size(&t, "VPP", c->vpp, first->vpp);
+    add_size(&t, "microbatch", c->mbs, first->mbs);
+    add_word(&t, "another dispatcher", c->to != first->to);
+    add_word(&t, "other overlap", c->beside != first->beside || c->tp_overlap != first->tp_overlap);
+    add_word(&t, "other recompute", c->drop != first->drop);
+    add_word(&t, c->offload ? "optimizer on the host" : "optimizer on the device",
+             c->offload != first->offload);
+    add_word(&t, c->graphs ? "graphs" : "no graphs", c->graphs != first->graphs);
+    add_word(&t, "another split of layers", c->split != first->split);
+    return t.n ? t.s : "the same sizes";
+}
+
+void plan_explain_rows(const plan_answer *p, arena *a)
+{
+    const search_result *r = p->result;
+    const price *first = &r->best[0].exact;
+    if (r->n_best < 2) return;
+    printf(
+        "\nRows     in what each differs from the first, and where its time went (+) or was saved "
+        "(-):\n\n");
+    for (int i = 1; i < r->n_best; i++) {
+        const found *f = &r->best[i];
+        moved kinds[MOVED_MAX];
+        int n = price_moved(kinds, first, &f->exact);
+        printf("         %2d %+5.1f %%  %s:", i + 1, 100 * (f->exact.step_s / first->step_s - 1),
+               differences(&f->c, &r->best[0].c, a));
+        for (int k = 0; k < n && k < KINDS_SHOWN; k++)
+            printf("%s %s %+.3g s", k ? "," : "", kinds[k].name, kinds[k].seconds);
+        printf("%s\n", n ? "" : " nothing that shows");
+    }
+}

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# `moefold plan` as a person meets it: what cannot be read (2), what cannot be laid out or does not fit (1), each with a
+# message that names the knob, its value and a repair; and a recipe beside its plan. From the repository's root.
+set -u
+moefold=${MOEFOLD:-./moefold}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# expect NAME CODE PATTERN WORDS...: the exit code of a plan, and a pattern in what it prints on either channel.
+expect() {
+    local name=$1 code=$2 pattern=$3
+    shift 3
+    local out got
+    out=$("$moefold" plan "$@" 2>&1)
+    got=$?
+    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        echo "ok $name"
+    else
+        echo "not ok $name (exit $got instead of $code, or no '$pattern' in:)"
+        sed 's/^/    /' <<<"$out" | head -5
+        failed=1
+    fi
+}
+small=(qwen3-30b-a3b --gpus 16xH100 --seq 4096)
+large=(deepseek-v3 --gpus 256xH100 --seq 4096)
+
+# ---- words that cannot be read
+expect no_model 2 'name a recipe' --gpus 16xH100
+expect no_gpus 2 '--gpus 256xH100' qwen3-30b-a3b --seq 4096
+expect sequence_of_zero 2 '--seq 0: a whole number from 1' qwen3-30b-a3b --gpus 16xH100 --seq 0
+expect sequence_of_letters 2 '--seq long: a whole number' qwen3-30b-a3b --gpus 16xH100 --seq long
+expect sequence_too_long 2 '--seq 99999999999:.*1073741824' qwen3-30b-a3b --gpus 16xH100 --seq 99999999999
+expect batch_of_zero 2 '--gbs 0: a whole number' "${small[@]}" --gbs 0
+expect no_gpu_at_all 2 '--gpus 0xH100: a count from 1' qwen3-30b-a3b --gpus 0xH100
+expect half_a_cluster 2 '--gpus 16H100: write a count, x and a name' qwen3-30b-a3b --gpus 16H100
+expect nobody_described_it 2 'H199.*did you mean H100' qwen3-30b-a3b --gpus 16xH199
+expect model_misspelt 2 'nearest preset is deepseek-v3' deepseek-v4 --gpus 16xH100
+expect pin_misspelt 2 "nearest known one is 'model.context_parallel_size'" "${small[@]}" --pin model.context_paralel_size=2
+expect pin_of_nothing 2 '--pin: write a knob and its value' "${small[@]}" --pin
+expect pin_without_value 2 '--pin model.context_parallel_size: write' "${small[@]}" --pin model.context_parallel_size
+expect pin_of_a_word 2 'whole number' "${small[@]}" --pin model.context_parallel_size=two
+expect unknown_precision 2 '--precision fp3: any' "${small[@]}" --precision fp3
+expect unknown_stack 2 'moefold.stack=99.*26.08' "${small[@]}" --stack 99
+expect skew_below_one 2 '--routing 0.5: .*1..1024' "${small[@]}" --routing 0.5
+expect against_nothing 2 '--against nowhere.yaml: there is no such recipe' "${small[@]}" --against nowhere.yaml
+expect against_another_model 2 'is of qwen3-30b-a3b, and the plan of deepseek-v3' "${large[@]}" --against recipes/qwen3-30b-4k-h100.yaml
+
+# ---- requests that no layout meets
+expect pin_out_of_range 1 'context_parallel_size=0 is not allowed; the range is 1..65536; a repair: .*=1' "${small[@]}" --pin model.context_parallel_size=0
+expect pin_below_zero 1 'context_parallel_size=-4 is not allowed' "${small[@]}" --pin=model.context_parallel_size=-4
+expect pin_of_no_such_word 1 'alltoal is not allowed; one of allgather.alltoall.flex; a repair: .*=alltoall' "${small[@]}" --pin model.moe_token_dispatcher_type=alltoal
+expect more_ep_than_experts 1 'expert_model_parallel_size=512 does not divide the 256 experts; a repair: .*=256' "${large[@]}" --pin model.expert_model_parallel_size=512
+expect cp_that_splits_nothing 1 'no multiple of 2 x CP = 2 x 3.*a repair: model.context_parallel_size=2' "${small[@]}" --pin model.context_parallel_size=3
+expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true does not go with full recompute.*a repair: ' "${small[@]}" --pin model.recompute_granularity=full --pin comm_overlap.overlap_moe_expert_parallel_comm=true
+expect chunks_without_stages 1 'virtual_pipeline_model_parallel_size=4 needs PP > 1' "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=4 --pin model.pipeline_model_parallel_size=1
+expect pins_too_large_together 1 'leave one of these out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
+expect batch_that_does_not_divide 1 'global_batch_size=100 is no multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
+expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097
+
+# ---- requests that do not fit
+expect too_few_gpus 1 'Fewest +64 H100 would do' deepseek-v3 --gpus 8xH100 --seq 4096
+expect nearest_miss 1 'needs at least .* GiB on its fullest rank: .* bytes .* more than can be used' deepseek-v3 --gpus 8xH100 --seq 4096
+expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
+expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096 --json
+expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
+
+# ---- a recipe beside its plan
+own=recipes/qwen3-30b-4k-h100.yaml
+expect against_is_the_job 0 '^Plan +qwen3-30b-a3b on 16 H100, sequences of 4096, batch of 1024 \(recipes' --against $own
+expect against_has_a_place 0 'It stands (at place|below)' --against $own
+expect against_has_a_path 0 'change by change' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 1024 --against $own
+expect against_says_what_fell 0 '(host|EP messages|attention) [-+][0-9.]+ s' --against $own
+expect against_what_cannot_be_built 1 'no program can be built: ' --against $own --gpus 1xH100
+expect against_what_does_not_fit 0 'it does not fit, by .*' --against $own --seq 16384 --gbs 256
+for key in place path moved violations same_sizes fits; do
+    expect "json_against_has_$key" 0 "\"against\".*\"$key\":" --against $own --json
+done
+expect pins_hold_beside_a_recipe 0 'TP +CP.*EP' --against $own --pin model.expert_model_parallel_size=8
+expect lost_pins_are_named 0 'that a search cannot keep: model.cuda_graph_modules' "${small[@]}" --pin model.cuda_graph_impl=transformer_engine --pin 'model.cuda_graph_modules=[moe_router]'
+expect recipe_carries_pins 0 'on 16 H100, sequences of 4096, batch of 1024' $own
+
+# ---- the winner against its own plan
+"$moefold" plan "${small[@]}" --out "$work/best.yaml" >/dev/null
+expect winner_stands_first 0 'It stands at place 1 of the list' --against "$work/best.yaml"
+exit $failed
