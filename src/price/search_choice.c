@@ -126,6 +126,8 @@ const char *cp_kind_word(cp_kind k)
 
 const char *choice_flex(const recipe *r)
 {
+    if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
+        return recipe_word(r, K_FLEX);
     return recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300") ? "hybridep" : "deepep";
 }
 
@@ -175,12 +177,12 @@ static void set_context(recipe *r, const choice *c, const setup *base)
     put_flag(r, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
 }
 
-static void set_experts(recipe *r, const choice *c)
+static void set_experts(recipe *r, const choice *c, const recipe *given)
 {
     static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
     put_word(r, K_DISPATCHER, words[c->to]);
     if (c->to == TO_DOMAINS)
-        put_word(r, K_FLEX, choice_flex(r));
+        put_word(r, K_FLEX, choice_flex(given));
     else if (recipe_given(r, K_FLEX))
         put_word(r, K_FLEX, NULL);
     put_flag(r, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);
@@ -244,7 +246,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
         put_int(r, K_VPP, c->vpp);
     const setup *base = choice_base(m, c->precision, c->tp);
     if (base) set_context(r, c, base);
-    set_experts(r, c);
+    set_experts(r, c, m->given);
     set_memory(r, c);
 }
 
@@ -331,7 +333,7 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
     set_parallel(r, c);
     for (int i = 0; split && i < PIPE_KNOBS; i++) r->knob[pipe_knobs[i]] = split->knob[i];
     set_context(r, c, base);
-    set_experts(r, c);
+    set_experts(r, c, m->given);
     set_memory(r, c);
     patch_derived(out, m, c);
     out->possible = layout_possible(r);

@@ -253,6 +253,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (m->linear_bias && c->etp > 1) return false;
     if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
     if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
+    if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;

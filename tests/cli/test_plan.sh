@@ -77,7 +77,8 @@ for key in place path moved violations same_sizes fits; do
     expect "json_against_has_$key" 0 "\"against\".*\"$key\":" --against $own --json
 done
 expect pins_hold_beside_a_recipe 0 'TP +CP.*EP' --against $own --pin model.expert_model_parallel_size=8
-expect lost_pins_are_named 0 'that a search cannot keep: model.cuda_graph_modules' "${small[@]}" --pin model.cuda_graph_impl=transformer_engine --pin 'model.cuda_graph_modules=[moe_router]'
+expect pinned_graphs_are_kept 0 'graphs:' "${small[@]}" --pin model.cuda_graph_impl=transformer_engine --pin 'model.cuda_graph_modules=[moe_router]'
+expect lost_pins_are_named 0 'that a search cannot keep: model.recompute_method' "${small[@]}" --pin model.recompute_granularity=full --pin model.recompute_method=block --pin model.recompute_num_layers=4
 expect recipe_carries_pins 0 'on 16 H100, sequences of 4096, batch of 1024' $own
 
 # ---- the winner against its own plan

@@ -185,6 +185,7 @@ static const char *const small[] = {"cluster.n_gpus=16",
                                     "comm_overlap.tp_comm_overlap=false",
                                     "model.context_parallel_size=1",
                                     "model.moe_token_dispatcher_type=alltoall",
+                                    "optimizer.optimizer_cpu_offload=false",
                                     NULL};
 
 static const char *const offloading[] = {"cluster.n_gpus=16",
@@ -197,6 +198,8 @@ static const char *const offloading[] = {"cluster.n_gpus=16",
                                          "comm_overlap.tp_comm_overlap=false",
                                          "model.context_parallel_size=1",
                                          "model.moe_token_dispatcher_type=alltoall",
+                                         "optimizer.optimizer_cpu_offload=false",
+                                         "model.pipeline_model_parallel_size=2",
                                          OFFLOAD("expert_fc1,core_attn,attn_proj,qkv_linear"),
                                          NULL};
 
