@@ -122,7 +122,8 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    double light = light_step(s, c, t);
+    bool pairs = c->beside >= BESIDE_EP; /* their cards are dear */
+    double light = pairs || all ? light_step(s, c, t) : 0;
     if (!all && !best_enters(s->out, c, light)) {
         n->slow++;
         return TOO_SLOW;

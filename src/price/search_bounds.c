@@ -127,6 +127,18 @@ static void add_extra(search *s, drop_times *t, const choice *c)
         t->seconds[0][i] += cards_kind_is(s->k, i, LAYER_MOE) ? extra : -extra;
 }
 
+/* What a layer takes more alone, forward and backward, than its part of a pair. */
+static void find_longer(search *s, drop_times *t, const choice *c)
+{
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        double alone = layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
+        for (int way = 0; way < t->ways; way++) {
+            double longer = alone - t->seconds[way][i];
+            t->longer[way][i] = longer > 0 ? longer : 0;
+        }
+    }
+}
+
 static void find_times(search *s, drop_times *t, const choice *c, least_level level)
 {
     bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP;
@@ -145,6 +157,7 @@ static void find_times(search *s, drop_times *t, const choice *c, least_level le
         }
     }
     if (level == LEAST_PAIRED) add_extra(s, t, c);
+    if (tight && pairs) find_longer(s, t, c);
     for (int i = 0; i < OTHERS; i++) {
         const card *o = other_card(s, c, i);
         for (int way = 0; o && way < t->ways; way++)

@@ -37,6 +37,7 @@ typedef struct inner {
  * messages between stages pass before it is done. */
 typedef struct time_row {
     double weigh[MIX_PARTS], messages;
+    double alone[MIX_PARTS]; /* of those, what combined 1F1B does not pair: its warm-up */
 } time_row;
 
 typedef struct stage_times {
@@ -78,6 +79,7 @@ typedef struct drop_times {
     unsigned visit;
     int ways;
     double seconds[LEAST_WAYS][MIX_PARTS];
+    double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
 } drop_times;
 
 typedef struct search {
@@ -127,7 +129,7 @@ void search_experts_visit(search *s, const node *n, choice *c);
 
 const stage_times *search_stage_times(search *s, const choice *c);
 const stage_bytes *search_stage_bytes(search *s, const choice *c); /* NULL: cannot be made */
-double stage_times_least(const stage_times *t, const double *seconds, double message);
+double stage_times_least(const stage_times *t, const drop_times *of, double message);
 int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, int offload, bool pairs);
 
 /* The least offload with which that may fit; OFFLOADS: none. */

@@ -11,7 +11,7 @@
 static bool covers_time(const time_row *a, const time_row *b)
 {
     for (int i = 0; i < MIX_PARTS; i++)
-        if (a->weigh[i] < b->weigh[i]) return false;
+        if (a->weigh[i] < b->weigh[i] || a->alone[i] < b->alone[i]) return false;
     return a->messages >= b->messages;
 }
 
@@ -38,6 +38,17 @@ static int list_parts(int *parts, const layout_facts *f, int64_t stages)
     return n;
 }
 
+/* How often what a part saves is alive at once on a rank, at least. */
+static void count_live(int64_t *live, const layout_facts *f, const slots_of *slots)
+{
+    const choice *c = slots->c;
+    for (int i = 0; i < MIX_PARTS; i++) {
+        int64_t n[CHUNKS_MOST];
+        for (int64_t v = 0; v < c->vpp; v++) n[v] = f->mix[v * c->pp + slots->rank].n[i];
+        live[i] = saved_least(slots, n);
+    }
+}
+
 const stage_times *search_stage_times(search *s, const choice *c)
 {
     int64_t micros = search_micros(s, c), key[4] = {c->pp, c->vpp, c->split, micros};
@@ -50,27 +61,23 @@ const stage_times *search_stage_times(search *s, const choice *c)
     double before[MIX_PARTS] = {0};
     for (int64_t q = 0; q < c->pp; q++) { /* I1 */
         time_row row = {.messages = 2 * (double)q};
+        choice pairs = *c;
+        pairs.beside = BESIDE_EP;
+        choice_sizes z = {.micros = micros};
+        slots_of slots = {.c = &pairs, .z = &z, .rank = q};
+        int64_t warm[MIX_PARTS];
+        count_live(warm, f, &slots);
         memcpy(row.weigh, before, sizeof before);
         for (int i = 0; i < MIX_PARTS; i++) {
             for (int64_t v = 0; v < c->vpp; v++)
                 row.weigh[i] += (double)(micros * f->mix[v * c->pp + q].n[i]);
             before[i] += f->mix[q].n[i];
+            row.alone[i] = (double)warm[i];
         }
         add_time_row(t, &row);
     }
     memo_put(&s->times, key, t);
     return t;
-}
-
-/* How often what a part saves is alive at once on a rank, at least. */
-static void count_live(int64_t *live, const layout_facts *f, const slots_of *slots)
-{
-    const choice *c = slots->c;
-    for (int i = 0; i < MIX_PARTS; i++) {
-        int64_t n[CHUNKS_MOST];
-        for (int64_t v = 0; v < c->vpp; v++) n[v] = f->mix[v * c->pp + slots->rank].n[i];
-        live[i] = saved_least(slots, n);
-    }
 }
 
 static bool covers_memory(const memory_row *a, const memory_row *b)
@@ -162,14 +169,28 @@ int stage_bytes_offload(const stage_bytes *t, const int64_t *saved, bool pairs, 
     return offload;
 }
 
-double stage_times_least(const stage_times *t, const double *seconds, double message)
+static double way_least(const stage_times *t, const drop_times *of, int way, double message)
 {
     double most = 0;
     for (int i = 0; i < t->n; i++) {
-        double sum = t->rows[i].messages * message;
-        for (int k = 0; k < t->n_parts; k++)
-            sum += t->rows[i].weigh[t->parts[k]] * seconds[t->parts[k]];
+        const time_row *row = &t->rows[i];
+        double sum = row->messages * message;
+        for (int k = 0; k < t->n_parts; k++) {
+            int part = t->parts[k];
+            sum += row->weigh[part] * of->seconds[way][part] +
+                   row->alone[part] * of->longer[way][part];
+        }
         if (sum > most) most = sum;
+    }
+    return most;
+}
+
+double stage_times_least(const stage_times *t, const drop_times *of, double message)
+{
+    double most = 0;
+    for (int way = 0; way < of->ways; way++) {
+        double seconds = way_least(t, of, way, message);
+        if (seconds > most) most = seconds;
     }
     return most;
 }

@@ -23,19 +23,13 @@ typedef struct site {
     known_least least[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
 } site;
 
-static double least_of(const site *t, const drop_times *of)
-{
-    double most = 0;
-    for (int way = 0; way < of->ways; way++)
-        most = fmax(most, stage_times_least(t->times, of->seconds[way], t->message));
-    return most;
-}
-
 static double *known_at(search *s, const choice *c, site *t, int d, least_level level)
 {
     beside_kind beside = level == LEAST_ROUGH ? BESIDE_NOTHING : c->beside;
     known_least *l = &t->least[level][beside][c->graphs][d];
-    if (l->site != t->id) *l = (known_least){t->id, least_of(t, search_drop_times(s, c, d, level))};
+    if (l->site != t->id)
+        *l = (known_least){
+            t->id, stage_times_least(t->times, search_drop_times(s, c, d, level), t->message)};
     return &l->seconds;
 }
 
@@ -202,7 +196,9 @@ static bool all_slow(search *s, const choice *c, const site *t)
     x.graphs = s->sp.widest;
     double optimizer = t->bytes->optimizer[0];
     for (int i = 1; i < OFFLOADS; i++) optimizer = fmin(optimizer, t->bytes->optimizer[i]);
-    return least_of(t, search_drop_times(s, &x, 0, LEAST_ROUGH)) + optimizer >= t->limit;
+    return stage_times_least(t->times, search_drop_times(s, &x, 0, LEAST_ROUGH), t->message) +
+               optimizer >=
+           t->limit;
 }
 
 void search_try_stages(search *s, choice c)
