@@ -150,8 +150,11 @@ $(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
 	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
 	    $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
 
-# Loops of kernels are worth more of the compiler's time.
+# Loops of kernels, and those that a search runs by the million, are worth more of the compiler's
+# time.
 $(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)

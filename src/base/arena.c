@@ -89,7 +89,7 @@ void arena_destroy(arena *a)
     free(a);
 }
 
-void *arena_take(arena *a, size_t bytes)
+void *arena_take_raw(arena *a, size_t bytes)
 {
     if (bytes > SIZE_MAX - ALIGN) must(NULL);
     bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -97,7 +97,12 @@ void *arena_take(arena *a, size_t bytes)
     chunk *c = a->newest;
     void *p = c->bytes + c->used;
     c->used += bytes;
-    return memset(p, 0, bytes); /* I2 */
+    return p;
+}
+
+void *arena_take(arena *a, size_t bytes)
+{
+    return memset(arena_take_raw(a, bytes), 0, bytes); /* I2 */
 }
 
 char *arena_copy(arena *a, const char *text, size_t n)

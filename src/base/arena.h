@@ -15,6 +15,7 @@ arena *arena_create(void);
 void arena_destroy(arena *a);
 
 void *arena_take(arena *a, size_t bytes);
+void *arena_take_raw(arena *a, size_t bytes); /* not zeroed: whoever takes it writes all of it */
 char *arena_copy(arena *a, const char *text, size_t n); /* n bytes and a final 0 */
 char *arena_text(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -28,5 +29,6 @@ void arena_release(arena *a, arena_place place);
 
 #define ARENA_NEW(a, type)      ((type *)arena_take((a), sizeof(type)))
 #define ARENA_ARRAY(a, type, n) ((type *)arena_take((a), sizeof(type) * (size_t)(n)))
+#define ARENA_RAW(a, type, n)   ((type *)arena_take_raw((a), sizeof(type) * (size_t)(n)))
 
 #endif

@@ -177,12 +177,13 @@ static int count_parts(const segment *seg, int phase)
 
 static void list_events(list *l, const cost_model *c, const segment *seg, int phase, arena *a)
 {
-    l->e = ARENA_ARRAY(a, event, seg->n_ops[phase] + 1);
-    l->parts = ARENA_ARRAY(a, part, count_parts(seg, phase) + 1);
+    l->e = ARENA_RAW(a, event, seg->n_ops[phase] + 1);
+    l->parts = ARENA_RAW(a, part, count_parts(seg, phase) + 1);
     l->touched = (const part **)ARENA_ARRAY(a, part *, seg->n_bufs + 1);
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
         event *e = &l->e[l->n];
+        e->n_parts = e->n_waits = 0;
         e->cost = cost_of(c, seg, o);
         e->lane = o->stream == STREAM_COMM && e->cost.network ? STREAM_COUNT : (int)o->stream;
         e->message = e->early = op_is_comm(o->kind);

@@ -153,10 +153,10 @@ static bool is_preprocess(op_kind k)
 static unsigned part_of(const op *o)
 {
     const char *m = o->module ? o->module : "";
-    if (strcmp(m, "shared expert") == 0) return CAPTURED_ROUTER;
-    if (strcmp(m, "attention") == 0) return CAPTURED_ATTENTION;
-    if (strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
-    if (strcmp(m, "mlp") == 0) return CAPTURED_MLP;
+    if (m[0] == 's' && strcmp(m, "shared expert") == 0) return CAPTURED_ROUTER;
+    if (m[0] == 'a' && strcmp(m, "attention") == 0) return CAPTURED_ATTENTION;
+    if (m[0] == 'l' && strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
+    if (m[0] == 'm' && strcmp(m, "mlp") == 0) return CAPTURED_MLP;
     if (strcmp(m, "moe") != 0) return strcmp(m, "layer") ? CAPTURED_REST : CAPTURED_ATTENTION;
     if (is_router(o->kind) || o->kind == OP_NORM || strncmp(o->name, "router", 6) == 0)
         return CAPTURED_ROUTER;

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "price/search.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -99,11 +100,12 @@ status search_run(search_result *out, const recipe *given, const search_options 
     int n = st ? 0 : search_list_nodes(s, &nodes);
     for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
     if (!st && !o->judge_all && !o->only_fit) dive(s, nodes, n);
-    for (int i = 0; i < n && !s->done; i++)
-        search_each_experts(s, &nodes[i],
-                            !o->judge_all && nodes[i].least >= best_tenth(out)
-                                ? search_slow_visit
-                                : search_experts_visit);
+    for (int i = 0; i < n && !s->done; i++) {
+        bool slow = !o->judge_all && nodes[i].least >= best_tenth(out);
+        s->experts_least = INFINITY;
+        search_each_experts(s, &nodes[i], slow ? search_slow_visit : search_experts_visit);
+        if (!slow) search_tell_others(s, nodes, i, n);
+    }
     if (!st) search_price_best(s, a);
     if (!st) search_climb(s);
     out->counts.cards = st ? 0 : cards_built(s->k);

@@ -43,6 +43,19 @@ static void try_splits(search *s, const choice *c)
     }
 }
 
+/* The same wherever attention of these sizes goes on with such experts. */
+static void see_experts(search *s, const choice *c)
+{
+    choice x = *c;
+    x.beside = BESIDE_NOTHING;
+    double sum = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+    }
+    if (sum < s->experts_least) s->experts_least = sum;
+}
+
 static double layers_least(search *s, const choice *c)
 {
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
@@ -73,4 +86,5 @@ void search_experts_visit(search *s, const node *n, choice *c)
         else
             try_splits(s, c);
     }
+    if (s->plausible == s->visit) see_experts(s, c);
 }

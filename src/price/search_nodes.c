@@ -35,14 +35,16 @@ static void add_node(search *s, node *list, int *n, const choice *c, double prod
 {
     node *x = &list[*n];
     *x = (node){.c = *c, .far = far_from_guess(s, c)};
-    double inside = products, messages = 0;
+    double inside = 0, messages = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
         inside += (double)s->layers[i] * (l->inside[0] + l->inside[1]);
         messages += (double)s->layers[i] * (l->messages[0] + l->messages[1]);
     }
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
-    x->least = each * fmax(inside, messages);
+    x->attention = inside;
+    x->each = each;
+    x->least = each * fmax(inside + products, messages);
     ++*n;
 }
 
@@ -85,4 +87,19 @@ int search_list_nodes(search *s, node **out)
                 }
     qsort(list, (size_t)n, sizeof *list, by_promise);
     return n;
+}
+
+/* Memory excludes the same experts there: state and inputs of layers do not depend on the kind of
+ * CP. */
+void search_tell_others(const search *s, node *list, int i, int n)
+{
+    const choice *c = &list[i].c;
+    if (s->experts_least == INFINITY) return;
+    for (int k = i + 1; k < n; k++) {
+        const choice *x = &list[k].c;
+        if (x->tp != c->tp || x->cp != c->cp || x->mbs != c->mbs || x->precision != c->precision ||
+            x->tp_overlap != c->tp_overlap)
+            continue;
+        list[k].least = fmax(list[k].least, list[k].each * (list[k].attention + s->experts_least));
+    }
 }

@@ -22,8 +22,9 @@ enum { STAGES_MOST = 4096, CHUNKS_MOST = 256 };
 /* Attention of a layout: what the outer loop runs through. */
 typedef struct node {
     choice c;
-    int far;      /* from the first guess of CP x TP, in powers of two */
-    double least; /* no step is shorter */
+    int far;                /* from the first guess of CP x TP, in powers of two */
+    double least;           /* no step is shorter */
+    double attention, each; /* of that: layers' attention a microbatch; microbatches a step */
 } node;
 
 /* Which inner layouts are legal: the same for most sizes. */
@@ -95,8 +96,9 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
-    double node_least;  /* of the attention that is visited */
-    unsigned plausible; /* the last of which stages were found that memory does not exclude */
+    double node_least;    /* of the attention that is visited */
+    double experts_least; /* MLPs of all layers, with the best of the experts that it met */
+    unsigned plausible;   /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     bool dives; /* one set of stages for each PP, and one dispatcher */
@@ -107,6 +109,9 @@ typedef struct search {
 
 /* The list, most promising first; gives their number. */
 int search_list_nodes(search *s, node **list);
+
+/* What experts take at least beside the i-th attention, they take beside others of its sizes. */
+void search_tell_others(const search *s, node *list, int i, int n);
 
 /* ---- search_inner.c */
 

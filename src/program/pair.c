@@ -198,8 +198,8 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     int room = hf.n + hb.n + kept;
     *out = (segment){.name = "pair", .n_layers = 1};
     out->bufs_room = nf + (b ? b->n_bufs : 0) + kept + 1;
-    out->bufs = ARENA_ARRAY(a, buf, out->bufs_room);
-    out->ops[0] = ARENA_ARRAY(a, op, room + 1);
+    out->bufs = ARENA_RAW(a, buf, out->bufs_room);
+    out->ops[0] = ARENA_RAW(a, op, room + 1);
     out->ops_room[0] = room + 1;
     join_bufs(out, f, b);
     merge m = {out, a, room};

@@ -96,7 +96,7 @@ void segment_recompute(segment *seg, unsigned drop, arena *a)
                 .n_forward = n_forward,
                 .here = ARENA_ARRAY(a, bool, seg->n_bufs),
                 .replayed = ARENA_ARRAY(a, bool, n_forward + 1),
-                .out = ARENA_ARRAY(a, op, n + n_forward)};
+                .out = ARENA_RAW(a, op, n + n_forward)};
     list_writers(&r, a);
     for (int id = 0; id < seg->n_bufs; id++) r.here[id] = seg->bufs[id].life != LIFE_TEMP;
     bool *written = ARENA_ARRAY(a, bool, seg->n_bufs); /* by backward itself */

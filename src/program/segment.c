@@ -28,7 +28,7 @@ static int add_buf(builder *b, buf made)
     segment *seg = b->seg;
     if (seg->n_bufs == seg->bufs_room) {
         int room = seg->bufs_room ? seg->bufs_room * 2 : 64;
-        buf *larger = ARENA_ARRAY(b->a, buf, room);
+        buf *larger = ARENA_RAW(b->a, buf, room);
         if (seg->n_bufs) memcpy(larger, seg->bufs, sizeof *larger * (size_t)seg->n_bufs);
         seg->bufs = larger;
         seg->bufs_room = room;
@@ -187,7 +187,7 @@ static op *append(segment *seg, int phase, arena *a)
 {
     if (seg->n_ops[phase] == seg->ops_room[phase]) {
         int room = seg->ops_room[phase] ? seg->ops_room[phase] * 2 : 64;
-        op *larger = ARENA_ARRAY(a, op, room);
+        op *larger = ARENA_RAW(a, op, room);
         if (seg->n_ops[phase])
             memcpy(larger, seg->ops[phase], sizeof *larger * (size_t)seg->n_ops[phase]);
         seg->ops[phase] = larger;

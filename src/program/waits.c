@@ -144,8 +144,8 @@ static void list_waits(segment *seg, int phase, arena *a)
     int n = seg->n_ops[phase], messages = 0;
     for (int i = 0; i < n; i++) messages += op_is_beside(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
-    l.out = ARENA_ARRAY(a, op, n + (2 + STREAM_COUNT) * messages + 1);
-    l.known = ARENA_ARRAY(a, touched, n + 1);
+    l.out = ARENA_RAW(a, op, n + (2 + STREAM_COUNT) * messages + 1);
+    l.known = ARENA_RAW(a, touched, n + 1);
     l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
     l.under_way = ARENA_ARRAY(a, bool, n + 1);
     l.met = ARENA_ARRAY(a, bool, n + 1);
