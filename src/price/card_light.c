@@ -74,6 +74,7 @@ typedef struct list {
     int n;
     int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
     double flops;                     /* of products */
+    unsigned parts_held;              /* CAPTURED_ bits of its operations */
     int64_t temp;                     /* most bytes of temporaries that an operation touches */
 } list;
 
@@ -190,6 +191,7 @@ static void list_events(list *l, const cost_model *c, const segment *seg, int ph
         e->parts = l->parts;
         add_parts(l, e, seg, (ids){o->in, OP_IN_MAX, false});
         add_parts(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
+        l->parts_held |= e->cost.part;
         int64_t temp = temporaries_of(e, seg);
         if (temp > l->temp) l->temp = temp;
         find_waits(l, e, l->n++);
@@ -264,8 +266,15 @@ static void read_phase(const cards *k, card_light *l, list *of, int phase)
     for (int i = 0; i <= STREAM_COUNT; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
     l->compute[phase] = sums.compute + sums.share * sums.messages;
-    for (int g = 0; g < SCOPES; g++)
-        l->alone[g][phase] = with_share(&sums, play(k, of, g, false), true);
+    for (int g = 0; g < SCOPES; g++) {
+        int same = 0; /* a scope that holds the same of this half */
+        while (same < g &&
+               (same == SCOPE_STEP || g == SCOPE_STEP ||
+                (k->captured[same] & of->parts_held) != (k->captured[g] & of->parts_held)))
+            same++;
+        l->alone[g][phase] =
+            same < g ? l->alone[same][phase] : with_share(&sums, play(k, of, g, false), true);
+    }
     l->free[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, false), true);
     l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
 }

@@ -56,7 +56,8 @@ const stage_times *search_stage_times(search *s, const choice *c)
     if (t) return t;
     t = ARENA_NEW(s->a, stage_times);
     const layout_facts *f = ranks_facts(s->r, c);
-    t->rows = ARENA_ARRAY(s->a, time_row, c->pp);
+    arena_place mark = arena_mark(s->scratch);
+    t->rows = ARENA_RAW(s->scratch, time_row, c->pp);
     t->n_parts = list_parts(t->parts, f, c->pp * c->vpp);
     double before[MIX_PARTS] = {0};
     for (int64_t q = 0; q < c->pp; q++) { /* I1 */
@@ -76,6 +77,10 @@ const stage_times *search_stage_times(search *s, const choice *c)
         }
         add_time_row(t, &row);
     }
+    time_row *kept = ARENA_RAW(s->a, time_row, t->n);
+    memcpy(kept, t->rows, sizeof *kept * (size_t)t->n);
+    t->rows = kept;
+    arena_release(s->scratch, mark);
     memo_put(&s->times, key, t);
     return t;
 }
@@ -111,7 +116,8 @@ static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_
 {
     choice_sizes z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
     t->ok = true;
-    t->rows = ARENA_ARRAY(s->a, memory_row, c->pp);
+    arena_place mark = arena_mark(s->scratch);
+    t->rows = ARENA_RAW(s->scratch, memory_row, c->pp);
     t->n_parts = list_parts(t->parts, f[0], c->pp * c->vpp);
     for (int64_t q = 0; q < c->pp; q++) {
         for (int i = 0; i < OFFLOADS; i++)
@@ -122,6 +128,10 @@ static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_
         for (int i = 0; i < t->n; i++) covered = covered || covers_memory(&t->rows[i], &row);
         if (!covered) t->rows[t->n++] = row; /* I2 */
     }
+    memory_row *kept = ARENA_RAW(s->a, memory_row, t->n);
+    memcpy(kept, t->rows, sizeof *kept * (size_t)t->n);
+    t->rows = kept;
+    arena_release(s->scratch, mark);
 }
 
 const stage_bytes *search_stage_bytes(search *s, const choice *c)
