@@ -15,9 +15,26 @@ typedef struct tunable {
     void (*apply)(hardware *h, double x);
 } tunable;
 
+/* x86 beside the GPU, or Grace. */
 static inline void tune_launch(hardware *h, double x)
 {
-    h->launch *= x;
+    if (*h->name != 'G') h->launch *= x;
+}
+static inline void tune_grace(hardware *h, double x)
+{
+    if (*h->name == 'G') h->launch *= x;
+}
+static inline void tune_paired(hardware *h, double x)
+{
+    h->paired *= x;
+}
+static inline void tune_narrow(hardware *h, double x)
+{
+    h->launches[LAUNCH_EXPERT_NARROW] *= x;
+}
+static inline void tune_clock(hardware *h, double x)
+{
+    if (strcmp(h->name, "GB300") == 0) h->clock *= x;
 }
 /* Of the models here only gpt-oss has sinks. */
 static inline void tune_sinks(hardware *h, double x)
@@ -34,13 +51,19 @@ static inline void tune_inside(hardware *h, double x)
 }
 static inline void tune_share(hardware *h, double x)
 {
-    h->message_share = fmin(h->message_share * x, 0.9);
+    h->near_share = fmin(h->near_share * x, 0.9);
 }
 
 static const tunable tunables[] = {
-    {"host.launch", 0.2, 40, tune_launch},        {"attention.sinks", 0.1, 1, tune_sinks},
-    {"dispatch.*.across", 0.6, 1.2, tune_across}, {"dispatch.*.inside", 0.5, 1.4, tune_inside},
-    {"device.message_share", 0.2, 3, tune_share},
+    {"host.launch", 0.5, 2, tune_launch},
+    {"host.launch of Grace", 0.5, 2, tune_grace},
+    {"host.paired", 0.7, 2, tune_paired},
+    {"launches.expert_narrow", 0.5, 4, tune_narrow},
+    {"attention.sinks", 0.1, 4, tune_sinks},
+    {"dispatch.*.across", 0.6, 1.2, tune_across},
+    {"dispatch.*.inside", 0.5, 1.4, tune_inside},
+    {"device.near_share", 0.2, 3, tune_share},
+    {"device.clock of GB300", 0.9, 1.3, tune_clock},
 };
 enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };
 
@@ -186,7 +209,7 @@ static inline void fit_print(const fit *f, double before, double after)
 
 static inline void fit_family(judging *b, char family)
 {
-    static const double steps[] = {12, 4, 2, 1.4, 1.2, 1.1, 1.05};
+    static const double steps[] = {1.4, 1.2, 1.1, 1.05, 1.025};
     fit *f = ARENA_NEW(b->a, fit);
     *f = (fit){.b = b, .family = family, .scratch = arena_create()};
     memcpy(f->base, b->machines, sizeof f->base);

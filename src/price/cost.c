@@ -204,6 +204,8 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
 
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
+    if (c->fused_experts && (o->kind == OP_ACT || o->kind == OP_ACT_D) && cost_is_routed(o))
+        return 0;
     double bytes = bytes_of(seg, o, row->way);
     if (row->kind == COST_MEMORY) return bytes * c->hw->fusion * (cost_is_routed(o) ? c->fill : 1);
     return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
@@ -244,15 +246,17 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     if (row->way == WAY_NONE) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE;
-    double launches = launches_of(c, o, row, out.quantise > 0);
-    if (message)
+    double launches = launches_of(c, o, row, out.quantise > 0) * cost_chunk(c, seg, o);
+    if (message) {
         out.kind = kind_of_group[o->group];
-    else
+        out.seconds *= cost_chunk(c, seg, o);
+    } else
         out.seconds += c->hw->least * launches;
     out.seconds *= message ? 1 : c->device;
     out.quantise *= c->device;
     bool captured = c->captured & part_of(o);
-    if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];
+    if (row->way == WAY_GROUPED)
+        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[1];
     out.host = launches * (captured ? c->hw->graph_launch : c->hw->launch) * c->host;
     if (reads_back(c, o) && !captured) out.host += c->hw->sync * c->host;
     return out;

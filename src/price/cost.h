@@ -82,9 +82,13 @@ typedef struct cost_model {
     dispatch_kind dispatch;
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
-    double routing_launches, router_launches, expert_launches;
+    double routing_launches, router_launches;
+    double expert_launches[2]; /* wide, narrow */
+    bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
+                                  the grouped products */
     unsigned captured;
     double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
+    double share[COST_KINDS];           /* of the chip, that hidden messages of a kind take */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;

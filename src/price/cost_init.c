@@ -56,7 +56,10 @@ static void init_routing(cost_model *c)
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
     c->router_passes = router ? 1 : c->hw->unfused;
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
-    c->expert_launches = recipe_on(r, K_OP_FUSER) ? 0 : n[LAUNCH_EXPERT];
+    bool fuser = recipe_on(r, K_OP_FUSER);
+    c->expert_launches[0] = fuser ? 0 : n[LAUNCH_EXPERT];
+    c->expert_launches[1] = fuser ? 0 : fmax(n[LAUNCH_EXPERT], n[LAUNCH_EXPERT_NARROW]);
+    c->fused_experts = fuser && c->products != c->plain && c->scaling >= SCALING_MXFP8;
     double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
     c->skew = skew >= 1 ? skew : 1;

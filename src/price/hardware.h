@@ -56,6 +56,7 @@ typedef enum launch_kind {
     LAUNCH_PRODUCT,
     LAUNCH_GROUPED,
     LAUNCH_EXPERT, /* of a grouped product, for each expert beside; not with the op fuser */
+    LAUNCH_EXPERT_NARROW, /* the same of narrow ones: each expert's inputs are made narrow */
     LAUNCH_ATTENTION,
     LAUNCH_HEAD,
     LAUNCH_ROUTER,
@@ -80,8 +81,11 @@ typedef struct hardware {
     double host_adam;            /* elements a second that a GPU's share of the host updates */
     double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */
     double sync;                 /* seconds that the host loses when it reads a count back */
+    double paired;               /* times its launches where two microbatches go side by side */
     double least;                /* seconds that the smallest kernel takes on the device */
+    double clock;                /* times what curves of products and head say; 0: 1 */
     double message_share;        /* of the chip that messages take from products beside them */
+    double near_share;           /* the same of dispatch that stays in the NVLink domain; 0: as above */
     double fusion;               /* part of the elementwise bytes that fused kernels still move */
     double unfused; /* times the bytes where a recipe leaves permutation or router unfused */
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
@@ -94,6 +98,7 @@ typedef struct hardware {
     double linear_attention;     /* part of the BF16 peak: delta rule */
     double head;                 /* the same: product with the vocabulary */
     double logit_bytes;          /* that loss and gradient of one logit move */
+    double whole_head;           /* 1: all logits are made at once, and our chunks are parts of that */
     double narrow_rate[SCALING_COUNT];      /* of FP8 and FP4 products, against the best scaling */
     double narrow_bytes[SCALING_COUNT];     /* moved to make one element of an input */
     double dispatch[DISPATCH_KINDS][2];     /* part of the link's bandwidth: inside, across */

@@ -14,6 +14,7 @@ typedef struct play {
     const cost_model *c;
     played *out;
     double stream[STREAM_COUNT], host;
+    double pace;                                   /* of the host's launches */
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
@@ -35,7 +36,7 @@ static void wait_for(play *p, const op *o)
 static void run(play *p, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(p->c, seg, o);
-    p->host += cost.host;
+    p->host += cost.host * p->pace;
     double free = p->stream[o->stream], start = free > p->host ? free : p->host; /* I1 */
     if (o->stream == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
     double end = start + cost.seconds;
@@ -52,9 +53,17 @@ static void run(play *p, const segment *seg, const op *o)
 /* Messages that run beside products take their share of the chip. */
 static double share_of_messages(const play *p)
 {
-    double hidden = 0;
-    for (int k = COST_TP; k <= COST_DP; k++) hidden += p->out->busy[k] - p->out->exposed[k];
-    return hidden > 0 ? hidden * p->c->hw->message_share : 0;
+    double taken = 0;
+    for (int k = COST_TP; k <= COST_DP; k++)
+        taken += (p->out->busy[k] - p->out->exposed[k]) * p->c->share[k];
+    return taken > 0 ? taken : 0;
+}
+
+/* Two microbatches side by side: every node is an autograd graph of its own, launched from Python
+ * one after another. */
+static bool is_pair(const segment *seg)
+{
+    return seg->n_bufs > 0 && seg->bufs[seg->n_bufs - 1].owner == 1;
 }
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase)
@@ -64,6 +73,7 @@ void play_list(played *out, const cost_model *c, const segment *seg, int phase)
     p.c = c;
     p.out = out;
     p.host = 0;
+    p.pace = is_pair(seg) && c->hw->paired > 1 ? c->hw->paired : 1;
     memset(p.stream, 0, sizeof p.stream);
     int n = seg->n_ops[phase];
     for (int i = 0; i < n && i < EVENTS_MAX; i++) p.done[i] = 0;
