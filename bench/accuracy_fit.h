@@ -24,10 +24,6 @@ static inline void tune_grace(hardware *h, double x)
 {
     if (*h->name == 'G') h->launch *= x;
 }
-static inline void tune_paired(hardware *h, double x)
-{
-    h->paired *= x;
-}
 static inline void tune_narrow(hardware *h, double x)
 {
     h->launches[LAUNCH_EXPERT_NARROW] *= x;
@@ -57,13 +53,12 @@ static inline void tune_share(hardware *h, double x)
 static const tunable tunables[] = {
     {"host.launch", 0.5, 2, tune_launch},
     {"host.launch of Grace", 0.5, 2, tune_grace},
-    {"host.paired", 0.7, 2, tune_paired},
     {"launches.expert_narrow", 0.5, 4, tune_narrow},
     {"attention.sinks", 0.1, 4, tune_sinks},
-    {"dispatch.*.across", 0.6, 1.2, tune_across},
-    {"dispatch.*.inside", 0.5, 1.4, tune_inside},
-    {"device.near_share", 0.2, 3, tune_share},
-    {"device.clock of GB300", 0.9, 1.3, tune_clock},
+    {"dispatch.*.across", 0.6, 1.15, tune_across},
+    {"dispatch.*.inside", 0.85, 1.15, tune_inside},
+    {"device.near_share", 0.5, 1.8, tune_share},
+    {"device.clock of GB300", 0.95, 1.1, tune_clock},
 };
 enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };
 

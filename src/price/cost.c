@@ -131,6 +131,11 @@ static const cost_kind kind_of_group[GROUP_COUNT] = {
     [GROUP_EDP] = COST_DP,         [GROUP_TP_EP] = COST_EP,    [GROUP_EMBEDDING] = COST_PP,
 };
 
+cost_kind cost_kind_of(comm_group g)
+{
+    return kind_of_group[g];
+}
+
 /* ---- launches */
 
 /* Router and what follows its choice, as far as `moe_router` captures it. */

@@ -98,6 +98,9 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 
+/* What messages of a group count as. */
+cost_kind cost_kind_of(comm_group g);
+
 /* Once a step: the optimizer's pass over this rank's shard, gradient norm, weights made narrow,
  * offload traffic. */
 double cost_of_optimizer(const cost_model *c, const program *p);

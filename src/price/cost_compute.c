@@ -159,7 +159,7 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
 
 double cost_chunk(const cost_model *c, const segment *seg, const op *o)
 {
-    if (!(c->hw->whole_head > 0)) return 1;
+    if (!(c->hw->framework > 0)) return 1;
     bool parts = o->kind == OP_HEAD_PART || o->kind == OP_HEAD_PART_D;
     if (parts) return (double)o->dim[3] / (double)o->dim[0];
     if (o->kind != OP_ALL_GATHER || strcmp(seg->bufs[o->in[0]].name, "logit sums")) return 1;

@@ -81,7 +81,6 @@ typedef struct hardware {
     double host_adam;            /* elements a second that a GPU's share of the host updates */
     double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */
     double sync;                 /* seconds that the host loses when it reads a count back */
-    double paired;               /* times its launches where two microbatches go side by side */
     double least;                /* seconds that the smallest kernel takes on the device */
     double clock;                /* times what curves of products and head say; 0: 1 */
     double message_share;        /* of the chip that messages take from products beside them */
@@ -98,12 +97,12 @@ typedef struct hardware {
     double linear_attention;     /* part of the BF16 peak: delta rule */
     double head;                 /* the same: product with the vocabulary */
     double logit_bytes;          /* that loss and gradient of one logit move */
-    double whole_head;           /* 1: all logits are made at once, and our chunks are parts of that */
     double narrow_rate[SCALING_COUNT];      /* of FP8 and FP4 products, against the best scaling */
     double narrow_bytes[SCALING_COUNT];     /* moved to make one element of an input */
     double dispatch[DISPATCH_KINDS][2];     /* part of the link's bandwidth: inside, across */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
+    double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
     /* What the framework makes of it: one factor on device times and one on host times for each
      * generation of containers, oldest first. */
     struct stack {

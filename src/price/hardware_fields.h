@@ -67,7 +67,6 @@ static const field fields[] = {
     NUM("host.launch", launch, 1),
     NUM("host.graph_launch", graph_launch, 1),
     NUM("host.sync", sync, 1),
-    OPT("host.paired", paired, 16),
     NUM("device.least", least, 1),
     OPT("device.clock", clock, 4),
     OPT("device.message_share", message_share, 1),
@@ -94,7 +93,6 @@ static const field fields[] = {
     NUM("attention.linear", linear_attention, 1.5),
     NUM("head.efficiency", head, 1.5),
     NUM("head.logit_bytes", logit_bytes, 1000),
-    OPT("head.whole", whole_head, 1),
     SCALED("delayed", SCALING_DELAYED),
     SCALED("tensorwise", SCALING_TENSORWISE),
     SCALED("blockwise", SCALING_BLOCKWISE),
@@ -116,6 +114,7 @@ static const field fields[] = {
     LAUNCHED("elementwise", LAUNCH_ELEMENTWISE),
     LAUNCHED("quantise", LAUNCH_QUANTISE),
     LAUNCHED("message", LAUNCH_MESSAGE),
+    OPT("framework", framework, 1),
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 

@@ -3,44 +3,54 @@
  * I1  An operation starts when its stream is free, when the host has launched it, and when what its
  *     stream waits for is complete.
  * I2  What the compute stream loses is told apart: it waited for a message (exposed), or for the
- *     host. */
+ *     host.
+ * I3  Where Megatron runs, each kind of message has a stream of its own (ours share one), and what
+ *     stands between the two hops of a dispatch is part of its kernel: compute does not wait there,
+ *     and rows are passed on while more arrive. */
 #include <string.h>
 
 #include "price/price.h"
 
-enum { EVENTS_MAX = 8192 };
+enum { EVENTS_MAX = 8192, SLOTS = STREAM_COUNT + COST_KINDS };
 
 typedef struct play {
     const cost_model *c;
     played *out;
-    double stream[STREAM_COUNT], host;
-    double pace;                                   /* of the host's launches */
+    double stream[SLOTS], host;
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
 } play;
 
-static void wait_for(play *p, const op *o)
+/* The stream of operation `o`, or of a WAIT before it (I3). */
+static int slot_of(const play *p, const op *o)
+{
+    bool own = p->c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
+    return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
+}
+
+static void wait_for(play *p, const op *o, int slot)
 {
     int64_t e = o->dim[0];
-    double now = p->stream[o->stream];
+    double now = p->stream[slot];
     if (e >= EVENTS_MAX || p->done[e] <= now) return;
-    if (o->stream == STREAM_COMPUTE && p->message[e]) { /* I2 */
+    if (slot == STREAM_COMPUTE && p->message[e]) { /* I2 */
         double late = p->launched[e] > now ? p->launched[e] - now : 0;
         p->out->host += late;
         p->out->exposed[p->kind[e]] += p->done[e] - now - late;
     }
-    p->stream[o->stream] = p->done[e];
+    p->stream[slot] = p->done[e];
 }
 
 static void run(play *p, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(p->c, seg, o);
-    p->host += cost.host * p->pace;
-    double free = p->stream[o->stream], start = free > p->host ? free : p->host; /* I1 */
-    if (o->stream == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
+    int slot = slot_of(p, o);
+    p->host += cost.host;
+    double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
+    if (slot == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
     double end = start + cost.seconds;
-    p->stream[o->stream] = end;
+    p->stream[slot] = end;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
     if (o->event >= EVENTS_MAX) return;
@@ -59,11 +69,37 @@ static double share_of_messages(const play *p)
     return taken > 0 ? taken : 0;
 }
 
-/* Two microbatches side by side: every node is an autograd graph of its own, launched from Python
- * one after another. */
-static bool is_pair(const segment *seg)
+/* Does an exchange of the list write (or read) this buffer? */
+static bool exchanged(const segment *seg, int phase, int id, bool written)
 {
-    return seg->n_bufs > 0 && seg->bufs[seg->n_bufs - 1].owner == 1;
+    for (int i = 0; i < seg->n_ops[phase]; i++) {
+        const op *o = &seg->ops[phase][i];
+        if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
+    }
+    return false;
+}
+
+/* Between two hops: it takes what a message brought, and a message takes what it makes (I3). */
+static bool passes_on(const segment *seg, int phase, const op *o)
+{
+    if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
+        return false;
+    if (!exchanged(seg, phase, o->in[0], true)) return false;
+    return o->kind == OP_FLEX_FAN || exchanged(seg, phase, o->out[0], false);
+}
+
+/* Plays operation i with the WAITs before it. Returns the place of the next. */
+static int play_next(play *p, const segment *seg, int phase, int i)
+{
+    const op *ops = seg->ops[phase];
+    int n = seg->n_ops[phase], at = i;
+    while (at < n && ops[at].kind == OP_WAIT) at++;
+    const op *o = at < n ? &ops[at] : NULL;
+    if (o && p->c->hw->framework > 0 && passes_on(seg, phase, o)) return at + 1;
+    for (; i < at; i++)
+        wait_for(p, &ops[i], o && o->stream == ops[i].stream ? slot_of(p, o) : (int)ops[i].stream);
+    if (o) run(p, seg, o);
+    return at + 1;
 }
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase)
@@ -73,18 +109,11 @@ void play_list(played *out, const cost_model *c, const segment *seg, int phase)
     p.c = c;
     p.out = out;
     p.host = 0;
-    p.pace = is_pair(seg) && c->hw->paired > 1 ? c->hw->paired : 1;
     memset(p.stream, 0, sizeof p.stream);
     int n = seg->n_ops[phase];
     for (int i = 0; i < n && i < EVENTS_MAX; i++) p.done[i] = 0;
-    for (int i = 0; i < n; i++) {
-        const op *o = &seg->ops[phase][i];
-        if (o->kind == OP_WAIT)
-            wait_for(&p, o);
-        else
-            run(&p, seg, o);
-    }
-    for (int s = 0; s < STREAM_COUNT; s++)
+    for (int i = 0; i < n;) i = play_next(&p, seg, phase, i);
+    for (int s = 0; s < SLOTS; s++)
         if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
     out->seconds += share_of_messages(&p);
 }
