@@ -244,11 +244,30 @@ static bool reads_back(const cost_model *c, const op *o)
            strcmp(o->name, "dispatch.counts") == 0;
 }
 
+/* Does an exchange of the segment write (or read) this buffer? */
+static bool exchanged(const segment *seg, int id, bool written)
+{
+    for (int phase = 0; phase < 2; phase++)
+        for (int i = 0; i < seg->n_ops[phase]; i++) {
+            const op *o = &seg->ops[phase][i];
+            if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
+        }
+    return false;
+}
+
+bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
+{
+    if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
+        return false;
+    if (!(c->hw->framework > 0) || !exchanged(seg, o->in[0], true)) return false;
+    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[0], false);
+}
+
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
 {
     const cost_row *row = &rows[o->kind];
     op_cost out = {.kind = row->kind};
-    if (row->way == WAY_NONE) return out;
+    if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE;
     double launches = launches_of(c, o, row, out.quantise > 0) * cost_chunk(c, seg, o);

@@ -69,25 +69,6 @@ static double share_of_messages(const play *p)
     return taken > 0 ? taken : 0;
 }
 
-/* Does an exchange of the list write (or read) this buffer? */
-static bool exchanged(const segment *seg, int phase, int id, bool written)
-{
-    for (int i = 0; i < seg->n_ops[phase]; i++) {
-        const op *o = &seg->ops[phase][i];
-        if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
-    }
-    return false;
-}
-
-/* Between two hops: it takes what a message brought, and a message takes what it makes (I3). */
-static bool passes_on(const segment *seg, int phase, const op *o)
-{
-    if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
-        return false;
-    if (!exchanged(seg, phase, o->in[0], true)) return false;
-    return o->kind == OP_FLEX_FAN || exchanged(seg, phase, o->out[0], false);
-}
-
 /* Plays operation i with the WAITs before it. Returns the place of the next. */
 static int play_next(play *p, const segment *seg, int phase, int i)
 {
@@ -95,7 +76,7 @@ static int play_next(play *p, const segment *seg, int phase, int i)
     int n = seg->n_ops[phase], at = i;
     while (at < n && ops[at].kind == OP_WAIT) at++;
     const op *o = at < n ? &ops[at] : NULL;
-    if (o && p->c->hw->framework > 0 && passes_on(seg, phase, o)) return at + 1;
+    if (o && cost_passes_on(p->c, seg, o)) return at + 1; /* I3 */
     for (; i < at; i++)
         wait_for(p, &ops[i], o && o->stream == ops[i].stream ? slot_of(p, o) : (int)ops[i].stream);
     if (o) run(p, seg, o);
