@@ -4,8 +4,8 @@
  * The loss is the mean size of log(ours / published) over the fitted half (rounded off below 5 %),
  * and 0.03 for every unit of log by which a multiplier leaves 1, twice that for a generation that
  * leaves the next newer one: what helps little stays as it was measured, and generations carry what
- * nothing else explains. Containers from 26.06
- * on are the measure, with factor 1: what was run in both 26.06 and 26.08 was as fast in both. */
+ * nothing else explains. Containers from 26.06 on are the measure, with factor 1: what was run in
+ * both 26.06 and 26.08 was as fast in both. */
 #ifndef BENCH_ACCURACY_FIT_H
 #define BENCH_ACCURACY_FIT_H
 
@@ -49,12 +49,9 @@ static inline void tune_share(hardware *h, double x)
 }
 
 static const tunable tunables[] = {
-    {"host.launch beside x86", 0.5, 2, tune_launch},
-    {"host.launch of Grace", 0.5, 2, tune_grace},
-    {"launches.expert_narrow", 0.5, 3, tune_narrow},
-    {"attention.sinks", 0.5, 3, tune_sinks},
-    {"dispatch.*.across", 0.7, 1.15, tune_across},
-    {"device.near_share", 0.5, 1.8, tune_share},
+    {"host.launch beside x86", 0.5, 2, tune_launch}, {"host.launch of Grace", 0.5, 2, tune_grace},
+    {"launches.expert_narrow", 0.5, 3, tune_narrow}, {"attention.sinks", 0.5, 3, tune_sinks},
+    {"dispatch.*.across", 0.7, 1.15, tune_across},   {"device.near_share", 0.5, 1.8, tune_share},
     {"device.clock of GB300", 0.9, 1.1, tune_clock},
 };
 enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };
@@ -195,8 +192,8 @@ static inline void fit_print(const fit *f, double before, double after)
     for (int i = 0; i < f->b->n_machines; i++) {
         const hardware *h = &f->b->machines[i];
         if (family_of(h->name) != f->family) continue;
-        printf("%s: host.launch %.1f us, device.fusion %.3f, device.message_share %.3f\n", h->name,
-               1e6 * h->launch, h->fusion, h->message_share);
+        printf("%s: host.launch %.1f us, launches.expert_narrow %.2f, device.near_share %.2f\n",
+               h->name, 1e6 * h->launch, h->launches[LAUNCH_EXPERT_NARROW], h->near_share);
         for (int k = 0; k < h->n_stacks; k++)
             printf("  stacks: %s device %.3f host %.3f\n", h->stacks[k].name, h->stacks[k].device,
                    h->stacks[k].host);
