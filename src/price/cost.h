@@ -101,8 +101,8 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 /* What messages of a group count as. */
 cost_kind cost_kind_of(comm_group g);
 
-/* Is it, where Megatron runs, part of a dispatch's kernel? It stands between two hops: it takes what
- * a message brought, and a message takes what it makes. */
+/* Is it, where Megatron runs, part of a dispatch's kernel? It stands between two hops: it takes
+ * what a message brought, and a message takes what it makes. */
 bool cost_passes_on(const cost_model *c, const segment *seg, const op *o);
 
 /* Once a step: the optimizer's pass over this rank's shard, gradient norm, weights made narrow,

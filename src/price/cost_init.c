@@ -136,6 +136,6 @@ double cost_of_optimizer(const cost_model *c, const program *p)
     bytes += (double)p->weights.trained * mode.gradient; /* set to zero */
     if (c->products != c->plain) /* weights by rows and by columns, of what is read once */
         bytes += (double)p->weights.trained * (mode.plain + 2);
-    double seconds = cost_memory(c, bytes) * c->device;
+    double seconds = cost_memory(c, bytes) * c->device + c->hw->step * c->host;
     return seconds + (part > 0 ? offloaded(c, elements * part, &mode) : 0);
 }

@@ -288,7 +288,10 @@ static double exchange(const cost_model *c, const segment *seg, const op *o)
     if (z.hop == 2)
         seconds = fmax(0, seconds - exchange_seconds(c, &c->exchanges[o->group][1][z.back], width));
     const group_facts *g = &c->groups[o->group];
-    return seconds + (cost_rides_along(c, o) ? 0 : level_of(c, g->farthest)->latency * g->hops);
+    if (cost_rides_along(c, o)) return seconds;
+    if (z.hop == 2 && !(c->captured & CAPTURED_EXPERTS)) /* once for both hops */
+        seconds += c->hw->dispatch_start;
+    return seconds + level_of(c, g->farthest)->latency * g->hops;
 }
 
 /* Bytes of an element: buckets are laid out as four, whatever they hold. */

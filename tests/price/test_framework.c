@@ -1,5 +1,5 @@
-/* What Megatron's program does otherwise than ours: the head in one, dispatch in one kernel, streams
- * of their own, fused experts; and what that costs beside what ours would. */
+/* What Megatron's program does otherwise than ours: the head in one, dispatch in one kernel,
+ * streams of their own, fused experts; and what that costs beside what ours would. */
 #include "price/costing.h"
 
 #include "price/price.h"
