@@ -147,28 +147,27 @@ static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
     segment_waits(seg, a);
 }
 
-/* A whole iteration comes with fused experts (search_choice.c). */
-double card_host(const cards *k, const op_cost *c, graph_scope g)
+void card_set_scope(const cards *k, cost_model *c, graph_scope g)
 {
-    return k->captured[g] & c->part ? c->replayed : c->eager;
+    c->captured = k->captured[g];
+    if (g == SCOPE_STEP) cost_fuse(c);
 }
 
 static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
                        int phase)
 {
-    cost_model cost = w->cost;
-    played p;
-    cost.host = 0;
-    play_list(&p, &cost, seg, phase);
-    out->unhindered[phase] = p.seconds;
-    cost.host = w->cost.host;
     for (int g = 0; g < SCOPES; g++) {
-        cost.captured = k->captured[g];
-        if (g == SCOPE_STEP) cost.expert_launches = 0;
+        cost_model cost = w->cost;
+        played p;
+        card_set_scope(k, &cost, (graph_scope)g);
         play_list(&p, &cost, seg, phase);
         out->seconds[g][phase] = p.seconds;
         for (int i = 0; i < seg->n_ops[phase]; i++)
             out->host[g][phase] += cost_of(&cost, seg, &seg->ops[phase][i]).host;
+        if (g && g != SCOPE_STEP) continue;
+        cost.host = 0;
+        play_list(&p, &cost, seg, phase);
+        out->unhindered[g == SCOPE_STEP][phase] = p.seconds;
     }
 }
 

@@ -4,8 +4,9 @@
  * I1  Streams run in order, so a list in which something waits longer never ends sooner. Memory
  *     that buffers share only adds waits: played with every buffer at a place of its own, a list
  *     ends no later than the card's.
- * I2  A list takes its end, and `message_share` of the messages that were hidden. What the compute
- *     stream lost is at least what was exposed, so: no less than end + share x (messages - lost).
+ * I2  A list takes its end, and of each kind of messages that were hidden the share that they take
+ *     of the chip. What the compute stream lost is at least what was exposed, so it takes no less
+ *     than its end + (shares of all messages - the largest share x what was lost).
  * I3  In a pair the operations of a half stay together on the compute stream. Messages that need
  *     none of them first may have started before; the others are waited for where they stand. */
 #include <assert.h>
@@ -57,10 +58,11 @@ typedef struct part {
 enum { WAITS_MAX = 8, FLIGHT_MAX = 32 }; /* what is left out only makes bounds lower */
 
 typedef struct event {
-    op_cost cost;
+    op_cost cost[2]; /* under parts of graphs or none, and in a graph of the whole iteration */
     int lane;
     bool message;
-    bool early; /* needs no operation of the compute stream (I3) */
+    bool passed; /* takes no time and nobody waits for it (play.c) */
+    bool early;  /* needs no operation of the compute stream (I3) */
     int n_parts, n_waits;
     const part *parts;
     int waits[WAITS_MAX]; /* events that its stream waits for before it */
@@ -74,6 +76,7 @@ typedef struct list {
     int n;
     int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
     double flops;                     /* of products */
+    bool steps;                       /* a whole iteration may be captured */
     unsigned parts_held;              /* CAPTURED_ bits of its operations */
     int64_t temp;                     /* most bytes of temporaries that an operation touches */
 } list;
@@ -134,7 +137,7 @@ static void add_wait(list *l, event *e, int other)
 {
     if (e->n_waits == WAITS_MAX) return;
     e->waits[e->n_waits++] = other;
-    e->early = e->early && l->e[other].message && l->e[other].early;
+    e->early = e->early && l->e[other].early;
 }
 
 /* The compute stream waits for a message once; a message for what it needs, and for the last
@@ -176,7 +179,16 @@ static int count_parts(const segment *seg, int phase)
     return n;
 }
 
-static void list_events(list *l, const cost_model *c, const segment *seg, int phase, arena *a)
+/* Lanes are streams, and of messages one for each kind where Megatron runs (play.c). */
+enum { LANES = STREAM_COUNT + COST_KINDS };
+
+static int lane_of(const cost_model *c, const op *o)
+{
+    bool own = c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
+    return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
+}
+
+static void list_events(list *l, const cost_model c[2], const segment *seg, int phase, arena *a)
 {
     l->e = ARENA_RAW(a, event, seg->n_ops[phase] + 1);
     l->parts = ARENA_RAW(a, part, count_parts(seg, phase) + 1);
@@ -185,98 +197,114 @@ static void list_events(list *l, const cost_model *c, const segment *seg, int ph
         const op *o = &seg->ops[phase][i];
         event *e = &l->e[l->n];
         e->n_parts = e->n_waits = 0;
-        e->cost = cost_of(c, seg, o);
-        e->lane = o->stream == STREAM_COMM && e->cost.network ? STREAM_COUNT : (int)o->stream;
-        e->message = e->early = op_is_comm(o->kind);
+        for (int step = 0; step < 2; step++)
+            e->cost[step] = step && !l->steps ? e->cost[0] : cost_of(&c[step], seg, o);
+        e->lane = lane_of(c, o);
+        e->message = op_is_comm(o->kind);
+        e->passed = cost_passes_on(c, seg, o);
+        e->early = e->message || e->passed;
         e->parts = l->parts;
         add_parts(l, e, seg, (ids){o->in, OP_IN_MAX, false});
         add_parts(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
-        l->parts_held |= e->cost.part;
+        l->parts_held |= e->cost[0].part;
         int64_t temp = temporaries_of(e, seg);
         if (temp > l->temp) l->temp = temp;
         find_waits(l, e, l->n++);
-        if (e->cost.kind == COST_GEMM || e->cost.kind == COST_GROUPED) l->flops += op_flops(o);
+        if (e->passed) e->n_waits = 0;
+        cost_kind kind = e->cost[0].kind;
+        if (kind == COST_GEMM || kind == COST_GROUPED) l->flops += op_flops(o);
     }
 }
 
 /* ---- playing */
 
-/* Lanes are streams, and one more for messages over the network (play.c). */
 enum { LAUNCH_FREE = SCOPES }; /* after the scopes of graphs: launching takes no time */
-
-/* Experts that are fused with a whole iteration count for nothing. */
-static double launching(const cards *k, const op_cost *c, graph_scope g)
-{
-    return g == SCOPE_STEP && c->kind == COST_GROUPED ? 0 : card_host(k, c, g);
-}
 
 static double play(const cards *k, list *l, int how, bool inside)
 {
-    double lane[STREAM_COUNT + 1] = {0}, host = 0, end = 0;
+    double lane[LANES] = {0}, host = 0, end = 0;
+    int step = how == SCOPE_STEP || (how == LAUNCH_FREE && l->steps);
     for (int i = 0; i < l->n; i++) {
         event *e = &l->e[i];
-        if (inside && e->early) { /* I3 */
-            e->done = 0;
-            continue;
-        }
+        const op_cost *c = &e->cost[step];
+        e->done = 0;
+        if (e->passed || (inside && e->early)) continue; /* I3 */
         double start = lane[e->lane];
-        if (how != LAUNCH_FREE) host += launching(k, &e->cost, (graph_scope)how);
+        if (how != LAUNCH_FREE) host += k->captured[how] & c->part ? c->replayed : c->eager;
         if (host > start) start = host;
         for (int n = 0; n < e->n_waits; n++)
             if (l->e[e->waits[n]].done > start) start = l->e[e->waits[n]].done;
-        e->done = lane[e->lane] = start + e->cost.seconds;
+        e->done = lane[e->lane] = start + c->seconds;
     }
     if (inside) return lane[STREAM_COMPUTE];
-    for (int i = 0; i <= STREAM_COUNT; i++)
+    for (int i = 0; i < LANES; i++)
         if (lane[i] > end) end = lane[i];
     return end;
 }
 
-/* What a list ends with, and its messages (I2). */
+/* What the compute stream has to do, and what messages take from it (I2). */
 typedef struct load {
-    double compute, messages, share;
+    double compute, shared, share;
 } load;
 
 static double with_share(const load *of, double end, bool clamped)
 {
-    double hidden = of->messages - (end - of->compute);
-    return end + of->share * (clamped && hidden < 0 ? 0 : hidden);
+    double taken = of->shared - of->share * (end - of->compute);
+    return end + (clamped && taken < 0 ? 0 : taken);
 }
 
-static load load_of(const list *l, double share)
+static load load_of(const list *l, const double *share, int step)
 {
-    load of = {.share = share};
+    load of = {0};
     for (int i = 0; i < l->n; i++) {
-        const op_cost *c = &l->e[i].cost;
+        const op_cost *c = &l->e[i].cost[step];
         if (l->e[i].lane == STREAM_COMPUTE) of.compute += c->seconds;
-        if (c->kind >= COST_TP && c->kind <= COST_DP) of.messages += c->seconds;
+        if (c->kind < COST_TP || c->kind > COST_DP) continue;
+        of.shared += share[c->kind] * c->seconds;
+        if (share[c->kind] > of.share) of.share = share[c->kind];
     }
     return of;
 }
 
-static void read_phase(const cards *k, card_light *l, list *of, int phase)
+/* Scopes that hold the same of this half take as long. */
+static void play_scopes(const cards *k, double *alone[SCOPES], list *of, const double *share)
 {
-    double lane[STREAM_COUNT + 1] = {0};
-    load sums = load_of(of, k->hw->message_share);
-    for (int i = 0; i < of->n; i++) {
-        lane[of->e[i].lane] += of->e[i].cost.seconds;
-        for (int g = 0; g < SCOPES; g++)
-            l->host[g][phase] += launching(k, &of->e[i].cost, (graph_scope)g);
-    }
-    for (int i = 0; i <= STREAM_COUNT; i++)
-        if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
-    l->compute[phase] = sums.compute + sums.share * sums.messages;
     for (int g = 0; g < SCOPES; g++) {
-        int same = 0; /* a scope that holds the same of this half */
-        while (same < g &&
-               (same == SCOPE_STEP || g == SCOPE_STEP ||
-                (k->captured[same] & of->parts_held) != (k->captured[g] & of->parts_held)))
+        int same = 0;
+        unsigned held = k->captured[g] & of->parts_held;
+        while (same < g && (g == SCOPE_STEP || (k->captured[same] & of->parts_held) != held))
             same++;
-        l->alone[g][phase] =
-            same < g ? l->alone[same][phase] : with_share(&sums, play(k, of, g, false), true);
+        load sums = load_of(of, share, g == SCOPE_STEP);
+        *alone[g] = same < g ? *alone[same] : with_share(&sums, play(k, of, g, false), true);
     }
+}
+
+static void read_phase(const cards *k, card_light *l, list *of, int phase, const double *share)
+{
+    double lane[LANES] = {0}, *alone[SCOPES];
+    load sums = load_of(of, share, of->steps);
+    for (int i = 0; i < of->n; i++) {
+        lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
+        for (int g = 0; g < SCOPES; g++) {
+            const op_cost *c = &of->e[i].cost[g == SCOPE_STEP];
+            l->host[g][phase] += k->captured[g] & c->part ? c->replayed : c->eager;
+        }
+    }
+    for (int i = 0; i < LANES; i++)
+        if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
+    l->compute[phase] = sums.compute + sums.shared;
+    for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][phase];
+    play_scopes(k, alone, of, share);
     l->free[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, false), true);
     l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
+}
+
+/* A graph of the whole iteration is only for some dispatchers: elsewhere it costs what others do. */
+static void two_costs(const cards *k, const card_bench *w, cost_model out[2], list *of)
+{
+    out[0] = out[1] = w->cost;
+    of->steps = w->c.to == TO_DOMAINS && w->cost.dispatch == DISPATCH_HYBRIDEP;
+    card_set_scope(k, &out[1], SCOPE_STEP);
 }
 
 static void read_half(cards *k, card_light *l, card_bench *w, const card_key *key)
@@ -286,14 +314,16 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     read_bytes(l, &seg, &w->s.r);
-    const cost_model *cost = &w->cost;
-    double narrow = k->hw->peak[cost->products], plain = k->hw->peak[cost->plain];
+    cost_model cost[2];
+    double narrow = k->hw->peak[w->cost.products], plain = k->hw->peak[w->cost.plain];
+    double peak = (narrow > plain ? narrow : plain) * (k->hw->clock > 1 ? k->hw->clock : 1);
     for (int phase = 0; phase < 2; phase++) {
         list of = {0};
+        two_costs(k, w, cost, &of);
         list_events(&of, cost, &seg, phase, k->scratch);
-        read_phase(k, l, &of, phase);
+        read_phase(k, l, &of, phase, w->cost.share);
         if (of.temp > l->temp) l->temp = of.temp;
-        l->fastest[phase] = of.flops * cost->device / (narrow > plain ? narrow : plain);
+        l->fastest[phase] = of.flops * w->cost.device / peak;
     }
     arena_release(k->scratch, mark);
 }
@@ -321,10 +351,12 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     o.unplanned = true;
     segment_pair(&pair, &half[0], &half[n - 1], o, k->scratch);
     list of = {0};
-    list_events(&of, &w->cost, &pair, 0, k->scratch);
-    load sums = load_of(&of, k->hw->message_share);
-    for (int g = 0; g < SCOPES; g++)
-        l->alone[g][0] = with_share(&sums, play(k, &of, g, false), true);
+    cost_model cost[2];
+    double *alone[SCOPES];
+    two_costs(k, w, cost, &of);
+    list_events(&of, cost, &pair, 0, k->scratch);
+    for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][0];
+    play_scopes(k, alone, &of, w->cost.share);
     arena_release(k->scratch, mark);
 }
 

@@ -129,7 +129,8 @@ static double behind(const card *c, const card *before, int graphs, int phase)
 {
     double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
     double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
-    return seconds > c->unhindered[phase] ? seconds : c->unhindered[phase];
+    double least = c->unhindered[graphs == SCOPE_STEP][phase];
+    return seconds > least ? seconds : least;
 }
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)

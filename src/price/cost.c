@@ -134,6 +134,11 @@ static const cost_kind kind_of_group[GROUP_COUNT] = {
     [GROUP_EDP] = COST_DP,         [GROUP_TP_EP] = COST_EP,    [GROUP_EMBEDDING] = COST_PP,
 };
 
+cost_kind cost_kind_of(comm_group g)
+{
+    return kind_of_group[g];
+}
+
 /* ---- launches */
 
 /* Router and what follows its choice, as far as `moe_router` captures it. */
@@ -219,6 +224,8 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
+    if (c->fused_experts && (o->kind == OP_ACT || o->kind == OP_ACT_D) && cost_is_routed(o))
+        return 0;
     double bytes = bytes_of(seg, o, row->way);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *
@@ -265,22 +272,41 @@ static bool reads_back(const cost_model *c, const op *o)
            strcmp(o->name, "dispatch.counts") == 0;
 }
 
+/* Does an exchange of the segment write (or read) this buffer? */
+static bool exchanged(const segment *seg, int id, bool written)
+{
+    for (int phase = 0; phase < 2; phase++)
+        for (int i = 0; i < seg->n_ops[phase]; i++) {
+            const op *o = &seg->ops[phase][i];
+            if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
+        }
+    return false;
+}
+
+bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
+{
+    if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
+        return false;
+    if (!(c->hw->framework > 0) || !exchanged(seg, o->in[0], true)) return false;
+    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[0], false);
+}
+
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
 {
     const cost_row *row = &rows[o->kind];
     op_cost out = {.kind = row->kind};
-    if (row->way == WAY_NONE) return out;
+    if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE, beside = message || row->way == WAY_HOST_COPY;
-    double launches = launches_of(c, o, row, out.quantise > 0);
-    if (message) {
-        out.kind = kind_of_group[o->group];
-        out.network = c->groups[o->group].farthest == LINK_OUTSIDE;
-    }
+    double one = cost_chunk(c, seg, o);
+    double launches = launches_of(c, o, row, out.quantise > 0) * one;
+    if (message) out.kind = kind_of_group[o->group];
+    if (message) out.seconds *= one;
     if (!beside) out.seconds = (out.seconds + c->hw->least * launches) * c->device;
     out.quantise *= c->device;
     out.part = part_of(o);
-    if (row->way == WAY_GROUPED) launches += c->expert_launches * (double)o->dim[1];
+    if (row->way == WAY_GROUPED)
+        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[1];
     out.eager = launches * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

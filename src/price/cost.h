@@ -45,7 +45,6 @@ typedef struct op_cost {
     double eager;    /* the same where no graph holds it */
     double replayed; /* and where one does */
     unsigned part;   /* CAPTURED_ bit that holds it */
-    bool network;    /* a message that leaves the NVLink domain */
 } op_cost;
 
 /* Links, from the nearest on. */
@@ -91,10 +90,14 @@ typedef struct cost_model {
     dispatch_kind dispatch;
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
-    double routing_launches, router_launches, expert_launches;
+    double routing_launches, router_launches;
+    double expert_launches[2]; /* wide, narrow */
+    bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
+                                  the grouped products */
     unsigned captured;
     bool copies_beside;                 /* to the host; on CPUs the cores that compute make them */
     double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
+    double share[COST_KINDS];           /* of the chip, that hidden messages of a kind take */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;
@@ -108,6 +111,16 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
 void cost_set_skew(cost_model *c, double skew);
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
+
+/* As if the recipe fused experts (use_transformer_engine_op_fuser). */
+void cost_fuse(cost_model *c);
+
+/* What messages of a group count as. */
+cost_kind cost_kind_of(comm_group g);
+
+/* Is it, where Megatron runs, part of a dispatch's kernel? It stands between two hops: it takes
+ * what a message brought, and a message takes what it makes. */
+bool cost_passes_on(const cost_model *c, const segment *seg, const op *o);
 
 /* Once a step: the optimizer's pass over this rank's shard, gradient norm, weights made narrow,
  * offload traffic. */

@@ -42,8 +42,9 @@ bool cost_is_narrow(const cost_model *c, const op *o)
 static double peak_of(const cost_model *c, bool narrow)
 {
     const hardware *h = c->hw;
-    if (!narrow) return h->peak[c->plain];
-    return h->peak[c->products] * h->narrow_rate[c->scaling];
+    double clock = h->clock > 0 ? h->clock : 1;
+    if (!narrow) return clock * h->peak[c->plain];
+    return clock * h->peak[c->products] * h->narrow_rate[c->scaling];
 }
 
 static double depth_part(const cost_model *c, bool narrow, double sum)
@@ -102,6 +103,13 @@ static double padded_rows(const cost_model *c, double rows, double experts)
     return experts * tile * ceil(rows / experts / tile * (1 - 1e-9));
 }
 
+/* Is what this product takes already narrow, because the product before it wrote it so? */
+static bool comes_narrow(const cost_model *c, const op *o)
+{
+    if (!c->fused_experts) return false;
+    return strcmp(o->name, o->kind == OP_GROUPED ? "experts.fc2" : "experts.fc1") == 0;
+}
+
 /* Products of `experts` experts that share `rows` evenly. */
 static double even_seconds(const cost_model *c, const op *o, double rows, double experts)
 {
@@ -135,7 +143,7 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
     double seconds = l.loads && l.n == o->dim[1] ? uneven_seconds(c, o, &l, even / experts)
                                                  : even_seconds(c, o, rows, experts);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
-    *quantise = narrow ? quantised(c, o, rows * k, rows * n) : 0;
+    *quantise = narrow && !comes_narrow(c, o) ? quantised(c, o, rows * k, rows * n) : 0;
     return *quantise + larger(seconds, memory);
 }
 
@@ -169,6 +177,17 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
 
 /* ---- head: products with the vocabulary, and passes over logits that are kept nowhere */
 
+double cost_chunk(const cost_model *c, const segment *seg, const op *o)
+{
+    if (!(c->hw->framework > 0)) return 1;
+    bool parts = o->kind == OP_HEAD_PART || o->kind == OP_HEAD_PART_D;
+    if (parts) return (double)o->dim[3] / (double)o->dim[0];
+    if (o->kind != OP_ALL_GATHER || strcmp(seg->bufs[o->in[0]].name, "logit sums")) return 1;
+    const setup *s = c->s;
+    double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
+    return (double)o->dim[0] / 3 / (tokens / (double)s->lay.cp);
+}
+
 double cost_head(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
@@ -176,6 +195,7 @@ double cost_head(const cost_model *c, const segment *seg, const op *o)
     double rows = (double)o->dim[whole ? 0 : 3], width = (double)o->dim[2];
     double part = o->kind == OP_HEAD_LOSS ? 1 : 0.5; /* of loss and gradient */
     double loss = cost_memory(c, rows * width * h->logit_bytes * part);
-    double memory = cost_memory(c, (double)seg_op_bytes(seg, o));
-    return loss + larger(op_flops(o) / (h->peak[c->plain] * h->head), memory);
+    double one = cost_chunk(c, seg, o);
+    double memory = one * cost_memory(c, (double)seg_op_bytes(seg, o));
+    return loss + larger(op_flops(o) / (peak_of(c, false) * h->head), memory);
 }

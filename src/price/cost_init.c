@@ -42,6 +42,12 @@ static void init_words(cost_model *c)
 
 /* ---- routing */
 
+void cost_fuse(cost_model *c)
+{
+    c->expert_launches[0] = c->expert_launches[1] = 0;
+    c->fused_experts = c->products != c->plain && c->scaling >= SCALING_MXFP8;
+}
+
 static void init_routing(cost_model *c)
 {
     const recipe *r = &c->s->r;
@@ -56,7 +62,9 @@ static void init_routing(cost_model *c)
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
     c->router_passes = router ? 1 : c->hw->unfused;
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
-    c->expert_launches = recipe_on(r, K_OP_FUSER) ? 0 : n[LAUNCH_EXPERT];
+    c->expert_launches[0] = n[LAUNCH_EXPERT];
+    c->expert_launches[1] = fmax(n[LAUNCH_EXPERT], n[LAUNCH_EXPERT_NARROW]);
+    if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
     double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
     cost_set_skew(c, skew);
@@ -139,6 +147,6 @@ double cost_of_optimizer(const cost_model *c, const program *p)
     bytes += (double)p->weights.trained * mode.gradient; /* set to zero */
     if (c->products != c->plain) /* weights by rows and by columns, of what is read once */
         bytes += (double)p->weights.trained * (mode.plain + 2);
-    double seconds = cost_memory(c, bytes) * c->device;
+    double seconds = cost_memory(c, bytes) * c->device + c->hw->step * c->host;
     return seconds + (part > 0 ? offloaded(c, elements * part, &mode) : 0);
 }

@@ -199,6 +199,17 @@ static void init_exchange(cost_model *c, comm_group g, int hop)
     x[1] = x[0];
 }
 
+/* Dispatch inside the NVLink domain goes at the pace of memory, moved by multiprocessors that
+ * products would use; the network keeps them waiting. */
+static void init_shares(cost_model *c)
+{
+    const hardware *h = c->hw;
+    for (int k = 0; k < COST_KINDS; k++) c->share[k] = h->message_share;
+    comm_group g = c->dispatch == DISPATCH_ALLTOALL ? GROUP_EP : GROUP_TP_EP;
+    if (c->groups[g].farthest != LINK_OUTSIDE)
+        c->share[COST_EP] = fmax(h->message_share, h->near_share);
+}
+
 void cost_init_links(cost_model *c)
 {
     for (int g = 0; g < GROUP_COUNT; g++)
@@ -207,6 +218,7 @@ void cost_init_links(cost_model *c)
         init_group(c, &group_axes[i]);
     init_cp_parts(c);
     init_embedding(c);
+    init_shares(c);
     if (!c->s->m.experts) return;
     if (c->dispatch == DISPATCH_ALLTOALL) {
         init_exchange(c, GROUP_EP, 0);
@@ -277,7 +289,10 @@ static double exchange(const cost_model *c, const segment *seg, const op *o)
     if (!x->known) /* a segment of another dispatcher: all that it has room for */
         seconds = over(c, c->groups[o->group].farthest, (double)o->dim[0] * width);
     const group_facts *g = &c->groups[o->group];
-    return seconds + (cost_rides_along(c, o) ? 0 : level_of(c, g->farthest)->latency * g->hops);
+    if (cost_rides_along(c, o)) return seconds;
+    if (z.hop == 2 && !(c->captured & CAPTURED_EXPERTS)) /* once for both hops */
+        seconds += c->hw->dispatch_start;
+    return seconds + level_of(c, g->farthest)->latency * g->hops;
 }
 
 /* Bytes of an element: buckets are laid out as four, whatever they hold. */

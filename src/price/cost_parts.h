@@ -16,6 +16,9 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
 double cost_attention(const cost_model *c, const segment *seg, const op *o);
 double cost_head(const cost_model *c, const segment *seg, const op *o);
 
+/* What part of one operation of the framework this chunk of the head is; 1 for everything else. */
+double cost_chunk(const cost_model *c, const segment *seg, const op *o);
+
 double cost_message(const cost_model *c, const segment *seg, const op *o);
 
 /* How full the rank is that has most to do with this operation of a routed layer. */

@@ -55,7 +55,8 @@ typedef enum dispatch_kind {
 typedef enum launch_kind {
     LAUNCH_PRODUCT,
     LAUNCH_GROUPED,
-    LAUNCH_EXPERT, /* of a grouped product, for each expert beside; not with the op fuser */
+    LAUNCH_EXPERT,        /* of a grouped product, for each expert beside; not with the op fuser */
+    LAUNCH_EXPERT_NARROW, /* the same of narrow ones: each expert's inputs are made narrow */
     LAUNCH_ATTENTION,
     LAUNCH_HEAD,
     LAUNCH_ROUTER,
@@ -80,10 +81,13 @@ typedef struct hardware {
     double host_adam;            /* elements a second that a GPU's share of the host updates */
     double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */
     double sync;                 /* seconds that the host loses when it reads a count back */
+    double step;                 /* seconds of the host once a step, whatever its size */
     double least;                /* seconds that the smallest kernel takes on the device */
+    double clock;                /* times what curves of products and head say; 0: 1 */
     double message_share;        /* of the chip that messages take from products beside them */
-    double fusion;               /* part of the elementwise bytes that fused kernels still move */
-    double unfused; /* times the bytes where a recipe leaves permutation or router unfused */
+    double near_share; /* the same of dispatch that stays in the NVLink domain; 0: as above */
+    double fusion;     /* part of the elementwise bytes that fused kernels still move */
+    double unfused;    /* times the bytes where a recipe leaves permutation or router unfused */
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
     double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
     curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
@@ -94,11 +98,13 @@ typedef struct hardware {
     double linear_attention;     /* part of the BF16 peak: delta rule */
     double head;                 /* the same: product with the vocabulary */
     double logit_bytes;          /* that loss and gradient of one logit move */
-    double narrow_rate[SCALING_COUNT];      /* of FP8 and FP4 products, against the best scaling */
-    double narrow_bytes[SCALING_COUNT];     /* moved to make one element of an input */
-    double dispatch[DISPATCH_KINDS][2];     /* part of the link's bandwidth: inside, across */
+    double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */
+    double narrow_bytes[SCALING_COUNT]; /* moved to make one element of an input */
+    double dispatch[DISPATCH_KINDS][2]; /* part of the link's bandwidth: inside, across */
+    double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
+    double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
     /* What the framework makes of it: one factor on device times and one on host times for each
      * generation of containers, oldest first. */
     struct stack {

@@ -67,8 +67,11 @@ static const field fields[] = {
     NUM("host.launch", launch, 1),
     NUM("host.graph_launch", graph_launch, 1),
     NUM("host.sync", sync, 1),
+    OPT("host.step", step, 10),
     NUM("device.least", least, 1),
+    OPT("device.clock", clock, 4),
     OPT("device.message_share", message_share, 1),
+    OPT("device.near_share", near_share, 1),
     NUM("device.fusion", fusion, 4),
     NUM("device.unfused", unfused, 16),
     NUM("products.fp32.depth", depth[NUMBER_FP32], 1e6),
@@ -99,9 +102,11 @@ static const field fields[] = {
     DISPATCHED("alltoall", DISPATCH_ALLTOALL),
     DISPATCHED("deepep", DISPATCH_DEEPEP),
     DISPATCHED("hybridep", DISPATCH_HYBRIDEP),
+    OPT("dispatch.start", dispatch_start, 1),
     LAUNCHED("product", LAUNCH_PRODUCT),
     LAUNCHED("grouped", LAUNCH_GROUPED),
     OPT("launches.expert", launches[LAUNCH_EXPERT], 1000),
+    OPT("launches.expert_narrow", launches[LAUNCH_EXPERT_NARROW], 1000),
     LAUNCHED("attention", LAUNCH_ATTENTION),
     LAUNCHED("head", LAUNCH_HEAD),
     LAUNCHED("router", LAUNCH_ROUTER),
@@ -111,6 +116,7 @@ static const field fields[] = {
     LAUNCHED("elementwise", LAUNCH_ELEMENTWISE),
     LAUNCHED("quantise", LAUNCH_QUANTISE),
     LAUNCHED("message", LAUNCH_MESSAGE),
+    OPT("framework", framework, 1),
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 

@@ -2,54 +2,57 @@
  *
  * I1  An operation starts when its stream is free, when the host has launched it, and when what its
  *     stream waits for is complete.
- * I2  Messages inside layers that leave the NVLink domain and those that stay in it have links of
- *     their own: they run beside each other, each kind in its order.
- * I3  What the compute stream loses is told apart: it waited for a message or a copy (exposed), or
- *     for the host. */
+ * I2  What the compute stream loses is told apart: it waited for a message or a copy (exposed), or
+ *     for the host.
+ * I3  Where Megatron runs, each kind of message has a stream of its own (ours share one), and what
+ *     stands between the two hops of a dispatch is part of its kernel: compute does not wait there,
+ *     and rows are passed on while more arrive. */
 #include <string.h>
 
 #include "price/price.h"
 
-enum { EVENTS_MAX = 8192, LANES = STREAM_COUNT + 1, LANE_NETWORK = STREAM_COUNT };
+enum { EVENTS_MAX = 8192, SLOTS = STREAM_COUNT + COST_KINDS };
 
 typedef struct play {
     const cost_model *c;
     played *out;
-    double lane[LANES], host;
-    double late;                                   /* what the next message waits for */
+    double stream[SLOTS], host;
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
 } play;
 
-static void wait_for(play *p, const op *o)
+/* The stream of operation `o`, or of a WAIT before it (I3). */
+static int slot_of(const play *p, const op *o)
+{
+    bool own = p->c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
+    return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
+}
+
+static void wait_for(play *p, const op *o, int slot)
 {
     int64_t e = o->dim[0];
-    if (e < EVENTS_MAX && o->stream == STREAM_COMM && p->done[e] > p->late) p->late = p->done[e];
-    if (e >= EVENTS_MAX || o->stream == STREAM_COMM) return;
-    double now = p->lane[o->stream];
-    if (p->done[e] <= now) return;
-    if (o->stream == STREAM_COMPUTE && p->message[e]) { /* I3 */
+    double now = p->stream[slot];
+    if (e >= EVENTS_MAX || p->done[e] <= now) return;
+    if (slot == STREAM_COMPUTE && p->message[e]) { /* I2 */
         double late = p->launched[e] > now ? p->launched[e] - now : 0;
         p->out->host += late;
         p->out->exposed[p->kind[e]] += p->done[e] - now - late;
     }
-    p->lane[o->stream] = p->done[e];
+    p->stream[slot] = p->done[e];
 }
 
 static void run(play *p, const segment *seg, const op *o)
 {
     op_cost cost = cost_of(p->c, seg, o);
+    int slot = slot_of(p, o);
     p->host += cost.host;
-    bool comm = o->stream == STREAM_COMM, here = op_is_copy(o->kind) && !p->c->copies_beside;
-    int at =
-        comm && cost.network ? LANE_NETWORK : (int)(here ? STREAM_COMPUTE : o->stream); /* I2 */
-    double free = p->lane[at], start = free > p->host ? free : p->host;                 /* I1 */
-    if (comm && p->late > start) start = p->late;
-    if (comm) p->late = 0;
-    if (at == STREAM_COMPUTE) p->out->host += start - free; /* I3 */
+    bool here = op_is_copy(o->kind) && !p->c->copies_beside;
+    if (here) slot = STREAM_COMPUTE;
+    double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
+    if (slot == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
     double end = start + cost.seconds;
-    p->lane[at] = end;
+    p->stream[slot] = end;
     if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
@@ -63,9 +66,24 @@ static void run(play *p, const segment *seg, const op *o)
 /* Messages that run beside products take their share of the chip. */
 static double share_of_messages(const play *p)
 {
-    double hidden = 0;
-    for (int k = COST_TP; k <= COST_DP; k++) hidden += p->out->busy[k] - p->out->exposed[k];
-    return hidden > 0 ? hidden * p->c->hw->message_share : 0;
+    double taken = 0;
+    for (int k = COST_TP; k <= COST_DP; k++)
+        taken += (p->out->busy[k] - p->out->exposed[k]) * p->c->share[k];
+    return taken > 0 ? taken : 0;
+}
+
+/* Plays operation i with the WAITs before it. Returns the place of the next. */
+static int play_next(play *p, const segment *seg, int phase, int i)
+{
+    const op *ops = seg->ops[phase];
+    int n = seg->n_ops[phase], at = i;
+    while (at < n && ops[at].kind == OP_WAIT) at++;
+    const op *o = at < n ? &ops[at] : NULL;
+    if (o && cost_passes_on(p->c, seg, o)) return at + 1; /* I3 */
+    for (; i < at; i++)
+        wait_for(p, &ops[i], o && o->stream == ops[i].stream ? slot_of(p, o) : (int)ops[i].stream);
+    if (o) run(p, seg, o);
+    return at + 1;
 }
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase)
@@ -75,18 +93,11 @@ void play_list(played *out, const cost_model *c, const segment *seg, int phase)
     p.c = c;
     p.out = out;
     p.host = 0;
-    p.late = 0;
-    memset(p.lane, 0, sizeof p.lane);
+    memset(p.stream, 0, sizeof p.stream);
     int n = seg->n_ops[phase];
     for (int i = 0; i < n && i < EVENTS_MAX; i++) p.done[i] = 0;
-    for (int i = 0; i < n; i++) {
-        const op *o = &seg->ops[phase][i];
-        if (o->kind == OP_WAIT)
-            wait_for(&p, o);
-        else
-            run(&p, seg, o);
-    }
-    for (int i = 0; i < LANES; i++)
-        if (p.lane[i] > out->seconds) out->seconds = p.lane[i];
+    for (int i = 0; i < n;) i = play_next(&p, seg, phase, i);
+    for (int s = 0; s < SLOTS; s++)
+        if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
     out->seconds += share_of_messages(&p);
 }

@@ -131,8 +131,9 @@ static inline void published_pipeline(published *p, const published_name *m)
 static inline const char *published_stack(const published *p)
 {
     static const char *const of_source[][2] = {
-        {"VC-", "26.08"},  {"MLR2-", "26.06"}, {"MLR-", "26.04"}, {"SK-", "26.02"},
-        {"MCP-", "26.02"}, {"GBO-", "25.11"},  {"ZOO-", "25.11"},
+        {"VC-", "26.08"},      {"MLR2-", "26.06"},      {"MLR-", "26.04"},
+        {"SK-MOON-", "26.08"}, {"SK-Q30-OV-", "26.06"}, {"SK-", "26.02"},
+        {"MCP-", "26.02"},     {"GBO-", "25.11"},       {"ZOO-", "25.11"},
     };
     const char *id = published_cell(p, "id");
     if (text_starts(id, "MB-")) return arena_copy(p->a, id + 3, 5);
