@@ -276,7 +276,23 @@ static void see_pairs(temps *t, cards *k, const choice *c, const stage *f, const
     }
 }
 
-int64_t temp_least(cards *k, const choice *c, const layout_facts *f, int64_t rank)
+/* Where all layers of a rank are of one kind, its pairs are, if there are any behind the warm-up. */
+static int64_t pair_temp_least(cards *k, const choice *c, const layout_facts *f,
+                               const order_shape *h)
+{
+    int only = -1;
+    if (warmup_of(h) >= h->micros * h->vpp) return 0;
+    for (int i = 0; i < cards_kinds(k); i++)
+        for (int64_t v = 0; v < c->vpp; v++) {
+            if (!f->mix[v * c->pp + h->rank].n[i]) continue;
+            if (only >= 0 && only != i) return 0;
+            only = i;
+        }
+    return only < 0 ? 0 : card_pair_light(k, c, only, only)->temp;
+}
+
+int64_t temp_least(cards *k, const choice *c, const choice_sizes *z, const layout_facts *f,
+                   int64_t rank)
 {
     int64_t most = 0;
     for (int i = 0; i < cards_kinds(k); i++) {
@@ -287,7 +303,9 @@ int64_t temp_least(cards *k, const choice *c, const layout_facts *f, int64_t ran
             if (l->temp > most) most = l->temp;
         }
     }
-    return most;
+    order_shape h = shape_of(c, z, rank);
+    int64_t pair = h.ep_overlap ? pair_temp_least(k, c, f, &h) : 0;
+    return pair > most ? pair : most;
 }
 
 int64_t temp_bytes(cards *k, const choice *c, const choice_sizes *z, const layout_facts *f,

@@ -141,11 +141,16 @@ const card_light *card_bound_of(cards *k, const choice *c, card_what half, int k
     return l ? l : card_build_light(k, c, &key);
 }
 
-double card_pair_least(cards *k, const choice *c, int kind, int other)
+const card_light *card_pair_light(cards *k, const choice *c, int kind, int other)
 {
     card_key key = key_of(k, c, CARD_PAIR, kind, other);
     card_light *l = memo_get(&k->lights, &key);
-    return (l ? l : card_build_pair_light(k, c, &key))->alone[c->graphs][0];
+    return l ? l : card_build_pair_light(k, c, &key);
+}
+
+double card_pair_least(cards *k, const choice *c, int kind, int other)
+{
+    return card_pair_light(k, c, kind, other)->alone[c->graphs][0];
 }
 
 int64_t card_saved(const card_light *l, unsigned drop)

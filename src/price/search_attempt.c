@@ -20,8 +20,8 @@ int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact)
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
         int64_t saved =
             exact ? saved_packed(&slots, sizes, s->scratch) : saved_least(&slots, sizes);
-        int64_t temp =
-            exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch) : temp_least(s->k, c, t->f, q);
+        int64_t temp = exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch)
+                             : temp_least(s->k, c, &t->z, t->f, q);
         int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
                       (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
         if (sum > most) most = sum;

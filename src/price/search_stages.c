@@ -145,6 +145,7 @@ static bool less_is_enough(const site *t, const int *enough, const candidate *x)
 static void try_candidates(search *s, choice c, site *t, const candidate *list, int n)
 {
     const inner *legal = search_inner_table(s, &c);
+    if (!s->o->judge_all) t->limit = best_limit(s->out, &c);
     int enough[DROPS_MAX]; /* offload with which each set was no question of memory; -1: none yet */
     for (int d = 0; d < s->sp.n_drops; d++) enough[d] = -1;
     for (int i = 0; i < n && !s->done; i++) {
@@ -171,7 +172,7 @@ static bool open_site(search *s, const choice *c, site *t)
     if (!t->bytes) return false;
     t->times = search_stage_times(s, c);
     t->message = c->pp > 1 ? search_message(s, c) : 0;
-    t->limit = s->o->judge_all ? INFINITY : best_limit(s->out, c);
+    t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
     return true;
 }
 
@@ -224,7 +225,7 @@ void search_try_stages(search *s, choice c)
     int left = sieve(s, c, &t, list);
     for (int b = 0; b < SCOPES * BESIDE_KINDS && left && !s->done; b++) {
         c.beside = order[b / SCOPES];
-        c.graphs = (graph_scope)(SCOPES - 1 - b % SCOPES);
+        c.graphs = (graph_scope)(b % SCOPES);
         try_candidates(s, c, &t, list, left);
     }
 }
