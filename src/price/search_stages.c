@@ -2,6 +2,7 @@
  * beside expert messages. Each is excluded by its memory from below, by its step from below (rough,
  * then tight), or tried. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "price/search_best.h"
@@ -59,6 +60,7 @@ typedef struct candidate {
     int d, offload;
     bool pairs;
     graph_scope graphs;
+    double least; /* step, roughly */
 } candidate;
 
 enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
@@ -73,10 +75,22 @@ static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *ou
         bool slow = !s->o->judge_all && part_is_slow(s, &c, t, x.d);
         if (slow || !may_enter(s, &c, t, x.d, LEAST_ROUGH))
             s->out->counts.slow += here[g];
-        else
+        else {
+            x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
             out[n++] = x;
+        }
     }
     return n;
+}
+
+/* The most promising first: what it reaches excludes more of the rest. Of equal ones that which
+ * takes less memory or changes less. */
+static int by_promise(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->least != y->least) return x->least < y->least ? -1 : 1;
+    if (x->graphs != y->graphs) return x->graphs < y->graphs ? -1 : 1;
+    return (x->d > y->d) - (x->d < y->d);
 }
 
 static int sieve(search *s, choice c, site *t, candidate *out)
@@ -98,6 +112,7 @@ static int sieve(search *s, choice c, site *t, candidate *out)
                     s->out->counts.saved += legal->n_by[x.offload][x.d][x.pairs][g];
         }
     }
+    if (n > 1) qsort(out, (size_t)n, sizeof *out, by_promise);
     return n;
 }
 
@@ -136,31 +151,32 @@ static bool try_one(search *s, const choice *c, site *t)
 }
 
 /* The same with more of the optimizer's state on the host: slower where that takes longer. */
-static bool less_is_enough(const site *t, const int *enough, const candidate *x)
+static bool less_is_enough(const site *t, int offload, const candidate *x)
 {
-    int o = enough[x->d];
-    return o >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[o];
+    return offload >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[offload];
 }
 
 static void try_candidates(search *s, choice c, site *t, const candidate *list, int n)
 {
     const inner *legal = search_inner_table(s, &c);
     if (!s->o->judge_all) t->limit = best_limit(s->out, &c);
-    int enough[DROPS_MAX]; /* offload with which each set was no question of memory; -1: none yet */
-    for (int d = 0; d < s->sp.n_drops; d++) enough[d] = -1;
+    static _Thread_local signed char enough[SCOPES][DROPS_MAX]; /* offload that memory asks for */
+    memset(enough, -1, sizeof enough);
     for (int i = 0; i < n && !s->done; i++) {
         const candidate *x = &list[i];
-        if (x->graphs != c.graphs || x->pairs != (c.beside >= BESIDE_EP)) continue;
-        if (!legal->ok[c.beside][c.graphs][x->offload][x->d]) continue;
+        if (x->pairs != (c.beside >= BESIDE_EP)) continue;
+        if (!legal->ok[c.beside][x->graphs][x->offload][x->d]) continue;
+        c.graphs = x->graphs;
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
-        bool may = s->o->judge_all || !less_is_enough(t, enough, x);
+        signed char *less = &enough[x->graphs][x->d];
+        bool may = s->o->judge_all || !less_is_enough(t, *less, x);
         for (int level = 0; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may; level++)
             may = may_enter(s, &c, t, x->d, (least_level)level);
         if (!may)
             s->out->counts.slow++;
-        else if (try_one(s, &c, t) && enough[x->d] < 0)
-            enough[x->d] = x->offload;
+        else if (try_one(s, &c, t) && *less < 0)
+            *less = (signed char)x->offload;
     }
 }
 
@@ -223,9 +239,8 @@ void search_try_stages(search *s, choice c)
     }
     static _Thread_local candidate list[CANDIDATES_MAX];
     int left = sieve(s, c, &t, list);
-    for (int b = 0; b < SCOPES * BESIDE_KINDS && left && !s->done; b++) {
-        c.beside = order[b / SCOPES];
-        c.graphs = (graph_scope)(b % SCOPES);
+    for (int b = 0; b < BESIDE_KINDS && left && !s->done; b++) {
+        c.beside = order[b];
         try_candidates(s, c, &t, list, left);
     }
 }
