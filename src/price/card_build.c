@@ -156,19 +156,25 @@ void card_set_scope(const cards *k, cost_model *c, graph_scope g)
 static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
                        int phase)
 {
+    arena_place mark = arena_mark(k->scratch);
+    int n = seg->n_ops[phase];
+    op_cost *costs = ARENA_RAW(k->scratch, op_cost, n + 1);
     for (int g = 0; g < SCOPES; g++) {
         cost_model cost = w->cost;
         played p;
         card_set_scope(k, &cost, (graph_scope)g);
-        play_list(&p, &cost, seg, phase);
+        bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
+        if (!g || dispatch) play_costs(costs, &cost, seg, phase);
+        play_with(&p, &cost, seg, phase, (play_as){costs, true});
         out->seconds[g][phase] = p.seconds;
-        for (int i = 0; i < seg->n_ops[phase]; i++)
-            out->host[g][phase] += cost_of(&cost, seg, &seg->ops[phase][i]).host;
+        for (int i = 0; i < n; i++)
+            out->host[g][phase] +=
+                cost.captured & costs[i].part ? costs[i].replayed : costs[i].eager;
         if (g && g != SCOPE_STEP) continue;
-        cost.host = 0;
-        play_list(&p, &cost, seg, phase);
+        play_with(&p, &cost, seg, phase, (play_as){costs, false});
         out->unhindered[g == SCOPE_STEP][phase] = p.seconds;
     }
+    arena_release(k->scratch, mark);
 }
 
 static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg)

@@ -317,6 +317,7 @@ static void read_phase(const cards *k, card_light *l, list *of, int phase, const
 static void two_costs(const cards *k, const card_bench *w, cost_model out[2], list *of)
 {
     out[0] = out[1] = w->cost;
+    out[0].captured |= k->captured[SCOPE_BOTH] & CAPTURED_EXPERTS;
     of->steps = w->c.to == TO_DOMAINS && w->cost.dispatch == DISPATCH_HYBRIDEP;
     card_set_scope(k, &out[1], SCOPE_STEP);
 }
