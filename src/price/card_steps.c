@@ -101,6 +101,10 @@ static void end(steps *s, rank_steps *r, const order_entry *e, double from)
 /* What two layers take more as a pair than one after the other. */
 static double find_gain(const step_play *p, int kf, int kb)
 {
+    bool most = cards_kind_is(p->k, kf, LAYER_MOE) && cards_kind_is(p->k, kb, LAYER_MOE);
+    if (p->light && p->half_light && most)
+        return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
+               layer_least(p->k, p->c, kf, SEG_FORWARD) - layer_least(p->k, p->c, kb, SEG_BACKWARD);
     if (p->light)
         return card_pair_least(p->k, p->c, kf, kb) - layer_least(p->k, p->c, kf, SEG_FORWARD) -
                layer_least(p->k, p->c, kb, SEG_BACKWARD);

@@ -100,12 +100,13 @@ double search_message(search *s, const choice *c)
 }
 
 /* Played from below, before cards are built. */
-static double light_step(search *s, const choice *c, attempt *t)
+static double light_step(search *s, const choice *c, attempt *t, bool half)
 {
     sums_least(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     step_play p = attempt_play(s, c, t);
     p.light = true;
+    p.half_light = half;
     return step_seconds(&p, s->scratch);
 }
 
@@ -123,8 +124,10 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         return TOO_LARGE;
     }
     bool pairs = c->beside >= BESIDE_EP; /* their cards are dear */
-    double light = pairs || all ? light_step(s, c, t) : 0;
-    if (!all && !best_enters(s->out, c, light)) {
+    double light = pairs || all ? light_step(s, c, t, false) : 0;
+    for (int half = 0; half < 2 && !all; half++) {
+        if (half && pairs) light = light_step(s, c, t, true);
+        if (best_enters(s->out, c, light)) continue;
         n->slow++;
         return TOO_SLOW;
     }

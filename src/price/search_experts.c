@@ -48,9 +48,10 @@ static void see_experts(search *s, const choice *c)
 {
     choice x = *c;
     x.beside = BESIDE_NOTHING;
+    x.drop = 0;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
         sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
     }
     if (sum < s->experts_least) s->experts_least = sum;
