@@ -2,7 +2,8 @@
  *
  * I1  Without combined 1F1B a chunk has one slot from its forward (or the receive that is posted
  *     ahead) to its backward; with it each instance has one of its own.
- * I2  Equal sizes are packed without gaps: there the pool is a count. */
+ * I2  Equal sizes are packed without gaps: there the pool is a count.
+ * I3  No packing is smaller than what lives at once. */
 #include <string.h>
 
 #include "price/card_ranks.h"
@@ -15,12 +16,19 @@ typedef struct living {
 typedef struct pool {
     living *alive;
     int64_t n, room, end;
+    bool counts; /* what lives at once, without places (I3) */
+    int64_t bytes;
     arena *a;
 } pool;
 
 /* The living are kept in the order of their places, so that the lowest gap is the first. */
 static void take(pool *l, living x)
 {
+    l->bytes += x.bytes;
+    if (l->counts) {
+        if (l->bytes > l->end) l->end = l->bytes;
+        return;
+    }
     if (l->n == l->room) {
         int64_t room = l->room ? l->room * 2 : 64;
         living *larger = ARENA_ARRAY(l->a, living, room);
@@ -124,20 +132,26 @@ static void forward(packing *w, const order_entry *e, int i)
     take_instance(w, e, i + 1);
 }
 
+static void leave_instance(packing *w, const order_entry *e, int i)
+{
+    w->l.bytes -= w->rows[e->chunk].bytes[i];
+    if (!w->l.counts) leave(&w->l, e->chunk, e->micro, i);
+}
+
 static void run_both(packing *w, const order_entry *f, const order_entry *b)
 {
     const row *rf = &w->rows[f->chunk], *rb = &w->rows[b->chunk];
     int i = 0, k = rb->n - 1;
     take_instance(w, f, 0);
     while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
-    while (k >= 0 && !rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0 && !rb->layer[k]) leave_instance(w, b, k--);
     while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
         forward(w, f, i++);
-        leave(&w->l, b->chunk, b->micro, k--);
+        leave_instance(w, b, k--);
     }
-    while (k >= 0 && rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0 && rb->layer[k]) leave_instance(w, b, k--);
     while (i < rf->n) forward(w, f, i++);
-    while (k >= 0) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0) leave_instance(w, b, k--);
 }
 
 static void run_one(packing *w, const order_entry *e)
@@ -147,7 +161,7 @@ static void run_one(packing *w, const order_entry *e)
         take_instance(w, e, 0);
         for (int i = 0; i < r->n; i++) forward(w, e, i);
     } else {
-        for (int i = r->n - 1; i >= 0; i--) leave(&w->l, e->chunk, e->micro, i);
+        for (int i = r->n - 1; i >= 0; i--) leave_instance(w, e, i);
     }
 }
 
@@ -175,10 +189,10 @@ static void by_instance(packing *w, const step_order *o, const bool *receives, b
 
 /* ---- both */
 
-static int64_t pack_instances(const slots_of *s, const step_order *o, arena *a)
+static int64_t pack_instances(const slots_of *s, bool counts, arena *a)
 {
     const choice *c = s->c;
-    packing w = {.l = {.a = a}, .micros = s->z->micros};
+    packing w = {.l = {.a = a, .counts = counts}, .micros = s->z->micros};
     row *rows = ARENA_ARRAY(a, row, c->vpp);
     bool *receives = ARENA_ARRAY(a, bool, c->vpp);
     for (int64_t v = 0; v < c->vpp; v++) {
@@ -189,8 +203,19 @@ static int64_t pack_instances(const slots_of *s, const step_order *o, arena *a)
     }
     w.rows = rows;
     w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
-    by_instance(&w, o, receives, s->z->posts_early);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    step_order o;
+    order_make(&o, &h, a);
+    by_instance(&w, &o, receives, s->z->posts_early);
     return w.l.end;
+}
+
+int64_t saved_alive(const slots_of *s, arena *scratch)
+{
+    arena_place mark = arena_mark(scratch);
+    int64_t bytes = pack_instances(s, true, scratch);
+    arena_release(scratch, mark);
+    return bytes;
 }
 
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
@@ -199,14 +224,14 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
     bool pairs = c->beside >= BESIDE_EP;
     if (!pairs && all_equal(chunks, c->vpp)) return saved_least(s, chunks); /* I2 */
     arena_place mark = arena_mark(scratch);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, pairs};
-    step_order o;
-    order_make(&o, &h, scratch);
     pool l = {.a = scratch};
     int64_t bytes;
     if (pairs) {
-        bytes = pack_instances(s, &o, scratch);
+        bytes = pack_instances(s, false, scratch);
     } else {
+        order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
+        step_order o;
+        order_make(&o, &h, scratch);
         by_chunk(&l, &o, chunks, s->z->posts_early);
         bytes = l.end;
     }

@@ -62,7 +62,7 @@ void search_climb(search *s)
         sums_saved(&t.sums, s->k, &c);
         sums_times(&t.sums, s->k, &c);
         attempt_sum_chunks(s, &c, &t);
-        f->peak_bytes = attempt_peak(s, &c, &t, true);
+        f->peak_bytes = attempt_peak(s, &c, &t, PEAK_EXACT);
         step_play p = attempt_play(s, &c, &t);
         f->step_s = step_seconds(&p, s->scratch);
         r->n_ladder++;

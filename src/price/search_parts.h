@@ -179,8 +179,13 @@ bool attempt_patch(search *s, const choice *c, attempt *t);
 /* Chunks from what their parts sum to. */
 void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
 
-/* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
-int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact);
+/* Bytes of the fullest rank. */
+typedef enum peak_level {
+    PEAK_LEAST, /* from below */
+    PEAK_ALIVE, /* with what lives at once under combined 1F1B */
+    PEAK_EXACT
+} peak_level;
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level);
 
 /* Nothing may ever fit: then what needs least is the nearest miss. */
 void search_see_miss(search *s, const choice *c, int64_t peak);
