@@ -16,19 +16,12 @@ typedef struct living {
 typedef struct pool {
     living *alive;
     int64_t n, room, end;
-    bool counts; /* what lives at once, without places (I3) */
-    int64_t bytes;
     arena *a;
 } pool;
 
 /* The living are kept in the order of their places, so that the lowest gap is the first. */
 static void take(pool *l, living x)
 {
-    l->bytes += x.bytes;
-    if (l->counts) {
-        if (l->bytes > l->end) l->end = l->bytes;
-        return;
-    }
     if (l->n == l->room) {
         int64_t room = l->room ? l->room * 2 : 64;
         living *larger = ARENA_ARRAY(l->a, living, room);
@@ -132,26 +125,20 @@ static void forward(packing *w, const order_entry *e, int i)
     take_instance(w, e, i + 1);
 }
 
-static void leave_instance(packing *w, const order_entry *e, int i)
-{
-    w->l.bytes -= w->rows[e->chunk].bytes[i];
-    if (!w->l.counts) leave(&w->l, e->chunk, e->micro, i);
-}
-
 static void run_both(packing *w, const order_entry *f, const order_entry *b)
 {
     const row *rf = &w->rows[f->chunk], *rb = &w->rows[b->chunk];
     int i = 0, k = rb->n - 1;
     take_instance(w, f, 0);
     while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
-    while (k >= 0 && !rb->layer[k]) leave_instance(w, b, k--);
+    while (k >= 0 && !rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
     while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
         forward(w, f, i++);
-        leave_instance(w, b, k--);
+        leave(&w->l, b->chunk, b->micro, k--);
     }
-    while (k >= 0 && rb->layer[k]) leave_instance(w, b, k--);
+    while (k >= 0 && rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
     while (i < rf->n) forward(w, f, i++);
-    while (k >= 0) leave_instance(w, b, k--);
+    while (k >= 0) leave(&w->l, b->chunk, b->micro, k--);
 }
 
 static void run_one(packing *w, const order_entry *e)
@@ -161,7 +148,7 @@ static void run_one(packing *w, const order_entry *e)
         take_instance(w, e, 0);
         for (int i = 0; i < r->n; i++) forward(w, e, i);
     } else {
-        for (int i = r->n - 1; i >= 0; i--) leave_instance(w, e, i);
+        for (int i = r->n - 1; i >= 0; i--) leave(&w->l, e->chunk, e->micro, i);
     }
 }
 
@@ -187,12 +174,10 @@ static void by_instance(packing *w, const step_order *o, const bool *receives, b
     }
 }
 
-/* ---- both */
-
-static int64_t pack_instances(const slots_of *s, bool counts, arena *a)
+static int64_t pack_instances(const slots_of *s, arena *a)
 {
     const choice *c = s->c;
-    packing w = {.l = {.a = a, .counts = counts}, .micros = s->z->micros};
+    packing w = {.l = {.a = a}, .micros = s->z->micros};
     row *rows = ARENA_ARRAY(a, row, c->vpp);
     bool *receives = ARENA_ARRAY(a, bool, c->vpp);
     for (int64_t v = 0; v < c->vpp; v++) {
@@ -210,13 +195,96 @@ static int64_t pack_instances(const slots_of *s, bool counts, arena *a)
     return w.l.end;
 }
 
+/* ---- what lives at once (I3) */
+
+typedef struct counting {
+    const row *rows;
+    int64_t vpp, *chunks; /* [vpp] bytes of all instances */
+    int64_t *excess;      /* [vpp][vpp] of a pair over what lived before; < 0: not known yet */
+    int64_t live, most;
+} counting;
+
+static void see(counting *w, int64_t bytes)
+{
+    if (bytes > w->most) w->most = bytes;
+}
+
+/* As run_both takes and leaves, behind the first instance of the forward. */
+static int64_t pair_excess(const row *f, const row *b)
+{
+    int64_t now = 0, most = 0;
+    int i = 0, k = b->n - 1;
+    while (i < f->n || k >= 0) {
+        bool lone = i == 0 && f->n > 1 && !f->layer[0] && f->layer[1];
+        bool both = i < f->n && k >= 0 && f->layer[i] && b->layer[k];
+        bool end = k >= 0 && !lone && !b->layer[k];
+        if (i < f->n && (lone || both || k < 0)) { /* the next one is taken while one runs */
+            now += i + 1 < f->n ? f->bytes[i + 1] : 0;
+            if (now > most) most = now;
+            i++;
+        }
+        if (k >= 0 && (both || end || i >= f->n || (!lone && !f->layer[i]))) now -= b->bytes[k--];
+    }
+    return most;
+}
+
+static void count_unit(counting *w, const order_entry *e, const order_entry *b, int64_t first)
+{
+    if (e->phase == SEG_BACKWARD) {
+        w->live -= w->chunks[e->chunk];
+    } else if (!b) {
+        w->live += w->chunks[e->chunk] - first;
+        see(w, w->live);
+    } else {
+        int64_t *known = &w->excess[e->chunk * w->vpp + b->chunk];
+        int64_t start = w->rows[e->chunk].n ? w->rows[e->chunk].bytes[0] : 0;
+        if (*known < 0) *known = pair_excess(&w->rows[e->chunk], &w->rows[b->chunk]);
+        w->live += start - first;
+        see(w, w->live + *known);
+        w->live += w->chunks[e->chunk] - start - w->chunks[b->chunk];
+    }
+}
+
+static void open_counting(counting *w, const slots_of *s, arena *a)
+{
+    const choice *c = s->c;
+    row *rows = ARENA_ARRAY(a, row, c->vpp);
+    *w = (counting){.rows = rows, .vpp = c->vpp};
+    w->chunks = ARENA_ARRAY(a, int64_t, c->vpp);
+    w->excess = ARENA_RAW(a, int64_t, c->vpp * c->vpp);
+    for (int64_t i = 0; i < c->vpp * c->vpp; i++) w->excess[i] = -1;
+    for (int64_t v = 0; v < c->vpp; v++) {
+        int64_t id = v * c->pp + s->rank;
+        rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
+        for (int i = 0; i < rows[v].n; i++) w->chunks[v] += rows[v].bytes[i];
+    }
+}
+
 int64_t saved_alive(const slots_of *s, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
-    int64_t bytes = pack_instances(s, true, scratch);
+    const choice *c = s->c;
+    counting w;
+    open_counting(&w, s, scratch);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    step_order o;
+    order_make(&o, &h, scratch);
+    int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
+    for (int64_t i = 0; i < o.n;) {
+        int64_t step = is_pair(&o, i) ? 2 : 1, first = ahead;
+        const order_entry *next = i + step < o.n ? &o.list[i + step] : NULL;
+        bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
+                      s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
+        ahead = posted ? w.rows[next->chunk].bytes[0] : 0;
+        w.live += ahead;
+        count_unit(&w, &o.list[i], step == 2 ? &o.list[i + 1] : NULL, first);
+        i += step;
+    }
     arena_release(scratch, mark);
-    return bytes;
+    return w.most;
 }
+
+/* ---- both */
 
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
 {
@@ -227,7 +295,7 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
     pool l = {.a = scratch};
     int64_t bytes;
     if (pairs) {
-        bytes = pack_instances(s, false, scratch);
+        bytes = pack_instances(s, scratch);
     } else {
         order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
         step_order o;
