@@ -316,12 +316,11 @@ int64_t temp_bytes(cards *k, const choice *c, const choice_sizes *z, const layou
     if (c->beside >= BESIDE_EP) {
         arena_place mark = arena_mark(scratch);
         order_shape h = shape_of(c, z, rank);
-        step_order o;
-        order_make(&o, &h, scratch);
+        const step_order *o = cards_order(k, &h);
         const stage *stages = f->split->pipe.stages + rank;
         bool *met = ARENA_ARRAY(scratch, bool, c->vpp * c->vpp);
-        for (int64_t i = o.warmup; i + 1 < o.n - o.warmup; i += 2) {
-            int64_t vf = o.list[i].chunk, vb = o.list[i + 1].chunk;
+        for (int64_t i = o->warmup; i + 1 < o->n - o->warmup; i += 2) {
+            int64_t vf = o->list[i].chunk, vb = o->list[i + 1].chunk;
             if (met[vf * c->vpp + vb]) continue;
             met[vf * c->vpp + vb] = true;
             see_pairs(&t, k, c, &stages[vf * c->pp], &stages[vb * c->pp]);

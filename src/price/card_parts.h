@@ -4,6 +4,7 @@
 
 #include "price/cards.h"
 #include "price/search_memo.h"
+#include "program/order.h"
 #include "program/segment.h"
 
 typedef struct card_key {
@@ -21,6 +22,13 @@ typedef struct card_bench {
     builder b;
 } card_bench;
 
+/* Orders of the ranks of one pipeline: what is tried next often has the same. */
+typedef struct known_orders {
+    order_shape shape; /* of rank 0 */
+    arena *a;
+    step_order *ranks; /* list NULL: not made yet */
+} known_orders;
+
 struct cards {
     choice_maker *m;
     const hardware *hw;
@@ -33,6 +41,7 @@ struct cards {
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */
     card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */
+    known_orders orders[2];    /* without and with combined 1F1B */
     memo cards, lights;
     int64_t built;
 };

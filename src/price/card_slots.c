@@ -189,9 +189,7 @@ static int64_t pack_instances(const slots_of *s, arena *a)
     w.rows = rows;
     w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
     order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
-    step_order o;
-    order_make(&o, &h, a);
-    by_instance(&w, &o, receives, s->z->posts_early);
+    by_instance(&w, cards_order(s->k, &h), receives, s->z->posts_early);
     return w.l.end;
 }
 
@@ -267,17 +265,16 @@ int64_t saved_alive(const slots_of *s, arena *scratch)
     counting w;
     open_counting(&w, s, scratch);
     order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
-    step_order o;
-    order_make(&o, &h, scratch);
+    const step_order *o = cards_order(s->k, &h);
     int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
-    for (int64_t i = 0; i < o.n;) {
-        int64_t step = is_pair(&o, i) ? 2 : 1, first = ahead;
-        const order_entry *next = i + step < o.n ? &o.list[i + step] : NULL;
+    for (int64_t i = 0; i < o->n;) {
+        int64_t step = is_pair(o, i) ? 2 : 1, first = ahead;
+        const order_entry *next = i + step < o->n ? &o->list[i + step] : NULL;
         bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
                       s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
         ahead = posted ? w.rows[next->chunk].bytes[0] : 0;
         w.live += ahead;
-        count_unit(&w, &o.list[i], step == 2 ? &o.list[i + 1] : NULL, first);
+        count_unit(&w, &o->list[i], step == 2 ? &o->list[i + 1] : NULL, first);
         i += step;
     }
     arena_release(scratch, mark);
@@ -298,9 +295,7 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
         bytes = pack_instances(s, scratch);
     } else {
         order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
-        step_order o;
-        order_make(&o, &h, scratch);
-        by_chunk(&l, &o, chunks, s->z->posts_early);
+        by_chunk(&l, cards_order(s->k, &h), chunks, s->z->posts_early);
         bytes = l.end;
     }
     arena_release(scratch, mark);

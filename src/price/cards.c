@@ -36,6 +36,8 @@ void cards_release(cards *k)
 {
     arena_destroy(k->scratch);
     k->scratch = NULL;
+    for (int i = 0; i < 2; i++) arena_destroy(k->orders[i].a);
+    k->orders[0].a = k->orders[1].a = NULL;
 }
 
 const model *cards_model(const cards *k)
@@ -173,4 +175,19 @@ int64_t card_saved(const card_light *l, unsigned drop)
     for (int i = 0; i < l->n_masks; i++)
         if (!(l->mask[i] & drop)) bytes += l->bytes[i];
     return bytes;
+}
+
+const step_order *cards_order(cards *k, const order_shape *h)
+{
+    known_orders *o = &k->orders[h->ep_overlap];
+    bool same = o->a && o->shape.pp == h->pp && o->shape.vpp == h->vpp &&
+                o->shape.micros == h->micros && o->shape.group == h->group;
+    if (!same) {
+        arena_destroy(o->a);
+        *o = (known_orders){.shape = *h, .a = arena_create()};
+        o->ranks = ARENA_ARRAY(o->a, step_order, h->pp);
+    }
+    step_order *own = &o->ranks[h->rank];
+    if (!own->list) order_make(own, h, o->a);
+    return own;
 }

@@ -12,6 +12,7 @@
 
 #include "price/price.h"
 #include "price/search_choice.h"
+#include "program/order.h"
 
 typedef enum card_what {
     CARD_ATTENTION, /* first half of a layer */
@@ -84,5 +85,8 @@ double card_message(cards *k, const choice *c, const setup *s, int64_t parts);
 void cards_release(cards *k);
 
 int64_t cards_built(const cards *k);
+
+/* The order of a rank; good until one of another pipeline is asked for. */
+const step_order *cards_order(cards *k, const order_shape *h);
 
 #endif
