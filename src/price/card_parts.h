@@ -37,6 +37,7 @@ struct cards {
     unsigned char kinds[LAYER_KINDS_MAX]; /* layer_kind_bits */
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
+    int half_kind[2][LAYER_KINDS_MAX]; /* the first kind with the same attention, the same MLP */
     bool offload; /* of activations: copies of one half run beside the other */
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */

@@ -17,6 +17,17 @@ static void find_kinds(cards *k, const model *m)
     }
 }
 
+static void find_halves(cards *k)
+{
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < k->n_kinds; i++) {
+            unsigned bits = half ? LAYER_MOE : ~(unsigned)LAYER_MOE;
+            int same = 0;
+            while ((k->kinds[same] & bits) != (k->kinds[i] & bits)) same++;
+            k->half_kind[half][i] = same;
+        }
+}
+
 cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o, arena *a)
 {
     cards *k = ARENA_NEW(a, cards);
@@ -29,6 +40,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
     k->model = &base->m;
     k->offload = offload_options_of(&base->r).names != 0;
     find_kinds(k, &base->m);
+    find_halves(k);
     return k;
 }
 
@@ -91,6 +103,7 @@ static bool has_attention(card_what what)
 
 static card_key key_of(const cards *k, const choice *c, card_what what, int kind, int other)
 {
+    if (what == CARD_ATTENTION || what == CARD_MLP) kind = k->half_kind[what == CARD_MLP][kind];
     card_key key = {.what = (int16_t)what,
                     .kind = (int16_t)kind,
                     .other = (int16_t)other,
