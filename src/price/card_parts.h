@@ -38,7 +38,7 @@ struct cards {
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
     int half_kind[2][LAYER_KINDS_MAX]; /* the first kind with the same attention, the same MLP */
-    bool offload; /* of activations: copies of one half run beside the other */
+    bool offload;                      /* of activations: copies of one half run beside the other */
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */
     card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */

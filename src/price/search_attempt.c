@@ -13,6 +13,7 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
 
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
 {
+    bool pairs = c->beside >= BESIDE_EP;
     int64_t most = 0, sizes[CHUNKS_MOST];
     for (int64_t q = 0; q < c->pp; q++) {
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
@@ -21,8 +22,9 @@ int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level le
         if (level == PEAK_EXACT) saved = saved_packed(&slots, sizes, s->scratch);
         if (level == PEAK_ALIVE) saved = saved_alive(&slots, s->scratch);
         if (saved < 0) saved = saved_least(&slots, sizes);
-        int64_t temp = level == PEAK_EXACT ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch)
-                                           : temp_least(s->k, c, &t->z, t->f, q);
+        int64_t temp = level == PEAK_EXACT ? temp_bytes(&slots, s->scratch) : 0;
+        if (level == PEAK_ALIVE || (level == PEAK_LEAST && !pairs))
+            temp = temp_least(&slots, s->scratch);
         int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
                       (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
         if (sum > most) most = sum;

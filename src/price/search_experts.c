@@ -37,9 +37,7 @@ static void try_splits(search *s, const choice *c)
         if (s->sp.splits[k].pp != c->pp) continue;
         x.vpp = s->sp.splits[k].vpp;
         x.split = s->sp.splits[k].split;
-        if (!space_stages_ok(&s->sp, &x)) continue;
-        search_try_stages(s, x);
-        if (s->dives) return;
+        if (space_stages_ok(&s->sp, &x)) search_try_stages(s, x);
     }
 }
 

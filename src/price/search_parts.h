@@ -101,7 +101,6 @@ typedef struct search {
     unsigned plausible;   /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
-    bool dives; /* one set of stages for each PP, and one dispatcher */
     bool done;
 } search;
 

@@ -97,7 +97,7 @@ static void same_bytes(fixture *f, const choice *c)
         slots_of slots = {c, &z, facts, f->k, &sums, q};
         bytes[REGION_SAVED] = saved_packed(&slots, chunks, f->scratch);
         assert_true(saved_least(&slots, chunks) <= bytes[REGION_SAVED]);
-        bytes[REGION_TEMP] = temp_bytes(f->k, c, &z, facts, q, f->scratch);
+        bytes[REGION_TEMP] = temp_bytes(&slots, f->scratch);
         program *p = ARENA_NEW(f->a, program);
         program_build(p, whole, layout_stage_rank(&whole->lay, q), f->a);
         for (int i = 0; i < REGION_COUNT; i++)
