@@ -2,7 +2,7 @@
  * off it.
  *
  * I1  Cards are built with PP 1: nothing in a segment depends on stages, replicas or batches. */
-#include <assert.h>
+#include <string.h>
 
 #include "base/maths.h"
 #include "price/card_parts.h"
@@ -114,7 +114,7 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
         build_mlp(b, &t, x, y, dh);
 }
 
-void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
+static void build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
 {
     switch (what) {
     case CARD_EMBEDDING:
@@ -136,6 +136,26 @@ void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kin
     default:
         build_half(b, seg, what, k->sample[kind]);
     }
+}
+
+void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
+{
+    known_part **slot = &k->parts[what][kind][w->c.beside], *p = *slot;
+    if (!p) p = *slot = ARENA_NEW(k->a, known_part);
+    if (!p->a || !same_choice(&p->c, &w->c)) {
+        if (p->a)
+            arena_release(p->a, p->empty);
+        else
+            p->empty = arena_mark(p->a = arena_create());
+        p->c = w->c;
+        w->b.a = p->a;
+        build_part(k, &w->b, &p->seg, what, kind);
+        w->b.a = k->scratch;
+    }
+    *seg = p->seg;
+    seg->bufs = ARENA_RAW(k->scratch, buf, seg->n_bufs);
+    seg->bufs_room = seg->n_bufs;
+    memcpy(seg->bufs, p->seg.bufs, sizeof *seg->bufs * (size_t)seg->n_bufs);
 }
 
 static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
@@ -199,11 +219,11 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     if (!w) return out;
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
-    card_build_part(k, &w->b, &seg, what, key->kind);
+    card_part(k, w, &seg, what, key->kind);
     finish(&seg, &w->s.r, key->drop, k->scratch);
     if (what == CARD_PAIR) {
         bool same = key->kind == key->other;
-        if (!same) card_build_part(k, &w->b, &other, what, key->other);
+        if (!same) card_part(k, w, &other, what, key->other);
         if (!same) finish(&other, &w->s.r, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
         play_card(k, out, w, &pair);

@@ -326,7 +326,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
 {
     arena_place mark = arena_mark(k->scratch);
     segment seg;
-    card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
+    card_part(k, w, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     read_bytes(l, &seg, &w->s.r);
     cost_model cost[2];
@@ -359,7 +359,7 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     segment half[2], pair;
     int n = key->kind == key->other ? 1 : 2;
     for (int i = 0; i < n; i++) {
-        card_build_part(k, &w->b, &half[i], CARD_PAIR, i ? key->other : key->kind);
+        card_part(k, w, &half[i], CARD_PAIR, i ? key->other : key->kind);
         segment_recompute(&half[i], key->drop, k->scratch);
     }
     pair_options o = card_pairing(w, &w->c);

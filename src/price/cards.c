@@ -48,6 +48,9 @@ void cards_release(cards *k)
 {
     arena_destroy(k->scratch);
     k->scratch = NULL;
+    known_part **parts = &k->parts[0][0][0];
+    for (size_t i = 0; i < sizeof k->parts / sizeof *parts; i++)
+        if (parts[i]) arena_destroy(parts[i]->a);
     for (int i = 0; i < 2; i++) arena_destroy(k->orders[i].a);
     k->orders[0].a = k->orders[1].a = NULL;
 }
@@ -196,8 +199,11 @@ const step_order *cards_order(cards *k, const order_shape *h)
     bool same = o->a && o->shape.pp == h->pp && o->shape.vpp == h->vpp &&
                 o->shape.micros == h->micros && o->shape.group == h->group;
     if (!same) {
-        arena_destroy(o->a);
-        *o = (known_orders){.shape = *h, .a = arena_create()};
+        if (o->a)
+            arena_release(o->a, o->empty);
+        else
+            o->empty = arena_mark(o->a = arena_create());
+        o->shape = *h;
         o->ranks = ARENA_ARRAY(o->a, step_order, h->pp);
     }
     step_order *own = &o->ranks[h->rank];

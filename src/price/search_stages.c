@@ -65,20 +65,28 @@ typedef struct candidate {
 
 enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
 
+/* Nothing is launched faster than under the widest scope. */
 static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *out)
 {
     const int *here = search_inner_table(s, &c)->n_by[x.offload][x.d][x.pairs];
-    int n = 0;
+    int n = 0, left = 0;
+    for (int g = 0; g < SCOPES; g++) left += here[g];
+    if (!left) return 0;
+    c.graphs = s->sp.widest;
+    if (!s->o->judge_all &&
+        (part_is_slow(s, &c, t, x.d) || !may_enter(s, &c, t, x.d, LEAST_ROUGH))) {
+        s->out->counts.slow += left;
+        return 0;
+    }
     for (int g = 0; g < SCOPES; g++) {
         c.graphs = x.graphs = (graph_scope)g;
         if (!here[g]) continue;
-        bool slow = !s->o->judge_all && part_is_slow(s, &c, t, x.d);
-        if (slow || !may_enter(s, &c, t, x.d, LEAST_ROUGH))
+        if (!may_enter(s, &c, t, x.d, LEAST_ROUGH)) {
             s->out->counts.slow += here[g];
-        else {
-            x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
-            out[n++] = x;
+            continue;
         }
+        x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
+        out[n++] = x;
     }
     return n;
 }
