@@ -32,12 +32,16 @@ static void see_state(search *s, const choice *c, int64_t bytes, int offload)
 /* Stages of one PP. */
 static void try_splits(search *s, const choice *c)
 {
+    bool first = true;
     for (int k = s->sp.n_splits - 1; k >= 0 && !s->done; k--) {
         choice x = *c;
         if (s->sp.splits[k].pp != c->pp) continue;
         x.vpp = s->sp.splits[k].vpp;
         x.split = s->sp.splits[k].split;
-        if (space_stages_ok(&s->sp, &x)) search_try_stages(s, x);
+        if (!space_stages_ok(&s->sp, &x)) continue;
+        if (first) s->message = c->pp > 1 ? search_message(s, &x) : 0;
+        first = false;
+        search_try_stages(s, x);
     }
 }
 
@@ -64,6 +68,8 @@ static double layers_least(search *s, const choice *c)
 void search_experts_visit(search *s, const node *n, choice *c)
 {
     s->node_least = n->least;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        s->inputs[i] = card_light_of(s->k, &n->c, CARD_ATTENTION, i)->input;
     int offload = most_offload(s, c);
     search_counts *counts = &s->out->counts;
     double least = -1;

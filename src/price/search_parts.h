@@ -96,9 +96,11 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
-    double node_least;    /* of the attention that is visited */
-    double experts_least; /* MLPs of all layers, with the best of the experts that it met */
-    unsigned plausible;   /* the last of which stages were found that memory does not exclude */
+    double node_least;         /* of the attention that is visited */
+    double experts_least;      /* MLPs of all layers, with the best of the experts that it met */
+    int64_t inputs[MIX_PARTS]; /* of its layers, bytes */
+    double message;            /* between stages of the PP that is visited */
+    unsigned plausible; /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     bool done;

@@ -195,7 +195,7 @@ static bool open_site(search *s, const choice *c, site *t)
     t->bytes = search_stage_bytes(s, c);
     if (!t->bytes) return false;
     t->times = search_stage_times(s, c);
-    t->message = c->pp > 1 ? search_message(s, c) : 0;
+    t->message = s->message;
     t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
     return true;
 }
@@ -203,11 +203,9 @@ static bool open_site(search *s, const choice *c, site *t)
 /* Not even with the optimizer on the host and the inputs of layers alone. */
 static bool all_large(search *s, const choice *c, const site *t)
 {
-    int64_t saved[MIX_PARTS] = {0}, bytes = INT64_MAX;
-    for (int i = 0; i < cards_kinds(s->k); i++)
-        saved[i] = card_light_of(s->k, c, CARD_ATTENTION, i)->input;
+    int64_t bytes = INT64_MAX;
     for (int pairs = 0; pairs < 2; pairs++) {
-        int64_t x = stage_bytes_least(t->bytes, saved, OFFLOAD_ALL, pairs);
+        int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
         if (x < bytes) bytes = x;
     }
     if (bytes > s->o->hw->usable) search_see_miss(s, c, bytes);
