@@ -313,7 +313,8 @@ static void read_phase(const cards *k, card_light *l, list *of, int phase, const
     l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
 }
 
-/* A graph of the whole iteration is only for some dispatchers: elsewhere it costs what others do. */
+/* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others
+ * do. */
 static void two_costs(const cards *k, const card_bench *w, cost_model out[2], list *of)
 {
     out[0] = out[1] = w->cost;

@@ -125,7 +125,7 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
 }
 
 /* The host has launched part of the second half while the first still runs. */
-static double behind(const card *c, const card *before, int graphs, int phase)
+static double behind(const card *c, const card *before, graph_scope graphs, int phase)
 {
     double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
     double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
@@ -135,14 +135,14 @@ static double behind(const card *c, const card *before, int graphs, int phase)
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
 {
-    int g = c->graphs;
+    graph_scope g = c->graphs;
     if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
     const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
     const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
     return first->seconds[g][phase] + behind(second, first, g, phase);
 }
 
-static void add_times(part_sums *p, int part, const card *c, int graphs)
+static void add_times(part_sums *p, int part, const card *c, graph_scope graphs)
 {
     for (int phase = 0; phase < 2; phase++) {
         p->seconds[part][phase] += c->seconds[graphs][phase];
@@ -166,7 +166,7 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 
 double layer_least(cards *k, const choice *c, int kind, int phase)
 {
-    int g = c->graphs;
+    graph_scope g = c->graphs;
     if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);

@@ -150,8 +150,8 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
     return l ? l : card_build_light(k, c, &key);
 }
 
-/* An MLP sees tokens, not sequences: with as many in fewer samples over fewer ranks its balance loss
- * is no dearer, and the rest is the same. */
+/* An MLP sees tokens, not sequences: with as many in fewer samples over fewer ranks its balance
+ * loss is no dearer, and the rest is the same. */
 static choice fewest_samples(const choice *c)
 {
     choice x = *c;

@@ -88,7 +88,7 @@ const int64_t *search_drop_bytes(search *s, const choice *c, int d)
 /* ---- seconds */
 
 /* Each stream by itself. */
-static void add_streams(drop_times *t, int kind, const card_light *l, int graphs)
+static void add_streams(drop_times *t, int kind, const card_light *l, graph_scope graphs)
 {
     t->ways = 3;
     for (int phase = 0; phase < 2; phase++) {
