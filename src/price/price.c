@@ -107,7 +107,7 @@ static void see_wall(price *p, arena *a)
     } else if (e >= LARGE_PERCENT || (b >= LARGE_PERCENT && b > e)) {
         p->wall = WALL_COMMUNICATION;
         p->evidence = arena_text(a,
-                                 "%.0f %% of the step nothing hides messages (most of it %s, %.3g "
+                                 "%.0f %% of the step nothing hides messages (most of it %s, %.4g "
                                  "s), %.0f %% stages wait for one another",
                                  e, message, seconds, b);
     } else if (room < TIGHT_PERCENT) {
