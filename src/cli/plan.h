@@ -11,6 +11,15 @@ typedef struct plan_words {
     bool json;
 } plan_words;
 
+/* The smallest cluster that holds the job. */
+typedef struct plan_fewest {
+    int64_t gpus;      /* 0: none was found */
+    int64_t gbs;       /* samples a step there */
+    int64_t looked_to; /* none was found up to this count */
+    bool exact;        /* all smaller counts were looked at, and none does */
+    found f;           /* a layout that fits; where these GPUs do not do, the fastest */
+} plan_fewest;
+
 typedef struct plan_answer {
     const recipe *given;
     recipe *own; /* of --against, on the plan's cluster; NULL: none */
@@ -18,7 +27,7 @@ typedef struct plan_answer {
     price_options prices;
     int64_t world;
     search_result *result;
-    int64_t fewest; /* GPUs that would do, where these do not; 0: none found */
+    plan_fewest fewest;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -29,6 +38,12 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, error *err);
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
 void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
+/* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
+void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);
+void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
+void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
+json_t *plan_json_fewest(const plan_answer *p, arena *a);
+
 /* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
 status plan_refuse_values(const plan_answer *p, arena *a, error *err);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
@@ -37,7 +52,9 @@ const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
-void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+json_t *plan_json_found(const found *f, arena *a);
+const char *plan_knobs_text(const choice *c, arena *a); /* of a layout, after its sizes */
+void plan_explain(const plan_answer *p, arena *a);      /* in the order of thought */
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */

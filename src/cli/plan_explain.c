@@ -277,7 +277,7 @@ static void say_platform(const plan_answer *p, const setup *s)
                                      : "what dropless routing allows; their memory is counted");
 }
 
-static void say_next(const plan_answer *p)
+static void say_next(const plan_answer *p, arena *a)
 {
     const price *x = &p->result->best[0].exact;
     double day = x->tokens_per_s_per_gpu * (double)p->world * 86400;
@@ -291,6 +291,7 @@ static void say_next(const plan_answer *p)
     else
         printf("On twice the GPUs this batch leaves no whole microbatches for each replica: plan "
                "again with a larger --gbs.\n");
+    plan_say_fewest(p, a);
     printf("        12. What stands in the way now: %s (%s).\n", wall_name(x->wall), x->evidence);
 }
 
@@ -309,6 +310,6 @@ void plan_explain(const plan_answer *p, arena *a)
     say_experts(p, s);
     say_context(p);
     say_platform(p, s);
-    say_next(p);
+    say_next(p, a);
     plan_explain_rows(p, a);
 }
