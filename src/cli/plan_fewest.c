@@ -8,6 +8,7 @@
  * I1  `exact` says that of all smaller counts none does.
  * I2  The batch stays as it was given where some layout divides it; else it is the next larger one
  *     that the count divides, and said. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -33,11 +34,10 @@ static int64_t twos_of(int64_t n)
     return n & -n;
 }
 
-/* The next batch that the count's odd factors divide, and as many twos as the batch had. */
+/* The next batch that the count divides, or where that is larger, its odd factors and some twos. */
 static int64_t batch_for(int64_t gbs, int64_t n)
 {
     int64_t twos = twos_of(n), odd = n / twos;
-    if (twos > twos_of(gbs)) twos = twos_of(gbs);
     while (twos > 1 && odd * twos > gbs) twos /= 2;
     return round_up(gbs, odd * twos);
 }
@@ -81,9 +81,30 @@ static int64_t unit_of(const recipe *r)
     return layout_fewest(v[0], v[1], v[2], v[3], v[4]);
 }
 
-static void add_count(walk *w, int64_t n, int64_t unit)
+/* Every weight is somewhere, and so is its gradient: what all GPUs together hold at least. */
+static double state_least(const walk *w)
 {
-    if (n % unit == 0) w->counts[w->n++] = n;
+    choice_maker *m = w->p->result->maker;
+    double least = INFINITY;
+    for (int i = 0; i < m->n_precisions; i++) {
+        const setup *s = choice_base(m, i, 1);
+        if (!s) continue;
+        state_mode mode = state_mode_bare(&s->r);
+        double bytes = 0;
+        for (int k = 0; k < s->params.n_rows; k++) {
+            const param *x = &s->params.rows[k];
+            double n = (double)param_local(x, 1, 1, 1) * (double)param_block_count(&s->m, x->block);
+            if (x->trained) bytes += n * (fmin(mode.weight, mode.plain) + mode.gradient);
+        }
+        least = fmin(least, bytes);
+    }
+    return least < INFINITY ? least : 0;
+}
+
+static void add_count(walk *w, int64_t n, int64_t unit, double state)
+{
+    bool may = (double)n * (double)w->p->hw->usable >= state;
+    if (may && n % unit == 0) w->counts[w->n++] = n;
 }
 
 /* Those below `most`. */
@@ -91,9 +112,12 @@ static void list_counts(walk *w, int64_t most)
 {
     int64_t node = w->p->hw->gpus_per_node, unit = unit_of(w->p->given);
     int64_t odd = node / twos_of(node);
+    double state = state_least(w);
     w->n = 0;
-    for (int64_t n = odd; n < node && n < most && w->n < PARTS_MOST; n *= 2) add_count(w, n, unit);
-    for (int64_t k = 1; k <= NODES_MOST && k * node < most; k++) add_count(w, k * node, unit);
+    for (int64_t n = odd; n < node && n < most && w->n < PARTS_MOST; n *= 2)
+        add_count(w, n, unit, state);
+    for (int64_t k = 1; k <= NODES_MOST && k * node < most; k++)
+        add_count(w, k * node, unit, state);
 }
 
 /* ---- the walk */
@@ -114,7 +138,10 @@ static void halve(walk *w)
 {
     int low = -1, high = w->n;
     while (high - low > 1 && !late(w)) {
-        int mid = low + (high - low) / 2;
+        double from = (double)(low < 0 ? w->counts[0] : w->counts[low]);
+        double middle = sqrt(from * (double)(high == w->n ? w->best->gpus : w->counts[high]));
+        int mid = low + 1;
+        while (mid + 1 < high && (double)w->counts[mid + 1] <= middle) mid++;
         if (try_count(w, mid))
             high = mid;
         else
@@ -203,8 +230,8 @@ void plan_print_fewest(const plan_answer *p, arena *a)
            (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
     printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
-           (long long)x->f.dp, batch_text(p, a), x->f.exact.step_s, text_bytes(a, x->f.peak_bytes),
-           text_bytes(a, p->hw->usable));
+           (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,
+           text_bytes(a, x->f.peak_bytes), text_bytes(a, p->hw->usable));
 }
 
 void plan_say_fewest(const plan_answer *p, arena *a)
@@ -213,14 +240,13 @@ void plan_say_fewest(const plan_answer *p, arena *a)
     const choice *c = &p->result->best[0].c;
     printf("            This layout takes multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs. ",
            (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp));
-    if (!x->exact)
-        printf("Smaller clusters were not all looked at.\n");
-    else if (x->gpus == p->world)
-        printf("No smaller cluster holds this job.\n");
+    if (x->gpus == p->world)
+        printf("%s\n", x->exact ? "No smaller cluster holds this job."
+                                : "Smaller clusters were not all looked at.");
     else
-        printf("The smallest cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
-               (long long)x->gpus, p->hw->name, choice_text(a, &x->f.c),
-               plan_knobs_text(&x->f.c, a), batch_text(p, a));
+        printf("%s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
+               x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
+               choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a), batch_text(p, a));
 }
 
 json_t *plan_json_fewest(const plan_answer *p, arena *a)
