@@ -95,7 +95,8 @@ static int with_recipe(int n, char **words, plan_words *w)
 
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
-    *o = (search_options){.hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL};
+    *o = (search_options){
+        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->front};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_values(p, a, err);
     if (st) return st;
@@ -123,6 +124,7 @@ int command_plan(int argc, char **argv)
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
+        {"--front", NULL, "search what is fastest with more memory to spare, too", &w.front, NULL},
         {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();

@@ -8,7 +8,7 @@
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
     bool job_of_against; /* no model was named: the job is that of --against */
-    bool json;
+    bool json, front;
 } plan_words;
 
 /* The smallest cluster that holds the job. */
@@ -26,6 +26,7 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
+    bool whole_front; /* --front */
     search_result *result;
     plan_fewest fewest;
     bool has_next;

@@ -105,6 +105,10 @@ typedef struct search {
     bool done;
 } search;
 
+/* ---- search.c */
+
+void search_visit_nodes(search *s, node *nodes, int n);
+
 /* ---- search_nodes.c */
 
 /* The list, most promising first; gives their number. */
@@ -196,6 +200,10 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out);
 
 /* Puts what is good among the best and on the front, if it belongs there and breaks no rule. */
 void attempt_keep(search *s, const choice *c, attempt *t, const found *f);
+
+/* ---- search_front.c */
+
+void search_fill_front(search *s, node *nodes, int n);
 
 /* ---- search_finish.c */
 
