@@ -43,6 +43,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
 {
     price_next(p, a);
     plan_find_fewest(p, o, BESIDE_SECONDS, a);
+    plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (st) return st;
     if (w->json) {
@@ -61,6 +62,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
 static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
     plan_find_fewest(p, o, ALONE_SECONDS, a);
+    plan_try_offload(p, a);
     if (w->json) {
         plan_print_json(p, a);
         return;

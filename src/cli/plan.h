@@ -20,6 +20,17 @@ typedef struct plan_fewest {
     found f;           /* a layout that fits; where these GPUs do not do, the fastest */
 } plan_fewest;
 
+/* The best that was met with activations on the host. */
+typedef struct plan_offload {
+    int tried;           /* variants that could be priced */
+    bool tried_any;      /* what follows is there */
+    bool helps;          /* it fits, and is faster than the first or nothing else fits */
+    choice c;            /* beside which */
+    int set;             /* of plan_offload.c */
+    const char *modules; /* of model.offload_modules */
+    price p;
+} plan_offload;
+
 typedef struct plan_answer {
     const recipe *given;
     recipe *own; /* of --against, on the plan's cluster; NULL: none */
@@ -29,6 +40,7 @@ typedef struct plan_answer {
     bool whole_front; /* --front */
     search_result *result;
     plan_fewest fewest;
+    plan_offload offload;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -44,6 +56,12 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
 void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
 void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
 json_t *plan_json_fewest(const plan_answer *p, arena *a);
+
+/* plan_offload.c: sets `offload`. */
+void plan_try_offload(plan_answer *p, arena *a);
+void plan_say_offload(const plan_answer *p, arena *a);   /* in the explanation */
+void plan_print_offload(const plan_answer *p, arena *a); /* where nothing fits */
+json_t *plan_json_offload(const plan_answer *p, arena *a);
 
 /* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
 status plan_refuse_values(const plan_answer *p, arena *a, error *err);
@@ -61,6 +79,13 @@ void plan_explain(const plan_answer *p, arena *a);      /* in the order of thoug
  * (false: it breaks a rule). */
 void plan_explain_rows(const plan_answer *p, arena *a);
 bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a);
+
+/* The same with overrides ("key=value key=value"; NULL: none). */
+bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a);
+
+/* Half of TP, CP or PP; false: there is no half. */
+bool plan_halve(choice *c, knob_id size);
 
 /* plan_against.c: a recipe beside its plan. */
 void plan_print_against(const plan_answer *p, arena *a);

@@ -32,12 +32,9 @@ static void say_less(const plan_answer *p, arena *a)
     const found *f = &p->result->best[0];
     const int64_t now[] = {f->c.tp, f->c.cp, f->c.pp};
     for (int i = 0; i < 3; i++) {
-        if (now[i] < 2 || now[i] % 2 || p->given->knob[sizes[i].k].from == FROM_USER) continue;
         choice half = f->c;
-        *(i == 0 ? &half.tp : i == 1 ? &half.cp : &half.pp) = now[i] / 2;
-        if (half.pp == 1) half.vpp = 1;
-        if (half.tp == 1) half.tp_overlap = false;
-        if (half.etp > 1) half.etp = half.tp;
+        if (p->given->knob[sizes[i].k].from == FROM_USER || !plan_halve(&half, sizes[i].k))
+            continue;
         price x;
         printf("            Less of %s (%lld, DP twice as large): ", sizes[i].name,
                (long long)now[i] / 2);
@@ -304,6 +301,7 @@ void plan_explain(const plan_answer *p, arena *a)
     if (setup_init(s, r, a, &err)) return;
     say_memory(p, a);
     say_ladder(p, a);
+    plan_say_offload(p, a);
     say_replicas(p);
     say_links(p, s, a);
     say_stages(p);

@@ -117,6 +117,7 @@ void plan_print_miss(const plan_answer *p, arena *a)
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
     }
+    plan_print_offload(p, a);
     plan_print_fewest(p, a);
 }
 
@@ -175,6 +176,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", plan_json_found(&r->miss, a));
     if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
     json_object_set_new(o, "fewest", plan_json_fewest(p, a));
+    json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
