@@ -39,6 +39,7 @@ typedef struct plan_answer {
     int64_t world;
     bool whole_front; /* --front */
     search_result *result;
+    int64_t miss_bytes; /* of the nearest miss as a whole program; 0: it is not known */
     plan_fewest fewest;
     plan_offload offload;
     bool has_next;

@@ -113,6 +113,11 @@ void plan_print_miss(const plan_answer *p, arena *a)
         printf("         needs at least %s on its fullest rank: %s bytes (%s) more than can be "
                "used\n",
                text_bytes(a, r->miss.peak_bytes), text_grouped(a, over), text_bytes(a, over));
+        if (p->miss_bytes > r->miss.peak_bytes)
+            printf(
+                "         (a bound; with temporaries and messages its whole program takes %s, %s "
+                "more)\n",
+                text_bytes(a, p->miss_bytes), text_bytes(a, p->miss_bytes - p->hw->usable));
     } else {
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
@@ -173,7 +178,11 @@ void plan_print_json(const plan_answer *p, arena *a)
                                   (json_int_t)n->played, "summed", (json_int_t)n->summed, "fitted",
                                   (json_int_t)n->fitted, "rules", (json_int_t)n->rules, "seconds",
                                   n->seconds));
-    if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", plan_json_found(&r->miss, a));
+    if (!r->n_best && r->has_miss) {
+        json_t *miss = plan_json_found(&r->miss, a);
+        if (p->miss_bytes) json_object_set_new(miss, "whole_bytes", json_integer(p->miss_bytes));
+        json_object_set_new(o, "miss", miss);
+    }
     if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
     json_object_set_new(o, "fewest", plan_json_fewest(p, a));
     json_object_set_new(o, "activation_offload", plan_json_offload(p, a));

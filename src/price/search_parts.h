@@ -122,6 +122,9 @@ void search_tell_others(const search *s, node *list, int i, int n);
 const inner *search_inner_table(search *s, const choice *c);
 int64_t search_inner_count(search *s, const choice *c);
 
+/* With the recompute and offload that leave least. */
+choice search_smallest(const search *s, const choice *c);
+
 /* Inner layouts of all stages; `only_pp` not 0: of those with this PP. */
 int64_t search_count_stages(search *s, const choice *c, int64_t only_pp);
 
