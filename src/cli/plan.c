@@ -8,8 +8,9 @@
 #include "cli/routing.h"
 #include "recipe/export.h"
 
-/* How long the smallest cluster is looked for: beside a plan, and where nothing fits. */
-static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4;
+/* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
+ * nearest miss. */
+static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2;
 
 /* ---- the answer */
 
@@ -59,16 +60,9 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     return OK;
 }
 
-static void price_miss(plan_answer *p, arena *a)
-{
-    price x;
-    const search_result *r = p->result;
-    if (r->has_miss && plan_price_choice(&x, p, &r->miss.c, a)) p->miss_bytes = x.peak_bytes;
-}
-
 static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
-    price_miss(p, a);
+    plan_find_miss(p, o, MISS_SECONDS);
     plan_find_fewest(p, o, ALONE_SECONDS, a);
     plan_try_offload(p, a);
     if (w->json) {

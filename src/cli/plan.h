@@ -39,7 +39,8 @@ typedef struct plan_answer {
     int64_t world;
     bool whole_front; /* --front */
     search_result *result;
-    int64_t miss_bytes; /* of the nearest miss as a whole program; 0: it is not known */
+    bool miss_exact;    /* the nearest miss is a layout of which all is known */
+    int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
     plan_offload offload;
     bool has_next;
@@ -57,6 +58,9 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
 void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
 void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
 json_t *plan_json_fewest(const plan_answer *p, arena *a);
+
+/* plan_miss.c: finds the nearest miss, in about that many seconds. */
+void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
 
 /* plan_offload.c: sets `offload`. */
 void plan_try_offload(plan_answer *p, arena *a);

@@ -3,7 +3,8 @@
  * Counts are whole nodes, and below one node its halves; where sizes are pinned, multiples of what
  * they take (layout_fewest). Whether something fits does not grow with the count: 64 GPUs may hold
  * what 72 do not, since sizes divide heads, experts and layers. So doubling and halving only find a
- * count that does; then all smaller ones are looked at, from the smallest on.
+ * count that does; then all smaller ones are looked at, from the smallest on, as long as there is
+ * time.
  *
  * I1  `exact` says that of all smaller counts none does.
  * I2  The batch stays as it was given where some layout divides it; else it is the next larger one
@@ -196,11 +197,11 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
             .gpus = p->world, .gbs = recipe_int(p->given, K_GBS), .f = p->result->best[0]};
     else
         find_more(w);
-    if (!p->fewest.gpus) return;
-    list_counts(w, p->fewest.gpus);
-    halve(w);
-    scan(w);
-    if (!p->result->n_best) find_fastest(w);
+    bool known = p->fewest.gpus > 0;
+    list_counts(w, known ? p->fewest.gpus : p->fewest.looked_to);
+    if (known) halve(w);
+    scan(w); /* where no doubling does, a count with other factors may */
+    if (p->fewest.gpus && !p->result->n_best) find_fastest(w);
 }
 
 /* ---- what is said of it */
@@ -219,7 +220,8 @@ void plan_print_fewest(const plan_answer *p, arena *a)
     const plan_fewest *x = &p->fewest;
     const char *name = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
     if (!x->gpus) {
-        printf("Fewest   not even %lld %s would do\n", (long long)x->looked_to, p->hw->name);
+        printf("Fewest   no count of up to %lld %s would do%s\n", (long long)x->looked_to,
+               p->hw->name, x->exact ? "" : ", of those that were looked at");
         return;
     }
     printf("Fewest   %lld %s would do%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",

@@ -110,14 +110,11 @@ void plan_print_miss(const plan_answer *p, arena *a)
     if (r->has_miss) {
         int64_t over = r->miss.peak_bytes - p->hw->usable;
         printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), plan_knobs_text(&r->miss.c, a));
-        printf("         needs at least %s on its fullest rank: %s bytes (%s) more than can be "
-               "used\n",
-               text_bytes(a, r->miss.peak_bytes), text_grouped(a, over), text_bytes(a, over));
-        if (p->miss_bytes > r->miss.peak_bytes)
-            printf(
-                "         (a bound; with temporaries and messages its whole program takes %s, %s "
-                "more)\n",
-                text_bytes(a, p->miss_bytes), text_bytes(a, p->miss_bytes - p->hw->usable));
+        printf("         needs %s%s on its fullest rank: %s bytes (%s) more than can be used\n",
+               p->miss_exact ? "" : "at least ", text_bytes(a, r->miss.peak_bytes),
+               text_grouped(a, over), text_bytes(a, over));
+        if (p->miss_exact)
+            printf("         (no layout needs less than %s)\n", text_bytes(a, p->miss_least));
     } else {
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
@@ -180,7 +177,7 @@ void plan_print_json(const plan_answer *p, arena *a)
                                   n->seconds));
     if (!r->n_best && r->has_miss) {
         json_t *miss = plan_json_found(&r->miss, a);
-        if (p->miss_bytes) json_object_set_new(miss, "whole_bytes", json_integer(p->miss_bytes));
+        json_object_set_new(miss, "exact", json_boolean(p->miss_exact));
         json_object_set_new(o, "miss", miss);
     }
     if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
