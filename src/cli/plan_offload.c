@@ -1,4 +1,4 @@
-/* plan_offload.c - activations on the host: what the search does not look at, tried on what it found.
+/* plan_offload.c - activations on the host: what the search does not look at, tried on its finds.
  *
  * Recompute comes first, and copies take the host link's time: so this is tried where layouts make
  * modules again, or keep the optimizer on the host, because memory is short, and where nothing fits
