@@ -2,7 +2,7 @@
  * off it.
  *
  * I1  Cards are built with PP 1: nothing in a segment depends on stages, replicas or batches. */
-#include <assert.h>
+#include <string.h>
 
 #include "base/maths.h"
 #include "price/card_parts.h"
@@ -114,7 +114,7 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
         build_mlp(b, &t, x, y, dh);
 }
 
-void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
+static void build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
 {
     switch (what) {
     case CARD_EMBEDDING:
@@ -138,6 +138,26 @@ void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kin
     }
 }
 
+void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
+{
+    known_part **slot = &k->parts[what][kind][w->c.beside], *p = *slot;
+    if (!p) p = *slot = ARENA_NEW(k->a, known_part);
+    if (!p->a || !same_choice(&p->c, &w->c)) {
+        if (p->a)
+            arena_release(p->a, p->empty);
+        else
+            p->empty = arena_mark(p->a = arena_create());
+        p->c = w->c;
+        w->b.a = p->a;
+        build_part(k, &w->b, &p->seg, what, kind);
+        w->b.a = k->scratch;
+    }
+    *seg = p->seg;
+    seg->bufs = ARENA_RAW(k->scratch, buf, seg->n_bufs);
+    seg->bufs_room = seg->n_bufs;
+    memcpy(seg->bufs, p->seg.bufs, sizeof *seg->bufs * (size_t)seg->n_bufs);
+}
+
 static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
 {
     offload_options offload = offload_options_of(r);
@@ -156,19 +176,25 @@ void card_set_scope(const cards *k, cost_model *c, graph_scope g)
 static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
                        int phase)
 {
+    arena_place mark = arena_mark(k->scratch);
+    int n = seg->n_ops[phase];
+    op_cost *costs = ARENA_RAW(k->scratch, op_cost, n + 1);
     for (int g = 0; g < SCOPES; g++) {
         cost_model cost = w->cost;
         played p;
         card_set_scope(k, &cost, (graph_scope)g);
-        play_list(&p, &cost, seg, phase);
+        bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
+        if (!g || dispatch) play_costs(costs, &cost, seg, phase);
+        play_with(&p, &cost, seg, phase, (play_as){costs, true});
         out->seconds[g][phase] = p.seconds;
-        for (int i = 0; i < seg->n_ops[phase]; i++)
-            out->host[g][phase] += cost_of(&cost, seg, &seg->ops[phase][i]).host;
+        for (int i = 0; i < n; i++)
+            out->host[g][phase] +=
+                cost.captured & costs[i].part ? costs[i].replayed : costs[i].eager;
         if (g && g != SCOPE_STEP) continue;
-        cost.host = 0;
-        play_list(&p, &cost, seg, phase);
+        play_with(&p, &cost, seg, phase, (play_as){costs, false});
         out->unhindered[g == SCOPE_STEP][phase] = p.seconds;
     }
+    arena_release(k->scratch, mark);
 }
 
 static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg)
@@ -193,11 +219,11 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     if (!w) return out;
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
-    card_build_part(k, &w->b, &seg, what, key->kind);
+    card_part(k, w, &seg, what, key->kind);
     finish(&seg, &w->s.r, key->drop, k->scratch);
     if (what == CARD_PAIR) {
         bool same = key->kind == key->other;
-        if (!same) card_build_part(k, &w->b, &other, what, key->other);
+        if (!same) card_part(k, w, &other, what, key->other);
         if (!same) finish(&other, &w->s.r, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
         play_card(k, out, w, &pair);

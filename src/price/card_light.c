@@ -78,7 +78,7 @@ typedef struct list {
     double flops;                     /* of products */
     bool steps;                       /* a whole iteration may be captured */
     unsigned parts_held;              /* CAPTURED_ bits of its operations */
-    int64_t temp;                     /* most bytes of temporaries that an operation touches */
+    int64_t temp;                     /* most bytes of temporaries that live at once */
 } list;
 
 typedef struct ids {
@@ -156,16 +156,31 @@ static void find_waits(list *l, event *e, int at)
     if (e->message && l->n_flight < FLIGHT_MAX) l->flight[l->n_flight++] = at;
 }
 
-static int64_t temporaries_of(const event *e, const segment *seg)
+/* Most bytes of temporaries that live at once, from their first operation to their last. */
+static int64_t most_alive(const list *l, const segment *seg, arena *a)
 {
-    int64_t bytes = 0;
-    for (int i = 0; i < e->n_parts; i++) {
-        int root = e->parts[i].root;
-        bool again = seg->bufs[root].life != LIFE_TEMP;
-        for (int k = 0; k < i; k++) again = again || e->parts[k].root == root;
-        if (!again) bytes += seg->bufs[root].bytes;
+    int *last = ARENA_ARRAY(a, int, seg->n_bufs + 1);
+    bool *born = ARENA_ARRAY(a, bool, seg->n_bufs + 1);
+    int64_t alive = 0, most = 0;
+    for (int i = 0; i < l->n; i++)
+        for (int k = 0; k < l->e[i].n_parts; k++) last[l->e[i].parts[k].root] = i;
+    for (int i = 0; i < l->n; i++) {
+        const event *e = &l->e[i];
+        for (int k = 0; k < e->n_parts; k++) {
+            int root = e->parts[k].root;
+            if (seg->bufs[root].life != LIFE_TEMP || born[root]) continue;
+            born[root] = true;
+            alive += seg->bufs[root].bytes;
+        }
+        if (alive > most) most = alive;
+        for (int k = 0; k < e->n_parts; k++) {
+            int root = e->parts[k].root;
+            if (seg->bufs[root].life != LIFE_TEMP || !born[root] || last[root] != i) continue;
+            last[root] = -1;
+            alive -= seg->bufs[root].bytes;
+        }
     }
-    return bytes;
+    return most;
 }
 
 static int count_parts(const segment *seg, int phase)
@@ -207,13 +222,12 @@ static void list_events(list *l, const cost_model c[2], const segment *seg, int 
         add_parts(l, e, seg, (ids){o->in, OP_IN_MAX, false});
         add_parts(l, e, seg, (ids){o->out, OP_OUT_MAX, true});
         l->parts_held |= e->cost[0].part;
-        int64_t temp = temporaries_of(e, seg);
-        if (temp > l->temp) l->temp = temp;
         find_waits(l, e, l->n++);
         if (e->passed) e->n_waits = 0;
         cost_kind kind = e->cost[0].kind;
         if (kind == COST_GEMM || kind == COST_GROUPED) l->flops += op_flops(o);
     }
+    l->temp = most_alive(l, seg, a);
 }
 
 /* ---- playing */
@@ -299,10 +313,12 @@ static void read_phase(const cards *k, card_light *l, list *of, int phase, const
     l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
 }
 
-/* A graph of the whole iteration is only for some dispatchers: elsewhere it costs what others do. */
+/* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others
+ * do. */
 static void two_costs(const cards *k, const card_bench *w, cost_model out[2], list *of)
 {
     out[0] = out[1] = w->cost;
+    out[0].captured |= k->captured[SCOPE_BOTH] & CAPTURED_EXPERTS;
     of->steps = w->c.to == TO_DOMAINS && w->cost.dispatch == DISPATCH_HYBRIDEP;
     card_set_scope(k, &out[1], SCOPE_STEP);
 }
@@ -311,7 +327,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
 {
     arena_place mark = arena_mark(k->scratch);
     segment seg;
-    card_build_part(k, &w->b, &seg, (card_what)key->what, key->kind);
+    card_part(k, w, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     read_bytes(l, &seg, &w->s.r);
     cost_model cost[2];
@@ -344,7 +360,7 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     segment half[2], pair;
     int n = key->kind == key->other ? 1 : 2;
     for (int i = 0; i < n; i++) {
-        card_build_part(k, &w->b, &half[i], CARD_PAIR, i ? key->other : key->kind);
+        card_part(k, w, &half[i], CARD_PAIR, i ? key->other : key->kind);
         segment_recompute(&half[i], key->drop, k->scratch);
     }
     pair_options o = card_pairing(w, &w->c);
@@ -357,6 +373,7 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     list_events(&of, cost, &pair, 0, k->scratch);
     for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][0];
     play_scopes(k, alone, &of, w->cost.share);
+    l->temp = of.temp;
     arena_release(k->scratch, mark);
 }
 

@@ -125,7 +125,7 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
 }
 
 /* The host has launched part of the second half while the first still runs. */
-static double behind(const card *c, const card *before, int graphs, int phase)
+static double behind(const card *c, const card *before, graph_scope graphs, int phase)
 {
     double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
     double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
@@ -135,14 +135,14 @@ static double behind(const card *c, const card *before, int graphs, int phase)
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
 {
-    int g = c->graphs;
+    graph_scope g = c->graphs;
     if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
     const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
     const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
     return first->seconds[g][phase] + behind(second, first, g, phase);
 }
 
-static void add_times(part_sums *p, int part, const card *c, int graphs)
+static void add_times(part_sums *p, int part, const card *c, graph_scope graphs)
 {
     for (int phase = 0; phase < 2; phase++) {
         p->seconds[part][phase] += c->seconds[graphs][phase];
@@ -166,7 +166,7 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 
 double layer_least(cards *k, const choice *c, int kind, int phase)
 {
-    int g = c->graphs;
+    graph_scope g = c->graphs;
     if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
@@ -266,49 +266,61 @@ static void see_chunk(temps *t, cards *k, const choice *c, const chunk_mix *m)
         if (m->n[i]) see(t, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0));
 }
 
-/* Kinds of a chunk's layers in their order. */
-static void see_pairs(temps *t, cards *k, const choice *c, const stage *f, const stage *b)
+/* Kinds of a chunk's layers in their order. `light`: from below, those with experts alone. */
+static void see_pairs(temps *t, cards *k, const choice *c, const stage *const of[2], bool light)
 {
-    for (int64_t i = 0; i < f->n_layers && i < b->n_layers; i++) {
-        int kf = cards_kind_of(k, f->first_layer + i);
-        int kb = cards_kind_of(k, b->first_layer + b->n_layers - 1 - i);
-        see(t, card_of(k, c, CARD_PAIR, kf, kb));
-    }
-}
-
-int64_t temp_least(cards *k, const choice *c, const layout_facts *f, int64_t rank)
-{
-    int64_t most = 0;
-    for (int i = 0; i < cards_kinds(k); i++) {
-        bool here = false;
-        for (int64_t v = 0; v < c->vpp; v++) here = here || f->mix[v * c->pp + rank].n[i];
-        for (int half = 0; half < 2 && here; half++) {
-            const card_light *l = card_bound_of(k, c, half ? CARD_MLP : CARD_ATTENTION, i);
-            if (l->temp > most) most = l->temp;
+    for (int64_t i = 0; i < of[0]->n_layers && i < of[1]->n_layers; i++) {
+        int kf = cards_kind_of(k, of[0]->first_layer + i);
+        int kb = cards_kind_of(k, of[1]->first_layer + of[1]->n_layers - 1 - i);
+        if (!light) {
+            see(t, card_of(k, c, CARD_PAIR, kf, kb));
+        } else if (cards_kind_is(k, kf, LAYER_MOE) && cards_kind_is(k, kb, LAYER_MOE)) {
+            int64_t temp = card_pair_light(k, c, kf, kb)->temp;
+            if (temp > t->temp) t->temp = temp;
         }
     }
-    return most;
 }
 
-int64_t temp_bytes(cards *k, const choice *c, const choice_sizes *z, const layout_facts *f,
-                   int64_t rank, arena *scratch)
+/* Chunks that meet on a rank. */
+static void see_meetings(temps *t, const slots_of *s, bool light, arena *scratch)
 {
+    const choice *c = s->c;
+    arena_place mark = arena_mark(scratch);
+    order_shape h = shape_of(c, s->z, s->rank);
+    const step_order *o = cards_order(s->k, &h);
+    const stage *stages = s->f->split->pipe.stages + s->rank;
+    bool *met = ARENA_ARRAY(scratch, bool, c->vpp * c->vpp);
+    for (int64_t i = o->warmup; i + 1 < o->n - o->warmup; i += 2) {
+        int64_t vf = o->list[i].chunk, vb = o->list[i + 1].chunk;
+        if (met[vf * c->vpp + vb]) continue;
+        met[vf * c->vpp + vb] = true;
+        const stage *const of[2] = {&stages[vf * c->pp], &stages[vb * c->pp]};
+        see_pairs(t, s->k, c, of, light);
+    }
+    arena_release(scratch, mark);
+}
+
+int64_t temp_least(const slots_of *s, arena *scratch)
+{
+    const choice *c = s->c;
     temps t = {0, 0};
-    for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, k, c, &f->mix[v * c->pp + rank]);
-    if (c->beside >= BESIDE_EP) {
-        arena_place mark = arena_mark(scratch);
-        order_shape h = shape_of(c, z, rank);
-        step_order o;
-        order_make(&o, &h, scratch);
-        const stage *stages = f->split->pipe.stages + rank;
-        bool *met = ARENA_ARRAY(scratch, bool, c->vpp * c->vpp);
-        for (int64_t i = o.warmup; i + 1 < o.n - o.warmup; i += 2) {
-            int64_t vf = o.list[i].chunk, vb = o.list[i + 1].chunk;
-            if (met[vf * c->vpp + vb]) continue;
-            met[vf * c->vpp + vb] = true;
-            see_pairs(&t, k, c, &stages[vf * c->pp], &stages[vb * c->pp]);
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        bool here = false;
+        for (int64_t v = 0; v < c->vpp; v++) here = here || s->f->mix[v * c->pp + s->rank].n[i];
+        for (int half = 0; half < 2 && here; half++) {
+            const card_light *l = card_bound_of(s->k, c, half ? CARD_MLP : CARD_ATTENTION, i);
+            if (l->temp > t.temp) t.temp = l->temp;
         }
-        arena_release(scratch, mark);
     }
+    if (c->beside >= BESIDE_EP) see_meetings(&t, s, true, scratch);
+    return t.temp;
+}
+
+int64_t temp_bytes(const slots_of *s, arena *scratch)
+{
+    const choice *c = s->c;
+    temps t = {0, 0};
+    for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, s->k, c, &s->f->mix[v * c->pp + s->rank]);
+    if (c->beside >= BESIDE_EP) see_meetings(&t, s, false, scratch);
     return t.temp + round_up(t.work, PLAN_ALIGN);
 }

@@ -4,6 +4,7 @@
 
 #include "price/cards.h"
 #include "price/search_memo.h"
+#include "program/order.h"
 #include "program/segment.h"
 
 typedef struct card_key {
@@ -21,6 +22,22 @@ typedef struct card_bench {
     builder b;
 } card_bench;
 
+/* A part as builders leave it: recompute is tried on copies of it. */
+typedef struct known_part {
+    choice c;
+    arena *a;
+    arena_place empty;
+    segment seg;
+} known_part;
+
+/* Orders of the ranks of one pipeline: what is tried next often has the same. */
+typedef struct known_orders {
+    order_shape shape; /* of any rank */
+    arena *a;
+    arena_place empty;
+    step_order *ranks; /* list NULL: not made yet */
+} known_orders;
+
 struct cards {
     choice_maker *m;
     const hardware *hw;
@@ -29,10 +46,13 @@ struct cards {
     unsigned char kinds[LAYER_KINDS_MAX]; /* layer_kind_bits */
     int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
     int n_kinds;
-    bool offload; /* of activations: copies of one half run beside the other */
+    int half_kind[2][LAYER_KINDS_MAX]; /* the first kind with the same attention, the same MLP */
+    bool offload;                      /* of activations: copies of one half run beside the other */
     const model *model;
     unsigned captured[SCOPES]; /* CAPTURED_ bits */
     card_bench *bench[3];      /* the last for parts without experts, with them, for pairs */
+    known_part *parts[CARD_KINDS][LAYER_KINDS_MAX][BESIDE_KINDS]; /* the last of each */
+    known_orders orders[2]; /* without and with combined 1F1B */
     memo cards, lights;
     int64_t built;
 };
@@ -42,7 +62,9 @@ bool card_has_experts(const cards *k, card_what what, int kind);
 
 /* NULL: the choice cannot be made. Good until the next call. */
 card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind);
-void card_build_part(cards *k, builder *b, segment *seg, card_what what, int kind);
+
+/* The part of this setup, without recompute; its buffers may be changed, its lists not. */
+void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind);
 pair_options card_pairing(const card_bench *w, const choice *c);
 
 /* What operations cost under a scope of graphs; a whole iteration comes with fused experts

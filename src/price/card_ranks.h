@@ -91,10 +91,10 @@ typedef struct slots_of {
 } slots_of;
 int64_t saved_least(const slots_of *s, const int64_t *chunks);
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch);
+int64_t saved_alive(const slots_of *s, arena *scratch); /* under combined 1F1B: from below */
 
-/* Temporaries and workspace of a rank. */
-int64_t temp_least(cards *k, const choice *c, const layout_facts *f, int64_t rank); /* from below */
-int64_t temp_bytes(cards *k, const choice *c, const choice_sizes *z, const layout_facts *f,
-                   int64_t rank, arena *scratch);
+/* Temporaries and workspace of a rank: from below, and as they are. */
+int64_t temp_least(const slots_of *s, arena *scratch);
+int64_t temp_bytes(const slots_of *s, arena *scratch);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * I1  Without combined 1F1B a chunk has one slot from its forward (or the receive that is posted
  *     ahead) to its backward; with it each instance has one of its own.
- * I2  Equal sizes are packed without gaps: there the pool is a count. */
+ * I2  Equal sizes are packed without gaps: there the pool is a count.
+ * I3  No packing is smaller than what lives at once. */
 #include <string.h>
 
 #include "price/card_ranks.h"
@@ -173,9 +174,7 @@ static void by_instance(packing *w, const step_order *o, const bool *receives, b
     }
 }
 
-/* ---- both */
-
-static int64_t pack_instances(const slots_of *s, const step_order *o, arena *a)
+static int64_t pack_instances(const slots_of *s, arena *a)
 {
     const choice *c = s->c;
     packing w = {.l = {.a = a}, .micros = s->z->micros};
@@ -189,9 +188,100 @@ static int64_t pack_instances(const slots_of *s, const step_order *o, arena *a)
     }
     w.rows = rows;
     w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
-    by_instance(&w, o, receives, s->z->posts_early);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    by_instance(&w, cards_order(s->k, &h), receives, s->z->posts_early);
     return w.l.end;
 }
+
+/* ---- what lives at once (I3) */
+
+typedef struct counting {
+    const row *rows;
+    int64_t vpp, *chunks; /* [vpp] bytes of all instances */
+    int64_t *excess;      /* [vpp][vpp] of a pair over what lived before; < 0: not known yet */
+    int64_t live, most;
+} counting;
+
+static void see(counting *w, int64_t bytes)
+{
+    if (bytes > w->most) w->most = bytes;
+}
+
+/* As run_both takes and leaves, behind the first instance of the forward. */
+static int64_t pair_excess(const row *f, const row *b)
+{
+    int64_t now = 0, most = 0;
+    int i = 0, k = b->n - 1;
+    while (i < f->n || k >= 0) {
+        bool lone = i == 0 && f->n > 1 && !f->layer[0] && f->layer[1];
+        bool both = i < f->n && k >= 0 && f->layer[i] && b->layer[k];
+        bool end = k >= 0 && !lone && !b->layer[k];
+        if (i < f->n && (lone || both || k < 0)) { /* the next one is taken while one runs */
+            now += i + 1 < f->n ? f->bytes[i + 1] : 0;
+            if (now > most) most = now;
+            i++;
+        }
+        if (k >= 0 && (both || end || i >= f->n || (!lone && !f->layer[i]))) now -= b->bytes[k--];
+    }
+    return most;
+}
+
+static void count_unit(counting *w, const order_entry *e, const order_entry *b, int64_t first)
+{
+    if (e->phase == SEG_BACKWARD) {
+        w->live -= w->chunks[e->chunk];
+    } else if (!b) {
+        w->live += w->chunks[e->chunk] - first;
+        see(w, w->live);
+    } else {
+        int64_t *known = &w->excess[e->chunk * w->vpp + b->chunk];
+        int64_t start = w->rows[e->chunk].n ? w->rows[e->chunk].bytes[0] : 0;
+        if (*known < 0) *known = pair_excess(&w->rows[e->chunk], &w->rows[b->chunk]);
+        w->live += start - first;
+        see(w, w->live + *known);
+        w->live += w->chunks[e->chunk] - start - w->chunks[b->chunk];
+    }
+}
+
+static void open_counting(counting *w, const slots_of *s, arena *a)
+{
+    const choice *c = s->c;
+    row *rows = ARENA_ARRAY(a, row, c->vpp);
+    *w = (counting){.rows = rows, .vpp = c->vpp};
+    w->chunks = ARENA_ARRAY(a, int64_t, c->vpp);
+    w->excess = ARENA_RAW(a, int64_t, c->vpp * c->vpp);
+    for (int64_t i = 0; i < c->vpp * c->vpp; i++) w->excess[i] = -1;
+    for (int64_t v = 0; v < c->vpp; v++) {
+        int64_t id = v * c->pp + s->rank;
+        rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
+        for (int i = 0; i < rows[v].n; i++) w->chunks[v] += rows[v].bytes[i];
+    }
+}
+
+int64_t saved_alive(const slots_of *s, arena *scratch)
+{
+    arena_place mark = arena_mark(scratch);
+    const choice *c = s->c;
+    counting w;
+    open_counting(&w, s, scratch);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    const step_order *o = cards_order(s->k, &h);
+    int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
+    for (int64_t i = 0; i < o->n;) {
+        int64_t step = is_pair(o, i) ? 2 : 1, first = ahead;
+        const order_entry *next = i + step < o->n ? &o->list[i + step] : NULL;
+        bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
+                      s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
+        ahead = posted ? w.rows[next->chunk].bytes[0] : 0;
+        w.live += ahead;
+        count_unit(&w, &o->list[i], step == 2 ? &o->list[i + 1] : NULL, first);
+        i += step;
+    }
+    arena_release(scratch, mark);
+    return w.most;
+}
+
+/* ---- both */
 
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
 {
@@ -199,15 +289,13 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
     bool pairs = c->beside >= BESIDE_EP;
     if (!pairs && all_equal(chunks, c->vpp)) return saved_least(s, chunks); /* I2 */
     arena_place mark = arena_mark(scratch);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, pairs};
-    step_order o;
-    order_make(&o, &h, scratch);
     pool l = {.a = scratch};
     int64_t bytes;
     if (pairs) {
-        bytes = pack_instances(s, &o, scratch);
+        bytes = pack_instances(s, scratch);
     } else {
-        by_chunk(&l, &o, chunks, s->z->posts_early);
+        order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
+        by_chunk(&l, cards_order(s->k, &h), chunks, s->z->posts_early);
         bytes = l.end;
     }
     arena_release(scratch, mark);

@@ -19,7 +19,7 @@ double step_optimizer(const step_play *p)
 /* ---- playing */
 
 typedef struct rank_steps {
-    step_order order;
+    const step_order *order;
     int64_t next;
     double now, p2p, dp;
     int count[2];      /* entries of each phase so far */
@@ -101,6 +101,10 @@ static void end(steps *s, rank_steps *r, const order_entry *e, double from)
 /* What two layers take more as a pair than one after the other. */
 static double find_gain(const step_play *p, int kf, int kb)
 {
+    bool most = cards_kind_is(p->k, kf, LAYER_MOE) && cards_kind_is(p->k, kb, LAYER_MOE);
+    if (p->light && p->half_light && most)
+        return card_of(p->k, p->c, CARD_PAIR, kf, kb)->seconds[p->c->graphs][0] -
+               layer_least(p->k, p->c, kf, SEG_FORWARD) - layer_least(p->k, p->c, kb, SEG_BACKWARD);
     if (p->light)
         return card_pair_least(p->k, p->c, kf, kb) - layer_least(p->k, p->c, kf, SEG_FORWARD) -
                layer_least(p->k, p->c, kb, SEG_BACKWARD);
@@ -133,7 +137,7 @@ static double pair_seconds(steps *s, int64_t f, int64_t b)
 
 static bool run_unit(steps *s, rank_steps *r)
 {
-    const step_order *o = &r->order;
+    const step_order *o = r->order;
     const order_entry *e = &o->list[r->next], *b = NULL;
     bool pairs = s->p->c->beside >= BESIDE_EP && e->phase == SEG_FORWARD;
     if (pairs && r->next >= o->warmup && r->next + 1 < o->n - o->warmup) b = e + 1;
@@ -169,7 +173,7 @@ static void open_rank(steps *s, int64_t q, arena *a)
     const choice *c = s->p->c;
     rank_steps *r = &s->ranks[q];
     order_shape h = {c->pp, q, c->vpp, s->p->z->micros, c->pp, c->beside >= BESIDE_EP};
-    order_make(&r->order, &h, a);
+    r->order = cards_order(s->p->k, &h);
     r->ready = ARENA_ARRAY(a, double, c->vpp);
     r->left = ARENA_ARRAY(a, int64_t, c->vpp);
     for (int64_t v = 0; v < c->vpp; v++) r->left[v] = s->p->z->micros;
@@ -206,7 +210,7 @@ double step_seconds(const step_play *p, arena *a)
         moved = false;
         for (int64_t q = 0; q < s.pp; q++) {
             rank_steps *r = &s.ranks[q];
-            while (r->next < r->order.n && run_unit(&s, r)) moved = true;
+            while (r->next < r->order->n && run_unit(&s, r)) moved = true;
         }
     }
     double last = 0, late = 0;

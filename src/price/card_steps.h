@@ -13,6 +13,7 @@ typedef struct step_play {
     const chunk_sum *chunks; /* [pp * vpp] by stage */
     double message;          /* [T][H] to a neighbour */
     bool light;              /* chunks are from below, and pairs shall be */
+    bool half_light;         /* but for pairs of layers with experts, which are most */
 } step_play;
 
 /* Seconds of the slowest rank. */

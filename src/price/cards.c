@@ -17,6 +17,17 @@ static void find_kinds(cards *k, const model *m)
     }
 }
 
+static void find_halves(cards *k)
+{
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < k->n_kinds; i++) {
+            unsigned bits = half ? LAYER_MOE : ~(unsigned)LAYER_MOE;
+            int same = 0;
+            while ((k->kinds[same] & bits) != (k->kinds[i] & bits)) same++;
+            k->half_kind[half][i] = same;
+        }
+}
+
 cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o, arena *a)
 {
     cards *k = ARENA_NEW(a, cards);
@@ -29,6 +40,7 @@ cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o,
     k->model = &base->m;
     k->offload = offload_options_of(&base->r).names != 0;
     find_kinds(k, &base->m);
+    find_halves(k);
     return k;
 }
 
@@ -36,6 +48,11 @@ void cards_release(cards *k)
 {
     arena_destroy(k->scratch);
     k->scratch = NULL;
+    known_part **parts = &k->parts[0][0][0];
+    for (size_t i = 0; i < sizeof k->parts / sizeof *parts; i++)
+        if (parts[i]) arena_destroy(parts[i]->a);
+    for (int i = 0; i < 2; i++) arena_destroy(k->orders[i].a);
+    k->orders[0].a = k->orders[1].a = NULL;
 }
 
 const model *cards_model(const cards *k)
@@ -89,6 +106,7 @@ static bool has_attention(card_what what)
 
 static card_key key_of(const cards *k, const choice *c, card_what what, int kind, int other)
 {
+    if (what == CARD_ATTENTION || what == CARD_MLP) kind = k->half_kind[what == CARD_MLP][kind];
     card_key key = {.what = (int16_t)what,
                     .kind = (int16_t)kind,
                     .other = (int16_t)other,
@@ -132,20 +150,39 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
     return l ? l : card_build_light(k, c, &key);
 }
 
+/* An MLP sees tokens, not sequences: with as many in fewer samples over fewer ranks its balance
+ * loss is no dearer, and the rest is the same. */
+static choice fewest_samples(const choice *c)
+{
+    choice x = *c;
+    while (x.cp % 2 == 0 && x.mbs % 2 == 0) {
+        x.cp /= 2;
+        x.mbs /= 2;
+    }
+    x.kind = CP_RING;
+    return x;
+}
+
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind)
 {
-    card_key key = key_of(k, c, half, kind, 0);
-    if (half != CARD_LAYER && c->drop != DROP_FULL)
-        key.drop &= card_light_of(k, c, half, kind)->any;
+    choice x = half == CARD_MLP ? fewest_samples(c) : *c;
+    card_key key = key_of(k, &x, half, kind, 0);
+    if (half != CARD_LAYER && c->drop && c->drop != DROP_FULL)
+        key.drop &= card_light_of(k, &x, half, kind)->any;
     card_light *l = memo_get(&k->lights, &key);
-    return l ? l : card_build_light(k, c, &key);
+    return l ? l : card_build_light(k, &x, &key);
+}
+
+const card_light *card_pair_light(cards *k, const choice *c, int kind, int other)
+{
+    card_key key = key_of(k, c, CARD_PAIR, kind, other);
+    card_light *l = memo_get(&k->lights, &key);
+    return l ? l : card_build_pair_light(k, c, &key);
 }
 
 double card_pair_least(cards *k, const choice *c, int kind, int other)
 {
-    card_key key = key_of(k, c, CARD_PAIR, kind, other);
-    card_light *l = memo_get(&k->lights, &key);
-    return (l ? l : card_build_pair_light(k, c, &key))->alone[c->graphs][0];
+    return card_pair_light(k, c, kind, other)->alone[c->graphs][0];
 }
 
 int64_t card_saved(const card_light *l, unsigned drop)
@@ -154,4 +191,22 @@ int64_t card_saved(const card_light *l, unsigned drop)
     for (int i = 0; i < l->n_masks; i++)
         if (!(l->mask[i] & drop)) bytes += l->bytes[i];
     return bytes;
+}
+
+const step_order *cards_order(cards *k, const order_shape *h)
+{
+    known_orders *o = &k->orders[h->ep_overlap];
+    bool same = o->a && o->shape.pp == h->pp && o->shape.vpp == h->vpp &&
+                o->shape.micros == h->micros && o->shape.group == h->group;
+    if (!same) {
+        if (o->a)
+            arena_release(o->a, o->empty);
+        else
+            o->empty = arena_mark(o->a = arena_create());
+        o->shape = *h;
+        o->ranks = ARENA_ARRAY(o->a, step_order, h->pp);
+    }
+    step_order *own = &o->ranks[h->rank];
+    if (!own->list) order_make(own, h, o->a);
+    return own;
 }

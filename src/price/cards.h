@@ -12,6 +12,7 @@
 
 #include "price/price.h"
 #include "price/search_choice.h"
+#include "program/order.h"
 
 typedef enum card_what {
     CARD_ATTENTION, /* first half of a layer */
@@ -40,7 +41,7 @@ typedef struct card_light {
     int64_t bytes[CARD_MASKS_MAX];
     unsigned any;  /* of all masks */
     int64_t input; /* bytes of the half's input, which nothing drops */
-    int64_t temp;  /* bytes that the temporaries of one operation take: a card's are not fewer */
+    int64_t temp;  /* most bytes of temporaries that live at once: a card's are not fewer */
     /* Seconds by phase, each below what a card with this recompute takes: */
     double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
     double free[2];          /* the same if launching took no time */
@@ -71,6 +72,7 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
 /* No pair of these kinds of layers takes less. */
+const card_light *card_pair_light(cards *k, const choice *c, int kind, int other);
 double card_pair_least(cards *k, const choice *c, int kind, int other);
 
 /* `kind`: of layer, where `what` is a part of one; `other`: of the backward half of a pair. */
@@ -83,5 +85,8 @@ double card_message(cards *k, const choice *c, const setup *s, int64_t parts);
 void cards_release(cards *k);
 
 int64_t cards_built(const cards *k);
+
+/* The order of a rank; good until one of another pipeline is asked for. */
+const step_order *cards_order(cards *k, const order_shape *h);
 
 #endif

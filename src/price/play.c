@@ -15,8 +15,10 @@ enum { EVENTS_MAX = 8192, SLOTS = STREAM_COUNT + COST_KINDS };
 
 typedef struct play {
     const cost_model *c;
+    const op_cost *costs; /* by place in the list */
     played *out;
     double stream[SLOTS], host;
+    double pace;                                   /* of the host: 0, or 1 */
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
@@ -42,11 +44,10 @@ static void wait_for(play *p, const op *o, int slot)
     p->stream[slot] = p->done[e];
 }
 
-static void run(play *p, const segment *seg, const op *o)
+static void run(play *p, const op *o, op_cost cost)
 {
-    op_cost cost = cost_of(p->c, seg, o);
     int slot = slot_of(p, o);
-    p->host += cost.host;
+    p->host += (p->c->captured & cost.part ? cost.replayed : cost.eager) * p->pace;
     bool here = op_is_copy(o->kind) && !p->c->copies_beside;
     if (here) slot = STREAM_COMPUTE;
     double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
@@ -82,15 +83,31 @@ static int play_next(play *p, const segment *seg, int phase, int i)
     if (o && cost_passes_on(p->c, seg, o)) return at + 1; /* I3 */
     for (; i < at; i++)
         wait_for(p, &ops[i], o && o->stream == ops[i].stream ? slot_of(p, o) : (int)ops[i].stream);
-    if (o) run(p, seg, o);
+    if (o) run(p, o, p->costs[at]);
     return at + 1;
 }
 
-void play_list(played *out, const cost_model *c, const segment *seg, int phase)
+void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase)
+{
+    for (int i = 0; i < seg->n_ops[phase]; i++) costs[i] = cost_of(c, seg, &seg->ops[phase][i]);
+}
+
+void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    op_cost *costs = ARENA_RAW(a, op_cost, seg->n_ops[phase] + 1);
+    play_costs(costs, c, seg, phase);
+    play_with(out, c, seg, phase, (play_as){costs, true});
+    arena_release(a, mark);
+}
+
+void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as)
 {
     static _Thread_local play p; /* large, and used again and again */
     *out = (played){0};
     p.c = c;
+    p.costs = as.costs;
+    p.pace = as.launching;
     p.out = out;
     p.host = 0;
     memset(p.stream, 0, sizeof p.stream);

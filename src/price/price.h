@@ -17,7 +17,16 @@ typedef struct played {
     double host;                /* it waited for the host */
 } played;
 
-void play_list(played *out, const cost_model *c, const segment *seg, int phase);
+void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *scratch);
+
+/* The same in two steps, for lists that are played more than once: what each operation costs; and
+ * how that plays under the model's graphs, with or without the host's launches. */
+typedef struct play_as {
+    const op_cost *costs;
+    bool launching;
+} play_as;
+void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
+void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as);
 
 typedef enum wall { WALL_MEMORY, WALL_COMMUNICATION, WALL_COMPUTE, WALL_HOST, WALL_COUNT } wall;
 const char *wall_name(wall w);

@@ -75,19 +75,6 @@ static status say_why_none(const recipe *given, arena *a, error *err)
                      v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
 }
 
-/* A few layouts of each kind first: what they reach excludes more of the rest. They are judged
- * again, and counted then. */
-static void dive(search *s, const node *nodes, int n)
-{
-    search_counts before = s->out->counts;
-    s->dives = true;
-    for (int i = 0; i < n && nodes[i].far == nodes[0].far && nodes[i].c.mbs == nodes[0].c.mbs; i++)
-        if (nodes[i].least < best_tenth(s->out))
-            search_each_experts(s, &nodes[i], search_experts_visit);
-    s->dives = false;
-    s->out->counts = before;
-}
-
 void search_visit_nodes(search *s, node *nodes, int n)
 {
     for (int i = 0; i < n && !s->done; i++) {
@@ -110,7 +97,6 @@ status search_run(search_result *out, const recipe *given, const search_options 
     node *nodes = NULL;
     int n = st ? 0 : search_list_nodes(s, &nodes);
     for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
-    if (!st && !o->judge_all && !o->only_fit) dive(s, nodes, n);
     search_visit_nodes(s, nodes, n);
     if (!st) search_fill_front(s, nodes, n);
     if (!st) search_price_best(s, a);

@@ -11,17 +11,20 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
         s->chunks[i] = chunk_sum_of(&t->sums, &t->f->mix[i]);
 }
 
-/* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
-int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact)
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
 {
+    bool pairs = c->beside >= BESIDE_EP;
     int64_t most = 0, sizes[CHUNKS_MOST];
     for (int64_t q = 0; q < c->pp; q++) {
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
-        int64_t saved =
-            exact ? saved_packed(&slots, sizes, s->scratch) : saved_least(&slots, sizes);
-        int64_t temp =
-            exact ? temp_bytes(s->k, c, &t->z, t->f, q, s->scratch) : temp_least(s->k, c, t->f, q);
+        int64_t saved = -1;
+        if (level == PEAK_EXACT) saved = saved_packed(&slots, sizes, s->scratch);
+        if (level == PEAK_ALIVE) saved = saved_alive(&slots, s->scratch);
+        if (saved < 0) saved = saved_least(&slots, sizes);
+        int64_t temp = level == PEAK_EXACT ? temp_bytes(&slots, s->scratch) : 0;
+        if (level == PEAK_ALIVE || (level == PEAK_LEAST && !pairs))
+            temp = temp_least(&slots, s->scratch);
         int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
                       (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
         if (sum > most) most = sum;
@@ -100,12 +103,13 @@ double search_message(search *s, const choice *c)
 }
 
 /* Played from below, before cards are built. */
-static double light_step(search *s, const choice *c, attempt *t)
+static double light_step(search *s, const choice *c, attempt *t, bool half)
 {
     sums_least(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     step_play p = attempt_play(s, c, t);
     p.light = true;
+    p.half_light = half;
     return step_seconds(&p, s->scratch);
 }
 
@@ -116,15 +120,20 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     bool all = s->o->judge_all;
     sums_saved(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
-    int64_t least = attempt_peak(s, c, t, false);
-    if (least > s->o->hw->usable) {
+    int64_t least = 0;
+    bool pairs = c->beside >= BESIDE_EP;
+    for (int level = PEAK_LEAST; level <= (pairs ? PEAK_ALIVE : PEAK_LEAST); level++) {
+        least = attempt_peak(s, c, t, (peak_level)level);
+        if (least <= s->o->hw->usable) continue;
         n->saved++;
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    bool pairs = c->beside >= BESIDE_EP; /* their cards are dear */
-    double light = pairs || all ? light_step(s, c, t) : 0;
-    if (!all && !best_enters(s->out, c, light)) {
+    /* cards of pairs are dear */
+    double light = pairs || all ? light_step(s, c, t, false) : 0;
+    for (int half = 0; half < 2 && !all; half++) {
+        if (half && pairs) light = light_step(s, c, t, true);
+        if (best_enters(s->out, c, light)) continue;
         n->slow++;
         return TOO_SLOW;
     }
@@ -137,7 +146,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         n->played++;
         return TOO_SLOW;
     }
-    out->peak_bytes = attempt_peak(s, c, t, true);
+    out->peak_bytes = attempt_peak(s, c, t, PEAK_EXACT);
     if (all) n->broken += light > out->step_s * (1 + 1e-9) || least > out->peak_bytes;
     n->summed++;
     if (out->peak_bytes > s->o->hw->usable) {

@@ -2,7 +2,8 @@
  *
  * I1  Sorted by step time; of equal ones that with less memory comes first.
  * I2  Sums of cards and whole programs differ by little (SLACK): what is not slower than that stays
- *     near, and is priced whole where it may be the better one.
+ *     near, and is priced whole where it may be the better one. Layouts that differ in recompute,
+ *     offload and graphs alone are compared by their cards.
  * I3  On the front nothing is both slower and larger than another. */
 #include "price/search_best.h"
 
@@ -26,13 +27,33 @@ static const double SLACK = 1.004; /* I2 */
 
 double best_tenth(const search_result *r)
 {
-    return r->n_best < r->room ? INFINITY : r->best[r->room - 1].step_s * SLACK;
+    return r->n_best < r->room ? INFINITY : r->best[r->room - 1].step_s;
+}
+
+double best_limit_any(const search_result *r, const choice *c)
+{
+    int own = place_of(r, c);
+    return own < 0 ? best_tenth(r) : r->best[own].step_s * SLACK;
+}
+
+/* Of the same sizes: do they have the same operations, but for what is made again or captured? */
+static bool same_kind(const choice *a, const choice *b)
+{
+    return a->kind == b->kind && a->mbs == b->mbs && a->to == b->to && a->beside == b->beside &&
+           a->split == b->split && a->tp_overlap == b->tp_overlap;
 }
 
 double best_limit(const search_result *r, const choice *c)
 {
     int own = place_of(r, c);
-    return own >= 0 ? r->best[own].step_s * SLACK : best_tenth(r);
+    double limit = best_limit_any(r, c);
+    if (own < 0) return limit;
+    if (same_kind(&r->best[own].c, c)) return r->best[own].step_s;
+    for (int i = 0; i < r->n_near; i++) {
+        const found *f = &r->near[i];
+        if (same_sizes(&f->c, c) && same_kind(&f->c, c) && f->step_s < limit) limit = f->step_s;
+    }
+    return limit;
 }
 
 bool best_enters(const search_result *r, const choice *c, double step_s)

@@ -10,6 +10,7 @@ bool best_enters(const search_result *r, const choice *c, double step_s);
 
 /* Above this no layout of these sizes enters; infinite while places are free. */
 double best_limit(const search_result *r, const choice *c);
+double best_limit_any(const search_result *r, const choice *c); /* whatever it has beside */
 double best_tenth(const search_result *r); /* the same for sizes that are not in the list */
 
 void best_put(search_result *r, const found *f);

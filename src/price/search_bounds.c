@@ -68,12 +68,15 @@ const int64_t *search_drop_bytes(search *s, const choice *c, int d)
     drop_bytes *b = &s->drop_bytes[d];
     if (b->visit == s->visit) return b->saved;
     *b = (drop_bytes){.visit = s->visit};
+    choice plain = *c;
+    plain.drop = 0;
+    plain.beside = BESIDE_NOTHING;
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *a = card_light_of(s->k, c, CARD_ATTENTION, i);
-        b->saved[i] = s->sp.drops[d] == DROP_FULL
-                          ? a->input
-                          : card_saved(a, s->sp.drops[d]) +
-                                card_saved(card_light_of(s->k, c, CARD_MLP, i), s->sp.drops[d]);
+        const card_light *a = card_bound_of(s->k, &plain, CARD_ATTENTION, i);
+        b->saved[i] = a->input;
+        if (s->sp.drops[d] != DROP_FULL)
+            b->saved[i] = card_saved(a, s->sp.drops[d]) +
+                          card_saved(card_bound_of(s->k, &plain, CARD_MLP, i), s->sp.drops[d]);
     }
     for (int i = 0; i < OTHERS; i++) {
         const card *o = other_card(s, c, i);
@@ -85,7 +88,7 @@ const int64_t *search_drop_bytes(search *s, const choice *c, int d)
 /* ---- seconds */
 
 /* Each stream by itself. */
-static void add_streams(drop_times *t, int kind, const card_light *l, int graphs)
+static void add_streams(drop_times *t, int kind, const card_light *l, graph_scope graphs)
 {
     t->ways = 3;
     for (int phase = 0; phase < 2; phase++) {

@@ -30,14 +30,16 @@ static void see_state(search *s, const choice *c, int64_t bytes)
 /* Stages of one PP. */
 static void try_splits(search *s, const choice *c)
 {
+    bool first = true;
     for (int k = s->sp.n_splits - 1; k >= 0 && !s->done; k--) {
         choice x = *c;
         if (s->sp.splits[k].pp != c->pp) continue;
         x.vpp = s->sp.splits[k].vpp;
         x.split = s->sp.splits[k].split;
         if (!space_stages_ok(&s->sp, &x)) continue;
+        if (first) s->message = c->pp > 1 ? search_message(s, &x) : 0;
+        first = false;
         search_try_stages(s, x);
-        if (s->dives) return;
     }
 }
 
@@ -46,9 +48,10 @@ static void see_experts(search *s, const choice *c)
 {
     choice x = *c;
     x.beside = BESIDE_NOTHING;
+    x.drop = 0;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
         sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
     }
     if (sum < s->experts_least) s->experts_least = sum;
@@ -63,6 +66,8 @@ static double layers_least(search *s, const choice *c)
 void search_experts_visit(search *s, const node *n, choice *c)
 {
     s->node_least = n->least;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        s->inputs[i] = card_light_of(s->k, &n->c, CARD_ATTENTION, i)->input;
     int offload = most_offload(s, c);
     search_counts *counts = &s->out->counts;
     double least = -1;

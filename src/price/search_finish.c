@@ -18,14 +18,14 @@ static void price_whole(search *s, found *f, setup *t, arena *a)
 
 void search_price_best(search *s, arena *a)
 {
-    enum { OTHERS_MAX = 2 };
+    enum { OTHERS_MAX = 2, LEADERS = 3 };
     search_result *r = s->out;
     int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
     setup *t = ARENA_NEW(a, setup);
     for (int i = 0; i < n; i++) {
         price_whole(s, &r->best[i], t, a);
         int from = 0;
-        for (int k = 0; k < OTHERS_MAX; k++) {
+        for (int k = 0; k < OTHERS_MAX && i < LEADERS; k++) {
             const found *other = best_near(r, &r->best[i], &from);
             if (!other) break;
             found f = *other;
@@ -62,7 +62,7 @@ void search_climb(search *s)
         sums_saved(&t.sums, s->k, &c);
         sums_times(&t.sums, s->k, &c);
         attempt_sum_chunks(s, &c, &t);
-        f->peak_bytes = attempt_peak(s, &c, &t, true);
+        f->peak_bytes = attempt_peak(s, &c, &t, PEAK_EXACT);
         step_play p = attempt_play(s, &c, &t);
         f->step_s = step_seconds(&p, s->scratch);
         r->n_ladder++;

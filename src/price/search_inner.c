@@ -50,9 +50,7 @@ void search_each_experts(search *s, const node *n, expert_visit *visit)
                 c.ep = s->sp.ep.v[i];
                 c.etp = s->sp.etp.v[k];
                 c.to = (dispatcher_kind)to;
-                if (!space_experts_ok(&s->sp, &c)) continue;
-                visit(s, n, &c);
-                if (s->dives) break;
+                if (space_experts_ok(&s->sp, &c)) visit(s, n, &c);
             }
 }
 

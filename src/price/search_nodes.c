@@ -25,7 +25,7 @@ static double fastest_products(search *s, const choice *c)
     x.to = TO_EXPERTS;
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *l = card_light_of(s->k, &x, CARD_MLP, i);
+        const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
         sum += (double)s->layers[i] * (l->fastest[0] + l->fastest[1]);
     }
     return sum;

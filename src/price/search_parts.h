@@ -96,12 +96,13 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
-    double node_least;    /* of the attention that is visited */
-    double experts_least; /* MLPs of all layers, with the best of the experts that it met */
-    unsigned plausible;   /* the last of which stages were found that memory does not exclude */
+    double node_least;         /* of the attention that is visited */
+    double experts_least;      /* MLPs of all layers, with the best of the experts that it met */
+    int64_t inputs[MIX_PARTS]; /* of its layers, bytes */
+    double message;            /* between stages of the PP that is visited */
+    unsigned plausible; /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
-    bool dives; /* one set of stages for each PP, and one dispatcher */
     bool done;
 } search;
 
@@ -186,8 +187,13 @@ bool attempt_patch(search *s, const choice *c, attempt *t);
 /* Chunks from what their parts sum to. */
 void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
 
-/* Of the fullest rank. `exact`: packed, with temporaries; else a bound. */
-int64_t attempt_peak(search *s, const choice *c, const attempt *t, bool exact);
+/* Bytes of the fullest rank. */
+typedef enum peak_level {
+    PEAK_LEAST, /* from below */
+    PEAK_ALIVE, /* with what lives at once under combined 1F1B */
+    PEAK_EXACT
+} peak_level;
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level);
 
 /* Nothing may ever fit: then what needs least is the nearest miss. */
 void search_see_miss(search *s, const choice *c, int64_t peak);

@@ -1,5 +1,5 @@
-/* search_shape.c - what stages weigh, once for all that is tried on them: how often each part counts
- * in the step of a pipeline rank, and how often what it saves is alive there.
+/* search_shape.c - what stages weigh, once for all that is tried on them: how often each part
+ * counts in the step of a pipeline rank, and how often what it saves is alive there.
  *
  * I1  Before a rank's first forward the first microbatch passes all stages before it, and behind
  *     its last backward the gradient passes them back; between lies its own work.

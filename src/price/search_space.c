@@ -10,7 +10,9 @@
 #include "base/maths.h"
 #include "program/segment.h"
 
-enum { MBS_MOST = 4, TP_MOST = 16, VPP_MOST = 24, VPP_FINE = 8 };
+enum { MBS_MOST = 16, TP_MOST = 16 };
+
+static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
 
 static bool pinned(const space *s, knob_id k)
 {
@@ -128,15 +130,14 @@ static void list_splits(space *s, const model *m)
 {
     for (int i = 0; i < s->pp.n; i++) {
         int64_t pp = s->pp.v[i], most = pp > 1 ? m->n_layers / pp : 1;
-        if (most > VPP_MOST) most = VPP_MOST;
         if (most < 1) most = 1;
         if (pinned(s, K_VPP) && recipe_int(s->given, K_VPP) > 0)
             add_split(s, pp, recipe_int(s->given, K_VPP));
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (int64_t v = 1; v <= most; v++)
-                if (v <= VPP_FINE || v % 4 == 0) add_split(s, pp, v);
+            for (size_t k = 0; k < sizeof vpps / sizeof vpps[0] && vpps[k] <= most; k++)
+                add_split(s, pp, vpps[k]);
     }
 }
 

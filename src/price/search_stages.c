@@ -2,6 +2,7 @@
  * beside expert messages. Each is excluded by its memory from below, by its step from below (rough,
  * then tight), or tried. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "price/search_best.h"
@@ -59,24 +60,45 @@ typedef struct candidate {
     int d, offload;
     bool pairs;
     graph_scope graphs;
+    double least; /* step, roughly */
 } candidate;
 
 enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
 
+/* Nothing is launched faster than under the widest scope. */
 static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *out)
 {
     const int *here = search_inner_table(s, &c)->n_by[x.offload][x.d][x.pairs];
-    int n = 0;
+    int n = 0, left = 0;
+    for (int g = 0; g < SCOPES; g++) left += here[g];
+    if (!left) return 0;
+    c.graphs = s->sp.widest;
+    if (!s->o->judge_all &&
+        (part_is_slow(s, &c, t, x.d) || !may_enter(s, &c, t, x.d, LEAST_ROUGH))) {
+        s->out->counts.slow += left;
+        return 0;
+    }
     for (int g = 0; g < SCOPES; g++) {
         c.graphs = x.graphs = (graph_scope)g;
         if (!here[g]) continue;
-        bool slow = !s->o->judge_all && part_is_slow(s, &c, t, x.d);
-        if (slow || !may_enter(s, &c, t, x.d, LEAST_ROUGH))
+        if (!may_enter(s, &c, t, x.d, LEAST_ROUGH)) {
             s->out->counts.slow += here[g];
-        else
-            out[n++] = x;
+            continue;
+        }
+        x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
+        out[n++] = x;
     }
     return n;
+}
+
+/* The most promising first: what it reaches excludes more of the rest. Of equal ones that which
+ * takes less memory or changes less. */
+static int by_promise(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->least != y->least) return x->least < y->least ? -1 : 1;
+    if (x->graphs != y->graphs) return x->graphs < y->graphs ? -1 : 1;
+    return (x->d > y->d) - (x->d < y->d);
 }
 
 static int sieve(search *s, choice c, site *t, candidate *out)
@@ -98,6 +120,7 @@ static int sieve(search *s, choice c, site *t, candidate *out)
                     s->out->counts.saved += legal->n_by[x.offload][x.d][x.pairs][g];
         }
     }
+    if (n > 1) qsort(out, (size_t)n, sizeof *out, by_promise);
     return n;
 }
 
@@ -136,30 +159,32 @@ static bool try_one(search *s, const choice *c, site *t)
 }
 
 /* The same with more of the optimizer's state on the host: slower where that takes longer. */
-static bool less_is_enough(const site *t, const int *enough, const candidate *x)
+static bool less_is_enough(const site *t, int offload, const candidate *x)
 {
-    int o = enough[x->d];
-    return o >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[o];
+    return offload >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[offload];
 }
 
 static void try_candidates(search *s, choice c, site *t, const candidate *list, int n)
 {
     const inner *legal = search_inner_table(s, &c);
-    int enough[DROPS_MAX]; /* offload with which each set was no question of memory; -1: none yet */
-    for (int d = 0; d < s->sp.n_drops; d++) enough[d] = -1;
+    if (!s->o->judge_all) t->limit = best_limit(s->out, &c);
+    static _Thread_local signed char enough[SCOPES][DROPS_MAX]; /* offload that memory asks for */
+    memset(enough, -1, sizeof enough);
     for (int i = 0; i < n && !s->done; i++) {
         const candidate *x = &list[i];
-        if (x->graphs != c.graphs || x->pairs != (c.beside >= BESIDE_EP)) continue;
-        if (!legal->ok[c.beside][c.graphs][x->offload][x->d]) continue;
+        if (x->pairs != (c.beside >= BESIDE_EP)) continue;
+        if (!legal->ok[c.beside][x->graphs][x->offload][x->d]) continue;
+        c.graphs = x->graphs;
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
-        bool may = s->o->judge_all || !less_is_enough(t, enough, x);
+        signed char *less = &enough[x->graphs][x->d];
+        bool may = s->o->judge_all || !less_is_enough(t, *less, x);
         for (int level = 0; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may; level++)
             may = may_enter(s, &c, t, x->d, (least_level)level);
         if (!may)
             s->out->counts.slow++;
-        else if (try_one(s, &c, t) && enough[x->d] < 0)
-            enough[x->d] = x->offload;
+        else if (try_one(s, &c, t) && *less < 0)
+            *less = (signed char)x->offload;
     }
 }
 
@@ -170,19 +195,17 @@ static bool open_site(search *s, const choice *c, site *t)
     t->bytes = search_stage_bytes(s, c);
     if (!t->bytes) return false;
     t->times = search_stage_times(s, c);
-    t->message = c->pp > 1 ? search_message(s, c) : 0;
-    t->limit = s->o->judge_all ? INFINITY : best_limit(s->out, c);
+    t->message = s->message;
+    t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
     return true;
 }
 
 /* Not even with the optimizer on the host and the inputs of layers alone. */
 static bool all_large(search *s, const choice *c, const site *t)
 {
-    int64_t saved[MIX_PARTS] = {0}, bytes = INT64_MAX;
-    for (int i = 0; i < cards_kinds(s->k); i++)
-        saved[i] = card_light_of(s->k, c, CARD_ATTENTION, i)->input;
+    int64_t bytes = INT64_MAX;
     for (int pairs = 0; pairs < 2; pairs++) {
-        int64_t x = stage_bytes_least(t->bytes, saved, OFFLOAD_ALL, pairs);
+        int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
         if (x < bytes) bytes = x;
     }
     if (bytes <= s->o->hw->usable) return false;
@@ -225,9 +248,8 @@ void search_try_stages(search *s, choice c)
     }
     static _Thread_local candidate list[CANDIDATES_MAX];
     int left = sieve(s, c, &t, list);
-    for (int b = 0; b < SCOPES * BESIDE_KINDS && left && !s->done; b++) {
-        c.beside = order[b / SCOPES];
-        c.graphs = (graph_scope)(SCOPES - 1 - b % SCOPES);
+    for (int b = 0; b < BESIDE_KINDS && left && !s->done; b++) {
+        c.beside = order[b];
         try_candidates(s, c, &t, list, left);
     }
 }

@@ -80,7 +80,7 @@ static const played *routed_list(stages *s, rank_play *r, const item *it)
     *l = (layer_list){.next = *at, .first = {f, b}};
     *at = l;
     memcpy(s->of_item->first, l->first, sizeof l->first);
-    play_list(&l->p, s->of_item, it->seg, it->phase);
+    play_list(&l->p, s->of_item, it->seg, it->phase, s->a);
     return &l->p;
 }
 
@@ -88,7 +88,7 @@ static const played *played_list(stages *s, rank_play *r, const item *it)
 {
     if (s->c->by_layer) return routed_list(s, r, it); /* I4 */
     played *l = &r->lists[it->phase][it->seg->id];
-    if (l->seconds < 0) play_list(l, s->c, it->seg, it->phase);
+    if (l->seconds < 0) play_list(l, s->c, it->seg, it->phase, s->a);
     return l;
 }
 

@@ -340,7 +340,21 @@ static bool overlap_in_time(const span *a, const span *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Largest first, each at the lowest place that no living neighbour covers. */
+/* The lowest place for span i that nothing covers while it lives; `placed`: those before it, in the
+ * order of their places. */
+static int64_t lowest_gap(const span *spans, const int *placed, int i)
+{
+    int64_t at = 0;
+    for (int k = 0; k < i; k++) {
+        const span *other = &spans[placed[k]];
+        if (!overlap_in_time(&spans[i], other)) continue;
+        if (other->at >= at + spans[i].bytes) return at;
+        if (other->at + other->bytes > at) at = other->at + other->bytes;
+    }
+    return at;
+}
+
+/* Largest first. */
 static int64_t fit_phase(segment *seg, int phase, arena *a)
 {
     span *spans = ARENA_ARRAY(a, span, seg->n_bufs);
@@ -354,17 +368,14 @@ static int64_t fit_phase(segment *seg, int phase, arena *a)
             spans[k - 1] = swap;
         }
     int64_t end = 0;
+    int *placed = ARENA_RAW(a, int, n + 1); /* in the order of their places */
     for (int i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int k = 0; k < i; k++) /* start over past whatever is in the way */
-            if (overlap_in_time(&spans[i], &spans[k]) && at < spans[k].at + spans[k].bytes &&
-                spans[k].at < at + spans[i].bytes) {
-                at = spans[k].at + spans[k].bytes;
-                k = -1;
-            }
-        spans[i].at = at;
-        seg->bufs[spans[i].id].offset[phase] = at;
-        if (at + spans[i].bytes > end) end = at + spans[i].bytes;
+        spans[i].at = lowest_gap(spans, placed, i);
+        int k = i;
+        for (; k > 0 && spans[placed[k - 1]].at > spans[i].at; k--) placed[k] = placed[k - 1];
+        placed[k] = i;
+        seg->bufs[spans[i].id].offset[phase] = spans[i].at;
+        if (spans[i].at + spans[i].bytes > end) end = spans[i].at + spans[i].bytes;
     }
     return end;
 }

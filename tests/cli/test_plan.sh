@@ -56,7 +56,7 @@ expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true do
 expect chunks_without_stages 1 'virtual_pipeline_model_parallel_size=4 needs PP > 1' "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=4 --pin model.pipeline_model_parallel_size=1
 expect pins_too_large_together 1 'leave one of these out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
 expect batch_that_does_not_divide 1 'global_batch_size=100 is no multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
-expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097
+expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
 expect too_few_gpus 1 'Fewest +64 H100 would do' deepseek-v3 --gpus 8xH100 --seq 4096

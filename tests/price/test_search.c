@@ -11,7 +11,7 @@
 #include "rules/rules.h"
 
 typedef struct fixture {
-    arena *a;
+    arena *a, *scratch; /* what cards are made of must outlive what measures them */
     hardware hw;
     recipe *given;
     choice_maker m;
@@ -23,6 +23,7 @@ static void open_recipe(fixture *f, const char *name, const char *const *words)
 {
     error err = {{0}};
     f->a = arena_create();
+    f->scratch = arena_create();
     assert_int_equal(hardware_read(&f->hw, "hardware/h100.yaml", f->a, &err), OK);
     f->given = ARENA_NEW(f->a, recipe);
     recipe_init(f->given, f->a, name);
@@ -59,6 +60,7 @@ static void close_cards(fixture *f)
     cards_release(f->k);
     ranks_release(f->r);
     arena_destroy(f->a);
+    arena_destroy(f->scratch);
 }
 
 /* ---- one layout, both ways */
@@ -93,9 +95,9 @@ static void same_bytes(fixture *f, const choice *c)
         for (int64_t v = 0; v < c->vpp; v++)
             chunks[v] = chunk_sum_of(&sums, &facts->mix[v * c->pp + q]).saved;
         slots_of slots = {c, &z, facts, f->k, &sums, q};
-        bytes[REGION_SAVED] = saved_packed(&slots, chunks, f->a);
+        bytes[REGION_SAVED] = saved_packed(&slots, chunks, f->scratch);
         assert_true(saved_least(&slots, chunks) <= bytes[REGION_SAVED]);
-        bytes[REGION_TEMP] = temp_bytes(f->k, c, &z, facts, q, f->a);
+        bytes[REGION_TEMP] = temp_bytes(&slots, f->scratch);
         program *p = ARENA_NEW(f->a, program);
         program_build(p, whole, layout_stage_rank(&whole->lay, q), f->a);
         for (int i = 0; i < REGION_COUNT; i++)
@@ -222,6 +224,7 @@ static void bounds_discard_no_winner_of(const char *const *words)
         assert_true(quick->best[i].step_s == all->best[i].step_s);
     }
     arena_destroy(f.a);
+    arena_destroy(f.scratch);
 }
 
 static void bounds_discard_no_winner(void **state)
@@ -257,6 +260,7 @@ static void best_of_break_no_rule_and_fit(const char *const *words)
     }
     assert_true(r->n_best > 0);
     arena_destroy(f.a);
+    arena_destroy(f.scratch);
 }
 
 static void best_break_no_rule_and_fit(void **state)
@@ -282,6 +286,7 @@ static void what_cannot_fit_has_a_nearest_miss(void **state)
     assert_int_equal(r->n_best, 0);
     assert_true(r->counts.state + r->counts.saved > 0);
     arena_destroy(f.a);
+    arena_destroy(f.scratch);
 }
 
 int main(void)
