@@ -35,7 +35,7 @@ static int set_up(void **state)
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (recipe_override(f.given, words[i], "test", &err)) return -1;
     *state = &f;
-    return model_fill(f.given, &err);
+    return model_fill(f.given, &err) == OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
