@@ -8,6 +8,10 @@
 #include "cli/routing.h"
 #include "recipe/export.h"
 
+/* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
+ * nearest miss. */
+static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2;
+
 /* ---- the answer */
 
 static status write_recipe(const plan_answer *p, const char *path, arena *a, error *err)
@@ -17,24 +21,6 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     textbuf t = text_init(a);
     export_yaml(r, false, &t);
     return file_write(path, t.s, t.n, err);
-}
-
-/* More GPUs, doubled until something fits. */
-static void find_fewest(plan_answer *p, const search_options *o, arena *a)
-{
-    for (int64_t n = p->world * 2; n <= p->world * 64 && n <= LAYOUT_WORLD_MAX; n *= 2) {
-        recipe *r = ARENA_NEW(a, recipe);
-        *r = *p->given;
-        plan_set_world(r, p->hw, n);
-        search_options more = *o;
-        more.only_fit = true;
-        search_result *found_there = ARENA_NEW(a, search_result);
-        error err = {{0}};
-        if (search_run(found_there, r, &more, a, &err) == OK && found_there->n_best) {
-            p->fewest = n;
-            return;
-        }
-    }
 }
 
 /* The winner on twice as many GPUs: DP doubles. */
@@ -53,9 +39,12 @@ static void price_next(plan_answer *p, arena *a)
     p->has_next = true;
 }
 
-static status print_found(plan_answer *p, const plan_words *w, arena *a, error *err)
+static status print_found(plan_answer *p, const plan_words *w, const search_options *o, arena *a,
+                          error *err)
 {
     price_next(p, a);
+    plan_find_fewest(p, o, BESIDE_SECONDS, a);
+    plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (st) return st;
     if (w->json) {
@@ -73,7 +62,9 @@ static status print_found(plan_answer *p, const plan_words *w, arena *a, error *
 
 static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
-    find_fewest(p, o, a);
+    plan_find_miss(p, o, MISS_SECONDS);
+    plan_find_fewest(p, o, ALONE_SECONDS, a);
+    plan_try_offload(p, a);
     if (w->json) {
         plan_print_json(p, a);
         return;
@@ -108,7 +99,8 @@ static int with_recipe(int n, char **words, plan_words *w)
 
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
-    *o = (search_options){.hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL};
+    *o = (search_options){
+        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->front};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_values(p, a, err);
     if (st) return st;
@@ -136,6 +128,7 @@ int command_plan(int argc, char **argv)
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
+        {"--front", NULL, "search what is fastest with more memory to spare, too", &w.front, NULL},
         {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
@@ -155,7 +148,7 @@ int command_plan(int argc, char **argv)
     if (!st && !done) st = judge(p, &w, &o, a, &err);
     bool none = !st && !done && !p->result->n_best;
     if (none) print_nothing(p, &w, &o, a);
-    if (!st && !done && !none) st = print_found(p, &w, a, &err);
+    if (!st && !done && !none) st = print_found(p, &w, &o, a, &err);
     int code = st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
     arena_destroy(a);
     return code;

@@ -8,8 +8,28 @@
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
     bool job_of_against; /* no model was named: the job is that of --against */
-    bool json;
+    bool json, front;
 } plan_words;
+
+/* The smallest cluster that holds the job. */
+typedef struct plan_fewest {
+    int64_t gpus;      /* 0: none was found */
+    int64_t gbs;       /* samples a step there */
+    int64_t looked_to; /* none was found up to this count */
+    bool exact;        /* all smaller counts were looked at, and none does */
+    found f;           /* a layout that fits; where these GPUs do not do, the fastest */
+} plan_fewest;
+
+/* The best that was met with activations on the host. */
+typedef struct plan_offload {
+    int tried;           /* variants that could be priced */
+    bool tried_any;      /* what follows is there */
+    bool helps;          /* it fits, and is faster than the first or nothing else fits */
+    choice c;            /* beside which */
+    int set;             /* of plan_offload.c */
+    const char *modules; /* of model.offload_modules */
+    price p;
+} plan_offload;
 
 typedef struct plan_answer {
     const recipe *given;
@@ -17,8 +37,12 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
+    bool whole_front; /* --front */
     search_result *result;
-    int64_t fewest; /* GPUs that would do, where these do not; 0: none found */
+    bool miss_exact;    /* the nearest miss is a layout of which all is known */
+    int64_t miss_least; /* no layout needs less */
+    plan_fewest fewest;
+    plan_offload offload;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -29,6 +53,21 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, error *err);
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
 void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
+/* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
+void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);
+void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
+void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
+json_t *plan_json_fewest(const plan_answer *p, arena *a);
+
+/* plan_miss.c: finds the nearest miss, in about that many seconds. */
+void plan_find_miss(plan_answer *p, const search_options *o, double seconds);
+
+/* plan_offload.c: sets `offload`. */
+void plan_try_offload(plan_answer *p, arena *a);
+void plan_say_offload(const plan_answer *p, arena *a);   /* in the explanation */
+void plan_print_offload(const plan_answer *p, arena *a); /* where nothing fits */
+json_t *plan_json_offload(const plan_answer *p, arena *a);
+
 /* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
 status plan_refuse_values(const plan_answer *p, arena *a, error *err);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
@@ -37,12 +76,21 @@ const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
-void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+json_t *plan_json_found(const found *f, arena *a);
+const char *plan_knobs_text(const choice *c, arena *a); /* of a layout, after its sizes */
+void plan_explain(const plan_answer *p, arena *a);      /* in the order of thought */
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */
 void plan_explain_rows(const plan_answer *p, arena *a);
 bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a);
+
+/* The same with overrides ("key=value key=value"; NULL: none). */
+bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a);
+
+/* Half of TP, CP or PP; false: there is no half. */
+bool plan_halve(choice *c, knob_id size);
 
 /* plan_against.c: a recipe beside its plan. */
 void plan_print_against(const plan_answer *p, arena *a);

@@ -32,12 +32,9 @@ static void say_less(const plan_answer *p, arena *a)
     const found *f = &p->result->best[0];
     const int64_t now[] = {f->c.tp, f->c.cp, f->c.pp};
     for (int i = 0; i < 3; i++) {
-        if (now[i] < 2 || now[i] % 2 || p->given->knob[sizes[i].k].from == FROM_USER) continue;
         choice half = f->c;
-        *(i == 0 ? &half.tp : i == 1 ? &half.cp : &half.pp) = now[i] / 2;
-        if (half.pp == 1) half.vpp = 1;
-        if (half.tp == 1) half.tp_overlap = false;
-        if (half.etp > 1) half.etp = half.tp;
+        if (p->given->knob[sizes[i].k].from == FROM_USER || !plan_halve(&half, sizes[i].k))
+            continue;
         price x;
         printf("            Less of %s (%lld, DP twice as large): ", sizes[i].name,
                (long long)now[i] / 2);
@@ -277,7 +274,7 @@ static void say_platform(const plan_answer *p, const setup *s)
                                      : "what dropless routing allows; their memory is counted");
 }
 
-static void say_next(const plan_answer *p)
+static void say_next(const plan_answer *p, arena *a)
 {
     const price *x = &p->result->best[0].exact;
     double day = x->tokens_per_s_per_gpu * (double)p->world * 86400;
@@ -291,6 +288,7 @@ static void say_next(const plan_answer *p)
     else
         printf("On twice the GPUs this batch leaves no whole microbatches for each replica: plan "
                "again with a larger --gbs.\n");
+    plan_say_fewest(p, a);
     printf("        12. What stands in the way now: %s (%s).\n", wall_name(x->wall), x->evidence);
 }
 
@@ -303,12 +301,13 @@ void plan_explain(const plan_answer *p, arena *a)
     if (setup_init(s, r, a, &err)) return;
     say_memory(p, a);
     say_ladder(p, a);
+    plan_say_offload(p, a);
     say_replicas(p);
     say_links(p, s, a);
     say_stages(p);
     say_experts(p, s);
     say_context(p);
     say_platform(p, s);
-    say_next(p);
+    say_next(p, a);
     plan_explain_rows(p, a);
 }

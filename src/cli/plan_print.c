@@ -14,8 +14,7 @@ static double gib(int64_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-/* What a table says of a layout after its sizes. */
-static const char *knobs_text(const choice *c, arena *a)
+const char *plan_knobs_text(const choice *c, arena *a)
 {
     textbuf t = text_init(a);
     text_add(&t, "%s", to_words[c->to]);
@@ -67,7 +66,7 @@ static void print_table(const plan_answer *p, arena *a)
                gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
                c->cp > 1 ? kind_words[c->kind] : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
-        printf("            %s\n", knobs_text(c, a));
+        printf("            %s\n", plan_knobs_text(c, a));
         if (f->exact.peak_bytes != f->peak_bytes)
             printf("            warning: the whole program takes %lld bytes, the sums said %lld\n",
                    (long long)f->exact.peak_bytes, (long long)f->peak_bytes);
@@ -78,11 +77,14 @@ static void print_table(const plan_answer *p, arena *a)
 static void print_front(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Front    speed against headroom, among those played (steps as sums of cards)\n\n");
+    printf("Front    speed against headroom, %s (steps as sums of cards)\n\n",
+           p->whole_front ? "with what is fastest in 80, 60 and 40 % of the memory"
+                          : "among those played; --front looks further");
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
         printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,
-               gib(p->hw->usable - f->peak_bytes), choice_text(a, &f->c), knobs_text(&f->c, a));
+               gib(p->hw->usable - f->peak_bytes), choice_text(a, &f->c),
+               plan_knobs_text(&f->c, a));
     }
     printf("\n");
 }
@@ -107,25 +109,23 @@ void plan_print_miss(const plan_answer *p, arena *a)
     print_counts(p, a);
     if (r->has_miss) {
         int64_t over = r->miss.peak_bytes - p->hw->usable;
-        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), knobs_text(&r->miss.c, a));
-        printf("         needs at least %s on its fullest rank: %s bytes (%s) more than can be "
-               "used\n",
-               text_bytes(a, r->miss.peak_bytes), text_grouped(a, over), text_bytes(a, over));
+        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), plan_knobs_text(&r->miss.c, a));
+        printf("         needs %s%s on its fullest rank: %s bytes (%s) more than can be used\n",
+               p->miss_exact ? "" : "at least ", text_bytes(a, r->miss.peak_bytes),
+               text_grouped(a, over), text_bytes(a, over));
+        if (p->miss_exact)
+            printf("         (no layout needs less than %s)\n", text_bytes(a, p->miss_least));
     } else {
         printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
                "GPUs holds\n");
     }
-    const char *named = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
-    if (p->fewest)
-        printf("Fewest   %lld %s would do: moefold plan %s --gpus %lldx%s\n", (long long)p->fewest,
-               p->hw->name, named ? named : p->given->name, (long long)p->fewest, p->hw->name);
-    else
-        printf("Fewest   not even %lld %s would do\n", (long long)p->world * 64, p->hw->name);
+    plan_print_offload(p, a);
+    plan_print_fewest(p, a);
 }
 
 /* ---- for programs */
 
-static json_t *json_found(const found *f, arena *a)
+json_t *plan_json_found(const found *f, arena *a)
 {
     const choice *c = &f->c;
     json_t *o = json_pack(
@@ -150,7 +150,7 @@ static json_t *json_found(const found *f, arena *a)
 static json_t *json_list(const found *list, int n, arena *a)
 {
     json_t *out = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(out, json_found(&list[i], a));
+    for (int i = 0; i < n; i++) json_array_append_new(out, plan_json_found(&list[i], a));
     return out;
 }
 
@@ -175,8 +175,14 @@ void plan_print_json(const plan_answer *p, arena *a)
                                   (json_int_t)n->played, "summed", (json_int_t)n->summed, "fitted",
                                   (json_int_t)n->fitted, "rules", (json_int_t)n->rules, "seconds",
                                   n->seconds));
-    if (!r->n_best && r->has_miss) json_object_set_new(o, "miss", json_found(&r->miss, a));
-    if (p->fewest) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest));
+    if (!r->n_best && r->has_miss) {
+        json_t *miss = plan_json_found(&r->miss, a);
+        json_object_set_new(miss, "exact", json_boolean(p->miss_exact));
+        json_object_set_new(o, "miss", miss);
+    }
+    if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
+    json_object_set_new(o, "fewest", plan_json_fewest(p, a));
+    json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));

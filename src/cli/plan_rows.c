@@ -1,12 +1,23 @@
 /* plan_rows.c - the rest of the list, row by row: in what each differs from the first, and which
  * time it takes more of. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/plan.h"
 
 enum { KINDS_SHOWN = 3 };
 
-bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)
+static bool override(recipe *r, const char *words, arena *a)
+{
+    char *copy = arena_copy(a, words, strlen(words)), *rest = NULL;
+    error err = {{0}};
+    for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        if (recipe_override(r, w, "plan", &err)) return false;
+    return true;
+}
+
+bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a)
 {
     arena_place mark = arena_mark(a);
     recipe *r = ARENA_NEW(a, recipe);
@@ -15,13 +26,30 @@ bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena 
     violations broken = {0};
     search_recipe(r, p->result, p->given, c);
     r->a = a;
-    bool good = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
+    bool good = !words || override(r, words, a);
+    good = good && setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
     if (good) rules_check(&broken, s, false, a);
     good = good && !broken.n_errors;
     if (good) price_setup(out, s, p->hw, &p->prices, a);
     if (good) out->evidence = NULL;
     arena_release(a, mark);
     return good;
+}
+
+bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)
+{
+    return plan_price_words(out, p, c, NULL, a);
+}
+
+bool plan_halve(choice *c, knob_id size)
+{
+    int64_t *n = size == K_TP ? &c->tp : size == K_CP ? &c->cp : &c->pp;
+    if (*n < 2 || *n % 2) return false;
+    *n /= 2;
+    if (c->pp == 1) c->vpp = 1;
+    if (c->tp == 1) c->tp_overlap = false;
+    if (c->etp > 1) c->etp = c->tp;
+    return true;
 }
 
 static void add_size(textbuf *t, const char *name, int64_t here, int64_t there)

@@ -64,7 +64,10 @@ static double offload_fraction(const recipe *r)
     return p > 0 ? fmin(p, 1) : 0; /* NaN is 0 too */
 }
 
-/* The hybrid optimizer of an offload keeps everything in FP32, whatever is asked. */
+/* The hybrid optimizer of an offload keeps everything in FP32, whatever is asked, on the host and
+ * on the GPU: Megatron makes both of its Adams without dtypes, and copies of all weights with
+ * param_update_in_fp32. So a small share on the host may leave more on the GPU than BF16 moments
+ * took without offload. */
 static bool is_aware(const recipe *r)
 {
     return recipe_on(r, K_PRECISION_AWARE) && !recipe_on(r, K_OPT_OFFLOAD);

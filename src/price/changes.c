@@ -57,6 +57,13 @@ static const char *const table[] = {
     "mixed_precision=bf16_with_mxfp8_mixed",
     "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true",
     "optimizer.optimizer_cpu_offload=false",
+    "model.fine_grained_activation_offloading=true model.offload_modules=[expert_fc1,moe_act]",
+    "model.fine_grained_activation_offloading=true model.offload_modules=[core_attn,attn_proj]",
+    "model.fine_grained_activation_offloading=true "
+    "model.offload_modules=[expert_fc1,moe_act,core_attn,attn_proj] "
+    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
+    "model.recompute_num_layers=null",
+    "model.fine_grained_activation_offloading=false model.offload_modules=[]",
     /* fused kernels */
     "model.moe_permute_fusion=true",
     "model.moe_router_fusion=true",

@@ -75,23 +75,30 @@ static status say_why_none(const recipe *given, arena *a, error *err)
                      v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
 }
 
+void search_visit_nodes(search *s, node *nodes, int n)
+{
+    for (int i = 0; i < n && !s->done; i++) {
+        bool slow = !s->o->judge_all && nodes[i].least >= best_tenth(s->out);
+        s->experts_least = INFINITY;
+        search_each_experts(s, &nodes[i], slow ? search_slow_visit : search_experts_visit);
+        if (!slow) search_tell_others(s, nodes, i, n);
+    }
+}
+
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err)
 {
     double start = clock_seconds();
     memset(out, 0, sizeof *out);
+    out->room = BEST_MAX;
     search *s = ARENA_NEW(a, search);
     *s = (search){.out = out, .o = o, .a = a, .scratch = arena_create()};
     status st = open_search(s, given, a, err);
     node *nodes = NULL;
     int n = st ? 0 : search_list_nodes(s, &nodes);
     for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
-    for (int i = 0; i < n && !s->done; i++) {
-        bool slow = !o->judge_all && nodes[i].least >= best_tenth(out);
-        s->experts_least = INFINITY;
-        search_each_experts(s, &nodes[i], slow ? search_slow_visit : search_experts_visit);
-        if (!slow) search_tell_others(s, nodes, i, n);
-    }
+    search_visit_nodes(s, nodes, n);
+    if (!st) search_fill_front(s, nodes, n);
     if (!st) search_price_best(s, a);
     if (!st) search_climb(s);
     out->counts.cards = st ? 0 : cards_built(s->k);

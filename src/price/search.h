@@ -11,7 +11,7 @@
 #include "price/price.h"
 #include "rules/rules.h"
 
-enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 24, LADDER_MAX = 16 };
+enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16 };
 
 typedef struct found {
     choice c;
@@ -40,16 +40,16 @@ typedef struct search_options {
     bool any_precision;
     bool only_fit;  /* stop at the first layout that fits */
     bool judge_all; /* no bounds: for tests */
+    bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */
     int best;       /* how many are priced whole; 0: BEST_MAX */
 } search_options;
 
 typedef struct search_result {
     found best[BEST_MAX];
-    int n_best;
+    int n_best, room;     /* of at most BEST_MAX places */
     found near[NEAR_MAX]; /* as fast as those of the same sizes, but for what cards leave open */
     int n_near;
-    found
-        front[FRONT_MAX]; /* faster needs more memory: speed against headroom, among those priced */
+    found front[FRONT_MAX]; /* faster needs more memory: speed against headroom */
     int n_front;
     found ladder[LADDER_MAX]; /* the winner's layout, from no recompute on: rung by rung */
     int n_ladder;

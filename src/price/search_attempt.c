@@ -159,12 +159,14 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
 
 void attempt_keep(search *s, const choice *c, attempt *t, const found *f)
 {
-    front_put(s->out, f);
-    if (!best_enters(s->out, c, f->step_s)) return;
+    bool enters = best_enters(s->out, c, f->step_s);
+    if (!enters && !front_takes(s->out, f)) return;
     if (breaks_rule(s, c, t)) {
-        s->out->counts.rules++;
+        s->out->counts.rules += enters;
         return;
     }
+    front_put(s->out, f);
+    if (!enters) return;
     best_put(s->out, f);
     if (s->o->only_fit) s->done = true;
 }

@@ -27,7 +27,7 @@ static const double SLACK = 1.004; /* I2 */
 
 double best_tenth(const search_result *r)
 {
-    return r->n_best < BEST_MAX ? INFINITY : r->best[BEST_MAX - 1].step_s;
+    return r->n_best < r->room ? INFINITY : r->best[r->room - 1].step_s;
 }
 
 double best_limit_any(const search_result *r, const choice *c)
@@ -89,8 +89,8 @@ void best_put(search_result *r, const found *f)
         return;
     }
     if (at >= 0) near_put(r, &r->best[at]);
-    if (at < 0 && r->n_best == BEST_MAX) {
-        at = BEST_MAX - 1;
+    if (at < 0 && r->n_best == r->room) {
+        at = r->room - 1;
         if (!before(f, &r->best[at])) return;
     } else if (at < 0) {
         at = r->n_best++;
@@ -118,23 +118,37 @@ void best_sort(search_result *r)
         }
 }
 
+bool front_takes(const search_result *r, const found *f)
+{
+    for (int i = 0; i < r->n_front; i++) {
+        const found *x = &r->front[i];
+        if (x->step_s <= f->step_s && x->peak_bytes <= f->peak_bytes) return false; /* I3 */
+    }
+    return true;
+}
+
+/* What frees least beyond the faster one before it gives way. */
+static int thin_front(search_result *r)
+{
+    int least = 1;
+    for (int i = 2; i < FRONT_MAX - 1; i++) {
+        int64_t frees = r->front[i - 1].peak_bytes - r->front[i].peak_bytes;
+        if (frees < r->front[least - 1].peak_bytes - r->front[least].peak_bytes) least = i;
+    }
+    for (int i = least; i + 1 < FRONT_MAX; i++) r->front[i] = r->front[i + 1];
+    return FRONT_MAX - 1;
+}
+
 void front_put(search_result *r, const found *f)
 {
     int n = 0;
-    for (int i = 0; i < r->n_front; i++) {
-        const found *x = &r->front[i];
-        if (x->step_s <= f->step_s && x->peak_bytes <= f->peak_bytes) return; /* I3 */
-    }
+    if (!front_takes(r, f)) return;
     for (int i = 0; i < r->n_front; i++) {
         const found *x = &r->front[i];
         bool beaten = f->step_s <= x->step_s && f->peak_bytes <= x->peak_bytes;
         if (!beaten) r->front[n++] = *x;
     }
-    r->n_front = n;
-    if (n == FRONT_MAX) { /* the slowest gives way */
-        if (f->step_s >= r->front[n - 1].step_s) return;
-        r->n_front = --n;
-    }
+    if (n == FRONT_MAX) n = thin_front(r);
     int at = n++;
     for (; at > 0 && r->front[at - 1].step_s > f->step_s; at--) r->front[at] = r->front[at - 1];
     r->front[at] = *f;

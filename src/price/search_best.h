@@ -17,6 +17,7 @@ void best_put(search_result *r, const found *f);
 
 /* The next from `*from` on that has the sizes of another and may be faster than it; NULL: none. */
 const found *best_near(const search_result *r, const found *of, int *from);
+bool front_takes(const search_result *r, const found *f);
 void front_put(search_result *r, const found *f);
 void best_sort(search_result *r); /* by the price of whole programs */
 

@@ -18,15 +18,13 @@ static int most_offload(search *s, const choice *c)
 }
 
 /* Nothing may ever fit: then the least state is the nearest miss. */
-static void see_state(search *s, const choice *c, int64_t bytes, int offload)
+static void see_state(search *s, const choice *c, int64_t bytes)
 {
-    search_result *r = s->out;
-    if (r->has_miss && r->miss.peak_bytes <= bytes) return;
-    r->has_miss = true;
-    r->miss = (found){.c = *c, .peak_bytes = bytes};
-    r->miss.c.vpp = 1;
-    r->miss.c.offload = offload;
-    r->miss.c.drop = DROP_FULL;
+    if (s->out->has_miss && s->out->miss.peak_bytes <= bytes) return;
+    choice x = *c;
+    x.vpp = 1;
+    x = search_smallest(s, &x);
+    search_see_miss(s, &x, bytes);
 }
 
 /* Stages of one PP. */
@@ -81,7 +79,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
         int64_t state = search_state_least(s, c, offload);
         if (state > s->o->hw->usable) {
             counts->state += here;
-            see_state(s, c, state, offload);
+            see_state(s, c, state);
             continue;
         }
         /* what attention alone cannot exclude shows what experts take */

@@ -65,3 +65,14 @@ void search_slow_visit(search *s, const node *n, choice *c)
     (void)n;
     s->out->counts.slow += search_count_stages(s, c, 0);
 }
+
+choice search_smallest(const search *s, const choice *c)
+{
+    choice x = *c;
+    x.beside = BESIDE_NOTHING;
+    x.graphs = SCOPE_NONE;
+    x.drop = s->sp.n_drops ? s->sp.drops[s->sp.n_drops - 1] : 0;
+    x.offload = OFFLOAD_ALL;
+    while (x.offload > 0 && !space_inner_ok(&s->sp, &x)) x.offload--;
+    return x;
+}

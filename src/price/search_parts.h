@@ -106,6 +106,10 @@ typedef struct search {
     bool done;
 } search;
 
+/* ---- search.c */
+
+void search_visit_nodes(search *s, node *nodes, int n);
+
 /* ---- search_nodes.c */
 
 /* The list, most promising first; gives their number. */
@@ -118,6 +122,9 @@ void search_tell_others(const search *s, node *list, int i, int n);
 
 const inner *search_inner_table(search *s, const choice *c);
 int64_t search_inner_count(search *s, const choice *c);
+
+/* With the recompute and offload that leave least. */
+choice search_smallest(const search *s, const choice *c);
 
 /* Inner layouts of all stages; `only_pp` not 0: of those with this PP. */
 int64_t search_count_stages(search *s, const choice *c, int64_t only_pp);
@@ -202,6 +209,10 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out);
 
 /* Puts what is good among the best and on the front, if it belongs there and breaks no rule. */
 void attempt_keep(search *s, const choice *c, attempt *t, const found *f);
+
+/* ---- search_front.c */
+
+void search_fill_front(search *s, node *nodes, int n);
 
 /* ---- search_finish.c */
 

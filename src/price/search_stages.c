@@ -208,8 +208,11 @@ static bool all_large(search *s, const choice *c, const site *t)
         int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
         if (x < bytes) bytes = x;
     }
-    if (bytes > s->o->hw->usable) search_see_miss(s, c, bytes);
-    return bytes > s->o->hw->usable;
+    if (bytes <= s->o->hw->usable) return false;
+    if (s->out->has_miss && s->out->miss.peak_bytes <= bytes) return true;
+    choice x = search_smallest(s, c);
+    search_see_miss(s, &x, bytes);
+    return true;
 }
 
 /* Not even without recompute, and with everything beside everything. */

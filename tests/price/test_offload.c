@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "price/changes.h"
 #include "price/price.h"
 #include "rules/rules.h"
 
@@ -120,6 +121,38 @@ static void bytes_go_to_the_host(void **state)
     arena_destroy(off->a), arena_destroy(on->a);
 }
 
+static const price_change *change_with(const price_change *list, int n, const char *words)
+{
+    for (int i = 0; i < n; i++)
+        if (strstr(list[i].words, words)) return &list[i];
+    return NULL;
+}
+
+/* Offload is one of the changes that a price lists: on where it is off, off where it is on. */
+static void offload_is_among_the_changes(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {LAYOUT, LAYOUT OFF("expert_fc1,moe_act")};
+    static const char *const wanted[] = {"offload_modules=[expert_fc1,moe_act]",
+                                         "offload_modules=[]"};
+    for (int i = 0; i < 2; i++) {
+        price_change list[64];
+        price_options o = {0};
+        priced *x = price_words(layouts[i], 1);
+        recipe *given = ARENA_NEW(x->a, recipe);
+        *given = x->s.r;
+        for (int k = 0; k < K_COUNT; k++)
+            if (given->knob[k].from != FROM_USER) given->knob[k].from = FROM_NOTHING;
+        error err = {{0}};
+        assert_int_equal(model_fill(given, &err), OK);
+        int n = price_changes(list, 64, given, &x->p, &x->hw, &o, x->a);
+        const price_change *c = change_with(list, n, wanted[i]);
+        assert_non_null(c);
+        assert_true(i == 0 ? c->peak_bytes < x->p.peak_bytes : c->peak_bytes > x->p.peak_bytes);
+        arena_destroy(x->a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +160,7 @@ int main(void)
         cmocka_unit_test(what_nothing_hides_shows),
         cmocka_unit_test(cpus_hide_no_copy),
         cmocka_unit_test(bytes_go_to_the_host),
+        cmocka_unit_test(offload_is_among_the_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,262 @@
+/* plan_fewest.c - the smallest cluster that holds a job: the fewest GPUs of which some layout fits.
+ *
+ * Counts are whole nodes, and below one node its halves; where sizes are pinned, multiples of what
+ * they take (layout_fewest). Whether something fits does not grow with the count: 64 GPUs may hold
+ * what 72 do not, since sizes divide heads, experts and layers. So doubling and halving only find a
+ * count that does; then all smaller ones are looked at, from the smallest on, as long as there is
+ * time.
+ *
+ * I1  `exact` says that of all smaller counts none does.
+ * I2  The batch stays as it was given where some layout divides it; else it is the next larger one
+ *     that the count divides, and said. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/maths.h"
+#include "cli/plan.h"
+
+enum { NODES_MOST = 1 << 14, PARTS_MOST = 16, TIMES_MOST = 64 };
+
+typedef struct walk {
+    const plan_answer *p;
+    search_options o;
+    int64_t counts[PARTS_MOST + NODES_MOST]; /* those that sizes allow, smallest first */
+    bool seen[PARTS_MOST + NODES_MOST];
+    int n;
+    double until; /* of the clock */
+    plan_fewest *best;
+} walk;
+
+/* ---- one count */
+
+static int64_t twos_of(int64_t n)
+{
+    return n & -n;
+}
+
+/* The next batch that the count divides, or where that is larger, its odd factors and some twos. */
+static int64_t batch_for(int64_t gbs, int64_t n)
+{
+    int64_t twos = twos_of(n), odd = n / twos;
+    while (twos > 1 && odd * twos > gbs) twos /= 2;
+    return round_up(gbs, odd * twos);
+}
+
+static bool fits_with(walk *w, int64_t n, int64_t gbs)
+{
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    search_result *there = ARENA_NEW(a, search_result);
+    error err = {{0}};
+    *r = *w->p->given;
+    r->a = a;
+    plan_set_world(r, w->p->hw, n);
+    if (gbs != recipe_int(r, K_GBS)) recipe_set(r, K_GBS, value_of_int(gbs), "what divides");
+    bool good = search_run(there, r, &w->o, a, &err) == OK && there->n_best > 0;
+    if (good) {
+        *w->best = (plan_fewest){.gpus = n, .gbs = gbs, .f = there->best[0]};
+        w->best->f.exact.evidence = NULL;
+    }
+    arena_destroy(a);
+    return good;
+}
+
+static bool fits(walk *w, int64_t n)
+{
+    int64_t gbs = recipe_int(w->p->given, K_GBS), other = batch_for(gbs, n);
+    return fits_with(w, n, gbs) || (other != gbs && fits_with(w, n, other)); /* I2 */
+}
+
+/* ---- which counts */
+
+/* What pinned sizes take. */
+static int64_t unit_of(const recipe *r)
+{
+    static const knob_id sizes[] = {K_TP, K_CP, K_PP, K_EP, K_ETP};
+    int64_t v[5];
+    for (int i = 0; i < 5; i++) {
+        bool pinned = r->knob[sizes[i]].from == FROM_USER && recipe_given(r, sizes[i]);
+        v[i] = pinned && recipe_int(r, sizes[i]) > 0 ? recipe_int(r, sizes[i]) : 1;
+    }
+    return layout_fewest(v[0], v[1], v[2], v[3], v[4]);
+}
+
+/* Every weight is somewhere, and so is its gradient: what all GPUs together hold at least. */
+static double state_least(const walk *w)
+{
+    choice_maker *m = w->p->result->maker;
+    double least = INFINITY;
+    for (int i = 0; i < m->n_precisions; i++) {
+        const setup *s = choice_base(m, i, 1);
+        if (!s) continue;
+        state_mode mode = state_mode_bare(&s->r);
+        double bytes = 0;
+        for (int k = 0; k < s->params.n_rows; k++) {
+            const param *x = &s->params.rows[k];
+            double n = (double)param_local(x, 1, 1, 1) * (double)param_block_count(&s->m, x->block);
+            if (x->trained) bytes += n * (fmin(mode.weight, mode.plain) + mode.gradient);
+        }
+        least = fmin(least, bytes);
+    }
+    return least < INFINITY ? least : 0;
+}
+
+static void add_count(walk *w, int64_t n, int64_t unit, double state)
+{
+    bool may = (double)n * (double)w->p->hw->usable >= state;
+    if (may && n % unit == 0) w->counts[w->n++] = n;
+}
+
+/* Those below `most`. */
+static void list_counts(walk *w, int64_t most)
+{
+    int64_t node = w->p->hw->gpus_per_node, unit = unit_of(w->p->given);
+    int64_t odd = node / twos_of(node);
+    double state = state_least(w);
+    w->n = 0;
+    for (int64_t n = odd; n < node && n < most && w->n < PARTS_MOST; n *= 2)
+        add_count(w, n, unit, state);
+    for (int64_t k = 1; k <= NODES_MOST && k * node < most; k++)
+        add_count(w, k * node, unit, state);
+}
+
+/* ---- the walk */
+
+static bool late(const walk *w)
+{
+    return clock_seconds() >= w->until;
+}
+
+static bool try_count(walk *w, int i)
+{
+    w->seen[i] = true;
+    return fits(w, w->counts[i]);
+}
+
+/* Between counts that do not and one that does: a smaller one that does, soon. */
+static void halve(walk *w)
+{
+    int low = -1, high = w->n;
+    while (high - low > 1 && !late(w)) {
+        double from = (double)(low < 0 ? w->counts[0] : w->counts[low]);
+        double middle = sqrt(from * (double)(high == w->n ? w->best->gpus : w->counts[high]));
+        int mid = low + 1;
+        while (mid + 1 < high && (double)w->counts[mid + 1] <= middle) mid++;
+        if (try_count(w, mid))
+            high = mid;
+        else
+            low = mid;
+    }
+    w->n = high;
+}
+
+/* I1 */
+static void scan(walk *w)
+{
+    bool all = true;
+    for (int i = 0; i < w->n && all; i++) {
+        if (w->seen[i]) continue;
+        if (late(w))
+            all = false;
+        else if (try_count(w, i))
+            break;
+    }
+    w->best->exact = all;
+}
+
+/* More GPUs, doubled until something fits. */
+static void find_more(walk *w)
+{
+    int64_t node = w->p->hw->gpus_per_node, world = w->p->world;
+    int64_t n = world < node ? world : round_up(world, node), most = n * TIMES_MOST;
+    for (n *= 2; n <= most && n <= LAYOUT_WORLD_MAX && !late(w); n *= 2) {
+        w->best->looked_to = n;
+        if (fits(w, n)) return;
+    }
+}
+
+/* What to run there, if one does. */
+static void find_fastest(walk *w)
+{
+    bool exact = w->best->exact;
+    w->o.only_fit = false;
+    fits_with(w, w->best->gpus, w->best->gbs);
+    w->best->exact = exact;
+}
+
+void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a)
+{
+    walk *w = ARENA_NEW(a, walk);
+    *w = (walk){.p = p, .o = *o, .until = clock_seconds() + seconds, .best = &p->fewest};
+    w->o.only_fit = true;
+    w->o.best = 1;
+    p->fewest = (plan_fewest){0};
+    if (p->result->n_best)
+        p->fewest = (plan_fewest){
+            .gpus = p->world, .gbs = recipe_int(p->given, K_GBS), .f = p->result->best[0]};
+    else
+        find_more(w);
+    bool known = p->fewest.gpus > 0;
+    list_counts(w, known ? p->fewest.gpus : p->fewest.looked_to);
+    if (known) halve(w);
+    scan(w); /* where no doubling does, a count with other factors may */
+    if (p->fewest.gpus && !p->result->n_best) find_fastest(w);
+}
+
+/* ---- what is said of it */
+
+static const char *batch_text(const plan_answer *p, arena *a)
+{
+    const plan_fewest *x = &p->fewest;
+    int64_t asked = recipe_int(p->given, K_GBS);
+    if (x->gbs == asked) return arena_text(a, "batch of %lld", (long long)asked);
+    return arena_text(a, "batch of %lld: %lld would not divide", (long long)x->gbs,
+                      (long long)asked);
+}
+
+void plan_print_fewest(const plan_answer *p, arena *a)
+{
+    const plan_fewest *x = &p->fewest;
+    const char *name = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
+    if (!x->gpus) {
+        printf("Fewest   no count of up to %lld %s would do%s\n", (long long)x->looked_to,
+               p->hw->name, x->exact ? "" : ", of those that were looked at");
+        return;
+    }
+    printf("Fewest   %lld %s would do%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
+           (long long)x->gpus, p->hw->name,
+           x->exact ? ", and no smaller count of whole nodes"
+                    : " (not every smaller count was looked at)",
+           name ? name : p->given->name, (long long)x->gpus, p->hw->name,
+           (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
+    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a));
+    printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
+           (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,
+           text_bytes(a, x->f.peak_bytes), text_bytes(a, p->hw->usable));
+}
+
+void plan_say_fewest(const plan_answer *p, arena *a)
+{
+    const plan_fewest *x = &p->fewest;
+    const choice *c = &p->result->best[0].c;
+    printf("            This layout takes multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs. ",
+           (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp));
+    if (x->gpus == p->world)
+        printf("%s\n", x->exact ? "No smaller cluster holds this job."
+                                : "Smaller clusters were not all looked at.");
+    else
+        printf("%s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
+               x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
+               choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a), batch_text(p, a));
+}
+
+json_t *plan_json_fewest(const plan_answer *p, arena *a)
+{
+    const plan_fewest *x = &p->fewest;
+    if (!x->gpus) return json_null();
+    json_t *o = json_pack("{s:I, s:I, s:b}", "gpus", (json_int_t)x->gpus, "global_batch_size",
+                          (json_int_t)x->gbs, "exact", x->exact);
+    json_object_set_new(o, "layout", plan_json_found(&x->f, a));
+    return o;
+}

@@ -1,0 +1,61 @@
+/* plan_miss.c - the nearest miss where nothing fits: the layout that needs least.
+ *
+ * A search that excludes by bounds knows of most layouts only that they do not fit. So it is asked
+ * again as if GPUs had more memory: until something fits, then with less and less of it, between
+ * what does not do and what the last found takes, to the byte.
+ *
+ * I1  `miss` is a layout whose bytes are those of its whole program; no layout needs less than
+ *     `miss_least`. */
+#include "base/clock.h"
+#include "cli/plan.h"
+
+enum { DOUBLINGS = 10, HALVINGS = 16 };
+
+typedef struct lowering {
+    plan_answer *p;
+    const search_options *o;
+    double until;
+} lowering;
+
+/* Some layout that fits so much memory becomes the nearest miss. */
+static bool find_within(lowering *w, int64_t usable)
+{
+    arena *a = arena_create();
+    search_result *there = ARENA_NEW(a, search_result), *r = w->p->result;
+    hardware more = *w->p->hw;
+    search_options o = *w->o;
+    error err = {{0}};
+    more.usable = usable;
+    o.hw = &more;
+    o.only_fit = true;
+    o.best = 1;
+    recipe *given = ARENA_NEW(a, recipe);
+    *given = *w->p->given;
+    given->a = a;
+    bool good = search_run(there, given, &o, a, &err) == OK && there->n_best > 0;
+    if (good) {
+        r->miss = there->best[0];
+        r->miss.exact.evidence = NULL;
+        r->has_miss = true;
+        w->p->miss_exact = true;
+    }
+    arena_destroy(a);
+    return good;
+}
+
+void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
+{
+    lowering w = {.p = p, .o = o, .until = clock_seconds() + seconds};
+    int64_t low = p->hw->usable, usable = low;
+    for (int i = 0; i < DOUBLINGS && !p->miss_exact && clock_seconds() < w.until; i++) {
+        low = usable;
+        usable += i ? usable : usable / 4;
+        find_within(&w, usable);
+    }
+    for (int i = 0; i < HALVINGS && p->miss_exact && clock_seconds() < w.until; i++) {
+        int64_t high = p->result->miss.peak_bytes, middle = low + (high - low) / 2;
+        if (high - low < p->hw->usable / 256) break;
+        if (!find_within(&w, middle)) low = middle;
+    }
+    p->miss_least = low;
+}
