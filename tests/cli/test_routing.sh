@@ -59,6 +59,7 @@ expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the 
 expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
 expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" --routing 2
+expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
 
@@ -70,6 +71,7 @@ expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own'
 expect another_model 2 'loads of 8 experts, but qwen3-30b-a3b has 128' "$own" price qwen3-30b-a3b --routing loads.json
 expect other_layers 2 'has 4 MoE layers, but tiny has 2' "$own" price "${gpus[@]}" model.num_layers=2 --routing loads.json
 expect loads_need_a_place 3 'save-routing /nowhere/x.json' "$own" train "${small[@]}" train.train_iters=2 --save-routing /nowhere/x.json
+expect loads_need_a_name 2 'repair: name a file' "$own" train "${small[@]}" train.train_iters=2 --save-routing ''
 expect loads_need_experts 2 'has no experts' "$own" train "${small[@]}" train.train_iters=2 model.num_moe_experts=null model.moe_router_topk=null --save-routing x.json
 expect unknown_stacks 2 'moefold.stack=nope' "$own" plan tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
 
