@@ -1,37 +1,6 @@
 #!/usr/bin/env bash
 # Recorded routing from a run to its price; predicted beside measured times; machines that nobody measured.
-set -u
-moefold=$(readlink -f "${MOEFOLD:-./moefold}")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-ok() { echo "ok $1"; }
-bad() {
-    echo "not ok $1: $2"
-    failed=1
-}
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then ok "$name"; else bad "$name" "$*"; fi
-}
-expect() { # NAME CODE PATTERN COMMAND...
-    local name=$1 code=$2 pattern=$3 out got
-    shift 3
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        ok "$name"
-    else
-        bad "$name" "exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
-    fi
-}
-without() { # NAME PATTERN COMMAND...
-    local name=$1 pattern=$2 out
-    shift 2
-    out=$("$@" 2>&1)
-    if grep -qE -- "$pattern" <<<"$out"; then bad "$name" "'$pattern' in it"; else ok "$name"; fi
-}
+. tests/cli/saying.sh
 small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2)
 gpus=(tiny cluster.gpu=H100 cluster.n_gpus=4 model.expert_model_parallel_size=4 model.seq_length=1024 train.global_batch_size=8)
 step() { grep -o '"step_s": *[0-9.e+-]*'; }
