@@ -243,7 +243,6 @@ static int measure_ranks(bench *b, int n)
 }
 
 /* A machine without mpirun keeps what was measured so far; who interrupts it, too. */
-
 static status measure_machines(bench *b, error *err)
 {
     if (comm_launched() || b->ranks == 1) return measure_here(b, err);

@@ -46,6 +46,9 @@ static double factor_for(const price *p)
 
 const char *cli_routing_text(const price *p, const price_options *o, arena *a)
 {
+    if (p->skew <= 0 && o->skew > 1)
+        return arena_text(a, "--routing %g changes nothing: no two ranks share experts (EP 1)",
+                          o->skew);
     if (p->skew <= 0 || (p->worst_skew <= 1 && !o->routing)) return NULL;
     textbuf t = text_init(a);
     text_add(&t, "the fullest EP rank has %.3f times the mean load", p->skew);

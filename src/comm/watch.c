@@ -2,7 +2,10 @@
  *
  * One thread of the process looks at all its ranks a few times a second. It calls nothing of a
  * message library: it says what is known and ends the process, which mpirun and srun take as the
- * end of the job (they tell the other ranks by SIGTERM). */
+ * end of the job (they tell the other ranks by SIGTERM).
+ *
+ * I1  A forked process has none of its parent's threads and ranks: it is watched anew, and never
+ *     waits for a lock that a thread held which it does not have. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +22,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t added;
     comm *list;
-    bool runs;
+    bool runs, forks; /* `forks`: what I1 needs is in place */
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .added = PTHREAD_COND_INITIALIZER};
 
 static comm *_Atomic told;        /* the rank of this process */
@@ -153,8 +156,28 @@ static void *watch_thread(void *unused)
     return NULL;
 }
 
+/* I1 */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&watch.lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void in_child(void)
+{
+    watch.list = NULL;
+    watch.runs = false;
+    watch.added = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    pthread_mutex_unlock(&watch.lock);
+}
+
 static void start_thread(void)
 {
+    if (!watch.forks) watch.forks = pthread_atfork(before_fork, after_fork, in_child) == 0;
     sigset_t all, before; /* signals belong to the threads that run ranks */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

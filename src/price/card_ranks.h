@@ -93,7 +93,8 @@ int64_t saved_least(const slots_of *s, const int64_t *chunks);
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch);
 int64_t saved_alive(const slots_of *s, arena *scratch); /* under combined 1F1B: from below */
 
-/* Temporaries and workspace of a rank: from below, and as they are. */
+/* Temporaries and workspace of a rank: from below, and as they are. `scratch` is not the cards'
+ * arena: some are made here. */
 int64_t temp_least(const slots_of *s, arena *scratch);
 int64_t temp_bytes(const slots_of *s, arena *scratch);
 

@@ -117,6 +117,7 @@ static card_key key_of(const cards *k, const choice *c, card_what what, int kind
                     .mbs = (int32_t)c->mbs,
                     .drop = c->drop};
     if (has_attention(what)) key.cp_kind = (int16_t)c->kind;
+    if (what == CARD_PAIR) key.beside = (int16_t)c->beside; /* what waits in it */
     if (card_has_experts(k, what, kind) ||
         (what == CARD_PAIR && card_has_experts(k, what, other))) {
         key.to = (int16_t)c->to;

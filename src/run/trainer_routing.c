@@ -19,6 +19,8 @@ static int64_t counts_of(const trainer *t)
 static status place_is_writable(const trainer *t, const char *path, error *err)
 {
     const char *folder = file_folder(t->a, path);
+    if (!*path)
+        return error_set(err, ERR_INPUT, "--save-routing '': has no name; repair: name a file");
     if (file_is_folder(path))
         return error_set(err, ERR_INPUT, "--save-routing %s: is a folder; a file is needed", path);
     if (access(*folder ? folder : ".", W_OK) == 0) return OK;
@@ -66,7 +68,13 @@ static status write_sums(const trainer *t, const double *sums, arena *a, error *
 
 status trainer_routing_save(trainer *t, error *err)
 {
-    if (!t->routed || !t->routed_steps) return OK;
+    if (!t->routed) return OK;
+    if (!t->routed_steps) {
+        trainer_say(t, stderr,
+                    arena_text(t->a, "--save-routing %s: not written, no step had a finite loss",
+                               t->o->save_routing));
+        return OK;
+    }
     arena *scratch = arena_create();
     int64_t n = counts_of(t);
     double *sums = ARENA_ARRAY(scratch, double, n);

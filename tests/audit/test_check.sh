@@ -1,24 +1,6 @@
 #!/usr/bin/env bash
 # `moefold check --all-ranks` and `show --rank R --ops` as people and programs meet them. From the repository's root.
-set -u
-moefold=${MOEFOLD:-./moefold}
-failed=0
-
-# expect NAME CODE PATTERN COMMAND...: the exit code, and a pattern in what is printed on either channel.
-expect() {
-    local name=$1 code=$2 pattern=$3
-    shift 3
-    local out got
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        echo "ok $name"
-    else
-        echo "not ok $name (exit $got instead of $code, or no '$pattern' in:)"
-        sed 's/^/    /' <<<"$out" | head -5
-        failed=1
-    fi
-}
+. tests/cli/saying.sh
 
 # has NAME PATTERN RECIPE...: the pattern is in the JSON of `check --all-ranks`.
 has() {

@@ -1,26 +1,7 @@
 #!/usr/bin/env bash
 # What a person meets: exit codes, messages, JSON keys, and that exports read back. From the repository's root.
-set -u
-moefold=${MOEFOLD:-./moefold}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
+. tests/cli/saying.sh
 
-# expect NAME CODE PATTERN COMMAND...: the exit code, and a pattern in what is printed on either channel.
-expect() {
-    local name=$1 code=$2 pattern=$3
-    shift 3
-    local out got
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        echo "ok $name"
-    else
-        echo "not ok $name (exit $got instead of $code, or no '$pattern' in:)"
-        sed 's/^/    /' <<<"$out" | head -5
-        failed=1
-    fi
-}
 file() { cat >"$work/$1"; }
 
 # ---- exit codes

@@ -1,32 +1,6 @@
 #!/usr/bin/env bash
 # The batch script that `launch` writes, and what it refuses.
-set -u
-moefold=${MOEFOLD:-./moefold}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then
-        echo "ok $name"
-    else
-        echo "not ok $name: $*"
-        failed=1
-    fi
-}
-expect() { # NAME CODE PATTERN COMMAND...
-    local name=$1 code=$2 pattern=$3 out got
-    shift 3
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        echo "ok $name"
-    else
-        echo "not ok $name: exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
-        failed=1
-    fi
-}
+. tests/cli/saying.sh
 has() { grep -qxE -- "$1" "$work/script"; }
 hasnt() { ! grep -qE -- "$1" "$work/script"; }
 

@@ -1,37 +1,6 @@
 #!/usr/bin/env bash
 # Recorded routing from a run to its price; predicted beside measured times; machines that nobody measured.
-set -u
-moefold=$(readlink -f "${MOEFOLD:-./moefold}")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-ok() { echo "ok $1"; }
-bad() {
-    echo "not ok $1: $2"
-    failed=1
-}
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then ok "$name"; else bad "$name" "$*"; fi
-}
-expect() { # NAME CODE PATTERN COMMAND...
-    local name=$1 code=$2 pattern=$3 out got
-    shift 3
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        ok "$name"
-    else
-        bad "$name" "exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
-    fi
-}
-without() { # NAME PATTERN COMMAND...
-    local name=$1 pattern=$2 out
-    shift 2
-    out=$("$@" 2>&1)
-    if grep -qE -- "$pattern" <<<"$out"; then bad "$name" "'$pattern' in it"; else ok "$name"; fi
-}
+. tests/cli/saying.sh
 small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2)
 gpus=(tiny cluster.gpu=H100 cluster.n_gpus=4 model.expert_model_parallel_size=4 model.seq_length=1024 train.global_batch_size=8)
 step() { grep -o '"step_s": *[0-9.e+-]*'; }
@@ -59,6 +28,7 @@ expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the 
 expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
 expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" --routing 2
+expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
 
@@ -70,6 +40,7 @@ expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own'
 expect another_model 2 'loads of 8 experts, but qwen3-30b-a3b has 128' "$own" price qwen3-30b-a3b --routing loads.json
 expect other_layers 2 'has 4 MoE layers, but tiny has 2' "$own" price "${gpus[@]}" model.num_layers=2 --routing loads.json
 expect loads_need_a_place 3 'save-routing /nowhere/x.json' "$own" train "${small[@]}" train.train_iters=2 --save-routing /nowhere/x.json
+expect loads_need_a_name 2 'repair: name a file' "$own" train "${small[@]}" train.train_iters=2 --save-routing ''
 expect loads_need_experts 2 'has no experts' "$own" train "${small[@]}" train.train_iters=2 model.num_moe_experts=null model.moe_router_topk=null --save-routing x.json
 expect unknown_stacks 2 'moefold.stack=nope' "$own" plan tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
 

@@ -1,31 +1,6 @@
 #!/usr/bin/env bash
 # Training as a person meets it: lines, resuming, signals, NaN, data files, weights in and out.
-set -u
-moefold=${MOEFOLD:-./moefold}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-failed=0
-ok() { echo "ok $1"; }
-bad() {
-    echo "not ok $1: $2"
-    failed=1
-}
-check() { # NAME CONDITION...
-    local name=$1
-    shift
-    if "$@"; then ok "$name"; else bad "$name" "$*"; fi
-}
-expect() { # NAME CODE PATTERN COMMAND...
-    local name=$1 code=$2 pattern=$3 out got
-    shift 3
-    out=$("$@" 2>&1)
-    got=$?
-    if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
-        ok "$name"
-    else
-        bad "$name" "exit $got instead of $code, or no '$pattern' in: $(head -3 <<<"$out")"
-    fi
-}
+. tests/cli/saying.sh
 small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3)
 # What must not depend on when or how often a run was stopped: everything but the clock.
 lines() { grep -E 'iteration +[0-9]+/' | sed -E 's/^ \[[^]]*\]//; s/elapsed time[^|]*\|//; s/throughput[^|]*\|//'; }

@@ -1,14 +1,8 @@
 /* test_bounds.c - what excludes layouts of a search never excludes a winner: bounds are below what
  * they bound, layout by layout; and the best of whole programs, each priced by itself, is the
  * search's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
+#include "price/searching.h"
 
-#include "price/search.h"
 #include "program/segment.h"
 
 typedef struct fixture {
@@ -19,15 +13,9 @@ typedef struct fixture {
 
 static void open_recipe(fixture *f, const char *hw, const char *name, const char *const *words)
 {
-    error err = {{0}};
     f->a = arena_create();
-    assert_int_equal(hardware_read(&f->hw, hw, f->a, &err), OK);
-    f->given = ARENA_NEW(f->a, recipe);
-    recipe_init(f->given, f->a, name);
-    recipe_set(f->given, K_MODEL, value_of_text(name), "test");
-    for (; *words; words++)
-        if (recipe_override(f->given, *words, "test", &err)) fail_msg("%s", err.text);
-    assert_int_equal(model_fill(f->given, &err), OK);
+    f->given = searching_recipe(name, words, f->a);
+    searching_machine(&f->hw, hw, f->a);
 }
 
 /* ---- layout by layout */

@@ -1,17 +1,12 @@
 /* test_search.c - sums of cards are the whole programs; bounds discard no winner; the best break no
  * rule. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "price/searching.h"
 
 #include "price/card_ranks.h"
-#include "price/search.h"
 #include "rules/rules.h"
 
 typedef struct fixture {
-    arena *a, *scratch; /* what cards are made of must outlive what measures them */
+    arena *a, *scratch; /* cards live in the one, the other is released while they are made */
     hardware hw;
     recipe *given;
     choice_maker m;
@@ -21,16 +16,9 @@ typedef struct fixture {
 
 static void open_recipe(fixture *f, const char *name, const char *const *words)
 {
-    error err = {{0}};
     f->a = arena_create();
-    f->scratch = arena_create();
-    assert_int_equal(hardware_read(&f->hw, "hardware/h100.yaml", f->a, &err), OK);
-    f->given = ARENA_NEW(f->a, recipe);
-    recipe_init(f->given, f->a, name);
-    recipe_set(f->given, K_MODEL, value_of_text(name), "test");
-    for (; words && *words; words++)
-        assert_int_equal(recipe_override(f->given, *words, "test", &err), OK);
-    assert_int_equal(model_fill(f->given, &err), OK);
+    f->given = searching_recipe(name, words, f->a);
+    searching_machine(&f->hw, "hardware/h100.yaml", f->a);
 }
 
 #define OFFLOAD(list)                                                                              \
@@ -51,6 +39,7 @@ static void open_cards(fixture *f, const char *name, const char *const more[3])
                           .world = 256,
                           .precisions = {"bf16_mixed", "bf16_with_fp8_subchannel_scaling_mixed"},
                           .n_precisions = 2};
+    f->scratch = arena_create();
     f->k = cards_create(&f->m, &f->hw, NULL, f->a);
     f->r = ranks_create(f->k, &f->m, &f->hw, NULL, f->a);
 }
@@ -59,8 +48,8 @@ static void close_cards(fixture *f)
 {
     cards_release(f->k);
     ranks_release(f->r);
-    arena_destroy(f->a);
     arena_destroy(f->scratch);
+    arena_destroy(f->a);
 }
 
 /* ---- one layout, both ways */
@@ -175,6 +164,32 @@ static void sums_are_whole_programs(void **state)
     }
 }
 
+/* Weight gradients of a pair without experts wait too: whoever asks first decides nothing. */
+static void pairs_are_known_by_what_waits(void **state)
+{
+    (void)state;
+    static const char *const none[3];
+    choice c = {.tp = 1, .cp = 4, .mbs = 1, .ep = 16, .etp = 1, .pp = 4, .vpp = 4};
+    c.to = TO_EXPERTS;
+    card last[2][2]; /* [which came first][is delayed] */
+    for (int order = 0; order < 2; order++) {
+        fixture f;
+        open_cards(&f, "deepseek-v3", none);
+        assert_false(cards_kind_is(f.k, 0, LAYER_MOE));
+        for (int i = 0; i < 2; i++) {
+            bool delay = i != order;
+            c.beside = delay ? BESIDE_EP_DELAY : BESIDE_EP;
+            last[order][delay] = *card_of(f.k, &c, CARD_PAIR, 0, 0);
+        }
+        close_cards(&f);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(last[0][i].temp, last[1][i].temp);
+        assert_true(last[0][i].seconds[0][0] == last[1][i].seconds[0][0]);
+    }
+    assert_true(last[0][1].temp > last[0][0].temp); /* copies for what waits */
+}
+
 /* ---- the search */
 
 static const char *const small[] = {"cluster.n_gpus=16",
@@ -224,7 +239,6 @@ static void bounds_discard_no_winner_of(const char *const *words)
         assert_true(quick->best[i].step_s == all->best[i].step_s);
     }
     arena_destroy(f.a);
-    arena_destroy(f.scratch);
 }
 
 static void bounds_discard_no_winner(void **state)
@@ -260,7 +274,6 @@ static void best_of_break_no_rule_and_fit(const char *const *words)
     }
     assert_true(r->n_best > 0);
     arena_destroy(f.a);
-    arena_destroy(f.scratch);
 }
 
 static void best_break_no_rule_and_fit(void **state)
@@ -286,13 +299,13 @@ static void what_cannot_fit_has_a_nearest_miss(void **state)
     assert_int_equal(r->n_best, 0);
     assert_true(r->counts.state + r->counts.saved > 0);
     arena_destroy(f.a);
-    arena_destroy(f.scratch);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_whole_programs),
+        cmocka_unit_test(pairs_are_known_by_what_waits),
         cmocka_unit_test(bounds_discard_no_winner),
         cmocka_unit_test(best_break_no_rule_and_fit),
         cmocka_unit_test(what_cannot_fit_has_a_nearest_miss),

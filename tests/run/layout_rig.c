@@ -352,6 +352,15 @@ static const char *common_words(arena *a, const char *words)
                       words);
 }
 
+bool rig_is_legal(const char *folder, const char *words, arena *a)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations found;
+    setup_of_words(s, a, folder, common_words(a, words));
+    rules_check(&found, s, false, a);
+    return s->possible && found.n_errors == 0;
+}
+
 rig_reference *rig_reference_of(const char *folder, const char *words)
 {
     rig_reference *r = calloc(1, sizeof *r);

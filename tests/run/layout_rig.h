@@ -44,6 +44,9 @@ typedef struct rig_result {
     int64_t host_planned, host_used; /* the same of activations on the host */
 } rig_result;
 
+/* Does no rule stand against the layout of `words`? */
+bool rig_is_legal(const char *folder, const char *words, arena *a);
+
 /* `words`: overrides of the model that hold for one rank and many. */
 rig_reference *rig_reference_of(const char *folder, const char *words);
 void rig_reference_free(rig_reference *r);

@@ -38,15 +38,6 @@ static const char *const exact[] = {
             "recompute_modules=[layernorm,moe_act]",
 };
 
-static bool is_legal(const char *folder, const char *words, arena *a)
-{
-    setup *s = ARENA_NEW(a, setup);
-    violations found;
-    setup_of_words(s, a, folder, common_words(a, words));
-    rules_check(&found, s, false, a);
-    return s->possible && found.n_errors == 0;
-}
-
 /* Forced balance fills every routed buffer: all that is planned is touched, on every rank. */
 static void planned_bytes_are_used_bytes(void **state)
 {
@@ -57,7 +48,7 @@ static void planned_bytes_are_used_bytes(void **state)
         for (size_t l = 0; l < sizeof exact / sizeof exact[0]; l++) {
             const char *words = arena_text(a, "%s %s", EVEN, exact[l]);
             rig_result r;
-            if (!is_legal(family_cases[c], words, a)) continue;
+            if (!rig_is_legal(family_cases[c], words, a)) continue;
             rig_touch(&r, family_cases[c], words);
             if (r.text[0] || r.planned != r.used)
                 fail_msg("%s %s: planned %lld, used %lld %s", family_cases[c], exact[l],

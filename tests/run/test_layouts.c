@@ -108,12 +108,8 @@ static bool is_legal(const combination *c, arena *a)
     int64_t world = world_of(c);
     if (world < 2 || world > RIG_RANKS_MAX || (c->value[2] && !c->value[1])) return false;
     arena_place mark = arena_mark(a);
-    setup *s = ARENA_NEW(a, setup);
-    violations found;
-    setup_of_words(s, a, family_cases[c->family],
-                   common_words(a, arena_text(a, "%s %s", same, words_of(c, a))));
-    rules_check(&found, s, false, a);
-    bool legal = found.n_errors == 0 && s->possible;
+    bool legal =
+        rig_is_legal(family_cases[c->family], arena_text(a, "%s %s", same, words_of(c, a)), a);
     arena_release(a, mark);
     return legal;
 }

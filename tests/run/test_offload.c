@@ -51,15 +51,6 @@ static const char *const names[] = {
     OFF("expert_fc1"),
 };
 
-static bool is_legal(const char *folder, const char *words, arena *a)
-{
-    setup *s = ARENA_NEW(a, setup);
-    violations found;
-    setup_of_words(s, a, folder, common_words(a, words));
-    rules_check(&found, s, false, a);
-    return s->possible && found.n_errors == 0;
-}
-
 /* ---- bit for bit */
 
 /* What a rank has computed. */
@@ -146,7 +137,7 @@ static void offload_changes_no_bit(void **state)
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
             const char *offload = names[((size_t)c + l) % 3];
             const char *words = arena_text(a, "%s%s" ANY_SIZE, layouts[l], offload);
-            if (!is_legal(family_cases[c], words, a)) continue;
+            if (!rig_is_legal(family_cases[c], words, a)) continue;
             int64_t host = same_bits(family_cases[c], layouts[l], offload, a);
             if (!host && !strstr(layouts[l], "uniform"))
                 fail_msg("%s %s: nothing went to the host", family_cases[c], words);
@@ -165,7 +156,7 @@ static void all_names_change_no_bit(void **state)
     for (int c = 0; c < N_FAMILY_CASES; c++)
         for (int k = 0; k < 3; k++) {
             const char *words = layouts[chosen[k]];
-            if (!is_legal(family_cases[c], arena_text(a, "%s%s", words, names[0]), a)) continue;
+            if (!rig_is_legal(family_cases[c], arena_text(a, "%s%s", words, names[0]), a)) continue;
             assert_true(same_bits(family_cases[c], words, names[0], a) > 0);
         }
     arena_destroy(a);
@@ -184,7 +175,7 @@ static void planned_bytes_are_used_on_both_sides(void **state)
             const char *words = arena_text(a, "%s%s%s%s" ANY_SIZE, EVEN, LOSSES, layouts[l],
                                            names[((size_t)c + l) % 2]);
             rig_result r;
-            if (!is_legal(family_cases[c], words, a)) continue;
+            if (!rig_is_legal(family_cases[c], words, a)) continue;
             rig_touch(&r, family_cases[c], words);
             if (r.text[0] || r.planned != r.used || r.host_planned != r.host_used)
                 fail_msg("%s %s: planned %lld, used %lld; on the host %lld, used %lld %s",
@@ -215,7 +206,7 @@ static void the_device_saves_less_by_what_the_host_takes(void **state)
         for (size_t l = 0; l < sizeof layouts / sizeof layouts[0]; l++) {
             const char *words = arena_text(a, "%s%s", LOSSES, layouts[l]);
             const char *with = arena_text(a, "%s%s" ANY_SIZE, words, names[0]);
-            if (!is_legal(family_cases[c], with, a)) continue;
+            if (!rig_is_legal(family_cases[c], with, a)) continue;
             const program *off = built(family_cases[c], words, a);
             const program *on = built(family_cases[c], with, a);
             for (int64_t v = 0; v < on->n_chunks; v++)

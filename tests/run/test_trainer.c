@@ -153,6 +153,42 @@ static void one_ranks_bad_data_end_the_run_on_all(void **state)
     free(t);
 }
 
+/* The routing that a layout records, read back. */
+static routing recorded(const char *layout_words, const char *path, arena *a)
+{
+    training *t = calloc(1, sizeof *t);
+    error err = {{0}};
+    routing r;
+    char *words =
+        arena_text(a,
+                   SMALL "model.moe_router_enable_expert_bias=true model.moe_router_score_function="
+                         "sigmoid model.moe_router_load_balancing_type=none %s",
+                   layout_words);
+    *t = (training){.words = words, .slow_rank = -1, .save_routing = path};
+    run_quietly(t);
+    if (t->s[0]) fail_msg("%s: %s", layout_words, t->err[0].text);
+    if (routing_read(&r, path, a, &err)) fail_msg("%s: %s", layout_words, err.text);
+    unlink(path);
+    free(t);
+    return r;
+}
+
+/* The last bits of sums differ by layout: a token may choose otherwise. */
+static void same_loads(const routing *r, const routing *first, const char *layout_words)
+{
+    for (int64_t l = 0; l < r->n; l++) {
+        double all = 0;
+        for (int64_t e = 0; e < r->experts; e++) {
+            double load = r->layers[l].loads[e], wanted = first->layers[l].loads[e];
+            all += load;
+            if (fabs(load - wanted) > 2)
+                fail_msg("%s: layer %d, expert %d: %g instead of %g", layout_words, (int)l, (int)e,
+                         load, wanted);
+        }
+        assert_true(all == (double)(r->tokens * r->topk));
+    }
+}
+
 /* Whoever holds a layer or a token, the file says the same; buffers that grow count nothing twice,
  * and the update of biases, which adds up counts in place, does not either. */
 static void recorded_routing_is_that_of_any_layout(void **state)
@@ -173,33 +209,10 @@ static void recorded_routing_is_that_of_any_layout(void **state)
     routing first = {0};
     char *path = arena_text(a, "/tmp/moefold-loads-%ld.json", (long)getpid());
     for (int i = 0; i < N; i++) {
-        training *t = calloc(1, sizeof *t);
-        error err = {{0}};
-        routing r;
-        char *words = arena_text(
-            a,
-            SMALL "model.moe_router_enable_expert_bias=true model.moe_router_score_function="
-                  "sigmoid model.moe_router_load_balancing_type=none %s",
-            layouts[i]);
-        *t = (training){.words = words, .slow_rank = -1, .save_routing = path};
-        run_quietly(t);
-        if (t->s[0]) fail_msg("%s: %s", layouts[i], t->err[0].text);
-        if (routing_read(&r, path, a, &err)) fail_msg("%s: %s", layouts[i], err.text);
+        routing r = recorded(layouts[i], path, a);
         assert_true(r.n == 4 && r.experts == 8 && r.steps == 4 && r.tokens == 4 * 4 * 64);
-        for (int64_t l = 0; l < r.n; l++) {
-            double all = 0;
-            for (int64_t e = 0; e < r.experts; e++) {
-                all += r.layers[l].loads[e];
-                /* the last bits of sums differ by layout: a token may choose otherwise */
-                if (i && fabs(r.layers[l].loads[e] - first.layers[l].loads[e]) > 2)
-                    fail_msg("%s: layer %d, expert %d: %g instead of %g", layouts[i], (int)l,
-                             (int)e, r.layers[l].loads[e], first.layers[l].loads[e]);
-            }
-            assert_true(all == (double)(r.tokens * r.topk));
-        }
         if (!i) first = r;
-        unlink(path);
-        free(t);
+        same_loads(&r, &first, layouts[i]);
     }
     arena_destroy(a);
 }
