@@ -42,6 +42,24 @@ static status say(error *err, const recipe *given, const violation *v)
                      repair ? "; a repair: " : "", repair ? repair : "");
 }
 
+/* Whether these hold no layout decides: a search would look at all of them in vain, and what it
+ * builds of them is no program. */
+static const char *const of_the_model[] = {
+    "value-in-range",           "kv-heads-divide-heads",
+    "rotary-size-is-even",      "rotary-latent-is-even",
+    "topk-within-experts",      "groups-divide-experts",
+    "groups-hold-topk",         "moe-pattern-is-one",
+    "group-topk-within-groups", "linear-pattern-is-one",
+    "window-pattern-is-one",    "gdn-value-heads-divide",
+    "gdn-needs-frequency",      "norm-is-here",
+    "position-is-here",         "mlp-has-a-gate",
+    "activation-is-here",       "attention-variant-is-here",
+    "softmax-is-here",          "balancing-is-here",
+    "mla-has-no-query-groups",  "mla-or-gdn",
+    "mla-has-no-output-gate",   "latent-moe-is-not-here",
+    "one-prediction-module",    "group-topk-needs-groups",
+};
+
 status plan_refuse_values(const plan_answer *p, arena *a, error *err)
 {
     setup *s = ARENA_NEW(a, setup);
@@ -49,8 +67,11 @@ status plan_refuse_values(const plan_answer *p, arena *a, error *err)
     status st = setup_init(s, p->given, a, err);
     if (st) return st;
     rules_check(&v, s, false, a);
-    const violation *bad = error_of(&v, "value-in-range");
-    return bad ? say(err, p->given, bad) : OK;
+    for (size_t i = 0; i < sizeof of_the_model / sizeof of_the_model[0]; i++) {
+        const violation *bad = error_of(&v, of_the_model[i]);
+        if (bad) return say(err, p->given, bad);
+    }
+    return OK;
 }
 
 /* ---- no layout is legal */

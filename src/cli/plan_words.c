@@ -11,9 +11,10 @@
 #include "cli/plan.h"
 #include "cli/routing.h"
 #include "price/against.h"
+#include "price/search_space.h"
 #include "run/timing.h"
 
-enum { TOKENS_A_STEP = 8 << 20 };
+enum { TOKENS_A_STEP = 8 << 20, SAMPLES_MOST = 1 << 16 };
 
 static const char by_block[] = "equal blocks of nodes for each NVLink domain";
 
@@ -47,7 +48,7 @@ static status read_gpus(const char *word, int64_t *n, const char **name, error *
 {
     char *end;
     long long count = strtoll(word, &end, 10);
-    if (end == word) {
+    if (end == word && *word) {
         *n = 0;
         *name = word;
         return OK;
@@ -113,7 +114,7 @@ static status read_count(const char *option, const char *word, int64_t most, int
 static int64_t batch_for(int64_t seq)
 {
     int64_t gbs = 1;
-    while (gbs * 2 * seq <= TOKENS_A_STEP) gbs *= 2;
+    while (gbs * 2 * seq <= TOKENS_A_STEP && gbs < SAMPLES_MOST) gbs *= 2;
     return gbs;
 }
 
@@ -133,6 +134,14 @@ static status set_batch(recipe *r, const plan_words *w, error *err)
     if (s) return s;
     if (seq < 1) seq = 4096;
     if (gbs < 1 || (!w->gbs && r->knob[K_GBS].from != FROM_USER)) gbs = batch_for(seq);
+    int64_t most = SPACE_MICROS_MOST * SPACE_MBS_MOST * recipe_int(r, K_N_GPUS);
+    if (gbs > most)
+        return error_set(
+            err, ERR_INPUT,
+            "--gbs %lld: on %lld GPUs a step would have more than %d microbatches of %d "
+            "samples; at most --gbs %lld",
+            (long long)gbs, (long long)recipe_int(r, K_N_GPUS), SPACE_MICROS_MOST, SPACE_MBS_MOST,
+            (long long)most);
     set_count(r, K_SEQ, w->seq, seq, w->seq ? "--seq" : "unset: 4096");
     set_count(r, K_GBS, w->gbs, gbs, w->gbs ? "--gbs" : "about 8 million tokens a step");
     if (recipe_int(r, K_MAX_POSITIONS) < seq)

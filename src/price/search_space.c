@@ -10,7 +10,7 @@
 #include "base/maths.h"
 #include "program/segment.h"
 
-enum { MBS_MOST = 16, TP_MOST = 16 };
+enum { TP_MOST = 16 };
 
 static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
 
@@ -168,7 +168,7 @@ void space_init(space *s, choice_maker *m)
     fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1);
     fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1);
     fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);
-    fill_powers(&s->mbs, s, K_MBS, MBS_MOST);
+    fill_powers(&s->mbs, s, K_MBS, SPACE_MBS_MOST);
     if (!base) return;
     list_drops(s, &base->m);
     for (int i = 0; i < SCOPES; i++)
@@ -270,6 +270,7 @@ bool space_stages_ok(const space *s, const choice *c)
     int64_t dp = s->world / (c->tp * c->cp * c->pp), once = c->mbs * dp;
     if (s->gbs % once) return false;
     int64_t micros = s->gbs / once;
+    if (micros > SPACE_MICROS_MOST) return false;
     return c->vpp == 1 || (c->pp > 1 && micros >= c->pp && micros % c->pp == 0);
 }
 

@@ -6,6 +6,9 @@
 
 enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 512 };
 
+/* A step of more microbatches is not looked at. */
+enum { SPACE_MBS_MOST = 16, SPACE_MICROS_MOST = 8192 };
+
 typedef struct axis_list {
     int64_t v[AXIS_MAX];
     int n;

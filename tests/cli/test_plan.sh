@@ -56,6 +56,10 @@ expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true do
 expect chunks_without_stages 1 'virtual_pipeline_model_parallel_size=4 needs PP > 1' "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=4 --pin model.pipeline_model_parallel_size=1
 expect pins_too_large_together 1 'leave one of these out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
 expect batch_that_does_not_divide 1 'global_batch_size=100 is no multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
+expect batch_too_large 2 '--gbs 900000000: on 16 GPUs.*at most --gbs' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 900000000
+expect more_choices_than_experts 1 'model.moe_router_topk=9 is more than the 8 experts' tiny --gpus 8xH100 --seq 4096 --pin model.moe_router_topk=9
+expect heads_that_do_not_divide 1 'does not divide the 7 attention heads' tiny --gpus 8xH100 --seq 4096 --pin model.num_attention_heads=7
+expect empty_cluster 2 'as in 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
 expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
