@@ -154,6 +154,7 @@ $(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
 # time.
 $(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags

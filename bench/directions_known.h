@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#include "price/against.h"
+#include "search/against.h"
 #include "price/deltas.h"
 
 typedef struct known {

@@ -3,7 +3,7 @@
 #define CLI_PLAN_H
 
 #include "cli/cli.h"
-#include "price/against.h"
+#include "search/against.h"
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;

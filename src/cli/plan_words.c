@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
-#include "price/against.h"
-#include "price/search_space.h"
+#include "search/against.h"
+#include "search/search_space.h"
 #include "run/timing.h"
 
 enum { TOKENS_A_STEP = 8 << 20, SAMPLES_MOST = 1 << 16 };

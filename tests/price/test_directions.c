@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "price/against.h"
+#include "search/against.h"
 #include "price/deltas.h"
 
 static delta_end end_of(const char *base, const char *words)

@@ -1,0 +1,74 @@
+/* against.c - a recipe and the plan of its job. */
+#include "search/against.h"
+
+#include "audit/audit.h"
+
+void against_open(recipe *job, const recipe *own)
+{
+    *job = *own;
+    for (int k = 0; k < K_COUNT; k++)
+        if (path_decides((knob_id)k) && job->knob[k].from == FROM_USER)
+            job->knob[k] = (setting){.from = FROM_NOTHING};
+}
+
+status against_join(recipe *plan, recipe *own, error *err)
+{
+    const char *here = recipe_word(plan, K_MODEL), *there = recipe_word(own, K_MODEL);
+    if (here && there && !text_equal(here, there))
+        return error_set(err, ERR_INPUT,
+                         "--against %s is of %s, and the plan of %s: name the same model, or leave "
+                         "it out",
+                         own->name, there, here);
+    for (int k = 0; k < K_COUNT; k++) {
+        if (path_decides((knob_id)k)) continue;
+        if (plan->knob[k].from == FROM_USER)
+            own->knob[k] = plan->knob[k];
+        else if (own->knob[k].from == FROM_USER)
+            plan->knob[k] = own->knob[k];
+    }
+    return OK;
+}
+
+static bool same_sizes(const recipe *r, const pipeline *pipe, const choice *c)
+{
+    return recipe_int(r, K_TP) == c->tp && recipe_int(r, K_CP) == c->cp &&
+           recipe_int(r, K_EP) == c->ep && recipe_int(r, K_ETP) == c->etp && pipe->pp == c->pp &&
+           pipe->vpp == c->vpp && recipe_int(r, K_MBS) == c->mbs;
+}
+
+static void place_it(against *out, const search_result *r)
+{
+    out->place = 1;
+    for (int i = 0; i < r->n_best; i++) {
+        if (r->best[i].exact.step_s < out->p.step_s) out->place++;
+        if (!out->same && same_sizes(&out->s->r, &out->s->pipe, &r->best[i].c)) out->same = i + 1;
+    }
+}
+
+static void see_faster(against *out, const price *first)
+{
+    for (int i = 0; i < out->n_path && !out->faster; i++)
+        if (out->path[i].p.fits && out->path[i].p.step_s < 0.999 * first->step_s)
+            out->faster = i + 1;
+}
+
+status against_price(against *out, const recipe *own, const recipe *plan, search_result *r,
+                     const search_options *o, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    *out = (against){.s = s};
+    status st = setup_init(s, own, a, err);
+    if (st) return st;
+    rules_check(&out->found, s, false, a);
+    out->why_not = audit_why_not(s, a);
+    if (out->why_not) return OK;
+    price_setup(&out->p, s, o->hw, &o->prices, a);
+    place_it(out, r);
+    if (!r->n_best) return OK;
+    recipe *winner = ARENA_NEW(a, recipe);
+    search_recipe(winner, r, plan, &r->best[0].c);
+    path_ends ends = {own, winner, o->hw, &o->prices};
+    out->n_path = price_path(out->path, &ends, &out->p, a);
+    see_faster(out, &r->best[0].exact);
+    return OK;
+}

@@ -1,0 +1,50 @@
+/* card_list.h - a list of operations with every buffer at a place of its own: what each costs, and
+ * what it waits for. Bounds of times are played from it (card_light.c). */
+#ifndef SEARCH_CARD_LIST_H
+#define SEARCH_CARD_LIST_H
+
+#include "price/cost.h"
+#include "program/segment.h"
+
+/* A part of a buffer that an operation touches. */
+typedef struct event_part {
+    int root, event;
+    bool written;
+    const struct event_part *before; /* that an earlier operation of the compute stream touched */
+    int64_t start, end;
+} event_part;
+
+enum { WAITS_MAX = 8, FLIGHT_MAX = 32 }; /* what is left out only makes bounds lower */
+
+typedef struct event {
+    op_cost cost[2]; /* under parts of graphs or none, and in a graph of the whole iteration */
+    int lane;
+    bool message;
+    bool passed; /* takes no time and nobody waits for it (play.c) */
+    bool early;  /* needs no operation of the compute stream (I3) */
+    int n_parts, n_waits;
+    const event_part *parts;
+    int waits[WAITS_MAX]; /* events that its stream waits for before it */
+    double done;
+} event;
+
+typedef struct event_list {
+    event *e;
+    event_part *parts;          /* free ones */
+    const event_part **touched; /* by buffer: the last one of the compute stream */
+    int n;
+    int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
+    double flops;                     /* of products */
+    bool steps;                       /* a whole iteration may be captured */
+    unsigned parts_held;              /* CAPTURED_ bits of its operations */
+    int64_t temp;                     /* most bytes of temporaries that live at once */
+} event_list;
+
+/* Lanes are streams, and of messages one for each kind where Megatron runs (play.c). */
+enum { LANES = STREAM_COUNT + COST_KINDS };
+
+/* `costs`: under parts of graphs or none, and in a graph of the whole iteration. */
+void event_list_fill(event_list *l, const cost_model costs[2], const segment *seg, int phase,
+                     arena *a);
+
+#endif

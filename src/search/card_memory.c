@@ -1,0 +1,326 @@
+/* card_memory.c - regions of a rank as sums of cards.
+ *
+ * I1  Each number is the one that src/program/plan.c computes from a whole program; a test holds
+ *     them against each other.
+ * I2  The first moment at which most slots are taken comes before the first backward gives one
+ *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
+ *     follows the warm-up takes places as others are left. */
+#include <math.h>
+#include <string.h>
+
+#include "base/maths.h"
+#include "search/card_ranks.h"
+#include "program/offload.h"
+#include "program/plan.h"
+#include "program/rope.h"
+
+void choice_sizes_of(choice_sizes *z, const setup *s)
+{
+    const recipe *r = &s->r;
+    bool narrow = recipe_on(r, K_BF16) || recipe_on(r, K_FP16);
+    int64_t B = recipe_int(r, K_MBS);
+    *z = (choice_sizes){.seq = recipe_int(r, K_SEQ),
+                        .dp = s->lay.dp,
+                        .edp = s->lay.edp,
+                        .micros = recipe_int(r, K_GBS) / (B * s->lay.dp),
+                        .word = narrow ? 2 : 4,
+                        .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
+                        .gathers_late = recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT),
+                        .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
+    z->S = z->seq / s->lay.cp;
+    z->Tc = B * z->S;
+    z->T = z->Tc / s->lay.tp;
+    z->turns = s->pipe.pp > 1 && (z->posts_early || s->pipe.vpp > 1) ? 2 : 1;
+}
+
+/* ---- step and boundary */
+
+static int64_t step_region(const setup *s, const choice_sizes *z)
+{
+    const model *m = &s->m;
+    int64_t layers = m->n_layers + m->n_mtp, losses = m->n_mtp ? 2 : 1, end = 0;
+    for (int i = 0; i < STEP_COUNT; i++) {
+        int64_t n = 0;
+        if (i == STEP_ROPE)
+            n = z->S * rope_width(s);
+        else if (i <= STEP_MASK || (i <= STEP_MTP_MASK && losses == 2))
+            n = z->Tc;
+        else if (i == STEP_LOSS || (i == STEP_MTP_LOSS && losses == 2))
+            n = 2;
+        else if (m->experts && (i == STEP_AUX || i == STEP_Z))
+            n = layers;
+        else if (m->experts && (i == STEP_LOAD || i == STEP_GLOBAL))
+            n = layers * m->experts;
+        else if (m->experts && i == STEP_OVERFLOW)
+            n = layers * 2;
+        int64_t times = step_by_micro((step_buffer)i) ? z->micros : 1;
+        end = round_up(end + times * n * 4, PLAN_ALIGN);
+    }
+    return end;
+}
+
+static int64_t stream_parts(const setup *s, const chunk_mix *m)
+{
+    bool both = (m->receives && m->parts_in == 2) || (m->sends && m->parts_out == 2) ||
+                m->n[MIX_MTP] || (m->n[MIX_HEAD] && s->m.n_mtp > 0);
+    return both ? 2 : 1;
+}
+
+/* Inputs of layers that are only handed over on the device. */
+static int64_t passed_region(const setup *s, const choice_sizes *z, int64_t rank)
+{
+    bool any = false;
+    for (int64_t v = 0; v < s->pipe.vpp; v++) {
+        const stage *st = &s->pipe.stages[v * s->pipe.pp + rank];
+        for (int64_t i = 0; i < st->n_layers && !any; i++)
+            any = offload_takes_input(s, st->first_layer + i, z->T);
+    }
+    int64_t places = 2 + (s->pipe.pp > 1 ? z->turns : 0);
+    return any ? places * round_up(z->T * s->m.hidden * z->word, PLAN_ALIGN) : 0;
+}
+
+void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
+                  const layout_facts *f, int64_t rank)
+{
+    const rank_facts *own = &f->ranks[rank];
+    int64_t hidden = z->T * s->m.hidden * z->word, stream = 0, boundary = 0;
+    memset(bytes, 0, sizeof *bytes * REGION_COUNT);
+    for (int64_t v = 0; v < s->pipe.vpp; v++) {
+        const chunk_mix *m = &f->mix[v * s->pipe.pp + rank];
+        int64_t parts = stream_parts(s, m);
+        if (parts > stream) stream = parts;
+        if (m->sends && m->parts_out > boundary) boundary = m->parts_out;
+    }
+    for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
+    bytes[REGION_BOUNDARY] = z->turns * (round_up(stream * hidden, PLAN_ALIGN) +
+                                         round_up(boundary * hidden, PLAN_ALIGN)) +
+                             own->scratch + passed_region(s, z, rank);
+    bytes[REGION_STEP] = step_region(s, z);
+}
+
+/* ---- saved */
+
+static const card_what part_cards[] = {CARD_EMBEDDING, CARD_FINAL, CARD_MTP, CARD_HEAD};
+
+/* Has the model such a part at all? */
+static bool has_part(const cards *k, int part)
+{
+    return (part != MIX_FINAL && part != MIX_MTP) || cards_model(k)->n_mtp > 0;
+}
+
+/* Full recompute keeps the input alone. */
+static int64_t layer_saved(cards *k, const choice *c, int kind)
+{
+    const card_light *attention = card_light_of(k, c, CARD_ATTENTION, kind);
+    if (c->drop == DROP_FULL) return attention->input;
+    return card_saved(attention, c->drop) +
+           card_saved(card_light_of(k, c, CARD_MLP, kind), c->drop);
+}
+
+void sums_saved(part_sums *p, cards *k, const choice *c)
+{
+    for (int i = 0; i < cards_kinds(k); i++) p->saved[i] = layer_saved(k, c, i);
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
+        if (has_part(k, i)) p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
+}
+
+/* The host has launched part of the second half while the first still runs. */
+static double behind(const card *c, const card *before, graph_scope graphs, int phase)
+{
+    double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
+    double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
+    double least = c->unhindered[graphs == SCOPE_STEP][phase];
+    return seconds > least ? seconds : least;
+}
+
+double layer_seconds(cards *k, const choice *c, int kind, int phase)
+{
+    graph_scope g = c->graphs;
+    if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
+    const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
+    const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
+    return first->seconds[g][phase] + behind(second, first, g, phase);
+}
+
+static void add_times(part_sums *p, int part, const card *c, graph_scope graphs)
+{
+    for (int phase = 0; phase < 2; phase++) {
+        p->seconds[part][phase] += c->seconds[graphs][phase];
+    }
+}
+
+void sums_times(part_sums *p, cards *k, const choice *c)
+{
+    bool whole = cards_whole(k, c);
+    memset(p->seconds, 0, sizeof p->seconds);
+    for (int i = 0; i < cards_kinds(k); i++) {
+        add_times(p, i, card_of(k, c, whole ? CARD_LAYER : CARD_ATTENTION, i, 0), c->graphs);
+        if (!whole) add_times(p, i, card_of(k, c, CARD_MLP, i, 0), c->graphs);
+        for (int phase = 0; phase < 2; phase++)
+            p->seconds[i][phase] = layer_seconds(k, c, i, phase);
+    }
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
+        if (has_part(k, i))
+            add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
+}
+
+double layer_least(cards *k, const choice *c, int kind, int phase)
+{
+    graph_scope g = c->graphs;
+    if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
+    const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
+    const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
+    const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
+    return fmax(first->alone[g][phase] + second->free[phase],
+                first->host[g][phase] + second->alone[g][phase]);
+}
+
+void sums_least(part_sums *p, cards *k, const choice *c)
+{
+    memset(p->seconds, 0, sizeof p->seconds);
+    for (int i = 0; i < cards_kinds(k); i++)
+        for (int phase = 0; phase < 2; phase++) p->seconds[i][phase] = layer_least(k, c, i, phase);
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
+        if (has_part(k, i) && i != MIX_MTP)
+            add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
+}
+
+chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
+{
+    chunk_sum s = {0, {0, 0}};
+    for (int i = 0; i < MIX_PARTS; i++) {
+        if (!m->n[i]) continue;
+        s.saved += m->n[i] * p->saved[i];
+        for (int phase = 0; phase < 2; phase++) {
+            s.seconds[phase] += m->n[i] * p->seconds[i][phase];
+        }
+    }
+    return s;
+}
+
+static order_shape shape_of(const choice *c, const choice_sizes *z, int64_t rank)
+{
+    return (order_shape){.pp = c->pp,
+                         .rank = rank,
+                         .vpp = c->vpp,
+                         .micros = z->micros,
+                         .group = c->pp,
+                         .ep_overlap = c->beside >= BESIDE_EP};
+}
+
+static int64_t warmup_of(const order_shape *h)
+{
+    int64_t total = h->micros * h->vpp, w;
+    if (h->pp == 1)
+        w = h->ep_overlap ? 1 : 0;
+    else if (h->vpp == 1)
+        w = h->pp - h->rank - 1;
+    else
+        w = 2 * (h->pp - h->rank - 1) + (h->vpp - 1) * h->group + h->ep_overlap;
+    return w < total ? w : total;
+}
+
+int64_t saved_least(const slots_of *s, const int64_t *chunks)
+{
+    const choice *c = s->c;
+    const choice_sizes *z = s->z;
+    order_shape h = shape_of(c, z, s->rank);
+    int64_t total = z->micros * c->vpp, taken = warmup_of(&h); /* I2 */
+    if (!h.ep_overlap) taken += 1 + z->posts_early;
+    if (taken > total) taken = total;
+    if (c->vpp == 1) return taken * chunks[0];
+    int64_t bytes = 0, in_group = h.group * h.vpp, left = taken;
+    while (left > 0) { /* groups of microbatches, in each chunk after chunk */
+        int64_t here = left < in_group ? left : in_group;
+        for (int64_t v = 0; v < c->vpp && here > 0; v++) {
+            int64_t n = here < h.group ? here : h.group;
+            bytes += n * chunks[v];
+            here -= n;
+        }
+        left -= in_group;
+    }
+    return bytes;
+}
+
+/* ---- temporaries */
+
+typedef struct temps {
+    int64_t temp, work;
+} temps;
+
+static void see(temps *t, const card *c)
+{
+    if (c->temp > t->temp) t->temp = c->temp;
+    if (c->work > t->work) t->work = c->work;
+}
+
+static void see_chunk(temps *t, cards *k, const choice *c, const chunk_mix *m)
+{
+    bool whole = cards_whole(k, c);
+    for (int i = 0; i < cards_kinds(k); i++) {
+        if (!m->n[i]) continue;
+        see(t, card_of(k, c, whole ? CARD_LAYER : CARD_ATTENTION, i, 0));
+        if (!whole) see(t, card_of(k, c, CARD_MLP, i, 0));
+    }
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
+        if (m->n[i]) see(t, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0));
+}
+
+/* Kinds of a chunk's layers in their order. `light`: from below, those with experts alone. */
+static void see_pairs(temps *t, cards *k, const choice *c, const stage *const of[2], bool light)
+{
+    for (int64_t i = 0; i < of[0]->n_layers && i < of[1]->n_layers; i++) {
+        int kf = cards_kind_of(k, of[0]->first_layer + i);
+        int kb = cards_kind_of(k, of[1]->first_layer + of[1]->n_layers - 1 - i);
+        if (!light) {
+            see(t, card_of(k, c, CARD_PAIR, kf, kb));
+        } else if (cards_kind_is(k, kf, LAYER_MOE) && cards_kind_is(k, kb, LAYER_MOE)) {
+            int64_t temp = card_pair_light(k, c, kf, kb)->temp;
+            if (temp > t->temp) t->temp = temp;
+        }
+    }
+}
+
+/* Chunks that meet on a rank. */
+static void see_meetings(temps *t, const slots_of *s, bool light, arena *scratch)
+{
+    const choice *c = s->c;
+    arena_place mark = arena_mark(scratch);
+    order_shape h = shape_of(c, s->z, s->rank);
+    const step_order *o = cards_order(s->k, &h);
+    const stage *stages = s->f->split->pipe.stages + s->rank;
+    bool *met = ARENA_ARRAY(scratch, bool, c->vpp * c->vpp);
+    for (int64_t i = o->warmup; i + 1 < o->n - o->warmup; i += 2) {
+        int64_t vf = o->list[i].chunk, vb = o->list[i + 1].chunk;
+        if (met[vf * c->vpp + vb]) continue;
+        met[vf * c->vpp + vb] = true;
+        const stage *const of[2] = {&stages[vf * c->pp], &stages[vb * c->pp]};
+        see_pairs(t, s->k, c, of, light);
+    }
+    arena_release(scratch, mark);
+}
+
+int64_t temp_least(const slots_of *s, arena *scratch)
+{
+    const choice *c = s->c;
+    temps t = {0, 0};
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        bool here = false;
+        for (int64_t v = 0; v < c->vpp; v++) here = here || s->f->mix[v * c->pp + s->rank].n[i];
+        for (int half = 0; half < 2 && here; half++) {
+            const card_light *l = card_bound_of(s->k, c, half ? CARD_MLP : CARD_ATTENTION, i);
+            if (l->temp > t.temp) t.temp = l->temp;
+        }
+    }
+    if (c->beside >= BESIDE_EP) see_meetings(&t, s, true, scratch);
+    return t.temp;
+}
+
+int64_t temp_bytes(const slots_of *s, arena *scratch)
+{
+    const choice *c = s->c;
+    temps t = {0, 0};
+    for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, s->k, c, &s->f->mix[v * c->pp + s->rank]);
+    if (c->beside >= BESIDE_EP) see_meetings(&t, s, false, scratch);
+    return t.temp + round_up(t.work, PLAN_ALIGN);
+}

@@ -1,0 +1,303 @@
+/* card_slots.c - the pool of saved buffers, packed on sizes alone exactly as slots.c packs it.
+ *
+ * I1  Without combined 1F1B a chunk has one slot from its forward (or the receive that is posted
+ *     ahead) to its backward; with it each instance has one of its own.
+ * I2  Equal sizes are packed without gaps: there the pool is a count.
+ * I3  No packing is smaller than what lives at once. */
+#include <string.h>
+
+#include "search/card_ranks.h"
+
+typedef struct living {
+    int64_t at, bytes, chunk, micro;
+    int instance;
+} living;
+
+typedef struct pool {
+    living *alive;
+    int64_t n, room, end;
+    arena *a;
+} pool;
+
+/* The living are kept in the order of their places, so that the lowest gap is the first. */
+static void take(pool *l, living x)
+{
+    if (l->n == l->room) {
+        int64_t room = l->room ? l->room * 2 : 64;
+        living *larger = ARENA_ARRAY(l->a, living, room);
+        if (l->n) memcpy(larger, l->alive, sizeof *larger * (size_t)l->n);
+        l->alive = larger;
+        l->room = room;
+    }
+    int64_t k = 0;
+    x.at = 0;
+    while (k < l->n && l->alive[k].at - x.at < x.bytes) {
+        x.at = l->alive[k].at + l->alive[k].bytes;
+        k++;
+    }
+    memmove(&l->alive[k + 1], &l->alive[k], sizeof x * (size_t)(l->n - k));
+    l->alive[k] = x;
+    l->n++;
+    if (x.at + x.bytes > l->end) l->end = x.at + x.bytes;
+}
+
+static void leave(pool *l, int64_t chunk_id, int64_t micro, int instance_id)
+{
+    for (int64_t k = 0; k < l->n; k++) {
+        const living *x = &l->alive[k];
+        if (x->micro != micro || x->chunk != chunk_id || x->instance != instance_id) continue;
+        l->n--;
+        memmove(&l->alive[k], &l->alive[k + 1], sizeof *x * (size_t)(l->n - k));
+        return;
+    }
+}
+
+/* ---- by chunk */
+
+static bool all_equal(const int64_t *chunks, int64_t n)
+{
+    for (int64_t i = 1; i < n; i++)
+        if (chunks[i] != chunks[0]) return false;
+    return true;
+}
+
+static void by_chunk(pool *l, const step_order *o, const int64_t *chunks, int64_t ahead)
+{
+    int64_t taken = 0; /* entries whose forward has its slot */
+    for (int64_t i = 0; i < o->n; i++) {
+        for (; taken <= i + ahead && taken < o->n; taken++) {
+            const order_entry *e = &o->list[taken];
+            if (e->phase == SEG_FORWARD)
+                take(l, (living){.bytes = chunks[e->chunk], .chunk = e->chunk, .micro = e->micro});
+        }
+        const order_entry *e = &o->list[i];
+        if (e->phase == SEG_BACKWARD) leave(l, e->chunk, e->micro, 0);
+    }
+}
+
+/* ---- by instance */
+
+/* Instances of a chunk without messages: embedding, layers, final norm, prediction, head. */
+typedef struct row {
+    int64_t *bytes;
+    bool *layer;
+    int n;
+} row;
+
+typedef struct packing {
+    pool l;
+    const row *rows; /* [vpp] */
+    bool *taken;     /* [vpp][micros][most]: has its slot */
+    int64_t micros, most;
+} packing;
+
+static void add_part(row *r, int64_t bytes, bool layer)
+{
+    r->bytes[r->n] = bytes;
+    r->layer[r->n++] = layer;
+}
+
+static row row_of(const part_sums *p, cards *k, const chunk_mix *m, const stage *st, arena *a)
+{
+    row r = {ARENA_ARRAY(a, int64_t, st->n_layers + 5), ARENA_ARRAY(a, bool, st->n_layers + 5), 0};
+    if (m->n[MIX_EMBEDDING]) add_part(&r, p->saved[MIX_EMBEDDING], false);
+    for (int64_t i = 0; i < st->n_layers; i++)
+        add_part(&r, p->saved[cards_kind_of(k, st->first_layer + i)], true);
+    for (int i = MIX_FINAL; i < MIX_PARTS; i++)
+        if (m->n[i]) add_part(&r, p->saved[i], false);
+    return r;
+}
+
+static void take_instance(packing *w, const order_entry *e, int i)
+{
+    const row *r = &w->rows[e->chunk];
+    if (i >= r->n || !r->bytes[i]) return;
+    bool *known = &w->taken[(e->chunk * w->micros + e->micro) * w->most + i];
+    if (*known) return;
+    *known = true;
+    take(&w->l,
+         (living){.bytes = r->bytes[i], .chunk = e->chunk, .micro = e->micro, .instance = i});
+}
+
+static void forward(packing *w, const order_entry *e, int i)
+{
+    take_instance(w, e, i);
+    take_instance(w, e, i + 1);
+}
+
+static void run_both(packing *w, const order_entry *f, const order_entry *b)
+{
+    const row *rf = &w->rows[f->chunk], *rb = &w->rows[b->chunk];
+    int i = 0, k = rb->n - 1;
+    take_instance(w, f, 0);
+    while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
+    while (k >= 0 && !rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
+        forward(w, f, i++);
+        leave(&w->l, b->chunk, b->micro, k--);
+    }
+    while (k >= 0 && rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (i < rf->n) forward(w, f, i++);
+    while (k >= 0) leave(&w->l, b->chunk, b->micro, k--);
+}
+
+static void run_one(packing *w, const order_entry *e)
+{
+    const row *r = &w->rows[e->chunk];
+    if (e->phase == SEG_FORWARD) {
+        take_instance(w, e, 0);
+        for (int i = 0; i < r->n; i++) forward(w, e, i);
+    } else {
+        for (int i = r->n - 1; i >= 0; i--) leave(&w->l, e->chunk, e->micro, i);
+    }
+}
+
+static bool is_pair(const step_order *o, int64_t i)
+{
+    return o->list[i].phase == SEG_FORWARD && i >= o->warmup && i + 1 < o->n - o->warmup;
+}
+
+/* A receive that is posted for the next unit takes the place of its first instance. */
+static void by_instance(packing *w, const step_order *o, const bool *receives, bool posts)
+{
+    for (int64_t i = 0; i < o->n;) {
+        int64_t step = is_pair(o, i) ? 2 : 1;
+        for (int64_t k = i ? i + step : i; posts && k < o->n && k <= i + step; k += step) {
+            const order_entry *e = &o->list[k];
+            if (e->phase == SEG_FORWARD && receives[e->chunk]) take_instance(w, e, 0);
+        }
+        if (step == 2)
+            run_both(w, &o->list[i], &o->list[i + 1]);
+        else
+            run_one(w, &o->list[i]);
+        i += step;
+    }
+}
+
+static int64_t pack_instances(const slots_of *s, arena *a)
+{
+    const choice *c = s->c;
+    packing w = {.l = {.a = a}, .micros = s->z->micros};
+    row *rows = ARENA_ARRAY(a, row, c->vpp);
+    bool *receives = ARENA_ARRAY(a, bool, c->vpp);
+    for (int64_t v = 0; v < c->vpp; v++) {
+        int64_t id = v * c->pp + s->rank;
+        rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
+        receives[v] = s->f->mix[id].receives;
+        if (rows[v].n > w.most) w.most = rows[v].n;
+    }
+    w.rows = rows;
+    w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    by_instance(&w, cards_order(s->k, &h), receives, s->z->posts_early);
+    return w.l.end;
+}
+
+/* ---- what lives at once (I3) */
+
+typedef struct counting {
+    const row *rows;
+    int64_t vpp, *chunks; /* [vpp] bytes of all instances */
+    int64_t *excess;      /* [vpp][vpp] of a pair over what lived before; < 0: not known yet */
+    int64_t live, most;
+} counting;
+
+static void see(counting *w, int64_t bytes)
+{
+    if (bytes > w->most) w->most = bytes;
+}
+
+/* As run_both takes and leaves, behind the first instance of the forward. */
+static int64_t pair_excess(const row *f, const row *b)
+{
+    int64_t now = 0, most = 0;
+    int i = 0, k = b->n - 1;
+    while (i < f->n || k >= 0) {
+        bool lone = i == 0 && f->n > 1 && !f->layer[0] && f->layer[1];
+        bool both = i < f->n && k >= 0 && f->layer[i] && b->layer[k];
+        bool end = k >= 0 && !lone && !b->layer[k];
+        if (i < f->n && (lone || both || k < 0)) { /* the next one is taken while one runs */
+            now += i + 1 < f->n ? f->bytes[i + 1] : 0;
+            if (now > most) most = now;
+            i++;
+        }
+        if (k >= 0 && (both || end || i >= f->n || (!lone && !f->layer[i]))) now -= b->bytes[k--];
+    }
+    return most;
+}
+
+static void count_unit(counting *w, const order_entry *e, const order_entry *b, int64_t first)
+{
+    if (e->phase == SEG_BACKWARD) {
+        w->live -= w->chunks[e->chunk];
+    } else if (!b) {
+        w->live += w->chunks[e->chunk] - first;
+        see(w, w->live);
+    } else {
+        int64_t *known = &w->excess[e->chunk * w->vpp + b->chunk];
+        int64_t start = w->rows[e->chunk].n ? w->rows[e->chunk].bytes[0] : 0;
+        if (*known < 0) *known = pair_excess(&w->rows[e->chunk], &w->rows[b->chunk]);
+        w->live += start - first;
+        see(w, w->live + *known);
+        w->live += w->chunks[e->chunk] - start - w->chunks[b->chunk];
+    }
+}
+
+static void open_counting(counting *w, const slots_of *s, arena *a)
+{
+    const choice *c = s->c;
+    row *rows = ARENA_ARRAY(a, row, c->vpp);
+    *w = (counting){.rows = rows, .vpp = c->vpp};
+    w->chunks = ARENA_ARRAY(a, int64_t, c->vpp);
+    w->excess = ARENA_RAW(a, int64_t, c->vpp * c->vpp);
+    for (int64_t i = 0; i < c->vpp * c->vpp; i++) w->excess[i] = -1;
+    for (int64_t v = 0; v < c->vpp; v++) {
+        int64_t id = v * c->pp + s->rank;
+        rows[v] = row_of(s->sums, s->k, &s->f->mix[id], &s->f->split->pipe.stages[id], a);
+        for (int i = 0; i < rows[v].n; i++) w->chunks[v] += rows[v].bytes[i];
+    }
+}
+
+int64_t saved_alive(const slots_of *s, arena *scratch)
+{
+    arena_place mark = arena_mark(scratch);
+    const choice *c = s->c;
+    counting w;
+    open_counting(&w, s, scratch);
+    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    const step_order *o = cards_order(s->k, &h);
+    int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
+    for (int64_t i = 0; i < o->n;) {
+        int64_t step = is_pair(o, i) ? 2 : 1, first = ahead;
+        const order_entry *next = i + step < o->n ? &o->list[i + step] : NULL;
+        bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
+                      s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
+        ahead = posted ? w.rows[next->chunk].bytes[0] : 0;
+        w.live += ahead;
+        count_unit(&w, &o->list[i], step == 2 ? &o->list[i + 1] : NULL, first);
+        i += step;
+    }
+    arena_release(scratch, mark);
+    return w.most;
+}
+
+/* ---- both */
+
+int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
+{
+    const choice *c = s->c;
+    bool pairs = c->beside >= BESIDE_EP;
+    if (!pairs && all_equal(chunks, c->vpp)) return saved_least(s, chunks); /* I2 */
+    arena_place mark = arena_mark(scratch);
+    pool l = {.a = scratch};
+    int64_t bytes;
+    if (pairs) {
+        bytes = pack_instances(s, scratch);
+    } else {
+        order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
+        by_chunk(&l, cards_order(s->k, &h), chunks, s->z->posts_early);
+        bytes = l.end;
+    }
+    arena_release(scratch, mark);
+    return bytes;
+}

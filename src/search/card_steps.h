@@ -1,0 +1,26 @@
+/* card_steps.h - the time of a step, played over chunks: what whole programs are played for item by
+ * item in stages.c, from cards. */
+#ifndef SEARCH_CARD_STEPS_H
+#define SEARCH_CARD_STEPS_H
+
+#include "search/card_ranks.h"
+
+typedef struct step_play {
+    const choice *c;
+    const choice_sizes *z;
+    const layout_facts *f;
+    cards *k;
+    const chunk_sum *chunks; /* [pp * vpp] by stage */
+    double message;          /* [T][H] to a neighbour */
+    bool light;              /* chunks are from below, and pairs shall be */
+    bool half_light;         /* but for pairs of layers with experts, which are most */
+} step_play;
+
+/* Seconds of the slowest rank. */
+double step_optimizer(const step_play *p);
+
+/* The step, with messages between stages, gradients and weights. Nothing in it ends sooner when
+ * something in it takes longer: of chunks from below it is a bound. */
+double step_seconds(const step_play *p, arena *scratch);
+
+#endif

@@ -1,0 +1,92 @@
+/* cards.h - parts of a step, built, fitted and played once, and remembered.
+ *
+ * Whole programs are too slow to build for each layout of a search. A layer falls into two halves
+ * that meet only in the hidden state h: attention (x -> h), and MLP or experts (h -> y). Each is
+ * built as a segment of its own by the builders of src/program and depends on few knobs. Their
+ * saved bytes add up to the layer's, and its temporaries are the larger of the two, because spans
+ * of different halves never meet in time. Embedding, final norm, head and prediction module are
+ * cards too; full recompute, activation offload and combined 1F1B, which do not fall apart like
+ * that, have cards of whole layers and of pairs. */
+#ifndef SEARCH_CARDS_H
+#define SEARCH_CARDS_H
+
+#include "price/price.h"
+#include "search/search_choice.h"
+#include "program/order.h"
+
+typedef enum card_what {
+    CARD_ATTENTION, /* first half of a layer */
+    CARD_MLP,       /* second half */
+    CARD_LAYER,     /* all of it: DROP_FULL, or with offload */
+    CARD_PAIR,      /* forward of one layer beside the backward of another */
+    CARD_EMBEDDING,
+    CARD_FINAL,
+    CARD_MTP,
+    CARD_HEAD,
+    CARD_KINDS
+} card_what;
+
+typedef struct card {
+    int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
+    double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
+    double host[SCOPES][2];    /* launching all of it */
+    double unhindered[2][2];   /* [SCOPE_STEP?][phase]: as played if launching took no time */
+} card;
+
+/* What a half saves under any recompute, without building it again. */
+enum { CARD_MASKS_MAX = 24 };
+typedef struct card_light {
+    int n_masks;
+    unsigned mask[CARD_MASKS_MAX];
+    int64_t bytes[CARD_MASKS_MAX];
+    unsigned any;  /* of all masks */
+    int64_t input; /* bytes of the half's input, which nothing drops */
+    int64_t temp;  /* most bytes of temporaries that live at once: a card's are not fewer */
+    /* Seconds by phase, each below what a card with this recompute takes: */
+    double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
+    double free[2];          /* the same if launching took no time */
+    double inside[2];   /* as a part of a pair: without messages that could have started before */
+    double compute[2];  /* compute stream by itself */
+    double messages[2]; /* busiest of the others */
+    double host[SCOPES][2]; /* [graphs][phase]: launching */
+    double fastest[2];      /* products at the peak of the chip */
+} card_light;
+
+/* Layers of a model fall into few kinds. */
+enum { LAYER_KINDS_MAX = 8 };
+
+typedef struct cards cards;
+
+cards *cards_create(choice_maker *m, const hardware *hw, const price_options *o, arena *a);
+
+const model *cards_model(const cards *k);
+int cards_kinds(const cards *k);                  /* kinds of layers */
+int cards_kind_of(const cards *k, int64_t layer); /* of a layer */
+bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit);
+bool cards_offload(const cards *k);                /* does the recipe offload activations? */
+bool cards_whole(const cards *k, const choice *c); /* do layers not fall into halves? */
+
+/* Which of the drop bits make a difference to this half. */
+const card_light *card_light_of(cards *k, const choice *c, card_what half, int kind);
+/* The same with the choice's recompute behind it, as far as seconds go; of whole layers too. */
+const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
+int64_t card_saved(const card_light *l, unsigned drop);
+/* No pair of these kinds of layers takes less. */
+const card_light *card_pair_light(cards *k, const choice *c, int kind, int other);
+double card_pair_least(cards *k, const choice *c, int kind, int other);
+
+/* `kind`: of layer, where `what` is a part of one; `other`: of the backward half of a pair. */
+const card *card_of(cards *k, const choice *c, card_what what, int kind, int other);
+
+/* Seconds of a message of [T][H] (times `parts`) between neighbours of this layout. */
+double card_message(cards *k, const choice *c, const setup *s, int64_t parts);
+
+/* Gives back what building took; cards live on in their arena. */
+void cards_release(cards *k);
+
+int64_t cards_built(const cards *k);
+
+/* The order of a rank; good until one of another pipeline is asked for. */
+const step_order *cards_order(cards *k, const order_shape *h);
+
+#endif

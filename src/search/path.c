@@ -1,0 +1,239 @@
+/* path.c - moves between two recipes.
+ *
+ * I1  A move copies settings as people made them (unset ones too), so that what is derived from
+ *     them is derived again.
+ * I2  Every stop is priced as a whole program. */
+#include "search/path.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "rules/rules.h"
+
+enum { MOVE_KNOBS = 10, TOGETHER_MOST = 3 };
+
+typedef struct move {
+    const char *name;
+    int n;
+    knob_id knobs[MOVE_KNOBS];
+} move;
+
+static const move moves[] = {
+    {"TP", 2, {K_TP, K_SP}},
+    {"CP", 1, {K_CP}},
+    {"kind of CP", 3, {K_CP_COMM, K_CP_LEVELS, K_LATENT_RING}},
+    {"stages",
+     8,
+     {K_PP, K_VPP, K_PP_LAYOUT, K_FIRST_LAYERS, K_LAST_LAYERS, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
+      K_LAYERS_PER_VSTAGE}},
+    {"EP", 2, {K_EP, K_ETP}},
+    {"microbatch", 1, {K_MBS}},
+    {"dispatcher", 2, {K_DISPATCHER, K_FLEX}},
+    {"overlap of experts", 4, {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD}},
+    {"overlap of TP", 1, {K_TP_OVERLAP}},
+    {"recompute", 4, {K_RECOMPUTE, K_RECOMPUTE_METHOD, K_RECOMPUTE_LAYERS, K_RECOMPUTE_MODULES}},
+    {"graphs", 2, {K_GRAPHS, K_GRAPH_MODULES}},
+    {"offload", 3, {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_PRECISION_AWARE}},
+    {"precision", 2, {K_PRECISION, K_FP8_RECIPE}},
+};
+enum { MOVES = sizeof moves / sizeof moves[0], PRECISION = MOVES - 1 };
+_Static_assert((int)MOVES == (int)PATH_MOVES, "room for every move");
+
+bool path_decides(knob_id k)
+{
+    for (int m = 0; m < PRECISION; m++)
+        for (int i = 0; i < moves[m].n; i++)
+            if (moves[m].knobs[i] == k) return true;
+    return false;
+}
+
+/* ---- what moved */
+
+static void add_moved(moved *out, int *n, const char *name, double seconds, double least)
+{
+    if (fabs(seconds) < least) return;
+    int at = (*n)++;
+    for (; at > 0 && fabs(out[at - 1].seconds) < fabs(seconds); at--) out[at] = out[at - 1];
+    out[at] = (moved){name, seconds};
+}
+
+int price_moved(moved out[MOVED_MAX], const price *before, const price *after)
+{
+    int n = 0;
+    double least = before->step_s / 1000;
+    for (int k = 0; k < COST_KINDS; k++) {
+        bool message = k >= COST_TP && k <= COST_DP;
+        double was = message ? before->exposed[k] : before->time[k];
+        double is = message ? after->exposed[k] : after->time[k];
+        add_moved(out, &n, cost_kind_name((cost_kind)k), is - was, least);
+    }
+    add_moved(out, &n, "host", after->host - before->host, least);
+    add_moved(out, &n, "bubble", after->bubble - before->bubble, least);
+    add_moved(out, &n, "optimizer", after->optimizer - before->optimizer, least);
+    return n;
+}
+
+/* ---- one stop */
+
+typedef struct walk {
+    const path_ends *e;
+    const setup *from, *to; /* resolved */
+    recipe *now;
+    price at;
+    int errors; /* rules that are broken where one stands */
+    arena *a;
+} walk;
+
+static bool has(value list, value word)
+{
+    for (int i = 0; i < list.list.n; i++)
+        if (value_equal(list.list.items[i], word)) return true;
+    return false;
+}
+
+/* Lists of modules are sets. */
+static bool same_knob(const walk *w, knob_id k)
+{
+    value x = w->from->r.knob[k].v, y = w->to->r.knob[k].v;
+    bool modules = k == K_RECOMPUTE_MODULES || k == K_GRAPH_MODULES;
+    if (!modules || x.kind != V_LIST || y.kind != V_LIST) return value_equal(x, y);
+    for (int i = 0; i < x.list.n; i++)
+        if (!has(y, x.list.items[i])) return false;
+    return x.list.n == y.list.n;
+}
+
+static bool differs(const walk *w, int m)
+{
+    for (int i = 0; i < moves[m].n; i++)
+        if (!same_knob(w, moves[m].knobs[i])) return true;
+    return false;
+}
+
+static void make(recipe *r, const recipe *to, unsigned set)
+{
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++)
+            r->knob[moves[m].knobs[i]] = to->knob[moves[m].knobs[i]]; /* I1 */
+}
+
+/* Memory of the scratch kind: the caller gives it back. */
+static bool priced(price *out, int *errors, const walk *w, unsigned set)
+{
+    recipe *r = ARENA_NEW(w->a, recipe);
+    setup *s = ARENA_NEW(w->a, setup);
+    error err = {{0}};
+    *r = *w->now;
+    r->a = w->a;
+    make(r, w->e->to, set);
+    if (setup_init(s, r, w->a, &err) || audit_why_not(s, w->a)) return false;
+    violations found;
+    rules_check(&found, s, false, w->a);
+    if (found.n_errors > w->errors) return false;
+    price_setup(out, s, w->e->hw, w->e->o, w->a); /* I2 */
+    out->evidence = NULL;
+    *errors = found.n_errors;
+    return true;
+}
+
+/* ---- the walk */
+
+typedef struct stop {
+    unsigned set;
+    int errors;
+    price p;
+} stop;
+
+static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
+{
+    stop s = {.set = set};
+    arena_place mark = arena_mark(w->a);
+    bool good = priced(&s.p, &s.errors, w, set);
+    arena_release(w->a, mark);
+    if (!good || (must_fit && !s.p.fits)) return false;
+    if (!best->set || s.p.step_s < best->p.step_s) *best = s;
+    return true;
+}
+
+/* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
+ * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
+ * the end, whatever it is. */
+static stop next_stop(const walk *w, unsigned left)
+{
+    stop best = {0};
+    int n = __builtin_popcount(left);
+    for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
+        bool gains = best.set && best.p.step_s < w->at.step_s;
+        if (gains || (best.set && size > 2)) break;
+        stop tried = {0};
+        for (unsigned set = 1; set <= left; set++)
+            if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
+        if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
+    }
+    if (!best.set) try_set(&best, w, left, false);
+    return best;
+}
+
+static const char *names_of(unsigned set, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int m = 0; m < MOVES; m++)
+        if (set >> m & 1) text_add(&t, "%s%s", t.n ? " and " : "", moves[m].name);
+    return t.s;
+}
+
+static const char *words_of(const walk *w, unsigned set)
+{
+    textbuf t = text_init(w->a);
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++) {
+            knob_id k = moves[m].knobs[i];
+            if (same_knob(w, k)) continue;
+            text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[k].key,
+                     value_text(w->a, w->to->r.knob[k].v));
+        }
+    return t.s;
+}
+
+static void take(path_step *out, walk *w, const stop *s)
+{
+    *out = (path_step){.names = names_of(s->set, w->a), .words = words_of(w, s->set)};
+    out->gain = w->at.step_s / s->p.step_s - 1;
+    out->p = s->p;
+    out->n_kinds = price_moved(out->kinds, &w->at, &s->p);
+    make(w->now, w->e->to, s->set);
+    w->at = s->p;
+    w->errors = s->errors;
+}
+
+static bool opened(walk *w, arena *a)
+{
+    error err = {{0}};
+    setup *from = ARENA_NEW(a, setup), *to = ARENA_NEW(a, setup);
+    w->from = from;
+    w->to = to;
+    w->now = ARENA_NEW(a, recipe);
+    *w->now = *w->e->from;
+    if (setup_init(from, w->e->from, a, &err) || setup_init(to, w->e->to, a, &err)) return false;
+    violations found;
+    rules_check(&found, from, false, a);
+    w->errors = found.n_errors;
+    return true;
+}
+
+int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first, arena *a)
+{
+    walk w = {.e = e, .at = *first, .a = a};
+    unsigned left = 0;
+    int n = 0;
+    if (!opened(&w, a)) return 0;
+    for (int m = 0; m < MOVES; m++)
+        if (differs(&w, m)) left |= 1u << m;
+    while (left) {
+        stop s = next_stop(&w, left);
+        if (!s.set) break;
+        take(&out[n++], &w, &s);
+        left &= ~s.set;
+    }
+    return n;
+}

@@ -1,0 +1,46 @@
+/* path.h - from one recipe to another in single moves, each priced: why one beats the other.
+ *
+ * A move is a set of knobs that mean one thing: the split of layers over stages, what is made again
+ * in backward, what runs beside expert messages. Moves are also what a search decides; all other
+ * knobs (model, precision, cluster, batch, optimizer) are the job. */
+#ifndef SEARCH_PATH_H
+#define SEARCH_PATH_H
+
+#include "price/price.h"
+
+enum { PATH_MOVES = 13, MOVED_MAX = COST_KINDS + 3 };
+
+/* Seconds of a step that went (below zero) or came, of one kind. */
+typedef struct moved {
+    const char *name; /* a kind of cost, "host", "bubble" or "optimizer" */
+    double seconds;
+} moved;
+
+typedef struct path_step {
+    const char *names; /* "recompute", or "TP and CP" where one cannot move without the other */
+    const char *words; /* overrides, as a command line takes them */
+    double gain;       /* step time before over after, minus one */
+    price p;           /* after it; evidence is NULL */
+    moved kinds[MOVED_MAX];
+    int n_kinds; /* those that moved by a thousandth of the step or more, the largest first */
+} path_step;
+
+typedef struct path_ends {
+    const recipe *from, *to; /* before setup_init; the same job on the same cluster */
+    const hardware *hw;
+    const price_options *o;
+} path_ends;
+
+/* Is a knob decided by a search? */
+bool path_decides(knob_id k);
+
+/* The moves that lead from one end to the other, the largest gain first; returns how many. `first`
+ * is the price of `from`. A stop breaks no more rules than the one before it and fits. Where no
+ * move alone leads to a faster one, two are made at once if that does; where none leads to any,
+ * two, three, or all that are left. */
+int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first, arena *a);
+
+/* What moved between two prices; returns how many kinds. */
+int price_moved(moved out[MOVED_MAX], const price *before, const price *after);
+
+#endif

@@ -1,0 +1,117 @@
+/* search.c - a search from beginning to end: opens it, runs through attention, then experts, stages
+ * and what only sums depend on (search_parts.h), and closes it. */
+#include "base/clock.h"
+#include "search/search.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "search/search_best.h"
+#include "search/search_parts.h"
+
+static void list_precisions(choice_maker *m, const recipe *r, bool any)
+{
+    static const char *const hopper[] = {"bf16_with_fp8_subchannel_scaling_mixed", "bf16_mixed",
+                                         "bf16_with_fp8_current_scaling_mixed"};
+    static const char *const blackwell[] = {"bf16_with_mxfp8_mixed", "bf16_mixed",
+                                            "bf16_with_nvfp4_mixed"};
+    static const char *const ampere[] = {"bf16_mixed"};
+    static const char *const cpus[] = {"fp32"};
+    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    gpu_arch arch = g ? g->arch : ARCH_HOPPER;
+    const char *const *list = arch == ARCH_HOPPER      ? hopper
+                              : arch == ARCH_BLACKWELL ? blackwell
+                              : arch == ARCH_AMPERE    ? ampere
+                                                       : cpus;
+    int n = arch == ARCH_HOPPER || arch == ARCH_BLACKWELL ? 3 : 1;
+    static const knob_id parts[] = {K_PRECISION, K_BF16, K_FP16, K_FP8, K_FP4, K_FP8_RECIPE};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (r->knob[parts[i]].from == FROM_USER) {
+            m->n_precisions = 1; /* as the recipe has it */
+            return;
+        }
+    m->n_precisions = any ? n : 1;
+    for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
+}
+
+static status open_search(search *s, const recipe *given, arena *a, error *err)
+{
+    choice_maker *m = ARENA_NEW(a, choice_maker);
+    *m = (choice_maker){.a = a, .given = given, .world = recipe_int(given, K_N_GPUS)};
+    list_precisions(m, given, s->o->any_precision);
+    s->out->maker = m;
+    recipe *whole = ARENA_NEW(a, recipe);
+    *whole = *given;
+    setup *probe = ARENA_NEW(a, setup);
+    status st = setup_init(probe, whole, a, err);
+    if (st) return st;
+    if (!choice_base(m, 0, 1))
+        return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
+    s->k = cards_create(m, s->o->hw, &s->o->prices, a);
+    s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
+    space_init(&s->sp, m);
+    const model *mod = cards_model(s->k);
+    for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
+    memo_init(&s->times, 4 * sizeof(int64_t), a);
+    memo_init(&s->bytes, 8 * sizeof(int64_t), a);
+    memo_init(&s->states, 6 * sizeof(int64_t), a);
+    memo_init(&s->messages, 6 * sizeof(int64_t), a);
+    return OK;
+}
+
+/* What the rules say of the recipe as it was given. */
+static status say_why_none(const recipe *given, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations v = {0};
+    if (setup_init(s, given, a, err)) return ERR_RULE;
+    rules_check(&v, s, false, a);
+    const char *why = v.n_errors
+                          ? v.list[0].message
+                          : "no sizes divide GPUs, heads, experts, sequence and batch at once";
+    return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", why,
+                     v.n_errors && v.list[0].n_repairs ? "; a repair: " : "",
+                     v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
+}
+
+void search_visit_nodes(search *s, node *nodes, int n)
+{
+    for (int i = 0; i < n && !s->done; i++) {
+        bool slow = !s->o->judge_all && nodes[i].least >= best_tenth(s->out);
+        s->experts_least = INFINITY;
+        search_each_experts(s, &nodes[i], slow ? search_slow_visit : search_experts_visit);
+        if (!slow) search_tell_others(s, nodes, i, n);
+    }
+}
+
+status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
+                  error *err)
+{
+    double start = clock_seconds();
+    memset(out, 0, sizeof *out);
+    out->room = BEST_MAX;
+    search *s = ARENA_NEW(a, search);
+    *s = (search){.out = out, .o = o, .a = a, .scratch = arena_create()};
+    status st = open_search(s, given, a, err);
+    node *nodes = NULL;
+    int n = st ? 0 : search_list_nodes(s, &nodes);
+    for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
+    search_visit_nodes(s, nodes, n);
+    if (!st) search_fill_front(s, nodes, n);
+    if (!st) search_price_best(s, a);
+    if (!st) search_climb(s);
+    out->counts.cards = st ? 0 : cards_built(s->k);
+    if (s->k) cards_release(s->k);
+    if (s->r) ranks_release(s->r);
+    arena_destroy(s->scratch);
+    out->counts.seconds = clock_seconds() - start;
+    if (!st && !out->counts.legal) st = say_why_none(given, a, err);
+    return st;
+}
+
+void search_recipe(recipe *out, search_result *r, const recipe *given, const choice *c)
+{
+    *out = *given;
+    choice_set(out, r->maker, c);
+}

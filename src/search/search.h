@@ -1,0 +1,71 @@
+/* search.h - every layout of a model on a cluster, judged; the best ten.
+ *
+ * A layout is judged when it is priced (its memory summed exactly, its step played over chunks) or
+ * excluded by a bound: a rank cannot hold its state or activations, or even its compute stream
+ * alone takes longer than the tenth best. Whole groups are excluded at once and counted. The best
+ * are then priced as whole programs, and sorted by that. */
+#ifndef SEARCH_SEARCH_H
+#define SEARCH_SEARCH_H
+
+#include "search/search_choice.h"
+#include "price/price.h"
+#include "rules/rules.h"
+
+enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16 };
+
+typedef struct found {
+    choice c;
+    int64_t dp, edp, micros;
+    double step_s;      /* as cards say */
+    int64_t peak_bytes; /* of the fullest rank, to the byte */
+    bool priced;        /* `exact` is there */
+    price exact;        /* of the whole programs */
+} found;
+
+typedef struct search_counts {
+    int64_t legal;          /* layouts of the space */
+    int64_t state, saved;   /* excluded: weights and optimizer, activations do not fit */
+    int64_t slow;           /* excluded: a bound above the tenth best */
+    int64_t played;         /* played, and slower than the tenth */
+    int64_t summed, fitted; /* memory summed exactly; of those fitted, and played */
+    int64_t rules;          /* would have been among the best, but break a rule */
+    int64_t broken;         /* judge_all: bounds above what they bound */
+    int64_t cards;
+    double seconds;
+} search_counts;
+
+typedef struct search_options {
+    const hardware *hw;
+    price_options prices;
+    bool any_precision;
+    bool only_fit;  /* stop at the first layout that fits */
+    bool judge_all; /* no bounds: for tests */
+    bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */
+    int best;       /* how many are priced whole; 0: BEST_MAX */
+} search_options;
+
+typedef struct search_result {
+    found best[BEST_MAX];
+    int n_best, room;     /* of at most BEST_MAX places */
+    found near[NEAR_MAX]; /* as fast as those of the same sizes, but for what cards leave open */
+    int n_near;
+    found front[FRONT_MAX]; /* faster needs more memory: speed against headroom */
+    int n_front;
+    found ladder[LADDER_MAX]; /* the winner's layout, from no recompute on: rung by rung */
+    int n_ladder;
+    found miss; /* nothing fits: the layout that needs least */
+    bool has_miss;
+    search_counts counts;
+    choice_maker *maker;
+} search_result;
+
+/* `given`: model_fill behind it; cluster.gpu, cluster.n_gpus, model.seq_length and
+ * train.global_batch_size are set. Knobs that a person set are not searched. ERR_RULE: no layout is
+ * legal, with the reason. Memory comes from `a`. */
+status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
+                  error *err);
+
+/* The recipe of a layout, as a person would write it. */
+void search_recipe(recipe *out, search_result *r, const recipe *given, const choice *c);
+
+#endif

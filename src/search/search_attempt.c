@@ -1,0 +1,172 @@
+/* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
+ * step, and whether it is among the best. */
+#include "base/maths.h"
+#include "search/search_best.h"
+#include "search/search_parts.h"
+#include "program/plan.h"
+
+void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
+{
+    for (int64_t i = 0; i < c->pp * c->vpp; i++)
+        s->chunks[i] = chunk_sum_of(&t->sums, &t->f->mix[i]);
+}
+
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
+{
+    bool pairs = c->beside >= BESIDE_EP;
+    int64_t most = 0, sizes[CHUNKS_MOST];
+    for (int64_t q = 0; q < c->pp; q++) {
+        for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
+        slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
+        int64_t saved = -1;
+        if (level == PEAK_EXACT) saved = saved_packed(&slots, sizes, s->scratch);
+        if (level == PEAK_ALIVE) saved = saved_alive(&slots, s->scratch);
+        if (saved < 0) saved = saved_least(&slots, sizes);
+        int64_t temp = level == PEAK_EXACT ? temp_bytes(&slots, s->scratch) : 0;
+        if (level == PEAK_ALIVE || (level == PEAK_LEAST && !pairs))
+            temp = temp_least(&slots, s->scratch);
+        int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
+                      (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+static void fix_regions(search *s, const choice *c, attempt *t)
+{
+    t->fixed = s->fixed;
+    for (int64_t q = 0; q < c->pp; q++) {
+        int64_t bytes[REGION_COUNT];
+        rank_regions(bytes, &t->s, &t->z, t->f, q);
+        t->fixed[q] = 0;
+        for (int i = 0; i < REGION_COUNT; i++) t->fixed[q] += round_up(bytes[i], PLAN_ALIGN);
+    }
+}
+
+step_play attempt_play(search *s, const choice *c, const attempt *t)
+{
+    return (step_play){
+        .c = c, .z = &t->z, .f = t->f, .k = s->k, .chunks = s->chunks, .message = t->message};
+}
+
+bool attempt_patch(search *s, const choice *c, attempt *t)
+{
+    t->f = ranks_facts(s->r, c);
+    if (!t->f->ok || !choice_patch(&t->s, s->sp.m, c, t->f->split)) return false;
+    choice_sizes_of(&t->z, &t->s);
+    fix_regions(s, c, t);
+    return true;
+}
+
+static bool breaks_rule(search *s, const choice *c, attempt *t)
+{
+    arena_place mark = arena_mark(s->scratch);
+    violations v;
+    arena *own = t->s.r.a;
+    t->s.r.a = s->scratch;
+    t->s.r.knob[K_PRECISION_AWARE].v =
+        c->offload ? value_of_bool(true) : t->s.r.knob[K_PRECISION_AWARE].v;
+    rules_check(&v, &t->s, false, s->scratch);
+    t->s.r.a = own;
+    bool broken = v.n_errors > 0;
+    arena_release(s->scratch, mark);
+    return broken;
+}
+
+void search_see_miss(search *s, const choice *c, int64_t peak)
+{
+    search_result *r = s->out;
+    if (r->has_miss && r->miss.peak_bytes <= peak) return;
+    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp);
+    r->has_miss = true;
+    r->miss = (found){.c = *c, .dp = dp, .edp = s->sp.world / (c->ep * c->etp * c->pp)};
+    r->miss.micros = search_micros(s, c);
+    r->miss.peak_bytes = peak;
+}
+
+double search_message(search *s, const choice *c)
+{
+    int64_t key[6] = {c->precision, c->tp, c->cp, c->mbs, c->pp, 0};
+    double *known = memo_get(&s->messages, key);
+    if (known) return *known;
+    static _Thread_local setup patched;
+    choice x = {.precision = c->precision, .tp = c->tp, .cp = c->cp, .mbs = c->mbs, .pp = c->pp};
+    x.ep = x.etp = x.vpp = 1;
+    x.to = TO_EXPERTS;
+    x.kind = c->kind;
+    known = ARENA_NEW(s->a, double);
+    const pipe_split *split = choice_split(s->sp.m, c);
+    x.vpp = c->vpp;
+    if (choice_patch(&patched, s->sp.m, &x, split)) *known = card_message(s->k, &x, &patched, 1);
+    memo_put(&s->messages, key, known);
+    return *known;
+}
+
+/* Played from below, before cards are built. */
+static double light_step(search *s, const choice *c, attempt *t, bool half)
+{
+    sums_least(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    step_play p = attempt_play(s, c, t);
+    p.light = true;
+    p.half_light = half;
+    return step_seconds(&p, s->scratch);
+}
+
+/* Step played, memory summed. */
+verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
+{
+    search_counts *n = &s->out->counts;
+    bool all = s->o->judge_all;
+    sums_saved(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    int64_t least = 0;
+    bool pairs = c->beside >= BESIDE_EP;
+    for (int level = PEAK_LEAST; level <= (pairs ? PEAK_ALIVE : PEAK_LEAST); level++) {
+        least = attempt_peak(s, c, t, (peak_level)level);
+        if (least <= s->o->hw->usable) continue;
+        n->saved++;
+        search_see_miss(s, c, least);
+        return TOO_LARGE;
+    }
+    /* cards of pairs are dear */
+    double light = pairs || all ? light_step(s, c, t, false) : 0;
+    for (int half = 0; half < 2 && !all; half++) {
+        if (half && pairs) light = light_step(s, c, t, true);
+        if (best_enters(s->out, c, light)) continue;
+        n->slow++;
+        return TOO_SLOW;
+    }
+    sums_times(&t->sums, s->k, c);
+    attempt_sum_chunks(s, c, t);
+    *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
+    step_play p = attempt_play(s, c, t);
+    out->step_s = step_seconds(&p, s->scratch);
+    if (!all && !best_enters(s->out, c, out->step_s)) {
+        n->played++;
+        return TOO_SLOW;
+    }
+    out->peak_bytes = attempt_peak(s, c, t, PEAK_EXACT);
+    if (all) n->broken += light > out->step_s * (1 + 1e-9) || least > out->peak_bytes;
+    n->summed++;
+    if (out->peak_bytes > s->o->hw->usable) {
+        search_see_miss(s, c, out->peak_bytes);
+        return TOO_LARGE;
+    }
+    n->fitted++;
+    return GOOD;
+}
+
+void attempt_keep(search *s, const choice *c, attempt *t, const found *f)
+{
+    bool enters = best_enters(s->out, c, f->step_s);
+    if (!enters && !front_takes(s->out, f)) return;
+    if (breaks_rule(s, c, t)) {
+        s->out->counts.rules += enters;
+        return;
+    }
+    front_put(s->out, f);
+    if (!enters) return;
+    best_put(s->out, f);
+    if (s->o->only_fit) s->done = true;
+}

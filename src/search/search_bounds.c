@@ -1,0 +1,198 @@
+/* search_bounds.c - what sizes need at least: state, activations and seconds from below (I1 of
+ * search_parts.h). */
+#include <math.h>
+#include <string.h>
+
+#include "search/search_parts.h"
+
+int64_t search_micros(const search *s, const choice *c)
+{
+    int64_t dp = s->sp.world / (c->tp * c->cp * c->pp);
+    return s->sp.gbs / (c->mbs * dp);
+}
+
+/* ---- state */
+
+static int64_t state_least(search *s, const choice *c, int offload)
+{
+    static _Thread_local setup patched;
+    const setup *base = choice_base(s->sp.m, c->precision, c->tp);
+    patched.r = base->r;
+    if (offload) patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
+    if (offload)
+        patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
+    state_mode mode = state_mode_bare(&patched.r);
+    double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
+    const param_table *t = &base->params;
+    for (int i = 0; i < t->n_rows; i++) {
+        const param *p = &t->rows[i];
+        if (!p->trained) continue;
+        double n = (double)param_local(p, c->tp, c->etp, c->ep) *
+                   (double)param_block_count(&base->m, p->block);
+        double shards = (double)(p->kind == PARAM_EXPERT ? s->sp.world / (c->ep * c->etp * c->pp)
+                                                         : s->sp.world / (c->tp * c->pp));
+        bytes += n * (word + mode.gradient + mode.optimizer / shards);
+    }
+    return (int64_t)(bytes / (double)c->pp);
+}
+
+int64_t search_state_least(search *s, const choice *c, int offload)
+{
+    int64_t key[6] = {c->precision, c->tp, c->ep, c->etp, c->pp, offload};
+    int64_t *known = memo_get(&s->states, key);
+    if (known) return *known;
+    known = ARENA_NEW(s->a, int64_t);
+    *known = state_least(s, c, offload);
+    memo_put(&s->states, key, known);
+    return *known;
+}
+
+/* ---- parts that are no layers: their cards are few, and exact */
+
+static const struct {
+    int part;
+    card_what card;
+} others[] = {{MIX_EMBEDDING, CARD_EMBEDDING}, {MIX_FINAL, CARD_FINAL}, {MIX_HEAD, CARD_HEAD}};
+enum { OTHERS = 3 }; /* prediction modules count for nothing: their cards are dear */
+
+static const card *other_card(search *s, const choice *c, int i)
+{
+    if (others[i].part == MIX_FINAL && cards_model(s->k)->n_mtp == 0) return NULL;
+    return card_of(s->k, c, others[i].card, 0, 0);
+}
+
+/* ---- bytes */
+
+const int64_t *search_drop_bytes(search *s, const choice *c, int d)
+{
+    drop_bytes *b = &s->drop_bytes[d];
+    if (b->visit == s->visit) return b->saved;
+    *b = (drop_bytes){.visit = s->visit};
+    choice plain = *c;
+    plain.drop = 0;
+    plain.beside = BESIDE_NOTHING;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *a = card_bound_of(s->k, &plain, CARD_ATTENTION, i);
+        b->saved[i] = a->input;
+        if (s->sp.drops[d] != DROP_FULL)
+            b->saved[i] = card_saved(a, s->sp.drops[d]) +
+                          card_saved(card_bound_of(s->k, &plain, CARD_MLP, i), s->sp.drops[d]);
+    }
+    for (int i = 0; i < OTHERS; i++) {
+        const card *o = other_card(s, c, i);
+        if (o) b->saved[others[i].part] = o->saved;
+    }
+    return b->saved;
+}
+
+/* ---- seconds */
+
+/* Each stream by itself. */
+static void add_streams(drop_times *t, int kind, const card_light *l, graph_scope graphs)
+{
+    t->ways = 3;
+    for (int phase = 0; phase < 2; phase++) {
+        t->seconds[0][kind] += l->compute[phase];
+        t->seconds[1][kind] += l->messages[phase];
+        t->seconds[2][kind] += l->host[graphs][phase];
+    }
+}
+
+/* Streams of the two halves of a pair by themselves: forward of one kind, backward of another. */
+static double streams_of(search *s, const choice *c, int kind, int phase)
+{
+    return card_bound_of(s->k, c, CARD_ATTENTION, kind)->inside[phase] +
+           card_bound_of(s->k, c, CARD_MLP, kind)->compute[phase];
+}
+
+/* What layers with experts take more than their streams, in pairs or one after the other, at
+ * least. */
+static double pair_extra(search *s, const choice *c)
+{
+    double least = INFINITY;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        for (int k = 0; k < cards_kinds(s->k); k++) {
+            if (!cards_kind_is(s->k, i, LAYER_MOE) || !cards_kind_is(s->k, k, LAYER_MOE)) continue;
+            double streams = streams_of(s, c, i, SEG_FORWARD) + streams_of(s, c, k, SEG_BACKWARD);
+            double alone =
+                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, k, SEG_BACKWARD);
+            double pair = card_pair_least(s->k, c, i, k);
+            least = fmin(least, fmin(pair, alone) - streams);
+        }
+    return least > 0 && least < INFINITY ? least : 0;
+}
+
+/* Of n layers with experts and m without at least n - m meet one with experts. */
+static void add_extra(search *s, drop_times *t, const choice *c)
+{
+    double extra = pair_extra(s, c);
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        t->seconds[0][i] += cards_kind_is(s->k, i, LAYER_MOE) ? extra : -extra;
+}
+
+/* What a layer takes more alone, forward and backward, than its part of a pair. */
+static void find_longer(search *s, drop_times *t, const choice *c)
+{
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        double alone = layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
+        for (int way = 0; way < t->ways; way++) {
+            double longer = alone - t->seconds[way][i];
+            t->longer[way][i] = longer > 0 ? longer : 0;
+        }
+    }
+}
+
+static void find_times(search *s, drop_times *t, const choice *c, least_level level)
+{
+    bool tight = level > LEAST_ROUGH, pairs = c->beside >= BESIDE_EP;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *a = card_bound_of(s->k, c, CARD_ATTENTION, i);
+        const card_light *m = card_bound_of(s->k, c, CARD_MLP, i);
+        if (!tight || pairs) {
+            add_streams(t, i, a, c->graphs);
+            add_streams(t, i, m, c->graphs);
+            for (int phase = 0; phase < 2 && tight && pairs; phase++)
+                t->seconds[0][i] += a->inside[phase] - a->compute[phase];
+        } else {
+            t->ways = 1;
+            t->seconds[0][i] =
+                layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
+        }
+    }
+    if (level == LEAST_PAIRED) add_extra(s, t, c);
+    if (tight && pairs) find_longer(s, t, c);
+    for (int i = 0; i < OTHERS; i++) {
+        const card *o = other_card(s, c, i);
+        for (int way = 0; o && way < t->ways; way++)
+            t->seconds[way][others[i].part] = o->seconds[c->graphs][0] + o->seconds[c->graphs][1];
+    }
+}
+
+const drop_times *search_drop_times(search *s, const choice *given, int d, least_level level)
+{
+    choice c = *given;
+    c.drop = s->sp.drops[d];
+    if (level == LEAST_ROUGH) c.beside = BESIDE_NOTHING;
+    drop_times *t = &s->drop_times[level][c.beside][c.graphs][d];
+    if (t->visit == s->visit) return t;
+    *t = (drop_times){.visit = s->visit};
+    find_times(s, t, &c, level);
+    return t;
+}
+
+double search_layers_least(search *s, const choice *c)
+{
+    choice x = *c;
+    x.graphs = s->sp.widest;
+    x.drop = 0;
+    x.beside = BESIDE_NOTHING;
+    drop_times t = {0};
+    find_times(s, &t, &x, LEAST_ROUGH);
+    double most = 0;
+    for (int way = 0; way < t.ways; way++) {
+        double sum = 0;
+        for (int i = 0; i < cards_kinds(s->k); i++) sum += (double)s->layers[i] * t.seconds[way][i];
+        most = fmax(most, sum);
+    }
+    return most;
+}

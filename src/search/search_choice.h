@@ -1,0 +1,110 @@
+/* search_choice.h - one layout of a search: a value for every knob that is searched.
+ *
+ * A choice becomes knobs in two ways: set in the recipe as people write it (choice_set), from which
+ * setup_init derives the rest; or patched into a setup that is resolved already (choice_patch),
+ * thirty times as fast. Both give the same setup; a test compares them knob by knob. */
+#ifndef SEARCH_SEARCH_CHOICE_H
+#define SEARCH_SEARCH_CHOICE_H
+
+#include "layout/setup.h"
+
+typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
+typedef enum dispatcher_kind {
+    TO_ALL,     /* allgather */
+    TO_EXPERTS, /* alltoall */
+    TO_DOMAINS, /* flex, with the platform's backend */
+    DISPATCHER_KINDS
+} dispatcher_kind;
+
+/* What runs beside expert messages. */
+typedef enum beside_kind {
+    BESIDE_NOTHING,
+    BESIDE_SHARED,   /* the shared expert */
+    BESIDE_WGRAD,    /* experts' weight gradients beside dispatch */
+    BESIDE_EP,       /* another microbatch: combined 1F1B */
+    BESIDE_EP_DELAY, /* and weight gradients delayed */
+    BESIDE_KINDS
+} beside_kind;
+
+/* What CUDA graphs capture. */
+typedef enum graph_scope {
+    SCOPE_NONE,
+    SCOPE_ATTENTION,
+    SCOPE_ROUTER, /* and what is counted before tokens travel */
+    SCOPE_BOTH,   /* of these; or the modules that a person named */
+    SCOPE_STEP,   /* the whole iteration: paged stash keeps its shapes fixed */
+    SCOPES
+} graph_scope;
+
+/* Optimizer state on the host, in quarters. */
+enum { OFFLOADS = 5, OFFLOAD_ALL = 4 };
+
+enum { MODULES_MAX = 8 }; /* of recompute: choice.drop has one bit for each, and DROP_FULL */
+
+typedef struct choice {
+    int64_t tp, cp, mbs, ep, etp, pp, vpp;
+    cp_kind kind;
+    dispatcher_kind to;
+    beside_kind beside;
+    int precision;   /* of choice_maker.precisions */
+    int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
+    unsigned drop;   /* DROP_ bits of program/segment.h; DROP_FULL: full, layer by layer */
+    bool tp_overlap; /* tp_comm_overlap */
+    int offload;     /* quarters of the optimizer's state on the host */
+    graph_scope graphs;
+} choice;
+
+/* A split of layers over stages, as setup_init resolves it. */
+enum { PIPE_KNOBS = 9 };
+typedef struct pipe_split {
+    int64_t pp, vpp;
+    int split;
+    bool ok, receives_early; /* overlap_p2p_communication */
+    pipeline pipe;
+    setting knob[PIPE_KNOBS];
+    struct pipe_split *next;
+} pipe_split;
+
+enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
+
+typedef struct choice_maker {
+    arena *a;
+    const recipe *given; /* with cluster, sequence and batch set */
+    int64_t world;
+    const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
+    int n_precisions;
+    struct base_setup {
+        int precision;
+        int64_t tp;
+        setup *s; /* NULL: cannot be made */
+        struct base_setup *next;
+    } * bases;
+    pipe_split *splits;
+} choice_maker;
+
+/* Sets the knobs of a choice as a person would. */
+void choice_set(recipe *r, choice_maker *m, const choice *c);
+
+/* The split of a choice's PP and VPP; ok false: there is none. */
+const pipe_split *choice_split(choice_maker *m, const choice *c);
+
+/* A setup with no parallelism but TP: what patches start from. NULL: the recipe forbids it. */
+const setup *choice_base(choice_maker *m, int precision, int64_t tp);
+
+/* The whole setup of a choice. `split` NULL: PP 1, for what does not depend on stages. False: the
+ * base cannot be made. */
+bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split);
+
+/* Inner and outer ranks of hierarchical CP; false: there is no such split. */
+bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2]);
+
+/* CAPTURED_ bits of price/cost.h. */
+unsigned choice_captured(const choice_maker *m, graph_scope g);
+
+const char *choice_flex(const recipe *r); /* backend of the platform */
+const char *choice_graphs(graph_scope g); /* for tables */
+const char *cp_kind_word(cp_kind k);
+const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
+const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */
+
+#endif

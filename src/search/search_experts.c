@@ -1,0 +1,93 @@
+/* search_experts.c - all stages of one attention with one spread of experts: those that bounds do
+ * not exclude are tried. */
+#include "search/search_best.h"
+#include "search/search_parts.h"
+
+/* The most that any of its layouts may have on the host. */
+static int most_offload(search *s, const choice *c)
+{
+    choice x = {
+        .precision = c->precision, .tp = c->tp, .to = c->to, .ep = c->ep, .pp = 1, .vpp = 1};
+    const inner *t = search_inner_table(s, &x);
+    int most = 0;
+    for (int i = 0; i < OFFLOADS; i++)
+        for (int d = 0; d < s->sp.n_drops; d++)
+            for (int g = 0; g < SCOPES; g++)
+                if (t->n_by[i][d][0][g]) most = i;
+    return most;
+}
+
+/* Nothing may ever fit: then the least state is the nearest miss. */
+static void see_state(search *s, const choice *c, int64_t bytes)
+{
+    if (s->out->has_miss && s->out->miss.peak_bytes <= bytes) return;
+    choice x = *c;
+    x.vpp = 1;
+    x = search_smallest(s, &x);
+    search_see_miss(s, &x, bytes);
+}
+
+/* Stages of one PP. */
+static void try_splits(search *s, const choice *c)
+{
+    bool first = true;
+    for (int k = s->sp.n_splits - 1; k >= 0 && !s->done; k--) {
+        choice x = *c;
+        if (s->sp.splits[k].pp != c->pp) continue;
+        x.vpp = s->sp.splits[k].vpp;
+        x.split = s->sp.splits[k].split;
+        if (!space_stages_ok(&s->sp, &x)) continue;
+        if (first) s->message = c->pp > 1 ? search_message(s, &x) : 0;
+        first = false;
+        search_try_stages(s, x);
+    }
+}
+
+/* The same wherever attention of these sizes goes on with such experts. */
+static void see_experts(search *s, const choice *c)
+{
+    choice x = *c;
+    x.beside = BESIDE_NOTHING;
+    x.drop = 0;
+    double sum = 0;
+    for (int i = 0; i < cards_kinds(s->k); i++) {
+        const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
+        sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+    }
+    if (sum < s->experts_least) s->experts_least = sum;
+}
+
+static double layers_least(search *s, const choice *c)
+{
+    double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
+    return each * search_layers_least(s, c);
+}
+
+void search_experts_visit(search *s, const node *n, choice *c)
+{
+    s->node_least = n->least;
+    for (int i = 0; i < cards_kinds(s->k); i++)
+        s->inputs[i] = card_light_of(s->k, &n->c, CARD_ATTENTION, i)->input;
+    int offload = most_offload(s, c);
+    search_counts *counts = &s->out->counts;
+    double least = -1;
+    s->visit++;
+    for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
+        c->pp = s->sp.pp.v[i];
+        int64_t here = search_count_stages(s, c, c->pp);
+        if (!here) continue;
+        int64_t state = search_state_least(s, c, offload);
+        if (state > s->o->hw->usable) {
+            counts->state += here;
+            see_state(s, c, state);
+            continue;
+        }
+        /* what attention alone cannot exclude shows what experts take */
+        if (least < 0 && s->plausible == s->visit) least = layers_least(s, c);
+        if (!s->o->judge_all && least >= best_tenth(s->out))
+            counts->slow += here;
+        else
+            try_splits(s, c);
+    }
+    if (s->plausible == s->visit) see_experts(s, c);
+}

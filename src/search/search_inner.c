@@ -1,0 +1,78 @@
+/* search_inner.c - which inner layouts (recompute, offload, graphs, what runs beside) sizes have,
+ * and how many: what is left out is counted by these. */
+#include "search/search_parts.h"
+
+const inner *search_inner_table(search *s, const choice *c)
+{
+    inner **known = &s->inner[c->precision][c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
+    if (*known) return *known;
+    inner *t = *known = ARENA_NEW(s->a, inner);
+    choice x = *c;
+    for (int b = 0; b < BESIDE_KINDS; b++)
+        for (int i = 0; i < SCOPES * OFFLOADS * s->sp.n_drops; i++) {
+            int d = i / (SCOPES * OFFLOADS);
+            x.beside = (beside_kind)b;
+            x.graphs = (graph_scope)(i % SCOPES);
+            x.offload = i / SCOPES % OFFLOADS;
+            x.drop = s->sp.drops[d];
+            bool ok = space_inner_ok(&s->sp, &x);
+            t->ok[b][x.graphs][x.offload][d] = ok;
+            t->n_by[x.offload][d][b >= BESIDE_EP][x.graphs] += ok;
+            t->n += ok;
+        }
+    return t;
+}
+
+int64_t search_inner_count(search *s, const choice *c)
+{
+    return search_inner_table(s, c)->n;
+}
+
+int64_t search_count_stages(search *s, const choice *c, int64_t only_pp)
+{
+    int64_t n = 0;
+    choice x = *c;
+    for (int i = 0; i < s->sp.n_splits; i++) {
+        if (only_pp && s->sp.splits[i].pp != only_pp) continue;
+        x.pp = s->sp.splits[i].pp;
+        x.vpp = s->sp.splits[i].vpp;
+        if (space_stages_ok(&s->sp, &x)) n += search_inner_count(s, &x);
+    }
+    return n;
+}
+
+void search_each_experts(search *s, const node *n, expert_visit *visit)
+{
+    choice c = n->c;
+    for (int i = s->sp.ep.n - 1; i >= 0; i--)
+        for (int k = 0; k < s->sp.etp.n; k++)
+            for (int to = DISPATCHER_KINDS - 1; to >= 0; to--) {
+                c.ep = s->sp.ep.v[i];
+                c.etp = s->sp.etp.v[k];
+                c.to = (dispatcher_kind)to;
+                if (space_experts_ok(&s->sp, &c)) visit(s, n, &c);
+            }
+}
+
+void search_count_visit(search *s, const node *n, choice *c)
+{
+    (void)n;
+    s->out->counts.legal += search_count_stages(s, c, 0);
+}
+
+void search_slow_visit(search *s, const node *n, choice *c)
+{
+    (void)n;
+    s->out->counts.slow += search_count_stages(s, c, 0);
+}
+
+choice search_smallest(const search *s, const choice *c)
+{
+    choice x = *c;
+    x.beside = BESIDE_NOTHING;
+    x.graphs = SCOPE_NONE;
+    x.drop = s->sp.n_drops ? s->sp.drops[s->sp.n_drops - 1] : 0;
+    x.offload = OFFLOAD_ALL;
+    while (x.offload > 0 && !space_inner_ok(&s->sp, &x)) x.offload--;
+    return x;
+}

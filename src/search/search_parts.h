@@ -1,0 +1,222 @@
+/* search_parts.h - what the files of a search share; nobody else includes it.
+ *
+ * The loops go from what cards depend on to what only sums depend on: attention (search_nodes.c),
+ * experts and PP (search_experts.c), recompute and the rest (search_stages.c), one layout
+ * (search_attempt.c).
+ *
+ * I1  A bound is below what it bounds: the busiest stream of a list below its time, the mean rank
+ *     below the fullest, the best products that any EP allows below those of one.
+ * I2  Recompute and offload only add time: where a set of modules fits, sets that hold it are not
+ *     looked at. But with activation offload what is made again is not copied.
+ * I3  Whatever is left out is counted. */
+#ifndef SEARCH_SEARCH_PARTS_H
+#define SEARCH_SEARCH_PARTS_H
+
+#include "search/card_steps.h"
+#include "search/search.h"
+#include "search/search_memo.h"
+#include "search/search_space.h"
+
+enum { STAGES_MOST = 4096, CHUNKS_MOST = 256 };
+
+/* Attention of a layout: what the outer loop runs through. */
+typedef struct node {
+    choice c;
+    int far;                /* from the first guess of CP x TP, in powers of two */
+    double least;           /* no step is shorter */
+    double attention, each; /* of that: layers' attention a microbatch; microbatches a step */
+} node;
+
+/* Which inner layouts are legal: the same for most sizes. */
+typedef struct inner {
+    int64_t n;
+    int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];           /* [offload][set][combined 1F1B][graphs] */
+    bool ok[BESIDE_KINDS][SCOPES][OFFLOADS][DROPS_MAX]; /* [beside][graphs][offload][set] */
+} inner;
+
+/* A pipeline rank of some stages: how often each part's seconds count in its step, and how many
+ * messages between stages pass before it is done. */
+typedef struct time_row {
+    double weigh[MIX_PARTS], messages;
+    double alone[MIX_PARTS]; /* of those, what combined 1F1B does not pair: its warm-up */
+} time_row;
+
+typedef struct stage_times {
+    int n, n_parts;
+    int parts[MIX_PARTS]; /* that there are */
+    time_row *rows;
+} stage_times;
+
+/* The same for memory: its state by offload, and how often what each part saves is alive
+ * ([combined 1F1B]). */
+typedef struct memory_row {
+    int64_t state[OFFLOADS], live[2][MIX_PARTS];
+} memory_row;
+
+typedef struct stage_bytes {
+    bool ok; /* the stages can be made */
+    int n, n_parts;
+    int parts[MIX_PARTS];
+    memory_row *rows;
+    double optimizer[OFFLOADS]; /* seconds of the slowest rank */
+} stage_bytes;
+
+/* Seconds from below, in the order of what they cost to find. */
+typedef enum least_level {
+    LEAST_ROUGH,  /* whatever runs beside whatever */
+    LEAST_TIGHT,  /* with what the choice has beside; attention of pairs by itself */
+    LEAST_PAIRED, /* pairs as they meet */
+    LEAST_LEVELS
+} least_level;
+
+/* What a set of modules leaves of a layer, for one attention and one spread of experts: bytes, and
+ * seconds from below in up to LEAST_WAYS ways, each of which is a bound. */
+enum { LEAST_WAYS = 3 };
+typedef struct drop_bytes {
+    unsigned visit;
+    int64_t saved[MIX_PARTS];
+} drop_bytes;
+typedef struct drop_times {
+    unsigned visit;
+    int ways;
+    double seconds[LEAST_WAYS][MIX_PARTS];
+    double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
+} drop_times;
+
+typedef struct search {
+    search_result *out;
+    const search_options *o;
+    space sp;
+    cards *k;
+    ranks *r;
+    arena *a, *scratch;
+    inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
+    chunk_sum chunks[STAGES_MOST];
+    int64_t fixed[STAGES_MOST];
+    memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
+    int64_t layers[LAYER_KINDS_MAX];
+    unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
+    double node_least;         /* of the attention that is visited */
+    double experts_least;      /* MLPs of all layers, with the best of the experts that it met */
+    int64_t inputs[MIX_PARTS]; /* of its layers, bytes */
+    double message;            /* between stages of the PP that is visited */
+    unsigned plausible; /* the last of which stages were found that memory does not exclude */
+    drop_bytes drop_bytes[DROPS_MAX];
+    drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
+    bool done;
+} search;
+
+/* ---- search.c */
+
+void search_visit_nodes(search *s, node *nodes, int n);
+
+/* ---- search_nodes.c */
+
+/* The list, most promising first; gives their number. */
+int search_list_nodes(search *s, node **list);
+
+/* What experts take at least beside the i-th attention, they take beside others of its sizes. */
+void search_tell_others(const search *s, node *list, int i, int n);
+
+/* ---- search_inner.c */
+
+const inner *search_inner_table(search *s, const choice *c);
+int64_t search_inner_count(search *s, const choice *c);
+
+/* With the recompute and offload that leave least. */
+choice search_smallest(const search *s, const choice *c);
+
+/* Inner layouts of all stages; `only_pp` not 0: of those with this PP. */
+int64_t search_count_stages(search *s, const choice *c, int64_t only_pp);
+
+typedef void expert_visit(search *s, const node *n, choice *c);
+void search_each_experts(search *s, const node *n, expert_visit *visit);
+void search_count_visit(search *s, const node *n, choice *c); /* as legal */
+void search_slow_visit(search *s, const node *n, choice *c);  /* as too slow */
+
+/* ---- search_experts.c */
+
+void search_experts_visit(search *s, const node *n, choice *c);
+
+/* ---- search_shape.c */
+
+const stage_times *search_stage_times(search *s, const choice *c);
+const stage_bytes *search_stage_bytes(search *s, const choice *c); /* NULL: cannot be made */
+double stage_times_least(const stage_times *t, const drop_times *of, double message);
+int64_t stage_bytes_least(const stage_bytes *t, const int64_t *saved, int offload, bool pairs);
+
+/* The least offload with which that may fit; OFFLOADS: none. */
+int stage_bytes_offload(const stage_bytes *t, const int64_t *saved, bool pairs, int64_t usable);
+
+/* ---- search_bounds.c */
+
+int64_t search_micros(const search *s, const choice *c);
+
+/* Bytes of state of the mean rank, from below. */
+int64_t search_state_least(search *s, const choice *c, int offload);
+
+/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
+const int64_t *search_drop_bytes(search *s, const choice *c, int d);
+
+/* Seconds of the choice's attention and experts with the d-th set of modules. */
+const drop_times *search_drop_times(search *s, const choice *c, int d, least_level level);
+
+/* Of all layers, a microbatch, whatever the stages. */
+double search_layers_least(search *s, const choice *c);
+
+/* ---- search_stages.c */
+
+void search_try_stages(search *s, choice c);
+
+/* ---- search_attempt.c */
+
+typedef struct attempt {
+    setup s;
+    choice_sizes z;
+    const layout_facts *f;
+    part_sums sums;
+    double message;
+    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries */
+} attempt;
+
+typedef enum verdict { TOO_SLOW, TOO_LARGE, GOOD } verdict;
+
+/* Sizes, state and regions of the layout. False: it cannot be made. */
+bool attempt_patch(search *s, const choice *c, attempt *t);
+
+/* Chunks from what their parts sum to. */
+void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
+
+/* Bytes of the fullest rank. */
+typedef enum peak_level {
+    PEAK_LEAST, /* from below */
+    PEAK_ALIVE, /* with what lives at once under combined 1F1B */
+    PEAK_EXACT
+} peak_level;
+int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level);
+
+/* Nothing may ever fit: then what needs least is the nearest miss. */
+void search_see_miss(search *s, const choice *c, int64_t peak);
+
+/* Seconds of a hidden state on its way to the next stage. */
+double search_message(search *s, const choice *c);
+
+/* What plays the step; the chunks are summed. */
+step_play attempt_play(search *s, const choice *c, const attempt *t);
+
+/* Step played, memory summed. */
+verdict attempt_judge(search *s, const choice *c, attempt *t, found *out);
+
+/* Puts what is good among the best and on the front, if it belongs there and breaks no rule. */
+void attempt_keep(search *s, const choice *c, attempt *t, const found *f);
+
+/* ---- search_front.c */
+
+void search_fill_front(search *s, node *nodes, int n);
+
+/* ---- search_finish.c */
+
+void search_price_best(search *s, arena *a);
+void search_climb(search *s);
+
+#endif

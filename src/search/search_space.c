@@ -1,0 +1,330 @@
+/* search_space.c - the lists of a search, and which combinations are legal.
+ *
+ * I1  A knob that a person set has one value.
+ * I2  Conditions here are those of rules that say ERROR, restated for loops; a layout that passes
+ *     them and breaks another rule is found when it would enter the list of the best. */
+#include "search/search_space.h"
+
+#include <string.h>
+
+#include "base/maths.h"
+#include "program/segment.h"
+
+enum { TP_MOST = 16 };
+
+static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
+
+static bool pinned(const space *s, knob_id k)
+{
+    return s->given->knob[k].from == FROM_USER;
+}
+
+static void fill(axis_list *l, const space *s, knob_id k, int64_t most)
+{
+    l->n = 0;
+    if (pinned(s, k) && recipe_given(s->given, k)) { /* I1 */
+        l->v[l->n++] = recipe_int(s->given, k);
+        return;
+    }
+    for (int64_t i = 1; i <= most && l->n < AXIS_MAX; i++)
+        if (s->world % i == 0) l->v[l->n++] = i;
+}
+
+static void fill_powers(axis_list *l, const space *s, knob_id k, int64_t most)
+{
+    fill(l, s, k, 0);
+    if (l->n) return;
+    for (int64_t i = 1; i <= most; i *= 2) l->v[l->n++] = i;
+}
+
+/* ---- recompute */
+
+static void add_drop(space *s, unsigned drop)
+{
+    if (s->n_drops < DROPS_MAX) s->drops[s->n_drops++] = drop;
+}
+
+static unsigned drop_of_recipe(const recipe *r)
+{
+    static const struct {
+        const char *word;
+        unsigned drop;
+    } words[] = {{"layernorm", DROP_LAYERNORM},
+                 {"mla_up_proj", DROP_MLA_UP_PROJ},
+                 {"moe_act", DROP_MOE_ACT},
+                 {"shared_experts", DROP_SHARED},
+                 {"mlp", DROP_MLP},
+                 {"moe", DROP_MOE},
+                 {"core_attn", DROP_CORE_ATTN},
+                 {"gdn_norm_out", DROP_GDN_NORM_OUT}};
+    unsigned drop = 0;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (recipe_has(r, K_RECOMPUTE_MODULES, words[i].word)) drop |= words[i].drop;
+    return drop;
+}
+
+/* Modules that this model has. Experts as a whole cover what is inside of them. */
+static unsigned modules_of(const space *s, const model *m)
+{
+    unsigned all = DROP_LAYERNORM;
+    bool dense = false, moe = false;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (model_layer_is(m, i, LAYER_MOE))
+            moe = true;
+        else
+            dense = true;
+    if (m->mla) all |= DROP_MLA_UP_PROJ;
+    if (m->gdn) all |= DROP_GDN_NORM_OUT;
+    if (moe) all |= DROP_MOE_ACT | DROP_MOE;
+    if (moe && m->shared_ffn) all |= DROP_SHARED;
+    if (dense) all |= DROP_MLP;
+    if (s->seq < 32768) all |= DROP_CORE_ATTN;
+    return all;
+}
+
+static void list_drops(space *s, const model *m)
+{
+    s->n_drops = 0;
+    if (pinned(s, K_RECOMPUTE)) {
+        const char *how = recipe_word(s->given, K_RECOMPUTE);
+        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of_recipe(s->given) : 0);
+        return;
+    }
+    unsigned all = modules_of(s, m);
+    for (int size = 0; size <= 8; size++)
+        for (unsigned d = 0; d <= 511; d++) {
+            bool inside = (d & DROP_MOE) && (d & (DROP_MOE_ACT | DROP_SHARED));
+            if ((d & ~all) || inside || __builtin_popcount(d) != size) continue;
+            add_drop(s, d);
+        }
+    add_drop(s, DROP_FULL);
+}
+
+/* ---- stages */
+
+static bool same_stages(const pipe_split *a, const pipe_split *b)
+{
+    for (int64_t i = 0; i < a->pp * a->vpp; i++) {
+        const stage *x = &a->pipe.stages[i], *y = &b->pipe.stages[i];
+        if (x->n_layers != y->n_layers || x->n_mtp != y->n_mtp) return false;
+    }
+    return true;
+}
+
+static void add_split(space *s, int64_t pp, int64_t vpp)
+{
+    choice c = {.pp = pp, .vpp = vpp};
+    const pipe_split *first = choice_split(s->m, &c);
+    if (!first->ok || s->n_splits + 2 > SPLITS_MAX) return;
+    s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
+    if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
+        pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) || pp == 1)
+        return;
+    c.split = 1;
+    const pipe_split *other = choice_split(s->m, &c);
+    if (other->ok && !same_stages(first, other))
+        s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1};
+}
+
+static void list_splits(space *s, const model *m)
+{
+    for (int i = 0; i < s->pp.n; i++) {
+        int64_t pp = s->pp.v[i], most = pp > 1 ? m->n_layers / pp : 1;
+        if (most < 1) most = 1;
+        if (pinned(s, K_VPP) && recipe_int(s->given, K_VPP) > 0)
+            add_split(s, pp, recipe_int(s->given, K_VPP));
+        else if (pinned(s, K_PP_LAYOUT))
+            for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
+        else
+            for (size_t k = 0; k < sizeof vpps / sizeof vpps[0] && vpps[k] <= most; k++)
+                add_split(s, pp, vpps[k]);
+    }
+}
+
+/* ---- graphs */
+
+/* What a person left open. Modules that were named are one scope. */
+static bool scope_is_open(const space *s, graph_scope g)
+{
+    bool partial = g == SCOPE_ATTENTION || g == SCOPE_ROUTER || g == SCOPE_BOTH;
+    if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
+    if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
+    if (recipe_is(s->given, K_GRAPHS, "none")) return g == SCOPE_NONE;
+    return recipe_is(s->given, K_GRAPHS, "full_iteration") ? g == SCOPE_STEP : partial;
+}
+
+/* ---- the whole */
+
+void space_init(space *s, choice_maker *m)
+{
+    const recipe *r = m->given;
+    *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
+    s->gbs = recipe_int(r, K_GBS);
+    const setup *base = choice_base(m, 0, 1);
+    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    int64_t domain = g ? g->nvlink_domain : 8;
+    fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
+    fill(&s->cp, s, K_CP, s->seq / 2 > 1 ? s->seq / 2 : 1);
+    fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1);
+    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1);
+    fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);
+    fill_powers(&s->mbs, s, K_MBS, SPACE_MBS_MOST);
+    if (!base) return;
+    list_drops(s, &base->m);
+    for (int i = 0; i < SCOPES; i++)
+        if (scope_is_open(s, (graph_scope)i)) s->widest = (graph_scope)i;
+    s->largest = -1;
+    for (int d = 0; d < s->n_drops; d++)
+        if (s->drops[d] != DROP_FULL) s->largest = d; /* fewer modules come first */
+    list_splits(s, &base->m);
+}
+
+/* ---- legality */
+
+static int64_t alignment(const recipe *r)
+{
+    if (recipe_is(r, K_FP8_RECIPE, "mxfp8")) return 32;
+    return recipe_given(r, K_FP4) ? 16 : recipe_given(r, K_FP8) ? 8 : 1;
+}
+
+bool space_dense_ok(const space *s, const choice *c)
+{
+    int64_t tp = c->tp, cp = c->cp;
+    if (s->world % (tp * cp) || (cp > 1 && s->seq % (2 * cp)) || s->seq % (cp * tp)) return false;
+    if (s->gbs % c->mbs) return false;
+    const setup *base = choice_base(s->m, c->precision, tp);
+    if (!base) return false;
+    const model *m = &base->m;
+    int64_t kv = recipe_int(&base->r, K_KV_HEADS);
+    if (recipe_int(&base->r, K_HEADS) % tp || m->padded_vocab % tp) return false;
+    if (!m->mla && kv > 0 && kv % tp && tp % kv) return false;
+    if (m->shared_ffn % tp) return false;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (!model_layer_is(m, i, LAYER_MOE) && m->ffn % tp) return false;
+    if (m->gdn && (m->gdn_k_heads % (tp * cp) || m->gdn_v_heads % (tp * cp))) return false;
+    return c->mbs * (s->seq / (cp * tp)) % alignment(&base->r) == 0;
+}
+
+static bool has_windows(const model *m)
+{
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (model_layer_is(m, i, LAYER_WINDOW)) return true;
+    return false;
+}
+
+static bool kind_is_pinned_away(const space *s, const choice *c)
+{
+    bool latent = c->kind == CP_LATENT;
+    if (pinned(s, K_LATENT_RING) && recipe_on(s->given, K_LATENT_RING) != latent) return true;
+    return pinned(s, K_CP_COMM) && !recipe_is(s->given, K_CP_COMM, cp_kind_word(c->kind));
+}
+
+bool space_kind_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    const model *m = &base->m;
+    int64_t heads = recipe_int(&base->r, K_KV_HEADS), levels[2];
+    if (c->tp_overlap && c->tp == 1) return false;
+    if (pinned(s, K_TP_OVERLAP) && recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1)
+        return false;
+    if (c->cp == 1) return c->kind == CP_RING;
+    if (kind_is_pinned_away(s, c)) return false;
+    bool sinks = recipe_is(&base->r, K_SOFTMAX, "learnable");
+    switch (c->kind) {
+    case CP_RING:
+        return !sinks && !has_windows(m);
+    case CP_GATHER:
+        return !sinks;
+    case CP_HEADS:
+        return heads >= c->tp && heads / c->tp % c->cp == 0;
+    case CP_LEVELS:
+        return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
+    default:
+        return m->mla;
+    }
+}
+
+bool space_experts_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    const model *m = &base->m;
+    static const char *const words[] = {"allgather", "alltoall", "flex"};
+    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
+    if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
+    if (m->linear_bias && c->etp > 1) return false;
+    if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
+    if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
+    if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
+    if (c->to == TO_ALL) return c->ep * c->etp > 1;
+    if (c->to == TO_EXPERTS) return true;
+    int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
+    if (recipe_given(&base->r, K_CAPACITY) ||
+        gpu_find(recipe_word(s->given, K_GPU))->arch == ARCH_CPU)
+        return false;
+    return group > 1 && (domain <= 8 || group <= domain);
+}
+
+bool space_stages_ok(const space *s, const choice *c)
+{
+    if (s->world % (c->tp * c->cp * c->pp) || s->world % (c->ep * c->etp * c->pp)) return false;
+    int64_t dp = s->world / (c->tp * c->cp * c->pp), once = c->mbs * dp;
+    if (s->gbs % once) return false;
+    int64_t micros = s->gbs / once;
+    if (micros > SPACE_MICROS_MOST) return false;
+    return c->vpp == 1 || (c->pp > 1 && micros >= c->pp && micros % c->pp == 0);
+}
+
+static bool pin_agrees(const space *s, knob_id k, bool on)
+{
+    return !pinned(s, k) || recipe_on(s->given, k) == on;
+}
+
+static bool graphs_ok(const space *s, const choice *c, const setup *base)
+{
+    if (!scope_is_open(s, c->graphs)) return false;
+    if (!c->graphs) return true;
+    if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
+    if (c->graphs == SCOPE_STEP)
+        return c->to == TO_DOMAINS && text_equal(choice_flex(s->given), "hybridep") && !c->offload;
+    if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
+        return false;
+    /* Megatron turns the recompute of norms off there */
+    return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
+}
+
+static bool beside_ok(const space *s, const choice *c, const setup *base)
+{
+    if (!pin_agrees(s, K_EP_OVERLAP, c->beside >= BESIDE_EP) ||
+        !pin_agrees(s, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY) ||
+        !pin_agrees(s, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED) ||
+        !pin_agrees(s, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD))
+        return false;
+    switch (c->beside) {
+    case BESIDE_NOTHING:
+        return true;
+    case BESIDE_SHARED:
+        return base->m.shared_ffn > 0 && c->to == TO_EXPERTS && !(c->drop & DROP_SHARED);
+    case BESIDE_WGRAD:
+        return base->m.experts > 0 && c->ep > 1;
+    default:
+        return c->ep > 1 && c->to != TO_ALL && (c->pp == 1 || c->vpp > 1) && c->drop != DROP_FULL &&
+               !(c->drop & DROP_MOE) &&
+               (recipe_on(&base->r, K_BF16) || recipe_on(&base->r, K_FP16));
+    }
+}
+
+static bool offload_ok(const space *s, const choice *c, const setup *base)
+{
+    if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload)) return false;
+    if (!c->offload) return true;
+    if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
+    bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
+    return pin_agrees(s, K_PRECISION_AWARE, true) && base->gpu->arch != ARCH_CPU &&
+           (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);
+}
+
+bool space_inner_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    return graphs_ok(s, c, base) && beside_ok(s, c, base) && offload_ok(s, c, base);
+}

@@ -1,0 +1,42 @@
+/* search_space.h - which values each knob of a search may take. */
+#ifndef SEARCH_SEARCH_SPACE_H
+#define SEARCH_SEARCH_SPACE_H
+
+#include "search/cards.h"
+
+enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 512 };
+
+/* A step of more microbatches is not looked at. */
+enum { SPACE_MBS_MOST = 16, SPACE_MICROS_MOST = 8192 };
+
+typedef struct axis_list {
+    int64_t v[AXIS_MAX];
+    int n;
+} axis_list;
+
+typedef struct space {
+    choice_maker *m;
+    const recipe *given;
+    int64_t world, seq, gbs;
+    axis_list tp, cp, mbs, ep, etp, pp;
+    unsigned drops[DROPS_MAX]; /* fewer modules first; DROP_FULL last */
+    int n_drops;
+    graph_scope widest; /* of those that a layout may have */
+    int largest;        /* the set of most modules but DROP_FULL; -1: there is none */
+    struct pp_split {
+        int64_t pp, vpp;
+        int split;
+    } splits[SPLITS_MAX];
+    int n_splits;
+} space;
+
+void space_init(space *s, choice_maker *m);
+
+/* Structural rules, level by level; what is not looked at here the rule table sees. */
+bool space_dense_ok(const space *s, const choice *c);   /* precision, TP, CP, microbatch */
+bool space_kind_ok(const space *s, const choice *c);    /* and CP kind, TP overlap */
+bool space_experts_ok(const space *s, const choice *c); /* EP, ETP, dispatcher */
+bool space_stages_ok(const space *s, const choice *c);  /* PP, VPP */
+bool space_inner_ok(const space *s, const choice *c);   /* recompute, offload, graphs, overlap */
+
+#endif

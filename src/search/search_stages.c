@@ -1,0 +1,255 @@
+/* search_stages.c - all inner layouts of sizes and stages: recompute and offload, graphs, what runs
+ * beside expert messages. Each is excluded by its memory from below, by its step from below (rough,
+ * then tight), or tried. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/search_best.h"
+#include "search/search_parts.h"
+
+/* What was found of a site; what others left is old. */
+typedef struct known_least {
+    unsigned site;
+    double seconds;
+} known_least;
+
+/* One set of stages under one attention and one spread of experts. */
+typedef struct site {
+    unsigned id;
+    const stage_times *times;
+    const stage_bytes *bytes;
+    double message;
+    double limit; /* a step that is not shorter does not enter the list */
+    known_least least[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
+} site;
+
+static double *known_at(search *s, const choice *c, site *t, int d, least_level level)
+{
+    beside_kind beside = level == LEAST_ROUGH ? BESIDE_NOTHING : c->beside;
+    known_least *l = &t->least[level][beside][c->graphs][d];
+    if (l->site != t->id)
+        *l = (known_least){
+            t->id, stage_times_least(t->times, search_drop_times(s, c, d, level), t->message)};
+    return &l->seconds;
+}
+
+/* Whatever a set of modules makes again, a larger set does too: no stream is shorter. Of full
+ * recompute the largest set is a part. */
+static bool part_is_slow(search *s, const choice *c, site *t, int d)
+{
+    unsigned drop = s->sp.drops[d];
+    double rest = t->limit - t->bytes->optimizer[c->offload];
+    if (drop == DROP_FULL && s->sp.largest >= 0)
+        return *known_at(s, c, t, s->sp.largest, LEAST_ROUGH) >= rest;
+    for (int i = 0; i < d; i++) {
+        const known_least *l = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][i];
+        if (!(s->sp.drops[i] & ~drop) && l->site == t->id && l->seconds >= rest) return true;
+    }
+    return false;
+}
+
+static bool may_enter(search *s, const choice *c, site *t, int d, least_level level)
+{
+    if (s->o->judge_all) return true;
+    return *known_at(s, c, t, d, level) + t->bytes->optimizer[c->offload] < t->limit;
+}
+
+/* What memory and the rough bound leave, whatever runs beside. */
+typedef struct candidate {
+    int d, offload;
+    bool pairs;
+    graph_scope graphs;
+    double least; /* step, roughly */
+} candidate;
+
+enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
+
+/* Nothing is launched faster than under the widest scope. */
+static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *out)
+{
+    const int *here = search_inner_table(s, &c)->n_by[x.offload][x.d][x.pairs];
+    int n = 0, left = 0;
+    for (int g = 0; g < SCOPES; g++) left += here[g];
+    if (!left) return 0;
+    c.graphs = s->sp.widest;
+    if (!s->o->judge_all &&
+        (part_is_slow(s, &c, t, x.d) || !may_enter(s, &c, t, x.d, LEAST_ROUGH))) {
+        s->out->counts.slow += left;
+        return 0;
+    }
+    for (int g = 0; g < SCOPES; g++) {
+        c.graphs = x.graphs = (graph_scope)g;
+        if (!here[g]) continue;
+        if (!may_enter(s, &c, t, x.d, LEAST_ROUGH)) {
+            s->out->counts.slow += here[g];
+            continue;
+        }
+        x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
+        out[n++] = x;
+    }
+    return n;
+}
+
+/* The most promising first: what it reaches excludes more of the rest. Of equal ones that which
+ * takes less memory or changes less. */
+static int by_promise(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->least != y->least) return x->least < y->least ? -1 : 1;
+    if (x->graphs != y->graphs) return x->graphs < y->graphs ? -1 : 1;
+    return (x->d > y->d) - (x->d < y->d);
+}
+
+static int sieve(search *s, choice c, site *t, candidate *out)
+{
+    const inner *legal = search_inner_table(s, &c);
+    int n = 0, sets = s->sp.n_drops;
+    for (int i = 0; i < 2 * sets; i++) {
+        candidate x = {.d = i % sets, .pairs = i >= sets};
+        const int64_t *saved = search_drop_bytes(s, &c, x.d);
+        int least = stage_bytes_offload(t->bytes, saved, x.pairs, s->o->hw->usable);
+        c.drop = s->sp.drops[x.d];
+        c.beside = x.pairs ? BESIDE_EP : BESIDE_NOTHING;
+        for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
+            c.offload = x.offload;
+            if (x.offload >= least)
+                n += sieve_graphs(s, c, t, x, out + n);
+            else
+                for (int g = 0; g < SCOPES; g++)
+                    s->out->counts.saved += legal->n_by[x.offload][x.d][x.pairs][g];
+        }
+    }
+    if (n > 1) qsort(out, (size_t)n, sizeof *out, by_promise);
+    return n;
+}
+
+/* What was judged without bounds tells whether they hold. */
+static void check_bounds(search *s, const choice *c, site *t, const found *f)
+{
+    int d = 0, levels = c->beside >= BESIDE_EP ? LEAST_LEVELS : LEAST_PAIRED;
+    bool pairs = c->beside >= BESIDE_EP;
+    double step = f->step_s * (1 + 1e-9);
+    while (s->sp.drops[d] != c->drop) d++;
+    int64_t bytes = stage_bytes_least(t->bytes, search_drop_bytes(s, c, d), c->offload, pairs);
+    bool broken = bytes > f->peak_bytes || s->node_least > step;
+    for (int level = 0; level < levels; level++) {
+        double least = *known_at(s, c, t, d, (least_level)level);
+        broken = broken || least + t->bytes->optimizer[c->offload] > step;
+    }
+    for (int i = 0; i < d; i++) /* part_is_slow */
+        if (c->drop == DROP_FULL || !(s->sp.drops[i] & ~c->drop))
+            broken = broken || *known_at(s, c, t, i, LEAST_ROUGH) >
+                                   *known_at(s, c, t, d, LEAST_ROUGH) * (1 + 1e-9);
+    s->out->counts.broken += broken;
+}
+
+/* False: it needs too much memory. */
+static bool try_one(search *s, const choice *c, site *t)
+{
+    static _Thread_local attempt a;
+    found f;
+    a.message = t->message;
+    if (!attempt_patch(s, c, &a)) return true;
+    verdict v = attempt_judge(s, c, &a, &f);
+    if (v == GOOD && s->o->judge_all) check_bounds(s, c, t, &f);
+    if (v == GOOD) attempt_keep(s, c, &a, &f);
+    if (v == GOOD && !s->o->judge_all) t->limit = best_limit(s->out, c);
+    return v != TOO_LARGE;
+}
+
+/* The same with more of the optimizer's state on the host: slower where that takes longer. */
+static bool less_is_enough(const site *t, int offload, const candidate *x)
+{
+    return offload >= 0 && t->bytes->optimizer[x->offload] >= t->bytes->optimizer[offload];
+}
+
+static void try_candidates(search *s, choice c, site *t, const candidate *list, int n)
+{
+    const inner *legal = search_inner_table(s, &c);
+    if (!s->o->judge_all) t->limit = best_limit(s->out, &c);
+    static _Thread_local signed char enough[SCOPES][DROPS_MAX]; /* offload that memory asks for */
+    memset(enough, -1, sizeof enough);
+    for (int i = 0; i < n && !s->done; i++) {
+        const candidate *x = &list[i];
+        if (x->pairs != (c.beside >= BESIDE_EP)) continue;
+        if (!legal->ok[c.beside][x->graphs][x->offload][x->d]) continue;
+        c.graphs = x->graphs;
+        c.offload = x->offload;
+        c.drop = s->sp.drops[x->d];
+        signed char *less = &enough[x->graphs][x->d];
+        bool may = s->o->judge_all || !less_is_enough(t, *less, x);
+        for (int level = 0; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may; level++)
+            may = may_enter(s, &c, t, x->d, (least_level)level);
+        if (!may)
+            s->out->counts.slow++;
+        else if (try_one(s, &c, t) && *less < 0)
+            *less = (signed char)x->offload;
+    }
+}
+
+/* False: the stages cannot be made. */
+static bool open_site(search *s, const choice *c, site *t)
+{
+    t->id++;
+    t->bytes = search_stage_bytes(s, c);
+    if (!t->bytes) return false;
+    t->times = search_stage_times(s, c);
+    t->message = s->message;
+    t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
+    return true;
+}
+
+/* Not even with the optimizer on the host and the inputs of layers alone. */
+static bool all_large(search *s, const choice *c, const site *t)
+{
+    int64_t bytes = INT64_MAX;
+    for (int pairs = 0; pairs < 2; pairs++) {
+        int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
+        if (x < bytes) bytes = x;
+    }
+    if (bytes <= s->o->hw->usable) return false;
+    if (s->out->has_miss && s->out->miss.peak_bytes <= bytes) return true;
+    choice x = search_smallest(s, c);
+    search_see_miss(s, &x, bytes);
+    return true;
+}
+
+/* Not even without recompute, and with everything beside everything. */
+static bool all_slow(search *s, const choice *c, const site *t)
+{
+    choice x = *c;
+    x.graphs = s->sp.widest;
+    double optimizer = t->bytes->optimizer[0];
+    for (int i = 1; i < OFFLOADS; i++) optimizer = fmin(optimizer, t->bytes->optimizer[i]);
+    return stage_times_least(t->times, search_drop_times(s, &x, 0, LEAST_ROUGH), t->message) +
+               optimizer >=
+           t->limit;
+}
+
+void search_try_stages(search *s, choice c)
+{
+    static _Thread_local site t;
+    static const beside_kind order[] = {BESIDE_NOTHING, BESIDE_SHARED, BESIDE_EP, BESIDE_WGRAD,
+                                        BESIDE_EP_DELAY};
+    search_counts *n = &s->out->counts;
+    if (!open_site(s, &c, &t)) {
+        n->rules += search_inner_count(s, &c);
+        return;
+    }
+    if (all_large(s, &c, &t)) {
+        n->saved += search_inner_count(s, &c);
+        return;
+    }
+    s->plausible = s->visit;
+    if (!s->o->judge_all && all_slow(s, &c, &t)) {
+        n->slow += search_inner_count(s, &c);
+        return;
+    }
+    static _Thread_local candidate list[CANDIDATES_MAX];
+    int left = sieve(s, c, &t, list);
+    for (int b = 0; b < BESIDE_KINDS && left && !s->done; b++) {
+        c.beside = order[b];
+        try_candidates(s, c, &t, list, left);
+    }
+}
