@@ -1,7 +1,7 @@
 /* card_list.c - what waits for what in a list whose buffers share no memory.
  *
- * I1  These are waits.c's, less those that places of temporaries add: the compute stream waits for a
- *     message once; a message for what it needs, and for the last operation of the compute stream
+ * I1  These are waits.c's, less those that places of temporaries add: the compute stream waits for
+ *     a message once; a message for what it needs, and for the last operation of the compute stream
  *     that it conflicts with.
  * I2  What is left out for want of room (WAITS_MAX, FLIGHT_MAX) only makes bounds lower. */
 #include "search/card_list.h"
