@@ -43,8 +43,8 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
                           error *err)
 {
     price_next(p, a);
-    plan_find_fewest(p, o, BESIDE_SECONDS, a);
-    plan_try_offload(p, a);
+    if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
+    if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (st) return st;
     if (w->json) {
@@ -100,7 +100,7 @@ static int with_recipe(int n, char **words, plan_words *w)
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
     *o = (search_options){
-        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->front};
+        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->more};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_values(p, a, err);
     if (st) return st;
@@ -128,7 +128,9 @@ int command_plan(int argc, char **argv)
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
-        {"--front", NULL, "search what is fastest with more memory to spare, too", &w.front, NULL},
+        {"--more", NULL,
+         "also what is fastest with memory to spare, activations on the host, the smallest cluster",
+         &w.more, NULL},
         {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();

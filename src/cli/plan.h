@@ -8,7 +8,7 @@
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
     bool job_of_against; /* no model was named: the job is that of --against */
-    bool json, front;
+    bool json, more;
 } plan_words;
 
 /* The smallest cluster that holds the job. */
@@ -37,7 +37,7 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
-    bool whole_front; /* --front */
+    bool more; /* --more */
     search_result *result;
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */

@@ -78,8 +78,8 @@ static void print_front(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
     printf("Front    speed against headroom, %s (steps as sums of cards)\n\n",
-           p->whole_front ? "with what is fastest in 80, 60 and 40 % of the memory"
-                          : "among those played; --front looks further");
+           p->more ? "with what is fastest in 80, 60 and 40 % of the memory"
+                   : "among those played; --more looks further");
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
         printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,

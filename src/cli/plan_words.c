@@ -199,6 +199,6 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     p->given = r;
     p->world = recipe_int(r, K_N_GPUS);
     p->prices.stack = w->stack;
-    p->whole_front = w->front;
+    p->more = w->more;
     return s;
 }

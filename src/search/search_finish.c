@@ -18,7 +18,7 @@ static void price_whole(search *s, found *f, setup *t, arena *a)
 
 void search_price_best(search *s, arena *a)
 {
-    enum { OTHERS_MAX = 2, LEADERS = 3 };
+    enum { OTHERS_MAX = 2, LEADERS = 2 };
     search_result *r = s->out;
     int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
     setup *t = ARENA_NEW(a, setup);
@@ -57,8 +57,8 @@ void search_climb(search *s)
         c.drop = rungs[i] == DROP_FULL ? DROP_FULL : drop;
         if (c.beside == BESIDE_SHARED && (c.drop & DROP_SHARED)) c.beside = BESIDE_NOTHING;
         found *f = &r->ladder[r->n_ladder];
-        *f = (found){.c = c};
         if (!attempt_patch(s, &c, &t)) continue;
+        *f = (found){.c = c, .dp = t.z.dp, .edp = t.z.edp, .micros = t.z.micros};
         sums_saved(&t.sums, s->k, &c);
         sums_times(&t.sums, s->k, &c);
         attempt_sum_chunks(s, &c, &t);

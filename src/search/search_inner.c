@@ -30,13 +30,15 @@ int64_t search_inner_count(search *s, const choice *c)
 
 int64_t search_count_stages(search *s, const choice *c, int64_t only_pp)
 {
+    const space *sp = &s->sp;
     int64_t n = 0;
     choice x = *c;
-    for (int i = 0; i < s->sp.n_splits; i++) {
-        if (only_pp && s->sp.splits[i].pp != only_pp) continue;
-        x.pp = s->sp.splits[i].pp;
-        x.vpp = s->sp.splits[i].vpp;
-        if (space_stages_ok(&s->sp, &x)) n += search_inner_count(s, &x);
+    int i = 0;
+    while (only_pp && i < sp->n_splits && sp->splits[i].pp != only_pp) i++;
+    for (; i < sp->n_splits && (!only_pp || sp->splits[i].pp == only_pp); i++) {
+        x.pp = sp->splits[i].pp;
+        x.vpp = sp->splits[i].vpp;
+        if (space_stages_ok(sp, &x)) n += search_inner_count(s, &x);
     }
     return n;
 }

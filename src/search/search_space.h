@@ -26,7 +26,7 @@ typedef struct space {
     struct pp_split {
         int64_t pp, vpp;
         int split;
-    } splits[SPLITS_MAX];
+    } splits[SPLITS_MAX]; /* those of a PP stand together */
     int n_splits;
 } space;
 

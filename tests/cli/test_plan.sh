@@ -72,8 +72,8 @@ expect fewer_may_do_where_more_do_not 1 'Fewest +64 H100' deepseek-v3 --gpus 72x
 expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2048; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096
 ones=(--pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1 --pin model.pipeline_model_parallel_size=1)
 expect batch_that_would_not_divide 1 'DP 4, batch of 8: 6 would not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
-expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}"
-expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json
+expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}" --more
+expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json --more
 bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1)
 expect fewest_with_other_factors 1 'Fewest +48 H100 would do' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect miss_is_to_the_byte 1 'needs 89.84 GiB on its fullest rank: 17,763,954,637 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
@@ -84,11 +84,11 @@ expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 
 # ---- activations on the host, and the front
-expect offload_is_tried_after_recompute 0 'variants were tried on the list' "${small[@]}"
-expect offload_that_is_faster_is_said 0 '[1-9][0-9.]* % shorter, .* GiB on each GPU.s host: TP' deepseek-v3 --gpus 256xH100 --seq 131072
-expect no_offload_where_nothing_is_made_again 0 '"activation_offload": ?null' qwen3-30b-a3b --gpus 64xGB200 --seq 4096 --json
-expect asked_offload_is_not_tried 0 '"activation_offload": ?null' "${small[@]}" --pin model.fine_grained_activation_offloading=true --pin 'model.offload_modules=[moe_act]' --json
-expect front_goes_down_to_40_percent 0 '[0-9] s +4[4-9]\.[0-9]+ GiB free' "${small[@]}" --front
+expect offload_is_tried_after_recompute 0 'variants were tried on the list' "${small[@]}" --more
+expect offload_that_is_faster_is_said 0 '[1-9][0-9.]* % shorter, .* GiB on each GPU.s host: TP' deepseek-v3 --gpus 256xH100 --seq 131072 --more
+expect no_offload_where_nothing_is_made_again 0 '"activation_offload": ?null' qwen3-30b-a3b --gpus 64xGB200 --seq 4096 --json --more
+expect asked_offload_is_not_tried 0 '"activation_offload": ?null' "${small[@]}" --pin model.fine_grained_activation_offloading=true --pin 'model.offload_modules=[moe_act]' --json --more
+expect front_goes_down_to_40_percent 0 '[0-9] s +4[4-9]\.[0-9]+ GiB free' "${small[@]}" --more
 
 # ---- a recipe beside its plan
 own=recipes/qwen3-30b-4k-h100.yaml
