@@ -90,6 +90,8 @@ static void say_ladder(const plan_answer *p, arena *a)
         printf("            Core attention is never made again at %lld tokens: it keeps no scores, "
                "and costs most.\n",
                (long long)recipe_int(p->given, K_SEQ));
+    if (!p->more && (c->drop || c->offload))
+        printf("            Activations on the host come after that: --more tries them.\n");
 }
 
 static void say_replicas(const plan_answer *p)

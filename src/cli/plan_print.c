@@ -40,8 +40,8 @@ static void print_counts(const plan_answer *p, arena *a)
            text_grouped(a, n->state));
     printf("         %14s excluded: activations cannot fit beside them\n",
            text_grouped(a, n->saved));
-    printf("         %14s excluded: a bound says slower than the tenth, or the same with more "
-           "recompute\n",
+    printf("         %14s excluded: a bound says not faster than the tenth, or than the "
+           "best of its sizes\n",
            text_grouped(a, n->slow));
     printf("         %14s played, and slower than the tenth\n", text_grouped(a, n->played));
     printf("         %14s played and summed to the byte; %s of them fit\n",
