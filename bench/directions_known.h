@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "search/against.h"
 #include "price/deltas.h"
+#include "search/against.h"
 
 typedef struct known {
     const char *recipe, *words, *published;

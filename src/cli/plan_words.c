@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
+#include "run/timing.h"
 #include "search/against.h"
 #include "search/search_space.h"
-#include "run/timing.h"
 
 enum { TOKENS_A_STEP = 8 << 20, SAMPLES_MOST = 1 << 16 };
 

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "search/card_parts.h"
 #include "program/build.h"
 #include "program/build_messages.h"
 #include "program/offload.h"
 #include "program/plan.h"
+#include "search/card_parts.h"
 
 /* What a part does not depend on is left out, so that setups serve many parts. */
 static choice plain_choice(const cards *k, const choice *c, card_what what, int kind)

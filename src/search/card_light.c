@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "search/card_list.h"
-#include "search/card_parts.h"
 #include "program/offload.h"
 #include "program/plan.h"
+#include "search/card_list.h"
+#include "search/card_parts.h"
 
 /* ---- bytes */
 

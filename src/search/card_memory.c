@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "search/card_ranks.h"
 #include "program/offload.h"
 #include "program/plan.h"
 #include "program/rope.h"
+#include "search/card_ranks.h"
 
 void choice_sizes_of(choice_sizes *z, const setup *s)
 {

@@ -2,10 +2,10 @@
 #ifndef SEARCH_CARD_PARTS_H
 #define SEARCH_CARD_PARTS_H
 
-#include "search/cards.h"
-#include "search/search_memo.h"
 #include "program/order.h"
 #include "program/segment.h"
+#include "search/cards.h"
+#include "search/search_memo.h"
 
 typedef struct card_key {
     int16_t what, kind, other, cp_kind, to, beside, precision, tp_overlap;

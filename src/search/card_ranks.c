@@ -9,8 +9,8 @@
 
 #include "base/maths.h"
 #include "layout/stage_parts.h"
-#include "search/search_memo.h"
 #include "program/build_messages.h"
+#include "search/search_memo.h"
 
 struct ranks {
     cards *k;

@@ -11,8 +11,8 @@
 #define SEARCH_CARDS_H
 
 #include "price/price.h"
-#include "search/search_choice.h"
 #include "program/order.h"
+#include "search/search_choice.h"
 
 typedef enum card_what {
     CARD_ATTENTION, /* first half of a layer */

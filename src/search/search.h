@@ -1,15 +1,15 @@
 /* search.h - every layout of a model on a cluster, judged; the best ten.
  *
  * A layout is judged when it is priced (its memory summed exactly, its step played over chunks) or
- * excluded by a bound: a rank cannot hold its state or activations, or even its compute stream
- * alone takes longer than the tenth best. Whole groups are excluded at once and counted. The best
- * are then priced as whole programs, and sorted by that. */
+ * excluded by a bound: a rank cannot hold its state or activations, or a step from below is not
+ * shorter than the tenth best. Whole groups are excluded at once and counted. The best are then
+ * priced as whole programs, and sorted by that. */
 #ifndef SEARCH_SEARCH_H
 #define SEARCH_SEARCH_H
 
-#include "search/search_choice.h"
 #include "price/price.h"
 #include "rules/rules.h"
+#include "search/search_choice.h"
 
 enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16 };
 

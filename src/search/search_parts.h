@@ -4,11 +4,11 @@
  * experts and PP (search_experts.c), recompute and the rest (search_stages.c), one layout
  * (search_attempt.c).
  *
- * I1  A bound is below what it bounds: the busiest stream of a list below its time, the mean rank
- *     below the fullest, the best products that any EP allows below those of one.
- * I2  Recompute and offload only add time: where a set of modules fits, sets that hold it are not
- *     looked at. But with activation offload what is made again is not copied.
- * I3  Whatever is left out is counted. */
+ * I1  A bound is below what it bounds (docs/PLAN.md says why each is): a list that is played before
+ *     memory is planned below its card, a stream by itself below that, products at the chip's peak
+ *     below those of any experts, the mean rank below the fullest, what lives at once below any
+ *     packing. Tests judge cuts of the space without bounds and compare.
+ * I2  Whatever is left out is counted. */
 #ifndef SEARCH_SEARCH_PARTS_H
 #define SEARCH_SEARCH_PARTS_H
 

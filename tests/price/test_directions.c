@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "search/against.h"
 #include "price/deltas.h"
+#include "search/against.h"
 
 static delta_end end_of(const char *base, const char *words)
 {

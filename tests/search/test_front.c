@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "search/search.h"
 #include "rules/rules.h"
+#include "search/search.h"
 
 static const char *const words[] = {"cluster.n_gpus=16",
                                     "cluster.gpu=H100",

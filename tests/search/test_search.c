@@ -2,8 +2,8 @@
  * rule. */
 #include "search/searching.h"
 
-#include "search/card_ranks.h"
 #include "rules/rules.h"
+#include "search/card_ranks.h"
 
 typedef struct fixture {
     arena *a, *scratch; /* cards live in the one, the other is released while they are made */
