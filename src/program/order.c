@@ -22,7 +22,7 @@ static order_entry backward_entry(const order_shape *h, int64_t k)
     return (order_entry){SEG_BACKWARD, h->vpp - 1 - e.chunk, e.micro}; /* I2 */
 }
 
-static int64_t warmup_of(const order_shape *h)
+int64_t order_warmup(const order_shape *h)
 {
     int64_t total = h->micros * h->vpp, w;
     if (h->pp == 1)
@@ -38,7 +38,7 @@ void order_make(step_order *s, const order_shape *h, arena *a)
 {
     int64_t total = h->micros * h->vpp, n = 0;
     *s = (step_order){.list = ARENA_ARRAY(a, order_entry, 2 * total), .n = 2 * total};
-    s->warmup = warmup_of(h);
+    s->warmup = order_warmup(h);
     for (int64_t i = 0; i < s->warmup; i++) s->list[n++] = forward_entry(h, i);
     for (int64_t i = s->warmup; i < total; i++) {
         s->list[n++] = forward_entry(h, i);

@@ -27,6 +27,8 @@ typedef struct step_order {
 /* 1F1B, or interleaved 1F1B with vpp > 1, in Megatron's order. */
 void order_make(step_order *s, const order_shape *shape, arena *a);
 
+int64_t order_warmup(const order_shape *shape); /* forwards before the first backward */
+
 /* Most (chunk, microbatch) pairs whose forward is done and whose backward is not. */
 int64_t order_peak(const step_order *s);
 

@@ -208,24 +208,12 @@ static order_shape shape_of(const choice *c, const choice_sizes *z, int64_t rank
                          .ep_overlap = c->beside >= BESIDE_EP};
 }
 
-static int64_t warmup_of(const order_shape *h)
-{
-    int64_t total = h->micros * h->vpp, w;
-    if (h->pp == 1)
-        w = h->ep_overlap ? 1 : 0;
-    else if (h->vpp == 1)
-        w = h->pp - h->rank - 1;
-    else
-        w = 2 * (h->pp - h->rank - 1) + (h->vpp - 1) * h->group + h->ep_overlap;
-    return w < total ? w : total;
-}
-
 int64_t saved_least(const slots_of *s, const int64_t *chunks)
 {
     const choice *c = s->c;
     const choice_sizes *z = s->z;
     order_shape h = shape_of(c, z, s->rank);
-    int64_t total = z->micros * c->vpp, taken = warmup_of(&h); /* I2 */
+    int64_t total = z->micros * c->vpp, taken = order_warmup(&h); /* I2 */
     if (!h.ep_overlap) taken += 1 + z->posts_early;
     if (taken > total) taken = total;
     if (c->vpp == 1) return taken * chunks[0];
