@@ -136,6 +136,13 @@ void *arena_take(arena *a, size_t bytes)
     return memset(arena_take_raw(a, bytes), 0, bytes); /* I2 */
 }
 
+void *arena_larger(arena *a, const void *list, size_t used, size_t bytes)
+{
+    void *larger = arena_take_raw(a, bytes);
+    if (used) memcpy(larger, list, used);
+    return larger;
+}
+
 char *arena_copy(arena *a, const char *text, size_t n)
 {
     char *copy = arena_take(a, n + 1);

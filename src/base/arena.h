@@ -19,6 +19,16 @@ void *arena_take_raw(arena *a, size_t bytes); /* not zeroed: whoever takes it wr
 char *arena_copy(arena *a, const char *text, size_t n); /* n bytes and a final 0 */
 char *arena_text(arena *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Room for one more in a list of n that has room for `room`; twice as much where it is full. */
+void *arena_larger(arena *a, const void *list, size_t used, size_t bytes);
+#define ARENA_GROW(a, list, n, room)                                                               \
+    do {                                                                                           \
+        if ((n) < (room)) break;                                                                   \
+        (room) = (room) ? (room)*2 : 64;                                                           \
+        (list) = arena_larger((a), (list), sizeof *(list) * (size_t)(n),                           \
+                              sizeof *(list) * (size_t)(room));                                    \
+    } while (0)
+
 /* Gives back what was taken since `arena_mark`; for searches that try many things. */
 typedef struct arena_place {
     void *chunk;

@@ -7,7 +7,6 @@
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
 static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
-static const char *const kind_words[CP_KINDS] = {"ring", "all_gather", "a2a", "a2a+p2p", "latent"};
 
 static double gib(int64_t bytes)
 {
@@ -64,7 +63,7 @@ static void print_table(const plan_answer *p, arena *a)
                "%3lld %3lld\n",
                i + 1, f->exact.step_s, f->exact.tokens_per_s_per_gpu, f->exact.tflops_per_gpu,
                gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
-               c->cp > 1 ? kind_words[c->kind] : "", (long long)c->ep, (long long)c->etp,
+               c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
         printf("            %s\n", plan_knobs_text(c, a));
         if (f->exact.peak_bytes != f->peak_bytes)
@@ -132,7 +131,7 @@ json_t *plan_json_found(const found *f, arena *a)
         "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:s, s:b, s:f, "
         "s:I}",
         "tp", (json_int_t)c->tp, "cp", (json_int_t)c->cp, "cp_kind",
-        c->cp > 1 ? kind_words[c->kind] : "none", "ep", (json_int_t)c->ep, "etp",
+        c->cp > 1 ? choice_cp_kind(c->kind) : "none", "ep", (json_int_t)c->ep, "etp",
         (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
         (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
         (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],

@@ -105,13 +105,7 @@ static void add_list(stage_time *t, const played *l)
 
 static void push(stages *s, queue *q, sent m)
 {
-    if (q->n == q->room) {
-        int64_t room = q->room ? q->room * 2 : 64;
-        sent *larger = ARENA_ARRAY(s->a, sent, room);
-        if (q->n) memcpy(larger, q->list, sizeof *larger * (size_t)q->n);
-        q->list = larger;
-        q->room = room;
-    }
+    ARENA_GROW(s->a, q->list, q->n, q->room);
     q->list[q->n++] = m;
 }
 

@@ -62,13 +62,7 @@ static const segment *pair_segment(assembly *s, const segment *f, const segment 
 item *add_item(item_walk *w, const segment *seg, int phase, item_at at)
 {
     item_list *l = w->out;
-    if (l->n == l->room) {
-        int64_t room = l->room ? l->room * 2 : 256;
-        item *larger = ARENA_ARRAY(w->s->b.a, item, room);
-        if (l->n) memcpy(larger, l->list, sizeof *larger * (size_t)l->n);
-        l->list = larger;
-        l->room = room;
-    }
+    ARENA_GROW(w->s->b.a, l->list, l->n, l->room);
     l->list[l->n] = (item){.seg = seg, .phase = phase, .at = {at, at}};
     return &l->list[l->n++];
 }

@@ -13,23 +13,7 @@
 
 static unsigned selective_drop(const recipe *r)
 {
-    static const struct {
-        const char *module;
-        unsigned drop;
-    } table[] = {{"core_attn", DROP_CORE_ATTN},
-                 {"layernorm", DROP_LAYERNORM},
-                 {"mla_up_proj", DROP_MLA_UP_PROJ},
-                 {"moe_act", DROP_MOE_ACT},
-                 {"mlp", DROP_MLP},
-                 {"moe", DROP_MOE},
-                 {"shared_experts", DROP_SHARED},
-                 {"gdn_norm_out", DROP_GDN_NORM_OUT}};
-    unsigned drop = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (recipe_is(r, K_RECOMPUTE, "selective") &&
-            recipe_has(r, K_RECOMPUTE_MODULES, table[i].module))
-            drop |= table[i].drop;
-    return drop;
+    return recipe_is(r, K_RECOMPUTE, "selective") ? drop_of_recipe(r) : 0;
 }
 
 /* How many layers from `i` on one segment covers, and what it drops. Uniform: groups of
@@ -52,13 +36,7 @@ static int layers_together(const recipe *r, int64_t i, int64_t first, int64_t en
 segment *assembly_segment(assembly *s)
 {
     program *p = s->p;
-    if (p->n_segments == p->segments_room) {
-        int room = p->segments_room ? p->segments_room * 2 : 32;
-        segment **larger = ARENA_ARRAY(s->b.a, segment *, room);
-        if (p->n_segments) memcpy(larger, p->segments, sizeof(segment *) * (size_t)p->n_segments);
-        p->segments = larger;
-        p->segments_room = room;
-    }
+    ARENA_GROW(s->b.a, p->segments, p->n_segments, p->segments_room);
     return p->segments[p->n_segments++] = ARENA_NEW(s->b.a, segment);
 }
 

@@ -14,6 +14,23 @@
 
 #include "program/segment.h"
 
+const drop_module drop_modules[DROP_MODULES] = {{"layernorm", DROP_LAYERNORM},
+                                                {"mla_up_proj", DROP_MLA_UP_PROJ},
+                                                {"gdn_norm_out", DROP_GDN_NORM_OUT},
+                                                {"moe_act", DROP_MOE_ACT},
+                                                {"shared_experts", DROP_SHARED},
+                                                {"mlp", DROP_MLP},
+                                                {"moe", DROP_MOE},
+                                                {"core_attn", DROP_CORE_ATTN}};
+
+unsigned drop_of_recipe(const recipe *r)
+{
+    unsigned drop = 0;
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (recipe_has(r, K_RECOMPUTE_MODULES, drop_modules[i].word)) drop |= drop_modules[i].drop;
+    return drop;
+}
+
 typedef struct replay {
     segment *seg;
     const op *forward;

@@ -18,13 +18,7 @@ void segment_init(segment *seg, builder *b, const char *name, const setup *s, ar
 static int add_buf(builder *b, buf made)
 {
     segment *seg = b->seg;
-    if (seg->n_bufs == seg->bufs_room) {
-        int room = seg->bufs_room ? seg->bufs_room * 2 : 64;
-        buf *larger = ARENA_RAW(b->a, buf, room);
-        if (seg->n_bufs) memcpy(larger, seg->bufs, sizeof *larger * (size_t)seg->n_bufs);
-        seg->bufs = larger;
-        seg->bufs_room = room;
-    }
+    ARENA_GROW(b->a, seg->bufs, seg->n_bufs, seg->bufs_room);
     made.module = b->module;
     made.offset[0] = made.offset[1] = -1;
     if (!made.word) made.word = WIDE;
@@ -177,14 +171,7 @@ int seg_gradient(builder *b, const char *name)
 
 static op *append(segment *seg, int phase, arena *a)
 {
-    if (seg->n_ops[phase] == seg->ops_room[phase]) {
-        int room = seg->ops_room[phase] ? seg->ops_room[phase] * 2 : 64;
-        op *larger = ARENA_RAW(a, op, room);
-        if (seg->n_ops[phase])
-            memcpy(larger, seg->ops[phase], sizeof *larger * (size_t)seg->n_ops[phase]);
-        seg->ops[phase] = larger;
-        seg->ops_room[phase] = room;
-    }
+    ARENA_GROW(a, seg->ops[phase], seg->n_ops[phase], seg->ops_room[phase]);
     return &seg->ops[phase][seg->n_ops[phase]++];
 }
 

@@ -193,6 +193,15 @@ typedef struct pair_options {
 } pair_options;
 void segment_pair(segment *out, const segment *f, const segment *b, pair_options o, arena *a);
 
+/* Modules of recompute as recipes name them, cheapest to make again first. */
+enum { DROP_MODULES = 8 };
+typedef struct drop_module {
+    const char *word;
+    unsigned drop;
+} drop_module;
+extern const drop_module drop_modules[DROP_MODULES];
+unsigned drop_of_recipe(const recipe *r); /* of its recompute_modules */
+
 /* Recompute: what `drop` names is not saved but made again in backward, just before it is first
  * read. */
 void segment_recompute(segment *seg, unsigned drop, arena *a);

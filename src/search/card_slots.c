@@ -6,51 +6,8 @@
  * I3  No packing is smaller than what lives at once. */
 #include <string.h>
 
+#include "program/pool.h"
 #include "search/card_ranks.h"
-
-typedef struct living {
-    int64_t at, bytes, chunk, micro;
-    int instance;
-} living;
-
-typedef struct pool {
-    living *alive;
-    int64_t n, room, end;
-    arena *a;
-} pool;
-
-/* The living are kept in the order of their places, so that the lowest gap is the first. */
-static void take(pool *l, living x)
-{
-    if (l->n == l->room) {
-        int64_t room = l->room ? l->room * 2 : 64;
-        living *larger = ARENA_ARRAY(l->a, living, room);
-        if (l->n) memcpy(larger, l->alive, sizeof *larger * (size_t)l->n);
-        l->alive = larger;
-        l->room = room;
-    }
-    int64_t k = 0;
-    x.at = 0;
-    while (k < l->n && l->alive[k].at - x.at < x.bytes) {
-        x.at = l->alive[k].at + l->alive[k].bytes;
-        k++;
-    }
-    memmove(&l->alive[k + 1], &l->alive[k], sizeof x * (size_t)(l->n - k));
-    l->alive[k] = x;
-    l->n++;
-    if (x.at + x.bytes > l->end) l->end = x.at + x.bytes;
-}
-
-static void leave(pool *l, int64_t chunk_id, int64_t micro, int instance_id)
-{
-    for (int64_t k = 0; k < l->n; k++) {
-        const living *x = &l->alive[k];
-        if (x->micro != micro || x->chunk != chunk_id || x->instance != instance_id) continue;
-        l->n--;
-        memmove(&l->alive[k], &l->alive[k + 1], sizeof *x * (size_t)(l->n - k));
-        return;
-    }
-}
 
 /* ---- by chunk */
 
@@ -68,10 +25,11 @@ static void by_chunk(pool *l, const step_order *o, const int64_t *chunks, int64_
         for (; taken <= i + ahead && taken < o->n; taken++) {
             const order_entry *e = &o->list[taken];
             if (e->phase == SEG_FORWARD)
-                take(l, (living){.bytes = chunks[e->chunk], .chunk = e->chunk, .micro = e->micro});
+                pool_take(
+                    l, (living){.bytes = chunks[e->chunk], .chunk = e->chunk, .micro = e->micro});
         }
         const order_entry *e = &o->list[i];
-        if (e->phase == SEG_BACKWARD) leave(l, e->chunk, e->micro, 0);
+        if (e->phase == SEG_BACKWARD) pool_leave(l, e->chunk, e->micro, 0);
     }
 }
 
@@ -115,8 +73,8 @@ static void take_instance(packing *w, const order_entry *e, int i)
     bool *known = &w->taken[(e->chunk * w->micros + e->micro) * w->most + i];
     if (*known) return;
     *known = true;
-    take(&w->l,
-         (living){.bytes = r->bytes[i], .chunk = e->chunk, .micro = e->micro, .instance = i});
+    pool_take(&w->l,
+              (living){.bytes = r->bytes[i], .chunk = e->chunk, .micro = e->micro, .instance = i});
 }
 
 static void forward(packing *w, const order_entry *e, int i)
@@ -131,14 +89,14 @@ static void run_both(packing *w, const order_entry *f, const order_entry *b)
     int i = 0, k = rb->n - 1;
     take_instance(w, f, 0);
     while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
-    while (k >= 0 && !rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0 && !rb->layer[k]) pool_leave(&w->l, b->chunk, b->micro, k--);
     while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
         forward(w, f, i++);
-        leave(&w->l, b->chunk, b->micro, k--);
+        pool_leave(&w->l, b->chunk, b->micro, k--);
     }
-    while (k >= 0 && rb->layer[k]) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0 && rb->layer[k]) pool_leave(&w->l, b->chunk, b->micro, k--);
     while (i < rf->n) forward(w, f, i++);
-    while (k >= 0) leave(&w->l, b->chunk, b->micro, k--);
+    while (k >= 0) pool_leave(&w->l, b->chunk, b->micro, k--);
 }
 
 static void run_one(packing *w, const order_entry *e)
@@ -148,7 +106,7 @@ static void run_one(packing *w, const order_entry *e)
         take_instance(w, e, 0);
         for (int i = 0; i < r->n; i++) forward(w, e, i);
     } else {
-        for (int i = r->n - 1; i >= 0; i--) leave(&w->l, e->chunk, e->micro, i);
+        for (int i = r->n - 1; i >= 0; i--) pool_leave(&w->l, e->chunk, e->micro, i);
     }
 }
 

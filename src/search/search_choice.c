@@ -36,40 +36,25 @@ static void put_flag(recipe *r, knob_id k, bool on)
 
 /* ---- words */
 
-typedef struct module {
-    const char *word;
-    unsigned drop;
-} module;
-
-static const module modules[] = {{"layernorm", DROP_LAYERNORM},
-                                 {"mla_up_proj", DROP_MLA_UP_PROJ},
-                                 {"gdn_norm_out", DROP_GDN_NORM_OUT},
-                                 {"moe_act", DROP_MOE_ACT},
-                                 {"shared_experts", DROP_SHARED},
-                                 {"mlp", DROP_MLP},
-                                 {"moe", DROP_MOE},
-                                 {"core_attn", DROP_CORE_ATTN}};
-enum { N_MODULES = sizeof modules / sizeof modules[0] };
-
 const char *choice_modules(arena *a, unsigned drop)
 {
     if (drop == DROP_FULL) return "full";
     textbuf t = text_init(a);
-    for (int i = 0; i < N_MODULES; i++)
-        if (drop & modules[i].drop) text_add(&t, "%s%s", t.n ? "+" : "", modules[i].word);
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drop & drop_modules[i].drop) text_add(&t, "%s%s", t.n ? "+" : "", drop_modules[i].word);
     return t.n ? t.s : "-";
 }
 
 /* Lists of words are made once and live as long as the program. */
 static value module_list(unsigned drop)
 {
-    static _Thread_local value lists[1 << N_MODULES][N_MODULES];
+    static _Thread_local value lists[1 << DROP_MODULES][DROP_MODULES];
     unsigned at = 0;
-    for (int i = 0; i < N_MODULES; i++)
-        if (drop & modules[i].drop) at |= 1u << i;
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drop & drop_modules[i].drop) at |= 1u << i;
     int n = 0;
-    for (int i = 0; i < N_MODULES; i++)
-        if (at & 1u << i) lists[at][n++] = value_of_text(modules[i].word);
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (at & 1u << i) lists[at][n++] = value_of_text(drop_modules[i].word);
     return (value){.kind = V_LIST, .list = {lists[at], n}};
 }
 
@@ -131,14 +116,19 @@ const char *choice_flex(const recipe *r)
     return recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300") ? "hybridep" : "deepep";
 }
 
+const char *choice_cp_kind(cp_kind k)
+{
+    static const char *const words[CP_KINDS] = {"ring", "all_gather", "a2a", "a2a+p2p", "latent"};
+    return words[k];
+}
+
 const char *choice_text(arena *a, const choice *c)
 {
-    static const char *const kinds[CP_KINDS] = {"ring", "all_gather", "a2a", "a2a+p2p", "latent"};
     return arena_text(a,
                       "TP%" PRId64 " CP%" PRId64 "%s%s EP%" PRId64 " ETP%" PRId64 " PP%" PRId64
                       " VPP%" PRId64 " mbs %" PRId64,
-                      c->tp, c->cp, c->cp > 1 ? " " : "", c->cp > 1 ? kinds[c->kind] : "", c->ep,
-                      c->etp, c->pp, c->vpp, c->mbs);
+                      c->tp, c->cp, c->cp > 1 ? " " : "", c->cp > 1 ? choice_cp_kind(c->kind) : "",
+                      c->ep, c->etp, c->pp, c->vpp, c->mbs);
 }
 
 /* Powers of two, as large inside as heads and the node allow. */

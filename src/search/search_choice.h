@@ -39,7 +39,6 @@ typedef enum graph_scope {
 /* Optimizer state on the host, in quarters. */
 enum { OFFLOADS = 5, OFFLOAD_ALL = 4 };
 
-enum { MODULES_MAX = 8 }; /* of recompute: choice.drop has one bit for each, and DROP_FULL */
 
 typedef struct choice {
     int64_t tp, cp, mbs, ep, etp, pp, vpp;
@@ -101,9 +100,10 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of price/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-const char *choice_flex(const recipe *r); /* backend of the platform */
-const char *choice_graphs(graph_scope g); /* for tables */
-const char *cp_kind_word(cp_kind k);
+const char *choice_flex(const recipe *r);            /* backend of the platform */
+const char *choice_graphs(graph_scope g);            /* for tables */
+const char *cp_kind_word(cp_kind k);                 /* Megatron's */
+const char *choice_cp_kind(cp_kind k);               /* for tables */
 const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
 const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */
 

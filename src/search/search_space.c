@@ -44,25 +44,6 @@ static void add_drop(space *s, unsigned drop)
     if (s->n_drops < DROPS_MAX) s->drops[s->n_drops++] = drop;
 }
 
-static unsigned drop_of_recipe(const recipe *r)
-{
-    static const struct {
-        const char *word;
-        unsigned drop;
-    } words[] = {{"layernorm", DROP_LAYERNORM},
-                 {"mla_up_proj", DROP_MLA_UP_PROJ},
-                 {"moe_act", DROP_MOE_ACT},
-                 {"shared_experts", DROP_SHARED},
-                 {"mlp", DROP_MLP},
-                 {"moe", DROP_MOE},
-                 {"core_attn", DROP_CORE_ATTN},
-                 {"gdn_norm_out", DROP_GDN_NORM_OUT}};
-    unsigned drop = 0;
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (recipe_has(r, K_RECOMPUTE_MODULES, words[i].word)) drop |= words[i].drop;
-    return drop;
-}
-
 /* Modules that this model has. Experts as a whole cover what is inside of them. */
 static unsigned modules_of(const space *s, const model *m)
 {
