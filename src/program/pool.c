@@ -1,4 +1,4 @@
-/* pool.c - the living are kept in the order of their places, so that the lowest gap is the first. */
+/* pool.c - the living are kept in the order of their places: the lowest gap is the first. */
 #include "program/pool.h"
 
 #include <string.h>

@@ -65,7 +65,10 @@ bool timing_measured(const setup *s, arena *a)
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
-    if (!text_equal(gpu_name, "cpu")) return hardware_read(h, gpu_name, a, err);
+    if (!text_equal(gpu_name, "cpu")) {
+        status st = hardware_read(h, gpu_name, a, err);
+        return st ? error_prefix(err, st, "cluster.gpu=%s", gpu_name) : OK;
+    }
     int64_t found;
     const char *name = measured_name(s->lay.world, &found, a);
     return read_named(h, name ? name : "cpu", a, err);

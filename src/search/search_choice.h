@@ -39,7 +39,6 @@ typedef enum graph_scope {
 /* Optimizer state on the host, in quarters. */
 enum { OFFLOADS = 5, OFFLOAD_ALL = 4 };
 
-
 typedef struct choice {
     int64_t tp, cp, mbs, ep, etp, pp, vpp;
     cp_kind kind;
