@@ -86,7 +86,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
         return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
     s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
-    if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
+    if (s && w->gpus && !local) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
     const gpu *g = gpu_find(hw->name);
     if (!g) g = gpu_find(strcmp(hw->name, "local") ? name : "cpu");
