@@ -1,6 +1,7 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
+#include "recipe/target.h"
 
 static void derive_recompute(recipe *r)
 {
@@ -70,6 +71,7 @@ static void derive_data(recipe *r)
 void recipe_derive(recipe *r)
 {
     precision_derive(r);
+    target_derive(r);
     derive_recompute(r);
     derive_dispatcher(r);
     derive_router(r);
