@@ -15,7 +15,7 @@ static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
     if (!recipe_is(r, K_DISPATCHER, "flex") || r->system == MEGATRON_LM) return;
-    bool nvl72 = recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300");
+    bool nvl72 = recipe_spans_nodes(r);
     recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
                 nvl72 ? "unset: hybridep spans an NVLink domain of 72"
                       : "unset: deepep suits nodes of 8");

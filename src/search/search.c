@@ -18,7 +18,7 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
                                             "bf16_with_nvfp4_mixed"};
     static const char *const ampere[] = {"bf16_mixed"};
     static const char *const cpus[] = {"fp32"};
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     gpu_arch arch = g ? g->arch : ARCH_HOPPER;
     const char *const *list = arch == ARCH_HOPPER      ? hopper
                               : arch == ARCH_BLACKWELL ? blackwell

@@ -113,7 +113,7 @@ const char *choice_flex(const recipe *r)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300") ? "hybridep" : "deepep";
+    return recipe_spans_nodes(r) ? "hybridep" : "deepep";
 }
 
 const char *choice_cp_kind(cp_kind k)
