@@ -40,7 +40,7 @@ static void derive_sequence(recipe *r)
 static void derive_tensor_parallel(recipe *r)
 {
     int64_t tp = recipe_int(r, K_TP);
-    bool lm = r->system == MEGATRON_LM;
+    bool lm = recipe_is_lm(r);
     if (lm)
         recipe_fill_default(r, K_SP);
     else
@@ -93,11 +93,11 @@ static void derive_batch(recipe *r)
     if (mbs < 1) mbs = 1;
     if (pp < 1) pp = 1;
     int64_t once = mul_sat(mbs, dp);
-    int64_t batch = r->system == MEGATRON_LM ? once : mul_sat(mul_sat(once, PIPELINE_FILLS), pp);
+    int64_t batch = recipe_is_lm(r) ? once : mul_sat(mul_sat(once, PIPELINE_FILLS), pp);
     if (batch > BATCH_MAX)
         recipe_fill(r, K_GBS, value_of_int(mbs), FROM_DERIVED,
                     "unset, and the sizes ask for more than any batch");
-    else if (r->system == MEGATRON_LM)
+    else if (recipe_is_lm(r))
         recipe_fill(r, K_GBS, value_of_int(batch), FROM_DERIVED,
                     "unset: Megatron-LM takes one microbatch a replica, %" PRId64 " x DP %" PRId64,
                     mbs, dp);

@@ -136,7 +136,7 @@ static bool parts_given(const recipe *r)
 void precision_derive(recipe *r)
 {
     recipe_fill_default(r, K_GPU);
-    if (r->system == MEGATRON_LM && !recipe_given(r, K_PRECISION))
+    if (recipe_is_lm(r) && !recipe_given(r, K_PRECISION))
         for (int i = 0; i < N_IMPLIED; i++) recipe_fill_default(r, implied[i]);
     if (r->knob[K_PRECISION].v.kind == V_NULL) r->knob[K_PRECISION].from = FROM_NOTHING;
     if (parts_given(r))

@@ -37,6 +37,12 @@ void recipe_set(recipe *r, knob_id k, value v, const char *why)
     r->knob[k] = (setting){v, reopen ? FROM_NOTHING : FROM_USER, why};
 }
 
+void recipe_set_system(recipe *r, knob_system system, const char *why)
+{
+    const char *name = system == MEGATRON_LM ? "megatron-lm" : "megatron-bridge";
+    recipe_set(r, K_SYSTEM, value_of_text(name), why);
+}
+
 static alias_use *alias_slot(recipe *r, knob_id k, const char *key)
 {
     for (int i = 0; i < r->n_aliases; i++)
@@ -213,8 +219,9 @@ bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format,
 void recipe_fill_default(recipe *r, knob_id k)
 {
     if (r->knob[k].from != FROM_NOTHING) return;
-    r->knob[k] = (setting){knob_default(r->a, k, r->system), FROM_DEFAULT,
-                           r->system == MEGATRON_LM ? "default of Megatron-LM" : "default"};
+    bool lm = recipe_is_lm(r);
+    r->knob[k] = (setting){knob_default(r->a, k, lm ? MEGATRON_LM : MOEFOLD), FROM_DEFAULT,
+                           lm && !knob_is_ours(k) ? "default of Megatron-LM" : "default"};
 }
 
 void recipe_fill_defaults(recipe *r)
@@ -223,6 +230,11 @@ void recipe_fill_defaults(recipe *r)
 }
 
 /* ---- reading */
+
+bool recipe_is_lm(const recipe *r)
+{
+    return recipe_is(r, K_SYSTEM, "megatron-lm");
+}
 
 double recipe_real(const recipe *r, knob_id k)
 {

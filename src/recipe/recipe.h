@@ -33,8 +33,6 @@ typedef struct recipe {
     arena *a;
     const char *name;   /* as the user named it */
     const char *folder; /* where relative paths in it start, with a final slash or empty */
-    knob_system
-        system; /* whose defaults and habits apply: ours, or a Megatron-LM argument list's */
     setting knob[K_COUNT];
     alias_use aliases[ALIASES_MAX];
     int n_aliases;
@@ -46,6 +44,9 @@ void recipe_init(recipe *r, arena *a, const char *name);
 
 /* Sets a knob as the user's wish. The value has been accepted by knob_accept. */
 void recipe_set(recipe *r, knob_id k, value v, const char *why);
+
+/* Whose defaults and rules hold is a knob, moefold.system; a Megatron-LM argument list sets it. */
+void recipe_set_system(recipe *r, knob_system system, const char *why);
 
 /* Key and value as the user wrote them; checks key and type. `where` stands in messages. */
 status recipe_set_key(recipe *r, const char *key, value v, const char *where, error *err);
@@ -62,7 +63,7 @@ void recipe_note(recipe *r, const char *format, ...) __attribute__((format(print
 bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Gives one knob, or every knob, that is still open its default (r->system says whose). */
+/* Gives one knob, or every knob, that is still open its default (moefold.system says whose). */
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);
 
@@ -82,6 +83,7 @@ static inline bool recipe_on(const recipe *r, knob_id k)
 {
     return r->knob[k].v.kind == V_BOOL && r->knob[k].v.flag;
 }
+bool recipe_is_lm(const recipe *r); /* moefold.system=megatron-lm */
 double recipe_real(const recipe *r, knob_id k);
 const char *recipe_word(const recipe *r, knob_id k);
 bool recipe_is(const recipe *r, knob_id k, const char *word);

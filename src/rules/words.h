@@ -18,7 +18,7 @@
 #define LISTED(k) (s->r.knob[K_##k].v.kind == V_LIST)
 #define SAID(k)   (s->r.knob[K_##k].from == FROM_USER) /* a person wrote it, null included */
 #define USER(k)   (SET(k) && SAID(k))
-#define LM        (s->r.system == MEGATRON_LM) /* read from a Megatron-LM argument list */
+#define LM        recipe_is_lm(&s->r) /* Megatron-LM's defaults and habits hold */
 
 /* Is a a multiple of b? True where either is not positive: that is another rule's business. */
 #define MULTIPLE(a, b) divides((b), (a))
