@@ -63,10 +63,11 @@ static bool is_override(const char *word)
     return word[0] != '-' && strchr(word, '=') != NULL;
 }
 
-/* What stands for the recipe: a preset, a file, a folder. */
+/* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), or a
+ * YAML file. */
 static status read_named(recipe *r, const char *name, error *err)
 {
-    if (model_is_preset(name) || file_is_folder(name)) {
+    if (model_is_named(name)) {
         recipe_set(r, K_MODEL, value_of_text(name), "command line");
         return OK;
     }
@@ -152,8 +153,8 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     }
     if (!recipe_name && !megatron)
         return error_set(err, ERR_INPUT,
-                         "name a recipe: a YAML file, a preset model or a folder with a "
-                         "config.json (`moefold %s --help`)",
+                         "name a recipe: a YAML file, a preset model, or a config.json or its "
+                         "folder (`moefold %s --help`)",
                          name);
     if (recipe_name && !megatron) r->name = recipe_name;
     if (megatron) r->name = megatron;

@@ -19,6 +19,7 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     recipe *r = ARENA_NEW(a, recipe);
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     textbuf t = text_init(a);
+    recipe_relocate(r, path);
     export_yaml(r, false, &t);
     return file_write(path, t.s, t.n, err);
 }
@@ -79,7 +80,7 @@ static void print_nothing(plan_answer *p, const plan_words *w, const search_opti
 static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
     for (int i = 1; i < argc; i++) {
-        bool named = model_is_preset(argv[i]) || file_exists(argv[i]) || file_is_folder(argv[i]);
+        bool named = model_is_named(argv[i]) || file_exists(argv[i]);
         if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
     return false;

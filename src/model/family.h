@@ -43,7 +43,11 @@ void pattern_fill(recipe *r, knob_id k, const unsigned char *flags, int64_t n, c
 /* num_layers of the recipe, kept between 0 and the largest that is allowed. */
 int64_t layers_in_recipe(const recipe *r);
 
-/* In presets.c: the knobs of a preset; `name` is one of model_presets. */
+/* In presets.c: the knobs of a preset; `name` is one that model_is_spelled accepts. */
 status preset_fill(recipe *r, const char *name, error *err);
+
+/* In hf_family.c: what moefold lacks to build the model of this name on the hub, as far as it is a
+ * known one; else NULL. */
+const char *family_missing_by_name(const char *name);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "model/model.h"
 
@@ -323,45 +324,6 @@ static void note_unused(const config *c)
             c->name, config_text(c, v), knobs[K_BALANCING].key, knobs[K_AUX_COEFF].key);
 }
 
-/* ---- which family */
-
-static status find_family(config *c)
-{
-    static const char *const known[] = {"qwen3_moe",  "deepseek_v3", "kimi_k2",
-                                        "qwen3_next", "mixtral",     "gpt_oss"};
-    const char *list = "qwen3_moe, deepseek_v3, kimi_k2, qwen3_next, mixtral, gpt_oss";
-    const json_t *v = json_object_get(c->root, "model_type");
-    if (!v)
-        return config_missing(c, "model_type",
-                              arena_text(c->r->a, "it says which of these it is: %s", list));
-    const char *type = json_string_value(v);
-    for (int f = 0; type && f < FAMILY_COUNT; f++)
-        if (text_in(families[f].model_types, '|', type)) {
-            c->family = (family_id)f;
-            return OK;
-        }
-    const char *near = type ? text_nearest(type, known, sizeof known / sizeof known[0]) : NULL;
-    return config_wrong(c, "model_type", v, "%s%s%sknown are %s",
-                        near ? "the nearest known is " : "", near ? near : "", near ? "; " : "",
-                        list);
-}
-
-static status check_architecture(const config *c)
-{
-    const json_t *v = config_find(c, "architectures", NULL);
-    if (!v) return OK;
-    if (!json_is_array(v)) return config_wrong(c, "architectures", v, "a list of names is needed");
-    bool fits = json_array_size(v) == 0;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const char *name = json_string_value(json_array_get(v, i));
-        fits = fits || (name && text_starts(name, families[c->family].architecture));
-    }
-    if (fits) return OK;
-    return config_wrong(c, "architectures", v, "model_type %s has %s...: one of the two is wrong",
-                        config_text(c, json_object_get(c->root, "model_type")),
-                        families[c->family].architecture);
-}
-
 /* ---- the whole */
 
 static status read_config(config *c)
@@ -369,8 +331,7 @@ static status read_config(config *c)
     if (!json_is_object(c->root))
         return error_set(c->err, ERR_INPUT, "%s: is no JSON object; a model's config.json is one",
                          c->name);
-    status s = find_family(c);
-    if (!s) s = check_architecture(c);
+    status s = config_family(c);
     if (!s) s = check_fixed(c);
     if (!s) s = read_fields(c);
     if (!s) s = read_normalisation(c);
@@ -406,9 +367,11 @@ status model_parse_config(recipe *r, const char *name, const char *data, size_t 
     return s;
 }
 
-status config_fill(recipe *r, const char *folder, error *err)
+status config_fill(recipe *r, const char *path, error *err)
 {
-    const char *path = arena_text(r->a, "%sconfig.json", folder);
+    const char *slash = strrchr(path, '/');
+    bool own = text_equal(slash ? slash + 1 : path, "config.json");
+    const char *folder = own ? file_folder(r->a, path) : NULL; /* else whose weights would it be? */
     json_t *root;
     status s = json_read(path, &root, err);
     if (s) return s;

@@ -31,8 +31,8 @@ static inline bool config_in(const config *c, unsigned mask)
     return (mask >> c->family & 1) != 0;
 }
 
-/* Folder with a final slash -> knobs. */
-status config_fill(recipe *r, const char *folder, error *err);
+/* A config.json, or a file like it -> knobs. Weights are looked for beside a config.json only. */
+status config_fill(recipe *r, const char *path, error *err);
 
 /* ---- reading fields */
 
@@ -59,8 +59,9 @@ status config_knob(const config *c, const char *field, const json_t *v, knob_id 
 /* Fills a knob with a value of ours, because of `field`. */
 status config_set(const config *c, const char *field, knob_id k, value v);
 
-/* ---- the parts, in this order after the table of plain fields */
+/* ---- the parts: the family first, the others in this order after the table of plain fields */
 
+status config_family(config *c);       /* hf_family.c: which family the file is of */
 status config_check(const config *c);  /* hf_check.c: fields that contradict each other */
 status config_rope(const config *c);   /* hf_rope.c: both spellings of the rotary embedding */
 status config_layers(const config *c); /* hf_layers.c: which layers are of which kind */

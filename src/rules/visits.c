@@ -23,12 +23,17 @@ static bool needed(knob_id k)
     return k == K_LAYERS || k == K_HIDDEN || k == K_HEADS || k == K_VOCAB;
 }
 
-/* The largest size there is was never meant by one that is larger still. */
 static bool is_parallel_size(knob_id k)
 {
     for (int i = 0; i < N_SIZES; i++)
         if (near_knobs[i] == k) return true;
-    return k == K_N_GPUS || k == K_VPP || k == K_MBS || k == K_GBS;
+    return false;
+}
+
+/* The largest there is was never meant by one that is larger still. */
+static bool is_size(knob_id k)
+{
+    return is_parallel_size(k) || k == K_N_GPUS || k == K_VPP || k == K_MBS || k == K_GBS;
 }
 
 /* Lists with an entry a layer cannot survive another number of layers. */
@@ -46,6 +51,21 @@ static void repair_value(rule_call *call, violation *v, knob_id k, const char *t
     rule_repair(call, v, assignments, n);
 }
 
+/* The bound of a parallel size need not go with the rest (TP 1 where the batch is for TP 32): the
+ * nearest sizes that do. */
+static void repair_sizes(rule_call *call, violation *found)
+{
+    const char *assignments[N_SIZES];
+    near_layout nearest;
+    int n = 0;
+    if (!near_layouts(call->s, &nearest, 1)) return;
+    for (int i = 0; i < N_SIZES; i++)
+        if (near_layout_changes(call->s, &nearest, i))
+            assignments[n++] =
+                arena_text(call->a, "%s=%" PRId64, knobs[near_knobs[i]].key, nearest.size[i]);
+    if (n) rule_repair(call, found, assignments, n);
+}
+
 static void report_value(rule_call *call, knob_id k, value v, value near)
 {
     const char *key = knobs[k].key;
@@ -55,9 +75,10 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
     value own;
     if (rule_own_value(call->s, k, call->a, &own))
         repair_value(call, found, k, value_text(call->a, own));
-    bool far = is_parallel_size(k) && v.kind == V_INT && v.whole > 0;
+    bool far = is_size(k) && v.kind == V_INT && v.whole > 0;
     if (far) repair_value(call, found, k, "null");
     if (near.kind != V_NULL) repair_value(call, found, k, value_text(call->a, near));
+    if (is_parallel_size(k)) repair_sizes(call, found);
     if (!needed(k)) repair_value(call, found, k, "null");
 }
 
