@@ -138,17 +138,18 @@ static void say_nothing_does(const checked *c, arena *a)
             name, (long long)m->gpus, gpu_name);
     if (m->least_bytes)
         fprintf(stderr, "; the least found needs %s of %s usable on its fullest rank",
-                text_bytes(a, m->least_bytes), text_bytes(a, c->memory.usable_bytes));
+                text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));
     if (m->enough_gpus)
         fprintf(stderr, "; on %lld it fits (moefold plan finds how)", (long long)m->enough_gpus);
     fprintf(stderr, "\n");
 }
 
-/* Only the overrides, one a line, so that they can be pasted or piped. */
+/* Only the overrides, one a line, so that they can be pasted or piped. Where nothing makes it fit:
+ * those that the rules ask for. */
 static int print_fix(const checked *c, arena *a)
 {
     if (!c->fixable) say_nothing_does(c, a);
-    for (const char *const *p = c->fix; c->fixable && *p; p++) printf("%s\n", cli_quoted(a, *p));
+    for (const char *const *p = c->fix; *p; p++) printf("%s\n", cli_quoted(a, *p));
     return c->fixable && !c->found.n_errors && !cli_too_large(&c->memory) ? OK : ERR_RULE;
 }
 
@@ -207,7 +208,6 @@ static int check(const recipe *r, const setup *s, const check_options *o, arena 
     if (!st) st = find_fix(&c, r, o, a, &err);
     if (st) return cli_fail("check", st, &err);
     if (o->fix && !o->json) return print_fix(&c, a);
-    if (!c.fixable) c.fix = none;
     st = audit_ranks(&c, o, a, &err);
     if (st) return cli_fail("check", st, &err);
     if (o->json)

@@ -25,14 +25,8 @@ const char *cli_fit_text(const fit *f, arena *a)
                       text_bytes(a, left < 0 ? -left : left), left < 0 ? "too much" : "to spare");
 }
 
-void cli_print_fit(const setup *s, const fit *f, arena *a)
+void cli_print_regions(const fit *f, arena *a)
 {
-    if (f->why_not) {
-        printf("Peak     unknown, no program can be built: %s\n\n", f->why_not);
-        return;
-    }
-    printf("Peak     of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
-           cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
     for (int i = 0; i < REGION_COUNT; i++)
         if (f->bytes[i])
             printf("         %-34s %12s\n", region_title((region)i), text_bytes(a, f->bytes[i]));
@@ -41,6 +35,17 @@ void cli_print_fit(const setup *s, const fit *f, arena *a)
         printf("         %-34s %12s\n", "on the host: offloaded activations",
                text_bytes(a, f->host_bytes));
     printf("\n");
+}
+
+void cli_print_fit(const setup *s, const fit *f, arena *a)
+{
+    if (f->why_not) {
+        printf("Peak     unknown, no program can be built: %s\n\n", f->why_not);
+        return;
+    }
+    printf("Peak     of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
+           cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
+    cli_print_regions(f, a);
 }
 
 void cli_json_fit(json_t *o, const fit *f)

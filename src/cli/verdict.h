@@ -20,6 +20,7 @@ const char *cli_fit_text(const fit *f, arena *a);
 
 /* The block "Peak": the fullest rank, by what it holds. */
 void cli_print_fit(const setup *s, const fit *f, arena *a);
+void cli_print_regions(const fit *f, arena *a); /* its rows */
 
 /* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
  * memory_why_not says why. */

@@ -343,7 +343,11 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
         for (int k = 0; k < K_COUNT; k++)
             if (path_decides((knob_id)k))
                 put(m, &set, arena_text(m->a, "%s=%s", knobs[k].key, value_text(a, to->knob[k].v)));
-        put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_N_GPUS].key, (long long)m->world));
+        static const knob_id cluster[] = {K_N_GPUS, K_GBS}; /* as they were searched for */
+        for (int i = 0; i < 2; i++)
+            put(m, &set,
+                arena_text(m->a, "%s=%s", knobs[cluster[i]].key,
+                           value_text(a, to->knob[cluster[i]].v)));
     } else if (res->has_miss && (!m->least || res->miss.peak_bytes < m->least)) {
         m->least = res->miss.peak_bytes;
     }
@@ -368,7 +372,7 @@ void mend_memory(mend *out, const recipe *given, const char *const *rules, const
 {
     mending m = open_mending(given, rules, hw, a);
     mend_set set;
-    *out = (mend){.gpus = m.world};
+    *out = (mend){.gpus = m.world, .usable_bytes = hw->usable};
     static bool (*const ways[])(mending *, const mend_set *,
                                 mend_set *) = {by_recompute, by_offload, by_sizes, by_search};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)

@@ -14,7 +14,7 @@ typedef struct mend {
     bool done;                    /* with the overrides no rule is broken, and it fits */
     const char *const *overrides; /* ends with NULL; none can be left out */
     fit after;                    /* with them */
-    int64_t gpus;                 /* on which nothing was found, or something */
+    int64_t gpus, usable_bytes;   /* on which something was looked for, and what each has */
     int64_t least_bytes; /* nothing fits: the least that a layout was found to need; 0: unknown */
     int64_t enough_gpus; /* nothing fits: on so many something does; 0: not looked for, or none */
 } mend;
