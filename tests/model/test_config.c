@@ -101,6 +101,8 @@ static void to_old_spelling(json_t *root)
     json_t *p = json_incref(json_object_get(root, "rope_parameters"));
     json_object_del(root, "rope_parameters");
     json_object_set(root, "rope_theta", json_object_get(p, "rope_theta"));
+    json_t *part = json_object_get(p, "partial_rotary_factor");
+    if (part) json_object_set(root, "partial_rotary_factor", part);
     if (strcmp(json_string_value(json_object_get(p, "rope_type")), "default") != 0) {
         json_t *scaling = json_copy(p);
         json_object_del(scaling, "rope_theta");
