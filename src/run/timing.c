@@ -51,7 +51,7 @@ status timing_local(hardware *h, int64_t *ranks, arena *a, error *err)
     if (!name)
         return error_set(err, ERR_INPUT,
                          "local: this machine was not measured; repair: `moefold bench` (about a "
-                         "minute), or cpu instead of local, which nobody measured");
+                         "minute), or cluster.gpu=cpu (defaults, not measured)");
     if (*ranks < 1) *ranks = found;
     return read_named(h, name, a, err);
 }
