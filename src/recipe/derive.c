@@ -1,6 +1,7 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
+#include "recipe/target.h"
 
 static void derive_recompute(recipe *r)
 {
@@ -14,8 +15,8 @@ static void derive_recompute(recipe *r)
 static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
-    if (!recipe_is(r, K_DISPATCHER, "flex") || r->system == MEGATRON_LM) return;
-    bool nvl72 = recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300");
+    if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
+    bool nvl72 = recipe_spans_nodes(r);
     recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
                 nvl72 ? "unset: hybridep spans an NVLink domain of 72"
                       : "unset: deepep suits nodes of 8");
@@ -38,7 +39,7 @@ static void derive_router(recipe *r)
 
 static void derive_graphs(recipe *r)
 {
-    if (r->system == MEGATRON_LM) return;
+    if (recipe_is_lm(r)) return;
     recipe_fill_default(r, K_GRAPHS);
     bool graphs = !recipe_is(r, K_GRAPHS, "none");
     recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
@@ -48,7 +49,7 @@ static void derive_graphs(recipe *r)
 static void derive_optimizer(recipe *r)
 {
     bool offload = recipe_on(r, K_OPT_OFFLOAD);
-    if (r->system != MEGATRON_LM)
+    if (!recipe_is_lm(r))
         recipe_fill(r, K_OPT_OFFLOAD_FRACTION, value_of_float(offload ? 1.0 : 0.0), FROM_DERIVED,
                     offload ? "unset: all of it" : "optimizer_cpu_offload is off");
     recipe_fill_default(r, K_WEIGHT_DECAY);
@@ -58,7 +59,7 @@ static void derive_optimizer(recipe *r)
 
 static void derive_data(recipe *r)
 {
-    if (r->system != MEGATRON_LM) {
+    if (!recipe_is_lm(r)) {
         bool named = recipe_given(r, K_DATA_PATH);
         recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
                     named ? "data are named" : "unset: no data are named");
@@ -70,6 +71,7 @@ static void derive_data(recipe *r)
 void recipe_derive(recipe *r)
 {
     precision_derive(r);
+    target_derive(r);
     derive_recompute(r);
     derive_dispatcher(r);
     derive_router(r);

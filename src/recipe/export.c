@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/maths.h"
 #include "recipe/export_parts.h"
 #include "recipe/megatron_table.h"
 
@@ -192,14 +193,29 @@ static void write_combos(writer *w)
 
 /* ---- what has no flag */
 
+static bool is_environment(knob_id k)
+{
+    return text_starts(knobs[k].key, "env_vars.");
+}
+
+/* The command line: environment, torchrun with as many processes as GPUs, the script. */
 static void write_launch(writer *w)
 {
     int64_t gpus = recipe_int(w->r, K_N_GPUS), per_node = recipe_int(w->r, K_GPUS_PER_NODE);
-    if (gpus < 1) return;
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!is_environment((knob_id)k) || !recipe_given(w->r, (knob_id)k)) continue;
+        text_add(w->out, "%s=%s ", knobs[k].key + strlen("env_vars."),
+                 value_text(w->a, w->r->knob[k].v));
+        w->said[k] = true;
+    }
     if (per_node < 1 || per_node > gpus) per_node = gpus;
-    text_add(w->out,
-             "# torchrun --nnodes %" PRId64 " --nproc-per-node %" PRId64 " pretrain_gpt.py\n",
-             (gpus + per_node - 1) / per_node, per_node);
+    if (gpus > 0 && gpus % per_node) per_node = gcd64(gpus, per_node); /* nodes are alike there */
+    text_add(w->out, "torchrun");
+    if (gpus > 0)
+        text_add(w->out, " --nnodes %" PRId64 " --nproc-per-node %" PRId64, gpus / per_node,
+                 per_node);
+    text_add(w->out, " pretrain_gpt.py");
+    w->begun = true;
 }
 
 static void write_unsaid(writer *w)
@@ -207,11 +223,7 @@ static void write_unsaid(writer *w)
     for (int k = 0; k < K_COUNT; k++) {
         if (w->said[k] || knob_is_ours((knob_id)k) || left_out(w->r, (knob_id)k)) continue;
         if (!differs(w, (knob_id)k)) continue;
-        const char *v = value_text(w->a, w->r->knob[k].v);
-        if (text_starts(knobs[k].key, "env_vars."))
-            text_add(w->out, "# environment: %s=%s\n", knobs[k].key + strlen("env_vars."), v);
-        else
-            text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, v);
+        text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, value_text(w->a, w->r->knob[k].v));
     }
 }
 
@@ -222,6 +234,6 @@ void export_megatron_lm(const recipe *resolved, textbuf *out)
     write_launch(w);
     write_combos(w);
     for (int k = 0; k < K_COUNT; k++) write_knob(w, (knob_id)k);
-    if (w->begun) text_add(out, "\n");
+    text_add(out, "\n");
     write_unsaid(w);
 }

@@ -18,9 +18,10 @@ void export_megatron_lm(const recipe *resolved, textbuf *out);
  * each that counts. */
 void export_bridge(const recipe *resolved, textbuf *out);
 
-/* A file for recipe_read_yaml: what the user, the model and derivations set, the last with
- * their reasons; with `all`, defaults too. Where r->system is not ours, its defaults are
- * written as far as they differ. */
+/* A file for recipe_read_yaml: what the user and the model set, and cluster.gpu. What was derived
+ * stands in comments with its reason: reading the file derives it again, and it is no choice of
+ * the user's, which rules would hold against him. With `all`, everything is written as a setting:
+ * the record of a run. */
 void export_yaml(const recipe *r, bool all, textbuf *out);
 
 #endif

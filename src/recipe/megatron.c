@@ -339,7 +339,7 @@ status megatron_parse(recipe *r, const char *name, const char *data, size_t n, e
     shell_words w;
     status s = words_split(r->a, name, data, n, MEGATRON_WORDS_MAX, &w, err);
     if (s) return s;
-    r->system = MEGATRON_LM;
+    recipe_set_system(r, MEGATRON_LM, "a Megatron-LM argument list");
     reader rd = {.r = r, .err = err, .in_launcher = true};
     for (int i = 0, used = 1; i < w.n && !s; i += used) {
         rd.where = arena_text(r->a, "%s:%d", name, w.line[i]);

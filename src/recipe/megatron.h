@@ -23,13 +23,13 @@ status megatron_flag(recipe *r, int n, char *const *words, const char *where, in
  * first flag of Megatron-LM is the launcher's: torchrun's numbers of nodes and processes set
  * cluster.n_gpus and cluster.gpus_per_node, environment variables that are knobs are taken, the
  * rest is noted. A shell variable is an error: nobody here knows its value. Messages name file
- * and line. Sets r->system to MEGATRON_LM, so that what the list leaves open follows that
+ * and line. Sets moefold.system=megatron-lm, so that what the list leaves open follows that
  * system. */
 status megatron_read(recipe *r, const char *path, error *err);
 status megatron_parse(recipe *r, const char *name, const char *data, size_t n, error *err);
 
 /* What Megatron-LM makes of flags that were not given, where it depends on other flags: for a
- * recipe with r->system MEGATRON_LM, after all settings were read and before recipe_derive. */
+ * recipe with moefold.system=megatron-lm, after all settings were read and before recipe_derive. */
 void megatron_derive(recipe *r);
 
 #endif

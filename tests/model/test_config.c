@@ -375,7 +375,7 @@ static void module_is_found_in_an_index_and_missed_in_damaged_weights(void **sta
         {"model.safetensors.index.json", "{\"weight_map\":{\"model.layers.2.x\":\"1\"}}", 0,
          "have none"},
         {"model.safetensors.index.json", "{\"weight_map\":", 0, "index.json:1"},
-        {"model.safetensors", "not a weight file", 0, "no safetensors file"},
+        {"model.safetensors", "not a weight file", 0, "not a safetensors file"},
         {"other", "", 0, "no weights"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

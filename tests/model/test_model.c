@@ -189,7 +189,7 @@ static void megatron_lm_narrows_a_gated_mlp(void **state)
     memset(&x, 0, sizeof x);
     x.a = arena_create();
     recipe_init(&x.r, x.a, "test");
-    x.r.system = MEGATRON_LM;
+    recipe_set_system(&x.r, MEGATRON_LM, "test");
     made_override(&x, "model.hidden_size=4096 model.gated_linear_unit=true");
     model_derive(&x.r);
     assert_int_equal(recipe_int(&x.r, K_FFN), 10880);

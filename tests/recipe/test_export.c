@@ -115,6 +115,7 @@ static void draw_recipe(recipe *r)
         if (draw(2)) recipe_set(r, (knob_id)k, draw_value(&knobs[k]), "random");
     if (r->knob[K_WINDOW].from == FROM_USER) set(r, "model.window_size=[127,0]");
     if (!recipe_on(r, K_MLA)) close_knob(r, K_ROPE_TYPE);
+    close_knob(r, K_SYSTEM);
 }
 
 /* Megatron-LM has no words for these combinations. */
@@ -179,7 +180,7 @@ static void flags_give_the_recipe_back(void **state)
         recipe r, again;
         draw_recipe(&r);
         make_sayable_as_flags(&r);
-        r.system = MEGATRON_LM;
+        recipe_set_system(&r, MEGATRON_LM, "test");
         megatron_derive(&r);
         recipe_fill_defaults(&r);
         textbuf t = text_init(memory);
@@ -230,7 +231,7 @@ static void yaml_gives_the_recipe_back(void **state)
         recipe r, again;
         draw_recipe(&r);
         bool all = draw(2);
-        r.system = draw(2) ? MEGATRON_LM : MOEFOLD;
+        recipe_set_system(&r, draw(2) ? MEGATRON_LM : MOEFOLD, "test");
         bool filled = draw(2);
         if (filled) recipe_fill_defaults(&r);
         textbuf t = text_init(memory);
@@ -238,7 +239,6 @@ static void yaml_gives_the_recipe_back(void **state)
         recipe_init(&again, memory, "again");
         if (recipe_parse_yaml(&again, "again", t.s, t.n, &err)) fail_msg("%s\n%s", err.text, t.s);
         recipe_fill_defaults(&r);
-        if (!filled) again.system = r.system; /* else a file carries the other system's defaults */
         recipe_fill_defaults(&again);
         for (int k = 0; k < K_COUNT; k++) {
             /* a null there reopens a knob whose default is a value: so recipes have it */
@@ -303,7 +303,9 @@ static void flags_are_those_that_differ(void **state)
     resolve(&r, qwen);
     textbuf t = text_init(memory);
     export_megatron_lm(&r, &t);
-    assert_line(t.s, "# torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py");
+    assert_line(
+        t.s,
+        "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py");
     assert_line(t.s, "--swiglu");
     assert_line(t.s, "--group-query-attention");
     assert_line(t.s, "--num-query-groups 4");
@@ -317,7 +319,6 @@ static void flags_are_those_that_differ(void **state)
     assert_line(t.s, "--moe-token-dispatcher-type alltoall");
     assert_line(t.s, "--use-distributed-optimizer");
     assert_line(t.s, "--mock-data");
-    assert_line(t.s, "# environment: CUDA_DEVICE_MAX_CONNECTIONS=1");
     assert_line(t.s, "# no flag: optimizer.store_param_remainders=false");
     static const char *const absent[] = {
         "--num-virtual-stages-per-pipeline-rank", /* Megatron-LM refuses it beside a layout */
@@ -376,11 +377,15 @@ static void yaml_says_why(void **state)
     assert_string_equal(t.s, "model:\n"
                              "  num_layers: 4\n"
                              "  hidden_size: 64\n"
-                             "  sequence_parallel: true  # unset: TP > 1\n"
+                             "cluster:\n"
+                             "  gpu: H100  # default\n"
                              "mixed_precision: bf16_mixed\n"
                              "mixed_precision.fp8_margin: 1\n"
                              "train:\n"
-                             "  train_iters: 10\n");
+                             "  train_iters: 10\n"
+                             "\n"
+                             "# Derived when this file is read:\n"
+                             "#   model.sequence_parallel: true  # unset: TP > 1\n");
     textbuf every = text_init(memory);
     export_yaml(&r, true, &every);
     assert_line(every.s, "  tensor_model_parallel_size: 1  # default");
@@ -391,7 +396,7 @@ static void flags_that_disagree_are_named(void **state)
     (void)state;
     recipe r;
     recipe_init(&r, memory, "test");
-    r.system = MEGATRON_LM;
+    recipe_set_system(&r, MEGATRON_LM, "test");
     set(&r, "ddp.check_for_nan_in_grad=false");
     set(&r, "model.activation_func=silu");
     recipe_fill_defaults(&r);
@@ -418,7 +423,7 @@ static void a_list_that_was_read_is_written_again(void **state)
         export_megatron_lm(&r, &t);
         recipe_init(&again, memory, "again");
         if (megatron_parse(&again, "again", t.s, t.n, &err)) fail_msg("%s\n%s", err.text, t.s);
-        assert_int_equal(again.n_notes, 0);
+        assert_int_equal(again.n_notes, 2); /* torchrun, pretrain_gpt.py */
         megatron_derive(&again);
         recipe_fill_defaults(&again);
         for (int k = 0; k < K_COUNT; k++)
