@@ -41,7 +41,7 @@ status file_read(arena *a, const char *path, size_t limit, char **data, size_t *
 
 static status unwritten(const char *path, error *err)
 {
-    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another place", path,
+    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
                      strerror(errno));
 }
 
