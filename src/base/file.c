@@ -81,7 +81,7 @@ const char *file_nearest(arena *a, const char *path)
 
 static status unwritten(const char *path, error *err)
 {
-    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another place", path,
+    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
                      strerror(errno));
 }
 

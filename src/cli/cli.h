@@ -86,6 +86,10 @@ json_t *cli_json_memory(const setup *s);
 json_t *cli_json_value(value v);
 json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
 json_t *cli_json_violations(const violations *found);
+
+/* advice.c: prices the repairs of warnings, for some milliseconds; where the machine is not known,
+ * nothing. */
+void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a);
 void cli_json_print(json_t *root); /* and gives it back */
 
 /* Blocks of text that several commands print. */
