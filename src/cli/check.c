@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "cli/check_audit.h"
 #include "cli/verdict.h"
+#include "price/repairs.h"
 #include "run/timing.h"
 #include "search/mend.h"
 
@@ -56,6 +57,8 @@ static void print_repair(const violation *v, arena *a)
     for (int k = 0; k < v->n_repairs; k++) {
         printf("           %s", k ? "or:     " : "repair: ");
         for (const char *const *p = v->repairs[k]; *p; p++) printf(" %s", cli_quoted(a, *p));
+        const char *cost = repair_text(&v->prices[k], a);
+        if (cost) printf("\n                    (%s)", cost);
         printf("\n");
     }
 }
@@ -204,6 +207,7 @@ static int check(const recipe *r, const setup *s, const check_options *o, arena 
     checked c = {.s = s, .fix = none, .rank = -1};
     error err = {{0}};
     rules_check(&c.found, s, false, a);
+    cli_price_advice(&c.found, r, s, a);
     status st = cli_fit(&c.memory, s, &c.found, a, &err);
     if (!st) st = find_fix(&c, r, o, a, &err);
     if (st) return cli_fail("check", st, &err);
