@@ -61,9 +61,9 @@ static const fit_case cases[] = {
 
 static void fit_it(fit *f, const setup *s, const hardware *hw, arena *a)
 {
-    violations found;
-    rules_check(&found, s, false, a);
-    fit_of(f, s, &found, hw, a);
+    violations broken;
+    rules_check(&broken, s, false, a);
+    fit_of(f, s, &broken, hw, a);
 }
 
 static void set_up(setup *s, const fit_case *c, arena *a)
