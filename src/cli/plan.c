@@ -96,7 +96,7 @@ static status too_late(const plan_answer *p, bool json, arena *a, error *err)
 static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
     for (int i = 1; i < argc; i++) {
-        bool named = model_is_named(argv[i]) || file_exists(argv[i]);
+        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]);
         if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
     return false;

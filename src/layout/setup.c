@@ -35,6 +35,7 @@ static const knob_id derived[] = {
     K_MOCK_DATA,
     K_BUFFER_FACTOR,
     K_GROUP_SCORE,
+    K_TARGET,
     K_ROUTER_NORM,
     K_OPT_OFFLOAD_FRACTION,
     K_RECOMPUTE_MODULES,

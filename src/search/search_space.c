@@ -9,6 +9,7 @@
 
 #include "base/maths.h"
 #include "program/segment.h"
+#include "recipe/target.h"
 
 enum { TP_MOST = 16 };
 
@@ -221,7 +222,7 @@ bool space_kind_ok(const space *s, const choice *c)
     case CP_LEVELS:
         return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla;
+        return m->mla && target_has(s->given, K_LATENT_RING);
     }
 }
 
