@@ -153,6 +153,7 @@ $(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
 # Loops of kernels, and those that a search runs by the million, are worth more of the compiler's
 # time.
 $(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/hardware/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3

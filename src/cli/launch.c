@@ -55,7 +55,7 @@ static job job_of(const setup *s, const char *time, arena *a)
     j.world = s->lay.world;
     j.tasks_per_node = per_node;
     j.nodes = ceil_div(j.world, per_node);
-    j.gpus = !recipe_is(&s->r, K_GPU, "cpu");
+    j.gpus = !recipe_on_cpu(&s->r);
     if (!time && minutes > 0 && minutes < 1 << 24) {
         j.time = arena_text(a, "%" PRId64, minutes + 15);
         j.why_time = "train.exit_duration_in_mins, and 15 minutes to start and to save";

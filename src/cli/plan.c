@@ -19,6 +19,7 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     recipe *r = ARENA_NEW(a, recipe);
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     textbuf t = text_init(a);
+    recipe_relocate(r, path);
     export_yaml(r, false, &t);
     return file_write(path, t.s, t.n, err);
 }

@@ -86,15 +86,13 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
         return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
     s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
-    if (s && w->gpus && !local) error_prefix(err, s, "--gpus %s", w->gpus);
+    if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
-    const gpu *g = gpu_find(hw->name);
-    if (!g) g = gpu_find(strcmp(hw->name, "local") ? name : "cpu");
-    if (!g)
-        return error_set(err, ERR_INPUT, "--gpus %s: a description %s exists, but no cluster.gpu",
-                         name, hw->name);
-    if (n < 1 && text_equal(g->name, "cpu")) n = sysconf(_SC_NPROCESSORS_ONLN);
-    recipe_set(r, K_GPU, value_of_text(g->name), "--gpus");
+    value located = recipe_located(r, K_GPU, value_of_text(name), "");
+    s = recipe_set_key(r, knobs[K_GPU].key, located, "--gpus", err);
+    if (!s) s = recipe_read_machine(r, err);
+    if (s) return s;
+    if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);
     plan_set_world(r, hw, n > 0 ? n : hw->gpus_per_node);
     return OK;
 }

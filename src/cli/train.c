@@ -37,7 +37,7 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 /* What this machine can run today. */
 static status here(const setup *s, error *err)
 {
-    if (recipe_is(&s->r, K_GPU, "cpu")) return OK;
+    if (recipe_on_cpu(&s->r)) return OK;
     return error_set(err, ERR_RULE,
                      "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
                      recipe_word(&s->r, K_GPU));

@@ -35,6 +35,7 @@ static const knob_id derived[] = {
     K_MOCK_DATA,
     K_BUFFER_FACTOR,
     K_GROUP_SCORE,
+    K_TARGET,
     K_ROUTER_NORM,
     K_OPT_OFFLOAD_FRACTION,
     K_RECOMPUTE_MODULES,
@@ -123,11 +124,12 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     memset(s, 0, sizeof *s);
     s->r = *given;
     s->r.a = a;
-    status st = resolve(&s->r, err);
+    status st = recipe_read_machine(&s->r, err);
+    if (!st) st = resolve(&s->r, err);
     if (!st) st = model_init(&s->m, &s->r, err);
     if (st) return st;
     param_table_init(&s->params, &s->m, a);
-    s->gpu = gpu_find(recipe_word(&s->r, K_GPU));
+    s->gpu = recipe_gpu(&s->r);
     if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */
     s->possible = layout_possible(&s->r);
     if (s->possible) layout_init(&s->lay, &s->r);

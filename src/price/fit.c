@@ -12,7 +12,7 @@ static int64_t bytes_beside(const setup *s, const program_size *p)
 {
     bool partial =
         recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
-    return partial && !recipe_is(&s->r, K_GPU, "cpu") ? p->bytes[REGION_TEMP] : 0;
+    return partial && !recipe_on_cpu(&s->r) ? p->bytes[REGION_TEMP] : 0;
 }
 
 void fit_see(fit *out, const setup *s, const program_size *p)

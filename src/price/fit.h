@@ -6,7 +6,7 @@
 #ifndef PRICE_FIT_H
 #define PRICE_FIT_H
 
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 #include "program/program.h"
 
 typedef struct fit {

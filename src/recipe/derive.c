@@ -1,6 +1,7 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
+#include "recipe/target.h"
 
 static void derive_recompute(recipe *r)
 {
@@ -15,7 +16,7 @@ static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
     if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
-    bool nvl72 = recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300");
+    bool nvl72 = recipe_spans_nodes(r);
     recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
                 nvl72 ? "unset: hybridep spans an NVLink domain of 72"
                       : "unset: deepep suits nodes of 8");
@@ -70,6 +71,7 @@ static void derive_data(recipe *r)
 void recipe_derive(recipe *r)
 {
     precision_derive(r);
+    target_derive(r);
     derive_recompute(r);
     derive_dispatcher(r);
     derive_router(r);

@@ -179,6 +179,11 @@ value knob_default(arena *a, knob_id id, knob_system system)
 
 /* ---- ranges */
 
+bool knob_is_path(const char *word)
+{
+    return strpbrk(word, "/.") != NULL;
+}
+
 /* "1..65536" or "0..". The dots are sought first: a number may end in one. */
 static bool number_in_range(const knob *k, double x, double *nearest)
 {
@@ -191,7 +196,7 @@ static bool number_in_range(const knob *k, double x, double *nearest)
 
 static bool word_in_range(arena *a, const knob *k, const char *word, value *nearest)
 {
-    if (text_in(k->allowed, '|', word)) return true;
+    if (text_in(k->allowed, '|', word) || (k->path && knob_is_path(word))) return true;
     const char *words[32];
     int n = 0;
     for (const char *p = k->allowed; *p && n < 32;) {

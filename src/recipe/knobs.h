@@ -35,6 +35,7 @@ typedef struct knob {
     const char *bridge;  /* default of Megatron-Bridge's class where it differs from ours */
     const char *unit;
     const char *alias; /* other keys for the same knob, with spaces; where given they must agree */
+    bool path;         /* ENUM: or the path of a file, from the folder of the recipe */
     const char *spell; /* other spellings of values: "norm=layernorm up_proj=mla_up_proj" */
     const char *help;
 } knob;
@@ -58,6 +59,9 @@ value knob_default(arena *a, knob_id k, knob_system system);
 
 /* Is it exported to the two other systems, or ours alone? */
 bool knob_is_ours(knob_id k);
+
+/* Is the word of a knob with a `path` a path? Names have no slash and no dot. */
+bool knob_is_path(const char *word);
 
 /* Does the value lie within `allowed`? Null always does. On "no", *nearest is a value that does. */
 bool knob_in_range(arena *a, knob_id k, value v, value *nearest);

@@ -142,7 +142,7 @@ void precision_derive(recipe *r)
     if (parts_given(r))
         recipe_fill(r, K_PRECISION, value_of_text(name_of_parts(r)), FROM_DERIVED,
                     "named after the parts that were given");
-    bool cpu = recipe_is(r, K_GPU, "cpu");
+    bool cpu = recipe_on_cpu(r);
     recipe_fill(r, K_PRECISION, value_of_text(cpu ? "fp32" : "bf16_mixed"), FROM_DERIVED,
                 cpu ? "unset: CPUs compute in FP32" : "unset: BF16 is where every run starts");
     const char *name = recipe_word(r, K_PRECISION);

@@ -103,6 +103,8 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v;
     status s = value_parse(r->a, equals + 1, &v, err);
     if (s) return error_prefix(err, s, "%s: %.200s", where, key);
+    int k = knob_find(key, NULL);
+    if (k >= 0) v = recipe_located(r, (knob_id)k, v, "");
     return recipe_set_key(r, key, v, where, err);
 }
 
@@ -169,7 +171,10 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
         } else {
             value v;
             s = yaml_value(at, node, &v);
-            if (!s && v.kind == V_NULL && is_section(key) && knob_find(key, NULL) < 0) continue;
+            int k = knob_find(key, NULL);
+            if (!s && k >= 0)
+                v = recipe_located(at->r, (knob_id)k, v, file_folder(at->r->a, at->name));
+            if (!s && v.kind == V_NULL && is_section(key) && k < 0) continue;
             if (!s)
                 s = recipe_set_key(at->r, key, v,
                                    arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);

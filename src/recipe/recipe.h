@@ -9,6 +9,7 @@
 #ifndef RECIPE_RECIPE_H
 #define RECIPE_RECIPE_H
 
+#include "hardware/gpus.h"
 #include "recipe/knobs.h"
 
 typedef enum origin { FROM_NOTHING, FROM_DEFAULT, FROM_DERIVED, FROM_MODEL, FROM_USER } origin;
@@ -34,6 +35,7 @@ typedef struct recipe {
     const char *name;   /* as the user named it */
     const char *folder; /* where relative paths in it start, with a final slash or empty */
     setting knob[K_COUNT];
+    const gpu *machine; /* what the hardware file that cluster.gpu names describes; NULL: no file */
     alias_use aliases[ALIASES_MAX];
     int n_aliases;
     const char *notes[NOTES_MAX]; /* what was read and has no effect, and why */
@@ -69,6 +71,24 @@ void recipe_fill_defaults(recipe *r);
 
 /* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
 void recipe_derive(recipe *r);
+
+/* ---- the machine: cluster.gpu is a shipped name or the path of a hardware file. */
+
+/* Reads that file, if it is one and has not been read. ERR_INPUT: it is missing or wrong. */
+status recipe_read_machine(recipe *r, error *err);
+
+/* NULL: cluster.gpu is open, or a word that nobody knows. */
+const gpu *recipe_gpu(const recipe *r);
+
+bool recipe_on_cpu(const recipe *r);      /* cpu, local, or a file that says so */
+bool recipe_spans_nodes(const recipe *r); /* NVLink reaches beyond a node, as in NVL72 */
+
+/* A word for a knob with a path, as it was written in a file of `folder` ("": on the command line):
+ * paths become paths from the current folder. */
+value recipe_located(recipe *r, knob_id k, value v, const char *folder);
+
+/* The other way: paths from the folder of the file that the recipe will be written to. */
+void recipe_relocate(recipe *r, const char *file);
 
 /* ---- reading. An open or null knob reads as 0, 0.0, false, NULL. */
 static inline bool recipe_given(const recipe *r, knob_id k)

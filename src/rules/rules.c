@@ -33,6 +33,7 @@ static const rule table[] = {
      .severity = ERROR,
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",
      .visit = visit_split},
+    {.id = "target_can_run", .severity = ERROR, .source = "ours", .visit = visit_target},
 /* Second reading: the rows. */
 #define R(id_, severity_, scope_, source_, condition_, message_, repair_)                          \
     {.id = #id_,                                                                                   \

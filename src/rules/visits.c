@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "recipe/target.h"
 #include "rules/call.h"
 #include "rules/words.h"
 
@@ -117,6 +118,39 @@ void visit_aliases(rule_call *call)
                        use->key, theirs, use->why, key, ours, r->knob[use->knob].why));
         repair_one(call, v, use->key, ours);
         repair_one(call, v, key, theirs);
+    }
+}
+
+/* ---- what the target has no word for */
+
+enum { GAP_WORDS_MAX = 4 };
+
+static void repair_words(rule_call *call, violation *v, const char *words)
+{
+    const char *list[GAP_WORDS_MAX];
+    int n = 0;
+    for (const char *p = words; *p && n < GAP_WORDS_MAX; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        list[n++] = arena_copy(call->a, p, len);
+        p += len;
+    }
+    rule_repair(call, v, list, n);
+}
+
+void visit_target(rule_call *call)
+{
+    const recipe *r = &call->s->r;
+    if (!recipe_is(r, K_TARGET, "megatron")) return;
+    const target_gap *g;
+    for (int i = 0; (g = target_gap_of(r, i)); i++) {
+        const setting *x = &r->knob[g->knob];
+        const char *key = knobs[K_TARGET].key;
+        violation *v = rule_report(
+            call, arena_text(call->a, "%s=%s (%s) cannot run in Megatron (%s=megatron; %s): %s",
+                             knobs[g->knob].key, value_text(call->a, x->v), x->why, key,
+                             r->knob[K_TARGET].why, g->why));
+        repair_words(call, v, g->instead);
+        repair_one(call, v, key, "moefold");
     }
 }
 

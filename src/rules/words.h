@@ -26,8 +26,8 @@
 #define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
 #define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
 #define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
-#define CPUS          IS(GPU, "cpu")
-#define NVL72         (IS(GPU, "GB200") || IS(GPU, "GB300"))
+#define CPUS          (s->gpu && s->gpu->arch == ARCH_CPU)
+#define NVL72         recipe_spans_nodes(&s->r)
 #define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)
 #define HOPPER        (s->gpu && s->gpu->arch == ARCH_HOPPER)
 #define AMPERE        (s->gpu && s->gpu->arch == ARCH_AMPERE)

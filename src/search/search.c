@@ -18,7 +18,7 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
                                             "bf16_with_nvfp4_mixed"};
     static const char *const ampere[] = {"bf16_mixed"};
     static const char *const cpus[] = {"fp32"};
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     gpu_arch arch = g ? g->arch : ARCH_HOPPER;
     const char *const *list = arch == ARCH_HOPPER      ? hopper
                               : arch == ARCH_BLACKWELL ? blackwell
@@ -53,6 +53,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     space_init(&s->sp, m);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
+    s->module = mod->n_mtp > 0 ? cards_kind_of(s->k, mod->n_layers) : -1;
     memo_init(&s->times, 4 * sizeof(int64_t), a);
     memo_init(&s->bytes, 8 * sizeof(int64_t), a);
     memo_init(&s->states, 6 * sizeof(int64_t), a);

@@ -129,8 +129,9 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    /* cards of pairs are dear */
-    double light = pairs || all ? light_step(s, c, t, false) : 0;
+    /* cards of pairs and of the prediction module are dear */
+    bool dear = pairs || cards_model(s->k)->n_mtp > 0;
+    double light = dear || all ? light_step(s, c, t, false) : 0;
     for (int half = 0; half < 2 && !all; half++) {
         if (half && pairs) light = light_step(s, c, t, true);
         if (best_enters(s->out, c, light)) continue;

@@ -113,7 +113,7 @@ const char *choice_flex(const recipe *r)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300") ? "hybridep" : "deepep";
+    return recipe_spans_nodes(r) ? "hybridep" : "deepep";
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -242,6 +242,23 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
 
 /* ---- setups that patches start from */
 
+/* What a split of layers over stages sets or reads. */
+static const knob_id pipe_knobs[PIPE_KNOBS] = {
+    K_PP,           K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING,
+    K_ACCOUNT_LOSS, K_OVERLAP_P2P,  K_BATCH_P2P,   K_ALIGN_GATHER,
+    K_GROUP_SIZE,   K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
+
+/* One stage, whatever the recipe says of more: only splits know (choice_split). */
+static void leave_stages(recipe *r)
+{
+    static const knob_id of_stages[] = {
+        K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
+        K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE, K_GROUP_SIZE};
+    for (size_t i = 0; i < sizeof of_stages / sizeof of_stages[0]; i++)
+        r->knob[of_stages[i]] = (setting){.from = FROM_NOTHING};
+    put_int(r, K_PP, 1);
+}
+
 const setup *choice_base(choice_maker *m, int precision, int64_t tp)
 {
     for (struct base_setup *b = m->bases; b; b = b->next)
@@ -255,19 +272,14 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
     one.to = TO_EXPERTS;
     set_precision(r, m, &one);
     set_parallel(r, &one);
-    put_int(r, K_PP, 1);
-    r->knob[K_PP_LAYOUT].from = r->knob[K_VPP].from = FROM_NOTHING;
+    leave_stages(r);
     put_word(r, K_DISPATCHER, "alltoall");
     if (recipe_given(r, K_FLEX)) put_word(r, K_FLEX, NULL);
     error err = {{0}};
     setup *s = ARENA_NEW(m->a, setup);
-    if (setup_init(s, r, m->a, &err) == OK && s->possible) made->s = s;
+    if (setup_init(s, r, m->a, &err) == OK && s->possible && s->pipe.stages) made->s = s;
     return made->s;
 }
-
-static const knob_id pipe_knobs[PIPE_KNOBS] = {
-    K_PP,          K_VPP,       K_PP_LAYOUT,    K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
-    K_OVERLAP_P2P, K_BATCH_P2P, K_ALIGN_GATHER, K_GROUP_SIZE};
 
 const pipe_split *choice_split(choice_maker *m, const choice *c)
 {

@@ -52,7 +52,8 @@ static void see_experts(search *s, const choice *c)
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
-        sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+        double layers = (double)(s->layers[i] + (i == s->module));
+        sum += layers * (l->compute[0] + l->compute[1]);
     }
     if (sum < s->experts_least) s->experts_least = sum;
 }

@@ -95,6 +95,7 @@ typedef struct search {
     int64_t fixed[STAGES_MOST];
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
+    int module;     /* kind of the layer in the prediction module; -1: there is none */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
     double node_least;         /* of the attention that is visited */
     double experts_least;      /* MLPs of all layers, with the best of the experts that it met */

@@ -9,6 +9,7 @@
 
 #include "base/maths.h"
 #include "program/segment.h"
+#include "recipe/target.h"
 
 enum { TP_MOST = 16 };
 
@@ -142,7 +143,7 @@ void space_init(space *s, choice_maker *m)
     *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
     s->gbs = recipe_int(r, K_GBS);
     const setup *base = choice_base(m, 0, 1);
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
     fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
     fill(&s->cp, s, K_CP, s->seq / 2 > 1 ? s->seq / 2 : 1);
@@ -221,7 +222,7 @@ bool space_kind_ok(const space *s, const choice *c)
     case CP_LEVELS:
         return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla;
+        return m->mla && target_has(s->given, K_LATENT_RING);
     }
 }
 
@@ -239,9 +240,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
-    if (recipe_given(&base->r, K_CAPACITY) ||
-        gpu_find(recipe_word(s->given, K_GPU))->arch == ARCH_CPU)
-        return false;
+    if (recipe_given(&base->r, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
     return group > 1 && (domain <= 8 || group <= domain);
 }
 

@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "base/file.h"
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 
 static char *text_of(arena *a, const char *path)
 {
@@ -34,6 +34,7 @@ static void every_gpu_is_described(void **state)
         assert_string_equal(h.name, names[i]);
         const gpu *sold = gpu_find(names[i]);
         assert_non_null(sold);
+        assert_int_equal(h.arch, sold->arch);
         if (!sold->memory_bytes) continue;
         assert_true(h.memory == sold->memory_bytes);
         assert_true(h.gpus_per_node == sold->gpus_per_node);
@@ -110,6 +111,27 @@ static void wrong_files_are_refused(void **state)
     refused("usable: 73.3 GiB", "usable: 90 GiB", "more than memory.visible");
     refused("\"25.09\": {device: 1.22, ", "\"25.09\": {", "stacks");
     refused("name: H100", "- name", "h.yaml");
+    refused("architecture: hopper", "architecture: volta", "h.yaml:7: architecture: \"volta\"");
+    refused("architecture: hopper", "architecture: [hopper]", "h.yaml:7: architecture");
+    refused("name: H100\narchitecture: hopper", "name: mine", "architecture is missing");
+}
+
+/* Files of `moefold bench` were written without the key; their name tells. */
+static void old_files_have_the_architecture_of_their_name(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    char *whole = text_of(a, "hardware/cpu.yaml"), *at = strstr(whole, "name: cpu");
+    const char *rest = strstr(at, "architecture: cpu") + strlen("architecture: cpu");
+    const char *text = arena_text(a, "name: local%s", rest);
+    hardware h;
+    error err = {{0}};
+    if (hardware_parse(&h, "h.yaml", text, strlen(text), a, &err)) fail_msg("%s", err.text);
+    assert_int_equal(h.arch, ARCH_CPU);
+    gpu g = hardware_gpu(&h);
+    assert_true(g.memory_bytes == h.memory && g.gpus_per_node == h.gpus_per_node);
+    assert_string_equal(g.name, "local");
+    arena_destroy(a);
 }
 
 static void curves_are_read_between_their_points(void **state)
@@ -157,6 +179,7 @@ int main(void)
         cmocka_unit_test(names_are_found_beside_the_program),
         cmocka_unit_test(an_unknown_machine_is_answered_with_those_known),
         cmocka_unit_test(wrong_files_are_refused),
+        cmocka_unit_test(old_files_have_the_architecture_of_their_name),
         cmocka_unit_test(curves_are_read_between_their_points),
         cmocka_unit_test(broken_files_break_nothing),
     };

@@ -6,15 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "base/yaml.h"
-#include "price/hardware_fields.h"
+#include "hardware/hardware_fields.h"
 
 typedef struct reader {
     hardware *h;
     arena *a;
     const char *path;
     error *err;
-    bool seen[N_FIELDS];
+    bool seen[N_FIELDS], arch_seen;
 } reader;
 
 /* ---- numbers with units */
@@ -187,11 +188,34 @@ static status read_field(reader *r, const yaml_node *node, int i)
                                          : read_number(r, node, &fields[i]);
 }
 
+static status read_architecture(reader *r, const yaml_node *node)
+{
+    r->arch_seen = true;
+    const char *word = node->kind == YAML_SCALAR ? node->text : "a list or map";
+    if (node->kind == YAML_SCALAR && gpu_arch_find(word, &r->h->arch)) return OK;
+    return error_set(r->err, ERR_INPUT, "%s:%d: architecture: \"%.60s\" is not known; write %s",
+                     r->path, node->line, word, gpu_arch_words);
+}
+
+/* Files that were written before the key existed have a name that tells. */
+static status default_architecture(reader *r)
+{
+    const gpu *known = gpu_find(r->h->name);
+    if (known) {
+        r->h->arch = known->arch;
+        return OK;
+    }
+    return error_set(r->err, ERR_INPUT,
+                     "%s: architecture is missing; write %s: the rules for that architecture hold",
+                     r->path, gpu_arch_words);
+}
+
 static status read_node(reader *r, const yaml_node *node, const char *path)
 {
     for (int i = 0; i < N_FIELDS; i++)
         if (strcmp(fields[i].path, path) == 0) return read_field(r, node, i);
     if (strcmp(path, "stacks") == 0) return read_stacks(r, node);
+    if (strcmp(path, "architecture") == 0) return read_architecture(r, node);
     if (strcmp(path, "name") == 0 && node->kind == YAML_SCALAR) {
         r->h->name = node->text;
         return OK;
@@ -213,6 +237,7 @@ static status check_whole(reader *r)
             return error_set(r->err, ERR_INPUT, "%s: %s is missing; hardware/h100.yaml shows it",
                              r->path, fields[i].path);
     if (!h->name || !*h->name) return error_set(r->err, ERR_INPUT, "%s: name is missing", r->path);
+    if (!r->arch_seen && default_architecture(r)) return ERR_INPUT;
     if (!h->n_stacks)
         return error_set(r->err, ERR_INPUT,
                          "%s: stacks is missing; one is enough: {any: {device: "

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 
 typedef enum field_kind { FIELD_NUMBER, FIELD_WHOLE, FIELD_CURVE } field_kind;
 

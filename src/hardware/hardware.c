@@ -1,5 +1,5 @@
 /* hardware.c - finding hardware files, and reading curves. */
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/yaml.h"
 
 double curve_at(const curve *c, double x)
@@ -122,8 +123,8 @@ static status nobody(const char *name, arena *a, error *err)
                          name);
     const char *near = text_nearest(name, names, n);
     return error_set(err, ERR_INPUT,
-                     "nobody described a machine \"%.80s\"%s%s%s; there are %s; another one is a "
-                     "file like hardware/h100.yaml, given by its path",
+                     "no hardware description for \"%.80s\"%s%s%s; there are %s; another machine "
+                     "is described by a file like hardware/h100.yaml, given by its path",
                      name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", t.s);
 }
 
@@ -149,6 +150,11 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err)
         if (file_exists(path)) return read_path(h, path, a, err);
     }
     return nobody(name, a, err);
+}
+
+gpu hardware_gpu(const hardware *h)
+{
+    return (gpu){h->name, h->path, h->arch, h->memory, h->gpus_per_node, h->nvlink_domain};
 }
 
 status hardware_has_stack(const hardware *h, const char *name, error *err)

@@ -6,7 +6,9 @@
 #ifndef PRICE_HARDWARE_H
 #define PRICE_HARDWARE_H
 
-#include "layout/cluster.h"
+#include "base/arena.h"
+#include "base/status.h"
+#include "hardware/gpus.h"
 
 enum { CURVE_MAX = 16 };
 
@@ -71,6 +73,7 @@ typedef enum launch_kind {
 
 typedef struct hardware {
     const char *name, *path;
+    gpu_arch arch;             /* for the rules; unsaid: as the shipped GPU of this name has it */
     double peak[NUMBER_COUNT]; /* FLOP/s; 0: it has no such numbers */
     int64_t memory, usable;    /* bytes that a program sees; that a framework can really use */
     double memory_bandwidth;   /* bytes a second */
@@ -122,6 +125,9 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 /* The text of such a file; `path` stands in messages. */
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
+
+/* What layouts and rules must know of it. */
+gpu hardware_gpu(const hardware *h);
 
 /* ERR_INPUT: the file describes no such generation of containers (those it does are named). NULL is
  * always there. */
