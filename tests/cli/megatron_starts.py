@@ -54,7 +54,9 @@ def stand_in_for_transformer_engine(utils, version):
 
 
 def start(path):
+    import torch
     from megatron.core.tokenizers.utils.build_tokenizer import build_tokenizer
+    from megatron.training import global_vars, training
     from megatron.training.arguments import core_transformer_config_from_args, parse_args, validate_args
 
     environment, processes, words = read_command(path)
@@ -66,12 +68,13 @@ def start(path):
     core_transformer_config_from_args(args)
     if args.tokenizer_type == "NullTokenizer":  # others want their files
         build_tokenizer(args)
-    if not (args.train_iters or args.train_samples):
-        raise ValueError("no run length: neither --train-iters nor --train-samples")
-    if args.lr is None:
-        raise ValueError("no --lr")
     if not (args.mock_data or args.data_path):
         raise ValueError("no data: neither --mock-data nor --data-path")
+    global_vars._GLOBAL_ARGS = args
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    optimizer.param_groups[0].update(max_lr=args.lr, min_lr=args.min_lr, wd_mult=1.0, lr_mult=1.0)
+    training.get_optimizer_param_scheduler(optimizer)  # run length, learning rate, warm-up
+    training.get_train_valid_test_num_samples()
 
 
 def main(words):
