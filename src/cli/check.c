@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "cli/check_audit.h"
+#include "price/repairs.h"
 
 static json_t *json_notes(const recipe *r)
 {
@@ -49,6 +50,8 @@ static void print_repair(const violation *v, arena *a)
     for (int k = 0; k < v->n_repairs; k++) {
         printf("           %s", k ? "or:     " : "repair: ");
         for (const char *const *p = v->repairs[k]; *p; p++) printf(" %s", cli_quoted(a, *p));
+        const char *cost = repair_text(&v->prices[k], a);
+        if (cost) printf("\n                    (%s)", cost);
         printf("\n");
     }
 }
@@ -133,6 +136,7 @@ static int check(const recipe *r, const setup *s, const check_options *o, arena 
     checked c = {.s = s, .fix = none, .rank = -1};
     error err = {{0}};
     rules_check(&c.found, s, false, a);
+    cli_price_advice(&c.found, r, s, a);
     c.fixable = c.found.n_errors == 0 || ((o->json || o->fix) && rules_fix(r, a, &c.fix));
     if (o->fix && !o->json) {
         int failed = print_fix(r->name, c.fix, c.fixable, a);

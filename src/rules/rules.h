@@ -35,12 +35,22 @@ typedef struct rule {
 
 enum { REPAIRS_MAX = 6 };
 
+/* What a repair would cost (src/price/repairs.c fills it in). */
+typedef struct repair_price {
+    bool priced;
+    double gain; /* tokens a second and GPU after it over before, minus one */
+    double step_s, before_s;
+    int64_t peak_bytes, usable_bytes;
+    bool fits;
+} repair_price;
+
 typedef struct violation {
     const rule *rule;
     const char *message;
     /* alternatives, best first; each a NULL-terminated list of "key=value" */
     const char *const *repairs[REPAIRS_MAX];
     int n_repairs;
+    repair_price prices[REPAIRS_MAX];
 } violation;
 
 typedef struct violations {
