@@ -31,6 +31,7 @@ typedef struct rule {
     bool (*broken)(const setup *s);        /* a row of a table, or ... */
     void (*visit)(struct rule_call *call); /* ... a rule that may be broken several times */
     const char *message, *repair;
+    const char *reads; /* the condition as C has it, words replaced: which knobs it reads */
 } rule;
 
 enum { REPAIRS_MAX = 6 };
@@ -62,6 +63,9 @@ const rule *rules_table(int *n);
 
 /* Every rule against this setup. `exporting`: rules ON_GPU apply whatever the cluster is. */
 void rules_check(violations *out, const setup *s, bool exporting, arena *a);
+
+/* The errors alone, without messages and repairs: which rules, at most `most`; returns how many. */
+int rules_errors(const rule *out[], int most, const setup *s, arena *a);
 
 /* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
  * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as
