@@ -134,15 +134,37 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
     return s;
 }
 
+/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, --from-megatron
+ * knows. */
+static status gather_sets(int argc, char **argv, bool megatron, megatron_options *how, error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--set") == 0 && i + 1 < argc;
+        if (!apart && strncmp(argv[i], "--set=", 6) != 0) continue;
+        if (how->n_sets == MEGATRON_SETS_MAX)
+            return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
+        how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
+    }
+    if (megatron || (!how->n_sets && !how->command)) return OK;
+    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+                     how->n_sets ? "--set" : "--command");
+}
+
 status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *own, int n_own,
                 recipe *r, bool *done, error *err)
 {
-    const char *megatron = NULL, *recipe_name = NULL;
+    const char *megatron = NULL, *recipe_name = NULL, *last_set = NULL;
+    megatron_options how = {0};
     cli_option options[32];
     for (int i = 0; i < n_own; i++) options[i] = own[i];
-    options[n_own] = (cli_option){"--from-megatron", "FILE", "read a Megatron-LM argument list",
-                                  NULL, &megatron};
-    int n_options = n_own + 1;
+    int n_options = n_own;
+    options[n_options++] = (cli_option){
+        "--from-megatron", "FILE",
+        "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL, &megatron};
+    options[n_options++] = (cli_option){
+        "--set", "NAME=value", "a variable of that script or YAML; repeatable", NULL, &last_set};
+    options[n_options++] = (cli_option){
+        "--command", "N", "which of several training commands of that script", NULL, &how.command};
     *done = false;
     recipe_init(r, a, "");
     status s = first_pass(argc, argv, options, n_options, &recipe_name, done, err);
@@ -159,7 +181,8 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     if (recipe_name && !megatron) r->name = recipe_name;
     if (megatron) r->name = megatron;
     if (recipe_name) s = read_named(r, recipe_name, err);
-    if (!s && megatron) s = megatron_read(r, megatron, err);
+    if (!s) s = gather_sets(argc, argv, megatron != NULL, &how, err);
+    if (!s && megatron) s = megatron_read_with(r, megatron, &how, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);
     if (!s) s = model_fill(r, err);
     return s;
