@@ -102,7 +102,7 @@ static number of_text(reader *r, const char *text)
     number n = digits(&text);
     while (*text == ' ') text++;
     if (*text) {
-        miss(r, shell_mark(r->sh->a, "a number")); /* words are no numbers */
+        miss(r, shell_mark(r->sh->a, "$(arithmetic)")); /* words are no numbers */
         return (number){0};
     }
     return minus ? of((int64_t)(0 - (uint64_t)n.v)) : n;
@@ -139,7 +139,7 @@ static number apply(reader *r, char op, number a, number b)
         break;
     }
     if (b.v == 0) {
-        miss(r, shell_mark(r->sh->a, "a division by 0"));
+        miss(r, shell_mark(r->sh->a, "$(division by 0)"));
         return (number){0};
     }
     if (b.v == -1) return of(op == '/' ? (int64_t)(0 - x) : 0);
@@ -341,6 +341,6 @@ status shell_arithmetic(shell *sh, slice text, char **out)
     if (r.s) return r.s;
     n.known &= !r.bad;
     *out = n.known ? arena_text(sh->a, "%" PRId64, n.v) : r.missing.s;
-    if (!n.known && !r.missing.n) *out = shell_mark(sh->a, "a number"); /* I1 */
+    if (!n.known && !r.missing.n) *out = shell_mark(sh->a, "$(arithmetic)"); /* I1 */
     return OK;
 }

@@ -300,11 +300,28 @@ status shell_run_command(shell *sh, const node *n, truth *out)
     return s || !n->n_docs ? s : run_documents(sh, n, &w);
 }
 
+/* Marks of names are read as letters; those of commands become commands again, which hold blanks
+ * and quotes. */
+static const char *readable_again(shell *sh, const char *text, size_t n)
+{
+    textbuf t = text_init(sh->a);
+    bool command = false;
+    for (size_t i = 0; i < n; i++) {
+        command |= text[i] == SHELL_MARK && i + 1 < n && text[i + 1] == '$';
+        bool mark = text[i] == SHELL_MARK || text[i] == SHELL_MARK_END;
+        if (!command || !mark) text_put(&t, text + i, 1);
+        if (text[i] == SHELL_MARK_END) command = false;
+    }
+    return t.s;
+}
+
 status shell_run_text(shell *sh, const char *text, size_t n, int line)
 {
     if (++sh->depth > SHELL_DEPTH_MAX) return shell_fail(sh, line, "nested too deeply");
     node *tree;
     status s = shell_charge(sh, n);
+    text = readable_again(sh, text, n);
+    n = strlen(text);
     if (!s) s = shell_parse(sh->a, sh->name, text, n, line, &tree, sh->err);
     truth t;
     if (!s) s = shell_run(sh, tree, &t);
