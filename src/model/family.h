@@ -13,6 +13,14 @@ typedef enum family_id {
     QWEN3_NEXT,
     MIXTRAL,
     GPT_OSS,
+    DEEPSEEK_V2,
+    GLM4_MOE,
+    QWEN2_MOE,
+    OLMOE,
+    MINIMAX_M2,
+    LLAMA,
+    QWEN2,
+    QWEN3,
     FAMILY_COUNT
 } family_id;
 

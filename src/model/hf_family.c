@@ -105,9 +105,12 @@ static status check_architecture(const config *c)
         fits = fits || (name && text_starts(name, families[c->family].architecture));
     }
     if (fits) return OK;
+    const json_t *type = json_object_get(c->root, "model_type");
+    const char *missing = missing_by_type(json_string_value(type)); /* one type, two families */
+    if (missing)
+        return config_wrong(c, "model_type", type, "moefold does not have its %s", missing);
     return config_wrong(c, "architectures", v, "model_type %s has %s...: one of the two is wrong",
-                        config_text(c, json_object_get(c->root, "model_type")),
-                        families[c->family].architecture);
+                        config_text(c, type), families[c->family].architecture);
 }
 
 status config_family(config *c)

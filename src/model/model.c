@@ -191,6 +191,7 @@ static void init_switches(model *m, const recipe *r)
     m->attention_bias = m->linear_bias || recipe_on(r, K_ATTN_BIAS);
     m->qkv_bias = m->attention_bias || recipe_on(r, K_QKV_BIAS);
     m->qk_norm = recipe_on(r, K_QK_NORM);
+    m->qk_norm_whole = m->qk_norm && recipe_on(r, K_QK_NORM_WHOLE);
     m->output_gate = recipe_on(r, K_OUTPUT_GATE);
     m->sinks = recipe_is(r, K_SOFTMAX, "learnable");
     m->shared_gate = recipe_on(r, K_SHARED_GATE);
@@ -223,13 +224,24 @@ static int64_t window_of(const recipe *r)
     return left >= SIZE_MOST ? SIZE_MOST : left + 1;
 }
 
-static const char *family_of(const model *m)
+static const char *dense_family(const model *m)
 {
-    return m->mla       ? "deepseek_v3"
-           : m->gdn     ? "qwen3_next"
-           : m->sinks   ? "gpt_oss"
-           : m->qk_norm ? "qwen3_moe"
-                        : "mixtral";
+    return m->qk_norm ? "qwen3" : m->qkv_bias && !m->attention_bias ? "qwen2" : "llama";
+}
+
+/* Whose files hold such weights; "gpt": nobody's that are read. */
+static const char *family_of(const model *m, const recipe *r)
+{
+    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid");
+    if (m->norm_bias || m->positions || !m->glu) return "gpt";
+    if (m->mla) return sigmoid || !m->experts ? "deepseek_v3" : "deepseek_v2";
+    if (m->gdn) return "qwen3_next";
+    if (m->sinks) return "gpt_oss";
+    if (!m->experts) return dense_family(m);
+    if (m->qk_norm_whole) return sigmoid ? "minimax_m2" : "olmoe";
+    if (m->shared_gate) return "qwen2_moe";
+    if (sigmoid) return "glm4_moe";
+    return m->qk_norm ? "qwen3_moe" : "mixtral";
 }
 
 /* Three knobs say which layers have a property: "every n-th", or a list of 0 and 1. */
@@ -300,7 +312,7 @@ status model_init(model *m, const recipe *r, error *err)
     init_switches(&made, r);
     init_vocabulary(&made, r);
     made.window = window_of(r);
-    made.family = family_of(&made);
+    made.family = family_of(&made, r);
     s = init_layers(&made, r, err);
     if (!s) *m = made;
     return s;

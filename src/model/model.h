@@ -27,7 +27,8 @@ typedef struct model {
     int64_t vocab, padded_vocab; /* padded: as TP and the knobs ask */
     int64_t positions;           /* rows of a learned position table; 0: none */
     bool attention_bias;         /* of all projections of attention; MLA: those down and out */
-    bool tied, glu, linear_bias, qkv_bias, qk_norm, output_gate, sinks, shared_gate, expert_bias;
+    bool tied, glu, linear_bias, qkv_bias, qk_norm, qk_norm_whole, output_gate, sinks, shared_gate,
+        expert_bias;
     bool norm_bias;     /* LayerNorm: norms have a bias */
     bool zero_centered; /* norm weights are stored as w - 1 */
     bool mla, gdn;

@@ -76,6 +76,7 @@ enum {
     SQRT_SOFTPLUS = 1024, /* router: sqrt(softplus) scores */
     ACROSS = 2048,        /* WAIT: for an event of the program (program.h), not of this list */
     ADD_KV = 4096,        /* attention block: add to dk and dv */
+    BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
 };
 
 /* One kind, as ops.def describes it. */

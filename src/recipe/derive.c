@@ -1,4 +1,5 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
+#include "recipe/judgement.h"
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
 #include "recipe/target.h"
@@ -16,10 +17,8 @@ static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
     if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
-    bool nvl72 = recipe_spans_nodes(r);
-    recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
-                nvl72 ? "unset: hybridep spans an NVLink domain of 72"
-                      : "unset: deepep suits nodes of 8");
+    const char *why, *backend = judge_flex(r, &why);
+    recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
 }
 
 static void derive_router(recipe *r)

@@ -66,6 +66,16 @@ static void repair_sizes(rule_call *call, violation *found)
     if (n) rule_repair(call, found, assignments, n);
 }
 
+/* A word that resembles none of those allowed (bf16 for fp32 or fp64) is no slip of the pen: then
+ * our default is a better guess than the nearest spelling. */
+static value guess(rule_call *call, knob_id k, value v, value near)
+{
+    if (knobs[k].kind != ENUM || v.kind != V_TEXT || near.kind != V_TEXT) return near;
+    value ours = knob_default(call->a, k, MOEFOLD);
+    bool slip = 2 * text_distance(v.text, near.text) < (int)strlen(v.text);
+    return slip || ours.kind != V_TEXT ? near : ours;
+}
+
 static void report_value(rule_call *call, knob_id k, value v, value near)
 {
     const char *key = knobs[k].key;
@@ -75,6 +85,7 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
     value own;
     if (rule_own_value(call->s, k, call->a, &own))
         repair_value(call, found, k, value_text(call->a, own));
+    near = guess(call, k, v, near);
     bool far = is_size(k) && v.kind == V_INT && v.whole > 0;
     if (far) repair_value(call, found, k, "null");
     if (near.kind != V_NULL) repair_value(call, found, k, value_text(call->a, near));

@@ -5,6 +5,7 @@
 
 #include "base/maths.h"
 #include "layout/setup.h"
+#include "recipe/judgement.h"
 
 /* ---- knobs of the setup `s` */
 

@@ -10,6 +10,7 @@
 #include "base/maths.h"
 #include "price/cost.h"
 #include "program/segment.h"
+#include "recipe/judgement.h"
 
 static const char by_plan[] = "plan";
 
@@ -113,7 +114,7 @@ const char *choice_flex(const recipe *r)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return recipe_spans_nodes(r) ? "hybridep" : "deepep";
+    return judge_flex(r, NULL);
 }
 
 const char *choice_cp_kind(cp_kind k)
