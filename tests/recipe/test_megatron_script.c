@@ -224,7 +224,7 @@ static void a_launch_script_is_read(void **state)
     assert_true(noted("/opt/cluster.conf is sourced there; it is not followed"));
     assert_true(noted("WANDB_API_KEY is not set here and taken as empty"));
     assert_true(noted("nothing was executed"));
-    assert_true(noted("launch.sh:62: --tokenizer-type")); /* where the item of the array stands */
+    assert_string_equal(r.knob[K_VOCAB].why, "tests/data/megatron/launch.sh:62"); /* of the item */
 }
 
 static void given_values_win_over_the_script(void **state)
