@@ -44,6 +44,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
                           error *err)
 {
     price_next(p, a);
+    plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
