@@ -1,6 +1,6 @@
 /* cli.h - what the commands share: their table, their options, and how a recipe is named.
  *
- * Wherever a command takes a RECIPE, it takes a YAML file, the name of a preset model, or a folder
+ * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a preset model, or a folder
  * with a config.json; then overrides (key=value) and flags of Megatron-LM in any order, the later
  * one winning. `--from-megatron FILE` reads an argument list instead. */
 #ifndef CLI_CLI_H
@@ -40,6 +40,30 @@ typedef struct cli_option {
  * help and sets *done for --help. */
 status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *options,
                 int n_options, recipe *r, bool *done, error *err);
+
+/* ---- words.c */
+
+/* A count such as 4096 or 128K, up to `most`. */
+status cli_read_count(const char *option, const char *word, int64_t most, int64_t *n, error *err);
+
+/* "256xH100", "H100x256", "H100" (*n is 0), "256" (*name is NULL); names may be paths. */
+status cli_read_gpus(arena *a, const char *word, int64_t *n, const char **name, error *err);
+
+/* What --gpus and --seq ask for, on top of what was read. ERR_INPUT: an override asks for something
+ * else. cli_set_gpu is the part of cli_set_gpus that sets cluster.gpu. */
+status cli_set_gpus(recipe *r, const char *word, error *err);
+status cli_set_gpu(recipe *r, const char *word, const char *name, error *err);
+status cli_set_seq(recipe *r, const char *word, error *err);
+void cli_reach_seq(recipe *r); /* a model made for shorter sequences is made for this one */
+
+/* cluster.n_gpus, and where racks do not divide it, equal blocks of nodes as NVLink domains. */
+void cli_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
+
+/* The override that a word such as TP8 stands for; NULL: none, or there is a file of that name. */
+const char *cli_short_word(arena *a, const char *word);
+
+/* ERR_INPUT: the recipe was read from the standard input, which other ranks could not do. */
+status cli_needs_file(const recipe *r, error *err);
 
 /* Reads options and at most one other word, for commands without a recipe. */
 status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,

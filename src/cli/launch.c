@@ -140,6 +140,7 @@ int command_launch(int argc, char **argv)
     status st = cli_read(a, "launch", argc, argv, options, 3, r, &done, &err);
     if (!st && !done && !slurm)
         st = error_set(&err, ERR_INPUT, "for which system? Slurm is known; repair: --slurm");
+    if (!st && !done) st = cli_needs_file(r, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     bool refused = !st && !done && cli_refuse("launch", s, a);
     if (!st && !done && !refused) st = launch(s, argc, argv, words, &err);

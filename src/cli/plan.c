@@ -81,7 +81,7 @@ static void print_nothing(plan_answer *p, const plan_words *w, const search_opti
 static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
     for (int i = 1; i < argc; i++) {
-        bool named = model_is_named(argv[i]) || file_exists(argv[i]);
+        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]);
         if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
     return false;

@@ -16,9 +16,15 @@
 
 enum { TOKENS_A_STEP = 8 << 20, SAMPLES_MOST = 1 << 16 };
 
-static const char by_block[] = "equal blocks of nodes for each NVLink domain";
-
 /* ---- pins */
+
+static bool is_short(const char *word)
+{
+    arena *scratch = arena_create();
+    bool yes = knob_short_word(scratch, word) != NULL;
+    arena_destroy(scratch);
+    return yes;
+}
 
 /* `--pin key=value` is an override: what a person set is not searched. */
 status plan_take_pins(int argc, char **argv, char **out, int *n, error *err)
@@ -31,10 +37,10 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, error *err)
             continue;
         }
         char *pin = joined ? argv[i] + 6 : i + 1 < argc ? argv[++i] : NULL;
-        if (!pin || pin[0] == '-' || !strchr(pin, '='))
+        if (!pin || pin[0] == '-' || (!strchr(pin, '=') && !is_short(pin)))
             return error_set(err, ERR_INPUT,
-                             "--pin%s%s: write a knob and its value, as in --pin "
-                             "model.context_parallel_size=32 (`moefold knobs` lists them)",
+                             "--pin%s%s: write a knob and its value, such as --pin cp=32 or --pin "
+                             "model.recompute_granularity=full (`moefold knobs` lists them)",
                              pin ? " " : "", pin ? pin : "");
         out[(*n)++] = pin;
     }
@@ -43,54 +49,28 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, error *err)
 
 /* ---- the cluster */
 
-/* "256xH100", or "H100" for one node. */
-static status read_gpus(const char *word, int64_t *n, const char **name, error *err)
-{
-    char *end;
-    long long count = strtoll(word, &end, 10);
-    if (end == word && *word) {
-        *n = 0;
-        *name = word;
-        return OK;
-    }
-    if (*end != 'x' || !end[1])
-        return error_set(err, ERR_INPUT, "--gpus %s: write a count, x and a name, as in 256xH100",
-                         word);
-    if (count < 1 || count > LAYOUT_WORLD_MAX)
-        return error_set(err, ERR_INPUT,
-                         "--gpus %s: a count from 1 to %lld is wanted, as in 256x%s", word,
-                         (long long)LAYOUT_WORLD_MAX, end + 1);
-    *n = count;
-    *name = end + 1;
-    return OK;
-}
-
-/* Schedulers hand out equal blocks of nodes, so that a job of 256 on racks of 72 has four of 64. */
 void plan_set_world(recipe *r, const hardware *hw, int64_t n)
 {
-    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
-    int64_t node = hw->gpus_per_node, block = hw->nvlink_domain;
-    if (block <= node || n <= block || n % node) return;
-    while (block > node && n % block) block -= node;
-    bool open = r->knob[K_NVLINK].from != FROM_USER || r->knob[K_NVLINK].why == by_block;
-    if (open && block % node == 0) recipe_set(r, K_NVLINK, value_of_int(block), by_block);
+    cli_set_world(r, hw->gpus_per_node, hw->nvlink_domain, n);
 }
 
 static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a, error *err)
 {
     int64_t n = r->knob[K_N_GPUS].from == FROM_USER ? recipe_int(r, K_N_GPUS) : 0;
     const char *name = r->knob[K_GPU].from == FROM_USER ? recipe_word(r, K_GPU) : NULL;
-    status s = w->gpus ? read_gpus(w->gpus, &n, &name, err) : OK;
+    int64_t asked = 0;
+    const char *named = NULL;
+    status s = w->gpus ? cli_read_gpus(a, w->gpus, &asked, &named, err) : OK;
     if (s) return s;
+    if (named) name = named;
+    if (w->gpus && (asked || named)) n = asked;
     if (!name)
         return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
     s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
-    value located = recipe_located(r, K_GPU, value_of_text(name), "");
-    s = recipe_set_key(r, knobs[K_GPU].key, located, "--gpus", err);
-    if (!s) s = recipe_read_machine(r, err);
+    s = cli_set_gpu(r, w->gpus ? w->gpus : name, name, err);
     if (s) return s;
     if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);
     plan_set_world(r, hw, n > 0 ? n : hw->gpus_per_node);
@@ -98,17 +78,6 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
 }
 
 /* ---- sequence and batch */
-
-static status read_count(const char *option, const char *word, int64_t most, int64_t *n, error *err)
-{
-    char *end;
-    long long count = strtoll(word, &end, 10);
-    if (end == word || *end || count < 1 || count > most)
-        return error_set(err, ERR_INPUT, "%s %s: a whole number from 1 to %lld is wanted", option,
-                         word, (long long)most);
-    *n = count;
-    return OK;
-}
 
 static int64_t batch_for(int64_t seq)
 {
@@ -128,8 +97,8 @@ static status set_batch(recipe *r, const plan_words *w, error *err)
 {
     int64_t seq = recipe_int(r, K_SEQ), gbs = recipe_int(r, K_GBS);
     status s = OK;
-    if (w->seq) s = read_count("--seq", w->seq, 1 << 30, &seq, err);
-    if (!s && w->gbs) s = read_count("--gbs", w->gbs, 1 << 30, &gbs, err);
+    if (w->seq) s = cli_read_count("--seq", w->seq, 1 << 30, &seq, err);
+    if (!s && w->gbs) s = cli_read_count("--gbs", w->gbs, 1 << 30, &gbs, err);
     if (s) return s;
     if (seq < 1) seq = 4096;
     if (gbs < 1 || (!w->gbs && r->knob[K_GBS].from != FROM_USER)) gbs = batch_for(seq);

@@ -176,26 +176,19 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
 int command_price(int argc, char **argv)
 {
     bool json = false, done = false;
-    const char *stack = NULL, *routed = NULL, *gpus = NULL;
+    const char *stack = NULL, *routed = NULL;
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
-        {"--gpus", "NxGPU", "is for plan; here cluster.gpu and cluster.n_gpus say it", NULL, &gpus},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
     *q = (priced){0};
-    status st = cli_read(a, "price", argc, argv, options, 4, r, &done, &err);
+    status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
     price_options o = {.stack = stack};
-    if (!st && !done && gpus)
-        st = error_set(&err, ERR_INPUT,
-                       "--gpus %s: a recipe says what it runs on; repair: cluster.gpu=H100 "
-                       "cluster.n_gpus=8, and for this machine as `moefold bench` measured it "
-                       "cluster.gpu=cpu cluster.n_gpus=4",
-                       gpus);
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     int code = st ? cli_fail("price", st, &err) : OK;
     if (!st && !done && json) print_json(q);

@@ -1,6 +1,7 @@
 /* train.c - `moefold train`: runs a recipe on this machine, as one rank or as one of many. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/join.h"
 #include "cli/ranks.h"
@@ -41,6 +42,18 @@ static status here(const setup *s, error *err)
     return error_set(err, ERR_RULE,
                      "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
                      recipe_word(&s->r, K_GPU));
+}
+
+/* Without a GPU a recipe that names none is for the CPUs of this machine. */
+static void derive_here(recipe *r, bool says)
+{
+    static const char *const signs[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (access(signs[i], F_OK) == 0) return;
+    bool filled =
+        recipe_fill(r, K_GPU, value_of_text("cpu"), FROM_DERIVED, "unset: this machine has no GPU");
+    if (filled && says && cli_speaks())
+        fprintf(stderr, "cluster.gpu=cpu, since it is unset and this machine has no GPU\n");
 }
 
 static void print_summary(const train_summary *sum, arena *a)
@@ -91,6 +104,8 @@ int command_train(int argc, char **argv)
     error err = {{0}};
     status st = cli_read(a, "train", argc, argv, options, 7, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
+    if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
+    if (!st && !done) derive_here(r, !n_ranks);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (threads) o.threads = atoi(threads);

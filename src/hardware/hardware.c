@@ -80,8 +80,9 @@ static int by_name(const void *a, const void *b)
 /* As cluster.gpu spells it, where it knows it. */
 static const char *spelled(arena *a, const char *file, size_t n)
 {
-    const char *large = changed_case(a, file, n, toupper);
-    return gpu_find(large) ? large : arena_copy(a, file, n);
+    const char *name = arena_copy(a, file, n);
+    const gpu *g = gpu_find(name);
+    return g ? g->name : name;
 }
 
 enum { NAMES_MAX = 256 };

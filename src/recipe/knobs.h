@@ -34,6 +34,7 @@ typedef struct knob {
     const char *lm;      /* default of Megatron-LM where it differs from ours */
     const char *bridge;  /* default of Megatron-Bridge's class where it differs from ours */
     const char *unit;
+    const char *short_name; /* "tp": tp=8, TP8 */
     const char *alias; /* other keys for the same knob, with spaces; where given they must agree */
     bool path;         /* ENUM: or the path of a file, from the folder of the recipe */
     const char *spell; /* other spellings of values: "norm=layernorm up_proj=mla_up_proj" */
@@ -42,14 +43,18 @@ typedef struct knob {
 
 extern const knob knobs[K_COUNT];
 
-/* The knob with this key or alias, or -1. `*is_alias` may be NULL. */
+/* The knob with this key, short name (in any case) or alias, or -1. `*is_alias` may be NULL. */
 int knob_find(const char *key, bool *is_alias);
 
 /* The nearest known key, for a message; NULL when nothing is near. */
 const char *knob_nearest(const char *key);
 
+/* "TP8", "seq128K": a short name and its number as an assignment ("tp=8"); NULL: no such word. */
+const char *knob_short_word(arena *a, const char *word);
+
 /* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a
- * list belongs becomes a list of one, a whole number where a fraction belongs becomes one. */
+ * list belongs becomes a list of one, a whole number where a fraction belongs becomes one, 128K where a whole
+ * number belongs becomes 131072. */
 status knob_accept(arena *a, knob_id k, value given, value *out, error *err);
 
 typedef enum knob_system { MOEFOLD, MEGATRON_LM, MEGATRON_BRIDGE } knob_system;

@@ -34,7 +34,7 @@ expect sequence_too_long 2 '--seq 99999999999:.*1073741824' qwen3-30b-a3b --gpus
 expect batch_of_zero 2 '--gbs 0: a whole number' "${small[@]}" --gbs 0
 expect no_gpu_at_all 2 '--gpus 0xH100: a count from 1' qwen3-30b-a3b --gpus 0xH100
 expect half_a_cluster 2 '--gpus 16H100: write a count, x and a name' qwen3-30b-a3b --gpus 16H100
-expect nobody_described_it 2 'H199.*did you mean H100' qwen3-30b-a3b --gpus 16xH199
+expect nobody_described_it 2 'H110.*did you mean H100' qwen3-30b-a3b --gpus 16xH110
 expect model_misspelt 2 'nearest preset is deepseek-v3' deepseek-v4 --gpus 16xH100
 expect pin_misspelt 2 "nearest known one is 'model.context_parallel_size'" "${small[@]}" --pin model.context_paralel_size=2
 expect pin_of_nothing 2 '--pin: write a knob and its value' "${small[@]}" --pin
@@ -59,7 +59,7 @@ expect batch_that_does_not_divide 1 'global_batch_size=100 is no multiple of mic
 expect batch_too_large 2 '--gbs 900000000: on 16 GPUs.*at most --gbs' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 900000000
 expect more_choices_than_experts 1 'model.moe_router_topk=9 is more than the 8 experts' tiny --gpus 8xH100 --seq 4096 --pin model.moe_router_topk=9
 expect heads_that_do_not_divide 1 'does not divide the 7 attention heads' tiny --gpus 8xH100 --seq 4096 --pin model.num_attention_heads=7
-expect empty_cluster 2 'as in 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
+expect empty_cluster 2 'such as 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
 expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
