@@ -6,7 +6,6 @@
 
 #include "audit/audit.h"
 #include "base/maths.h"
-#include "rules/rules.h"
 
 static const char *const needed[] = {
     "value-in-range",
@@ -97,8 +96,13 @@ const char *audit_why_not(const setup *s, arena *a)
 {
     violations found;
     rules_check(&found, s, false, a);
-    for (int i = 0; i < found.n; i++) {
-        const violation *v = &found.list[i];
+    return audit_why_not_of(s, &found, a);
+}
+
+const char *audit_why_not_of(const setup *s, const violations *found, arena *a)
+{
+    for (int i = 0; i < found->n; i++) {
+        const violation *v = &found->list[i];
         if (v->rule->severity == ERROR && is_needed(v->rule->id))
             return arena_text(a, "%s: %s", v->rule->id, v->message);
     }

@@ -80,13 +80,17 @@ static void print_counts(const plan_answer *p, arena *a)
         {n->saved, "cannot hold their activations beside them"},
         {n->slow, "are slower than the tenth by a lower bound, or than the best of their sizes"},
         {n->played, "were simulated and are slower than the tenth"},
-        {n->rules, "would be among the best but break a rule"},
+        {n->rules, "break a rule"},
     };
     printf("Searched %s layouts in %.2g s\n", about(a, judged), n->seconds);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].n) printf("         %8s %s\n", about(a, rows[i].n), rows[i].what);
-    printf("         %8s were simulated with their memory to the byte; %s of them fit\n\n",
+    printf("         %8s were simulated with their memory to the byte; %s of them fit\n",
            about(a, n->summed), about(a, n->fitted));
+    if (!p->complete)
+        printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
+               p->limit);
+    printf("\n");
 }
 
 static void print_table(const plan_answer *p, arena *a)
@@ -198,14 +202,30 @@ static json_t *json_list(const found *list, int n, arena *a)
     return out;
 }
 
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "fits", json_false());
+    json_object_set_new(o, "complete", json_boolean(p->complete));
+    json_object_set_new(o, "gpus", json_integer(p->world));
+    json_object_set_new(o, "gpu", json_string(p->hw->name));
+    json_object_set_new(o, "best", json_array());
+    json_object_set_new(o, "why_not", why ? json_string(why) : json_null());
+    json_object_set_new(o, "violations", v ? cli_json_violations(v) : json_array());
+    cli_json_print(o);
+}
+
 void plan_print_json(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
     const search_counts *n = &r->counts;
     json_t *o = json_object();
     json_object_set_new(o, "fits", json_boolean(r->n_best > 0));
+    json_object_set_new(o, "complete", json_boolean(p->complete));
     json_object_set_new(o, "gpus", json_integer(p->world));
     json_object_set_new(o, "gpu", json_string(p->hw->name));
+    json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
+    json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best && r->best[0].priced)
