@@ -123,7 +123,8 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
-    status st = search_run(p->result, p->given, o, a, err);
+    status st = plan_refuse_target(p, a, err);
+    if (!st) st = search_run(p->result, p->given, o, a, err);
     p->complete = p->result->complete;
     if (st == ERR_RULE && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);

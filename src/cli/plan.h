@@ -109,7 +109,10 @@ const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */
 const char *plan_cp_kind(cp_kind kind);
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
 
-/* plan_reasons.c: sets `reasons`; what was found, in the explanation. */
+/* plan_reasons.c: ERR_RULE, and result->never, where a pin is nothing that the target can run. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err);
+
+/* Sets `reasons`; what was found, in the explanation. */
 void plan_find_reasons(plan_answer *p, arena *a);
 void plan_say_others(const plan_answer *p, const char *topic);
 void plan_say_warnings(const plan_answer *p, arena *a);

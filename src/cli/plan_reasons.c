@@ -181,6 +181,23 @@ void plan_find_reasons(plan_answer *p, arena *a)
     find_warnings(&f, s, r);
 }
 
+/* ---- pins that the target cannot run */
+
+/* A search would leave the latent ring out, and say that the pin was not kept. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations all, *never = &p->result->never;
+    if (setup_init(s, p->given, a, err)) return OK; /* the search says so */
+    rules_check(&all, s, false, a);
+    never->list = ARENA_ARRAY(a, violation, all.n + 1);
+    for (int i = 0; i < all.n_errors; i++)
+        if (text_equal(all.list[i].rule->id, "target-can-run"))
+            never->list[never->n++] = all.list[i];
+    never->n_errors = never->n;
+    return never->n ? error_set(err, ERR_RULE, "%s", never->list[0].message) : OK;
+}
+
 /* ---- printed */
 
 static void say_moved(const plan_other *o, const price *now)

@@ -123,6 +123,14 @@ holds "a plan for Megatron has no latent ring" \
     --pin moefold.mla_latent_ring=true >"$folder/ours.json"
 holds "a plan for our runtime may have it" \
     'any(b["cp_kind"] == "latent" for b in x["best"])' "$folder/ours.json"
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.mla_latent_ring=true \
+    >"$folder/refused.json" 2>/dev/null
+[[ $? == 1 ]] && echo "ok a pin that Megatron cannot run ends the plan with 1" || {
+    echo "not ok a pin that Megatron cannot run was planned"
+    failed=1
+}
+holds "and is named with its rule" \
+    '[v["rule"] for v in x["violations"]] == ["target-can-run"]' "$folder/refused.json"
 "$moefold" price recipes/dsv3-128k-h100.yaml --json >"$folder/changes.json"
 holds "price offers no latent ring for Megatron" \
     'not any("mla_latent_ring=true" in c["change"] for c in x["changes"])' "$folder/changes.json"
