@@ -46,8 +46,6 @@ static const char *const needed[] = {
     "gdn-needs-frequency",
     "norm-is-here",
     "position-is-here",
-    "mlp-has-a-gate",
-    "activation-is-here",
     "rotary-size-is-even",
     "rotary-latent-is-even",
     "mla-has-no-query-groups",
