@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "cli/cli.h"
+#include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
 
@@ -103,7 +104,7 @@ static status read_named(recipe *r, const char *name, error *err)
         recipe_set(r, K_MODEL, value_of_text(name), "command line");
         return OK;
     }
-    if (file_exists(name)) return recipe_read_yaml(r, name, err);
+    if (file_exists(name)) return input_read(r, name, err);
     int n;
     const char *const *presets = model_presets(&n);
     const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);
