@@ -17,6 +17,8 @@ typedef struct command {
 } command;
 
 const command *command_table(int *n);
+int command_unknown(const char *name); /* says so, with the nearest; returns the exit code */
+extern const char cli_version[];
 
 int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);

@@ -118,11 +118,14 @@ int command_plan(int argc, char **argv)
 {
     plan_words w = {0};
     bool done = false;
+    const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
         {"--gpus", "NxGPU",
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
         {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
+        {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
+         NULL, &pin},
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
