@@ -57,6 +57,7 @@ static const knob_id derived[] = {
     K_FP4_PARAMS,
     K_REUSE_GRAD,
     K_GRAD_FP32,
+    K_CONNECTIONS,
 };
 
 static void reopen_nulls(recipe *r)
@@ -104,6 +105,21 @@ static void derive_reduction(recipe *r)
                            : "needs overlap_grad_reduce");
 }
 
+/* ---- hardware queues */
+
+/* Before Blackwell Megatron stops with TP or CP unless there is one queue; EP overlap wants many. */
+static void derive_connections(recipe *r)
+{
+    const gpu *g = recipe_gpu(r);
+    bool one = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
+               (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
+    if (!one) return;
+    bool many = recipe_on(r, K_EP_OVERLAP);
+    recipe_fill(r, K_CONNECTIONS, value_of_int(many ? 32 : 1), FROM_DERIVED,
+                many ? "EP overlap runs streams side by side"
+                     : "TP or CP before Blackwell: Megatron asks for one queue");
+}
+
 static status resolve(recipe *r, error *err)
 {
     reopen_nulls(r);
@@ -115,6 +131,7 @@ static status resolve(recipe *r, error *err)
     if (s) return s;
     derive_p2p(r);
     derive_reduction(r);
+    derive_connections(r);
     recipe_fill_defaults(r);
     return OK;
 }

@@ -172,7 +172,7 @@ static void qwen3_list_is_understood(void **state)
     };
     assert_knobs(expected);
     assert_int_equal(r.knob[K_MOE_FREQ].v.list.n, 48);
-    assert_true(noted("--tokenizer-model"));
+    assert_true(recipe_is(&r, K_TOKENIZER_MODEL, "Qwen/Qwen3-30B-A3B"));
 }
 
 static void mixtral_arrays_are_understood(void **state)
