@@ -14,7 +14,8 @@ static const char from_input[] = "standard input";
 
 int cli_fail(const char *name, status s, const error *err)
 {
-    fprintf(stderr, "moefold %s: %s\n", name, err->text);
+    fprintf(stderr, "%smoefold %s:%s %s\n", colour_on(stderr, COLOUR_ERROR), name,
+            colour_off(stderr), err->text);
     return (int)s;
 }
 

@@ -60,8 +60,9 @@ static void print_violations(const violations *found, arena *a)
 {
     for (int i = 0; i < found->n; i++) {
         const violation *v = &found->list[i];
-        printf("  %-8s %s\n           %s\n", severity_name(v->rule->severity), v->rule->id,
-               v->message);
+        severity kind = v->rule->severity;
+        printf("  %s%-8s%s %s\n           %s\n", colour_on(stdout, cli_colour(kind)),
+               severity_name(kind), colour_off(stdout), v->rule->id, v->message);
         print_repair(v, a);
     }
     if (found->n) printf("\n");
@@ -71,7 +72,8 @@ static void print_verdict(const setup *s, const violations *found)
 {
     int counts[3] = {0};
     for (int i = 0; i < found->n; i++) counts[found->list[i].rule->severity]++;
-    printf("%s: %s", s->r.name, counts[ERROR] ? "NOT VALID" : "valid");
+    printf("%s: %s%s%s", s->r.name, colour_on(stdout, counts[ERROR] ? COLOUR_ERROR : COLOUR_OK),
+           counts[ERROR] ? "NOT VALID" : "valid", colour_off(stdout));
     static const char *const names[][2] = {
         {"error", "errors"}, {"warning", "warnings"}, {"note", "notes"}};
     for (int k = 0; k < 3; k++)

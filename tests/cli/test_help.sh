@@ -6,7 +6,6 @@ mapfile -t commands < <("$moefold" help | sed -n 's/^  moefold \([a-z]*\) .*/\1/
 check all_commands_are_listed test "${#commands[@]}" -ge 13
 
 # ---- pages
-same() { if diff <("${@:2:2}") <("${@:4:3}") >/dev/null; then ok "$1"; else bad "$1" "${*:2} differ"; fi; }
 for c in "${commands[@]}"; do
     if [ "$("$moefold" help "$c" 2>&1)" = "$("$moefold" "$c" --help 2>&1)" ]; then ok "help_of_$c"; else bad "help_of_$c" differs; fi
     expect "page_of_$c" 0 "^moefold $c" "$moefold" "$c" --help
@@ -16,13 +15,13 @@ for c in "${commands[@]}"; do
 done
 expect help_of_nothing 2 "unknown command 'plam'; did you mean plan" "$moefold" help plam
 
-# ---- examples: in a folder that has what they name, with a short measurement
+# ---- examples: in a folder that has what they name
 mkdir -p "$work/bin" "$work/run"
 ln -s "$moefold" "$work/bin/moefold"
 for f in recipes tests hardware; do ln -s "$root/$f" "$work/run/$f"; done
 example() { # NAME LINE
     local out code
-    out=$(cd "$work/run" && HOME=$work PATH="$work/bin:$PATH" MOEFOLD_= timeout 250 bash -c "$2" 2>&1 </dev/null)
+    out=$(cd "$work/run" && HOME=$work PATH="$work/bin:$PATH" timeout 250 bash -c "$2" 2>&1 </dev/null)
     code=$?
     if [ $code = 0 ]; then ok "$1"; else bad "$1" "exit $code of '$2': $(tail -3 <<<"$out")"; fi
 }
@@ -31,7 +30,10 @@ for c in "${commands[@]}"; do
     i=0
     while read -r line; do
         i=$((i + 1))
-        [ "$line" = "moefold bench" ] && line="moefold bench --seconds 3 --ranks 1 --out local.yaml"
+        if [ "$c" = bench ]; then # a measurement takes a minute: its words are read, its place is not there
+            expect "example_${c}_$i" 3 'out /nowhere/x.yaml' $moefold ${line#moefold } --out /nowhere/x.yaml
+            continue
+        fi
         [[ $line == *mpirun* || $line == *"--ranks 2"* ]] && ! command -v mpirun >/dev/null && continue
         example "example_${c}_$i" "$line"
     done < <("$moefold" "$c" --help | sed -n 's/^      \([a-z].*\)/\1/p')
