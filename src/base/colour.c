@@ -32,7 +32,7 @@ const char *colour_off(FILE *out)
     return coloured(out) ? "\033[0m" : "";
 }
 
-void colour_heading(FILE *out, const char *word)
+void colour_print(FILE *out, colour c, const char *text)
 {
-    fprintf(out, "%s%s%s", colour_on(out, COLOUR_HEADING), word, colour_off(out));
+    fprintf(out, "%s%s%s", colour_on(out, c), text, c ? colour_off(out) : "");
 }

@@ -18,7 +18,7 @@ typedef enum colour {
 const char *colour_on(FILE *out, colour c);
 const char *colour_off(FILE *out);
 
-/* The same text with its first word as a heading, where it starts a line: "Memory   of rank 3". */
-void colour_heading(FILE *out, const char *word);
+/* One text in a colour. */
+void colour_print(FILE *out, colour c, const char *text);
 
 #endif
