@@ -109,8 +109,7 @@ static int with_recipe(int n, char **words, plan_words *w)
         if (strncmp(words[i], "--against=", 10) == 0) w->against = words[i] + 10;
         if (strcmp(words[i], "--against") == 0 && i + 1 < n) w->against = words[i + 1];
     }
-    w->job_of_against = w->against && !names_recipe(n, words, w);
-    if (w->job_of_against) words[n++] = (char *)(uintptr_t)w->against;
+    if (w->against && !names_recipe(n, words, w)) words[n++] = (char *)(uintptr_t)w->against;
     return n;
 }
 
@@ -169,7 +168,7 @@ int command_plan(int argc, char **argv)
     error err = {{0}};
     int n = 0;
     *p = (plan_answer){0};
-    status st = plan_take_pins(argc, argv, words, &n, &err);
+    status st = plan_take_pins(argc, argv, words, &n, &w.pin_all, &err);
     n = with_recipe(n, words, &w);
     if (!st)
         st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,

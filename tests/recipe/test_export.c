@@ -12,7 +12,7 @@
 #include "recipe/export.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
-#include "recipe/megatron_words.h"
+#include "recipe/shell.h"
 
 enum { ROUNDS = 300 };
 
@@ -204,7 +204,7 @@ static void flags_give_the_recipe_back(void **state)
 static void apply_lines(recipe *r, const char *text, size_t n)
 {
     shell_words w;
-    assert_int_equal(words_split(memory, "lines", text, n, 4096, &w, &err), OK);
+    assert_int_equal(shell_list(memory, "lines", text, n, NULL, 0, 4096, &w, &err), OK);
     for (int i = 0; i < w.n; i++) set(r, w.text[i]);
 }
 
