@@ -123,7 +123,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
     p->result = ARENA_NEW(a, search_result);
     status st = search_run(p->result, p->given, o, a, err);
     p->complete = p->result->complete;
-    if (st == ERR_RULE && !p->result->never.n && !p->result->counts.legal)
+    if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
