@@ -8,6 +8,7 @@ parameters() { grep -oE '"parameters":[0-9]+' | head -1 | cut -d: -f2; }
 check hub_name_is_the_preset [ "$("$moefold" check deepseek-ai/DeepSeek-V3 cluster.n_gpus=256 --json | parameters)" = 671026404352 ]
 check any_case [ "$("$moefold" check QWEN/qwen3-30b-A3B --json | parameters)" = "$("$moefold" check qwen3-30b-a3b --json | parameters)" ]
 expect path_to_a_file 0 'olmoe-tiny/config.json: valid' "$moefold" check $golden/olmoe-tiny/config.json cluster.gpu=cpu model.seq_length=32
+expect length_of_a_short_model 0 'model.seq_length +64 +unset: the longest' "$moefold" show $golden/olmoe-tiny cluster.gpu=cpu
 expect folder 0 'olmoe-tiny: valid' "$moefold" check $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32
 cp $golden/glm4-moe-tiny/config.json "$work/my-model.json"
 expect file_of_another_name 0 'my-model.json: valid' "$moefold" check "$work/my-model.json" cluster.gpu=cpu model.seq_length=32
