@@ -36,8 +36,8 @@ expect chunked_attention 2 'chunked attention' "$moefold" plan meta-llama/Llama-
 printf '{"model_type": "llama4"}' >"$work/config.json"
 expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunked attention' "$moefold" check "$work/config.json"
 expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
-expect norm_over_tp_ranks 1 'sum over TP ranks' "$moefold" train $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32 \
-    train.global_batch_size=2 train.train_iters=1 model.tensor_model_parallel_size=2 --ranks 2
+expect norm_over_tp_ranks 1 'whole-qk-norm-fits-tp' "$moefold" check $golden/minimax-m2-tiny cluster.gpu=cpu \
+    model.tensor_model_parallel_size=4 model.expert_tensor_parallel_size=1 cluster.n_gpus=4
 
 # ---- what Megatron does otherwise is said
 expect group_score_is_megatrons 0 'moe_router_group_score +megatron +Megatron scores a group' "$moefold" show deepseek-v2
