@@ -1,5 +1,6 @@
 /* plan.c - `moefold plan`: what to run on a cluster, and why. */
 #include "cli/plan.h"
+#include "cli/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +59,10 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
     if (routed) printf("\nRouting  %s\n", routed);
+    not_priced left_out[NOT_PRICED_MAX];
+    int n_left_out = price_leaves_out(left_out, p->given, a);
+    if (n_left_out) printf("\n");
+    cli_print_not_priced(left_out, n_left_out);
     if (p->compared) plan_print_against(p, a);
     if (w->out) printf("\nWritten to %s: moefold check %s\n", w->out, w->out);
     return OK;

@@ -210,7 +210,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
         return error_set(err, ERR_RULE,
                          "%s: no program can be built: %s (moefold check names the repair)",
                          s->r.name, why_not);
-    q->n_left_out = price_leaves_out(q->left_out, s, a);
+    q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     price_setup(&q->p, s, hw, o, a);
     q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);
     return OK;

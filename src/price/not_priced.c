@@ -44,13 +44,13 @@ static const assumption table[] = {
     {K_MTP_REPEATED, "false", "a layer of its own for each prediction depth", NULL},
 };
 
-int price_leaves_out(not_priced out[NOT_PRICED_MAX], const setup *s, arena *a)
+int price_leaves_out(not_priced out[NOT_PRICED_MAX], const recipe *r, arena *a)
 {
     int n = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0] && n < NOT_PRICED_MAX; i++) {
         const assumption *x = &table[i];
-        const setting *set = &s->r.knob[x->knob];
-        if (set->from != FROM_USER || (x->seen && x->seen(&s->r))) continue;
+        const setting *set = &r->knob[x->knob];
+        if (set->from != FROM_USER || (x->seen && x->seen(r))) continue;
         const char *text = value_text(a, set->v);
         if (text_equal(text, x->value)) continue;
         out[n++] = (not_priced){knobs[x->knob].key, text, x->assumed};

@@ -3,7 +3,7 @@
 #ifndef PRICE_NOT_PRICED_H
 #define PRICE_NOT_PRICED_H
 
-#include "layout/setup.h"
+#include "recipe/recipe.h"
 
 typedef struct not_priced {
     const char *key, *value; /* as set */
@@ -14,6 +14,6 @@ enum { NOT_PRICED_MAX = 32 };
 
 /* Those that a person set to something else than what is priced; returns how many. Texts come from
  * `a` or live for ever. */
-int price_leaves_out(not_priced out[NOT_PRICED_MAX], const setup *s, arena *a);
+int price_leaves_out(not_priced out[NOT_PRICED_MAX], const recipe *r, arena *a);
 
 #endif
