@@ -1,6 +1,5 @@
 /* plan.c - `moefold plan`: what to run on a cluster, and why. */
 #include "cli/plan.h"
-#include "cli/verdict.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "recipe/export.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
-#include "cli/verdict.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "program/segment.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
