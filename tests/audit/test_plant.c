@@ -282,7 +282,7 @@ static void circles_of_whole_stages_are_found(void **state)
 static void forgotten_waits_are_found(void **state)
 {
     (void)state;
-    expect(at(13, OP_ALL_GATHER, GROUP_TP, 1, forget_to_wait), FAULT_EVENT, "nobody waits");
+    expect(at(13, OP_ALL_GATHER, GROUP_TP, 1, forget_to_wait), FAULT_EVENT, "no operation waits");
 }
 
 static void one_rank_of_many_is_found(void **state)
