@@ -186,6 +186,7 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
 /* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
 typedef struct shared_words {
     const char *megatron, *gpus, *seq;
+    const char *with; /* may be given several times: read_overrides */
 } shared_words;
 
 static int add_shared(cli_option *options, int n, shared_words *w)
@@ -195,6 +196,8 @@ static int add_shared(cli_option *options, int n, shared_words *w)
          &w->gpus},
         {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
         {"--from-megatron", "FILE", "read a Megatron-LM argument list", NULL, &w->megatron},
+        {"--with", "FILE", "overrides as YAML, on top of the recipe; several: the later wins", NULL,
+         &w->with},
     };
     int n_own = n;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
@@ -203,6 +206,22 @@ static int add_shared(cli_option *options, int n, shared_words *w)
         if (!own && n < OPTIONS_MAX) options[n++] = shared[i];
     }
     return n;
+}
+
+/* Files of --with, in order: after the recipe, before what the command line sets. */
+static status read_overrides(recipe *r, int argc, char **argv, const cli_option *options,
+                             int n_options, shared_words *w, error *err)
+{
+    status s = OK;
+    const char *folder = r->folder;
+    for (int i = 1; i < argc && !s;) {
+        w->with = NULL;
+        int used = take_option(options, n_options, argc - i, argv + i, &s, err);
+        if (!s && w->with) s = recipe_read_yaml(r, w->with, err);
+        i += used ? used : 1;
+    }
+    r->folder = folder;
+    return s;
 }
 
 static status set_shared(recipe *r, const shared_words *w, error *err)
@@ -240,6 +259,7 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     if (strcmp(r->name, "-") == 0) r->name = from_input;
     if (recipe_name) s = read_named(r, recipe_name, err);
     if (!s && w.megatron) s = megatron_read(r, w.megatron, err);
+    if (!s) s = read_overrides(r, argc, argv, options, n_options, &w, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);
     return s ? s : set_shared(r, &w, err);
 }

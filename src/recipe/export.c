@@ -198,7 +198,7 @@ static void write_combos(writer *w)
 
 /* ---- what Megatron-LM stops without (I3) */
 
-enum { EXPORT_ITERS = 100, EXPORT_EVAL_INTERVAL = 1000 };
+enum { EXPORT_EVAL_INTERVAL = 1000 };
 
 static void write_required(writer *w)
 {

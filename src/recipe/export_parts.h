@@ -4,6 +4,9 @@
 
 #include "recipe/recipe.h"
 
+/* Steps of a run whose length the recipe leaves open: long enough to measure. */
+enum { EXPORT_ITERS = 100 };
+
 /* Does the knob say anything in this recipe? MLA's ranks say nothing without MLA. What a user
  * set always counts: it is for the other system to complain. */
 bool export_matters(const recipe *r, knob_id k);
