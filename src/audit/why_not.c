@@ -6,7 +6,6 @@
 
 #include "audit/audit.h"
 #include "base/maths.h"
-#include "rules/rules.h"
 
 static const char *const needed[] = {
     "value-in-range",
@@ -47,8 +46,6 @@ static const char *const needed[] = {
     "gdn-needs-frequency",
     "norm-is-here",
     "position-is-here",
-    "mlp-has-a-gate",
-    "activation-is-here",
     "rotary-size-is-even",
     "rotary-latent-is-even",
     "mla-has-no-query-groups",
@@ -97,8 +94,13 @@ const char *audit_why_not(const setup *s, arena *a)
 {
     violations found;
     rules_check(&found, s, false, a);
-    for (int i = 0; i < found.n; i++) {
-        const violation *v = &found.list[i];
+    return audit_why_not_of(s, &found, a);
+}
+
+const char *audit_why_not_of(const setup *s, const violations *found, arena *a)
+{
+    for (int i = 0; i < found->n; i++) {
+        const violation *v = &found->list[i];
         if (v->rule->severity == ERROR && is_needed(v->rule->id))
             return arena_text(a, "%s: %s", v->rule->id, v->message);
     }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/routing.h"
 #include "recipe/export.h"
@@ -74,6 +75,21 @@ static void print_nothing(plan_answer *p, const plan_words *w, const search_opti
     if (p->compared) plan_print_against(p, a);
 }
 
+/* Time was up before anything was found. */
+static status too_late(const plan_answer *p, bool json, arena *a, error *err)
+{
+    const search_counts *n = &p->result->counts;
+    status st = error_set(
+        err, ERR_RULE,
+        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the "
+        "search more time (--seconds %.0f), or decide some knobs (--pin "
+        "key=value)",
+        p->limit, text_grouped(a, n->state + n->saved + n->slow + n->played + n->summed + n->rules),
+        10 * p->limit > 60 ? 10 * p->limit : 60);
+    if (json) plan_print_json_none(p, NULL, err->text);
+    return st;
+}
+
 /* ---- the command */
 
 /* Is there a word for the recipe? Without one, the job is that of --against. */
@@ -100,16 +116,20 @@ static int with_recipe(int n, char **words, plan_words *w)
 
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
-    *o = (search_options){
-        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->more};
+    *o = (search_options){.hw = p->hw,
+                          .prices = p->prices,
+                          .any_precision = w->precision != NULL,
+                          .front = w->more,
+                          .until = p->until};
     p->result = ARENA_NEW(a, search_result);
-    status st = plan_refuse_values(p, a, err);
-    if (st) return st;
-    st = search_run(p->result, p->given, o, a, err);
-    if (st == ERR_RULE && !p->result->counts.legal) st = plan_why_none(p, o, a, err);
-    if (!st && p->own) {
+    status st = search_run(p->result, p->given, o, a, err);
+    p->complete = p->result->complete;
+    if (st == ERR_RULE && !p->result->never.n && !p->result->counts.legal)
+        st = plan_why_none(p, o, a, err);
+    if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
         st = against_price(p->compared, p->own, p->given, p->result, o, a, err);
+        if (clock_seconds() >= p->until) p->complete = false;
     }
     return st;
 }
@@ -122,12 +142,16 @@ int command_plan(int argc, char **argv)
         {"--gpus", "NxGPU",
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
-        {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
+        {"--gbs", "N",
+         "samples a step; unset: about 8 M tokens, in a multiple of a divisor of the GPU count",
+         NULL, &w.gbs},
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
+        {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
+         &w.seconds},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
         {"--more", NULL,
          "also what is fastest with memory to spare, activations on the host, the smallest cluster",
@@ -149,10 +173,12 @@ int command_plan(int argc, char **argv)
                       &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) st = judge(p, &w, &o, a, &err);
-    bool none = !st && !done && !p->result->n_best;
-    if (none) print_nothing(p, &w, &o, a);
-    if (!st && !done && !none) st = print_found(p, &w, &o, a, &err);
-    int code = st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
+    bool refused = !done && p->result && plan_refuses(p, w.json, a);
+    bool none = !st && !done && !refused && !p->result->n_best;
+    if (none && p->complete) print_nothing(p, &w, &o, a);
+    if (none && !p->complete) st = too_late(p, w.json, a, &err);
+    if (!st && !done && !refused && !none) st = print_found(p, &w, &o, a, &err);
+    int code = refused ? ERR_RULE : st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
     arena_destroy(a);
     return code;
 }

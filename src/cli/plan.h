@@ -6,7 +6,7 @@
 #include "search/against.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds;
     bool job_of_against; /* no model was named: the job is that of --against */
     bool json, more;
 } plan_words;
@@ -37,7 +37,10 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
-    bool more; /* --more */
+    bool more;     /* --more */
+    double until;  /* of clock_seconds: all searches end then (--seconds) */
+    double limit;  /* those seconds */
+    bool complete; /* none was cut short */
     search_result *result;
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
@@ -68,14 +71,16 @@ void plan_say_offload(const plan_answer *p, arena *a);   /* in the explanation *
 void plan_print_offload(const plan_answer *p, arena *a); /* where nothing fits */
 json_t *plan_json_offload(const plan_answer *p, arena *a);
 
-/* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
-status plan_refuse_values(const plan_answer *p, arena *a, error *err);
+/* plan_refuse.c: what cannot be planned, and what to change. plan_refuses says which rules stand
+ * against every layout, if any do; plan_why_none sets `err`. */
+bool plan_refuses(const plan_answer *p, bool json, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
 const char *plan_knobs_text(const choice *c, arena *a); /* of a layout, after its sizes */
 void plan_explain(const plan_answer *p, arena *a);      /* in the order of thought */

@@ -11,6 +11,7 @@
  * I2  What is kept fits; where nothing fits yet, it needs less than what was kept before. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "cli/plan.h"
 #include "program/segment.h"
 
@@ -51,6 +52,7 @@ static bool better(const price *x, const price *than) /* I2 */
 static void try_variant(trial *t, const choice *c, int set)
 {
     price x;
+    if (clock_seconds() >= t->p->until) return;
     const char *words =
         arena_text(t->a, "model.fine_grained_activation_offloading=true model.offload_modules=[%s]",
                    modules_of(t, set));
@@ -250,6 +252,7 @@ void plan_try_offload(plan_answer *p, arena *a)
         climb(t);
         if (i == 0 || better(&t->best->p, &p->offload.p)) p->offload = *t->best;
     }
+    if (clock_seconds() >= p->until) p->complete = false;
     p->offload.tried = 0;
     for (int i = 0; i < t->n; i++) p->offload.tried += t->starts[i].tried;
     if (!p->offload.tried_any) return;

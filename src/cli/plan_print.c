@@ -31,7 +31,7 @@ const char *plan_knobs_text(const choice *c, arena *a)
 static void print_counts(const plan_answer *p, arena *a)
 {
     const search_counts *n = &p->result->counts;
-    int64_t judged = n->state + n->saved + n->slow + n->played + n->summed;
+    int64_t judged = n->state + n->saved + n->slow + n->played + n->summed + n->rules;
     printf("Judged   %s layouts in %.2f s, %s a second:\n", text_grouped(a, judged), n->seconds,
            text_grouped(a, (int64_t)((double)judged / n->seconds)));
     printf("         %14s legal\n", text_grouped(a, n->legal));
@@ -45,7 +45,10 @@ static void print_counts(const plan_answer *p, arena *a)
     printf("         %14s played, and slower than the tenth\n", text_grouped(a, n->played));
     printf("         %14s played and summed to the byte; %s of them fit\n",
            text_grouped(a, n->summed), text_grouped(a, n->fitted));
-    if (n->rules) printf("         %14s were good but break a rule\n", text_grouped(a, n->rules));
+    if (n->rules) printf("         %14s excluded: break a rule\n", text_grouped(a, n->rules));
+    if (!p->complete)
+        printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
+               p->limit);
     printf("\n");
 }
 
@@ -153,14 +156,30 @@ static json_t *json_list(const found *list, int n, arena *a)
     return out;
 }
 
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why)
+{
+    json_t *o = json_object();
+    json_object_set_new(o, "fits", json_false());
+    json_object_set_new(o, "complete", json_boolean(p->complete));
+    json_object_set_new(o, "gpus", json_integer(p->world));
+    json_object_set_new(o, "gpu", json_string(p->hw->name));
+    json_object_set_new(o, "best", json_array());
+    json_object_set_new(o, "why_not", why ? json_string(why) : json_null());
+    json_object_set_new(o, "violations", v ? cli_json_violations(v) : json_array());
+    cli_json_print(o);
+}
+
 void plan_print_json(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
     const search_counts *n = &r->counts;
     json_t *o = json_object();
     json_object_set_new(o, "fits", json_boolean(r->n_best > 0));
+    json_object_set_new(o, "complete", json_boolean(p->complete));
     json_object_set_new(o, "gpus", json_integer(p->world));
     json_object_set_new(o, "gpu", json_string(p->hw->name));
+    json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
+    json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best && r->best[0].priced)

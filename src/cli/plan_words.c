@@ -7,6 +7,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
@@ -14,7 +15,7 @@
 #include "search/against.h"
 #include "search/search_space.h"
 
-enum { TOKENS_A_STEP = 8 << 20, SAMPLES_MOST = 1 << 16 };
+enum { TOKENS_A_STEP = 8 << 20, SECONDS = 60 /* unless --seconds says */ };
 
 /* ---- pins */
 
@@ -79,11 +80,26 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
 
 /* ---- sequence and batch */
 
-static int64_t batch_for(int64_t seq)
+/* A batch for a cluster where nobody gave one: about 8 million tokens, in a multiple of the largest
+ * divisor of the GPU count that is not larger, so that DP may take any divisor up to that. */
+typedef struct own_batch {
+    int64_t wanted, samples, divisor;
+} own_batch;
+
+static own_batch batch_for(int64_t seq, int64_t world)
 {
-    int64_t gbs = 1;
-    while (gbs * 2 * seq <= TOKENS_A_STEP && gbs < SAMPLES_MOST) gbs *= 2;
-    return gbs;
+    int64_t n = TOKENS_A_STEP / seq > 1 ? TOKENS_A_STEP / seq : 1, d = n < world ? n : world;
+    while (world % d) d--;
+    return (own_batch){n, (n + d / 2) / d * d, d};
+}
+
+static const char *batch_reason(own_batch b, int64_t seq, arena *a)
+{
+    return arena_text(a,
+                      "no --gbs: the multiple of %lld nearest 2^23 / %lld = %lld; %lld is the "
+                      "largest divisor of the GPU count not above that",
+                      (long long)b.divisor, (long long)seq, (long long)b.wanted,
+                      (long long)b.divisor);
 }
 
 /* A count from its word, from the recipe, or from us, with where it came from. */
@@ -93,25 +109,29 @@ static void set_count(recipe *r, knob_id k, const char *word, int64_t n, const c
     if (!given) recipe_set(r, k, value_of_int(n), ours);
 }
 
-static status set_batch(recipe *r, const plan_words *w, error *err)
+static status set_batch(recipe *r, const plan_words *w, arena *a, error *err)
 {
+    int64_t world = recipe_int(r, K_N_GPUS), most = SPACE_MICROS_MOST * SPACE_MBS_MOST * world;
     int64_t seq = recipe_int(r, K_SEQ), gbs = recipe_int(r, K_GBS);
     status s = OK;
     if (w->seq) s = cli_read_count("--seq", w->seq, 1 << 30, &seq, err);
     if (!s && w->gbs) s = cli_read_count("--gbs", w->gbs, 1 << 30, &gbs, err);
     if (s) return s;
     if (seq < 1) seq = 4096;
-    if (gbs < 1 || (!w->gbs && r->knob[K_GBS].from != FROM_USER)) gbs = batch_for(seq);
-    int64_t most = SPACE_MICROS_MOST * SPACE_MBS_MOST * recipe_int(r, K_N_GPUS);
+    const char *why = "--gbs";
+    if (gbs < 1 || (!w->gbs && r->knob[K_GBS].from != FROM_USER)) {
+        own_batch own = batch_for(seq, world);
+        gbs = own.samples < most ? own.samples : most;
+        why = batch_reason(own, seq, a);
+    }
     if (gbs > most)
         return error_set(
             err, ERR_INPUT,
             "--gbs %lld: on %lld GPUs a step would have more than %d microbatches of %d "
             "samples; at most --gbs %lld",
-            (long long)gbs, (long long)recipe_int(r, K_N_GPUS), SPACE_MICROS_MOST, SPACE_MBS_MOST,
-            (long long)most);
+            (long long)gbs, (long long)world, SPACE_MICROS_MOST, SPACE_MBS_MOST, (long long)most);
     set_count(r, K_SEQ, w->seq, seq, w->seq ? "--seq" : "unset: 4096");
-    set_count(r, K_GBS, w->gbs, gbs, w->gbs ? "--gbs" : "about 8 million tokens a step");
+    set_count(r, K_GBS, w->gbs, gbs, why);
     if (recipe_int(r, K_MAX_POSITIONS) < seq)
         recipe_set(r, K_MAX_POSITIONS, value_of_int(seq), "--seq");
     return OK;
@@ -141,6 +161,20 @@ status plan_read_against(plan_answer *p, recipe *r, const plan_words *w, arena *
     return against_join(r, own, err);
 }
 
+/* ---- time */
+
+static status set_time(plan_answer *p, const plan_words *w, error *err)
+{
+    char *end = NULL;
+    p->limit = w->seconds ? strtod(w->seconds, &end) : SECONDS;
+    if (w->seconds && (end == w->seconds || *end || !(p->limit > 0) || p->limit > 1e9))
+        return error_set(err, ERR_INPUT,
+                         "--seconds %s: a number of seconds above 0 is wanted, as in --seconds 60",
+                         w->seconds);
+    p->until = clock_seconds() + p->limit;
+    return OK;
+}
+
 /* ---- the whole */
 
 /* Whatever the layout, the model is the same. */
@@ -154,9 +188,10 @@ static status set_routing(recipe *r, const plan_words *w, plan_answer *p, arena 
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)
 {
     hardware *hw = ARENA_NEW(a, hardware);
-    status s = w->against ? plan_read_against(p, r, w, a, err) : OK;
+    status s = set_time(p, w, err);
+    if (!s && w->against) s = plan_read_against(p, r, w, a, err);
     if (!s) s = set_cluster(r, w, hw, a, err);
-    if (!s) s = set_batch(r, w, err);
+    if (!s) s = set_batch(r, w, a, err);
     if (!s && p->own) s = against_join(r, p->own, err); /* now with cluster and batch */
     if (!s && w->routed) s = set_routing(r, w, p, a, err);
     if (!s) s = hardware_has_stack(hw, w->stack ? w->stack : recipe_word(r, K_STACK), err);

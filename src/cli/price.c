@@ -1,9 +1,11 @@
 /* price.c - `moefold price`: memory, time, the wall, and what one change would bring. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "audit/audit.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "price/changes.h"
 #include "run/timing.h"
 
@@ -80,16 +82,15 @@ static void print_json(const priced *q)
 
 static void print_memory(const price *p, arena *a)
 {
-    printf("Memory   of rank %lld, the fullest: %s of %s that can be used%s\n\n",
-           (long long)p->fullest, text_bytes(a, p->peak_bytes), text_bytes(a, p->usable),
-           p->fits ? "" : "; IT DOES NOT FIT");
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (p->bytes[i])
-            printf("         %-14s %12s\n", region_name((region)i), text_bytes(a, p->bytes[i]));
-    if (p->beside) printf("         %-14s %12s\n", "graphs", text_bytes(a, p->beside));
-    if (p->host_bytes)
-        printf("\n         on the host:   %12s of activations\n", text_bytes(a, p->host_bytes));
-    printf("\n");
+    fit f = {.peak_bytes = p->peak_bytes,
+             .usable_bytes = p->usable,
+             .fits = p->fits,
+             .fullest = p->fullest,
+             .beside = p->beside,
+             .host_bytes = p->host_bytes};
+    memcpy(f.bytes, p->bytes, sizeof f.bytes);
+    printf("Memory   %s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
+    cli_print_regions(&f, a);
 }
 
 static void print_row(const char *name, double seconds, double exposed, double step)
@@ -190,7 +191,8 @@ int command_price(int argc, char **argv)
     status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
-    int code = st ? cli_fail("price", st, &err) : OK;
+    bool bad = !st && !done && (q->found.n_errors || !q->p.fits);
+    int code = st ? cli_fail("price", st, &err) : bad ? ERR_RULE : OK;
     if (!st && !done && json) print_json(q);
     if (!st && !done && !json) print_text(q, a);
     arena_destroy(a);

@@ -40,6 +40,14 @@ const family families[FAMILY_COUNT] = {
     [LLAMA] = {"llama", "Llama", "num_moe_experts=null"},
     [QWEN2] = {"qwen2", "Qwen2", "num_moe_experts=null add_qkv_bias=true"},
     [QWEN3] = {"qwen3", "Qwen3", "num_moe_experts=null qk_layernorm=true"},
+    [STARCODER2] = {"starcoder2", "Starcoder2",
+                    "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
+                    "activation_func=fast_gelu add_bias_linear=true "
+                    "share_embeddings_and_output_weights=true"},
+    [GPT] = {"", "",
+             "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
+             "activation_func=gelu add_bias_linear=true position_embedding_type=learned_absolute "
+             "share_embeddings_and_output_weights=true"},
 };
 
 static const char every_family[] =

@@ -221,6 +221,17 @@ static status read_minimax(const config *c)
     return config_set(c, "rotary_dim", K_ROPE_PERCENT, value_of_float(part));
 }
 
+static status read_activation(const config *c)
+{
+    const json_t *v = config_find(c, "hidden_act", NULL);
+    const char *word = json_string_value(v);
+    if (!config_in(c, IN_STARCODER2) || !v) return OK;
+    if (word && text_equal(word, "gelu"))
+        return config_set(c, "hidden_act", K_ACTIVATION, value_of_text("gelu"));
+    if (word && text_in("gelu_pytorch_tanh|gelu_new", '|', word)) return OK; /* the family's own */
+    return config_wrong(c, "hidden_act", v, "gelu or gelu_pytorch_tanh is needed");
+}
+
 /* gpt-oss files carry a coefficient, but Megatron-Bridge trains the family without that loss. */
 static void note_unused(const config *c)
 {
@@ -246,6 +257,7 @@ static status read_config(config *c)
     if (!s) s = read_interleaving(c);
     if (!s) s = read_deepseek(c);
     if (!s) s = read_minimax(c);
+    if (!s) s = read_activation(c);
     if (!s) s = config_check(c);
     if (!s) s = config_rope(c);
     if (!s) s = config_layers(c);

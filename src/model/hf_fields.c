@@ -33,7 +33,10 @@ static const known_field fields[] = {
     {IN_ALL, "vocab_size", K_VOCAB, NEEDED},
     {IN_ALL, "max_position_embeddings", K_MAX_POSITIONS, NEEDED},
     {IN_ALL, "intermediate_size", K_FFN, NEEDED},
-    {IN_ALL, "rms_norm_eps", K_NORM_EPS, NEEDED},
+    {IN_ALL & ~IN_STARCODER2, "rms_norm_eps", K_NORM_EPS, NEEDED},
+    {IN_STARCODER2, "norm_epsilon", K_NORM_EPS, NEEDED},
+    {IN_STARCODER2, "use_bias", K_LINEAR_BIAS, NEEDED},
+    {IN_STARCODER2, "residual_dropout", K_HIDDEN_DROPOUT, 0},
     {IN_ALL, "initializer_range", K_INIT_STD, 0},
     {IN_ALL, "tie_word_embeddings", K_TIED, 0},
     {IN_ALL, "attention_dropout", K_ATTENTION_DROPOUT, 0},
@@ -72,7 +75,8 @@ static const struct {
     unsigned families;
     const char *name, *json, *why;
 } fixed[] = {
-    {IN_ALL, "hidden_act", "\"silu\"", "no other activation is known in this family"},
+    {IN_ALL & ~IN_STARCODER2, "hidden_act", "\"silu\"",
+     "no other activation is known in this family"},
     {IN_MIXTRAL, "attention_bias", "false", "the family has no biases in attention"},
     {IN_GPT_OSS, "attention_bias", "true", "gpt_oss has biases in every linear layer"},
     {IN_LLAMA | IN_DEEPSEEK_V2, "mlp_bias", "false", "biases in MLPs alone are not built"},
@@ -85,6 +89,8 @@ static const struct {
     {IN_MINIMAX_M2, "use_routing_bias", "true", "the family's router has a correction bias"},
     {IN_MINIMAX_M2, "qk_norm_type", "\"per_layer\"", "norms go over all heads at once"},
     {IN_MINIMAX_M2, "shared_intermediate_size", "0", "the family has no shared expert"},
+    {IN_STARCODER2, "mlp_type", "\"default\"", "gated MLPs are of other families"},
+    {IN_STARCODER2, "norm_type", "\"layer_norm\"", "other norms are of other families"},
     {IN_OLMOE, "clip_qkv", "null", "clipping of queries, keys and values is not built"},
 };
 

@@ -233,6 +233,8 @@ static const char *dense_family(const model *m)
 static const char *family_of(const model *m, const recipe *r)
 {
     bool sigmoid = recipe_is(r, K_SCORE, "sigmoid");
+    bool plain = m->norm_bias && !m->glu && !m->experts && !m->positions;
+    if (plain && !m->mla && !m->gdn && !m->qk_norm) return "starcoder2";
     if (m->norm_bias || m->positions || !m->glu) return "gpt";
     if (m->mla) return sigmoid || !m->experts ? "deepseek_v3" : "deepseek_v2";
     if (m->gdn) return "qwen3_next";

@@ -77,6 +77,8 @@ typedef enum condition {
     ATTENTION_BIAS = 1 << 22,
     QK_NORM_WHOLE = 1 << 23, /* of all heads at once */
     SHARED_UNGATED = 1 << 24,
+    GATED_MLP = 1 << 25,
+    PLAIN_MLP = 1 << 26,
 } condition;
 
 typedef enum split { WHOLE, GLU_HALVES, GDN_SECTIONS, CONV_SECTIONS } split;
@@ -109,14 +111,15 @@ typedef struct row {
 #define W(block_, name_, when_, ...) {BLOCK_##block_, name_, when_, __VA_ARGS__},
 
 /* A norm's weight and, for LayerNorm, its bias; whole on every rank, or cut with its rows. */
-#define NORM_AS(block_, weight_, bias_, when_, size_, names_, ...)                                 \
-    W(block_, weight_, when_, {size_}, .init = INIT_ONE, .norm = true, .names = (names_),          \
+#define NORM_AS(block_, weight_, bias_, when_, size_, module_, ...)                                \
+    W(block_, weight_, when_, {size_}, .init = INIT_ONE, .norm = true, .names = module_ ".weight", \
       __VA_ARGS__)                                                                                 \
-    W(block_, bias_, (when_) | NORM_BIAS, {size_}, .init = INIT_ZERO, __VA_ARGS__)
-#define NORM(block_, weight_, bias_, when_, size_, names_)                                         \
-    NORM_AS(block_, weight_, bias_, when_, size_, names_, .axis = 0)
-#define NORM_CUT(block_, weight_, bias_, when_, size_, names_)                                     \
-    NORM_AS(block_, weight_, bias_, when_, size_, names_, COLUMN)
+    W(block_, bias_, (when_) | NORM_BIAS, {size_}, .init = INIT_ZERO, .names = module_ ".bias",    \
+      __VA_ARGS__)
+#define NORM(block_, weight_, bias_, when_, size_, module_)                                        \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, .axis = 0)
+#define NORM_CUT(block_, weight_, bias_, when_, size_, module_)                                    \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, COLUMN)
 
 static const row rows[] = {
 #include "model/params.def"
@@ -207,6 +210,8 @@ static unsigned find_conditions(const model *m)
         {m->shared_ffn > 0, SHARED},
         {m->shared_gate, SHARED_GATE},
         {!m->shared_gate, SHARED_UNGATED},
+        {m->glu, GATED_MLP},
+        {!m->glu, PLAIN_MLP},
         {m->expert_bias, EXPERT_BIAS},
         {m->moe_latent > 0, LATENT_MOE},
         {mixtral, AS_MIXTRAL},

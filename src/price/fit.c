@@ -26,9 +26,9 @@ void fit_see(fit *out, const setup *s, const program_size *p)
     memcpy(out->bytes, p->bytes, sizeof out->bytes);
 }
 
-void fit_of(fit *out, const setup *s, const hardware *hw, arena *a)
+void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a)
 {
-    *out = (fit){.why_not = audit_why_not(s, a)};
+    *out = (fit){.why_not = audit_why_not_of(s, found, a)};
     if (out->why_not) return;
     arena *scratch = arena_create();
     program_size *list = ARENA_ARRAY(scratch, program_size, s->pipe.pp);

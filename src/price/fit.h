@@ -8,6 +8,7 @@
 
 #include "hardware/hardware.h"
 #include "program/program.h"
+#include "rules/rules.h"
 
 typedef struct fit {
     const char *why_not; /* no program can be built, and why; then nothing else is set */
@@ -20,8 +21,9 @@ typedef struct fit {
     int64_t host_bytes; /* activations on the host, beside all that */
 } fit;
 
-/* Of any setup, valid or not. Memory comes from `a`, and only `why_not` stays there. */
-void fit_of(fit *out, const setup *s, const hardware *hw, arena *a);
+/* Of any setup, valid or not. `found`: what rules_check says of it. Memory comes from `a`, and only
+ * `why_not` stays there. */
+void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a);
 
 /* The same rank by rank, one of each pipeline stage. */
 void fit_see(fit *out, const setup *s, const program_size *p);

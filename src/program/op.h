@@ -79,6 +79,15 @@ enum {
     BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
 };
 
+/* Functions of ACT_AS. */
+typedef enum act_kind {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_FAST_GELU,
+    ACT_QUICK_GELU,
+    ACT_SQUARED_RELU
+} act_kind;
+
 /* One kind, as ops.def describes it. */
 typedef struct op_info {
     const char *name;

@@ -338,3 +338,15 @@ const char *region_name(region r)
                                         "boundary", "step",      "temporaries"};
     return names[r];
 }
+
+const char *region_title(region r)
+{
+    static const char *const titles[] = {"weights",
+                                         "gradients",
+                                         "optimizer",
+                                         "activations",
+                                         "pipeline and reduction buffers",
+                                         "batch, losses and counters",
+                                         "temporaries and workspace"};
+    return titles[r];
+}

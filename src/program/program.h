@@ -135,6 +135,7 @@ int64_t program_host_buffer_bytes(const program *p); /* the same of the host's p
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);
 
-const char *region_name(region r);
+const char *region_name(region r);  /* a key of JSON */
+const char *region_title(region r); /* as people say */
 
 #endif

@@ -9,7 +9,8 @@
 
 int64_t rope_width(const setup *s)
 {
-    if (recipe_is(&s->r, K_POSITION, "none")) return 0;
+    bool none = recipe_is(&s->r, K_POSITION, "none") || s->m.positions > 0;
+    if (none) return 0;
     if (s->m.mla) return s->m.qk_rope_dim;
     return (int64_t)((double)s->m.head_dim * recipe_real(&s->r, K_ROPE_PERCENT)) / 2 * 2;
 }

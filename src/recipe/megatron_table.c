@@ -33,6 +33,8 @@ bool knob_has_flag(knob_id k, const char *flag, char *mark)
 const combo combos[] = {
     {"--swiglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "silu"}}},
     {"--quick-geglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "quick_gelu"}}},
+    {"--squared-relu", .written = true, .set = {{K_ACTIVATION, "squared_relu"}}},
+    {"--openai-gelu", .written = true, .set = {{K_ACTIVATION, "fast_gelu"}}},
     /* What holds without either depends on the types of weights and gradients: always written. */
     {"--accumulate-allreduce-grads-in-fp32", .written = true, .set = {{K_GRAD_FP32, "true"}}},
     {"--grad-reduce-in-bf16", .written = true, .set = {{K_GRAD_FP32, "false"}}},

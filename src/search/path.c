@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/clock.h"
 #include "rules/rules.h"
 
 enum { MOVE_KNOBS = 10, TOGETHER_MOST = 3 };
@@ -155,6 +156,11 @@ static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
     return true;
 }
 
+static bool is_late(const walk *w)
+{
+    return w->e->until > 0 && clock_seconds() >= w->e->until;
+}
+
 /* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
  * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
  * the end, whatever it is. */
@@ -164,9 +170,9 @@ static stop next_stop(const walk *w, unsigned left)
     int n = __builtin_popcount(left);
     for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
         bool gains = best.set && best.p.step_s < w->at.step_s;
-        if (gains || (best.set && size > 2)) break;
+        if (gains || (best.set && size > 2) || is_late(w)) break;
         stop tried = {0};
-        for (unsigned set = 1; set <= left; set++)
+        for (unsigned set = 1; set <= left && !is_late(w); set++)
             if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
         if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
     }

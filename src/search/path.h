@@ -29,6 +29,7 @@ typedef struct path_ends {
     const recipe *from, *to; /* before setup_init; the same job on the same cluster */
     const hardware *hw;
     const price_options *o;
+    double until; /* of clock_seconds: then what is left is one move; 0: however long it takes */
 } path_ends;
 
 /* Is a knob decided by a search? */

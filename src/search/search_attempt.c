@@ -58,21 +58,6 @@ bool attempt_patch(search *s, const choice *c, attempt *t)
     return true;
 }
 
-static bool breaks_rule(search *s, const choice *c, attempt *t)
-{
-    arena_place mark = arena_mark(s->scratch);
-    violations v;
-    arena *own = t->s.r.a;
-    t->s.r.a = s->scratch;
-    t->s.r.knob[K_PRECISION_AWARE].v =
-        c->offload ? value_of_bool(true) : t->s.r.knob[K_PRECISION_AWARE].v;
-    rules_check(&v, &t->s, false, s->scratch);
-    t->s.r.a = own;
-    bool broken = v.n_errors > 0;
-    arena_release(s->scratch, mark);
-    return broken;
-}
-
 void search_see_miss(search *s, const choice *c, int64_t peak)
 {
     search_result *r = s->out;
@@ -138,6 +123,10 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         n->slow++;
         return TOO_SLOW;
     }
+    if (!all && search_breaks_rule(s, c, &t->s)) { /* before cards are built */
+        n->rules++;
+        return BROKEN;
+    }
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
     *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
@@ -162,10 +151,7 @@ void attempt_keep(search *s, const choice *c, attempt *t, const found *f)
 {
     bool enters = best_enters(s->out, c, f->step_s);
     if (!enters && !front_takes(s->out, f)) return;
-    if (breaks_rule(s, c, t)) {
-        s->out->counts.rules += enters;
-        return;
-    }
+    if (s->o->judge_all && search_breaks_rule(s, c, &t->s)) return;
     front_put(s->out, f);
     if (!enters) return;
     best_put(s->out, f);

@@ -82,7 +82,7 @@ int search_list_nodes(search *s, node **out)
     for (c.precision = 0; c.precision < s->sp.m->n_precisions; c.precision++)
         for (int i = 0; i < s->sp.tp.n; i++)
             for (int k = 0; k < s->sp.cp.n; k++)
-                for (int m = 0; m < s->sp.mbs.n; m++) {
+                for (int m = 0; m < s->sp.mbs.n && !search_over(s); m++) {
                     c.tp = s->sp.tp.v[i];
                     c.cp = s->sp.cp.v[k];
                     c.mbs = s->sp.mbs.v[m];

@@ -38,7 +38,7 @@ round_trip() { # NAME LIST [OVERRIDES...]
 for list in tests/data/megatron/*.txt; do
     round_trip "round_trip_$(basename "$list" .txt)" "$list"
     "$moefold" show --from-megatron "$list" --as recipe >"$work/r.yaml"
-    expect "recipe_of_$(basename "$list" .txt)_is_valid" 0 'valid' "$moefold" check "$work/r.yaml"
+    check "recipe_of_$(basename "$list" .txt)_is_valid" grep -q '"ok":true' <("$moefold" check "$work/r.yaml" --json)
     check "recipe_of_$(basename "$list" .txt)_names_its_system" grep -q '^  system: megatron-lm' "$work/r.yaml"
     check "recipe_of_$(basename "$list" .txt)_names_its_gpu" grep -q '^  gpu: ' "$work/r.yaml"
     without "recipe_of_$(basename "$list" .txt)_leaves_out_defaults" 'default of Megatron-LM' cat "$work/r.yaml"

@@ -13,7 +13,9 @@ static const struct {
     {"qwen3-8b", "8.19", "8.19"},           {"qwen3-14b", "14.77", "14.77"},
     {"qwen3-32b", "32.76", "32.76"},        {"llama-2-7b", "6.74", "6.74"},
     {"llama-2-70b", "68.98", "68.98"},      {"llama-3-8b", "8.03", "8.03"},
-    {"llama-3.1-70b", "70.55", "70.55"},    {"llama-3.1-405b", "405.85", "405.85"},
+    {"starcoder2-7b", "7.17", "7.17"},      {"starcoder2-15b", "15.96", "15.96"},
+    {"gpt3-175b", "174.62", "174.62"},      {"llama-3.1-70b", "70.55", "70.55"},
+    {"llama-3.1-405b", "405.85", "405.85"},
 };
 
 /* Of the hub's pages; GLM-4.5 and MiniMax-M2 without the prediction modules of their files. */
@@ -235,6 +237,12 @@ static const patched_knob patches[] = {
     {"llama-tiny", "{}", K_LLAMA3_ROPE, "true"},
     {"llama-tiny", "{}", K_EXPERTS, "null"},
     {"llama-tiny", "{'num_key_value_heads':'REMOVED'}", K_KV_HEADS, "4"},
+    {"starcoder2-tiny", "{}", K_NORM, "LayerNorm"},
+    {"starcoder2-tiny", "{}", K_GLU, "false"},
+    {"starcoder2-tiny", "{}", K_ACTIVATION, "fast_gelu"},
+    {"starcoder2-tiny", "{'hidden_act':'gelu'}", K_ACTIVATION, "gelu"},
+    {"starcoder2-tiny", "{'use_bias':false}", K_LINEAR_BIAS, "false"},
+    {"starcoder2-tiny", "{}", K_WINDOW, "[7,0]"},
     {"qwen3-tiny", "{}", K_TIED, "true"},
     {"qwen3-tiny",
      "{'use_sliding_window':true,'sliding_window':8,"
@@ -282,6 +290,8 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"minimax-m2-tiny", "{'attn_type_list':[0,1]}", "attn_type_list", "lightning"},
         {"minimax-m2-tiny", "{'model_type':'minimax','architectures':['MiniMaxForCausalLM']}",
          "model_type", "lightning"},
+        {"starcoder2-tiny", "{'hidden_act':'relu'}", "hidden_act is \"relu\"", "gelu"},
+        {"starcoder2-tiny", "{'mlp_type':'gated'}", "mlp_type is \"gated\"", "default"},
         {"minimax-m2-tiny", "{'use_routing_bias':false}", "use_routing_bias is false", "true"},
         {"glm4-moe-tiny", "{'first_k_dense_replace':'REMOVED'}", "first_k_dense_replace", "dense"},
         {"qwen2-moe-tiny", "{'use_sliding_window':true,'layer_types':'REMOVED'}", "layer_types",
@@ -299,6 +309,19 @@ static void what_is_not_built_is_refused_by_name(void **state)
     }
 }
 
+/* By hand: four products of attention, two of an MLP that has no gate, scores and values over half
+ * the sequence, the head. */
+static void gpt_counts_two_matrices_an_mlp(void **state)
+{
+    (void)state;
+    made x;
+    made_good(&x, "gpt3-175b", NULL);
+    double h = 12288, s = 2048, layer = 12 * h * h + h * s;
+    assert_true(model_flops_per_token(&x.m, 2048) == 6 * (96 * layer + h * 51200));
+    assert_string_equal(x.m.family, "gpt");
+    made_release(&x);
+}
+
 static void each_case_is_of_its_family(void **state)
 {
     (void)state;
@@ -309,6 +332,7 @@ static void each_case_is_of_its_family(void **state)
         {"qwen2-moe-tiny", "qwen2_moe"},
         {"olmoe-tiny", "olmoe"},
         {"minimax-m2-tiny", "minimax_m2"},
+        {"starcoder2-tiny", "starcoder2"},
         {"qwen3-tiny", "qwen3"},
         {"llama-tiny", "llama"},
         {"deepseek-v3-tiny", "deepseek_v3"},
@@ -331,6 +355,7 @@ int main(void)
         cmocka_unit_test(presets_are_the_public_files),
         cmocka_unit_test(fields_give_their_knobs),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
+        cmocka_unit_test(gpt_counts_two_matrices_an_mlp),
         cmocka_unit_test(each_case_is_of_its_family),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

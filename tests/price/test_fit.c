@@ -59,6 +59,13 @@ static const fit_case cases[] = {
       "mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
 };
 
+static void fit_it(fit *f, const setup *s, const hardware *hw, arena *a)
+{
+    violations broken;
+    rules_check(&broken, s, false, a);
+    fit_of(f, s, &broken, hw, a);
+}
+
 static void set_up(setup *s, const fit_case *c, arena *a)
 {
     error err = {{0}};
@@ -77,7 +84,7 @@ static void fit_equals_whole_programs(void **state)
         const char *gpu_name = recipe_word(&s->r, K_GPU);
         searching_machine(&hw, gpu_name, a);
         fit f;
-        fit_of(&f, s, &hw, a);
+        fit_it(&f, s, &hw, a);
         if (f.why_not) fail_msg("case %zu: %s", i, f.why_not);
         price p;
         price_setup(&p, s, &hw, NULL, a);
@@ -123,7 +130,7 @@ static void no_program_no_verdict(void **state)
     set_up(s, &c, a);
     searching_machine(&hw, "H100", a);
     fit f;
-    fit_of(&f, s, &hw, a);
+    fit_it(&f, s, &hw, a);
     assert_non_null(f.why_not);
     assert_int_equal(f.peak_bytes, 0);
     assert_false(f.fits);
@@ -149,7 +156,7 @@ static void a_thousand_gpus_take_milliseconds(void **state)
     for (int i = 0; i < 5; i++) {
         fit f;
         double start = clock_seconds();
-        fit_of(&f, s, &hw, a);
+        fit_it(&f, s, &hw, a);
         double seconds = clock_seconds() - start;
         assert_null(f.why_not);
         if (seconds < least) least = seconds;

@@ -6,7 +6,8 @@
 
 static const char *const cases[] = {
     CASE("deepseek-v2"), CASE("deepseek-v2-lite"), CASE("glm4-moe"), CASE("qwen2-moe"),
-    CASE("olmoe"),       CASE("minimax-m2"),       CASE("qwen3"),    CASE("llama")};
+    CASE("olmoe"),       CASE("minimax-m2"),       CASE("qwen3"),    CASE("llama"),
+    CASE("starcoder2")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static void fast_kernels_agree_with_transformers(void **state)
@@ -36,7 +37,8 @@ static void two_ranks_agree(void **state)
 {
     (void)state;
     for (int c = 0; c < N_CASES; c++) {
-        agrees_on(2, cases[c], N(2) CP2);
+        if (strcmp(cases[c], CASE("starcoder2")) != 0) /* windows do not go round a ring */
+            agrees_on(2, cases[c], N(2) CP2);
         agrees_on(2, cases[c], N(2) PP2);
     }
     for (int c = 0; c < 6; c++) agrees_on(2, cases[c], N(2) EP2);
@@ -46,6 +48,8 @@ static void two_ranks_agree(void **state)
     agrees_on(2, CASE("qwen2-moe"), N(2) TP2 ETP1);
     agrees_on(2, CASE("qwen3"), N(2) TP2);
     agrees_on(2, CASE("llama"), N(2) TP2);
+    agrees_on(2, CASE("starcoder2"), N(2) TP2);
+    agrees_on(2, CASE("starcoder2"), N(2) CP2 "model.cp_comm_type=a2a");
 }
 
 static void eight_ranks_agree(void **state)
@@ -78,6 +82,9 @@ static void the_options_of_each_family_matter(void **state)
     needs(CASE("minimax-m2"), "model.rotary_percent=1.0");
     needs(CASE("llama"), "model.rope_scaling=false");
     needs(CASE("llama"), "model.rope_scaling_factor=2.0");
+    needs(CASE("starcoder2"), "model.activation_func=gelu");
+    needs(CASE("starcoder2"), "model.window_size=null");
+    needs(CASE("starcoder2"), "model.layernorm_epsilon=1e-2");
 }
 
 int main(void)

@@ -65,6 +65,11 @@ CASES = {
     # dense
     "qwen3-tiny": ("Qwen3", dict(
         dict(GQA, tie_word_embeddings=True), head_dim=16, intermediate_size=48, **rope(1000000.0))),
+    # LayerNorm with biases, an MLP without a gate, biases everywhere, a window on all layers
+    "starcoder2-tiny": ("Starcoder2", dict(
+        {k: v for k, v in GQA.items() if k != "rms_norm_eps"}, intermediate_size=48,
+        norm_epsilon=1e-5, use_bias=True, hidden_act="gelu_pytorch_tanh", sliding_window=8,
+        residual_dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0, **rope(100000.0))),
     # dense, with Llama 3.1's rotary scaling (its trained length is far beyond the test's)
     "llama-tiny": ("Llama", dict(
         dict(GQA, max_position_embeddings=131072), head_dim=16, intermediate_size=48,
