@@ -202,6 +202,8 @@ static void put_required(bridge_writer *w)
 {
     const recipe *r = w->r;
     if (recipe_on(r, K_MOCK_DATA)) text_add(w->out, "dataset.blend=null\n");
+    if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
+        put_line(w->out, knobs[K_FORCE_BALANCE].key, value_of_bool(true));
     if (!recipe_given(r, K_TOKENIZER)) {
         text_add(w->out, "tokenizer.tokenizer_type=NullTokenizer\n");
         put_line(w->out, "tokenizer.vocab_size", r->knob[K_VOCAB].v);
@@ -231,4 +233,8 @@ void export_bridge(const recipe *resolved, textbuf *out)
     for (int k = 0; k < K_COUNT; k++)
         if (!has_key((knob_id)k) && is_told(r, (knob_id)k, out->a))
             text_add(out, "# no key: %s=%s\n", knobs[k].key, value_text(out->a, r->knob[k].v));
+    if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE))
+        text_add(out, "# %s: start from this model's own recipe, whose attention has it\n",
+                 knobs[K_QK_NORM_WHOLE].key);
+    export_remarks(r, out);
 }

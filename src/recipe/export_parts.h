@@ -18,6 +18,9 @@ value export_value(const recipe *r, knob_id k, arena *a);
 /* Which knobs differ from Megatron-LM's defaults and have no flag that tells it? True: none. */
 bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a);
 
+/* Comments on what Megatron does otherwise under the same name. */
+void export_remarks(const recipe *r, textbuf *out);
+
 /* Adds a word, in single quotes where a shell would change it. */
 void export_shell_word(textbuf *t, const char *word);
 
