@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "cli/cli.h"
+#include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
 
@@ -103,7 +104,7 @@ static status read_named(recipe *r, const char *name, error *err)
         recipe_set(r, K_MODEL, value_of_text(name), "command line");
         return OK;
     }
-    if (file_exists(name)) return recipe_read_yaml(r, name, err);
+    if (file_exists(name)) return input_read(r, name, err);
     int n;
     const char *const *presets = model_presets(&n);
     const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);
@@ -183,10 +184,27 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
     return s;
 }
 
+/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, --from-megatron
+ * knows. */
+static status gather_sets(int argc, char **argv, bool megatron, megatron_options *how, error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--set") == 0 && i + 1 < argc;
+        if (!apart && strncmp(argv[i], "--set=", 6) != 0) continue;
+        if (how->n_sets == MEGATRON_SETS_MAX)
+            return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
+        how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
+    }
+    if (megatron || (!how->n_sets && !how->command)) return OK;
+    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+                     how->n_sets ? "--set" : "--command");
+}
+
 /* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
 typedef struct shared_words {
-    const char *megatron, *gpus, *seq;
-    const char *with; /* may be given several times: read_overrides */
+    const char *megatron, *gpus, *seq, *last_set;
+    const char *with;     /* may be given several times: read_overrides */
+    megatron_options how; /* the file is read */
 } shared_words;
 
 static int add_shared(cli_option *options, int n, shared_words *w)
@@ -195,9 +213,15 @@ static int add_shared(cli_option *options, int n, shared_words *w)
         {"--gpus", "NxGPU", "how many of which: 256xH100 or H100x256, 16x./my.yaml", NULL,
          &w->gpus},
         {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
-        {"--from-megatron", "FILE", "read a Megatron-LM argument list", NULL, &w->megatron},
         {"--with", "FILE", "overrides as YAML, on top of the recipe; several: the later wins", NULL,
          &w->with},
+        {"--from-megatron", "FILE",
+         "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL,
+         &w->megatron},
+        {"--set", "NAME=value", "a variable of that script or YAML; repeatable", NULL,
+         &w->last_set},
+        {"--command", "N", "which of several training commands of that script", NULL,
+         &w->how.command},
     };
     int n_own = n;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
@@ -258,7 +282,8 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
     if (recipe_name) s = read_named(r, recipe_name, err);
-    if (!s && w.megatron) s = megatron_read(r, w.megatron, err);
+    if (!s) s = gather_sets(argc, argv, w.megatron != NULL, &w.how, err);
+    if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
     if (!s) s = read_overrides(r, argc, argv, options, n_options, &w, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);
     return s ? s : set_shared(r, &w, err);

@@ -109,8 +109,7 @@ static int with_recipe(int n, char **words, plan_words *w)
         if (strncmp(words[i], "--against=", 10) == 0) w->against = words[i] + 10;
         if (strcmp(words[i], "--against") == 0 && i + 1 < n) w->against = words[i + 1];
     }
-    w->job_of_against = w->against && !names_recipe(n, words, w);
-    if (w->job_of_against) words[n++] = (char *)(uintptr_t)w->against;
+    if (w->against && !names_recipe(n, words, w)) words[n++] = (char *)(uintptr_t)w->against;
     return n;
 }
 
@@ -124,7 +123,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
     p->result = ARENA_NEW(a, search_result);
     status st = search_run(p->result, p->given, o, a, err);
     p->complete = p->result->complete;
-    if (st == ERR_RULE && !p->result->never.n && !p->result->counts.legal)
+    if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
@@ -166,7 +165,7 @@ int command_plan(int argc, char **argv)
     error err = {{0}};
     int n = 0;
     *p = (plan_answer){0};
-    status st = plan_take_pins(argc, argv, words, &n, &err);
+    status st = plan_take_pins(argc, argv, words, &n, &w.pin_all, &err);
     n = with_recipe(n, words, &w);
     if (!st)
         st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,

@@ -7,8 +7,7 @@
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds;
-    bool job_of_against; /* no model was named: the job is that of --against */
-    bool json, more;
+    bool json, more, pin_all;
 } plan_words;
 
 /* The smallest cluster that holds the job. */
@@ -31,9 +30,14 @@ typedef struct plan_offload {
     price p;
 } plan_offload;
 
+/* The reason of what the command line set. */
+#define PLAN_BY_WORDS "command line"
+
 typedef struct plan_answer {
     const recipe *given;
-    recipe *own; /* of --against, on the plan's cluster; NULL: none */
+    recipe *set;  /* as it was read, before what is searched was left open */
+    bool pin_all; /* nothing was (--pin all) */
+    recipe *own;  /* of --against, on the plan's cluster; NULL: none */
     const hardware *hw;
     price_options prices;
     int64_t world;
@@ -52,7 +56,9 @@ typedef struct plan_answer {
 } plan_answer;
 
 /* plan_words.c: from words to a job. */
-status plan_take_pins(int argc, char **argv, char **out, int *n, error *err);
+status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, error *err);
+bool plan_was_set(const plan_answer *p, knob_id k);    /* by the recipe's file */
+bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is searched */
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
 void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
@@ -75,6 +81,8 @@ json_t *plan_json_offload(const plan_answer *p, arena *a);
  * against every layout, if any do; plan_why_none sets `err`. */
 bool plan_refuses(const plan_answer *p, bool json, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
+void plan_print_kept(const plan_answer *p, arena *a); /* what a file sets: kept, searched */
+json_t *plan_json_kept(const plan_answer *p, bool opened);
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */

@@ -97,6 +97,7 @@ void plan_print(const plan_answer *p, arena *a)
            recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
            (long long)p->world, p->hw->name, (long long)recipe_int(p->given, K_SEQ),
            (long long)recipe_int(p->given, K_GBS), p->given->knob[K_GBS].why);
+    plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
     if (lost) printf("Pins     that a search cannot keep: %s\n\n", lost);
     print_counts(p, a);
@@ -202,6 +203,8 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "fewest", plan_json_fewest(p, a));
     json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
+    json_object_set_new(o, "kept", plan_json_kept(p, false));
+    json_object_set_new(o, "searched", plan_json_kept(p, true));
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);

@@ -20,7 +20,7 @@ static const violation *error_of(const violations *v, const char *id)
 
 static bool by_words(const recipe *r, knob_id k)
 {
-    return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, "command line");
+    return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, PLAN_BY_WORDS);
 }
 
 static bool changes_pin(const recipe *given, const char *assignment)
@@ -212,6 +212,25 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
 
 /* ---- what was pinned, and is not in the winner */
 
+/* Lists of modules are sets. */
+static bool same_set(value x, value y)
+{
+    if (x.kind != V_LIST || y.kind != V_LIST || x.list.n != y.list.n) return value_equal(x, y);
+    for (int i = 0; i < x.list.n; i++) {
+        bool there = false;
+        for (int k = 0; k < y.list.n; k++)
+            there = there || value_equal(x.list.items[i], y.list.items[k]);
+        if (!there) return false;
+    }
+    return true;
+}
+
+static bool is_kept(const setting *pin, const setting *winner, knob_id k)
+{
+    bool set = k == K_RECOMPUTE_MODULES || k == K_GRAPH_MODULES;
+    return set ? same_set(pin->v, winner->v) : value_equal(pin->v, winner->v);
+}
+
 const char *plan_lost_pins(const plan_answer *p, arena *a)
 {
     textbuf t = text_init(a);
@@ -219,9 +238,63 @@ const char *plan_lost_pins(const plan_answer *p, arena *a)
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     for (int k = 0; k < K_COUNT; k++) {
         const setting *x = &p->given->knob[k];
-        if (x->from != FROM_USER || value_equal(x->v, r->knob[k].v)) continue;
+        if (x->from != FROM_USER || is_kept(x, &r->knob[k], (knob_id)k)) continue;
         text_add(&t, "%s%s=%s (the first has %s)", t.n ? ", " : "", knobs[k].key,
                  value_text(a, x->v), value_text(a, r->knob[k].v));
     }
     return t.n ? t.s : NULL;
+}
+
+/* ---- what a file sets */
+
+enum { COLUMNS = 110 };
+
+static void print_wrapped(const char *word, const char *text)
+{
+    int at = (int)strlen(word) + 1;
+    printf("         %s:", word);
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        if (at > 0 && at + (int)n > COLUMNS - 9) {
+            printf("\n            ");
+            at = 0;
+        }
+        printf(" %.*s", (int)n, p);
+        at += (int)n + 1;
+        p += n;
+        p += strspn(p, " ");
+    }
+    printf("\n");
+}
+
+void plan_print_kept(const plan_answer *p, arena *a)
+{
+    textbuf kept = text_init(a), opened = text_init(a);
+    int n[2] = {0, 0};
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!plan_was_set(p, (knob_id)k)) continue;
+        bool open = plan_was_opened(p, (knob_id)k);
+        n[open]++;
+        if (open)
+            text_add(&opened, "%s%s=%s", opened.n ? " " : "", knobs[k].key,
+                     cli_quoted(a, value_text(a, p->set->knob[k].v)));
+        else if (strncmp(knobs[k].key, "model.", 6) != 0)
+            text_add(&kept, "%s%s", kept.n ? " " : "", knobs[k].key);
+    }
+    if (!n[0] && !n[1]) return;
+    printf("Recipe   %s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
+           n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
+           n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
+    if (n[1]) print_wrapped("searched", opened.s);
+    if (kept.n) print_wrapped("kept, beside the model's", kept.s);
+    printf("\n");
+}
+
+json_t *plan_json_kept(const plan_answer *p, bool opened)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < K_COUNT; k++)
+        if (plan_was_set(p, (knob_id)k) && plan_was_opened(p, (knob_id)k) == opened)
+            json_object_set_new(o, knobs[k].key, cli_json_value(p->set->knob[k].v));
+    return o;
 }

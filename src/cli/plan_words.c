@@ -1,7 +1,8 @@
 /* plan_words.c - from the words of `moefold plan` to a job: a recipe with cluster, sequence and
- * batch, in which what a person set is not searched.
+ * batch, in which what a person pinned is not searched.
  *
- * Words win over a recipe's file, and a recipe's file over what we would choose. */
+ * Words win over a recipe's file, and a recipe's file over what we would choose. Of a file the job
+ * is kept (model, data, batch, sequence, precision, optimizer); what a search decides is open. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
+#include "recipe/input.h"
 #include "run/timing.h"
 #include "search/against.h"
 #include "search/search_space.h"
@@ -27,8 +29,9 @@ static bool is_short(const char *word)
     return yes;
 }
 
-/* `--pin key=value` is an override: what a person set is not searched. */
-status plan_take_pins(int argc, char **argv, char **out, int *n, error *err)
+/* `--pin key=value` is an override: what a person set is not searched. `--pin all` keeps all that
+ * a file sets. */
+status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, error *err)
 {
     *n = 0;
     for (int i = 0; i < argc; i++) {
@@ -38,6 +41,10 @@ status plan_take_pins(int argc, char **argv, char **out, int *n, error *err)
             continue;
         }
         char *pin = joined ? argv[i] + 6 : i + 1 < argc ? argv[++i] : NULL;
+        if (pin && strcmp(pin, "all") == 0) {
+            *all = true;
+            continue;
+        }
         if (!pin || pin[0] == '-' || (!strchr(pin, '=') && !is_short(pin)))
             return error_set(err, ERR_INPUT,
                              "--pin%s%s: write a knob and its value, such as --pin cp=32 or --pin "
@@ -137,26 +144,46 @@ static status set_batch(recipe *r, const plan_words *w, arena *a, error *err)
     return OK;
 }
 
-/* ---- a recipe to compare with */
+/* ---- what a file sets: the job is kept, what a search decides is left open */
 
 static bool by_words(const setting *x)
 {
-    return x->from == FROM_USER && text_equal(x->why, "command line");
+    return x->from == FROM_USER && text_equal(x->why, PLAN_BY_WORDS);
 }
 
-status plan_read_against(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)
+static void open_job(plan_answer *p, recipe *r, const plan_words *w, arena *a)
+{
+    p->set = ARENA_RAW(a, recipe, 1);
+    *p->set = *r;
+    if (!w->pin_all) path_open(r, PLAN_BY_WORDS);
+}
+
+bool plan_was_set(const plan_answer *p, knob_id k)
+{
+    const setting *x = &p->set->knob[k], *now = &p->given->knob[k];
+    bool changed = now->from == FROM_USER && !value_equal(now->v, x->v); /* --gpus, --seq, --gbs */
+    return x->from == FROM_USER && !by_words(x) && !changed;
+}
+
+bool plan_was_opened(const plan_answer *p, knob_id k)
+{
+    return plan_was_set(p, k) && path_decides(k) && !p->pin_all;
+}
+
+/* ---- a recipe to compare with */
+
+static status read_against(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err)
 {
     recipe *own = ARENA_NEW(a, recipe);
     recipe_init(own, a, w->against);
     if (!file_exists(w->against))
-        return error_set(err, ERR_INPUT, "--against %s: there is no such recipe (a YAML file)",
+        return error_set(err, ERR_INPUT,
+                         "--against %s: there is no such recipe (a YAML file, or an input of "
+                         "Megatron-LM)",
                          w->against);
-    status s = recipe_read_yaml(own, w->against, err);
+    status s = input_read(own, w->against, err);
     if (!s) s = model_fill(own, err);
     if (s) return s;
-    for (int k = 0; k < K_COUNT && w->job_of_against; k++)
-        if (path_decides((knob_id)k) && r->knob[k].from == FROM_USER && !by_words(&r->knob[k]))
-            r->knob[k] = (setting){.from = FROM_NOTHING};
     p->own = own;
     return against_join(r, own, err);
 }
@@ -189,7 +216,9 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
 {
     hardware *hw = ARENA_NEW(a, hardware);
     status s = set_time(p, w, err);
-    if (!s && w->against) s = plan_read_against(p, r, w, a, err);
+    p->pin_all = w->pin_all;
+    open_job(p, r, w, a);
+    if (!s && w->against) s = read_against(p, r, w, a, err);
     if (!s) s = set_cluster(r, w, hw, a, err);
     if (!s) s = set_batch(r, w, a, err);
     if (!s && p->own) s = against_join(r, p->own, err); /* now with cluster and batch */

@@ -6,9 +6,7 @@
 void against_open(recipe *job, const recipe *own)
 {
     *job = *own;
-    for (int k = 0; k < K_COUNT; k++)
-        if (path_decides((knob_id)k) && job->knob[k].from == FROM_USER)
-            job->knob[k] = (setting){.from = FROM_NOTHING};
+    path_open(job, NULL);
 }
 
 status against_join(recipe *plan, recipe *own, error *err)

@@ -198,7 +198,12 @@ static void set_graphs(recipe *r, graph_scope g)
     if (!g && !given) return;
     bool named =
         r->knob[K_GRAPH_MODULES].from == FROM_USER && r->knob[K_GRAPH_MODULES].why != by_plan;
-    put_word(r, K_GRAPHS, !g ? "none" : g == SCOPE_STEP ? "full_iteration" : "transformer_engine");
+    bool local = g && g != SCOPE_STEP && recipe_is(r, K_GRAPHS, "local"); /* as a person asked */
+    if (!local)
+        put_word(r, K_GRAPHS,
+                 !g                ? "none"
+                 : g == SCOPE_STEP ? "full_iteration"
+                                   : "transformer_engine");
     if (!named || g != SCOPE_BOTH)
         put(r, K_GRAPH_MODULES, graph_modules(g, recipe_given(r, K_LINEAR_FREQ)));
     if (g != SCOPE_STEP) return;
@@ -224,6 +229,25 @@ static void set_precision(recipe *r, const choice_maker *m, const choice *c)
     if (word) put_word(r, K_PRECISION, word);
 }
 
+/* Megatron-LM turns these on only where a flag asks for them; the other system does so by itself
+ * (setup.c). */
+static void set_asked(recipe *r, const choice *c)
+{
+    if (!recipe_is_lm(r)) return;
+    bool sharded = recipe_on(r, K_DIST_OPT);
+    bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
+    const struct {
+        knob_id k;
+        bool on;
+    } asked[] = {{K_SP, c->tp > 1},
+                 {K_GRAD_OVERLAP, sharded && reduced},
+                 {K_PARAM_OVERLAP,
+                  sharded && reduced &&
+                      (r->knob[K_GRAD_OVERLAP].from != FROM_USER || recipe_on(r, K_GRAD_OVERLAP))}};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        if (r->knob[asked[i].k].from != FROM_USER) put(r, asked[i].k, value_of_bool(asked[i].on));
+}
+
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     set_precision(r, m, c);
@@ -233,12 +257,14 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
         put_word(
             r, K_PP_LAYOUT,
             pipeline_balanced(r->a, recipe_int(r, K_LAYERS), recipe_int(r, K_MTP), c->pp * c->vpp));
-    else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1)
+    else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1 &&
+             !recipe_given(r, K_LAYERS_PER_VSTAGE))
         put_int(r, K_VPP, c->vpp);
     const setup *base = choice_base(m, c->precision, c->tp);
     if (base) set_context(r, c, base);
     set_experts(r, c, m->given);
     set_memory(r, c);
+    set_asked(r, c);
 }
 
 /* ---- setups that patches start from */

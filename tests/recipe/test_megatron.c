@@ -368,9 +368,12 @@ static void what_cannot_be_read_is_refused_with_a_reason(void **state)
     assert_refused("--moe-layer-freq [0]*99999999", "4096");
     assert_refused("\n\n--save 'a", "args.txt:3: the quote ' has no end");
     assert_refused("--save \"a", "the quote \" has no end");
-    assert_refused("--num-layers $LAYERS", "$LAYERS|write the value");
-    assert_refused("--save \"${HOME}/x\"", "${HOME}|write the value");
-    assert_refused("--save `pwd`", "`pwd|write the value");
+    assert_refused("--num-layers $LAYERS", "args.txt:1: LAYERS for --num-layers|--set NAME=value");
+    assert_refused("--num-layers `nproc`", "$(nproc) for --num-layers|write the value itself");
+    assert_refused("--bf16 --num-layer 3 --xyzzy --hidden-sizes=4\n--lr 1 --wandb-expname x",
+                   "args.txt: 4 unknown flags|args.txt:1: unknown flag '--num-layer'; the nearest "
+                   "known one is '--num-layers'|'--xyzzy'|'--hidden-size'|args.txt:2: unknown flag "
+                   "'--wandb-expname'");
     assert_refused("torchrun --nproc-per-node gpu", "--nproc-per-node gpu");
     assert_refused("torchrun --nnodes 1:4", "--nnodes 1:4");
 }
