@@ -45,6 +45,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
                           error *err)
 {
     price_next(p, a);
+    plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
@@ -121,7 +122,8 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
-    status st = search_run(p->result, p->given, o, a, err);
+    status st = plan_refuse_target(p, a, err);
+    if (!st) st = search_run(p->result, p->given, o, a, err);
     p->complete = p->result->complete;
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
@@ -137,6 +139,7 @@ int command_plan(int argc, char **argv)
 {
     plan_words w = {0};
     bool done = false;
+    const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
         {"--gpus", "NxGPU",
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
@@ -144,6 +147,8 @@ int command_plan(int argc, char **argv)
         {"--gbs", "N",
          "samples a step; unset: about 8 M tokens, in a multiple of a divisor of the GPU count",
          NULL, &w.gbs},
+        {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
+         NULL, &pin},
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
