@@ -135,8 +135,8 @@ static void print_errors(const violations *found)
 /* Flags and keys that were read and have no knob here are in no export either. */
 static bool is_lost(const char *note)
 {
-    if (strstr(note, ": part of the command") || strstr(note, "launcher's own")) return false;
-    return strstr(note, "without effect here") || strstr(note, "no knob here");
+    if (strstr(note, ": part of the command") || strstr(note, "of the launcher")) return false;
+    return strstr(note, "no effect here") || strstr(note, "no knob for it here");
 }
 
 static void print_notes(const recipe *r)

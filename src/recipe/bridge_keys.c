@@ -23,7 +23,7 @@ static bool is_or_is_below(const char *key, const char *row)
 const char *bridge_key_why(const char *key)
 {
     if (text_starts(key, "env_vars.") && key[strlen("env_vars.")])
-        return "an environment variable of another system, without effect here";
+        return "an environment variable, no effect here";
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (is_or_is_below(key, rows[i].key)) return flag_why_text(rows[i].why);
     return NULL;

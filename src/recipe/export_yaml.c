@@ -58,8 +58,8 @@ static bool is_written(const recipe *r, knob_id k, bool all)
 {
     origin from = r->knob[k].from;
     if (from == FROM_NOTHING) return false;
-    if (k == K_GPU || k == K_VOCAB)
-        return true; /* a list's tokenizer says the second: no recipe's */
+    if (k == K_VOCAB && from == FROM_DERIVED) return true; /* a list's tokenizer said it */
+    if (k == K_GPU) return true;
     return all || from == FROM_MODEL || from == FROM_USER;
 }
 

@@ -235,7 +235,7 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
                                  "%s:%d: '%s' is given a second time (first: line %d)", at->name,
                                  node->line, key, map->items[j]->line);
         if (text_equal(node->key, "_target_")) {
-            recipe_note(at->r, "%s:%d: %s: a Python class, without effect here", at->name,
+            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name,
                         node->line, key);
             continue;
         }

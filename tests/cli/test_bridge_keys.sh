@@ -10,7 +10,7 @@ known() { # NAME KEYS
     expect "$1" 0 'valid' "$moefold" check tiny cluster.gpu=cpu --with "$work/keys.yaml"
 }
 known keys_of_bridge_recipes tests/data/bridge_keys.txt
-expect idle_key_is_noted 0 'model.apply_rope_fusion: .*without effect' "$moefold" check tiny model.apply_rope_fusion=true
+expect idle_key_is_noted 0 'model.apply_rope_fusion: .*no effect' "$moefold" check tiny model.apply_rope_fusion=true
 expect idle_key_takes_any_value 0 'valid' "$moefold" check tiny 'model.quant_recipe={a:[1,2]}' ft.enable_ft_package=true
 expect environment_is_noted 0 'env_vars.NCCL_DEBUG' "$moefold" check tiny env_vars.NCCL_DEBUG=INFO
 expect unknown_key_is_still_an_error 2 'unknown knob' "$moefold" check tiny model.apply_rope_fusoin=true
