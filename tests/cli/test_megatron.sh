@@ -17,6 +17,7 @@ expect yaml_vocabulary 0 'model.vocab_size  *50257 .*GPT2BPETokenizer' "$moefold
 expect set_alone 2 '--set belongs to --from-megatron' "$moefold" check tiny --set A=1
 expect command_alone 2 '--command belongs to --from-megatron' "$moefold" check tiny --command 1
 expect help 0 'NAME=value' "$moefold" check --help
+expect standard_input 0 'TP 2 x CP 1 x DP 4' "$moefold" check --from-megatron - <$data/launch.sh
 printf -- '--num-layer 4\n--hidden-siz 8\n--lr 1\n' >"$work/list.txt"
 expect all_unknown 2 "2 unknown flags" "$moefold" check --from-megatron "$work/list.txt"
 expect first_unknown 2 "'--num-layers'" "$moefold" check --from-megatron "$work/list.txt"
