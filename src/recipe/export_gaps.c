@@ -27,26 +27,6 @@ static void gaps_of_target(gap_list *g, const recipe *r)
     for (int i = 0; (t = target_gap_of(r, i)); i++) add_gap(g, t->knob, t->why, t->instead);
 }
 
-/* DeepSeek-V2 takes the best expert of a group; Megatron the best topk / group_topk, which may be
- * one. */
-static bool scores_by_the_best(const recipe *r)
-{
-    return recipe_is(r, K_GROUP_SCORE, "best") &&
-           recipe_int(r, K_GROUPS) > recipe_int(r, K_GROUP_TOPK) &&
-           recipe_int(r, K_TOPK) != recipe_int(r, K_GROUP_TOPK);
-}
-
-/* What Megatron runs, but otherwise. */
-static void gaps_of_meaning(gap_list *g, const recipe *r, knob_system system)
-{
-    if (scores_by_the_best(r))
-        add_gap(g, K_GROUP_SCORE, "Megatron scores a group by its best topk / group_topk experts",
-                "moefold.moe_router_group_score=megatron");
-    if (system == MEGATRON_LM && recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE))
-        add_gap(g, K_QK_NORM_WHOLE, "Megatron-LM norms queries and keys head by head",
-                "moefold.qk_norm_whole=false");
-}
-
 /* ---- Megatron-LM */
 
 /* Knobs without a flag, and why; where the nearest is not the default of Megatron-LM, that too. */
@@ -105,6 +85,10 @@ static void gap_of_flag(gap_list *g, const recipe *r, knob_id k)
 static void gaps_of_flags(gap_list *g, const recipe *r)
 {
     bool unsaid[K_COUNT];
+    if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE) && !recipe_on(r, K_MLA))
+        add_gap(g, K_QK_NORM_WHOLE,
+                "Megatron-LM norms queries and keys head by head; Megatron-Bridge has such models",
+                "moefold.qk_norm_whole=false");
     if (export_lm_says(r, unsaid, g->a)) return;
     for (int k = 0; k < K_COUNT; k++)
         if (unsaid[k] && !is_housekeeping((knob_id)k)) gap_of_flag(g, r, (knob_id)k);
@@ -114,7 +98,6 @@ int export_gaps(const recipe *resolved, knob_system system, export_gap *out, are
 {
     gap_list g = {.out = out, .a = a};
     gaps_of_target(&g, resolved);
-    gaps_of_meaning(&g, resolved, system);
     if (system == MEGATRON_LM) gaps_of_flags(&g, resolved);
     return g.n;
 }
