@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long `moefold check` takes, start of the process included: DeepSeek-V3 on 1,024 GPUs.
+# How long `moefold check` takes, start of the process included: DeepSeek-V3 on 1,024 GPUs, rules and memory.
 # Prints the median and the fastest of many runs beside the same for `true`, which is the price of starting a process.
 set -eu
 moefold=${MOEFOLD:-./moefold}
@@ -17,7 +17,8 @@ time_of() {
 
 recipe=(deepseek-v3 cluster.n_gpus=1024 model.tensor_model_parallel_size=2 model.pipeline_model_parallel_size=8
     model.expert_model_parallel_size=64 'model.pipeline_model_parallel_layout=Et|(tt|)*30mL' model.mtp_num_layers=1
-    train.global_batch_size=16384)
+    train.global_batch_size=16384 model.recompute_granularity=selective
+    'model.recompute_modules=[layernorm,moe_act,mla_up_proj]')
 broken=("${recipe[@]}" model.context_parallel_size=3 comm_overlap.delay_wgrad_compute=true)
 
 echo "of $runs runs"

@@ -40,7 +40,7 @@ static inline const char *spelling_words(int how, int parts, arena *a)
                                       "model.hierarchical_context_parallel_sizes=[%d,%d]",
                                       inner, parts / inner);
     case 4:
-        return "moefold.mla_latent_ring=true";
+        return "model.cp_comm_type=p2p moefold.mla_latent_ring=true";
     default:
         return arena_text(a, "model.context_parallel_size=1 model.tensor_model_parallel_size=%d",
                           parts);

@@ -13,6 +13,7 @@
 
 #include "audit/stream.h"
 #include "base/status.h"
+#include "rules/rules.h"
 
 /* How far a message goes: inside the node; else inside the NVLink domain; else across. */
 typedef enum audit_link { LINK_NODE, LINK_DOMAIN, LINK_ACROSS, LINK_COUNT } audit_link;
@@ -91,8 +92,14 @@ typedef struct audit_result {
     const struct audit_state *state; /* for audit_rank_traffic */
 } audit_result;
 
+/* What of a recipe that may break no rule has no model here (FSDP, optimizers but adam), with its
+ * repair; NULL: nothing. */
+const char *audit_not_known(const setup *s, arena *a);
+
 /* Why no program can be built of this setup; NULL: it can. */
 const char *audit_why_not(const setup *s, arena *a);
+/* The same where the rules were checked before; the text may be one of `found`. */
+const char *audit_why_not_of(const setup *s, const violations *found, arena *a);
 
 /* OK also when faults are found, or no program can be built (`why_not`). Memory comes from `a`. */
 status audit_run(audit_result *out, const setup *s, const audit_options *o, arena *a, error *err);

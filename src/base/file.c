@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,12 +11,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err)
+#include "base/text.h"
+
+static int by_name(const void *a, const void *b)
 {
-    if (file_is_folder(path))
-        return error_set(err, ERR_INPUT, "%s: is a folder; a file is needed", path);
-    FILE *f = fopen(path, "rb");
-    if (!f) return error_set(err, ERR_INPUT, "%s: %s", path, strerror(errno));
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static status read_all(arena *a, FILE *f, const char *path, size_t limit, char **data, size_t *n,
+                       error *err)
+{
     size_t room = 4096, used = 0;
     char *buffer = arena_take(a, room + 1);
     for (;;) {
@@ -27,9 +32,7 @@ status file_read(arena *a, const char *path, size_t limit, char **data, size_t *
         buffer = larger;
         room *= 2;
     }
-    bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed) return error_set(err, ERR_INPUT, "%s: cannot be read", path);
+    if (ferror(f)) return error_set(err, ERR_INPUT, "%s: cannot be read", path);
     if (used > limit)
         return error_set(err, ERR_INPUT, "%s: larger than the %zu bytes that such a file may have",
                          path, limit);
@@ -39,9 +42,46 @@ status file_read(arena *a, const char *path, size_t limit, char **data, size_t *
     return OK;
 }
 
+status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err)
+{
+    if (file_is_folder(path))
+        return error_set(err, ERR_INPUT, "%s: is a folder; a file is needed", path);
+    FILE *f = fopen(path, "rb");
+    if (!f) {
+        int why = errno;
+        const char *near = why == ENOENT ? file_nearest(a, path) : NULL;
+        return error_set(err, ERR_INPUT, "%s: %s%s%s", path, strerror(why),
+                         near ? "; the nearest name there is " : "", near ? near : "");
+    }
+    status s = read_all(a, f, path, limit, data, n, err);
+    fclose(f);
+    return s;
+}
+
+status file_read_input(arena *a, size_t limit, char **data, size_t *n, error *err)
+{
+    return read_all(a, stdin, "standard input", limit, data, n, err);
+}
+
+enum { NAMES_MAX = 4096 };
+
+const char *file_nearest(arena *a, const char *path)
+{
+    const char *folder = file_folder(a, path), *names[NAMES_MAX];
+    int n = 0;
+    DIR *dir = opendir(*folder ? folder : ".");
+    if (!dir) return NULL;
+    for (struct dirent *e; (e = readdir(dir)) && n < NAMES_MAX;)
+        if (e->d_name[0] != '.') names[n++] = arena_copy(a, e->d_name, strlen(e->d_name));
+    closedir(dir);
+    if (n) qsort(names, (size_t)n, sizeof names[0], by_name); /* folders have no order */
+    const char *near = text_nearest(path + strlen(folder), names, n);
+    return near ? arena_text(a, "%s%s", folder, near) : NULL;
+}
+
 static status unwritten(const char *path, error *err)
 {
-    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another place", path,
+    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
                      strerror(errno));
 }
 

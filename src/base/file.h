@@ -19,6 +19,12 @@ status file_write(const char *path, const char *data, size_t n, error *err);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 
+/* The file or folder beside a missing path whose name is nearest, as a path; NULL: none is near. */
+const char *file_nearest(arena *a, const char *path);
+
+/* All of the standard input, as file_read. */
+status file_read_input(arena *a, size_t limit, char **data, size_t *n, error *err);
+
 /* The folder of a path with its final slash, or "" */
 const char *file_folder(arena *a, const char *path);
 

@@ -66,6 +66,17 @@ bool text_in(const char *list, char sep, const char *word)
 
 enum { WORD_MAX = 96, FAR = 1000 };
 
+static bool same(char x, char y)
+{
+    return tolower((unsigned char)x) == tolower((unsigned char)y);
+}
+
+int text_near(const char *word)
+{
+    int letters = (int)strlen(word + strspn(word, "-"));
+    return letters < 5 ? letters > 1 : (letters + 1) / 3;
+}
+
 int text_distance(const char *a, const char *b)
 {
     size_t na = strlen(a), nb = strlen(b);
@@ -75,10 +86,10 @@ int text_distance(const char *a, const char *b)
     for (size_t i = 1; i <= na; i++) {
         row[2][0] = (int)i;
         for (size_t j = 1; j <= nb; j++) {
-            int d = row[1][j - 1] + (a[i - 1] != b[j - 1]);
+            int d = row[1][j - 1] + !same(a[i - 1], b[j - 1]);
             if (row[1][j] + 1 < d) d = row[1][j] + 1;
             if (row[2][j - 1] + 1 < d) d = row[2][j - 1] + 1;
-            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            bool swapped = i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]);
             if (swapped && row[0][j - 2] + 1 < d) d = row[0][j - 2] + 1;
             row[2][j] = d;
         }
@@ -91,7 +102,7 @@ int text_distance(const char *a, const char *b)
 const char *text_nearest(const char *word, const char *const *words, int n_words)
 {
     const char *best = NULL;
-    int best_distance = (int)strlen(word) / 2 + 2;
+    int best_distance = text_near(word) + 1;
     for (int i = 0; i < n_words; i++) {
         size_t n = strlen(words[i]), m = strlen(word);
         if ((int)(n > m ? n - m : m - n) >= best_distance) continue; /* at least that many edits */

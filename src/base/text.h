@@ -29,7 +29,11 @@ bool text_in(const char *list, char sep, const char *word);
  * when none is near enough to be what was meant. */
 const char *text_nearest(const char *word, const char *const *words, int n_words);
 
-/* How many edits lead from a to b, swaps of neighbours included; long words count as far. */
+/* How many edits of a word still leave it recognisable: one in three letters, at least one. */
+int text_near(const char *word);
+
+/* How many edits lead from a to b, swaps of neighbours included, whatever the case; long words
+ * count as far. */
 int text_distance(const char *a, const char *b);
 
 /* Case-insensitive search. */

@@ -211,7 +211,7 @@ static status check_text(const char *name, const char *data, size_t n, error *er
     for (size_t i = 0; i < n;) {
         size_t length = character((const unsigned char *)data + i, n - i);
         if (!length)
-            return error_set(err, ERR_INPUT, "%s:%d: byte 0x%02x is no text (UTF-8 is needed)",
+            return error_set(err, ERR_INPUT, "%s:%d: byte 0x%02x is not text (UTF-8 is needed)",
                              name, line, (unsigned char)data[i]);
         line += data[i] == '\n';
         i += length;

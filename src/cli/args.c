@@ -3,26 +3,21 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cli/cli.h"
+#include "base/yaml.h"
+#include "cli/help.h"
+#include "recipe/input.h"
 #include "recipe/megatron.h"
+#include "recipe/megatron_table.h"
+
+enum { OPTIONS_MAX = 32 };
+
+static const char from_input[] = "standard input";
 
 int cli_fail(const char *name, status s, const error *err)
 {
-    fprintf(stderr, "moefold %s: %s\n", name, err->text);
+    fprintf(stderr, "%smoefold %s:%s %s\n", colour_on(stderr, COLOUR_ERROR), name,
+            colour_off(stderr), err->text);
     return (int)s;
-}
-
-static void print_help(const char *name, const cli_option *options, int n_options)
-{
-    int n;
-    const command *commands = command_table(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            printf("moefold %s %s\n%s\n\n", name, commands[i].usage, commands[i].summary);
-    for (int i = 0; i < n_options; i++)
-        printf("  %s%s%-*s %s\n", options[i].name, options[i].value_name ? " " : "",
-               (int)(24 - strlen(options[i].name) - (options[i].value_name != NULL)),
-               options[i].value_name ? options[i].value_name : "", options[i].help);
 }
 
 /* Takes an own option at words[i]. Returns how many words it used, 0 when it is none. */
@@ -58,26 +53,67 @@ static bool asks_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-static bool is_override(const char *word)
+/* The assignment that a word is or stands for (TP8 is tp=8); NULL: it is none. Short words count
+ * only where no file has that name. */
+static const char *override_of(arena *a, const char *word)
 {
-    return word[0] != '-' && strchr(word, '=') != NULL;
+    const char *equals = strchr(word, '=');
+    if (word[0] == '-') return NULL;
+    if (!equals) return cli_short_word(a, word);
+    bool brief = !memchr(word, '.', (size_t)(equals - word));
+    return brief && file_exists(word) ? NULL : word;
 }
 
-/* What stands for the recipe: a preset, a file, a folder. */
+/* An option of the command that was nearly written; NULL: none, or it is a flag of Megatron-LM. */
+static const char *nearest_option(arena *a, const char *word, const cli_option *options,
+                                  int n_options)
+{
+    const char *names[OPTIONS_MAX], *bare = arena_copy(a, word, strcspn(word, "="));
+    for (int i = 0; i < n_options; i++) names[i] = options[i].name;
+    const char *near = text_nearest(bare, names, n_options), *flag = flag_nearest(a, bare);
+    bool closer = near && (!flag || text_distance(bare, near) <= text_distance(bare, flag));
+    return closer ? near : NULL;
+}
+
+static status read_input(recipe *r, error *err)
+{
+    char *data;
+    size_t n;
+    status s = file_read_input(r->a, YAML_BYTES_MAX, &data, &n, err);
+    return s ? s : recipe_parse_yaml(r, from_input, data, n, err);
+}
+
+/* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), or a
+ * YAML file. */
 static status read_named(recipe *r, const char *name, error *err)
 {
-    if (model_is_preset(name) || file_is_folder(name)) {
+    if (strcmp(name, "-") == 0) return read_input(r, err);
+    if (model_is_named(name)) {
         recipe_set(r, K_MODEL, value_of_text(name), "command line");
         return OK;
     }
-    if (file_exists(name)) return recipe_read_yaml(r, name, err);
+    if (file_exists(name)) return input_read(r, name, err);
     int n;
     const char *const *presets = model_presets(&n);
-    const char *near = text_nearest(name, presets, n);
+    const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);
+    if (file && (!preset || strpbrk(name, "./")))
+        return error_set(err, ERR_INPUT,
+                         "%s: no file, folder or preset model of this name; the nearest file is %s",
+                         name, file);
     return error_set(err, ERR_INPUT, "%s: no file, folder or preset model of this name%s%s", name,
-                     near ? "; the nearest preset is "
-                          : "; `moefold show --presets` lists the presets",
-                     near ? near : "");
+                     preset ? "; the nearest preset is "
+                            : "; `moefold show --presets` lists the presets",
+                     preset ? preset : "");
+}
+
+static status scratch_flag(recipe *r, int left, char **words, const cli_option *options,
+                           int n_options, int *used, error *err)
+{
+    const char *near = nearest_option(r->a, words[0], options, n_options);
+    if (near)
+        return error_set(err, ERR_INPUT, "unknown option '%.80s'; did you mean %s?", words[0],
+                         near);
+    return megatron_flag(r, left, words, "command line", used, err);
 }
 
 /* First pass: options and the recipe's name. Overrides and flags come after, so that they win
@@ -100,12 +136,14 @@ static status first_pass(int argc, char **argv, const cli_option *options, int n
         if (taken)
             used = taken;
         else if (strncmp(argv[i], "--", 2) == 0)
-            s = megatron_flag(scratch_recipe, argc - i, argv + i, "command line", &used, err);
-        else if (!is_override(argv[i]) && *name)
+            s = scratch_flag(scratch_recipe, argc - i, argv + i, options, n_options, &used, err);
+        else if (override_of(scratch, argv[i]))
+            used = 1;
+        else if (*name)
             s = error_set(err, ERR_INPUT,
                           "'%s': the recipe is '%s' already; overrides are key=value", argv[i],
                           *name);
-        else if (!is_override(argv[i]))
+        else
             *name = argv[i];
         i += used;
     }
@@ -124,8 +162,9 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
             continue;
         }
         used = 1;
-        if (is_override(argv[i]))
-            s = recipe_override(r, argv[i], "command line", err);
+        const char *assignment = override_of(r->a, argv[i]);
+        if (assignment)
+            s = recipe_override(r, assignment, "command line", err);
         else if (strncmp(argv[i], "--", 2) == 0)
             s = megatron_flag(r, argc - i, argv + i, "command line", &used, err);
         i += used;
@@ -133,35 +172,97 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
     return s;
 }
 
+/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, --from-megatron
+ * knows. */
+static status gather_sets(int argc, char **argv, bool megatron, megatron_options *how, error *err)
+{
+    for (int i = 1; i < argc; i++) {
+        bool apart = strcmp(argv[i], "--set") == 0 && i + 1 < argc;
+        if (!apart && strncmp(argv[i], "--set=", 6) != 0) continue;
+        if (how->n_sets == MEGATRON_SETS_MAX)
+            return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
+        how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
+    }
+    if (megatron || (!how->n_sets && !how->command)) return OK;
+    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+                     how->n_sets ? "--set" : "--command");
+}
+
+/* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
+typedef struct shared_words {
+    const char *megatron, *gpus, *seq, *last_set;
+    megatron_options how; /* the file is read */
+} shared_words;
+
+static int add_shared(cli_option *options, int n, shared_words *w)
+{
+    const cli_option shared[] = {
+        {"--gpus", "NxGPU", "how many of which: 256xH100 or H100x256, 16x./my.yaml", NULL,
+         &w->gpus},
+        {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
+        {"--from-megatron", "FILE",
+         "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL,
+         &w->megatron},
+        {"--set", "NAME=value", "a variable of that script or YAML; repeatable", NULL,
+         &w->last_set},
+        {"--command", "N", "which of several training commands of that script", NULL,
+         &w->how.command},
+    };
+    int n_own = n;
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        bool own = false;
+        for (int k = 0; k < n_own; k++) own = own || text_equal(options[k].name, shared[i].name);
+        if (!own && n < OPTIONS_MAX) options[n++] = shared[i];
+    }
+    return n;
+}
+
+static status set_shared(recipe *r, const shared_words *w, error *err)
+{
+    status s = w->gpus ? cli_set_gpus(r, w->gpus, err) : OK;
+    if (!s && w->seq) s = cli_set_seq(r, w->seq, err);
+    if (!s) s = recipe_read_machine(r, err);
+    if (!s) s = model_fill(r, err);
+    if (!s && w->seq) cli_reach_seq(r);
+    return s;
+}
+
 status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *own, int n_own,
                 recipe *r, bool *done, error *err)
 {
-    const char *megatron = NULL, *recipe_name = NULL;
-    cli_option options[32];
+    shared_words w = {0};
+    const char *recipe_name = NULL;
+    cli_option options[OPTIONS_MAX];
     for (int i = 0; i < n_own; i++) options[i] = own[i];
-    options[n_own] = (cli_option){"--from-megatron", "FILE", "read a Megatron-LM argument list",
-                                  NULL, &megatron};
-    int n_options = n_own + 1;
+    int n_options = add_shared(options, n_own, &w);
     *done = false;
     recipe_init(r, a, "");
     status s = first_pass(argc, argv, options, n_options, &recipe_name, done, err);
     if (s) return s;
     if (*done) {
-        print_help(name, options, n_options);
+        help_print(name, options, n_options);
         return OK;
     }
-    if (!recipe_name && !megatron)
+    if (!recipe_name && !w.megatron)
         return error_set(err, ERR_INPUT,
-                         "name a recipe: a YAML file, a preset model or a folder with a "
-                         "config.json (`moefold %s --help`)",
+                         "name a recipe: a YAML file, a preset model, or a config.json or its "
+                         "folder (`moefold %s --help`)",
                          name);
-    if (recipe_name && !megatron) r->name = recipe_name;
-    if (megatron) r->name = megatron;
+    r->name = w.megatron ? w.megatron : recipe_name;
+    if (strcmp(r->name, "-") == 0) r->name = from_input;
     if (recipe_name) s = read_named(r, recipe_name, err);
-    if (!s && megatron) s = megatron_read(r, megatron, err);
+    if (!s) s = gather_sets(argc, argv, w.megatron != NULL, &w.how, err);
+    if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);
-    if (!s) s = model_fill(r, err);
-    return s;
+    return s ? s : set_shared(r, &w, err);
+}
+
+status cli_needs_file(const recipe *r, error *err)
+{
+    if (!text_equal(r->name, from_input)) return OK;
+    return error_set(err, ERR_INPUT,
+                     "the recipe comes from the standard input, but every rank must read it; "
+                     "repair: write it to a file and name that");
 }
 
 status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,
@@ -172,7 +273,7 @@ status cli_read_plain(const char *name, int argc, char **argv, const cli_option 
     for (int i = 1; i < argc && !s;) {
         int used = take_option(options, n_options, argc - i, argv + i, &s, err);
         if (!used && asks_help(argv[i])) {
-            print_help(name, options, n_options);
+            help_print(name, options, n_options);
             *done = true;
             return OK;
         }

@@ -79,7 +79,7 @@ static status check_place(bench *b, error *err)
     if (writable(*folder ? folder : ".")) return OK;
     return error_set(err, ERR_MACHINE,
                      "--out %s: there is no folder %s, or it cannot be written "
-                     "to; repair: another place",
+                     "to; repair: another folder",
                      b->out, folder);
 }
 
@@ -110,13 +110,13 @@ static void print_table(bench *b, const measured *m)
 {
     printf("%d rank%s of %d thread%s%s\n", m->ranks, m->ranks > 1 ? "s" : "", m->threads,
            m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are of one rank" : "");
-    print_curve(b, "products, by side", &m->gemm, "GFLOP/s");
-    print_curve(b, "  by length of the sums", &m->deep, "GFLOP/s");
-    print_curve(b, "experts, by rows of one", &m->grouped, "GFLOP/s");
+    print_curve(b, "GEMM, by side", &m->gemm, "GFLOP/s");
+    print_curve(b, "  by K", &m->deep, "GFLOP/s");
+    print_curve(b, "expert GEMM, by rows", &m->grouped, "GFLOP/s");
     print_curve(b, "attention, by length", &m->attention[0], "GFLOP/s");
     print_curve(b, "  its gradient", &m->attention[1], "GFLOP/s");
     print_curve(b, "  by size of a head", &m->heads, "GFLOP/s");
-    print_curve(b, "a layer's other work", &m->memory, "GB/s");
+    print_curve(b, "elementwise", &m->memory, "GB/s");
     print_curve(b, "copies, by bytes", &m->copy, "GB/s");
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
         print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");

@@ -1,9 +1,14 @@
-/* check.c - `moefold check`: the verdict, every violation with its repair, layout and bytes. */
+/* check.c - `moefold check`: valid, and does it fit? Every violation with its repair, layout and
+ * bytes. */
 #include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "cli/check_audit.h"
+#include "cli/verdict.h"
+#include "price/repairs.h"
+#include "run/timing.h"
+#include "search/mend.h"
 
 static json_t *json_notes(const recipe *r)
 {
@@ -16,8 +21,10 @@ static json_t *json_notes(const recipe *r)
 typedef struct checked {
     const setup *s;
     violations found;
+    fit memory;
     const char *const *fix;
     bool fixable;
+    mend mended;               /* where memory had to be */
     const audit_result *audit; /* NULL: not asked for */
     double seconds;            /* of the audit */
     int64_t rank;              /* to be shown; -1: none */
@@ -28,6 +35,7 @@ static void print_json(const checked *c)
     const setup *s = c->s;
     json_t *o = json_object();
     json_object_set_new(o, "ok", json_boolean(c->found.n_errors == 0));
+    cli_json_fit(o, &c->memory);
     json_object_set_new(o, "recipe", json_string(s->r.name));
     json_object_set_new(o, "violations", cli_json_violations(&c->found));
     json_object_set_new(o, "fix", cli_json_texts(c->fix));
@@ -49,6 +57,8 @@ static void print_repair(const violation *v, arena *a)
     for (int k = 0; k < v->n_repairs; k++) {
         printf("           %s", k ? "or:     " : "repair: ");
         for (const char *const *p = v->repairs[k]; *p; p++) printf(" %s", cli_quoted(a, *p));
+        const char *cost = repair_text(&v->prices[k], a);
+        if (cost) printf("\n                    (%s)", cost);
         printf("\n");
     }
 }
@@ -57,22 +67,38 @@ static void print_violations(const violations *found, arena *a)
 {
     for (int i = 0; i < found->n; i++) {
         const violation *v = &found->list[i];
-        printf("  %-8s %s\n           %s\n", severity_name(v->rule->severity), v->rule->id,
-               v->message);
+        severity kind = v->rule->severity;
+        printf("  %s%-8s%s %s\n           %s\n", colour_on(stdout, cli_colour(kind)),
+               severity_name(kind), colour_off(stdout), v->rule->id, v->message);
         print_repair(v, a);
     }
     if (found->n) printf("\n");
 }
 
-static void print_verdict(const setup *s, const violations *found)
+static void print_counts(const violations *found)
 {
     int counts[3] = {0};
     for (int i = 0; i < found->n; i++) counts[found->list[i].rule->severity]++;
-    printf("%s: %s", s->r.name, counts[ERROR] ? "NOT VALID" : "valid");
     static const char *const names[][2] = {
         {"error", "errors"}, {"warning", "warnings"}, {"note", "notes"}};
     for (int k = 0; k < 3; k++)
         if (counts[k]) printf(", %d %s", counts[k], names[k][counts[k] > 1]);
+}
+
+/* The first line: rules, then memory. */
+static void print_verdict(const checked *c, arena *a)
+{
+    const fit *f = &c->memory;
+    bool broken = c->found.n_errors > 0;
+    printf("%s: ", c->s->r.name);
+    const char *word = broken ? "NOT VALID" : cli_too_large(f) ? "DOES NOT FIT" : "valid";
+    colour_print(stdout, broken || cli_too_large(f) ? COLOUR_ERROR : COLOUR_OK, word);
+    if (!broken && cli_too_large(f)) printf(": %s; no rule is broken", cli_fit_text(f, a));
+    print_counts(&c->found);
+    if (broken && cli_too_large(f)) printf("; and it DOES NOT FIT: %s", cli_fit_text(f, a));
+    if (!f->why_not && f->fits)
+        printf("%s: %s", broken ? "; it fits" : ", fits", cli_fit_text(f, a));
+    if (f->why_not && !broken) printf(", memory unknown: %s", f->why_not);
     printf("\n\n");
 }
 
@@ -80,7 +106,7 @@ static void print_text(const checked *c, arena *a)
 {
     const setup *s = c->s;
     const violations *found = &c->found;
-    print_verdict(s, found);
+    print_verdict(c, a);
     print_violations(found, a);
     for (int i = 0; i < s->r.n_notes; i++) printf("  %s\n", s->r.notes[i]);
     if (s->r.n_notes) printf("\n");
@@ -90,23 +116,45 @@ static void print_text(const checked *c, arena *a)
     if (s->possible && !s->pipe.why_not) {
         state_bytes b;
         cli_print_memory(s, setup_fullest(s, &b), a);
+        cli_print_fit(s, &c->memory, a);
     }
     if (c->audit) cli_print_audit(s, c->audit, c->seconds, a);
     if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
-    if (found->n_errors)
-        printf("`--fix` prints the smallest set of overrides that makes it valid.\n");
+    bool large = cli_too_large(&c->memory);
+    if (found->n_errors || large)
+        printf("`--fix` prints the smallest set of overrides that makes it %s%s%s.\n",
+               found->n_errors ? "valid" : "", found->n_errors && large ? " and " : "",
+               large ? "fit" : "");
 }
 
-/* Only the overrides, one a line, so that they can be pasted or piped. */
-static int print_fix(const char *name, const char *const *fix, bool fixable, arena *a)
+static void say_nothing_does(const checked *c, arena *a)
 {
-    if (!fixable) {
+    const mend *m = &c->mended;
+    const char *name = c->s->r.name, *gpu_name = recipe_word(&c->s->r, K_GPU);
+    if (!m->gpus) {
         fprintf(stderr, "moefold check: %s: no set of repairs was found that makes it valid\n",
                 name);
-        return ERR_RULE;
+        return;
     }
-    for (; *fix; fix++) printf("%s\n", cli_quoted(a, *fix));
-    return OK;
+    fprintf(stderr,
+            "moefold check: %s: nothing makes it fit on %lld %s: no recompute, no offload, no "
+            "parallel sizes",
+            name, (long long)m->gpus, gpu_name);
+    if (m->least_bytes)
+        fprintf(stderr, "; the least found needs %s of %s usable on its fullest rank",
+                text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));
+    if (m->enough_gpus)
+        fprintf(stderr, "; on %lld it fits (moefold plan finds how)", (long long)m->enough_gpus);
+    fprintf(stderr, "\n");
+}
+
+/* Only the overrides, one a line, so that they can be pasted or piped. Where nothing makes it fit:
+ * those that the rules ask for. */
+static int print_fix(const checked *c, arena *a)
+{
+    if (!c->fixable) say_nothing_does(c, a);
+    for (const char *const *p = c->fix; *p; p++) printf("%s\n", cli_quoted(a, *p));
+    return c->fixable && !c->found.n_errors && !cli_too_large(&c->memory) ? OK : ERR_RULE;
 }
 
 typedef struct check_options {
@@ -127,24 +175,51 @@ static status audit_ranks(checked *c, const check_options *o, arena *a, error *e
     return st;
 }
 
+/* Rules first, then memory with what they ask for. */
+static status find_fix(checked *c, const recipe *r, const check_options *o, arena *a, error *err)
+{
+    enum { SECONDS = 3 };
+    bool broken = c->found.n_errors > 0;
+    c->fixable = !broken && !cli_too_large(&c->memory);
+    if (c->fixable || !(o->json || o->fix)) return OK;
+    if (broken && !rules_fix(r, a, &c->fix)) return OK;
+    recipe *valid = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    violations found;
+    fit f;
+    hardware hw;
+    c->fixable = rules_apply(valid, r, c->fix, a) && !setup_init(s, valid, a, err);
+    if (!c->fixable) return OK;
+    rules_check(&found, s, false, a);
+    status st = cli_fit(&f, s, &found, a, err);
+    if (st || !cli_too_large(&f)) return st;
+    st = timing_machine(&hw, s, a, err);
+    if (st) return st;
+    mend_memory(&c->mended, r, c->fix, &hw, a);
+    c->fixable = c->mended.done;
+    if (c->fixable) c->fix = c->mended.overrides;
+    if (!c->fixable && o->fix) mend_more_gpus(&c->mended, r, c->fix, &hw, SECONDS, a);
+    return OK;
+}
+
 static int check(const recipe *r, const setup *s, const check_options *o, arena *a)
 {
     static const char *const none[] = {NULL};
     checked c = {.s = s, .fix = none, .rank = -1};
     error err = {{0}};
     rules_check(&c.found, s, false, a);
-    c.fixable = c.found.n_errors == 0 || ((o->json || o->fix) && rules_fix(r, a, &c.fix));
-    if (o->fix && !o->json) {
-        int failed = print_fix(r->name, c.fix, c.fixable, a);
-        return failed || c.found.n_errors ? ERR_RULE : OK;
-    }
-    status st = audit_ranks(&c, o, a, &err);
+    cli_price_advice(&c.found, r, s, a);
+    status st = cli_fit(&c.memory, s, &c.found, a, &err);
+    if (!st) st = find_fix(&c, r, o, a, &err);
+    if (st) return cli_fail("check", st, &err);
+    if (o->fix && !o->json) return print_fix(&c, a);
+    st = audit_ranks(&c, o, a, &err);
     if (st) return cli_fail("check", st, &err);
     if (o->json)
         print_json(&c);
     else
         print_text(&c, a);
-    bool bad = c.found.n_errors || (c.audit && !c.audit->ok);
+    bool bad = c.found.n_errors || cli_too_large(&c.memory) || (c.audit && !c.audit->ok);
     return bad ? ERR_RULE : OK;
 }
 
@@ -153,12 +228,12 @@ int command_check(int argc, char **argv)
     bool done = false;
     check_options o = {0};
     const cli_option options[] = {
-        {"--all-ranks", NULL, "build the program of every rank and hold them against each other",
+        {"--all-ranks", NULL, "build the program of every rank and match their communication",
          &o.all_ranks, NULL},
         {"--rank", "R", "the same, and what rank R holds and sends", NULL, &o.rank},
         {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
-        {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid", &o.fix,
-         NULL},
+        {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid and fit",
+         &o.fix, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);

@@ -1,6 +1,6 @@
 /* cli.h - what the commands share: their table, their options, and how a recipe is named.
  *
- * Wherever a command takes a RECIPE, it takes a YAML file, the name of a preset model, or a folder
+ * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a preset model, or a folder
  * with a config.json; then overrides (key=value) and flags of Megatron-LM in any order, the later
  * one winning. `--from-megatron FILE` reads an argument list instead. */
 #ifndef CLI_CLI_H
@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/colour.h"
 #include "rules/rules.h"
 
 typedef struct command {
@@ -17,6 +18,8 @@ typedef struct command {
 } command;
 
 const command *command_table(int *n);
+int command_unknown(const char *name); /* says so, with the nearest; returns the exit code */
+extern const char cli_version[];
 
 int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);
@@ -41,12 +44,39 @@ typedef struct cli_option {
 status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *options,
                 int n_options, recipe *r, bool *done, error *err);
 
+/* ---- words.c */
+
+/* A count such as 4096 or 128K, up to `most`. */
+status cli_read_count(const char *option, const char *word, int64_t most, int64_t *n, error *err);
+
+/* "256xH100", "H100x256", "H100" (*n is 0), "256" (*name is NULL); names may be paths. */
+status cli_read_gpus(arena *a, const char *word, int64_t *n, const char **name, error *err);
+
+/* What --gpus and --seq ask for, on top of what was read. ERR_INPUT: an override asks for something
+ * else. cli_set_gpu is the part of cli_set_gpus that sets cluster.gpu. */
+status cli_set_gpus(recipe *r, const char *word, error *err);
+status cli_set_gpu(recipe *r, const char *word, const char *name, error *err);
+status cli_set_seq(recipe *r, const char *word, error *err);
+void cli_reach_seq(recipe *r); /* a model made for shorter sequences is made for this one */
+
+/* cluster.n_gpus, and where racks do not divide it, equal blocks of nodes as NVLink domains. */
+void cli_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
+
+/* The override that a word such as TP8 stands for; NULL: none, or there is a file of that name. */
+const char *cli_short_word(arena *a, const char *word);
+
+/* ERR_INPUT: the recipe was read from the standard input, which other ranks could not do. */
+status cli_needs_file(const recipe *r, error *err);
+
 /* Reads options and at most one other word, for commands without a recipe. */
 status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,
                       int n_options, const char **word, bool *done, error *err);
 
 /* Prints "moefold COMMAND: message" on the standard error and returns the exit code. */
 int cli_fail(const char *name, status s, const error *err);
+
+/* The colour of a severity. */
+colour cli_colour(severity s);
 
 /* Does the recipe break a rule? Says which, with their repairs, and warnings, on the standard
  * error. */
@@ -62,6 +92,10 @@ json_t *cli_json_memory(const setup *s);
 json_t *cli_json_value(value v);
 json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
 json_t *cli_json_violations(const violations *found);
+
+/* advice.c: prices the repairs of warnings, for some milliseconds; where the machine is not known,
+ * nothing. */
+void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a);
 void cli_json_print(json_t *root); /* and gives it back */
 
 /* Blocks of text that several commands print. */

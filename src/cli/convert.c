@@ -108,7 +108,8 @@ static status asked_iteration(conversion *v, int64_t *iteration)
 static status find_source(conversion *v, const char **folder, int64_t *iteration)
 {
     *folder = v->src;
-    if (!file_is_folder(v->src)) return error_set(&v->err, ERR_INPUT, "%s: is no folder", v->src);
+    if (!file_is_folder(v->src))
+        return error_set(&v->err, ERR_INPUT, "%s: is not a folder", v->src);
     *iteration = itself(v, v->src, folder);
     if (*iteration >= 0) return OK;
     v->from_hf = hf_source_is(v->a, v->src);

@@ -29,7 +29,7 @@ status cli_read_ranks(const char *ranks, int argc, char **argv, recipe *r, int *
     if (!ranks || comm_launched()) return OK;
     long count = strtol(ranks, &end, 10);
     if (end == ranks || *end || count < 1 || count > 4096)
-        return error_set(err, ERR_INPUT, "--ranks %s: is no number of ranks (1 to 4096)", ranks);
+        return error_set(err, ERR_INPUT, "--ranks %s: is not a number of ranks (1 to 4096)", ranks);
     *n = (int)count;
     setenv(CHECKED, "1", 1);
     for (int i = 0; i < 2; i++) {

@@ -149,6 +149,14 @@ json_t *cli_json_texts(const char *const *list)
     return out;
 }
 
+static json_t *json_repair_price(const repair_price *p)
+{
+    if (!p->priced) return json_null();
+    return json_pack("{s:f, s:f, s:f, s:I, s:b}", "gain", p->gain, "step_s", p->step_s,
+                     "before_step_s", p->before_s, "peak_bytes", (json_int_t)p->peak_bytes, "fits",
+                     p->fits);
+}
+
 json_t *cli_json_violations(const violations *found)
 {
     json_t *list = json_array();
@@ -157,11 +165,14 @@ json_t *cli_json_violations(const violations *found)
         json_t *alternatives = json_array();
         for (int k = 1; k < v->n_repairs; k++)
             json_array_append_new(alternatives, cli_json_texts(v->repairs[k]));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:o, s:o}", "rule", v->rule->id,
-                                              "severity", severity_name(v->rule->severity),
-                                              "message", v->message, "repair",
-                                              cli_json_texts(v->n_repairs ? v->repairs[0] : NULL),
-                                              "alternatives", alternatives));
+        json_t *prices = json_array();
+        for (int k = 0; k < v->n_repairs; k++)
+            json_array_append_new(prices, json_repair_price(&v->prices[k]));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "rule", v->rule->id, "severity",
+                            severity_name(v->rule->severity), "message", v->message, "repair",
+                            cli_json_texts(v->n_repairs ? v->repairs[0] : NULL), "alternatives",
+                            alternatives, "repair_prices", prices));
     }
     return list;
 }

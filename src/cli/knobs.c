@@ -1,6 +1,7 @@
 /* knobs.c - `moefold knobs`: the table, for people, for docs/KNOBS.md, for programs. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/cli.h"
 
@@ -8,6 +9,9 @@ static const char *const kind_names[] = {"true/false", "whole number", "number",
 
 static bool matches(const knob *k, const char *pattern)
 {
+    for (int i = 0; pattern && i < K_COUNT; i++) /* a short word means its knob alone */
+        if (knobs[i].short_name && strcasecmp(knobs[i].short_name, pattern) == 0)
+            return k == &knobs[i];
     return !pattern || text_contains(k->key, pattern) || text_contains(k->help, pattern) ||
            (k->flag && text_contains(k->flag, pattern)) ||
            (k->alias && text_contains(k->alias, pattern));
@@ -41,6 +45,7 @@ static void print_text(const char *pattern, arena *a)
         printf("    %s%s%s\n", type_text(k, a), k->allowed ? ": " : "",
                k->allowed ? k->allowed : "");
         if (k->flag) printf("    Megatron-LM: %s\n", flag_text(k, a));
+        if (k->short_name) printf("    short: %s=8\n", k->short_name);
         if (k->alias) printf("    also: %s\n", k->alias);
         if (k->lm || k->bridge)
             printf("    default of Megatron-LM %s, of Megatron-Bridge %s\n",
@@ -56,6 +61,15 @@ static void print_cell(const char *s)
         putchar(*s);
     }
     fputs(" | ", stdout);
+}
+
+static const char *meaning_text(const knob *k, arena *a)
+{
+    textbuf t = text_init(a);
+    text_add(&t, "%s", k->help);
+    if (k->short_name) text_add(&t, "; short `%s`", k->short_name);
+    if (k->alias) text_add(&t, "; also `%s`", k->alias);
+    return t.s;
 }
 
 static void print_markdown(arena *a)
@@ -87,7 +101,7 @@ static void print_markdown(arena *a)
         print_cell(k->bridge);
         print_cell(flag_text(k, a));
         print_cell(k->unit);
-        print_cell(k->alias ? arena_text(a, "%s; also `%s`", k->help, k->alias) : k->help);
+        print_cell(meaning_text(k, a));
         puts("");
     }
 }
@@ -114,6 +128,7 @@ static void print_json(const char *pattern, arena *a)
                             cli_json_value(knob_default(a, (knob_id)i, MEGATRON_BRIDGE)));
         json_object_set_new(o, "flag", text_or_null(k->flag ? flag_text(k, a) : NULL));
         json_object_set_new(o, "unit", text_or_null(k->unit));
+        json_object_set_new(o, "short_name", text_or_null(k->short_name));
         json_object_set_new(o, "alias", text_or_null(k->alias));
         json_object_set_new(o, "help", json_string(k->help));
         json_array_append_new(list, o);

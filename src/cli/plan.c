@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "cli/routing.h"
 #include "recipe/export.h"
@@ -19,6 +20,7 @@ static status write_recipe(const plan_answer *p, const char *path, arena *a, err
     recipe *r = ARENA_NEW(a, recipe);
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     textbuf t = text_init(a);
+    recipe_relocate(r, path);
     export_yaml(r, false, &t);
     return file_write(path, t.s, t.n, err);
 }
@@ -43,6 +45,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
                           error *err)
 {
     price_next(p, a);
+    plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
@@ -73,13 +76,28 @@ static void print_nothing(plan_answer *p, const plan_words *w, const search_opti
     if (p->compared) plan_print_against(p, a);
 }
 
+/* Time was up before anything was found. */
+static status too_late(const plan_answer *p, bool json, arena *a, error *err)
+{
+    const search_counts *n = &p->result->counts;
+    status st = error_set(
+        err, ERR_RULE,
+        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the "
+        "search more time (--seconds %.0f), or decide some knobs (--pin "
+        "key=value)",
+        p->limit, text_grouped(a, n->state + n->saved + n->slow + n->played + n->summed + n->rules),
+        10 * p->limit > 60 ? 10 * p->limit : 60);
+    if (json) plan_print_json_none(p, NULL, err->text);
+    return st;
+}
+
 /* ---- the command */
 
 /* Is there a word for the recipe? Without one, the job is that of --against. */
 static bool names_recipe(int argc, char **argv, const plan_words *w)
 {
     for (int i = 1; i < argc; i++) {
-        bool named = model_is_preset(argv[i]) || file_exists(argv[i]) || file_is_folder(argv[i]);
+        bool named = strcmp(argv[i], "-") == 0 || model_is_named(argv[i]) || file_exists(argv[i]);
         if (named && argv[i] != w->against && strcmp(argv[i - 1], "--out") != 0) return true;
     }
     return false;
@@ -92,23 +110,27 @@ static int with_recipe(int n, char **words, plan_words *w)
         if (strncmp(words[i], "--against=", 10) == 0) w->against = words[i] + 10;
         if (strcmp(words[i], "--against") == 0 && i + 1 < n) w->against = words[i + 1];
     }
-    w->job_of_against = w->against && !names_recipe(n, words, w);
-    if (w->job_of_against) words[n++] = (char *)(uintptr_t)w->against;
+    if (w->against && !names_recipe(n, words, w)) words[n++] = (char *)(uintptr_t)w->against;
     return n;
 }
 
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
-    *o = (search_options){
-        .hw = p->hw, .prices = p->prices, .any_precision = w->precision != NULL, .front = w->more};
+    *o = (search_options){.hw = p->hw,
+                          .prices = p->prices,
+                          .any_precision = w->precision != NULL,
+                          .front = w->more,
+                          .until = p->until};
     p->result = ARENA_NEW(a, search_result);
-    status st = plan_refuse_values(p, a, err);
-    if (st) return st;
-    st = search_run(p->result, p->given, o, a, err);
-    if (st == ERR_RULE && !p->result->counts.legal) st = plan_why_none(p, o, a, err);
-    if (!st && p->own) {
+    status st = plan_refuse_target(p, a, err);
+    if (!st) st = search_run(p->result, p->given, o, a, err);
+    p->complete = p->result->complete;
+    if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
+        st = plan_why_none(p, o, a, err);
+    if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
         st = against_price(p->compared, p->own, p->given, p->result, o, a, err);
+        if (clock_seconds() >= p->until) p->complete = false;
     }
     return st;
 }
@@ -117,16 +139,23 @@ int command_plan(int argc, char **argv)
 {
     plan_words w = {0};
     bool done = false;
+    const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
         {"--gpus", "NxGPU",
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
-        {"--gbs", "N", "samples a step; unset: about 8 million tokens", NULL, &w.gbs},
+        {"--gbs", "N",
+         "samples a step; unset: about 8 M tokens, in a multiple of a divisor of the GPU count",
+         NULL, &w.gbs},
+        {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
+         NULL, &pin},
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
+        {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
+         &w.seconds},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
         {"--more", NULL,
          "also what is fastest with memory to spare, activations on the host, the smallest cluster",
@@ -141,17 +170,19 @@ int command_plan(int argc, char **argv)
     error err = {{0}};
     int n = 0;
     *p = (plan_answer){0};
-    status st = plan_take_pins(argc, argv, words, &n, &err);
+    status st = plan_take_pins(argc, argv, words, &n, &w.pin_all, &err);
     n = with_recipe(n, words, &w);
     if (!st)
         st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,
                       &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) st = judge(p, &w, &o, a, &err);
-    bool none = !st && !done && !p->result->n_best;
-    if (none) print_nothing(p, &w, &o, a);
-    if (!st && !done && !none) st = print_found(p, &w, &o, a, &err);
-    int code = st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
+    bool refused = !done && p->result && plan_refuses(p, w.json, a);
+    bool none = !st && !done && !refused && !p->result->n_best;
+    if (none && p->complete) print_nothing(p, &w, &o, a);
+    if (none && !p->complete) st = too_late(p, w.json, a, &err);
+    if (!st && !done && !refused && !none) st = print_found(p, &w, &o, a, &err);
+    int code = refused ? ERR_RULE : st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
     arena_destroy(a);
     return code;
 }

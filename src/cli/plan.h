@@ -3,12 +3,12 @@
 #define CLI_PLAN_H
 
 #include "cli/cli.h"
+#include "price/repairs.h"
 #include "search/against.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against;
-    bool job_of_against; /* no model was named: the job is that of --against */
-    bool json, more;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds;
+    bool json, more, pin_all;
 } plan_words;
 
 /* The smallest cluster that holds the job. */
@@ -31,25 +31,55 @@ typedef struct plan_offload {
     price p;
 } plan_offload;
 
+/* The winner with one of its choices made otherwise. */
+typedef struct plan_other {
+    const char *topic; /* "memory", "pipeline", "experts", "context", "dispatcher", "overlap",
+                          "graphs", "precision" */
+    const char *name;  /* what it would be instead */
+    bool priced;
+    const char *rule; /* not priced: the id of a rule that it breaks */
+    price p;
+} plan_other;
+
+enum { REASONS_MAX = 40 };
+
+typedef struct plan_reasons {
+    plan_other list[REASONS_MAX];
+    int n;
+    setup *winner;       /* NULL: not looked for */
+    violations warnings; /* that `check` draws from the winner, with prices of their repairs */
+} plan_reasons;
+
+/* The reason of what the command line set. */
+#define PLAN_BY_WORDS "command line"
+
 typedef struct plan_answer {
     const recipe *given;
-    recipe *own; /* of --against, on the plan's cluster; NULL: none */
+    recipe *set;  /* as it was read, before what is searched was left open */
+    bool pin_all; /* nothing was (--pin all) */
+    recipe *own;  /* of --against, on the plan's cluster; NULL: none */
     const hardware *hw;
     price_options prices;
     int64_t world;
-    bool more; /* --more */
+    bool more;     /* --more */
+    double until;  /* of clock_seconds: all searches end then (--seconds) */
+    double limit;  /* those seconds */
+    bool complete; /* none was cut short */
     search_result *result;
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
     plan_offload offload;
+    plan_reasons reasons;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
 } plan_answer;
 
 /* plan_words.c: from words to a job. */
-status plan_take_pins(int argc, char **argv, char **out, int *n, error *err);
+status plan_take_pins(int argc, char **argv, char **out, int *n, bool *all, error *err);
+bool plan_was_set(const plan_answer *p, knob_id k);    /* by the recipe's file */
+bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is searched */
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
 void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
@@ -68,17 +98,33 @@ void plan_say_offload(const plan_answer *p, arena *a);   /* in the explanation *
 void plan_print_offload(const plan_answer *p, arena *a); /* where nothing fits */
 json_t *plan_json_offload(const plan_answer *p, arena *a);
 
-/* plan_refuse.c: what cannot be planned, and what to change. Both set `err` where they fail. */
-status plan_refuse_values(const plan_answer *p, arena *a, error *err);
+/* plan_refuse.c: what cannot be planned, and what to change. plan_refuses says which rules stand
+ * against every layout, if any do; plan_why_none sets `err`. */
+bool plan_refuses(const plan_answer *p, bool json, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
+void plan_print_kept(const plan_answer *p, arena *a); /* what a file sets: kept, searched */
+json_t *plan_json_kept(const plan_answer *p, bool opened);
 const char *plan_lost_pins(const plan_answer *p, arena *a); /* not in the winner; NULL: all are */
 
 void plan_print(const plan_answer *p, arena *a);      /* the table, the front */
 void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
+void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
-const char *plan_knobs_text(const choice *c, arena *a); /* of a layout, after its sizes */
-void plan_explain(const plan_answer *p, arena *a);      /* in the order of thought */
+const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
+const char *plan_dispatcher(const plan_answer *p, dispatcher_kind to);        /* "DeepEP" */
+const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */
+const char *plan_cp_kind(cp_kind kind);
+void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+
+/* plan_reasons.c: ERR_RULE, and result->never, where a pin is nothing that the target can run. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err);
+
+/* Sets `reasons`; what was found, in the explanation. */
+void plan_find_reasons(plan_answer *p, arena *a);
+void plan_say_others(const plan_answer *p, const char *topic);
+void plan_say_warnings(const plan_answer *p, arena *a);
+json_t *plan_json_reasons(const plan_answer *p);
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */
@@ -88,6 +134,10 @@ bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena 
 /* The same with overrides ("key=value key=value"; NULL: none). */
 bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
                       arena *a);
+
+/* The same, with the id of a rule that it breaks; NULL there: there is no such layout. */
+bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
+                      const char *words, arena *a);
 
 /* Half of TP, CP or PP; false: there is no half. */
 bool plan_halve(choice *c, knob_id size);

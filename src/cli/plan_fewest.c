@@ -25,6 +25,7 @@ typedef struct walk {
     bool seen[PARTS_MOST + NODES_MOST];
     int n;
     double until; /* of the clock */
+    bool cut;     /* time was up within a search: nothing is known of its count */
     plan_fewest *best;
 } walk;
 
@@ -54,6 +55,7 @@ static bool fits_with(walk *w, int64_t n, int64_t gbs)
     plan_set_world(r, w->p->hw, n);
     if (gbs != recipe_int(r, K_GBS)) recipe_set(r, K_GBS, value_of_int(gbs), "what divides");
     bool good = search_run(there, r, &w->o, a, &err) == OK && there->n_best > 0;
+    w->cut = w->cut || !there->complete;
     if (good) {
         *w->best = (plan_fewest){.gpus = n, .gbs = gbs, .f = there->best[0]};
         w->best->f.exact.evidence = NULL;
@@ -125,7 +127,7 @@ static void list_counts(walk *w, int64_t most)
 
 static bool late(const walk *w)
 {
-    return clock_seconds() >= w->until;
+    return w->cut || clock_seconds() >= w->until;
 }
 
 static bool try_count(walk *w, int i)
@@ -162,7 +164,7 @@ static void scan(walk *w)
         else if (try_count(w, i))
             break;
     }
-    w->best->exact = all;
+    w->best->exact = all && !w->cut;
 }
 
 /* More GPUs, doubled until something fits. */
@@ -201,7 +203,8 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
     list_counts(w, known ? p->fewest.gpus : p->fewest.looked_to);
     if (known) halve(w);
     scan(w); /* where no doubling does, a count with other factors may */
-    if (p->fewest.gpus && !p->result->n_best) find_fastest(w);
+    if (p->fewest.gpus && !p->result->n_best && !w->cut) find_fastest(w);
+    if (w->cut) p->complete = false;
 }
 
 /* ---- what is said of it */
@@ -230,7 +233,7 @@ void plan_print_fewest(const plan_answer *p, arena *a)
                     : " (not every smaller count was looked at)",
            name ? name : p->given->name, (long long)x->gpus, p->hw->name,
            (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
-    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a));
+    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
            (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,
            text_bytes(a, x->f.peak_bytes), text_bytes(a, p->hw->usable));
@@ -240,15 +243,17 @@ void plan_say_fewest(const plan_answer *p, arena *a)
 {
     const plan_fewest *x = &p->fewest;
     const choice *c = &p->result->best[0].c;
-    printf("            This layout takes multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs. ",
+    printf("            This layout runs on multiples of PP x lcm(TP x CP, ETP x EP) = %lld GPUs.",
            (long long)layout_fewest(c->tp, c->cp, c->pp, c->ep, c->etp));
-    if (x->gpus == p->world)
-        printf("%s\n", x->exact ? "No smaller cluster holds this job."
-                                : "Smaller clusters were not all looked at.");
+    if (!x->gpus)
+        printf(" --more looks for the smallest cluster that holds this job.\n");
+    else if (x->gpus == p->world)
+        printf(" %s\n", x->exact ? "No smaller cluster holds this job."
+                                 : "Not every smaller cluster was tried.");
     else
-        printf("%s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
+        printf(" %s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
                x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
-               choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a), batch_text(p, a));
+               choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a), batch_text(p, a));
 }
 
 json_t *plan_json_fewest(const plan_answer *p, arena *a)

@@ -33,6 +33,7 @@ static bool find_within(lowering *w, int64_t usable)
     *given = *w->p->given;
     given->a = a;
     bool good = search_run(there, given, &o, a, &err) == OK && there->n_best > 0;
+    if (!there->complete) w->p->complete = false;
     if (good) {
         r->miss = there->best[0];
         r->miss.exact.evidence = NULL;
@@ -43,19 +44,24 @@ static bool find_within(lowering *w, int64_t usable)
     return good;
 }
 
+static bool over(const lowering *w)
+{
+    return !w->p->complete || clock_seconds() >= w->until;
+}
+
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
 {
     lowering w = {.p = p, .o = o, .until = clock_seconds() + seconds};
     int64_t low = p->hw->usable, usable = low;
-    for (int i = 0; i < DOUBLINGS && !p->miss_exact && clock_seconds() < w.until; i++) {
+    for (int i = 0; i < DOUBLINGS && !p->miss_exact && !over(&w); i++) {
         low = usable;
         usable += i ? usable : usable / 4;
         find_within(&w, usable);
     }
-    for (int i = 0; i < HALVINGS && p->miss_exact && clock_seconds() < w.until; i++) {
+    for (int i = 0; i < HALVINGS && p->miss_exact && !over(&w); i++) {
         int64_t high = p->result->miss.peak_bytes, middle = low + (high - low) / 2;
         if (high - low < p->hw->usable / 256) break;
-        if (!find_within(&w, middle)) low = middle;
+        if (!find_within(&w, middle) && p->complete) low = middle;
     }
     p->miss_least = low;
 }

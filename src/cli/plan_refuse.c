@@ -1,8 +1,9 @@
 /* plan_refuse.c - a request that no layout can meet: what stands in the way, and what would do.
  *
- * The rules know why a whole recipe cannot be, but a plan's recipe is open: what is wrong with a
- * pinned value by itself is said first, then what pins say against one another, and of the sizes
- * that a search would choose nothing is said. */
+ * Rules that read nothing that is searched are found before the search and named all at once, each
+ * with a repair. Where sizes and pins leave no layout at all, the rules are asked about recipes in
+ * which the rest is filled. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cli/plan.h"
@@ -19,59 +20,78 @@ static const violation *error_of(const violations *v, const char *id)
 
 static bool by_words(const recipe *r, knob_id k)
 {
-    return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, "command line");
+    return r->knob[k].from == FROM_USER && text_equal(r->knob[k].why, PLAN_BY_WORDS);
 }
 
-/* The first repair that changes what was pinned, or the first of all. */
-static const char *repair_of(const recipe *given, const violation *v)
+static bool changes_pin(const recipe *given, const char *assignment)
 {
-    for (int i = 0; i < v->n_repairs; i++)
-        for (int k = 0; k < K_COUNT && v->repairs[i][0]; k++) {
-            size_t n = strlen(knobs[k].key);
-            if (by_words(given, (knob_id)k) && strncmp(v->repairs[i][0], knobs[k].key, n) == 0 &&
-                v->repairs[i][0][n] == '=')
-                return v->repairs[i][0];
-        }
-    return v->n_repairs ? v->repairs[0][0] : NULL;
+    for (int k = 0; k < K_COUNT; k++) {
+        size_t n = strlen(knobs[k].key);
+        if (by_words(given, (knob_id)k) && strncmp(assignment, knobs[k].key, n) == 0 &&
+            assignment[n] == '=')
+            return true;
+    }
+    return false;
 }
 
-static status say(error *err, const recipe *given, const violation *v)
+/* The first repair that changes what was pinned, or the first of all: its assignments. */
+static const char *repair_of(const recipe *given, const violation *v, arena *a)
 {
-    const char *repair = repair_of(given, v);
+    int best = 0;
+    for (int i = v->n_repairs - 1; i >= 0; i--)
+        if (v->repairs[i][0] && changes_pin(given, v->repairs[i][0])) best = i;
+    if (!v->n_repairs) return NULL;
+    textbuf t = text_init(a);
+    for (const char *const *p = v->repairs[best]; *p; p++)
+        text_add(&t, "%s%s", t.n ? " " : "", cli_quoted(a, *p));
+    return t.n ? t.s : NULL;
+}
+
+static status say(error *err, const recipe *given, const violation *v, arena *a)
+{
+    const char *repair = repair_of(given, v, a);
     return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", v->message,
                      repair ? "; a repair: " : "", repair ? repair : "");
 }
 
-/* Whether these hold no layout decides: a search would look at all of them in vain, and what it
- * builds of them is no program. */
-static const char *const of_the_model[] = {
-    "value-in-range",           "kv-heads-divide-heads",
-    "rotary-size-is-even",      "rotary-latent-is-even",
-    "topk-within-experts",      "groups-divide-experts",
-    "groups-hold-topk",         "moe-pattern-is-one",
-    "group-topk-within-groups", "linear-pattern-is-one",
-    "window-pattern-is-one",    "gdn-value-heads-divide",
-    "gdn-needs-frequency",      "norm-is-here",
-    "position-is-here",         "mlp-has-a-gate",
-    "activation-is-here",       "attention-variant-is-here",
-    "softmax-is-here",          "balancing-is-here",
-    "mla-has-no-query-groups",  "mla-or-gdn",
-    "mla-has-no-output-gate",   "latent-moe-is-not-here",
-    "one-prediction-module",    "group-topk-needs-groups",
-};
+/* ---- rules that no layout can satisfy, or that every layout breaks that fits */
 
-status plan_refuse_values(const plan_answer *p, arena *a, error *err)
+/* The rules that stood against what the search found, each at the first layout that broke it. */
+static void list_breaks(violations *out, const plan_answer *p, arena *a)
 {
-    setup *s = ARENA_NEW(a, setup);
-    violations v;
-    status st = setup_init(s, p->given, a, err);
-    if (st) return st;
-    rules_check(&v, s, false, a);
-    for (size_t i = 0; i < sizeof of_the_model / sizeof of_the_model[0]; i++) {
-        const violation *bad = error_of(&v, of_the_model[i]);
-        if (bad) return say(err, p->given, bad);
+    const search_result *r = p->result;
+    out->list = ARENA_ARRAY(a, violation, r->n_breaks + 1);
+    for (int i = 0; i < r->n_breaks; i++) {
+        recipe *one = ARENA_NEW(a, recipe);
+        setup *s = ARENA_NEW(a, setup);
+        error err = {{0}};
+        violations v;
+        search_recipe(one, p->result, p->given, &r->breaks[i].c);
+        if (setup_init(s, one, a, &err)) continue;
+        rules_check(&v, s, false, a);
+        const violation *bad = error_of(&v, r->breaks[i].rule->id);
+        if (bad) out->list[out->n++] = *bad;
     }
-    return OK;
+    out->n_errors = out->n;
+}
+
+bool plan_refuses(const plan_answer *p, bool json, arena *a)
+{
+    const search_result *r = p->result;
+    violations v = r->never;
+    bool all = v.n > 0;
+    if (!all && !r->n_best && r->complete) list_breaks(&v, p, a);
+    if (!v.n) return false;
+    fprintf(stderr, "moefold plan: no layout is legal: %s\n",
+            all ? "these rules are broken whatever the search decides"
+                : "every layout that fits breaks one of these rules");
+    for (int i = 0; i < v.n; i++) {
+        const char *repair = repair_of(p->given, &v.list[i], a);
+        fprintf(stderr, "    error %s: %s%s%s\n", v.list[i].rule->id, v.list[i].message,
+                repair ? "; a repair: " : "", repair ? repair : "");
+    }
+    if (json) plan_print_json_none(p, &v, NULL);
+    return true;
 }
 
 /* ---- no layout is legal */
@@ -180,10 +200,10 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
     if (broken_rules(&small, p, false, a, err) || broken_rules(&parts, p, true, a, err))
         return ERR_RULE;
     const violation *why = always_broken(&small, &parts);
-    if (why) return say(err, p->given, why);
+    if (why) return say(err, p->given, why, a);
     const violation *first = small.n_errors ? &small.list[0] : NULL;
     const char *pins = to_leave_out(p, o, a);
-    if (!pins) return first ? say(err, p->given, first) : say_sizes(p, o, a, err);
+    if (!pins) return first ? say(err, p->given, first, a) : say_sizes(p, o, a, err);
     return error_set(err, ERR_RULE,
                      "no layout is legal: what is pinned excludes all of them%s%s; leave one of "
                      "these out: %s",
@@ -192,6 +212,25 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
 
 /* ---- what was pinned, and is not in the winner */
 
+/* Lists of modules are sets. */
+static bool same_set(value x, value y)
+{
+    if (x.kind != V_LIST || y.kind != V_LIST || x.list.n != y.list.n) return value_equal(x, y);
+    for (int i = 0; i < x.list.n; i++) {
+        bool there = false;
+        for (int k = 0; k < y.list.n; k++)
+            there = there || value_equal(x.list.items[i], y.list.items[k]);
+        if (!there) return false;
+    }
+    return true;
+}
+
+static bool is_kept(const setting *pin, const setting *winner, knob_id k)
+{
+    bool set = k == K_RECOMPUTE_MODULES || k == K_GRAPH_MODULES;
+    return set ? same_set(pin->v, winner->v) : value_equal(pin->v, winner->v);
+}
+
 const char *plan_lost_pins(const plan_answer *p, arena *a)
 {
     textbuf t = text_init(a);
@@ -199,9 +238,63 @@ const char *plan_lost_pins(const plan_answer *p, arena *a)
     search_recipe(r, p->result, p->given, &p->result->best[0].c);
     for (int k = 0; k < K_COUNT; k++) {
         const setting *x = &p->given->knob[k];
-        if (x->from != FROM_USER || value_equal(x->v, r->knob[k].v)) continue;
+        if (x->from != FROM_USER || is_kept(x, &r->knob[k], (knob_id)k)) continue;
         text_add(&t, "%s%s=%s (the first has %s)", t.n ? ", " : "", knobs[k].key,
                  value_text(a, x->v), value_text(a, r->knob[k].v));
     }
     return t.n ? t.s : NULL;
+}
+
+/* ---- what a file sets */
+
+enum { COLUMNS = 110 };
+
+static void print_wrapped(const char *word, const char *text)
+{
+    int at = (int)strlen(word) + 1;
+    printf("         %s:", word);
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, " ");
+        if (at > 0 && at + (int)n > COLUMNS - 9) {
+            printf("\n            ");
+            at = 0;
+        }
+        printf(" %.*s", (int)n, p);
+        at += (int)n + 1;
+        p += n;
+        p += strspn(p, " ");
+    }
+    printf("\n");
+}
+
+void plan_print_kept(const plan_answer *p, arena *a)
+{
+    textbuf kept = text_init(a), opened = text_init(a);
+    int n[2] = {0, 0};
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!plan_was_set(p, (knob_id)k)) continue;
+        bool open = plan_was_opened(p, (knob_id)k);
+        n[open]++;
+        if (open)
+            text_add(&opened, "%s%s=%s", opened.n ? " " : "", knobs[k].key,
+                     cli_quoted(a, value_text(a, p->set->knob[k].v)));
+        else if (strncmp(knobs[k].key, "model.", 6) != 0)
+            text_add(&kept, "%s%s", kept.n ? " " : "", knobs[k].key);
+    }
+    if (!n[0] && !n[1]) return;
+    printf("Recipe   %s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
+           n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
+           n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
+    if (n[1]) print_wrapped("searched", opened.s);
+    if (kept.n) print_wrapped("kept, beside the model's", kept.s);
+    printf("\n");
+}
+
+json_t *plan_json_kept(const plan_answer *p, bool opened)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < K_COUNT; k++)
+        if (plan_was_set(p, (knob_id)k) && plan_was_opened(p, (knob_id)k) == opened)
+            json_object_set_new(o, knobs[k].key, cli_json_value(p->set->knob[k].v));
+    return o;
 }

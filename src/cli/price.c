@@ -1,9 +1,11 @@
 /* price.c - `moefold price`: memory, time, the wall, and what one change would bring. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "audit/audit.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "price/changes.h"
 #include "run/timing.h"
 
@@ -80,16 +82,15 @@ static void print_json(const priced *q)
 
 static void print_memory(const price *p, arena *a)
 {
-    printf("Memory   of rank %lld, the fullest: %s of %s that can be used%s\n\n",
-           (long long)p->fullest, text_bytes(a, p->peak_bytes), text_bytes(a, p->usable),
-           p->fits ? "" : "; IT DOES NOT FIT");
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (p->bytes[i])
-            printf("         %-14s %12s\n", region_name((region)i), text_bytes(a, p->bytes[i]));
-    if (p->beside) printf("         %-14s %12s\n", "graphs", text_bytes(a, p->beside));
-    if (p->host_bytes)
-        printf("\n         on the host:   %12s of activations\n", text_bytes(a, p->host_bytes));
-    printf("\n");
+    fit f = {.peak_bytes = p->peak_bytes,
+             .usable_bytes = p->usable,
+             .fits = p->fits,
+             .fullest = p->fullest,
+             .beside = p->beside,
+             .host_bytes = p->host_bytes};
+    memcpy(f.bytes, p->bytes, sizeof f.bytes);
+    printf("Memory   %s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
+    cli_print_regions(&f, a);
 }
 
 static void print_row(const char *name, double seconds, double exposed, double step)
@@ -162,11 +163,12 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     if (!st) st = cli_routing(o, routed, s, a, err);
     if (st) return st;
     rules_check(&q->found, s, false, a);
-    const char *why_not = audit_why_not(s, a);
+    const char *not_known = audit_not_known(s, a);
+    if (not_known) return error_set(err, ERR_RULE, "%s: %s", s->r.name, not_known);
+    const char *why_not = audit_why_not_of(s, &q->found, a);
     if (why_not)
         return error_set(err, ERR_RULE,
-                         "%s: no program can be built: %s (moefold check names the "
-                         "repair)",
+                         "%s: no program can be built: %s (moefold check names the repair)",
                          s->r.name, why_not);
     price_setup(&q->p, s, hw, o, a);
     q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);
@@ -176,28 +178,22 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
 int command_price(int argc, char **argv)
 {
     bool json = false, done = false;
-    const char *stack = NULL, *routed = NULL, *gpus = NULL;
+    const char *stack = NULL, *routed = NULL;
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
-        {"--gpus", "NxGPU", "is for plan; here cluster.gpu and cluster.n_gpus say it", NULL, &gpus},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
     *q = (priced){0};
-    status st = cli_read(a, "price", argc, argv, options, 4, r, &done, &err);
+    status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
     price_options o = {.stack = stack};
-    if (!st && !done && gpus)
-        st = error_set(&err, ERR_INPUT,
-                       "--gpus %s: a recipe says what it runs on; repair: cluster.gpu=H100 "
-                       "cluster.n_gpus=8, and for this machine as `moefold bench` measured it "
-                       "cluster.gpu=cpu cluster.n_gpus=4",
-                       gpus);
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
-    int code = st ? cli_fail("price", st, &err) : OK;
+    bool bad = !st && !done && (q->found.n_errors || !q->p.fits);
+    int code = st ? cli_fail("price", st, &err) : bad ? ERR_RULE : OK;
     if (!st && !done && json) print_json(q);
     if (!st && !done && !json) print_text(q, a);
     arena_destroy(a);

@@ -9,7 +9,7 @@ static void print_members(const setup *s, const group_kind *k, int64_t rank, are
     int64_t place, g = group_of(&s->lay, k, rank, &place), size = group_size(&s->lay, k);
     int64_t *ranks = ARENA_ARRAY(a, int64_t, size);
     group_ranks(&s->lay, k, g, ranks);
-    printf("  %-6s %-9s place %" PRId64 " of %" PRId64 ": ",
+    printf("  %-6s %-9s group rank %" PRId64 " of %" PRId64 ": ",
            k->grid == GRID_DENSE ? "dense" : "expert", k->name, place, size);
     for (int64_t i = 0; i < size; i++) {
         if (size > 12 && i == 8) {

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "recipe/export.h"
+#include "cli/show.h"
 
 static const char *const origin_names[] = {"open", "default", "derived", "model", "user"};
 
@@ -69,43 +68,6 @@ static void print_params(const setup *s, arena *a)
     }
 }
 
-/* ---- exports */
-
-typedef struct export_row {
-    const char *name;
-    void (*write)(const recipe *r, textbuf *out);
-    bool foreign; /* the other system's own rules apply */
-} export_row;
-
-static void write_recipe(const recipe *r, textbuf *out)
-{
-    export_yaml(r, false, out);
-}
-
-static const export_row exports[] = {
-    {"megatron-lm", export_megatron_lm, true},
-    {"megatron-bridge", export_bridge, true},
-    {"recipe", write_recipe, false},
-};
-
-static status print_export(const setup *s, const char *system, arena *a, error *err)
-{
-    for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++) {
-        if (strcmp(exports[i].name, system) != 0) continue;
-        textbuf out = text_init(a);
-        exports[i].write(&s->r, &out);
-        fputs(out.s, stdout);
-        violations found;
-        rules_check(&found, s, exports[i].foreign, a);
-        for (int k = 0; k < found.n_errors; k++)
-            fprintf(stderr, "moefold show: error %s: %s\n", found.list[k].rule->id,
-                    found.list[k].message);
-        return OK;
-    }
-    return error_set(err, ERR_INPUT, "--as %s: known are megatron-lm, megatron-bridge and recipe",
-                     system);
-}
-
 /* ---- JSON */
 
 static json_t *json_stages(const setup *s)
@@ -158,9 +120,9 @@ static void print_presets(void)
     for (int i = 0; i < n; i++) puts(names[i]);
 }
 
-static status show(const setup *s, const show_options *o, arena *a, error *err)
+static status show(const recipe *given, const setup *s, const show_options *o, arena *a, error *err)
 {
-    if (o->as) return print_export(s, o->as, a, err);
+    if (o->as) return show_export(given, s, o->as, a, err);
     int64_t rank = 0;
     status st = o->rank ? cli_rank(o->rank, s, &rank, err) : OK;
     if (st) return st;
@@ -206,7 +168,7 @@ int command_show(int argc, char **argv)
     bool done = false;
     status st = cli_read(a, "show", argc, argv, options, 9, r, &done, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
-    if (!st && !done) st = show(s, &o, a, &err);
+    if (!st && !done) st = show(r, s, &o, a, &err);
     int code = st ? cli_fail("show", st, &err) : OK;
     arena_destroy(a);
     return code;

@@ -1,46 +1,24 @@
 /* train.c - `moefold train`: runs a recipe on this machine, as one rank or as one of many. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/join.h"
 #include "cli/ranks.h"
+#include "cli/runtime.h"
 #include "kernels/cpu/blas.h"
 #include "run/trainer.h"
 
-/* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,
-                                  K_RESET_POSITIONS, K_RESET_MASK,
-                                  K_FORCE_RANDOM,    K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,
-                                  K_TENSORBOARD,     K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
-                                  K_RETAIN,          K_PROBS_ON_INPUT,
-                                  K_HYBRID_CP,       K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
-
-static status nothing_is_ignored(const recipe *r, arena *a, error *err)
+/* Without a GPU a recipe that names none is for the CPUs of this machine. */
+static void derive_here(recipe *r, bool says)
 {
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
-        knob_id k = not_yet[i];
-        value v = r->knob[k].v;
-        bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
-        if (asked)
-            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=null",
-                             knobs[k].key, value_text(a, v), knobs[k].key);
-    }
-    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
-    if (instances <= 1) return OK;
-    return error_set(err, ERR_RULE, "%s=%lld: `train` does not do that yet; repair: %s=1",
-                     knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
-}
-
-/* What this machine can run today. */
-static status here(const setup *s, error *err)
-{
-    if (recipe_is(&s->r, K_GPU, "cpu")) return OK;
-    return error_set(err, ERR_RULE,
-                     "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
-                     recipe_word(&s->r, K_GPU));
+    static const char *const signs[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (access(signs[i], F_OK) == 0) return;
+    bool filled =
+        recipe_fill(r, K_GPU, value_of_text("cpu"), FROM_DERIVED, "unset: this machine has no GPU");
+    if (filled && says && cli_speaks())
+        fprintf(stderr, "cluster.gpu=cpu, since it is unset and this machine has no GPU\n");
 }
 
 static void print_summary(const train_summary *sum, arena *a)
@@ -91,11 +69,13 @@ int command_train(int argc, char **argv)
     error err = {{0}};
     status st = cli_read(a, "train", argc, argv, options, 7, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
+    if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
+    if (!st && !done) derive_here(r, !n_ranks);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (threads) o.threads = atoi(threads);
-    if (!st && !done && !broken) st = here(s, &err);
-    if (!st && !done && !broken) st = nothing_is_ignored(&s->r, a, &err);
+    if (!st && !done && !broken) st = cli_can_run(s, a, &err);
+    if (!st && !done && !broken) st = cli_fits_here(s, n_ranks, a, &err);
     if (st)
         code = cli_fail_alone("train", st, &err);
     else if (broken)

@@ -206,7 +206,8 @@ static void start_pair(seat *s, room *r, message *m)
     if (!other) return;
     if (other->n != m->n) {
         char text[128];
-        snprintf(text, sizeof text, "%lld sent or awaited here, %lld at place %d (tag %lld)",
+        snprintf(text, sizeof text,
+                 "%lld sent or expected here, %lld on rank %d of the group (tag %lld)",
                  (long long)m->n, (long long)other->n, (int)other->place, (long long)m->tag);
         stop(s, m, text);
     }

@@ -72,8 +72,8 @@ static const char *exchange(message *const *all, int64_t n, char *text, size_t r
             const int32_t *s = all[from]->table, *r = all[to]->table;
             int32_t sent = s[n + to], wanted = r[3 * n + from];
             if (sent != wanted || sent < 0) {
-                snprintf(text, room, "place %d sends %d rows, place %d awaits %d", (int)from, sent,
-                         (int)to, wanted);
+                snprintf(text, room, "rank %d of the group sends %d row%s; rank %d expects %d",
+                         (int)from, sent, sent == 1 ? "" : "s", (int)to, wanted);
                 return text;
             }
             copy(all[to]->y + (size_t)r[2 * n + from] * row, all[from]->x + (size_t)s[to] * row,
@@ -104,7 +104,8 @@ static const char *disagreement(message *const *all, int64_t n, char *text, size
         if (a->kind == b->kind && a->n == b->n && a->size == b->size && a->step == b->step)
             continue;
         snprintf(text, room,
-                 "place 0 does %s %s of %lld (step %lld), place %d does %s %s of %lld (step %lld)",
+                 "rank 0 of the group runs %s %s of %lld (step %lld), rank %d runs %s %s of %lld "
+                 "(step %lld)",
                  a->what, a->name ? a->name : "", (long long)a->n, (long long)a->step, (int)p,
                  b->what, b->name ? b->name : "", (long long)b->n, (long long)b->step);
         return text;
@@ -137,7 +138,7 @@ const char *board_move(message *const *all, int64_t n, char *text, size_t room)
         broadcast(all, n);
         return NULL;
     default:
-        snprintf(text, room, "%s is no collective", all[0]->what);
+        snprintf(text, room, "%s is not a collective", all[0]->what);
         return text;
     }
 }

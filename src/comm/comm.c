@@ -80,7 +80,7 @@ static status read_timeout(comm *c, error *err)
     double seconds = strtod(word, &end);
     if (end == word || *end || !isfinite(seconds) || seconds <= 0)
         return error_set(err, ERR_INPUT,
-                         "MOEFOLD_TIMEOUT_SECONDS=%s in the environment is no number of seconds "
+                         "MOEFOLD_TIMEOUT_SECONDS=%s in the environment is not a number of seconds "
                          "above 0; unset it and dist.distributed_timeout_minutes counts",
                          word);
     c->timeout = seconds;

@@ -21,7 +21,7 @@ static struct {
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense, plain_attention, plain_moe, plain_gdn, plain_move,
+        plain_dense, plain_attention, plain_moe, plain_gdn, plain_move, plain_layer,
         fast_dense,  fast_attention,  fast_moe,  fast_gdn,  fast_move,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

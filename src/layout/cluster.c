@@ -1,35 +1,10 @@
-/* cluster.c - GPUs as they are sold, and the sizes that follow from others. */
+/* cluster.c - the sizes that follow from others. */
 #include "layout/cluster.h"
 
 #include <inttypes.h>
 
 #include "base/maths.h"
 #include "layout/layout.h"
-
-#define GIB(x) ((int64_t)((x)*1073741824.0))
-#define GB(x)  ((int64_t)((x)*1e9))
-
-/* Memory is what a program sees, since that is what "fits" means. H100 79.1 GiB and GB200 184.3 GiB
- * as frameworks print them, H200 139 GiB as its driver does; A100 and H800 are the same 80 GB as an
- * H100. B300 270 GB and GB300 279 GB of 288. B200: 180 GB, the eighth part of a DGX B200. */
-static const gpu gpus[] = {
-    {"A100", ARCH_AMPERE, GIB(79.1), 8, 8},
-    {"H100", ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"H200", ARCH_HOPPER, GIB(139), 8, 8},
-    {"H800", ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"B200", ARCH_BLACKWELL, GB(180), 8, 8},
-    {"B300", ARCH_BLACKWELL, GB(270), 8, 8},
-    {"GB200", ARCH_BLACKWELL, GIB(184.3), 4, 72},
-    {"GB300", ARCH_BLACKWELL, GB(279), 4, 72},
-    {"cpu", ARCH_CPU, 0, 1024, 1024},
-};
-
-const gpu *gpu_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
-        if (text_equal(gpus[i].name, name)) return &gpus[i];
-    return NULL;
-}
 
 static void derive_sequence(recipe *r)
 {
@@ -40,7 +15,7 @@ static void derive_sequence(recipe *r)
 static void derive_tensor_parallel(recipe *r)
 {
     int64_t tp = recipe_int(r, K_TP);
-    bool lm = r->system == MEGATRON_LM;
+    bool lm = recipe_is_lm(r);
     if (lm)
         recipe_fill_default(r, K_SP);
     else
@@ -70,11 +45,11 @@ static void derive_world(recipe *r)
 
 static void derive_node(recipe *r)
 {
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     if (!g) return;
     int64_t node = g->gpus_per_node, domain = g->nvlink_domain;
-    const char *why = "as it is sold";
-    if (g->arch == ARCH_CPU) { /* one machine, whatever the number of ranks */
+    const char *why = g->path ? "as its hardware file says" : "as it is sold";
+    if (g->arch == ARCH_CPU && !g->path) { /* one machine, whatever the number of ranks */
         int64_t world = recipe_int(r, K_N_GPUS);
         domain = world > 1 ? world : 1;
         node = domain < g->gpus_per_node ? domain : g->gpus_per_node;
@@ -93,11 +68,11 @@ static void derive_batch(recipe *r)
     if (mbs < 1) mbs = 1;
     if (pp < 1) pp = 1;
     int64_t once = mul_sat(mbs, dp);
-    int64_t batch = r->system == MEGATRON_LM ? once : mul_sat(mul_sat(once, PIPELINE_FILLS), pp);
+    int64_t batch = recipe_is_lm(r) ? once : mul_sat(mul_sat(once, PIPELINE_FILLS), pp);
     if (batch > BATCH_MAX)
         recipe_fill(r, K_GBS, value_of_int(mbs), FROM_DERIVED,
                     "unset, and the sizes ask for more than any batch");
-    else if (r->system == MEGATRON_LM)
+    else if (recipe_is_lm(r))
         recipe_fill(r, K_GBS, value_of_int(batch), FROM_DERIVED,
                     "unset: Megatron-LM takes one microbatch a replica, %" PRId64 " x DP %" PRId64,
                     mbs, dp);

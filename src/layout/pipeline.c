@@ -391,6 +391,6 @@ status pipeline_derive(recipe *r, error *err)
     recipe_fill_default(r, K_PP);
     status s = derive_chunks(r, err);
     if (s) return s;
-    if (r->system != MEGATRON_LM) derive_split(r);
+    if (!recipe_is_lm(r)) derive_split(r);
     return OK;
 }

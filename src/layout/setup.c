@@ -35,6 +35,7 @@ static const knob_id derived[] = {
     K_MOCK_DATA,
     K_BUFFER_FACTOR,
     K_GROUP_SCORE,
+    K_TARGET,
     K_ROUTER_NORM,
     K_OPT_OFFLOAD_FRACTION,
     K_RECOMPUTE_MODULES,
@@ -56,6 +57,7 @@ static const knob_id derived[] = {
     K_FP4_PARAMS,
     K_REUSE_GRAD,
     K_GRAD_FP32,
+    K_CONNECTIONS,
 };
 
 static void reopen_nulls(recipe *r)
@@ -73,7 +75,7 @@ static void derive_p2p(recipe *r)
     recipe_fill(r, K_OVERLAP_P2P, value_of_bool(interleaved), FROM_DERIVED,
                 interleaved ? "virtual stages leave compute to hide it" : "no virtual stages");
     bool overlap = recipe_on(r, K_OVERLAP_P2P);
-    bool batch = !overlap && (pp > 1 || r->system == MEGATRON_LM);
+    bool batch = !overlap && (pp > 1 || recipe_is_lm(r));
     recipe_fill(r, K_BATCH_P2P, value_of_bool(batch), FROM_DERIVED,
                 overlap ? "overlap_p2p_comm sends one by one"
                 : batch ? "without overlap_p2p_comm"
@@ -87,7 +89,7 @@ static void derive_p2p(recipe *r)
 
 static void derive_reduction(recipe *r)
 {
-    if (r->system == MEGATRON_LM) return; /* both off there: plain defaults */
+    if (recipe_is_lm(r)) return; /* both off there: plain defaults */
     recipe_fill_default(r, K_DIST_OPT);
     bool sharded = recipe_on(r, K_DIST_OPT);
     bool reduced = layout_dp(r) > 1 || recipe_int(r, K_CP) > 1 || layout_edp(r) > 1;
@@ -103,6 +105,26 @@ static void derive_reduction(recipe *r)
                            : "needs overlap_grad_reduce");
 }
 
+/* ---- hardware queues */
+
+value setup_connections(const recipe *r)
+{
+    const gpu *g = recipe_gpu(r);
+    bool asked = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
+                 (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
+    if (!asked) return (value){.kind = V_NULL};
+    return value_of_int(recipe_on(r, K_EP_OVERLAP) ? 32 : 1);
+}
+
+static void derive_connections(recipe *r)
+{
+    value v = setup_connections(r);
+    if (v.kind == V_NULL) return;
+    recipe_fill(r, K_CONNECTIONS, v, FROM_DERIVED,
+                v.whole > 1 ? "EP overlap runs streams side by side"
+                            : "TP or CP before Blackwell: Megatron asks for one queue");
+}
+
 static status resolve(recipe *r, error *err)
 {
     reopen_nulls(r);
@@ -114,6 +136,7 @@ static status resolve(recipe *r, error *err)
     if (s) return s;
     derive_p2p(r);
     derive_reduction(r);
+    derive_connections(r);
     recipe_fill_defaults(r);
     return OK;
 }
@@ -123,11 +146,12 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     memset(s, 0, sizeof *s);
     s->r = *given;
     s->r.a = a;
-    status st = resolve(&s->r, err);
+    status st = recipe_read_machine(&s->r, err);
+    if (!st) st = resolve(&s->r, err);
     if (!st) st = model_init(&s->m, &s->r, err);
     if (st) return st;
     param_table_init(&s->params, &s->m, a);
-    s->gpu = gpu_find(recipe_word(&s->r, K_GPU));
+    s->gpu = recipe_gpu(&s->r);
     if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */
     s->possible = layout_possible(&s->r);
     if (s->possible) layout_init(&s->lay, &s->r);

@@ -24,14 +24,40 @@ const family families[FAMILY_COUNT] = {
                  "add_bias_linear=true softmax_type=learnable activation_func=quick_gelu "
                  "activation_func_clamp_value=7.0 glu_linear_offset=1.0 "
                  "moe_router_load_balancing_type=none"},
+    [DEEPSEEK_V2] = {"deepseek_v2", "DeepseekV2",
+                     "multi_latent_attention=true qk_layernorm=true moe_router_pre_softmax=true "
+                     "moe_router_load_balancing_type=seq_aux_loss"},
+    [GLM4_MOE] = {"glm4_moe", "Glm4Moe",
+                  "rotary_percent=0.5 moe_router_score_function=sigmoid "
+                  "moe_router_enable_expert_bias=true "
+                  "moe_router_load_balancing_type=seq_aux_loss"},
+    [QWEN2_MOE] = {"qwen2_moe", "Qwen2Moe", "add_qkv_bias=true moe_shared_expert_gate=true"},
+    [OLMOE] = {"olmoe", "Olmoe", "qk_layernorm=true moefold.qk_norm_whole=true"},
+    [MINIMAX_M2] = {"minimax_m2|minimax", "MiniMaxM2",
+                    "qk_layernorm=true moefold.qk_norm_whole=true "
+                    "moe_router_score_function=sigmoid moe_router_enable_expert_bias=true "
+                    "moe_router_load_balancing_type=none"},
+    [LLAMA] = {"llama", "Llama", "num_moe_experts=null"},
+    [QWEN2] = {"qwen2", "Qwen2", "num_moe_experts=null add_qkv_bias=true"},
+    [QWEN3] = {"qwen3", "Qwen3", "num_moe_experts=null qk_layernorm=true"},
+    [STARCODER2] = {"starcoder2", "Starcoder2",
+                    "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
+                    "activation_func=fast_gelu add_bias_linear=true "
+                    "share_embeddings_and_output_weights=true"},
+    [GPT] = {"", "",
+             "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
+             "activation_func=gelu add_bias_linear=true position_embedding_type=learned_absolute "
+             "share_embeddings_and_output_weights=true"},
 };
 
 static const char every_family[] =
     "normalization=RMSNorm layernorm_zero_centered_gamma=false gated_linear_unit=true "
     "activation_func=silu glu_linear_offset=0.0 add_bias_linear=false add_qkv_bias=false "
-    "qk_layernorm=false share_embeddings_and_output_weights=false softmax_type=vanilla "
+    "qk_layernorm=false moefold.qk_norm_whole=false moefold.attention_bias=false "
+    "share_embeddings_and_output_weights=false softmax_type=vanilla "
     "attention_output_gate=false multi_latent_attention=false position_embedding_type=rope "
-    "rope_type=rope rotary_percent=1.0 attention_dropout=0.0 hidden_dropout=0.0 moe_layer_freq=1 "
+    "rope_type=rope rope_scaling=false rotary_percent=1.0 attention_dropout=0.0 hidden_dropout=0.0 "
+    "moe_layer_freq=1 "
     "moe_router_score_function=softmax moe_router_pre_softmax=false "
     "moe_router_enable_expert_bias=false moe_shared_expert_gate=false "
     "moe_router_load_balancing_type=aux_loss moe_aux_loss_coeff=0.0";

@@ -13,6 +13,16 @@ typedef enum family_id {
     QWEN3_NEXT,
     MIXTRAL,
     GPT_OSS,
+    DEEPSEEK_V2,
+    GLM4_MOE,
+    QWEN2_MOE,
+    OLMOE,
+    MINIMAX_M2,
+    LLAMA,
+    QWEN2,
+    QWEN3,
+    STARCODER2,
+    GPT, /* no config.json is of it: sizes come from a preset or the user */
     FAMILY_COUNT
 } family_id;
 
@@ -43,7 +53,11 @@ void pattern_fill(recipe *r, knob_id k, const unsigned char *flags, int64_t n, c
 /* num_layers of the recipe, kept between 0 and the largest that is allowed. */
 int64_t layers_in_recipe(const recipe *r);
 
-/* In presets.c: the knobs of a preset; `name` is one of model_presets. */
+/* In presets.c: the knobs of a preset; `name` is one that model_is_spelled accepts. */
 status preset_fill(recipe *r, const char *name, error *err);
+
+/* In hf_family.c: what moefold lacks to build the model of this name on the hub, as far as it is a
+ * known one; else NULL. */
+const char *family_missing_by_name(const char *name);
 
 #endif

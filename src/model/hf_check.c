@@ -19,11 +19,11 @@ typedef struct pair {
 } pair;
 
 static const pair pairs[] = {
-    {IN_ALL & ~IN_DEEPSEEK_V3, "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
-    {IN_DEEPSEEK_V3, "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
-    {IN_ALL, N_EXPERTS, AT_LEAST, TOP_K},
-    {IN_DEEPSEEK_V3, N_EXPERTS, MULTIPLE_OF, "n_group"},
-    {IN_DEEPSEEK_V3, "n_group", AT_LEAST, "topk_group"},
+    {IN_GQA, "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
+    {IN_LATENT, "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
+    {IN_MOE, N_EXPERTS, AT_LEAST, TOP_K},
+    {IN_SHARED, N_EXPERTS, MULTIPLE_OF, "n_group"},
+    {IN_SHARED, "n_group", AT_LEAST, "topk_group"},
     {IN_QWEN3_NEXT, "linear_num_value_heads", MULTIPLE_OF, "linear_num_key_heads"},
 };
 
@@ -43,6 +43,8 @@ static bool holds(relation r, int64_t left, int64_t right)
 static status check_pair(const config *c, const pair *p)
 {
     const char *left, *right;
+    bool of_groups = text_equal(p->left, "n_group") || text_equal(p->right, "n_group");
+    if (of_groups && config_ignores_groups(c)) return OK;
     const json_t *l = config_find(c, p->left, &left), *r = config_find(c, p->right, &right);
     if (!l || !r || holds(p->relation, json_integer_value(l), json_integer_value(r))) return OK;
     return config_wrong(c, left, l, "%s is %" JSON_INTEGER_FORMAT ": %s", right,
@@ -53,7 +55,7 @@ static status check_pair(const config *c, const pair *p)
 static status check_head(const config *c)
 {
     int64_t hidden = config_int(c, "hidden_size"), heads = config_int(c, "num_attention_heads");
-    if (config_in(c, IN_DEEPSEEK_V3) || config_find(c, "head_dim", NULL)) return OK;
+    if (config_in(c, IN_LATENT) || config_find(c, "head_dim", NULL)) return OK;
     if (hidden % heads == 0) return OK;
     return config_wrong(c, "hidden_size", json_object_get(c->root, "hidden_size"),
                         "num_attention_heads is %" PRId64
@@ -65,7 +67,7 @@ static status check_latent_head(const config *c)
 {
     const json_t *v = config_find(c, "qk_head_dim", NULL);
     int64_t nope = config_int(c, "qk_nope_head_dim"), rope = config_int(c, "qk_rope_head_dim");
-    if (!config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (!config_in(c, IN_LATENT)) return OK;
     if (rope % 2)
         return config_wrong(c, "qk_rope_head_dim", json_object_get(c->root, "qk_rope_head_dim"),
                             "pairs are rotated: an even number is needed");
@@ -79,9 +81,9 @@ static status check_latent_head(const config *c)
 static status check_group_sizes(const config *c)
 {
     int64_t groups = config_int(c, "n_group"), chosen = config_int(c, "topk_group");
-    if (!config_in(c, IN_DEEPSEEK_V3) || groups <= 1) return OK;
+    if (!config_in(c, IN_SHARED) || groups <= 1 || config_ignores_groups(c)) return OK;
     int64_t in_group = config_int(c, N_EXPERTS) / groups;
-    if (in_group < 2)
+    if (in_group < 2 && config_in(c, IN_BIASED))
         return config_wrong(c, "n_group", json_object_get(c->root, "n_group"),
                             "a group of one expert has no two best: fewer groups are needed");
     if (config_int(c, TOP_K) <= mul_sat(in_group, chosen)) return OK;

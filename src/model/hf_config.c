@@ -1,9 +1,5 @@
-/* hf_config.c - a Hugging Face config.json as knobs.
- *
- * I1  A field is read once, through a row of the table; its type and range are those of its knob.
- * I2  transformers' own defaults for absent fields are not guessed: what decides a shape must be
- *     there.
- * I3  What has no knob (another activation, a bias in one place only) is refused, never dropped. */
+/* hf_config.c - a Hugging Face config.json as knobs: messages, values, and fields that are more
+ * than one knob. The plain fields are a table, hf_fields.c, with the rules for all of them. */
 #include "model/hf_config.h"
 
 #include <inttypes.h>
@@ -12,74 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "model/model.h"
-
-enum { NEEDED = 1, NULL_OK = 2, SKIP_ZERO = 4 };
-
-typedef struct known_field {
-    unsigned families;
-    const char *names; /* alternatives with '|'; where several are there they must agree */
-    knob_id knob;
-    unsigned how;
-} known_field;
-
-enum {
-    IN_GQA = IN_ALL & ~IN_DEEPSEEK_V3,
-    IN_QWEN = IN_QWEN3_MOE | IN_QWEN3_NEXT,
-    IN_ONE_WIDTH = IN_MIXTRAL | IN_GPT_OSS, /* experts are the only MLPs */
-};
-
-static const known_field fields[] = {
-    {IN_ALL, "num_hidden_layers", K_LAYERS, NEEDED},
-    {IN_ALL, "hidden_size", K_HIDDEN, NEEDED},
-    {IN_ALL, "num_attention_heads", K_HEADS, NEEDED},
-    {IN_ALL, "vocab_size", K_VOCAB, NEEDED},
-    {IN_ALL, "max_position_embeddings", K_MAX_POSITIONS, NEEDED},
-    {IN_ALL, "intermediate_size", K_FFN, NEEDED},
-    {IN_ALL, "rms_norm_eps", K_NORM_EPS, NEEDED},
-    {IN_ALL, "initializer_range", K_INIT_STD, 0},
-    {IN_ALL, "tie_word_embeddings", K_TIED, 0},
-    {IN_ALL, "attention_dropout", K_ATTENTION_DROPOUT, 0},
-    {IN_ALL, N_EXPERTS, K_EXPERTS, NEEDED},
-    {IN_ALL, TOP_K, K_TOPK, NEEDED},
-    {IN_GQA, "num_key_value_heads", K_KV_HEADS, NEEDED},
-    {IN_DEEPSEEK_V3, "num_key_value_heads", K_KV_HEADS, 0},
-    {IN_QWEN3_MOE | IN_MIXTRAL, "head_dim", K_HEAD_DIM, NULL_OK},
-    {IN_QWEN3_NEXT | IN_GPT_OSS, "head_dim", K_HEAD_DIM, NEEDED},
-    {IN_QWEN | IN_DEEPSEEK_V3, "moe_intermediate_size", K_MOE_FFN, NEEDED},
-    {IN_ONE_WIDTH, "intermediate_size", K_MOE_FFN, NEEDED},
-    {IN_QWEN3_NEXT, "shared_expert_intermediate_size", K_SHARED_FFN, NEEDED},
-    {IN_QWEN | IN_MIXTRAL, "router_aux_loss_coef", K_AUX_COEFF, 0},
-    {IN_DEEPSEEK_V3, "aux_loss_alpha", K_AUX_COEFF, 0},
-    {IN_MIXTRAL, "router_jitter_noise", K_JITTER, SKIP_ZERO},
-    {IN_DEEPSEEK_V3, "routed_scaling_factor", K_SCALING, NEEDED},
-    {IN_DEEPSEEK_V3, "q_lora_rank", K_Q_LORA, NEEDED | NULL_OK},
-    {IN_DEEPSEEK_V3, "kv_lora_rank", K_KV_LORA, NEEDED},
-    {IN_DEEPSEEK_V3, "qk_nope_head_dim", K_QK_DIM, NEEDED},
-    {IN_DEEPSEEK_V3, "qk_rope_head_dim", K_QK_ROPE_DIM, NEEDED},
-    {IN_DEEPSEEK_V3, "v_head_dim", K_V_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_conv_kernel_dim", K_GDN_CONV, NEEDED},
-    {IN_QWEN3_NEXT, "linear_key_head_dim", K_GDN_K_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_value_head_dim", K_GDN_V_DIM, NEEDED},
-    {IN_QWEN3_NEXT, "linear_num_key_heads", K_GDN_K_HEADS, NEEDED},
-    {IN_QWEN3_NEXT, "linear_num_value_heads", K_GDN_V_HEADS, NEEDED},
-    {IN_GPT_OSS, "swiglu_limit", K_GLU_CLAMP, 0},
-    {IN_QWEN | IN_DEEPSEEK_V3, "attention_bias", K_ATTN_BIAS, 0},
-};
-
-/* Fields that admit one value here, with the reason (I3). */
-static const struct {
-    unsigned families;
-    const char *name, *json, *why;
-} fixed[] = {
-    {IN_ALL, "hidden_act", "\"silu\"", "no other activation is known in this family"},
-    {IN_MIXTRAL, "attention_bias", "false", "the family has no biases in attention"},
-    {IN_GPT_OSS, "attention_bias", "true", "gpt_oss has biases in every linear layer"},
-    {IN_DEEPSEEK_V3, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
-    {IN_DEEPSEEK_V3, "topk_method", "\"noaux_tc\"", "the family's router has a correction bias"},
-    {IN_DEEPSEEK_V3, "moe_layer_freq", "1", "first_k_dense_replace alone says what is dense"},
-};
 
 /* ---- messages */
 
@@ -173,94 +104,54 @@ status config_knob(const config *c, const char *field, const json_t *v, knob_id 
     return config_set(c, field, k, accepted);
 }
 
-/* Two of the alternative names with two values: which is meant? */
-static status check_agreement(const config *c, const char *names, const char *field,
-                              const json_t *v)
-{
-    for (const char *p = names; *p;) {
-        size_t n = strcspn(p, "|");
-        const char *name = arena_copy(c->r->a, p, n);
-        const json_t *other = json_object_get(c->root, name);
-        if (other && !json_is_null(other) && !json_equal(v, other))
-            return config_wrong(c, field, v, "%s is %s: make them equal or remove one", name,
-                                config_text(c, other));
-        p += n + (p[n] == '|');
-    }
-    return OK;
-}
-
-static status read_field(const config *c, const known_field *f)
-{
-    const char *name;
-    const json_t *v = config_find(c, f->names, &name);
-    if (!v) {
-        bool there = json_object_get(c->root, name) != NULL;
-        if (there && (f->how & NULL_OK)) return OK;
-        if (there && (f->how & NEEDED))
-            return config_wrong(c, name, json_object_get(c->root, name), "a value is needed");
-        if (!(f->how & NEEDED)) return OK;
-        return config_missing(c, name,
-                              arena_text(c->r->a,
-                                         "%s is set from it: copy it from the original file",
-                                         knobs[f->knob].key));
-    }
-    status s = check_agreement(c, f->names, name, v);
-    if (s) return s;
-    if ((f->how & SKIP_ZERO) && json_is_number(v) && json_number_value(v) == 0) return OK;
-    return config_knob(c, name, v, f->knob);
-}
-
-static status read_fields(const config *c)
-{
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        status s = config_in(c, fields[i].families) ? read_field(c, &fields[i]) : OK;
-        if (s) return s;
-    }
-    return OK;
-}
-
-static status check_fixed(const config *c)
-{
-    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
-        const json_t *v = config_find(c, fixed[i].name, NULL);
-        if (!v || !config_in(c, fixed[i].families)) continue;
-        if (!text_equal(config_text(c, v), fixed[i].json))
-            return config_wrong(c, fixed[i].name, v, "%s is needed: %s", fixed[i].json,
-                                fixed[i].why);
-    }
-    return OK;
-}
-
 /* ---- fields that are not one knob */
 
 /* norm_topk_prob divides the chosen weights by their sum: for softmax scores that is a softmax over
  * the chosen; sigmoid scores are divided unless it is false. */
 static status read_normalisation(const config *c)
 {
-    const json_t *v = config_find(c, "norm_topk_prob", NULL);
-    bool qwen = config_in(c, IN_QWEN);
-    if (!qwen && !config_in(c, IN_DEEPSEEK_V3)) return OK;
-    if (!v && !qwen) return OK;
-    if (!v) return config_missing(c, "norm_topk_prob", "true or false is needed");
-    if (!json_is_boolean(v)) return config_wrong(c, "norm_topk_prob", v, "true or false is needed");
-    if (qwen)
-        return config_set(c, "norm_topk_prob", K_PRE_SOFTMAX, value_of_bool(json_is_false(v)));
-    return json_is_true(v) ? OK
-                           : config_set(c, "norm_topk_prob", K_ROUTER_NORM, value_of_bool(false));
+    static const char name[] = "norm_topk_prob";
+    const json_t *v = config_find(c, name, NULL);
+    bool softmax = config_in(c, IN_SOFTMAX_NORM);
+    if (!softmax && !config_in(c, IN_BIASED)) return OK;
+    if (!v && !softmax) return OK;
+    if (!v) return config_missing(c, name, "true or false is needed");
+    if (!json_is_boolean(v)) return config_wrong(c, name, v, "true or false is needed");
+    if (softmax) return config_set(c, name, K_PRE_SOFTMAX, value_of_bool(json_is_false(v)));
+    return json_is_true(v) ? OK : config_set(c, name, K_ROUTER_NORM, value_of_bool(false));
 }
 
 /* Latent attention rotates neighbouring pairs unless rope_interleave is false. */
 static status read_interleaving(const config *c)
 {
     const json_t *v = config_find(c, "rope_interleave", NULL);
-    if (!v || !config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (!v || !config_in(c, IN_LATENT)) return OK;
     if (!json_is_boolean(v))
         return config_wrong(c, "rope_interleave", v, "true or false is needed");
     return config_set(c, "rope_interleave", K_ROPE_HALVES, value_of_bool(json_is_false(v)));
 }
 
+bool config_ignores_groups(const config *c)
+{
+    const json_t *v = config_find(c, "topk_method", NULL);
+    return config_in(c, IN_DEEPSEEK_V2) &&
+           !(v && text_equal(json_string_value(v), "group_limited_greedy"));
+}
+
+static status check_choice(const config *c)
+{
+    const json_t *v = config_find(c, "topk_method", NULL);
+    if (!config_in(c, IN_DEEPSEEK_V2)) return OK;
+    if (!v) return config_missing(c, "topk_method", "greedy or group_limited_greedy is needed");
+    if (json_is_string(v) && text_in("greedy|group_limited_greedy", '|', json_string_value(v)))
+        return OK;
+    return config_wrong(c, "topk_method", v, "greedy or group_limited_greedy is needed");
+}
+
 static status read_groups(const config *c)
 {
+    status how = check_choice(c);
+    if (how || config_ignores_groups(c)) return how;
     const json_t *n = config_find(c, "n_group", NULL), *k = config_find(c, "topk_group", NULL);
     bool both = json_object_get(c->root, "n_group") && json_object_get(c->root, "topk_group");
     if (both && !n && !k) return OK; /* null: no groups */
@@ -274,8 +165,8 @@ static status read_groups(const config *c)
     if (json_integer_value(n) == 1) return OK; /* one group limits nothing */
     status s = config_knob(c, "n_group", n, K_GROUPS);
     if (!s) s = config_knob(c, "topk_group", k, K_GROUP_TOPK);
-    if (!s) s = config_set(c, "n_group", K_GROUP_SCORE, value_of_text("best_two"));
-    return s;
+    const char *score = config_in(c, IN_DEEPSEEK_V2) ? "best" : "best_two";
+    return s ? s : config_set(c, "n_group", K_GROUP_SCORE, value_of_text(score));
 }
 
 static status read_shared_experts(const config *c)
@@ -305,10 +196,40 @@ static status read_sequence_aux(const config *c)
 
 static status read_deepseek(const config *c)
 {
-    if (!config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (!config_in(c, IN_SHARED)) return OK;
     status s = read_groups(c);
     if (!s) s = read_shared_experts(c);
     return s ? s : read_sequence_aux(c);
+}
+
+/* MiniMax-M2's public file has a number of dimensions, transformers a fraction of the head. */
+static status read_minimax(const config *c)
+{
+    const json_t *v = config_find(c, "rotary_dim", NULL),
+                 *types = config_find(c, "attn_type_list", NULL);
+    if (!config_in(c, IN_MINIMAX_M2)) return OK;
+    for (size_t i = 0; i < json_array_size(types); i++)
+        if (json_integer_value(json_array_get(types, i)) != 1)
+            return config_wrong(c, "attn_type_list", types,
+                                "1 is needed everywhere: moefold does not have the lightning "
+                                "(linear) attention of other layers");
+    if (!v) return OK;
+    int64_t d = config_int(c, "head_dim");
+    if (!json_is_integer(v) || json_integer_value(v) < 2 || json_integer_value(v) > d)
+        return config_wrong(c, "rotary_dim", v, "a whole number from 2 to head_dim is needed");
+    double part = (double)json_integer_value(v) / (double)d;
+    return config_set(c, "rotary_dim", K_ROPE_PERCENT, value_of_float(part));
+}
+
+static status read_activation(const config *c)
+{
+    const json_t *v = config_find(c, "hidden_act", NULL);
+    const char *word = json_string_value(v);
+    if (!config_in(c, IN_STARCODER2) || !v) return OK;
+    if (word && text_equal(word, "gelu"))
+        return config_set(c, "hidden_act", K_ACTIVATION, value_of_text("gelu"));
+    if (word && text_in("gelu_pytorch_tanh|gelu_new", '|', word)) return OK; /* the family's own */
+    return config_wrong(c, "hidden_act", v, "gelu or gelu_pytorch_tanh is needed");
 }
 
 /* gpt-oss files carry a coefficient, but Megatron-Bridge trains the family without that loss. */
@@ -323,45 +244,6 @@ static void note_unused(const config *c)
             c->name, config_text(c, v), knobs[K_BALANCING].key, knobs[K_AUX_COEFF].key);
 }
 
-/* ---- which family */
-
-static status find_family(config *c)
-{
-    static const char *const known[] = {"qwen3_moe",  "deepseek_v3", "kimi_k2",
-                                        "qwen3_next", "mixtral",     "gpt_oss"};
-    const char *list = "qwen3_moe, deepseek_v3, kimi_k2, qwen3_next, mixtral, gpt_oss";
-    const json_t *v = json_object_get(c->root, "model_type");
-    if (!v)
-        return config_missing(c, "model_type",
-                              arena_text(c->r->a, "it says which of these it is: %s", list));
-    const char *type = json_string_value(v);
-    for (int f = 0; type && f < FAMILY_COUNT; f++)
-        if (text_in(families[f].model_types, '|', type)) {
-            c->family = (family_id)f;
-            return OK;
-        }
-    const char *near = type ? text_nearest(type, known, sizeof known / sizeof known[0]) : NULL;
-    return config_wrong(c, "model_type", v, "%s%s%sknown are %s",
-                        near ? "the nearest known is " : "", near ? near : "", near ? "; " : "",
-                        list);
-}
-
-static status check_architecture(const config *c)
-{
-    const json_t *v = config_find(c, "architectures", NULL);
-    if (!v) return OK;
-    if (!json_is_array(v)) return config_wrong(c, "architectures", v, "a list of names is needed");
-    bool fits = json_array_size(v) == 0;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const char *name = json_string_value(json_array_get(v, i));
-        fits = fits || (name && text_starts(name, families[c->family].architecture));
-    }
-    if (fits) return OK;
-    return config_wrong(c, "architectures", v, "model_type %s has %s...: one of the two is wrong",
-                        config_text(c, json_object_get(c->root, "model_type")),
-                        families[c->family].architecture);
-}
-
 /* ---- the whole */
 
 static status read_config(config *c)
@@ -369,13 +251,13 @@ static status read_config(config *c)
     if (!json_is_object(c->root))
         return error_set(c->err, ERR_INPUT, "%s: is no JSON object; a model's config.json is one",
                          c->name);
-    status s = find_family(c);
-    if (!s) s = check_architecture(c);
-    if (!s) s = check_fixed(c);
-    if (!s) s = read_fields(c);
+    status s = config_family(c);
+    if (!s) s = config_fields(c);
     if (!s) s = read_normalisation(c);
     if (!s) s = read_interleaving(c);
     if (!s) s = read_deepseek(c);
+    if (!s) s = read_minimax(c);
+    if (!s) s = read_activation(c);
     if (!s) s = config_check(c);
     if (!s) s = config_rope(c);
     if (!s) s = config_layers(c);
@@ -406,9 +288,11 @@ status model_parse_config(recipe *r, const char *name, const char *data, size_t 
     return s;
 }
 
-status config_fill(recipe *r, const char *folder, error *err)
+status config_fill(recipe *r, const char *path, error *err)
 {
-    const char *path = arena_text(r->a, "%sconfig.json", folder);
+    const char *slash = strrchr(path, '/');
+    bool own = text_equal(slash ? slash + 1 : path, "config.json");
+    const char *folder = own ? file_folder(r->a, path) : NULL; /* else whose weights would it be? */
     json_t *root;
     status s = json_read(path, &root, err);
     if (s) return s;

@@ -23,7 +23,24 @@ enum {
     IN_QWEN3_NEXT = 1 << QWEN3_NEXT,
     IN_MIXTRAL = 1 << MIXTRAL,
     IN_GPT_OSS = 1 << GPT_OSS,
+    IN_DEEPSEEK_V2 = 1 << DEEPSEEK_V2,
+    IN_GLM4_MOE = 1 << GLM4_MOE,
+    IN_QWEN2_MOE = 1 << QWEN2_MOE,
+    IN_OLMOE = 1 << OLMOE,
+    IN_MINIMAX_M2 = 1 << MINIMAX_M2,
+    IN_LLAMA = 1 << LLAMA,
+    IN_QWEN2 = 1 << QWEN2,
+    IN_QWEN3 = 1 << QWEN3,
+    IN_STARCODER2 = 1 << STARCODER2,
     IN_ALL = (1 << FAMILY_COUNT) - 1,
+    IN_LATENT = IN_DEEPSEEK_V3 | IN_DEEPSEEK_V2, /* latent attention */
+    IN_GQA = IN_ALL & ~IN_LATENT,
+    IN_DENSE = IN_LLAMA | IN_QWEN2 | IN_QWEN3 | IN_STARCODER2,
+    IN_MOE = IN_ALL & ~IN_DENSE,
+    IN_SHARED = IN_LATENT | IN_GLM4_MOE,      /* a number of shared experts, leading dense layers */
+    IN_BIASED = IN_DEEPSEEK_V3 | IN_GLM4_MOE, /* sigmoid scores with a correction bias, groups */
+    IN_SPARSE_STEP = IN_QWEN3_MOE | IN_QWEN3_NEXT | IN_QWEN2_MOE,
+    IN_SOFTMAX_NORM = IN_SPARSE_STEP | IN_OLMOE, /* norm_topk_prob chooses between two softmaxes */
 };
 
 static inline bool config_in(const config *c, unsigned mask)
@@ -31,8 +48,8 @@ static inline bool config_in(const config *c, unsigned mask)
     return (mask >> c->family & 1) != 0;
 }
 
-/* Folder with a final slash -> knobs. */
-status config_fill(recipe *r, const char *folder, error *err);
+/* A config.json, or a file like it -> knobs. Weights are looked for beside a config.json only. */
+status config_fill(recipe *r, const char *path, error *err);
 
 /* ---- reading fields */
 
@@ -56,11 +73,16 @@ const char *config_text(const config *c, const json_t *v);
 /* Checks type and range of the knob and fills it, naming the field in messages and as reason. */
 status config_knob(const config *c, const char *field, const json_t *v, knob_id k);
 
+/* DeepSeek-V2 with topk_method greedy: its groups mean nothing. */
+bool config_ignores_groups(const config *c);
+
 /* Fills a knob with a value of ours, because of `field`. */
 status config_set(const config *c, const char *field, knob_id k, value v);
 
-/* ---- the parts, in this order after the table of plain fields */
+/* ---- the parts: the family first, the others in this order after the table of plain fields */
 
+status config_family(config *c);       /* hf_family.c: which family the file is of */
+status config_fields(const config *c); /* hf_fields.c: fields that are one knob, or one value */
 status config_check(const config *c);  /* hf_check.c: fields that contradict each other */
 status config_rope(const config *c);   /* hf_rope.c: both spellings of the rotary embedding */
 status config_layers(const config *c); /* hf_layers.c: which layers are of which kind */

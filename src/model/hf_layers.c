@@ -9,6 +9,9 @@
 #include "model/hf_config.h"
 #include "model/model.h"
 
+/* Only layers from max_window_layers on have the window. */
+enum { IN_UPPER_WINDOW = IN_QWEN2_MOE | IN_QWEN2 | IN_QWEN3 };
+
 typedef enum attention_kind { FULL, SLIDING, LINEAR, N_KINDS } attention_kind;
 
 static const char *const kind_names[N_KINDS] = {"full_attention", "sliding_attention",
@@ -17,7 +20,8 @@ static const char *const kind_names[N_KINDS] = {"full_attention", "sliding_atten
 /* The kind besides full attention that layers of a family may have. */
 static attention_kind other_kind(const config *c)
 {
-    return config_in(c, IN_QWEN3_NEXT) ? LINEAR : config_in(c, IN_DEEPSEEK_V3) ? FULL : SLIDING;
+    unsigned full = IN_LATENT | IN_GLM4_MOE | IN_OLMOE | IN_MINIMAX_M2 | IN_LLAMA;
+    return config_in(c, IN_QWEN3_NEXT) ? LINEAR : config_in(c, full) ? FULL : SLIDING;
 }
 
 /* ---- layers without experts */
@@ -157,7 +161,8 @@ static status window_in_use(const config *c, bool *used)
     const json_t *v = config_find(c, "use_sliding_window", NULL);
     if (v && !json_is_boolean(v))
         return config_wrong(c, "use_sliding_window", v, "true or false is needed");
-    *used = v ? json_is_true(v) : !config_in(c, IN_QWEN3_MOE); /* Qwen3 files carry an idle size */
+    unsigned idle = IN_QWEN3_MOE | IN_UPPER_WINDOW; /* their files carry a size that is not used */
+    *used = v ? json_is_true(v) : !config_in(c, idle);
     return OK;
 }
 
@@ -172,6 +177,9 @@ static status read_window(const config *c)
     if (s) return s;
     if (!n && config_in(c, IN_GPT_OSS))
         return config_missing(c, "layer_types", "which layers have the window is needed");
+    if (!n && used && config_in(c, IN_UPPER_WINDOW))
+        return config_missing(c, "layer_types",
+                              "use_sliding_window is true: which layers have the window is needed");
     for (int64_t i = 0; i < n; i++) any = any || flags[i];
     if (n ? !any : !used || !v) return OK;
     if (!v)
@@ -191,8 +199,8 @@ static status read_full(const config *c)
 status config_layers(const config *c)
 {
     status s = OK;
-    if (config_in(c, IN_QWEN3_MOE | IN_QWEN3_NEXT)) s = read_sparse_step(c);
-    if (config_in(c, IN_DEEPSEEK_V3)) s = read_dense_first(c);
+    if (config_in(c, IN_SPARSE_STEP)) s = read_sparse_step(c);
+    if (config_in(c, IN_SHARED)) s = read_dense_first(c);
     if (s) return s;
     switch (other_kind(c)) {
     case LINEAR:

@@ -9,7 +9,11 @@
 
 #include "model/hf_config.h"
 
-enum { TOP_LEVEL = 1, YARN_ONLY = 2 };
+typedef enum rope_kind { DEFAULT, YARN, LLAMA3, N_ROPE_KINDS } rope_kind;
+
+static const char *const kind_names[N_ROPE_KINDS] = {"default", "yarn", "llama3"};
+
+enum { TOP_LEVEL = 1, YARN_ONLY = 2, LLAMA3_ONLY = 4 };
 
 typedef struct rope_key {
     const char *key;
@@ -18,11 +22,9 @@ typedef struct rope_key {
     unsigned known_in, needed_in; /* families */
 } rope_key;
 
-enum { IN_GQA = IN_ALL & ~IN_DEEPSEEK_V3 };
-
 static const rope_key keys[] = {
     {"rope_theta", K_ROPE_BASE, TOP_LEVEL, IN_ALL, IN_ALL},
-    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN_GQA, IN_QWEN3_NEXT},
+    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN_GQA, IN_QWEN3_NEXT | IN_GLM4_MOE},
     {"factor", K_ROPE_FACTOR, YARN_ONLY, IN_ALL, IN_ALL},
     {"original_max_position_embeddings", K_ROPE_ORIGINAL, YARN_ONLY, IN_ALL, IN_ALL},
     {"beta_fast", K_ROPE_BETA_FAST, YARN_ONLY, IN_ALL, 0},
@@ -30,6 +32,17 @@ static const rope_key keys[] = {
     {"mscale", K_ROPE_MSCALE, YARN_ONLY, IN_ALL, 0},
     {"mscale_all_dim", K_ROPE_MSCALE_ALL, YARN_ONLY, IN_ALL, 0},
     {"truncate", K_ROPE_TRUNCATE, YARN_ONLY, IN_ALL, 0},
+    {"factor", K_LLAMA3_FACTOR, LLAMA3_ONLY, IN_GQA, IN_GQA},
+};
+
+/* Llama 3.1 blends between wavelengths of these numbers of turns; Megatron has them fixed. */
+static const struct {
+    const char *key;
+    double value;
+} llama3_fixed[] = {
+    {"low_freq_factor", 1},
+    {"high_freq_factor", 4},
+    {"original_max_position_embeddings", 8192},
 };
 
 static const json_t *in_section(const config *c, const char *section, const char *key)
@@ -74,7 +87,7 @@ static status check_section(const config *c, const char *section)
 }
 
 /* Old files say "type", newer ones "rope_type"; both stand in some. */
-static status find_type(const config *c, const char **type)
+static status find_type(const config *c, rope_kind *kind)
 {
     const char *field = "rope_parameters.rope_type", *old_field = "rope_scaling.type";
     const json_t *v, *old;
@@ -89,13 +102,18 @@ static status find_type(const config *c, const char **type)
         field = old_field;
     }
     bool scaled = config_find(c, "rope_scaling", NULL) != NULL;
-    if (!v && scaled) return config_missing(c, "rope_scaling.type", "default or yarn is needed");
-    *type = v ? json_string_value(v) : "default";
-    if (*type && text_in("default|yarn", '|', *type)) return OK;
-    return config_wrong(c, field, v, "known are \"default\" and \"yarn\"");
+    if (!v && scaled)
+        return config_missing(c, "rope_scaling.type", "default, yarn or llama3 is needed");
+    const char *type = v ? json_string_value(v) : kind_names[DEFAULT];
+    for (int i = 0; type && i < N_ROPE_KINDS; i++)
+        if (text_equal(type, kind_names[i]) && (i != LLAMA3 || config_in(c, IN_GQA))) {
+            *kind = (rope_kind)i;
+            return OK;
+        }
+    return config_wrong(c, field, v, "known are \"default\", \"yarn\" and, for Llama, \"llama3\"");
 }
 
-static status read_key(const config *c, const rope_key *k, bool yarn)
+static status read_key(const config *c, const rope_key *k, rope_kind kind)
 {
     bool top_level = (k->how & TOP_LEVEL) != 0;
     if (!config_in(c, k->known_in)) return OK;
@@ -103,8 +121,10 @@ static status read_key(const config *c, const rope_key *k, bool yarn)
     const json_t *v;
     status s = find_key(c, k->key, top_level, &field, &v);
     if (s) return s;
-    if ((k->how & YARN_ONLY) && !yarn) {
-        if (!v || k->knob != K_ROPE_FACTOR) return OK; /* the rest means nothing without a factor */
+    if ((k->how & LLAMA3_ONLY) && kind != LLAMA3) return OK;
+    if ((k->how & YARN_ONLY) && kind != YARN) {
+        if (!v || k->knob != K_ROPE_FACTOR || kind == LLAMA3)
+            return OK; /* the rest means nothing without a factor */
         return config_wrong(c, field, v,
                             "rope_type is \"default\" and scales nothing: make it \"yarn\" or "
                             "remove the factor");
@@ -112,8 +132,24 @@ static status read_key(const config *c, const rope_key *k, bool yarn)
     if (v) return config_knob(c, field, v, k->knob);
     if (!config_in(c, k->needed_in)) return OK;
     return config_missing(c, k->key,
-                          top_level ? "it belongs at the top level or into rope_parameters"
-                                    : "YaRN needs it in rope_parameters (or rope_scaling)");
+                          top_level
+                              ? "it belongs at the top level or into rope_parameters"
+                              : "its rope_type needs it in rope_parameters (or rope_scaling)");
+}
+
+static status read_llama3(const config *c)
+{
+    for (size_t i = 0; i < sizeof llama3_fixed / sizeof llama3_fixed[0]; i++) {
+        const char *field = llama3_fixed[i].key;
+        const json_t *v;
+        status s = find_key(c, llama3_fixed[i].key, false, &field, &v);
+        if (s) return s;
+        if (!v) return config_missing(c, field, "rope_type llama3 needs it in rope_scaling");
+        if (!json_is_number(v) || json_number_value(v) != llama3_fixed[i].value)
+            return config_wrong(c, field, v, "%g is needed: the scaling of Llama 3.1 is built in",
+                                llama3_fixed[i].value);
+    }
+    return config_set(c, "rope_type", K_LLAMA3_ROPE, value_of_bool(true));
 }
 
 static double yarn_scale(double factor, double mscale)
@@ -152,7 +188,7 @@ static status check_rotated(const config *c)
     double d = (double)config_int(c, "head_dim"), percent = 1.0;
     const char *field = "partial_rotary_factor";
     const json_t *v;
-    if (config_in(c, IN_DEEPSEEK_V3)) return OK;
+    if (config_in(c, IN_LATENT)) return OK;
     status s = find_key(c, "partial_rotary_factor", true, &field, &v);
     if (s) return s;
     if (v) percent = json_number_value(v);
@@ -167,17 +203,17 @@ static status check_rotated(const config *c)
 
 status config_rope(const config *c)
 {
-    const char *type = "default";
+    rope_kind kind = DEFAULT;
     status s = check_section(c, "rope_parameters");
     if (!s) s = check_section(c, "rope_scaling");
-    if (!s) s = find_type(c, &type);
+    if (!s) s = find_type(c, &kind);
     if (s) return s;
-    bool yarn = text_equal(type, "yarn");
-    for (size_t i = 0; !s && i < sizeof keys / sizeof keys[0]; i++) s = read_key(c, &keys[i], yarn);
+    for (size_t i = 0; !s && i < sizeof keys / sizeof keys[0]; i++) s = read_key(c, &keys[i], kind);
     if (!s) s = check_rotated(c);
-    if (s || !yarn) return s;
+    if (!s && kind == LLAMA3) s = read_llama3(c);
+    if (s || kind != YARN) return s;
     s = check_attention_scale(c);
     if (!s) s = config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn"));
-    bool latent = config_in(c, IN_DEEPSEEK_V3); /* there Megatron's position type stays "rope" */
+    bool latent = config_in(c, IN_LATENT); /* there Megatron's position type stays "rope" */
     return s || latent ? s : config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));
 }

@@ -18,7 +18,7 @@
 
 /* ---- moefold.model */
 
-/* People write Hugging Face's name: deepseek-ai/DeepSeek-V3. */
+/* The nearest preset, by its own name or by what stands behind the slash of a name on the hub. */
 static const char *bare_name(arena *a, const char *name)
 {
     const char *slash = strrchr(name, '/');
@@ -32,30 +32,46 @@ static status unknown_model(const recipe *r, const char *name, error *err)
     int n;
     const char *const *presets = model_presets(&n);
     const char *near = text_nearest(bare_name(r->a, name), presets, n);
+    const char *missing = family_missing_by_name(name);
+    if (missing)
+        return error_set(err, ERR_INPUT, "%s=%.200s: moefold does not have its %s",
+                         knobs[K_MODEL].key, name, missing);
     textbuf list = text_init(r->a);
     for (int i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", presets[i]);
     return error_set(err, ERR_INPUT,
-                     "%s=%.200s: no preset and no folder has this name%s%s%s; presets are %s",
+                     "%s=%.200s: no preset, config.json or folder has this name%s%s%s; presets "
+                     "are %s",
                      knobs[K_MODEL].key, name, near ? "; the nearest preset is '" : "",
                      near ? near : "", near ? "'" : "", list.s);
 }
 
-/* The folder with a final slash, or NULL. A path to the config.json itself will do. */
-static const char *as_folder(arena *a, const char *path)
+static bool is_config_file(const char *path)
 {
-    if (file_is_folder(path))
-        return arena_text(a, "%s%s", path, *path && path[strlen(path) - 1] == '/' ? "" : "/");
-    const char *slash = strrchr(path, '/');
-    bool itself = text_equal(slash ? slash + 1 : path, "config.json");
-    return itself && file_exists(path) ? file_folder(a, path) : NULL;
+    size_t n = strlen(path);
+    return n > 5 && strcmp(path + n - 5, ".json") == 0 && file_exists(path);
 }
 
-static const char *find_folder(const recipe *r, const char *name)
+bool model_is_named(const char *name)
 {
-    const char *folder = NULL;
+    if (model_is_preset(name) || file_is_folder(name) || is_config_file(name)) return true;
+    return !file_exists(name) && (model_is_spelled(name) || family_missing_by_name(name));
+}
+
+/* The config.json that a path means: the file itself, or the one in that folder. NULL: neither. */
+static const char *as_config(arena *a, const char *path)
+{
+    if (is_config_file(path)) return path;
+    if (!file_is_folder(path)) return NULL;
+    bool slash = *path && path[strlen(path) - 1] == '/';
+    return arena_text(a, "%s%sconfig.json", path, slash ? "" : "/");
+}
+
+static const char *find_config(const recipe *r, const char *name)
+{
+    const char *path = NULL;
     if (name[0] != '/' && *r->folder)
-        folder = as_folder(r->a, arena_text(r->a, "%s%s", r->folder, name));
-    return folder ? folder : as_folder(r->a, name);
+        path = as_config(r->a, arena_text(r->a, "%s%s", r->folder, name));
+    return path ? path : as_config(r->a, name);
 }
 
 /* A model cannot be without these: null gives them back to the preset or the config.json. */
@@ -73,15 +89,16 @@ status model_fill(recipe *r, error *err)
     const char *name = recipe_word(r, K_MODEL);
     if (!name) return OK;
     if (model_is_preset(name)) return preset_fill(r, name, err);
-    const char *folder = *name ? find_folder(r, name) : NULL;
-    if (!folder) return unknown_model(r, name, err);
-    if (!file_exists(arena_text(r->a, "%sconfig.json", folder)))
+    const char *path = *name ? find_config(r, name) : NULL;
+    if (!path && model_is_spelled(name)) return preset_fill(r, name, err);
+    if (!path) return unknown_model(r, name, err);
+    if (!file_exists(path))
         return error_set(
             err, ERR_INPUT,
             "%s=%.200s: the folder %.400s has no config.json; give a folder that has one, "
             "or a preset",
-            knobs[K_MODEL].key, name, folder);
-    return config_fill(r, folder, err);
+            knobs[K_MODEL].key, name, file_folder(r->a, path));
+    return config_fill(r, path, err);
 }
 
 /* ---- what knobs imply */
@@ -90,7 +107,7 @@ status model_fill(recipe *r, error *err)
 static int64_t default_ffn(const recipe *r, const char **why)
 {
     int64_t hidden = recipe_int(r, K_HIDDEN);
-    bool narrow = r->system == MEGATRON_LM && recipe_on(r, K_GLU);
+    bool narrow = recipe_is_lm(r) && recipe_on(r, K_GLU);
     *why = narrow ? "unset: 8/3 x hidden_size in multiples of 64, as Megatron-LM has it with a gate"
                   : "unset: 4 x hidden_size";
     int64_t wide = mul_sat(4, hidden);
@@ -135,7 +152,7 @@ static status check_there(const recipe *r, error *err)
         if (!recipe_given(r, needed[i]))
             return error_set(
                 err, ERR_INPUT,
-                "%s is not set; set it, or let %s=<preset or folder with a config.json> "
+                "%s is not set; set it, or let %s=<preset, config.json or folder with one> "
                 "supply it",
                 knobs[needed[i]].key, knobs[K_MODEL].key);
     return OK;
@@ -174,6 +191,7 @@ static void init_switches(model *m, const recipe *r)
     m->attention_bias = m->linear_bias || recipe_on(r, K_ATTN_BIAS);
     m->qkv_bias = m->attention_bias || recipe_on(r, K_QKV_BIAS);
     m->qk_norm = recipe_on(r, K_QK_NORM);
+    m->qk_norm_whole = m->qk_norm && recipe_on(r, K_QK_NORM_WHOLE);
     m->output_gate = recipe_on(r, K_OUTPUT_GATE);
     m->sinks = recipe_is(r, K_SOFTMAX, "learnable");
     m->shared_gate = recipe_on(r, K_SHARED_GATE);
@@ -206,13 +224,26 @@ static int64_t window_of(const recipe *r)
     return left >= SIZE_MOST ? SIZE_MOST : left + 1;
 }
 
-static const char *family_of(const model *m)
+static const char *dense_family(const model *m)
 {
-    return m->mla       ? "deepseek_v3"
-           : m->gdn     ? "qwen3_next"
-           : m->sinks   ? "gpt_oss"
-           : m->qk_norm ? "qwen3_moe"
-                        : "mixtral";
+    return m->qk_norm ? "qwen3" : m->qkv_bias && !m->attention_bias ? "qwen2" : "llama";
+}
+
+/* Whose files hold such weights; "gpt": nobody's that are read. */
+static const char *family_of(const model *m, const recipe *r)
+{
+    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid");
+    bool plain = m->norm_bias && !m->glu && !m->experts && !m->positions;
+    if (plain && !m->mla && !m->gdn && !m->qk_norm) return "starcoder2";
+    if (m->norm_bias || m->positions || !m->glu) return "gpt";
+    if (m->mla) return sigmoid || !m->experts ? "deepseek_v3" : "deepseek_v2";
+    if (m->gdn) return "qwen3_next";
+    if (m->sinks) return "gpt_oss";
+    if (!m->experts) return dense_family(m);
+    if (m->qk_norm_whole) return sigmoid ? "minimax_m2" : "olmoe";
+    if (m->shared_gate) return "qwen2_moe";
+    if (sigmoid) return "glm4_moe";
+    return m->qk_norm ? "qwen3_moe" : "mixtral";
 }
 
 /* Three knobs say which layers have a property: "every n-th", or a list of 0 and 1. */
@@ -283,7 +314,7 @@ status model_init(model *m, const recipe *r, error *err)
     init_switches(&made, r);
     init_vocabulary(&made, r);
     made.window = window_of(r);
-    made.family = family_of(&made);
+    made.family = family_of(&made, r);
     s = init_layers(&made, r, err);
     if (!s) *m = made;
     return s;

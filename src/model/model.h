@@ -27,7 +27,8 @@ typedef struct model {
     int64_t vocab, padded_vocab; /* padded: as TP and the knobs ask */
     int64_t positions;           /* rows of a learned position table; 0: none */
     bool attention_bias;         /* of all projections of attention; MLA: those down and out */
-    bool tied, glu, linear_bias, qkv_bias, qk_norm, output_gate, sinks, shared_gate, expert_bias;
+    bool tied, glu, linear_bias, qkv_bias, qk_norm, qk_norm_whole, output_gate, sinks, shared_gate,
+        expert_bias;
     bool norm_bias;     /* LayerNorm: norms have a bias */
     bool zero_centered; /* norm weights are stored as w - 1 */
     bool mla, gdn;
@@ -39,8 +40,9 @@ typedef struct model {
     const unsigned char *layer; /* [n_layers + n_mtp] layer_kind_bits; MTP layers repeat the last */
 } model;
 
-/* Reads `moefold.model` (a preset, or a folder with a config.json; relative to the recipe's folder,
- * then to the working folder) and sets the knobs of the architecture that the user left open. Does
+/* Reads `moefold.model` (a preset; a config.json or a folder that has one, relative to the recipe's
+ * folder, then to the working folder; or, where no such path exists, a preset's name on the hub or
+ * in another case) and sets the knobs of the architecture that the user left open. Does
  * nothing when the knob is null. Fails with ERR_INPUT: unknown model (the nearest is named), a
  * field that is missing, contradictory or of the wrong type; then the recipe is as it was. A model
  * with its leading layers dense, or with a list of kinds of layers, follows the user's number of
@@ -63,6 +65,14 @@ status model_init(model *m, const recipe *r, error *err);
 /* Names of the presets, for messages and `moefold show --presets`. */
 const char *const *model_presets(int *n);
 bool model_is_preset(const char *name);
+const char *model_hub_names(const char *preset); /* with '|' */
+
+/* The same in any case, or by a name on the hub: "deepseek-ai/DeepSeek-V3". */
+bool model_is_spelled(const char *name);
+
+/* May `moefold.model` have this value? A preset, a folder, a file whose name ends in .json, or,
+ * where no such path exists, another spelling of a preset. */
+bool model_is_named(const char *name);
 
 static inline bool model_layer_is(const model *m, int64_t i, layer_kind_bits bit)
 {

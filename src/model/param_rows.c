@@ -22,6 +22,7 @@ typedef enum size_id {
     S_HEADS,
     S_HEAD_DIM,
     S_QKV,
+    S_KEYS,
     S_ATTENTION,
     S_Q_LORA,
     S_Q_UP,
@@ -54,7 +55,7 @@ typedef enum condition {
     MLA = 1 << 1,
     Q_LORA = 1 << 2,
     Q_FULL = 1 << 3,
-    QK_NORM = 1 << 4,
+    QK_NORM = 1 << 4, /* of heads; MLA: of latents */
     GATED = 1 << 5,
     UNGATED = 1 << 6,
     SINKS = 1 << 7,
@@ -74,6 +75,10 @@ typedef enum condition {
     AS_OTHERS = 1 << 20, /* neither Mixtral nor gpt-oss */
     AS_NOT_NEXT = 1 << 21,
     ATTENTION_BIAS = 1 << 22,
+    QK_NORM_WHOLE = 1 << 23, /* of all heads at once */
+    SHARED_UNGATED = 1 << 24,
+    GATED_MLP = 1 << 25,
+    PLAIN_MLP = 1 << 26,
 } condition;
 
 typedef enum split { WHOLE, GLU_HALVES, GDN_SECTIONS, CONV_SECTIONS } split;
@@ -105,10 +110,16 @@ typedef struct row {
 
 #define W(block_, name_, when_, ...) {BLOCK_##block_, name_, when_, __VA_ARGS__},
 
-/* A norm's weight and, for LayerNorm, its bias. */
-#define NORM(block_, weight_, bias_, when_, size_, names_)                                         \
-    W(block_, weight_, when_, {size_}, .init = INIT_ONE, .norm = true, .names = (names_))          \
-    W(block_, bias_, (when_) | NORM_BIAS, {size_}, .init = INIT_ZERO)
+/* A norm's weight and, for LayerNorm, its bias; whole on every rank, or cut with its rows. */
+#define NORM_AS(block_, weight_, bias_, when_, size_, module_, ...)                                \
+    W(block_, weight_, when_, {size_}, .init = INIT_ONE, .norm = true, .names = module_ ".weight", \
+      __VA_ARGS__)                                                                                 \
+    W(block_, bias_, (when_) | NORM_BIAS, {size_}, .init = INIT_ZERO, .names = module_ ".bias",    \
+      __VA_ARGS__)
+#define NORM(block_, weight_, bias_, when_, size_, module_)                                        \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, .axis = 0)
+#define NORM_CUT(block_, weight_, bias_, when_, size_, module_)                                    \
+    NORM_AS(block_, weight_, bias_, when_, size_, module_, COLUMN)
 
 static const row rows[] = {
 #include "model/params.def"
@@ -124,6 +135,7 @@ static void attention_sizes(int64_t *size, const model *m)
     size[S_HEAD_DIM] = m->head_dim;
     size[S_ATTENTION] = q;
     size[S_QKV] = mul_sat(mul_sat(m->output_gate ? 2 : 1, m->heads) + 2 * m->kv_heads, m->head_dim);
+    size[S_KEYS] = mul_sat(m->kv_heads, m->head_dim);
     size[S_Q_LORA] = m->q_lora;
     size[S_Q_UP] = mul_sat(m->heads, m->qk_dim + m->qk_rope_dim);
     size[S_KV_DOWN] = m->kv_lora + m->qk_rope_dim;
@@ -173,7 +185,8 @@ static void find_sizes(int64_t *size, const model *m)
 
 static unsigned find_conditions(const model *m)
 {
-    bool mixtral = text_equal(m->family, "mixtral"), oss = text_equal(m->family, "gpt_oss");
+    bool mixtral = text_equal(m->family, "mixtral") || text_equal(m->family, "minimax_m2");
+    bool oss = text_equal(m->family, "gpt_oss");
     bool next = text_equal(m->family, "qwen3_next");
     const struct {
         bool holds;
@@ -183,7 +196,8 @@ static unsigned find_conditions(const model *m)
         {m->mla, MLA},
         {m->q_lora > 0, Q_LORA},
         {m->q_lora == 0, Q_FULL},
-        {m->qk_norm, QK_NORM},
+        {m->qk_norm && !(m->qk_norm_whole && !m->mla), QK_NORM},
+        {m->qk_norm_whole && !m->mla, QK_NORM_WHOLE},
         {m->output_gate, GATED},
         {!m->output_gate, UNGATED},
         {m->sinks, SINKS},
@@ -195,6 +209,9 @@ static unsigned find_conditions(const model *m)
         {!m->tied, UNTIED},
         {m->shared_ffn > 0, SHARED},
         {m->shared_gate, SHARED_GATE},
+        {!m->shared_gate, SHARED_UNGATED},
+        {m->glu, GATED_MLP},
+        {!m->glu, PLAIN_MLP},
         {m->expert_bias, EXPERT_BIAS},
         {m->moe_latent > 0, LATENT_MOE},
         {mixtral, AS_MIXTRAL},

@@ -1,22 +1,25 @@
-/* presets.c - models by name. */
+/* presets.c - models by name: our own, or Hugging Face's in any case. */
+#include <string.h>
+#include <strings.h>
+
 #include "model/family.h"
 #include "model/model.h"
 
 typedef struct preset {
-    const char *name;
+    const char *name, *hub; /* hub: Hugging Face's names, with '|' */
     family_id family;
     int n_dense; /* leading layers without experts */
     const char *settings;
 } preset;
 
 static const preset presets[] = {
-#define PRESET(name, family, n_dense, settings) {name, family, n_dense, settings},
+#define PRESET(name, hub, family, n_dense, settings) {name, hub, family, n_dense, settings},
 #include "model/presets.def"
 #undef PRESET
 };
 
 static const char *const names[] = {
-#define PRESET(name, family, n_dense, settings) name,
+#define PRESET(name, hub, family, n_dense, settings) name,
 #include "model/presets.def"
 #undef PRESET
 };
@@ -29,22 +32,54 @@ const char *const *model_presets(int *n)
     return names;
 }
 
-static const preset *find(const char *name)
+static bool same_word(const char *a, const char *b, size_t n)
+{
+    return strlen(a) == n && strncasecmp(a, b, n) == 0;
+}
+
+/* "deepseek-ai/DeepSeek-V3", or its part behind the slash. */
+static bool is_hub_name(const preset *p, const char *name)
+{
+    for (const char *h = p->hub; *h;) {
+        size_t n = strcspn(h, "|"), owner = strcspn(h, "/");
+        if (same_word(name, h, n)) return true;
+        if (owner < n && same_word(name, h + owner + 1, n - owner - 1)) return true;
+        h += n + (h[n] == '|');
+    }
+    return false;
+}
+
+static const preset *find(const char *name, bool any_spelling)
 {
     for (int i = 0; i < N_PRESETS; i++)
         if (text_equal(presets[i].name, name)) return &presets[i];
+    for (int i = 0; any_spelling && i < N_PRESETS; i++)
+        if (same_word(name, presets[i].name, strlen(presets[i].name)) ||
+            is_hub_name(&presets[i], name))
+            return &presets[i];
     return NULL;
 }
 
 bool model_is_preset(const char *name)
 {
-    return find(name) != NULL;
+    return find(name, false) != NULL;
+}
+
+bool model_is_spelled(const char *name)
+{
+    return find(name, true) != NULL;
+}
+
+const char *model_hub_names(const char *preset_name)
+{
+    const preset *p = find(preset_name, false);
+    return p ? p->hub : "";
 }
 
 status preset_fill(recipe *r, const char *name, error *err)
 {
-    const preset *p = find(name);
-    const char *why = arena_text(r->a, "preset %s", name);
+    const preset *p = find(name, true);
+    const char *why = arena_text(r->a, "preset %s", p->name);
     status s = settings_fill(r, p->settings, why, err);
     if (s) return s;
     dense_first_fill(r, p->n_dense, why);

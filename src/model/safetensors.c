@@ -164,7 +164,7 @@ static status read_length(const safetensors_head *head, int64_t *length, error *
     *length = (int64_t)v;
     if (head->n_bytes >= 8 && fits) return OK;
     return error_set(err, ERR_INPUT,
-                     "%s: is no safetensors file (%" PRId64 " bytes; a header of %" PRIu64
+                     "%s: is not a safetensors file (%" PRId64 " bytes; a header of %" PRIu64
                      " announced); a Git LFS pointer? fetch the file itself",
                      head->name, head->file_bytes, v);
 }
@@ -183,7 +183,7 @@ status safetensors_parse(safetensors *f, arena *a, const safetensors_head *head,
     safetensors found = {.data = 8 + length};
     s = json_is_object(root)
             ? read_tensors(&found, &r, root)
-            : error_set(err, ERR_INPUT, "%s: its header is no JSON object", head->name);
+            : error_set(err, ERR_INPUT, "%s: its header is not a JSON object", head->name);
     json_decref(root);
     if (!s) *f = found;
     return s;

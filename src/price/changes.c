@@ -1,7 +1,10 @@
 /* changes.c - single changes of a recipe, each checked by the rules and priced.
  *
  * A row names the knobs of one change; what does not differ from the recipe, cannot be laid out or
- * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs. */
+ * breaks a rule is left out. A change that swaps parallel sizes keeps the number of GPUs.
+ *
+ * I1  No change is offered that `check` would warn of, where it does not warn of the recipe as it
+ *     is: the repair of that warning is made part of the change, or the change is left out. */
 #include "price/changes.h"
 
 #include <stdio.h>
@@ -83,6 +86,7 @@ static const swap swaps[] = {{K_TP, K_CP},     {K_CP, K_TP},     {K_PP, K_COUNT}
 
 typedef struct changing {
     const setup *before;
+    violations found; /* by it */
     const recipe *given;
     const hardware *hw;
     const price_options *o;
@@ -112,7 +116,24 @@ static bool moves_stages(const char *words)
     return strstr(words, knobs[K_PP].key) || strstr(words, knobs[K_VPP].key);
 }
 
-static bool priced(price_change *out, const changing *w, const char *words)
+static bool warned_before(const changing *w, const rule *r)
+{
+    for (int i = 0; i < w->found.n; i++)
+        if (w->found.list[i].rule == r) return true;
+    return false;
+}
+
+/* A warning that the recipe as it is does not draw, or NULL. */
+static const violation *new_warning(const changing *w, const violations *found)
+{
+    for (int i = 0; i < found->n; i++)
+        if (found->list[i].rule->severity == WARNING && !warned_before(w, found->list[i].rule))
+            return &found->list[i];
+    return NULL;
+}
+
+/* The recipe after the change, checked; NULL: it cannot be, or breaks a rule. */
+static setup *changed(violations *found, const changing *w, const char *words)
 {
     recipe *r = ARENA_NEW(w->a, recipe);
     setup *s = ARENA_NEW(w->a, setup);
@@ -120,15 +141,38 @@ static bool priced(price_change *out, const changing *w, const char *words)
     *r = *w->given;
     r->a = w->a;
     if (moves_stages(words)) r->knob[K_PP_LAYOUT].from = FROM_NOTHING;
-    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return false;
-    if (!s->possible || s->pipe.why_not || !differs(w, s)) return false;
-    if (s->lay.world != w->before->lay.world) return false;
+    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return NULL;
+    if (!s->possible || s->pipe.why_not || !differs(w, s)) return NULL;
+    if (s->lay.world != w->before->lay.world) return NULL;
+    rules_check(found, s, false, w->a);
+    return found->n_errors ? NULL : s;
+}
+
+/* I1. The repair may take back the change itself: then it differs from nothing. */
+static const char *with_repair(const changing *w, const char *words, const violation *v)
+{
+    if (!v->n_repairs) return NULL;
+    textbuf t = text_init(w->a);
+    text_add(&t, "%s", words);
+    for (const char *const *x = v->repairs[0]; *x; x++) text_add(&t, " %s", *x);
+    return t.s;
+}
+
+static bool priced(price_change *out, const changing *w, const char *words)
+{
     violations found;
-    rules_check(&found, s, false, w->a);
-    if (found.n_errors) return false;
+    setup *s = changed(&found, w, words);
+    const violation *warning = s ? new_warning(w, &found) : NULL;
+    if (warning) {
+        words = with_repair(w, words, warning);
+        s = words ? changed(&found, w, words) : NULL;
+        if (s && new_warning(w, &found)) return false;
+    }
+    if (!s) return false;
     price p;
     price_setup(&p, s, w->hw, w->o, w->a);
-    *out = (price_change){.gain = w->now->step_s / p.step_s - 1,
+    *out = (price_change){.words = words,
+                          .gain = w->now->step_s / p.step_s - 1,
                           .step_s = p.step_s,
                           .peak_bytes = p.peak_bytes,
                           .fits = p.fits};
@@ -136,6 +180,8 @@ static bool priced(price_change *out, const changing *w, const char *words)
 }
 
 /* ---- the list */
+
+enum { WORDS_MAX = 1024 };
 
 static double size_of(const price_change *c)
 {
@@ -163,11 +209,14 @@ static int insert(price_change *out, int n, int room, const price_change *c)
 static int try_words(price_change *out, int n, int room, const changing *w, const char *words)
 {
     price_change c;
+    char kept[WORDS_MAX];
     arena_place mark = arena_mark(w->a);
     bool good = priced(&c, w, words);
+    bool same = good && c.words == words;
+    if (good && !same) snprintf(kept, sizeof kept, "%s", c.words);
     arena_release(w->a, mark);
     if (!good) return n;
-    c.words = words;
+    if (!same) c.words = arena_text(w->a, "%s", kept);
     return insert(out, n, room, &c);
 }
 
@@ -199,6 +248,7 @@ int price_changes(price_change *out, int room, const recipe *given, const price 
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
     changing w = {.before = s, .given = whole, .hw = hw, .o = o, .now = now, .a = a};
+    rules_check(&w.found, s, false, a);
     int n = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         n = try_words(out, n, room, &w, table[i]);

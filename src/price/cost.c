@@ -88,6 +88,11 @@ static const cost_row rows[OP_COUNT] = {
     [OP_NORM] = {WAY_MEMORY, COST_MEMORY},
     [OP_NORM_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_NORM_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_LAYER_NORM] = {WAY_MEMORY, COST_MEMORY},
+    [OP_LAYER_NORM_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_LAYER_NORM_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_POSITIONS] = {WAY_ROWS, COST_MEMORY},
+    [OP_POSITIONS_W] = {WAY_ADDED, COST_MEMORY},
     [OP_ADD] = {WAY_MEMORY, COST_MEMORY},
     [OP_COPY] = {WAY_MEMORY, COST_MEMORY},
     [OP_ZERO] = {WAY_MEMORY, COST_MEMORY},
@@ -95,6 +100,8 @@ static const cost_row rows[OP_COUNT] = {
     [OP_GATE_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_ACT] = {WAY_MEMORY, COST_MEMORY},
     [OP_ACT_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT_AS] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT_AS_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_SPLIT] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_JOIN] = {WAY_MEMORY, COST_MEMORY},
     [OP_ROPE] = {WAY_MEMORY, COST_MEMORY},
@@ -154,6 +161,16 @@ static bool is_preprocess(op_kind k)
            k == OP_FLEX_PACK;
 }
 
+static bool is_norm(op_kind k)
+{
+    return k == OP_NORM || k == OP_LAYER_NORM;
+}
+
+static bool is_activation(op_kind k)
+{
+    return k == OP_ACT || k == OP_ACT_D || k == OP_ACT_AS || k == OP_ACT_AS_D;
+}
+
 /* What has to be captured for this operation to be. */
 static unsigned part_of(const op *o)
 {
@@ -163,7 +180,7 @@ static unsigned part_of(const op *o)
     if (m[0] == 'l' && strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
     if (m[0] == 'm' && strcmp(m, "mlp") == 0) return CAPTURED_MLP;
     if (strcmp(m, "moe") != 0) return strcmp(m, "layer") ? CAPTURED_REST : CAPTURED_ATTENTION;
-    if (is_router(o->kind) || o->kind == OP_NORM || strncmp(o->name, "router", 6) == 0)
+    if (is_router(o->kind) || is_norm(o->kind) || strncmp(o->name, "router", 6) == 0)
         return CAPTURED_ROUTER;
     return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
@@ -224,8 +241,7 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
-    if (c->fused_experts && (o->kind == OP_ACT || o->kind == OP_ACT_D) && cost_is_routed(o))
-        return 0;
+    if (c->fused_experts && is_activation(o->kind) && cost_is_routed(o)) return 0;
     double bytes = bytes_of(seg, o, row->way);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *

@@ -7,7 +7,7 @@
 #ifndef PRICE_COST_H
 #define PRICE_COST_H
 
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 #include "price/routing.h"
 #include "program/program.h"
 

@@ -116,7 +116,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->device = k->device;
     c->host = k->host;
     c->captured = cost_captured(&s->r);
-    c->copies_beside = !recipe_is(&s->r, K_GPU, "cpu");
+    c->copies_beside = !recipe_on_cpu(&s->r);
     init_numbers(c);
     init_words(c);
     init_routing(c);

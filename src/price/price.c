@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/maths.h"
+#include "price/fit.h"
 #include "price/stages.h"
 
 const char *wall_name(wall w)
@@ -14,24 +14,14 @@ const char *wall_name(wall w)
 
 /* ---- memory */
 
-/* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
- * each scope once more, a full iteration none beside the plan. */
-static int64_t bytes_beside(const setup *s, const program *p)
+static void take_fit(price *out, const fit *f)
 {
-    bool partial =
-        recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
-    return partial && !recipe_is(&s->r, K_GPU, "cpu") ? p->bytes[REGION_TEMP] : 0;
-}
-
-static void see_memory(price *out, const setup *s, const program *p)
-{
-    int64_t beside = bytes_beside(s, p), peak = add_sat(p->arena_bytes, beside);
-    if (peak <= out->peak_bytes) return;
-    out->peak_bytes = peak;
-    out->beside = beside;
-    out->fullest = p->at.rank;
-    out->host_bytes = p->host_bytes;
-    memcpy(out->bytes, p->bytes, sizeof out->bytes);
+    out->peak_bytes = f->peak_bytes;
+    out->beside = f->beside;
+    out->fullest = f->fullest;
+    out->host_bytes = f->host_bytes;
+    out->fits = f->peak_bytes <= out->usable;
+    memcpy(out->bytes, f->bytes, sizeof out->bytes);
 }
 
 /* ---- time */
@@ -168,17 +158,19 @@ void price_setup(price *out, const setup *s, const hardware *hw, const price_opt
     see_routing(out, s, &c);
     program **programs = ARENA_ARRAY(a, program *, s->pipe.pp);
     double optimizer = 0;
+    fit memory = {0};
     for (int64_t i = 0; i < s->pipe.pp; i++) {
         programs[i] = ARENA_NEW(a, program);
         program_build(programs[i], s, layout_stage_rank(&s->lay, i), a);
-        see_memory(out, s, programs[i]);
+        program_size size = program_size_of(programs[i]);
+        fit_see(&memory, s, &size);
         double seconds = cost_of_optimizer(&c, programs[i]);
         if (seconds > optimizer) optimizer = seconds;
     }
+    take_fit(out, &memory);
     stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
     play_stages(t, &c, programs, a);
     see_time(out, s, t, optimizer);
     see_rates(out, s, &c);
-    out->fits = out->peak_bytes <= out->usable;
     see_wall(out, a);
 }

@@ -10,7 +10,8 @@
 
 /* A norm and what its gradient needs. */
 typedef struct norm_bufs {
-    int x, y, rstd, w, dw;
+    int x, y, w, dw, db; /* db: NONE without a bias */
+    int rstd;            /* of LayerNorm: means, too */
     int64_t rows, width;
     unsigned flags;
 } norm_bufs;
@@ -23,6 +24,13 @@ norm_bufs norm_forward(builder *b, const char *name, const char *weight, int x, 
 norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int y, int64_t rows,
                     int64_t width);
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add);
+
+/* The activation of an MLP of `width`: u has act_columns of them, [rows][columns * width]. p [rows]
+ * and its gradient may be NONE. */
+int64_t act_columns(const builder *b);
+void act_forward(builder *b, const char *name, int u, int p, int a, int64_t rows, int64_t width);
+void act_backward(builder *b, const char *name, const int *in, const int *out, int64_t rows,
+                  int64_t width);
 
 /* y = x W^T (+ bias); names of weight and bias rows. */
 void linear_forward(builder *b, const char *name, const char *weight, const char *bias, int x,

@@ -102,6 +102,16 @@ static int kept(builder *b, const attention_bufs *t, const char *name, int64_t e
                              : seg_saved(b, name, elements, OFF_CORE_ATTN);
 }
 
+/* Heads of a token are normed one by one, or all at once. */
+static norm_bufs norm_heads(builder *b, const char *name, const char *weight, int x, int64_t heads,
+                            unsigned drop)
+{
+    int64_t d = sizes_of(b).d;
+    bool whole = b->s->m.qk_norm_whole;
+    return norm_forward(b, name, weight, x, whole ? b->Tc : b->Tc * heads, whole ? heads * d : d,
+                        drop);
+}
+
 void gqa_forward(builder *b, attention_bufs *t)
 {
     const model *m = &b->s->m;
@@ -117,8 +127,8 @@ void gqa_forward(builder *b, attention_bufs *t)
     split_heads(b, qkv, (qkv_set){t->q, t->k, t->v}, t->gate);
     if (m->qk_norm) {
         unsigned drop = t->core.parts > 1 ? NOT_SAVED : OFF_CORE_ATTN;
-        t->q_norm = norm_forward(b, "q", SA "q_layernorm.weight", t->q, b->Tc * z.n, z.d, drop);
-        t->k_norm = norm_forward(b, "k", SA "k_layernorm.weight", t->k, b->Tc * z.g, z.d, drop);
+        t->q_norm = norm_heads(b, "q", SA "q_layernorm.weight", t->q, z.n, drop);
+        t->k_norm = norm_heads(b, "k", SA "k_layernorm.weight", t->k, z.g, drop);
         t->q = t->q_norm.y;
         t->k = t->k_norm.y;
     }

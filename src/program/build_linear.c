@@ -1,43 +1,9 @@
-/* build_linear.c - norms and products, whole or cut over TP.
+/* build_linear.c - products, whole or cut over TP.
  *
  * A product whose outputs are cut gathers its input, one whose inputs are cut scatters its sum.
  * Only a rank's own tokens are saved: backward gathers them again, beside a product that does not
  * need them. With tp_comm_overlap both go by blocks instead (build_overlap.c). */
 #include "program/build.h"
-
-norm_bufs norm_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
-                       int64_t width, unsigned drop)
-{
-    int y =
-        drop & NOT_SAVED ? seg_temp(b, name, rows * width) : seg_saved(b, name, rows * width, drop);
-    return norm_into(b, name, weight, x, y, rows, width);
-}
-
-norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int y, int64_t rows,
-                    int64_t width)
-{
-    norm_bufs n = {.x = x,
-                   .rows = rows,
-                   .width = width,
-                   .y = y,
-                   .rstd = seg_saved_wide(b, "rstd", rows, 0),
-                   .w = seg_weight(b, weight),
-                   .dw = seg_gradient(b, weight),
-                   .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};
-    op *o = seg_op(b, SEG_FORWARD, OP_NORM, name, IN(x, n.w), OUT(n.y, n.rstd), DIM(rows, width));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
-    o->flags = n.flags;
-    return n;
-}
-
-void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)
-{
-    seg_op(b, SEG_BACKWARD, OP_NORM_W, "norm", IN(dy, n->x, n->rstd), OUT(n->dw),
-           DIM(n->rows, n->width));
-    op *o = seg_op(b, SEG_BACKWARD, OP_NORM_D, "norm", IN(dy, n->x, n->w, n->rstd), OUT(dx),
-                   DIM(n->rows, n->width));
-    o->flags = n->flags | (add ? ADD_TO : 0);
-}
 
 void linear_forward(builder *b, const char *name, const char *weight, const char *bias, int x,
                     int y, int64_t m, int64_t n, int64_t k)

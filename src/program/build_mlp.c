@@ -4,7 +4,7 @@
 static product fc1_of(const builder *b)
 {
     return (product){"mlp.fc1", "mlp.linear_fc1.weight", "mlp.linear_fc1.bias",
-                     2 * b->s->m.ffn / b->s->lay.tp, b->s->m.hidden};
+                     act_columns(b) * b->s->m.ffn / b->s->lay.tp, b->s->m.hidden};
 }
 
 static product fc2_of(const builder *b)
@@ -25,7 +25,7 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
     t->a = seg_saved(b, "mlp.a", b->Tc * fc2.k, DROP_MLP | STORED);
     int out = seg_temp(b, "mlp.out", b->T * H);
     column_forward(b, &fc1, t->norm.y, t->u);
-    seg_op(b, SEG_FORWARD, OP_ACT, "mlp.act", IN(t->u), OUT(t->a), DIM(b->Tc, fc2.k));
+    act_forward(b, "mlp.act", t->u, NONE, t->a, b->Tc, fc2.k);
     row_forward(b, &fc2, t->a, out);
     seg_op(b, SEG_FORWARD, OP_ADD, "mlp.residual", IN(h, out), OUT(y), DIM(b->T * H));
     b->node = NODE_ATTN;
@@ -39,7 +39,7 @@ void mlp_backward(builder *b, const mlp_bufs *t, int dh)
     int da = seg_temp(b, "mlp.da", b->Tc * fc2.k), du = seg_temp(b, "mlp.du", b->Tc * fc1.n);
     int dn = seg_temp(b, "mlp.dn", b->T * b->s->m.hidden);
     row_backward(b, &fc2, dh, t->a, da);
-    seg_op(b, SEG_BACKWARD, OP_ACT_D, "mlp.act", IN(da, t->u), OUT(du), DIM(b->Tc, fc2.k));
+    act_backward(b, "mlp.act", IN(da, t->u), OUT(du), b->Tc, fc2.k);
     column_backward(b, &fc1, du, t->norm.y, dn, false);
     norm_backward(b, &t->norm, dn, dh, true);
     b->node = NODE_ATTN;

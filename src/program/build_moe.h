@@ -75,7 +75,6 @@ int experts_forward(builder *b, moe_bufs *t);
 /* `late`: without gradients of weights, which experts_weights then adds. */
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late);
 void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g);
-unsigned act_flags(const builder *b);
 
 /* ---- build_moe_shared.c: in two halves, before and behind its second product */
 void shared_forward_first(builder *b, moe_bufs *t);

@@ -12,11 +12,6 @@
 #define FC1_B "mlp.experts.linear_fc1.bias"
 #define FC2_B "mlp.experts.linear_fc2.bias"
 
-unsigned act_flags(const builder *b)
-{
-    return recipe_given(&b->s->r, K_GLU_CLAMP) ? CLAMPED : 0;
-}
-
 static int64_t local_width(const builder *b)
 {
     return b->s->m.moe_ffn / b->s->lay.etp;
@@ -35,18 +30,18 @@ int experts_input(builder *b, int64_t elements)
 int experts_forward(builder *b, moe_bufs *t)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
-    t->u = seg_saved(b, "experts.u", R * 2 * F, DROP_MOE | OFF_MOE_ACT | OFF_FUSED);
+    int64_t U = act_columns(b) * F;
+    t->u = seg_saved(b, "experts.u", R * U, DROP_MOE | OFF_MOE_ACT | OFF_FUSED);
     t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT | STORED | OFF_FUSED);
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc1", IN(t->xp, seg_weight(b, FC1), t->offsets),
-           OUT(t->u), DIM(R, E, 2 * F, H));
+           OUT(t->u), DIM(R, E, U, H));
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
-               DIM(R, E, 2 * F))
+               DIM(R, E, U))
             ->real[0] = 1;
-    op *o = seg_op(b, SEG_FORWARD, OP_ACT, "experts.act", IN(t->u, t->pp), OUT(t->a), DIM(R, F));
-    o->flags = act_flags(b);
+    act_forward(b, "experts.act", t->u, t->pp, t->a, R, F);
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc2", IN(t->a, seg_weight(b, FC2), t->offsets),
            OUT(yp), DIM(R, E, H, F));
     if (b2 != NONE)
@@ -69,13 +64,14 @@ static void fc2_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 
 static void fc1_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 {
-    int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
+    int64_t E = local_experts(b), H = b->s->m.hidden, R = t->room;
+    int64_t U = act_columns(b) * local_width(b);
     int db1 = seg_gradient(b, FC1_B);
     if (db1 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc1", IN(g->du, NONE, t->offsets),
-               OUT(db1), DIM(R, E, 2 * F));
+               OUT(db1), DIM(R, E, U));
     seg_op(b, SEG_BACKWARD, OP_GROUPED_W, "experts.fc1", IN(g->du, t->xp, t->offsets),
-           OUT(seg_gradient(b, FC1)), DIM(R, E, 2 * F, H));
+           OUT(seg_gradient(b, FC1)), DIM(R, E, U, H));
 }
 
 void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g)
@@ -87,24 +83,23 @@ void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
+    int64_t U = act_columns(b) * F;
     int da = seg_temp(b, "experts.da", R * F), b2 = seg_weight(b, FC2_B);
     expert_grads g = {.dy = dy,
-                      .du = seg_temp(b, "experts.du", R * 2 * F),
+                      .du = seg_temp(b, "experts.du", R * U),
                       .dp = seg_temp_wide(b, "experts.dp", R),
                       .dx = seg_temp(b, "experts.dx", R * H)};
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));
-    op *o = seg_op(b, SEG_BACKWARD, OP_ACT_D, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp),
-                   DIM(R, F));
-    o->flags = act_flags(b);
+    act_backward(b, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp), R, F);
     if (b2 != NONE) {
-        o = seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_P, "experts.fc2", IN(dy, b2, t->offsets),
-                   OUT(g.dp), DIM(R, E, H));
+        op *o = seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_P, "experts.fc2", IN(dy, b2, t->offsets),
+                       OUT(g.dp), DIM(R, E, H));
         o->real[0] = 1.0 / (double)b->s->lay.etp; /* I1 */
     }
     if (!late) fc2_weights(b, t, &g);
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc1", IN(g.du, seg_weight(b, FC1), t->offsets),
-           OUT(g.dx), DIM(R, E, 2 * F, H));
+           OUT(g.dx), DIM(R, E, U, H));
     if (!late) fc1_weights(b, t, &g);
     return g;
 }

@@ -12,6 +12,7 @@ unsigned router_flags(const recipe *r)
     if (recipe_on(r, K_PRE_SOFTMAX)) f |= PRE_SOFTMAX;
     if (recipe_on(r, K_ROUTER_NORM)) f |= RENORMALISE;
     if (recipe_is(r, K_GROUP_SCORE, "best_two")) f |= BEST_TWO;
+    if (recipe_is(r, K_GROUP_SCORE, "best")) f |= BEST_ONE;
     if (recipe_on(r, K_FORCE_BALANCE)) f |= FORCED;
     return f;
 }

@@ -15,7 +15,7 @@ static int64_t shared_width(const builder *b)
 
 static product fc1_of(const builder *b)
 {
-    return (product){"shared.fc1", S_FC1, NULL, 2 * shared_width(b), b->s->m.hidden};
+    return (product){"shared.fc1", S_FC1, NULL, act_columns(b) * shared_width(b), b->s->m.hidden};
 }
 
 static product fc2_of(const builder *b)
@@ -29,12 +29,10 @@ void shared_forward_first(builder *b, moe_bufs *t)
     int64_t F = shared_width(b);
     product fc1 = fc1_of(b);
     b->module = "shared expert";
-    t->shared_u = seg_saved(b, "shared.u", b->Tc * 2 * F, DROP_HERE);
+    t->shared_u = seg_saved(b, "shared.u", b->Tc * fc1.n, DROP_HERE);
     t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE | STORED);
     column_forward(b, &fc1, t->norm.y, t->shared_u);
-    op *o = seg_op(b, SEG_FORWARD, OP_ACT, "shared.act", IN(t->shared_u), OUT(t->shared_a),
-                   DIM(b->Tc, F));
-    o->flags = act_flags(b);
+    act_forward(b, "shared.act", t->shared_u, NONE, t->shared_a, b->Tc, F);
     b->module = module;
 }
 
@@ -86,7 +84,7 @@ shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
     int64_t T = b->T, H = b->s->m.hidden, F = shared_width(b);
     product fc2 = fc2_of(b);
     b->module = "shared expert";
-    shared_grads g = {.du = seg_temp(b, "shared.du", b->Tc * 2 * F), .dg = NONE};
+    shared_grads g = {.du = seg_temp(b, "shared.du", b->Tc * act_columns(b) * F), .dg = NONE};
     int da = seg_temp(b, "shared.da", b->Tc * F), dy = dh;
     if (b->s->m.shared_gate) {
         g.dg = seg_temp(b, "shared.dgate", T);
@@ -95,9 +93,7 @@ shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
                OUT(dy, g.dg), DIM(T, H, 1));
     }
     row_backward(b, &fc2, dy, t->shared_a, da);
-    op *o = seg_op(b, SEG_BACKWARD, OP_ACT_D, "shared.act", IN(da, t->shared_u), OUT(g.du),
-                   DIM(b->Tc, F));
-    o->flags = act_flags(b);
+    act_backward(b, "shared.act", IN(da, t->shared_u), OUT(g.du), b->Tc, F);
     b->module = module;
     return g;
 }

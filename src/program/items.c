@@ -18,17 +18,17 @@ const segment *message_segment(assembly *s, message_kind k, int64_t elements, in
 {
     static void (*const build[MESSAGE_KINDS])(builder *, segment *, message_shape) = {
         build_receive, build_send, build_post};
-    for (int i = 0; i < s->n_messages; i++)
-        if (s->messages[i].kind == k && s->messages[i].elements == elements &&
-            s->messages[i].turn == turn)
-            return s->messages[i].seg;
+    for (int i = 0; i < s->n_messages; i++) {
+        struct known_message *m = &s->messages[i];
+        if (m->kind != k || m->elements != elements || m->turn != turn) continue;
+        if (m->of != s->p->at.rank) assembly_use(s, m->seg);
+        m->of = s->p->at.rank;
+        return m->seg;
+    }
     segment *seg = assembly_segment(s);
     build[k](&s->b, seg, (message_shape){elements, turn, s->p->posts_early});
     assembly_done(s, seg, 0);
-    s->messages[s->n_messages].seg = seg;
-    s->messages[s->n_messages].kind = k;
-    s->messages[s->n_messages].elements = elements;
-    s->messages[s->n_messages++].turn = turn;
+    s->messages[s->n_messages++] = (struct known_message){seg, k, elements, turn, s->p->at.rank};
     return seg;
 }
 
@@ -43,17 +43,19 @@ static const segment *wait_segment(assembly *s, int event)
 
 static const segment *pair_segment(assembly *s, const segment *f, const segment *b)
 {
-    for (int i = 0; i < s->n_pairs; i++)
-        if (s->pairs[i].f == f && s->pairs[i].b == b) return s->pairs[i].seg;
+    for (int i = 0; i < s->n_pairs; i++) {
+        struct known_pair *known = &s->pairs[i];
+        if (known->f != f || known->b != b) continue;
+        if (known->of != s->p->at.rank) assembly_use(s, known->seg);
+        known->of = s->p->at.rank;
+        return known->seg;
+    }
     segment *seg = assembly_segment(s);
     const recipe *r = &s->p->s->r;
     pair_options o = {.delay = recipe_on(r, K_DELAY_WGRAD), .early = recipe_on(r, K_EARLY_ATTN)};
     segment_pair(seg, f, b, o, s->b.a);
-    if (s->n_pairs < s->pairs_room) {
-        s->pairs[s->n_pairs].f = f;
-        s->pairs[s->n_pairs].b = b;
-        s->pairs[s->n_pairs++].seg = seg;
-    }
+    ARENA_GROW(s->b.a, s->pairs, s->n_pairs, s->pairs_room);
+    s->pairs[s->n_pairs++] = (struct known_pair){f, b, seg, s->p->at.rank};
     return seg;
 }
 
@@ -62,7 +64,7 @@ static const segment *pair_segment(assembly *s, const segment *f, const segment 
 item *add_item(item_walk *w, const segment *seg, int phase, item_at at)
 {
     item_list *l = w->out;
-    ARENA_GROW(w->s->b.a, l->list, l->n, l->room);
+    ARENA_GROW(w->s->own, l->list, l->n, l->room);
     l->list[l->n] = (item){.seg = seg, .phase = phase, .at = {at, at}};
     return &l->list[l->n++];
 }
@@ -240,7 +242,7 @@ static void cut_units(item_walk *w)
     const step_order *o = &w->p->order;
     bool pairs = recipe_on(&w->p->s->r, K_EP_OVERLAP);
     int64_t steady_end = o->n - o->warmup;
-    w->units = ARENA_ARRAY(w->s->b.a, unit, o->n);
+    w->units = ARENA_ARRAY(w->s->own, unit, o->n);
     for (int64_t i = 0; i < o->n; i++) {
         bool forward = o->list[i].phase == SEG_FORWARD;
         unit u = {forward ? i : -1, forward ? -1 : i};
@@ -293,12 +295,10 @@ static void step_items(item_walk *w)
 void build_items(assembly *s)
 {
     program *p = s->p;
-    arena *a = s->b.a;
+    arena *a = s->own;
     item_walk w = {.s = s, .p = p};
     p->n_events = events_of_program(p->weights.n_buckets);
     s->waits = (const segment **)ARENA_ARRAY(a, segment *, p->n_events + 1);
-    s->pairs_room = p->n_segments * p->n_segments;
-    s->pairs = arena_take(a, sizeof *s->pairs * (size_t)s->pairs_room);
     w.turn = ARENA_ARRAY(a, int, p->order.n);
     w.first_f = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.last_b = ARENA_ARRAY(a, int64_t, p->n_chunks);
@@ -309,5 +309,8 @@ void build_items(assembly *s)
     find_users(&w);
     cut_units(&w);
     step_items(&w);
-    finish_items(&w);
+    if (s->sizes_only)
+        sums_segment(s);
+    else
+        finish_items(&w);
 }

@@ -36,6 +36,7 @@ void find_users(item_walk *w)
 {
     const program *p = w->p;
     for (int b = 0; b < p->weights.n_buckets; b++) w->user[b] = -1;
+    if (w->s->sizes_only) return;
     for (int k = 0; k < p->weights.n; k++) {
         const weight *x = &p->weights.list[k];
         if (x->bucket < 0) continue;
@@ -82,6 +83,14 @@ void gather_items(item_walk *w)
             }
 }
 
+segment *sums_segment(assembly *s)
+{
+    segment *sums = assembly_segment(s);
+    build_sums(&s->b, sums, s->p);
+    assembly_done(s, sums, 0);
+    return sums;
+}
+
 void finish_items(item_walk *w)
 {
     program *p = w->p;
@@ -93,9 +102,7 @@ void finish_items(item_walk *w)
         else
             add_item(w, bucket_segment(w, b, false, false), SEG_FORWARD, nowhere);
     }
-    segment *sums = assembly_segment(w->s);
-    build_sums(&w->s->b, sums, p);
-    assembly_done(w->s, sums, 0);
+    const segment *sums = sums_segment(w->s);
     if (sums->n_ops[SEG_FORWARD]) add_item(w, sums, SEG_FORWARD, nowhere);
     w->out = &p->items[PART_GATHER];
     for (int b = 0; b < p->weights.n_buckets; b++)

@@ -76,7 +76,17 @@ enum {
     SQRT_SOFTPLUS = 1024, /* router: sqrt(softplus) scores */
     ACROSS = 2048,        /* WAIT: for an event of the program (program.h), not of this list */
     ADD_KV = 4096,        /* attention block: add to dk and dv */
+    BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
 };
+
+/* Functions of ACT_AS. */
+typedef enum act_kind {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_FAST_GELU,
+    ACT_QUICK_GELU,
+    ACT_SQUARED_RELU
+} act_kind;
 
 /* One kind, as ops.def describes it. */
 typedef struct op_info {

@@ -218,7 +218,7 @@ static void place_state(program *p)
     p->bytes[REGION_WEIGHTS] = p->weights.elements * 4;
     p->bytes[REGION_GRADIENTS] = p->weights.trained * 4;
     p->bytes[REGION_OPTIMIZER] = p->weights.owned * 8;
-    if (recipe_is(&s->r, K_GPU, "cpu")) return;
+    if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
     state_mode mode = state_mode_bare(&s->r);
     state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
@@ -337,4 +337,16 @@ const char *region_name(region r)
     static const char *const names[] = {"weights",  "gradients", "optimizer",  "saved",
                                         "boundary", "step",      "temporaries"};
     return names[r];
+}
+
+const char *region_title(region r)
+{
+    static const char *const titles[] = {"weights",
+                                         "gradients",
+                                         "optimizer",
+                                         "activations",
+                                         "pipeline and reduction buffers",
+                                         "batch, losses and counters",
+                                         "temporaries and workspace"};
+    return titles[r];
 }

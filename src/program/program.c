@@ -36,8 +36,17 @@ static int layers_together(const recipe *r, int64_t i, int64_t first, int64_t en
 segment *assembly_segment(assembly *s)
 {
     program *p = s->p;
-    ARENA_GROW(s->b.a, p->segments, p->n_segments, p->segments_room);
+    ARENA_GROW(s->own, p->segments, p->n_segments, p->segments_room);
     return p->segments[p->n_segments++] = ARENA_NEW(s->b.a, segment);
+}
+
+void assembly_use(assembly *s, segment *seg)
+{
+    program *p = s->p;
+    for (int i = 0; i < p->n_segments; i++)
+        if (p->segments[i] == seg) return;
+    ARENA_GROW(s->own, p->segments, p->n_segments, p->segments_room);
+    p->segments[p->n_segments++] = seg;
 }
 
 /* Builders begin with an empty segment, so that its number is written at the end. */
@@ -74,11 +83,14 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 {
     for (int i = 0; i < s->n_kinds; i++)
         if (s->kinds[i].seg->n_layers == n_layers && s->kinds[i].drop == drop &&
-            same_layers(s->p->s, s->kinds[i].layer, layer, n_layers))
+            same_layers(s->p->s, s->kinds[i].layer, layer, n_layers)) {
+            assembly_use(s, s->kinds[i].seg);
             return s->kinds[i].seg;
+        }
     segment *seg = assembly_segment(s);
     build_layers(&s->b, seg, layer, n_layers);
     assembly_done(s, seg, drop);
+    ARENA_GROW(s->b.a, s->kinds, s->n_kinds, s->kinds_room);
     s->kinds[s->n_kinds].seg = seg;
     s->kinds[s->n_kinds].layer = layer;
     s->kinds[s->n_kinds++].drop = drop;
@@ -94,10 +106,17 @@ static void add_instance(chunk *c, const segment *seg, int64_t layer)
 
 static const segment *other_segment(assembly *s, void (*build)(builder *, segment *))
 {
+    for (int i = 0; i < s->n_others; i++)
+        if (s->others[i].build == build) {
+            assembly_use(s, s->others[i].seg);
+            return s->others[i].seg;
+        }
     segment *seg = assembly_segment(s);
     build(&s->b, seg);
     bool full = recipe_is(&s->p->s->r, K_RECOMPUTE, "full");
     assembly_done(s, seg, full ? 0 : selective_drop(&s->p->s->r));
+    s->others[s->n_others].build = build;
+    s->others[s->n_others++].seg = seg;
     return seg;
 }
 
@@ -119,7 +138,7 @@ static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
     int64_t last = set->pipe.pp * set->pipe.vpp - 1;
     bool mtp = set->m.n_mtp > 0;
     c->st = st;
-    c->list = ARENA_ARRAY(s->b.a, instance, st->n_layers + 5);
+    c->list = ARENA_ARRAY(s->own, instance, st->n_layers + 5);
     if (stage_id > 0)
         add_instance(c, message_segment(s, MESSAGE_RECEIVE, handed_on(s, stage_id - 1), 0), 0);
     if (st->embedding) add_instance(c, other_segment(s, build_embedding), 0);
@@ -156,28 +175,27 @@ static void set_sizes(program *p, const setup *s, int64_t rank)
     p->turns = s->pipe.pp > 1 && (p->posts_early || s->pipe.vpp > 1) ? 2 : 1;
 }
 
-void program_build(program *p, const setup *s, int64_t rank, arena *a)
+static builder builder_of(const program *p, arena *a)
 {
-    memset(p, 0, sizeof *p);
-    set_sizes(p, s, rank);
-    weight_list_rank(&p->weights, s, &p->at, a);
-    int64_t kinds = s->m.n_layers + 4;
-    p->chunks = ARENA_ARRAY(a, chunk, p->n_chunks);
-    assembly build = {.p = p, .kinds = ARENA_ARRAY(a, layer_kind, kinds)};
-    build.b = (builder){.s = s,
-                        .a = a,
-                        .at = p->at,
-                        .seq = recipe_int(&s->r, K_SEQ),
-                        .B = p->B,
-                        .S = p->S,
-                        .Tc = p->Tc,
-                        .T = p->T};
+    const setup *s = p->s;
     bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
-    build.b.word = narrow ? 2 : 4;
-    build.b.stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4) ? 1 : build.b.word;
-    build.b.aux_gradient = 1.0 / (double)(p->micros * s->lay.dp);
-    for (int64_t c = 0; c < p->n_chunks; c++)
-        build_chunk(&build, &p->chunks[c], c * s->pipe.pp + p->at.pp);
+    builder b = {.s = s,
+                 .a = a,
+                 .at = p->at,
+                 .seq = recipe_int(&s->r, K_SEQ),
+                 .B = p->B,
+                 .S = p->S,
+                 .Tc = p->Tc,
+                 .T = p->T,
+                 .word = narrow ? 2 : 4,
+                 .aux_gradient = 1.0 / (double)(p->micros * s->lay.dp)};
+    b.stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4) ? 1 : b.word;
+    return b;
+}
+
+static void build_order(program *p, arena *a)
+{
+    const setup *s = p->s;
     order_shape shape = {
         .pp = s->pipe.pp,
         .rank = p->at.pp,
@@ -186,10 +204,57 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
         .group = recipe_given(&s->r, K_GROUP_SIZE) ? recipe_int(&s->r, K_GROUP_SIZE) : s->pipe.pp,
         .ep_overlap = recipe_on(&s->r, K_EP_OVERLAP)};
     order_make(&p->order, &shape, a);
+}
+
+/* Weights, chunks and order; segments that the assembly knows already are used again. */
+static void assemble(assembly *build, program *p, const setup *s, int64_t rank, arena *a)
+{
+    memset(p, 0, sizeof *p);
+    set_sizes(p, s, rank);
+    build->p = p;
+    build->b = builder_of(p, a);
+    weight_list_rank(&p->weights, s, &p->at, build->own);
+    p->chunks = ARENA_ARRAY(build->own, chunk, p->n_chunks);
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        build_chunk(build, &p->chunks[c], c * s->pipe.pp + p->at.pp);
+    build_order(p, build->own);
     plan_boundary(p);
+}
+
+void program_build(program *p, const setup *s, int64_t rank, arena *a)
+{
+    assembly build = {.own = a};
+    assemble(&build, p, s, rank, a);
     build_items(&build);
     number_segments(p);
     plan_memory(p, a);
+}
+
+void program_sizes(program_size *list, const setup *s, arena *a)
+{
+    bool pairs = recipe_on(&s->r, K_EP_OVERLAP); /* are among the items */
+    assembly build = {.sizes_only = true, .own = arena_create()};
+    arena_place empty = arena_mark(build.own);
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        program p;
+        assemble(&build, &p, s, layout_stage_rank(&s->lay, i), a);
+        if (pairs)
+            build_items(&build);
+        else
+            sums_segment(&build);
+        plan_memory(&p, build.own);
+        list[i] = program_size_of(&p);
+        arena_release(build.own, empty);
+    }
+    arena_destroy(build.own);
+}
+
+program_size program_size_of(const program *p)
+{
+    program_size z = {
+        .rank = p->at.rank, .arena_bytes = p->arena_bytes, .host_bytes = p->host_bytes};
+    memcpy(z.bytes, p->bytes, sizeof z.bytes);
+    return z;
 }
 
 const instance *program_head(const program *p)

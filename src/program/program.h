@@ -100,6 +100,16 @@ typedef struct program {
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
 void program_build(program *p, const setup *s, int64_t rank, arena *a);
 
+/* What a rank holds. */
+typedef struct program_size {
+    int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes; /* as in its program */
+} program_size;
+program_size program_size_of(const program *p);
+
+/* That of the first rank of every pipeline stage, list[pp]: to the byte what program_build plans
+ * for them, without items to run. What stages have in common is built once. */
+void program_sizes(program_size *list, const setup *s, arena *a);
+
 /* Where the saved buffers of an instance of a microbatch begin, in the saved region. */
 static inline int64_t *program_slot(const program *p, int64_t chunk_id, int64_t micro,
                                     int instance_id)
@@ -125,6 +135,7 @@ int64_t program_host_buffer_bytes(const program *p); /* the same of the host's p
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);
 
-const char *region_name(region r);
+const char *region_name(region r);  /* a key of JSON */
+const char *region_title(region r); /* as people say */
 
 #endif

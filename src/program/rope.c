@@ -9,7 +9,8 @@
 
 int64_t rope_width(const setup *s)
 {
-    if (recipe_is(&s->r, K_POSITION, "none")) return 0;
+    bool none = recipe_is(&s->r, K_POSITION, "none") || s->m.positions > 0;
+    if (none) return 0;
     if (s->m.mla) return s->m.qk_rope_dim;
     return (int64_t)((double)s->m.head_dim * recipe_real(&s->r, K_ROPE_PERCENT)) / 2 * 2;
 }
@@ -17,6 +18,16 @@ int64_t rope_width(const setup *s)
 static bool is_yarn(const setup *s)
 {
     return recipe_is(&s->r, K_ROPE_TYPE, "yarn") || recipe_is(&s->r, K_POSITION, "yarn");
+}
+
+/* Llama 3.1: wavelengths of which the trained length holds more than four stay, those of which it
+ * holds less than one are divided, and between them is a blend by that number. */
+static double llama3_frequency(const setup *s, double plain)
+{
+    double factor = recipe_real(&s->r, K_LLAMA3_FACTOR), low = 1, high = 4, trained = 8192;
+    double turns = trained * plain / (2 * M_PI), blend = (turns - low) / (high - low);
+    if (turns < low) return plain / factor;
+    return turns > high ? plain : (1 - blend) * plain / factor + blend * plain;
 }
 
 static double mscale(double factor, double c)
@@ -58,15 +69,21 @@ static double table_factor(const setup *s)
     return mscale(factor, 1);
 }
 
+static double frequency(const setup *s, int64_t i, int64_t width)
+{
+    double plain = pow(recipe_real(&s->r, K_ROPE_BASE), -2.0 * (double)i / (double)width);
+    if (is_yarn(s)) return yarn_frequency(s, i, width, plain);
+    return recipe_on(&s->r, K_LLAMA3_ROPE) ? llama3_frequency(s, plain) : plain;
+}
+
 void rope_table(const setup *s, int64_t cp, float *table)
 {
     int64_t width = rope_width(s), half = width / 2;
     int64_t run = recipe_int(&s->r, K_SEQ) / s->lay.cp, last = 2 * s->lay.cp - 1 - cp;
-    double base = recipe_real(&s->r, K_ROPE_BASE), scale = table_factor(s);
+    double scale = table_factor(s);
     for (int64_t i = 0; i < half; i++) {
-        double plain = pow(base, -2.0 * (double)i / (double)width);
-        double f = is_yarn(s) ? yarn_frequency(s, i, width, plain) : plain;
-        float rounded = (float)f; /* frequencies are stored in FP32 by everyone */
+        float rounded =
+            (float)frequency(s, i, width); /* frequencies are stored in FP32 by everyone */
         for (int64_t p = 0; p < run; p++) {
             int64_t second = p - run / 2; /* in the second half: chunk `last` of the sequence */
             int64_t at = s->lay.cp == 1 ? p

@@ -1,6 +1,8 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
+#include "recipe/judgement.h"
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
+#include "recipe/target.h"
 
 static void derive_recompute(recipe *r)
 {
@@ -14,15 +16,26 @@ static void derive_recompute(recipe *r)
 static void derive_dispatcher(recipe *r)
 {
     recipe_fill_default(r, K_DISPATCHER);
-    if (!recipe_is(r, K_DISPATCHER, "flex") || r->system == MEGATRON_LM) return;
-    bool nvl72 = recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300");
-    recipe_fill(r, K_FLEX, value_of_text(nvl72 ? "hybridep" : "deepep"), FROM_DERIVED,
-                nvl72 ? "unset: hybridep spans an NVLink domain of 72"
-                      : "unset: deepep suits nodes of 8");
+    if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
+    const char *why, *backend = judge_flex(r, &why);
+    recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
+}
+
+/* Megatron trains DeepSeek-V2 with a score of its own, too. What a person asked for stays. */
+static void derive_group_score(recipe *r)
+{
+    setting *score = &r->knob[K_GROUP_SCORE];
+    bool own = score->from == FROM_MODEL && recipe_is(r, K_GROUP_SCORE, "best");
+    if (!own || target_of(r) != TARGET_MEGATRON) return;
+    score->from = FROM_NOTHING;
+    recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
+                "Megatron scores a group by its best topk / group_topk experts; the model's own "
+                "score, best, needs moefold.target=moefold");
 }
 
 static void derive_router(recipe *r)
 {
+    derive_group_score(r);
     if (recipe_given(r, K_GROUPS))
         recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
                     "a recipe's own groups follow Megatron: best topk / group_topk experts");
@@ -38,7 +51,7 @@ static void derive_router(recipe *r)
 
 static void derive_graphs(recipe *r)
 {
-    if (r->system == MEGATRON_LM) return;
+    if (recipe_is_lm(r)) return;
     recipe_fill_default(r, K_GRAPHS);
     bool graphs = !recipe_is(r, K_GRAPHS, "none");
     recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
@@ -48,7 +61,7 @@ static void derive_graphs(recipe *r)
 static void derive_optimizer(recipe *r)
 {
     bool offload = recipe_on(r, K_OPT_OFFLOAD);
-    if (r->system != MEGATRON_LM)
+    if (!recipe_is_lm(r))
         recipe_fill(r, K_OPT_OFFLOAD_FRACTION, value_of_float(offload ? 1.0 : 0.0), FROM_DERIVED,
                     offload ? "unset: all of it" : "optimizer_cpu_offload is off");
     recipe_fill_default(r, K_WEIGHT_DECAY);
@@ -58,7 +71,7 @@ static void derive_optimizer(recipe *r)
 
 static void derive_data(recipe *r)
 {
-    if (r->system != MEGATRON_LM) {
+    if (!recipe_is_lm(r)) {
         bool named = recipe_given(r, K_DATA_PATH);
         recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
                     named ? "data are named" : "unset: no data are named");
@@ -70,6 +83,7 @@ static void derive_data(recipe *r)
 void recipe_derive(recipe *r)
 {
     precision_derive(r);
+    target_derive(r);
     derive_recompute(r);
     derive_dispatcher(r);
     derive_router(r);

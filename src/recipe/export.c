@@ -1,12 +1,14 @@
-/* export.c - flags of Megatron-LM.
+/* export.c - a command of Megatron-LM.
  *
  * I1  Reading the result gives the recipe back, for every knob that has a flag.
- * I2  Flags that Megatron-LM refuses beside one another are never both written. */
+ * I2  Flags that Megatron-LM refuses beside one another are never both written.
+ * I3  What Megatron-LM stops without is written even where the recipe leaves it open. */
 #include "recipe/export.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/maths.h"
 #include "recipe/export_parts.h"
 #include "recipe/megatron_table.h"
 
@@ -41,6 +43,10 @@ static bool left_out(const recipe *r, knob_id k)
         return recipe_on(r, K_LAYER_OFFLOAD) == (recipe_int(r, K_LAYER_OFFLOAD_N) > 0);
     case K_DATA_SEED:
         return value_equal(r->knob[K_DATA_SEED].v, r->knob[K_SEED].v);
+    case K_EVAL_ITERS: /* written with its interval, or 0 */
+        return !recipe_given(r, K_EVAL_INTERVAL);
+    case K_REMAINDERS:
+        return !recipe_on(r, K_PRECISION_AWARE);
     default:
         return false;
     }
@@ -190,38 +196,109 @@ static void write_combos(writer *w)
     }
 }
 
+/* ---- what Megatron-LM stops without (I3) */
+
+enum { EXPORT_ITERS = 100, EXPORT_EVAL_INTERVAL = 1000 };
+
+static void write_required(writer *w)
+{
+    const recipe *r = w->r;
+    if (!recipe_given(r, K_TOKENIZER)) put_value(w, "--tokenizer-type", "NullTokenizer");
+    if (!recipe_given(r, K_LR)) put_value(w, "--lr", knobs[K_LR].dflt);
+    if (recipe_on(r, K_MLA) && !recipe_is(r, K_ROPE_TYPE, "yarn"))
+        begin_flag(w, "--no-rope-fusion"); /* its fused kernel of MLA has YaRN only */
+    if (!recipe_given(r, K_DATA_PATH) && !recipe_on(r, K_MOCK_DATA)) begin_flag(w, "--mock-data");
+    if (!recipe_given(r, K_TRAIN_ITERS) && !recipe_given(r, K_TRAIN_SAMPLES))
+        put_value(w, "--train-iters", arena_text(w->a, "%d", EXPORT_ITERS));
+    if (!recipe_given(r,
+                      K_EVAL_INTERVAL)) { /* it divides by the interval, also with 0 iterations */
+        put_value(w, "--eval-interval", arena_text(w->a, "%d", EXPORT_EVAL_INTERVAL));
+        put_value(w, "--eval-iters", "0");
+    }
+}
+
+static void explain_required(writer *w)
+{
+    const recipe *r = w->r;
+    text_add(w->out, "# planned for %s=%s %s=%s\n", knobs[K_GPU].key,
+             value_text(w->a, r->knob[K_GPU].v), knobs[K_NVLINK].key,
+             value_text(w->a, r->knob[K_NVLINK].v));
+    if (!recipe_given(r, K_LR))
+        text_add(w->out, "# the learning rate is not set in the recipe; give %s\n",
+                 knobs[K_LR].key);
+    if (!recipe_given(r, K_DATA_PATH) && !recipe_on(r, K_MOCK_DATA))
+        text_add(w->out, "# no data are named in the recipe; give %s\n", knobs[K_DATA_PATH].key);
+    if (!recipe_given(r, K_TRAIN_ITERS) && !recipe_given(r, K_TRAIN_SAMPLES))
+        text_add(w->out, "# the run length is not set in the recipe; give %s\n",
+                 knobs[K_TRAIN_ITERS].key);
+}
+
 /* ---- what has no flag */
 
+static bool is_environment(knob_id k)
+{
+    return text_starts(knobs[k].key, "env_vars.");
+}
+
+/* The command line: environment, torchrun with as many processes as GPUs, the script. */
 static void write_launch(writer *w)
 {
     int64_t gpus = recipe_int(w->r, K_N_GPUS), per_node = recipe_int(w->r, K_GPUS_PER_NODE);
-    if (gpus < 1) return;
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!is_environment((knob_id)k) || !recipe_given(w->r, (knob_id)k)) continue;
+        text_add(w->out, "%s=%s ", knobs[k].key + strlen("env_vars."),
+                 value_text(w->a, w->r->knob[k].v));
+        w->said[k] = true;
+    }
     if (per_node < 1 || per_node > gpus) per_node = gpus;
-    text_add(w->out,
-             "# torchrun --nnodes %" PRId64 " --nproc-per-node %" PRId64 " pretrain_gpt.py\n",
-             (gpus + per_node - 1) / per_node, per_node);
+    if (gpus > 0 && gpus % per_node) per_node = gcd64(gpus, per_node); /* nodes are alike there */
+    text_add(w->out, "torchrun");
+    if (gpus > 0)
+        text_add(w->out, " --nnodes %" PRId64 " --nproc-per-node %" PRId64, gpus / per_node,
+                 per_node);
+    text_add(w->out, " pretrain_gpt.py");
+    w->begun = true;
+}
+
+static bool is_unsaid(const writer *w, knob_id k)
+{
+    return !w->said[k] && !knob_is_ours(k) && !left_out(w->r, k) && differs(w, k);
 }
 
 static void write_unsaid(writer *w)
 {
-    for (int k = 0; k < K_COUNT; k++) {
-        if (w->said[k] || knob_is_ours((knob_id)k) || left_out(w->r, (knob_id)k)) continue;
-        if (!differs(w, (knob_id)k)) continue;
-        const char *v = value_text(w->a, w->r->knob[k].v);
-        if (text_starts(knobs[k].key, "env_vars."))
-            text_add(w->out, "# environment: %s=%s\n", knobs[k].key + strlen("env_vars."), v);
-        else
-            text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, v);
-    }
+    for (int k = 0; k < K_COUNT; k++)
+        if (is_unsaid(w, (knob_id)k))
+            text_add(w->out, "# no flag: %s=%s\n", knobs[k].key, value_text(w->a, w->r->knob[k].v));
 }
 
-void export_megatron_lm(const recipe *resolved, textbuf *out)
+static writer *write_all(const recipe *resolved, textbuf *out)
 {
     writer *w = ARENA_NEW(out->a, writer);
     *w = (writer){.r = resolved, .out = out, .a = out->a};
     write_launch(w);
     write_combos(w);
     for (int k = 0; k < K_COUNT; k++) write_knob(w, (knob_id)k);
-    if (w->begun) text_add(out, "\n");
+    write_required(w);
+    text_add(out, "\n");
+    return w;
+}
+
+void export_megatron_lm(const recipe *resolved, textbuf *out)
+{
+    writer *w = write_all(resolved, out);
+    explain_required(w);
     write_unsaid(w);
+}
+
+bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a)
+{
+    textbuf scratch = text_init(a);
+    writer *w = write_all(resolved, &scratch);
+    bool all = true;
+    for (int k = 0; k < K_COUNT; k++) {
+        unsaid[k] = is_unsaid(w, (knob_id)k);
+        all &= !unsaid[k];
+    }
+    return all;
 }

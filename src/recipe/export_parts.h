@@ -12,6 +12,9 @@ bool export_matters(const recipe *r, knob_id k);
  * kind of position embedding without MLA. */
 value export_value(const recipe *r, knob_id k, arena *a);
 
+/* Which knobs differ from Megatron-LM's defaults and have no flag that tells it? True: none. */
+bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a);
+
 /* Adds a word, in single quotes where a shell would change it. */
 void export_shell_word(textbuf *t, const char *word);
 

@@ -54,12 +54,11 @@ static void put_value(textbuf *t, value v)
 
 /* ---- lines */
 
-static bool is_written(const recipe *r, knob_id k, bool all, arena *a)
+static bool is_written(const recipe *r, knob_id k, bool all)
 {
-    const setting *s = &r->knob[k];
-    if (s->from == FROM_NOTHING) return false;
-    if (all || s->from > FROM_DEFAULT) return true;
-    return !value_equal(s->v, knob_default(a, k, MOEFOLD)); /* another system's default */
+    origin from = r->knob[k].from;
+    if (from == FROM_NOTHING) return false;
+    return all || from == FROM_MODEL || from == FROM_USER || k == K_GPU;
 }
 
 static void put_reason(textbuf *t, const setting *s)
@@ -116,11 +115,23 @@ static bool section_is_new(knob_id k, const bool *written)
     return true;
 }
 
+static void put_derived(textbuf *t, const recipe *r, const bool *written)
+{
+    bool begun = false;
+    for (int k = 0; k < K_COUNT; k++) {
+        if (written[k] || r->knob[k].from != FROM_DERIVED) continue;
+        if (!begun) text_add(t, "\n# Derived when this file is read:\n");
+        begun = true;
+        put_line(t, "#   ", knobs[k].key, &r->knob[k]);
+    }
+}
+
 void export_yaml(const recipe *r, bool all, textbuf *out)
 {
     bool written[K_COUNT];
-    for (int k = 0; k < K_COUNT; k++) written[k] = is_written(r, (knob_id)k, all, out->a);
+    for (int k = 0; k < K_COUNT; k++) written[k] = is_written(r, (knob_id)k, all);
     for (int k = 0; k < K_COUNT; k++)
         if (written[k] && section_is_new((knob_id)k, written))
             put_section(out, r, (knob_id)k, written);
+    put_derived(out, r, written);
 }

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const knob knobs[K_COUNT] = {
 #define K(id_, key_, kind_, dflt_, ...)                                                            \
@@ -15,7 +16,8 @@ const knob knobs[K_COUNT] = {
 int knob_find(const char *key, bool *is_alias)
 {
     for (int k = 0; k < K_COUNT; k++) {
-        bool own = strcmp(knobs[k].key, key) == 0;
+        const char *brief = knobs[k].short_name;
+        bool own = strcmp(knobs[k].key, key) == 0 || (brief && strcasecmp(brief, key) == 0);
         if (!own && !(knobs[k].alias && text_in(knobs[k].alias, ' ', key))) continue;
         if (is_alias) *is_alias = !own;
         return k;
@@ -30,18 +32,31 @@ const char *knob_nearest(const char *key)
     const char *dot = strrchr(key, '.');
     const char *tail = dot ? dot + 1 : key;
     const char *best = NULL;
-    int best_distance = (int)strlen(tail) / 2 + 2;
+    int best_distance = text_near(tail) + 1;
     for (int k = 0; k < K_COUNT; k++) {
         const char *own = strrchr(knobs[k].key, '.');
         own = own ? own + 1 : knobs[k].key;
         int d = text_distance(tail, own);
+        if (d > text_near(tail)) continue;
         if (dot && strncmp(key, knobs[k].key, (size_t)(dot - key) + 1) != 0) d++;
-        if (d < best_distance) {
+        if (!best || d < best_distance) {
             best_distance = d;
             best = knobs[k].key;
         }
     }
     return best;
+}
+
+const char *knob_short_word(arena *a, const char *word)
+{
+    size_t n = strcspn(word, "0123456789");
+    int64_t ignored;
+    if (!n || n > 8 || !value_size(word + n, &ignored)) return NULL;
+    const char *name = arena_copy(a, word, n);
+    for (int k = 0; k < K_COUNT; k++)
+        if (knobs[k].short_name && strcasecmp(knobs[k].short_name, name) == 0)
+            return arena_text(a, "%s=%s", knobs[k].short_name, word + n);
+    return NULL;
 }
 
 bool knob_is_ours(knob_id k)
@@ -99,7 +114,8 @@ static bool accept_one(arena *a, const knob *k, value given, value *out)
     case BOOL:
         return given.kind == V_BOOL;
     case INT:
-        return given.kind == V_INT;
+        out->kind = V_INT;
+        return given.kind == V_INT || (given.kind == V_TEXT && value_size(given.text, &out->whole));
     case FLOAT:
         if (given.kind == V_INT) *out = value_of_float((double)given.whole);
         return given.kind == V_INT || given.kind == V_FLOAT;
@@ -179,6 +195,11 @@ value knob_default(arena *a, knob_id id, knob_system system)
 
 /* ---- ranges */
 
+bool knob_is_path(const char *word)
+{
+    return strpbrk(word, "/.") != NULL;
+}
+
 /* "1..65536" or "0..". The dots are sought first: a number may end in one. */
 static bool number_in_range(const knob *k, double x, double *nearest)
 {
@@ -191,7 +212,7 @@ static bool number_in_range(const knob *k, double x, double *nearest)
 
 static bool word_in_range(arena *a, const knob *k, const char *word, value *nearest)
 {
-    if (text_in(k->allowed, '|', word)) return true;
+    if (text_in(k->allowed, '|', word) || (k->path && knob_is_path(word))) return true;
     const char *words[32];
     int n = 0;
     for (const char *p = k->allowed; *p && n < 32;) {

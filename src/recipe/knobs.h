@@ -34,21 +34,27 @@ typedef struct knob {
     const char *lm;      /* default of Megatron-LM where it differs from ours */
     const char *bridge;  /* default of Megatron-Bridge's class where it differs from ours */
     const char *unit;
+    const char *short_name; /* "tp": tp=8, TP8 */
     const char *alias; /* other keys for the same knob, with spaces; where given they must agree */
+    bool path;         /* ENUM: or the path of a file, from the folder of the recipe */
     const char *spell; /* other spellings of values: "norm=layernorm up_proj=mla_up_proj" */
     const char *help;
 } knob;
 
 extern const knob knobs[K_COUNT];
 
-/* The knob with this key or alias, or -1. `*is_alias` may be NULL. */
+/* The knob with this key, short name (in any case) or alias, or -1. `*is_alias` may be NULL. */
 int knob_find(const char *key, bool *is_alias);
 
 /* The nearest known key, for a message; NULL when nothing is near. */
 const char *knob_nearest(const char *key);
 
+/* "TP8", "seq128K": a short name and its number as an assignment ("tp=8"); NULL: no such word. */
+const char *knob_short_word(arena *a, const char *word);
+
 /* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a
- * list belongs becomes a list of one, a whole number where a fraction belongs becomes one. */
+ * list belongs becomes a list of one, a whole number where a fraction belongs becomes one, 128K where a whole
+ * number belongs becomes 131072. */
 status knob_accept(arena *a, knob_id k, value given, value *out, error *err);
 
 typedef enum knob_system { MOEFOLD, MEGATRON_LM, MEGATRON_BRIDGE } knob_system;
@@ -58,6 +64,9 @@ value knob_default(arena *a, knob_id k, knob_system system);
 
 /* Is it exported to the two other systems, or ours alone? */
 bool knob_is_ours(knob_id k);
+
+/* Is the word of a knob with a `path` a path? Names have no slash and no dot. */
+bool knob_is_path(const char *word);
 
 /* Does the value lie within `allowed`? Null always does. On "no", *nearest is a value that does. */
 bool knob_in_range(arena *a, knob_id k, value v, value *nearest);

@@ -1,33 +1,17 @@
-/* megatron.c - reading argument lists of Megatron-LM.
+/* megatron.c - reading flags of Megatron-LM.
  *
  * I1  A flag takes as many words as Megatron-LM's own parser would take, also one that has no
  *     effect here: else its values would be read as something else.
- * I2  What is read and has no effect is noted with its reason. */
-#include "recipe/megatron.h"
+ * I2  What is read and has no effect is noted with its reason.
+ * I3  In a file, flags that nobody knows and variables without a value are gathered and reported
+ *     together. Where a variable only names a file or a folder, or stands in a flag without
+ *     effect, it stays as text. */
+#include "recipe/megatron_reader.h"
 
-#include <inttypes.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/maths.h"
 #include "recipe/megatron_list.h"
-#include "recipe/megatron_table.h"
-#include "recipe/megatron_words.h"
-
-enum { LAST_MAX = 16 };
-
-typedef struct reader {
-    recipe *r;
-    const char *where;
-    error *err;
-    /* for files */
-    bool in_launcher; /* no flag of Megatron-LM itself yet */
-    bool group_queries;
-    value padded_vocab;       /* V_NULL: not said */
-    int64_t n_nodes, n_procs; /* torchrun; 0: not said */
-    const combo *last[LAST_MAX];
-    int n_last;
-} reader;
+#include "recipe/tokenizers.h"
 
 /* A flag and the words that may be its values. */
 typedef struct occurrence {
@@ -36,6 +20,30 @@ typedef struct occurrence {
     char *const *words;       /* what follows, up to the next flag */
     int n_words;
 } occurrence;
+
+/* ---- trouble: gathered in a file (I3) */
+
+static void gather(reader *rd, troubles *t, const char *name, const char *flag)
+{
+    for (int i = 0; i < t->n; i++)
+        if (strcmp(t->items[i].name, name) == 0) return;
+    if (t->n == TROUBLE_MAX) return;
+    ARENA_GROW(rd->r->a, t->items, t->n, t->room);
+    t->items[t->n++] = (trouble){name, rd->where, flag};
+}
+
+static void gather_marks(reader *rd, const char *text, const char *flag)
+{
+    const char *name;
+    while ((name = shell_next_mark(rd->r->a, &text))) gather(rd, &rd->missing, name, flag);
+}
+
+static bool any_mark(char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (shell_has_mark(words[i])) return true;
+    return false;
+}
 
 /* ---- taking words */
 
@@ -124,16 +132,48 @@ static status knob_value(reader *rd, knob_id k, const values *vs, value *out)
     return OK;
 }
 
+/* Does the knob hold names of files and the like, which may stay open? */
+static bool keeps_variables(knob_id k)
+{
+    return knobs[k].kind == TEXT && k != K_PP_LAYOUT && k != K_SPLIT && k != K_MODEL;
+}
+
+/* Values with variables that have no value (I3). */
+static values plain_values(reader *rd, const occurrence *o, const values *vs)
+{
+    values plain = {ARENA_ARRAY(rd->r->a, char *, vs->n), vs->n, vs->used};
+    for (int i = 0; i < vs->n; i++) ((char **)plain.text)[i] = shell_plain(rd->r->a, vs->text[i]);
+    recipe_note(rd->r, "%s: %s: '%.200s' is kept as it stands (--set gives the variable a value)",
+                rd->where, o->flag, plain.text[0]);
+    return plain;
+}
+
+/* Megatron-LM finds the numbers in the text, whatever stands around them. */
+static void strip_quotes(reader *rd, value *v)
+{
+    size_t n = v->kind == V_TEXT ? strlen(v->text) : 0;
+    if (n >= 2 && v->text[0] == '\'' && v->text[n - 1] == '\'')
+        *v = value_of_text(arena_copy(rd->r->a, v->text + 1, n - 2));
+}
+
 static status set_knob(reader *rd, const occurrence *o, knob_id k, char mark, int *used)
 {
     values vs;
     flag_arity arity = knob_arity(k, mark);
     status s = take_values(rd, o, arity, &vs);
     if (s) return s;
+    bool marked = any_mark(vs.text, vs.n);
+    if (marked && !keeps_variables(k)) {
+        for (int i = 0; i < vs.n; i++) gather_marks(rd, vs.text[i], o->flag);
+        *used = vs.used;
+        return OK;
+    }
+    if (marked) vs = plain_values(rd, o, &vs);
     value v = value_of_bool(mark != '!');
     if (arity != ARITY_0) s = knob_value(rd, k, &vs, &v);
     if (s) return error_prefix(rd->err, s, "%s: %s", rd->where, o->flag);
     *used = vs.used;
+    if (k == K_SPLIT) strip_quotes(rd, &v);
     return recipe_set_key(rd->r, knobs[k].key, v, rd->where, rd->err);
 }
 
@@ -152,15 +192,15 @@ static status set_knobs(reader *rd, const occurrence *o, int *used, bool *known)
 
 /* ---- flags of several knobs */
 
-static status apply_combo(reader *rd, const combo *c)
+status combo_apply(recipe *r, const combo *c, const char *where, error *err)
 {
     for (int i = 0; i < COMBO_SETS_MAX && c->set[i].v; i++) {
         knob_id k = c->set[i].k;
         bool yields = c->set[i].v[0] == '?';
-        if (yields && rd->r->knob[k].from == FROM_USER) continue;
+        if (yields && r->knob[k].from == FROM_USER) continue;
         value v;
-        status s = value_parse(rd->r->a, c->set[i].v + yields, &v, rd->err);
-        if (!s) s = recipe_set_key(rd->r, knobs[k].key, v, rd->where, rd->err);
+        status s = value_parse(r->a, c->set[i].v + yields, &v, err);
+        if (!s) s = recipe_set_key(r, knobs[k].key, v, where, err);
         if (s) return s;
     }
     return OK;
@@ -177,8 +217,11 @@ static status set_combo(reader *rd, const occurrence *o, int *used, bool *known)
     *known = true;
     *used = vs.used;
     rd->group_queries |= strcmp(c->flag, "--group-query-attention") == 0;
+    if (c->now)
+        recipe_note(rd->r, "%s: %s%s%s: an old spelling, read as %s as Megatron-LM does", rd->where,
+                    o->flag, c->word ? " " : "", c->word ? c->word : "", c->now);
     if (c->last && rd->n_last < LAST_MAX) rd->last[rd->n_last++] = c;
-    return apply_combo(rd, c);
+    return combo_apply(rd->r, c, rd->where, rd->err);
 }
 
 /* The size that the model has in the end: nothing is padded then, whatever --vocab-size says. */
@@ -197,6 +240,10 @@ static status set_padded_vocab(reader *rd, const occurrence *o, int *used, bool 
 static status read_count(reader *rd, const char *flag, const char *word, int64_t *out)
 {
     value v;
+    if (shell_has_mark(word)) {
+        gather_marks(rd, word, flag);
+        return OK;
+    }
     status s = value_scalar(rd->r->a, word, &v, rd->err);
     if (s) return error_prefix(rd->err, s, "%s: %s", rd->where, flag);
     if (v.kind != V_INT || v.whole < 1 || v.whole > 1 << 20)
@@ -207,10 +254,21 @@ static status read_count(reader *rd, const char *flag, const char *word, int64_t
     return OK;
 }
 
-static status skip_idle(reader *rd, const occurrence *o, int *used, bool *known)
+/* How many words are a flag's at most: one that may hold flags itself, since nobody knows what is
+ * in it, is none of them. */
+static int plain_words(const occurrence *o)
 {
+    int n = o->n_words > 0;
+    while (n < o->n_words && !shell_has_mark(o->words[n])) n++;
+    return n;
+}
+
+static status skip_idle(reader *rd, const occurrence *given, int *used, bool *known)
+{
+    occurrence cut = *given, *o = &cut;
     const idle_flag *f = idle_flag_find(o->flag);
     if (!f) return OK;
+    o->n_words = plain_words(o);
     values vs;
     status s = OK;
     if (f->arity == ARITY_N && !o->n_words && !o->inline_value)
@@ -220,6 +278,12 @@ static status skip_idle(reader *rd, const occurrence *o, int *used, bool *known)
     if (s) return s;
     *known = true;
     *used = vs.used;
+    if (rd->in_file && f->arity == ARITY_1 && !o->inline_value && o->n_words > 1 &&
+        !rd->in_launcher) { /* "a b" that lost its quotes in ${ARGS[@]} */
+        recipe_note(rd->r, "%s: %s takes one word, but %d follow: Megatron-LM would refuse them",
+                    rd->where, o->flag, o->n_words);
+        *used = o->n_words;
+    }
     if (rd->in_launcher && strcmp(f->name, "--nnodes") == 0)
         return read_count(rd, o->flag, vs.text[0], &rd->n_nodes);
     if (rd->in_launcher && strcmp(f->name, "--nproc-per-node") == 0)
@@ -231,24 +295,46 @@ static status skip_idle(reader *rd, const occurrence *o, int *used, bool *known)
 
 /* ---- one flag */
 
-static status unknown_flag(const reader *rd, const char *flag)
+static status unknown_flag(reader *rd, const occurrence *o, int *taken)
 {
-    const char *near = flag_nearest(rd->r->a, flag);
-    return error_set(rd->err, ERR_INPUT, "%s: unknown flag '%.200s'%s%s%s", rd->where, flag,
+    if (rd->in_file) {
+        gather(rd, &rd->unknown, o->flag, NULL);
+        *taken = o->inline_value ? 0 : o->n_words;
+        rd->in_launcher = false;
+        return OK;
+    }
+    const char *near = flag_nearest(rd->r->a, o->flag);
+    return error_set(rd->err, ERR_INPUT, "%s: unknown flag '%.200s'%s%s%s", rd->where, o->flag,
                      near ? "; the nearest known one is '" : "", near ? near : "", near ? "'" : "");
 }
 
-static status take_flag(reader *rd, int n, char *const *words, int *used)
+/* The tokenizer says how large the vocabulary is (reader_finish). */
+static void remember_tokenizer(reader *rd, const occurrence *o)
+{
+    const char *word = o->inline_value ? o->inline_value : o->n_words ? o->words[0] : NULL;
+    if (strcmp(o->flag, "--tokenizer-type") == 0) rd->tokenizer = word;
+    if (strcmp(o->flag, "--tokenizer-model") == 0) rd->tokenizer_model = word;
+    rd->vocab_file |= strcmp(o->flag, "--vocab-file") == 0;
+}
+
+status reader_flag(reader *rd, int n, char *const *words, int *used)
 {
     occurrence o = split_flag(rd->r->a, n, words);
     int taken = 0;
     bool known = false;
-    status s = set_combo(rd, &o, &taken, &known);
+    status s = OK;
+    remember_tokenizer(rd, &o);
+    if (shell_has_mark(o.flag)) {
+        gather_marks(rd, o.flag, "a flag");
+        taken = o.n_words;
+        known = true;
+    }
+    if (!known) s = set_combo(rd, &o, &taken, &known);
     if (!s && !known) s = set_padded_vocab(rd, &o, &taken, &known);
     if (!s && !known) s = set_knobs(rd, &o, &taken, &known);
     if (known) rd->in_launcher = false;
     if (!s && !known) s = skip_idle(rd, &o, &taken, &known);
-    if (!s && !known) s = unknown_flag(rd, o.flag);
+    if (!s && !known) s = unknown_flag(rd, &o, &taken);
     *used = 1 + taken;
     return s;
 }
@@ -256,19 +342,19 @@ static status take_flag(reader *rd, int n, char *const *words, int *used)
 status megatron_flag(recipe *r, int n, char *const *words, const char *where, int *used, error *err)
 {
     reader rd = {.r = r, .where = where, .err = err};
-    return take_flag(&rd, n, words, used);
+    return reader_flag(&rd, n, words, used);
 }
 
-/* ---- files */
+/* ---- many */
 
-/* NAME=value before the command: some variables are knobs. */
-static status environment(reader *rd, const char *word)
+status reader_environment(reader *rd, const char *word, bool *taken)
 {
     size_t n = strcspn(word, "=");
     const char *key = arena_text(rd->r->a, "env_vars.%.*s", n > 100 ? 100 : (int)n, word);
-    if (!word[n] || knob_find(key, NULL) < 0) {
-        recipe_note(rd->r, "%s: '%.100s': part of the command, without effect here", rd->where,
-                    word);
+    *taken = word[n] && knob_find(key, NULL) >= 0;
+    if (!*taken) return OK;
+    if (shell_has_mark(word)) {
+        gather_marks(rd, word, arena_copy(rd->r->a, word, n));
         return OK;
     }
     value v;
@@ -284,78 +370,57 @@ static status loose_word(reader *rd, const char *word)
         rd->in_launcher = true;
         return OK;
     }
-    if (rd->in_launcher) return environment(rd, word);
+    if (rd->in_launcher) {
+        bool taken;
+        status s = reader_environment(rd, word, &taken);
+        if (!s && !taken)
+            recipe_note(rd->r, "%s: '%.100s': part of the command, no effect here", rd->where,
+                        shell_plain(rd->r->a, word));
+        return s;
+    }
+    if (shell_has_mark(word)) {
+        gather_marks(rd, word, "a word of the command");
+        return OK;
+    }
     return error_set(rd->err, ERR_INPUT,
                      "%s: '%.100s' belongs to no flag (the one before it takes fewer values)",
                      rd->where, word);
 }
 
-static void launched_gpus(reader *rd)
+status reader_words(reader *rd, const shell_words *w, int from)
 {
-    if (rd->n_nodes && !rd->n_procs)
-        recipe_note(rd->r, "--nnodes says nothing without --nproc-per-node: set cluster.n_gpus");
-    if (!rd->n_procs) return;
-    int64_t nodes = rd->n_nodes ? rd->n_nodes : 1;
-    recipe_set(rd->r, K_GPUS_PER_NODE, value_of_int(rd->n_procs), "--nproc-per-node");
-    recipe_set(rd->r, K_N_GPUS, value_of_int(mul_sat(nodes, rd->n_procs)),
-               "--nnodes x --nproc-per-node");
-}
-
-/* Megatron-LM heeds --num-query-groups only beside --group-query-attention, and then has 1
- * unless set. */
-static void group_queries(reader *rd)
-{
-    setting *groups = &rd->r->knob[K_KV_HEADS];
-    if (rd->group_queries && groups->from != FROM_USER) {
-        recipe_set(rd->r, K_KV_HEADS, value_of_int(1),
-                   "--group-query-attention without --num-query-groups");
-    } else if (!rd->group_queries && groups->from == FROM_USER) {
-        recipe_note(rd->r,
-                    "%s: --num-query-groups: without effect in Megatron-LM, since "
-                    "--group-query-attention is missing: as many as query heads",
-                    groups->why);
-        *groups = (setting){0};
-    }
-}
-
-static status finish(reader *rd)
-{
-    for (int i = 0; i < rd->n_last; i++) {
-        status s = apply_combo(rd, rd->last[i]);
-        if (s) return s;
-    }
-    if (rd->padded_vocab.kind != V_NULL)
-        recipe_set(rd->r, K_VOCAB, rd->padded_vocab, "--padded-vocab-size");
-    group_queries(rd);
-    launched_gpus(rd);
-    return OK;
-}
-
-status megatron_parse(recipe *r, const char *name, const char *data, size_t n, error *err)
-{
-    if (n > MEGATRON_BYTES_MAX)
-        return error_set(err, ERR_INPUT, "%s: an argument list of %zu bytes; at most %d are read",
-                         name, n, MEGATRON_BYTES_MAX);
-    shell_words w;
-    status s = words_split(r->a, name, data, n, MEGATRON_WORDS_MAX, &w, err);
-    if (s) return s;
-    r->system = MEGATRON_LM;
-    reader rd = {.r = r, .err = err, .in_launcher = true};
-    for (int i = 0, used = 1; i < w.n && !s; i += used) {
-        rd.where = arena_text(r->a, "%s:%d", name, w.line[i]);
+    status s = OK;
+    for (int i = from, used = 1; i < w->n && !s; i += used) {
+        rd->where = arena_text(rd->r->a, "%s:%d", rd->name, w->line[i]);
         used = 1;
-        s = is_flag(w.text[i]) ? take_flag(&rd, w.n - i, w.text + i, &used)
-                               : loose_word(&rd, w.text[i]);
+        s = is_flag(w->text[i]) ? reader_flag(rd, w->n - i, w->text + i, &used)
+                                : loose_word(rd, w->text[i]);
     }
-    return s ? s : finish(&rd);
+    return s;
 }
 
-status megatron_read(recipe *r, const char *path, error *err)
+/* torchrun's sizes; --nodes and --ntasks-per-node are srun's. */
+static int64_t *launcher_count(reader *rd, const char *flag)
 {
-    char *data;
-    size_t n;
-    status s = file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
-    if (s) return s;
-    r->folder = file_folder(r->a, path);
-    return megatron_parse(r, path, data, n, err);
+    if (text_in("--nnodes,--nodes", ',', flag)) return &rd->n_nodes;
+    bool procs = text_in("--nproc-per-node,--nproc_per_node,--ntasks-per-node", ',', flag);
+    return procs ? &rd->n_procs : NULL;
+}
+
+status reader_launcher(reader *rd, const shell_words *w, int n)
+{
+    status s = OK;
+    for (int i = 0; i < n && !s; i++) {
+        if (!is_flag(w->text[i])) continue;
+        size_t len = strcspn(w->text[i], "=");
+        const char *flag = arena_copy(rd->r->a, w->text[i], len);
+        int64_t *count = launcher_count(rd, flag);
+        rd->where = arena_text(rd->r->a, "%s:%d", rd->name, w->line[i]);
+        if (count && w->text[i][len])
+            s = read_count(rd, flag, w->text[i] + len + 1, count);
+        else if (count && i + 1 < n)
+            s = read_count(rd, flag, w->text[i + 1], count);
+    }
+    rd->in_launcher = false;
+    return s;
 }

@@ -68,7 +68,7 @@ static void nan_checks(recipe *r)
 
 void megatron_derive(recipe *r)
 {
-    if (r->system != MEGATRON_LM) return;
+    if (!recipe_is_lm(r)) return;
     mlp_width(r);
     qkv_bias(r);
     rotary(r);

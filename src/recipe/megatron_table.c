@@ -33,24 +33,36 @@ bool knob_has_flag(knob_id k, const char *flag, char *mark)
 const combo combos[] = {
     {"--swiglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "silu"}}},
     {"--quick-geglu", .written = true, .set = {{K_GLU, "true"}, {K_ACTIVATION, "quick_gelu"}}},
+    {"--squared-relu", .written = true, .set = {{K_ACTIVATION, "squared_relu"}}},
+    {"--openai-gelu", .written = true, .set = {{K_ACTIVATION, "fast_gelu"}}},
     /* What holds without either depends on the types of weights and gradients: always written. */
     {"--accumulate-allreduce-grads-in-fp32", .written = true, .set = {{K_GRAD_FP32, "true"}}},
     {"--grad-reduce-in-bf16", .written = true, .set = {{K_GRAD_FP32, "false"}}},
     /* It only says that --num-query-groups counts; see group_queries in megatron.c. */
     {.flag = "--group-query-attention"},
-    {"--use-rotary-position-embeddings", .last = true, .set = {{K_POSITION, "rope"}}},
-    {"--recompute-activations", .last = true, .set = {{K_RECOMPUTE, "selective"}}},
-    {"--moe-layer-recompute",
-     .set = {{K_RECOMPUTE, "?selective"}, {K_RECOMPUTE_MODULES, "?[moe]"}}},
-    {"--moe-enable-deepep", .set = {{K_DISPATCHER, "?flex"}, {K_FLEX, "deepep"}}},
-    {"--enable-cuda-graph", .last = true, .set = {{K_GRAPHS, "local"}}},
-    {"--external-cuda-graph", .last = true, .set = {{K_GRAPHS, "transformer_engine"}}},
-    {"--cuda-graph-modules", "full", .set = {{K_GRAPH_MODULES, "[]"}}},
+    {"--use-rotary-position-embeddings", .last = true, .set = {{K_POSITION, "rope"}},
+     .now = "--position-embedding-type rope"},
+    {"--recompute-activations", .last = true, .set = {{K_RECOMPUTE, "selective"}},
+     .now = "--recompute-granularity selective"},
+    {"--moe-layer-recompute", .set = {{K_RECOMPUTE, "?selective"}, {K_RECOMPUTE_MODULES, "?[moe]"}},
+     .now = "--recompute-granularity selective --recompute-modules moe"},
+    {"--moe-enable-deepep", .set = {{K_DISPATCHER, "?flex"}, {K_FLEX, "deepep"}},
+     .now = "--moe-flex-dispatcher-backend deepep"},
+    {"--enable-cuda-graph", .last = true, .set = {{K_GRAPHS, "local"}},
+     .now = "--cuda-graph-impl local"},
+    {"--external-cuda-graph", .last = true, .set = {{K_GRAPHS, "transformer_engine"}},
+     .now = "--cuda-graph-impl transformer_engine"},
+    {"--cuda-graph-modules", "full", .set = {{K_GRAPH_MODULES, "[]"}},
+     .now = "no --cuda-graph-modules (whole layers)"},
     {"--cuda-graph-modules", "full_iteration", .last = true,
-     .set = {{K_GRAPHS, "full_iteration"}, {K_GRAPH_MODULES, "[]"}}},
+     .set = {{K_GRAPHS, "full_iteration"}, {K_GRAPH_MODULES, "[]"}},
+     .now = "--cuda-graph-impl full_iteration"},
+    {"--optimizer", "dist_muon", .set = {{K_OPTIMIZER, "muon"}, {K_DIST_OPT, "true"}},
+     .now = "--optimizer muon --use-distributed-optimizer"},
     {"--num-experts", "0", .set = {{K_EXPERTS, "null"}}},
     {"--experimental-attention-variant", "gated_delta_net", .set = {{K_VARIANT, "gdn"}}},
-    {"--no-weight-decay-cond-type", "apply_wd_to_qk_layernorm", .set = {{K_WD_QK_NORM, "true"}}},
+    {"--no-weight-decay-cond-type", "apply_wd_to_qk_layernorm", .set = {{K_WD_QK_NORM, "true"}},
+     .now = "--apply-wd-to-qk-layernorm"},
 };
 const int n_combos = sizeof combos / sizeof combos[0];
 
@@ -101,21 +113,21 @@ const idle_flag *idle_flag_find(const char *flag)
 const char *flag_why_text(flag_why why)
 {
     static const char *const texts[] = {
-        [WHY_LAUNCHER] = "the launcher's own, without effect here",
-        [WHY_LOGGING] = "logging of another system, without effect here",
-        [WHY_PROFILING] = "profiling of another system, without effect here",
-        [WHY_TOKENIZER] = "training reads tokens and needs no tokenizer: without effect here",
-        [WHY_DATA] = "how another system reads its data, without effect here",
-        [WHY_CHECKPOINT] = "checkpoints of another system, without effect here",
-        [WHY_FAULTS] = "how another system meets faults, without effect here",
-        [WHY_LIBRARY] = "tuning of a communication library, without effect here",
-        [WHY_KERNEL] = "a choice among another system's kernels, without effect here",
-        [WHY_OPTIMIZER] = "an optimizer that moefold does not have, without effect here",
-        [WHY_INFERENCE] = "inference, without effect here",
-        [WHY_TRAINING] = "another kind of training, without effect here",
-        [WHY_MODELS] = "another kind of model, without effect here",
-        [WHY_CHANGES] =
-            "changes what Megatron-LM computes; no knob here, so numbers are without it",
+        [WHY_LAUNCHER] = "an option of the launcher, no effect here",
+        [WHY_LOGGING] = "logging in Megatron-LM, no effect here",
+        [WHY_PROFILING] = "profiling in Megatron-LM, no effect here",
+        [WHY_TOKENIZER] = "an option of the tokenizer; training reads token ids, no effect here",
+        [WHY_DATA] = "data loading in Megatron-LM, no effect here",
+        [WHY_CHECKPOINT] = "checkpointing in Megatron-LM, no effect here",
+        [WHY_FAULTS] = "fault handling in Megatron-LM, no effect here",
+        [WHY_LIBRARY] = "tuning of a communication library, no effect here",
+        [WHY_KERNEL] = "a choice among kernels of Megatron-LM, no effect here",
+        [WHY_OPTIMIZER] = "an option of an optimizer that moefold does not have, no effect here",
+        [WHY_INFERENCE] = "inference, no effect here",
+        [WHY_TRAINING] = "another kind of training, no effect here",
+        [WHY_MODELS] = "another kind of model, no effect here",
+        [WHY_CHANGES] = "changes what Megatron-LM computes, but there is no knob for it here: "
+                        "memory and time are estimated without it",
     };
     return texts[why];
 }

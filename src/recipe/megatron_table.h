@@ -34,6 +34,7 @@ typedef struct combo {
     bool written; /* exports write it where a recipe has all its settings */
     bool last;    /* in a file it wins over flags that come later, as Megatron-LM applies it last */
     combo_set set[COMBO_SETS_MAX];
+    const char *now; /* an old spelling: what Megatron-LM reads it as */
 } combo;
 
 extern const combo combos[];

@@ -136,13 +136,13 @@ static bool parts_given(const recipe *r)
 void precision_derive(recipe *r)
 {
     recipe_fill_default(r, K_GPU);
-    if (r->system == MEGATRON_LM && !recipe_given(r, K_PRECISION))
+    if (recipe_is_lm(r) && !recipe_given(r, K_PRECISION))
         for (int i = 0; i < N_IMPLIED; i++) recipe_fill_default(r, implied[i]);
     if (r->knob[K_PRECISION].v.kind == V_NULL) r->knob[K_PRECISION].from = FROM_NOTHING;
     if (parts_given(r))
         recipe_fill(r, K_PRECISION, value_of_text(name_of_parts(r)), FROM_DERIVED,
                     "named after the parts that were given");
-    bool cpu = recipe_is(r, K_GPU, "cpu");
+    bool cpu = recipe_on_cpu(r);
     recipe_fill(r, K_PRECISION, value_of_text(cpu ? "fp32" : "bf16_mixed"), FROM_DERIVED,
                 cpu ? "unset: CPUs compute in FP32" : "unset: BF16 is where every run starts");
     const char *name = recipe_word(r, K_PRECISION);

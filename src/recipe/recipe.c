@@ -37,6 +37,12 @@ void recipe_set(recipe *r, knob_id k, value v, const char *why)
     r->knob[k] = (setting){v, reopen ? FROM_NOTHING : FROM_USER, why};
 }
 
+void recipe_set_system(recipe *r, knob_system system, const char *why)
+{
+    const char *name = system == MEGATRON_LM ? "megatron-lm" : "megatron-bridge";
+    recipe_set(r, K_SYSTEM, value_of_text(name), why);
+}
+
 static alias_use *alias_slot(recipe *r, knob_id k, const char *key)
 {
     for (int i = 0; i < r->n_aliases; i++)
@@ -97,6 +103,8 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v;
     status s = value_parse(r->a, equals + 1, &v, err);
     if (s) return error_prefix(err, s, "%s: %.200s", where, key);
+    int k = knob_find(key, NULL);
+    if (k >= 0) v = recipe_located(r, (knob_id)k, v, "");
     return recipe_set_key(r, key, v, where, err);
 }
 
@@ -163,7 +171,10 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
         } else {
             value v;
             s = yaml_value(at, node, &v);
-            if (!s && v.kind == V_NULL && is_section(key) && knob_find(key, NULL) < 0) continue;
+            int k = knob_find(key, NULL);
+            if (!s && k >= 0)
+                v = recipe_located(at->r, (knob_id)k, v, file_folder(at->r->a, at->name));
+            if (!s && v.kind == V_NULL && is_section(key) && k < 0) continue;
             if (!s)
                 s = recipe_set_key(at->r, key, v,
                                    arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
@@ -213,8 +224,9 @@ bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format,
 void recipe_fill_default(recipe *r, knob_id k)
 {
     if (r->knob[k].from != FROM_NOTHING) return;
-    r->knob[k] = (setting){knob_default(r->a, k, r->system), FROM_DEFAULT,
-                           r->system == MEGATRON_LM ? "default of Megatron-LM" : "default"};
+    bool lm = recipe_is_lm(r);
+    r->knob[k] = (setting){knob_default(r->a, k, lm ? MEGATRON_LM : MOEFOLD), FROM_DEFAULT,
+                           lm && !knob_is_ours(k) ? "default of Megatron-LM" : "default"};
 }
 
 void recipe_fill_defaults(recipe *r)
@@ -223,6 +235,11 @@ void recipe_fill_defaults(recipe *r)
 }
 
 /* ---- reading */
+
+bool recipe_is_lm(const recipe *r)
+{
+    return recipe_is(r, K_SYSTEM, "megatron-lm");
+}
 
 double recipe_real(const recipe *r, knob_id k)
 {

@@ -9,6 +9,7 @@
 #ifndef RECIPE_RECIPE_H
 #define RECIPE_RECIPE_H
 
+#include "hardware/gpus.h"
 #include "recipe/knobs.h"
 
 typedef enum origin { FROM_NOTHING, FROM_DEFAULT, FROM_DERIVED, FROM_MODEL, FROM_USER } origin;
@@ -33,9 +34,8 @@ typedef struct recipe {
     arena *a;
     const char *name;   /* as the user named it */
     const char *folder; /* where relative paths in it start, with a final slash or empty */
-    knob_system
-        system; /* whose defaults and habits apply: ours, or a Megatron-LM argument list's */
     setting knob[K_COUNT];
+    const gpu *machine; /* what the hardware file that cluster.gpu names describes; NULL: no file */
     alias_use aliases[ALIASES_MAX];
     int n_aliases;
     const char *notes[NOTES_MAX]; /* what was read and has no effect, and why */
@@ -46,6 +46,9 @@ void recipe_init(recipe *r, arena *a, const char *name);
 
 /* Sets a knob as the user's wish. The value has been accepted by knob_accept. */
 void recipe_set(recipe *r, knob_id k, value v, const char *why);
+
+/* Whose defaults and rules hold is a knob, moefold.system; a Megatron-LM argument list sets it. */
+void recipe_set_system(recipe *r, knob_system system, const char *why);
 
 /* Key and value as the user wrote them; checks key and type. `where` stands in messages. */
 status recipe_set_key(recipe *r, const char *key, value v, const char *where, error *err);
@@ -62,12 +65,30 @@ void recipe_note(recipe *r, const char *format, ...) __attribute__((format(print
 bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Gives one knob, or every knob, that is still open its default (r->system says whose). */
+/* Gives one knob, or every knob, that is still open its default (moefold.system says whose). */
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);
 
 /* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
 void recipe_derive(recipe *r);
+
+/* ---- the machine: cluster.gpu is a shipped name or the path of a hardware file. */
+
+/* Reads that file, if it is one and has not been read. ERR_INPUT: it is missing or wrong. */
+status recipe_read_machine(recipe *r, error *err);
+
+/* NULL: cluster.gpu is open, or a word that nobody knows. */
+const gpu *recipe_gpu(const recipe *r);
+
+bool recipe_on_cpu(const recipe *r);      /* cpu, local, or a file that says so */
+bool recipe_spans_nodes(const recipe *r); /* NVLink reaches beyond a node, as in NVL72 */
+
+/* A word for a knob with a path, as it was written in a file of `folder` ("": on the command line):
+ * paths become paths from the current folder. */
+value recipe_located(recipe *r, knob_id k, value v, const char *folder);
+
+/* The other way: paths from the folder of the file that the recipe will be written to. */
+void recipe_relocate(recipe *r, const char *file);
 
 /* ---- reading. An open or null knob reads as 0, 0.0, false, NULL. */
 static inline bool recipe_given(const recipe *r, knob_id k)
@@ -82,6 +103,7 @@ static inline bool recipe_on(const recipe *r, knob_id k)
 {
     return r->knob[k].v.kind == V_BOOL && r->knob[k].v.flag;
 }
+bool recipe_is_lm(const recipe *r); /* moefold.system=megatron-lm */
 double recipe_real(const recipe *r, knob_id k);
 const char *recipe_word(const recipe *r, knob_id k);
 bool recipe_is(const recipe *r, knob_id k, const char *word);

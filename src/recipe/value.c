@@ -49,6 +49,20 @@ static status number(arena *a, const char *s, value *out, error *err)
     return OK;
 }
 
+bool value_size(const char *s, int64_t *out)
+{
+    size_t n = strspn(s, "0123456789_");
+    int64_t unit = 1, whole = 0;
+    if (s[n] == 'K' || s[n] == 'k') unit = 1 << 10;
+    if (s[n] == 'M') unit = 1 << 20;
+    if (!n || s[0] == '_' || s[n + (unit > 1)]) return false;
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != '_' && (__builtin_mul_overflow(whole, 10, &whole) ||
+                            __builtin_add_overflow(whole, s[i] - '0', &whole)))
+            return false;
+    return !__builtin_mul_overflow(whole, unit, out);
+}
+
 status value_scalar(arena *a, const char *s, value *out, error *err)
 {
     if (text_in("null|Null|NULL|none|None|~|", '|', s)) {

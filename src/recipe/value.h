@@ -37,6 +37,9 @@ status value_scalar(arena *a, const char *s, value *out, error *err);
 
 void value_print(textbuf *t, value v);
 const char *value_text(arena *a, value v);
+/* "128K" is 131072, "2M" 2097152 (K = 1024, M = 1024 squared), "8" is 8; false: no such size. */
+bool value_size(const char *s, int64_t *out);
+
 bool value_equal(value a, value b); /* 1 equals 1.0 */
 
 /* "null", "true or false", "a whole number", ...: for messages. */

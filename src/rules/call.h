@@ -31,5 +31,6 @@ void rules_check_until(violations *out, const setup *s, bool exporting, severity
 void visit_values(rule_call *call);
 void visit_aliases(rule_call *call);
 void visit_split(rule_call *call);
+void visit_target(rule_call *call);
 
 #endif

@@ -145,6 +145,27 @@ int64_t q_tp_domain(const setup *s)
     return t;
 }
 
+/* A smaller domain whose nodes hold whole groups of n, as schedulers hand out 64 of 72 GPUs: one
+ * that divides the cluster, if there is one. */
+static int64_t domain_of_groups(const setup *s, int64_t n)
+{
+    int64_t node = I(GPUS_PER_NODE), domain = I(NVLINK), unit = lcm64(n, node);
+    if (n < 1 || node < 1 || unit < 1 || unit > domain || domain <= node) return NONE;
+    for (int64_t d = domain / unit * unit; d >= unit; d -= unit)
+        if (I(N_GPUS) % d == 0) return d;
+    return domain / unit * unit;
+}
+
+int64_t q_nvlink_tp(const setup *s)
+{
+    return domain_of_groups(s, I(TP));
+}
+
+int64_t q_nvlink_ep(const setup *s)
+{
+    return domain_of_groups(s, mul_sat(I(EP), I(ETP) > 0 ? I(ETP) : 1));
+}
+
 int64_t q_pp_fit(const setup *s)
 {
     if (I(LAYERS) < 1 || CHUNKS < 1) return NONE;

@@ -317,6 +317,13 @@ static recipe *without_model(const recipe *given, arena *a)
     return r;
 }
 
+bool rules_apply(recipe *out, const recipe *given, const char *const *overrides, arena *a)
+{
+    fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};
+    fix_set set = {.n = 0};
+    return put_all(&q, &set, overrides) && apply(&q, &set, out, a);
+}
+
 bool rules_fix(const recipe *given, arena *a, const char *const **overrides)
 {
     fix_search q = {.given = given, .bare = without_model(given, a), .keep = a};

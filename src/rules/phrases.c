@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "recipe/judgement.h"
 #include "recipe/precision.h"
 #include "rules/quantities.h"
 
@@ -193,7 +194,44 @@ const char *q_flex_fit(const setup *s, const char *argument, arena *a)
 {
     NO_ARGUMENT;
     NO_TEXT;
-    return NVL72 ? "hybridep" : "deepep";
+    return judge_flex(&s->r, NULL);
+}
+
+/* {dispatcher_fit}: the dispatcher that is advised here. */
+const char *q_dispatcher_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    const char *to = judge_dispatcher(&s->r);
+    if (!text_equal(to, "flex")) return "DISPATCHER=alltoall FLEX=null";
+    return arena_text(a, "DISPATCHER=flex FLEX=%s SHARED_OVERLAP=false", judge_flex(&s->r, NULL));
+}
+
+/* {copies:allgather}: of a token, over the slowest link of its EP group. */
+const char *q_copies(const setup *s, const char *argument, arena *a)
+{
+    return arena_text(a, "%.3g", judge_copies(&s->r, argument));
+}
+
+const char *q_ep_parts(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    int64_t domains = judge_ep_domains(&s->r);
+    if (domains == 1) return "ranks";
+    return arena_text(a, "NVLink domains (EP %" PRId64 " spans %" PRId64 ")", I(EP), domains);
+}
+
+/* {straddle:TP}: why a group of that size reaches beyond an NVLink domain. */
+const char *q_straddle(const setup *s, const char *argument, arena *a)
+{
+    bool tp = text_equal(argument, "TP");
+    int64_t n = tp ? I(TP) : mul_sat(I(EP), I(ETP) > 0 ? I(ETP) : 1), domain = I(NVLINK);
+    if (n > domain) return arena_text(a, "it is larger than the NVLink domain of %" PRId64, domain);
+    if (domain % n)
+        return arena_text(a,
+                          "%" PRId64 " does not divide the NVLink domain of %" PRId64
+                          ", so some groups straddle two domains",
+                          n, domain);
+    return arena_text(a, "its ranks are not neighbours in NVLink domains of %" PRId64, domain);
 }
 
 /* ---- the model */

@@ -33,7 +33,10 @@ static const rule table[] = {
      .severity = ERROR,
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",
      .visit = visit_split},
+    {.id = "target_can_run", .severity = ERROR, .source = "ours", .visit = visit_target},
 /* Second reading: the rows. */
+#define TEXT_OF(...)  TEXT_OF_(__VA_ARGS__)
+#define TEXT_OF_(...) #__VA_ARGS__
 #define R(id_, severity_, scope_, source_, condition_, message_, repair_)                          \
     {.id = #id_,                                                                                   \
      .severity = severity_,                                                                        \
@@ -41,7 +44,8 @@ static const rule table[] = {
      .source = source_,                                                                            \
      .broken = broken_##id_,                                                                       \
      .message = message_,                                                                          \
-     .repair = repair_},
+     .repair = repair_,                                                                            \
+     .reads = TEXT_OF(condition_)},
 #include "rules/rules_all.def"
 #undef R
 };
@@ -81,6 +85,20 @@ void rules_check_until(violations *out, const setup *s, bool exporting, severity
             else if (list[i].broken(s))
                 rule_report_row(&call);
         }
+}
+
+int rules_errors(const rule *out[], int most, const setup *s, arena *a)
+{
+    int n, found = 0;
+    const rule *list = rules_table(&n);
+    for (int i = 0; i < n && found < most; i++) {
+        if (list[i].severity != ERROR || (list[i].scope == ON_GPU && CPUS)) continue;
+        violations own = {0};
+        rule_call call = {.s = s, .rule = &list[i], .out = &own, .silent = true, .a = a};
+        if (list[i].visit) list[i].visit(&call);
+        if (own.n || (list[i].broken && list[i].broken(s))) out[found++] = &list[i];
+    }
+    return found;
 }
 
 void rules_check(violations *out, const setup *s, bool exporting, arena *a)

@@ -31,9 +31,19 @@ typedef struct rule {
     bool (*broken)(const setup *s);        /* a row of a table, or ... */
     void (*visit)(struct rule_call *call); /* ... a rule that may be broken several times */
     const char *message, *repair;
+    const char *reads; /* the condition as C has it, words replaced: which knobs it reads */
 } rule;
 
 enum { REPAIRS_MAX = 6 };
+
+/* What a repair would cost (src/price/repairs.c fills it in). */
+typedef struct repair_price {
+    bool priced;
+    double gain; /* tokens a second and GPU after it over before, minus one */
+    double step_s, before_s;
+    int64_t peak_bytes, usable_bytes;
+    bool fits;
+} repair_price;
 
 typedef struct violation {
     const rule *rule;
@@ -41,6 +51,7 @@ typedef struct violation {
     /* alternatives, best first; each a NULL-terminated list of "key=value" */
     const char *const *repairs[REPAIRS_MAX];
     int n_repairs;
+    repair_price prices[REPAIRS_MAX];
 } violation;
 
 typedef struct violations {
@@ -53,10 +64,17 @@ const rule *rules_table(int *n);
 /* Every rule against this setup. `exporting`: rules ON_GPU apply whatever the cluster is. */
 void rules_check(violations *out, const setup *s, bool exporting, arena *a);
 
+/* The errors alone, without messages and repairs: which rules, at most `most`; returns how many. */
+int rules_errors(const rule *out[], int most, const setup *s, arena *a);
+
 /* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
  * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as
  * for setup_init; the overrides are for the recipe as people wrote it, before model_fill. */
 bool rules_fix(const recipe *given, arena *a, const char *const **overrides);
+
+/* The recipe with overrides applied as people wrote it and the model filled in again where they
+ * speak of it. Returns false where one cannot be read. */
+bool rules_apply(recipe *out, const recipe *given, const char *const *overrides, arena *a);
 
 const char *severity_name(severity s);
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "recipe/target.h"
 #include "rules/call.h"
 #include "rules/words.h"
 
@@ -22,12 +23,17 @@ static bool needed(knob_id k)
     return k == K_LAYERS || k == K_HIDDEN || k == K_HEADS || k == K_VOCAB;
 }
 
-/* The largest size there is was never meant by one that is larger still. */
 static bool is_parallel_size(knob_id k)
 {
     for (int i = 0; i < N_SIZES; i++)
         if (near_knobs[i] == k) return true;
-    return k == K_N_GPUS || k == K_VPP || k == K_MBS || k == K_GBS;
+    return false;
+}
+
+/* The largest there is was never meant by one that is larger still. */
+static bool is_size(knob_id k)
+{
+    return is_parallel_size(k) || k == K_N_GPUS || k == K_VPP || k == K_MBS || k == K_GBS;
 }
 
 /* Lists with an entry a layer cannot survive another number of layers. */
@@ -45,6 +51,31 @@ static void repair_value(rule_call *call, violation *v, knob_id k, const char *t
     rule_repair(call, v, assignments, n);
 }
 
+/* The bound of a parallel size need not go with the rest (TP 1 where the batch is for TP 32): the
+ * nearest sizes that do. */
+static void repair_sizes(rule_call *call, violation *found)
+{
+    const char *assignments[N_SIZES];
+    near_layout nearest;
+    int n = 0;
+    if (!near_layouts(call->s, &nearest, 1)) return;
+    for (int i = 0; i < N_SIZES; i++)
+        if (near_layout_changes(call->s, &nearest, i))
+            assignments[n++] =
+                arena_text(call->a, "%s=%" PRId64, knobs[near_knobs[i]].key, nearest.size[i]);
+    if (n) rule_repair(call, found, assignments, n);
+}
+
+/* A word that resembles none of those allowed (bf16 for fp32 or fp64) is no slip of the pen: then
+ * our default is a better guess than the nearest spelling. */
+static value guess(rule_call *call, knob_id k, value v, value near)
+{
+    if (knobs[k].kind != ENUM || v.kind != V_TEXT) return near;
+    value ours = knob_default(call->a, k, MOEFOLD);
+    bool slip = near.kind == V_TEXT && 2 * text_distance(v.text, near.text) < (int)strlen(v.text);
+    return slip || ours.kind != V_TEXT ? near : ours;
+}
+
 static void report_value(rule_call *call, knob_id k, value v, value near)
 {
     const char *key = knobs[k].key;
@@ -54,9 +85,11 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
     value own;
     if (rule_own_value(call->s, k, call->a, &own))
         repair_value(call, found, k, value_text(call->a, own));
-    bool far = is_parallel_size(k) && v.kind == V_INT && v.whole > 0;
+    near = guess(call, k, v, near);
+    bool far = is_size(k) && v.kind == V_INT && v.whole > 0;
     if (far) repair_value(call, found, k, "null");
     if (near.kind != V_NULL) repair_value(call, found, k, value_text(call->a, near));
+    if (is_parallel_size(k)) repair_sizes(call, found);
     if (!needed(k)) repair_value(call, found, k, "null");
 }
 
@@ -96,6 +129,39 @@ void visit_aliases(rule_call *call)
                        use->key, theirs, use->why, key, ours, r->knob[use->knob].why));
         repair_one(call, v, use->key, ours);
         repair_one(call, v, key, theirs);
+    }
+}
+
+/* ---- what the target has no word for */
+
+enum { GAP_WORDS_MAX = 4 };
+
+static void repair_words(rule_call *call, violation *v, const char *words)
+{
+    const char *list[GAP_WORDS_MAX];
+    int n = 0;
+    for (const char *p = words; *p && n < GAP_WORDS_MAX; p += strspn(p, " ")) {
+        size_t len = strcspn(p, " ");
+        list[n++] = arena_copy(call->a, p, len);
+        p += len;
+    }
+    rule_repair(call, v, list, n);
+}
+
+void visit_target(rule_call *call)
+{
+    const recipe *r = &call->s->r;
+    if (!recipe_is(r, K_TARGET, "megatron")) return;
+    const target_gap *g;
+    for (int i = 0; (g = target_gap_of(r, i)); i++) {
+        const setting *x = &r->knob[g->knob];
+        const char *key = knobs[K_TARGET].key;
+        violation *v = rule_report(
+            call, arena_text(call->a, "%s=%s (%s) cannot run in Megatron (%s=megatron; %s): %s",
+                             knobs[g->knob].key, value_text(call->a, x->v), x->why, key,
+                             r->knob[K_TARGET].why, g->why));
+        repair_words(call, v, g->instead);
+        repair_one(call, v, key, "moefold");
     }
 }
 

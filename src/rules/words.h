@@ -3,8 +3,10 @@
 #ifndef RULES_WORDS_H
 #define RULES_WORDS_H
 
+#include "recipe/target.h"
 #include "base/maths.h"
 #include "layout/setup.h"
+#include "recipe/judgement.h"
 
 /* ---- knobs of the setup `s` */
 
@@ -18,7 +20,7 @@
 #define LISTED(k) (s->r.knob[K_##k].v.kind == V_LIST)
 #define SAID(k)   (s->r.knob[K_##k].from == FROM_USER) /* a person wrote it, null included */
 #define USER(k)   (SET(k) && SAID(k))
-#define LM        (s->r.system == MEGATRON_LM) /* read from a Megatron-LM argument list */
+#define LM        recipe_is_lm(&s->r) /* Megatron-LM's defaults and habits hold */
 
 /* Is a a multiple of b? True where either is not positive: that is another rule's business. */
 #define MULTIPLE(a, b) divides((b), (a))
@@ -26,8 +28,10 @@
 #define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
 #define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
 #define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
-#define CPUS          IS(GPU, "cpu")
-#define NVL72         (IS(GPU, "GB200") || IS(GPU, "GB300"))
+#define OURS          (target_of(&s->r) == TARGET_MOEFOLD) /* for our own runtime, not for Megatron */
+#define EMERGING      (IS(OPTIMIZER, "muon") || IS(OPTIMIZER, "adaptive_muon") || IS(OPTIMIZER, "soap"))
+#define CPUS          (s->gpu && s->gpu->arch == ARCH_CPU)
+#define NVL72         recipe_spans_nodes(&s->r)
 #define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)
 #define HOPPER        (s->gpu && s->gpu->arch == ARCH_HOPPER)
 #define AMPERE        (s->gpu && s->gpu->arch == ARCH_AMPERE)

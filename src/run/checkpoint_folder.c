@@ -132,7 +132,7 @@ status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
 
 status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previous, error *err)
 {
-    if (!file_is_folder(folder)) return error_set(err, ERR_INPUT, "%s: is no folder", folder);
+    if (!file_is_folder(folder)) return error_set(err, ERR_INPUT, "%s: is not a folder", folder);
     *previous = newest_below(folder, iteration);
     return OK;
 }

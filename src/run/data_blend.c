@@ -68,7 +68,8 @@ static status read_weights(blend_list *list, arena *a, const char *const *words,
     for (int i = 0; i < list->n; i++)
         if (!(list->weights[i] > 0))
             return error_set(err, ERR_INPUT,
-                             "dataset.data_path: the weight '%.100s' is nothing beside the others",
+                             "dataset.data_path: the weight '%.100s' is too small beside the "
+                             "others to be counted",
                              words[2 * i]);
     return OK;
 }

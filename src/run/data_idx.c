@@ -91,7 +91,7 @@ static status check_header(const idx_bytes *b, error *err)
                          b->prefix, b->idx.n_bytes, HEADER_BYTES);
     if (memcmp(h, magic, sizeof magic) != 0)
         return error_set(err, ERR_INPUT,
-                         "%s.idx: does not start with MMIDIDX: it is no index of Megatron data",
+                         "%s.idx: does not start with MMIDIDX: it is not an index of Megatron data",
                          b->prefix);
     if (u64_at(h + 9) != VERSION)
         return error_set(err, ERR_INPUT, "%s.idx: has version %" PRIu64 "; only %d is known",
@@ -173,7 +173,7 @@ static status refuse_id(const idx_file *f, const unsigned char *at, data_slice p
     int64_t id = types[f->type].is_signed && (at[bytes - 1] & 0x80) ? -1 : 0;
     memcpy(&id, at, (size_t)bytes);
     return error_set(err, ERR_INPUT,
-                     "%s.bin: sequence %" PRId64 " has the token %" PRId64 " at place %" PRId64
+                     "%s.bin: sequence %" PRId64 " has the token %" PRId64 " at position %" PRId64
                      ", outside the vocabulary of %" PRId32
                      "; were the data made with another tokenizer?",
                      f->store.name, place.sequence, id, place.first, f->store.ids.vocab_size);
@@ -274,7 +274,7 @@ static status open_file(const char *path, int *fd, int64_t *n_bytes, error *err)
         return OK;
     }
     close(*fd);
-    return error_set(err, ERR_INPUT, "%s: is no file", path);
+    return error_set(err, ERR_INPUT, "%s: is not a file", path);
 }
 
 static status map_file(const char *path, int fd, idx_map *map, error *err)

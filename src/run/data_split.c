@@ -37,7 +37,7 @@ static status read_numbers(double *v, const char *text, error *err)
                 text);
         if (!number_of(p, n, &v[n_numbers++]))
             return error_set(err, ERR_INPUT,
-                             "dataset.split '%.100s' has '%.*s', which is no number", text,
+                             "dataset.split '%.100s' has '%.*s', which is not a number", text,
                              (int)(n < 60 ? n : 60), p);
         p += n;
     }

@@ -11,6 +11,7 @@
 #include "run/executor.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -134,14 +135,14 @@ static status take_arena(executor *e, error *err)
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (e->arena != MAP_FAILED) return OK;
     e->arena = NULL;
-    return error_set(err, ERR_MACHINE, "the plan needs %s; this host does not give them",
-                     text_bytes(e->memory, (int64_t)e->bytes));
+    return error_set(err, ERR_MACHINE, "cannot allocate %s for the planned arena: %s",
+                     text_bytes(e->memory, (int64_t)e->bytes), strerror(errno));
 }
 
 status executor_open(executor **out, const program *p, comm *c, bool plain, error *err)
 {
     executor *e = calloc(1, sizeof *e);
-    if (!e) return error_set(err, ERR_MACHINE, "the host has no memory left");
+    if (!e) return error_set(err, ERR_MACHINE, "cannot allocate the executor: out of host memory");
     e->p = p;
     e->c = c;
     e->memory = arena_create();

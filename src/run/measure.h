@@ -12,7 +12,7 @@
 #define RUN_MEASURE_H
 
 #include "comm/comm.h"
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 
 enum { MEASURED_DEPTH = 512, MEASURED_HEAD = 64 };
 

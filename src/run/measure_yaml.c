@@ -217,7 +217,7 @@ static void put_all(writer *w)
             m->ranks, m->ranks > 1 ? "s" : "", m->threads, m->threads > 1 ? "s" : "",
             m->ranks > 1 ? ", all busy" : "", w->date);
     fprintf(w->f, "# Meanwhile other programs took %.0f %% of the cores.\n", 100 * m->others);
-    fprintf(w->f, "name: local\n");
+    fprintf(w->f, "name: local\narchitecture: cpu\n");
     put_peaks(w);
     put_memory(w);
     put_links(w);

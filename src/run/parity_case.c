@@ -25,10 +25,11 @@ static status read_batch(golden_case *g, const char *folder, error *err)
     const safetensor *labels = safetensors_find(&g->tensors, "labels");
     if (!is_batch(ids) || !is_batch(labels) ||
         safetensor_elements(ids) != safetensor_elements(labels))
-        return error_set(err, ERR_INPUT,
-                         "%s: is no reference case: golden.safetensors has no input_ids and labels "
-                         "(int32, [batch, seq])",
-                         folder);
+        return error_set(
+            err, ERR_INPUT,
+            "%s: is not a reference case: golden.safetensors has no input_ids and labels "
+            "(int32, [batch, seq])",
+            folder);
     g->ids = whole_numbers(g, ids);
     g->labels = whole_numbers(g, labels);
     g->batch = ids->dim[0];

@@ -24,6 +24,11 @@ static void load_all(parity *q)
 
 /* ---- logits exist only here */
 
+static bool is_norm(op_kind k)
+{
+    return k == OP_NORM || k == OP_LAYER_NORM;
+}
+
 /* The head's operation of this kind, that of the main loss, with its phase in `it`; or NULL. */
 static const op *head_op(op_kind kind, item *it)
 {
@@ -32,7 +37,7 @@ static const op *head_op(op_kind kind, item *it)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
             if (o->kind != kind) continue;
-            if (kind != OP_NORM && seg->bufs[o->in[2]].step != STEP_LABELS) continue;
+            if (!is_norm(kind) && seg->bufs[o->in[2]].step != STEP_LABELS) continue;
             it->phase = phase;
             return o;
         }
@@ -57,10 +62,12 @@ static float *head_input(parity *q, item *it)
     int64_t n = q->p->T * q->s->m.hidden;
     float *own = executor_hidden(q->e, it->at[0].micro);
     const op *norm = head_op(OP_NORM, it);
+    if (!norm) norm = head_op(OP_LAYER_NORM, it);
     if (norm) {
         float *normed = ARENA_ARRAY(q->a, float, n);
-        float *rstd = ARENA_ARRAY(q->a, float, q->p->T);
+        float *rstd = ARENA_ARRAY(q->a, float, 2 * q->p->T);
         void *in[OP_IN_MAX] = {own, (void *)weight_at(q, it, norm->in[1])};
+        if (norm->in[2] >= 0) in[2] = (void *)weight_at(q, it, norm->in[2]);
         void *out[OP_OUT_MAX] = {normed, rstd};
         run_op(norm, in, out);
         own = normed;

@@ -90,7 +90,7 @@ status disk_make_folders(const char *path, error *err)
 
 status disk_rename(const char *from, const char *to, error *err)
 {
-    if (rename(from, to)) return failed(err, to, "cannot be put in its place");
+    if (rename(from, to)) return failed(err, to, "cannot be renamed into place");
     return sync_above(to, err);
 }
 

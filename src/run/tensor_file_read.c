@@ -79,7 +79,7 @@ static status read_box(tensor_box *b, arena *a, const char *path, const safetens
     for (int i = 0; i < t->n_dims; i++) b->dim[i] = t->dim[i];
     b->n = safetensor_elements(t);
     if (!t->note || !read_note(t->note, b))
-        return damaged(err, path, t->name, "has no note of its place and checksum");
+        return damaged(err, path, t->name, "has no record of its offset and checksum");
     return is_inside(b) ? OK : damaged(err, path, t->name, "lies outside its weight");
 }
 

@@ -50,8 +50,8 @@ status timing_local(hardware *h, int64_t *ranks, arena *a, error *err)
     const char *name = measured_name(wanted, &found, a);
     if (!name)
         return error_set(err, ERR_INPUT,
-                         "local: this machine was not measured; repair: `moefold bench` (about a "
-                         "minute), or cpu instead of local, which nobody measured");
+                         "this machine was not measured; repair: run `moefold bench` (about a "
+                         "minute), or use cluster.gpu=cpu (defaults, not measured)");
     if (*ranks < 1) *ranks = found;
     return read_named(h, name, a, err);
 }
@@ -59,17 +59,20 @@ status timing_local(hardware *h, int64_t *ranks, arena *a, error *err)
 bool timing_measured(const setup *s, arena *a)
 {
     int64_t found;
-    return recipe_is(&s->r, K_GPU, "cpu") && measured_name(s->lay.world, &found, a);
+    const gpu *g = recipe_gpu(&s->r);
+    if (!g || g->arch != ARCH_CPU) return false;
+    return g->path || measured_name(s->lay.world, &found, a);
 }
 
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
+    int64_t found = s->lay.world;
     if (!text_equal(gpu_name, "cpu")) {
-        status st = hardware_read(h, gpu_name, a, err);
+        bool local = text_equal(gpu_name, "local");
+        status st = local ? timing_local(h, &found, a, err) : hardware_read(h, gpu_name, a, err);
         return st ? error_prefix(err, st, "cluster.gpu=%s", gpu_name) : OK;
     }
-    int64_t found;
     const char *name = measured_name(s->lay.world, &found, a);
     return read_named(h, name ? name : "cpu", a, err);
 }

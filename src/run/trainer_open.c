@@ -139,8 +139,9 @@ static status run_length(trainer *t, error *err)
     t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
                                                       : recipe_int(r, K_TRAIN_ITERS);
     if (t->train_iters > 0) return OK;
-    return error_set(err, ERR_RULE,
-                     "how long? give train.train_iters (steps) or train.train_samples");
+    return error_set(
+        err, ERR_RULE,
+        "run length is not set: give train.train_iters (steps) or train.train_samples");
 }
 
 static status open_alone(trainer *t, error *err)

@@ -51,7 +51,7 @@ status trainer_predict(trainer *t, error *err)
     if (is_asked(t)) {
         status st = ranks_agree(t->c, timing_machine(hw, t->s, t->a, err), err);
         if (st) return st;
-    } else if (t->o->json || !recipe_is(&t->s->r, K_GPU, "cpu") || !is_measured(t, hw)) {
+    } else if (t->o->json || !recipe_on_cpu(&t->s->r) || !is_measured(t, hw)) {
         return OK;
     }
     struct predicted *p = ARENA_NEW(t->a, struct predicted);

@@ -72,7 +72,7 @@ static comm_stats since(trainer *t, const comm_stats *from, int64_t steps)
 
 static void print_streams(trainer *t, const comm_stats *s, arena *a)
 {
-    trainer_say(t, stderr, "messages of a step, of the rank with most");
+    trainer_say(t, stderr, "communication of a step, on the rank with most of it");
     trainer_say(t, stderr, "  stream      messages   exposed ms");
     for (int i = 0; i < STREAM_COUNT; i++)
         if (s->messages[i] > 0)

@@ -25,7 +25,7 @@ static status place_is_writable(const trainer *t, const char *path, error *err)
         return error_set(err, ERR_INPUT, "--save-routing %s: is a folder; a file is needed", path);
     if (access(*folder ? folder : ".", W_OK) == 0) return OK;
     return error_set(err, ERR_MACHINE,
-                     "--save-routing %s: its folder cannot be written to; repair: another place",
+                     "--save-routing %s: its folder cannot be written to; repair: another folder",
                      path);
 }
 

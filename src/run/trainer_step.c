@@ -36,7 +36,7 @@ static status read_micro(trainer *t, const batch_source *from, int64_t micro, er
     int64_t sample = sampler_first(&from->from, from->first + micro), seq = batch_seq(t->p);
     if (sample < 0)
         return error_set(err, ERR_INPUT,
-                         "the data end after %lld samples; train.train_iters asks for more",
+                         "the data end after %lld samples; train.train_iters needs more",
                          (long long)from->from.n_samples);
     for (int64_t b = 0; b < t->p->B; b++) {
         status s = data_sample(t->data, from->which, sample + b, t->tokens + b * seq,

@@ -6,9 +6,7 @@
 void against_open(recipe *job, const recipe *own)
 {
     *job = *own;
-    for (int k = 0; k < K_COUNT; k++)
-        if (path_decides((knob_id)k) && job->knob[k].from == FROM_USER)
-            job->knob[k] = (setting){.from = FROM_NOTHING};
+    path_open(job, NULL);
 }
 
 status against_join(recipe *plan, recipe *own, error *err)
@@ -67,7 +65,7 @@ status against_price(against *out, const recipe *own, const recipe *plan, search
     if (!r->n_best) return OK;
     recipe *winner = ARENA_NEW(a, recipe);
     search_recipe(winner, r, plan, &r->best[0].c);
-    path_ends ends = {own, winner, o->hw, &o->prices};
+    path_ends ends = {own, winner, o->hw, &o->prices, o->until};
     out->n_path = price_path(out->path, &ends, &out->p, a);
     see_faster(out, &r->best[0].exact);
     return OK;

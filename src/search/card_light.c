@@ -127,7 +127,8 @@ static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
     for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][phase];
     play_scopes(k, alone, of, share);
     l->free[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, false), true);
-    l->inside[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, true), false);
+    l->waited[phase] = play(k, of, LAUNCH_FREE, true);
+    l->inside[phase] = with_share(&sums, l->waited[phase], false);
 }
 
 /* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others

@@ -121,7 +121,10 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
 {
     for (int i = 0; i < cards_kinds(k); i++) p->saved[i] = layer_saved(k, c, i);
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
-        if (has_part(k, i)) p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
+        if (has_part(k, i) && i != MIX_MTP)
+            p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
+    if (has_part(k, MIX_MTP))
+        p->saved[MIX_MTP] = card_saved(card_light_of(k, c, CARD_MTP, 0), drop_of_module(c->drop));
 }
 
 /* The host has launched part of the second half while the first still runs. */
@@ -175,6 +178,18 @@ double layer_least(cards *k, const choice *c, int kind, int phase)
                 first->host[g][phase] + second->alone[g][phase]);
 }
 
+unsigned drop_of_module(unsigned drop)
+{
+    return drop == DROP_FULL ? 0 : drop;
+}
+
+double module_least(cards *k, const choice *c, int phase)
+{
+    choice x = *c;
+    x.drop = drop_of_module(c->drop);
+    return card_bound_of(k, &x, CARD_MTP, 0)->alone[c->graphs][phase];
+}
+
 void sums_least(part_sums *p, cards *k, const choice *c)
 {
     memset(p->seconds, 0, sizeof p->seconds);
@@ -183,6 +198,8 @@ void sums_least(part_sums *p, cards *k, const choice *c)
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
         if (has_part(k, i) && i != MIX_MTP)
             add_times(p, i, card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0), c->graphs);
+    for (int phase = 0; phase < 2 && has_part(k, MIX_MTP); phase++)
+        p->seconds[MIX_MTP][phase] = module_least(k, c, phase);
 }
 
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
@@ -288,14 +305,25 @@ static void see_meetings(temps *t, const slots_of *s, bool light, arena *scratch
     arena_release(scratch, mark);
 }
 
+/* Has the rank such a part? */
+static bool rank_has(const slots_of *s, int part)
+{
+    for (int64_t v = 0; v < s->c->vpp; v++)
+        if (s->f->mix[v * s->c->pp + s->rank].n[part]) return true;
+    return false;
+}
+
 int64_t temp_least(const slots_of *s, arena *scratch)
 {
     const choice *c = s->c;
     temps t = {0, 0};
+    if (rank_has(s, MIX_MTP)) {
+        choice x = *c;
+        x.drop = drop_of_module(c->drop);
+        t.temp = card_bound_of(s->k, &x, CARD_MTP, 0)->temp;
+    }
     for (int i = 0; i < cards_kinds(s->k); i++) {
-        bool here = false;
-        for (int64_t v = 0; v < c->vpp; v++) here = here || s->f->mix[v * c->pp + s->rank].n[i];
-        for (int half = 0; half < 2 && here; half++) {
+        for (int half = 0; half < 2 && rank_has(s, i); half++) {
             const card_light *l = card_bound_of(s->k, c, half ? CARD_MLP : CARD_ATTENTION, i);
             if (l->temp > t.temp) t.temp = l->temp;
         }

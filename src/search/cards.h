@@ -46,6 +46,7 @@ typedef struct card_light {
     double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
     double free[2];          /* the same if launching took no time */
     double inside[2];   /* as a part of a pair: without messages that could have started before */
+    double waited[2];   /* the same without what messages take of the chip */
     double compute[2];  /* compute stream by itself */
     double messages[2]; /* busiest of the others */
     double host[SCOPES][2]; /* [graphs][phase]: launching */

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/clock.h"
 #include "rules/rules.h"
 
-enum { MOVE_KNOBS = 10, TOGETHER_MOST = 3 };
+enum { MOVE_KNOBS = 14, TOGETHER_MOST = 3 };
 
 typedef struct move {
     const char *name;
@@ -24,17 +25,30 @@ static const move moves[] = {
     {"CP", 1, {K_CP}},
     {"kind of CP", 3, {K_CP_COMM, K_CP_LEVELS, K_LATENT_RING}},
     {"stages",
-     8,
+     14,
      {K_PP, K_VPP, K_PP_LAYOUT, K_FIRST_LAYERS, K_LAST_LAYERS, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
-      K_LAYERS_PER_VSTAGE}},
+      K_LAYERS_PER_VSTAGE, K_GROUP_SIZE, K_OVERLAP_P2P, K_BATCH_P2P, K_OVERLAP_P2P_FLUSH,
+      K_DEFER_EMBEDDING, K_DEFER_LIMIT}},
     {"EP", 2, {K_EP, K_ETP}},
     {"microbatch", 1, {K_MBS}},
-    {"dispatcher", 2, {K_DISPATCHER, K_FLEX}},
-    {"overlap of experts", 4, {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD}},
+    {"dispatcher", 3, {K_DISPATCHER, K_FLEX, K_FLEX_SMS}},
+    {"overlap of experts",
+     5,
+     {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD, K_EARLY_ATTN}},
     {"overlap of TP", 1, {K_TP_OVERLAP}},
+    {"overlap of DP", 4, {K_GRAD_OVERLAP, K_PARAM_OVERLAP, K_PARAM_STEP_OVERLAP, K_ALIGN_GATHER}},
     {"recompute", 4, {K_RECOMPUTE, K_RECOMPUTE_METHOD, K_RECOMPUTE_LAYERS, K_RECOMPUTE_MODULES}},
-    {"graphs", 2, {K_GRAPHS, K_GRAPH_MODULES}},
-    {"offload", 3, {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_PRECISION_AWARE}},
+    {"graphs",
+     8,
+     {K_GRAPHS, K_GRAPH_MODULES, K_GRAPH_WARMUP, K_PAGED_STASH, K_OP_FUSER, K_RANK_CAPACITY,
+      K_TE_RNG, K_NAN_LOSS}},
+    {"offload",
+     4,
+     {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_OPT_OFFLOAD_OVERLAP, K_PRECISION_AWARE}},
+    {"activation offload",
+     8,
+     {K_OFFLOAD, K_OFFLOAD_MODULES, K_OFFLOAD_MIN, K_OFFLOAD_FRACTION, K_OFFLOAD_DELTA,
+      K_OFFLOAD_INFLIGHT, K_LAYER_OFFLOAD, K_LAYER_OFFLOAD_N}},
     {"precision", 2, {K_PRECISION, K_FP8_RECIPE}},
 };
 enum { MOVES = sizeof moves / sizeof moves[0], PRECISION = MOVES - 1 };
@@ -42,10 +56,32 @@ _Static_assert((int)MOVES == (int)PATH_MOVES, "room for every move");
 
 bool path_decides(knob_id k)
 {
+    if (k == K_PRECISION_AWARE || k == K_NAN_LOSS) return false; /* of the optimizer, of the run */
+    if (k == K_CONNECTIONS) return true; /* follows overlap, and costs nothing of its own */
     for (int m = 0; m < PRECISION; m++)
         for (int i = 0; i < moves[m].n; i++)
             if (moves[m].knobs[i] == k) return true;
     return false;
+}
+
+/* Other keys for a knob go with it: they would set it again. */
+static void forget_aliases(recipe *r, knob_id k)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_aliases; i++)
+        if (r->aliases[i].knob != k) r->aliases[n++] = r->aliases[i];
+    r->n_aliases = n;
+}
+
+void path_open(recipe *r, const char *kept)
+{
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *x = &r->knob[k];
+        if (x->from != FROM_USER || !path_decides((knob_id)k)) continue;
+        if (kept && text_equal(x->why, kept)) continue;
+        r->knob[k] = (setting){.from = FROM_NOTHING};
+        forget_aliases(r, (knob_id)k);
+    }
 }
 
 /* ---- what moved */
@@ -155,6 +191,11 @@ static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
     return true;
 }
 
+static bool is_late(const walk *w)
+{
+    return w->e->until > 0 && clock_seconds() >= w->e->until;
+}
+
 /* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
  * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
  * the end, whatever it is. */
@@ -164,9 +205,9 @@ static stop next_stop(const walk *w, unsigned left)
     int n = __builtin_popcount(left);
     for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
         bool gains = best.set && best.p.step_s < w->at.step_s;
-        if (gains || (best.set && size > 2)) break;
+        if (gains || (best.set && size > 2) || is_late(w)) break;
         stop tried = {0};
-        for (unsigned set = 1; set <= left; set++)
+        for (unsigned set = 1; set <= left && !is_late(w); set++)
             if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
         if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
     }

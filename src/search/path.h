@@ -8,7 +8,7 @@
 
 #include "price/price.h"
 
-enum { PATH_MOVES = 13, MOVED_MAX = COST_KINDS + 3 };
+enum { PATH_MOVES = 15, MOVED_MAX = COST_KINDS + 3 };
 
 /* Seconds of a step that went (below zero) or came, of one kind. */
 typedef struct moved {
@@ -29,10 +29,15 @@ typedef struct path_ends {
     const recipe *from, *to; /* before setup_init; the same job on the same cluster */
     const hardware *hw;
     const price_options *o;
+    double until; /* of clock_seconds: then what is left is one move; 0: however long it takes */
 } path_ends;
 
-/* Is a knob decided by a search? */
+/* Is a knob decided by a search: parallel sizes, layout of stages, recompute, dispatcher, overlap,
+ * graphs, offload? */
 bool path_decides(knob_id k);
+
+/* Leaves what a search decides open, but for settings whose reason is `kept` (may be NULL). */
+void path_open(recipe *r, const char *kept);
 
 /* The moves that lead from one end to the other, the largest gain first; returns how many. `first`
  * is the price of `from`. A stop breaks no more rules than the one before it and fits. Where no

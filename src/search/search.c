@@ -1,5 +1,6 @@
 /* search.c - a search from beginning to end: opens it, runs through attention, then experts, stages
  * and what only sums depend on (search_parts.h), and closes it. */
+#include "audit/audit.h"
 #include "base/clock.h"
 #include "search/search.h"
 
@@ -18,7 +19,7 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
                                             "bf16_with_nvfp4_mixed"};
     static const char *const ampere[] = {"bf16_mixed"};
     static const char *const cpus[] = {"fp32"};
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     gpu_arch arch = g ? g->arch : ARCH_HOPPER;
     const char *const *list = arch == ARCH_HOPPER      ? hopper
                               : arch == ARCH_BLACKWELL ? blackwell
@@ -44,8 +45,15 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     recipe *whole = ARENA_NEW(a, recipe);
     *whole = *given;
     setup *probe = ARENA_NEW(a, setup);
+    if (m->precisions[0])
+        recipe_set(whole, K_PRECISION, value_of_text(m->precisions[0]), "the platform's");
     status st = setup_init(probe, whole, a, err);
     if (st) return st;
+    s->out->not_known = audit_not_known(probe, a);
+    if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);
+    search_rules_open(s);
+    if (search_rules_never(s, probe))
+        return error_set(err, ERR_RULE, "no layout is legal: %s", s->out->never.list[0].message);
     if (!choice_base(m, 0, 1))
         return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
@@ -53,6 +61,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     space_init(&s->sp, m);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
+    s->module = mod->n_mtp > 0 ? cards_kind_of(s->k, mod->n_layers) : -1;
     memo_init(&s->times, 4 * sizeof(int64_t), a);
     memo_init(&s->bytes, 8 * sizeof(int64_t), a);
     memo_init(&s->states, 6 * sizeof(int64_t), a);
@@ -75,12 +84,22 @@ static status say_why_none(const recipe *given, arena *a, error *err)
                      v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
 }
 
+bool search_over(search *s)
+{
+    if (!s->done && s->o->until > 0 && clock_seconds() >= s->o->until) s->done = s->late = true;
+    return s->done;
+}
+
 void search_visit_nodes(search *s, node *nodes, int n)
 {
-    for (int i = 0; i < n && !s->done; i++) {
+    for (int i = 0; i < n && !search_over(s); i++) {
         bool slow = !s->o->judge_all && nodes[i].least >= best_tenth(s->out);
+        bool broken = search_forbidden(s, &nodes[i].c, AXES_NODE);
         s->experts_least = INFINITY;
-        search_each_experts(s, &nodes[i], slow ? search_slow_visit : search_experts_visit);
+        search_each_experts(s, &nodes[i],
+                            slow     ? search_slow_visit
+                            : broken ? search_rule_visit
+                                     : search_experts_visit);
         if (!slow) search_tell_others(s, nodes, i, n);
     }
 }
@@ -96,7 +115,8 @@ status search_run(search_result *out, const recipe *given, const search_options 
     status st = open_search(s, given, a, err);
     node *nodes = NULL;
     int n = st ? 0 : search_list_nodes(s, &nodes);
-    for (int i = 0; i < n; i++) search_each_experts(s, &nodes[i], search_count_visit);
+    for (int i = 0; i < n && !search_over(s); i++)
+        search_each_experts(s, &nodes[i], search_count_visit);
     search_visit_nodes(s, nodes, n);
     if (!st) search_fill_front(s, nodes, n);
     if (!st) search_price_best(s, a);
@@ -106,7 +126,8 @@ status search_run(search_result *out, const recipe *given, const search_options 
     if (s->r) ranks_release(s->r);
     arena_destroy(s->scratch);
     out->counts.seconds = clock_seconds() - start;
-    if (!st && !out->counts.legal) st = say_why_none(given, a, err);
+    out->complete = !s->late;
+    if (!st && !out->counts.legal && out->complete) st = say_why_none(given, a, err);
     return st;
 }
 

@@ -11,7 +11,7 @@
 #include "rules/rules.h"
 #include "search/search_choice.h"
 
-enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16 };
+enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16, BREAKS_MAX = 32 };
 
 typedef struct found {
     choice c;
@@ -28,11 +28,18 @@ typedef struct search_counts {
     int64_t slow;           /* excluded: a bound above the tenth best */
     int64_t played;         /* played, and slower than the tenth */
     int64_t summed, fitted; /* memory summed exactly; of those fitted, and played */
-    int64_t rules;          /* would have been among the best, but break a rule */
+    int64_t rules;          /* excluded: break a rule */
     int64_t broken;         /* judge_all: bounds above what they bound */
     int64_t cards;
     double seconds;
 } search_counts;
+
+/* A rule that layouts broke which bounds and memory would have let through. */
+typedef struct rule_break {
+    const rule *rule;
+    choice c; /* the first of them */
+    int64_t n;
+} rule_break;
 
 typedef struct search_options {
     const hardware *hw;
@@ -42,6 +49,7 @@ typedef struct search_options {
     bool judge_all; /* no bounds: for tests */
     bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */
     int best;       /* how many are priced whole; 0: BEST_MAX */
+    double until;   /* of clock_seconds: ends then with what it has; 0: runs to its end */
 } search_options;
 
 typedef struct search_result {
@@ -55,13 +63,18 @@ typedef struct search_result {
     int n_ladder;
     found miss; /* nothing fits: the layout that needs least */
     bool has_miss;
+    violations never; /* rules that no layout can satisfy: nothing was searched */
+    rule_break breaks[BREAKS_MAX];
+    int n_breaks;
+    bool complete; /* nothing was cut short by `until` */
+    const char *not_known; /* nothing was searched: no model of FSDP, or of this optimizer */
     search_counts counts;
     choice_maker *maker;
 } search_result;
 
 /* `given`: model_fill behind it; cluster.gpu, cluster.n_gpus, model.seq_length and
  * train.global_batch_size are set. Knobs that a person set are not searched. ERR_RULE: no layout is
- * legal, with the reason. Memory comes from `a`. */
+ * legal, with the reason, or `never` has rules that none can satisfy. Memory comes from `a`. */
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err);
 

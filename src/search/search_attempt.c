@@ -58,21 +58,6 @@ bool attempt_patch(search *s, const choice *c, attempt *t)
     return true;
 }
 
-static bool breaks_rule(search *s, const choice *c, attempt *t)
-{
-    arena_place mark = arena_mark(s->scratch);
-    violations v;
-    arena *own = t->s.r.a;
-    t->s.r.a = s->scratch;
-    t->s.r.knob[K_PRECISION_AWARE].v =
-        c->offload ? value_of_bool(true) : t->s.r.knob[K_PRECISION_AWARE].v;
-    rules_check(&v, &t->s, false, s->scratch);
-    t->s.r.a = own;
-    bool broken = v.n_errors > 0;
-    arena_release(s->scratch, mark);
-    return broken;
-}
-
 void search_see_miss(search *s, const choice *c, int64_t peak)
 {
     search_result *r = s->out;
@@ -129,13 +114,18 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
         search_see_miss(s, c, least);
         return TOO_LARGE;
     }
-    /* cards of pairs are dear */
-    double light = pairs || all ? light_step(s, c, t, false) : 0;
+    /* cards of pairs and of the prediction module are dear */
+    bool dear = pairs || cards_model(s->k)->n_mtp > 0;
+    double light = dear || all ? light_step(s, c, t, false) : 0;
     for (int half = 0; half < 2 && !all; half++) {
         if (half && pairs) light = light_step(s, c, t, true);
         if (best_enters(s->out, c, light)) continue;
         n->slow++;
         return TOO_SLOW;
+    }
+    if (!all && search_breaks_rule(s, c, &t->s)) { /* before cards are built */
+        n->rules++;
+        return BROKEN;
     }
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
@@ -161,10 +151,7 @@ void attempt_keep(search *s, const choice *c, attempt *t, const found *f)
 {
     bool enters = best_enters(s->out, c, f->step_s);
     if (!enters && !front_takes(s->out, f)) return;
-    if (breaks_rule(s, c, t)) {
-        s->out->counts.rules += enters;
-        return;
-    }
+    if (s->o->judge_all && search_breaks_rule(s, c, &t->s)) return;
     front_put(s->out, f);
     if (!enters) return;
     best_put(s->out, f);

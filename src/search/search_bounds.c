@@ -53,7 +53,7 @@ static const struct {
     int part;
     card_what card;
 } others[] = {{MIX_EMBEDDING, CARD_EMBEDDING}, {MIX_FINAL, CARD_FINAL}, {MIX_HEAD, CARD_HEAD}};
-enum { OTHERS = 3 }; /* prediction modules count for nothing: their cards are dear */
+enum { OTHERS = 3 };
 
 static const card *other_card(search *s, const choice *c, int i)
 {
@@ -61,7 +61,38 @@ static const card *other_card(search *s, const choice *c, int i)
     return card_of(s->k, c, others[i].card, 0, 0);
 }
 
+/* ---- the prediction module
+ *
+ * Its list has all operations and saved buffers of a layer of the last kind, and some of its own.
+ * Its cards are dear, so the layer stands for it from below, and its own list, played without a
+ * memory plan, only where that excludes nothing. Full recompute leaves it as it is. */
+
+/* Seconds of the layer inside. Roughly it is without recompute: the same for all sets of modules,
+ * so that of two sets the larger one is never below the smaller. */
+static double module_rough(search *s, const choice *c, bool tight)
+{
+    double compute = 0, waited = 0, host = 0;
+    choice x = *c;
+    x.drop = tight ? drop_of_module(c->drop) : 0;
+    if (x.beside >= BESIDE_EP || !tight) x.beside = BESIDE_NOTHING;
+    for (int half = CARD_ATTENTION; half <= CARD_MLP && s->module >= 0; half++) {
+        const card_light *l = card_bound_of(s->k, &x, (card_what)half, s->module);
+        for (int phase = 0; phase < 2; phase++) {
+            compute += l->compute[phase];
+            waited += l->waited[phase];
+            host += l->host[c->graphs][phase];
+        }
+    }
+    return fmax(compute, fmax(waited, host));
+}
+
 /* ---- bytes */
+
+static int64_t layer_saved(search *s, const choice *c, int kind, unsigned drop)
+{
+    return card_saved(card_bound_of(s->k, c, CARD_ATTENTION, kind), drop) +
+           card_saved(card_bound_of(s->k, c, CARD_MLP, kind), drop);
+}
 
 const int64_t *search_drop_bytes(search *s, const choice *c, int d)
 {
@@ -74,10 +105,10 @@ const int64_t *search_drop_bytes(search *s, const choice *c, int d)
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *a = card_bound_of(s->k, &plain, CARD_ATTENTION, i);
         b->saved[i] = a->input;
-        if (s->sp.drops[d] != DROP_FULL)
-            b->saved[i] = card_saved(a, s->sp.drops[d]) +
-                          card_saved(card_bound_of(s->k, &plain, CARD_MLP, i), s->sp.drops[d]);
+        if (s->sp.drops[d] != DROP_FULL) b->saved[i] = layer_saved(s, &plain, i, s->sp.drops[d]);
     }
+    if (s->module >= 0)
+        b->saved[MIX_MTP] = layer_saved(s, &plain, s->module, drop_of_module(s->sp.drops[d]));
     for (int i = 0; i < OTHERS; i++) {
         const card *o = other_card(s, c, i);
         if (o) b->saved[others[i].part] = o->saved;
@@ -159,6 +190,7 @@ static void find_times(search *s, drop_times *t, const choice *c, least_level le
                 layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
         }
     }
+    for (int way = 0; way < t->ways; way++) t->seconds[way][MIX_MTP] = module_rough(s, c, tight);
     if (level == LEAST_PAIRED) add_extra(s, t, c);
     if (tight && pairs) find_longer(s, t, c);
     for (int i = 0; i < OTHERS; i++) {
@@ -192,6 +224,7 @@ double search_layers_least(search *s, const choice *c)
     for (int way = 0; way < t.ways; way++) {
         double sum = 0;
         for (int i = 0; i < cards_kinds(s->k); i++) sum += (double)s->layers[i] * t.seconds[way][i];
+        sum += t.seconds[way][MIX_MTP];
         most = fmax(most, sum);
     }
     return most;

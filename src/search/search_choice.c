@@ -10,6 +10,7 @@
 #include "base/maths.h"
 #include "price/cost.h"
 #include "program/segment.h"
+#include "recipe/judgement.h"
 
 static const char by_plan[] = "plan";
 
@@ -113,7 +114,7 @@ const char *choice_flex(const recipe *r)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return recipe_is(r, K_GPU, "GB200") || recipe_is(r, K_GPU, "GB300") ? "hybridep" : "deepep";
+    return judge_flex(r, NULL);
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -197,7 +198,12 @@ static void set_graphs(recipe *r, graph_scope g)
     if (!g && !given) return;
     bool named =
         r->knob[K_GRAPH_MODULES].from == FROM_USER && r->knob[K_GRAPH_MODULES].why != by_plan;
-    put_word(r, K_GRAPHS, !g ? "none" : g == SCOPE_STEP ? "full_iteration" : "transformer_engine");
+    bool local = g && g != SCOPE_STEP && recipe_is(r, K_GRAPHS, "local"); /* as a person asked */
+    if (!local)
+        put_word(r, K_GRAPHS,
+                 !g                ? "none"
+                 : g == SCOPE_STEP ? "full_iteration"
+                                   : "transformer_engine");
     if (!named || g != SCOPE_BOTH)
         put(r, K_GRAPH_MODULES, graph_modules(g, recipe_given(r, K_LINEAR_FREQ)));
     if (g != SCOPE_STEP) return;
@@ -223,6 +229,25 @@ static void set_precision(recipe *r, const choice_maker *m, const choice *c)
     if (word) put_word(r, K_PRECISION, word);
 }
 
+/* Megatron-LM turns these on only where a flag asks for them; the other system does so by itself
+ * (setup.c). */
+static void set_asked(recipe *r, const choice *c)
+{
+    if (!recipe_is_lm(r)) return;
+    bool sharded = recipe_on(r, K_DIST_OPT);
+    bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
+    const struct {
+        knob_id k;
+        bool on;
+    } asked[] = {{K_SP, c->tp > 1},
+                 {K_GRAD_OVERLAP, sharded && reduced},
+                 {K_PARAM_OVERLAP,
+                  sharded && reduced &&
+                      (r->knob[K_GRAD_OVERLAP].from != FROM_USER || recipe_on(r, K_GRAD_OVERLAP))}};
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
+        if (r->knob[asked[i].k].from != FROM_USER) put(r, asked[i].k, value_of_bool(asked[i].on));
+}
+
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     set_precision(r, m, c);
@@ -232,15 +257,34 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
         put_word(
             r, K_PP_LAYOUT,
             pipeline_balanced(r->a, recipe_int(r, K_LAYERS), recipe_int(r, K_MTP), c->pp * c->vpp));
-    else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1)
+    else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1 &&
+             !recipe_given(r, K_LAYERS_PER_VSTAGE))
         put_int(r, K_VPP, c->vpp);
     const setup *base = choice_base(m, c->precision, c->tp);
     if (base) set_context(r, c, base);
     set_experts(r, c, m->given);
     set_memory(r, c);
+    set_asked(r, c);
 }
 
 /* ---- setups that patches start from */
+
+/* What a split of layers over stages sets or reads. */
+static const knob_id pipe_knobs[PIPE_KNOBS] = {
+    K_PP,           K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING,
+    K_ACCOUNT_LOSS, K_OVERLAP_P2P,  K_BATCH_P2P,   K_ALIGN_GATHER,
+    K_GROUP_SIZE,   K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE};
+
+/* One stage, whatever the recipe says of more: only splits know (choice_split). */
+static void leave_stages(recipe *r)
+{
+    static const knob_id of_stages[] = {
+        K_VPP,          K_PP_LAYOUT,   K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
+        K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE, K_GROUP_SIZE};
+    for (size_t i = 0; i < sizeof of_stages / sizeof of_stages[0]; i++)
+        r->knob[of_stages[i]] = (setting){.from = FROM_NOTHING};
+    put_int(r, K_PP, 1);
+}
 
 const setup *choice_base(choice_maker *m, int precision, int64_t tp)
 {
@@ -255,19 +299,14 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
     one.to = TO_EXPERTS;
     set_precision(r, m, &one);
     set_parallel(r, &one);
-    put_int(r, K_PP, 1);
-    r->knob[K_PP_LAYOUT].from = r->knob[K_VPP].from = FROM_NOTHING;
+    leave_stages(r);
     put_word(r, K_DISPATCHER, "alltoall");
     if (recipe_given(r, K_FLEX)) put_word(r, K_FLEX, NULL);
     error err = {{0}};
     setup *s = ARENA_NEW(m->a, setup);
-    if (setup_init(s, r, m->a, &err) == OK && s->possible) made->s = s;
+    if (setup_init(s, r, m->a, &err) == OK && s->possible && s->pipe.stages) made->s = s;
     return made->s;
 }
-
-static const knob_id pipe_knobs[PIPE_KNOBS] = {
-    K_PP,          K_VPP,       K_PP_LAYOUT,    K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
-    K_OVERLAP_P2P, K_BATCH_P2P, K_ALIGN_GATHER, K_GROUP_SIZE};
 
 const pipe_split *choice_split(choice_maker *m, const choice *c)
 {
@@ -311,6 +350,7 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
     patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }
 

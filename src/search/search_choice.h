@@ -53,7 +53,7 @@ typedef struct choice {
 } choice;
 
 /* A split of layers over stages, as setup_init resolves it. */
-enum { PIPE_KNOBS = 9 };
+enum { PIPE_KNOBS = 12 };
 typedef struct pipe_split {
     int64_t pp, vpp;
     int split;

@@ -31,7 +31,7 @@ static void see_state(search *s, const choice *c, int64_t bytes)
 static void try_splits(search *s, const choice *c)
 {
     bool first = true;
-    for (int k = s->sp.n_splits - 1; k >= 0 && !s->done; k--) {
+    for (int k = s->sp.n_splits - 1; k >= 0 && !search_over(s); k--) {
         choice x = *c;
         if (s->sp.splits[k].pp != c->pp) continue;
         x.vpp = s->sp.splits[k].vpp;
@@ -52,7 +52,8 @@ static void see_experts(search *s, const choice *c)
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
-        sum += (double)s->layers[i] * (l->compute[0] + l->compute[1]);
+        double layers = (double)(s->layers[i] + (i == s->module));
+        sum += layers * (l->compute[0] + l->compute[1]);
     }
     if (sum < s->experts_least) s->experts_least = sum;
 }
@@ -65,6 +66,10 @@ static double layers_least(search *s, const choice *c)
 
 void search_experts_visit(search *s, const node *n, choice *c)
 {
+    if (search_forbidden(s, c, AXES_EXPERTS)) {
+        search_rule_visit(s, n, c);
+        return;
+    }
     s->node_least = n->least;
     for (int i = 0; i < cards_kinds(s->k); i++)
         s->inputs[i] = card_light_of(s->k, &n->c, CARD_ATTENTION, i)->input;
@@ -72,7 +77,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
     search_counts *counts = &s->out->counts;
     double least = -1;
     s->visit++;
-    for (int i = 0; i < s->sp.pp.n && !s->done; i++) {
+    for (int i = 0; i < s->sp.pp.n && !search_over(s); i++) {
         c->pp = s->sp.pp.v[i];
         int64_t here = search_count_stages(s, c, c->pp);
         if (!here) continue;

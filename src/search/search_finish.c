@@ -2,6 +2,7 @@
  * ladder of recompute. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "search/search_best.h"
 #include "search/search_parts.h"
 
@@ -16,6 +17,13 @@ static void price_whole(search *s, found *f, setup *t, arena *a)
     f->priced = true;
 }
 
+/* Where time is up, what is in the list has some more to be priced in. */
+static bool is_late(const search *s)
+{
+    static const double GRACE_SECONDS = 1;
+    return s->late && clock_seconds() >= s->o->until + GRACE_SECONDS;
+}
+
 void search_price_best(search *s, arena *a)
 {
     enum { OTHERS_MAX = 2, LEADERS = 2 };
@@ -23,9 +31,11 @@ void search_price_best(search *s, arena *a)
     int n = s->o->best > 0 && s->o->best < r->n_best ? s->o->best : r->n_best;
     setup *t = ARENA_NEW(a, setup);
     for (int i = 0; i < n; i++) {
+        if (i && is_late(s)) r->n_best = n = i; /* a list of whole programs, as ever */
+        if (i == n) break;
         price_whole(s, &r->best[i], t, a);
         int from = 0;
-        for (int k = 0; k < OTHERS_MAX && i < LEADERS; k++) {
+        for (int k = 0; k < OTHERS_MAX && i < LEADERS && !s->late; k++) {
             const found *other = best_near(r, &r->best[i], &from);
             if (!other) break;
             found f = *other;

@@ -43,12 +43,12 @@ static bool find_fastest(search *s, node *nodes, int n, int64_t usable)
 void search_fill_front(search *s, node *nodes, int n)
 {
     search_result *r = s->out;
-    if (!r->n_best || s->o->judge_all || s->o->only_fit || !s->o->front) return;
+    if (!r->n_best || s->late || s->o->judge_all || s->o->only_fit || !s->o->front) return;
     search_result *before = ARENA_RAW(s->a, search_result, 1);
     *before = *r;
     for (int i = 0; i < PARTS; i++) {
         int64_t usable = (int64_t)(parts[i] * (double)s->o->hw->usable);
-        if (!find_fastest(s, nodes, n, usable)) break;
+        if (!find_fastest(s, nodes, n, usable) || s->late) break;
     }
     before->n_front = r->n_front;
     for (int i = 0; i < r->n_front; i++) before->front[i] = r->front[i];

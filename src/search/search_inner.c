@@ -52,7 +52,7 @@ void search_each_experts(search *s, const node *n, expert_visit *visit)
                 c.ep = s->sp.ep.v[i];
                 c.etp = s->sp.etp.v[k];
                 c.to = (dispatcher_kind)to;
-                if (space_experts_ok(&s->sp, &c)) visit(s, n, &c);
+                if (!s->done && space_experts_ok(&s->sp, &c)) visit(s, n, &c);
             }
 }
 
@@ -66,6 +66,12 @@ void search_slow_visit(search *s, const node *n, choice *c)
 {
     (void)n;
     s->out->counts.slow += search_count_stages(s, c, 0);
+}
+
+void search_rule_visit(search *s, const node *n, choice *c)
+{
+    (void)n;
+    s->out->counts.rules += search_count_stages(s, c, 0);
 }
 
 choice search_smallest(const search *s, const choice *c)

@@ -26,7 +26,8 @@ static double fastest_products(search *s, const choice *c)
     double sum = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_bound_of(s->k, &x, CARD_MLP, i);
-        sum += (double)s->layers[i] * (l->fastest[0] + l->fastest[1]);
+        double layers = (double)(s->layers[i] + (i == s->module));
+        sum += layers * (l->fastest[0] + l->fastest[1]);
     }
     return sum;
 }
@@ -40,6 +41,8 @@ static void add_node(search *s, node *list, int *n, const choice *c, double prod
         const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
         inside += (double)s->layers[i] * (l->inside[0] + l->inside[1]);
         messages += (double)s->layers[i] * (l->messages[0] + l->messages[1]);
+        if (i == s->module)
+            inside += fmax(l->waited[0] + l->waited[1], l->compute[0] + l->compute[1]);
     }
     double each = (double)s->sp.gbs * (double)(c->tp * c->cp) / (double)(c->mbs * s->sp.world);
     x->attention = inside;
@@ -79,7 +82,7 @@ int search_list_nodes(search *s, node **out)
     for (c.precision = 0; c.precision < s->sp.m->n_precisions; c.precision++)
         for (int i = 0; i < s->sp.tp.n; i++)
             for (int k = 0; k < s->sp.cp.n; k++)
-                for (int m = 0; m < s->sp.mbs.n; m++) {
+                for (int m = 0; m < s->sp.mbs.n && !search_over(s); m++) {
                     c.tp = s->sp.tp.v[i];
                     c.cp = s->sp.cp.v[k];
                     c.mbs = s->sp.mbs.v[m];

@@ -14,6 +14,7 @@
 
 #include "search/card_steps.h"
 #include "search/search.h"
+#include "search/search_axes.h"
 #include "search/search_memo.h"
 #include "search/search_space.h"
 
@@ -83,6 +84,16 @@ typedef struct drop_times {
     double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
 } drop_times;
 
+/* What rules exclude (search_rules.c). */
+enum { MASKS_MOST = 64 };
+typedef struct rule_memory {
+    unsigned *of_rule;          /* [rules] axes that each reads */
+    unsigned closed;            /* axes that pins leave one value */
+    unsigned masks[MASKS_MOST]; /* sets of axes with which something is remembered */
+    int n_masks;
+    memo known; /* by mask and values: a rule is broken there */
+} rule_memory;
+
 typedef struct search {
     search_result *out;
     const search_options *o;
@@ -95,6 +106,7 @@ typedef struct search {
     int64_t fixed[STAGES_MOST];
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
+    int module;     /* kind of the layer in the prediction module; -1: there is none */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
     double node_least;         /* of the attention that is visited */
     double experts_least;      /* MLPs of all layers, with the best of the experts that it met */
@@ -103,10 +115,14 @@ typedef struct search {
     unsigned plausible; /* the last of which stages were found that memory does not exclude */
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
-    bool done;
+    rule_memory rules;
+    bool done, late; /* nothing more is looked at; because time is up */
 } search;
 
 /* ---- search.c */
+
+/* Is it over? Looks at the clock: asked before whatever takes more than some microseconds. */
+bool search_over(search *s);
 
 void search_visit_nodes(search *s, node *nodes, int n);
 
@@ -133,6 +149,7 @@ typedef void expert_visit(search *s, const node *n, choice *c);
 void search_each_experts(search *s, const node *n, expert_visit *visit);
 void search_count_visit(search *s, const node *n, choice *c); /* as legal */
 void search_slow_visit(search *s, const node *n, choice *c);  /* as too slow */
+void search_rule_visit(search *s, const node *n, choice *c);  /* as breaking a rule */
 
 /* ---- search_experts.c */
 
@@ -179,7 +196,7 @@ typedef struct attempt {
     int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries */
 } attempt;
 
-typedef enum verdict { TOO_SLOW, TOO_LARGE, GOOD } verdict;
+typedef enum verdict { TOO_SLOW, TOO_LARGE, BROKEN, GOOD } verdict;
 
 /* Sizes, state and regions of the layout. False: it cannot be made. */
 bool attempt_patch(search *s, const choice *c, attempt *t);
@@ -209,6 +226,19 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out);
 
 /* Puts what is good among the best and on the front, if it belongs there and breaks no rule. */
 void attempt_keep(search *s, const choice *c, attempt *t, const found *f);
+
+/* ---- search_rules.c */
+
+void search_rules_open(search *s);
+
+/* Does the recipe as it was given break rules that no layout can satisfy? They are kept. */
+bool search_rules_never(search *s, const setup *probe);
+
+/* Is a rule known to be broken wherever these axes have the choice's values? */
+bool search_forbidden(const search *s, const choice *c, unsigned decided);
+
+/* Checks a layout's setup; what it breaks is remembered. */
+bool search_breaks_rule(search *s, const choice *c, setup *t);
 
 /* ---- search_front.c */
 

@@ -9,6 +9,7 @@
 
 #include "base/maths.h"
 #include "program/segment.h"
+#include "recipe/target.h"
 
 enum { TP_MOST = 16 };
 
@@ -63,15 +64,15 @@ static unsigned modules_of(const space *s, const model *m)
     return all;
 }
 
-static void list_drops(space *s, const model *m)
+static void list_drops(space *s, const setup *base)
 {
     s->n_drops = 0;
-    if (pinned(s, K_RECOMPUTE)) {
+    if (pinned(s, K_RECOMPUTE)) { /* where no module is named, those that are derived */
         const char *how = recipe_word(s->given, K_RECOMPUTE);
-        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of_recipe(s->given) : 0);
+        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of_recipe(&base->r) : 0);
         return;
     }
-    unsigned all = modules_of(s, m);
+    unsigned all = modules_of(s, &base->m);
     for (int size = 0; size <= 8; size++)
         for (unsigned d = 0; d <= 511; d++) {
             bool inside = (d & DROP_MOE) && (d & (DROP_MOE_ACT | DROP_SHARED));
@@ -96,14 +97,15 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
 {
     choice c = {.pp = pp, .vpp = vpp};
     const pipe_split *first = choice_split(s->m, &c);
-    if (!first->ok || s->n_splits + 2 > SPLITS_MAX) return;
-    s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
+    if (s->n_splits + 2 > SPLITS_MAX) return;
+    if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
-        pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) || pp == 1)
+        pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
+        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1)
         return;
     c.split = 1;
     const pipe_split *other = choice_split(s->m, &c);
-    if (other->ok && !same_stages(first, other))
+    if (other->ok && (!first->ok || !same_stages(first, other)))
         s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1};
 }
 
@@ -142,7 +144,7 @@ void space_init(space *s, choice_maker *m)
     *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
     s->gbs = recipe_int(r, K_GBS);
     const setup *base = choice_base(m, 0, 1);
-    const gpu *g = gpu_find(recipe_word(r, K_GPU));
+    const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
     fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
     fill(&s->cp, s, K_CP, s->seq / 2 > 1 ? s->seq / 2 : 1);
@@ -151,7 +153,7 @@ void space_init(space *s, choice_maker *m)
     fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);
     fill_powers(&s->mbs, s, K_MBS, SPACE_MBS_MOST);
     if (!base) return;
-    list_drops(s, &base->m);
+    list_drops(s, base);
     for (int i = 0; i < SCOPES; i++)
         if (scope_is_open(s, (graph_scope)i)) s->widest = (graph_scope)i;
     s->largest = -1;
@@ -221,7 +223,7 @@ bool space_kind_ok(const space *s, const choice *c)
     case CP_LEVELS:
         return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
     default:
-        return m->mla;
+        return m->mla && target_has(s->given, K_LATENT_RING);
     }
 }
 
@@ -239,9 +241,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
-    if (recipe_given(&base->r, K_CAPACITY) ||
-        gpu_find(recipe_word(s->given, K_GPU))->arch == ARCH_CPU)
-        return false;
+    if (recipe_given(&base->r, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
     return group > 1 && (domain <= 8 || group <= domain);
 }
 

@@ -183,7 +183,9 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
             may = may_enter(s, &c, t, x->d, (least_level)level);
         if (!may)
             s->out->counts.slow++;
-        else if (try_one(s, &c, t) && *less < 0)
+        else if (search_forbidden(s, &c, AXES_ALL))
+            s->out->counts.rules++;
+        else if (!search_over(s) && try_one(s, &c, t) && *less < 0)
             *less = (signed char)x->offload;
     }
 }
@@ -233,6 +235,10 @@ void search_try_stages(search *s, choice c)
     static const beside_kind order[] = {BESIDE_NOTHING, BESIDE_SHARED, BESIDE_EP, BESIDE_WGRAD,
                                         BESIDE_EP_DELAY};
     search_counts *n = &s->out->counts;
+    if (search_forbidden(s, &c, AXES_STAGES)) {
+        n->rules += search_inner_count(s, &c);
+        return;
+    }
     if (!open_site(s, &c, &t)) {
         n->rules += search_inner_count(s, &c);
         return;

@@ -4,8 +4,11 @@
 
 file() { cat >"$work/$1"; }
 
+fitting=(cluster.n_gpus=16 model.expert_model_parallel_size=16 model.recompute_granularity=full model.recompute_method=uniform
+    model.recompute_num_layers=1) # of Qwen3-30B
+
 # ---- exit codes
-expect valid_preset 0 'deepseek-v3: valid' "$moefold" check deepseek-v3
+expect valid_preset 0 'qwen3-30b-a3b: valid' "$moefold" check qwen3-30b-a3b "${fitting[@]}"
 expect valid_config 0 'valid' "$moefold" check tests/data/golden/qwen3-moe-tiny
 expect broken_rule 1 'NOT VALID' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3
 expect size_of_zero_is_a_violation 1 'value-in-range' "$moefold" check deepseek-v3 model.context_parallel_size=0
@@ -67,17 +70,17 @@ expect missing_field 2 'num_hidden_layers' "$moefold" check "$work/lacking"
 
 # ---- JSON
 keys() { "$moefold" check "$@" --json; }
-expect json_ok 0 '"ok": ?true' keys deepseek-v3
+expect json_ok 0 '"ok": ?true' keys qwen3-30b-a3b "${fitting[@]}"
 expect json_violation 1 '"rule": ?"heads-divide-by-tp"' keys deepseek-v3 model.tensor_model_parallel_size=3
 for key in ok violations fix layout memory model; do
-    expect "json_has_$key" 0 "\"$key\":" keys deepseek-v3
+    expect "json_has_$key" 0 "\"$key\":" keys qwen3-30b-a3b "${fitting[@]}"
 done
 expect json_groups 0 '"ep": ?\[\[0,1,2,3\],\[4,5,6,7\]\]' keys tiny cluster.n_gpus=8 model.expert_model_parallel_size=4
 expect json_alias_conflict 1 'aliases-agree' keys tiny model.seq_length=1024 dataset.seq_length=2048
 
 # ---- repairs: what --fix prints makes the recipe valid
-mapfile -t fix < <("$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=100 --fix)
-expect fix_makes_valid 0 'valid' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=100 "${fix[@]}"
+mapfile -t fix < <("$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 --fix | tr -d "'")
+expect fix_makes_valid 0 'valid' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 "${fix[@]}"
 
 # ---- exports read back
 "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm >"$work/args.txt"

@@ -98,7 +98,7 @@ static void wrong_words_are_refused(void **state)
     converted(a, t, OK, "--help", "--dtype TYPE");
     converted(a, t, ERR_INPUT, "", "name a source and a destination");
     converted(a, t, ERR_INPUT, "a b c", "'c'");
-    converted(a, t, ERR_INPUT, "nowhere b", "nowhere: is no folder");
+    converted(a, t, ERR_INPUT, "nowhere b", "nowhere: is not a folder");
     converted(a, t, ERR_INPUT, arena_text(a, "%s b", t), "neither");
     converted(a, t, ERR_INPUT, GOLDEN "mtp-tiny x --to other", "--to other");
     converted(a, t, ERR_INPUT, GOLDEN "mtp-tiny x --dtype int8", "--dtype int8");

@@ -21,7 +21,7 @@ gpu=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 model.mo
 
 # ---- shown
 shows price_shows_copies 'host copies +[0-9.]+ s' "$moefold" price "${gpu[@]}" "${on[@]}"
-shows price_shows_the_host 'on the host: +[0-9.]+ GiB of activations' "$moefold" price "${gpu[@]}" "${on[@]}"
+shows price_shows_the_host 'on the host: offloaded activations +[0-9.]+ GiB' "$moefold" price "${gpu[@]}" "${on[@]}"
 shows memory_shows_the_host 'On the host, beside the arena: [0-9.]+ GiB' "$moefold" show "${gpu[@]}" "${on[@]}" --memory
 shows check_shows_the_host 'host +[0-9.]+ GiB .*activations on the host' "$moefold" check "${gpu[@]}" "${on[@]}" --all-ranks
 shows operations_show_copies 'copy +COPY_OUT +expert_fc1 .*experts.x -> experts.x' "$moefold" show "${gpu[@]}" "${on[@]}" --ops

@@ -45,8 +45,8 @@ expect loads_need_experts 2 'has no experts' "$own" train "${small[@]}" train.tr
 expect unknown_stacks 2 'moefold.stack=nope' "$own" plan tiny --gpus 8xH100 --seq 4096 --pin moefold.stack=nope
 
 # ---- machines that nobody measured, and one that somebody did
-expect plan_asks_for_a_measurement 2 'repair: .moefold bench' "$own" plan tiny --gpus local --seq 512
-expect plan_asks_for_four 2 'repair: .moefold bench' "$own" plan tiny --gpus 4xlocal --seq 512
+expect plan_asks_for_a_measurement 2 'repair: run .moefold bench' "$own" plan tiny --gpus local --seq 512
+expect plan_asks_for_four 2 'repair: run .moefold bench' "$own" plan tiny --gpus 4xlocal --seq 512
 expect price_names_the_knob 2 'cluster.gpu=cpu' "$own" price tiny --gpus local
 expect train_names_bench 0 '.moefold bench. measures this machine' "$own" train "${small[@]}" train.train_iters=2
 without json_is_left_alone 'moefold bench' "$own" train "${small[@]}" train.train_iters=2 --json

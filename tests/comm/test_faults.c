@@ -46,10 +46,11 @@ static void rows_that_do_not_come_are_named(void **state)
 {
     (void)state;
     assert_int_equal(run_again("few-rows-thread", ""), ERR_MACHINE);
-    expect_again("place 0 sends 1 rows, place 1 awaits 2");
+    expect_again("rank 0 of the group sends 1 row; rank 1 expects 2");
     if (no_mpi()) skip();
     assert_int_equal(run_again("few-rows", MPIRUN), ERR_MACHINE);
-    expect_again("place 0 sends 1 rows, place 1 awaits 2 in EXCHANGE dispatch (group world)");
+    expect_again(
+        "rank 0 of the group sends 1 row; rank 1 expects 2 in EXCHANGE dispatch (group world)");
 }
 
 static void timeouts_that_are_none_are_refused(void **state)
@@ -102,7 +103,7 @@ static void do_another_kind(comm *c, const setup *s, result *r)
     comm_wait(c, comm_start(c, o, (void *[]){x}, (void *[]){y}));
 }
 
-/* All send two rows to each; place 0 has one less for place 1. */
+/* All send two rows to each; group rank 0 has one less for group rank 1. */
 static void send_too_little(comm *c, const setup *s, result *r)
 {
     (void)s;

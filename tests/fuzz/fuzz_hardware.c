@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "price/hardware.h"
+#include "hardware/hardware.h"
 
 static void whole_curve(const curve *c)
 {
@@ -22,6 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     status s = hardware_parse(&h, "fuzz.yaml", (const char *)data, n, a, &err);
     if (fuzz_accepted(s, &err)) {
         MUST(h.name && h.name[0] && h.n_stacks >= 1 && h.n_stacks <= CURVE_MAX);
+        gpu g = hardware_gpu(&h);
+        MUST(g.arch >= ARCH_CPU && g.arch <= ARCH_BLACKWELL);
+        MUST(g.gpus_per_node >= 1 && g.nvlink_domain >= 1 && g.memory_bytes > 0);
         MUST(h.usable > 0 && h.usable <= h.memory);
         MUST(h.memory_bandwidth > 0 && h.node.bandwidth > 0 && h.across.bandwidth > 0);
         whole_curve(&h.memory_efficiency);

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     recipe *r = ARENA_NEW(a, recipe);
     recipe_init(r, a, "fuzz");
-    r->system = data[1] & 4 ? MEGATRON_LM : MOEFOLD;
+    recipe_set_system(r, data[1] & 4 ? MEGATRON_LM : MOEFOLD, "test");
     recipe_set(r, K_LAYERS, value_of_int(data[0]), "fuzz");
     recipe_set(r, K_PP, value_of_int(data[1] >> 3), "fuzz");
     if (data[1] & 1) recipe_set(r, K_MTP, value_of_int(1), "fuzz");

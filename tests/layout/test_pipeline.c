@@ -269,7 +269,7 @@ static void refused(const char *overrides, const char *part)
     recipe r = recipe_of(overrides);
     pipeline p;
     error err = {""};
-    r.system = MEGATRON_LM; /* which derives no other split */
+    recipe_set_system(&r, MEGATRON_LM, "test"); /* which derives no other split */
     assert_int_equal(pipeline_derive(&r, &err), OK);
     recipe_fill_defaults(&r);
     assert_int_equal(pipeline_init(&p, &r, &err), OK);
@@ -393,7 +393,7 @@ static void what_was_said_is_kept(void **state)
         assert_non_null(p.why_not);
     }
     recipe lm = recipe_of(LAYERS "61" PP "8");
-    lm.system = MEGATRON_LM;
+    recipe_set_system(&lm, MEGATRON_LM, "test");
     assert_int_equal(pipeline_derive(&lm, &err), OK);
     assert_int_equal(lm.knob[K_PP_LAYOUT].from, FROM_NOTHING);
 }

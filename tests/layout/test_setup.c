@@ -32,7 +32,7 @@ static recipe recipe_of(knob_system system, const char *overrides)
     recipe r;
     error err = {""};
     recipe_init(&r, scratch, "test");
-    r.system = system;
+    recipe_set_system(&r, system, "test");
     char *text = arena_copy(scratch, overrides, strlen(overrides)), *rest = NULL;
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
         assert_int_equal(recipe_override(&r, word, "test", &err), OK);

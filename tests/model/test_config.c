@@ -101,6 +101,8 @@ static void to_old_spelling(json_t *root)
     json_t *p = json_incref(json_object_get(root, "rope_parameters"));
     json_object_del(root, "rope_parameters");
     json_object_set(root, "rope_theta", json_object_get(p, "rope_theta"));
+    json_t *part = json_object_get(p, "partial_rotary_factor");
+    if (part) json_object_set(root, "partial_rotary_factor", part);
     if (strcmp(json_string_value(json_object_get(p, "rope_type")), "default") != 0) {
         json_t *scaling = json_copy(p);
         json_object_del(scaling, "rope_theta");
@@ -373,7 +375,7 @@ static void module_is_found_in_an_index_and_missed_in_damaged_weights(void **sta
         {"model.safetensors.index.json", "{\"weight_map\":{\"model.layers.2.x\":\"1\"}}", 0,
          "have none"},
         {"model.safetensors.index.json", "{\"weight_map\":", 0, "index.json:1"},
-        {"model.safetensors", "not a weight file", 0, "no safetensors file"},
+        {"model.safetensors", "not a weight file", 0, "not a safetensors file"},
         {"other", "", 0, "no weights"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

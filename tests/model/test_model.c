@@ -34,8 +34,8 @@ static void unknown_models_name_the_nearest(void **state)
         const char *name, *says;
     } rows[] = {
         {"deepseek-v33", "the nearest preset is 'deepseek-v3'"},
-        {"deepseek-ai/DeepSeek-V3", "the nearest preset is 'deepseek-v3'"},
-        {"Qwen/Qwen3-30B-A3B", "the nearest preset is 'qwen3-30b-a3b'"},
+        {"deepseek-ai/DeepSeek-V4x", "the nearest preset is 'deepseek-v3'"},
+        {"Qwen/Qwen3-30B-A3", "the nearest preset is 'qwen3-30b-a3b'"},
         {"x", "presets are deepseek-v3, kimi-k2"},
         {"", "presets are deepseek-v3"},
         {"/no/such/folder", "presets are"},
@@ -189,7 +189,7 @@ static void megatron_lm_narrows_a_gated_mlp(void **state)
     memset(&x, 0, sizeof x);
     x.a = arena_create();
     recipe_init(&x.r, x.a, "test");
-    x.r.system = MEGATRON_LM;
+    recipe_set_system(&x.r, MEGATRON_LM, "test");
     made_override(&x, "model.hidden_size=4096 model.gated_linear_unit=true");
     model_derive(&x.r);
     assert_int_equal(recipe_int(&x.r, K_FFN), 10880);

@@ -18,8 +18,13 @@
 
 #define GOLDEN "tests/data/golden/"
 
-static const char *const golden_cases[] = {"qwen3-moe-tiny", "deepseek-v3-tiny", "qwen3-next-tiny",
-                                           "mixtral-tiny",   "gpt-oss-tiny",     "mtp-tiny"};
+static const char *const golden_cases[] = {
+    "qwen3-moe-tiny", "deepseek-v3-tiny", "qwen3-next-tiny",
+    "mixtral-tiny",   "gpt-oss-tiny",     "mtp-tiny",
+    "glm4-moe-tiny",  "deepseek-v2-tiny", "deepseek-v2-lite-tiny",
+    "qwen2-moe-tiny", "olmoe-tiny",       "minimax-m2-tiny",
+    "qwen3-tiny",     "llama-tiny",       "starcoder2-tiny",
+    "qwen2-tiny"};
 enum { N_GOLDEN = sizeof golden_cases / sizeof golden_cases[0] };
 
 typedef struct made {

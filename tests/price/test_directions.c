@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "price/deltas.h"
 #include "search/against.h"
@@ -52,6 +53,7 @@ static const char *const lengths[] = {"recipes/dsv3-16k-h100.yaml", "recipes/dsv
                                       "recipes/dsv3-64k-h100.yaml", "recipes/dsv3-128k-h100.yaml",
                                       "recipes/dsv3-256k-h100.yaml"};
 enum { LENGTHS = sizeof lengths / sizeof lengths[0] };
+#define LATENT "model.cp_comm_type=p2p moefold.mla_latent_ring=true"
 
 /* Published: 315 to 297 TFLOP/s, 295 at 4K. */
 static void two_spellings_stay_flat(void **state)
@@ -62,7 +64,7 @@ static void two_spellings_stay_flat(void **state)
         char words[128];
         snprintf(words, sizeof words,
                  "model.context_parallel_size=1 model.tensor_model_parallel_size=%d", parts);
-        delta_end latent = end_of(lengths[i], "moefold.mla_latent_ring=true");
+        delta_end latent = end_of(lengths[i], LATENT);
         delta_end tp = end_of(lengths[i], words);
         assert_true(latent.p.fits && tp.p.fits);
         assert_true(fabs(latent.p.tflops_per_gpu / short_one - 1) < 0.2);
@@ -76,11 +78,41 @@ static void a_ring_falls_from_64k_on(void **state)
     (void)state;
     for (int i = 0; i < LENGTHS; i++) {
         double ring = end_of(lengths[i], "model.cp_comm_type=p2p").p.tflops_per_gpu;
-        double latent = end_of(lengths[i], "moefold.mla_latent_ring=true").p.tflops_per_gpu;
+        double latent = end_of(lengths[i], LATENT).p.tflops_per_gpu;
         if (i < 2)
             assert_true(ring > 0.9 * latent);
         else
             assert_true(ring < 0.6 * latent);
+    }
+}
+
+/* The figure of a recipe's header ("# Published: 303 TFLOP/s ..."). */
+static double header_figure(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char line[256];
+    double figure = 0;
+    assert_non_null(f);
+    while (!figure && fgets(line, sizeof line, f))
+        sscanf(line, "# Published: %lf TFLOP/s", &figure);
+    fclose(f);
+    return figure;
+}
+
+static void long_recipes_are_near_their_headers(void **state)
+{
+    (void)state;
+    static const char *const all[] = {
+        "recipes/dsv3-4k-h100.yaml",      "recipes/dsv3-16k-h100.yaml",
+        "recipes/dsv3-32k-h100.yaml",     "recipes/dsv3-64k-h100.yaml",
+        "recipes/dsv3-64k-h100-tp.yaml",  "recipes/dsv3-128k-h100.yaml",
+        "recipes/dsv3-128k-h100-tp.yaml", "recipes/dsv3-256k-h100.yaml",
+        "recipes/dsv3-256k-h100-tp.yaml"};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        double ours = end_of(all[i], "").p.tflops_per_gpu, theirs = header_figure(all[i]);
+        double band = strstr(all[i], "-tp") ? 0.05 : 0.1;
+        if (!(fabs(ours / theirs - 1) < band))
+            fail_msg("%s: %.1f TFLOP/s, its header says %.1f", all[i], ours, theirs);
     }
 }
 
@@ -90,7 +122,9 @@ static void known_configurations_fit(void **state)
     (void)state;
     static const char *const all[] = {"recipes/dsv3-4k-h100.yaml",
                                       "recipes/dsv3-128k-h100.yaml",
+                                      "recipes/dsv3-128k-h100-tp.yaml",
                                       "recipes/dsv3-256k-h100.yaml",
+                                      "recipes/dsv3-256k-h100-tp.yaml",
                                       "recipes/qwen3-235b-128k-gb200.yaml",
                                       "recipes/qwen3-next-8k-gb200.yaml",
                                       "recipes/qwen3-next-32k-gb200.yaml",
@@ -199,6 +233,7 @@ int main(void)
         cmocka_unit_test(published_differences),
         cmocka_unit_test(two_spellings_stay_flat),
         cmocka_unit_test(a_ring_falls_from_64k_on),
+        cmocka_unit_test(long_recipes_are_near_their_headers),
         cmocka_unit_test(known_configurations_fit),
         cmocka_unit_test(a_path_ends_at_the_first),
         cmocka_unit_test(the_winner_has_no_path),

@@ -246,7 +246,7 @@ static void precision_names_set_their_parts(void **state)
 static void precision_parts_name_the_recipe(void **state)
 {
     (void)state;
-    r->system = MEGATRON_LM;
+    recipe_set_system(r, MEGATRON_LM, "test");
     set("mixed_precision.bf16=true");
     set("mixed_precision.fp8=hybrid");
     set("mixed_precision.fp8_recipe=blockwise");

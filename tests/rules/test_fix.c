@@ -218,7 +218,7 @@ static bool make_random(made *x, uint64_t seed)
     bool lm = below(&d, 4) == 0;
     note(seed, base, lm);
     made_begin(x);
-    if (lm) x->wrote.system = MEGATRON_LM;
+    if (lm) recipe_set_system(&x->wrote, MEGATRON_LM, "test");
     if (made_name(x, base)) fail_msg("%s: %s", tried, x->err.text);
     for (int n = 1 + below(&d, KNOBS_MOST); n > 0; n--) {
         const char *assignment = random_override(&d, x->a);

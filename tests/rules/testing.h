@@ -53,7 +53,7 @@ static inline status made_words(made *x, const char *words)
         size_t n = strcspn(p, " ");
         const char *word = arena_copy(x->a, p, n);
         if (strcmp(word, "lm") == 0)
-            x->wrote.system = MEGATRON_LM;
+            recipe_set_system(&x->wrote, MEGATRON_LM, "test");
         else if (strchr(word, '='))
             st = recipe_override(&x->wrote, with_key(x->a, word), "test", &x->err);
         else

@@ -146,7 +146,7 @@ static void an_id_outside_the_vocabulary_is_named(void **state)
         assert_int_equal(pair_parse(&f, p, (data_ids){5, -1}, &err), OK);
         assert_int_equal(f.store.read(&f.store, (data_slice){0, 0, 3}, ids, &err), OK);
         assert_int_equal(f.store.read(&f.store, (data_slice){1, 0, 2}, ids, &err), ERR_INPUT);
-        assert_has(err.text, "pair.bin: sequence 1 has the token 5 at place 1");
+        assert_has(err.text, "pair.bin: sequence 1 has the token 5 at position 1");
         assert_has(err.text, "vocabulary of 5");
         f.store.ids.pad = 5; /* what becomes 0 may be anything */
         assert_int_equal(f.store.read(&f.store, (data_slice){1, 0, 2}, ids, &err), OK);
@@ -167,7 +167,7 @@ static void ids_of_64_bits_are_not_cut_to_32(void **state)
     assert_int_equal(pair_parse(&f, p, (data_ids){100, -1}, &err), OK);
     put(p.bin, ((uint64_t)1 << 32) + 7, 8);
     assert_int_equal(f.store.read(&f.store, (data_slice){0, 0, 3}, ids, &err), ERR_INPUT);
-    assert_has(err.text, "the token 4294967303 at place 0");
+    assert_has(err.text, "the token 4294967303 at position 0");
     pair_free(p);
 }
 
@@ -369,7 +369,7 @@ static void missing_and_empty_files_are_named(void **state)
     assert_unopened(a, prefix, "set.idx: has 0 bytes");
     remove(idx);
     assert_int_equal(mkdir(idx, 0700), 0);
-    assert_unopened(a, prefix, "set.idx: is no file");
+    assert_unopened(a, prefix, "set.idx: is not a file");
     rmdir(idx);
     remove(bin);
     rmdir(folder);

@@ -22,7 +22,7 @@ static void open_recipe(fixture *f, const char *hw, const char *name, const char
 
 typedef struct space_of {
     const char *hw, *model;
-    const char *words[16];
+    const char *words[17];
 } space_of;
 
 /* Cuts through the space: each leaves other axes open. Memory is no question. */
@@ -45,6 +45,24 @@ static const space_of spaces[] = {
       "model.expert_tensor_parallel_size=1", "model.pipeline_model_parallel_size=4",
       "model.virtual_pipeline_model_parallel_size=2", "model.moe_token_dispatcher_type=alltoall",
       "optimizer.optimizer_cpu_offload=false"}},
+    {"hardware/h100.yaml", /* the prediction module, under all sets of recompute and overlaps */
+     "deepseek-v3",
+     {"cluster.gpu=H100", "cluster.n_gpus=256", "model.seq_length=8192",
+      "train.global_batch_size=256", "train.micro_batch_size=1", "model.mtp_num_layers=1",
+      "model.tensor_model_parallel_size=2", "model.context_parallel_size=1",
+      "model.expert_model_parallel_size=32", "model.expert_tensor_parallel_size=1",
+      "model.pipeline_model_parallel_size=4", "model.virtual_pipeline_model_parallel_size=4",
+      "model.moe_token_dispatcher_type=flex", "model.cuda_graph_impl=none",
+      "optimizer.optimizer_cpu_offload=false"}},
+    {"hardware/h100.yaml", /* and under graphs, alltoall and shares of the optimizer */
+     "deepseek-v3",
+     {"cluster.gpu=H100", "cluster.n_gpus=128", "model.seq_length=32768",
+      "train.global_batch_size=128", "train.micro_batch_size=1", "model.mtp_num_layers=1",
+      "model.tensor_model_parallel_size=1", "model.context_parallel_size=8",
+      "model.cp_comm_type=a2a", "model.expert_model_parallel_size=32",
+      "model.expert_tensor_parallel_size=1", "model.pipeline_model_parallel_size=4",
+      "model.moe_token_dispatcher_type=alltoall", "model.recompute_granularity=selective",
+      "model.recompute_modules=[layernorm,mla_up_proj]"}},
     {"hardware/gb200.yaml",
      "qwen3-235b-a22b",
      {"cluster.gpu=GB200", "cluster.n_gpus=64", "model.seq_length=4096",
@@ -129,7 +147,7 @@ typedef struct words_of {
 static double price_one(fixture *f, const words_of *w)
 {
     arena *a = arena_create();
-    const char *words[16];
+    const char *words[17];
     int n = 0;
     words[n++] = arena_text(a, "model.expert_model_parallel_size=%d", (int)w->ep);
     words[n++] = arena_text(a, "model.pipeline_model_parallel_size=%d", (int)w->pp);

@@ -257,7 +257,7 @@ static void best_of_break_no_rule_and_fit(const char *const *words)
     search_result *r = ARENA_NEW(f.a, search_result);
     assert_int_equal(search_run(r, f.given, &o, f.a, &err), OK);
     search_counts *n = &r->counts;
-    assert_int_equal(n->legal, n->state + n->saved + n->slow + n->played + n->summed);
+    assert_int_equal(n->legal, n->state + n->saved + n->slow + n->played + n->summed + n->rules);
     for (int i = 0; i < r->n_best; i++) {
         found *b = &r->best[i];
         recipe *one = ARENA_NEW(f.a, recipe);

@@ -112,8 +112,9 @@ static void end_check(message *m)
     for (int64_t from = 0; from < n; from++) {
         int wanted = m->table[3 * n + from];
         if (m->heard[from] == wanted) continue;
-        snprintf(text, sizeof text, "place %d sends %d rows, place %d awaits %d", (int)from,
-                 (int)m->heard[from], (int)place, wanted);
+        snprintf(text, sizeof text, "rank %d of the group sends %d row%s; rank %d expects %d",
+                 (int)from, (int)m->heard[from], m->heard[from] == 1 ? "" : "s", (int)place,
+                 wanted);
         mpi_stop(m, text, MPI_ERR_COUNT);
     }
     free(m->heard);

@@ -19,7 +19,8 @@ status cut_open(state *s, error *err)
     s->piece = strtoll(word, &end, 10);
     if (end != word && !*end && s->piece >= 1 && s->piece <= 1 << 30) return OK;
     snprintf(err->text, sizeof err->text,
-             "MOEFOLD_MPI_PIECE=%s in the environment is no number from 1 to 2^30; unset it", word);
+             "MOEFOLD_MPI_PIECE=%s in the environment is not a number from 1 to 2^30; unset it",
+             word);
     return ERR_INPUT;
 }
 

@@ -136,10 +136,11 @@ static void start(void)
     const char *set = user ? NULL : blas_core_for(cpu_features()); /* I1 */
     void *library = load(path ? path : "libopenblas.so.0", set);
     if (!library) {
-        snprintf(blas.text, sizeof blas.text,
-                 "no OpenBLAS (%.200s): plain C products, many times slower; Debian has it in "
-                 "libopenblas0-pthread",
-                 dlerror());
+        snprintf(
+            blas.text, sizeof blas.text,
+            "no OpenBLAS (%.200s): plain C matrix products, many times slower; Debian has it in "
+            "libopenblas0-pthread",
+            dlerror());
         return;
     }
     const char *(*config)(void), *(*corename)(void);
@@ -150,7 +151,7 @@ static void start(void)
     find(library, "cblas_sgemm", &blas.sgemm);
     if (!config || !corename || !set_num_threads || !blas.sgemm) {
         blas.sgemm = NULL;
-        snprintf(blas.text, sizeof blas.text, "%.200s is no OpenBLAS: plain C products",
+        snprintf(blas.text, sizeof blas.text, "%.200s is not OpenBLAS: plain C matrix products",
                  path ? path : "libopenblas.so.0");
         return;
     }

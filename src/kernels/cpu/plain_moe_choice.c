@@ -35,7 +35,7 @@ static real group_score(const real *values /* [size] */, int64_t size, int64_t n
  * where a token may use more groups than experts; then all groups would tie, so we take one. */
 static int64_t experts_scored(const op *o, int64_t size)
 {
-    int64_t n = o->flags & BEST_TWO ? 2 : o->dim[2] / o->dim[4];
+    int64_t n = o->flags & BEST_TWO ? 2 : o->flags & BEST_ONE ? 1 : o->dim[2] / o->dim[4];
     if (n < 1) n = 1;
     return n < size ? n : size;
 }

@@ -15,6 +15,7 @@ kernel_rows plain_attention(void);
 kernel_rows plain_moe(void);
 kernel_rows plain_gdn(void);
 kernel_rows plain_move(void);
+kernel_rows plain_layer(void);
 
 /* Fast rows. */
 kernel_rows fast_dense(void);

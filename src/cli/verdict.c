@@ -1,0 +1,59 @@
+/* verdict.c - the fullest rank beside what its GPU has. */
+#include "cli/verdict.h"
+
+#include <stdio.h>
+
+#include "audit/audit.h"
+#include "run/timing.h"
+
+status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err)
+{
+    *out = (fit){.why_not = audit_why_not_of(s, found, a)};
+    if (out->why_not) return OK; /* it may name a GPU that does not exist */
+    hardware hw;
+    status st = timing_machine(&hw, s, a, err);
+    if (st) return st;
+    fit_of(out, s, found, &hw, a);
+    return OK;
+}
+
+const char *cli_fit_text(const fit *f, arena *a)
+{
+    int64_t left = f->usable_bytes - f->peak_bytes;
+    return arena_text(a, "rank %lld needs %s of %s usable, %s %s", (long long)f->fullest,
+                      text_bytes(a, f->peak_bytes), text_bytes(a, f->usable_bytes),
+                      text_bytes(a, left < 0 ? -left : left), left < 0 ? "too much" : "to spare");
+}
+
+void cli_print_regions(const fit *f, arena *a)
+{
+    for (int i = 0; i < REGION_COUNT; i++)
+        if (f->bytes[i])
+            printf("         %-34s %12s\n", region_title((region)i), text_bytes(a, f->bytes[i]));
+    if (f->beside) printf("         %-34s %12s\n", "CUDA graph pools", text_bytes(a, f->beside));
+    if (f->host_bytes)
+        printf("         %-34s %12s\n", "on the host: offloaded activations",
+               text_bytes(a, f->host_bytes));
+    printf("\n");
+}
+
+void cli_print_fit(const setup *s, const fit *f, arena *a)
+{
+    if (f->why_not) {
+        printf("Peak     unknown, no program can be built: %s\n\n", f->why_not);
+        return;
+    }
+    printf("Peak     of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
+           cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
+    cli_print_regions(f, a);
+}
+
+void cli_json_fit(json_t *o, const fit *f)
+{
+    bool known = !f->why_not;
+    json_object_set_new(o, "fits", known ? json_boolean(f->fits) : json_null());
+    json_object_set_new(o, "peak_bytes", known ? json_integer(f->peak_bytes) : json_null());
+    json_object_set_new(o, "usable_bytes", known ? json_integer(f->usable_bytes) : json_null());
+    json_object_set_new(o, "fullest_rank", known ? json_integer(f->fullest) : json_null());
+    if (!known) json_object_set_new(o, "memory_why_not", json_string(f->why_not));
+}

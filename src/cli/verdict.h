@@ -1,0 +1,29 @@
+/* verdict.h - does a recipe fit, in words and numbers that all commands share. */
+#ifndef CLI_VERDICT_H
+#define CLI_VERDICT_H
+
+#include "cli/cli.h"
+#include "price/fit.h"
+
+/* What the recipe needs beside what its hardware description has. ERR_INPUT: there is no such
+ * description. `found`: what rules_check says of it. */
+status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err);
+
+/* No verdict is no reason to refuse. */
+static inline bool cli_too_large(const fit *f)
+{
+    return !f->why_not && !f->fits;
+}
+
+/* "rank 256 needs 102.49 GiB of 73.30 GiB usable, 29.19 GiB too much" */
+const char *cli_fit_text(const fit *f, arena *a);
+
+/* The block "Peak": the fullest rank, by what it holds. */
+void cli_print_fit(const setup *s, const fit *f, arena *a);
+void cli_print_regions(const fit *f, arena *a); /* its rows */
+
+/* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
+ * memory_why_not says why. */
+void cli_json_fit(json_t *o, const fit *f);
+
+#endif

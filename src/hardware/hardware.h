@@ -1,0 +1,139 @@
+/* hardware.h - what a machine can do: hardware/NAME.yaml, every number with its source there.
+ *
+ * Peaks are per GPU and dense; links are one way. Efficiencies are curves: what part of a peak is
+ * reached, by size; between the points both are read on logarithmic scales, outside they stay at
+ * the ends. A part hardly grows faster than the size, so that more never takes less time. */
+#ifndef PRICE_HARDWARE_H
+#define PRICE_HARDWARE_H
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "hardware/gpus.h"
+
+enum { CURVE_MAX = 16 };
+
+typedef struct curve {
+    int n;
+    double x[CURVE_MAX], y[CURVE_MAX];
+    double log_x[CURVE_MAX], log_y[CURVE_MAX]; /* to base 2 */
+    double slope[CURVE_MAX];                   /* of those, from each point to the next */
+} curve;
+
+double curve_at(const curve *c, double x);
+
+typedef enum number_kind {
+    NUMBER_FP32,
+    NUMBER_BF16,
+    NUMBER_FP8,
+    NUMBER_FP4,
+    NUMBER_COUNT
+} number_kind;
+
+/* How numbers of narrow products are scaled. */
+typedef enum scaling_kind {
+    SCALING_DELAYED,
+    SCALING_TENSORWISE,
+    SCALING_BLOCKWISE,
+    SCALING_MXFP8,
+    SCALING_NVFP4,
+    SCALING_COUNT
+} scaling_kind;
+
+/* One level of links: inside the node, inside the NVLink domain, across. */
+typedef struct link_level {
+    double latency;   /* seconds of a message */
+    double bandwidth; /* bytes a second, one way, of one GPU */
+    curve efficiency; /* by bytes of a message */
+} link_level;
+
+typedef enum dispatch_kind {
+    DISPATCH_ALLTOALL,
+    DISPATCH_DEEPEP,
+    DISPATCH_HYBRIDEP,
+    DISPATCH_KINDS
+} dispatch_kind;
+
+/* How many kernels of a framework one of our operations stands for. */
+typedef enum launch_kind {
+    LAUNCH_PRODUCT,
+    LAUNCH_GROUPED,
+    LAUNCH_EXPERT,        /* of a grouped product, for each expert beside; not with the op fuser */
+    LAUNCH_EXPERT_NARROW, /* the same of narrow ones: each expert's inputs are made narrow */
+    LAUNCH_ATTENTION,
+    LAUNCH_HEAD,
+    LAUNCH_ROUTER,
+    LAUNCH_ROUTER_UNFUSED, /* without model.moe_router_fusion */
+    LAUNCH_ROUTING,
+    LAUNCH_ROUTING_UNFUSED, /* without model.moe_permute_fusion */
+    LAUNCH_ELEMENTWISE,
+    LAUNCH_QUANTISE,
+    LAUNCH_MESSAGE,
+    LAUNCH_KINDS
+} launch_kind;
+
+typedef struct hardware {
+    const char *name, *path;
+    gpu_arch arch;             /* for the rules; unsaid: as the shipped GPU of this name has it */
+    double peak[NUMBER_COUNT]; /* FLOP/s; 0: it has no such numbers */
+    int64_t memory, usable;    /* bytes that a program sees; that a framework can really use */
+    double memory_bandwidth;   /* bytes a second */
+    curve memory_efficiency;   /* by bytes of an operation */
+    int64_t gpus_per_node, nvlink_domain;
+    link_level node, domain, across;
+    double host_bandwidth;       /* one way */
+    double host_adam;            /* elements a second that a GPU's share of the host updates */
+    double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */
+    double sync;                 /* seconds that the host loses when it reads a count back */
+    double step;                 /* seconds of the host once a step, whatever its size */
+    double least;                /* seconds that the smallest kernel takes on the device */
+    double clock;                /* times what curves of products and head say; 0: 1 */
+    double message_share;        /* of the chip that messages take from products beside them */
+    double near_share; /* the same of dispatch that stays in the NVLink domain; 0: as above */
+    double fusion;     /* part of the elementwise bytes that fused kernels still move */
+    double unfused;    /* times the bytes where a recipe leaves permutation or router unfused */
+    curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
+    double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
+    curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
+    double tile;                 /* rows of an expert are computed in multiples of this */
+    curve attention[2];          /* forward, backward: by tokens of the sequence that are seen */
+    curve attention_head;        /* factor on both, by size of a head */
+    double attention_sinks;      /* factor on both where attention has sinks */
+    double linear_attention;     /* part of the BF16 peak: delta rule */
+    double head;                 /* the same: product with the vocabulary */
+    double logit_bytes;          /* that loss and gradient of one logit move */
+    double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */
+    double narrow_bytes[SCALING_COUNT]; /* moved to make one element of an input */
+    double dispatch[DISPATCH_KINDS][2]; /* part of the link's bandwidth: inside, across */
+    double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
+    double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
+    double launches[LAUNCH_KINDS];
+    double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
+    /* What the framework makes of it: one factor on device times and one on host times for each
+     * generation of containers, oldest first. */
+    struct stack {
+        const char *name; /* "26.08" */
+        double device, host;
+    } stacks[CURVE_MAX];
+    int n_stacks;
+} hardware;
+
+/* hardware/NAME.yaml in a folder above the program, in share/moefold/hardware beside its folder, or
+ * a path. ERR_INPUT: nobody described such a GPU (those described are named), or the file is wrong
+ * (line, key). */
+status hardware_read(hardware *h, const char *name, arena *a, error *err);
+
+/* The text of such a file; `path` stands in messages. */
+status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
+                      error *err);
+
+/* What layouts and rules must know of it. */
+gpu hardware_gpu(const hardware *h);
+
+/* ERR_INPUT: the file describes no such generation of containers (those it does are named). NULL is
+ * always there. */
+status hardware_has_stack(const hardware *h, const char *name, error *err);
+
+/* Names of the machines that are described, sorted. */
+const char *const *hardware_names(int *n, arena *a);
+
+#endif

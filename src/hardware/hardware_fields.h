@@ -1,0 +1,123 @@
+/* hardware_fields.h - every key of a hardware file, and where its number goes. */
+#ifndef PRICE_HARDWARE_FIELDS_H
+#define PRICE_HARDWARE_FIELDS_H
+
+#include <stddef.h>
+
+#include "hardware/hardware.h"
+
+typedef enum field_kind { FIELD_NUMBER, FIELD_WHOLE, FIELD_CURVE } field_kind;
+
+typedef struct field {
+    const char *path;
+    size_t at;
+    field_kind kind;
+    bool optional;
+    double most; /* numbers are above 0 (or 0, where optional), no more than this */
+} field;
+
+#define NUM(p, member, m)                                                                          \
+    {                                                                                              \
+        p, offsetof(hardware, member), FIELD_NUMBER, false, m                                      \
+    }
+#define OPT(p, member, m)                                                                          \
+    {                                                                                              \
+        p, offsetof(hardware, member), FIELD_NUMBER, true, m                                       \
+    }
+#define INT(p, member, m)                                                                          \
+    {                                                                                              \
+        p, offsetof(hardware, member), FIELD_WHOLE, false, m                                       \
+    }
+#define CRV(p, member)                                                                             \
+    {                                                                                              \
+        p, offsetof(hardware, member), FIELD_CURVE, false, 1.5                                     \
+    }
+#define COP(p, member)                                                                             \
+    {                                                                                              \
+        p, offsetof(hardware, member), FIELD_CURVE, true, 1.5                                      \
+    }
+#define LEVEL(p, member)                                                                           \
+    NUM(p ".latency", member.latency, 1), NUM(p ".bandwidth", member.bandwidth, 1e15),             \
+        CRV(p ".efficiency", member.efficiency)
+#define SCALED(p, i)                                                                               \
+    NUM("quantise." p ".rate", narrow_rate[i], 1.5),                                               \
+        NUM("quantise." p ".bytes", narrow_bytes[i], 64)
+#define DISPATCHED(p, i)                                                                           \
+    NUM("dispatch." p ".inside", dispatch[i][0], 1.5),                                             \
+        NUM("dispatch." p ".across", dispatch[i][1], 1.5),                                         \
+        NUM("dispatch." p ".copies", dispatch_copies[i], 4)
+#define LAUNCHED(p, i) NUM("launches." p, launches[i], 1000)
+
+static const field fields[] = {
+    NUM("peak.fp32", peak[NUMBER_FP32], 1e18),
+    NUM("peak.bf16", peak[NUMBER_BF16], 1e18),
+    OPT("peak.fp8", peak[NUMBER_FP8], 1e18),
+    OPT("peak.fp4", peak[NUMBER_FP4], 1e18),
+    INT("memory.visible", memory, 1e18),
+    INT("memory.usable", usable, 1e18),
+    NUM("memory.bandwidth", memory_bandwidth, 1e18),
+    CRV("memory.efficiency", memory_efficiency),
+    INT("node.gpus", gpus_per_node, 1 << 20),
+    LEVEL("node", node),
+    INT("domain.gpus", nvlink_domain, 1 << 20),
+    LEVEL("domain", domain),
+    LEVEL("across", across),
+    NUM("host.bandwidth", host_bandwidth, 1e15),
+    NUM("host.adam", host_adam, 1e15),
+    NUM("host.launch", launch, 1),
+    NUM("host.graph_launch", graph_launch, 1),
+    NUM("host.sync", sync, 1),
+    OPT("host.step", step, 10),
+    NUM("device.least", least, 1),
+    OPT("device.clock", clock, 4),
+    OPT("device.message_share", message_share, 1),
+    OPT("device.near_share", near_share, 1),
+    NUM("device.fusion", fusion, 4),
+    NUM("device.unfused", unfused, 16),
+    NUM("products.fp32.depth", depth[NUMBER_FP32], 1e6),
+    CRV("products.fp32.efficiency", gemm[NUMBER_FP32]),
+    NUM("products.bf16.depth", depth[NUMBER_BF16], 1e6),
+    CRV("products.bf16.efficiency", gemm[NUMBER_BF16]),
+    OPT("products.fp8.depth", depth[NUMBER_FP8], 1e6),
+    COP("products.fp8.efficiency", gemm[NUMBER_FP8]),
+    OPT("products.fp4.depth", depth[NUMBER_FP4], 1e6),
+    COP("products.fp4.efficiency", gemm[NUMBER_FP4]),
+    NUM("grouped.tile", tile, 1 << 20),
+    CRV("grouped.fp32", grouped[NUMBER_FP32]),
+    CRV("grouped.bf16", grouped[NUMBER_BF16]),
+    COP("grouped.fp8", grouped[NUMBER_FP8]),
+    COP("grouped.fp4", grouped[NUMBER_FP4]),
+    CRV("attention.forward", attention[0]),
+    CRV("attention.backward", attention[1]),
+    CRV("attention.head", attention_head),
+    NUM("attention.sinks", attention_sinks, 1.5),
+    NUM("attention.linear", linear_attention, 1.5),
+    NUM("head.efficiency", head, 1.5),
+    NUM("head.logit_bytes", logit_bytes, 1000),
+    SCALED("delayed", SCALING_DELAYED),
+    SCALED("tensorwise", SCALING_TENSORWISE),
+    SCALED("blockwise", SCALING_BLOCKWISE),
+    SCALED("mxfp8", SCALING_MXFP8),
+    SCALED("nvfp4", SCALING_NVFP4),
+    DISPATCHED("alltoall", DISPATCH_ALLTOALL),
+    DISPATCHED("deepep", DISPATCH_DEEPEP),
+    DISPATCHED("hybridep", DISPATCH_HYBRIDEP),
+    OPT("dispatch.start", dispatch_start, 1),
+    LAUNCHED("product", LAUNCH_PRODUCT),
+    LAUNCHED("grouped", LAUNCH_GROUPED),
+    OPT("launches.expert", launches[LAUNCH_EXPERT], 1000),
+    OPT("launches.expert_narrow", launches[LAUNCH_EXPERT_NARROW], 1000),
+    LAUNCHED("attention", LAUNCH_ATTENTION),
+    LAUNCHED("head", LAUNCH_HEAD),
+    LAUNCHED("router", LAUNCH_ROUTER),
+    LAUNCHED("router_unfused", LAUNCH_ROUTER_UNFUSED),
+    LAUNCHED("routing", LAUNCH_ROUTING),
+    LAUNCHED("routing_unfused", LAUNCH_ROUTING_UNFUSED),
+    LAUNCHED("elementwise", LAUNCH_ELEMENTWISE),
+    LAUNCHED("quantise", LAUNCH_QUANTISE),
+    LAUNCHED("message", LAUNCH_MESSAGE),
+    OPT("framework", framework, 1),
+};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+#endif

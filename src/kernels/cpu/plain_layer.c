@@ -1,0 +1,227 @@
+/* plain_layer.c - row 0 of LayerNorm, of activations besides SwiGLU, and of learned positions.
+ *
+ * No fast row stands behind these: models that have them are planned more often than trained
+ * here. Threads share rows (or columns), so their number changes no bit. */
+#include "kernels/cpu/rows.h"
+
+#include <math.h>
+
+#include "kernels/cpu/real.h"
+
+/* ---- LayerNorm */
+
+static double weight_used(const op *o, real w)
+{
+    return o->flags & ZERO_CENTRED ? 1 + (double)w : (double)w;
+}
+
+static void layer_norm(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *x = in[0]; /* [M][H] */
+    const real *w = in[1]; /* [H] */
+    const real *b = in[2]; /* [H], may be missing */
+    real *y = out[0];      /* [M][H] */
+    real *stats = out[1];  /* [M][2], may be missing */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        const real *row = x + i * h;
+        double sum = 0, squares = 0;
+        for (int64_t j = 0; j < h; j++) sum += (double)row[j];
+        double mean = sum / (double)h;
+        for (int64_t j = 0; j < h; j++)
+            squares += ((double)row[j] - mean) * ((double)row[j] - mean);
+        double r = 1 / sqrt(squares / (double)h + o->real[0]);
+        for (int64_t j = 0; j < h; j++)
+            y[i * h + j] =
+                (real)(((double)row[j] - mean) * r * weight_used(o, w[j]) + (b ? (double)b[j] : 0));
+        if (!stats) continue;
+        stats[2 * i] = (real)mean;
+        stats[2 * i + 1] = (real)r;
+    }
+}
+
+/* With g = dy * w, n = (x - mean) r: dx = r (g - mean(g) - n mean(g n)). */
+static void layer_norm_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *dy = in[0];    /* [M][H] */
+    const real *x = in[1];     /* [M][H] */
+    const real *w = in[2];     /* [H] */
+    const real *stats = in[3]; /* [M][2] */
+    real *dx = out[0];         /* [M][H] */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        double mean = (double)stats[2 * i], r = (double)stats[2 * i + 1], by_one = 0, by_n = 0;
+        for (int64_t j = 0; j < h; j++) {
+            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
+            by_one += g;
+            by_n += g * ((double)x[i * h + j] - mean) * r;
+        }
+        for (int64_t j = 0; j < h; j++) {
+            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
+            double n = ((double)x[i * h + j] - mean) * r;
+            double d = r * (g - by_one / (double)h - n * by_n / (double)h);
+            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+        }
+    }
+}
+
+static void layer_norm_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *dy = in[0];    /* [M][H] */
+    const real *x = in[1];     /* [M][H] */
+    const real *stats = in[2]; /* [M][2] */
+    real *dw = out[0];         /* [H] */
+    real *db = out[1];         /* [H], may be missing */
+#pragma omp parallel for schedule(static)
+    for (int64_t j = 0; j < h; j++) {
+        double sum = (double)dw[j], bias = db ? (double)db[j] : 0;
+        for (int64_t i = 0; i < m; i++) {
+            double d = (double)dy[i * h + j];
+            sum += d * ((double)x[i * h + j] - (double)stats[2 * i]) * (double)stats[2 * i + 1];
+            bias += d;
+        }
+        dw[j] = (real)sum;
+        if (db) db[j] = (real)bias;
+    }
+}
+
+/* ---- activations */
+
+typedef struct slope {
+    double f, by_x;
+} slope;
+
+static slope gelu(double x)
+{
+    double half = 0.5 * (1 + erf(x * M_SQRT1_2));
+    return (slope){x * half, half + x * exp(-0.5 * x * x) * 0.5 * M_2_SQRTPI * M_SQRT1_2};
+}
+
+static slope fast_gelu(double x)
+{
+    const double c = M_2_SQRTPI * M_SQRT1_2, cubic = 0.044715;
+    double t = tanh(c * x * (1 + cubic * x * x));
+    double inner = c * (1 + 3 * cubic * x * x);
+    return (slope){0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner};
+}
+
+/* x sigmoid(a x) */
+static slope swish(double x, double a)
+{
+    double s = 1 / (1 + exp(-a * x));
+    return (slope){x * s, s * (1 + a * x * (1 - s))};
+}
+
+static slope function_of(act_kind kind, double x)
+{
+    switch (kind) {
+    case ACT_GELU:
+        return gelu(x);
+    case ACT_FAST_GELU:
+        return fast_gelu(x);
+    case ACT_QUICK_GELU:
+        return swish(x, 1.702);
+    case ACT_SQUARED_RELU:
+        return (slope){x > 0 ? x * x : 0, x > 0 ? 2 * x : 0};
+    default:
+        return swish(x, 1);
+    }
+}
+
+/* One element, and its gradients by the one or two numbers it is made of. */
+typedef struct element {
+    double a, by_gate, by_up;
+} element;
+
+static element act_element(const op *o, const real *u /* a row */, int64_t j)
+{
+    const double offset = o->real[0], clamp = o->real[1];
+    double x = (double)u[j];
+    if (!o->dim[2]) {
+        slope s = function_of((act_kind)o->dim[3], x);
+        return (element){s.f, s.by_x, 0};
+    }
+    double up = (double)u[o->dim[1] + j];
+    bool free_x = clamp <= 0 || x <= clamp, free_up = clamp <= 0 || fabs(up) <= clamp;
+    if (!free_x) x = clamp;
+    if (!free_up) up = up < 0 ? -clamp : clamp;
+    slope s = function_of((act_kind)o->dim[3], x);
+    return (element){s.f * (up + offset), free_x ? s.by_x * (up + offset) : 0, free_up ? s.f : 0};
+}
+
+static void act_as(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], f = o->dim[1], columns = (o->dim[2] ? 2 : 1) * f;
+    const real *u = in[0]; /* [M][F], or [M][2F] */
+    const real *p = in[1]; /* [M], may be missing */
+    real *a = out[0];      /* [M][F] */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < f; j++)
+            a[i * f + j] = (real)(act_element(o, u + i * columns, j).a * (p ? (double)p[i] : 1));
+}
+
+static void act_as_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], f = o->dim[1], columns = (o->dim[2] ? 2 : 1) * f;
+    const real *da = in[0]; /* [M][F] */
+    const real *u = in[1];  /* [M][F], or [M][2F] */
+    const real *p = in[2];  /* [M], may be missing */
+    real *du = out[0];      /* as u */
+    real *dp = out[1];      /* [M], may be missing */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0, scale = p ? (double)p[i] : 1;
+        for (int64_t j = 0; j < f; j++) {
+            element e = act_element(o, u + i * columns, j);
+            double d = (double)da[i * f + j];
+            sum += d * e.a;
+            du[i * columns + j] = (real)(d * scale * e.by_gate);
+            if (o->dim[2]) du[i * columns + f + j] = (real)(d * scale * e.by_up);
+        }
+        if (dp) dp[i] = (real)sum;
+    }
+}
+
+/* ---- learned positions */
+
+static int64_t row_of_token(const op *o, int64_t t)
+{
+    const int64_t s = o->dim[2], half = s / 2, p = (o->dim[3] + t) % s;
+    return p < half ? o->dim[4] + p : o->dim[5] + p - half;
+}
+
+static void positions(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const real *w = in[0]; /* [positions][H] */
+    real *x = out[0];      /* [T][H] */
+    for (int64_t t = 0; t < n_t; t++)
+        for (int64_t i = 0; i < h; i++) x[t * h + i] += w[row_of_token(o, t) * h + i];
+}
+
+static void positions_w(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[0], h = o->dim[1];
+    const real *dx = in[0]; /* [T][H] */
+    real *dw = out[0];      /* [positions][H] */
+    for (int64_t t = 0; t < n_t; t++)
+        for (int64_t i = 0; i < h; i++) dw[row_of_token(o, t) * h + i] += dx[t * h + i];
+}
+
+kernel_rows plain_layer(void)
+{
+    static const kernel rows[] = {
+        {OP_LAYER_NORM, "plain", NULL, layer_norm},
+        {OP_LAYER_NORM_D, "plain", NULL, layer_norm_d},
+        {OP_LAYER_NORM_W, "plain", NULL, layer_norm_w},
+        {OP_ACT_AS, "plain", NULL, act_as},
+        {OP_ACT_AS_D, "plain", NULL, act_as_d},
+        {OP_POSITIONS, "plain", NULL, positions},
+        {OP_POSITIONS_W, "plain", NULL, positions_w},
+    };
+    return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
+}

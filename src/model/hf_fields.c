@@ -1,0 +1,159 @@
+/* hf_fields.c - fields of a config.json that are one knob, or that admit one value.
+ *
+ * I1  A field is read once, through a row of the table; its type and range are those of its knob.
+ * I2  transformers' own defaults for absent fields are not guessed: what decides a shape must be
+ *     there.
+ * I3  What has no knob (another activation, a bias in one place only) is refused, never dropped. */
+#include <string.h>
+
+#include "base/json.h"
+#include "model/hf_config.h"
+
+enum { NEEDED = 1, NULL_OK = 2, SKIP_ZERO = 4 };
+
+typedef struct known_field {
+    unsigned families;
+    const char *names; /* alternatives with '|'; where several are there they must agree */
+    knob_id knob;
+    unsigned how;
+} known_field;
+
+enum {
+    IN_NORMED = IN_QWEN3_MOE | IN_QWEN3_NEXT,
+    IN_ONE_WIDTH = IN_MIXTRAL | IN_GPT_OSS | IN_OLMOE | IN_MINIMAX_M2, /* experts: all its MLPs */
+    IN_TWO_WIDTHS = IN_MOE & ~IN_ONE_WIDTH,
+    IN_WHOLE_BIAS = IN_NORMED | IN_LATENT | IN_OLMOE | IN_LLAMA | IN_QWEN3,
+    IN_OWN_HEAD = IN_QWEN3_NEXT | IN_GPT_OSS | IN_GLM4_MOE | IN_MINIMAX_M2 | IN_QWEN3,
+};
+
+static const known_field fields[] = {
+    {IN_ALL, "num_hidden_layers", K_LAYERS, NEEDED},
+    {IN_ALL, "hidden_size", K_HIDDEN, NEEDED},
+    {IN_ALL, "num_attention_heads", K_HEADS, NEEDED},
+    {IN_ALL, "vocab_size", K_VOCAB, NEEDED},
+    {IN_ALL, "max_position_embeddings", K_MAX_POSITIONS, NEEDED},
+    {IN_ALL, "intermediate_size", K_FFN, NEEDED},
+    {IN_ALL & ~IN_STARCODER2, "rms_norm_eps", K_NORM_EPS, NEEDED},
+    {IN_STARCODER2, "norm_epsilon", K_NORM_EPS, NEEDED},
+    {IN_STARCODER2, "use_bias", K_LINEAR_BIAS, NEEDED},
+    {IN_STARCODER2, "residual_dropout", K_HIDDEN_DROPOUT, 0},
+    {IN_ALL, "initializer_range", K_INIT_STD, 0},
+    {IN_ALL, "tie_word_embeddings", K_TIED, 0},
+    {IN_ALL, "attention_dropout", K_ATTENTION_DROPOUT, 0},
+    {IN_MOE, N_EXPERTS, K_EXPERTS, NEEDED},
+    {IN_MOE, TOP_K, K_TOPK, NEEDED},
+    {IN_GQA & ~IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NEEDED},
+    {IN_LATENT | IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NULL_OK}, /* as many as heads */
+    {IN_GQA & ~IN_OWN_HEAD, "head_dim", K_HEAD_DIM, NULL_OK},
+    {IN_OWN_HEAD, "head_dim", K_HEAD_DIM, NEEDED},
+    {IN_TWO_WIDTHS, "moe_intermediate_size", K_MOE_FFN, NEEDED},
+    {IN_ONE_WIDTH, "intermediate_size", K_MOE_FFN, NEEDED},
+    {IN_QWEN3_NEXT | IN_QWEN2_MOE, "shared_expert_intermediate_size", K_SHARED_FFN, NEEDED},
+    {IN_SOFTMAX_NORM | IN_MIXTRAL, "router_aux_loss_coef", K_AUX_COEFF, 0},
+    {IN_LATENT, "aux_loss_alpha", K_AUX_COEFF, 0},
+    {IN_MIXTRAL | IN_MINIMAX_M2, "router_jitter_noise", K_JITTER, SKIP_ZERO},
+    {IN_SHARED, "routed_scaling_factor", K_SCALING, NEEDED},
+    {IN_LATENT, "q_lora_rank", K_Q_LORA, NEEDED | NULL_OK},
+    {IN_LATENT, "kv_lora_rank", K_KV_LORA, NEEDED},
+    {IN_LATENT, "qk_nope_head_dim", K_QK_DIM, NEEDED},
+    {IN_LATENT, "qk_rope_head_dim", K_QK_ROPE_DIM, NEEDED},
+    {IN_LATENT, "v_head_dim", K_V_DIM, NEEDED},
+    {IN_QWEN3_NEXT, "linear_conv_kernel_dim", K_GDN_CONV, NEEDED},
+    {IN_QWEN3_NEXT, "linear_key_head_dim", K_GDN_K_DIM, NEEDED},
+    {IN_QWEN3_NEXT, "linear_value_head_dim", K_GDN_V_DIM, NEEDED},
+    {IN_QWEN3_NEXT, "linear_num_key_heads", K_GDN_K_HEADS, NEEDED},
+    {IN_QWEN3_NEXT, "linear_num_value_heads", K_GDN_V_HEADS, NEEDED},
+    {IN_GPT_OSS, "swiglu_limit", K_GLU_CLAMP, 0},
+    {IN_WHOLE_BIAS, "attention_bias", K_ATTN_BIAS, 0},
+    {IN_GLM4_MOE, "attention_bias", K_QKV_BIAS, 0}, /* its output projection has none */
+    {IN_QWEN2_MOE, "qkv_bias", K_QKV_BIAS, 0},
+    {IN_GLM4_MOE | IN_MINIMAX_M2, "use_qk_norm", K_QK_NORM, 0},
+};
+
+/* Fields that admit one value here, with the reason (I3). */
+static const struct {
+    unsigned families;
+    const char *name, *json, *why;
+} fixed[] = {
+    {IN_ALL & ~IN_STARCODER2, "hidden_act", "\"silu\"",
+     "no other activation is known in this family"},
+    {IN_MIXTRAL, "attention_bias", "false", "the family has no biases in attention"},
+    {IN_GPT_OSS, "attention_bias", "true", "gpt_oss has biases in every linear layer"},
+    {IN_LLAMA | IN_DEEPSEEK_V2, "mlp_bias", "false", "biases in MLPs alone are not built"},
+    {IN_DEEPSEEK_V3, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
+    {IN_DEEPSEEK_V3, "topk_method", "\"noaux_tc\"", "the family's router has a correction bias"},
+    {IN_DEEPSEEK_V2, "scoring_func", "\"softmax\"", "the family's router has softmax scores"},
+    {IN_DEEPSEEK_V2, "norm_topk_prob", "false", "transformers divides by no sum in this family"},
+    {IN_LATENT, "moe_layer_freq", "1", "first_k_dense_replace alone says what is dense"},
+    {IN_MINIMAX_M2, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
+    {IN_MINIMAX_M2, "use_routing_bias", "true", "the family's router has a correction bias"},
+    {IN_MINIMAX_M2, "qk_norm_type", "\"per_layer\"", "norms go over all heads at once"},
+    {IN_MINIMAX_M2, "shared_intermediate_size", "0", "the family has no shared expert"},
+    {IN_STARCODER2, "mlp_type", "\"default\"", "gated MLPs are of other families"},
+    {IN_STARCODER2, "norm_type", "\"layer_norm\"", "other norms are of other families"},
+    {IN_OLMOE, "clip_qkv", "null", "clipping of queries, keys and values is not built"},
+};
+
+/* Two of the alternative names with two values: which is meant? */
+static status check_agreement(const config *c, const char *names, const char *field,
+                              const json_t *v)
+{
+    for (const char *p = names; *p;) {
+        size_t n = strcspn(p, "|");
+        const char *name = arena_copy(c->r->a, p, n);
+        const json_t *other = json_object_get(c->root, name);
+        if (other && !json_is_null(other) && !json_equal(v, other))
+            return config_wrong(c, field, v, "%s is %s: make them equal or remove one", name,
+                                config_text(c, other));
+        p += n + (p[n] == '|');
+    }
+    return OK;
+}
+
+static status read_field(const config *c, const known_field *f)
+{
+    const char *name;
+    const json_t *v = config_find(c, f->names, &name);
+    if (!v) {
+        bool there = json_object_get(c->root, name) != NULL;
+        if (there && (f->how & NULL_OK)) return OK;
+        if (there && (f->how & NEEDED))
+            return config_wrong(c, name, json_object_get(c->root, name), "a value is needed");
+        if (!(f->how & NEEDED)) return OK;
+        return config_missing(c, name,
+                              arena_text(c->r->a,
+                                         "%s is set from it: copy it from the original file",
+                                         knobs[f->knob].key));
+    }
+    status s = check_agreement(c, f->names, name, v);
+    if (s) return s;
+    if ((f->how & SKIP_ZERO) && json_is_number(v) && json_number_value(v) == 0) return OK;
+    return config_knob(c, name, v, f->knob);
+}
+
+static status read_fields(const config *c)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        status s = config_in(c, fields[i].families) ? read_field(c, &fields[i]) : OK;
+        if (s) return s;
+    }
+    return OK;
+}
+
+static status check_fixed(const config *c)
+{
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++) {
+        const json_t *v = config_find(c, fixed[i].name, NULL);
+        if (!v || !config_in(c, fixed[i].families)) continue;
+        if (!text_equal(config_text(c, v), fixed[i].json))
+            return config_wrong(c, fixed[i].name, v, "%s is needed: %s", fixed[i].json,
+                                fixed[i].why);
+    }
+    return OK;
+}
+
+status config_fields(const config *c)
+{
+    status s = check_fixed(c);
+    return s ? s : read_fields(c);
+}

@@ -1,0 +1,40 @@
+/* fit.c - the fullest rank beside what its GPU has. */
+#include "price/fit.h"
+
+#include <string.h>
+
+#include "audit/audit.h"
+#include "base/maths.h"
+
+/* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
+ * each scope once more, a full iteration none beside the plan. */
+static int64_t bytes_beside(const setup *s, const program_size *p)
+{
+    bool partial =
+        recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
+    return partial && !recipe_on_cpu(&s->r) ? p->bytes[REGION_TEMP] : 0;
+}
+
+void fit_see(fit *out, const setup *s, const program_size *p)
+{
+    int64_t beside = bytes_beside(s, p), peak = add_sat(p->arena_bytes, beside);
+    if (peak <= out->peak_bytes) return;
+    out->peak_bytes = peak;
+    out->beside = beside;
+    out->fullest = p->rank;
+    out->host_bytes = p->host_bytes;
+    memcpy(out->bytes, p->bytes, sizeof out->bytes);
+}
+
+void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a)
+{
+    *out = (fit){.why_not = audit_why_not_of(s, found, a)};
+    if (out->why_not) return;
+    arena *scratch = arena_create();
+    program_size *list = ARENA_ARRAY(scratch, program_size, s->pipe.pp);
+    program_sizes(list, s, scratch);
+    for (int64_t i = 0; i < s->pipe.pp; i++) fit_see(out, s, &list[i]);
+    arena_destroy(scratch);
+    out->usable_bytes = hw->usable;
+    out->fits = out->peak_bytes <= out->usable_bytes;
+}

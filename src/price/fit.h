@@ -1,0 +1,31 @@
+/* fit.h - does a setup fit? One answer for `check`, `price`, `plan` and repairs.
+ *
+ * Memory is that of the fullest rank: the arena that a run would take, to the byte, and what a
+ * framework keeps beside it. It is summed up from segments that all stages share, without whole
+ * programs: milliseconds where building those takes tens of them. */
+#ifndef PRICE_FIT_H
+#define PRICE_FIT_H
+
+#include "hardware/hardware.h"
+#include "program/program.h"
+#include "rules/rules.h"
+
+typedef struct fit {
+    const char *why_not; /* no program can be built, and why; then nothing else is set */
+    int64_t peak_bytes, usable_bytes;
+    bool fits;
+    /* of the fullest rank: */
+    int64_t fullest; /* its number */
+    int64_t bytes[REGION_COUNT];
+    int64_t beside;     /* pools of CUDA graphs */
+    int64_t host_bytes; /* activations on the host, beside all that */
+} fit;
+
+/* Of any setup, valid or not. `found`: what rules_check says of it. Memory comes from `a`, and only
+ * `why_not` stays there. */
+void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a);
+
+/* The same rank by rank, one of each pipeline stage. */
+void fit_see(fit *out, const setup *s, const program_size *p);
+
+#endif

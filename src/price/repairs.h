@@ -1,0 +1,26 @@
+/* repairs.h - what a warning's repair would cost: advice is held against our own price. */
+#ifndef PRICE_REPAIRS_H
+#define PRICE_REPAIRS_H
+
+#include "price/price.h"
+#include "rules/rules.h"
+
+typedef struct repair_job {
+    const recipe *given; /* before setup_init */
+    const setup *s;      /* what became of it */
+    const hardware *hw;
+    const price_options *o;
+    double seconds; /* pricing ends after about that long; what was not reached is not priced */
+} repair_job;
+
+/* Is there a warning with a repair, and no error? */
+bool repairs_to_price(const violations *found);
+
+/* Sets `prices` of every repair of a warning. Nothing is priced where a rule says error, where no
+ * warning has a repair, or where no program can be built. */
+void price_repairs(violations *found, const repair_job *j, arena *a);
+
+/* "predicted 31.4 s a step instead of 12.8 s: ..."; NULL: nothing to say. */
+const char *repair_text(const repair_price *p, arena *a);
+
+#endif

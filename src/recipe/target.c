@@ -1,0 +1,115 @@
+/* target.c - the table of what Megatron has no word for.
+ *
+ * I1  Rows of one knob exclude each other: a recipe meets a gap once. */
+#include "recipe/target.h"
+
+#include "base/maths.h"
+
+static bool rings_latents(const recipe *r)
+{
+    return recipe_on(r, K_LATENT_RING) && recipe_on(r, K_MLA);
+}
+
+static bool heads_divide(const recipe *r)
+{
+    int64_t shards = mul_sat(recipe_int(r, K_TP), recipe_int(r, K_CP));
+    return recipe_int(r, K_CP) > 1 && shards > 0 && recipe_int(r, K_KV_HEADS) % shards == 0;
+}
+
+static bool latent_where_heads_divide(const recipe *r)
+{
+    return rings_latents(r) && heads_divide(r);
+}
+
+static bool latent_where_they_do_not(const recipe *r)
+{
+    return rings_latents(r) && !heads_divide(r);
+}
+
+static bool biases_of_attention_alone(const recipe *r)
+{
+    return recipe_on(r, K_ATTN_BIAS) && !recipe_on(r, K_LINEAR_BIAS);
+}
+
+static bool rotates_halves(const recipe *r)
+{
+    return recipe_on(r, K_ROPE_HALVES) && recipe_on(r, K_MLA);
+}
+
+/* The best of a group, or its two best, are its best topk / group_topk where that is 1, or 2. */
+static bool scores_otherwise(const recipe *r)
+{
+    bool two = recipe_is(r, K_GROUP_SCORE, "best_two"), one = recipe_is(r, K_GROUP_SCORE, "best");
+    int64_t allowed = recipe_int(r, K_GROUP_TOPK),
+            scored = allowed ? recipe_int(r, K_TOPK) / allowed : 0;
+    return recipe_int(r, K_GROUPS) > allowed && ((two && scored != 2) || (one && scored != 1));
+}
+
+static bool softmax(const recipe *r)
+{
+    return recipe_is(r, K_SCORE, "softmax");
+}
+
+static bool renormalises_softmax(const recipe *r)
+{
+    return recipe_on(r, K_ROUTER_NORM) && softmax(r) && recipe_on(r, K_PRE_SOFTMAX) &&
+           recipe_int(r, K_TOPK) > 1;
+}
+
+static bool leaves_sigmoid_alone(const recipe *r)
+{
+    return recipe_given(r, K_EXPERTS) && !recipe_on(r, K_ROUTER_NORM) && !softmax(r) &&
+           recipe_int(r, K_TOPK) > 1;
+}
+
+static const target_gap gaps[] = {
+    {K_LATENT_RING,
+     "Megatron's CP ring carries expanded keys and values; here all-to-all is nearest",
+     "moefold.mla_latent_ring=false model.cp_comm_type=a2a", latent_where_heads_divide},
+    {K_LATENT_RING, "Megatron's CP ring carries expanded keys and values",
+     "moefold.mla_latent_ring=false", latent_where_they_do_not},
+    {K_ATTN_BIAS, "Megatron has a bias in all linear layers, or in the QKV projection alone",
+     "moefold.attention_bias=false model.add_qkv_bias=true", biases_of_attention_alone},
+    {K_ROPE_HALVES,
+     "Megatron's MLA rotates pairs; weights trained with halves need their rotary rows permuted",
+     "moefold.mla_rotate_halves=false", rotates_halves},
+    {K_GROUP_SCORE, "Megatron scores a group by its best topk / group_topk experts",
+     "moefold.moe_router_group_score=megatron", scores_otherwise},
+    {K_ROUTER_NORM, "Megatron normalises softmax weights by softmax after top-k, which is the same",
+     "moefold.moe_router_renormalize=null model.moe_router_pre_softmax=false",
+     renormalises_softmax},
+    {K_ROUTER_NORM, "Megatron always normalises the chosen sigmoid weights",
+     "moefold.moe_router_renormalize=true", leaves_sigmoid_alone},
+};
+enum { N_GAPS = sizeof gaps / sizeof gaps[0] };
+
+target target_of(const recipe *r)
+{
+    if (recipe_given(r, K_TARGET))
+        return recipe_is(r, K_TARGET, "moefold") ? TARGET_MOEFOLD : TARGET_MEGATRON;
+    bool host = recipe_is(r, K_GPU, "cpu") || recipe_is(r, K_GPU, "local");
+    return host ? TARGET_MOEFOLD : TARGET_MEGATRON;
+}
+
+void target_derive(recipe *r)
+{
+    bool ours = target_of(r) == TARGET_MOEFOLD;
+    recipe_fill(r, K_TARGET, value_of_text(ours ? "moefold" : "megatron"), FROM_DERIVED,
+                ours ? "unset: Megatron does not run on CPUs"
+                     : "unset: Megatron is what runs on GPUs today");
+}
+
+const target_gap *target_gap_of(const recipe *resolved, int i)
+{
+    for (int g = 0; g < N_GAPS; g++)
+        if (gaps[g].asked(resolved) && i-- == 0) return &gaps[g];
+    return NULL;
+}
+
+bool target_has(const recipe *r, knob_id k)
+{
+    if (target_of(r) == TARGET_MOEFOLD) return true;
+    for (int g = 0; g < N_GAPS; g++)
+        if (gaps[g].knob == k) return false;
+    return true;
+}

@@ -1,0 +1,34 @@
+/* target.h - whose runtime a recipe is for, and what that runtime cannot run.
+ *
+ * moefold.target says it: megatron, or moefold (ours). Left open it is megatron for a GPU and ours
+ * for cpu and local. Rules, the search, the changes that `price` offers and the exports all ask
+ * here, so that no two of them disagree. Knobs of ours that change neither results nor speed in
+ * Megatron (prices, buffers, emulated links) are no gap. */
+#ifndef RECIPE_TARGET_H
+#define RECIPE_TARGET_H
+
+#include "recipe/recipe.h"
+
+typedef enum target { TARGET_MEGATRON, TARGET_MOEFOLD } target;
+
+/* Also of a recipe that is not resolved yet. A word that is out of range reads as megatron. */
+target target_of(const recipe *r);
+
+/* Fills moefold.target, with the reason. */
+void target_derive(recipe *r);
+
+/* Something that Megatron-LM and Megatron-Bridge have no word for. */
+typedef struct target_gap {
+    knob_id knob;
+    const char *why;     /* "Megatron's ring carries expanded keys and values" */
+    const char *instead; /* overrides, "key=value key=value": the nearest that Megatron has */
+    bool (*asked)(const recipe *resolved);
+} target_gap;
+
+/* The i-th gap that this resolved recipe meets in Megatron, whatever its target; NULL: no more. */
+const target_gap *target_gap_of(const recipe *resolved, int i);
+
+/* May this knob be on for the recipe's target at all? For searches, before anything is resolved. */
+bool target_has(const recipe *r, knob_id k);
+
+#endif

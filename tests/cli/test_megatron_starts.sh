@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# What is exported starts in Megatron as it is: Megatron-LM's own parser, validation, configuration and tokenizer take every
+# export of our recipes, presets and lists. Needs a checkout (MEGATRON_LM) and a Python with torch (MEGATRON_PYTHON, python3
+# unless set); without them it is left out and says so. From the repository's root.
+. tests/cli/saying.sh
+
+python=${MEGATRON_PYTHON:-python3}
+if [ ! -f "${MEGATRON_LM:-}/megatron/training/arguments.py" ] || ! "$python" -c 'import torch' 2>/dev/null; then
+    echo "ok exports_start_in_megatron_lm # skip: MEGATRON_LM names no checkout of Megatron-LM, or $python has no torch"
+    exit 0
+fi
+
+mkdir "$work/hopper" "$work/blackwell"
+write() { # NAME WORDS OF SHOW...
+    local name=$1 folder=hopper
+    shift
+    case "$name" in *b[23]00*) folder=blackwell ;; esac
+    "$moefold" show "$@" --as megatron-lm >"$work/$folder/$name.txt" 2>"$work/err" && return
+    rm "$work/$folder/$name.txt"
+    if grep -q 'cannot be written for Megatron-LM' "$work/err"; then
+        ok "refused_$name"
+    else
+        bad "written_$name" "$(head -2 "$work/err")"
+    fi
+}
+for recipe in recipes/*.yaml; do write "$(basename "$recipe" .yaml)" "$recipe"; done
+for preset in $("$moefold" show --presets); do write "preset_$preset" "$preset"; done
+for list in tests/data/megatron/*.txt; do write "list_$(basename "$list" .txt)" --from-megatron "$list"; done
+for gpu in hopper blackwell; do
+    "$python" tests/cli/megatron_starts.py --gpu $gpu "$work/$gpu"/*.txt >"$work/said" 2>"$work/err"
+    grep -E '^(not )?ok ' "$work/said" | sed "s|$work/||" || bad "starts_$gpu" "$(tail -3 "$work/err")"
+    if grep -q '^not ok' "$work/said"; then failed=1; fi
+done
+exit $failed
