@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
-#include "cli/cli.h"
+#include "cli/help.h"
 #include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
@@ -15,21 +15,9 @@ static const char from_input[] = "standard input";
 
 int cli_fail(const char *name, status s, const error *err)
 {
-    fprintf(stderr, "moefold %s: %s\n", name, err->text);
+    fprintf(stderr, "%smoefold %s:%s %s\n", colour_on(stderr, COLOUR_ERROR), name,
+            colour_off(stderr), err->text);
     return (int)s;
-}
-
-static void print_help(const char *name, const cli_option *options, int n_options)
-{
-    int n;
-    const command *commands = command_table(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            printf("moefold %s %s\n%s\n\n", name, commands[i].usage, commands[i].summary);
-    for (int i = 0; i < n_options; i++)
-        printf("  %s%s%-*s %s\n", options[i].name, options[i].value_name ? " " : "",
-               (int)(24 - strlen(options[i].name) - (options[i].value_name != NULL)),
-               options[i].value_name ? options[i].value_name : "", options[i].help);
 }
 
 /* Takes an own option at words[i]. Returns how many words it used, 0 when it is none. */
@@ -196,7 +184,8 @@ static status gather_sets(int argc, char **argv, bool megatron, megatron_options
         how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
     }
     if (megatron || (!how->n_sets && !how->command)) return OK;
-    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+    return error_set(err, ERR_INPUT,
+                     "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
                      how->n_sets ? "--set" : "--command");
 }
 
@@ -252,7 +241,7 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     status s = first_pass(argc, argv, options, n_options, &recipe_name, done, err);
     if (s) return s;
     if (*done) {
-        print_help(name, options, n_options);
+        help_print(name, options, n_options);
         return OK;
     }
     if (!recipe_name && !w.megatron)
@@ -262,6 +251,11 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
                          name);
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
+    bool list = recipe_name && !w.megatron && !model_is_named(recipe_name);
+    if (list && input_file_is_megatron(a, recipe_name)) {
+        w.megatron = recipe_name;
+        recipe_name = NULL;
+    }
     if (recipe_name) s = read_named(r, recipe_name, err);
     if (!s) s = gather_sets(argc, argv, w.megatron != NULL, &w.how, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
@@ -285,7 +279,7 @@ status cli_read_plain(const char *name, int argc, char **argv, const cli_option 
     for (int i = 1; i < argc && !s;) {
         int used = take_option(options, n_options, argc - i, argv + i, &s, err);
         if (!used && asks_help(argv[i])) {
-            print_help(name, options, n_options);
+            help_print(name, options, n_options);
             *done = true;
             return OK;
         }
