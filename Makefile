@@ -47,7 +47,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
+.PHONY: all run test test-layouts lint asan fuzz bench screens install help deps clean accuracy directions
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -99,6 +99,9 @@ bench: all ## Run every bench/*.sh
 	    echo "== $$b"; \
 	    MOEFOLD=./moefold bash $$b; \
 	done
+
+screens: all ## Rewrite tests/screens: what commands print, numbers masked
+	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
