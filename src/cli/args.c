@@ -184,7 +184,8 @@ static status gather_sets(int argc, char **argv, bool megatron, megatron_options
         how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
     }
     if (megatron || (!how->n_sets && !how->command)) return OK;
-    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+    return error_set(err, ERR_INPUT,
+                     "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
                      how->n_sets ? "--set" : "--command");
 }
 
@@ -250,6 +251,11 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
                          name);
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
+    bool list = recipe_name && !w.megatron && !model_is_named(recipe_name);
+    if (list && input_file_is_megatron(a, recipe_name)) {
+        w.megatron = recipe_name;
+        recipe_name = NULL;
+    }
     if (recipe_name) s = read_named(r, recipe_name, err);
     if (!s) s = gather_sets(argc, argv, w.megatron != NULL, &w.how, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);

@@ -26,6 +26,16 @@ bool input_is_megatron(const char *data, size_t n)
     return false;
 }
 
+bool input_file_is_megatron(arena *a, const char *path)
+{
+    char *data;
+    size_t n;
+    error ignored = {0};
+    if (!file_exists(path) || file_is_folder(path)) return false;
+    if (file_read(a, path, MEGATRON_BYTES_MAX, &data, &n, &ignored)) return false;
+    return input_is_megatron(data, n);
+}
+
 status input_read(recipe *r, const char *path, error *err)
 {
     char *data;

@@ -8,6 +8,9 @@
  * outside of comments is a flag, `--name`. */
 bool input_is_megatron(const char *data, size_t n);
 
+/* The same of a file; false where it cannot be read. */
+bool input_file_is_megatron(arena *a, const char *path);
+
 /* Reads a recipe's YAML or an input of Megatron-LM; its content says which it is. */
 status input_read(recipe *r, const char *path, error *err);
 

@@ -14,7 +14,7 @@ mask() {
         next if /^\$ moefold / || /^--- exit code /;
         s/\Q$ENV{MOEFOLD_PATH}\E/moefold/g;
         s/\b(E?TP|CP|EP|V?PP|E?DP)\d+/$1N/g;
-        s/([A-Za-z_][\w.\/+-]*)|( {2,})?([-+]?)(\d+(?:[.,]\d+)*(?:e[+-]?\d+)?)( {2,})?/
+        s/([A-Za-z_][\w.\/+-]*)|( {2,})?([-+]?)(\d+(?:[.,]\d+)*(?:e[+-]?\d+)?)( {2,}(?![-+ ]*\d))?/
             my $pad = " " x (length($4) - 1);
             defined $1 ? $1 : defined $2 ? "$2$pad$3N" . ($5 \/\/ "")
             : "$3N" . (defined $5 ? $pad . $5 : "")/ge;
