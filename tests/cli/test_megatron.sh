@@ -25,7 +25,7 @@ expect first_unknown 2 "'--num-layers'" "$moefold" check --from-megatron "$work/
 expect second_unknown 2 "'--hidden-size'" "$moefold" check --from-megatron "$work/list.txt"
 
 expect instances_count 0 'cluster.n_gpus  *2 ' "$moefold" show tiny ddp.num_distributed_optimizer_instances=2
-expect sinkhorn_is_megatrons 0 'balancing-is-estimated' "$moefold" check tiny model.moe_router_load_balancing_type=sinkhorn model.moe_aux_loss_coeff=0.0
+expect sinkhorn_is_megatrons 0 'balancing-is-not-priced' "$moefold" check tiny model.moe_router_load_balancing_type=sinkhorn model.moe_aux_loss_coeff=0.0
 
 # list -> recipe -> list keeps the verdict and the bytes.
 verdict() { "$moefold" check --json "$@" 2>&1 | grep -oE '^\{"ok":[a-z]+,"fits":[a-z]+,"peak_bytes":[a-z0-9]+'; }
