@@ -7,6 +7,7 @@
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds;
+    megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
     bool json, more, pin_all;
 } plan_words;
 
