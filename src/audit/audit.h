@@ -92,6 +92,10 @@ typedef struct audit_result {
     const struct audit_state *state; /* for audit_rank_traffic */
 } audit_result;
 
+/* What of a recipe that may break no rule has no model here (FSDP, optimizers but adam), with its
+ * repair; NULL: nothing. */
+const char *audit_not_known(const setup *s, arena *a);
+
 /* Why no program can be built of this setup; NULL: it can. */
 const char *audit_why_not(const setup *s, arena *a);
 /* The same where the rules were checked before; the text may be one of `found`. */

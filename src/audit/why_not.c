@@ -90,6 +90,21 @@ static bool is_needed(const char *id)
     return false;
 }
 
+/* Rules know them; what they hold and do in a step nothing here describes. */
+const char *audit_not_known(const setup *s, arena *a)
+{
+    static const knob_id fsdp[] = {K_FSDP, K_TORCH_FSDP};
+    for (int i = 0; i < 2; i++)
+        if (recipe_on(&s->r, fsdp[i]))
+            return arena_text(a,
+                              "%s=true: memory and time under FSDP are not known; repair: %s=false",
+                              knobs[fsdp[i]].key, knobs[fsdp[i]].key);
+    if (recipe_is(&s->r, K_OPTIMIZER, "adam")) return NULL;
+    return arena_text(a, "%s=%s: memory and time are known for adam only; repair: %s=adam",
+                      knobs[K_OPTIMIZER].key, recipe_word(&s->r, K_OPTIMIZER),
+                      knobs[K_OPTIMIZER].key);
+}
+
 const char *audit_why_not(const setup *s, arena *a)
 {
     violations found;
@@ -104,6 +119,8 @@ const char *audit_why_not_of(const setup *s, const violations *found, arena *a)
         if (v->rule->severity == ERROR && is_needed(v->rule->id))
             return arena_text(a, "%s: %s", v->rule->id, v->message);
     }
+    const char *not_known = audit_not_known(s, a);
+    if (not_known) return not_known;
     if (!s->possible) return "the sizes allow no layout";
     if (s->pipe.why_not) return s->pipe.why_not;
     int64_t micros = recipe_int(&s->r, K_GBS) / (recipe_int(&s->r, K_MBS) * s->lay.dp);

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/maths.h"
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 typedef struct job {
     const char *command; /* moefold train RECIPE ... */
@@ -61,7 +61,7 @@ static job job_of(const setup *s, const char *time, arena *a)
         j.why_time = "train.exit_duration_in_mins, and 15 minutes to start and to save";
     } else if (!time) {
         j.time = "1-00:00:00";
-        j.why_time = "nobody said; --time says";
+        j.why_time = "no --time given; 1 day assumed";
     }
     return j;
 }
@@ -71,7 +71,7 @@ static job job_of(const setup *s, const char *time, arena *a)
 static void write_script(FILE *f, const setup *s, const job *j, arena *a)
 {
     fprintf(f, "#!/bin/bash\n");
-    fprintf(f, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time: %s.\n", j->world,
+    fprintf(f, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time limit: %s.\n", j->world,
             j->why_time);
     fprintf(f, "#SBATCH --job-name=%s\n", job_name(s, a));
     fprintf(f, "#SBATCH --nodes=%" PRId64 "\n", j->nodes);
@@ -139,10 +139,11 @@ int command_launch(int argc, char **argv)
     error err = {{0}};
     status st = cli_read(a, "launch", argc, argv, options, 3, r, &done, &err);
     if (!st && !done && !slurm)
-        st = error_set(&err, ERR_INPUT, "for which system? Slurm is known; repair: --slurm");
+        st = error_set(&err, ERR_INPUT, "the system to write for is not given; repair: --slurm");
     if (!st && !done) st = cli_needs_file(r, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     bool refused = !st && !done && cli_refuse("launch", s, a);
+    if (!st && !done && !refused) st = cli_can_run(s, a, &err);
     if (!st && !done && !refused) st = launch(s, argc, argv, words, &err);
     int code = st ? cli_fail("launch", st, &err) : refused ? ERR_RULE : OK;
     arena_destroy(a);

@@ -45,6 +45,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
                           error *err)
 {
     price_next(p, a);
+    plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
@@ -121,9 +122,10 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
-    status st = search_run(p->result, p->given, o, a, err);
+    status st = plan_refuse_target(p, a, err);
+    if (!st) st = search_run(p->result, p->given, o, a, err);
     p->complete = p->result->complete;
-    if (st == ERR_RULE && !p->result->never.n && !p->result->counts.legal)
+    if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);

@@ -3,6 +3,7 @@
 #define CLI_PLAN_H
 
 #include "cli/cli.h"
+#include "price/repairs.h"
 #include "search/against.h"
 
 typedef struct plan_words {
@@ -31,6 +32,25 @@ typedef struct plan_offload {
     price p;
 } plan_offload;
 
+/* The winner with one of its choices made otherwise. */
+typedef struct plan_other {
+    const char *topic; /* "memory", "pipeline", "experts", "context", "dispatcher", "overlap",
+                          "graphs", "precision" */
+    const char *name;  /* what it would be instead */
+    bool priced;
+    const char *rule; /* not priced: the id of a rule that it breaks */
+    price p;
+} plan_other;
+
+enum { REASONS_MAX = 40 };
+
+typedef struct plan_reasons {
+    plan_other list[REASONS_MAX];
+    int n;
+    setup *winner;       /* NULL: not looked for */
+    violations warnings; /* that `check` draws from the winner, with prices of their repairs */
+} plan_reasons;
+
 /* The reason of what the command line set. */
 #define PLAN_BY_WORDS "command line"
 
@@ -51,6 +71,7 @@ typedef struct plan_answer {
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
     plan_offload offload;
+    plan_reasons reasons;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -91,8 +112,20 @@ void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
-const char *plan_knobs_text(const choice *c, arena *a); /* of a layout, after its sizes */
-void plan_explain(const plan_answer *p, arena *a);      /* in the order of thought */
+const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
+const char *plan_dispatcher(const plan_answer *p, dispatcher_kind to);        /* "DeepEP" */
+const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */
+const char *plan_cp_kind(cp_kind kind);
+void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */
+
+/* plan_reasons.c: ERR_RULE, and result->never, where a pin is nothing that the target can run. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err);
+
+/* Sets `reasons`; what was found, in the explanation. */
+void plan_find_reasons(plan_answer *p, arena *a);
+void plan_say_others(const plan_answer *p, const char *topic);
+void plan_say_warnings(const plan_answer *p, arena *a);
+json_t *plan_json_reasons(const plan_answer *p);
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */
@@ -102,6 +135,10 @@ bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena 
 /* The same with overrides ("key=value key=value"; NULL: none). */
 bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
                       arena *a);
+
+/* The same, with the id of a rule that it breaks; NULL there: there is no such layout. */
+bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
+                      const char *words, arena *a);
 
 /* Half of TP, CP or PP; false: there is no half. */
 bool plan_halve(choice *c, knob_id size);

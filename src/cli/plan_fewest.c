@@ -233,7 +233,7 @@ void plan_print_fewest(const plan_answer *p, arena *a)
                     : " (not every smaller count was looked at)",
            name ? name : p->given->name, (long long)x->gpus, p->hw->name,
            (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
-    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a));
+    printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
            (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,
            text_bytes(a, x->f.peak_bytes), text_bytes(a, p->hw->usable));
@@ -253,7 +253,7 @@ void plan_say_fewest(const plan_answer *p, arena *a)
     else
         printf(" %s cluster that\n            holds this job: %lld %s (%s; %s; %s).\n",
                x->exact ? "The smallest" : "A smaller", (long long)x->gpus, p->hw->name,
-               choice_text(a, &x->f.c), plan_knobs_text(&x->f.c, a), batch_text(p, a));
+               choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a), batch_text(p, a));
 }
 
 json_t *plan_json_fewest(const plan_answer *p, arena *a)

@@ -262,9 +262,10 @@ void plan_try_offload(plan_answer *p, arena *a)
 
 /* ---- what is said of it */
 
-static const char *layout_text(const plan_offload *x, arena *a)
+static const char *layout_text(const plan_answer *p, arena *a)
 {
-    return arena_text(a, "%s; %s", choice_text(a, &x->c), plan_knobs_text(&x->c, a));
+    const plan_offload *x = &p->offload;
+    return arena_text(a, "%s; %s", choice_text(a, &x->c), plan_knobs_text(p, &x->c, a));
 }
 
 void plan_say_offload(const plan_answer *p, arena *a)
@@ -283,7 +284,7 @@ void plan_say_offload(const plan_answer *p, arena *a)
            "            --pin model.fine_grained_activation_offloading=true --pin "
            "model.offload_modules=[%s] searches with it.\n",
            100 * (1 - x->p.step_s / first), x->p.step_s, (double)x->p.peak_bytes / 1073741824.0,
-           (double)x->p.host_bytes / 1073741824.0, layout_text(x, a), x->modules);
+           (double)x->p.host_bytes / 1073741824.0, layout_text(p, a), x->modules);
 }
 
 void plan_print_offload(const plan_answer *p, arena *a)
@@ -298,7 +299,7 @@ void plan_print_offload(const plan_answer *p, arena *a)
     printf("Offload  fits on these GPUs: activations on the host (model.offload_modules=[%s])\n"
            "         %s\n"
            "         %s of %s on the fullest rank, and %s on its host; a step of %.3f s\n",
-           x->modules, layout_text(x, a), text_bytes(a, x->p.peak_bytes),
+           x->modules, layout_text(p, a), text_bytes(a, x->p.peak_bytes),
            text_bytes(a, p->hw->usable), text_bytes(a, x->p.host_bytes), x->p.step_s);
 }
 

@@ -13,39 +13,80 @@ static double gib(int64_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-const char *plan_knobs_text(const choice *c, arena *a)
+const char *plan_dispatcher(const plan_answer *p, dispatcher_kind to)
+{
+    if (to != TO_DOMAINS) return to_words[to];
+    return text_equal(choice_flex(p->given), "hybridep") ? "HybridEP" : "DeepEP";
+}
+
+const char *plan_overlap(beside_kind beside)
+{
+    static const char *const words[BESIDE_KINDS] = {
+        "none", "shared expert", "expert wgrad with dispatch", "EP", "EP, delayed wgrad"};
+    return words[beside];
+}
+
+const char *plan_cp_kind(cp_kind kind)
+{
+    static const char *const words[CP_KINDS] = {
+        "CP by ring (p2p)", "CP by all-gather", "CP by all-to-all (a2a)",
+        "CP by all-to-all in the node, ring across", "CP by ring over MLA's latent"};
+    return words[kind];
+}
+
+const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
 {
     textbuf t = text_init(a);
-    text_add(&t, "%s", to_words[c->to]);
-    if (c->beside != BESIDE_NOTHING) text_add(&t, ", beside: %s", beside_words[c->beside]);
+    text_add(&t, "dispatcher %s", plan_dispatcher(p, c->to));
+    if (c->beside != BESIDE_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->beside));
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
     if (c->offload == OFFLOAD_ALL) text_add(&t, ", optimizer on the host");
     if (c->offload && c->offload < OFFLOAD_ALL)
         text_add(&t, ", %d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
-    if (c->graphs) text_add(&t, ", graphs: %s", choice_graphs(c->graphs));
+    if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
-    if (c->split) text_add(&t, ", balanced stages");
+    if (c->split) text_add(&t, ", embedding and head count as layers");
     return t.s;
+}
+
+/* "916 M": three digits are what anybody reads. */
+static const char *about(arena *a, int64_t n)
+{
+    static const struct {
+        double unit;
+        const char *name;
+    } units[] = {{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e4, "K"}};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if ((double)n >= units[i].unit) {
+            double x = (double)n / (units[i].unit == 1e4 ? 1e3 : units[i].unit);
+            return arena_text(a,
+                              x < 10    ? "%.2f %s"
+                              : x < 100 ? "%.1f %s"
+                                        : "%.0f %s",
+                              x, units[i].name);
+        }
+    return text_grouped(a, n);
 }
 
 static void print_counts(const plan_answer *p, arena *a)
 {
     const search_counts *n = &p->result->counts;
     int64_t judged = n->state + n->saved + n->slow + n->played + n->summed + n->rules;
-    printf("Judged   %s layouts in %.2f s, %s a second:\n", text_grouped(a, judged), n->seconds,
-           text_grouped(a, (int64_t)((double)judged / n->seconds)));
-    printf("         %14s legal\n", text_grouped(a, n->legal));
-    printf("         %14s excluded: weights, gradients and optimizer of a rank cannot fit\n",
-           text_grouped(a, n->state));
-    printf("         %14s excluded: activations cannot fit beside them\n",
-           text_grouped(a, n->saved));
-    printf("         %14s excluded: a bound says not faster than the tenth, or than the "
-           "best of its sizes\n",
-           text_grouped(a, n->slow));
-    printf("         %14s played, and slower than the tenth\n", text_grouped(a, n->played));
-    printf("         %14s played and summed to the byte; %s of them fit\n",
-           text_grouped(a, n->summed), text_grouped(a, n->fitted));
-    if (n->rules) printf("         %14s excluded: break a rule\n", text_grouped(a, n->rules));
+    const struct {
+        int64_t n;
+        const char *what;
+    } rows[] = {
+        {n->state, "cannot hold weights, gradients and optimizer"},
+        {n->saved, "cannot hold their activations beside them"},
+        {n->slow, "are slower than the tenth by a lower bound, or than the best of their sizes"},
+        {n->played, "were simulated and are slower than the tenth"},
+        {n->rules, "break a rule"},
+    };
+    printf("Searched %s layouts in %.2g s\n", about(a, judged), n->seconds);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].n) printf("         %8s %s\n", about(a, rows[i].n), rows[i].what);
+    printf("         %8s were simulated with their memory to the byte; %s of them fit\n",
+           about(a, n->summed), about(a, n->fitted));
     if (!p->complete)
         printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
                p->limit);
@@ -55,8 +96,11 @@ static void print_counts(const plan_answer *p, arena *a)
 static void print_table(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Best     %d, one for each set of parallel sizes (usable: %.1f GiB a GPU)\n\n",
-           r->n_best, gib(p->hw->usable));
+    printf(
+        "Best     %d layouts, one for each set of parallel sizes; %.1f GiB of a GPU can be used\n"
+        "         GiB: peak of the fullest rank; TFLOP/s: model FLOPs of a GPU; mbs: micro batch "
+        "size\n\n",
+        r->n_best, gib(p->hw->usable));
     printf("         %2s %9s %10s %8s %8s  TP  CP           EP ETP  PP VPP  DP mbs\n", "", "step s",
            "tok/s/GPU", "TFLOP/s", "GiB");
     for (int i = 0; i < r->n_best; i++) {
@@ -68,10 +112,11 @@ static void print_table(const plan_answer *p, arena *a)
                gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
                c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
-        printf("            %s\n", plan_knobs_text(c, a));
+        printf("            %s\n", plan_knobs_text(p, c, a));
         if (f->exact.peak_bytes != f->peak_bytes)
-            printf("            warning: the whole program takes %lld bytes, the sums said %lld\n",
-                   (long long)f->exact.peak_bytes, (long long)f->peak_bytes);
+            printf(
+                "            warning: the whole program takes %lld bytes, the estimate was %lld\n",
+                (long long)f->exact.peak_bytes, (long long)f->peak_bytes);
     }
     printf("\n");
 }
@@ -79,27 +124,28 @@ static void print_table(const plan_answer *p, arena *a)
 static void print_front(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Front    speed against headroom, %s (steps as sums of cards)\n\n",
-           p->more ? "with what is fastest in 80, 60 and 40 % of the memory"
-                   : "among those played; --more looks further");
+    printf("Headroom The fastest layouts for each amount of free memory, %s\n"
+           "         (estimated from per-layer costs)\n\n",
+           p->more ? "and the fastest in 80, 60 and 40 % of the memory"
+                   : "of those simulated; --more searches for others");
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
         printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,
                gib(p->hw->usable - f->peak_bytes), choice_text(a, &f->c),
-               plan_knobs_text(&f->c, a));
+               plan_knobs_text(p, &f->c, a));
     }
     printf("\n");
 }
 
 void plan_print(const plan_answer *p, arena *a)
 {
-    printf("Plan     %s on %lld %s, sequences of %lld, batch of %lld (%s)\n\n",
+    printf("Plan     %s on %lld %s, sequence length %s, global batch %s (%s)\n\n",
            recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
-           (long long)p->world, p->hw->name, (long long)recipe_int(p->given, K_SEQ),
-           (long long)recipe_int(p->given, K_GBS), p->given->knob[K_GBS].why);
+           (long long)p->world, p->hw->name, text_grouped(a, recipe_int(p->given, K_SEQ)),
+           text_grouped(a, recipe_int(p->given, K_GBS)), p->given->knob[K_GBS].why);
     plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
-    if (lost) printf("Pins     that a search cannot keep: %s\n\n", lost);
+    if (lost) printf("Pins     not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
     print_front(p, a);
@@ -112,8 +158,8 @@ void plan_print_miss(const plan_answer *p, arena *a)
     print_counts(p, a);
     if (r->has_miss) {
         int64_t over = r->miss.peak_bytes - p->hw->usable;
-        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), plan_knobs_text(&r->miss.c, a));
-        printf("         needs %s%s on its fullest rank: %s bytes (%s) more than can be used\n",
+        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), plan_knobs_text(p, &r->miss.c, a));
+        printf("         needs %s%s on its fullest rank, %s bytes (%s) more than can be used\n",
                p->miss_exact ? "" : "at least ", text_bytes(a, r->miss.peak_bytes),
                text_grouped(a, over), text_bytes(a, over));
         if (p->miss_exact)
@@ -206,6 +252,8 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "kept", plan_json_kept(p, false));
     json_object_set_new(o, "searched", plan_json_kept(p, true));
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
+    if (r->n_best) json_object_set_new(o, "why", plan_json_reasons(p));
+    if (r->n_best) json_object_set_new(o, "warnings", cli_json_violations(&p->reasons.warnings));
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));
     cli_json_print(o);
 }

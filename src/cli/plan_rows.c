@@ -16,9 +16,10 @@ static bool override(recipe *r, const char *words, arena *a)
     return true;
 }
 
-bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
-                      arena *a)
+bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
+                      const char *words, arena *a)
 {
+    *broken_rule = NULL;
     arena_place mark = arena_mark(a);
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
@@ -29,11 +30,19 @@ bool plan_price_words(price *out, const plan_answer *p, const choice *c, const c
     bool good = !words || override(r, words, a);
     good = good && setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
     if (good) rules_check(&broken, s, false, a);
+    if (good && broken.n_errors) *broken_rule = broken.list[0].rule->id;
     good = good && !broken.n_errors;
     if (good) price_setup(out, s, p->hw, &p->prices, a);
     if (good) out->evidence = NULL;
     arena_release(a, mark);
     return good;
+}
+
+bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a)
+{
+    const char *ignored;
+    return plan_price_trial(out, &ignored, p, c, words, a);
 }
 
 bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)
@@ -55,7 +64,7 @@ bool plan_halve(choice *c, knob_id size)
 static void add_size(textbuf *t, const char *name, int64_t here, int64_t there)
 {
     if (here != there)
-        text_add(t, "%s%s %lld for %lld", t->n ? ", " : "", name, (long long)here,
+        text_add(t, "%s%s %lld instead of %lld", t->n ? ", " : "", name, (long long)here,
                  (long long)there);
 }
 
@@ -64,26 +73,38 @@ static void add_word(textbuf *t, const char *word, bool differs)
     if (differs) text_add(t, "%s%s", t->n ? ", " : "", word);
 }
 
-/* In what a row differs from the first: "EP 32 for 16, PP 8 for 16". */
-static const char *differences(const choice *c, const choice *first, arena *a)
+/* In what a row differs from the first: "EP 32 instead of 16, no graphs". */
+static const char *differences(const plan_answer *p, const choice *c, arena *a)
 {
+    const choice *first = &p->result->best[0].c;
     textbuf t = text_init(a);
     add_size(&t, "TP", c->tp, first->tp);
     add_size(&t, "CP", c->cp, first->cp);
-    add_word(&t, "another kind of CP", c->kind != first->kind && c->cp > 1 && first->cp > 1);
+    add_word(&t, plan_cp_kind(c->kind), c->kind != first->kind && c->cp > 1 && first->cp > 1);
     add_size(&t, "EP", c->ep, first->ep);
     add_size(&t, "ETP", c->etp, first->etp);
     add_size(&t, "PP", c->pp, first->pp);
     add_size(&t, "VPP", c->vpp, first->vpp);
-    add_size(&t, "microbatch", c->mbs, first->mbs);
-    add_word(&t, "another dispatcher", c->to != first->to);
-    add_word(&t, "other overlap", c->beside != first->beside || c->tp_overlap != first->tp_overlap);
-    add_word(&t, "other recompute", c->drop != first->drop);
-    add_word(&t, c->offload ? "optimizer on the host" : "optimizer on the device",
+    add_size(&t, "microbatch size", c->mbs, first->mbs);
+    add_word(&t, arena_text(a, "dispatcher %s", plan_dispatcher(p, c->to)), c->to != first->to);
+    add_word(&t, arena_text(a, "overlap: %s", plan_overlap(c->beside)), c->beside != first->beside);
+    add_word(&t, c->tp_overlap ? "TP overlap" : "no TP overlap",
+             c->tp_overlap != first->tp_overlap);
+    add_word(&t,
+             c->drop ? arena_text(a, "recompute %s", choice_modules(a, c->drop)) : "no recompute",
+             c->drop != first->drop);
+    add_word(&t,
+             c->offload ? arena_text(a, "%d %% of the optimizer on the host",
+                                     100 * c->offload / OFFLOAD_ALL)
+                        : "optimizer on the GPU",
              c->offload != first->offload);
-    add_word(&t, c->graphs ? "graphs" : "no graphs", c->graphs != first->graphs);
-    add_word(&t, "another split of layers", c->split != first->split);
-    return t.n ? t.s : "the same sizes";
+    add_word(&t,
+             c->graphs ? arena_text(a, "CUDA graphs: %s", choice_graphs(c->graphs))
+                       : "no CUDA graphs",
+             c->graphs != first->graphs);
+    add_word(&t, c->split ? "embedding and head count as layers" : "even split of layers",
+             c->split != first->split);
+    return t.n ? t.s : "the same knobs";
 }
 
 void plan_explain_rows(const plan_answer *p, arena *a)
@@ -91,17 +112,18 @@ void plan_explain_rows(const plan_answer *p, arena *a)
     const search_result *r = p->result;
     const price *first = &r->best[0].exact;
     if (r->n_best < 2) return;
-    printf(
-        "\nRows     in what each differs from the first, and where its time went (+) or was saved "
-        "(-):\n\n");
+    printf("\nRows     How each differs from the first, its step time against the first, and what "
+           "takes "
+           "more (+) or less (-) time:\n\n");
     for (int i = 1; i < r->n_best; i++) {
         const found *f = &r->best[i];
         moved kinds[MOVED_MAX];
         int n = price_moved(kinds, first, &f->exact);
-        printf("         %2d %+5.1f %%  %s:", i + 1, 100 * (f->exact.step_s / first->step_s - 1),
-               differences(&f->c, &r->best[0].c, a));
+        printf("         %2d %+5.1f %%  %s\n", i + 1, 100 * (f->exact.step_s / first->step_s - 1),
+               differences(p, &f->c, a));
+        printf("                     ");
         for (int k = 0; k < n && k < KINDS_SHOWN; k++)
-            printf("%s %s %+.3g s", k ? "," : "", kinds[k].name, kinds[k].seconds);
-        printf("%s\n", n ? "" : " nothing that shows");
+            printf("%s%s %+.3g s", k ? ", " : "", kinds[k].name, kinds[k].seconds);
+        printf("%s\n", n ? "" : "no kind of time differs by 0.1 % of the step");
     }
 }

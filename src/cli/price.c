@@ -163,11 +163,12 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     if (!st) st = cli_routing(o, routed, s, a, err);
     if (st) return st;
     rules_check(&q->found, s, false, a);
-    const char *why_not = audit_why_not(s, a);
+    const char *not_known = audit_not_known(s, a);
+    if (not_known) return error_set(err, ERR_RULE, "%s: %s", s->r.name, not_known);
+    const char *why_not = audit_why_not_of(s, &q->found, a);
     if (why_not)
         return error_set(err, ERR_RULE,
-                         "%s: no program can be built: %s (moefold check names the "
-                         "repair)",
+                         "%s: no program can be built: %s (moefold check names the repair)",
                          s->r.name, why_not);
     price_setup(&q->p, s, hw, o, a);
     q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);

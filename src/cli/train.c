@@ -5,44 +5,9 @@
 
 #include "cli/join.h"
 #include "cli/ranks.h"
+#include "cli/runtime.h"
 #include "kernels/cpu/blas.h"
 #include "run/trainer.h"
-
-/* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,
-                                  K_RESET_POSITIONS, K_RESET_MASK,
-                                  K_FORCE_RANDOM,    K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,
-                                  K_TENSORBOARD,     K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
-                                  K_RETAIN,          K_PROBS_ON_INPUT,
-                                  K_HYBRID_CP,       K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
-
-static status nothing_is_ignored(const recipe *r, arena *a, error *err)
-{
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
-        knob_id k = not_yet[i];
-        value v = r->knob[k].v;
-        bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
-        if (asked)
-            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=null",
-                             knobs[k].key, value_text(a, v), knobs[k].key);
-    }
-    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
-    if (instances <= 1) return OK;
-    return error_set(err, ERR_RULE, "%s=%lld: `train` does not do that yet; repair: %s=1",
-                     knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
-}
-
-/* What this machine can run today. */
-static status here(const setup *s, error *err)
-{
-    if (recipe_on_cpu(&s->r)) return OK;
-    return error_set(err, ERR_RULE,
-                     "cluster.gpu=%s: there is no GPU backend yet; cluster.gpu=cpu trains here",
-                     recipe_word(&s->r, K_GPU));
-}
 
 /* Without a GPU a recipe that names none is for the CPUs of this machine. */
 static void derive_here(recipe *r, bool says)
@@ -109,8 +74,8 @@ int command_train(int argc, char **argv)
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (threads) o.threads = atoi(threads);
-    if (!st && !done && !broken) st = here(s, &err);
-    if (!st && !done && !broken) st = nothing_is_ignored(&s->r, a, &err);
+    if (!st && !done && !broken) st = cli_can_run(s, a, &err);
+    if (!st && !done && !broken) st = cli_fits_here(s, n_ranks, a, &err);
     if (st)
         code = cli_fail_alone("train", st, &err);
     else if (broken)

@@ -3,15 +3,17 @@
  * I1  Rows of one knob exclude each other: a recipe meets a gap once. */
 #include "recipe/target.h"
 
+#include "base/maths.h"
+
 static bool rings_latents(const recipe *r)
 {
-    return recipe_on(r, K_LATENT_RING) && recipe_int(r, K_CP) > 1;
+    return recipe_on(r, K_LATENT_RING) && recipe_on(r, K_MLA);
 }
 
 static bool heads_divide(const recipe *r)
 {
-    int64_t shards = recipe_int(r, K_TP) * recipe_int(r, K_CP);
-    return shards > 0 && recipe_int(r, K_KV_HEADS) % shards == 0;
+    int64_t shards = mul_sat(recipe_int(r, K_TP), recipe_int(r, K_CP));
+    return recipe_int(r, K_CP) > 1 && shards > 0 && recipe_int(r, K_KV_HEADS) % shards == 0;
 }
 
 static bool latent_where_heads_divide(const recipe *r)

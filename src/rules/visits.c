@@ -70,9 +70,9 @@ static void repair_sizes(rule_call *call, violation *found)
  * our default is a better guess than the nearest spelling. */
 static value guess(rule_call *call, knob_id k, value v, value near)
 {
-    if (knobs[k].kind != ENUM || v.kind != V_TEXT || near.kind != V_TEXT) return near;
+    if (knobs[k].kind != ENUM || v.kind != V_TEXT) return near;
     value ours = knob_default(call->a, k, MOEFOLD);
-    bool slip = 2 * text_distance(v.text, near.text) < (int)strlen(v.text);
+    bool slip = near.kind == V_TEXT && 2 * text_distance(v.text, near.text) < (int)strlen(v.text);
     return slip || ours.kind != V_TEXT ? near : ours;
 }
 

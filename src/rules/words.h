@@ -3,6 +3,7 @@
 #ifndef RULES_WORDS_H
 #define RULES_WORDS_H
 
+#include "recipe/target.h"
 #include "base/maths.h"
 #include "layout/setup.h"
 #include "recipe/judgement.h"
@@ -27,6 +28,8 @@
 #define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
 #define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
 #define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
+#define OURS          (target_of(&s->r) == TARGET_MOEFOLD) /* for our own runtime, not for Megatron */
+#define EMERGING      (IS(OPTIMIZER, "muon") || IS(OPTIMIZER, "adaptive_muon") || IS(OPTIMIZER, "soap"))
 #define CPUS          (s->gpu && s->gpu->arch == ARCH_CPU)
 #define NVL72         recipe_spans_nodes(&s->r)
 #define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)

@@ -1,5 +1,6 @@
 /* search.c - a search from beginning to end: opens it, runs through attention, then experts, stages
  * and what only sums depend on (search_parts.h), and closes it. */
+#include "audit/audit.h"
 #include "base/clock.h"
 #include "search/search.h"
 
@@ -48,6 +49,8 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
         recipe_set(whole, K_PRECISION, value_of_text(m->precisions[0]), "the platform's");
     status st = setup_init(probe, whole, a, err);
     if (st) return st;
+    s->out->not_known = audit_not_known(probe, a);
+    if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);
     search_rules_open(s);
     if (search_rules_never(s, probe))
         return error_set(err, ERR_RULE, "no layout is legal: %s", s->out->never.list[0].message);

@@ -127,6 +127,8 @@ static const struct {
     {"rule_stages", STAGES},
     {"rule_tokens", ON_TP | ON_CP | ON_MBS},
     {"rule_reaches", SIZES},
+    {"judge_copies", ON_EP | ON_ETP},
+    {"judge_shared_overlap_stays", ON_TO},
     {"rule_split_contradicts", STAGES},
     {"rule_precision_part", ON_PRECISION | ON_TP},
     {"q_alignment", ON_PRECISION | ON_TP},

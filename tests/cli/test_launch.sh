@@ -4,19 +4,18 @@
 has() { grep -qxE -- "$1" "$work/script"; }
 hasnt() { ! grep -qE -- "$1" "$work/script"; }
 
-"$moefold" launch recipes/dsv3-128k-h100.yaml --slurm 'moefold.comm_delay=node=1us across=2us' \
-    --time 2:30:00 >"$work/script" 2>/dev/null
-check a_gpu_recipe_has_a_script [ $? = 0 ]
+"$moefold" launch tiny cluster.gpu=cpu cluster.n_gpus=256 cluster.gpus_per_node=8 --slurm \
+    'moefold.comm_delay=node=1us across=2us' --time 2:30:00 >"$work/script" 2>/dev/null
+check a_recipe_has_a_script [ $? = 0 ]
 check it_is_shell bash -n "$work/script"
 check nodes has '#SBATCH --nodes=32'
 check ranks has '#SBATCH --ntasks=256'
 check ranks_of_a_node has '#SBATCH --ntasks-per-node=8'
-check gpus_of_a_node has '#SBATCH --gpus-per-node=8'
 check nodes_are_ours has '#SBATCH --exclusive'
 check time_is_as_asked_for has '#SBATCH --time=2:30:00'
 check a_failed_rank_ends_all grep -q -- '^srun .*--kill-on-bad-exit=1' "$work/script"
 check it_trains_the_same_recipe grep -q \
-    " train recipes/dsv3-128k-h100.yaml 'moefold.comm_delay=node=1us across=2us'\$" "$work/script"
+    " train tiny cluster.gpu=cpu .* 'moefold.comm_delay=node=1us across=2us'\$" "$work/script"
 
 # The script as it would run, with a srun of our own: the words arrive as they were given.
 mkdir "$work/bin"
@@ -38,6 +37,12 @@ check options_of_launch_stay_here hasnt ' train .* --(slurm|out)'
 
 expect rules_are_kept 1 'error experts-divide-by-ep' \
     "$moefold" launch tiny cluster.gpu=cpu model.expert_model_parallel_size=3 --slurm
+# what our runtime cannot run is not sent to a cluster
+expect no_gpu_backend 1 'cluster.gpu=H100: there is no GPU backend yet; repair' \
+    "$moefold" launch recipes/dsv3-128k-h100.yaml --slurm
+expect nothing_is_ignored 1 'model.mtp_use_repeated_layer|mtp.*does not do that yet; repair' \
+    "$moefold" launch "${small[@]}" model.mtp_num_layers=1 model.mtp_use_repeated_layer=true --slurm
+check nothing_is_written test -z "$("$moefold" launch recipes/dsv3-128k-h100.yaml --slurm 2>/dev/null)"
 expect which_system 2 '--slurm' "$moefold" launch "${small[@]}"
 expect bad_time 2 '--time soon' "$moefold" launch "${small[@]}" --slurm --time soon
 expect bad_file 3 "$work/none/x: No such" "$moefold" launch "${small[@]}" --slurm --out "$work/none/x"

@@ -64,7 +64,7 @@ expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwe
 
 # ---- requests that do not fit
 expect too_few_gpus 1 'Fewest +64 H100 would do' deepseek-v3 --gpus 8xH100 --seq 4096
-expect nearest_miss 1 'needs .* GiB on its fullest rank: .* bytes .* more than can be used' deepseek-v3 --gpus 8xH100 --seq 4096
+expect nearest_miss 1 'needs .* GiB on its fullest rank, .* bytes .* more than can be used' deepseek-v3 --gpus 8xH100 --seq 4096
 expect fewest_is_exact 1 'Fewest +64 H100 would do, and no smaller count of whole nodes: .*--gpus 64xH100 --seq 131072 --gbs 64' deepseek-v3 --gpus 8xH100 --seq 131072
 expect fewest_does 0 'TP +CP.*EP' deepseek-v3 --gpus 64xH100 --seq 131072 --gbs 64
 expect one_node_less_does_not 1 'nothing fits on 56 H100' deepseek-v3 --gpus 56xH100 --seq 131072 --gbs 64
@@ -76,7 +76,7 @@ expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]
 expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json --more
 bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1)
 expect fewest_with_other_factors 1 'Fewest +48 H100 would do' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
-expect miss_is_to_the_byte 1 'needs 89.84 GiB on its fullest rank: 17,763,954,637 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
+expect miss_is_to_the_byte 1 'needs 89.84 GiB on its fullest rank, 17,763,954,637 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect offload_fits_where_nothing_did 1 'Offload +fits on these GPUs: .*expert_fc1,moe_act' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect offload_cannot_help_weights 1 'Offload +of activations would not do either' deepseek-v3 --gpus 8xH100 --seq 4096
 expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
@@ -92,7 +92,7 @@ expect front_goes_down_to_40_percent 0 '[0-9] s +4[4-9]\.[0-9]+ GiB free' "${sma
 
 # ---- a recipe beside its plan
 own=recipes/qwen3-30b-4k-h100.yaml
-expect against_is_the_job 0 '^Plan +qwen3-30b-a3b on 16 H100, sequences of 4096, batch of 1024 \(recipes' --against $own
+expect against_is_the_job 0 '^Plan +qwen3-30b-a3b on 16 H100, sequence length 4,096, global batch 1,024 \(recipes' --against $own
 expect against_has_a_place 0 'It stands (at place|below)' --against $own
 expect against_has_a_path 0 'change by change' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 1024 --against $own
 expect against_says_what_fell 0 '(host|EP messages|attention) [-+][0-9.]+ s' --against $own
@@ -103,8 +103,8 @@ for key in place path moved violations same_sizes fits; do
 done
 expect pins_hold_beside_a_recipe 0 'TP +CP.*EP' --against $own --pin model.expert_model_parallel_size=8
 expect pinned_graphs_are_kept 0 'graphs:' "${small[@]}" --pin model.cuda_graph_impl=transformer_engine --pin 'model.cuda_graph_modules=[moe_router]'
-expect lost_pins_are_named 0 'that a search cannot keep: model.recompute_method' "${small[@]}" --pin model.recompute_granularity=full --pin model.recompute_method=block --pin model.recompute_num_layers=4
-expect recipe_carries_pins 0 'on 16 H100, sequences of 4096, batch of 1024' $own
+expect lost_pins_are_named 0 'not kept by the search: model.recompute_method' "${small[@]}" --pin model.recompute_granularity=full --pin model.recompute_method=block --pin model.recompute_num_layers=4
+expect recipe_carries_pins 0 'on 16 H100, sequence length 4,096, global batch 1,024' $own
 
 # ---- the winner against its own plan
 "$moefold" plan "${small[@]}" --out "$work/best.yaml" >/dev/null

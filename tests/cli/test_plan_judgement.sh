@@ -13,10 +13,10 @@ holds() {
 import json, sys
 x = json.load(open(sys.argv[1]))
 sys.exit(0 if ($2) else 1)" "$3"; then
-        echo "FAIL $1: $2"
+        echo "not ok $1: $2"
         failed=1
     else
-        echo "ok   $1"
+        echo "ok $1"
     fi
 }
 
@@ -60,9 +60,9 @@ assert changes, "no change was offered"
 for c in changes:
     more = warnings(c["change"].split()) - before
     if more:
-        print("FAIL", recipe, c["change"], "draws", more)
+        print("not ok", recipe, c["change"], "draws", more)
         sys.exit(1)
-print("ok   no change of", recipe, "draws a new warning")
+print("ok no change of", recipe, "draws a new warning")
 PY
 done
 "$moefold" price recipes/dsv3-4k-h100.yaml --json model.moe_token_dispatcher_type=flex \
@@ -71,5 +71,68 @@ done
 holds "no shared-expert overlap is offered under flex" \
     'not any("moe_shared_expert_overlap=true" in c["change"] and
      "alltoall" not in c["change"] for c in x["changes"])' "$folder/flex.json"
+
+# ---- reasons are numbers of this plan
+
+plans=("qwen3-235b-a22b --gpus 256xH100 --seq 4096"
+    "qwen3-235b-a22b --gpus 128xB200 --seq 4096 --pin model.pipeline_model_parallel_size=1"
+    "deepseek-v3 --gpus 256xH100 --seq 131072")
+for words in "${plans[@]}"; do
+    # shellcheck disable=SC2086
+    "$moefold" plan $words --json --out "$folder/winner.yaml" >"$folder/plan.json"
+    holds "the dispatcher of $words stands beside prices of the others" \
+        'len([w for w in x["why"] if w["choice"] == "dispatcher"]) == 2 and
+         all(w["rule"] or w["step_s"] > 0 for w in x["why"])' "$folder/plan.json"
+    holds "no alternative of $words that fits is faster" \
+        'not [w for w in x["why"] if w["fits"] and
+         w["step_s"] < 0.995 * x["best"][0]["step_s"]]' "$folder/plan.json"
+    "$moefold" check "$folder/winner.yaml" --json >"$folder/checked.json"
+    python3 - "$folder" "$words" <<'PY' || failed=1
+import json, sys
+folder, words = sys.argv[1:]
+plan = json.load(open(folder + "/plan.json"))
+checked = json.load(open(folder + "/checked.json"))
+warned = {v["rule"] for v in checked["violations"] if v["severity"] == "warning"} - {"rate-is-given"}
+said = {v["rule"] for v in plan["warnings"] if all(v["repair_prices"])}
+if warned - said:
+    print("not ok the plan of", words, "does not say", warned - said)
+    sys.exit(1)
+print("ok the plan of", words, "says what check warns of:", len(warned))
+PY
+    # shellcheck disable=SC2086
+    if "$moefold" plan $words | grep -q "is made for\|is for bringing"; then
+        echo "not ok fixed sentences in the reasons of $words"
+        failed=1
+    fi
+done
+
+# A pin that check warns of: the plan says so, with what the repair would cost.
+"$moefold" plan qwen3-30b-a3b --gpus 128xH100 --seq 4096 --json \
+    --pin model.moe_token_dispatcher_type=allgather --pin model.expert_model_parallel_size=128 \
+    >"$folder/pinned.json"
+holds "a pinned allgather is warned of with numbers" \
+    'any(v["rule"] == "allgather-at-large-ep" and v["repair_prices"][0]["step_s"] > 0
+     for v in x["warnings"])' "$folder/pinned.json"
+
+# ---- the target
+
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json >"$folder/megatron.json"
+holds "a plan for Megatron has no latent ring" \
+    'all(b["cp_kind"] != "latent" for b in x["best"] + x["front"])' "$folder/megatron.json"
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.target=moefold \
+    --pin moefold.mla_latent_ring=true >"$folder/ours.json"
+holds "a plan for our runtime may have it" \
+    'any(b["cp_kind"] == "latent" for b in x["best"])' "$folder/ours.json"
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.mla_latent_ring=true \
+    >"$folder/refused.json" 2>/dev/null
+[[ $? == 1 ]] && echo "ok a pin that Megatron cannot run ends the plan with 1" || {
+    echo "not ok a pin that Megatron cannot run was planned"
+    failed=1
+}
+holds "and is named with its rule" \
+    '[v["rule"] for v in x["violations"]] == ["target-can-run"]' "$folder/refused.json"
+"$moefold" price recipes/dsv3-128k-h100.yaml --json >"$folder/changes.json"
+holds "price offers no latent ring for Megatron" \
+    'not any("mla_latent_ring=true" in c["change"] for c in x["changes"])' "$folder/changes.json"
 
 exit $failed

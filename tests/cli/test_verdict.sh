@@ -61,6 +61,28 @@ is no_program_no_verdict null "$(field fits "$moefold" "${none[@]}" --json)"
 is no_program_no_peak null "$(field peak_bytes "$moefold" "${none[@]}" --json)"
 is no_program_exits_1 1 "$(code "$moefold" "${none[@]}" --json)"
 
+# ---- what rules know and nothing here describes: FSDP, Muon
+for word in ddp.use_megatron_fsdp=true optimizer.optimizer=muon; do
+    unknown=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 "$word")
+    name=${word%%=*}
+    is "${name}_breaks_no_rule" true "$(field ok "$moefold" check "${unknown[@]}" --json)"
+    is "${name}_has_no_verdict" null "$(field fits "$moefold" check "${unknown[@]}" --json)"
+    is "${name}_has_no_peak" null "$(field peak_bytes "$moefold" check "${unknown[@]}" --json)"
+    expect "${name}_is_checked" 0 "valid, memory unknown: $word" "$moefold" check "${unknown[@]}"
+    expect "${name}_rules_are_checked" 1 'experts-divide-by-ep' "$moefold" check "${unknown[@]}" model.expert_model_parallel_size=3
+    expect "${name}_has_no_price" 1 "$word: memory and time .* repair: $name" "$moefold" price "${unknown[@]}"
+    expect "${name}_has_no_plan" 1 "$word: memory and time .* repair: $name" \
+        "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin "$word"
+done
+expect fsdp_rules 1 'torch-fsdp-excludes-ep' "$moefold" check qwen3-30b-a3b cluster.n_gpus=16 \
+    model.expert_model_parallel_size=8 dist.use_torch_fsdp2=true ddp.use_distributed_optimizer=false
+expect fsdp_flag 0 'memory unknown: ddp.use_megatron_fsdp' "$moefold" check tiny --use-megatron-fsdp \
+    --data-parallel-sharding-strategy optim_grads_params
+
+# ---- training is compared with this machine
+expect too_large_for_this_machine 1 'does not fit: 1 rank of it here need.* this machine has' \
+    "$moefold" train deepseek-v3 cluster.gpu=cpu train.train_iters=1 moefold.mock_data=true
+
 # ---- a CPU is compared with its description, as in price
 is tiny_fits true "$(field fits "$moefold" check tiny cluster.gpu=cpu --json)"
 is tiny_exits_0 0 "$(code "$moefold" check tiny cluster.gpu=cpu)"

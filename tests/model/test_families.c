@@ -13,9 +13,10 @@ static const struct {
     {"qwen3-8b", "8.19", "8.19"},           {"qwen3-14b", "14.77", "14.77"},
     {"qwen3-32b", "32.76", "32.76"},        {"llama-2-7b", "6.74", "6.74"},
     {"llama-2-70b", "68.98", "68.98"},      {"llama-3-8b", "8.03", "8.03"},
-    {"starcoder2-7b", "7.17", "7.17"},      {"starcoder2-15b", "15.96", "15.96"},
-    {"gpt3-175b", "174.62", "174.62"},      {"llama-3.1-70b", "70.55", "70.55"},
-    {"llama-3.1-405b", "405.85", "405.85"},
+    {"qwen2.5-7b", "7.62", "7.62"},         {"qwen2.5-32b", "32.76", "32.76"},
+    {"qwen2.5-72b", "72.71", "72.71"},      {"starcoder2-7b", "7.17", "7.17"},
+    {"starcoder2-15b", "15.96", "15.96"},   {"gpt3-175b", "174.62", "174.62"},
+    {"llama-3.1-70b", "70.55", "70.55"},    {"llama-3.1-405b", "405.85", "405.85"},
 };
 
 /* Of the hub's pages; GLM-4.5 and MiniMax-M2 without the prediction modules of their files. */
@@ -333,6 +334,7 @@ static void each_case_is_of_its_family(void **state)
         {"olmoe-tiny", "olmoe"},
         {"minimax-m2-tiny", "minimax_m2"},
         {"starcoder2-tiny", "starcoder2"},
+        {"qwen2-tiny", "qwen2"},
         {"qwen3-tiny", "qwen3"},
         {"llama-tiny", "llama"},
         {"deepseek-v3-tiny", "deepseek_v3"},

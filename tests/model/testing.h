@@ -23,7 +23,8 @@ static const char *const golden_cases[] = {
     "mixtral-tiny",   "gpt-oss-tiny",     "mtp-tiny",
     "glm4-moe-tiny",  "deepseek-v2-tiny", "deepseek-v2-lite-tiny",
     "qwen2-moe-tiny", "olmoe-tiny",       "minimax-m2-tiny",
-    "qwen3-tiny",     "llama-tiny",       "starcoder2-tiny"};
+    "qwen3-tiny",     "llama-tiny",       "starcoder2-tiny",
+    "qwen2-tiny"};
 enum { N_GOLDEN = sizeof golden_cases / sizeof golden_cases[0] };
 
 typedef struct made {

@@ -4,10 +4,11 @@
 
 #define CASE(name) "tests/data/golden/" name "-tiny"
 
-static const char *const cases[] = {
-    CASE("deepseek-v2"), CASE("deepseek-v2-lite"), CASE("glm4-moe"), CASE("qwen2-moe"),
-    CASE("olmoe"),       CASE("minimax-m2"),       CASE("qwen3"),    CASE("llama"),
-    CASE("starcoder2")};
+static const char *const cases[] = {CASE("deepseek-v2"), CASE("deepseek-v2-lite"),
+                                    CASE("glm4-moe"),    CASE("qwen2-moe"),
+                                    CASE("olmoe"),       CASE("minimax-m2"),
+                                    CASE("qwen3"),       CASE("llama"),
+                                    CASE("starcoder2"),  CASE("qwen2")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static void fast_kernels_agree_with_transformers(void **state)

@@ -65,6 +65,9 @@ CASES = {
     # dense
     "qwen3-tiny": ("Qwen3", dict(
         dict(GQA, tie_word_embeddings=True), head_dim=16, intermediate_size=48, **rope(1000000.0))),
+    # dense, biases on q, k, v
+    "qwen2-tiny": ("Qwen2", dict(
+        GQA, intermediate_size=48, use_sliding_window=False, **rope(1000000.0))),
     # LayerNorm with biases, an MLP without a gate, biases everywhere, a window on all layers
     "starcoder2-tiny": ("Starcoder2", dict(
         {k: v for k, v in GQA.items() if k != "rms_norm_eps"}, intermediate_size=48,

@@ -1,0 +1,264 @@
+/* plan_reasons.c - why the winner is what it is, in numbers: each of its choices beside the other
+ * ones, all else equal, priced as whole programs.
+ *
+ * I1  Nothing is claimed of an alternative but its price, or the rule that it breaks.
+ * I2  What a person pinned has no alternative. */
+#include <stdio.h>
+
+#include "cli/plan.h"
+#include "recipe/judgement.h"
+#include "recipe/target.h"
+
+typedef struct finder {
+    plan_answer *p;
+    const choice *won;
+    arena *a;
+} finder;
+
+static bool pinned(const finder *f, knob_id k)
+{
+    return f->p->given->knob[k].from == FROM_USER;
+}
+
+static void try_other(finder *f, const char *topic, const char *name, const choice *c,
+                      const char *words)
+{
+    plan_reasons *r = &f->p->reasons;
+    if (r->n == REASONS_MAX) return;
+    plan_other *o = &r->list[r->n++];
+    *o = (plan_other){.topic = topic, .name = name};
+    o->priced = plan_price_trial(&o->p, &o->rule, f->p, c, words, f->a);
+    if (!o->priced && !o->rule) r->n--; /* there is no such layout */
+}
+
+static const char *size_text(const finder *f, const char *name, int64_t n, const char *then)
+{
+    return arena_text(f->a, "%s %lld%s", name, (long long)n, then);
+}
+
+/* ---- what each choice could have been */
+
+/* Less model parallelism leaves more replicas. */
+static void find_halves(finder *f)
+{
+    static const struct {
+        knob_id k;
+        const char *name;
+    } sizes[] = {{K_TP, "TP"}, {K_CP, "CP"}, {K_PP, "PP"}};
+    for (int i = 0; i < 3; i++) {
+        choice c = *f->won;
+        if (pinned(f, sizes[i].k) || !plan_halve(&c, sizes[i].k)) continue;
+        int64_t n = i == 0 ? c.tp : i == 1 ? c.cp : c.pp;
+        try_other(f, "memory", size_text(f, sizes[i].name, n, ", DP doubles"), &c, NULL);
+    }
+}
+
+static void find_stages(finder *f, const setup *s)
+{
+    if (f->won->pp == 1 || pinned(f, K_VPP) || pinned(f, K_PP_LAYOUT)) return;
+    for (int twice = 0; twice < 2; twice++) {
+        choice c = *f->won;
+        if (!twice && c.vpp % 2) continue;
+        c.vpp = twice ? c.vpp * 2 : c.vpp / 2;
+        if (c.vpp * c.pp > s->m.n_layers) continue; /* some chunks would be empty */
+        try_other(f, "pipeline", size_text(f, "VPP", c.vpp, ""), &c, NULL);
+    }
+}
+
+static void find_experts(finder *f, const setup *s)
+{
+    choice c = *f->won;
+    if (!s->m.experts) return;
+    for (int twice = 0; twice < 2 && !pinned(f, K_EP); twice++) {
+        c.ep = twice ? f->won->ep * 2 : f->won->ep / 2;
+        if (c.ep < 1 || s->m.experts % c.ep || (!twice && f->won->ep % 2)) continue;
+        try_other(f, "experts", size_text(f, "EP", c.ep, ""), &c, NULL);
+    }
+    c.ep = f->won->ep;
+    c.etp = f->won->etp > 1 ? 1 : f->won->tp;
+    if (c.etp != f->won->etp && !pinned(f, K_ETP))
+        try_other(f, "experts", size_text(f, "ETP", c.etp, ""), &c, NULL);
+}
+
+static void find_context(finder *f, const setup *s)
+{
+    int64_t guess = 1, seq = recipe_int(&s->r, K_SEQ);
+    while (guess * 2 <= seq / 4096) guess *= 2;
+    choice c = *f->won;
+    c.cp = guess;
+    if (guess > 1 && guess != f->won->cp && !pinned(f, K_CP))
+        try_other(f, "context", size_text(f, "CP", guess, " (sequence / 4096)"), &c, NULL);
+    c = *f->won;
+    for (int k = 0; k < CP_KINDS && c.cp > 1 && !pinned(f, K_CP_COMM); k++) {
+        c.kind = (cp_kind)k;
+        int64_t levels[2];
+        bool latent = k == CP_LATENT && (!s->m.mla || !target_has(&s->r, K_LATENT_RING));
+        bool level = k == CP_LEVELS && !choice_levels(s, c.tp, c.cp, levels);
+        if (c.kind == f->won->kind || latent || level) continue;
+        try_other(f, "context", plan_cp_kind(c.kind), &c, NULL);
+    }
+}
+
+static void find_dispatchers(finder *f, const setup *s)
+{
+    if (!s->m.experts || f->won->ep * f->won->etp == 1 || pinned(f, K_DISPATCHER)) return;
+    for (int to = 0; to < DISPATCHER_KINDS; to++) {
+        choice c = *f->won;
+        c.to = (dispatcher_kind)to;
+        if (c.to == f->won->to || (c.to == TO_DOMAINS && !judge_flex_serves(&s->r))) continue;
+        try_other(f, "dispatcher", plan_dispatcher(f->p, c.to), &c, NULL);
+    }
+}
+
+static void find_overlaps(finder *f, const setup *s)
+{
+    if (f->won->ep == 1) return;
+    bool fixed = pinned(f, K_EP_OVERLAP) || pinned(f, K_DELAY_WGRAD) ||
+                 pinned(f, K_SHARED_OVERLAP) || pinned(f, K_DISPATCH_WGRAD);
+    for (int b = 0; b < BESIDE_KINDS && !fixed; b++) {
+        choice c = *f->won;
+        c.beside = (beside_kind)b;
+        bool shared = c.beside == BESIDE_SHARED && (!s->m.shared_ffn || c.to != TO_EXPERTS);
+        if (c.beside == f->won->beside || shared) continue;
+        try_other(f, "overlap", plan_overlap(c.beside), &c, NULL);
+    }
+}
+
+static void find_graphs(finder *f)
+{
+    static const graph_scope scopes[] = {SCOPE_NONE, SCOPE_BOTH, SCOPE_STEP};
+    if (pinned(f, K_GRAPHS) || pinned(f, K_GRAPH_MODULES)) return;
+    for (int i = 0; i < 3; i++) {
+        choice c = *f->won;
+        c.graphs = scopes[i];
+        bool stash = c.graphs == SCOPE_STEP &&
+                     (c.to != TO_DOMAINS || !text_equal(choice_flex(f->p->given), "hybridep"));
+        if (c.graphs == f->won->graphs || stash || (c.graphs && recipe_on_cpu(f->p->given)))
+            continue;
+        try_other(f, "graphs", choice_graphs(c.graphs), &c, NULL);
+    }
+}
+
+static void find_precision(finder *f, const setup *s)
+{
+    if (pinned(f, K_PRECISION) || recipe_is(&s->r, K_PRECISION, "bf16_mixed") ||
+        recipe_on_cpu(&s->r))
+        return;
+    try_other(f, "precision", "bf16_mixed", f->won, "mixed_precision=bf16_mixed");
+}
+
+/* ---- what `check` would warn of */
+
+static void find_warnings(finder *f, const setup *s, const recipe *given)
+{
+    violations *v = &f->p->reasons.warnings;
+    rules_check(v, s, false, f->a);
+    int n = 0;
+    for (int i = 0; i < v->n; i++)
+        if (v->list[i].rule->severity == WARNING) v->list[n++] = v->list[i];
+    v->n = n;
+    repair_job j = {.given = given, .s = s, .hw = f->p->hw, .o = &f->p->prices, .seconds = 1};
+    price_repairs(v, &j, f->a);
+}
+
+void plan_find_reasons(plan_answer *p, arena *a)
+{
+    finder f = {.p = p, .won = &p->result->best[0].c, .a = a};
+    setup *s = ARENA_NEW(a, setup);
+    recipe *r = ARENA_NEW(a, recipe);
+    error err = {{0}};
+    search_recipe(r, p->result, p->given, f.won);
+    if (setup_init(s, r, a, &err)) return;
+    p->reasons.winner = s;
+    find_halves(&f);
+    find_stages(&f, s);
+    find_experts(&f, s);
+    find_context(&f, s);
+    find_dispatchers(&f, s);
+    find_overlaps(&f, s);
+    find_graphs(&f);
+    find_precision(&f, s);
+    find_warnings(&f, s, r);
+}
+
+/* ---- pins that the target cannot run */
+
+/* A search would leave the latent ring out, and say that the pin was not kept. */
+status plan_refuse_target(plan_answer *p, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    violations all, *never = &p->result->never;
+    if (setup_init(s, p->given, a, err)) return OK; /* the search says so */
+    rules_check(&all, s, false, a);
+    never->list = ARENA_ARRAY(a, violation, all.n + 1);
+    for (int i = 0; i < all.n_errors; i++)
+        if (text_equal(all.list[i].rule->id, "target-can-run"))
+            never->list[never->n++] = all.list[i];
+    never->n_errors = never->n;
+    return never->n ? error_set(err, ERR_RULE, "%s", never->list[0].message) : OK;
+}
+
+/* ---- printed */
+
+static void say_moved(const plan_other *o, const price *now)
+{
+    enum { SHOWN = 2 };
+    moved kinds[MOVED_MAX];
+    int n = price_moved(kinds, now, &o->p);
+    for (int k = 0; k < n && k < SHOWN; k++)
+        printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].name, kinds[k].seconds);
+}
+
+void plan_say_others(const plan_answer *p, const char *topic)
+{
+    const price *now = &p->result->best[0].exact;
+    for (int i = 0; i < p->reasons.n; i++) {
+        const plan_other *o = &p->reasons.list[i];
+        if (!text_equal(o->topic, topic)) continue;
+        printf("              instead %-34s", o->name);
+        if (!o->priced) {
+            printf(" breaks the rule %s\n", o->rule);
+            continue;
+        }
+        printf(" %9.3f s %+7.1f %% %8.2f GiB%s", o->p.step_s, 100 * (o->p.step_s / now->step_s - 1),
+               (double)o->p.peak_bytes / 1073741824.0, o->p.fits ? "" : ", does not fit;");
+        say_moved(o, now);
+        printf("\n");
+    }
+}
+
+void plan_say_warnings(const plan_answer *p, arena *a)
+{
+    const violations *v = &p->reasons.warnings;
+    if (!v->n) return;
+    printf("\nCheck    `moefold check` warns of the winner; by our prices:\n\n");
+    for (int i = 0; i < v->n; i++) {
+        printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
+        for (int k = 0; k < v->list[i].n_repairs; k++) {
+            printf("           repair:");
+            for (const char *const *w = v->list[i].repairs[k]; *w; w++) printf(" %s", *w);
+            const char *cost = repair_text(&v->list[i].prices[k], a);
+            printf(" (%s)\n", cost                          ? cost
+                              : v->list[i].prices[k].priced ? "the same speed"
+                                                            : "cannot be priced");
+        }
+    }
+}
+
+/* ---- for programs */
+
+json_t *plan_json_reasons(const plan_answer *p)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < p->reasons.n; i++) {
+        const plan_other *o = &p->reasons.list[i];
+        json_t *x = json_pack("{s:s, s:s}", "choice", o->topic, "instead", o->name);
+        json_object_set_new(x, "rule", o->rule ? json_string(o->rule) : json_null());
+        json_object_set_new(x, "step_s", o->priced ? json_real(o->p.step_s) : json_null());
+        json_object_set_new(x, "peak_bytes",
+                            o->priced ? json_integer(o->p.peak_bytes) : json_null());
+        json_object_set_new(x, "fits", o->priced ? json_boolean(o->p.fits) : json_null());
+        json_array_append_new(list, x);
+    }
+    return list;
+}

@@ -1,0 +1,100 @@
+/* runtime.c - what our own runtime can run, and what this machine can hold. */
+#include "cli/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/maths.h"
+#include "program/program.h"
+
+/* Knobs that ask for what `train` does not do yet: better said than ignored. */
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,
+                                  K_RESET_POSITIONS, K_RESET_MASK,
+                                  K_FORCE_RANDOM,    K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,
+                                  K_TENSORBOARD,     K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
+                                  K_RETAIN,          K_PROBS_ON_INPUT,
+                                  K_HYBRID_CP,       K_DISTRIBUTE_SAVED,
+                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
+
+static status nothing_is_ignored(const recipe *r, arena *a, error *err)
+{
+    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
+        knob_id k = not_yet[i];
+        value v = r->knob[k].v;
+        bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
+        if (asked)
+            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=null",
+                             knobs[k].key, value_text(a, v), knobs[k].key);
+    }
+    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
+    if (instances <= 1) return OK;
+    return error_set(err, ERR_RULE, "%s=%lld: `train` does not do that yet; repair: %s=1",
+                     knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
+}
+
+status cli_can_run(const setup *s, arena *a, error *err)
+{
+    if (!recipe_on_cpu(&s->r))
+        return error_set(err, ERR_RULE,
+                         "cluster.gpu=%s: there is no GPU backend yet; repair: cluster.gpu=cpu "
+                         "trains on CPUs, and `moefold show RECIPE --as megatron-lm` writes the "
+                         "arguments for Megatron",
+                         recipe_word(&s->r, K_GPU));
+    return nothing_is_ignored(&s->r, a, err);
+}
+
+/* ---- memory */
+
+static int64_t group_limit(void)
+{
+    long long bytes = 0;
+    FILE *f = fopen("/sys/fs/cgroup/memory.max", "r");
+    bool read = f && fscanf(f, "%lld", &bytes) == 1; /* "max": none */
+    if (f) fclose(f);
+    return read && bytes > 0 ? bytes : INT64_MAX;
+}
+
+static int64_t machine_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    int64_t bytes = pages > 0 && page > 0 ? mul_sat(pages, page) : INT64_MAX, limit = group_limit();
+    return limit < bytes ? limit : bytes;
+}
+
+/* Ranks of one stage hold the same. */
+static int64_t bytes_of_all(const setup *s, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    program_size *list = ARENA_ARRAY(a, program_size, s->pipe.pp);
+    program_sizes(list, s, a);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < s->pipe.pp; i++)
+        sum = add_sat(sum, mul_sat(add_sat(list[i].arena_bytes, list[i].host_bytes),
+                                   s->lay.world / s->pipe.pp));
+    arena_release(a, mark);
+    return sum;
+}
+
+/* What mpirun says of a rank's machine. */
+static int64_t local_ranks(int64_t world)
+{
+    const char *word = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    int64_t n = word ? atoll(word) : world;
+    return n > 0 && n < world ? n : world;
+}
+
+status cli_fits_here(const setup *s, int64_t local, arena *a, error *err)
+{
+    int64_t world = s->lay.world, have = machine_memory();
+    if (local < 1) local = local_ranks(world);
+    double need = (double)bytes_of_all(s, a) * (double)local / (double)world;
+    if (need <= (double)have) return OK;
+    return error_set(err, ERR_RULE,
+                     "%s does not fit: %lld rank%s of it here need %s, and this machine has %s; "
+                     "repair: moefold check names recompute that frees memory, or more machines",
+                     s->r.name, (long long)local, local > 1 ? "s" : "",
+                     text_bytes(a, need < 9e18 ? (int64_t)need : INT64_MAX), text_bytes(a, have));
+}

@@ -1,0 +1,15 @@
+/* runtime.h - what our own runtime can run, asked by `train` before it starts and by `launch` before
+ * it writes a script that would only fail on the cluster. */
+#ifndef CLI_RUNTIME_H
+#define CLI_RUNTIME_H
+
+#include "cli/cli.h"
+
+/* ERR_RULE: the knob that it cannot run, and the repair. */
+status cli_can_run(const setup *s, arena *a, error *err);
+
+/* ERR_RULE: the ranks that run on this machine (all, or `local` of them) need more memory than it
+ * has. A program can be built of the setup. */
+status cli_fits_here(const setup *s, int64_t local, arena *a, error *err);
+
+#endif

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# A model as people name it: a path to a config.json, a name on the hub, a preset, in every command that takes a recipe.
+. tests/cli/saying.sh
+golden=tests/data/golden
+parameters() { grep -oE '"parameters":[0-9]+' | head -1 | cut -d: -f2; }
+
+# ---- spellings
+check hub_name_is_the_preset [ "$("$moefold" check deepseek-ai/DeepSeek-V3 cluster.n_gpus=256 --json | parameters)" = 671026404352 ]
+check any_case [ "$("$moefold" check QWEN/qwen3-30b-A3B --json | parameters)" = "$("$moefold" check qwen3-30b-a3b --json | parameters)" ]
+expect path_to_a_file 0 'olmoe-tiny/config.json: valid' "$moefold" check $golden/olmoe-tiny/config.json cluster.gpu=cpu model.seq_length=32
+expect folder 0 'olmoe-tiny: valid' "$moefold" check $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32
+cp $golden/glm4-moe-tiny/config.json "$work/my-model.json"
+expect file_of_another_name 0 'my-model.json: valid' "$moefold" check "$work/my-model.json" cluster.gpu=cpu model.seq_length=32
+printf 'moefold:\n  model: my-model.json\nmodel:\n  seq_length: 32\ncluster:\n  gpu: cpu\n' >"$work/recipe.yaml"
+expect beside_a_recipe 0 'valid' "$moefold" check "$work/recipe.yaml"
+mkdir -p "$work/zai-org/GLM-4.5"
+cp $golden/glm4-moe-tiny/config.json "$work/zai-org/GLM-4.5/"
+check a_path_wins [ "$(cd "$work" && "$moefold" check zai-org/GLM-4.5 cluster.gpu=cpu --json | parameters)" -lt 100000 ]
+
+# ---- every command
+expect show 0 'model.num_layers +92' "$moefold" show zai-org/GLM-4.5
+expect show_params 0 'q_layernorm' "$moefold" show allenai/OLMoE-1B-7B-0924 --params
+expect plan 0 'glm-4.5-air|GLM-4.5-Air' "$moefold" plan zai-org/GLM-4.5-Air --gpus 64xH100 --seq 4096
+expect plan_dense 0 'llama-3-8b' "$moefold" plan llama-3-8b --gpus 16xH100 --seq 8192
+expect price 0 'tokens/s' "$moefold" price deepseek-ai/DeepSeek-V2-Lite cluster.n_gpus=8 model.expert_model_parallel_size=8
+expect train_from_a_file 0 'done after 2 steps' "$moefold" train $golden/deepseek-v2-tiny/config.json cluster.gpu=cpu \
+    model.seq_length=32 train.global_batch_size=2 train.train_iters=2
+for case in deepseek-v2 deepseek-v2-lite glm4-moe qwen2-moe olmoe minimax-m2 qwen3 qwen2 llama starcoder2; do
+    expect "parity_$case" 0 'agrees' "$moefold" parity "$golden/$case-tiny"
+done
+
+# ---- what is missing is named
+expect sparse_attention 2 'DeepSeek-V3.2-Exp: .*sparse attention \(DSA\)' "$moefold" check deepseek-ai/DeepSeek-V3.2-Exp
+expect chunked_attention 2 'chunked attention' "$moefold" plan meta-llama/Llama-4-Scout-17B-16E --gpus 8xH100 --seq 4096
+printf '{"model_type": "llama4"}' >"$work/config.json"
+expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunked attention' "$moefold" check "$work/config.json"
+expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
+expect norm_over_tp_ranks 1 'sum over TP ranks' "$moefold" train $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32 \
+    train.global_batch_size=2 train.train_iters=1 model.tensor_model_parallel_size=2 --ranks 2
+exit $failed
