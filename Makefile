@@ -112,6 +112,12 @@ install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
 	install -m 644 LICENSE '$(DESTDIR)$(PREFIX)/share/moefold'
 	install -m 644 $(wildcard recipes/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/recipes'
+	install -d '$(DESTDIR)$(PREFIX)/share/man/man1'
+	$(PROGRAM) man > '$(DESTDIR)$(PREFIX)/share/man/man1/moefold.1'
+	install -d '$(DESTDIR)$(PREFIX)/share/bash-completion/completions'
+	$(PROGRAM) completion bash > '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/moefold'
+	install -d '$(DESTDIR)$(PREFIX)/share/zsh/site-functions'
+	$(PROGRAM) completion zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moefold'
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
 	install -m 644 $(wildcard hardware/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
 

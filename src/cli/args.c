@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
-#include "cli/cli.h"
+#include "cli/help.h"
 #include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
@@ -15,21 +15,9 @@ static const char from_input[] = "standard input";
 
 int cli_fail(const char *name, status s, const error *err)
 {
-    fprintf(stderr, "moefold %s: %s\n", name, err->text);
+    fprintf(stderr, "%smoefold %s:%s %s\n", colour_on(stderr, COLOUR_ERROR), name,
+            colour_off(stderr), err->text);
     return (int)s;
-}
-
-static void print_help(const char *name, const cli_option *options, int n_options)
-{
-    int n;
-    const command *commands = command_table(&n);
-    for (int i = 0; i < n; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            printf("moefold %s %s\n%s\n\n", name, commands[i].usage, commands[i].summary);
-    for (int i = 0; i < n_options; i++)
-        printf("  %s%s%-*s %s\n", options[i].name, options[i].value_name ? " " : "",
-               (int)(24 - strlen(options[i].name) - (options[i].value_name != NULL)),
-               options[i].value_name ? options[i].value_name : "", options[i].help);
 }
 
 /* Takes an own option at words[i]. Returns how many words it used, 0 when it is none. */
@@ -263,7 +251,7 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     status s = first_pass(argc, argv, options, n_options, &recipe_name, done, err);
     if (s) return s;
     if (*done) {
-        print_help(name, options, n_options);
+        help_print(name, options, n_options);
         return OK;
     }
     if (!recipe_name && !w.megatron)
@@ -297,7 +285,7 @@ status cli_read_plain(const char *name, int argc, char **argv, const cli_option 
     for (int i = 1; i < argc && !s;) {
         int used = take_option(options, n_options, argc - i, argv + i, &s, err);
         if (!used && asks_help(argv[i])) {
-            print_help(name, options, n_options);
+            help_print(name, options, n_options);
             *done = true;
             return OK;
         }

@@ -67,8 +67,9 @@ static void print_violations(const violations *found, arena *a)
 {
     for (int i = 0; i < found->n; i++) {
         const violation *v = &found->list[i];
-        printf("  %-8s %s\n           %s\n", severity_name(v->rule->severity), v->rule->id,
-               v->message);
+        severity kind = v->rule->severity;
+        printf("  %s%-8s%s %s\n           %s\n", colour_on(stdout, cli_colour(kind)),
+               severity_name(kind), colour_off(stdout), v->rule->id, v->message);
         print_repair(v, a);
     }
     if (found->n) printf("\n");
@@ -90,8 +91,8 @@ static void print_verdict(const checked *c, arena *a)
     const fit *f = &c->memory;
     bool broken = c->found.n_errors > 0;
     printf("%s: ", c->s->r.name);
-    if (broken) printf("NOT VALID");
-    if (!broken) printf(cli_too_large(f) ? "DOES NOT FIT" : "valid");
+    const char *word = broken ? "NOT VALID" : cli_too_large(f) ? "DOES NOT FIT" : "valid";
+    colour_print(stdout, broken || cli_too_large(f) ? COLOUR_ERROR : COLOUR_OK, word);
     if (!broken && cli_too_large(f)) printf(": %s; no rule is broken", cli_fit_text(f, a));
     print_counts(&c->found);
     if (broken && cli_too_large(f)) printf("; and it DOES NOT FIT: %s", cli_fit_text(f, a));

@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/colour.h"
 #include "recipe/megatron.h"
 #include "rules/rules.h"
 
@@ -18,6 +19,8 @@ typedef struct command {
 } command;
 
 const command *command_table(int *n);
+int command_unknown(const char *name); /* says so, with the nearest; returns the exit code */
+extern const char cli_version[];
 
 int command_plan(int argc, char **argv);
 int command_check(int argc, char **argv);
@@ -75,6 +78,9 @@ status cli_read_plain(const char *name, int argc, char **argv, const cli_option 
 
 /* Prints "moefold COMMAND: message" on the standard error and returns the exit code. */
 int cli_fail(const char *name, status s, const error *err);
+
+/* The colour of a severity. */
+colour cli_colour(severity s);
 
 /* Does the recipe break a rule? Says which, with their repairs, and warnings, on the standard
  * error. */

@@ -1,6 +1,7 @@
 /* knobs.c - `moefold knobs`: the table, for people, for docs/KNOBS.md, for programs. */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/cli.h"
 
@@ -8,11 +9,12 @@ static const char *const kind_names[] = {"true/false", "whole number", "number",
 
 static bool matches(const knob *k, const char *pattern)
 {
+    for (int i = 0; pattern && i < K_COUNT; i++) /* a short word means its knob alone */
+        if (knobs[i].short_name && strcasecmp(knobs[i].short_name, pattern) == 0)
+            return k == &knobs[i];
     return !pattern || text_contains(k->key, pattern) || text_contains(k->help, pattern) ||
            (k->flag && text_contains(k->flag, pattern)) ||
-           (k->alias && text_contains(k->alias, pattern)) ||
-           (k->short_name && text_contains(pattern, k->short_name) &&
-            strlen(pattern) == strlen(k->short_name));
+           (k->alias && text_contains(k->alias, pattern));
 }
 
 static const char *type_text(const knob *k, arena *a)

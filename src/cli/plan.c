@@ -139,6 +139,7 @@ int command_plan(int argc, char **argv)
 {
     plan_words w = {0};
     bool done = false;
+    const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
         {"--gpus", "NxGPU",
          "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
@@ -146,6 +147,8 @@ int command_plan(int argc, char **argv)
         {"--gbs", "N",
          "samples a step; unset: about 8 M tokens, in a multiple of a divisor of the GPU count",
          NULL, &w.gbs},
+        {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
+         NULL, &pin},
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},

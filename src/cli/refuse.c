@@ -3,6 +3,11 @@
 
 #include "cli/cli.h"
 
+colour cli_colour(severity s)
+{
+    return s == ERROR ? COLOUR_ERROR : s == WARNING ? COLOUR_WARNING : COLOUR_NONE;
+}
+
 bool cli_refuse(const char *name, const setup *s, arena *a)
 {
     violations found;
@@ -10,8 +15,9 @@ bool cli_refuse(const char *name, const setup *s, arena *a)
     for (int i = 0; i < found.n; i++) {
         const violation *v = &found.list[i];
         if (v->rule->severity == NOTE) continue;
-        fprintf(stderr, "moefold %s: %s %s: %s\n", name, severity_name(v->rule->severity),
-                v->rule->id, v->message);
+        severity kind = v->rule->severity;
+        fprintf(stderr, "moefold %s: %s%s%s %s: %s\n", name, colour_on(stderr, cli_colour(kind)),
+                severity_name(kind), colour_off(stderr), v->rule->id, v->message);
         for (const char *const *p = v->n_repairs ? v->repairs[0] : NULL; p && *p; p++)
             fprintf(stderr, "    repair: %s\n", cli_quoted(a, *p));
     }

@@ -107,17 +107,22 @@ static void derive_reduction(recipe *r)
 
 /* ---- hardware queues */
 
-/* Before Blackwell Megatron stops with TP or CP unless there is one queue; EP overlap wants many. */
-static void derive_connections(recipe *r)
+value setup_connections(const recipe *r)
 {
     const gpu *g = recipe_gpu(r);
-    bool one = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
-               (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
-    if (!one) return;
-    bool many = recipe_on(r, K_EP_OVERLAP);
-    recipe_fill(r, K_CONNECTIONS, value_of_int(many ? 32 : 1), FROM_DERIVED,
-                many ? "EP overlap runs streams side by side"
-                     : "TP or CP before Blackwell: Megatron asks for one queue");
+    bool asked = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
+                 (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
+    if (!asked) return (value){.kind = V_NULL};
+    return value_of_int(recipe_on(r, K_EP_OVERLAP) ? 32 : 1);
+}
+
+static void derive_connections(recipe *r)
+{
+    value v = setup_connections(r);
+    if (v.kind == V_NULL) return;
+    recipe_fill(r, K_CONNECTIONS, v, FROM_DERIVED,
+                v.whole > 1 ? "EP overlap runs streams side by side"
+                            : "TP or CP before Blackwell: Megatron asks for one queue");
 }
 
 static status resolve(recipe *r, error *err)

@@ -21,8 +21,21 @@ static void derive_dispatcher(recipe *r)
     recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
 }
 
+/* Megatron trains DeepSeek-V2 with a score of its own, too. What a person asked for stays. */
+static void derive_group_score(recipe *r)
+{
+    setting *score = &r->knob[K_GROUP_SCORE];
+    bool own = score->from == FROM_MODEL && recipe_is(r, K_GROUP_SCORE, "best");
+    if (!own || target_of(r) != TARGET_MEGATRON) return;
+    score->from = FROM_NOTHING;
+    recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
+                "Megatron scores a group by its best topk / group_topk experts; the model's own "
+                "score, best, needs moefold.target=moefold");
+}
+
 static void derive_router(recipe *r)
 {
+    derive_group_score(r);
     if (recipe_given(r, K_GROUPS))
         recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
                     "a recipe's own groups follow Megatron: best topk / group_topk experts");

@@ -85,6 +85,10 @@ static void gap_of_flag(gap_list *g, const recipe *r, knob_id k)
 static void gaps_of_flags(gap_list *g, const recipe *r)
 {
     bool unsaid[K_COUNT];
+    if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE) && !recipe_on(r, K_MLA))
+        add_gap(g, K_QK_NORM_WHOLE,
+                "Megatron-LM norms queries and keys head by head; Megatron-Bridge has such models",
+                "moefold.qk_norm_whole=false");
     if (export_lm_says(r, unsaid, g->a)) return;
     for (int k = 0; k < K_COUNT; k++)
         if (unsaid[k] && !is_housekeeping((knob_id)k)) gap_of_flag(g, r, (knob_id)k);

@@ -374,7 +374,7 @@ static status loose_word(reader *rd, const char *word)
         bool taken;
         status s = reader_environment(rd, word, &taken);
         if (!s && !taken)
-            recipe_note(rd->r, "%s: '%.100s': part of the command, without effect here", rd->where,
+            recipe_note(rd->r, "%s: '%.100s': part of the command, no effect here", rd->where,
                         shell_plain(rd->r->a, word));
         return s;
     }

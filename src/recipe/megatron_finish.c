@@ -43,9 +43,9 @@ static void vocabulary(reader *rd)
     int64_t size = tokenizer_size(type, rd->tokenizer_model);
     if (!size) return;
     const char *model = rd->tokenizer_model ? shell_plain(rd->r->a, rd->tokenizer_model) : "";
-    recipe_fill(rd->r, K_VOCAB, value_of_int(size), FROM_DERIVED,
-                "what the tokenizer %s%s%.100s usually has; --vocab-size says it otherwise", type,
-                *model ? " " : "", model);
+    recipe_set(rd->r, K_VOCAB, value_of_int(size), arena_text(rd->r->a, "size of %s", type));
+    recipe_note(rd->r, "%s: --vocab-size is not given: %" PRId64 ", the size of %s%s%.100s",
+                rd->name, size, type, *model ? " " : "", model);
 }
 
 static status apply_last(reader *rd)

@@ -113,21 +113,21 @@ const idle_flag *idle_flag_find(const char *flag)
 const char *flag_why_text(flag_why why)
 {
     static const char *const texts[] = {
-        [WHY_LAUNCHER] = "the launcher's own, without effect here",
-        [WHY_LOGGING] = "logging of another system, without effect here",
-        [WHY_PROFILING] = "profiling of another system, without effect here",
-        [WHY_TOKENIZER] = "training reads tokens and needs no tokenizer: without effect here",
-        [WHY_DATA] = "how another system reads its data, without effect here",
-        [WHY_CHECKPOINT] = "checkpoints of another system, without effect here",
-        [WHY_FAULTS] = "how another system meets faults, without effect here",
-        [WHY_LIBRARY] = "tuning of a communication library, without effect here",
-        [WHY_KERNEL] = "a choice among another system's kernels, without effect here",
-        [WHY_OPTIMIZER] = "an optimizer that moefold does not have, without effect here",
-        [WHY_INFERENCE] = "inference, without effect here",
-        [WHY_TRAINING] = "another kind of training, without effect here",
-        [WHY_MODELS] = "another kind of model, without effect here",
-        [WHY_CHANGES] =
-            "changes what Megatron-LM computes; no knob here, so numbers are without it",
+        [WHY_LAUNCHER] = "an option of the launcher, no effect here",
+        [WHY_LOGGING] = "logging in Megatron-LM, no effect here",
+        [WHY_PROFILING] = "profiling in Megatron-LM, no effect here",
+        [WHY_TOKENIZER] = "an option of the tokenizer; training reads token ids, no effect here",
+        [WHY_DATA] = "data loading in Megatron-LM, no effect here",
+        [WHY_CHECKPOINT] = "checkpointing in Megatron-LM, no effect here",
+        [WHY_FAULTS] = "fault handling in Megatron-LM, no effect here",
+        [WHY_LIBRARY] = "tuning of a communication library, no effect here",
+        [WHY_KERNEL] = "a choice among kernels of Megatron-LM, no effect here",
+        [WHY_OPTIMIZER] = "an option of an optimizer that moefold does not have, no effect here",
+        [WHY_INFERENCE] = "inference, no effect here",
+        [WHY_TRAINING] = "another kind of training, no effect here",
+        [WHY_MODELS] = "another kind of model, no effect here",
+        [WHY_CHANGES] = "changes what Megatron-LM computes, but there is no knob for it here: "
+                        "memory and time are estimated without it",
     };
     return texts[why];
 }

@@ -39,7 +39,7 @@ typedef struct shell {
     variables vars;
     function *functions;
     int n_functions, functions_room;
-    shell_words *arguments; /* of the function that runs; NULL: the script's own, not known */
+    shell_words *arguments;    /* of the function that runs; NULL: the script's own, not known */
     const shell_words *prefix; /* srun ... before bash -c: belongs to the commands in its text */
     shell_result *out;
     size_t bytes; /* expanded so far */

@@ -67,9 +67,10 @@ status shell_assign_key(shell *sh, const char *name, const char *key, const char
     if (!v) return too_many(sh);
     shell_use(sh, v);
     if (v->given) return OK; /* I1 */
-    if (!key) key = next_key(sh, v);
+    bool behind = !key;      /* behind the last: no key can be the same */
+    if (behind) key = next_key(sh, v);
     v->set = v->is_array = true;
-    for (int i = 0; i < v->n; i++) {
+    for (int i = 0; !behind && i < v->n; i++) {
         if (strcmp(v->items[i].key, key) != 0) continue;
         element *copy = arena_larger(sh->a, v->items, sizeof *v->items * (size_t)v->n,
                                      sizeof *v->items * (size_t)v->n);

@@ -36,12 +36,13 @@ static bool rotates_halves(const recipe *r)
     return recipe_on(r, K_ROPE_HALVES) && recipe_on(r, K_MLA);
 }
 
-/* The two best of a group are its best topk / group_topk where that is 2. */
+/* The best of a group, or its two best, are its best topk / group_topk where that is 1, or 2. */
 static bool scores_otherwise(const recipe *r)
 {
-    return recipe_is(r, K_GROUP_SCORE, "best_two") &&
-           recipe_int(r, K_GROUPS) > recipe_int(r, K_GROUP_TOPK) &&
-           recipe_int(r, K_TOPK) != 2 * recipe_int(r, K_GROUP_TOPK);
+    bool two = recipe_is(r, K_GROUP_SCORE, "best_two"), one = recipe_is(r, K_GROUP_SCORE, "best");
+    int64_t allowed = recipe_int(r, K_GROUP_TOPK),
+            scored = allowed ? recipe_int(r, K_TOPK) / allowed : 0;
+    return recipe_int(r, K_GROUPS) > allowed && ((two && scored != 2) || (one && scored != 1));
 }
 
 static bool softmax(const recipe *r)

@@ -350,6 +350,7 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
     patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }
 

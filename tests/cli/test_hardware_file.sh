@@ -11,6 +11,7 @@ sed -e 's/^name: .*/name: wide/' -e 's/gpus: 72/gpus: 36/' hardware/gb200.yaml >
 sed -e 's/^name: .*/name: slow/' -e '/^architecture/d' hardware/h100.yaml >"$work/unsaid.yaml"
 sed -e 's/^name: .*/name: slow/' -e 's/^architecture: .*/architecture: volta/' hardware/h100.yaml >"$work/volta.yaml"
 sed -e 's/bf16: 989.5 TF/bf16: fast/' hardware/h100.yaml >"$work/fast.yaml"
+sed -e 's/^name: .*/name: cores/' hardware/cpu.yaml >"$work/cores.yaml"
 cp "$work/slow.yaml" "$work/slow"
 cp "$work/slow.yaml" "$work/h100"
 cd "$work" || exit 1
@@ -34,7 +35,7 @@ expect show_takes_it 0 'slow.yaml' "$moefold" show "$work/out/w.yaml"
 expect price_elsewhere 0 '"usable_bytes":38654705664' "$moefold" price "$work/out/w.yaml" --json
 cd "$work" || exit 1
 expect price_takes_it 0 '"usable_bytes":38654705664' "$moefold" price out/w.yaml --json
-expect launch_takes_it 0 'sbatch|SBATCH' "$moefold" launch tiny cluster.gpu=./slow.yaml cluster.n_gpus=16 train.train_iters=5 --slurm
+expect launch_takes_it 0 'sbatch|SBATCH' "$moefold" launch tiny cluster.gpu=./cores.yaml cluster.n_gpus=16 train.train_iters=5 --slurm
 expect from_the_command_line 0 'slow.yaml' "$moefold" show tiny cluster.gpu=slow.yaml
 expect without_an_ending 0 '\./slow' "$moefold" show tiny cluster.gpu=slow
 expect shipped_names_win 0 'cluster.gpu +H100' "$moefold" show tiny cluster.gpu=h100

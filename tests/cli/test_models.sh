@@ -37,4 +37,11 @@ expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunk
 expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
 expect norm_over_tp_ranks 1 'sum over TP ranks' "$moefold" train $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32 \
     train.global_batch_size=2 train.train_iters=1 model.tensor_model_parallel_size=2 --ranks 2
+
+# ---- what Megatron does otherwise is said
+expect group_score_is_megatrons 0 'moe_router_group_score +megatron +Megatron scores a group' "$moefold" show deepseek-v2
+expect group_score_is_the_models 0 'moe_router_group_score +best +preset' "$moefold" show deepseek-v2 cluster.gpu=cpu
+expect group_score_of_the_user 1 'target-can-run' "$moefold" check deepseek-v2 moefold.moe_router_group_score=best
+expect whole_norm_has_no_flag 1 'qk_norm_whole=true .*head by head' "$moefold" show olmoe-1b-7b --as megatron-lm
+expect llama_rope_has_its_flags 0 '--use-rope-scaling' "$moefold" show llama-3.1-8b --as megatron-lm
 exit $failed

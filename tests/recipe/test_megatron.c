@@ -137,7 +137,7 @@ static void deepseek_v3_command_is_understood(void **state)
     assert_int_equal(freq.kind, V_LIST);
     assert_int_equal(freq.list.n, 61);
     for (int i = 0; i < 61; i++) assert_int_equal(freq.list.items[i].whole, i >= 3);
-    assert_true(noted("--wandb-exp-name: logging of another system, without effect here"));
+    assert_true(noted("--wandb-exp-name: logging in Megatron-LM, no effect here"));
     assert_true(noted("'pretrain_gpt.py'"));
     assert_true(noted("'OMP_NUM_THREADS=4'"));
     assert_true(recipe_is_lm(&r));

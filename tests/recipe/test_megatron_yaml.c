@@ -77,7 +77,7 @@ static void a_functional_test_is_read(void **state)
     assert_true(recipe_is_lm(&r));
     /* no tokenizer is named, but GPT-2's files are */
     assert_knob("model.vocab_size", "50257");
-    assert_int_equal(r.knob[K_VOCAB].from, FROM_DERIVED);
+    assert_string_equal(r.knob[K_VOCAB].why, "size of GPT2BPETokenizer");
 }
 
 static void the_second_run_is_picked(void **state)

@@ -1,5 +1,5 @@
-/* test_parity_families.c - reference cases of the further families: loss, logits, every gradient and
- * the curve, on one rank and on several; and that their options matter. */
+/* test_parity_families.c - reference cases of the further families: loss, logits, every gradient
+ * and the curve, on one rank and on several; and that their options matter. */
 #include "parity_testing.h"
 
 #define CASE(name) "tests/data/golden/" name "-tiny"

@@ -1,0 +1,231 @@
+/* help.c - help pages: usage, options, three examples each.
+ *
+ * I1  Options stand in one place, the command that reads them. Who else needs them runs the command
+ *     with --help, and the page that would be printed is collected instead. */
+#include "cli/help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WIDTH = 100, COLUMN = 26, COMMANDS_MAX = 64 };
+
+const char cli_version[] = "0.1.0";
+
+const char help_recipe[] =
+    "RECIPE is a YAML file (- for standard input), a preset model (moefold show --presets), a name "
+    "on "
+    "the Hugging Face hub, or a config.json or its folder. key=value sets a knob (moefold knobs); "
+    "short words: tp=8 or TP8, cp, ep, pp, vpp, etp, mbs, gbs, seq=128K. Flags of Megatron-LM "
+    "work, "
+    "too.";
+
+static const struct page {
+    const char *command;
+    help_example examples[HELP_EXAMPLES];
+} pages[] = {
+    {"plan",
+     {{"The best layouts of DeepSeek-V3 on 256 H100 at 4K, and why",
+       "moefold plan deepseek-v3 --gpus 256xH100 --seq 4K"},
+      {"With TP 1 and a batch of 1,024 samples, the winner written as a recipe",
+       "moefold plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --gbs 1K --pin tp=1 --out best.yaml"},
+      {"Where a recipe of yours stands, and the path from it to the winner",
+       "moefold plan --against recipes/qwen3-30b-4k-h100.yaml"}}},
+    {"check",
+     {{"Every problem of a recipe in one run, with repairs",
+       "moefold check recipes/dsv3-128k-h100.yaml"},
+      {"The overrides that repair a recipe", "moefold check recipes/dsv3-4k-h100.yaml pp=8 --fix"},
+      {"Build the program of every rank and match every message",
+       "moefold check recipes/qwen3-30b-4k-h100.yaml --all-ranks"}}},
+    {"show",
+     {{"Every knob that is not at its default, with the reason",
+       "moefold show recipes/dsv3-128k-h100.yaml"},
+      {"The recipe as Megatron-LM's argument list",
+       "moefold show recipes/qwen3-30b-4k-h100.yaml --as megatron-lm"},
+      {"Where the memory of rank 3 goes", "moefold show tiny tp=2 pp=2 --rank 3 --memory"}}},
+    {"price",
+     {{"Memory, time and bottleneck of a recipe, and what one change would bring",
+       "moefold price recipes/dsv3-128k-h100.yaml"},
+      {"The same recipe on other GPUs",
+       "moefold price recipes/qwen3-30b-4k-h100.yaml --gpus 16xH200"},
+      {"With the busiest expert twice as loaded as the average, for programs",
+       "moefold price recipes/qwen3-30b-4k-h100.yaml --routing 2 --json"}}},
+    {"train",
+     {{"Train a small model on this machine's CPUs",
+       "moefold train tiny seq=64 gbs=4 train.train_iters=3"},
+      {"On two ranks (starts mpirun), cut by TP",
+       "moefold train tiny cluster.gpu=cpu tp=2 seq=64 gbs=4 train.train_iters=3 --ranks 2"},
+      {"Keep the metrics, and how many tokens each expert got",
+       "moefold train tiny seq=64 gbs=4 train.train_iters=3 --metrics m.jsonl --save-routing "
+       "loads.json"}}},
+    {"bench",
+     {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
+      {"Two ranks alone, for ten seconds", "moefold bench --ranks 2 --seconds 10 --out two.yaml"},
+      {"For programs", "moefold bench --ranks 1 --seconds 5 --out one.yaml --json"}}},
+    {"launch",
+     {{"The batch script of a recipe",
+       "moefold launch tiny --gpus 16xcpu train.train_iters=100 --slurm"},
+      {"With a time limit of four hours",
+       "moefold launch tiny --gpus 16xcpu train.train_iters=100 --slurm --time 4:00:00"},
+      {"Into a file",
+       "moefold launch tiny --gpus 16xcpu train.train_iters=100 --slurm --out job.sh"}}},
+    {"parity",
+     {{"Loss, logits, gradients and curve beside Hugging Face's",
+       "moefold parity tests/data/golden/qwen3-moe-tiny"},
+      {"The same, cut over two ranks",
+       "moefold parity tests/data/golden/qwen3-moe-tiny tp=2 --ranks 2"},
+      {"With the plain C kernels, for programs",
+       "moefold parity tests/data/golden/mixtral-tiny --plain --json"}}},
+    {"convert",
+     {{"A Hugging Face folder to a checkpoint",
+       "moefold convert tests/data/golden/qwen3-moe-tiny ckpt"},
+      {"A checkpoint to a Hugging Face folder", "moefold convert ckpt hf"},
+      {"In BF16", "moefold convert ckpt hf16 --to hf --dtype bfloat16"}}},
+    {"knobs",
+     {{"Every knob about recompute", "moefold knobs recompute"},
+      {"The knob behind a short word", "moefold knobs vpp"},
+      {"All of them, for programs", "moefold knobs --json"}}},
+    {"completion",
+     {{"For this shell (bash)", "source <(moefold completion bash)"},
+      {"For every bash of yours",
+       "moefold completion bash > ~/.local/share/bash-completion/completions/moefold"},
+      {"For zsh, in a folder of fpath", "moefold completion zsh > ~/.zfunc/_moefold"}}},
+    {"man",
+     {{"Read it", "moefold man | man -l -"},
+      {"Install it", "moefold man > ~/.local/share/man/man1/moefold.1"},
+      {"As plain text", "moefold man | groff -man -Tutf8 | less -R"}}},
+    {"help",
+     {{"All commands", "moefold help"},
+      {"One command", "moefold help plan"},
+      {"The same", "moefold plan --help"}}},
+};
+
+const help_example *help_examples(const char *name)
+{
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++)
+        if (strcmp(pages[i].command, name) == 0) return pages[i].examples;
+    return NULL;
+}
+
+/* ---- printing */
+
+/* Words from column `at` on, in lines of WIDTH that start at `indent`. */
+static void print_wrapped(FILE *out, const char *text, int at, int indent)
+{
+    for (const char *p = text; *p;) {
+        int n = (int)strcspn(p, " ");
+        if (at > indent && at + 1 + n > WIDTH) {
+            fprintf(out, "\n%*s", indent, "");
+            at = indent;
+        } else if (p != text) {
+            fputc(' ', out);
+            at++;
+        }
+        fprintf(out, "%.*s", n, p);
+        at += n;
+        p += n + (int)strspn(p + n, " ");
+    }
+    fputc('\n', out);
+}
+
+static void print_option(const cli_option *o)
+{
+    int n =
+        printf("  %s%s%s", o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
+    if (n > COLUMN - 2) {
+        printf("\n");
+        n = 0;
+    }
+    printf("%*s", COLUMN - n, "");
+    print_wrapped(stdout, o->help, COLUMN, COLUMN);
+}
+
+static const command *find(const char *name)
+{
+    int n;
+    const command *commands = command_table(&n);
+    for (int i = 0; i < n; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static struct collector { /* I1 */
+    cli_option *list;
+    int n, max;
+} * collector;
+
+void help_print(const char *name, const cli_option *options, int n_options)
+{
+    if (collector) {
+        for (int i = 0; i < n_options && collector->n < collector->max; i++)
+            collector->list[collector->n++] = options[i];
+        return;
+    }
+    const command *c = find(name);
+    int n = printf("moefold %s ", name);
+    print_wrapped(stdout, c->usage, n, n);
+    print_wrapped(stdout, c->summary, 0, 0);
+    if (n_options) printf("\nOptions\n");
+    for (int i = 0; i < n_options; i++) print_option(&options[i]);
+    const help_example *x = help_examples(name);
+    printf("\nExamples\n");
+    for (int i = 0; x && i < HELP_EXAMPLES; i++) printf("  %s:\n      %s\n", x[i].what, x[i].line);
+    if (!strstr(c->usage, "RECIPE") && !strstr(c->usage, "MODEL")) return;
+    printf("\n");
+    print_wrapped(stdout, help_recipe, 0, 0);
+}
+
+int help_options(const command *c, cli_option *out, int max)
+{
+    struct collector own = {out, 0, max};
+    char name[32], ask[] = "--help", *words[] = {name, ask, NULL};
+    snprintf(name, sizeof name, "%s", c->name);
+    collector = &own;
+    c->run(2, words);
+    collector = NULL;
+    return own.n;
+}
+
+void help_print_all(FILE *out)
+{
+    int n;
+    const command *commands = command_table(&n);
+    fputs("moefold plans, proves and runs long-context Mixture-of-Experts training.\n\n", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, "  moefold %-10s ", commands[i].name);
+        print_wrapped(out, commands[i].summary, 21, 21);
+    }
+    fputs("\n`moefold COMMAND --help` has options and examples; `moefold --version`.\n", out);
+    print_wrapped(out, help_recipe, 0, 0);
+    fputs("\nStart with: moefold check deepseek-v3 ep=64 --gpus 256xH100\n", out);
+}
+
+int command_unknown(const char *name)
+{
+    int n;
+    const command *commands = command_table(&n);
+    const char *names[COMMANDS_MAX];
+    for (int i = 0; i < n; i++) names[i] = commands[i].name;
+    const char *near = text_nearest(name, names, n);
+    fprintf(stderr, "moefold: unknown command '%s'%s%s; `moefold help` lists them\n", name,
+            near ? "; did you mean " : "", near ? near : "");
+    return ERR_INPUT;
+}
+
+int command_help(int argc, char **argv)
+{
+    const char *word = NULL;
+    bool done = false;
+    error err = {{0}};
+    status s = cli_read_plain("help", argc, argv, NULL, 0, &word, &done, &err);
+    if (s) return cli_fail("help", s, &err);
+    if (done) return OK;
+    if (!word) {
+        help_print_all(stdout);
+        return OK;
+    }
+    const command *c = find(word);
+    char name[32], ask[] = "--help", *words[] = {name, ask, NULL};
+    if (!c) return command_unknown(word);
+    snprintf(name, sizeof name, "%s", c->name);
+    return c->run(2, words);
+}
