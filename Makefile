@@ -36,6 +36,12 @@ SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
 BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 
+# Probes of the GPU; the library that stands in for a driver lies where nothing finds it by itself.
+NVCC      := $(shell command -v nvcc)
+NVCCFLAGS ?= -O3
+PROBES    := $(patsubst %.cu,$(BUILD)/%,$(sort $(wildcard bench/cuda/*.cu)))
+NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
+
 # Shared objects that the program opens when it needs them; without Open MPI there is none.
 BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
 
@@ -48,7 +54,8 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
-.PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects
+.PHONY: bench-cuda
+.PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
 
@@ -99,6 +106,10 @@ bench: all ## Run every bench/*.sh
 	    echo "== $$b"; \
 	    MOEFOLD=./moefold bash $$b; \
 	done
+
+bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed to run them)
+	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
+	else $(MAKE) $(SUB) cuda-programs; fi
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
@@ -174,6 +185,29 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY) $(BUILD)/flags
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(LDFLAGS) $(LINK_LIBS) -o $@
 
+# wgmma and setmaxnreg exist for sm_90a alone; -arch=sm_90a compiles for sm_90 too, and fails. The
+# toolkit's stub of the driver is linked, never run.
+$(BUILD)/bench/cuda/%: bench/cuda/%.cu
+	@mkdir -p $(@D)
+	$(call say,nvcc,$<)
+	$(Q)$(NVCC) -std=c++17 -gencode arch=compute_90a,code=sm_90a $(NVCCFLAGS) \
+	    -MMD -MP -MF $@.d -MT $@ $< \
+	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
+	    $(CUDA_LIBS) -o $@
+
+$(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
+$(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
+$(BUILD)/bench/cuda/lt_determinism: private CUDA_LIBS := -lcublasLt
+$(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn
+$(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lcudnn
+$(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
+$(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
+
+$(NO_DRIVER): bench/cuda/no_driver.c
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -fPIC -shared $< -o $@
+
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(LIBRARY) $(BUILD)/flags
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -fsanitize=fuzzer -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) \
@@ -195,6 +229,8 @@ test-programs: $(TESTS) $(BACKENDS)
 	@:
 bench-programs: $(BENCHES)
 	@:
+cuda-programs: $(PROBES) $(NO_DRIVER)
+	@:
 fuzz-objects: $(patsubst build/fuzz/%,$(BUILD)/obj/tests/fuzz/%.o,$(FUZZERS))
 
 # Our library is instrumented throughout; the two readers that we link are tested as they come.
@@ -210,3 +246,4 @@ build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.
 
 -include $(BACKENDS:=.d)
 -include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
+-include $(PROBES:=.d)

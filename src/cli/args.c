@@ -195,7 +195,8 @@ static status sets_have_a_file(const recipe *r, const megatron_options *how, int
     bool file = recipe_is_lm(r) || (!how->n_sets && !how->command);
     for (int i = 1; i < argc; i++) file = file || strncmp(argv[i], "--against", 9) == 0;
     if (file) return OK;
-    return error_set(err, ERR_INPUT, "%s belongs to --from-megatron FILE, which is not given",
+    return error_set(err, ERR_INPUT,
+                     "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
                      how->n_sets ? "--set" : "--command");
 }
 

@@ -49,6 +49,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
+    if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
     if (st) return st;
     if (w->json) {
         plan_print_json(p, a);
@@ -59,6 +60,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
     if (routed) printf("\nRouting  %s\n", routed);
     if (p->compared) plan_print_against(p, a);
+    plan_print_bring_up(p);
     if (w->out) printf("\nWritten to %s: moefold check %s\n", w->out, w->out);
     return OK;
 }
@@ -152,6 +154,8 @@ int command_plan(int argc, char **argv)
         {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
          &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
+        {"--bring-up", "DIR", "write the order in which to bring the winner up, a recipe a step",
+         NULL, &w.bring_up},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
@@ -176,6 +180,7 @@ int command_plan(int argc, char **argv)
     if (!st)
         st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,
                       &err);
+    if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) st = judge(p, &w, &o, a, &err);
     bool refused = !done && p->result && plan_refuses(p, w.json, a);

@@ -7,7 +7,7 @@
 #include "search/against.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up;
     megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
     bool json, more, pin_all;
 } plan_words;
@@ -51,6 +51,24 @@ typedef struct plan_reasons {
     violations warnings; /* that `check` draws from the winner, with prices of their repairs */
 } plan_reasons;
 
+/* A step of bringing the winner up. */
+typedef struct bring_up_step {
+    const char *name, *what, *file;
+    const char *skipped;            /* why it is left out; NULL: it is not */
+    const char *changed;            /* overrides against the step before */
+    const char *added;              /* so that it fits; NULL: nothing */
+    const char *const *added_rules; /* overrides so that it breaks no rule; NULL: none */
+    int n_warnings;                 /* and notes */
+    recipe *r;
+    price p;
+} bring_up_step;
+
+typedef struct plan_bring_up {
+    const char *folder; /* NULL: not asked for */
+    bring_up_step list[8];
+    int n;
+} plan_bring_up;
+
 /* The reason of what the command line set. */
 #define PLAN_BY_WORDS "command line"
 
@@ -72,6 +90,7 @@ typedef struct plan_answer {
     plan_fewest fewest;
     plan_offload offload;
     plan_reasons reasons;
+    plan_bring_up bring_up;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -126,6 +145,13 @@ void plan_find_reasons(plan_answer *p, arena *a);
 void plan_say_others(const plan_answer *p, const char *topic);
 void plan_say_warnings(const plan_answer *p, arena *a);
 json_t *plan_json_reasons(const plan_answer *p);
+
+/* plan_bring_up.c: refuses a folder that holds anything; writes the recipes, after reasons are
+ * found. */
+status plan_bring_up_folder(const char *folder, error *err);
+status plan_make_bring_up(plan_answer *p, const char *folder, arena *a, error *err);
+void plan_print_bring_up(const plan_answer *p);
+json_t *plan_json_bring_up(const plan_answer *p);
 
 /* plan_rows.c: the rest of the list, row by row; the price of a layout like those of the list
  * (false: it breaks a rule). */

@@ -252,6 +252,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "kept", plan_json_kept(p, false));
     json_object_set_new(o, "searched", plan_json_kept(p, true));
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());
+    if (p->bring_up.folder) json_object_set_new(o, "bring_up", plan_json_bring_up(p));
     if (r->n_best) json_object_set_new(o, "why", plan_json_reasons(p));
     if (r->n_best) json_object_set_new(o, "warnings", cli_json_violations(&p->reasons.warnings));
     if (p->compared) json_object_set_new(o, "against", plan_json_against(p, a));

@@ -25,7 +25,7 @@ typedef struct megatron_options {
 status megatron_flag(recipe *r, int n, char *const *words, const char *where, int *used,
                      error *err);
 
-/* A file; its content says of which kind it is:
+/* A file, or - for the standard input; its content says of which kind it is:
  *
  *   argument list    flags, or a whole command; white space ends words, so that a pipeline layout
  *                    needs no quotes

@@ -143,10 +143,12 @@ status megatron_read_with(recipe *r, const char *path, const megatron_options *o
 {
     char *data;
     size_t n;
-    status s = file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
+    bool input = strcmp(path, "-") == 0;
+    status s = input ? file_read_input(r->a, MEGATRON_BYTES_MAX, &data, &n, err)
+                     : file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
     if (s) return s;
-    r->folder = file_folder(r->a, path);
-    return megatron_parse_with(r, path, data, n, o, err);
+    r->folder = input ? "" : file_folder(r->a, path);
+    return megatron_parse_with(r, input ? "standard input" : path, data, n, o, err);
 }
 
 status megatron_parse(recipe *r, const char *name, const char *data, size_t n, error *err)

@@ -210,7 +210,7 @@ static void set_graphs(recipe *r, graph_scope g)
     put_flag(r, K_PAGED_STASH, true);
     put_flag(r, K_OP_FUSER, true);
     if (!recipe_given(r, K_RANK_CAPACITY)) put(r, K_RANK_CAPACITY, value_of_float(1.5));
-    put_flag(r, K_NAN_LOSS, false);
+    put(r, K_NAN_LOSS, value_of_bool(false)); /* on where nobody says */
 }
 
 static void set_memory(recipe *r, const choice *c)

@@ -12,11 +12,13 @@ expect several 2 '3 training commands; --command N picks one' "$moefold" show --
 expect command 0 'model.tensor_model_parallel_size  *2 ' "$moefold" show --from-megatron $data/several.sh --command 2
 expect missing 2 'NODES for --nodes' "$moefold" show --from-megatron $data/several.sh --command 3
 expect given 0 'cluster.n_gpus  *32 ' "$moefold" show --from-megatron $data/several.sh --command 3 --set NODES=4
+expect named_alone 0 'PP 2' "$moefold" check $data/launch.sh --set PP=2
 expect yaml 0 'TP 2 x CP 1 x DP 2 x PP 2' "$moefold" check --from-megatron $data/functional.yaml
 expect yaml_vocabulary 0 'model.vocab_size  *50257 .*GPT2BPETokenizer' "$moefold" show --from-megatron $data/functional.yaml
-expect set_alone 2 '--set belongs to --from-megatron' "$moefold" check tiny --set A=1
-expect command_alone 2 '--command belongs to --from-megatron' "$moefold" check tiny --command 1
+expect set_alone 2 '--set is for a Megatron-LM script' "$moefold" check tiny --set A=1
+expect command_alone 2 '--command is for a Megatron-LM script' "$moefold" check tiny --command 1
 expect help 0 'NAME=value' "$moefold" check --help
+expect standard_input 0 'TP 2 x CP 1 x DP 4' "$moefold" check --from-megatron - <$data/launch.sh
 printf -- '--num-layer 4\n--hidden-siz 8\n--lr 1\n' >"$work/list.txt"
 expect all_unknown 2 "2 unknown flags" "$moefold" check --from-megatron "$work/list.txt"
 expect first_unknown 2 "'--num-layers'" "$moefold" check --from-megatron "$work/list.txt"

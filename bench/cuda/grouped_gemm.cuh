@@ -1,0 +1,486 @@
+/* grouped_gemm.cuh - the expert GEMMs on Hopper: BF16 in, sums in FP32, row counts on the device.
+ *
+ * One kernel serves the three products of a linear layer y = x W^T, for all experts at once:
+ *
+ *     forward           y[T][N]     = x[T][K]      W[e][N][K]^T    both operands K-contiguous
+ *     data gradient     dx[T][N]    = dy[T][K]     W[e][K][N]      W with the result's columns
+ *     weight gradient   dw[e][M][N] = dy[T_e][M]^T x[T_e][N]       both with the result's dimension
+ *
+ * Rows of expert e are those after the rows of experts 0..e-1; `counts` says how many each has.
+ *
+ * I1  The grid is persistent: clusters take tiles in turn from a list that every block derives from
+ *     the counts, so the host never needs them, and an expert without rows has no tile.
+ * I2  A block has one warpgroup that starts copies (one warp those in, one those out) and two that
+ *     multiply, each 64 of the tile's 128 rows by 256 columns. Two blocks of a cluster have
+ *     neighbouring rows and the same columns: each loads half of the columns' operand, and the copy
+ *     engine delivers it to both.
+ * I3  A stage is full when its bytes have arrived, and empty when both multiplying warpgroups of
+ *     every block that it is delivered to have read it.
+ * I4  Rows past the end of an expert are computed but never stored: they belong to the next one.
+ * I5  A weight gradient sums over rows, so rows of its last stage that belong to the next expert
+ *     are overwritten with zeros in shared memory, in both operands (theirs may be no numbers).
+ * I6  Where an expert's row tiles are odd in number, the blocks of a cluster share the last one:
+ *     neighbouring columns of the same rows, each with loads of its own. Half a cluster would
+ *     idle else, which costs 8 % where experts have 11 row tiles.
+ * I7  Results leave through one buffer that the storing warp grants to the multiplying warpgroups
+ *     in turn, and the copy engine empties it while they go on. So the two drift apart by as much
+ *     as the stages allow, and the tensor cores work for one while the other unloads. */
+#ifndef BENCH_CUDA_GROUPED_GEMM_CUH
+#define BENCH_CUDA_GROUPED_GEMM_CUH
+
+#include "hopper.cuh"
+
+enum { GEMM_FORWARD, GEMM_DATA, GEMM_WEIGHT };
+enum { OUT_BF16, OUT_FP32_ADD };
+
+enum {
+    TILE_M = 128,
+    TILE_N = 256,
+    TILE_K = 64,
+    HALF_M = 64,     /* rows of a warpgroup */
+    ROW_BYTES = 128, /* of a swizzled row */
+    BLOCK_BYTES = 64 * ROW_BYTES,
+    OUT_BLOCKS = 4,
+    A_BYTES = TILE_M * TILE_K * 2,
+    B_BYTES = TILE_N * TILE_K * 2,
+    STAGE_BYTES = A_BYTES + B_BYTES,
+    MAX_EXPERTS = 256,
+    BAND = 8, /* row tiles (of a cluster) that are walked together across the columns */
+    GEMM_THREADS = 384
+};
+
+typedef struct {
+    const int *counts; /* [n_experts], on the device */
+    void *c;           /* [T][n], or [n_experts][m][n] for the weight gradient */
+    int n_experts;
+    int m; /* rows of the result of one expert; weight gradient only */
+    int n; /* columns of the result */
+    int k; /* what is summed over; not for the weight gradient */
+} gemm_args;
+
+typedef struct {
+    int expert, first_row, rows; /* of the expert */
+    int m0, n0;                  /* place of the tile in the expert's result */
+    int n_steps;                 /* of TILE_K */
+    int valid;                   /* rows of the tile that are to be stored, may be <= 0 */
+    bool alone;                  /* nothing is shared with the other block (I6) */
+} tile;
+
+template <int STAGES> struct gemm_shared {
+    alignas(1024) uint8_t stage[STAGES][STAGE_BYTES];
+    alignas(1024) uint8_t out[OUT_BLOCKS][BLOCK_BYTES];
+    uint64_t full[STAGES], empty[STAGES];
+    uint64_t out_granted[2], out_full; /* I7 */
+    int tiles_end[MAX_EXPERTS], first_row[MAX_EXPERTS + 1];
+};
+
+/* Where a role stands in the ring of stages. */
+typedef struct {
+    int at;
+    uint32_t phase;
+} ring;
+
+template <int STAGES> __device__ __forceinline__ void ring_next(ring *r)
+{
+    if (++r->at == STAGES) {
+        r->at = 0;
+        r->phase ^= 1;
+    }
+}
+
+/* ---- the list of tiles (I1) ---- */
+
+/* Row tiles of an expert: whole clusters of them, and whether one is left over (I6). */
+template <int KIND, int CLUSTER>
+__device__ __forceinline__ void tiles_down(gemm_args g, int rows, int *full, int *odd)
+{
+    const int down = ((KIND == GEMM_WEIGHT ? g.m : rows) + TILE_M - 1) / TILE_M;
+    *full = KIND == GEMM_WEIGHT ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
+    *odd = KIND != GEMM_WEIGHT && CLUSTER > 1 && down % CLUSTER;
+}
+
+__device__ __forceinline__ int warp_prefix(int x, int lane)
+{
+    for (int d = 1; d < 32; d *= 2) {
+        int y = __shfl_up_sync(~0u, x, d);
+        if (lane >= d) x += y;
+    }
+    return x;
+}
+
+/* By one warp. With an accumulating weight gradient an expert without rows has nothing to add. */
+template <int KIND, int CLUSTER, int OUT>
+__device__ void list_tiles(gemm_args g, int *tiles_end, int *first_row)
+{
+    const int lane = threadIdx.x % 32, across = (g.n + TILE_N - 1) / TILE_N;
+    int rows_before = 0, tiles_before = 0;
+    for (int e0 = 0; e0 < g.n_experts; e0 += 32) {
+        int e = e0 + lane, rows = e < g.n_experts ? g.counts[e] : 0;
+        int full, odd;
+        tiles_down<KIND, CLUSTER>(g, rows, &full, &odd);
+        int tiles = full * across + odd * ((across + CLUSTER - 1) / CLUSTER);
+        if (e >= g.n_experts || (OUT == OUT_FP32_ADD && rows == 0)) tiles = 0;
+        int rows_end = warp_prefix(rows, lane) + rows_before;
+        int end = warp_prefix(tiles, lane) + tiles_before;
+        if (e < g.n_experts) {
+            first_row[e + 1] = rows_end;
+            tiles_end[e] = end;
+        }
+        rows_before = __shfl_sync(~0u, rows_end, 31);
+        tiles_before = __shfl_sync(~0u, end, 31);
+    }
+    if (lane == 0) first_row[0] = 0;
+}
+
+/* Tile number t for block `rank` of its cluster; `e` moves on from call to call. */
+template <int KIND, int CLUSTER>
+__device__ __forceinline__ bool find_tile(gemm_args g, const int *tiles_end, const int *first_row,
+                                          int t, int *e, int rank, tile *out)
+{
+    while (*e < g.n_experts && tiles_end[*e] <= t) ++*e;
+    if (*e == g.n_experts) return false;
+    int local = t - (*e ? tiles_end[*e - 1] : 0);
+    out->expert = *e;
+    out->first_row = first_row[*e];
+    out->rows = first_row[*e + 1] - first_row[*e];
+    int full, odd, across = (g.n + TILE_N - 1) / TILE_N;
+    tiles_down<KIND, CLUSTER>(g, out->rows, &full, &odd);
+    out->alone = local >= full * across;
+    if (out->alone) {
+        out->m0 = full * CLUSTER * TILE_M;
+        out->n0 = ((local - full * across) * CLUSTER + rank) * TILE_N;
+    } else {
+        int band = local / (BAND * across), in_band = local % (BAND * across);
+        int height = min(BAND, full - band * BAND);
+        out->m0 = ((band * BAND + in_band % height) * CLUSTER + rank) * TILE_M;
+        out->n0 = in_band / height * TILE_N;
+    }
+    int summed = KIND == GEMM_WEIGHT ? out->rows : g.k;
+    out->n_steps = max(1, (summed + TILE_K - 1) / TILE_K); /* of no rows: a step of zeros */
+    out->valid = (KIND == GEMM_WEIGHT ? g.m : out->rows) - out->m0;
+    if (out->n0 >= g.n) out->valid = 0;
+    return true;
+}
+
+/* ---- copies in (I2, I3) ---- */
+
+template <int KIND>
+__device__ __forceinline__ void load_a(uint32_t to, const CUtensorMap *map, const tile *t, int k0,
+                                       uint32_t full)
+{
+    if constexpr (KIND == GEMM_WEIGHT)
+        tma_load<3, false>(to, map, {0, t->first_row + k0, t->m0 / 64, 0}, full, 0);
+    else
+        tma_load<2, false>(to, map, {k0, t->first_row + t->m0, 0, 0}, full, 0);
+}
+
+template <int KIND, bool MANY>
+__device__ __forceinline__ void load_part(uint32_t to, const CUtensorMap *map, const tile *t,
+                                          int n0, int k0, uint32_t full, uint16_t blocks)
+{
+    if constexpr (KIND == GEMM_FORWARD)
+        tma_load<3, MANY>(to, map, {k0, n0, t->expert, 0}, full, blocks);
+    else if constexpr (KIND == GEMM_DATA)
+        tma_load<4, MANY>(to, map, {0, k0, n0 / 64, t->expert}, full, blocks);
+    else
+        tma_load<3, MANY>(to, map, {0, t->first_row + k0, n0 / 64, 0}, full, blocks);
+}
+
+template <int KIND, int CLUSTER>
+__device__ __forceinline__ void load_b(uint32_t to, const CUtensorMap *map, const tile *t, int k0,
+                                       uint32_t full, int rank)
+{
+    const int part = TILE_N / CLUSTER, bytes = B_BYTES / CLUSTER;
+    const uint16_t all = (1 << CLUSTER) - 1;
+    if (CLUSTER > 1 && !t->alone) {
+        load_part<KIND, true>(to + bytes * rank, map, t, t->n0 + part * rank, k0, full, all);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < CLUSTER; i++)
+        load_part<KIND, false>(to + bytes * i, map, t, t->n0 + part * i, k0, full, 0);
+}
+
+/* ---- products ---- */
+
+/* The last stage of a weight gradient has `rows` rows (I5). */
+__device__ __forceinline__ void clear_rows(uint8_t *a, uint8_t *b, int rows, int half)
+{
+    const int thread = threadIdx.x % 128, n = (TILE_K - rows) * (ROW_BYTES / 16);
+    const int4 zero = {0, 0, 0, 0};
+    for (int block = 0; block < 3; block++) {
+        uint8_t *base = block ? b + (half * 2 + block - 1) * BLOCK_BYTES : a + half * BLOCK_BYTES;
+        int4 *p = (int4 *)(base + rows * ROW_BYTES);
+        for (int i = thread; i < n; i += 128) p[i] = zero;
+    }
+    proxy_fence();
+    warps_sync(3, 256);
+}
+
+template <int KIND>
+__device__ __forceinline__ void multiply_stage(float acc[128], uint32_t a, uint32_t b, int first)
+{
+    constexpr int AT = KIND == GEMM_WEIGHT, BT = KIND != GEMM_FORWARD;
+    uint64_t da = matrix_descriptor(a, AT ? BLOCK_BYTES : 16, 8 * ROW_BYTES);
+    uint64_t db = matrix_descriptor(b, BT ? BLOCK_BYTES : 16, 8 * ROW_BYTES);
+    const int a_step = AT ? 16 * ROW_BYTES : 32, b_step = BT ? 16 * ROW_BYTES : 32;
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < TILE_K / 16; k++)
+        wgmma_64x256<AT, BT>(acc, da + (a_step * k >> 4), db + (b_step * k >> 4), !first || k);
+    wgmma_commit();
+}
+
+/* ---- results ---- */
+
+__device__ __forceinline__ uint32_t pack(float lo, float hi)
+{
+    __nv_bfloat162 p = __floats2bfloat162_rn(lo, hi);
+    return *(uint32_t *)&p;
+}
+
+/* 64 rows x 64 columns of BF16 in four warps, from column 64 * block, swizzled as the tensor map
+ * says, so that no two writes of a warp meet in a bank. */
+__device__ __forceinline__ void stage_bf16(uint8_t *to, const float acc[128], int block)
+{
+    const int lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+        const float *d = acc + (block * 8 + j) * 4;
+        const uint32_t r[4] = {pack(d[0], d[1]), pack(d[2], d[3]), pack(d[4], d[5]),
+                               pack(d[6], d[7])};
+        const int chunk = j + lane / 16;
+        store_matrices(shared_address(to) + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4), r);
+    }
+}
+
+/* A tile that ends inside these 64 rows (I4): each warp stores what it staged itself. */
+__device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, const tile *t,
+                                           int block, int half)
+{
+    const int lane = threadIdx.x % 32, chunk = lane % 8, n = t->n0 + block * 64 + chunk * 8;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int row = threadIdx.x / 32 % 4 * 16 + i * 4 + lane / 8, m = half * HALF_M + row;
+        if (m >= t->valid || n >= g.n) continue;
+        float4 v = *(const float4 *)(from + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
+        __nv_bfloat16 *c = (__nv_bfloat16 *)g.c + (size_t)(t->first_row + t->m0 + m) * g.n + n;
+        *(float4 *)c = v;
+    }
+}
+
+/* A warp adds its 16 x 256 results to FP32 in memory, 32 columns at a time by way of 2 KiB of its
+ * own: whole lines of 128 bytes, which the L2 cache sums. For 2048 rows an expert the copy engine's
+ * reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half of a warpgroup's),
+ * and so were loading, adding and storing (618) and bringing the sums into the L2 first (615). */
+__device__ __forceinline__ void add_results(const float acc[128], uint8_t *staging, gemm_args g,
+                                            const tile *t, int half)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, chunk = lane % 8;
+    const int above = half * HALF_M + warp * 16;
+    float *c = (float *)g.c + ((size_t)t->expert * g.m + t->m0 + above) * g.n + t->n0 + chunk * 4;
+#pragma unroll
+    for (int block = 0; block < TILE_N / 32; block++) {
+        uint8_t *buffer = staging + block % 2 * 16 * ROW_BYTES;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float *d = acc + (block * 4 + j) * 4;
+            const int to = lane / 4, at = (2 * j + lane % 4 / 2) ^ to;
+            uint8_t *p = buffer + to * ROW_BYTES + (at << 4) + lane % 2 * 8;
+            *(float2 *)p = make_float2(d[0], d[1]);
+            *(float2 *)(p + 8 * ROW_BYTES) = make_float2(d[2], d[3]);
+        }
+        __syncwarp();
+        const bool inside = t->n0 + block * 32 + chunk * 4 < g.n;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int row = i * 4 + lane / 8;
+            float4 v = *(float4 *)(buffer + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
+            if (inside && above + row < t->valid)
+                add_to_memory(c + (size_t)row * g.n + block * 32, v);
+        }
+    }
+    __syncwarp(); /* the next tile's first block meets its buffer again */
+}
+
+/* Whether a warpgroup has nothing to compute. In a weight gradient clear_rows() needs both. */
+template <int KIND> __device__ __forceinline__ bool idle(const tile *t, int half)
+{
+    return (KIND == GEMM_WEIGHT ? t->valid : t->valid - half * HALF_M) <= 0;
+}
+
+template <int KIND> __device__ __forceinline__ bool whole(const tile *t, int half)
+{
+    return KIND == GEMM_WEIGHT || t->valid - half * HALF_M >= HALF_M;
+}
+
+/* ---- the three roles ---- */
+
+template <int KIND, int CLUSTER, int STAGES>
+__device__ void produce(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUtensorMap *b,
+                        gemm_args g, int rank)
+{
+    ring r = {0, 1}; /* the first pass finds all stages empty */
+    tile t;
+    int e = 0;
+    for (int i = blockIdx.x / CLUSTER;
+         find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+         i += gridDim.x / CLUSTER) {
+        const bool rows = t.valid > 0; /* the other block's half of B is still to be sent */
+        for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
+            const uint32_t full = shared_address(&s->full[r.at]);
+            const uint32_t to = shared_address(s->stage[r.at]);
+            barrier_wait(shared_address(&s->empty[r.at]), r.phase);
+            barrier_expect(full, rows ? STAGE_BYTES : t.alone ? 0 : B_BYTES);
+            if (rows) load_a<KIND>(to, a, &t, step * TILE_K, full);
+            if (rows || !t.alone)
+                load_b<KIND, CLUSTER>(to + A_BYTES, b, &t, step * TILE_K, full, rank);
+        }
+    }
+}
+
+template <int KIND, int CLUSTER, int STAGES>
+__device__ void store_results(gemm_shared<STAGES> *s, const CUtensorMap *c, gemm_args g, int rank)
+{
+    uint32_t phase = 0;
+    tile t;
+    int e = 0;
+    for (int i = blockIdx.x / CLUSTER;
+         find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+         i += gridDim.x / CLUSTER) {
+        for (int half = 0; half < 2; half++) {
+            if (idle<KIND>(&t, half)) continue;
+            barrier_arrive(shared_address(&s->out_granted[half]));
+            barrier_wait(shared_address(&s->out_full), phase);
+            phase ^= 1;
+            if (!whole<KIND>(&t, half)) continue;
+            for (int b = 0; b < OUT_BLOCKS; b++) {
+                const uint32_t from = shared_address(s->out[b]);
+                const int n = t.n0 + b * 64, m = t.m0 + half * HALF_M;
+                if constexpr (KIND == GEMM_WEIGHT)
+                    tma_store<3>(c, {n, m, t.expert, 0}, from);
+                else
+                    tma_store<2>(c, {n, t.first_row + m, 0, 0}, from);
+            }
+            tma_commit();
+            tma_wait_read();
+        }
+    }
+    tma_wait_all();
+}
+
+/* One warpgroup hands over its 64 x 256 results (I7). */
+template <int KIND, int STAGES>
+__device__ __forceinline__ void hand_over(const float acc[128], gemm_shared<STAGES> *s, gemm_args g,
+                                          const tile *t, int half, uint32_t *granted)
+{
+    barrier_wait(shared_address(&s->out_granted[half]), *granted);
+    *granted ^= 1;
+#pragma unroll
+    for (int b = 0; b < OUT_BLOCKS; b++) stage_bf16(s->out[b], acc, b);
+    if (!whole<KIND>(t, half)) {
+        __syncwarp();
+#pragma unroll
+        for (int b = 0; b < OUT_BLOCKS; b++) store_some(s->out[b], g, t, b, half);
+    }
+    proxy_fence();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(shared_address(&s->out_full));
+}
+
+template <int CLUSTER> __device__ __forceinline__ void release(uint64_t *empty)
+{
+    const int thread = threadIdx.x % 128;
+    if (thread % 32 == 0 && thread / 32 < CLUSTER)
+        barrier_arrive(cluster_address(shared_address(empty), thread / 32));
+}
+
+template <int KIND, int OUT, int CLUSTER, int STAGES>
+__device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
+{
+    ring r = {0, 0};
+    tile t, next;
+    int e = 0, i = blockIdx.x / CLUSTER;
+    const int stride = gridDim.x / CLUSTER;
+    uint32_t granted = 0;
+    bool more = find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i, &e, rank, &t);
+    while (more) {
+        float acc[128];
+        int last = 0;
+        if (idle<KIND>(&t, half)) {
+            for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
+                barrier_wait(shared_address(&s->full[r.at]), r.phase);
+                warps_sync(1 + half, 128); /* no warp may fall a whole phase behind */
+                release<CLUSTER>(&s->empty[r.at]);
+            }
+            more =
+                find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &t);
+            continue;
+        }
+        for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
+            uint8_t *stage = s->stage[r.at];
+            barrier_wait(shared_address(&s->full[r.at]), r.phase);
+            if (KIND == GEMM_WEIGHT && t.rows - step * TILE_K < TILE_K)
+                clear_rows(stage, stage + A_BYTES, t.rows - step * TILE_K, half);
+            multiply_stage<KIND>(acc, shared_address(stage) + half * BLOCK_BYTES,
+                                 shared_address(stage) + A_BYTES, step == 0);
+            if (step) {
+                wgmma_wait<1>();
+                release<CLUSTER>(&s->empty[last]);
+            }
+            last = r.at;
+        }
+        /* In the shadow of the last products. */
+        more =
+            find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &next);
+        wgmma_wait<0>();
+        release<CLUSTER>(&s->empty[last]);
+        if constexpr (OUT == OUT_FP32_ADD)
+            add_results(acc, s->out[0] + (threadIdx.x / 32 - 4) * (BLOCK_BYTES / 2), g, &t, half);
+        else
+            hand_over<KIND, STAGES>(acc, s, g, &t, half, &granted);
+        t = next;
+    }
+}
+
+template <int KIND, int OUT, int CLUSTER, int STAGES>
+__global__ void __launch_bounds__(GEMM_THREADS, 1)
+    grouped_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                 const __grid_constant__ CUtensorMap c, const gemm_args g)
+{
+    extern __shared__ __align__(1024) uint8_t shared_bytes[];
+    gemm_shared<STAGES> *s = (gemm_shared<STAGES> *)shared_bytes;
+    const int role = threadIdx.x / 128;
+    const int rank = CLUSTER > 1 ? (int)cluster_rank() : 0;
+
+    if (threadIdx.x < 32)
+        list_tiles<KIND, CLUSTER, OUT>(g, s->tiles_end, s->first_row);
+    else if (threadIdx.x == 32) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(shared_address(&s->full[i]), 1);
+            barrier_init(shared_address(&s->empty[i]), 2 * CLUSTER);
+        }
+        barrier_init(shared_address(&s->out_granted[0]), 1);
+        barrier_init(shared_address(&s->out_granted[1]), 1);
+        barrier_init(shared_address(&s->out_full), 4);
+        barrier_init_fence();
+    }
+    __syncthreads();
+    if (CLUSTER > 1) cluster_sync();
+
+    if (role == 0) {
+        registers_fewer<40>();
+        if (threadIdx.x == 0)
+            produce<KIND, CLUSTER, STAGES>(s, &a, &b, g, rank);
+        else if (threadIdx.x == 32 && OUT == OUT_BF16)
+            store_results<KIND, CLUSTER, STAGES>(s, &c, g, rank);
+        __syncwarp();
+    } else {
+        registers_more<232>();
+        consume<KIND, OUT, CLUSTER, STAGES>(s, g, rank, role - 1);
+    }
+    /* The other block may still deliver into this one's memory, or count at its barriers. */
+    if (CLUSTER > 1) cluster_sync();
+}
+
+#endif

@@ -1,0 +1,213 @@
+/* sdpa_time.cu - what determinism costs in cuDNN's causal attention: time and workspace of forward,
+ * backward and deterministic backward, and whether two runs give the same bits. */
+#include <cuda_bf16.h>
+#include "sdpa.h"
+
+typedef __nv_bfloat16 bf16;
+
+static cudnnHandle_t handle;
+
+typedef struct {
+    node plan, pack;
+} call;
+
+static void execute(void *c, cudaStream_t s)
+{
+    (void)s;
+    CHECK_DNN(cudnnBackendExecute(handle, ((call *)c)->plan, ((call *)c)->pack));
+}
+
+__global__ void fill_random(bf16 *x, size_t n, uint32_t seed)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += (size_t)gridDim.x * blockDim.x) {
+        uint32_t h = (uint32_t)i * 2654435761u + seed;
+        h = (h ^ (h >> 15)) * 0x2c1b3c6du;
+        h = (h ^ (h >> 12)) * 0x297a2d39u;
+        h ^= h >> 15;
+        x[i] = __float2bfloat16(((float)(h & 0xffff) + (float)(h >> 16)) / 65536.0f * 2.4f - 2.4f);
+    }
+}
+
+/* One block a query row: the row of O, by the definition, against what was computed. */
+__global__ void plain_row(const bf16 *q, const bf16 *k, const bf16 *v, const bf16 *o, sdpa_shape z,
+                          int64_t row, double *err)
+{
+    __shared__ float out[128], sum;
+    const int64_t b = blockIdx.y, h = blockIdx.x, hk = h / (z.h / z.h_kv);
+    const bf16 *qr = q + ((b * z.s + row) * z.h + h) * z.d;
+    out[threadIdx.x] = 0;
+    if (!threadIdx.x) sum = 0;
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j <= row; j += blockDim.x) {
+        const bf16 *kr = k + ((b * z.s + j) * z.h_kv + hk) * z.d;
+        const bf16 *vr = v + ((b * z.s + j) * z.h_kv + hk) * z.d;
+        float s = 0;
+        for (int i = 0; i < z.d; i++) s += __bfloat162float(qr[i]) * __bfloat162float(kr[i]);
+        float p = expf(s * rsqrtf((float)z.d) - 30.0f); /* scores here stay below 60 */
+        atomicAdd(&sum, p);
+        for (int i = 0; i < z.d; i++) atomicAdd(&out[i], p * __bfloat162float(vr[i]));
+    }
+    __syncthreads();
+    double want = out[threadIdx.x] / sum;
+    double got = __bfloat162float(o[((b * z.s + row) * z.h + h) * z.d + threadIdx.x]);
+    atomicAdd(err, (want - got) * (want - got));
+    atomicAdd(err + 1, want * want);
+}
+
+/* How many elements differ, and the squares of difference and value. */
+__global__ void compare(const bf16 *x, const bf16 *y, size_t n, double *out)
+{
+    double different = 0, d2 = 0, x2 = 0;
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;
+         i += (size_t)gridDim.x * blockDim.x) {
+        double a = __bfloat162float(x[i]), b = __bfloat162float(y[i]);
+        different += a != b;
+        d2 += (a - b) * (a - b);
+        x2 += a * a;
+    }
+    atomicAdd(out, different);
+    atomicAdd(out + 1, d2);
+    atomicAdd(out + 2, x2);
+}
+
+typedef struct {
+    sdpa_shape z;
+    size_t n_q, n_kv; /* elements */
+    sdpa_memory m;
+    bf16 *kept[3]; /* gradients of an earlier run */
+    double *sums;
+} problem;
+
+static void *take(size_t n_bytes)
+{
+    void *p;
+    CHECK(cudaMalloc(&p, n_bytes));
+    return p;
+}
+
+static void setup(problem *p, sdpa_shape z)
+{
+    memset(p, 0, sizeof *p);
+    p->z = z;
+    p->n_q = (size_t)(z.b * z.s * z.h * z.d);
+    p->n_kv = (size_t)(z.b * z.s * z.h_kv * z.d);
+    static const int wide[] = {ID_Q, ID_O, ID_DO, ID_DQ}, narrow[] = {ID_K, ID_V, ID_DK, ID_DV};
+    for (int i = 0; i < 4; i++) {
+        p->m.at[wide[i]] = take(p->n_q * 2);
+        p->m.at[narrow[i]] = take(p->n_kv * 2);
+        fill_random<<<1056, 256>>>((bf16 *)p->m.at[wide[i]], p->n_q, 77u * (uint32_t)i);
+        fill_random<<<1056, 256>>>((bf16 *)p->m.at[narrow[i]], p->n_kv, 99u * (uint32_t)i + 5);
+    }
+    p->m.at[ID_STATS] = take((size_t)(z.b * z.s * z.h) * 4);
+    p->m.at[ID_DO_O] = take((size_t)(z.b * z.s * z.h) * 4);
+    p->m.at[ID_DQ_SUM] = take(p->n_q * 4);
+    p->kept[0] = (bf16 *)take(p->n_q * 2);
+    p->kept[1] = (bf16 *)take(p->n_kv * 2);
+    p->kept[2] = (bf16 *)take(p->n_kv * 2);
+    p->sums = (double *)take(32);
+    CHECK(cudaDeviceSynchronize());
+}
+
+static void release(problem *p)
+{
+    for (int i = 1; i < N_IDS; i++)
+        if (i != ID_SCALE && i != ID_MASKED && i != ID_ONE) CHECK(cudaFree(p->m.at[i]));
+    for (int i = 0; i < 3; i++) CHECK(cudaFree(p->kept[i]));
+    CHECK(cudaFree(p->sums));
+}
+
+static const int gradients[] = {ID_DQ, ID_DK, ID_DV};
+
+static void keep(problem *p)
+{
+    for (int i = 0; i < 3; i++)
+        CHECK(cudaMemcpy(p->kept[i], p->m.at[gradients[i]], (i ? p->n_kv : p->n_q) * 2,
+                         cudaMemcpyDeviceToDevice));
+}
+
+static void print_difference(problem *p, const char *what)
+{
+    static const char *names[] = {"dQ", "dK", "dV"};
+    printf("    %s:", what);
+    for (int i = 0; i < 3; i++) {
+        double s[3];
+        size_t n = i ? p->n_kv : p->n_q;
+        CHECK(cudaMemset(p->sums, 0, sizeof s));
+        compare<<<264, 256>>>((bf16 *)p->m.at[gradients[i]], p->kept[i], n, p->sums);
+        CHECK(cudaMemcpy(s, p->sums, sizeof s, cudaMemcpyDeviceToHost));
+        printf(" %s %.2f %% of elements, norm %.1e;", names[i], 100 * s[0] / (double)n,
+               sqrt(s[1] / s[2]));
+    }
+    printf("\n");
+}
+
+static void check_rows(problem *p)
+{
+    double s[2];
+    CHECK(cudaMemset(p->sums, 0, sizeof s));
+    for (int64_t row = 0; row < p->z.s; row += p->z.s / 4 - 1)
+        plain_row<<<dim3((unsigned)p->z.h, (unsigned)p->z.b), 128>>>(
+            (bf16 *)p->m.at[ID_Q], (bf16 *)p->m.at[ID_K], (bf16 *)p->m.at[ID_V],
+            (bf16 *)p->m.at[ID_O], p->z, row, p->sums);
+    CHECK(cudaMemcpy(s, p->sums, sizeof s, cudaMemcpyDeviceToHost));
+    printf("    O against the definition, 5 rows of every head: relative error %.1e\n",
+           sqrt(s[0] / s[1]));
+}
+
+static void run(problem *p, int kind)
+{
+    static const char *names[] = {"forward", "backward", "backward, deterministic"};
+    sdpa_graph g;
+    sdpa_plan plan;
+    const sdpa_shape z = p->z;
+    if (kind)
+        sdpa_backward(&g, z, kind == 2);
+    else
+        sdpa_forward(&g, z);
+    if (!sdpa_plan_make(&g, handle, NULL, &plan)) {
+        printf("%lldx%lld %-24s no plan\n", (long long)z.b, (long long)z.s, names[kind]);
+        return;
+    }
+    size_t free_bytes, all;
+    CHECK(cudaMemGetInfo(&free_bytes, &all));
+    printf("%lldx%lld %-24s workspace %9.1f MiB, planned in %.2f s, configuration %d of %d\n",
+           (long long)z.b, (long long)z.s, names[kind], (double)plan.workspace_bytes / MIB,
+           plan.seconds, plan.used, plan.n_configs);
+    if ((size_t)plan.workspace_bytes + (1 << 28) > free_bytes) {
+        printf("    does not fit: %.1f GiB free\n", (double)free_bytes / GIB);
+        return;
+    }
+    void *workspace = take((size_t)plan.workspace_bytes + 16);
+    sdpa_memory m = p->m;
+    for (int i = ID_DO; i < N_IDS && !kind; i++) m.at[i] = NULL;
+    if (kind == 2) m.at[ID_DQ_SUM] = NULL;
+    call c = {plan.plan, sdpa_bind(&m, z.d, kind > 0, workspace)};
+    execute(&c, 0);
+    CHECK(cudaDeviceSynchronize());
+    if (kind == 2) print_difference(p, "against the other backward");
+    if (kind) keep(p);
+    double ms = time_ms(execute, &c, 3, 15, 0);
+    double flops = (kind ? 10.0 : 4.0) * (double)(z.b * z.h * z.s * z.s * z.d) / 2;
+    printf("    %.2f ms, %.0f TFLOP/s\n", ms, flops / ms * 1e-9);
+    if (kind)
+        print_difference(p, "against its own first run");
+    else
+        check_rows(p);
+    CHECK(cudaFree(workspace));
+}
+
+int main(void)
+{
+    static const sdpa_shape shapes[] = {{8, 32, 4, 4096, 128}, {1, 32, 4, 32768, 128}};
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    CHECK_DNN(cudnnCreate(&handle));
+    printf("cuDNN %zu\n", cudnnGetVersion());
+    for (int i = 0; i < 2; i++) {
+        problem p;
+        setup(&p, shapes[i]);
+        for (int kind = 0; kind < 3; kind++) run(&p, kind);
+        release(&p);
+    }
+    return 0;
+}
