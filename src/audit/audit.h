@@ -1,9 +1,9 @@
-/* audit.h - the fake process group: the programs of all ranks, held against each other without
+/* audit.h - the fake process group: the programs of all ranks, matched against each other without
  * running any.
  *
  * Proved, or a fault is named: every send has its receive with the same bytes in the same order;
  * the members of every group start the same collectives in the same order with the same sizes; no
- * rank waits for ever. Counted: bytes that each rank holds, and sends over each kind of link.
+ * deadlock. Counted: bytes that each rank holds, and sends over each kind of link.
  * docs/AUDIT.md says by which arguments.
  *
  * Ranks that are alike are built once: programs are built for some ranks of each pipeline stage,
@@ -87,7 +87,7 @@ typedef struct audit_result {
     double most[LINK_COUNT];                     /* of one rank */
     int64_t most_rank[LINK_COUNT];               /* which */
     double group_bytes[GROUP_COUNT][LINK_COUNT]; /* of all ranks */
-    int64_t actors; /* ranks that had to be played to see whether any waits for ever */
+    int64_t actors; /* ranks that had to be played to look for deadlocks */
     bool played;    /* false: other faults come first, and playing them would take too long */
     const struct audit_state *state; /* for audit_rank_traffic */
 } audit_result;

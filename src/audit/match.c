@@ -60,7 +60,7 @@ static fault_kind kind_of(const difference *d, bool same_length)
 
 static const char *said(const lane_cursor *c, bool has, arena *a)
 {
-    return has ? entry_text(lane_item(c), lane_entry(c), a) : "nothing more";
+    return has ? entry_text(lane_item(c), lane_entry(c), a) : "no further message";
 }
 
 static const char *name_of(const difference *d)

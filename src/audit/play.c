@@ -1,4 +1,4 @@
-/* play.c - does anybody wait for ever?
+/* play.c - is there a deadlock?
  *
  * Every actor goes through its list until it meets a WAIT for a message that others have not
  * started, and goes on once they have. A send waits for its receive; a collective for all members.
@@ -139,7 +139,7 @@ static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
 {
     under_way now = {it, e, x->count[e->lane]++}, *slot = slot_of(p, x, e);
     if (!slot) {
-        event_fault(p, x, &now, "its event is none of the program's");
+        event_fault(p, x, &now, "its event does not belong to the program");
         return;
     }
     if (slot->message)
@@ -169,7 +169,7 @@ static bool advance(play *p, actor *x)
         }
         for (int i = 1; x->n_local && i <= it->list->n_events; i++) { /* I2 */
             if (!x->local[i].message) continue;
-            event_fault(p, x, &x->local[i], "nobody waits for it before its list ends");
+            event_fault(p, x, &x->local[i], "no operation waits for it before its list ends");
             x->local[i].message = NULL;
         }
         x->n_local = 0;
@@ -243,7 +243,7 @@ static void name_deadlock(play *p)
         actor *other = u ? missing(p, x, u) : NULL;
         met[x - p->actors] = true;
         if (!other) {
-            text_add(&text, "rank %" PRId64 " has nothing more to start", x->rank);
+            text_add(&text, "rank %" PRId64 " has started everything it has", x->rank);
             break;
         }
         if (!f) f = fault_add(p->t, FAULT_DEADLOCK, x->rank, other->rank, u->message->name);
@@ -256,7 +256,7 @@ static void name_deadlock(play *p)
     }
     if (x && met[x - p->actors] && waits_for(p, x))
         text_add(&text, "so rank %" PRId64 " waits for itself", x->rank);
-    if (f) f->text = arena_text(p->t->a, "%s (%" PRId64 " ranks wait for ever)", text.s, waiting);
+    if (f) f->text = arena_text(p->t->a, "%s (%" PRId64 " ranks are deadlocked)", text.s, waiting);
 }
 
 static void still_under_way(play *p)
@@ -266,7 +266,7 @@ static void still_under_way(play *p)
         int n_events = p->t->classes[p->t->class_of[x->rank]].stream.n_events;
         for (int e = 0; e <= n_events; e++)
             if (x->across[e].message)
-                event_fault(p, x, &x->across[e], "nobody waits for it in the step"); /* I2 */
+                event_fault(p, x, &x->across[e], "no operation of the step waits for it"); /* I2 */
     }
 }
 

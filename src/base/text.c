@@ -163,3 +163,9 @@ const char *text_bytes(arena *a, int64_t bytes)
     return u == 0 ? arena_text(a, "%" PRId64 " bytes", bytes)
                   : arena_text(a, "%.2f %s", v, units[u]);
 }
+
+const char *text_seconds(arena *a, double s)
+{
+    if (s >= 100) return arena_text(a, "%s s", text_grouped(a, (int64_t)(s + 0.5)));
+    return arena_text(a, s >= 10 ? "%.1f s" : s >= 1 ? "%.2f s" : "%.3g s", s);
+}

@@ -48,4 +48,7 @@ const char *text_count(arena *a, int64_t n);
 /* 36408905728 -> "33.91 GiB" */
 const char *text_bytes(arena *a, int64_t bytes);
 
+/* "1,999 s", "12.3 s", "0.02 s" */
+const char *text_seconds(arena *a, double seconds);
+
 #endif

@@ -203,6 +203,7 @@ static status sets_have_a_file(const recipe *r, const megatron_options *how, int
 /* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
 typedef struct shared_words {
     const char *megatron, *gpus, *seq, *last_set;
+    const char *with;     /* may be given several times: read_overrides */
     megatron_options how; /* the file is read */
 } shared_words;
 
@@ -212,6 +213,8 @@ static int add_shared(cli_option *options, int n, shared_words *w)
         {"--gpus", "NxGPU", "how many of which: 256xH100 or H100x256, 16x./my.yaml", NULL,
          &w->gpus},
         {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
+        {"--with", "FILE", "overrides as YAML, on top of the recipe; several: the later wins", NULL,
+         &w->with},
         {"--from-megatron", "FILE",
          "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL,
          &w->megatron},
@@ -227,6 +230,22 @@ static int add_shared(cli_option *options, int n, shared_words *w)
         if (!own && n < OPTIONS_MAX) options[n++] = shared[i];
     }
     return n;
+}
+
+/* Files of --with, in order: after the recipe, before what the command line sets. */
+static status read_overrides(recipe *r, int argc, char **argv, const cli_option *options,
+                             int n_options, shared_words *w, error *err)
+{
+    status s = OK;
+    const char *folder = r->folder;
+    for (int i = 1; i < argc && !s;) {
+        w->with = NULL;
+        int used = take_option(options, n_options, argc - i, argv + i, &s, err);
+        if (!s && w->with) s = recipe_read_yaml(r, w->with, err);
+        i += used ? used : 1;
+    }
+    r->folder = folder;
+    return s;
 }
 
 static status set_shared(recipe *r, const shared_words *w, error *err)
@@ -266,6 +285,7 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
     if (!s && recipe_name) s = read_named(r, recipe_name, &w.how, err);
     if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, argc, argv, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
+    if (!s) s = read_overrides(r, argc, argv, options, n_options, &w, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);
     return s ? s : set_shared(r, &w, err);
 }

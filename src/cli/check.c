@@ -137,9 +137,9 @@ static void say_nothing_does(const checked *c, arena *a)
         return;
     }
     fprintf(stderr,
-            "moefold check: %s: nothing makes it fit on %lld %s: no recompute, no offload, no "
+            "moefold check: %s: nothing %s it fit on %lld %s: no recompute, no offload, no "
             "parallel sizes",
-            name, (long long)m->gpus, gpu_name);
+            name, m->late ? "was found in time that makes" : "makes", (long long)m->gpus, gpu_name);
     if (m->least_bytes)
         fprintf(stderr, "; the least found needs %s of %s usable on its fullest rank",
                 text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));

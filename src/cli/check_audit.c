@@ -4,8 +4,8 @@
 
 #include "cli/check_audit.h"
 
-static const char *const link_texts[LINK_COUNT] = {"inside nodes", "inside NVLink domains",
-                                                   "across"};
+static const char *const link_texts[LINK_COUNT] = {"intra-node", "intra NVLink domain",
+                                                   "inter-node"};
 
 static const char *bytes_text(arena *a, double bytes)
 {
@@ -19,14 +19,12 @@ static void print_faults(const audit_result *r)
     for (int i = 0; i < r->n_faults; i++) {
         const audit_fault *f = &r->faults[i];
         printf("  %-8s %s\n", fault_kind_name(f->kind), f->text);
-        if (f->times > 1)
-            printf("           and the same in %" PRId64 " more places\n", f->times - 1);
+        if (f->times > 1) printf("           and %" PRId64 " more of the same\n", f->times - 1);
     }
     if (r->n_all_faults > r->n_faults)
         printf("  %" PRId64 " faults in all; the first of each kind are named\n", r->n_all_faults);
     if (r->n_all_faults) printf("\n");
-    if (!r->played)
-        printf("  whether ranks wait for ever was not played out: repair these faults first\n\n");
+    if (!r->played) printf("  deadlocks were not looked for: repair these faults first\n\n");
 }
 
 /* ---- links */
@@ -40,7 +38,7 @@ static void print_link_row(const char *name, const double bytes[LINK_COUNT], are
 
 static void print_links(const audit_result *r, arena *a)
 {
-    printf("Links    bytes that all ranks send in a step (routing: as if uniform)\n\n");
+    printf("Links    bytes that all ranks send in a step (uniform routing assumed)\n\n");
     printf("         %-12s", "group");
     for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
     printf("\n");
@@ -49,7 +47,7 @@ static void print_links(const audit_result *r, arena *a)
         if (b[0] + b[1] + b[2] > 0) print_link_row(comm_group_name((comm_group)g), b, a);
     }
     print_link_row("all", r->link_bytes, a);
-    print_link_row("one, at most", r->most, a);
+    print_link_row("busiest rank", r->most, a);
     printf("         %-12s", "  which");
     for (int k = 0; k < LINK_COUNT; k++) {
         if (r->most[k] > 0)
@@ -90,23 +88,23 @@ static const audit_class *emptiest(const audit_result *r)
 static void print_host(const audit_class *c, arena *a)
 {
     if (c->host_bytes)
-        printf("         %-12s %14s %20s  not in these: activations on the host\n", "host",
-               text_bytes(a, c->host_bytes), text_grouped(a, c->host_bytes));
+        printf("         %-30s %14s %20s  not included: offloaded activations on the host\n",
+               "host", text_bytes(a, c->host_bytes), text_grouped(a, c->host_bytes));
 }
 
 static void print_fullest(const setup *s, const audit_result *r, arena *a)
 {
     const audit_class *f = r->fullest, *e = emptiest(r);
-    printf("Fullest  rank %" PRId64 " (%" PRId64 " ranks are like it): %s, %s bytes\n", f->rank,
+    printf("Fullest  rank %" PRId64 " (%" PRId64 " ranks hold as much): %s, %s bytes\n", f->rank,
            f->n, text_bytes(a, f->arena_bytes), text_grouped(a, f->arena_bytes));
     printf("         pipeline rank %" PRId64 ": ", f->pp);
     print_stage(s, f);
-    printf("\n         %" PRId64 " (chunk, microbatch) pairs alive at most\n\n", f->alive);
-    printf("         %-12s %14s %20s", "region", "", "bytes");
+    printf("\n         %" PRId64 " (chunk, microbatch) pairs in flight at most\n\n", f->alive);
+    printf("         %-30s %14s %20s", "region", "", "bytes");
     if (e != f) printf("  against rank %" PRId64 ", the emptiest", e->rank);
     printf("\n");
     for (int i = 0; i < REGION_COUNT; i++) {
-        printf("         %-12s %14s %20s", region_name((region)i), text_bytes(a, f->bytes[i]),
+        printf("         %-30s %14s %20s", region_title((region)i), text_bytes(a, f->bytes[i]),
                text_grouped(a, f->bytes[i]));
         int64_t more = f->bytes[i] - e->bytes[i];
         if (more) printf("  %c%s", more > 0 ? '+' : '-', text_bytes(a, more > 0 ? more : -more));
@@ -122,12 +120,13 @@ void cli_print_audit(const setup *s, const audit_result *r, double seconds, aren
         printf("Audit    no program can be built: %s\n\n", r->why_not);
         return;
     }
-    printf("Audit    %s: %s ranks", r->ok ? "all agree" : "FAULTS", text_grouped(a, r->ranks));
-    printf(" of %d kinds (%" PRId64 " programs built), %s messages a step, %.2f s\n", r->n_classes,
-           r->built, text_grouped(a, r->messages), seconds);
+    printf("Audit    %s: %s ranks", r->ok ? "all ranks agree" : "FAULTS",
+           text_grouped(a, r->ranks));
+    printf(" of %d kinds (%" PRId64 " programs built), %s messages per step, audited in %.2f s\n",
+           r->n_classes, r->built, text_grouped(a, r->messages), seconds);
     if (r->ok)
-        printf("         every send has its receive, every group agrees on its collectives, nobody "
-               "waits for ever\n");
+        printf("         every send has its receive, every group agrees on its collectives, no "
+               "deadlock\n");
     printf("\n");
     print_faults(r);
     print_links(r, a);
@@ -140,13 +139,13 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     cli_print_rank(s, rank, a);
     const audit_class *c = &r->classes[r->class_of[rank]];
     audit_traffic x = audit_rank_traffic(r, rank);
-    printf("Program  %s, %s bytes; its messages are those of rank %" PRId64 "\n\n",
+    printf("Program  %s, %s bytes; its communication is that of rank %" PRId64 "\n\n",
            text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
     for (int i = 0; i < REGION_COUNT; i++)
-        printf("         %-12s %14s %20s\n", region_name((region)i), text_bytes(a, c->bytes[i]),
+        printf("         %-30s %14s %20s\n", region_title((region)i), text_bytes(a, c->bytes[i]),
                text_grouped(a, c->bytes[i]));
     print_host(c, a);
-    printf("\nSends    in a step (routing: as if uniform)\n\n         %-12s %7s %12s", "group",
+    printf("\nSends    in a step (uniform routing assumed)\n\n         %-12s %7s %12s", "group",
            "members", "messages");
     for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
     printf("\n");

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "recipe/export.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
@@ -59,6 +60,10 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
     if (routed) printf("\nRouting  %s\n", routed);
+    not_priced left_out[NOT_PRICED_MAX];
+    int n_left_out = price_leaves_out(left_out, p->given, a);
+    if (n_left_out) printf("\n");
+    cli_print_not_priced(left_out, n_left_out);
     if (p->compared) plan_print_against(p, a);
     plan_print_bring_up(p);
     if (w->out) printf("\nWritten to %s: moefold check %s\n", w->out, w->out);

@@ -3,6 +3,7 @@
 
 #include "cli/plan.h"
 #include "cli/routing.h"
+#include "cli/verdict.h"
 #include "program/segment.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
@@ -249,6 +250,9 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "fewest", plan_json_fewest(p, a));
     json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
+    not_priced left_out[NOT_PRICED_MAX];
+    int n_left_out = price_leaves_out(left_out, p->given, a);
+    json_object_set_new(o, "not_priced", cli_json_not_priced(left_out, n_left_out));
     json_object_set_new(o, "kept", plan_json_kept(p, false));
     json_object_set_new(o, "searched", plan_json_kept(p, true));
     json_object_set_new(o, "pins_lost", lost ? json_string(lost) : json_null());

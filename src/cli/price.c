@@ -7,6 +7,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "price/changes.h"
+#include "price/not_priced.h"
 #include "run/timing.h"
 
 enum { CHANGES = 10 };
@@ -19,6 +20,8 @@ typedef struct priced {
     price p;
     price_change changes[CHANGES];
     int n_changes;
+    not_priced left_out[NOT_PRICED_MAX];
+    int n_left_out;
 } priced;
 
 /* ---- for programs */
@@ -47,6 +50,21 @@ static json_t *json_times(const price *p)
     return o;
 }
 
+/* What adds up to the step. */
+static json_t *json_parts(const price *p)
+{
+    json_t *o = json_object();
+    for (int k = 0; k < COST_KINDS; k++)
+        json_object_set_new(o, cost_kind_name((cost_kind)k),
+                            json_real(price_part(p, (cost_kind)k)));
+    json_object_set_new(o, "host", json_real(p->host));
+    json_object_set_new(o, "bubble", json_real(p->bubble));
+    json_object_set_new(o, "optimizer", json_real(p->optimizer));
+    json_object_set_new(o, "slowed", json_real(p->slowed));
+    json_object_set_new(o, "rest", json_real(p->rest));
+    return o;
+}
+
 static json_t *json_changes(const priced *q)
 {
     json_t *list = json_array();
@@ -72,6 +90,8 @@ static void print_json(const priced *q)
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
     json_object_set_new(o, "memory", json_memory(p));
     json_object_set_new(o, "time", json_times(p));
+    json_object_set_new(o, "parts", json_parts(p));
+    json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
     json_object_set_new(o, "routing", cli_routing_json(p, q->o));
     json_object_set_new(o, "changes", json_changes(q));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
@@ -93,30 +113,47 @@ static void print_memory(const price *p, arena *a)
     cli_print_regions(&f, a);
 }
 
-static void print_row(const char *name, double seconds, double exposed, double step)
+static void print_row(const char *name, double seconds, double hidden, double step)
 {
-    if (seconds <= 0 && exposed <= 0) return;
-    printf("         %-16s %10.4f s %5.1f %%", name, seconds, 100 * seconds / step);
-    if (exposed > 0) printf("   %10.4f s shows", exposed);
+    if (seconds < step * 5e-5 && hidden < step * 5e-5) return;
+    printf("         %-36s %10.4g s %6.1f %%", name, seconds, 100 * seconds / step);
+    if (hidden > step * 5e-5) printf("   and %.4g s hidden", hidden);
     printf("\n");
 }
 
-static void print_time(const price *p)
+/* Rows add up to the step; small ones are in the last. */
+static void print_time(const price *p, arena *a)
 {
-    printf("Time     of a step: %.4g s; pipeline rank %lld works most:\n\n", p->step_s,
-           (long long)p->slowest);
-    for (int k = 0; k < COST_KINDS; k++)
-        print_row(cost_kind_name((cost_kind)k), p->time[k], p->exposed[k], p->step_s);
-    print_row("host", p->host, 0, p->step_s);
-    print_row("bubble", p->bubble, 0, p->step_s);
-    print_row("optimizer", p->optimizer, 0, p->step_s);
-    printf("\n         messages and copies beside computation are hidden; what shows is named\n\n");
+    printf("Time     of a step: %s; pipeline rank %lld computes most:\n\n",
+           text_seconds(a, p->step_s), (long long)p->slowest);
+    double small = p->rest, step = p->step_s;
+    const struct {
+        const char *name;
+        double seconds;
+    } others[] = {{"waiting for kernel launches", p->host},
+                  {"pipeline bubble", p->bubble},
+                  {"optimizer", p->optimizer},
+                  {"compute slowed by hidden transfers", p->slowed}};
+    for (int k = 0; k < COST_KINDS; k++) {
+        double seconds = price_part(p, (cost_kind)k);
+        bool message = k >= COST_TP && k <= COST_COPY;
+        double hidden = message && p->time[k] > seconds ? p->time[k] - seconds : 0;
+        const char *title = cost_kind_title((cost_kind)k);
+        print_row(message ? arena_text(a, "%s, exposed", title) : title, seconds, hidden, step);
+        if (seconds < step * 5e-5 && hidden < step * 5e-5) small += seconds;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        print_row(others[i].name, others[i].seconds, 0, step);
+        if (others[i].seconds < step * 5e-5) small += others[i].seconds;
+    }
+    printf("         %-36s %10.4g s %6.1f %%\n", "rest", small, 100 * small / step);
+    printf("         %-36s %10.4g s %6.1f %%\n\n", "step", step, 100.0);
 }
 
 static void print_changes(const priced *q, arena *a)
 {
     if (!q->n_changes) return;
-    printf("Changes  of one knob that would move it most:\n\n"
+    printf("Changes  of one knob that matter most, by predicted gain (! does not fit):\n\n"
            "            gain       step       memory\n");
     for (int i = 0; i < q->n_changes; i++) {
         const price_change *c = &q->changes[i];
@@ -140,10 +177,13 @@ static void print_text(const priced *q, arena *a)
             printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
                    q->found.list[i].message);
     print_memory(p, a);
-    print_time(p);
+    print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);
     if (routed) printf("Routing  %s\n\n", routed);
     printf("Wall     %s: %s\n\n", wall_name(p->wall), p->evidence);
+    cli_print_not_priced(q->left_out, q->n_left_out);
+    for (int i = 0; i < q->s->r.n_notes; i++) printf("Note     %s\n", q->s->r.notes[i]);
+    if (q->s->r.n_notes) printf("\n");
     print_changes(q, a);
 }
 
@@ -170,6 +210,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
         return error_set(err, ERR_RULE,
                          "%s: no program can be built: %s (moefold check names the repair)",
                          s->r.name, why_not);
+    q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     price_setup(&q->p, s, hw, o, a);
     q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);
     return OK;

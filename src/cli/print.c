@@ -8,9 +8,9 @@ void cli_print_model(const setup *s, arena *a)
 {
     param_totals totals = param_count(&s->params, &s->m);
     int64_t seq = recipe_int(&s->r, K_SEQ);
-    printf("Model    %s: %s parameters, %s of them for each token;\n", s->m.name,
+    printf("Model    %s: %s parameters, %s active per token;\n", s->m.name,
            text_count(a, totals.total), text_count(a, totals.active));
-    printf("         %.4g GFLOP to train a token at a length of %s\n\n",
+    printf("         %.4g GFLOP per trained token at sequence length %s\n\n",
            model_flops_per_token(&s->m, seq) / 1e9, text_grouped(a, seq));
 }
 
@@ -46,7 +46,7 @@ void cli_print_layout(const setup *s, arena *a)
     const recipe *r = &s->r;
     printf("Layout   %" PRId64 " x %s", recipe_int(r, K_N_GPUS), recipe_word(r, K_GPU));
     if (!s->possible) {
-        printf(": there is none with these sizes\n\n");
+        printf(": these sizes allow no layout\n\n");
         return;
     }
     const layout *l = &s->lay;
@@ -83,7 +83,7 @@ void cli_print_memory(const setup *s, int64_t pp_rank, arena *a)
     state_bytes b;
     state_of_stage(&b, &s->r, &s->m, &s->params, &s->lay, &s->pipe, pp_rank);
     state_mode mode = state_mode_of(&s->r);
-    printf("Memory   of weights and their state on rank %" PRId64 " (pipeline rank %" PRId64
+    printf("State    weights, gradients and optimizer of rank %" PRId64 " (pipeline rank %" PRId64
            "); %s\n\n",
            layout_stage_rank(&s->lay, pp_rank), pp_rank, mode.why);
     printf("         %-10s %12s %12s %12s %12s %12s  %s\n", "", "dense", "expert", "embedding",
@@ -97,7 +97,7 @@ void cli_print_memory(const setup *s, int64_t pp_rank, arena *a)
     print_bytes_row("total", sum, rest, state_total(&b), a);
     if (b.host) printf("         on the host: %s of optimizer state\n", text_bytes(a, b.host));
     if (s->gpu && s->gpu->memory_bytes)
-        printf("         %.1f %% of the %s of a %s, before activations\n",
+        printf("         %.1f %% of the %s of one %s, before activations\n",
                100.0 * (double)state_total(&b) / (double)s->gpu->memory_bytes,
                text_bytes(a, s->gpu->memory_bytes), s->gpu->name);
     printf("\n");

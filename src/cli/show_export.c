@@ -133,11 +133,16 @@ static void print_errors(const violations *found)
 }
 
 /* Flags and keys that were read and have no knob here are in no export either. */
+static bool is_lost(const char *note)
+{
+    if (strstr(note, ": part of the command") || strstr(note, "of the launcher")) return false;
+    return strstr(note, "no effect here") || strstr(note, "no knob for it here");
+}
+
 static void print_notes(const recipe *r)
 {
     for (int i = 0; i < r->n_notes; i++)
-        if (!strstr(r->notes[i], ": part of the command"))
-            fprintf(stderr, "moefold show: not written: %s\n", r->notes[i]);
+        if (is_lost(r->notes[i])) fprintf(stderr, "moefold show: not written: %s\n", r->notes[i]);
 }
 
 static status export_to(const recipe *given, const setup *s, const export_row *to, arena *a,

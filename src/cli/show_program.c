@@ -137,13 +137,13 @@ static void print_regions(const program *p, arena *a)
     int64_t covered = program_buffer_bytes(p);
     printf("Arena of rank %" PRId64 ": %s, of which buffers cover %s (%s bytes)\n\n", p->at.rank,
            text_bytes(a, p->arena_bytes), text_bytes(a, covered), text_grouped(a, covered));
-    printf("  %-12s %14s %20s %20s\n", "region", "", "bytes", "starts at");
+    printf("  %-30s %14s %20s %20s\n", "region", "", "bytes", "starts at");
     for (int i = 0; i < REGION_COUNT; i++)
-        printf("  %-12s %14s %20s %20s\n", region_name((region)i), text_bytes(a, p->bytes[i]),
+        printf("  %-30s %14s %20s %20s\n", region_title((region)i), text_bytes(a, p->bytes[i]),
                text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
     if (p->host_bytes)
-        printf("\n  On the host, beside the arena: %s of activations (%s bytes), of which buffers "
-               "cover %s\n",
+        printf("\n  On the host, outside the arena: %s of offloaded activations (%s bytes), of "
+               "which buffers cover %s\n",
                text_bytes(a, p->host_bytes), text_grouped(a, p->host_bytes),
                text_grouped(a, program_host_buffer_bytes(p)));
     printf("\n");
@@ -153,9 +153,10 @@ static void print_saved(const program *p, arena *a)
 {
     module_row rows[32];
     int n = saved_by_module(p, rows, 32);
-    printf("Saved from forward to backward, one microbatch (%" PRId64 " alive at most):\n\n",
+    printf("Activations saved for backward, per microbatch (%" PRId64
+           " microbatches in flight at most):\n\n",
            order_peak(&p->order));
-    printf("  %-18s %8s %14s %20s %12s\n", "module", "buffers", "", "bytes", "a token");
+    printf("  %-18s %8s %14s %20s %12s\n", "module", "buffers", "", "bytes", "per token");
     for (int i = 0; i < n; i++)
         printf("  %-18s %8" PRId64 " %14s %20s %12s\n", rows[i].module, rows[i].buffers,
                text_bytes(a, rows[i].saved), text_grouped(a, rows[i].saved),
@@ -178,8 +179,8 @@ static void print_timeline(const program *p, arena *a)
     for (int pass = 0; pass < 2; pass++) { /* first the peak, then the picture */
         int64_t saved = 0;
         if (pass)
-            printf("Over the step, the first microbatch (weights, gradients, optimizer and step: "
-                   "%s):\n\n",
+            printf("Activations and temporaries during the first microbatch (beside %s of weights, "
+                   "gradients, optimizer and buffers):\n\n",
                    text_bytes(a, fixed));
         for (int64_t e = 0; e < p->order.n && (p->order.list[e].micro == 0 || e < 2); e++) {
             const chunk *c = &p->chunks[p->order.list[e].chunk];
@@ -214,9 +215,9 @@ static void print_memory(const program *p, arena *a)
 
 static void print_schedule(const program *p)
 {
-    printf("Order of a step on rank %" PRId64 ", pipeline rank %" PRId64 ": PP %" PRId64
+    printf("Schedule of a step on rank %" PRId64 ", pipeline rank %" PRId64 ": PP %" PRId64
            ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
-           " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs alive.\n"
+           " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs in flight.\n"
            "F microbatch.chunk forward, B backward.\n\n ",
            p->at.rank, p->at.pp, p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup,
            order_peak(&p->order));
@@ -225,7 +226,7 @@ static void print_schedule(const program *p)
         if (i && i % 16 == 0) printf("\n ");
         printf(" %c%" PRId64 ".%" PRId64, e->phase ? 'B' : 'F', e->micro, e->chunk);
     }
-    printf("\n\nLists of operations: %" PRId64 " in the step, %" PRId64
+    printf("\n\nOperation lists: %" PRId64 " in the step, %" PRId64
            " before the optimizer, %" PRId64 " after it.\n",
            p->items[PART_STEP].n, p->items[PART_FINISH].n, p->items[PART_GATHER].n);
 }
@@ -233,7 +234,8 @@ static void print_schedule(const program *p)
 status cli_print_program(const setup *s, const char *what, int64_t rank, arena *a, error *err)
 {
     const char *why_not = audit_why_not(s, a);
-    if (why_not) return error_set(err, ERR_RULE, "--%s: there is no program; %s", what, why_not);
+    if (why_not)
+        return error_set(err, ERR_RULE, "--%s: no program can be built: %s", what, why_not);
     program *p = ARENA_NEW(a, program);
     program_build(p, s, rank, a);
     if (strcmp(what, "ops") == 0)

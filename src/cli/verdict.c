@@ -57,3 +57,20 @@ void cli_json_fit(json_t *o, const fit *f)
     json_object_set_new(o, "fullest_rank", known ? json_integer(f->fullest) : json_null());
     if (!known) json_object_set_new(o, "memory_why_not", json_string(f->why_not));
 }
+
+void cli_print_not_priced(const not_priced *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        printf("%s %s=%s (the price assumes: %s)\n", i ? "           " : "Not priced:", list[i].key,
+               list[i].value, list[i].assumed);
+    if (n) printf("\n");
+}
+
+json_t *cli_json_not_priced(const not_priced *list, int n)
+{
+    json_t *out = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(out, json_pack("{s:s, s:s, s:s}", "key", list[i].key, "value",
+                                             list[i].value, "assumed", list[i].assumed));
+    return out;
+}

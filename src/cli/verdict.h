@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "price/fit.h"
+#include "price/not_priced.h"
 
 /* What the recipe needs beside what its hardware description has. ERR_INPUT: there is no such
  * description. `found`: what rules_check says of it. */
@@ -25,5 +26,9 @@ void cli_print_regions(const fit *f, arena *a); /* its rows */
 /* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
  * memory_why_not says why. */
 void cli_json_fit(json_t *o, const fit *f);
+
+/* What a price leaves out: "Not priced: key=value (the price assumes: ...)". */
+void cli_print_not_priced(const not_priced *list, int n);
+json_t *cli_json_not_priced(const not_priced *list, int n); /* {key, value, assumed} */
 
 #endif

@@ -8,6 +8,10 @@
 
 static void derive_sequence(recipe *r)
 {
+    int64_t most = recipe_int(r, K_MAX_POSITIONS);
+    if (most > 0 && most < 4096)
+        recipe_fill(r, K_SEQ, value_of_int(most), FROM_DERIVED,
+                    "unset: the longest that the model is built for");
     recipe_fill(r, K_SEQ, value_of_int(4096), FROM_DERIVED, "unset: where pre-training starts");
     recipe_fill(r, K_MAX_POSITIONS, r->knob[K_SEQ].v, FROM_DERIVED, "unset: the sequence length");
 }

@@ -8,12 +8,22 @@
 
 const char *cost_kind_name(cost_kind k)
 {
-    static const char *const names[COST_KINDS] = {
-#define COST_NAME(id, name) name,
+    static const char *const names[] = {
+#define COST_NAME(id, name, title) name,
         COST_KINDS_TABLE(COST_NAME)
 #undef COST_NAME
     };
-    return k < COST_KINDS ? names[k] : "?";
+    return names[k];
+}
+
+const char *cost_kind_title(cost_kind k)
+{
+    static const char *const titles[] = {
+#define COST_TITLE(id, name, title) title,
+        COST_KINDS_TABLE(COST_TITLE)
+#undef COST_TITLE
+    };
+    return titles[k];
 }
 
 /* How seconds come about. Bytes of a memory-bound operation are those of its buffers, but
@@ -88,6 +98,9 @@ static const cost_row rows[OP_COUNT] = {
     [OP_NORM] = {WAY_MEMORY, COST_MEMORY},
     [OP_NORM_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_NORM_W] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ROW_DOTS] = {WAY_MEMORY, COST_MEMORY},
+    [OP_NORM_PART] = {WAY_MEMORY, COST_MEMORY},
+    [OP_NORM_PART_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_LAYER_NORM] = {WAY_MEMORY, COST_MEMORY},
     [OP_LAYER_NORM_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_LAYER_NORM_W] = {WAY_MEMORY, COST_MEMORY},

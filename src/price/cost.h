@@ -11,31 +11,32 @@
 #include "price/routing.h"
 #include "program/program.h"
 
-/* What time is spent on, for tables. */
+/* What time is spent on: a key of JSON, and as people say it. */
 #define COST_KINDS_TABLE(X)                                                                        \
-    X(GEMM, "products")                                                                            \
-    X(GROUPED, "experts")                                                                          \
-    X(ATTENTION, "attention")                                                                      \
-    X(HEAD, "head and loss")                                                                       \
-    X(ROUTING, "routing")                                                                          \
-    X(MEMORY, "elementwise")                                                                       \
-    X(QUANTISE, "quantising")                                                                      \
-    X(TP, "TP messages")                                                                           \
-    X(CP, "CP messages")                                                                           \
-    X(EP, "EP messages")                                                                           \
-    X(PP, "PP messages")                                                                           \
-    X(DP, "DP messages")                                                                           \
-    X(COPY, "host copies")                                                                         \
-    X(OTHER, "other")
+    X(GEMM, "products", "GEMM")                                                                    \
+    X(GROUPED, "experts", "expert GEMM (grouped)")                                                 \
+    X(ATTENTION, "attention", "attention")                                                         \
+    X(HEAD, "head and loss", "LM head and loss")                                                   \
+    X(ROUTING, "routing", "router and permutation")                                                \
+    X(MEMORY, "elementwise", "elementwise and norms")                                              \
+    X(QUANTISE, "quantising", "FP8 cast")                                                          \
+    X(TP, "TP messages", "TP communication")                                                       \
+    X(CP, "CP messages", "CP communication")                                                       \
+    X(EP, "EP messages", "EP communication")                                                       \
+    X(PP, "PP messages", "PP communication")                                                       \
+    X(DP, "DP messages", "DP communication")                                                       \
+    X(COPY, "host copies", "offload copies")                                                       \
+    X(OTHER, "other", "other operations")
 
 typedef enum cost_kind {
-#define COST_ENUM(id, name) COST_##id,
+#define COST_ENUM(id, name, title) COST_##id,
     COST_KINDS_TABLE(COST_ENUM)
 #undef COST_ENUM
         COST_KINDS
 } cost_kind;
 
 const char *cost_kind_name(cost_kind k);
+const char *cost_kind_title(cost_kind k);
 
 typedef struct op_cost {
     cost_kind kind;

@@ -116,5 +116,6 @@ void play_with(played *out, const cost_model *c, const segment *seg, int phase, 
     for (int i = 0; i < n;) i = play_next(&p, seg, phase, i);
     for (int s = 0; s < SLOTS; s++)
         if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
-    out->seconds += share_of_messages(&p);
+    out->slowed = share_of_messages(&p);
+    out->seconds += out->slowed;
 }

@@ -38,6 +38,11 @@ static double compute_of(const stage_time *t)
     return total(t->busy, 0, COST_TP - 1) + t->busy[COST_OTHER];
 }
 
+double price_part(const price *p, cost_kind k)
+{
+    return k >= COST_TP && k <= COST_COPY ? p->exposed[k] : p->time[k];
+}
+
 static void see_time(price *out, const setup *s, const stage_time *t, double optimizer)
 {
     double end = 0, gather = 0;
@@ -54,6 +59,10 @@ static void see_time(price *out, const setup *s, const stage_time *t, double opt
     memcpy(out->exposed, slow->exposed, sizeof out->exposed);
     out->host = slow->host;
     out->bubble = slow->bubble + (end - slow->end - slow->finish);
+    out->slowed = slow->slowed;
+    double sum = out->host + out->bubble + out->optimizer + out->slowed;
+    for (int k = 0; k < COST_KINDS; k++) sum += price_part(out, (cost_kind)k);
+    out->rest = out->step_s - sum;
 }
 
 static void see_rates(price *out, const setup *s, const cost_model *c)
@@ -76,7 +85,10 @@ static const char *largest_message(const price *p, double *seconds)
     for (int k = COST_TP; k <= COST_COPY; k++)
         if (p->exposed[k] > p->exposed[most]) most = k;
     *seconds = p->exposed[most];
-    return cost_kind_name((cost_kind)most);
+    static const char *const words[COST_KINDS] = {
+        [COST_TP] = "TP", [COST_CP] = "CP", [COST_EP] = "EP",
+        [COST_PP] = "PP", [COST_DP] = "DP", [COST_COPY] = "offload copies"};
+    return words[most];
 }
 
 static void see_wall(price *p, arena *a)
@@ -87,30 +99,27 @@ static void see_wall(price *p, arena *a)
     double e = 100 * exposed / step, h = 100 * p->host / step, b = 100 * p->bubble / step;
     if (!p->fits) {
         p->wall = WALL_MEMORY;
-        p->evidence =
-            arena_text(a, "rank %lld needs %s of the %s that can be used", (long long)p->fullest,
-                       text_bytes(a, p->peak_bytes), text_bytes(a, p->usable));
+        p->evidence = arena_text(a, "rank %lld needs %s of the %s usable", (long long)p->fullest,
+                                 text_bytes(a, p->peak_bytes), text_bytes(a, p->usable));
     } else if (h >= LARGE_PERCENT && h >= e) {
         p->wall = WALL_HOST;
-        p->evidence = arena_text(
-            a, "%.0f %% of the step the device waits for the host to launch operations", h);
+        p->evidence = arena_text(a, "%.0f %% of the step the device waits for kernel launches", h);
     } else if (e >= LARGE_PERCENT || (b >= LARGE_PERCENT && b > e)) {
         p->wall = WALL_COMMUNICATION;
-        p->evidence = arena_text(a,
-                                 "%.0f %% of the step nothing hides messages (most of it %s, %.4g "
-                                 "s), %.0f %% stages wait for one another",
-                                 e, message, seconds, b);
+        p->evidence =
+            arena_text(a, "%.0f %% exposed communication (%s %s), pipeline bubble %.1f %%", e,
+                       message, text_seconds(a, seconds), b);
     } else if (room < TIGHT_PERCENT) {
         p->wall = WALL_MEMORY;
         p->evidence = arena_text(a,
-                                 "it fits with %.1f %% to spare: larger microbatches or less "
-                                 "recompute do not",
+                                 "it fits with %.1f %% to spare: no room for a larger microbatch "
+                                 "or less recompute",
                                  room);
     } else {
         p->wall = WALL_COMPUTE;
         p->evidence = arena_text(a,
-                                 "%.0f %% of the step is computation; messages that show are %.0f "
-                                 "%%, the host %.0f %%, bubbles %.0f %%",
+                                 "%.0f %% of the step is compute; exposed communication %.0f %%, "
+                                 "kernel launches %.0f %%, pipeline bubble %.1f %%",
                                  100 - e - h - b, e, h, b);
     }
 }

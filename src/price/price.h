@@ -15,6 +15,7 @@ typedef struct played {
     double busy[COST_KINDS];    /* of each kind, hidden or not */
     double exposed[COST_KINDS]; /* the compute stream waited for messages of that kind */
     double host;                /* it waited for the host */
+    double slowed;              /* hidden messages took their share of the chip */
 } played;
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *scratch);
@@ -37,6 +38,8 @@ typedef struct price {
     double time[COST_KINDS];    /* busy */
     double exposed[COST_KINDS]; /* messages and copies that nothing hid */
     double host, bubble, optimizer;
+    double slowed;   /* compute that hidden communication slows down */
+    double rest;     /* ends of lists in which only messages run, and gathers behind the step */
     int64_t slowest; /* pipeline rank */
     /* of the fullest rank: */
     int64_t fullest; /* rank */
@@ -52,6 +55,10 @@ typedef struct price {
     wall wall;
     const char *evidence; /* one sentence with the numbers */
 } price;
+
+/* What a kind adds to the step: of messages and copies what is exposed. Their sum over all kinds,
+ * host, bubble, optimizer, slowed and rest is step_s. */
+double price_part(const price *p, cost_kind k);
 
 typedef struct price_options {
     const char *stack;

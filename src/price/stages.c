@@ -99,6 +99,7 @@ static void add_list(stage_time *t, const played *l)
         t->exposed[k] += l->exposed[k];
     }
     t->host += l->host;
+    t->slowed += l->slowed;
 }
 
 /* ---- messages between stages */

@@ -10,6 +10,7 @@ typedef struct stage_time {
     double finish, gather; /* what follows before and after the optimizer */
     double busy[COST_KINDS], exposed[COST_KINDS];
     double host, bubble; /* bubble: the other side had not even sent */
+    double slowed;       /* as in played */
 } stage_time;
 
 /* programs[pp], out[pp]. False: a circle of waits (the audit names it). */

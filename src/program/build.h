@@ -25,6 +25,11 @@ norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int
                     int64_t width);
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add);
 
+/* RMSNorm of rows of which each TP rank has `width` elements: sums go over TP. */
+norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
+                           int64_t width, unsigned drop);
+void norm_cut_backward(builder *b, const norm_bufs *n, int dy, int dx);
+
 /* The activation of an MLP of `width`: u has act_columns of them, [rows][columns * width]. p [rows]
  * and its gradient may be NONE. */
 int64_t act_columns(const builder *b);

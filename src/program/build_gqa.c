@@ -102,14 +102,28 @@ static int kept(builder *b, const attention_bufs *t, const char *name, int64_t e
                              : seg_saved(b, name, elements, OFF_CORE_ATTN);
 }
 
+static bool cut_norm(const builder *b)
+{
+    return b->s->m.qk_norm_whole && b->s->lay.tp > 1;
+}
+
 /* Heads of a token are normed one by one, or all at once. */
 static norm_bufs norm_heads(builder *b, const char *name, const char *weight, int x, int64_t heads,
                             unsigned drop)
 {
     int64_t d = sizes_of(b).d;
+    if (cut_norm(b)) return norm_cut_forward(b, name, weight, x, b->Tc, heads * d, drop);
     bool whole = b->s->m.qk_norm_whole;
     return norm_forward(b, name, weight, x, whole ? b->Tc : b->Tc * heads, whole ? heads * d : d,
                         drop);
+}
+
+static void norm_heads_backward(builder *b, const norm_bufs *n, int dy, int dx)
+{
+    if (cut_norm(b))
+        norm_cut_backward(b, n, dy, dx);
+    else
+        norm_backward(b, n, dy, dx, false);
 }
 
 void gqa_forward(builder *b, attention_bufs *t)
@@ -145,8 +159,8 @@ void gqa_backward(builder *b, const attention_bufs *t, qkv_set d, int dgate, int
         qkv_set normed = d;
         d.q = seg_temp(b, "dq before norm", b->Tc * z.n * z.d);
         d.k = seg_temp(b, "dk before norm", b->Tc * z.g * z.d);
-        norm_backward(b, &t->q_norm, normed.q, d.q, false);
-        norm_backward(b, &t->k_norm, normed.k, d.k, false);
+        norm_heads_backward(b, &t->q_norm, normed.q, d.q);
+        norm_heads_backward(b, &t->k_norm, normed.k, d.k);
     }
     product p = product_of(b);
     int dqkv = seg_temp(b, "dqkv", b->Tc * z.row);

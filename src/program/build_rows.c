@@ -55,6 +55,49 @@ void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)
     o->flags = n->flags | (add ? ADD_TO : 0);
 }
 
+/* ---- rows cut over TP */
+
+/* Everybody's sums over rows of a * b (* w): [TP][rows]. */
+static int sums_of_all(builder *b, int phase, const int *in, const norm_bufs *n)
+{
+    int own = seg_temp_wide(b, "sums", n->rows);
+    int all = seg_temp_wide(b, "sums of all", b->s->lay.tp * n->rows);
+    seg_op(b, phase, OP_ROW_DOTS, "norm", in, OUT(own), DIM(n->rows, n->width))->flags = n->flags;
+    seg_comm(b, phase, OP_ALL_GATHER, "norm", GROUP_TP, IN(own), OUT(all), DIM(n->rows));
+    return all;
+}
+
+norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
+                           int64_t width, unsigned drop)
+{
+    norm_bufs n = {.x = x,
+                   .rows = rows,
+                   .width = width,
+                   .y = drop & NOT_SAVED ? seg_temp(b, name, rows * width)
+                                         : seg_saved(b, name, rows * width, drop),
+                   .rstd = seg_saved_wide(b, "rstd", rows, 0),
+                   .w = seg_weight(b, weight),
+                   .dw = seg_gradient(b, weight),
+                   .db = NONE,
+                   .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};
+    int all = sums_of_all(b, SEG_FORWARD, IN(x, x), &n);
+    op *o = seg_op(b, SEG_FORWARD, OP_NORM_PART, name, IN(x, n.w, all), OUT(n.y, n.rstd),
+                   DIM(rows, width, b->s->lay.tp));
+    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->flags = n.flags;
+    return n;
+}
+
+void norm_cut_backward(builder *b, const norm_bufs *n, int dy, int dx)
+{
+    int all = sums_of_all(b, SEG_BACKWARD, IN(dy, n->x, n->w), n);
+    seg_op(b, SEG_BACKWARD, OP_NORM_W, "norm", IN(dy, n->x, n->rstd), OUT(n->dw),
+           DIM(n->rows, n->width));
+    seg_op(b, SEG_BACKWARD, OP_NORM_PART_D, "norm", IN(dy, n->x, n->w, n->rstd, all), OUT(dx),
+           DIM(n->rows, n->width, b->s->lay.tp))
+        ->flags = n->flags;
+}
+
 /* ---- activations */
 
 static act_kind kind_of(const recipe *r)

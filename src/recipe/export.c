@@ -198,13 +198,15 @@ static void write_combos(writer *w)
 
 /* ---- what Megatron-LM stops without (I3) */
 
-enum { EXPORT_ITERS = 100, EXPORT_EVAL_INTERVAL = 1000 };
+enum { EXPORT_EVAL_INTERVAL = 1000 };
 
 static void write_required(writer *w)
 {
     const recipe *r = w->r;
     if (!recipe_given(r, K_TOKENIZER)) put_value(w, "--tokenizer-type", "NullTokenizer");
     if (!recipe_given(r, K_LR)) put_value(w, "--lr", knobs[K_LR].dflt);
+    if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
+        begin_flag(w, "--moe-router-force-load-balancing"); /* by random logits, there */
     if (recipe_on(r, K_MLA) && !recipe_is(r, K_ROPE_TYPE, "yarn"))
         begin_flag(w, "--no-rope-fusion"); /* its fused kernel of MLA has YaRN only */
     if (!recipe_given(r, K_DATA_PATH) && !recipe_on(r, K_MOCK_DATA)) begin_flag(w, "--mock-data");
@@ -289,6 +291,7 @@ void export_megatron_lm(const recipe *resolved, textbuf *out)
     writer *w = write_all(resolved, out);
     explain_required(w);
     write_unsaid(w);
+    export_remarks(resolved, out);
 }
 
 bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a)

@@ -114,30 +114,127 @@ static const char *key_of(const recipe *r, knob_id k, arena *a)
     return arena_copy(a, yarn, strcspn(yarn, " "));
 }
 
-static void put_copies(textbuf *out, knob_id k, value v)
+/* ---- sections that a recipe may hold as nothing or as a name: written as one object each, which
+ * Hydra adds by force (++), so that fields below need not exist */
+
+static bool in_section(const char *key, const char *section)
+{
+    return text_starts(key, section) && key[strlen(section)] == '.';
+}
+
+static void add_field(textbuf *object, const char *name, value v)
+{
+    text_add(object, ",%s:", name);
+    put_value(object, v);
+}
+
+static void put_object(textbuf *out, const char *section, const char *class, const char *fields)
+{
+    textbuf t = text_init(out->a);
+    text_add(&t, "++%s={_target_:megatron.bridge.training.%s.%s%s}", section, section, class,
+             fields);
+    export_shell_word(out, t.s);
+    text_add(out, "\n");
+}
+
+static void add_dtypes(textbuf *object, const recipe *r)
+{
+    const char *type = recipe_on(r, K_BF16) ? "bfloat16" : recipe_on(r, K_FP16) ? "half" : NULL;
+    if (!type) text_add(object, ",fp32:true");
+    if (!type) type = "float32";
+    text_add(object, ",params_dtype:{_target_:torch.%s,_call_:false}", type);
+    text_add(object, ",pipeline_dtype:{_target_:torch.%s,_call_:false}", type);
+}
+
+/* By its name where all parts are as the name says, else part by part. */
+static void put_precision(textbuf *out, const recipe *r)
+{
+    bool named = recipe_given(r, K_PRECISION) && !recipe_is(r, K_PRECISION, "fp32");
+    textbuf object = text_init(out->a);
+    text_add(&object, "%s", "");
+    for (int k = 0; k < K_COUNT; k++) {
+        if (!in_section(knobs[k].key, "mixed_precision") || !recipe_given(r, (knob_id)k)) continue;
+        bool part = is_part_of_precision(r, (knob_id)k);
+        bool usual = part ? is_implied(r, (knob_id)k) : !is_told(r, (knob_id)k, out->a);
+        named = named && usual;
+        add_field(&object, strchr(knobs[k].key, '.') + 1, r->knob[k].v);
+    }
+    if (named) {
+        put_line(out, knobs[K_PRECISION].key, r->knob[K_PRECISION].v);
+        return;
+    }
+    add_dtypes(&object, r);
+    put_object(out, "mixed_precision", "MixedPrecisionConfig", object.s);
+}
+
+/* ---- all of them */
+
+typedef struct bridge_writer {
+    const recipe *r;
+    textbuf *out;
+    textbuf overlap; /* fields of comm_overlap */
+} bridge_writer;
+
+static void put_key(bridge_writer *w, const char *key, value v)
+{
+    if (in_section(key, "comm_overlap"))
+        add_field(&w->overlap, strchr(key, '.') + 1, v);
+    else if (in_section(key, "env_vars"))
+        put_line(w->out, arena_text(w->out->a, "++%s", key), v);
+    else
+        put_line(w->out, key, v);
+}
+
+static void put_copies(bridge_writer *w, knob_id k, value v)
 {
     for (size_t i = 0; i < sizeof copies / sizeof copies[0]; i++) {
         if (copies[i].k != k) continue;
         for (const char *p = copies[i].keys; *p; p += strspn(p, " ")) {
             size_t n = strcspn(p, " ");
-            put_line(out, arena_copy(out->a, p, n), v);
+            put_key(w, arena_copy(w->out->a, p, n), v);
             p += n;
         }
     }
 }
 
+/* Bridge stops without a run length, and without a tokenizer. */
+static void put_required(bridge_writer *w)
+{
+    const recipe *r = w->r;
+    if (recipe_on(r, K_MOCK_DATA)) text_add(w->out, "dataset.blend=null\n");
+    if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
+        put_line(w->out, knobs[K_FORCE_BALANCE].key, value_of_bool(true));
+    if (!recipe_given(r, K_TOKENIZER)) {
+        text_add(w->out, "tokenizer.tokenizer_type=NullTokenizer\n");
+        put_line(w->out, "tokenizer.vocab_size", r->knob[K_VOCAB].v);
+    }
+    if (!recipe_given(r, K_TRAIN_ITERS) && !recipe_given(r, K_TRAIN_SAMPLES))
+        text_add(w->out,
+                 "train.train_iters=%d\n# the run length is not set in the recipe; give %s\n",
+                 EXPORT_ITERS, knobs[K_TRAIN_ITERS].key);
+}
+
 void export_bridge(const recipe *resolved, textbuf *out)
 {
     const recipe *r = resolved;
+    bridge_writer w = {.r = r, .out = out, .overlap = text_init(out->a)};
+    add_field(&w.overlap, "tp_comm_overlap", value_of_bool(recipe_on(r, K_TP_OVERLAP)));
     for (int i = 0; i < K_COUNT; i++) {
         knob_id k = (knob_id)i;
-        if (!has_key(k) || !is_told(r, k, out->a)) continue;
+        bool precision = k == K_PRECISION || in_section(knobs[k].key, "mixed_precision");
+        if (precision || k == K_TP_OVERLAP || !has_key(k) || !is_told(r, k, out->a)) continue;
         value v = export_value(r, k, out->a);
-        put_line(out, key_of(r, k, out->a), v);
-        put_copies(out, k, v);
+        put_key(&w, key_of(r, k, out->a), v);
+        put_copies(&w, k, v);
     }
-    if (recipe_on(r, K_MOCK_DATA)) text_add(out, "dataset.blend=null\n");
+    put_precision(out, r);
+    put_object(out, "comm_overlap", "CommOverlapConfig", w.overlap.s);
+    put_required(&w);
     for (int k = 0; k < K_COUNT; k++)
         if (!has_key((knob_id)k) && is_told(r, (knob_id)k, out->a))
             text_add(out, "# no key: %s=%s\n", knobs[k].key, value_text(out->a, r->knob[k].v));
+    if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE))
+        text_add(out, "# %s: start from this model's own recipe, whose attention has it\n",
+                 knobs[K_QK_NORM_WHOLE].key);
+    export_remarks(r, out);
 }

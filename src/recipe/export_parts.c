@@ -100,3 +100,13 @@ void export_number(textbuf *t, value v)
     bool whole = v.kind == V_FLOAT && fabs(v.real) < 1e15 && v.real == floor(v.real);
     value_print(t, whole ? value_of_int((int64_t)v.real) : v);
 }
+
+void export_remarks(const recipe *r, textbuf *out)
+{
+    if (recipe_on(r, K_FORCE_BALANCE))
+        text_add(out,
+                 "# forced balance is random there, not exact: buffers vary by a few tokens\n");
+    if (recipe_has(r, K_BALANCING, "global_aux_loss") && !recipe_on(r, K_GLOBAL_AUX_COMPAT))
+        text_add(out,
+                 "# Megatron divides the gradient of the global auxiliary loss by DP once more\n");
+}

@@ -4,6 +4,9 @@
 
 #include "recipe/recipe.h"
 
+/* Steps of a run whose length the recipe leaves open: long enough to measure. */
+enum { EXPORT_ITERS = 100 };
+
 /* Does the knob say anything in this recipe? MLA's ranks say nothing without MLA. What a user
  * set always counts: it is for the other system to complain. */
 bool export_matters(const recipe *r, knob_id k);
@@ -14,6 +17,9 @@ value export_value(const recipe *r, knob_id k, arena *a);
 
 /* Which knobs differ from Megatron-LM's defaults and have no flag that tells it? True: none. */
 bool export_lm_says(const recipe *resolved, bool *unsaid, arena *a);
+
+/* Comments on what Megatron does otherwise under the same name. */
+void export_remarks(const recipe *r, textbuf *out);
 
 /* Adds a word, in single quotes where a shell would change it. */
 void export_shell_word(textbuf *t, const char *word);

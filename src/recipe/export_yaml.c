@@ -58,7 +58,9 @@ static bool is_written(const recipe *r, knob_id k, bool all)
 {
     origin from = r->knob[k].from;
     if (from == FROM_NOTHING) return false;
-    return all || from == FROM_MODEL || from == FROM_USER || k == K_GPU;
+    if (k == K_VOCAB && from == FROM_DERIVED) return true; /* a list's tokenizer said it */
+    if (k == K_GPU) return true;
+    return all || from == FROM_MODEL || from == FROM_USER;
 }
 
 static void put_reason(textbuf *t, const setting *s)

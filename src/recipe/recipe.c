@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
+#include "recipe/bridge_keys.h"
 
 void recipe_init(recipe *r, arena *a, const char *name)
 {
@@ -52,8 +53,24 @@ static alias_use *alias_slot(recipe *r, knob_id k, const char *key)
     return use;
 }
 
+/* Null takes an alias back: Bridge writes null into copies that it fills later. */
+static void unset_alias(recipe *r, knob_id k, const char *key, const char *why)
+{
+    for (int i = 0; i < r->n_aliases; i++) {
+        alias_use *use = &r->aliases[i];
+        if (use->knob != k || !text_equal(use->key, key)) continue;
+        if (use->alone) recipe_set(r, k, (value){.kind = V_NULL}, why);
+        *use = r->aliases[--r->n_aliases];
+        return;
+    }
+}
+
 static void set_alias(recipe *r, knob_id k, const char *key, value v, const char *why)
 {
+    if (v.kind == V_NULL) {
+        unset_alias(r, k, key, why);
+        return;
+    }
     if (r->n_aliases == ALIASES_MAX) return;
     alias_use *use = alias_slot(r, k, arena_copy(r->a, key, strlen(key)));
     use->v = v;
@@ -80,7 +97,12 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
 {
     bool is_alias = false;
     int k = knob_find(key, &is_alias);
-    if (k < 0) return unknown_key(key, where, err);
+    if (k < 0) {
+        const char *why = bridge_key_why(key);
+        if (!why) return unknown_key(key, where, err);
+        recipe_note(r, "%s: %s: %s", where, key, why);
+        return OK;
+    }
     value v;
     status s = knob_accept(r->a, (knob_id)k, given, &v, err);
     if (s) return error_prefix(err, s, "%s", where);
@@ -89,6 +111,55 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
     else
         set_own(r, (knob_id)k, v, where);
     return OK;
+}
+
+/* A key of Megatron-Bridge without effect here, whatever stands below it. */
+static bool is_idle(const char *key)
+{
+    return knob_find(key, NULL) < 0 && bridge_key_why(key);
+}
+
+/* Where the value of a field ends: before the next comma or brace that is not inside it. */
+static const char *field_end(const char *p)
+{
+    int depth = 0;
+    char quote = 0;
+    for (; *p; p++) {
+        if (quote && *p == '\\' && p[1])
+            p++;
+        else if (quote)
+            quote = *p == quote ? 0 : quote;
+        else if (*p == '"' || *p == '\'')
+            quote = *p;
+        else if (*p == '{' || *p == '[')
+            depth++;
+        else if (depth && (*p == '}' || *p == ']'))
+            depth--;
+        else if (!depth && (*p == ',' || *p == '}'))
+            break;
+    }
+    return p;
+}
+
+/* Hydra's key={a:1,b:2}: the fields are keys below. A class (_target_) says nothing here. */
+static status set_object(recipe *r, const char *key, const char *text, const char *where,
+                         error *err)
+{
+    const char *p = text + 1;
+    status s = OK;
+    while (*p && *p != '}' && !s) {
+        size_t name = strcspn(p, ":,{}");
+        if (p[name] != ':') break;
+        const char *inner = p + name + 1, *end = field_end(inner);
+        if (*p != '_')
+            s = recipe_override(
+                r, arena_text(r->a, "%s.%.*s=%.*s", key, (int)name, p, (int)(end - inner), inner),
+                where, err);
+        p = end + (*end == ',');
+    }
+    if (s || (p[0] == '}' && !p[1])) return s;
+    return error_set(err, ERR_INPUT, "%s: %.200s=%.200s: is no object; write key={name:value,...}",
+                     where, key, text);
 }
 
 status recipe_override(recipe *r, const char *assignment, const char *where, error *err)
@@ -100,11 +171,13 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
         return error_set(err, ERR_INPUT, "%s: '%.200s' is not an override; write key=value", where,
                          assignment);
     const char *key = arena_copy(r->a, p, (size_t)(equals - p));
-    value v;
+    value v = {.kind = V_NULL};
+    int k = knob_find(key, NULL);
+    if (equals[1] == '{' && !is_idle(key)) return set_object(r, key, equals + 1, where, err);
+    if (k < 0) return recipe_set_key(r, key, v, where, err); /* whatever the value */
     status s = value_parse(r->a, equals + 1, &v, err);
     if (s) return error_prefix(err, s, "%s: %.200s", where, key);
-    int k = knob_find(key, NULL);
-    if (k >= 0) v = recipe_located(r, (knob_id)k, v, "");
+    v = recipe_located(r, (knob_id)k, v, "");
     return recipe_set_key(r, key, v, where, err);
 }
 
@@ -144,7 +217,7 @@ static bool is_section(const char *key)
     size_t n = strlen(key);
     for (int k = 0; k < K_COUNT; k++)
         if (strncmp(knobs[k].key, key, n) == 0 && knobs[k].key[n] == '.') return true;
-    return false;
+    return bridge_is_section(key);
 }
 
 static status yaml_section(yaml_place *at, const yaml_node *map, const char *prefix)
@@ -162,11 +235,14 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
                                  "%s:%d: '%s' is given a second time (first: line %d)", at->name,
                                  node->line, key, map->items[j]->line);
         if (text_equal(node->key, "_target_")) {
-            recipe_note(at->r, "%s:%d: %s: a Python class, without effect here", at->name,
+            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name,
                         node->line, key);
             continue;
         }
-        if (node->kind == YAML_MAP) {
+        if (is_idle(key)) {
+            s = recipe_set_key(at->r, key, (value){.kind = V_NULL},
+                               arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
+        } else if (node->kind == YAML_MAP) {
             s = yaml_section(at, node, key);
         } else {
             value v;

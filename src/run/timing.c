@@ -94,7 +94,7 @@ int timing_rows(timing_row *rows, const timing *t, const price *p, const hardwar
     int n = 0;
     double each = t->steps > 0 ? 1 / t->steps : 0, left = t->step;
     for (int k = 0; k < COST_KINDS; k++) {
-        timing_row r = {cost_kind_name((cost_kind)k), predicted_of(p, hw, (cost_kind)k),
+        timing_row r = {cost_kind_title((cost_kind)k), predicted_of(p, hw, (cost_kind)k),
                         t->seconds[k] * each};
         left -= t->seconds[k];
         if (r.predicted > 0 || r.measured > 0) rows[n++] = r;

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "search/against.h"
 
-enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
+enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384, SEARCH_SECONDS = 20 };
 
 typedef struct mend_set {
     const char *list[SET_MAX + 1]; /* ends with NULL */
@@ -26,6 +26,7 @@ typedef struct mending {
     mend_set start; /* what the rules ask for */
     fit now;        /* of the last try that was legal */
     int64_t least;
+    bool late; /* the search ended before its end */
 } mending;
 
 /* ---- sets */
@@ -324,10 +325,10 @@ static bool job_of(const mending *m, const mend_set *base, int64_t world, recipe
 }
 
 static bool search_job(search_result *res, recipe *job, const mending *m, const mend_set *base,
-                       int64_t world, arena *a)
+                       int64_t world, double until, arena *a)
 {
     error err;
-    search_options o = {.hw = m->hw, .only_fit = true, .best = 1};
+    search_options o = {.hw = m->hw, .only_fit = true, .best = 1, .until = until};
     return job_of(m, base, world, job, a) && !search_run(res, job, &o, a, &err);
 }
 
@@ -337,7 +338,9 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
     recipe *job = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
     mend_set set = *base;
-    bool any = search_job(res, job, m, base, m->world, a) && res->n_best > 0;
+    bool any = search_job(res, job, m, base, m->world, clock_seconds() + SEARCH_SECONDS, a) &&
+               res->n_best > 0;
+    m->late = !any && res->counts.legal && !res->complete;
     if (any) {
         search_recipe(to, res, job, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
@@ -378,6 +381,7 @@ void mend_memory(mend *out, const recipe *given, const char *const *rules, const
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)
         out->done = ways[i](&m, &m.start, &set);
     out->least_bytes = m.least;
+    out->late = m.late;
     if (!out->done) return;
     const char **list = ARENA_ARRAY(a, const char *, set.n + 1);
     memcpy(list, set.list, sizeof *list * (size_t)set.n);
@@ -394,7 +398,8 @@ void mend_more_gpus(mend *out, const recipe *given, const char *const *rules, co
         arena *own = arena_create();
         recipe *job = ARENA_NEW(own, recipe);
         search_result *res = ARENA_NEW(own, search_result);
-        if (search_job(res, job, &m, &m.start, n, own) && res->n_best > 0) out->enough_gpus = n;
+        if (search_job(res, job, &m, &m.start, n, until, own) && res->n_best > 0)
+            out->enough_gpus = n;
         arena_destroy(own);
         if (out->enough_gpus) return;
     }

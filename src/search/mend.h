@@ -16,6 +16,7 @@ typedef struct mend {
     fit after;                    /* with them */
     int64_t gpus, usable_bytes;   /* on which something was looked for, and what each has */
     int64_t least_bytes; /* nothing fits: the least that a layout was found to need; 0: unknown */
+    bool late;           /* nothing was found, but the search was cut short: something may fit */
     int64_t enough_gpus; /* nothing fits: on so many something does; 0: not looked for, or none */
 } mend;
 

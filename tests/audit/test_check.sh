@@ -19,7 +19,7 @@ uneven=(recipes/dsv3-4k-h100.yaml train.global_batch_size=320)
 small=(tiny cluster.gpu=cpu cluster.n_gpus=8 model.tensor_model_parallel_size=2 model.expert_model_parallel_size=4
     train.global_batch_size=8)
 
-expect all_agree 0 'all agree: 256 ranks' "$moefold" check "$dsv3" --all-ranks
+expect all_agree 0 'all ranks agree: 256 ranks' "$moefold" check "$dsv3" --all-ranks
 expect fullest_rank 0 'Fullest +rank [0-9]+ .* bytes' "$moefold" check "$dsv3" --all-ranks
 expect links 0 'etp-ep .* [0-9.]+ [KMGTP]iB' "$moefold" check "$dsv3" --all-ranks
 expect not_asked_for 0 'valid' "$moefold" check "$dsv3"

@@ -226,7 +226,7 @@ static void wrong_tag_is_found(void **state)
 {
     (void)state;
     expect(at(1, OP_SEND, GROUP_PP, 1, other_tag), FAULT_MISSING, "tag 7");
-    expect(at(1, OP_SEND, GROUP_PP, 1, other_tag), FAULT_DEADLOCK, "wait for ever");
+    expect(at(1, OP_SEND, GROUP_PP, 1, other_tag), FAULT_DEADLOCK, "are deadlocked");
 }
 
 static void missing_rank_is_found(void **state)
@@ -275,14 +275,14 @@ static void circles_of_whole_stages_are_found(void **state)
     assert_int_equal(audit_run(&r, &x.s, &o, x.a, &x.err), OK);
     assert_int_equal(r.n_faults, 1);
     assert_int_equal(r.faults[0].kind, FAULT_DEADLOCK);
-    assert_non_null(strstr(r.faults[0].text, "16 ranks wait for ever"));
+    assert_non_null(strstr(r.faults[0].text, "16 ranks are deadlocked"));
     made_release(&x);
 }
 
 static void forgotten_waits_are_found(void **state)
 {
     (void)state;
-    expect(at(13, OP_ALL_GATHER, GROUP_TP, 1, forget_to_wait), FAULT_EVENT, "nobody waits");
+    expect(at(13, OP_ALL_GATHER, GROUP_TP, 1, forget_to_wait), FAULT_EVENT, "no operation waits");
 }
 
 static void one_rank_of_many_is_found(void **state)

@@ -36,7 +36,7 @@ check moe_is_priced awk "BEGIN { exit !($(field "['step_s']" <"$work/price.json"
 check plan_finds_a_winner grep -q '"step_s"' "$work/plan.json"
 "$moefold" plan gpt3-175b --gpus 128xH100 --seq 2048 --json >"$work/plan.json" 2>/dev/null
 check plan_of_gpt3_finds_a_winner grep -q '"step_s"' "$work/plan.json"
-expect every_rank_is_proved 0 'all agree' "$moefold" check gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 \
+expect every_rank_is_proved 0 'all ranks agree' "$moefold" check gpt3-175b cluster.n_gpus=64 model.tensor_model_parallel_size=8 \
     model.pipeline_model_parallel_size=8 model.context_parallel_size=1 --all-ranks
 expect mrope_is_refused 1 'mrope' "$moefold" check tiny model.position_embedding_type=mrope
 expect short_table_is_refused 1 'positions-cover-sequence' "$moefold" train tiny cluster.gpu=cpu "${gpt[@]}" \

@@ -8,6 +8,7 @@ parameters() { grep -oE '"parameters":[0-9]+' | head -1 | cut -d: -f2; }
 check hub_name_is_the_preset [ "$("$moefold" check deepseek-ai/DeepSeek-V3 cluster.n_gpus=256 --json | parameters)" = 671026404352 ]
 check any_case [ "$("$moefold" check QWEN/qwen3-30b-A3B --json | parameters)" = "$("$moefold" check qwen3-30b-a3b --json | parameters)" ]
 expect path_to_a_file 0 'olmoe-tiny/config.json: valid' "$moefold" check $golden/olmoe-tiny/config.json cluster.gpu=cpu model.seq_length=32
+expect length_of_a_short_model 0 'model.seq_length +64 +unset: the longest' "$moefold" show $golden/olmoe-tiny cluster.gpu=cpu
 expect folder 0 'olmoe-tiny: valid' "$moefold" check $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32
 cp $golden/glm4-moe-tiny/config.json "$work/my-model.json"
 expect file_of_another_name 0 'my-model.json: valid' "$moefold" check "$work/my-model.json" cluster.gpu=cpu model.seq_length=32
@@ -35,8 +36,8 @@ expect chunked_attention 2 'chunked attention' "$moefold" plan meta-llama/Llama-
 printf '{"model_type": "llama4"}' >"$work/config.json"
 expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunked attention' "$moefold" check "$work/config.json"
 expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
-expect norm_over_tp_ranks 1 'sum over TP ranks' "$moefold" train $golden/olmoe-tiny cluster.gpu=cpu model.seq_length=32 \
-    train.global_batch_size=2 train.train_iters=1 model.tensor_model_parallel_size=2 --ranks 2
+expect norm_over_tp_ranks 1 'whole-qk-norm-fits-tp' "$moefold" check $golden/minimax-m2-tiny cluster.gpu=cpu \
+    model.tensor_model_parallel_size=4 model.expert_tensor_parallel_size=1 cluster.n_gpus=4
 
 # ---- what Megatron does otherwise is said
 expect group_score_is_megatrons 0 'moe_router_group_score +megatron +Megatron scores a group' "$moefold" show deepseek-v2

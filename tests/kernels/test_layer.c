@@ -82,6 +82,49 @@ static void layer_norm_gradients_equal_differences(void **state)
     }
 }
 
+/* ---- a norm whose rows are cut */
+
+/* Two parts, one after another, give what NORM gives of the whole; and so do their gradients. */
+static void a_norm_in_parts_is_the_norm(void **state)
+{
+    (void)state;
+    enum { M = 4, H = 5, P = 2 };
+    float x[M][P][H], dy[M][P][H], w[P][H], y[M][P * H], dx[M][P * H], rstd[M];
+    float px[P][M][H], pdy[P][M][H], squares[P][M], dots[P][M], py[M][H], pdx[M][H], prstd[M];
+    unsigned seed = 5;
+    for (int p = 0; p < P; p++)
+        for (int j = 0; j < H; j++) {
+            w[p][j] = (float)((seed = seed * 1103515245u + 12345u) >> 16 & 255) / 128 - 1;
+            for (int i = 0; i < M; i++) {
+                px[p][i][j] = x[i][p][j] =
+                    (float)((seed = seed * 1103515245u + 12345u) >> 16 & 255) / 128 - 1;
+                pdy[p][i][j] = dy[i][p][j] =
+                    (float)((seed = seed * 1103515245u + 12345u) >> 16 & 255) / 128 - 1;
+            }
+        }
+    kernel_rows dense = plain_dense(), here = plain_layer_float();
+    op o = {.kind = OP_NORM, .dim = {M, P * H}, .real = {1e-5}, .flags = ZERO_CENTRED};
+    row_of(dense, OP_NORM)->run(&o, (void *[]){x, w}, (void *[]){y, rstd});
+    row_of(dense, OP_NORM_D)->run(&o, (void *[]){dy, x, w, rstd}, (void *[]){dx});
+    op part = {.dim = {M, H, P}, .real = {1e-5}, .flags = ZERO_CENTRED};
+    for (int p = 0; p < P; p++) {
+        row_of(here, OP_ROW_DOTS)
+            ->run(&part, (void *[]){px[p], px[p], NULL}, (void *[]){squares[p]});
+        row_of(here, OP_ROW_DOTS)->run(&part, (void *[]){pdy[p], px[p], w[p]}, (void *[]){dots[p]});
+    }
+    for (int p = 0; p < P; p++) {
+        row_of(here, OP_NORM_PART)
+            ->run(&part, (void *[]){px[p], w[p], squares}, (void *[]){py, prstd});
+        row_of(here, OP_NORM_PART_D)
+            ->run(&part, (void *[]){pdy[p], px[p], w[p], prstd, dots}, (void *[]){pdx});
+        for (int i = 0; i < M; i++)
+            for (int j = 0; j < H; j++) {
+                assert_true(fabs((double)(py[i][j] - y[i][p * H + j])) < 1e-6);
+                assert_true(fabs((double)(pdx[i][j] - dx[i][p * H + j])) < 2e-6);
+            }
+    }
+}
+
 /* ---- activations */
 
 typedef struct act_try {
@@ -255,6 +298,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layer_norm_gradients_equal_differences),
+        cmocka_unit_test(a_norm_in_parts_is_the_norm),
         cmocka_unit_test(activation_gradients_equal_differences),
         cmocka_unit_test(activations_have_their_known_values),
         cmocka_unit_test(the_usual_forms_are_special_cases),

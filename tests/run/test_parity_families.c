@@ -47,6 +47,8 @@ static void two_ranks_agree(void **state)
     agrees_on(2, CASE("deepseek-v2-lite"), N(2) TP2 ETP1);
     agrees_on(2, CASE("glm4-moe"), N(2) TP2 ETP1);
     agrees_on(2, CASE("qwen2-moe"), N(2) TP2 ETP1);
+    agrees_on(2, CASE("olmoe"), N(2) TP2 ETP1);
+    agrees_on(2, CASE("minimax-m2"), N(2) TP2 ETP1);
     agrees_on(2, CASE("qwen3"), N(2) TP2);
     agrees_on(2, CASE("llama"), N(2) TP2);
     agrees_on(2, CASE("starcoder2"), N(2) TP2);
@@ -58,6 +60,7 @@ static void eight_ranks_agree(void **state)
     (void)state;
     agrees_on(8, CASE("deepseek-v2"), N(8) TP2 CP2 PP2 EP4 ETP1);
     agrees_on(8, CASE("glm4-moe"), N(8) TP2 CP2 PP2 EP4 ETP1);
+    agrees_on(8, CASE("minimax-m2"), N(8) TP2 CP2 PP2 EP4 ETP1);
     agrees_on(8, CASE("llama"), N(8) TP2 CP2 PP2);
 }
 

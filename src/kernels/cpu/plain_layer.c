@@ -1,4 +1,5 @@
-/* plain_layer.c - row 0 of LayerNorm, of activations besides SwiGLU, and of learned positions.
+/* plain_layer.c - row 0 of LayerNorm, of an RMSNorm whose rows are cut over ranks, of activations
+ * besides SwiGLU, and of learned positions.
  *
  * No fast row stands behind these: models that have them are planned more often than trained
  * here. Threads share rows (or columns), so their number changes no bit. */
@@ -85,6 +86,70 @@ static void layer_norm_w(const op *o, void *const *in, void *const *out)
         }
         dw[j] = (real)sum;
         if (db) db[j] = (real)bias;
+    }
+}
+
+/* ---- RMSNorm of rows that are cut over ranks */
+
+static void row_dots(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *a = in[0]; /* [M][H] */
+    const real *b = in[1]; /* [M][H] */
+    const real *w = in[2]; /* [H], may be missing */
+    real *sums = out[0];   /* [M] */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        double sum = 0;
+        for (int64_t j = 0; j < h; j++)
+            sum += (double)a[i * h + j] * (double)b[i * h + j] * (w ? weight_used(o, w[j]) : 1);
+        sums[i] = (real)sum;
+    }
+}
+
+/* The mean over the whole row: PARTS sums of H elements each. */
+static double mean_of_parts(const op *o, const real *sums /* [PARTS][M] */, int64_t row)
+{
+    double sum = 0;
+    for (int64_t p = 0; p < o->dim[2]; p++) sum += (double)sums[p * o->dim[0] + row];
+    return sum / (double)(o->dim[1] * o->dim[2]);
+}
+
+static void norm_part(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *x = in[0];    /* [M][H] */
+    const real *w = in[1];    /* [H] */
+    const real *sums = in[2]; /* [PARTS][M] */
+    real *y = out[0];         /* [M][H] */
+    real *rstd = out[1];      /* [M] */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        double r = 1 / sqrt(mean_of_parts(o, sums, i) + o->real[0]);
+        for (int64_t j = 0; j < h; j++)
+            y[i * h + j] = (real)((double)x[i * h + j] * r * weight_used(o, w[j]));
+        rstd[i] = (real)r;
+    }
+}
+
+/* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x). */
+static void norm_part_d(const op *o, void *const *in, void *const *out)
+{
+    const int64_t m = o->dim[0], h = o->dim[1];
+    const real *dy = in[0];   /* [M][H] */
+    const real *x = in[1];    /* [M][H] */
+    const real *w = in[2];    /* [H] */
+    const real *rstd = in[3]; /* [M] */
+    const real *sums = in[4]; /* [PARTS][M] */
+    real *dx = out[0];        /* [M][H] */
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < m; i++) {
+        double r = (double)rstd[i], along = mean_of_parts(o, sums, i) * r * r * r;
+        for (int64_t j = 0; j < h; j++) {
+            double g = (double)dy[i * h + j] * weight_used(o, w[j]);
+            double d = r * g - (double)x[i * h + j] * along;
+            dx[i * h + j] = (real)(o->flags & ADD_TO ? (double)dx[i * h + j] + d : d);
+        }
     }
 }
 
@@ -215,6 +280,9 @@ static void positions_w(const op *o, void *const *in, void *const *out)
 kernel_rows plain_layer(void)
 {
     static const kernel rows[] = {
+        {OP_ROW_DOTS, "plain", NULL, row_dots},
+        {OP_NORM_PART, "plain", NULL, norm_part},
+        {OP_NORM_PART_D, "plain", NULL, norm_part_d},
         {OP_LAYER_NORM, "plain", NULL, layer_norm},
         {OP_LAYER_NORM_D, "plain", NULL, layer_norm_d},
         {OP_LAYER_NORM_W, "plain", NULL, layer_norm_w},

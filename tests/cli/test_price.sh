@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# What `price` prints adds up, and says what it leaves out. From the repository's root.
+. tests/cli/saying.sh
+
+# The parts of a step are the step, with next to nothing that has no name; rows of the table too.
+adds_up() { # RECIPE WORDS...
+    "$moefold" price "$@" --json | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+parts, step = d["parts"], d["step_s"]
+assert abs(sum(parts.values()) - step) < 1e-9 * step, (sum(parts.values()), step)
+assert abs(parts["rest"]) < 1e-3 * step, parts["rest"]
+for kind, seconds in d["time"]["exposed"].items(): assert parts[kind] == seconds
+for kind in ("products", "experts", "attention"): assert parts[kind] == d["time"][kind]
+'
+}
+rows_add_up() { # RECIPE WORDS...
+    "$moefold" price "$@" | python3 -c '
+import re, sys
+rows, inside = [], False
+for line in sys.stdin:
+    if line.startswith("Time "): inside = True
+    elif re.match(r"\S", line): inside = False
+    m = re.match(r" {9}(\S.*?) +([-0-9.e]+) s +[-0-9.]+ %", line)
+    if inside and m: rows.append((m[1], float(m[2])))
+assert rows[-1][0] == "step" and rows[-2][0] == "rest", rows
+total, step = sum(s for _, s in rows[:-1]), rows[-1][1]
+assert abs(total - step) < 1e-3 * step, (total, step)
+'
+}
+for r in recipes/*.yaml; do
+    check "$(basename "$r" .yaml)_parts_are_the_step" adds_up "$r"
+    check "$(basename "$r" .yaml)_rows_are_the_step" rows_add_up "$r"
+done
+check cpu_parts_are_the_step adds_up tiny cluster.gpu=cpu
+check stages_parts_are_the_step adds_up tiny cluster.gpu=cpu cluster.n_gpus=4 model.pipeline_model_parallel_size=4
+check offload_parts_are_the_step adds_up recipes/qwen3-235b-128k-gb200.yaml model.fine_grained_activation_offloading=true \
+    'model.offload_modules=[expert_fc1,moe_act]' model.recompute_granularity=null model.recompute_modules=null
+
+# ---- what has no effect on a price is named where it is set
+base=recipes/dsv3-4k-h100.yaml
+for word in model.moe_grouped_gemm=false model.cross_entropy_loss_fusion=false model.gradient_accumulation_fusion=false \
+    model.use_transformer_engine_op_fuser=true model.fp32_residual_connection=true; do
+    expect "${word%%=*}_is_not_priced" 0 "Not priced: $word \(the price assumes: " "$moefold" price "$base" "$word"
+done
+expect num_sms_is_not_priced 0 'Not priced: model.moe_flex_dispatcher_num_sms=8' "$moefold" price "$base" model.moe_deepep_num_sms=8
+expect json_names_it 0 '"not_priced":\[\{"key":"model.moe_grouped_gemm","value":"false","assumed":"' \
+    "$moefold" price "$base" model.moe_grouped_gemm=false --json
+without nothing_is_named_that_nobody_set 'Not priced' "$moefold" price "$base"
+without as_assumed_is_not_named 'Not priced' "$moefold" price "$base" model.moe_grouped_gemm=true
+expect plan_names_it 0 'Not priced: model.gradient_accumulation_fusion=false' \
+    "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false
+expect plan_json_names_it 0 '"not_priced":\[\{"key":"model.gradient_accumulation_fusion"' \
+    "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false --json
+exit $failed
