@@ -65,11 +65,6 @@ static void ours(void *problem_, cudaStream_t stream)
     const problem *q = (const problem *)problem_;
     const int bytes = (int)sizeof(gemm_shared<STAGES>);
     auto kernel = grouped_gemm<KIND, OUT, CLUSTER, STAGES>;
-    static int n_sms;
-    if (!n_sms) {
-        CHECK(cudaDeviceGetAttribute(&n_sms, cudaDevAttrMultiProcessorCount, 0));
-        CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    }
     CUtensorMap map[3];
     make_maps<KIND, CLUSTER>(q, map);
     cudaLaunchAttribute cluster = {};
@@ -77,12 +72,18 @@ static void ours(void *problem_, cudaStream_t stream)
     cluster.val.clusterDim.x = CLUSTER;
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(n_sms / CLUSTER * CLUSTER));
+    config.gridDim = dim3(CLUSTER);
     config.blockDim = dim3(GEMM_THREADS);
     config.dynamicSmemBytes = (size_t)bytes;
     config.stream = stream;
     config.attrs = &cluster;
     config.numAttrs = 1;
+    static int n_clusters; /* that run at the same time */
+    if (!n_clusters) {
+        CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+        CHECK(cudaOccupancyMaxActiveClusters(&n_clusters, kernel, &config));
+    }
+    config.gridDim = dim3((unsigned)(n_clusters * CLUSTER));
     gemm_args g = {q->counts, q->c, q->n_experts, q->p.m, q->p.n, q->p.k};
     CHECK(cudaLaunchKernelEx(&config, kernel, map[0], map[1], map[2], g));
 }

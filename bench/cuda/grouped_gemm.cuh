@@ -19,9 +19,9 @@
  * I4  Rows past the end of an expert are computed but never stored: they belong to the next one.
  * I5  A weight gradient sums over rows, so rows of its last stage that belong to the next expert
  *     are overwritten with zeros in shared memory, in both operands (theirs may be no numbers).
- * I6  Where an expert's row tiles are odd in number, the blocks of a cluster share the last one:
- *     neighbouring columns of the same rows, each with loads of its own. Half a cluster would
- *     idle else, which costs 8 % where experts have 11 row tiles.
+ * I6  Where an expert's row tiles do not fill its last cluster, the blocks of a cluster share each
+ *     one that is left: neighbouring columns of the same rows, each with loads of its own. Half a
+ *     pair would idle else, which costs 8 % where experts have 11 row tiles.
  * I7  Results leave through one buffer that the storing warp grants to the multiplying warpgroups
  *     in turn, and the copy engine empties it while they go on. So the two drift apart by as much
  *     as the stages allow, and the tensor cores work for one while the other unloads. */
@@ -90,13 +90,13 @@ template <int STAGES> __device__ __forceinline__ void ring_next(ring *r)
 
 /* ---- the list of tiles (I1) ---- */
 
-/* Row tiles of an expert: whole clusters of them, and whether one is left over (I6). */
+/* Row tiles of an expert: whole clusters of them, and those that are left over (I6). */
 template <int KIND, int CLUSTER>
 __device__ __forceinline__ void tiles_down(gemm_args g, int rows, int *full, int *odd)
 {
     const int down = ((KIND == GEMM_WEIGHT ? g.m : rows) + TILE_M - 1) / TILE_M;
     *full = KIND == GEMM_WEIGHT ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
-    *odd = KIND != GEMM_WEIGHT && CLUSTER > 1 && down % CLUSTER;
+    *odd = KIND == GEMM_WEIGHT ? 0 : down % CLUSTER;
 }
 
 __device__ __forceinline__ int warp_prefix(int x, int lane)
@@ -147,8 +147,9 @@ __device__ __forceinline__ bool find_tile(gemm_args g, const int *tiles_end, con
     tiles_down<KIND, CLUSTER>(g, out->rows, &full, &odd);
     out->alone = local >= full * across;
     if (out->alone) {
-        out->m0 = full * CLUSTER * TILE_M;
-        out->n0 = ((local - full * across) * CLUSTER + rank) * TILE_N;
+        const int left = local - full * across, wide = (across + CLUSTER - 1) / CLUSTER;
+        out->m0 = (full * CLUSTER + left / wide) * TILE_M;
+        out->n0 = (left % wide * CLUSTER + rank) * TILE_N;
     } else {
         int band = local / (BAND * across), in_band = local % (BAND * across);
         int height = min(BAND, full - band * BAND);

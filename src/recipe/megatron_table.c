@@ -126,8 +126,7 @@ const char *flag_why_text(flag_why why)
         [WHY_INFERENCE] = "inference, no effect here",
         [WHY_TRAINING] = "another kind of training, no effect here",
         [WHY_MODELS] = "another kind of model, no effect here",
-        [WHY_CHANGES] = "changes what Megatron-LM computes, but there is no knob for it here: "
-                        "memory and time are estimated without it",
+        [WHY_CHANGES] = "changes what Megatron-LM computes, no knob here: estimated without it",
     };
     return texts[why];
 }
