@@ -36,7 +36,8 @@ static void derive_world(recipe *r)
 {
     int64_t tp = recipe_int(r, K_TP), cp = recipe_int(r, K_CP), pp = recipe_int(r, K_PP);
     int64_t ep = recipe_int(r, K_EP), etp = recipe_int(r, K_ETP);
-    int64_t fewest = layout_fewest(tp, cp, pp, ep, etp);
+    int64_t instances = recipe_int(r, K_OPT_INSTANCES) > 1 ? recipe_int(r, K_OPT_INSTANCES) : 1;
+    int64_t fewest = mul_sat(layout_fewest(tp, cp, pp, ep, etp), instances);
     if (fewest < 1 || fewest > LAYOUT_WORLD_MAX)
         recipe_fill(r, K_N_GPUS, value_of_int(1), FROM_DERIVED,
                     "unset, and the parallel sizes fit no cluster");

@@ -252,6 +252,7 @@ static void write_launch(writer *w)
                  value_text(w->a, w->r->knob[k].v));
         w->said[k] = true;
     }
+    if (recipe_on(w->r, K_OFFLOAD)) text_add(w->out, "%s=1 ", EXPORT_OFFLOAD_VARIABLE);
     if (per_node < 1 || per_node > gpus) per_node = gpus;
     if (gpus > 0 && gpus % per_node) per_node = gcd64(gpus, per_node); /* nodes are alike there */
     text_add(w->out, "torchrun");

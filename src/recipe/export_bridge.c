@@ -204,6 +204,7 @@ static void put_required(bridge_writer *w)
     if (recipe_on(r, K_MOCK_DATA)) text_add(w->out, "dataset.blend=null\n");
     if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
         put_line(w->out, knobs[K_FORCE_BALANCE].key, value_of_bool(true));
+    if (recipe_on(r, K_OFFLOAD)) text_add(w->out, "++env_vars.%s=1\n", EXPORT_OFFLOAD_VARIABLE);
     if (!recipe_given(r, K_TOKENIZER)) {
         text_add(w->out, "tokenizer.tokenizer_type=NullTokenizer\n");
         put_line(w->out, "tokenizer.vocab_size", r->knob[K_VOCAB].v);

@@ -7,6 +7,9 @@
 /* Steps of a run whose length the recipe leaves open: long enough to measure. */
 enum { EXPORT_ITERS = 100 };
 
+/* Transformer Engine from 2.10 on offloads weights, too, unless this is 1: Megatron stops. */
+#define EXPORT_OFFLOAD_VARIABLE "NVTE_CPU_OFFLOAD_V1"
+
 /* Does the knob say anything in this recipe? MLA's ranks say nothing without MLA. What a user
  * set always counts: it is for the other system to complain. */
 bool export_matters(const recipe *r, knob_id k);

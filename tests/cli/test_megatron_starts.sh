@@ -26,6 +26,10 @@ write() { # NAME WORDS OF SHOW...
 for recipe in recipes/*.yaml; do write "$(basename "$recipe" .yaml)" "$recipe"; done
 for preset in $("$moefold" show --presets); do write "preset_$preset" "$preset"; done
 for list in tests/data/megatron/*.txt; do write "list_$(basename "$list" .txt)" --from-megatron "$list"; done
+for file in "$MEGATRON_LM"/tests/functional_tests/test_cases/{moe,mixtral}/*/model_config.yaml; do
+    grep -qE '^MODE: *(inference|rl)|fsdp|muon' "$file" && continue
+    write "case_$(basename "$(dirname "$file")" | tr -d _)" --from-megatron "$file"
+done
 for gpu in hopper blackwell; do
     "$python" tests/cli/megatron_starts.py --gpu $gpu "$work/$gpu"/*.txt >"$work/said" 2>"$work/err"
     grep -E '^(not )?ok ' "$work/said" | sed "s|$work/||" || bad "starts_$gpu" "$(tail -3 "$work/err")"

@@ -43,4 +43,23 @@ for list in tests/data/megatron/*.txt; do
     check "recipe_of_$(basename "$list" .txt)_names_its_gpu" grep -q '^  gpu: ' "$work/r.yaml"
     without "recipe_of_$(basename "$list" .txt)_leaves_out_defaults" 'default of Megatron-LM' cat "$work/r.yaml"
 done
+
+# ---- Megatron's own functional tests: those that train, without FSDP and Muon
+cases=${MEGATRON_LM:-}/tests/functional_tests/test_cases
+if [ ! -d "$cases" ]; then
+    echo "ok functional_tests_round_trip # skip: MEGATRON_LM names no checkout of Megatron-LM"
+    exit $failed
+fi
+n=0 others=0
+for file in "$cases"/{moe,mixtral}/*/model_config.yaml; do
+    name=$(basename "$(dirname "$file")")
+    if grep -qE '^MODE: *(inference|rl)|fsdp|muon' "$file"; then
+        others=$((others + 1))
+        continue
+    fi
+    n=$((n + 1))
+    round_trip "round_trip_$name" "$file"
+done
+check functional_tests_were_tried [ "$n" -ge 49 ]
+echo "$n functional tests went round; $others are inference, FSDP or Muon"
 exit $failed
