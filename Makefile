@@ -54,7 +54,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda
+.PHONY: bench-cuda screens
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -110,6 +110,9 @@ bench: all ## Run every bench/*.sh
 bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed to run them)
 	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-programs; fi
+
+screens: all ## Rewrite tests/screens: what commands print, numbers masked
+	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy

@@ -80,7 +80,7 @@ static void prepare(state *s)
 {
     const uint64_t n = 512;
     const size_t workspace = 32 << 20;
-    const sdpa_shape z = {1, 32, 4, 256, 128};
+    const sdpa_shape z = {1, 32, 4, 256, 128, 128};
     const size_t piece = (size_t)(z.s * z.h * z.d) * 4;
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t r;

@@ -100,7 +100,7 @@ static void cublas_product(void *a, void *b, void *c)
 
 static void attention(char *arena)
 {
-    const sdpa_shape z = {1, 32, 4, 4096, 128};
+    const sdpa_shape z = {1, 32, 4, 4096, 128, 128};
     const size_t piece = (size_t)(z.s * z.h * z.d) * 4;
     cudnnHandle_t h;
     CHECK_DNN(cudnnCreate(&h));

@@ -30,7 +30,8 @@
 typedef cudnnBackendDescriptor_t node;
 
 typedef struct {
-    int64_t b, h, h_kv, s, d;
+    int64_t b, h, h_kv, s;
+    int64_t d, d_v; /* of queries and keys; of values */
 } sdpa_shape;
 
 enum {
@@ -118,11 +119,11 @@ static inline four packed(int64_t a, int64_t b, int64_t c, int64_t d)
 }
 
 /* [B][S][H][D], seen as (b, h, s, d) or, turned, as (b, h, d, s). */
-static inline node activation(int64_t id, sdpa_shape z, int64_t heads, bool turned)
+static inline node activation(int64_t id, sdpa_shape z, int64_t heads, int64_t d, bool turned)
 {
-    four size = {{z.b, heads, z.s, z.d}}, stride = {{z.s * heads * z.d, z.d, heads * z.d, 1}};
+    four size = {{z.b, heads, z.s, d}}, stride = {{z.s * heads * d, d, heads * d, 1}};
     if (turned) {
-        four t = {{z.b, heads, z.d, z.s}}, u = {{z.s * heads * z.d, z.d, 1, heads * z.d}};
+        four t = {{z.b, heads, d, z.s}}, u = {{z.s * heads * d, d, 1, heads * d}};
         size = t;
         stride = u;
     }
@@ -240,8 +241,8 @@ static inline void sdpa_forward(sdpa_graph *g, sdpa_shape z)
     g->shape = z;
     g->next_id = 100;
     const cudnnDataType_t f = CUDNN_DATA_FLOAT;
-    node s =
-        matmul(g, activation(ID_Q, z, z.h, false), activation(ID_K, z, z.h_kv, true), scores(g, f));
+    node s = matmul(g, activation(ID_Q, z, z.h, z.d, false), activation(ID_K, z, z.h_kv, z.d, true),
+                    scores(g, f));
     s = pointwise(g, CUDNN_POINTWISE_MUL, s, scalar(ID_SCALE), scores(g, f));
     s = causal(g, s);
     node most = reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, per_row(g, 0));
@@ -251,7 +252,7 @@ static inline void sdpa_forward(sdpa_graph *g, sdpa_shape z)
     node log_sum = pointwise(g, CUDNN_POINTWISE_LOG, sum, NULL, per_row(g, 0));
     pointwise(g, CUDNN_POINTWISE_ADD, most, log_sum, per_row(g, ID_STATS));
     node p = pointwise(g, CUDNN_POINTWISE_DIV, s, sum, scores(g, CUDNN_DATA_BFLOAT16));
-    matmul(g, p, activation(ID_V, z, z.h_kv, false), activation(ID_O, z, z.h, false));
+    matmul(g, p, activation(ID_V, z, z.h_kv, z.d_v, false), activation(ID_O, z, z.h, z.d_v, false));
 }
 
 /* (b, h, kv, q) of what is stored as (b, h, q, kv). */
@@ -263,16 +264,16 @@ static inline node turn(sdpa_graph *g, node x)
 }
 
 /* Gradient of keys or values: of every query head, summed over those that share one. */
-static inline void shared_heads(sdpa_graph *g, node a, node b, int64_t id)
+static inline void shared_heads(sdpa_graph *g, node a, node b, int64_t id, int64_t d)
 {
     sdpa_shape z = g->shape;
-    node out = activation(id, z, z.h_kv, false);
+    node out = activation(id, z, z.h_kv, d, false);
     if (z.h == z.h_kv) {
         matmul(g, a, b, out);
         return;
     }
-    four size = {{z.b, z.h, z.s, z.d}};
-    node all = inside(g, CUDNN_DATA_BFLOAT16, size, packed(z.b, z.h, z.s, z.d));
+    four size = {{z.b, z.h, z.s, d}};
+    node all = inside(g, CUDNN_DATA_BFLOAT16, size, packed(z.b, z.h, z.s, d));
     reduce(g, CUDNN_REDUCE_TENSOR_ADD, matmul(g, a, b, all), out);
 }
 
@@ -282,13 +283,15 @@ static inline void sdpa_backward(sdpa_graph *g, sdpa_shape z, bool deterministic
     g->shape = z;
     g->next_id = 100;
     const cudnnDataType_t f = CUDNN_DATA_FLOAT;
-    node q = activation(ID_Q, z, z.h, false), k = activation(ID_K, z, z.h_kv, true);
-    node v = activation(ID_V, z, z.h_kv, true), d_o = activation(ID_DO, z, z.h, false);
+    node q = activation(ID_Q, z, z.h, z.d, false), k = activation(ID_K, z, z.h_kv, z.d, true);
+    node v = activation(ID_V, z, z.h_kv, z.d_v, true),
+         d_o = activation(ID_DO, z, z.h, z.d_v, false);
     node scale = scalar(ID_SCALE);
-    four whole = {{z.b, z.h, z.s, z.d}}, as_o = {{z.h * z.s * z.d, z.s * z.d, z.h * z.d, 1}};
+    four whole = {{z.b, z.h, z.s, z.d}}, of_o = {{z.b, z.h, z.s, z.d_v}};
+    four as_o = {{z.h * z.s * z.d_v, z.s * z.d_v, z.h * z.d_v, 1}};
 
-    node x = pointwise(g, CUDNN_POINTWISE_MUL, d_o, activation(ID_O, z, z.h, false),
-                       inside(g, f, whole, as_o));
+    node x = pointwise(g, CUDNN_POINTWISE_MUL, d_o, activation(ID_O, z, z.h, z.d_v, false),
+                       inside(g, f, of_o, as_o));
     x = reduce(g, CUDNN_REDUCE_TENSOR_ADD, x, per_row(g, 0));
     node d_o_o = pointwise(g, CUDNN_POINTWISE_MUL, x, scalar(ID_ONE), per_row(g, ID_DO_O));
 
@@ -297,18 +300,18 @@ static inline void sdpa_backward(sdpa_graph *g, sdpa_shape z, bool deterministic
     s = pointwise(g, CUDNN_POINTWISE_SUB, s, per_row(g, ID_STATS), scores(g, f));
     s = causal(g, s);
     node p = pointwise(g, CUDNN_POINTWISE_EXP, s, NULL, scores(g, f));
-    shared_heads(g, turn(g, p), d_o, ID_DV);
+    shared_heads(g, turn(g, p), d_o, ID_DV, z.d_v);
 
     node ds = matmul(g, d_o, v, scores(g, f));
     ds = pointwise(g, CUDNN_POINTWISE_SUB, ds, d_o_o, scores(g, f));
     ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, p, scores(g, f));
     ds = pointwise(g, CUDNN_POINTWISE_MUL, ds, scale, scores(g, CUDNN_DATA_BFLOAT16));
-    shared_heads(g, turn(g, ds), q, ID_DK);
+    shared_heads(g, turn(g, ds), q, ID_DK, z.d);
 
     four k_size = {{z.b, z.h_kv, z.s, z.d}};
     four k_stride = {{z.s * z.h_kv * z.d, z.d, z.h_kv * z.d, 1}};
     node k_rows = reshape(g, k, inside(g, CUDNN_DATA_BFLOAT16, k_size, k_stride));
-    node dq = activation(ID_DQ, z, z.h, false);
+    node dq = activation(ID_DQ, z, z.h, z.d, false);
     if (deterministic) {
         matmul(g, ds, k_rows, dq);
     } else { /* I2 */

@@ -5,7 +5,7 @@
  *     sdpa_offline run PLAN            with a GPU: runs the plan that was built elsewhere */
 #include "sdpa.h"
 
-static const sdpa_shape shape = {8, 32, 4, 4096, 128};
+static const sdpa_shape shape = {8, 32, 4, 4096, 128, 128};
 
 /* `n` bytes and no more; the caller frees. */
 static char *read_file(const char *name, int64_t *n)

@@ -41,16 +41,16 @@ __global__ void plain_row(const bf16 *q, const bf16 *k, const bf16 *v, const bf1
     __syncthreads();
     for (int64_t j = threadIdx.x; j <= row; j += blockDim.x) {
         const bf16 *kr = k + ((b * z.s + j) * z.h_kv + hk) * z.d;
-        const bf16 *vr = v + ((b * z.s + j) * z.h_kv + hk) * z.d;
+        const bf16 *vr = v + ((b * z.s + j) * z.h_kv + hk) * z.d_v;
         float s = 0;
         for (int i = 0; i < z.d; i++) s += __bfloat162float(qr[i]) * __bfloat162float(kr[i]);
         float p = expf(s * rsqrtf((float)z.d) - 30.0f); /* scores here stay below 60 */
         atomicAdd(&sum, p);
-        for (int i = 0; i < z.d; i++) atomicAdd(&out[i], p * __bfloat162float(vr[i]));
+        for (int i = 0; i < z.d_v; i++) atomicAdd(&out[i], p * __bfloat162float(vr[i]));
     }
     __syncthreads();
     double want = out[threadIdx.x] / sum;
-    double got = __bfloat162float(o[((b * z.s + row) * z.h + h) * z.d + threadIdx.x]);
+    double got = __bfloat162float(o[((b * z.s + row) * z.h + h) * z.d_v + threadIdx.x]);
     atomicAdd(err, (want - got) * (want - got));
     atomicAdd(err + 1, want * want);
 }
@@ -73,7 +73,7 @@ __global__ void compare(const bf16 *x, const bf16 *y, size_t n, double *out)
 
 typedef struct {
     sdpa_shape z;
-    size_t n_q, n_kv; /* elements */
+    size_t n_q, n_k, n_v; /* elements of Q, K, V */
     sdpa_memory m;
     bf16 *kept[3]; /* gradients of an earlier run */
     double *sums;
@@ -91,20 +91,21 @@ static void setup(problem *p, sdpa_shape z)
     memset(p, 0, sizeof *p);
     p->z = z;
     p->n_q = (size_t)(z.b * z.s * z.h * z.d);
-    p->n_kv = (size_t)(z.b * z.s * z.h_kv * z.d);
+    p->n_k = (size_t)(z.b * z.s * z.h_kv * z.d);
+    p->n_v = (size_t)(z.b * z.s * z.h_kv * z.d_v);
     static const int wide[] = {ID_Q, ID_O, ID_DO, ID_DQ}, narrow[] = {ID_K, ID_V, ID_DK, ID_DV};
     for (int i = 0; i < 4; i++) {
         p->m.at[wide[i]] = take(p->n_q * 2);
-        p->m.at[narrow[i]] = take(p->n_kv * 2);
+        p->m.at[narrow[i]] = take(p->n_k * 2);
         fill_random<<<1056, 256>>>((bf16 *)p->m.at[wide[i]], p->n_q, 77u * (uint32_t)i);
-        fill_random<<<1056, 256>>>((bf16 *)p->m.at[narrow[i]], p->n_kv, 99u * (uint32_t)i + 5);
+        fill_random<<<1056, 256>>>((bf16 *)p->m.at[narrow[i]], p->n_k, 99u * (uint32_t)i + 5);
     }
     p->m.at[ID_STATS] = take((size_t)(z.b * z.s * z.h) * 4);
     p->m.at[ID_DO_O] = take((size_t)(z.b * z.s * z.h) * 4);
     p->m.at[ID_DQ_SUM] = take(p->n_q * 4);
     p->kept[0] = (bf16 *)take(p->n_q * 2);
-    p->kept[1] = (bf16 *)take(p->n_kv * 2);
-    p->kept[2] = (bf16 *)take(p->n_kv * 2);
+    p->kept[1] = (bf16 *)take(p->n_k * 2);
+    p->kept[2] = (bf16 *)take(p->n_v * 2);
     p->sums = (double *)take(32);
     CHECK(cudaDeviceSynchronize());
 }
@@ -119,10 +120,15 @@ static void release(problem *p)
 
 static const int gradients[] = {ID_DQ, ID_DK, ID_DV};
 
+static size_t gradient_elements(const problem *p, int i)
+{
+    return i == 0 ? p->n_q : i == 1 ? p->n_k : p->n_v;
+}
+
 static void keep(problem *p)
 {
     for (int i = 0; i < 3; i++)
-        CHECK(cudaMemcpy(p->kept[i], p->m.at[gradients[i]], (i ? p->n_kv : p->n_q) * 2,
+        CHECK(cudaMemcpy(p->kept[i], p->m.at[gradients[i]], gradient_elements(p, i) * 2,
                          cudaMemcpyDeviceToDevice));
 }
 
@@ -132,7 +138,7 @@ static void print_difference(problem *p, const char *what)
     printf("    %s:", what);
     for (int i = 0; i < 3; i++) {
         double s[3];
-        size_t n = i ? p->n_kv : p->n_q;
+        size_t n = gradient_elements(p, i);
         CHECK(cudaMemset(p->sums, 0, sizeof s));
         compare<<<264, 256>>>((bf16 *)p->m.at[gradients[i]], p->kept[i], n, p->sums);
         CHECK(cudaMemcpy(s, p->sums, sizeof s, cudaMemcpyDeviceToHost));
@@ -188,7 +194,8 @@ static void run(problem *p, int kind)
     if (kind == 2) print_difference(p, "against the other backward");
     if (kind) keep(p);
     double ms = time_ms(execute, &c, 3, 15, 0);
-    double flops = (kind ? 10.0 : 4.0) * (double)(z.b * z.h * z.s * z.s * z.d) / 2;
+    double per_pair = kind ? 6.0 * (double)z.d + 4.0 * (double)z.d_v : 2.0 * (double)(z.d + z.d_v);
+    double flops = per_pair * (double)(z.b * z.h * z.s * z.s) / 2;
     printf("    %.2f ms, %.0f TFLOP/s\n", ms, flops / ms * 1e-9);
     if (kind)
         print_difference(p, "against its own first run");
@@ -199,11 +206,12 @@ static void run(problem *p, int kind)
 
 int main(void)
 {
-    static const sdpa_shape shapes[] = {{8, 32, 4, 4096, 128}, {1, 32, 4, 32768, 128}};
+    static const sdpa_shape shapes[] = {
+        {8, 32, 4, 4096, 128, 128}, {1, 32, 4, 32768, 128, 128}, {4, 128, 128, 4096, 192, 128}};
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK_DNN(cudnnCreate(&handle));
     printf("cuDNN %zu\n", cudnnGetVersion());
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         problem p;
         setup(&p, shapes[i]);
         for (int kind = 0; kind < 3; kind++) run(&p, kind);

@@ -83,16 +83,16 @@ static status read_input(recipe *r, error *err)
     return s ? s : recipe_parse_yaml(r, from_input, data, n, err);
 }
 
-/* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), or a
- * YAML file. */
-static status read_named(recipe *r, const char *name, error *err)
+/* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), a YAML
+ * file, or an input of Megatron-LM. */
+static status read_named(recipe *r, const char *name, const megatron_options *how, error *err)
 {
     if (strcmp(name, "-") == 0) return read_input(r, err);
     if (model_is_named(name)) {
         recipe_set(r, K_MODEL, value_of_text(name), "command line");
         return OK;
     }
-    if (file_exists(name)) return input_read(r, name, err);
+    if (file_exists(name)) return input_read(r, name, how, err);
     int n;
     const char *const *presets = model_presets(&n);
     const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);
@@ -172,18 +172,29 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
     return s;
 }
 
-/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, --from-megatron
- * knows. */
-static status gather_sets(int argc, char **argv, bool megatron, megatron_options *how, error *err)
+/* --set NAME=value and --set=NAME=value, as often as they are given; what they mean, readers of
+ * Megatron's files know. */
+status cli_megatron_how(int argc, char **argv, megatron_options *how, error *err)
 {
     for (int i = 1; i < argc; i++) {
         bool apart = strcmp(argv[i], "--set") == 0 && i + 1 < argc;
+        if (strcmp(argv[i], "--command") == 0 && i + 1 < argc) how->command = argv[i + 1];
+        if (strncmp(argv[i], "--command=", 10) == 0) how->command = argv[i] + 10;
         if (!apart && strncmp(argv[i], "--set=", 6) != 0) continue;
         if (how->n_sets == MEGATRON_SETS_MAX)
             return error_set(err, ERR_INPUT, "--set: more than %d are given", MEGATRON_SETS_MAX);
         how->sets[how->n_sets++] = apart ? argv[++i] : argv[i] + 6;
     }
-    if (megatron || (!how->n_sets && !how->command)) return OK;
+    return OK;
+}
+
+/* They are for a file of Megatron's: the recipe, or one to compare with. */
+static status sets_have_a_file(const recipe *r, const megatron_options *how, int argc, char **argv,
+                               error *err)
+{
+    bool file = recipe_is_lm(r) || (!how->n_sets && !how->command);
+    for (int i = 1; i < argc; i++) file = file || strncmp(argv[i], "--against", 9) == 0;
+    if (file) return OK;
     return error_set(err, ERR_INPUT,
                      "%s is for a Megatron-LM script or YAML (--from-megatron FILE): none is given",
                      how->n_sets ? "--set" : "--command");
@@ -270,13 +281,9 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
                          name);
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
-    bool list = recipe_name && !w.megatron && !model_is_named(recipe_name);
-    if (list && input_file_is_megatron(a, recipe_name)) {
-        w.megatron = recipe_name;
-        recipe_name = NULL;
-    }
-    if (recipe_name) s = read_named(r, recipe_name, err);
-    if (!s) s = gather_sets(argc, argv, w.megatron != NULL, &w.how, err);
+    s = cli_megatron_how(argc, argv, &w.how, err);
+    if (!s && recipe_name) s = read_named(r, recipe_name, &w.how, err);
+    if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, argc, argv, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
     if (!s) s = read_overrides(r, argc, argv, options, n_options, &w, err);
     if (!s) s = second_pass(r, argc, argv, options, n_options, err);

@@ -120,11 +120,12 @@ static void print_text(const checked *c, arena *a)
     }
     if (c->audit) cli_print_audit(s, c->audit, c->seconds, a);
     if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
-    bool large = cli_too_large(&c->memory);
-    if (found->n_errors || large)
-        printf("`--fix` prints the smallest set of overrides that makes it %s%s%s.\n",
-               found->n_errors ? "valid" : "", found->n_errors && large ? " and " : "",
-               large ? "fit" : "");
+    bool broken = found->n_errors > 0, large = cli_too_large(&c->memory);
+    if (broken || large)
+        printf("`--fix` prints the smallest set of overrides that makes it %s.\n",
+               !broken                      ? "fit"
+               : large || c->memory.why_not ? "valid and fit"
+                                            : "valid");
 }
 
 static void say_nothing_does(const checked *c, arena *a)

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/colour.h"
+#include "recipe/megatron.h"
 #include "rules/rules.h"
 
 typedef struct command {
@@ -67,6 +68,9 @@ const char *cli_short_word(arena *a, const char *word);
 
 /* ERR_INPUT: the recipe was read from the standard input, which other ranks could not do. */
 status cli_needs_file(const recipe *r, error *err);
+
+/* How files of Megatron-LM are to be read: --set and --command of the words. */
+status cli_megatron_how(int argc, char **argv, megatron_options *how, error *err);
 
 /* Reads options and at most one other word, for commands without a recipe. */
 status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,

@@ -181,6 +181,7 @@ int command_plan(int argc, char **argv)
     *p = (plan_answer){0};
     status st = plan_take_pins(argc, argv, words, &n, &w.pin_all, &err);
     n = with_recipe(n, words, &w);
+    if (!st) st = cli_megatron_how(n, words, &w.how, &err);
     if (!st)
         st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,
                       &err);

@@ -8,6 +8,7 @@
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up;
+    megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
     bool json, more, pin_all;
 } plan_words;
 
@@ -57,7 +58,7 @@ typedef struct bring_up_step {
     const char *changed;            /* overrides against the step before */
     const char *added;              /* so that it fits; NULL: nothing */
     const char *const *added_rules; /* overrides so that it breaks no rule; NULL: none */
-    int n_warnings; /* and notes */
+    int n_warnings;                 /* and notes */
     recipe *r;
     price p;
 } bring_up_step;

@@ -231,7 +231,7 @@ void plan_print_fewest(const plan_answer *p, arena *a)
            (long long)x->gpus, p->hw->name,
            x->exact ? ", and no smaller count of whole nodes"
                     : " (not every smaller count was looked at)",
-           name ? name : p->given->name, (long long)x->gpus, p->hw->name,
+           name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
            (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
     printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",

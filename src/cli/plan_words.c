@@ -181,7 +181,7 @@ static status read_against(plan_answer *p, recipe *r, const plan_words *w, arena
                          "--against %s: there is no such recipe (a YAML file, or an input of "
                          "Megatron-LM)",
                          w->against);
-    status s = input_read(own, w->against, err);
+    status s = input_read(own, w->against, &w->how, err);
     if (!s) s = model_fill(own, err);
     if (s) return s;
     p->own = own;

@@ -1,5 +1,5 @@
-/* runtime.h - what our own runtime can run, asked by `train` before it starts and by `launch` before
- * it writes a script that would only fail on the cluster. */
+/* runtime.h - what our own runtime can run: `train` asks before it starts, and `launch` before it
+ * writes a script that would only fail on the cluster. */
 #ifndef CLI_RUNTIME_H
 #define CLI_RUNTIME_H
 

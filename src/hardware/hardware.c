@@ -124,9 +124,9 @@ static status nobody(const char *name, arena *a, error *err)
                          name);
     const char *near = text_nearest(name, names, n);
     return error_set(err, ERR_INPUT,
-                     "no hardware description for \"%.80s\"%s%s%s; there are %s; another machine "
-                     "is described by a file like hardware/h100.yaml, given by its path",
-                     name, near ? "; did you mean " : "", near ? near : "", near ? "?" : "", t.s);
+                     "no hardware description for \"%.80s\"%s%s%s; shipped are %s; for another "
+                     "machine give the path of a file like hardware/h100.yaml",
+                     name, near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", t.s);
 }
 
 /* ---- reading */

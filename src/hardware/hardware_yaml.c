@@ -46,10 +46,11 @@ static bool number_of(const char *text, double *out)
 static status bad_number(reader *r, const yaml_node *node, const char *key, double most)
 {
     const char *text = node->kind == YAML_SCALAR ? node->text : "a list or map";
-    return error_set(r->err, ERR_INPUT,
-                     "%s:%d: %s: \"%.60s\" is no number above 0 and up to %g; write one like 3.5, "
-                     "2e12, 450 GB/s, 5 us, 79 GiB or 989 TF",
-                     r->path, node->line, key, text, most);
+    return error_set(
+        r->err, ERR_INPUT,
+        "%s:%d: %s: \"%.60s\" is not a number above 0 and up to %g; write one like 3.5, "
+        "2e12, 450 GB/s, 5 us, 79 GiB or 989 TF",
+        r->path, node->line, key, text, most);
 }
 
 static status read_number(reader *r, const yaml_node *node, const field *f)
@@ -73,10 +74,11 @@ static status read_point(reader *r, const yaml_node *node, const field *f, curve
 {
     double x, y;
     if (!node->key || !number_of(node->key, &x) || x <= 0 || (c->n && x <= c->x[c->n - 1]))
-        return error_set(r->err, ERR_INPUT,
-                         "%s:%d: %s: \"%.60s\" is no size; a curve is a map of sizes, each larger "
-                         "than the one before, to the part that is reached: {1024: 0.4, 4096: 0.7}",
-                         r->path, node->line, f->path, node->key ? node->key : "");
+        return error_set(
+            r->err, ERR_INPUT,
+            "%s:%d: %s: \"%.60s\" is not a size; a curve is a map of sizes, each larger "
+            "than the one before, to the part that is reached: {1024: 0.4, 4096: 0.7}",
+            r->path, node->line, f->path, node->key ? node->key : "");
     if (node->kind != YAML_SCALAR || !number_of(node->text, &y) || y <= 0 || y > f->most)
         return bad_number(r, node, f->path, f->most);
     c->x[c->n] = x;
@@ -264,7 +266,7 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
     status s = yaml_parse(a, path, data, n, &root, err);
     if (s) return s;
     if (root->kind != YAML_MAP)
-        return error_set(err, ERR_INPUT, "%s: is no map of keys; hardware/h100.yaml shows one",
+        return error_set(err, ERR_INPUT, "%s: is not a map of keys; hardware/h100.yaml shows one",
                          path);
     for (int i = 0; i < root->n_items && !s; i++)
         s = read_node(&r, root->items[i], root->items[i]->key ? root->items[i]->key : "");

@@ -40,6 +40,7 @@ const family families[FAMILY_COUNT] = {
     [LLAMA] = {"llama", "Llama", "num_moe_experts=null"},
     [QWEN2] = {"qwen2", "Qwen2", "num_moe_experts=null add_qkv_bias=true"},
     [QWEN3] = {"qwen3", "Qwen3", "num_moe_experts=null qk_layernorm=true"},
+    [MISTRAL] = {"mistral", "Mistral", "num_moe_experts=null"},
     [STARCODER2] = {"starcoder2", "Starcoder2",
                     "num_moe_experts=null normalization=LayerNorm gated_linear_unit=false "
                     "activation_func=fast_gelu add_bias_linear=true "

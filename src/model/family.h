@@ -21,6 +21,7 @@ typedef enum family_id {
     LLAMA,
     QWEN2,
     QWEN3,
+    MISTRAL,
     STARCODER2,
     GPT, /* no config.json is of it: sizes come from a preset or the user */
     FAMILY_COUNT

@@ -31,11 +31,12 @@ enum {
     IN_LLAMA = 1 << LLAMA,
     IN_QWEN2 = 1 << QWEN2,
     IN_QWEN3 = 1 << QWEN3,
+    IN_MISTRAL = 1 << MISTRAL,
     IN_STARCODER2 = 1 << STARCODER2,
     IN_ALL = (1 << FAMILY_COUNT) - 1,
     IN_LATENT = IN_DEEPSEEK_V3 | IN_DEEPSEEK_V2, /* latent attention */
     IN_GQA = IN_ALL & ~IN_LATENT,
-    IN_DENSE = IN_LLAMA | IN_QWEN2 | IN_QWEN3 | IN_STARCODER2,
+    IN_DENSE = IN_LLAMA | IN_QWEN2 | IN_QWEN3 | IN_MISTRAL | IN_STARCODER2,
     IN_MOE = IN_ALL & ~IN_DENSE,
     IN_SHARED = IN_LATENT | IN_GLM4_MOE,      /* a number of shared experts, leading dense layers */
     IN_BIASED = IN_DEEPSEEK_V3 | IN_GLM4_MOE, /* sigmoid scores with a correction bias, groups */

@@ -1,5 +1,5 @@
-/* not_priced.h - knobs that change speed or memory under Megatron and that a price does not see: said
- * where somebody sets them, so that no prediction is silent about what it leaves out. */
+/* not_priced.h - knobs that change speed or memory under Megatron and that a price does not see.
+ * They are named where somebody sets them: no prediction is silent about what it leaves out. */
 #ifndef PRICE_NOT_PRICED_H
 #define PRICE_NOT_PRICED_H
 

@@ -4,7 +4,6 @@
 #include <ctype.h>
 
 #include "base/file.h"
-#include "recipe/megatron.h"
 
 bool input_is_megatron(const char *data, size_t n)
 {
@@ -26,22 +25,12 @@ bool input_is_megatron(const char *data, size_t n)
     return false;
 }
 
-bool input_file_is_megatron(arena *a, const char *path)
-{
-    char *data;
-    size_t n;
-    error ignored = {0};
-    if (!file_exists(path) || file_is_folder(path)) return false;
-    if (file_read(a, path, MEGATRON_BYTES_MAX, &data, &n, &ignored)) return false;
-    return input_is_megatron(data, n);
-}
-
-status input_read(recipe *r, const char *path, error *err)
+status input_read(recipe *r, const char *path, const megatron_options *how, error *err)
 {
     char *data;
     size_t n;
     status s = file_read(r->a, path, MEGATRON_BYTES_MAX, &data, &n, err);
     if (s) return s;
-    return input_is_megatron(data, n) ? megatron_read(r, path, err)
+    return input_is_megatron(data, n) ? megatron_read_with(r, path, how, err)
                                       : recipe_read_yaml(r, path, err);
 }

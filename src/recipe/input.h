@@ -2,16 +2,14 @@
 #ifndef RECIPE_INPUT_H
 #define RECIPE_INPUT_H
 
-#include "recipe/recipe.h"
+#include "recipe/megatron.h"
 
 /* Is this what Megatron-LM takes (megatron.h) rather than a recipe of ours? It is where a word
  * outside of comments is a flag, `--name`. */
 bool input_is_megatron(const char *data, size_t n);
 
-/* The same of a file; false where it cannot be read. */
-bool input_file_is_megatron(arena *a, const char *path);
-
-/* Reads a recipe's YAML or an input of Megatron-LM; its content says which it is. */
-status input_read(recipe *r, const char *path, error *err);
+/* Reads a recipe's YAML or an input of Megatron-LM; its content says which it is. `how` (may be
+ * NULL) is for the latter. */
+status input_read(recipe *r, const char *path, const megatron_options *how, error *err);
 
 #endif

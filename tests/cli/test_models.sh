@@ -26,7 +26,7 @@ expect plan_dense 0 'llama-3-8b' "$moefold" plan llama-3-8b --gpus 16xH100 --seq
 expect price 0 'tokens/s' "$moefold" price deepseek-ai/DeepSeek-V2-Lite cluster.n_gpus=8 model.expert_model_parallel_size=8
 expect train_from_a_file 0 'done after 2 steps' "$moefold" train $golden/deepseek-v2-tiny/config.json cluster.gpu=cpu \
     model.seq_length=32 train.global_batch_size=2 train.train_iters=2
-for case in deepseek-v2 deepseek-v2-lite glm4-moe qwen2-moe olmoe minimax-m2 qwen3 qwen2 llama starcoder2; do
+for case in deepseek-v2 deepseek-v2-lite glm4-moe qwen2-moe olmoe minimax-m2 qwen3 qwen2 llama mistral starcoder2; do
     expect "parity_$case" 0 'agrees' "$moefold" parity "$golden/$case-tiny"
 done
 

@@ -69,6 +69,9 @@ json a_preset_sets_nothing 'd["searched"] == {} and d["kept"] == {}' tiny --gpus
 expect against_a_list 0 'It stands|would stand' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
 expect against_has_a_path 0 'change by change' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
 json list_against_a_model 'd["against"]["place"] >= 1' qwen3-30b-a3b --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
+expect against_a_script 0 '^Against +.*launch.sh' --against $lists/launch.sh --gpus 64xH100
+expect against_one_of_several 0 '^Against +.*several.sh' --against $lists/several.sh --command 1 --gpus 64xH100
+expect against_several 2 'several.sh: .* --command N' --against $lists/several.sh --gpus 64xH100
 expect list_where_it_cannot_be 0 'no program can be built: ' --against $lists/deepseek_v3.txt --gpus 256xH100
 out=$("$moefold" check $lists/mixtral_8x7b.txt 2>&1) || [ $? = 1 ]
 verdict a_list_stands_for_a_recipe $?

@@ -84,11 +84,12 @@ json nor_in_json 'd["fewest"] is None and "fewest_gpus" not in d' "${small[@]}"
 expect more_finds_it 0 'holds this job: [1-9]|No smaller cluster holds|Not every smaller cluster' "${small[@]}" --more
 
 # ---- the batch where nobody gives one
-expect batch_follows_the_cluster 0 'batch of 2000 \(no --gbs: the multiple of 1000 nearest 2\^23 / 4096 = 2048' \
+json batch_of_1000_gpus "d['global_batch_size'] == 2000 and d['fits']" mixtral-8x7b --gpus 1000xH100 --seq 4096
+expect default_batch_is_explained 0 '\(no --gbs: the multiple of 1000 nearest 2\^23 / 4096 = 2048' \
     mixtral-8x7b --gpus 1000xH100 --seq 4096
 for case in 8:4096:2048 24:4096:2040 96:131072:48 7:1000:8386; do
     IFS=: read -r gpus seq batch <<<"$case"
     json "batch_of_${gpus}_gpus_at_$seq" "d['global_batch_size'] == $batch" tiny --gpus "${gpus}xH100" --seq "$seq" --seconds 600
 done
-expect batch_that_is_given_stays 0 'batch of 64 \(--gbs\)' "${small[@]}" --gbs 64
+json batch_that_is_given_stays 'd["global_batch_size"] == 64' "${small[@]}" --gbs 64
 exit $failed

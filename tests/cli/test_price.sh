@@ -37,6 +37,11 @@ check stages_parts_are_the_step adds_up tiny cluster.gpu=cpu cluster.n_gpus=4 mo
 check offload_parts_are_the_step adds_up recipes/qwen3-235b-128k-gb200.yaml model.fine_grained_activation_offloading=true \
     'model.offload_modules=[expert_fc1,moe_act]' model.recompute_granularity=null model.recompute_modules=null
 
+# ---- exit codes: a rule that is broken is priced all the same, and not fine
+expect a_broken_rule_exits_1 1 'breaks a rule: betas-below-one' "$moefold" price recipes/dsv3-4k-h100.yaml optimizer.adam_beta2=1.0
+expect its_json_is_printed 1 '"step_s":[0-9]' "$moefold" price recipes/dsv3-4k-h100.yaml optimizer.adam_beta2=1.0 --json
+expect a_good_recipe_exits_0 0 'Time  ' "$moefold" price recipes/dsv3-4k-h100.yaml
+
 # ---- what has no effect on a price is named where it is set
 base=recipes/dsv3-4k-h100.yaml
 for word in model.moe_grouped_gemm=false model.cross_entropy_loss_fusion=false model.gradient_accumulation_fusion=false \

@@ -14,9 +14,10 @@ static const struct {
     {"qwen3-32b", "32.76", "32.76"},        {"llama-2-7b", "6.74", "6.74"},
     {"llama-2-70b", "68.98", "68.98"},      {"llama-3-8b", "8.03", "8.03"},
     {"qwen2.5-7b", "7.62", "7.62"},         {"qwen2.5-32b", "32.76", "32.76"},
-    {"qwen2.5-72b", "72.71", "72.71"},      {"starcoder2-7b", "7.17", "7.17"},
-    {"starcoder2-15b", "15.96", "15.96"},   {"gpt3-175b", "174.62", "174.62"},
-    {"llama-3.1-70b", "70.55", "70.55"},    {"llama-3.1-405b", "405.85", "405.85"},
+    {"qwen2.5-72b", "72.71", "72.71"},      {"mistral-7b", "7.25", "7.25"},
+    {"starcoder2-7b", "7.17", "7.17"},      {"starcoder2-15b", "15.96", "15.96"},
+    {"gpt3-175b", "174.62", "174.62"},      {"llama-3.1-70b", "70.55", "70.55"},
+    {"llama-3.1-405b", "405.85", "405.85"},
 };
 
 /* Of the hub's pages; GLM-4.5 and MiniMax-M2 without the prediction modules of their files. */
@@ -238,6 +239,8 @@ static const patched_knob patches[] = {
     {"llama-tiny", "{}", K_LLAMA3_ROPE, "true"},
     {"llama-tiny", "{}", K_EXPERTS, "null"},
     {"llama-tiny", "{'num_key_value_heads':'REMOVED'}", K_KV_HEADS, "4"},
+    {"mistral-tiny", "{}", K_WINDOW, "[7,0]"},
+    {"mistral-tiny", "{'sliding_window':null}", K_WINDOW, "null"},
     {"starcoder2-tiny", "{}", K_NORM, "LayerNorm"},
     {"starcoder2-tiny", "{}", K_GLU, "false"},
     {"starcoder2-tiny", "{}", K_ACTIVATION, "fast_gelu"},

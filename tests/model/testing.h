@@ -24,7 +24,7 @@ static const char *const golden_cases[] = {
     "glm4-moe-tiny",  "deepseek-v2-tiny", "deepseek-v2-lite-tiny",
     "qwen2-moe-tiny", "olmoe-tiny",       "minimax-m2-tiny",
     "qwen3-tiny",     "llama-tiny",       "starcoder2-tiny",
-    "qwen2-tiny"};
+    "qwen2-tiny",     "mistral-tiny"};
 enum { N_GOLDEN = sizeof golden_cases / sizeof golden_cases[0] };
 
 typedef struct made {

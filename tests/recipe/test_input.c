@@ -41,15 +41,15 @@ static void both_are_read(void **state)
     error err = {{0}};
     recipe *r = ARENA_NEW(a, recipe);
     recipe_init(r, a, "list");
-    assert_int_equal(input_read(r, "tests/data/megatron/mixtral_8x7b.txt", &err), OK);
+    assert_int_equal(input_read(r, "tests/data/megatron/mixtral_8x7b.txt", NULL, &err), OK);
     assert_true(recipe_is_lm(r));
     assert_int_equal(recipe_int(r, K_EXPERTS), 8);
     recipe_init(r, a, "recipe");
-    assert_int_equal(input_read(r, "recipes/qwen3-30b-4k-h100.yaml", &err), OK);
+    assert_int_equal(input_read(r, "recipes/qwen3-30b-4k-h100.yaml", NULL, &err), OK);
     assert_false(recipe_is_lm(r));
     assert_int_equal(recipe_int(r, K_GBS), 1024);
     recipe_init(r, a, "nothing");
-    assert_int_equal(input_read(r, "tests/data/no-such-file", &err), ERR_INPUT);
+    assert_int_equal(input_read(r, "tests/data/no-such-file", NULL, &err), ERR_INPUT);
     arena_destroy(a);
 }
 

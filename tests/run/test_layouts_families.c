@@ -21,7 +21,8 @@ static const char *const cases[] = {CASE("deepseek-v2"), CASE("deepseek-v2-lite"
                                     CASE("glm4-moe"),    CASE("qwen2-moe"),
                                     CASE("olmoe"),       CASE("minimax-m2"),
                                     CASE("qwen3"),       CASE("llama"),
-                                    CASE("starcoder2"),  CASE("qwen2")};
+                                    CASE("starcoder2"),  CASE("qwen2"),
+                                    CASE("mistral")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static const char *const layouts[] = {

@@ -191,7 +191,7 @@ static void rows_add_up_to_the_step(void **state)
     for (int i = 0; i < n - 1; i++) predicted += rows[i].predicted;
     assert_true(near_to(measured_sum, rows[n - 1].measured) && near_to(measured_sum, 10));
     assert_true(near_to(predicted, 5 + 2 + 0.5 + 1));
-    assert_string_equal(rows[1].name, "PP messages");
+    assert_string_equal(rows[1].name, "PP communication");
     assert_true(near_to(rows[2].measured, 2));
 }
 

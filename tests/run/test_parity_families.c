@@ -8,7 +8,8 @@ static const char *const cases[] = {CASE("deepseek-v2"), CASE("deepseek-v2-lite"
                                     CASE("glm4-moe"),    CASE("qwen2-moe"),
                                     CASE("olmoe"),       CASE("minimax-m2"),
                                     CASE("qwen3"),       CASE("llama"),
-                                    CASE("starcoder2"),  CASE("qwen2")};
+                                    CASE("starcoder2"),  CASE("qwen2"),
+                                    CASE("mistral")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
 static void fast_kernels_agree_with_transformers(void **state)
@@ -38,7 +39,9 @@ static void two_ranks_agree(void **state)
 {
     (void)state;
     for (int c = 0; c < N_CASES; c++) {
-        if (strcmp(cases[c], CASE("starcoder2")) != 0) /* windows do not go round a ring */
+        bool window =
+            strcmp(cases[c], CASE("starcoder2")) == 0 || strcmp(cases[c], CASE("mistral")) == 0;
+        if (!window) /* it does not go round a ring */
             agrees_on(2, cases[c], N(2) CP2);
         agrees_on(2, cases[c], N(2) PP2);
     }

@@ -68,6 +68,9 @@ CASES = {
     # dense, biases on q, k, v
     "qwen2-tiny": ("Qwen2", dict(
         GQA, intermediate_size=48, use_sliding_window=False, **rope(1000000.0))),
+    # dense, a window on all layers
+    "mistral-tiny": ("Mistral", dict(
+        GQA, head_dim=8, intermediate_size=48, sliding_window=8, **rope(10000.0))),
     # LayerNorm with biases, an MLP without a gate, biases everywhere, a window on all layers
     "starcoder2-tiny": ("Starcoder2", dict(
         {k: v for k, v in GQA.items() if k != "rms_norm_eps"}, intermediate_size=48,
