@@ -142,7 +142,6 @@ static const struct {
     {"rule_moe_layers", 0},
     {"rule_dense_layers", 0},
     {"rule_rotated", 0},
-    {"target_of", 0},
     {"rule_product", 0},
     {"rule_gdn_width", 0},
     {"rule_pattern_is_odd", 0},
