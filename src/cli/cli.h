@@ -102,6 +102,11 @@ json_t *cli_json_violations(const violations *found);
 void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a);
 void cli_json_print(json_t *root); /* and gives it back */
 
+/* A line, or lines, under a heading of the first column: printf behind it. A heading may start with a
+ * newline. */
+void cli_print(const char *heading, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
 /* Blocks of text that several commands print. */
 void cli_print_model(const setup *s, arena *a);
 void cli_print_layout(const setup *s, arena *a);
