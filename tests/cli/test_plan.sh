@@ -78,7 +78,7 @@ bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_s
 expect fewest_with_other_factors 1 'Fewest +48 H100 would do' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect miss_is_to_the_byte 1 'needs 89.84 GiB on its fullest rank, 17,763,954,637 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect offload_fits_where_nothing_did 1 'Offload +fits on these GPUs: .*expert_fc1,moe_act' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
-expect offload_cannot_help_weights 1 'Offload +of activations would not do either' deepseek-v3 --gpus 8xH100 --seq 4096
+expect offload_cannot_help_weights 1 'Offload +activation offload does not make it fit' deepseek-v3 --gpus 8xH100 --seq 4096
 expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
 expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
