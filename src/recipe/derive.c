@@ -45,8 +45,7 @@ static void derive_router(recipe *r)
                         : "softmax scores are not normalised again");
     bool forced = recipe_on(r, K_FORCE_BALANCE);
     recipe_fill(r, K_BUFFER_FACTOR, value_of_float(forced ? 1.0 : 1.5), FROM_DERIVED,
-                forced ? "forced balance is exact"
-                       : "unset: 1.5 times the balanced load");
+                forced ? "forced balance is exact" : "unset: 1.5 times the balanced load");
 }
 
 static void derive_graphs(recipe *r)

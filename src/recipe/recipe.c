@@ -162,8 +162,9 @@ static status set_object(recipe *r, const char *key, const char *text, const cha
         p = end + (*end == ',');
     }
     if (s || (p[0] == '}' && !p[1])) return s;
-    return error_set(err, ERR_INPUT, "%s: %.200s=%.200s: is not an object; write key={name:value,...}",
-                     where, key, text);
+    return error_set(err, ERR_INPUT,
+                     "%s: %.200s=%.200s: is not an object; write key={name:value,...}", where, key,
+                     text);
 }
 
 status recipe_override(recipe *r, const char *assignment, const char *where, error *err)
@@ -239,8 +240,8 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
                                  "%s:%d: '%s' is given a second time (first: line %d)", at->name,
                                  node->line, key, map->items[j]->line);
         if (text_equal(node->key, "_target_")) {
-            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name,
-                        node->line, key);
+            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name, node->line,
+                        key);
             continue;
         }
         if (is_idle(key)) {
