@@ -61,10 +61,14 @@ typedef struct checkpoint {
 
 /* ---- writing */
 
-/* Writes iter_N of `folder`, which is made if need be, and names it in the text file. Then removes
+/* Touches only folders that carry our metadata: Megatron, too, calls its checkpoints iter_N.
+ * Writes iter_N of `folder`, which is made if need be, and names it in the text file. Then removes
  * the oldest below N, so that `keep` are left (0 or less: all). ERR_MACHINE: the disk failed; what
  * the text file names is whole then, too. */
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
+
+/* Before the first save: refuses a folder that cannot take one. Collective. */
+status checkpoint_save_open(const checkpoint *c, const char *folder, error *err);
 
 /* The same beside training: start copies what this rank will write, and a thread writes it. Setup,
  * weight list, communicator and config stay in place until finish; the arrays may change. One save

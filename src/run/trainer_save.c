@@ -14,6 +14,13 @@ checkpoint trainer_checkpoint(const trainer *t, bool moments)
                         .state = t->at};
 }
 
+status trainer_save_open(trainer *t, error *err)
+{
+    if (!recipe_given(&t->s->r, K_SAVE)) return OK;
+    checkpoint c = trainer_checkpoint(t, true);
+    return checkpoint_save_open(&c, recipe_word(&t->s->r, K_SAVE), err);
+}
+
 static FILE *lines_to(const trainer *t)
 {
     return t->o->json ? stderr : stdout;

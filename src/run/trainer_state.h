@@ -104,6 +104,9 @@ status trainer_start(trainer *t, error *err);
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
 checkpoint trainer_checkpoint(const trainer *t, bool moments);
 
+/* Before the first step: can it be saved where checkpoint.save says? */
+status trainer_save_open(trainer *t, error *err);
+
 /* Writes a checkpoint, or begins to where checkpoint.async_save is on; one that was begun ends
  * first. */
 status trainer_save(trainer *t, error *err);

@@ -27,4 +27,24 @@ expect a_run_without_checkpoints_may_end_skipping 0 'done after 3 steps' "$moefo
 nan=(train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0 moefold.on_nan=stop)
 expect checks_of_nan_are_read 0 'done after 3 steps' "$moefold" train "${small[@]}" "${nan[@]}" rerun_state_machine.check_for_nan_in_loss=false ddp.check_for_nan_in_grad=false
 expect nan_stops_with_the_checks 3 'moefold.on_nan=stop' "$moefold" train "${small[@]}" "${nan[@]}"
+
+# ---- checkpoints of other programs are left alone
+theirs=$work/theirs
+mkdir -p "$theirs/iter_0000001" && echo '{"sharded_backend": "torch_dist"}' >"$theirs/iter_0000001/metadata.json"
+echo weights >"$theirs/iter_0000001/__0_0.distcp"
+echo 1 >"$theirs/latest_checkpointed_iteration.txt"
+before=$(cd "$theirs" && find . -type f -exec cksum {} + | sort)
+expect foreign_checkpoints_are_not_joined 2 'iter_0000001: is not a checkpoint of moefold.*checkpoint.save' "$moefold" train "${small[@]}" train.train_iters=3 checkpoint.save_interval=1 checkpoint.most_recent_k=1 "checkpoint.save=$theirs"
+check foreign_checkpoints_stay [ "$(cd "$theirs" && find . -type f -exec cksum {} + | sort)" = "$before" ]
+
+# ---- what is loaded, and from where, is said
+expect a_wrong_load_folder_is_refused 2 'checkpoint.load=.*/nowhere: is not there' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/nowhere"
+mkdir "$work/empty"
+expect an_empty_load_folder_is_refused 2 'checkpoint.load=.*/empty: holds no checkpoint' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty"
+expect another_save_folder_does_not_help 2 'holds no checkpoint' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty" "checkpoint.save=$work/elsewhere"
+expect the_save_folder_may_be_empty 0 'starts at step 0' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty/" "checkpoint.save=$work/empty"
+expect the_iteration_that_is_loaded_is_said 0 'loaded checkpoint from .*at iteration 2' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.load=$work/empty" "checkpoint.save=$work/empty"
+expect the_save_folder_may_be_missing 0 'starts at step 0' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" "checkpoint.save=$work/new/"
+expect a_missing_step_is_refused 2 'iter_0000077|step 77' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/new" checkpoint.ckpt_step=77
+expect finetuning_says_what_it_starts_from 0 'weights of iteration 1 loaded' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" checkpoint.finetune=true
 exit $failed
