@@ -86,8 +86,8 @@ colour cli_colour(severity s);
  * error. */
 bool cli_refuse(const char *name, const setup *s, arena *a);
 
-/* An assignment as a shell would take it back. */
-const char *cli_quoted(arena *a, const char *assignment);
+/* A word as a shell would take it back: quoted unless it has only letters that no shell minds. */
+const char *cli_quoted(arena *a, const char *word);
 
 /* JSON that several commands print. */
 json_t *cli_json_model(const setup *s);

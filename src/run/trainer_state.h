@@ -46,10 +46,11 @@ typedef struct trainer {
     batch_count *main_tokens, *mtp_tokens; /* [micros] */
     double *loads;                         /* [layers][experts] */
     float *w, *g, *m, *v;
-    bool stale;              /* weights of other ranks' slices are from before the last update */
-    const char *config;      /* text of config.json, for checkpoints */
-    checkpoint_saving *save; /* is being written beside the steps; NULL: none is */
-    checkpoint_note saved;   /* the line for it */
+    int64_t skipped_in_a_row; /* steps without an update, up to the last */
+    bool stale;               /* weights of other ranks' slices are from before the last update */
+    const char *config;       /* text of config.json, for checkpoints */
+    checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
+    checkpoint_note saved;    /* the line for it */
     log_interval interval;
     progress bar;
     metrics_file metrics;
