@@ -106,7 +106,7 @@ static inline void add_known_step(textbuf *t, const path_step *s)
     text_add(t, "| %+.1f %% | %.2f s | %.1f%s | %s: `%s` | ", 100 * s->gain, s->p.step_s,
              (double)s->p.peak_bytes / 1073741824.0, s->p.fits ? "" : "!", s->names, s->words);
     for (int k = 0; k < s->n_kinds && k < 4; k++)
-        text_add(t, "%s%s %+.3g s", k ? ", " : "", s->kinds[k].name, s->kinds[k].seconds);
+        text_add(t, "%s%s %+.3g s", k ? ", " : "", s->kinds[k].title, s->kinds[k].seconds);
     text_add(t, " |\n");
 }
 

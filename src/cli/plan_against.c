@@ -90,7 +90,7 @@ static void print_kinds(const path_step *s)
 {
     printf("                                            ");
     for (int i = 0; i < s->n_kinds && i < KINDS_SHOWN; i++)
-        printf("%s%s %+.3g s", i ? ", " : "", s->kinds[i].name, s->kinds[i].seconds);
+        printf("%s%s %+.3g s", i ? ", " : "", s->kinds[i].title, s->kinds[i].seconds);
     printf("%s\n", s->n_kinds ? "" : "no kind of time changes by 0.1 % of the step or more");
 }
 

@@ -206,7 +206,7 @@ static void say_moved(const plan_other *o, const price *now)
     moved kinds[MOVED_MAX];
     int n = price_moved(kinds, now, &o->p);
     for (int k = 0; k < n && k < SHOWN; k++)
-        printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].name, kinds[k].seconds);
+        printf("%s%s %+.3g s", k ? ", " : "  ", kinds[k].title, kinds[k].seconds);
 }
 
 void plan_say_others(const plan_answer *p, const char *topic)

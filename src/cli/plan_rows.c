@@ -124,7 +124,7 @@ void plan_explain_rows(const plan_answer *p, arena *a)
                differences(p, &f->c, a));
         printf("                     ");
         for (int k = 0; k < n && k < KINDS_SHOWN; k++)
-            printf("%s%s %+.3g s", k ? ", " : "", kinds[k].name, kinds[k].seconds);
+            printf("%s%s %+.3g s", k ? ", " : "", kinds[k].title, kinds[k].seconds);
         printf("%s\n", n ? "" : "no kind of time differs by 0.1 % of the step");
     }
 }

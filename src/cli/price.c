@@ -54,14 +54,10 @@ static json_t *json_times(const price *p)
 static json_t *json_parts(const price *p)
 {
     json_t *o = json_object();
-    for (int k = 0; k < COST_KINDS; k++)
-        json_object_set_new(o, cost_kind_name((cost_kind)k),
-                            json_real(price_part(p, (cost_kind)k)));
-    json_object_set_new(o, "host", json_real(p->host));
-    json_object_set_new(o, "bubble", json_real(p->bubble));
-    json_object_set_new(o, "optimizer", json_real(p->optimizer));
-    json_object_set_new(o, "slowed", json_real(p->slowed));
-    json_object_set_new(o, "rest", json_real(p->rest));
+    step_part parts[STEP_PARTS];
+    price_parts(parts, p);
+    for (int i = 0; i < STEP_PARTS; i++)
+        json_object_set_new(o, parts[i].name, json_real(parts[i].seconds));
     return o;
 }
 
@@ -113,38 +109,26 @@ static void print_memory(const price *p, arena *a)
     cli_print_regions(&f, a);
 }
 
-static void print_row(const char *name, double seconds, double hidden, double step)
-{
-    if (seconds < step * 5e-5 && hidden < step * 5e-5) return;
-    printf("         %-36s %10.4g s %6.1f %%", name, seconds, 100 * seconds / step);
-    if (hidden > step * 5e-5) printf("   and %.4g s hidden", hidden);
-    printf("\n");
-}
-
 /* Rows add up to the step; small ones are in the last. */
 static void print_time(const price *p, arena *a)
 {
     cli_print("Time", "of a step: %s; pipeline rank %lld computes most:\n\n",
               text_seconds(a, p->step_s), (long long)p->slowest);
-    double small = p->rest, step = p->step_s;
-    const struct {
-        const char *name;
-        double seconds;
-    } others[] = {{"waiting for kernel launches", p->host},
-                  {"pipeline bubble", p->bubble},
-                  {"optimizer", p->optimizer},
-                  {"compute slowed by hidden transfers", p->slowed}};
-    for (int k = 0; k < COST_KINDS; k++) {
-        double seconds = price_part(p, (cost_kind)k);
-        bool message = k >= COST_TP && k <= COST_COPY;
-        double hidden = message && p->time[k] > seconds ? p->time[k] - seconds : 0;
-        const char *title = cost_kind_title((cost_kind)k);
-        print_row(message ? arena_text(a, "%s, exposed", title) : title, seconds, hidden, step);
-        if (seconds < step * 5e-5 && hidden < step * 5e-5) small += seconds;
-    }
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        print_row(others[i].name, others[i].seconds, 0, step);
-        if (others[i].seconds < step * 5e-5) small += others[i].seconds;
+    step_part parts[STEP_PARTS];
+    price_parts(parts, p);
+    double step = p->step_s, least = step * 5e-5, small = 0;
+    for (int i = 0; i < STEP_PARTS; i++) {
+        const step_part *x = &parts[i];
+        if (x->seconds < least && x->hidden < least) {
+            small += x->seconds;
+            continue;
+        }
+        bool message = i >= COST_TP && i <= COST_COPY;
+        printf("         %-36s %10.4g s %6.1f %%",
+               message ? arena_text(a, "%s, exposed", x->title) : x->title, x->seconds,
+               100 * x->seconds / step);
+        if (x->hidden >= least) printf("   and %.4g s hidden", x->hidden);
+        printf("\n");
     }
     printf("         %-36s %10.4g s %6.1f %%\n", "rest", small, 100 * small / step);
     printf("         %-36s %10.4g s %6.1f %%\n\n", "step", step, 100.0);

@@ -1,6 +1,7 @@
 /* price.c - memory, time and the wall of one recipe. */
 #include "price/price.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "price/fit.h"
@@ -38,10 +39,25 @@ static double compute_of(const stage_time *t)
     return total(t->busy, 0, COST_TP - 1) + t->busy[COST_OTHER];
 }
 
-double price_part(const price *p, cost_kind k)
+void price_parts(step_part out[STEP_PARTS], const price *p)
 {
-    return k >= COST_TP && k <= COST_COPY ? p->exposed[k] : p->time[k];
+    for (int k = 0; k < COST_KINDS; k++) {
+        bool message = k >= COST_TP && k <= COST_COPY;
+        double seconds = message ? p->exposed[k] : p->time[k];
+        out[k] = (step_part){cost_kind_name((cost_kind)k), cost_kind_title((cost_kind)k), seconds,
+                             message && p->time[k] > seconds ? p->time[k] - seconds : 0};
+    }
+    const step_part others[STEP_PARTS - COST_KINDS] = {
+        {"host", "waiting for kernel launches", p->host, 0},
+        {"bubble", "pipeline bubble", p->bubble, 0},
+        {"optimizer", "optimizer", p->optimizer, 0},
+        {"slowed", "compute slowed by hidden transfers", p->slowed, 0},
+        {"rest", "rest", p->rest, 0},
+    };
+    memcpy(out + COST_KINDS, others, sizeof others);
 }
+
+static const double ROUNDING = 1e-12; /* of sums, over the step */
 
 static void see_time(price *out, const setup *s, const stage_time *t, double optimizer)
 {
@@ -60,9 +76,13 @@ static void see_time(price *out, const setup *s, const stage_time *t, double opt
     out->host = slow->host;
     out->bubble = slow->bubble + (end - slow->end - slow->finish);
     out->slowed = slow->slowed;
-    double sum = out->host + out->bubble + out->optimizer + out->slowed;
-    for (int k = 0; k < COST_KINDS; k++) sum += price_part(out, (cost_kind)k);
-    out->rest = out->step_s - sum;
+    out->rest = 0;
+    step_part parts[STEP_PARTS];
+    price_parts(parts, out);
+    double sum = 0;
+    for (int i = 0; i < STEP_PARTS; i++) sum += parts[i].seconds;
+    double rest = out->step_s - sum;
+    out->rest = fabs(rest) < out->step_s * ROUNDING ? 0 : rest;
 }
 
 static void see_rates(price *out, const setup *s, const cost_model *c)

@@ -56,9 +56,16 @@ typedef struct price {
     const char *evidence; /* one sentence with the numbers */
 } price;
 
-/* What a kind adds to the step: of messages and copies what is exposed. Their sum over all kinds,
- * host, bubble, optimizer, slowed and rest is step_s. */
-double price_part(const price *p, cost_kind k);
+/* The step in parts that add up to it: every kind of cost (of messages and copies what is exposed),
+ * then what is in no kind. */
+typedef struct step_part {
+    const char *name, *title; /* a key of JSON, and as people say it */
+    double seconds;
+    double hidden; /* messages and copies beside compute: not in the step */
+} step_part;
+
+enum { STEP_PARTS = COST_KINDS + 5 };
+void price_parts(step_part out[STEP_PARTS], const price *p);
 
 typedef struct price_options {
     const char *stack;

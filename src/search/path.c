@@ -86,27 +86,23 @@ void path_open(recipe *r, const char *kept)
 
 /* ---- what moved */
 
-static void add_moved(moved *out, int *n, const char *name, double seconds, double least)
+static void add_moved(moved *out, int *n, moved m, double least)
 {
-    if (fabs(seconds) < least) return;
+    if (fabs(m.seconds) < least) return;
     int at = (*n)++;
-    for (; at > 0 && fabs(out[at - 1].seconds) < fabs(seconds); at--) out[at] = out[at - 1];
-    out[at] = (moved){name, seconds};
+    for (; at > 0 && fabs(out[at - 1].seconds) < fabs(m.seconds); at--) out[at] = out[at - 1];
+    out[at] = m;
 }
 
 int price_moved(moved out[MOVED_MAX], const price *before, const price *after)
 {
+    step_part was[STEP_PARTS], is[STEP_PARTS];
     int n = 0;
-    double least = before->step_s / 1000;
-    for (int k = 0; k < COST_KINDS; k++) {
-        bool message = k >= COST_TP && k <= COST_DP;
-        double was = message ? before->exposed[k] : before->time[k];
-        double is = message ? after->exposed[k] : after->time[k];
-        add_moved(out, &n, cost_kind_name((cost_kind)k), is - was, least);
-    }
-    add_moved(out, &n, "host", after->host - before->host, least);
-    add_moved(out, &n, "bubble", after->bubble - before->bubble, least);
-    add_moved(out, &n, "optimizer", after->optimizer - before->optimizer, least);
+    price_parts(was, before);
+    price_parts(is, after);
+    for (int i = 0; i < STEP_PARTS; i++)
+        add_moved(out, &n, (moved){is[i].name, is[i].title, is[i].seconds - was[i].seconds},
+                  before->step_s / 1000);
     return n;
 }
 

@@ -8,11 +8,11 @@
 
 #include "price/price.h"
 
-enum { PATH_MOVES = 15, MOVED_MAX = COST_KINDS + 3 };
+enum { PATH_MOVES = 15, MOVED_MAX = STEP_PARTS };
 
-/* Seconds of a step that went (below zero) or came, of one kind. */
+/* Seconds of a step that went (below zero) or came, of one part. */
 typedef struct moved {
-    const char *name; /* a kind of cost, "host", "bubble" or "optimizer" */
+    const char *name, *title; /* as in step_part */
     double seconds;
 } moved;
 
