@@ -122,6 +122,9 @@ static void print_table(const plan_answer *p, arena *a)
     printf("\n");
 }
 
+/* Rows that free hardly more memory than the one before are left to --json. */
+enum { FRONT_STEPS = 40 };
+
 static void print_front(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
@@ -130,8 +133,11 @@ static void print_front(const plan_answer *p, arena *a)
               "         (estimated from per-layer costs)\n\n",
               p->more ? "and the fastest in 80, 60 and 40 % of the memory"
                       : "of those simulated; --more searches for others");
+    int64_t last = INT64_MAX; /* bytes of the last that was printed */
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
+        if (i && last - f->peak_bytes < p->hw->usable / FRONT_STEPS) continue;
+        last = f->peak_bytes;
         printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,
                gib(p->hw->usable - f->peak_bytes), choice_text(a, &f->c),
                plan_knobs_text(p, &f->c, a));
