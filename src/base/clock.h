@@ -4,11 +4,22 @@
 
 #include <time.h>
 
-static inline double clock_seconds(void)
+static inline double clock_read(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline double clock_seconds(void)
+{
+    return clock_read(CLOCK_MONOTONIC);
+}
+
+/* Of the processor, for this process: for limits on work that a loaded machine must not move. */
+static inline double clock_work(void)
+{
+    return clock_read(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 #endif

@@ -46,16 +46,16 @@ bool repairs_to_price(const violations *found)
 void price_repairs(violations *found, const repair_job *j, arena *a)
 {
     if (!repairs_to_price(found) || !j->s->possible || j->s->pipe.why_not) return;
-    double start = clock_seconds();
+    double start = clock_work();
     price now;
     arena_place mark = arena_mark(a);
     price_setup(&now, j->s, j->hw, j->o, a);
     arena_release(a, mark);
-    double one = clock_seconds() - start; /* the next takes about as long */
+    double one = clock_work() - start; /* the next takes about as long */
     for (int i = 0; i < found->n; i++) {
         violation *v = &found->list[i];
         for (int k = 0; k < v->n_repairs && v->rule->severity == WARNING; k++) {
-            if (clock_seconds() - start + one > j->seconds) return;
+            if (clock_work() - start + one > j->seconds) return;
             price_one(&v->prices[k], j, v->repairs[k], &now, a);
             arena_release(a, mark);
         }

@@ -10,7 +10,7 @@ typedef struct repair_job {
     const setup *s;      /* what became of it */
     const hardware *hw;
     const price_options *o;
-    double seconds; /* pricing ends after about that long; what was not reached is not priced */
+    double seconds; /* of the processor; what is not reached by then is not priced */
 } repair_job;
 
 /* Is there a warning with a repair, and no error? */
