@@ -67,7 +67,8 @@ typedef struct checkpoint {
  * the text file names is whole then, too. */
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
 
-/* Before the first save: refuses a folder that cannot take one. Collective. */
+/* Before the first save: makes the folder and refuses one that cannot take a checkpoint: it cannot
+ * be written to, has too little space for one, or holds those of another program. Collective. */
 status checkpoint_save_open(const checkpoint *c, const char *folder, error *err);
 
 /* The same beside training: start copies what this rank will write, and a thread writes it. Setup,

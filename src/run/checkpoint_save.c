@@ -63,11 +63,6 @@ static status agree_on_folder(checkpoint_saving *v, error *err)
     return ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err);
 }
 
-status checkpoint_save_open(const checkpoint *c, const char *folder, error *err)
-{
-    return ranks_follow(c->c, rank_of(c) == 0 ? checkpoint_refuse_foreign(folder, err) : OK, err);
-}
-
 /* ---- this rank's files */
 
 static void plan_files(checkpoint_saving *v)

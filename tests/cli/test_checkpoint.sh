@@ -47,4 +47,65 @@ expect the_iteration_that_is_loaded_is_said 0 'loaded checkpoint from .*at itera
 expect the_save_folder_may_be_missing 0 'starts at step 0' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" "checkpoint.save=$work/new/"
 expect a_missing_step_is_refused 2 'iter_0000077|step 77' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/new" checkpoint.ckpt_step=77
 expect finetuning_says_what_it_starts_from 0 'weights of iteration 1 loaded' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" checkpoint.finetune=true
+
+# ---- a folder that cannot be written to is refused before the first step
+echo file >"$work/file"
+expect a_save_folder_under_a_file_is_refused 3 'checkpoint.save=.*is a file' "$moefold" train "${small[@]}" train.train_iters=100000 "checkpoint.save=$work/file/ck"
+expect a_save_folder_that_cannot_be_made_is_refused 3 'checkpoint.save=/proc/nowhere' "$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save=/proc/nowhere
+without nothing_is_trained_before 'iteration +1/' "$moefold" train "${small[@]}" train.train_iters=20 checkpoint.save=/proc/nowhere
+cat >"$work/full.c" <<'EOF'
+#include <string.h>
+#include <sys/statvfs.h>
+int statvfs(const char *path, struct statvfs *out)
+{
+    (void)path;
+    memset(out, 0, sizeof *out);
+    out->f_frsize = 4096;
+    out->f_blocks = 1000000;
+    out->f_bavail = 1000;
+    return 0;
+}
+EOF
+cc -shared -fPIC -o "$work/full.so" "$work/full.c"
+expect a_disk_without_space_is_refused 3 'checkpoint.save=.*are free, and a checkpoint takes' env "LD_PRELOAD=$work/full.so" "$moefold" train "${small[@]}" train.train_iters=20 "checkpoint.save=$work/space"
+
+# ---- a save that fails later is reported and made again; some in a row end the run
+wait_for() { # PATTERN FILE
+    for _ in $(seq 200); do
+        grep -qE "$1" "$2" 2>/dev/null && return 0
+        sleep 0.1
+    done
+    return 1
+}
+fails() { # NAME STEPS OVERRIDES...
+    ck=$work/$1
+    "$moefold" train "${small[@]}" "train.train_iters=$2" checkpoint.save_interval=5 "checkpoint.save=$ck" "${@:3}" >"$work/out" 2>"$work/err" &
+    pid=$!
+    wait_for 'successfully saved checkpoint from iteration +5 ' "$work/out"
+    mv "$ck" "$ck.away" && echo file >"$ck"
+}
+fails away 100000 moefold.save_limit=100000
+check a_failed_save_is_reported wait_for 'checkpoint of step [0-9]+ was not saved .*is a file' "$work/err"
+rm "$ck" && mv "$ck.away" "$ck"
+: >"$work/out.now" && tail -n 0 -f "$work/out" >"$work/out.now" 2>/dev/null & tail=$!
+check a_failed_save_is_made_again wait_for 'successfully saved' "$work/out.now"
+kill $tail
+kill -TERM $pid
+wait $pid
+check a_failed_save_does_not_end_the_run [ $? = 0 ]
+for async in false true; do
+    fails "gone-$async" 100000 moefold.save_limit=2 checkpoint.async_save=$async
+    wait $pid
+    check "some_failed_saves_end_the_run, async $async" [ $? = 3 ]
+    check "and_say_which_knob, async $async" grep -q '2 saves in a row failed, moefold.save_limit=2' "$work/err"
+    check "what_was_saved_is_whole, async $async" [ -s "$ck.away/iter_0000005/metadata.json" ]
+done
+fails last 100000 moefold.save_limit=100000
+wait_for 'was not saved' "$work/err"
+kill -TERM $pid
+sleep 2
+rm "$ck" && mv "$ck.away" "$ck"
+wait $pid
+check the_last_save_is_made_again [ $? = 0 ]
+check the_last_save_is_there [ -d "$ck/iter_$(printf %07d "$(cat "$ck/latest_checkpointed_iteration.txt")")" ]
 exit $failed
