@@ -20,8 +20,8 @@ void checkpoint_clean(const char *folder);
  * changed. */
 status checkpoint_refuse_foreign(const char *folder, error *err);
 
-/* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is there
- * must be ours. */
+/* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is
+ * there must be ours. */
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);
 
 /* Removes the oldest of ours below `iteration`, so that `keep` are left with it. */
