@@ -87,7 +87,9 @@ fails() { # NAME STEPS OVERRIDES...
 fails away 100000 moefold.save_limit=100000
 check a_failed_save_is_reported wait_for 'checkpoint of step [0-9]+ was not saved .*is a file' "$work/err"
 rm "$ck" && mv "$ck.away" "$ck"
-: >"$work/out.now" && tail -n 0 -f "$work/out" >"$work/out.now" 2>/dev/null & tail=$!
+: >"$work/out.now"
+tail -n 0 -f "$work/out" >"$work/out.now" 2>/dev/null &
+tail=$!
 check a_failed_save_is_made_again wait_for 'successfully saved' "$work/out.now"
 kill $tail
 kill -TERM $pid
