@@ -1,6 +1,7 @@
 /* checkpoint.h - the state of a run on disk, written by all its ranks and read into any layout.
  *
  *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
+ *     FOLDER/moefold.lock                          held by the job that saves here
  *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
  *     FOLDER/iter_0000010/weights-00000-of-00008.safetensors      weights and untrained buffers
  *     FOLDER/iter_0000010/exp_avg-00000-of-00008.safetensors      first moments
@@ -120,13 +121,23 @@ typedef struct checkpoint_info {
 status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder, int64_t iteration,
                             error *err);
 
+/* The recipe of a checkpoint beside the one that it is loaded into. ERR_INPUT: the run `resumes` and
+ * the two are not the same model, though their weights may have the same shapes. What else has
+ * changed is named in `changed`, which stays empty where nothing has. */
+status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
+                          textbuf *changed, error *err);
+
+/* model.vocab_size of the checkpoint's recipe; 0: not known. */
+int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
+
 /* Reads iter_N into the arrays and the state of `c`, which brings s, w and arrays. ERR_INPUT: a
  * file is missing, truncated or damaged (the tensor is named), or the checkpoint is of another
  * model (the first weight that differs is named); then the state is as it was, but the arrays may
  * hold part of the checkpoint: load another or give up. Whether to fall back on an older one is
  * the caller's decision.
  *
- * Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
+ * Fingerprints are compared: a vocabulary of another size is another model, even where all its rows
+ * are there. Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
  * read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
  * are zero if no step has been made yet; else it is refused. */
 status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err);

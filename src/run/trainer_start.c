@@ -67,6 +67,25 @@ static status nothing_to_load(trainer *t, const char *load, error *err)
                      knobs[K_SAVE].key);
 }
 
+/* Is it this model, and what else is not as it was? Rank 0 looks. */
+static status compare_recipes(trainer *t, const char *folder, int64_t iteration, bool resumes,
+                              error *err)
+{
+    arena *scratch = arena_create();
+    textbuf changed = text_init(scratch);
+    checkpoint_info info;
+    status s = OK;
+    if (comm_rank(t->c) == 0) s = checkpoint_read_info(&info, scratch, folder, iteration, err);
+    if (comm_rank(t->c) == 0 && !s) s = checkpoint_compare(&info, &t->s->r, resumes, &changed, err);
+    s = ranks_follow(t->c, s, err);
+    if (!s && changed.n)
+        trainer_say(t, stderr,
+                    arena_text(t->a, "changed since iteration %lld of %s: %s", (long long)iteration,
+                               folder, changed.s));
+    arena_destroy(scratch);
+    return s;
+}
+
 static status load_checkpoint(trainer *t, const char *folder, bool weights_only, bool *found,
                               error *err)
 {
@@ -79,7 +98,8 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
     if (iteration < 0) return OK;
     checkpoint c = trainer_checkpoint(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
-    s = checkpoint_load(&c, folder, iteration, err);
+    s = compare_recipes(t, folder, iteration, !weights_only, err);
+    if (!s) s = checkpoint_load(&c, folder, iteration, err);
     if (s) return s;
     *found = true;
     if (weights_only) {

@@ -110,4 +110,28 @@ rm "$ck" && mv "$ck.away" "$ck"
 wait $pid
 check the_last_save_is_made_again [ $? = 0 ]
 check the_last_save_is_there [ -d "$ck/iter_$(printf %07d "$(cat "$ck/latest_checkpointed_iteration.txt")")" ]
+
+# ---- a checkpoint of another shape or recipe
+ck=$work/shape
+train train.train_iters=2 "checkpoint.save=$ck" model.vocab_size=1024 >/dev/null 2>&1
+load=(train.train_iters=3 "checkpoint.load=$ck")
+expect the_same_recipe_resumes 0 'done after 1 steps' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024
+without the_same_recipe_has_changed_nothing 'changed since.*(model|optimizer|rng)\.' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024
+expect a_smaller_vocabulary_is_refused 2 'another model.*model.vocab_size was 1024 there and is 512' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=512
+expect a_smaller_vocabulary_is_refused_for_weights_too 2 'another model.*model.vocab_size was 1024 there and is 512' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=512 checkpoint.finetune=true
+expect another_rotary_base_is_refused 2 'another model: model.rotary_base was .*repair: model.rotary_base=' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.rotary_base=77777
+expect weights_may_start_with_another_rotary_base 0 'changed since iteration 2 .*model.rotary_base' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.rotary_base=77777 checkpoint.finetune=true
+expect other_routing_of_the_same_shape_is_refused 2 'another model: model.moe_router_topk was' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.moe_router_topk=3
+expect what_else_changed_is_named 0 'changed since iteration 2 .*optimizer.lr 0.003 -> 0.002.*rng.seed 1234 -> 77' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 rng.seed=77 optimizer.lr=2e-3
+
+# ---- two jobs in one folder: the second is refused, with the name of the first
+ck=$work/shared
+"$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save_interval=3 checkpoint.most_recent_k=200 "checkpoint.save=$ck" >"$work/out" 2>"$work/err" &
+pid=$!
+wait_for 'successfully saved' "$work/out"
+expect a_second_job_is_refused 3 "checkpoint.save=.*another job saves there \(process $pid on $(hostname), since" "$moefold" train "${small[@]}" train.train_iters=3 checkpoint.save_interval=1 "checkpoint.save=$ck"
+expect a_second_job_may_read 0 'done after' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.load=$ck" checkpoint.finetune=true
+kill -9 $pid
+wait $pid 2>/dev/null
+expect a_killed_job_leaves_no_lock 0 'loaded checkpoint' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.save=$ck" "checkpoint.load=$ck"
 exit $failed
