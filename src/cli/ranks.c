@@ -37,6 +37,10 @@ static void add_mpirun(words *w, int n, int cores)
         "mpirun", "--quiet", "--mca", "btl_base_warn_component_unused", "0",
         /* in containers a process may not read the memory of another: no word about it */
         "--mca", "btl_vader_single_copy_mechanism", "none",
+        /* ranks of one machine: shared memory only, and what mpirun itself opens for other machines
+         * is announced on loopback. It still listens on all addresses (docs/STOPPING.md). */
+        "--mca", "pml", "ob1", "--mca", "btl", "vader,self", "--mca", "oob_tcp_if_include",
+        "127.0.0.0/8",
         /* with 1, which it is, SIGKILL follows SIGTERM too soon to say where a rank was */
         "--mca", "odls_base_sigkill_timeout", "2", NULL};
     static const char *const crowded[] = {"--oversubscribe",     "--bind-to", "none", "--mca",
@@ -136,7 +140,7 @@ int cli_run_ranks(int argc, char **argv, int n)
     add_command(w, argc, argv, n);
     setenv("OMP_NUM_THREADS", arena_text(a, "%d", n > cores ? 1 : cores / n), 0);
     say(w, getenv("OMP_NUM_THREADS"));
-    int code = job_run(w->list, strcmp(argv[0], "train") == 0);
+    int code = job_run(w->list, n, strcmp(argv[0], "train") == 0);
     arena_destroy(a);
     return code;
 }

@@ -27,13 +27,14 @@ enum { RANKS_MAX = 4096, LOOK_MS = 200 };
 
 typedef struct job {
     pid_t mpirun;
+    int n; /* ranks that it is to start */
     bool saves;
     uint64_t pending; /* signals that mpirun has not taken: bit number - 1 */
     int of_mpirun;    /* requests that came to it */
     pid_t ranks[RANKS_MAX], told[RANKS_MAX];
     int n_ranks, n_told, most; /* alive; told to stop; alive at most */
     bool ended;                /* the second request was heard */
-    double first_left;         /* when a rank was first seen to have ended; 0: none has */
+    double first_left;         /* when fewer than n were first seen; 0: all are there */
 } job;
 
 static atomic_int asked;
@@ -151,7 +152,8 @@ static void look_for_stragglers(job *j)
 {
     const char *word = getenv("MOEFOLD_TIMEOUT_SECONDS");
     double limit = word && atof(word) > 0 ? atof(word) : 600;
-    if (!j->n_ranks || j->n_ranks == j->most) return;
+    if (!j->n_ranks || j->n_ranks >= j->n) j->first_left = 0;
+    if (!j->n_ranks || j->n_ranks >= j->n) return;
     if (j->first_left == 0) j->first_left = clock_seconds();
     if (clock_seconds() - j->first_left <= limit) return;
     char text[160];
@@ -242,11 +244,11 @@ static void be_mpirun(char *const *words)
     _exit(ERR_MACHINE);
 }
 
-int job_run(char *const *words, bool saves)
+int job_run(char *const *words, int n, bool saves)
 {
     static job j;
     char self[32];
-    j = (job){.saves = saves};
+    j = (job){.n = n, .saves = saves};
     snprintf(self, sizeof self, "%d", (int)getpid());
     setenv(STOP_PARENT, self, 1);
     fflush(NULL);

@@ -53,9 +53,12 @@ status comm_open_self(comm **out, error *err)
 void comm_close(comm *c)
 {
     if (!c) return;
+    bool of_mpi = c->alone_state != c->state;
     watch_remove(c);
-    if (c->alone_state != c->state) c->alone->close(c->alone_state);
+    if (of_mpi) watch_call("MPI_Finalize", c->timeout > 0 ? c->timeout : MPI_SECONDS);
+    if (of_mpi) c->alone->close(c->alone_state);
     c->b->close(c->state);
+    if (of_mpi) watch_call("the end of the process, after MPI_Finalize", MPI_SECONDS);
     free(c->messages);
     arena_destroy(c->a);
 }
@@ -71,20 +74,30 @@ int64_t comm_size(const comm *c)
 }
 
 /* Tests cannot wait a minute, which is the least that the knob takes. */
-static status read_timeout(comm *c, error *err)
+status comm_timeout(double otherwise, double *seconds, error *err)
 {
-    c->timeout = 60 * (double)recipe_int(&c->s->r, K_DIST_TIMEOUT);
     const char *word = getenv("MOEFOLD_TIMEOUT_SECONDS");
+    *seconds = otherwise;
     if (!word) return OK;
     char *end;
-    double seconds = strtod(word, &end);
-    if (end == word || *end || !isfinite(seconds) || seconds <= 0)
+    double given = strtod(word, &end);
+    if (end == word || *end || !isfinite(given) || given <= 0)
         return error_set(err, ERR_INPUT,
                          "MOEFOLD_TIMEOUT_SECONDS=%s in the environment is not a number of seconds "
                          "above 0; unset it and dist.distributed_timeout_minutes counts",
                          word);
-    c->timeout = seconds;
+    *seconds = given;
     return OK;
+}
+
+static status make_groups(comm *c, error *err)
+{
+    bool of_mpi = c->alone_state != c->state;
+    if (of_mpi) watch_call("MPI_Comm_create_group", c->timeout);
+    status st = c->b->groups(c->state, c->groups, c->delay.on, err);
+    if (!st && of_mpi) st = c->alone->groups(c->alone_state, c->groups, c->delay.on, err);
+    if (of_mpi) watch_call(NULL, 0);
+    return st;
 }
 
 status comm_groups(comm *c, const setup *s, error *err)
@@ -99,7 +112,7 @@ status comm_groups(comm *c, const setup *s, error *err)
     bool again = c->s != NULL;
     c->s = s;
     status st = comm_delay_parse(recipe_word(&s->r, K_COMM_DELAY), &c->delay, err);
-    if (!st) st = read_timeout(c, err);
+    if (!st) st = comm_timeout(60 * (double)recipe_int(&s->r, K_DIST_TIMEOUT), &c->timeout, err);
     if (st) return st;
     int64_t most = 1;
     for (int g = GROUP_WORLD; g < GROUP_COUNT; g++) {
@@ -110,9 +123,7 @@ status comm_groups(comm *c, const setup *s, error *err)
     c->collected_room = SUM_BYTES / (int64_t)sizeof(double);
     if (c->collected_room < most) c->collected_room = most;
     c->collected = ARENA_ARRAY(c->a, double, c->collected_room);
-    st = c->b->groups(c->state, c->groups, c->delay.on, err);
-    if (!st && c->alone_state != c->state)
-        st = c->alone->groups(c->alone_state, c->groups, c->delay.on, err);
+    st = make_groups(c, err);
     if (!st && c->size > 1 && !again) watch_add(c);
     return st;
 }

@@ -16,7 +16,9 @@
  *
  * A rank that waits longer than the timeout, dies, or meets an error ends the job: every rank that
  * still can says where it was (comm_where) and exits with 3. The timeout is
- * dist.distributed_timeout_minutes; MOEFOLD_TIMEOUT_SECONDS in the environment comes before it. */
+ * dist.distributed_timeout_minutes; MOEFOLD_TIMEOUT_SECONDS in the environment comes before it.
+ * MPI's start, the making of groups and MPI's end are watched like messages; its start, at which
+ * recipes are not compared yet, may take 10 minutes. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 

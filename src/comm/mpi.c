@@ -93,8 +93,13 @@ status comm_open_mpi(comm **out, error *err)
     mpi_open_function open_mpi;
     mpi_entry entry;
     seat *alone;
+    double timeout;
     status st = load(&open_mpi, err);
-    if (!st) st = open_mpi(MPI_ENTRY_VERSION, sizeof(message), &entry, err);
+    if (!st) st = comm_timeout(MPI_SECONDS, &timeout, err);
+    if (st) return st;
+    watch_call("MPI_Init", timeout);
+    st = open_mpi(MPI_ENTRY_VERSION, sizeof(message), &entry, err);
+    watch_call(NULL, 0);
     if (st) return st;
     if (!board_open(&alone, 1)) return error_set(err, ERR_MACHINE, "no memory for messages");
     board_rename(alone, entry.rank, entry.size);

@@ -8,6 +8,9 @@
 #include "comm/delay.h"
 #include "comm/message.h"
 
+/* How long MPI's start may take, and what a process does after its end: the recipe is not known. */
+enum { MPI_SECONDS = 600 };
+
 /* What the watchdog and the signal handler read of a rank. `since` is written last when a wait
  * begins and first when it ends. */
 typedef struct comm_watch {
@@ -58,7 +61,11 @@ void watch_add(comm *c);
 void watch_remove(comm *c);
 void watch_begin(comm *c, const message *m);
 void watch_end(comm *c);
+void watch_call(const char *what, double timeout); /* is in it from now on; NULL: in none */
 void watch_signals(comm *c); /* this process is this rank, and says so when it is told to end */
+
+/* Seconds: MOEFOLD_TIMEOUT_SECONDS in the environment, or `otherwise`. */
+status comm_timeout(double otherwise, double *seconds, error *err);
 
 /* Creates a communicator around a backend's state; board.c, mpi.c. */
 comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size);

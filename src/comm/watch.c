@@ -9,11 +9,19 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "comm/state.h"
+
+/* A call of the library that waits for other ranks and is no message: MPI's start and end. */
+static struct {
+    atomic_llong since; /* nanoseconds; 0: none */
+    const char *what;
+    double timeout; /* seconds */
+} call;
 
 static struct {
     pthread_mutex_t lock;
@@ -125,9 +133,28 @@ static void look(comm *c, long long now)
     _exit(ERR_MACHINE);
 }
 
+/* Who is not in a job yet, or no more, knows of itself what the launcher has told it. */
+static void look_at_call(long long now)
+{
+    long long since = atomic_load_explicit(&call.since, memory_order_acquire);
+    if (!since || 1e-9 * (double)(now - since) <= call.timeout) return;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank) rank = getenv("PMIX_RANK");
+    line l = {.n = 0};
+    put(&l, "moefold: rank ");
+    put(&l, rank ? rank : "?");
+    put(&l, ": no answer for ");
+    put_number(&l, (now - since) / 1000000000);
+    put(&l, " s in ");
+    put(&l, call.what);
+    put(&l, "; the job ends");
+    say(&l);
+    _exit(ERR_MACHINE);
+}
+
 static double shortest_timeout(void)
 {
-    double t = 5;
+    double t = atomic_load(&call.since) && call.timeout < 5 ? call.timeout : 5;
     for (comm *c = watch.list; c; c = c->watch.next)
         if (c->timeout < t) t = c->timeout;
     return t;
@@ -138,7 +165,8 @@ static void *watch_thread(void *unused)
     (void)unused;
     pthread_mutex_lock(&watch.lock);
     for (;;) {
-        while (!watch.list) pthread_cond_wait(&watch.added, &watch.lock);
+        while (!watch.list && !atomic_load(&call.since))
+            pthread_cond_wait(&watch.added, &watch.lock);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         long long step = (long long)(shortest_timeout() * 1e8) + until.tv_nsec;
@@ -146,6 +174,7 @@ static void *watch_thread(void *unused)
         until.tv_nsec = (long)(step % 1000000000);
         pthread_cond_timedwait(&watch.added, &watch.lock, &until);
         for (comm *c = watch.list; c; c = c->watch.next) look(c, nanoseconds());
+        look_at_call(nanoseconds());
     }
     return NULL;
 }
@@ -165,6 +194,7 @@ static void in_child(void)
 {
     watch.list = NULL;
     watch.runs = false;
+    atomic_store(&call.since, 0);
     watch.added = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     pthread_mutex_unlock(&watch.lock);
 }
@@ -183,6 +213,17 @@ static void start_thread(void)
         fprintf(stderr,
                 "moefold: no thread can be started to watch the time of messages: a hanging "
                 "job will not end by itself\n");
+}
+
+void watch_call(const char *what, double timeout)
+{
+    pthread_mutex_lock(&watch.lock);
+    call.what = what;
+    call.timeout = timeout;
+    atomic_store_explicit(&call.since, what ? nanoseconds() : 0, memory_order_release);
+    if (!watch.runs) start_thread();
+    pthread_cond_signal(&watch.added);
+    pthread_mutex_unlock(&watch.lock);
 }
 
 void watch_add(comm *c)

@@ -81,6 +81,14 @@ static void the_exit_code_is_the_jobs(void **state)
     expect("signal 9");
 }
 
+static void a_rank_that_stays_ends_the_job(void **state)
+{
+    (void)state;
+    needs_mpirun();
+    assert_int_equal(run("MOEFOLD_TIMEOUT_SECONDS=2 TEST_STOP=1", "--ranks 2"), ERR_MACHINE);
+    expect("has not ended 2 s after another; the job ends");
+}
+
 static void without_mpirun_the_repair_is_named(void **state)
 {
     (void)state;
@@ -102,6 +110,7 @@ static int be_rank(int argc, char **argv)
     printf("rank %d got: %s threads %s\n", rank, line, getenv("OMP_NUM_THREADS"));
     fflush(stdout);
     if (rank == 1 && getenv("TEST_KILL")) raise(SIGKILL);
+    if (rank == 1 && getenv("TEST_STOP")) raise(SIGSTOP);
     return rank == 1 && getenv("TEST_EXIT") ? atoi(getenv("TEST_EXIT")) : 0;
 }
 
@@ -129,6 +138,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_rank_gets_the_words_and_the_cluster),
         cmocka_unit_test(what_the_user_sets_stays),
         cmocka_unit_test(the_exit_code_is_the_jobs),
+        cmocka_unit_test(a_rank_that_stays_ends_the_job),
         cmocka_unit_test(without_mpirun_the_repair_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

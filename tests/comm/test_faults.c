@@ -14,6 +14,19 @@ static void a_silent_rank_ends_the_job(void **state)
     expect_again("rank 1 of 4: told to end (SIGTERM) while it computes: layer 3 forward");
 }
 
+/* Ranks are stopped by themselves, before or after all messages. */
+static void a_rank_that_stops_at_mpis_start_or_end_ends_the_job(void **state)
+{
+    (void)state;
+    if (no_mpi()) skip();
+    assert_int_equal(run_again("stopped-first", "MOEFOLD_TIMEOUT_SECONDS=3 timeout 120 " MPIRUN),
+                     ERR_MACHINE);
+    expect_again(" s in MPI_Init; the job ends");
+    assert_int_equal(run_again("stopped-last", "MOEFOLD_TIMEOUT_SECONDS=3 timeout 120 " MPIRUN),
+                     ERR_MACHINE);
+    expect_again(" s in MPI_Finalize; the job ends");
+}
+
 static void a_killed_rank_ends_the_job(void **state)
 {
     (void)state;
@@ -69,6 +82,14 @@ static void go_silent(comm *c, const setup *s, result *r)
     comm_where(c, "layer 3", "forward");
     if (comm_rank(c) == 1) sleep_for(20);
     comm_barrier(c, GROUP_WORLD);
+}
+
+static void stop_last(comm *c, const setup *s, result *r)
+{
+    (void)s;
+    (void)r;
+    comm_barrier(c, GROUP_WORLD);
+    if (comm_rank(c) == 1) raise(SIGSTOP);
 }
 
 static void get_killed(comm *c, const setup *s, result *r)
@@ -144,6 +165,10 @@ static int run_mode(const char *mode)
 {
     const struct CMUnitTest of_threads[] = {cmocka_unit_test(mode_of_threads)};
     if (text_equal(mode, "silent")) return run_mpi(LAYOUT_OF_4, go_silent);
+    if (text_equal(mode, "stopped-first") && text_equal(getenv("OMPI_COMM_WORLD_RANK"), "1"))
+        raise(SIGSTOP);
+    if (text_equal(mode, "stopped-first")) return run_mpi(LAYOUT_OF_4, stop_last);
+    if (text_equal(mode, "stopped-last")) return run_mpi(LAYOUT_OF_4, stop_last);
     if (text_equal(mode, "killed")) return run_mpi(LAYOUT_OF_4, get_killed);
     if (text_equal(mode, "few-rows")) return run_mpi(LAYOUT_OF_4, send_too_little);
     if (text_equal(mode, "failed")) return run_mpi(LAYOUT_OF_4, fail_alone);
@@ -156,6 +181,7 @@ int main(void)
     if (mode) return run_mode(mode);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_silent_rank_ends_the_job),
+        cmocka_unit_test(a_rank_that_stops_at_mpis_start_or_end_ends_the_job),
         cmocka_unit_test(a_killed_rank_ends_the_job),
         cmocka_unit_test(an_error_of_one_rank_ends_the_job),
         cmocka_unit_test(what_does_not_match_is_named),
