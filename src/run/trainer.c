@@ -85,11 +85,12 @@ static step_result update(trainer *t, const step_losses *losses)
 /* ---- the loop */
 
 /* While steps are skipped the weights are suspect: what was saved before stays as it is. */
-static bool should_save(trainer *t, bool last)
+static bool should_save(trainer *t, const step_losses *losses, bool last)
 {
     int64_t every = recipe_int(&t->s->r, K_SAVE_INTERVAL);
     if (!recipe_given(&t->s->r, K_SAVE)) return false;
-    if (!last && (every < 1 || t->at.iteration % every != 0)) return false;
+    bool due = last || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
+    if (!due) return false;
     if (!t->skipped_in_a_row) return true;
     trainer_say(t, stderr,
                 arena_text(t->a,
@@ -197,8 +198,8 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (s) break;
         sum->interrupted = should_leave(t, &losses);
         bool last = sum->interrupted || t->at.iteration == t->train_iters,
-             save = should_save(t, last);
-        if (save) s = trainer_save(t, err);
+             save = should_save(t, &losses, last);
+        if (save) s = trainer_save(t, last, err);
         if (!s && (save || last)) s = trainer_routing_save(t, err);
     }
     if (!s) trainer_gather(t);
