@@ -106,7 +106,7 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
     if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
         pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
-        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || pp * vpp > layers_of(s) + 2)
+        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || vpp > layers_of(s) + 2)
         return;
     c.split = 1;
     const pipe_split *other = choice_split(s->m, &c);
