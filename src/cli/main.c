@@ -1,4 +1,5 @@
 /* main.c - the table of commands. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,14 @@ const command *command_table(int *n)
     return table;
 }
 
+/* What was printed and could not be written is a failure, whatever the command says. */
+static int written(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "moefold: the standard output could not be written: %s\n", strerror(errno));
+    return code ? code : ERR_MACHINE;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -67,17 +76,17 @@ int main(int argc, char **argv)
     const char *name = argv[1];
     if (text_in("--help|-h", '|', name)) {
         help_print_all(stdout);
-        return OK;
+        return written(OK);
     }
     if (strcmp(name, "--version") == 0) {
         printf("moefold %s\n", cli_version);
-        return OK;
+        return written(OK);
     }
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(table[i].name, name) != 0) continue;
         if (table[i].computes) calm_threads(argv);
         if (table[i].computes) job_guard();
-        return table[i].run(argc - 1, argv + 1);
+        return written(table[i].run(argc - 1, argv + 1));
     }
     return command_unknown(name);
 }

@@ -12,6 +12,9 @@
 
 enum { CHANGES = 10 };
 
+/* So long other knobs are tried. */
+static const double CHANGES_SECONDS = 3;
+
 typedef struct priced {
     const setup *s;
     const hardware *hw;
@@ -20,6 +23,7 @@ typedef struct priced {
     price p;
     price_change changes[CHANGES];
     int n_changes;
+    change_limit limit;
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out;
 } priced;
@@ -90,6 +94,7 @@ static void print_json(const priced *q)
     json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
     json_object_set_new(o, "routing", cli_routing_json(p, q->o));
     json_object_set_new(o, "changes", json_changes(q));
+    json_object_set_new(o, "changes_left", json_integer(q->limit.left));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
     cli_json_print(o);
 }
@@ -136,6 +141,9 @@ static void print_time(const price *p, arena *a)
 
 static void print_changes(const priced *q, arena *a)
 {
+    if (q->limit.left)
+        cli_print("Changes", "%d were not tried: time was up after %g s\n\n", q->limit.left,
+                  q->limit.seconds);
     if (!q->n_changes) return;
     cli_print("Changes", "of one knob that matter most, by predicted gain (! does not fit):\n\n"
                          "            gain       step       memory\n");
@@ -196,7 +204,8 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
                          s->r.name, why_not);
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     price_setup(&q->p, s, hw, o, a);
-    q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, a);
+    q->limit.seconds = CHANGES_SECONDS;
+    q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, &q->limit, a);
     return OK;
 }
 

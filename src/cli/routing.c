@@ -18,6 +18,13 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
             return error_set(err, ERR_INPUT,
                              "--routing %s: load of the fullest EP rank over the mean, 1..%d", word,
                              (int)SKEW_MAX);
+        bool fixed = s->r.knob[K_EP].from == FROM_USER; /* a search looks for it otherwise */
+        if (fixed && s->lay.ep > 1 && skew > (double)s->lay.ep)
+            return error_set(err, ERR_INPUT,
+                             "--routing %s: %s=%lld, so the fullest EP rank has at most %lld times "
+                             "the mean load; repair: --routing %lld",
+                             word, knobs[K_EP].key, (long long)s->lay.ep, (long long)s->lay.ep,
+                             (long long)s->lay.ep);
         o->skew = skew;
         return OK;
     }

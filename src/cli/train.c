@@ -51,11 +51,14 @@ static int run_rank(const setup *s, const train_options *o, arena *a)
     return (int)st;
 }
 
+enum { THREADS_MOST = 1024 };
+
 int command_train(int argc, char **argv)
 {
     train_options o = {0};
     bool done = false, broken = false;
     int code = OK, n_ranks = 0;
+    int64_t n_threads = 0; /* its share of the cores */
     const char *threads = NULL, *ranks = NULL;
     const cli_option options[] = {
         {"--json", NULL, "iteration lines as JSON (docs/JSON.md)", &o.json, NULL},
@@ -75,10 +78,12 @@ int command_train(int argc, char **argv)
     status st = cli_read(a, "train", argc, argv, options, 7, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
+    if (!st && !done && threads)
+        st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
+    o.threads = (int)n_threads;
     if (!st && !done) derive_here(r, !n_ranks);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
-    if (threads) o.threads = atoi(threads);
     if (!st && !done && !broken) st = cli_can_run(s, a, &err);
     if (!st && !done && !broken) st = cli_fits_here(s, n_ranks, a, &err);
     if (st)

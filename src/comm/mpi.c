@@ -1,7 +1,8 @@
 /* mpi.c - finds the MPI backend beside the program, and opens it.
  *
- * The program links no MPI. The shared object lies in the folder of the program (or one above:
- * tests lie deeper), in ../lib/moefold where it was installed, or in $MOEFOLD_BACKENDS. Open MPI
+ * The program links no MPI. The shared object lies in the folder of the program, in ../lib/moefold
+ * where it was installed, or in $MOEFOLD_BACKENDS; for a test (tests/FOLDER) two folders up. Other
+ * folders above are not looked into: whoever may write there is not whoever installed us. Open MPI
  * loads parts of its own that look for its symbols among all, hence RTLD_GLOBAL. */
 #include <dlfcn.h>
 #include <limits.h>
@@ -56,13 +57,14 @@ static bool find_object(char *path, size_t room)
     if (given) return there(path, room, given, "");
     if (!program_folder(folder, sizeof folder)) return false;
     if (there(path, room, folder, "/../lib/moefold")) return true;
-    for (int up = 0; up < 4; up++) {
-        if (there(path, room, folder, "")) return true;
-        char *slash = strrchr(folder, '/');
-        if (!slash) return false;
-        *slash = 0;
-    }
-    return false;
+    if (there(path, room, folder, "")) return true;
+    char *own = strrchr(folder, '/');
+    if (!own) return false;
+    *own = 0;
+    char *parent = strrchr(folder, '/');
+    if (!parent || strcmp(parent, "/tests") != 0) return false;
+    *parent = 0;
+    return there(path, room, folder, "");
 }
 
 static status load(mpi_open_function *open_mpi, error *err)

@@ -18,6 +18,10 @@ typedef struct reader {
     bool seen[N_FIELDS], arch_seen;
 } reader;
 
+/* No machine is that slow, and sums of what it takes would not be numbers. */
+#define LEAST_PART    1e-12 /* of the most that a number may be */
+#define LEAST_REACHED 1e-6  /* of what a machine could reach */
+
 /* ---- numbers with units */
 
 static const struct unit {
@@ -46,18 +50,26 @@ static bool number_of(const char *text, double *out)
 static status bad_number(reader *r, const yaml_node *node, const char *key, double most)
 {
     const char *text = node->kind == YAML_SCALAR ? node->text : "a list or map";
-    return error_set(
-        r->err, ERR_INPUT,
-        "%s:%d: %s: \"%.60s\" is not a number above 0 and up to %g; write one like 3.5, "
-        "2e12, 450 GB/s, 5 us, 79 GiB or 989 TF",
-        r->path, node->line, key, text, most);
+    return error_set(r->err, ERR_INPUT,
+                     "%s:%d: %s: \"%.60s\" is not a number from %g to %g; write one like 3.5, "
+                     "2e12, 450 GB/s, 5 us, 79 GiB or 989 TF",
+                     r->path, node->line, key, text, most * LEAST_PART, most);
+}
+
+static status bad_point(reader *r, const yaml_node *node, const field *f)
+{
+    const char *text = node->kind == YAML_SCALAR ? node->text : "a list or map";
+    return error_set(r->err, ERR_INPUT,
+                     "%s:%d: %s: \"%.60s\" is not a part from %g to %g of what the machine could "
+                     "reach; write one like 0.7",
+                     r->path, node->line, f->path, text, LEAST_REACHED, f->most);
 }
 
 static status read_number(reader *r, const yaml_node *node, const field *f)
 {
     double x;
     if (node->kind != YAML_SCALAR || !number_of(node->text, &x) || x < 0 || x > f->most ||
-        (x == 0 && !f->optional))
+        (x == 0 ? !f->optional : x < f->most * LEAST_PART))
         return bad_number(r, node, f->path, f->most);
     int64_t whole = (int64_t)x;
     if (f->kind == FIELD_WHOLE && whole < 1) return bad_number(r, node, f->path, f->most);
@@ -79,8 +91,8 @@ static status read_point(reader *r, const yaml_node *node, const field *f, curve
             "%s:%d: %s: \"%.60s\" is not a size; a curve is a map of sizes, each larger "
             "than the one before, to the part that is reached: {1024: 0.4, 4096: 0.7}",
             r->path, node->line, f->path, node->key ? node->key : "");
-    if (node->kind != YAML_SCALAR || !number_of(node->text, &y) || y <= 0 || y > f->most)
-        return bad_number(r, node, f->path, f->most);
+    if (node->kind != YAML_SCALAR || !number_of(node->text, &y) || y < LEAST_REACHED || y > f->most)
+        return bad_point(r, node, f);
     c->x[c->n] = x;
     c->y[c->n++] = y;
     return OK;
@@ -135,7 +147,7 @@ static status read_stack(reader *r, const yaml_node *node)
         const yaml_node *x = node->items[i];
         int which = x->key && strcmp(x->key, words[0]) == 0 ? 0 : 1;
         if (!x->key || strcmp(x->key, words[which]) != 0 || x->kind != YAML_SCALAR ||
-            !number_of(x->text, at[which]) || *at[which] <= 0 || *at[which] > 100)
+            !number_of(x->text, at[which]) || *at[which] < 100 * LEAST_PART || *at[which] > 100)
             return bad_number(r, x, "stacks", 100);
     }
     if (!k->name || !*k->name || k->device <= 0 || k->host <= 0)

@@ -378,6 +378,7 @@ static void derive_split(recipe *r)
     split s = split_init(&p, r);
     bool said = recipe_given(r, K_PP_LAYOUT) || counted(r) || accounted(r) || chunks_unknown(r);
     if (said || !sizes_fit(&s) || s.layers % s.stages == 0) return;
+    if (p.vpp > s.layers + s.mtp + 2) return; /* no rank could fill its chunks: nobody means that */
     if (derive_accounted(r, s.layers, s.stages)) return;
     recipe_fill(r, K_PP_LAYOUT, value_of_text(pipeline_balanced(r->a, s.layers, s.mtp, s.stages)),
                 FROM_DERIVED,

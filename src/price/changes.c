@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "rules/rules.h"
 
 static const char *const table[] = {
@@ -237,8 +238,9 @@ static const char *swap_words(const changing *w, const swap *x)
 }
 
 int price_changes(price_change *out, int room, const recipe *given, const price *now,
-                  const hardware *hw, const price_options *o, arena *a)
+                  const hardware *hw, const price_options *o, change_limit *limit, arena *a)
 {
+    double start = clock_seconds();
     error err = {{0}};
     setup *s = ARENA_NEW(a, setup);
     recipe *whole = ARENA_NEW(a, recipe);
@@ -249,12 +251,15 @@ int price_changes(price_change *out, int room, const recipe *given, const price 
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
     changing w = {.before = s, .given = whole, .hw = hw, .o = o, .now = now, .a = a};
     rules_check(&w.found, s, false, a);
+    enum { TABLE = sizeof table / sizeof table[0], SWAPS = sizeof swaps / sizeof swaps[0] };
     int n = 0;
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        n = try_words(out, n, room, &w, table[i]);
-    for (size_t i = 0; i < sizeof swaps / sizeof swaps[0]; i++) {
-        const char *words = swap_words(&w, &swaps[i]);
-        if (words) n = try_words(out, n, room, &w, words);
+    for (int i = 0; i < TABLE + SWAPS; i++) {
+        const char *words = i < TABLE ? table[i] : swap_words(&w, &swaps[i - TABLE]);
+        if (!words) continue;
+        if (limit->seconds > 0 && clock_seconds() - start >= limit->seconds)
+            limit->left++;
+        else
+            n = try_words(out, n, room, &w, words);
     }
     return n;
 }

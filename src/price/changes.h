@@ -12,9 +12,15 @@ typedef struct price_change {
     bool fits;
 } price_change;
 
+/* After `seconds` (0: however long it takes) no other change is tried; `left` counts those. */
+typedef struct change_limit {
+    double seconds;
+    int left;
+} change_limit;
+
 /* The changes that move the step time most, the best first, among those that break no rule;
  * returns how many. `given` is the recipe before setup_init, `now` its price. */
 int price_changes(price_change *out, int room, const recipe *given, const price *now,
-                  const hardware *hw, const price_options *o, arena *a);
+                  const hardware *hw, const price_options *o, change_limit *limit, arena *a);
 
 #endif

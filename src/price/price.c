@@ -151,7 +151,7 @@ void price_skew(cost_model *c, const price_options *o)
     if (o && o->routing)
         cost_set_skew(c, routing_skew(o->routing, c->s->lay.ep));
     else if (o && o->skew > 0)
-        cost_set_skew(c, o->skew);
+        cost_set_skew(c, fmin(o->skew, (double)c->s->lay.ep)); /* one rank has them all, at most */
 }
 
 /* Every layer with its own loads. */

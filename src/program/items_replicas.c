@@ -32,20 +32,32 @@ static bool uses(const item_walk *w, const instance *i, const weight *x)
     return is_segment(i, "layer") && x->layer >= i->layer && x->layer < i->layer + i->seg->n_layers;
 }
 
+/* The first instance of a chunk that uses a weight, or -1. A layer is of one instance alone, most
+ * often of the same as the weight before (`near`) or of the next. */
+static int first_user(const item_walk *w, const chunk *c, const weight *x, int near)
+{
+    bool layer = x->row->block != BLOCK_EMBEDDING && x->row->block != BLOCK_HEAD &&
+                 x->layer < w->p->s->m.n_layers;
+    for (int i = near; layer && i < c->n && i < near + 2; i++)
+        if (uses(w, &c->list[i], x)) return i;
+    for (int i = 0; i < c->n; i++)
+        if (uses(w, &c->list[i], x)) return i;
+    return -1;
+}
+
 void find_users(item_walk *w)
 {
     const program *p = w->p;
+    int near = 0;
     for (int b = 0; b < p->weights.n_buckets; b++) w->user[b] = -1;
     if (w->s->sizes_only) return;
     for (int k = 0; k < p->weights.n; k++) {
         const weight *x = &p->weights.list[k];
         if (x->bucket < 0) continue;
-        const chunk *c = &p->chunks[x->chunk];
-        for (int i = 0; i < c->n; i++) {
-            if (!uses(w, &c->list[i], x)) continue;
-            if (w->user[x->bucket] < 0 || i < w->user[x->bucket]) w->user[x->bucket] = i;
-            break;
-        }
+        int i = first_user(w, &p->chunks[x->chunk], x, near);
+        if (i < 0) continue;
+        if (w->user[x->bucket] < 0 || i < w->user[x->bucket]) w->user[x->bucket] = i;
+        near = i;
     }
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/maths.h"
 #include "run/agree.h"
 #include "run/facts.h"
 #include "run/trainer_state.h"
@@ -132,16 +133,32 @@ status trainer_open(trainer *t, const setup *s, error *err)
 
 /* ---- all of it */
 
+/* As many as a double counts. */
+static const int64_t SAMPLES_MOST = (int64_t)1 << 53;
+
 static status run_length(trainer *t, error *err)
 {
     const recipe *r = &t->s->r;
     t->gbs = recipe_int(r, K_GBS);
     t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
                                                       : recipe_int(r, K_TRAIN_ITERS);
-    if (t->train_iters > 0) return OK;
-    return error_set(
-        err, ERR_RULE,
-        "run length is not set: give train.train_iters (steps) or train.train_samples");
+    if (t->train_iters <= 0)
+        return error_set(
+            err, ERR_RULE,
+            "run length is not set: give train.train_iters (steps) or train.train_samples");
+    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
+    int64_t steps[] = {t->train_iters,
+                       every > 0 ? mul_sat(t->train_iters / every + 1, recipe_int(r, K_EVAL_ITERS))
+                                 : 0};
+    static const knob_id names[] = {K_TRAIN_ITERS, K_EVAL_ITERS};
+    for (int i = 0; i < 2; i++)
+        if (mul_sat(steps[i], t->gbs) > SAMPLES_MOST)
+            return error_set(err, ERR_RULE,
+                             "%s=%lld: %lld steps of %lld samples are more than %lld samples; "
+                             "lower it",
+                             knobs[names[i]].key, (long long)recipe_int(r, names[i]),
+                             (long long)steps[i], (long long)t->gbs, (long long)SAMPLES_MOST);
+    return OK;
 }
 
 static status open_alone(trainer *t, error *err)

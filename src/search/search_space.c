@@ -93,6 +93,11 @@ static bool same_stages(const pipe_split *a, const pipe_split *b)
     return true;
 }
 
+static int64_t layers_of(const space *s)
+{
+    return recipe_int(s->given, K_LAYERS) + recipe_int(s->given, K_MTP);
+}
+
 static void add_split(space *s, int64_t pp, int64_t vpp)
 {
     choice c = {.pp = pp, .vpp = vpp};
@@ -101,7 +106,7 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
     if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
         pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
-        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1)
+        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || vpp > layers_of(s) + 2)
         return;
     c.split = 1;
     const pipe_split *other = choice_split(s->m, &c);

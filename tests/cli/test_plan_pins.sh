@@ -44,8 +44,15 @@ moefold.model: deepseek-v3
 model.num_layers_in_first_pipeline_stage: 5
 YAML
 json first_stage_of_a_recipe 'd["best"] and d["best"][0]["pp"] == 8' "$work/recipe.yaml" "${large[@]:1}"
-for vpp in 255 256 257 300 4096; do
-    expect "chunks_$vpp" '[01]' . "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=$vpp
+# VPP x PP stages that hold something: the search sums them all
+for vpp in 255 256 257 300; do
+    expect "chunks_$vpp" '[01]' . "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=$vpp \
+        --pin model.num_layers=$((2 * vpp)) --pin model.pipeline_model_parallel_size=2
+done
+# and those that do not: no split is derived
+for vpp in 300 4096; do
+    expect "empty_chunks_$vpp" 1 "model.virtual_pipeline_model_parallel_size=$vpp" "${small[@]}" \
+        --pin model.virtual_pipeline_model_parallel_size=$vpp
 done
 expect more_stages_than_any_model 1 'value-in-range: model.virtual_pipeline_model_parallel_size=70000' "${small[@]}" \
     --pin model.virtual_pipeline_model_parallel_size=70000
