@@ -13,8 +13,8 @@ typedef enum colour {
     COLOUR_FAINT,
 } colour;
 
-/* What switches a colour on, and off again, for this stream: "" where there is no colour. Printed as
- * %s around a padded text, so that widths count letters only. */
+/* What switches a colour on, and off again, for this stream: "" where there is no colour. Printed
+ * as %s around a padded text, so that widths count letters only. */
 const char *colour_on(FILE *out, colour c);
 const char *colour_off(FILE *out);
 

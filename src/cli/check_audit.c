@@ -38,7 +38,7 @@ static void print_link_row(const char *name, const double bytes[LINK_COUNT], are
 
 static void print_links(const audit_result *r, arena *a)
 {
-    printf("Links    bytes that all ranks send in a step (uniform routing assumed)\n\n");
+    cli_print("Links", "bytes that all ranks send in a step (uniform routing assumed)\n\n");
     printf("         %-12s", "group");
     for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
     printf("\n");
@@ -95,8 +95,8 @@ static void print_host(const audit_class *c, arena *a)
 static void print_fullest(const setup *s, const audit_result *r, arena *a)
 {
     const audit_class *f = r->fullest, *e = emptiest(r);
-    printf("Fullest  rank %" PRId64 " (%" PRId64 " ranks hold as much): %s, %s bytes\n", f->rank,
-           f->n, text_bytes(a, f->arena_bytes), text_grouped(a, f->arena_bytes));
+    cli_print("Fullest", "rank %" PRId64 " (%" PRId64 " ranks hold as much): %s, %s bytes\n",
+              f->rank, f->n, text_bytes(a, f->arena_bytes), text_grouped(a, f->arena_bytes));
     printf("         pipeline rank %" PRId64 ": ", f->pp);
     print_stage(s, f);
     printf("\n         %" PRId64 " (chunk, microbatch) pairs in flight at most\n\n", f->alive);
@@ -117,11 +117,11 @@ static void print_fullest(const setup *s, const audit_result *r, arena *a)
 void cli_print_audit(const setup *s, const audit_result *r, double seconds, arena *a)
 {
     if (r->why_not) {
-        printf("Audit    no program can be built: %s\n\n", r->why_not);
+        cli_print("Audit", "no program can be built: %s\n\n", r->why_not);
         return;
     }
-    printf("Audit    %s: %s ranks", r->ok ? "all ranks agree" : "FAULTS",
-           text_grouped(a, r->ranks));
+    cli_print("Audit", "%s: %s ranks", r->ok ? "all ranks agree" : "FAULTS",
+              text_grouped(a, r->ranks));
     printf(" of %d kinds (%" PRId64 " programs built), %s messages per step, audited in %.2f s\n",
            r->n_classes, r->built, text_grouped(a, r->messages), seconds);
     if (r->ok)
@@ -139,14 +139,14 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     cli_print_rank(s, rank, a);
     const audit_class *c = &r->classes[r->class_of[rank]];
     audit_traffic x = audit_rank_traffic(r, rank);
-    printf("Program  %s, %s bytes; its communication is that of rank %" PRId64 "\n\n",
-           text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
+    cli_print("Program", "%s, %s bytes; its communication is that of rank %" PRId64 "\n\n",
+              text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
     for (int i = 0; i < REGION_COUNT; i++)
         printf("         %-30s %14s %20s\n", region_title((region)i), text_bytes(a, c->bytes[i]),
                text_grouped(a, c->bytes[i]));
     print_host(c, a);
-    printf("\nSends    in a step (uniform routing assumed)\n\n         %-12s %7s %12s", "group",
-           "members", "messages");
+    cli_print("\nSends", "in a step (uniform routing assumed)\n\n         %-12s %7s %12s", "group",
+              "members", "messages");
     for (int k = 0; k < LINK_COUNT; k++) printf(" %21s", link_texts[k]);
     printf("\n");
     for (int g = 0; g < GROUP_COUNT; g++) {

@@ -1,8 +1,8 @@
 /* cli.h - what the commands share: their table, their options, and how a recipe is named.
  *
- * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a preset model, or a folder
- * with a config.json; then overrides (key=value) and flags of Megatron-LM in any order, the later
- * one winning. `--from-megatron FILE` reads an argument list instead. */
+ * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a
+ * preset model, or a config.json or its folder; then overrides (key=value) and flags of Megatron-LM
+ * in any order, the later one winning. `--from-megatron FILE` reads an argument list instead. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
@@ -86,8 +86,8 @@ colour cli_colour(severity s);
  * error. */
 bool cli_refuse(const char *name, const setup *s, arena *a);
 
-/* An assignment as a shell would take it back. */
-const char *cli_quoted(arena *a, const char *assignment);
+/* A word as a shell would take it back: quoted unless it has only letters that no shell minds. */
+const char *cli_quoted(arena *a, const char *word);
 
 /* JSON that several commands print. */
 json_t *cli_json_model(const setup *s);
@@ -101,6 +101,10 @@ json_t *cli_json_violations(const violations *found);
  * nothing. */
 void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a);
 void cli_json_print(json_t *root); /* and gives it back */
+
+/* Lines under a heading of the first column: printf behind it. A heading may start with a
+ * newline. */
+void cli_print(const char *heading, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Blocks of text that several commands print. */
 void cli_print_model(const setup *s, arena *a);

@@ -1,5 +1,5 @@
-/* completion.c - `moefold completion bash|zsh`: completion scripts made from the tables of commands,
- * options, knobs and presets, so that they know what this program knows. */
+/* completion.c - `moefold completion bash|zsh`: scripts made from the tables of commands, options,
+ * knobs and presets, so that they know what this program knows. */
 #include <stdio.h>
 #include <string.h>
 

@@ -100,7 +100,9 @@ static status write_out(const char *path, const setup *s, const job *j, arena *a
     if (bad)
         return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", path ? path : "the script",
                          strerror(errno));
-    if (path) fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path, path);
+    if (path)
+        fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path,
+                cli_quoted(a, path));
     return OK;
 }
 

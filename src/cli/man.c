@@ -4,8 +4,8 @@
 
 #include "cli/help.h"
 
-/* Text as roff takes it: a minus stays a minus, a backslash a backslash, and a line that starts with
- * a dot or a quote is no request. */
+/* Text as roff takes it: a minus stays a minus, a backslash a backslash, and a line that starts
+ * with a dot or a quote is not a request. */
 static void put(const char *s)
 {
     if (*s == '.' || *s == '\'') fputs("\\&", stdout);

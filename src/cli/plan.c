@@ -59,7 +59,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     plan_print(p, a);
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
-    if (routed) printf("\nRouting  %s\n", routed);
+    if (routed) cli_print("\nRouting", "%s\n", routed);
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out = price_leaves_out(left_out, p->given, a);
     if (n_left_out) printf("\n");

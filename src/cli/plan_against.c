@@ -44,7 +44,7 @@ static void print_head(const plan_answer *p, arena *a)
 {
     const against *g = p->compared;
     const price *x = &g->p;
-    printf("\nAgainst  %s\n         %s\n", p->own->name, sizes_text(g->s, a));
+    cli_print("\nAgainst", "%s\n         %s\n", p->own->name, sizes_text(g->s, a));
     printf("         %.3f s a step, %.1f tokens/s and %.1f TFLOP/s a GPU; %.2f GiB on its fullest "
            "rank: %s%s\n",
            x->step_s, x->tokens_per_s_per_gpu, x->tflops_per_gpu, gib(x->peak_bytes),
@@ -91,7 +91,7 @@ static void print_kinds(const path_step *s)
     printf("                                            ");
     for (int i = 0; i < s->n_kinds && i < KINDS_SHOWN; i++)
         printf("%s%s %+.3g s", i ? ", " : "", s->kinds[i].name, s->kinds[i].seconds);
-    printf("%s\n", s->n_kinds ? "" : "nothing that shows");
+    printf("%s\n", s->n_kinds ? "" : "no kind of time changes by 0.1 % of the step or more");
 }
 
 static void print_path(const against *g)
@@ -120,7 +120,7 @@ void plan_print_against(const plan_answer *p, arena *a)
 {
     const against *g = p->compared;
     if (g->why_not) {
-        printf("\nAgainst  %s: no program can be built: %s\n", p->own->name, g->why_not);
+        cli_print("\nAgainst", "%s: no program can be built: %s\n", p->own->name, g->why_not);
         return;
     }
     print_head(p, a);

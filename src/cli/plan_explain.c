@@ -17,7 +17,7 @@ static double gib(int64_t bytes)
 static void say_memory(const plan_answer *p)
 {
     const price *x = &p->result->best[0].exact;
-    printf("Why      Each choice beside what the others would cost with all else equal.\n\n");
+    cli_print("Why", "Each choice beside what the others would cost with all else equal.\n\n");
     printf(
         "          1. Memory: rank %lld is the fullest, %.2f of %.2f GiB: weights %.2f, gradients "
         "%.2f, optimizer %.2f,\n             activations %.2f, communication buffers %.2f, "

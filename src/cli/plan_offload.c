@@ -272,11 +272,11 @@ void plan_say_offload(const plan_answer *p, arena *a)
 {
     const plan_offload *x = &p->offload;
     if (!x->tried) return;
-    printf("            Activations on the host come after recompute, and are not searched; %d "
+    printf("            Activation offload is not part of the search; %d "
            "variants were tried on the list:\n            ",
            x->tried);
     if (!x->helps) {
-        printf("none is faster than the first and fits.\n");
+        printf("none fits and is faster than the first.\n");
         return;
     }
     double first = p->result->best[0].exact.step_s;
@@ -292,15 +292,17 @@ void plan_print_offload(const plan_answer *p, arena *a)
     const plan_offload *x = &p->offload;
     if (!x->tried_any) return;
     if (!x->helps) {
-        printf("Offload  of activations would not do either: %s at least (%d variants)\n",
-               text_bytes(a, x->p.peak_bytes), x->tried);
+        cli_print("Offload",
+                  "activation offload does not make it fit: at least %s (%d variants tried)\n",
+                  text_bytes(a, x->p.peak_bytes), x->tried);
         return;
     }
-    printf("Offload  fits on these GPUs: activations on the host (model.offload_modules=[%s])\n"
-           "         %s\n"
-           "         %s of %s on the fullest rank, and %s on its host; a step of %.3f s\n",
-           x->modules, layout_text(p, a), text_bytes(a, x->p.peak_bytes),
-           text_bytes(a, p->hw->usable), text_bytes(a, x->p.host_bytes), x->p.step_s);
+    cli_print("Offload",
+              "fits on these GPUs: activation offload (model.offload_modules=[%s])\n"
+              "         %s\n"
+              "         %s of %s on the fullest rank, and %s on its host; a step of %.3f s\n",
+              x->modules, layout_text(p, a), text_bytes(a, x->p.peak_bytes),
+              text_bytes(a, p->hw->usable), text_bytes(a, x->p.host_bytes), x->p.step_s);
 }
 
 json_t *plan_json_offload(const plan_answer *p, arena *a)

@@ -83,7 +83,7 @@ static void print_counts(const plan_answer *p, arena *a)
         {n->played, "were simulated and are slower than the tenth"},
         {n->rules, "break a rule"},
     };
-    printf("Searched %s layouts in %.2g s\n", about(a, judged), n->seconds);
+    cli_print("Searched", "%s layouts in %.2g s\n", about(a, judged), n->seconds);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].n) printf("         %8s %s\n", about(a, rows[i].n), rows[i].what);
     printf("         %8s were simulated with their memory to the byte; %s of them fit\n",
@@ -125,10 +125,11 @@ static void print_table(const plan_answer *p, arena *a)
 static void print_front(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Headroom The fastest layouts for each amount of free memory, %s\n"
-           "         (estimated from per-layer costs)\n\n",
-           p->more ? "and the fastest in 80, 60 and 40 % of the memory"
-                   : "of those simulated; --more searches for others");
+    cli_print("Headroom",
+              "The fastest layouts for each amount of free memory, %s\n"
+              "         (estimated from per-layer costs)\n\n",
+              p->more ? "and the fastest in 80, 60 and 40 % of the memory"
+                      : "of those simulated; --more searches for others");
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
         printf("         %9.3f s %8.2f GiB free  %s; %s\n", f->step_s,
@@ -140,13 +141,13 @@ static void print_front(const plan_answer *p, arena *a)
 
 void plan_print(const plan_answer *p, arena *a)
 {
-    printf("Plan     %s on %lld %s, sequence length %s, global batch %s (%s)\n\n",
-           recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
-           (long long)p->world, p->hw->name, text_grouped(a, recipe_int(p->given, K_SEQ)),
-           text_grouped(a, recipe_int(p->given, K_GBS)), p->given->knob[K_GBS].why);
+    cli_print("Plan", "%s on %lld %s, sequence length %s, global batch %s (%s)\n\n",
+              recipe_word(p->given, K_MODEL) ? recipe_word(p->given, K_MODEL) : p->given->name,
+              (long long)p->world, p->hw->name, text_grouped(a, recipe_int(p->given, K_SEQ)),
+              text_grouped(a, recipe_int(p->given, K_GBS)), p->given->knob[K_GBS].why);
     plan_print_kept(p, a);
     const char *lost = plan_lost_pins(p, a);
-    if (lost) printf("Pins     not kept by the search: %s\n\n", lost);
+    if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
     print_front(p, a);
@@ -155,19 +156,21 @@ void plan_print(const plan_answer *p, arena *a)
 void plan_print_miss(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf("Plan     nothing fits on %lld %s\n\n", (long long)p->world, p->hw->name);
+    cli_print("Plan", "nothing fits on %lld %s\n\n", (long long)p->world, p->hw->name);
     print_counts(p, a);
     if (r->has_miss) {
         int64_t over = r->miss.peak_bytes - p->hw->usable;
-        printf("Nearest  %s; %s\n", choice_text(a, &r->miss.c), plan_knobs_text(p, &r->miss.c, a));
+        cli_print("Nearest", "%s; %s\n", choice_text(a, &r->miss.c),
+                  plan_knobs_text(p, &r->miss.c, a));
         printf("         needs %s%s on its fullest rank, %s bytes (%s) more than can be used\n",
                p->miss_exact ? "" : "at least ", text_bytes(a, r->miss.peak_bytes),
                text_grouped(a, over), text_bytes(a, over));
         if (p->miss_exact)
             printf("         (no layout needs less than %s)\n", text_bytes(a, p->miss_least));
     } else {
-        printf("Nearest  weights, gradients and optimizer alone are more than any layout of these "
-               "GPUs holds\n");
+        cli_print("Nearest",
+                  "weights, gradients and optimizer alone are more than any layout of these "
+                  "GPUs holds\n");
     }
     plan_print_offload(p, a);
     plan_print_fewest(p, a);

@@ -231,7 +231,7 @@ void plan_say_warnings(const plan_answer *p, arena *a)
 {
     const violations *v = &p->reasons.warnings;
     if (!v->n) return;
-    printf("\nCheck    `moefold check` warns of the winner; by our prices:\n\n");
+    cli_print("\nCheck", "`moefold check` warns of the winner; by our prices:\n\n");
     for (int i = 0; i < v->n; i++) {
         printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
         for (int k = 0; k < v->list[i].n_repairs; k++) {

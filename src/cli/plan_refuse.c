@@ -282,9 +282,9 @@ void plan_print_kept(const plan_answer *p, arena *a)
             text_add(&kept, "%s%s", kept.n ? " " : "", knobs[k].key);
     }
     if (!n[0] && !n[1]) return;
-    printf("Recipe   %s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
-           n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
-           n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
+    cli_print("Recipe", "%s sets %d knob%s: %d kept, %d searched%s\n", p->set->name, n[0] + n[1],
+              n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
+              n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
     if (n[1]) print_wrapped("searched", opened.s);
     if (kept.n) print_wrapped("kept, beside the model's", kept.s);
     printf("\n");

@@ -112,9 +112,10 @@ void plan_explain_rows(const plan_answer *p, arena *a)
     const search_result *r = p->result;
     const price *first = &r->best[0].exact;
     if (r->n_best < 2) return;
-    printf("\nRows     How each differs from the first, its step time against the first, and what "
-           "takes "
-           "more (+) or less (-) time:\n\n");
+    cli_print("\nRows",
+              "How each differs from the first, its step time against the first, and what "
+              "takes "
+              "more (+) or less (-) time:\n\n");
     for (int i = 1; i < r->n_best; i++) {
         const found *f = &r->best[i];
         moved kinds[MOVED_MAX];

@@ -109,7 +109,7 @@ static void print_memory(const price *p, arena *a)
              .beside = p->beside,
              .host_bytes = p->host_bytes};
     memcpy(f.bytes, p->bytes, sizeof f.bytes);
-    printf("Memory   %s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
+    cli_print("Memory", "%s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
     cli_print_regions(&f, a);
 }
 
@@ -124,8 +124,8 @@ static void print_row(const char *name, double seconds, double hidden, double st
 /* Rows add up to the step; small ones are in the last. */
 static void print_time(const price *p, arena *a)
 {
-    printf("Time     of a step: %s; pipeline rank %lld computes most:\n\n",
-           text_seconds(a, p->step_s), (long long)p->slowest);
+    cli_print("Time", "of a step: %s; pipeline rank %lld computes most:\n\n",
+              text_seconds(a, p->step_s), (long long)p->slowest);
     double small = p->rest, step = p->step_s;
     const struct {
         const char *name;
@@ -153,8 +153,8 @@ static void print_time(const price *p, arena *a)
 static void print_changes(const priced *q, arena *a)
 {
     if (!q->n_changes) return;
-    printf("Changes  of one knob that matter most, by predicted gain (! does not fit):\n\n"
-           "            gain       step       memory\n");
+    cli_print("Changes", "of one knob that matter most, by predicted gain (! does not fit):\n\n"
+                         "            gain       step       memory\n");
     for (int i = 0; i < q->n_changes; i++) {
         const price_change *c = &q->changes[i];
         printf("         %+6.1f %% %8.4g s %12s%s  %s\n", 100 * c->gain, c->step_s,
@@ -179,10 +179,10 @@ static void print_text(const priced *q, arena *a)
     print_memory(p, a);
     print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);
-    if (routed) printf("Routing  %s\n\n", routed);
-    printf("Wall     %s: %s\n\n", wall_name(p->wall), p->evidence);
+    if (routed) cli_print("Routing", "%s\n\n", routed);
+    cli_print("Wall", "%s: %s\n\n", wall_name(p->wall), p->evidence);
     cli_print_not_priced(q->left_out, q->n_left_out);
-    for (int i = 0; i < q->s->r.n_notes; i++) printf("Note     %s\n", q->s->r.notes[i]);
+    for (int i = 0; i < q->s->r.n_notes; i++) cli_print("Note", "%s\n", q->s->r.notes[i]);
     if (q->s->r.n_notes) printf("\n");
     print_changes(q, a);
 }

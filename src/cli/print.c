@@ -8,8 +8,8 @@ void cli_print_model(const setup *s, arena *a)
 {
     param_totals totals = param_count(&s->params, &s->m);
     int64_t seq = recipe_int(&s->r, K_SEQ);
-    printf("Model    %s: %s parameters, %s active per token;\n", s->m.name,
-           text_count(a, totals.total), text_count(a, totals.active));
+    cli_print("Model", "%s: %s parameters, %s active per token;\n", s->m.name,
+              text_count(a, totals.total), text_count(a, totals.active));
     printf("         %.4g GFLOP per trained token at sequence length %s\n\n",
            model_flops_per_token(&s->m, seq) / 1e9, text_grouped(a, seq));
 }
@@ -44,7 +44,7 @@ static void print_groups(const layout *l, const setup *s, arena *a)
 void cli_print_layout(const setup *s, arena *a)
 {
     const recipe *r = &s->r;
-    printf("Layout   %" PRId64 " x %s", recipe_int(r, K_N_GPUS), recipe_word(r, K_GPU));
+    cli_print("Layout", "%" PRId64 " x %s", recipe_int(r, K_N_GPUS), recipe_word(r, K_GPU));
     if (!s->possible) {
         printf(": these sizes allow no layout\n\n");
         return;
@@ -63,11 +63,11 @@ void cli_print_layout(const setup *s, arena *a)
 void cli_print_stages(const setup *s, arena *a)
 {
     if (s->pipe.why_not) {
-        printf("Stages   none: %s\n\n", s->pipe.why_not);
+        cli_print("Stages", "none: %s\n\n", s->pipe.why_not);
         return;
     }
-    printf("Stages   PP %" PRId64 " x VPP %" PRId64 ": %s\n\n", s->pipe.pp, s->pipe.vpp,
-           pipeline_text(a, &s->pipe));
+    cli_print("Stages", "PP %" PRId64 " x VPP %" PRId64 ": %s\n\n", s->pipe.pp, s->pipe.vpp,
+              pipeline_text(a, &s->pipe));
 }
 
 static void print_bytes_row(const char *name, const int64_t by_kind[3], int64_t rest, int64_t total,
@@ -83,9 +83,10 @@ void cli_print_memory(const setup *s, int64_t pp_rank, arena *a)
     state_bytes b;
     state_of_stage(&b, &s->r, &s->m, &s->params, &s->lay, &s->pipe, pp_rank);
     state_mode mode = state_mode_of(&s->r);
-    printf("State    weights, gradients and optimizer of rank %" PRId64 " (pipeline rank %" PRId64
-           "); %s\n\n",
-           layout_stage_rank(&s->lay, pp_rank), pp_rank, mode.why);
+    cli_print("State",
+              "weights, gradients and optimizer of rank %" PRId64 " (pipeline rank %" PRId64
+              "); %s\n\n",
+              layout_stage_rank(&s->lay, pp_rank), pp_rank, mode.why);
     printf("         %-10s %12s %12s %12s %12s %12s  %s\n", "", "dense", "expert", "embedding",
            "padding", "total", "bytes");
     print_bytes_row("weights", b.weights, b.padding_weights + b.buffers, state_weights(&b), a);

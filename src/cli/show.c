@@ -27,7 +27,7 @@ static void print_recipe(const setup *s, bool all, arena *a)
     for (int i = 0; i < s->r.n_notes; i++) printf("%s\n", s->r.notes[i]);
     print_knobs(s, FROM_USER, "Set by you", a);
     print_knobs(s, FROM_MODEL, "Set by the model", a);
-    print_knobs(s, FROM_DERIVED, "Derived, and why", a);
+    print_knobs(s, FROM_DERIVED, "Derived", a);
     if (all)
         print_knobs(s, FROM_DEFAULT, "Defaults", a);
     else
@@ -143,18 +143,19 @@ int command_show(int argc, char **argv)
 {
     show_options o = {0};
     const cli_option options[] = {
-        {"--all", NULL, "knobs at their default too", &o.all, NULL},
+        {"--all", NULL, "also knobs at their default", &o.all, NULL},
         {"--rank", "R",
-         "what one rank does and holds; with --ops, --memory, --schedule: its program", NULL,
-         &o.rank},
+         "the groups, layers and memory of one rank; with --ops, --memory, --schedule: its program",
+         NULL, &o.rank},
         {"--params", NULL, "the parameter table", &o.params, NULL},
         {"--ops", NULL, "the operations of the step program", &o.ops, NULL},
-        {"--memory", NULL, "its memory: regions, modules, over the step", &o.memory, NULL},
-        {"--schedule", NULL, "the order of its microbatches", &o.schedule, NULL},
+        {"--memory", NULL, "memory of the step program: by region, by module, over the step",
+         &o.memory, NULL},
+        {"--schedule", NULL, "the pipeline schedule", &o.schedule, NULL},
         {"--as", "SYSTEM",
          "write it as megatron-lm (flags), megatron-bridge (overrides) or recipe (YAML)", NULL,
          &o.as},
-        {"--presets", NULL, "names of the models that are built in", &o.presets, NULL},
+        {"--presets", NULL, "names of the built-in models", &o.presets, NULL},
         {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
     };
     if (argc == 2 && strcmp(argv[1], "--presets") == 0) {

@@ -215,12 +215,13 @@ static void print_memory(const program *p, arena *a)
 
 static void print_schedule(const program *p)
 {
-    printf("Schedule of a step on rank %" PRId64 ", pipeline rank %" PRId64 ": PP %" PRId64
-           ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
-           " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs in flight.\n"
-           "F microbatch.chunk forward, B backward.\n\n ",
-           p->at.rank, p->at.pp, p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup,
-           order_peak(&p->order));
+    cli_print("Schedule",
+              "of a step on rank %" PRId64 ", pipeline rank %" PRId64 ": PP %" PRId64
+              ", VPP %" PRId64 ", %" PRId64 " microbatches; %" PRId64
+              " warm-up forwards, at most %" PRId64 " (chunk, microbatch) pairs in flight.\n"
+              "F microbatch.chunk forward, B backward.\n\n ",
+              p->at.rank, p->at.pp, p->s->pipe.pp, p->s->pipe.vpp, p->micros, p->order.warmup,
+              order_peak(&p->order));
     for (int64_t i = 0; i < p->order.n; i++) {
         const order_entry *e = &p->order.list[i];
         if (i && i % 16 == 0) printf("\n ");

@@ -23,9 +23,12 @@ static void derive_here(recipe *r, bool says)
 
 static void print_summary(const train_summary *sum, arena *a)
 {
-    fprintf(stderr, "%s after %lld steps: lm loss %.4f -> %.4f, %s tokens a second\n",
-            sum->interrupted ? "left" : "done", (long long)sum->iterations, sum->first_loss,
-            sum->last_loss, text_grouped(a, (int64_t)sum->tokens_per_second));
+    const char *loss = sum->skipped == sum->iterations
+                           ? "no loss"
+                           : arena_text(a, "lm loss %.4f -> %.4f", sum->first_loss, sum->last_loss);
+    fprintf(stderr, "%s after %lld steps: %s, %s tokens a second\n",
+            sum->interrupted ? "left" : "done", (long long)sum->iterations, loss,
+            text_grouped(a, (int64_t)sum->tokens_per_second));
 }
 
 /* The run of this rank, from joining the job to leaving it. */

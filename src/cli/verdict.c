@@ -40,11 +40,11 @@ void cli_print_regions(const fit *f, arena *a)
 void cli_print_fit(const setup *s, const fit *f, arena *a)
 {
     if (f->why_not) {
-        printf("Peak     unknown, no program can be built: %s\n\n", f->why_not);
+        cli_print("Peak", "unknown, no program can be built: %s\n\n", f->why_not);
         return;
     }
-    printf("Peak     of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
-           cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
+    cli_print("Peak", "of the fullest rank, activations included: %s (pipeline rank %lld)\n\n",
+              cli_fit_text(f, a), (long long)rank_coordinates(&s->lay, f->fullest).pp);
     cli_print_regions(f, a);
 }
 

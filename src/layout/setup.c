@@ -113,7 +113,8 @@ value setup_connections(const recipe *r)
     bool asked = g && (g->arch == ARCH_HOPPER || g->arch == ARCH_AMPERE) &&
                  (recipe_int(r, K_TP) > 1 || recipe_int(r, K_CP) > 1);
     if (!asked) return (value){.kind = V_NULL};
-    return value_of_int(recipe_on(r, K_EP_OVERLAP) ? 32 : 1);
+    bool many = recipe_on(r, K_EP_OVERLAP) || recipe_on(r, K_FSDP) || recipe_on(r, K_TORCH_FSDP);
+    return value_of_int(many ? 32 : 1);
 }
 
 static void derive_connections(recipe *r)
@@ -121,7 +122,7 @@ static void derive_connections(recipe *r)
     value v = setup_connections(r);
     if (v.kind == V_NULL) return;
     recipe_fill(r, K_CONNECTIONS, v, FROM_DERIVED,
-                v.whole > 1 ? "EP overlap runs streams side by side"
+                v.whole > 1 ? "EP overlap and FSDP run streams side by side"
                             : "TP or CP before Blackwell: Megatron asks for one queue");
 }
 

@@ -85,7 +85,7 @@ void router_losses(builder *b, const moe_bufs *t, int dlogits)
         value kind = recipe_item(r, K_BALANCING, i);
         value c = recipe_item(r, K_AUX_COEFF, i < recipe_count(r, K_AUX_COEFF) ? i : 0);
         if (kind.kind != V_TEXT || c.kind != V_FLOAT) continue;
-        if (c.real == 0 || text_equal(kind.text, "none")) continue;
+        if (c.real == 0 || text_in("none,sinkhorn,quantile_balancing", ',', kind.text)) continue;
         aux x = {.dlogits = dlogits, .loss = seg_layer_step(b, STEP_AUX, 1), .coefficient = c.real};
         aux_loss(b, t, &x, kind.text);
     }

@@ -10,7 +10,7 @@ static void derive_recompute(recipe *r)
     value *core = ARENA_NEW(r->a, value);
     *core = value_of_text("core_attn");
     recipe_fill(r, K_RECOMPUTE_MODULES, (value){.kind = V_LIST, .list = {core, 1}}, FROM_DERIVED,
-                "what Megatron takes for selective when no module is named");
+                "Megatron's default for selective recompute");
 }
 
 static void derive_dispatcher(recipe *r)
@@ -42,11 +42,10 @@ static void derive_router(recipe *r)
     bool sigmoid = recipe_is(r, K_SCORE, "sigmoid") || recipe_is(r, K_SCORE, "sqrtsoftplus");
     recipe_fill(r, K_ROUTER_NORM, value_of_bool(sigmoid), FROM_DERIVED,
                 sigmoid ? "Megatron normalises sigmoid weights"
-                        : "softmax weights are as they come");
+                        : "softmax scores are not normalised again");
     bool forced = recipe_on(r, K_FORCE_BALANCE);
     recipe_fill(r, K_BUFFER_FACTOR, value_of_float(forced ? 1.0 : 1.5), FROM_DERIVED,
-                forced ? "forced balance is exact"
-                       : "unset: room for half as much again as balanced");
+                forced ? "forced balance is exact" : "unset: 1.5 times the balanced load");
 }
 
 static void derive_graphs(recipe *r)
@@ -55,7 +54,7 @@ static void derive_graphs(recipe *r)
     recipe_fill_default(r, K_GRAPHS);
     bool graphs = !recipe_is(r, K_GRAPHS, "none");
     recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
-                graphs ? "graphs need random numbers that can be replayed" : "no graphs");
+                graphs ? "CUDA graphs need a random state that can be replayed" : "no CUDA graphs");
 }
 
 static void derive_optimizer(recipe *r)
@@ -74,7 +73,7 @@ static void derive_data(recipe *r)
     if (!recipe_is_lm(r)) {
         bool named = recipe_given(r, K_DATA_PATH);
         recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
-                    named ? "data are named" : "unset: no data are named");
+                    named ? "dataset.data_path is set" : "unset: dataset.data_path is not set");
     }
     recipe_fill_default(r, K_SEED);
     recipe_fill(r, K_DATA_SEED, r->knob[K_SEED].v, FROM_DERIVED, "rng.seed");

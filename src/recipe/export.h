@@ -9,9 +9,10 @@
 
 #include "recipe/recipe.h"
 
-/* A command of Megatron-LM: torchrun, the script, and flags, one a line with a backslash before each
- * line end: those whose value differs from that system's default, and those without which it does
- * not start (tokenizer, run length, interval of validation). megatron_parse reads it back. */
+/* A command of Megatron-LM: torchrun, the script, and flags, one a line with a backslash before
+ * each line end. Written are flags whose value differs from that system's default, and those
+ * without which it does not start (tokenizer, run length, interval of validation). megatron_parse
+ * reads it back. */
 void export_megatron_lm(const recipe *resolved, textbuf *out);
 
 /* A knob whose value the other system cannot be told. */

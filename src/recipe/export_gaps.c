@@ -1,4 +1,4 @@
-/* export_gaps.c - what Megatron-LM or Megatron-Bridge cannot be told, and the nearest that they can.
+/* export_gaps.c - what Megatron-LM or Megatron-Bridge cannot be told, and the nearest they can.
  *
  * Three kinds: what no release of Megatron runs (target.c); knobs without a flag or a key that
  * differ from what the system then takes; pairs of knobs that one flag sets together. */

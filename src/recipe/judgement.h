@@ -21,7 +21,8 @@ const char *judge_dispatcher(const recipe *r);
 int64_t judge_ep_domains(const recipe *r);
 
 /* Copies of a token that a dispatcher ("allgather", "alltoall") sends over the slowest link of its
- * group, in the mean: to other NVLink domains where it spreads over several, else to other ranks. */
+ * group, in the mean: to other NVLink domains where it spreads over several, else to other
+ * ranks. */
 double judge_copies(const recipe *r, const char *dispatcher);
 
 /* Does Megatron-Bridge leave model.moe_shared_expert_overlap on? It turns it off under flex. */

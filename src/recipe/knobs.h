@@ -53,8 +53,8 @@ const char *knob_nearest(const char *key);
 const char *knob_short_word(arena *a, const char *word);
 
 /* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a
- * list belongs becomes a list of one, a whole number where a fraction belongs becomes one, 128K where a whole
- * number belongs becomes 131072. */
+ * list belongs becomes a list of one, a whole number where a fraction belongs becomes one, 128K
+ * where a whole number belongs becomes 131072. */
 status knob_accept(arena *a, knob_id k, value given, value *out, error *err);
 
 typedef enum knob_system { MOEFOLD, MEGATRON_LM, MEGATRON_BRIDGE } knob_system;

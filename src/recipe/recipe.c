@@ -113,6 +113,8 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
     return OK;
 }
 
+enum { KEY_LETTERS_MAX = 200 };
+
 /* A key of Megatron-Bridge without effect here, whatever stands below it. */
 static bool is_idle(const char *key)
 {
@@ -147,6 +149,8 @@ static status set_object(recipe *r, const char *key, const char *text, const cha
 {
     const char *p = text + 1;
     status s = OK;
+    if (strlen(key) > KEY_LETTERS_MAX) /* objects in objects end here, too */
+        return error_set(err, ERR_INPUT, "%s: a key of %zu letters", where, strlen(key));
     while (*p && *p != '}' && !s) {
         size_t name = strcspn(p, ":,{}");
         if (p[name] != ':') break;
@@ -158,8 +162,9 @@ static status set_object(recipe *r, const char *key, const char *text, const cha
         p = end + (*end == ',');
     }
     if (s || (p[0] == '}' && !p[1])) return s;
-    return error_set(err, ERR_INPUT, "%s: %.200s=%.200s: is no object; write key={name:value,...}",
-                     where, key, text);
+    return error_set(err, ERR_INPUT,
+                     "%s: %.200s=%.200s: is not an object; write key={name:value,...}", where, key,
+                     text);
 }
 
 status recipe_override(recipe *r, const char *assignment, const char *where, error *err)
@@ -226,7 +231,7 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
         const yaml_node *node = map->items[i];
         const char *key = arena_text(at->r->a, "%s%s%s", prefix, *prefix ? "." : "", node->key);
         status s;
-        if (strlen(key) > 200)
+        if (strlen(key) > KEY_LETTERS_MAX)
             return error_set(at->err, ERR_INPUT, "%s:%d: a key of %zu letters", at->name,
                              node->line, strlen(key));
         for (int j = 0; j < i; j++)
@@ -235,8 +240,8 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
                                  "%s:%d: '%s' is given a second time (first: line %d)", at->name,
                                  node->line, key, map->items[j]->line);
         if (text_equal(node->key, "_target_")) {
-            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name,
-                        node->line, key);
+            recipe_note(at->r, "%s:%d: %s: a Python class, no effect here", at->name, node->line,
+                        key);
             continue;
         }
         if (is_idle(key)) {

@@ -87,7 +87,7 @@ target target_of(const recipe *r)
 {
     if (recipe_given(r, K_TARGET))
         return recipe_is(r, K_TARGET, "moefold") ? TARGET_MOEFOLD : TARGET_MEGATRON;
-    bool host = recipe_is(r, K_GPU, "cpu") || recipe_is(r, K_GPU, "local");
+    bool host = recipe_on_cpu(r);
     return host ? TARGET_MOEFOLD : TARGET_MEGATRON;
 }
 

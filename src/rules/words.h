@@ -28,8 +28,9 @@
 #define CHUNKS        (s->pipe.vpp) /* model chunks of a pipeline rank */
 #define COUNTED       (SET(FIRST_LAYERS) || SET(LAST_LAYERS))
 #define ACCOUNTED     (ON(ACCOUNT_EMBEDDING) || ON(ACCOUNT_LOSS))
-#define OURS          (target_of(&s->r) == TARGET_MOEFOLD) /* for our own runtime, not for Megatron */
-#define EMERGING      (IS(OPTIMIZER, "muon") || IS(OPTIMIZER, "adaptive_muon") || IS(OPTIMIZER, "soap"))
+#define OURS          (target_of(&s->r) == TARGET_MOEFOLD) /* our runtime, not Megatron's */
+#define MUON          (IS(OPTIMIZER, "muon") || IS(OPTIMIZER, "adaptive_muon"))
+#define EMERGING      (MUON || IS(OPTIMIZER, "soap"))
 #define CPUS          (s->gpu && s->gpu->arch == ARCH_CPU)
 #define NVL72         recipe_spans_nodes(&s->r)
 #define BLACKWELL     (s->gpu && s->gpu->arch == ARCH_BLACKWELL)

@@ -61,10 +61,15 @@ typedef struct checkpoint {
 
 /* ---- writing */
 
-/* Writes iter_N of `folder`, which is made if need be, and names it in the text file. Then removes
+/* Touches only folders that carry our metadata: Megatron, too, calls its checkpoints iter_N.
+ * Writes iter_N of `folder`, which is made if need be, and names it in the text file. Then removes
  * the oldest below N, so that `keep` are left (0 or less: all). ERR_MACHINE: the disk failed; what
  * the text file names is whole then, too. */
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
+
+/* Before the first save: makes the folder and refuses one that cannot take a checkpoint: it cannot
+ * be written to, has too little space for one, or holds those of another program. Collective. */
+status checkpoint_save_open(const checkpoint *c, const char *folder, error *err);
 
 /* The same beside training: start copies what this rank will write, and a thread writes it. Setup,
  * weight list, communicator and config stay in place until finish; the arrays may change. One save
@@ -115,13 +120,23 @@ typedef struct checkpoint_info {
 status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder, int64_t iteration,
                             error *err);
 
+/* The recipe of a checkpoint beside the one that it is loaded into. ERR_INPUT: the run `resumes` and
+ * the two are not the same model, though their weights may have the same shapes. What else has
+ * changed is named in `changed`, which stays empty where nothing has. */
+status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
+                          textbuf *changed, error *err);
+
+/* model.vocab_size of the checkpoint's recipe; 0: not known. */
+int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
+
 /* Reads iter_N into the arrays and the state of `c`, which brings s, w and arrays. ERR_INPUT: a
  * file is missing, truncated or damaged (the tensor is named), or the checkpoint is of another
  * model (the first weight that differs is named); then the state is as it was, but the arrays may
  * hold part of the checkpoint: load another or give up. Whether to fall back on an older one is
  * the caller's decision.
  *
- * Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
+ * Fingerprints are compared: a vocabulary of another size is another model, even where all its rows
+ * are there. Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
  * read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
  * are zero if no step has been made yet; else it is refused. */
 status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err);

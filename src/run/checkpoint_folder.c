@@ -2,7 +2,9 @@
  *
  * I1  A name iter_N without a tail stands for a complete checkpoint.
  * I2  The text file changes only after the folder that it will name has its name.
- * I3  What has a tail is nobody's once the process in its name is gone. */
+ * I3  What has a tail is nobody's once the process in its name is gone.
+ * I4  A folder iter_N that is not ours (other programs use the name) is neither replaced nor
+ *     removed, and a text file that names one is not changed. */
 #include "run/checkpoint_folder.h"
 
 #include <ctype.h>
@@ -18,10 +20,12 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "run/checkpoint.h"
+#include "run/checkpoint_meta.h"
 #include "run/tensor_file_disk.h"
 
-#define LATEST "latest_checkpointed_iteration.txt"
-#define ITER   "iter_"
+#define LATEST  "latest_checkpointed_iteration.txt"
+#define ITER    "iter_"
+#define RELEASE "release" /* a folder of Megatron's */
 
 enum { TEXT_BYTES_MAX = 4096, DIGITS_MIN = 7, DIGITS_MAX = 18 };
 
@@ -72,8 +76,13 @@ static entries list_folder(arena *a, const char *folder)
     return e;
 }
 
-/* The largest N below `below` of complete checkpoints; -1: none. */
-static int64_t newest_below(const char *folder, int64_t below)
+static bool is_ours(arena *a, const char *folder, int64_t iteration)
+{
+    return checkpoint_meta_is_ours(checkpoint_path(a, folder, iteration));
+}
+
+/* The largest N below `below` of complete checkpoints, of ours or of all; -1: none. */
+static int64_t newest_below(const char *folder, int64_t below, bool ours)
 {
     arena *a = arena_create();
     entries e = list_folder(a, folder);
@@ -81,7 +90,8 @@ static int64_t newest_below(const char *folder, int64_t below)
     for (int i = 0; i < e.n; i++) {
         const char *tail;
         int64_t n = iteration_of(e.names[i], &tail);
-        if (n > newest && n < below && !*tail) newest = n; /* I1 */
+        if (n <= newest || n >= below || *tail) continue; /* I1 */
+        if (!ours || is_ours(a, folder, n)) newest = n;
     }
     arena_destroy(a);
     return newest;
@@ -121,7 +131,7 @@ status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
     char *data;
     size_t n;
     if (!file_exists(path)) {
-        *iteration = newest_below(folder, INT64_MAX);
+        *iteration = newest_below(folder, INT64_MAX, false);
     } else {
         s = file_read(a, path, TEXT_BYTES_MAX, &data, &n, err);
         if (!s) s = read_latest(path, data, iteration, err);
@@ -133,7 +143,7 @@ status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
 status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previous, error *err)
 {
     if (!file_is_folder(folder)) return error_set(err, ERR_INPUT, "%s: is not a folder", folder);
-    *previous = newest_below(folder, iteration);
+    *previous = newest_below(folder, iteration, true);
     return OK;
 }
 
@@ -148,6 +158,45 @@ static status write_latest(arena *a, const char *folder, int64_t iteration, erro
     return s;
 }
 
+/* ---- checkpoints of other programs */
+
+static status foreign(const char *path, error *err)
+{
+    return error_set(err, ERR_INPUT,
+                     "%s: is not a checkpoint of moefold, and nothing is saved beside it; repair: "
+                     "%s=FOLDER without checkpoints of other programs",
+                     path, knobs[K_SAVE].key);
+}
+
+status checkpoint_refuse_foreign(const char *folder, error *err)
+{
+    arena *a = arena_create();
+    entries e = list_folder(a, folder);
+    status s = OK;
+    for (int i = 0; i < e.n && !s; i++) {
+        const char *tail, *path = arena_text(a, "%s/%s", folder, e.names[i]);
+        bool named = iteration_of(e.names[i], &tail) >= 0 && !*tail;
+        if (!named && !text_equal(e.names[i], RELEASE)) continue;
+        if (file_is_folder(path) && !checkpoint_meta_is_ours(path)) s = foreign(path, err);
+    }
+    arena_destroy(a);
+    return s;
+}
+
+/* The place of iter_N, and what the text file names: both ours, or not there. */
+static status refuse_place(arena *a, const char *folder, int64_t iteration, error *err)
+{
+    int64_t latest;
+    error ignored;
+    const char *places[] = {checkpoint_path(a, folder, iteration), NULL};
+    if (!checkpoint_latest(folder, &latest, &ignored) && latest >= 0)
+        places[1] = checkpoint_path(a, folder, latest);
+    for (int i = 0; i < 2; i++)
+        if (places[i] && file_exists(places[i]) && !checkpoint_meta_is_ours(places[i]))
+            return foreign(places[i], err); /* I4 */
+    return OK;
+}
+
 /* ---- taking a place, and leaving it */
 
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err)
@@ -157,8 +206,9 @@ status checkpoint_publish(const char *from, const char *folder, int64_t iteratio
     const char *aside = disk_beside(a, path, "old");
     bool there = file_exists(path);
     error ignored;
-    if (there) disk_remove(aside);
-    status s = there ? disk_rename(path, aside, err) : OK;
+    status s = refuse_place(a, folder, iteration, err);
+    if (!s && there) disk_remove(aside);
+    if (!s && there) s = disk_rename(path, aside, err);
     if (!s) {
         s = disk_rename(from, path, err);
         if (s && there) (void)disk_rename(aside, path, &ignored);
@@ -216,8 +266,8 @@ void checkpoint_prune(const char *folder, int64_t iteration, int keep)
 {
     arena *a = arena_create();
     int kept = 1;
-    for (int64_t n = newest_below(folder, iteration); keep > 0 && n >= 0;
-         n = newest_below(folder, n))
+    for (int64_t n = newest_below(folder, iteration, true); keep > 0 && n >= 0;
+         n = newest_below(folder, n, true)) /* I4 */
         if (++kept > keep) remove_checkpoint(a, folder, n);
     arena_destroy(a);
 }

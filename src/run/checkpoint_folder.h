@@ -16,10 +16,15 @@ const char *checkpoint_find(arena *a, const char *folder, int64_t iteration);
 /* Removes what crashes have left, and puts back what stood aside when one struck. */
 void checkpoint_clean(const char *folder);
 
-/* Puts the complete folder `from` in the place of iter_N and names it in the text file. */
+/* ERR_INPUT: a folder iter_N is of another program, and so is the text file, which would then be
+ * changed. */
+status checkpoint_refuse_foreign(const char *folder, error *err);
+
+/* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is there
+ * must be ours. */
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);
 
-/* Removes the oldest below `iteration`, so that `keep` are left with it. */
+/* Removes the oldest of ours below `iteration`, so that `keep` are left with it. */
 void checkpoint_prune(const char *folder, int64_t iteration, int keep);
 
 #endif

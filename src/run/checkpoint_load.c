@@ -262,6 +262,20 @@ static status check_moments(const loading *l)
                      l->info->path, knobs[K_LOAD_OPTIM].key);
 }
 
+/* Names and shapes are the same, so only the vocabulary can be another: tables may be larger than
+ * it. The sum depends on the order of the weights, too, which an older program may have had
+ * otherwise. */
+static status check_fingerprint(const loading *l)
+{
+    if (checkpoint_fingerprint(l->c->s, l->whole) == l->info->fingerprint) return OK;
+    int64_t was = checkpoint_vocabulary(l->info, l->a), is = l->c->s->m.vocab;
+    if (was == is) return OK;
+    return error_set(l->err, ERR_INPUT,
+                     "%s: is of another model (%.100s; this is %.100s): %s was %" PRId64
+                     " there and is %" PRId64 " here",
+                     l->info->path, l->info->model, l->c->s->m.name, knobs[K_VOCAB].key, was, is);
+}
+
 static status load_arrays(const loading *l)
 {
     box_list boxes[CHECKPOINT_KINDS] = {{0}};
@@ -272,6 +286,7 @@ static status load_arrays(const loading *l)
         if (k.values) s = read_kind(l, &k, &boxes[i]);
         if (k.values && !s) s = check_kind(l, &k, &boxes[i]);
     }
+    if (!s) s = check_fingerprint(l);
     for (int i = 0; i < n && !s; i++) {
         checkpoint_kind k = checkpoint_kind_of(l->c, i);
         if (k.values) s = load_kind(l, &k, &boxes[i]);

@@ -2,6 +2,7 @@
  *
  * I1  What is read has its checksum, so a field that is missing or of the wrong type means another
  *     version or another program, and is refused by name. */
+#define _GNU_SOURCE /* memmem */
 #include "run/checkpoint_meta.h"
 
 #include <inttypes.h>
@@ -13,7 +14,7 @@
 #include "run/tensor_file_disk.h"
 #include "run/tensor_file_sum.h"
 
-enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24 };
+enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24, META_BYTES_MAX = 1 << 30 };
 
 #define FORMAT "moefold checkpoint"
 
@@ -113,6 +114,22 @@ status checkpoint_meta_write(json_t *root, const char *path, error *err)
     free(text);
     arena_destroy(a);
     return s;
+}
+
+/* ---- whose is it? */
+
+/* Read without care for the rest: one of ours that is damaged is still ours. */
+bool checkpoint_meta_is_ours(const char *path)
+{
+    arena *a = arena_create();
+    char *text;
+    size_t n;
+    error ignored;
+    bool ours = !file_read(a, arena_text(a, "%s/" CHECKPOINT_META, path), META_BYTES_MAX, &text, &n,
+                           &ignored) &&
+                memmem(text, n, "\"" FORMAT "\"", strlen(FORMAT) + 2) != NULL;
+    arena_destroy(a);
+    return ours;
 }
 
 /* ---- reading */

@@ -17,6 +17,10 @@ void checkpoint_meta_seal(json_t *root);
 /* Writes the sealed object as PATH/metadata.json, synced. */
 status checkpoint_meta_write(json_t *root, const char *path, error *err);
 
+/* Does the folder PATH have a metadata.json that says it is ours? Other programs have files of that
+ * name. */
+bool checkpoint_meta_is_ours(const char *path);
+
 /* Reads info->path's; the other fields are set. Memory comes from `a`. */
 status checkpoint_meta_read(checkpoint_info *info, arena *a, error *err);
 

@@ -192,7 +192,7 @@ void log_interval_add(log_interval *t, const named_loss *losses, int n_losses, b
 
 void log_interval_close(log_interval *t, iteration_line *it)
 {
-    double advanced = t->advanced > 0 ? (double)t->advanced : 1;
+    double advanced = t->advanced > 0 ? (double)t->advanced : (double)NAN; /* no loss, not 0 */
     for (int i = 0; i < t->n_losses; i++)
         it->losses[i] = (named_loss){t->sums[i].name, t->sums[i].value / advanced};
     it->n_losses = t->n_losses;

@@ -75,7 +75,8 @@ typedef struct log_interval {
 void log_interval_add(log_interval *t, const named_loss *losses, int n_losses, bool skipped,
                       double seconds);
 
-/* Puts means and counts into the line's fields and starts the next interval. */
+/* Puts means and counts into the line's fields and starts the next interval. Where all iterations
+ * were skipped the means are NaN: not shown, and null in JSON. */
 void log_interval_close(log_interval *t, iteration_line *it);
 
 /* ---- other lines */

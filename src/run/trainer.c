@@ -67,6 +67,7 @@ static step_result update(trainer *t, const step_losses *losses)
         r = optimizer_judge(&t->opt, sqrt(losses->sums[SUM_SQUARES]));
     }
     if (r.outcome == STEP_TAKEN) {
+        t->skipped_in_a_row = 0;
         rates.scale *= r.clip;
         optimizer_update(&t->opt, t->w, t->g, t->m, t->v, rates);
         t->stale = true;
@@ -74,6 +75,7 @@ static step_result update(trainer *t, const step_losses *losses)
         t->at.scheduler_samples += t->gbs;
     } else {
         t->at.skipped_iterations++;
+        t->skipped_in_a_row++;
     }
     t->at.iteration++;
     t->at.consumed_samples += t->gbs;
@@ -82,11 +84,20 @@ static step_result update(trainer *t, const step_losses *losses)
 
 /* ---- the loop */
 
-static bool should_save(const trainer *t, bool last)
+/* While steps are skipped the weights are suspect: what was saved before stays as it is. */
+static bool should_save(trainer *t, const step_losses *losses, bool last)
 {
     int64_t every = recipe_int(&t->s->r, K_SAVE_INTERVAL);
     if (!recipe_given(&t->s->r, K_SAVE)) return false;
-    return last || (every > 0 && t->at.iteration % every == 0);
+    bool due = last || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
+    if (!due) return false;
+    if (!t->skipped_in_a_row) return true;
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "no checkpoint of step %lld in %s: the last %lld steps were skipped",
+                           (long long)t->at.iteration, recipe_word(&t->s->r, K_SAVE),
+                           (long long)t->skipped_in_a_row));
+    return false;
 }
 
 static bool should_leave(const trainer *t, const step_losses *losses)
@@ -95,13 +106,41 @@ static bool should_leave(const trainer *t, const step_losses *losses)
     return losses->sums[SUM_LEAVE] > 0 || (every > 0 && t->at.iteration % every == 0);
 }
 
-static status judge(trainer *t, const step_result *r, const step_losses *losses, error *err)
+/* Is a NaN or Inf of this step one that moefold.on_nan=stop stops at? Megatron's two checks say
+ * where it looks. */
+static bool looks_at(const trainer *t, const step_losses *losses)
 {
-    if (r->outcome != STEP_NOT_FINITE || recipe_is(&t->s->r, K_ON_NAN, "skip")) return OK;
+    return recipe_on(&t->s->r, losses->finite ? K_NAN_GRAD : K_NAN_LOSS);
+}
+
+static status judge(const trainer *t, const step_result *r, const step_losses *losses, error *err)
+{
+    int64_t limit = recipe_int(&t->s->r, K_SKIP_LIMIT), skipped = t->skipped_in_a_row;
+    if (r->outcome == STEP_NOT_FINITE && recipe_is(&t->s->r, K_ON_NAN, "stop") &&
+        looks_at(t, losses))
+        return error_set(
+            err, ERR_MACHINE,
+            "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
+            "(nothing after the last checkpoint is kept)",
+            (long long)t->at.iteration, losses->list[0].value, r->norm);
+    if (!recipe_given(&t->s->r, K_SKIP_LIMIT) || skipped < limit) return OK;
     return error_set(err, ERR_MACHINE,
-                     "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
-                     "(nothing after the last checkpoint is kept)",
-                     (long long)t->at.iteration, losses->list[0].value, r->norm);
+                     "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): "
+                     "the run has diverged; stopped by moefold.skip_limit=%lld, and nothing was "
+                     "saved meanwhile; repair: a lower optimizer.lr, and with "
+                     "checkpoint.ckpt_step=N a checkpoint from before",
+                     (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
+                     (long long)limit);
+}
+
+/* A run that ends while steps are skipped has no checkpoint of its end. */
+static status judge_end(const trainer *t, error *err)
+{
+    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "the run ended with %lld skipped steps in a row, and its end is not saved in "
+                     "checkpoint.save=%s; repair: a lower optimizer.lr, from the last checkpoint",
+                     (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
 }
 
 static double waited(const trainer *t)
@@ -116,8 +155,8 @@ static void count(trainer *t, train_summary *sum, const step_losses *losses, boo
                   double seconds)
 {
     log_interval_add(&t->interval, losses->list, losses->n, skipped, seconds);
-    if (!sum->iterations) sum->first_loss = losses->list[0].value;
-    sum->last_loss = losses->list[0].value;
+    if (!skipped && sum->iterations == sum->skipped) sum->first_loss = losses->list[0].value;
+    if (!skipped) sum->last_loss = losses->list[0].value;
     sum->iterations++;
     sum->skipped += skipped;
     sum->seconds += seconds;
@@ -138,11 +177,11 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
-    s = judge(t, &r, losses, err);
+    status judged = judge(t, &r, losses, err);
     bool last = t->at.iteration == t->train_iters;
-    if (!s && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
+    if (!judged && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
         s = trainer_line(t, &r, lr, err);
-    if (s) return s;
+    if (judged || s) return judged ? judged : s;
     trainer_memory_line(t, sum->iterations);
     if (losses->sums[SUM_MINUTE] > 0) trainer_compare(t);
     if (t->save && losses->sums[SUM_SAVING] == 0) s = trainer_save_finish(t, err);
@@ -159,11 +198,12 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (s) break;
         sum->interrupted = should_leave(t, &losses);
         bool last = sum->interrupted || t->at.iteration == t->train_iters,
-             save = should_save(t, last);
-        if (save) s = trainer_save(t, err);
+             save = should_save(t, &losses, last);
+        if (save) s = trainer_save(t, last, err);
         if (!s && (save || last)) s = trainer_routing_save(t, err);
     }
     if (!s) trainer_gather(t);
+    if (!s && !sum->interrupted) s = judge_end(t, err);
     error ignored;
     status ended = trainer_save_finish(t, s ? &ignored : err);
     return s ? s : ended;
@@ -183,7 +223,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
 {
     trainer *t = ARENA_NEW(a, trainer);
     *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds()};
-    *sum = (train_summary){0};
+    *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     status st = trainer_open_all(t, err);
     if (!st) st = trainer_routing_open(t, err);

@@ -25,7 +25,7 @@ typedef struct train_options {
 } train_options;
 
 typedef struct train_summary {
-    double first_loss, last_loss;
+    double first_loss, last_loss; /* of steps that were not skipped; NaN: all were */
     int64_t iterations, skipped;
     double seconds, tokens_per_second;
     bool interrupted;

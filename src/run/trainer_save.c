@@ -1,5 +1,11 @@
 /* trainer_save.c - checkpoints of a run, at once or beside the steps. */
+#include <time.h>
+
+#include "base/clock.h"
 #include "run/trainer_state.h"
+
+/* A save that failed is made again after this; the last one of a run has no later. */
+enum { wait_seconds = 60, last_wait_seconds = 1 };
 
 checkpoint trainer_checkpoint(const trainer *t, bool moments)
 {
@@ -14,6 +20,15 @@ checkpoint trainer_checkpoint(const trainer *t, bool moments)
                         .state = t->at};
 }
 
+status trainer_save_open(trainer *t, error *err)
+{
+    const char *folder = recipe_word(&t->s->r, K_SAVE);
+    if (!recipe_given(&t->s->r, K_SAVE)) return OK;
+    checkpoint c = trainer_checkpoint(t, true);
+    status s = checkpoint_save_open(&c, folder, err);
+    return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
+}
+
 static FILE *lines_to(const trainer *t)
 {
     return t->o->json ? stderr : stdout;
@@ -26,23 +41,57 @@ static void say_saved(trainer *t)
     trainer_say(t, lines_to(t), line);
 }
 
+/* ---- failures: the disk may be back for the next try, and steps are dear */
+
+bool trainer_save_again(const trainer *t)
+{
+    return t->save_again > 0 && clock_seconds() > t->save_again;
+}
+
+static void succeeded(trainer *t)
+{
+    t->saves_failed = 0;
+    t->save_again = 0;
+    say_saved(t);
+}
+
+/* OK: the run goes on, and saves again a minute later. */
+static status bear(trainer *t, status s, error *err)
+{
+    int64_t limit = recipe_int(&t->s->r, K_SAVE_LIMIT);
+    t->saves_failed++;
+    t->save_again = clock_seconds() + wait_seconds;
+    if (t->saves_failed >= limit)
+        return error_prefix(err, s, "%lld saves in a row failed, %s=%lld of them end the run",
+                            (long long)t->saves_failed, knobs[K_SAVE_LIMIT].key, (long long)limit);
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "checkpoint of step %lld was not saved (failure %lld; %s=%lld of "
+                           "them in a row end the run): %s",
+                           (long long)t->saved.iteration, (long long)t->saves_failed,
+                           knobs[K_SAVE_LIMIT].key, (long long)limit, err->text));
+    return OK;
+}
+
+/* ---- saving */
+
 status trainer_save_finish(trainer *t, error *err)
 {
     if (!t->save) return OK;
+    comm_where(t->c, "saving a checkpoint", NULL);
     status s = checkpoint_save_finish(t->save, err);
     t->save = NULL;
-    if (!s) say_saved(t);
-    return s;
+    if (s) return bear(t, s, err);
+    succeeded(t);
+    return OK;
 }
 
-status trainer_save(trainer *t, error *err)
+static status save_once(trainer *t, bool beside, error *err)
 {
     const recipe *r = &t->s->r;
     const char *folder = recipe_word(r, K_SAVE);
     int64_t wanted = recipe_int(r, K_KEEP);
     int keep = wanted > 0 ? (int)wanted : 0;
-    status s = trainer_save_finish(t, err);
-    if (s) return s;
     comm_where(t->c, "saving a checkpoint", NULL);
     trainer_gather(t);
     t->at.optimizer_steps = t->opt.steps;
@@ -51,8 +100,20 @@ status trainer_save(trainer *t, error *err)
     char line[LINE_BYTES];
     saving_print(line, sizeof line, &t->saved);
     trainer_say(t, lines_to(t), line);
-    if (recipe_on(r, K_ASYNC_SAVE)) return checkpoint_save_start(&t->save, &c, folder, keep, err);
-    s = checkpoint_save(&c, folder, keep, err);
-    if (!s) say_saved(t);
+    if (beside) return checkpoint_save_start(&t->save, &c, folder, keep, err);
+    status s = checkpoint_save(&c, folder, keep, err);
+    if (!s) succeeded(t);
+    return s;
+}
+
+status trainer_save(trainer *t, bool last, error *err)
+{
+    bool beside = recipe_on(&t->s->r, K_ASYNC_SAVE) && !last;
+    status s = trainer_save_finish(t, err), failed = OK;
+    do {
+        if (failed) nanosleep(&(struct timespec){last_wait_seconds, 0}, NULL);
+        failed = s ? OK : save_once(t, beside, err);
+        if (failed) s = bear(t, failed, err);
+    } while (failed && !s && last);
     return s;
 }

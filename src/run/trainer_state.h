@@ -25,6 +25,7 @@ typedef enum step_sum {
     SUM_FAILED,    /* ranks that could not read their part of the batch */
     SUM_LEAVE,     /* ranks that were told to leave, or whose time is up */
     SUM_MINUTE,    /* rank 0: it is time to compare the ranks' times */
+    SUM_AGAIN,     /* rank 0: it is time to save again */
     SUM_SAVING,    /* ranks that still write the checkpoint */
     SUM_COUNT
 } step_sum;
@@ -46,10 +47,13 @@ typedef struct trainer {
     batch_count *main_tokens, *mtp_tokens; /* [micros] */
     double *loads;                         /* [layers][experts] */
     float *w, *g, *m, *v;
-    bool stale;              /* weights of other ranks' slices are from before the last update */
-    const char *config;      /* text of config.json, for checkpoints */
-    checkpoint_saving *save; /* is being written beside the steps; NULL: none is */
-    checkpoint_note saved;   /* the line for it */
+    int64_t skipped_in_a_row; /* steps without an update, up to the last */
+    bool stale;               /* weights of other ranks' slices are from before the last update */
+    const char *config;       /* text of config.json, for checkpoints */
+    checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
+    checkpoint_note saved;    /* the line for it */
+    int64_t saves_failed;     /* in a row */
+    double save_again;        /* clock: when one that failed is made again; 0: none failed */
     log_interval interval;
     progress bar;
     metrics_file metrics;
@@ -103,10 +107,15 @@ status trainer_start(trainer *t, error *err);
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
 checkpoint trainer_checkpoint(const trainer *t, bool moments);
 
+/* Before the first step: can it be saved where checkpoint.save says? */
+status trainer_save_open(trainer *t, error *err);
+
 /* Writes a checkpoint, or begins to where checkpoint.async_save is on; one that was begun ends
- * first. */
-status trainer_save(trainer *t, error *err);
+ * first. One that fails is reported and made again, the last one at once: moefold.save_limit of
+ * them in a row are an error. */
+status trainer_save(trainer *t, bool last, error *err);
 status trainer_save_finish(trainer *t, error *err);
+bool trainer_save_again(const trainer *t); /* is it time? Not collective: rank 0's clock counts */
 
 /* trainer_lines.c: what is said after steps. */
 status trainer_line(trainer *t, const step_result *r, double lr, error *err);

@@ -146,6 +146,7 @@ static void sum_up(trainer *t, bool failed, double *sums)
     sums[SUM_FAILED] = failed;
     sums[SUM_LEAVE] = trainer_asked() || (first && time_is_up(t));
     sums[SUM_MINUTE] = first && clock_seconds() - t->compared > minute;
+    sums[SUM_AGAIN] = first && trainer_save_again(t);
     sums[SUM_SAVING] = t->save && !checkpoint_save_done(t->save);
     comm_sum(t->c, GROUP_WORLD, sums, SUM_COUNT);
 }

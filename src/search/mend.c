@@ -317,10 +317,12 @@ static bool job_of(const mending *m, const mend_set *base, int64_t world, recipe
     error err;
     if (!rules_apply(r, m->given, base->list, a) || setup_init(s, r, a, &err)) return false;
     against_open(job, r);
-    recipe_set(job, K_GPU, s->r.knob[K_GPU].v, "as it is");
-    recipe_set(job, K_SEQ, s->r.knob[K_SEQ].v, "as it is");
+    static const knob_id kept[] = {K_GPU, K_SEQ, K_GBS,
+                                   K_PRECISION}; /* which a search may choose */
+    for (int i = 0; i < 4; i++)
+        if (recipe_given(&s->r, kept[i]))
+            recipe_set(job, kept[i], s->r.knob[kept[i]].v, "as it is");
     recipe_set(job, K_N_GPUS, value_of_int(world), "as it is");
-    recipe_set(job, K_GBS, s->r.knob[K_GBS].v, "as it is");
     return true;
 }
 
@@ -355,7 +357,9 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
         m->least = res->miss.peak_bytes;
     }
     arena_destroy(a);
-    return any && look_with_rules(m, &set) == FITS && take(m, &set, out);
+    if (!any) return false;
+    m->late = true; /* unless what was found can be said in overrides */
+    return look_with_rules(m, &set) == FITS && take(m, &set, out);
 }
 
 /* ---- all of it */

@@ -36,6 +36,21 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
     for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
 }
 
+/* Room for what is summed by stage: pins allow more of them than the lists of a search have. */
+static void make_room(search *s, arena *a)
+{
+    int64_t stages = 1, pp = 1, vpp = 1;
+    for (int i = 0; i < s->sp.n_splits; i++) {
+        const struct pp_split *x = &s->sp.splits[i];
+        if (x->pp * x->vpp > stages) stages = x->pp * x->vpp;
+        if (x->pp > pp) pp = x->pp;
+        if (x->vpp > vpp) vpp = x->vpp;
+    }
+    s->chunks = ARENA_ARRAY(a, chunk_sum, stages);
+    s->fixed = ARENA_ARRAY(a, int64_t, pp);
+    s->of_chunk = ARENA_ARRAY(a, int64_t, vpp);
+}
+
 static status open_search(search *s, const recipe *given, arena *a, error *err)
 {
     choice_maker *m = ARENA_NEW(a, choice_maker);
@@ -59,6 +74,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     space_init(&s->sp, m);
+    make_room(s, a);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;
     s->module = mod->n_mtp > 0 ? cards_kind_of(s->k, mod->n_layers) : -1;

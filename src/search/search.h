@@ -66,7 +66,7 @@ typedef struct search_result {
     violations never; /* rules that no layout can satisfy: nothing was searched */
     rule_break breaks[BREAKS_MAX];
     int n_breaks;
-    bool complete; /* nothing was cut short by `until` */
+    bool complete;         /* nothing was cut short by `until` */
     const char *not_known; /* nothing was searched: no model of FSDP, or of this optimizer */
     search_counts counts;
     choice_maker *maker;

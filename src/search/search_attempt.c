@@ -14,7 +14,7 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
 {
     bool pairs = c->beside >= BESIDE_EP;
-    int64_t most = 0, sizes[CHUNKS_MOST];
+    int64_t most = 0, *sizes = s->of_chunk;
     for (int64_t q = 0; q < c->pp; q++) {
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};

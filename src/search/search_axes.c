@@ -145,6 +145,7 @@ static const struct {
     {"rule_product", 0},
     {"rule_gdn_width", 0},
     {"rule_pattern_is_odd", 0},
+    {"target_of", 0},
     {"s", 0},
     {"r", 0},
     {"m", 0},
@@ -154,7 +155,8 @@ static const struct {
 /* Nothing behind these names depends on more than their arguments. */
 static bool is_plain(const char *w, size_t n)
 {
-    static const char *const starts[] = {"recipe_", "V_", "FROM_", "ARCH_", "GRID_", "LAYER_"};
+    static const char *const starts[] = {"recipe_", "V_",     "FROM_",  "ARCH_",
+                                         "GRID_",   "LAYER_", "TARGET_"};
     static const char *const plain[] = {"divides", "mul_sat", "knob",      "kind",    "from",
                                         "whole",   "vpp",     "gpu",       "arch",    "gdn",
                                         "NULL",    "window",  "size_t",    "int64_t", "void",

@@ -18,8 +18,6 @@
 #include "search/search_memo.h"
 #include "search/search_space.h"
 
-enum { STAGES_MOST = 4096, CHUNKS_MOST = 256 };
-
 /* Attention of a layout: what the outer loop runs through. */
 typedef struct node {
     choice c;
@@ -102,8 +100,9 @@ typedef struct search {
     ranks *r;
     arena *a, *scratch;
     inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
-    chunk_sum chunks[STAGES_MOST];
-    int64_t fixed[STAGES_MOST];
+    chunk_sum *chunks;                   /* [PP x VPP], as many as any split has */
+    int64_t *fixed;                      /* [PP] */
+    int64_t *of_chunk;                   /* [VPP] */
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
     int module;     /* kind of the layer in the prediction module; -1: there is none */

@@ -39,11 +39,11 @@ static int list_parts(int *parts, const layout_facts *f, int64_t stages)
 }
 
 /* How often what a part saves is alive at once on a rank, at least. */
-static void count_live(int64_t *live, const layout_facts *f, const slots_of *slots)
+static void count_live(search *s, int64_t *live, const layout_facts *f, const slots_of *slots)
 {
     const choice *c = slots->c;
+    int64_t *n = s->of_chunk;
     for (int i = 0; i < MIX_PARTS; i++) {
-        int64_t n[CHUNKS_MOST];
         for (int64_t v = 0; v < c->vpp; v++) n[v] = f->mix[v * c->pp + slots->rank].n[i];
         live[i] = saved_least(slots, n);
     }
@@ -67,7 +67,7 @@ const stage_times *search_stage_times(search *s, const choice *c)
         choice_sizes z = {.micros = micros};
         slots_of slots = {.c = &pairs, .z = &z, .rank = q};
         int64_t warm[MIX_PARTS];
-        count_live(warm, f, &slots);
+        count_live(s, warm, f, &slots);
         memcpy(row.weigh, before, sizeof before);
         for (int i = 0; i < MIX_PARTS; i++) {
             for (int64_t v = 0; v < c->vpp; v++)
@@ -95,7 +95,7 @@ static bool covers_memory(const memory_row *a, const memory_row *b)
     return true;
 }
 
-static memory_row row_of(const layout_facts *const *f, const choice *c, choice_sizes z,
+static memory_row row_of(search *s, const layout_facts *const *f, const choice *c, choice_sizes z,
                          int64_t rank)
 {
     memory_row row = {{0}, {{0}}};
@@ -107,7 +107,7 @@ static memory_row row_of(const layout_facts *const *f, const choice *c, choice_s
         choice x = *c;
         x.beside = pairs ? BESIDE_EP : BESIDE_NOTHING;
         slots_of slots = {.c = &x, .z = &z, .rank = rank};
-        count_live(row.live[pairs], f[0], &slots);
+        count_live(s, row.live[pairs], f[0], &slots);
     }
     return row;
 }
@@ -123,7 +123,7 @@ static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_
         for (int i = 0; i < OFFLOADS; i++)
             if (f[i]->ranks[q].optimizer > t->optimizer[i])
                 t->optimizer[i] = f[i]->ranks[q].optimizer;
-        memory_row row = row_of(f, c, z, q);
+        memory_row row = row_of(s, f, c, z, q);
         bool covered = false;
         for (int i = 0; i < t->n; i++) covered = covered || covers_memory(&t->rows[i], &row);
         if (!covered) t->rows[t->n++] = row; /* I2 */

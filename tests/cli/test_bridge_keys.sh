@@ -18,7 +18,9 @@ expect second_copy_counts 0 'mixed_precision.fp8  *hybrid' "$moefold" show deeps
 expect second_copies_must_agree 1 'aliases-agree' "$moefold" check deepseek-v3 mixed_precision.fp8=hybrid model.fp8=e4m3
 expect object_sets_its_fields 0 'comm_overlap.tp_comm_overlap  *true' "$moefold" show tiny \
     '++comm_overlap={_target_:a.b.C,tp_comm_overlap:true}'
-expect open_object 2 'is no object' "$moefold" check tiny 'comm_overlap={tp_comm_overlap:true'
+expect open_object 2 'is not an object' "$moefold" check tiny 'comm_overlap={tp_comm_overlap:true'
+deep=$(printf '{b:%.0s' $(seq 500))
+expect deep_object 2 'a key of' "$moefold" check tiny "comm_overlap=$deep"
 
 # ---- --with
 cat >"$work/a.yaml" <<'Y'

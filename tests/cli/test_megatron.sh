@@ -24,6 +24,26 @@ expect all_unknown 2 "2 unknown flags" "$moefold" check --from-megatron "$work/l
 expect first_unknown 2 "'--num-layers'" "$moefold" check --from-megatron "$work/list.txt"
 expect second_unknown 2 "'--hidden-size'" "$moefold" check --from-megatron "$work/list.txt"
 
+expect instances_count 0 'cluster.n_gpus  *2 ' "$moefold" show tiny ddp.num_distributed_optimizer_instances=2
+expect sinkhorn_is_megatrons 0 'balancing-is-not-priced' "$moefold" check tiny model.moe_router_load_balancing_type=sinkhorn model.moe_aux_loss_coeff=0.0
+
+# list -> recipe -> list keeps the verdict and the bytes.
+verdict() { "$moefold" check --json "$@" 2>&1 | grep -oE '^\{"ok":[a-z]+,"fits":[a-z]+,"peak_bytes":[a-z0-9]+'; }
+round_trip() { # NAME FILE
+    local first second third
+    first=$(verdict --from-megatron "$2")
+    "$moefold" show --from-megatron "$2" --as recipe >"$work/round.yaml" 2>/dev/null
+    second=$(verdict "$work/round.yaml")
+    third=$first
+    if grep -q '"ok":true' <<<"$first"; then
+        "$moefold" show "$work/round.yaml" --as megatron-lm >"$work/round.txt" 2>/dev/null
+        third=$(verdict --from-megatron "$work/round.txt")
+    fi
+    check "$1_round_trip" [ -n "$first" -a "$first" = "$second" -a "$first" = "$third" ]
+}
+round_trip script $data/launch.sh
+round_trip yaml $data/functional.yaml
+
 # The files themselves.
 megatron=${MEGATRON_LM:-}
 if [[ $megatron ]]; then
@@ -33,6 +53,7 @@ if [[ $megatron ]]; then
             expect "$name" 2 'only training is read' "$moefold" show --from-megatron "$file"
         else
             expect "$name" 0 'model.num_layers' "$moefold" show --from-megatron "$file"
+            round_trip "$name" "$file"
         fi
     done
     for file in "$megatron"/examples/{gpt3,gptoss,llama,mixtral}/*.sh; do

@@ -27,7 +27,7 @@ for recipe in recipes/*.yaml; do write "$(basename "$recipe" .yaml)" "$recipe"; 
 for preset in $("$moefold" show --presets); do write "preset_$preset" "$preset"; done
 for list in tests/data/megatron/*.txt; do write "list_$(basename "$list" .txt)" --from-megatron "$list"; done
 for file in "$MEGATRON_LM"/tests/functional_tests/test_cases/{moe,mixtral}/*/model_config.yaml; do
-    grep -qE '^MODE: *(inference|rl)|fsdp|muon' "$file" && continue
+    grep -qE '^MODE: *(inference|rl)' "$file" && continue
     write "case_$(basename "$(dirname "$file")" | tr -d _)" --from-megatron "$file"
 done
 for gpu in hopper blackwell; do

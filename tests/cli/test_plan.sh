@@ -51,11 +51,11 @@ expect pin_out_of_range 1 'context_parallel_size=0 is not allowed; the range is 
 expect pin_below_zero 1 'context_parallel_size=-4 is not allowed' "${small[@]}" --pin=model.context_parallel_size=-4
 expect pin_of_no_such_word 1 'alltoal is not allowed; one of allgather.alltoall.flex; a repair: .*=alltoall' "${small[@]}" --pin model.moe_token_dispatcher_type=alltoal
 expect more_ep_than_experts 1 'expert_model_parallel_size=512 does not divide the 256 experts; a repair: .*=256' "${large[@]}" --pin model.expert_model_parallel_size=512
-expect cp_that_splits_nothing 1 'no multiple of 2 x CP = 2 x 3.*a repair: model.context_parallel_size=2' "${small[@]}" --pin model.context_parallel_size=3
-expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true does not go with full recompute.*a repair: ' "${small[@]}" --pin model.recompute_granularity=full --pin comm_overlap.overlap_moe_expert_parallel_comm=true
+expect cp_that_splits_nothing 1 'not a multiple of 2 x CP = 2 x 3.*a repair: model.context_parallel_size=2' "${small[@]}" --pin model.context_parallel_size=3
+expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true cannot be combined with full recompute.*a repair: ' "${small[@]}" --pin model.recompute_granularity=full --pin comm_overlap.overlap_moe_expert_parallel_comm=true
 expect chunks_without_stages 1 'virtual_pipeline_model_parallel_size=4 needs PP > 1' "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=4 --pin model.pipeline_model_parallel_size=1
 expect pins_too_large_together 1 'leave one of these out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
-expect batch_that_does_not_divide 1 'global_batch_size=100 is no multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
+expect batch_that_does_not_divide 1 'global_batch_size=100 is not a multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
 expect batch_too_large 2 '--gbs 900000000: on 16 GPUs.*at most --gbs' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 900000000
 expect more_choices_than_experts 1 'model.moe_router_topk=9 is more than the 8 experts' tiny --gpus 8xH100 --seq 4096 --pin model.moe_router_topk=9
 expect heads_that_do_not_divide 1 'does not divide the 7 attention heads' tiny --gpus 8xH100 --seq 4096 --pin model.num_attention_heads=7
@@ -78,7 +78,7 @@ bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_s
 expect fewest_with_other_factors 1 'Fewest +48 H100 would do' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect miss_is_to_the_byte 1 'needs 89.84 GiB on its fullest rank, 17,763,954,637 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect offload_fits_where_nothing_did 1 'Offload +fits on these GPUs: .*expert_fc1,moe_act' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
-expect offload_cannot_help_weights 1 'Offload +of activations would not do either' deepseek-v3 --gpus 8xH100 --seq 4096
+expect offload_cannot_help_weights 1 'Offload +activation offload does not make it fit' deepseek-v3 --gpus 8xH100 --seq 4096
 expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
 expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json

@@ -55,6 +55,15 @@ expect sizes_make_it_fit 0 'valid' "$moefold" "${sizes[@]}" "${fix[@]}"
 check sizes_are_among_them grep -q parallel_size <<<"${fix[*]}"
 check as_many_gpus_as_before test "$(field world "$moefold" "${sizes[@]}" "${fix[@]}" --json)" = 16
 
+# ---- what plan finds, --fix finds; what plan does not, it does not
+far=(deepseek-v3 cluster.n_gpus=256 model.seq_length=131072)
+mapfile -t fix < <("$moefold" check "${far[@]}" --fix | tr -d "'")
+expect a_search_makes_it_fit 0 ': valid.*fits' "$moefold" check "${far[@]}" "${fix[@]}"
+is its_precision_stays bf16_mixed "$("$moefold" show "${far[@]}" "${fix[@]}" | awk '$1 == "mixed_precision" { print $2 }')"
+expect nothing_holds_it_on_16 1 'nothing makes it fit on 16 H100' "$moefold" check qwen3-235b-a22b cluster.n_gpus=16 --fix
+expect and_plan_agrees 1 '"fits":false' "$moefold" plan qwen3-235b-a22b --gpus 16xH100 --seq 4096 --gbs 64 \
+    mixed_precision=bf16_mixed --json
+
 # ---- null where no program can be built
 none=(check deepseek-v3 cluster.n_gpus=24 model.expert_model_parallel_size=7)
 is no_program_no_verdict null "$(field fits "$moefold" "${none[@]}" --json)"

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Checkpoints as a person meets them: what a run must not destroy, and what it must not accept.
+. tests/cli/saying.sh
+small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3)
+train() { "$moefold" train "${small[@]}" "$@"; }
+
+# ---- a diverged run keeps its good checkpoints
+ck=$work/diverged
+train train.train_iters=4 checkpoint.save_interval=1 "checkpoint.save=$ck" checkpoint.most_recent_k=2 >/dev/null 2>&1
+sum=$(cat "$ck"/iter_0000004/*.safetensors | cksum)
+mad=("checkpoint.save=$ck" "checkpoint.load=$ck" checkpoint.save_interval=1 checkpoint.most_recent_k=2 optimizer.lr=1e30 optimizer.clip_grad=0.0)
+train train.train_iters=400 "${mad[@]}" --json >"$work/out" 2>"$work/err"
+check diverged_run_exits_3 [ $? = 3 ]
+check diverged_run_says_why grep -qE '10 steps in a row were skipped.*moefold.skip_limit=10' "$work/err"
+check diverged_run_says_what_is_not_saved grep -qE 'no checkpoint of step [0-9]+ in .*skipped' "$work/err"
+check diverged_run_keeps_the_good_one [ "$(cat "$ck"/iter_0000004/*.safetensors | cksum)" = "$sum" ]
+check skipped_steps_have_no_loss grep -qE '"lm loss":null.*"skipped_iterations":1' "$work/out"
+check skipped_steps_have_no_zero_loss bash -c "! grep -q '\"lm loss\":0[.,}]' '$work/out'"
+check no_checkpoint_while_skipping [ "$(cat "$ck/latest_checkpointed_iteration.txt")" -le 5 ]
+before=$(ls "$ck")
+train train.train_iters=400 "${mad[@]}" moefold.skip_limit=3 >"$work/out" 2>"$work/err"
+check limit_of_skips_is_a_knob grep -q '3 steps in a row were skipped' "$work/err"
+check a_second_run_destroys_nothing [ "$(ls "$ck")" = "$before" ]
+check lines_of_skipped_steps_have_no_loss bash -c "! grep -E 'skipped iterations: +1' '$work/out' | grep -q 'lm loss'"
+expect the_end_of_a_diverged_run_is_no_success 3 'its end is not saved' "$moefold" train "${small[@]}" train.train_iters=8 "${mad[@]}"
+expect a_run_without_checkpoints_may_end_skipping 0 'done after 3 steps' "$moefold" train "${small[@]}" train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0
+nan=(train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0 moefold.on_nan=stop)
+expect checks_of_nan_are_read 0 'done after 3 steps' "$moefold" train "${small[@]}" "${nan[@]}" rerun_state_machine.check_for_nan_in_loss=false ddp.check_for_nan_in_grad=false
+expect nan_stops_with_the_checks 3 'moefold.on_nan=stop' "$moefold" train "${small[@]}" "${nan[@]}"
+
+# ---- checkpoints of other programs are left alone
+theirs=$work/theirs
+mkdir -p "$theirs/iter_0000001" && echo '{"sharded_backend": "torch_dist"}' >"$theirs/iter_0000001/metadata.json"
+echo weights >"$theirs/iter_0000001/__0_0.distcp"
+echo 1 >"$theirs/latest_checkpointed_iteration.txt"
+before=$(cd "$theirs" && find . -type f -exec cksum {} + | sort)
+expect foreign_checkpoints_are_not_joined 2 'iter_0000001: is not a checkpoint of moefold.*checkpoint.save' "$moefold" train "${small[@]}" train.train_iters=3 checkpoint.save_interval=1 checkpoint.most_recent_k=1 "checkpoint.save=$theirs"
+check foreign_checkpoints_stay [ "$(cd "$theirs" && find . -type f -exec cksum {} + | sort)" = "$before" ]
+
+# ---- what is loaded, and from where, is said
+expect a_wrong_load_folder_is_refused 2 'checkpoint.load=.*/nowhere: is not there' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/nowhere"
+mkdir "$work/empty"
+expect an_empty_load_folder_is_refused 2 'checkpoint.load=.*/empty: holds no checkpoint' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty"
+expect another_save_folder_does_not_help 2 'holds no checkpoint' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty" "checkpoint.save=$work/elsewhere"
+expect the_save_folder_may_be_empty 0 'starts at step 0' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/empty/" "checkpoint.save=$work/empty"
+expect the_iteration_that_is_loaded_is_said 0 'loaded checkpoint from .*at iteration 2' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.load=$work/empty" "checkpoint.save=$work/empty"
+expect the_save_folder_may_be_missing 0 'starts at step 0' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" "checkpoint.save=$work/new/"
+expect a_missing_step_is_refused 2 'iter_0000077|step 77' "$moefold" train "${small[@]}" train.train_iters=2 "checkpoint.load=$work/new" checkpoint.ckpt_step=77
+expect finetuning_says_what_it_starts_from 0 'weights of iteration 1 loaded' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.load=$work/new" checkpoint.finetune=true
+
+# ---- a folder that cannot be written to is refused before the first step
+echo file >"$work/file"
+expect a_save_folder_under_a_file_is_refused 3 'checkpoint.save=.*is a file' "$moefold" train "${small[@]}" train.train_iters=100000 "checkpoint.save=$work/file/ck"
+expect a_save_folder_that_cannot_be_made_is_refused 3 'checkpoint.save=/proc/nowhere' "$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save=/proc/nowhere
+without nothing_is_trained_before 'iteration +1/' "$moefold" train "${small[@]}" train.train_iters=20 checkpoint.save=/proc/nowhere
+cat >"$work/full.c" <<'EOF'
+#include <string.h>
+#include <sys/statvfs.h>
+int statvfs(const char *path, struct statvfs *out)
+{
+    (void)path;
+    memset(out, 0, sizeof *out);
+    out->f_frsize = 4096;
+    out->f_blocks = 1000000;
+    out->f_bavail = 1000;
+    return 0;
+}
+EOF
+cc -shared -fPIC -o "$work/full.so" "$work/full.c"
+expect a_disk_without_space_is_refused 3 'checkpoint.save=.*are free, and a checkpoint takes' env "LD_PRELOAD=$work/full.so" "$moefold" train "${small[@]}" train.train_iters=20 "checkpoint.save=$work/space"
+
+# ---- a save that fails later is reported and made again; some in a row end the run
+wait_for() { # PATTERN FILE
+    for _ in $(seq 200); do
+        grep -qE "$1" "$2" 2>/dev/null && return 0
+        sleep 0.1
+    done
+    return 1
+}
+fails() { # NAME STEPS OVERRIDES...
+    ck=$work/$1
+    "$moefold" train "${small[@]}" "train.train_iters=$2" checkpoint.save_interval=5 "checkpoint.save=$ck" "${@:3}" >"$work/out" 2>"$work/err" &
+    pid=$!
+    wait_for 'successfully saved checkpoint from iteration +5 ' "$work/out"
+    mv "$ck" "$ck.away" && echo file >"$ck"
+}
+fails away 100000 moefold.save_limit=100000
+check a_failed_save_is_reported wait_for 'checkpoint of step [0-9]+ was not saved .*is a file' "$work/err"
+rm "$ck" && mv "$ck.away" "$ck"
+: >"$work/out.now" && tail -n 0 -f "$work/out" >"$work/out.now" 2>/dev/null & tail=$!
+check a_failed_save_is_made_again wait_for 'successfully saved' "$work/out.now"
+kill $tail
+kill -TERM $pid
+wait $pid
+check a_failed_save_does_not_end_the_run [ $? = 0 ]
+for async in false true; do
+    fails "gone-$async" 100000 moefold.save_limit=2 checkpoint.async_save=$async
+    wait $pid
+    check "some_failed_saves_end_the_run, async $async" [ $? = 3 ]
+    check "and_say_which_knob, async $async" grep -q '2 saves in a row failed, moefold.save_limit=2' "$work/err"
+    check "what_was_saved_is_whole, async $async" [ -s "$ck.away/iter_0000005/metadata.json" ]
+done
+fails last 100000 moefold.save_limit=100000
+wait_for 'was not saved' "$work/err"
+kill -TERM $pid
+sleep 2
+rm "$ck" && mv "$ck.away" "$ck"
+wait $pid
+check the_last_save_is_made_again [ $? = 0 ]
+check the_last_save_is_there [ -d "$ck/iter_$(printf %07d "$(cat "$ck/latest_checkpointed_iteration.txt")")" ]
+
+# ---- a checkpoint of another shape or recipe
+ck=$work/shape
+train train.train_iters=2 "checkpoint.save=$ck" model.vocab_size=1024 >/dev/null 2>&1
+load=(train.train_iters=3 "checkpoint.load=$ck")
+expect the_same_recipe_resumes 0 'done after 1 steps' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024
+without the_same_recipe_has_changed_nothing 'changed since.*(model|optimizer|rng)\.' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024
+expect a_smaller_vocabulary_is_refused 2 'another model.*model.vocab_size was 1024 there and is 512' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=512
+expect a_smaller_vocabulary_is_refused_for_weights_too 2 'another model.*model.vocab_size was 1024 there and is 512' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=512 checkpoint.finetune=true
+expect another_rotary_base_is_refused 2 'another model: model.rotary_base was .*repair: model.rotary_base=' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.rotary_base=77777
+expect weights_may_start_with_another_rotary_base 0 'changed since iteration 2 .*model.rotary_base' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.rotary_base=77777 checkpoint.finetune=true
+expect other_routing_of_the_same_shape_is_refused 2 'another model: model.moe_router_topk was' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.moe_router_topk=3
+expect what_else_changed_is_named 0 'changed since iteration 2 .*optimizer.lr 0.003 -> 0.002.*rng.seed 1234 -> 77' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 rng.seed=77 optimizer.lr=2e-3
+exit $failed
