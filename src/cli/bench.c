@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,8 +231,6 @@ static int measure_ranks(bench *b, int n)
                      b->json ? "--json" : NULL};
     int code = cli_run_ranks(b->json ? 6 : 5, words, n);
     if (!own_threads) unsetenv("OMP_NUM_THREADS");
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
     if (code && !cli_ranks_ended())
         fprintf(stderr,
                 "moefold bench: %d ranks were not measured: predictions for them will use "

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/help.h"
+#include "cli/ranks_job.h"
 
 /* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many
  * times slower. The library reads its settings when it is loaded, so a command that computes starts
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_COMMANDS; i++) {
         if (strcmp(table[i].name, name) != 0) continue;
         if (table[i].computes) calm_threads(argv);
+        if (table[i].computes) job_guard();
         return table[i].run(argc - 1, argv + 1);
     }
     return command_unknown(name);

@@ -1,18 +1,16 @@
-/* ranks.c - starts mpirun and waits for it. */
+/* ranks.c - the command line of mpirun. */
 #include "cli/ranks.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <omp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/ranks_job.h"
 
 enum { WORDS_MAX = 4096 };
 
@@ -102,59 +100,9 @@ static void say(const words *w, const char *threads)
     fprintf(stderr, "\n");
 }
 
-/* ---- the job */
-
-static volatile sig_atomic_t job;   /* process of mpirun */
-static volatile sig_atomic_t asked; /* how often we were told to end */
-
-/* SIGTERM would make mpirun kill the ranks. SIGUSR1 goes through to them, and they finish their
- * step; who insists gets the other. */
-static void pass_on(int number)
-{
-    (void)number;
-    asked = asked + 1;
-    if (job > 0) kill((pid_t)job, asked == 1 ? SIGUSR1 : SIGTERM);
-}
-
 bool cli_ranks_ended(void)
 {
-    return asked > 0;
-}
-
-static int wait_for(pid_t child)
-{
-    int how = 0;
-    while (waitpid(child, &how, 0) < 0)
-        if (errno != EINTR) return ERR_MACHINE;
-    if (WIFEXITED(how) && WEXITSTATUS(how) <= 128) return WEXITSTATUS(how);
-    int number = WIFEXITED(how) ? WEXITSTATUS(how) - 128 : WTERMSIG(how);
-    fprintf(stderr, "moefold: the job ended by signal %d (%s)\n", number, strsignal(number));
-    return ERR_MACHINE;
-}
-
-static int run(char *const *list)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    if (child < 0) {
-        fprintf(stderr, "moefold: mpirun cannot be started: %s\n", strerror(errno));
-        return ERR_MACHINE;
-    }
-    if (child == 0) {
-        /* A group of its own, for a terminal sends ^C to all of a group: it is passed on by us. A
-         * group in the background cannot read from a terminal. */
-        setpgid(0, 0);
-        if (!freopen("/dev/null", "r", stdin)) _exit(ERR_MACHINE);
-        execvp(list[0], list);
-        fprintf(stderr, "moefold: mpirun cannot be started: %s\n", strerror(errno));
-        _exit(ERR_MACHINE);
-    }
-    job = child;
-    struct sigaction action = {.sa_handler = pass_on};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    return wait_for(child);
+    return job_was_told();
 }
 
 static bool program_path(char *out, size_t room)
@@ -188,7 +136,7 @@ int cli_run_ranks(int argc, char **argv, int n)
     add_command(w, argc, argv, n);
     setenv("OMP_NUM_THREADS", arena_text(a, "%d", n > cores ? 1 : cores / n), 0);
     say(w, getenv("OMP_NUM_THREADS"));
-    int code = run(w->list);
+    int code = job_run(w->list, strcmp(argv[0], "train") == 0);
     arena_destroy(a);
     return code;
 }

@@ -11,7 +11,8 @@
 
 /* argv[0] is the command's name; `--ranks N` is left out of what is passed on, cluster.n_gpus and
  * cluster.gpus_per_node become n where the command line does not set them. Says what it starts.
- * SIGTERM and SIGINT reach the ranks as SIGUSR1, once; the second time mpirun ends the job.
+ * Told to stop, ranks of `train` save and leave; told again, or another command's, they end at once
+ * (ranks_job.h).
  * Returns the exit code of the job; a rank that was killed makes it 3. */
 int cli_run_ranks(int argc, char **argv, int n);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/stop.h"
 #include "cli/join.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
@@ -37,6 +38,7 @@ static int run_rank(const setup *s, const train_options *o, arena *a)
     comm *c = NULL;
     error err = {{0}};
     train_summary sum = {0};
+    stop_watch(comm_launched(), comm_told_to_end);
     status st = cli_join(&c, s, a, &err);
     bool first = cli_speaks();
     if (!st) {

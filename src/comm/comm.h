@@ -114,8 +114,9 @@ void comm_statistics_clear(comm *c);
 void comm_where(comm *c, const char *what, const char *detail);
 
 /* For the program's own handler of SIGTERM. (Where there is none yet, comm_open_mpi sets one that
- * says where this rank is and exits with 3.) Says where this rank is; from then on a wait of more
- * than 10 s ends the process. Safe in a handler; nothing outside a job of MPI. */
+ * says where this rank is and exits with 3.) Says where this rank is and no more: a launcher that
+ * ends the job for another rank's sake kills it soon, and one that asks it to stop must not cut off
+ * a save that others wait for. Safe in a handler; nothing outside a job of MPI. */
 void comm_told_to_end(void);
 
 /* Ends the job on all ranks with this exit code after printing `why` with this rank's number. */

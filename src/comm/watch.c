@@ -15,9 +15,6 @@
 
 #include "comm/state.h"
 
-/* A rank that was told to end may finish what it does, as long as the others answer. */
-static const double last_wait = 10; /* seconds */
-
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t added;
@@ -26,7 +23,6 @@ static struct {
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .added = PTHREAD_COND_INITIALIZER};
 
 static comm *_Atomic told;        /* the rank of this process */
-static atomic_llong told_at;      /* nanoseconds; 0: go on */
 static struct sigaction previous; /* of SIGTERM */
 
 static long long nanoseconds(void)
@@ -117,9 +113,7 @@ static void look(comm *c, long long now)
     long long since = atomic_load_explicit(&c->watch.since, memory_order_acquire);
     if (!since) return;
     double waited = 1e-9 * (double)(now - since);
-    long long told_since = atomic_load_explicit(&told_at, memory_order_acquire);
-    bool left = told_since && waited > last_wait && 1e-9 * (double)(now - told_since) > last_wait;
-    if (waited <= c->timeout && !left) return;
+    if (waited <= c->timeout) return;
     line l = {.n = 0};
     put_rank(&l, c);
     put(&l, "no answer for ");
@@ -220,7 +214,6 @@ void comm_told_to_end(void)
 {
     comm *c = atomic_load(&told);
     if (!c) return;
-    atomic_store_explicit(&told_at, nanoseconds(), memory_order_release);
     line l = {.n = 0};
     put_rank(&l, c);
     put(&l, "told to end (SIGTERM) ");

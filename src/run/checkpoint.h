@@ -1,6 +1,7 @@
 /* checkpoint.h - the state of a run on disk, written by all its ranks and read into any layout.
  *
  *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
+ *     FOLDER/moefold.lock                          held by the job that saves here
  *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
  *     FOLDER/iter_0000010/weights-00000-of-00008.safetensors      weights and untrained buffers
  *     FOLDER/iter_0000010/exp_avg-00000-of-00008.safetensors      first moments

@@ -20,6 +20,12 @@ void checkpoint_clean(const char *folder);
  * changed. */
 status checkpoint_refuse_foreign(const char *folder, error *err);
 
+/* Keeps other jobs out of the folder until checkpoint_unlock or the end of the process.
+ * ERR_MACHINE: another job holds it, and is named. Where the file system has no locks *held is -1,
+ * and *why_not says so. One process of a job calls it. */
+status checkpoint_lock(const char *folder, int *held, const char **why_not, arena *a, error *err);
+void checkpoint_unlock(int held);
+
 /* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is there
  * must be ours. */
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);

@@ -1,33 +1,15 @@
 /* trainer.c - the loop: steps, updates, lines, checkpoints, signals. */
 #define _GNU_SOURCE
 #include <math.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/stop.h"
 #include "run/trainer_state.h"
-
-/* ---- signals */
-
-static volatile sig_atomic_t asked_to_leave;
-
-static void on_signal(int number)
-{
-    asked_to_leave = 1;
-    if (number == SIGTERM) comm_told_to_end();
-}
-
-static void watch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-    asked_to_leave = 0;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-}
 
 bool trainer_asked(void)
 {
-    return asked_to_leave;
+    return stop_asked();
 }
 
 /* ---- the update */
@@ -211,7 +193,7 @@ static status loop(trainer *t, train_summary *sum, error *err)
 
 static void start_loop(trainer *t)
 {
-    watch_signals();
+    stop_watch(comm_launched(), comm_told_to_end);
     comm_statistics_clear(t->c);
     t->compared = clock_seconds();
     progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, clock_seconds());
@@ -222,7 +204,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds()};
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .lock = -1, .started = clock_seconds()};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     status st = trainer_open_all(t, err);
@@ -240,6 +222,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
     error ignored;
     if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
+    trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);
     return st;

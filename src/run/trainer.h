@@ -2,7 +2,7 @@
  *
  * The plan is the program: the arena is the one that `show --memory` prints, and nothing is
  * allocated inside a step, unless routed buffers were too small and grow (moefold.on_overflow). A
- * run that is stopped by SIGTERM or SIGINT, on any of its ranks, finishes its step, writes a
+ * run that is told to stop (base/stop.h), on any of its ranks, finishes its step, writes a
  * checkpoint where it may, and leaves. Resuming is exact: the lines after it are those of a run
  * that was never stopped.
  *

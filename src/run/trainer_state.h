@@ -52,6 +52,7 @@ typedef struct trainer {
     const char *config;       /* text of config.json, for checkpoints */
     checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
     checkpoint_note saved;    /* the line for it */
+    int lock;                 /* of the folder of checkpoints, rank 0's; -1: none */
     int64_t saves_failed;     /* in a row */
     double save_again;        /* clock: when one that failed is made again; 0: none failed */
     log_interval interval;
@@ -107,8 +108,9 @@ status trainer_start(trainer *t, error *err);
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
 checkpoint trainer_checkpoint(const trainer *t, bool moments);
 
-/* Before the first step: can it be saved where checkpoint.save says? */
+/* Before the first step: can it be saved where checkpoint.save says, and by no other job? */
 status trainer_save_open(trainer *t, error *err);
+void trainer_save_close(trainer *t); /* other jobs may save there now; not collective */
 
 /* Writes a checkpoint, or begins to where checkpoint.async_save is on; one that was begun ends
  * first. One that fails is reported and made again, the last one at once: moefold.save_limit of

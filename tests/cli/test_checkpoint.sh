@@ -121,4 +121,15 @@ expect another_rotary_base_is_refused 2 'another model: model.rotary_base was .*
 expect weights_may_start_with_another_rotary_base 0 'changed since iteration 2 .*model.rotary_base' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.rotary_base=77777 checkpoint.finetune=true
 expect other_routing_of_the_same_shape_is_refused 2 'another model: model.moe_router_topk was' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 model.moe_router_topk=3
 expect what_else_changed_is_named 0 'changed since iteration 2 .*optimizer.lr 0.003 -> 0.002.*rng.seed 1234 -> 77' "$moefold" train "${small[@]}" "${load[@]}" model.vocab_size=1024 rng.seed=77 optimizer.lr=2e-3
+
+# ---- two jobs in one folder: the second is refused, with the name of the first
+ck=$work/shared
+"$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save_interval=3 checkpoint.most_recent_k=200 "checkpoint.save=$ck" >"$work/out" 2>"$work/err" &
+pid=$!
+wait_for 'successfully saved' "$work/out"
+expect a_second_job_is_refused 3 "checkpoint.save=.*another job saves there \(process $pid on $(hostname), since" "$moefold" train "${small[@]}" train.train_iters=3 checkpoint.save_interval=1 "checkpoint.save=$ck"
+expect a_second_job_may_read 0 'done after' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.load=$ck" checkpoint.finetune=true
+kill -9 $pid
+wait $pid 2>/dev/null
+expect a_killed_job_leaves_no_lock 0 'loaded checkpoint' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.save=$ck" "checkpoint.load=$ck"
 exit $failed

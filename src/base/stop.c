@@ -1,0 +1,67 @@
+/* stop.c - see stop.h. */
+#define _GNU_SOURCE
+#include "base/stop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/status.h"
+
+const int stop_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, 0};
+
+enum { FROM_ANYONE, FROM_LAUNCHER, FROM_RANKS, ORIGINS };
+
+static atomic_int heard[ORIGINS];
+static bool watching, of_many;
+static pid_t ranks_process; /* of `--ranks`; 0: none */
+static void (*on_term)(void);
+
+static int origin_of(const siginfo_t *info)
+{
+    bool by_process = info->si_code <= 0;
+    if (!of_many || !by_process) return FROM_ANYONE;
+    if (ranks_process && info->si_pid == ranks_process) return FROM_RANKS;
+    return info->si_pid == getppid() ? FROM_LAUNCHER : FROM_ANYONE;
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    int kept = errno;
+    if (atomic_fetch_add(&heard[origin_of(info)], 1) > 0) {
+        static const char text[] = "moefold: told to stop a second time: ends at once; what was "
+                                   "not saved is lost\n";
+        ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+        (void)written;
+        _exit(ERR_MACHINE);
+    }
+    if (number == SIGTERM && on_term) on_term();
+    errno = kept;
+}
+
+void stop_watch(bool launched, void (*says)(void))
+{
+    if (watching) return;
+    const char *word = getenv(STOP_PARENT);
+    watching = true;
+    ranks_process = word ? (pid_t)atol(word) : 0;
+    of_many = launched || ranks_process;
+    on_term = says;
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART}, old;
+    sigemptyset(&action.sa_mask);
+    for (const int *s = stop_signals; *s; s++) sigaddset(&action.sa_mask, *s);
+    for (const int *s = stop_signals; *s; s++) {
+        sigaction(*s, NULL, &old);
+        if (*s != SIGHUP || old.sa_handler != SIG_IGN) sigaction(*s, &action, NULL);
+    }
+}
+
+bool stop_asked(void)
+{
+    for (int i = 0; i < ORIGINS; i++)
+        if (atomic_load_explicit(&heard[i], memory_order_relaxed)) return true;
+    return false;
+}
