@@ -199,6 +199,7 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	    $(CUDA_LIBS) -o $@
 
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
+$(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
 $(BUILD)/bench/cuda/lt_determinism: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn

@@ -396,6 +396,17 @@ template <int CLUSTER> __device__ __forceinline__ void release(uint64_t *empty)
         barrier_arrive(cluster_address(shared_address(empty), thread / 32));
 }
 
+/* A warpgroup without rows lets the stages of its tile go. */
+template <int CLUSTER, int STAGES>
+__device__ __forceinline__ void pass_by(gemm_shared<STAGES> *s, const tile *t, ring *r, int half)
+{
+    for (int step = 0; step < t->n_steps; step++, ring_next<STAGES>(r)) {
+        barrier_wait(shared_address(&s->full[r->at]), r->phase);
+        warps_sync(1 + half, 128); /* no warp may fall a whole phase behind */
+        release<CLUSTER>(&s->empty[r->at]);
+    }
+}
+
 template <int KIND, int OUT, int CLUSTER, int STAGES>
 __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
 {
@@ -409,11 +420,7 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
         float acc[128];
         int last = 0;
         if (idle<KIND>(&t, half)) {
-            for (int step = 0; step < t.n_steps; step++, ring_next<STAGES>(&r)) {
-                barrier_wait(shared_address(&s->full[r.at]), r.phase);
-                warps_sync(1 + half, 128); /* no warp may fall a whole phase behind */
-                release<CLUSTER>(&s->empty[r.at]);
-            }
+            pass_by<CLUSTER, STAGES>(s, &t, &r, half);
             more =
                 find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &t);
             continue;
@@ -444,16 +451,10 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
     }
 }
 
+/* Before the roles part. */
 template <int KIND, int OUT, int CLUSTER, int STAGES>
-__global__ void __launch_bounds__(GEMM_THREADS, 1)
-    grouped_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
-                 const __grid_constant__ CUtensorMap c, const gemm_args g)
+__device__ __forceinline__ void set_up(gemm_shared<STAGES> *s, gemm_args g)
 {
-    extern __shared__ __align__(1024) uint8_t shared_bytes[];
-    gemm_shared<STAGES> *s = (gemm_shared<STAGES> *)shared_bytes;
-    const int role = threadIdx.x / 128;
-    const int rank = CLUSTER > 1 ? (int)cluster_rank() : 0;
-
     if (threadIdx.x < 32)
         list_tiles<KIND, CLUSTER, OUT>(g, s->tiles_end, s->first_row);
     else if (threadIdx.x == 32) {
@@ -468,14 +469,33 @@ __global__ void __launch_bounds__(GEMM_THREADS, 1)
     }
     __syncthreads();
     if (CLUSTER > 1) cluster_sync();
+}
 
+template <int KIND, int OUT, int CLUSTER, int STAGES>
+__device__ __forceinline__ void copy(gemm_shared<STAGES> *s, const CUtensorMap *a,
+                                     const CUtensorMap *b, const CUtensorMap *c, gemm_args g,
+                                     int rank)
+{
+    if (threadIdx.x == 0)
+        produce<KIND, CLUSTER, STAGES>(s, a, b, g, rank);
+    else if (threadIdx.x == 32 && OUT == OUT_BF16)
+        store_results<KIND, CLUSTER, STAGES>(s, c, g, rank);
+    __syncwarp();
+}
+
+template <int KIND, int OUT, int CLUSTER, int STAGES>
+__global__ void __launch_bounds__(GEMM_THREADS, 1)
+    grouped_gemm(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b,
+                 const __grid_constant__ CUtensorMap c, const gemm_args g)
+{
+    extern __shared__ __align__(1024) uint8_t shared_bytes[];
+    gemm_shared<STAGES> *s = (gemm_shared<STAGES> *)shared_bytes;
+    const int role = threadIdx.x / 128;
+    const int rank = CLUSTER > 1 ? (int)cluster_rank() : 0;
+    set_up<KIND, OUT, CLUSTER, STAGES>(s, g);
     if (role == 0) {
         registers_fewer<40>();
-        if (threadIdx.x == 0)
-            produce<KIND, CLUSTER, STAGES>(s, &a, &b, g, rank);
-        else if (threadIdx.x == 32 && OUT == OUT_BF16)
-            store_results<KIND, CLUSTER, STAGES>(s, &c, g, rank);
-        __syncwarp();
+        copy<KIND, OUT, CLUSTER, STAGES>(s, &a, &b, &c, g, rank);
     } else {
         registers_more<232>();
         consume<KIND, OUT, CLUSTER, STAGES>(s, g, rank, role - 1);

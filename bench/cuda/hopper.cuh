@@ -195,14 +195,15 @@ __device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address, uint32_t
     return d;
 }
 
+#define D8(i)                                                                                      \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+
 /* d[64][256] (+)= A[64][16] B[16][256], BF16, sums in FP32; AT, BT: the operand is stored with the
  * result's dimension contiguous. */
 template <int AT, int BT>
 __device__ __forceinline__ void wgmma_64x256(float d[128], uint64_t a, uint64_t b, int add)
 {
-#define D8(i)                                                                                      \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
-        "+f"(d[i + 6]), "+f"(d[i + 7])
     asm volatile("{\n"
                  ".reg .pred p;\n"
                  "setp.ne.b32 p, %130, 0;\n"
@@ -228,7 +229,67 @@ __device__ __forceinline__ void wgmma_64x256(float d[128], uint64_t a, uint64_t 
                  : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56), D8(64), D8(72),
                    D8(80), D8(88), D8(96), D8(104), D8(112), D8(120)
                  : "l"(a), "l"(b), "r"(add), "n"(AT), "n"(BT));
+}
+
+/* d[64][128] (+)= A[64][32] B[32][128], E4M3, both operands stored with the summed dimension
+ * contiguous: the tensor cores know no other way for 8 bits. */
+__device__ __forceinline__ void wgmma_64x128_e4m3(float d[64], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, "
+                 "%8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, "
+                 "%24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, "
+                 "%56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "%64, %65, p, 1, 1;\n"
+                 "}"
+                 : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)
+                 : "l"(a), "l"(b), "r"(add));
+}
+
+/* The same with 256 columns. */
+__device__ __forceinline__ void wgmma_64x256_e4m3(float d[128], uint64_t a, uint64_t b, int add)
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.b32 p, %130, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k32.f32.e4m3.e4m3 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, "
+                 "%8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, "
+                 "%24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, "
+                 "%40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, "
+                 "%56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, "
+                 "%72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, "
+                 "%88, %89, %90, %91, %92, %93, %94, %95, "
+                 "%96, %97, %98, %99, %100, %101, %102, %103, "
+                 "%104, %105, %106, %107, %108, %109, %110, %111, "
+                 "%112, %113, %114, %115, %116, %117, %118, %119, "
+                 "%120, %121, %122, %123, %124, %125, %126, %127}, "
+                 "%128, %129, p, 1, 1;\n"
+                 "}"
+                 : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56), D8(64), D8(72),
+                   D8(80), D8(88), D8(96), D8(104), D8(112), D8(120)
+                 : "l"(a), "l"(b), "r"(add));
+}
+
 #undef D8
+
+/* Keeps what uses the products behind the wait for them: nothing else holds registers back. */
+template <int N> __device__ __forceinline__ void products_arrived(float *d)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
 template <int N> __device__ __forceinline__ void registers_more(void)
