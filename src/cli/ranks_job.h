@@ -15,8 +15,9 @@
 
 #include <stdbool.h>
 
-/* Runs words[] (ends with NULL), which starts n ranks, and waits for it. `saves`: its ranks save and leave when they are
- * told to; otherwise the first request ends them. Returns the exit code. */
+/* Runs words[] (ends with NULL), which starts n ranks, and waits for it. `saves`: its
+ * ranks save and leave when they are told to; otherwise the first request ends them. Returns the
+ * exit code. */
 int job_run(char *const *words, int n, bool saves);
 
 /* Was a job of this process told to stop? */

@@ -121,8 +121,8 @@ typedef struct checkpoint_info {
 status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder, int64_t iteration,
                             error *err);
 
-/* The recipe of a checkpoint beside the one that it is loaded into. ERR_INPUT: the run `resumes` and
- * the two are not the same model, though their weights may have the same shapes. What else has
+/* The recipe of a checkpoint beside the one that it is loaded into. ERR_INPUT: the run `resumes`
+ * and the two are not the same model, though their weights may have the same shapes. What else has
  * changed is named in `changed`, which stays empty where nothing has. */
 status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
                           textbuf *changed, error *err);
@@ -137,8 +137,8 @@ int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
  * the caller's decision.
  *
  * Fingerprints are compared: a vocabulary of another size is another model, even where all its rows
- * are there. Rows that pad the vocabulary may be more or fewer than they were: those that are in both are
- * read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
+ * are there. Rows that pad the vocabulary may be more or fewer than they were: those that are in
+ * both are read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
  * are zero if no step has been made yet; else it is refused. */
 status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err);
 

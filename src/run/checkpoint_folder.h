@@ -26,8 +26,8 @@ status checkpoint_refuse_foreign(const char *folder, error *err);
 status checkpoint_lock(const char *folder, int *held, const char **why_not, arena *a, error *err);
 void checkpoint_unlock(int held);
 
-/* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is there
- * must be ours. */
+/* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is
+ * there must be ours. */
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);
 
 /* Removes the oldest of ours below `iteration`, so that `keep` are left with it. */
