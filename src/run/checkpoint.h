@@ -138,8 +138,8 @@ int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
  *
  * Fingerprints are compared: a vocabulary of another size is another model, even where all its rows
  * are there. Rows that pad the vocabulary may be more or fewer than they were: those that are in
- * both are read, the others stay as they are. Where moments are wanted and the checkpoint has none, they
- * are zero if no step has been made yet; else it is refused. */
+ * both are read, the others stay as they are. Where moments are wanted and the checkpoint has none,
+ * they are zero if no step has been made yet; else it is refused. */
 status checkpoint_load(checkpoint *c, const char *folder, int64_t iteration, error *err);
 
 /* ---- checksums */
