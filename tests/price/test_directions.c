@@ -93,8 +93,8 @@ static double header_figure(const char *path)
     char line[256];
     double figure = 0;
     assert_non_null(f);
-    while (!figure && fgets(line, sizeof line, f))
-        sscanf(line, "# Published: %lf TFLOP/s", &figure);
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "# Published: %lf TFLOP/s", &figure) == 1) break;
     fclose(f);
     return figure;
 }
