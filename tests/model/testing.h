@@ -109,4 +109,24 @@ static inline void assert_has(const char *text, const char *part)
     if (!strstr(text, part)) fail_msg("'%s' does not hold '%s'", text, part);
 }
 
+/* Billions of parameters, as text: of a model, and of those that work for each token. */
+typedef struct totals {
+    const char *model, *total, *active;
+} totals;
+
+static inline void assert_totals(const totals *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        made x;
+        char total[32], active[32];
+        made_good(&x, list[i].model, NULL);
+        param_totals counted = param_count(&x.t, &x.m);
+        snprintf(total, sizeof total, "%.2f", (double)counted.total / 1e9);
+        snprintf(active, sizeof active, "%.2f", (double)counted.active / 1e9);
+        assert_string_equal(total, list[i].total);
+        assert_string_equal(active, list[i].active);
+        made_release(&x);
+    }
+}
+
 #endif

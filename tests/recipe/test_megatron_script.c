@@ -1,38 +1,7 @@
 /* Launch scripts: what a shell would make of them, and which command trains. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "recipe/megatron_testing.h"
 
-#include <cmocka.h>
-
-#include "recipe/megatron.h"
 #include "recipe/shell.h"
-
-static arena *memory;
-static recipe r;
-static error err;
-static megatron_options how;
-
-static int begin(void **state)
-{
-    (void)state;
-    memory = arena_create();
-    recipe_init(&r, memory, "test");
-    how = (megatron_options){0};
-    err.text[0] = 0;
-    return 0;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    arena_destroy(memory);
-    return 0;
-}
 
 static void set(const char *assignment)
 {
@@ -49,17 +18,6 @@ static status parse(const char *text)
 static void read_file(const char *path)
 {
     if (megatron_read_with(&r, path, &how, &err)) fail_msg("%s", err.text);
-}
-
-static void assert_knob(const char *key, const char *expected)
-{
-    int k = knob_find(key, NULL);
-    assert_true(k >= 0);
-    value given, v;
-    assert_int_equal(value_parse(memory, expected, &given, &err), OK);
-    assert_int_equal(knob_accept(memory, (knob_id)k, given, &v, &err), OK);
-    if (!value_equal(v, r.knob[k].v))
-        fail_msg("%s is %s, expected %s", key, value_text(memory, r.knob[k].v), expected);
 }
 
 static bool noted(const char *part)
