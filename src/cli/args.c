@@ -106,6 +106,15 @@ static status read_named(recipe *r, const char *name, const megatron_options *ho
                      preset ? preset : "");
 }
 
+static status read_with(recipe *r, const char *path, error *err)
+{
+    if (file_exists(path)) return recipe_read_yaml(r, path, err);
+    const char *near = file_nearest(r->a, path);
+    return error_set(err, ERR_INPUT, "--with %s: there is no such file; %s%s", path,
+                     near ? "the nearest is " : "name a YAML file with knobs as in a recipe",
+                     near ? near : "");
+}
+
 static status scratch_flag(recipe *r, int left, char **words, const cli_option *options,
                            int n_options, int *used, error *err)
 {
@@ -241,7 +250,7 @@ static status read_overrides(recipe *r, int argc, char **argv, const cli_option 
     for (int i = 1; i < argc && !s;) {
         w->with = NULL;
         int used = take_option(options, n_options, argc - i, argv + i, &s, err);
-        if (!s && w->with) s = recipe_read_yaml(r, w->with, err);
+        if (!s && w->with) s = read_with(r, w->with, err);
         i += used ? used : 1;
     }
     r->folder = folder;

@@ -97,7 +97,8 @@ static status unused_sets(const char *name, const shell_set *sets, int n, error 
 {
     for (int i = 0; i < n; i++)
         if (!sets[i].used)
-            return error_set(err, ERR_INPUT, "--set %.100s: %s has no variable of this name",
+            return error_set(err, ERR_INPUT,
+                             "--set %.100s: %s uses no variable of this name; leave it out",
                              sets[i].name, name);
     return OK;
 }

@@ -34,6 +34,8 @@ dataset:
 Y
 echo 'model.tensor_model_parallel_size: 4' >"$work/b.yaml"
 with=("$moefold" show tiny cluster.n_gpus=8 --with "$work/a.yaml" --with="$work/b.yaml")
+expect with_names_itself 2 "--with $work/c.yaml: there is no such file; the nearest is $work/[ab].yaml" "$moefold" check tiny --with "$work/c.yaml"
+expect with_says_what_it_wants 2 "--with nowhere: there is no such file; name a YAML file" "$moefold" check tiny --with nowhere
 expect later_file_wins 0 "tensor_model_parallel_size  *4  *$work/b.yaml:1" "${with[@]}"
 expect earlier_file_stays 0 "global_batch_size  *64  *$work/a.yaml:4" "${with[@]}"
 expect command_line_wins_over_files 0 'global_batch_size  *128  *command line' "${with[@]}" train.global_batch_size=128
