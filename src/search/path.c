@@ -52,7 +52,7 @@ static const move moves[] = {
     {"precision", 2, {K_PRECISION, K_FP8_RECIPE}},
 };
 enum { MOVES = sizeof moves / sizeof moves[0], PRECISION = MOVES - 1 };
-_Static_assert((int)MOVES == (int)PATH_MOVES, "room for every move");
+_Static_assert((int)MOVES == (int)PATH_MOVES, "PATH_MOVES counts the moves");
 
 bool path_decides(knob_id k)
 {
