@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "kernels/cpu/blas.h"
-#include "run/batch.h"
+#include "run/data/batch.h"
 #include "run/init_weights.h"
 
 static const char *const shape[] = {"cluster.gpu=cpu",

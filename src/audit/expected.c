@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "program/flex_group.h"
+#include "program/build/flex_group.h"
 
 static int64_t tokens_of(const setup *s)
 {

@@ -17,8 +17,8 @@
 #include "cli/join.h"
 #include "cli/ranks.h"
 #include "kernels/cpu/blas.h"
-#include "run/measure.h"
-#include "run/progress.h"
+#include "run/measure/measure.h"
+#include "run/trainer/progress.h"
 
 enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
 static const int rank_counts[] = {2, 4};

@@ -10,10 +10,10 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
-#include "run/checkpoint.h"
-#include "run/hf_source.h"
-#include "run/hf_weights.h"
-#include "run/tensor_file_sum.h"
+#include "run/checkpoint/checkpoint.h"
+#include "run/hf/source.h"
+#include "run/hf/weights.h"
+#include "run/checkpoint/tensor_file_sum.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

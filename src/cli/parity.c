@@ -4,7 +4,7 @@
 
 #include "cli/join.h"
 #include "cli/ranks.h"
-#include "run/parity.h"
+#include "run/parity/parity.h"
 
 static void print_json(const parity_result *r)
 {

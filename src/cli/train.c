@@ -8,7 +8,7 @@
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "kernels/cpu/blas.h"
-#include "run/trainer.h"
+#include "run/trainer/trainer.h"
 
 /* Without a GPU a recipe that names none is for the CPUs of this machine. */
 static void derive_here(recipe *r, bool says)

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#include "program/build_messages.h"
+#include "program/build/messages.h"
 
 typedef struct sent {
     double start, end;

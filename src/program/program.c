@@ -5,9 +5,9 @@
 
 #include "base/maths.h"
 #include "program/assembly.h"
-#include "program/build.h"
-#include "program/offload.h"
-#include "program/plan.h"
+#include "program/build/build.h"
+#include "program/memory/offload.h"
+#include "program/memory/plan.h"
 
 /* ---- recompute */
 

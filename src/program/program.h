@@ -13,7 +13,7 @@
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
-#include "program/order.h"
+#include "program/schedule/order.h"
 #include "program/segment.h"
 #include "program/weights.h"
 

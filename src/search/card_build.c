@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "program/build.h"
-#include "program/build_messages.h"
-#include "program/offload.h"
-#include "program/plan.h"
+#include "program/build/build.h"
+#include "program/build/messages.h"
+#include "program/memory/offload.h"
+#include "program/memory/plan.h"
 #include "search/card_parts.h"
 
 /* What a part does not depend on is left out, so that setups serve many parts. */

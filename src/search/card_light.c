@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "program/offload.h"
-#include "program/plan.h"
+#include "program/memory/offload.h"
+#include "program/memory/plan.h"
 #include "search/card_list.h"
 #include "search/card_parts.h"
 

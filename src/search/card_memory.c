@@ -1,6 +1,6 @@
 /* card_memory.c - regions of a rank as sums of cards.
  *
- * I1  Each number is the one that src/program/plan.c computes from a whole program; a test holds
+ * I1  Each number is the one that src/program/memory/plan.c computes from a whole program; a test holds
  *     them against each other.
  * I2  The first moment at which most slots are taken comes before the first backward gives one
  *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "program/offload.h"
-#include "program/plan.h"
-#include "program/rope.h"
+#include "program/memory/offload.h"
+#include "program/memory/plan.h"
+#include "program/build/rope.h"
 #include "search/card_ranks.h"
 
 void choice_sizes_of(choice_sizes *z, const setup *s)

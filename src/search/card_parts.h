@@ -2,7 +2,7 @@
 #ifndef SEARCH_CARD_PARTS_H
 #define SEARCH_CARD_PARTS_H
 
-#include "program/order.h"
+#include "program/schedule/order.h"
 #include "program/segment.h"
 #include "search/cards.h"
 #include "search/search_memo.h"

@@ -9,7 +9,7 @@
 
 #include "base/maths.h"
 #include "layout/stage_parts.h"
-#include "program/build_messages.h"
+#include "program/build/messages.h"
 #include "search/search_memo.h"
 
 struct ranks {

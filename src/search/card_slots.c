@@ -6,7 +6,7 @@
  * I3  No packing is smaller than what lives at once. */
 #include <string.h>
 
-#include "program/pool.h"
+#include "program/memory/pool.h"
 #include "search/card_ranks.h"
 
 /* ---- by chunk */

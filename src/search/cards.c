@@ -3,7 +3,7 @@
  * I1  A key holds what a card depends on and zeros elsewhere: what is the same is built once. */
 #include "search/cards.h"
 
-#include "program/offload.h"
+#include "program/memory/offload.h"
 #include "search/card_parts.h"
 
 static void find_kinds(cards *k, const model *m)

@@ -11,7 +11,7 @@
 #define SEARCH_CARDS_H
 
 #include "price/price.h"
-#include "program/order.h"
+#include "program/schedule/order.h"
 #include "search/search_choice.h"
 
 typedef enum card_what {

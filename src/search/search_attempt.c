@@ -1,7 +1,7 @@
 /* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
  * step, and whether it is among the best. */
 #include "base/maths.h"
-#include "program/plan.h"
+#include "program/memory/plan.h"
 #include "search/search_best.h"
 #include "search/search_parts.h"
 

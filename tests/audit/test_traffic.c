@@ -6,7 +6,7 @@
 
 #include "audit/audit.h"
 #include "audit/expected.h"
-#include "program/flex_group.h"
+#include "program/build/flex_group.h"
 
 static void audited(made *x, audit_result *r, const char *base, const char *words)
 {

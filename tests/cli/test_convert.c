@@ -2,7 +2,7 @@
 #include "run/hf_testing.h"
 
 #include "cli/cli.h"
-#include "run/checkpoint.h"
+#include "run/checkpoint/checkpoint.h"
 
 /* args.c prints help from it; main.c, which has it, is not linked here. */
 const command *command_table(int *n)

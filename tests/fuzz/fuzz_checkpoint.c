@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "run/checkpoint.h"
-#include "run/checkpoint_meta.h"
-#include "run/tensor_file_sum.h"
+#include "run/checkpoint/checkpoint.h"
+#include "run/checkpoint/meta.h"
+#include "run/checkpoint/tensor_file_sum.h"
 
 enum { META, META_SEALED, TENSORS, TENSORS_SEALED, LATEST, N_KINDS };
 

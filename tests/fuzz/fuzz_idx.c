@@ -5,8 +5,8 @@
  * I2  The places of samples never fall and lie inside the order of documents. */
 #include "fuzz/fuzz.h"
 
-#include "run/data_idx.h"
-#include "run/data_sample.h"
+#include "run/data/idx.h"
+#include "run/data/sample.h"
 
 enum { BIN_BYTES = 5188, VOCAB = 200, SEQ = 24, ROOM = 64, SAMPLES_READ = 500 };
 

@@ -17,8 +17,8 @@
 
 #include "base/philox.h"
 #include "kernels/kernels.h"
-#include "program/build.h"
-#include "program/rope.h"
+#include "program/build/build.h"
+#include "program/build/rope.h"
 
 typedef void (*segment_builder)(builder *b, segment *seg);
 

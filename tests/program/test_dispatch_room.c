@@ -2,7 +2,7 @@
  * as far as they must. */
 #include "dispatch_testing.h"
 
-#include "program/round_robin.h"
+#include "program/build/round_robin.h"
 
 static const lay layouts[] = {{1, 1, 8, 1, 8}, {1, 1, 4, 2, 8}, {2, 1, 4, 1, 4},
                               {2, 2, 2, 2, 4}, {1, 1, 2, 1, 4}, {4, 1, 2, 2, 8}};

@@ -4,7 +4,7 @@
 
 #include "hf_testing.h"
 
-#include "run/checkpoint.h"
+#include "run/checkpoint/checkpoint.h"
 
 typedef struct run {
     loaded x;

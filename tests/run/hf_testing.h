@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "model/safetensors.h"
-#include "run/hf_weights.h"
+#include "run/hf/weights.h"
 
 /* ---- folders and files */
 

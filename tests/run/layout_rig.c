@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "rules/rules.h"
 #include "comm/comm.h"
-#include "run/batch.h"
+#include "run/data/batch.h"
 #include "run/executor.h"
 #include "run/init_weights.h"
 

@@ -8,7 +8,7 @@
 
 #include "comm/comm.h"
 #include "program/testing.h"
-#include "run/hf_weights.h"
+#include "run/hf/weights.h"
 #include "run/optimizer.h"
 
 enum { RIG_STEPS = 5, RIG_SAMPLES = 8, RIG_RANKS_MAX = 16, RIG_SEQ = 64 };

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "run/parity.h"
+#include "run/parity/parity.h"
 #include "ranks_testing.h"
 
 typedef struct parity_case {

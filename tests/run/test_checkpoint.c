@@ -2,8 +2,8 @@
  * or of another model is refused by name. */
 #include "checkpoint_testing.h"
 
-#include "run/checkpoint_meta.h"
-#include "run/tensor_file.h"
+#include "run/checkpoint/meta.h"
+#include "run/checkpoint/tensor_file.h"
 
 /* ---- there and back */
 

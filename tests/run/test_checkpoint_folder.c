@@ -1,7 +1,7 @@
 /* test_checkpoint_folder.c - a folder of checkpoints that others use, too: what is theirs stays. */
 #include "checkpoint_testing.h"
 
-#include "run/checkpoint_folder.h"
+#include "run/checkpoint/folder.h"
 
 /* A checkpoint as Megatron leaves it: the same name, and a metadata.json of another kind. */
 static void put_foreign(run *r, int64_t iteration)

@@ -8,8 +8,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "run/checkpoint.h"
-#include "run/checkpoint_meta.h"
+#include "run/checkpoint/checkpoint.h"
+#include "run/checkpoint/meta.h"
 
 static const struct {
     const char *name, *overrides;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/json.h"
-#include "run/data_source.h"
+#include "run/data/source.h"
 
 #define MEGATRON_DATA "tests/data/megatron-data/"
 

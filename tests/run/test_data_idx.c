@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "run/data_idx.h"
+#include "run/data/idx.h"
 
 static const char *const names[] = {"a-i32", "a-u16", "b-u16"};
 enum { N_NAMES = sizeof names / sizeof names[0] };

@@ -1,7 +1,7 @@
 /* test_data_mock.c - Megatron's mock data: lengths, orders and samples. */
 #include "run/test_data_golden.h"
 
-#include "run/data_mock.h"
+#include "run/data/mock.h"
 
 /* ---- SHA-256, for lists too long to write down (FIPS 180-4) */
 

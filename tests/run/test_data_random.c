@@ -1,8 +1,8 @@
 /* test_data_random.c - numpy's numbers: those of orders.json, and some taken from numpy 2.4.6. */
 #include "run/test_data_golden.h"
 
-#include "run/numpy_random.h"
-#include "run/numpy_sum.h"
+#include "run/data/numpy_random.h"
+#include "run/data/numpy_sum.h"
 
 static void assert_shuffled(numpy_state *r, const json_t *want)
 {

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "run/batch.h"
-#include "run/hf_weights.h"
+#include "run/data/batch.h"
+#include "run/hf/weights.h"
 #include "run/init_weights.h"
 #include "run/optimizer.h"
 

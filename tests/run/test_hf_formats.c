@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "run/hf_dtype.h"
+#include "run/hf/dtype.h"
 
 static void every_pattern_decodes_to_its_value(void **state)
 {

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "run/iteration_line.h"
-#include "run/progress.h"
+#include "run/trainer/iteration_line.h"
+#include "run/trainer/progress.h"
 
 /* 2026-08-22 10:00:00 on the clock of wherever the test runs. */
 static time_t ten_o_clock(void)

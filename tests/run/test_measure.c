@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "run/measure.h"
+#include "run/measure/measure.h"
 #include "run/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "run/schedule.h"
+#include "run/trainer/schedule.h"
 
 static arena *scratch;
 

@@ -9,7 +9,7 @@
 
 #include "price/routing.h"
 #include "run/ranks_testing.h"
-#include "run/trainer.h"
+#include "run/trainer/trainer.h"
 
 #define SMALL                                                                                      \
     "model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=4 optimizer.lr=3e-3 "    \

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "program/round_robin.h"
+#include "program/build/round_robin.h"
 
 void best_of(const real *v, int64_t n, int64_t k, int32_t *ids)
 {

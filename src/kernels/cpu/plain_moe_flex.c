@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "program/flex_group.h"
+#include "program/build/flex_group.h"
 
 /* Marks, with `stamp`, the members that have an expert of one token, of those in a run. */
 static void mark_members(const flex_group *g, flex_run run, int64_t expert, int32_t stamp,

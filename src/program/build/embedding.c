@@ -1,0 +1,79 @@
+/* embedding.c - words of the batch. TP cuts the vocabulary: each rank looks up the words that
+ * it has, of all tokens of the CP rank, and the sums are scattered. */
+#include "program/build/build.h"
+
+#define PLACES "embedding.position_embeddings.weight"
+
+static const int64_t *dims_of(const builder *b, int64_t dim[5])
+{
+    int64_t V = b->s->m.padded_vocab / b->s->lay.tp;
+    dim[0] = b->Tc;
+    dim[1] = b->s->m.hidden;
+    dim[2] = V;
+    dim[3] = seg_place(b, GROUP_TP) * V;
+    dim[4] = DIM_END;
+    return dim;
+}
+
+void embed_forward(builder *b, const char *name, step_buffer ids, int out)
+{
+    int64_t dim[5], H = b->s->m.hidden;
+    bool cut = b->s->lay.tp > 1;
+    int words = cut ? seg_temp(b, name, b->Tc * H) : out;
+    seg_op(b, SEG_FORWARD, OP_EMBED, name, IN(seg_weight(b, WORDS), seg_step(b, ids, b->Tc)),
+           OUT(words), dims_of(b, dim));
+    if (cut) scatter_tokens(b, SEG_FORWARD, name, words, out, H);
+}
+
+void embed_backward(builder *b, const char *name, step_buffer ids, int dx)
+{
+    int64_t dim[5];
+    int all = gather_tokens(b, SEG_BACKWARD, name, dx, b->s->m.hidden);
+    seg_op(b, SEG_BACKWARD, OP_EMBED_W, name, IN(all, seg_step(b, ids, b->Tc)),
+           OUT(seg_gradient(b, WORDS)), dims_of(b, dim));
+}
+
+/* Row of a learned position: see POSITIONS. */
+static const int64_t *position_dims(const builder *b, int64_t dim[7])
+{
+    int64_t half = b->S / 2, cp = b->s->lay.cp, place = cp > 1 ? seg_place(b, GROUP_CP) : 0;
+    dim[0] = b->T;
+    dim[1] = b->s->m.hidden;
+    dim[2] = b->S;
+    dim[3] = seg_place(b, GROUP_TP) * b->T;
+    dim[4] = place * half;
+    dim[5] = (2 * cp - 1 - place) * half;
+    dim[6] = DIM_END;
+    return dim;
+}
+
+static void positions_forward(builder *b, int x)
+{
+    int64_t dim[7];
+    if (b->s->m.positions)
+        seg_op(b, SEG_FORWARD, OP_POSITIONS, "positions", IN(seg_weight(b, PLACES)), OUT(x),
+               position_dims(b, dim));
+}
+
+static void positions_backward(builder *b, int dx)
+{
+    int64_t dim[7];
+    if (b->s->m.positions)
+        seg_op(b, SEG_BACKWARD, OP_POSITIONS_W, "positions", IN(dx), OUT(seg_gradient(b, PLACES)),
+               position_dims(b, dim));
+}
+
+void build_embedding(builder *b, segment *seg)
+{
+    int64_t size = b->T * b->s->m.hidden;
+    segment_init(seg, b, "embedding", b->s, b->a);
+    b->module = "embedding";
+    b->node = NODE_ATTN;
+    b->layer = b->layer_step = 0;
+    seg_step(b, STEP_IDS, b->Tc); /* buffer 0: the segment's input */
+    int y = seg_other(b, "y", LIFE_OUTPUT, size), dh = seg_other(b, "dh", LIFE_STREAM, size);
+    embed_forward(b, "embedding", STEP_IDS, y);
+    positions_forward(b, y);
+    positions_backward(b, dh);
+    embed_backward(b, "embedding", STEP_IDS, dh);
+}

@@ -1,0 +1,124 @@
+/* head.c - the final norm, head and loss.
+ *
+ * Head and loss are one step that starts the backward pass; logits are made in chunks and kept
+ * nowhere. TP cuts the vocabulary: each rank makes its columns of a chunk, what is needed of the
+ * others for the softmax is gathered, and the parts of the gradient are summed and scattered. */
+#include "base/maths.h"
+#include "program/build/build.h"
+
+enum { LOGITS_BYTES = 8 << 20, CHUNKS_MOST = 16 }; /* of one chunk of logits */
+
+/* What a loss is taken of, and where it goes. */
+typedef struct loss_at {
+    step_buffer labels, mask, loss;
+} loss_at;
+
+static const loss_at of_decoder = {STEP_LABELS, STEP_MASK, STEP_LOSS};
+static const loss_at of_module = {STEP_MTP_LABELS, STEP_MTP_MASK, STEP_MTP_LOSS};
+
+static const char *head_weight(const builder *b)
+{
+    return b->s->m.tied ? WORDS : "output_layer.weight";
+}
+
+static void loss_whole(builder *b, int x, const loss_at *at, int dx)
+{
+    const model *m = &b->s->m;
+    int64_t rows = LOGITS_BYTES / 4 / m->padded_vocab;
+    rows = rows < 16 ? 16 : rows;
+    op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_LOSS, "head and loss",
+                   IN(x, seg_weight(b, head_weight(b)), seg_step(b, at->labels, b->Tc),
+                      seg_step(b, at->mask, b->Tc)),
+                   OUT(seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
+                   DIM(b->Tc, m->hidden, m->padded_vocab, rows < b->Tc ? rows : b->Tc));
+    o->real[0] = 1;
+}
+
+/* Rows first .. first+rows-1 of x[Tc][H]. */
+static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t first, int64_t rows)
+{
+    int64_t P = b->s->lay.tp, V = b->s->m.padded_vocab / P, H = b->s->m.hidden;
+    int64_t V0 = seg_place(b, GROUP_TP) * V;
+    int w = seg_weight(b, head_weight(b)), labels = seg_step(b, at->labels, b->Tc);
+    int logits = seg_temp_wide(b, "logits", rows * V),
+        own = seg_temp_wide(b, "logit sums", rows * 3);
+    int all = seg_temp_wide(b, "all logit sums", P * rows * 3);
+    seg_op(b, SEG_BACKWARD, OP_HEAD_PART, "head", IN(x, w, labels), OUT(logits, own),
+           DIM(b->Tc, H, V, rows, first, V0));
+    seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, "head", GROUP_TP, IN(own), OUT(all), DIM(rows * 3));
+    op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_PART_D, "head and loss",
+                   IN(all, x, w, labels, seg_step(b, at->mask, b->Tc)),
+                   OUT(logits, seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
+                   DIM(b->Tc, H, V, rows, first, V0, P));
+    o->real[0] = 1;
+}
+
+/* x [T][H] is normed; dx [T][H] is written. */
+static void head_loss(builder *b, int x, const loss_at *at, int dx)
+{
+    if (b->s->lay.tp == 1) {
+        loss_whole(b, x, at, dx);
+        return;
+    }
+    int64_t H = b->s->m.hidden, V = b->s->m.padded_vocab / b->s->lay.tp;
+    int64_t rows = LOGITS_BYTES / 4 / V, least = ceil_div(b->Tc, CHUNKS_MOST);
+    rows = rows < least ? least : rows;
+    rows = rows < 16 ? 16 : rows;
+    rows = rows > b->Tc ? b->Tc : rows;
+    int all = gather_tokens(b, SEG_BACKWARD, "head", x, H);
+    int partial = seg_temp(b, "head.dx", b->Tc * H);
+    for (int64_t first = 0; first < b->Tc; first += rows)
+        loss_chunk(b, all, at, partial, first, rows);
+    scatter_tokens(b, SEG_BACKWARD, "head", partial, dx, H);
+}
+
+static void begin(builder *b, segment *seg, const char *name)
+{
+    segment_init(seg, b, name, b->s, b->a);
+    b->layer = b->layer_step = 0;
+    b->module = "head";
+    b->node = NODE_ATTN;
+}
+
+#define FINAL "decoder.final_layernorm.weight"
+
+void build_final(builder *b, segment *seg)
+{
+    int64_t T = b->T, H = b->s->m.hidden;
+    begin(b, seg, "final");
+    int x = seg_saved(b, "x", T * H, 0), y = seg_other(b, "y", LIFE_OUTPUT, T * H);
+    norm_bufs norm = norm_into(b, "final norm", FINAL, x, y, T, H);
+    int dh = seg_other(b, "dh", LIFE_STREAM, T * H), dn = seg_temp(b, "dn", T * H);
+    seg_op(b, SEG_BACKWARD, OP_COPY, "final norm", IN(dh), OUT(dn), DIM(T * H));
+    norm_backward(b, &norm, dn, dh, false);
+}
+
+/* Both parts of x [2][T][H], each with its loss. */
+static void head_of_both(builder *b)
+{
+    int64_t n = b->T * b->s->m.hidden;
+    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    const loss_at *at[] = {&of_decoder, &of_module};
+    for (int i = 0; i < 2; i++) {
+        b->module = i ? "prediction" : "head";
+        int part = seg_temp(b, "x", n);
+        move_flat(b, SEG_BACKWARD, "head", (slice){x, i * n}, (slice){part, 0}, n);
+        head_loss(b, part, at[i], seg_view(b, dh, i * n, n));
+    }
+}
+
+/* Without a prediction module nothing happens in forward but the norm. */
+void build_head(builder *b, segment *seg)
+{
+    int64_t T = b->T, H = b->s->m.hidden;
+    begin(b, seg, "head");
+    if (b->s->m.n_mtp) {
+        head_of_both(b);
+        return;
+    }
+    int x = seg_saved(b, "x", T * H, 0);
+    norm_bufs norm = norm_forward(b, "final norm", FINAL, x, T, H, 0);
+    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_STREAM, T * H);
+    head_loss(b, norm.y, &of_decoder, dn);
+    norm_backward(b, &norm, dn, dh, false);
+}

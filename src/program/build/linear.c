@@ -1,0 +1,131 @@
+/* linear.c - products, whole or cut over TP.
+ *
+ * A product whose outputs are cut gathers its input, one whose inputs are cut scatters its sum.
+ * Only a rank's own tokens are saved: backward gathers them again, beside a product that does not
+ * need them. With tp_comm_overlap both go by blocks instead (overlap.c). */
+#include "program/build/build.h"
+
+void linear_forward(builder *b, const char *name, const char *weight, const char *bias, int x,
+                    int y, int64_t m, int64_t n, int64_t k)
+{
+    seg_op(b, SEG_FORWARD, OP_GEMM, name, IN(x, seg_weight(b, weight)), OUT(y), DIM(m, n, k));
+    int with = bias ? seg_weight(b, bias) : NONE;
+    if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, name, IN(with), OUT(y), DIM(m, n));
+}
+
+void linear_backward(builder *b, const char *name, const char *weight, const char *bias, int dy,
+                     int x, int dx, bool add, int64_t m, int64_t n, int64_t k)
+{
+    if (dx != NONE) {
+        op *o = seg_op(b, SEG_BACKWARD, OP_GEMM_D, name, IN(dy, seg_weight(b, weight)), OUT(dx),
+                       DIM(m, n, k));
+        o->flags = add ? ADD_TO : 0;
+    }
+    seg_op(b, SEG_BACKWARD, OP_GEMM_W, name, IN(dy, x), OUT(seg_gradient(b, weight)), DIM(m, n, k));
+    int with = bias ? seg_gradient(b, bias) : NONE;
+    if (with != NONE) seg_op(b, SEG_BACKWARD, OP_BIAS_W, name, IN(dy), OUT(with), DIM(m, n));
+}
+
+/* ---- cut over TP */
+
+void gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width)
+{
+    if (b->s->lay.tp == 1)
+        seg_op(b, phase, OP_COPY, name, IN(x), OUT(out), DIM(b->T * width));
+    else
+        seg_comm(b, phase, OP_ALL_GATHER, name, GROUP_TP, IN(x), OUT(out), DIM(b->T * width));
+}
+
+int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width)
+{
+    if (b->s->lay.tp == 1) return x;
+    int whole = seg_temp(b, name, b->Tc * width);
+    gather_into(b, phase, name, x, whole, width);
+    return whole;
+}
+
+void scatter_tokens(builder *b, int phase, const char *name, int partial, int out, int64_t width)
+{
+    seg_comm(b, phase, OP_REDUCE_SCATTER, name, GROUP_TP, IN(partial), OUT(out), DIM(b->T * width));
+}
+
+static bool by_blocks(const builder *b)
+{
+    return b->s->lay.tp > 1 && recipe_on(&b->s->r, K_TP_OVERLAP);
+}
+
+void column_forward(builder *b, const product *p, int x, int y)
+{
+    if (by_blocks(b)) {
+        overlap_column_forward(b, p, x, y);
+        return;
+    }
+    int whole = gather_tokens(b, SEG_FORWARD, p->name, x, p->k);
+    linear_forward(b, p->name, p->weight, p->bias, whole, y, b->Tc, p->n, p->k);
+}
+
+/* The gather runs beside the product for dx, the scatter beside the one for the weight. */
+static void column_backward_cut(builder *b, const product *p, int dy, int x, int dx, bool add)
+{
+    int whole = gather_tokens(b, SEG_BACKWARD, p->name, x, p->k), sum = dx;
+    if (dx != NONE) {
+        int partial = seg_temp(b, p->name, b->Tc * p->k);
+        if (add) sum = seg_temp(b, p->name, b->T * p->k);
+        seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(dy, seg_weight(b, p->weight)), OUT(partial),
+               DIM(b->Tc, p->n, p->k));
+        scatter_tokens(b, SEG_BACKWARD, p->name, partial, sum, p->k);
+    }
+    linear_backward(b, p->name, p->weight, p->bias, dy, whole, NONE, false, b->Tc, p->n, p->k);
+    if (dx != NONE && add)
+        seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, sum), OUT(dx), DIM(b->T * p->k));
+}
+
+void column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+{
+    if (b->s->lay.tp == 1)
+        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, add, b->Tc, p->n, p->k);
+    else if (by_blocks(b))
+        overlap_column_backward(b, p, dy, x, dx, add);
+    else
+        column_backward_cut(b, p, dy, x, dx, add);
+}
+
+void row_forward(builder *b, const product *p, int x, int y)
+{
+    if (b->s->lay.tp == 1) {
+        linear_forward(b, p->name, p->weight, p->bias, x, y, b->Tc, p->n, p->k);
+        return;
+    }
+    if (by_blocks(b)) {
+        overlap_row_forward(b, p, x, y);
+    } else {
+        int partial = seg_temp(b, p->name, b->Tc * p->n);
+        linear_forward(b, p->name, p->weight, NULL, x, partial, b->Tc, p->n, p->k);
+        scatter_tokens(b, SEG_FORWARD, p->name, partial, y, p->n);
+    }
+    int bias = p->bias ? seg_weight(b, p->bias) : NONE;
+    if (bias != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(bias), OUT(y), DIM(b->T, p->n));
+}
+
+void row_backward(builder *b, const product *p, int dy, int x, int dx)
+{
+    if (b->s->lay.tp == 1) {
+        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, false, b->Tc, p->n, p->k);
+        return;
+    }
+    if (by_blocks(b)) {
+        overlap_row_backward(b, p, dy, x, dx);
+    } else {
+        int whole = gather_tokens(b, SEG_BACKWARD, p->name, dy, p->n);
+        linear_backward(b, p->name, p->weight, NULL, whole, x, dx, false, b->Tc, p->n, p->k);
+    }
+    int bias = p->bias ? seg_gradient(b, p->bias) : NONE;
+    if (bias != NONE)
+        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(bias), DIM(b->T, p->n));
+}
+
+op *move_flat(builder *b, int phase, const char *name, slice from, slice to, int64_t n)
+{
+    return seg_op(b, phase, OP_MOVE, name, IN(from.buf), OUT(to.buf),
+                  DIM(1, 1, 1, n, 0, 0, 0, from.at, 0, 0, 0, to.at));
+}

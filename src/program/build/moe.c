@@ -1,0 +1,135 @@
+/* moe.c - a layer of routed experts: the order of its parts.
+ *
+ * I1  Losses and counters are written in backward only: forward may be replayed.
+ * I2  Every buffer is written once (or added to in a row), so that a replay makes it again.
+ * I3  Overlap is order of issue: a message starts where it stands, and is waited for where it is
+ *     first used. What stands between runs beside it. */
+#include "program/build/moe.h"
+
+bool moe_is_local(const builder *b)
+{
+    return b->s->lay.ep * b->s->lay.etp == 1;
+}
+
+const dispatcher *moe_dispatcher(const builder *b)
+{
+    const recipe *r = &b->s->r;
+    if (moe_is_local(b)) return &moe_local;
+    if (recipe_is(r, K_DISPATCHER, "allgather")) return &moe_allgather;
+    if (!recipe_is(r, K_DISPATCHER, "flex")) return &moe_alltoall;
+    return recipe_is(r, K_FLEX, "hybridep") ? &moe_hybridep : &moe_deepep;
+}
+
+static flow take(moe_step *step, builder *b, moe_bufs *t, flow f)
+{
+    return step ? step(b, t, f) : f;
+}
+
+/* Is the shared expert computed beside messages? Without messages it comes last, before dispatch it
+ * comes first. */
+typedef enum shared_place { SHARED_NONE, SHARED_FIRST, SHARED_BESIDE, SHARED_LAST } shared_place;
+
+static shared_place place_of_shared(const builder *b)
+{
+    if (!b->s->m.shared_ffn) return SHARED_NONE;
+    if (moe_is_local(b)) return SHARED_LAST;
+    return recipe_on(&b->s->r, K_SHARED_OVERLAP) ? SHARED_BESIDE : SHARED_FIRST;
+}
+
+static void none_yet(builder *b, moe_bufs *t)
+{
+    *t = (moe_bufs){.keep = NONE, .demand = NONE, .demand3 = NONE, .kept = NONE};
+    t->ep = t->etp = t->sums = t->hop1 = t->fan = t->hop2 = NONE;
+    t->capacity = moe_capacity(b);
+    t->pad = recipe_on(&b->s->r, K_PAD_CAPACITY) ? t->capacity : 0;
+}
+
+void moe_forward(builder *b, moe_bufs *t, int h, int y)
+{
+    const dispatcher *d = moe_dispatcher(b);
+    shared_place place = place_of_shared(b);
+    int64_t T = b->T, H = b->s->m.hidden;
+    int shared = NONE;
+    b->module = "moe";
+    none_yet(b, t);
+    t->norm = norm_forward(b, "moe.norm", "pre_mlp_layernorm.weight", h, T, H, DROP_LAYERNORM);
+    router_forward(b, t);
+    flow f = take(d->pack, b, t, (flow){t->norm.y, t->probs});
+    if (place == SHARED_FIRST) shared_forward_first(b, t), shared = shared_forward_second(b, t);
+    b->node = NODE_DISPATCH;
+    f = take(d->send, b, t, f);
+    if (place == SHARED_BESIDE) shared_forward_first(b, t); /* I3 */
+    b->node = NODE_MLP;
+    take(d->place, b, t, f);
+    f = take(d->lift, b, t, (flow){experts_forward(b, t), NONE});
+    b->node = NODE_COMBINE;
+    f = take(d->reply, b, t, f);
+    if (place == SHARED_BESIDE) shared = shared_forward_second(b, t); /* I3 */
+    f = take(d->join, b, t, f);
+    if (place == SHARED_LAST) shared_forward_first(b, t), shared_forward_add(b, t, f.x);
+    if (shared != NONE)
+        seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(f.x, shared), OUT(f.x), DIM(T * H));
+    seg_op(b, SEG_FORWARD, OP_ADD, "moe.residual", IN(h, f.x), OUT(y), DIM(T * H));
+    b->node = NODE_ATTN;
+}
+
+/* ---- backward */
+
+/* From the gradient of the sum to that of tokens and weights of the router. `beside` is the shared
+ * expert's gradient by its input where it was computed beside messages. */
+static flow routed_backward(builder *b, moe_bufs *t, int dh, shared_grads *g, int *beside)
+{
+    const dispatcher *d = moe_dispatcher(b);
+    bool overlap = place_of_shared(b) == SHARED_BESIDE;
+    bool late = !moe_is_local(b) && recipe_on(&b->s->r, K_DISPATCH_WGRAD);
+    b->node = NODE_COMBINE;
+    flow f = take(d->join_d, b, t, (flow){dh, NONE});
+    f = take(d->reply_d, b, t, f);
+    if (overlap) *g = shared_backward_second(b, t, dh); /* I3 */
+    b->node = NODE_MLP;
+    f = take(d->lift_d, b, t, f);
+    expert_grads e = experts_backward(b, t, f.x, late);
+    f = take(d->place_d, b, t, (flow){e.dx, e.dp});
+    b->node = NODE_DISPATCH;
+    f = take(d->send_d, b, t, f);
+    b->node = NODE_MLP;
+    if (late) experts_weights(b, t, &e); /* I3 */
+    b->node = NODE_ATTN;
+    if (overlap) {
+        *beside = seg_temp(b, "shared.dx", b->T * b->s->m.hidden);
+        shared_backward_first(b, t, g, *beside, false); /* I3 */
+    }
+    return take(d->pack_d, b, t, f);
+}
+
+/* Rows that routed buffers were asked to take. */
+static void note_demand(builder *b, const moe_bufs *t)
+{
+    if (t->demand == NONE && t->demand3 == NONE) return;
+    int most = seg_layer_step(b, STEP_OVERFLOW, 2);
+    if (t->demand3 != NONE)
+        seg_op(b, SEG_BACKWARD, OP_DEMAND, "dispatch.demand", IN(t->demand3), OUT(most), DIM(3));
+    if (t->demand != NONE)
+        seg_op(b, SEG_BACKWARD, OP_DEMAND, "dispatch.demand", IN(t->demand), OUT(most), DIM(1));
+}
+
+void moe_backward(builder *b, const moe_bufs *bufs, int dh)
+{
+    moe_bufs t = *bufs;
+    shared_grads g = {NONE, NONE};
+    int beside = NONE;
+    b->module = "moe";
+    flow d = routed_backward(b, &t, dh, &g, &beside);
+    note_demand(b, &t); /* I1 */
+    router_backward(b, &t, d);
+    if (b->s->m.shared_ffn) {
+        if (beside == NONE) g = shared_backward_second(b, &t, dh);
+        shared_backward_gate(b, &t, &g, d.x);
+        if (beside == NONE)
+            shared_backward_first(b, &t, &g, d.x, true);
+        else
+            seg_op(b, SEG_BACKWARD, OP_ADD, "shared.add", IN(d.x, beside), OUT(d.x),
+                   DIM(b->T * b->s->m.hidden));
+    }
+    norm_backward(b, &t.norm, d.x, dh, true);
+}

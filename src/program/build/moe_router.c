@@ -1,0 +1,67 @@
+/* moe_router.c - the choice of experts, and its gradient. */
+#include "program/build/moe.h"
+
+#define ROUTER "mlp.router.weight"
+#define BIAS   "mlp.router.bias"
+
+unsigned router_flags(const recipe *r)
+{
+    unsigned f = 0;
+    if (recipe_is(r, K_SCORE, "sigmoid")) f |= SIGMOID;
+    if (recipe_is(r, K_SCORE, "sqrtsoftplus")) f |= SQRT_SOFTPLUS;
+    if (recipe_on(r, K_PRE_SOFTMAX)) f |= PRE_SOFTMAX;
+    if (recipe_on(r, K_ROUTER_NORM)) f |= RENORMALISE;
+    if (recipe_is(r, K_GROUP_SCORE, "best_two")) f |= BEST_TWO;
+    if (recipe_is(r, K_GROUP_SCORE, "best")) f |= BEST_ONE;
+    if (recipe_on(r, K_FORCE_BALANCE)) f |= FORCED;
+    return f;
+}
+
+static double scaling(const recipe *r)
+{
+    return recipe_given(r, K_SCALING) ? recipe_real(r, K_SCALING) : 1.0;
+}
+
+/* Under forced balance tokens are numbered over the group, and those of ranks with the same place
+ * in ETP, which alltoall brings together, one after another. */
+static int64_t first_token(const builder *b)
+{
+    return (b->at.etp * b->s->lay.ep + b->at.ep) * b->T;
+}
+
+void router_forward(builder *b, moe_bufs *t)
+{
+    const model *m = &b->s->m;
+    const recipe *r = &b->s->r;
+    int64_t T = b->T, E = m->experts, K = m->topk;
+    t->logits = seg_saved_wide(b, "router.logits", T * E, DROP_MOE);
+    linear_forward(b, "router", ROUTER, BIAS, t->norm.y, t->logits, T, E, m->hidden);
+    t->probs = seg_saved_wide(b, "router.probs", T * K, DROP_MOE);
+    t->ids = seg_saved_wide(b, "router.ids", T * K, DROP_MOE);
+    op *o =
+        seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
+               IN(t->logits, m->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
+               OUT(t->probs, t->ids),
+               DIM(T, E, K, recipe_int(r, K_GROUPS), recipe_int(r, K_GROUP_TOPK), first_token(b)));
+    o->real[0] = scaling(r);
+    o->flags = router_flags(r);
+    if (!t->capacity) return;
+    t->keep = seg_saved_wide(b, "router.keep", T * K, DROP_MOE);
+    seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
+           DIM(T, E, K, t->capacity, recipe_is(r, K_DROP_POLICY, "position")));
+}
+
+void router_backward(builder *b, const moe_bufs *t, flow d)
+{
+    const model *m = &b->s->m;
+    int64_t T = b->T, E = m->experts, K = m->topk;
+    int dlogits = seg_temp_wide(b, "router.dlogits", T * E);
+    op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),
+                   OUT(dlogits), DIM(T, E, K));
+    o->real[0] = scaling(&b->s->r);
+    o->flags = router_flags(&b->s->r);
+    router_losses(b, t, dlogits);
+    seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),
+           OUT(seg_layer_step(b, STEP_LOAD, E)), DIM(T, E, K));
+    linear_backward(b, "router", ROUTER, BIAS, dlogits, t->norm.y, d.x, true, T, E, m->hidden);
+}

@@ -1,0 +1,105 @@
+/* overlap.c - products cut over TP, block by block beside their messages.
+ *
+ * A block is one rank's T tokens. Where inputs are gathered, blocks go round the TP group and each
+ * is multiplied while the next is on its way. Where sums are scattered, the sum of a block starts
+ * with the rank after its owner and goes round until it is home; each rank adds its part.
+ *
+ * I1  With P ranks, at step h this rank at place p has the block of place p - h; of sums it adds to
+ *     the block of place p - 1 - h, and last to its own. */
+#include "program/build/build.h"
+
+static int64_t owner_at(const builder *b, int64_t h)
+{
+    int64_t n = b->s->lay.tp;
+    return ((seg_place(b, GROUP_TP) - h) % n + n) % n; /* I1 */
+}
+
+/* The rows of a block in a buffer of [Tc][width]. */
+static int rows_of(builder *b, int whole, int64_t owner, int64_t width)
+{
+    return seg_view(b, whole, owner * b->T * width, b->T * width);
+}
+
+static int pass_on(builder *b, int phase, const char *name, int x, int64_t width)
+{
+    int y = seg_temp(b, name, b->T * width);
+    seg_comm(b, phase, OP_SHIFT, name, GROUP_TP, IN(x), OUT(y), DIM(b->T * width, 1));
+    return y;
+}
+
+void overlap_column_forward(builder *b, const product *p, int x, int y)
+{
+    int64_t n = b->s->lay.tp;
+    int w = seg_weight(b, p->weight), here = x;
+    for (int64_t h = 0; h < n; h++) {
+        int next = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, here, p->k) : NONE;
+        seg_op(b, SEG_FORWARD, OP_GEMM, p->name, IN(here, w),
+               OUT(rows_of(b, y, owner_at(b, h), p->n)), DIM(b->T, p->n, p->k));
+        here = next;
+    }
+    int bias = p->bias ? seg_weight(b, p->bias) : NONE;
+    if (bias != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(bias), OUT(y), DIM(b->Tc, p->n));
+}
+
+/* One block's part of a sum, added to what has come so far (NONE: nothing); the last goes to dx. */
+static int add_part(builder *b, const product *p, int dy, int so_far, int dx)
+{
+    int part = dx != NONE ? dx : seg_temp(b, p->name, b->T * p->k);
+    seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(dy, seg_weight(b, p->weight)), OUT(part),
+           DIM(b->T, p->n, p->k));
+    if (so_far != NONE)
+        seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->k));
+    return part;
+}
+
+void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
+{
+    int64_t n = b->s->lay.tp;
+    int here = x, so_far = NONE, last = add ? NONE : dx;
+    for (int64_t h = 0; h < n; h++) {
+        int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->k) : NONE;
+        if (dx != NONE) {
+            int rows = rows_of(b, dy, owner_at(b, h + 1), p->n);
+            so_far = add_part(b, p, rows, so_far, h == n - 1 ? last : NONE);
+            if (h < n - 1) so_far = pass_on(b, SEG_BACKWARD, p->name, so_far, p->k);
+        }
+        seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(rows_of(b, dy, owner_at(b, h), p->n), here),
+               OUT(seg_gradient(b, p->weight)), DIM(b->T, p->n, p->k));
+        here = next;
+    }
+    if (dx != NONE && add)
+        seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, so_far), OUT(dx), DIM(b->T * p->k));
+    int bias = p->bias ? seg_gradient(b, p->bias) : NONE;
+    if (bias != NONE)
+        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(bias), DIM(b->Tc, p->n));
+}
+
+void overlap_row_forward(builder *b, const product *p, int x, int y)
+{
+    int64_t n = b->s->lay.tp;
+    int so_far = NONE;
+    for (int64_t h = 0; h < n; h++) {
+        int part = h == n - 1 ? y : seg_temp(b, p->name, b->T * p->n);
+        seg_op(b, SEG_FORWARD, OP_GEMM, p->name,
+               IN(rows_of(b, x, owner_at(b, h + 1), p->k), seg_weight(b, p->weight)), OUT(part),
+               DIM(b->T, p->n, p->k));
+        if (so_far != NONE)
+            seg_op(b, SEG_FORWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->n));
+        so_far = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, part, p->n) : NONE;
+    }
+}
+
+void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
+{
+    int64_t n = b->s->lay.tp;
+    int here = dy;
+    for (int64_t h = 0; h < n; h++) {
+        int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->n) : NONE;
+        int64_t owner = owner_at(b, h);
+        seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(here, seg_weight(b, p->weight)),
+               OUT(rows_of(b, dx, owner, p->k)), DIM(b->T, p->n, p->k));
+        seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(here, rows_of(b, x, owner, p->k)),
+               OUT(seg_gradient(b, p->weight)), DIM(b->T, p->n, p->k));
+        here = next;
+    }
+}

@@ -1,0 +1,352 @@
+/* plan.c - laying out the arena.
+ *
+ * I1  Regions follow one another; each starts at a multiple of PLAN_ALIGN.
+ * I2  What buffers cover is the length of their union: all that a step can touch. */
+#include "program/memory/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/maths.h"
+#include "program/build/rope.h"
+
+/* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
+static int64_t logits_bytes(const op *o)
+{
+    return mul_sat(mul_sat(o->dim[3], o->dim[2]), 4);
+}
+
+int64_t op_workspace(const op *o)
+{
+    if (o->kind != OP_HEAD_LOSS) return 0;
+    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[3] * 8;
+}
+
+/* ---- boundary */
+
+static int64_t most_bytes(const program *p, life l)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->n_segments; i++)
+        for (int id = 0; id < p->segments[i]->n_bufs; id++) {
+            const buf *b = &p->segments[i]->bufs[id];
+            if (b->life == l && b->parent < 0 && b->bytes > most) most = b->bytes;
+        }
+    return most;
+}
+
+static int64_t scratch_bytes(const program *p)
+{
+    int64_t most = 0, sum = 0;
+    for (int i = 0; i < p->weights.n_buckets; i++) {
+        const bucket *k = &p->weights.buckets[i];
+        if (k->shards == 1) continue;
+        int64_t n = round_up(bucket_slice(k), WEIGHT_ALIGN_ELEMENTS) * 4;
+        if (n > most) most = n;
+        sum += n;
+    }
+    return recipe_on(&p->s->r, K_GRAD_OVERLAP) ? sum : most;
+}
+
+void plan_boundary(program *p)
+{
+    p->stream_bytes = round_up(most_bytes(p, LIFE_STREAM), PLAN_ALIGN);
+    p->boundary_bytes = round_up(most_bytes(p, LIFE_BOUNDARY), PLAN_ALIGN);
+    p->scratch_bytes = scratch_bytes(p);
+    p->stream_offset = 0;
+    p->boundary_offset = p->turns * p->stream_bytes;
+    p->scratch_offset = p->boundary_offset + p->turns * p->boundary_bytes;
+    p->passed_offset = p->scratch_offset + p->scratch_bytes;
+    p->passed_bytes = round_up(most_bytes(p, LIFE_PASSED), PLAN_ALIGN);
+    int passed = 2 + (p->s->pipe.pp > 1 ? p->turns : 0);
+    p->bytes[REGION_BOUNDARY] = p->passed_offset + passed * p->passed_bytes;
+}
+
+/* ---- step buffers */
+
+static void place_step(program *p)
+{
+    const model *m = &p->s->m;
+    int64_t layers = m->n_layers + m->n_mtp, rot = rope_width(p->s);
+    int64_t elements[STEP_COUNT] = {[STEP_IDS] = p->Tc,
+                                    [STEP_LABELS] = p->Tc,
+                                    [STEP_MASK] = p->Tc,
+                                    [STEP_ROPE] = p->S * rot,
+                                    [STEP_LOSS] = 2};
+    if (m->n_mtp) {
+        elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = p->Tc;
+        elements[STEP_MTP_LOSS] = 2;
+    }
+    if (m->experts) {
+        elements[STEP_AUX] = elements[STEP_Z] = layers;
+        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->experts;
+        elements[STEP_OVERFLOW] = layers * 2;
+    }
+    int64_t end = 0;
+    for (int i = 0; i < STEP_COUNT; i++) {
+        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
+        p->step_offset[i] = end;
+        p->step_bytes[i] = elements[i] * 4;
+        end = round_up(end + times * p->step_bytes[i], PLAN_ALIGN);
+    }
+    p->bytes[REGION_STEP] = end;
+}
+
+/* ---- temporaries and workspace */
+
+static void place_temporaries(program *p)
+{
+    int64_t temp = 0, work = 0;
+    for (int i = 0; i < p->n_segments; i++)
+        for (int phase = 0; phase < 2; phase++) {
+            const segment *seg = p->segments[i];
+            if (seg->temp_bytes[phase] > temp) temp = seg->temp_bytes[phase];
+            for (int k = 0; k < seg->n_ops[phase]; k++) {
+                int64_t w = op_workspace(&seg->ops[phase][k]);
+                if (w > work) work = w;
+            }
+        }
+    p->workspace_offset = temp;
+    p->workspace_bytes = work;
+    p->bytes[REGION_TEMP] = temp + round_up(work, PLAN_ALIGN);
+}
+
+/* ---- what buffers cover */
+
+enum { WORKSPACE_RANGES_MAX = 8 }; /* two for each operation that needs any: one or two heads */
+
+typedef struct range {
+    int64_t start, end;
+} range;
+
+static int by_start(const void *a, const void *b)
+{
+    const range *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static int64_t union_of(range *list, int64_t n)
+{
+    qsort(list, (size_t)n, sizeof *list, by_start);
+    int64_t covered = 0, end = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t from = list[i].start > end ? list[i].start : end;
+        if (list[i].end > from) covered += list[i].end - from;
+        if (list[i].end > end) end = list[i].end;
+    }
+    return covered;
+}
+
+/* Without the gap of alignment inside. */
+static int64_t workspace_ranges(const program *p, range *out)
+{
+    int64_t at = p->offset[REGION_TEMP] + p->workspace_offset, n = 0;
+    for (int i = 0; i < p->n_segments; i++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
+                const op *o = &p->segments[i]->ops[phase][k];
+                int64_t bytes = op_workspace(o);
+                if (!bytes || n == WORKSPACE_RANGES_MAX) continue;
+                out[n++] = (range){at, at + logits_bytes(o)};
+                out[n++] = (range){at + bytes - o->dim[3] * 8, at + bytes};
+            }
+    return n;
+}
+
+static int64_t collect_items(const program *p, bool host, range *out)
+{
+    int64_t n = 0;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) {
+            const item *it = &p->items[part].list[i];
+            for (int id = 0; id < it->seg->n_bufs; id++) {
+                const buf *b = &it->seg->bufs[id];
+                bool counted = b->life == LIFE_STEP || b->life == LIFE_WEIGHT ||
+                               b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT ||
+                               (b->life == LIFE_HOST) != host;
+                int64_t at = counted ? -1 : program_place(p, it, id);
+                if (at >= 0) out[n++] = (range){at, at + b->bytes};
+            }
+        }
+    return n;
+}
+
+static int64_t collect(const program *p, range *out)
+{
+    int64_t n = 0;
+    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER;
+         i++) /* their padding is used like the rest */
+        out[n++] = (range){p->offset[i], p->offset[i] + p->bytes[i]};
+    for (int i = 0; i < STEP_COUNT; i++) {
+        int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
+        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
+        out[n++] = (range){at, at + times * p->step_bytes[i]};
+    }
+    n += workspace_ranges(p, out + n);
+    return n + collect_items(p, false, out + n);
+}
+
+static int64_t bytes_covered(const program *p, bool host)
+{
+    int64_t most = REGION_COUNT + STEP_COUNT + WORKSPACE_RANGES_MAX;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
+    range *list = malloc(sizeof *list * (size_t)most);
+    if (!list) return 0;
+    int64_t n = host ? collect_items(p, true, list) : collect(p, list);
+    int64_t bytes = union_of(list, n); /* I2 */
+    free(list);
+    return bytes;
+}
+
+int64_t program_buffer_bytes(const program *p)
+{
+    return bytes_covered(p, false);
+}
+
+int64_t program_host_buffer_bytes(const program *p)
+{
+    return bytes_covered(p, true);
+}
+
+/* On a CPU all is FP32, as the run has it. Elsewhere precision and optimizer decide; what each
+ * element takes there may be a fraction (scales of blocks), so regions have the state's bytes. */
+static void place_state(program *p)
+{
+    const setup *s = p->s;
+    p->weight_word = p->gradient_word = 4;
+    p->bytes[REGION_WEIGHTS] = p->weights.elements * 4;
+    p->bytes[REGION_GRADIENTS] = p->weights.trained * 4;
+    p->bytes[REGION_OPTIMIZER] = p->weights.owned * 8;
+    if (recipe_on_cpu(&s->r)) return;
+    state_bytes bytes;
+    state_mode mode = state_mode_bare(&s->r);
+    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
+    p->weight_word = mode.plain;
+    p->gradient_word = mode.gradient;
+    p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
+    p->bytes[REGION_GRADIENTS] = state_gradients(&bytes);
+    p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
+}
+
+void plan_memory(program *p, arena *a)
+{
+    place_state(p);
+    p->bytes[REGION_SAVED] = place_slots(p, false, a);
+    p->host_bytes = place_slots(p, true, a);
+    place_step(p);
+    place_temporaries(p);
+    int64_t end = 0;
+    for (int i = 0; i < REGION_COUNT; i++) {
+        p->offset[i] = end; /* I1 */
+        end += round_up(p->bytes[i], PLAN_ALIGN);
+    }
+    p->arena_bytes = end;
+}
+
+/* ---- places */
+
+static int64_t step_place(const program *p, const instance *i, const buf *b, int64_t micro)
+{
+    int64_t at = p->offset[REGION_STEP] + p->step_offset[b->step];
+    if (step_by_micro(b->step)) return at + micro * p->step_bytes[b->step];
+    if (!b->step_stride) return at;
+    bool module = i->seg->n_layers == 0; /* the prediction module's layer follows the decoder's */
+    int64_t layer = module ? p->s->m.n_layers : i->layer + b->layer_step;
+    return at + layer * b->step_stride;
+}
+
+static int64_t weight_place(const program *p, const instance *i, const buf *b, int chunk_id)
+{
+    param_block block = b->row->block;
+    bool shared = block == BLOCK_EMBEDDING || block == BLOCK_HEAD;
+    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + b->layer_step : p->s->m.n_layers;
+    const weight *w = weight_find(&p->weights, b->row, layer, chunk_id);
+    return w->offset;
+}
+
+/* Where an instance's input is that is not saved. One that is received may come while the one
+ * before is still computed, so it has a place of its own. */
+static int64_t passed_place(const program *p, const item_at *at, int instance_id)
+{
+    const chunk *c = &p->chunks[at->chunk];
+    bool received = instance_id > 0 && strcmp(c->list[instance_id - 1].seg->name, "receive") == 0;
+    int64_t which = received ? 2 + at->turn : instance_id % 2;
+    return p->offset[REGION_BOUNDARY] + p->passed_offset + which * p->passed_bytes;
+}
+
+/* Buffer 0 of the instance behind: in its slot, or on its way to the next stage or the host. */
+static int64_t output_place(const program *p, const item_at *at)
+{
+    const chunk *c = &p->chunks[at->chunk];
+    if (at->instance + 1 >= c->n) return -1;
+    const instance *next = &c->list[at->instance + 1];
+    if (next->seg->bufs[0].life == LIFE_BOUNDARY)
+        return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
+    if (next->seg->bufs[0].life == LIFE_PASSED) return passed_place(p, at, at->instance + 1);
+    return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance + 1);
+}
+
+static int64_t chunk_place(const program *p, const item *it, const buf *b)
+{
+    const item_at *at = &it->at[b->owner];
+    const instance *i = &p->chunks[at->chunk].list[at->instance];
+    int64_t boundary = p->offset[REGION_BOUNDARY];
+    switch (b->life) {
+    case LIFE_WEIGHT:
+        return p->offset[REGION_WEIGHTS] +
+               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->weight_word);
+    case LIFE_GRADIENT:
+        return p->offset[REGION_GRADIENTS] +
+               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->gradient_word);
+    case LIFE_SAVED:
+        return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance) +
+               b->offset[0];
+    case LIFE_OUTPUT:
+        return output_place(p, at);
+    case LIFE_STREAM:
+        return boundary + p->stream_offset + at->turn * p->stream_bytes;
+    case LIFE_BOUNDARY:
+        return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
+    case LIFE_PASSED:
+        return passed_place(p, at, at->instance);
+    case LIFE_HOST:
+        return p->arena_bytes + *program_host_slot(p, at->chunk, at->micro, at->instance) +
+               b->offset[0];
+    case LIFE_STEP:
+        return step_place(p, i, b, at->micro);
+    default:
+        return -1;
+    }
+}
+
+int64_t program_place(const program *p, const item *it, int buf_id)
+{
+    const buf *b = &it->seg->bufs[buf_id];
+    if (b->life == LIFE_FIXED) return p->offset[b->region] + b->offset[0];
+    if (b->life == LIFE_TEMP)
+        return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
+    if (it->at[b->owner].chunk < 0) return -1;
+    bool view = b->parent >= 0 && b->life != LIFE_SAVED;
+    int64_t at = chunk_place(p, it, view ? &it->seg->bufs[b->parent] : b);
+    return view && at >= 0 ? at + b->view_at : at;
+}
+
+const char *region_name(region r)
+{
+    static const char *const names[] = {"weights",  "gradients", "optimizer",  "saved",
+                                        "boundary", "step",      "temporaries"};
+    return names[r];
+}
+
+const char *region_title(region r)
+{
+    static const char *const titles[] = {"weights",
+                                         "gradients",
+                                         "optimizer",
+                                         "activations",
+                                         "pipeline and reduction buffers",
+                                         "batch, losses and counters",
+                                         "temporaries and workspace"};
+    return titles[r];
+}

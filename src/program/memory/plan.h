@@ -1,0 +1,22 @@
+/* plan.h - the memory plan: one function computes the arena that the run then uses. */
+#ifndef PROGRAM_MEMORY_PLAN_H
+#define PROGRAM_MEMORY_PLAN_H
+
+#include "program/program.h"
+
+enum { PLAN_ALIGN = 64 };
+
+/* Places of the boundary region, which items name; after chunks and weights are there. */
+void plan_boundary(program *p);
+
+/* Fills slots, offsets and sizes of a program whose segments, chunks and items are there. */
+void plan_memory(program *p, arena *a);
+
+/* Places of all saved buffers in their pool, or of those on the host in theirs; its bytes.
+ * slots.c */
+int64_t place_slots(program *p, bool host, arena *a);
+
+/* Bytes that kernels need beside an operation's buffers, at most. */
+int64_t op_workspace(const op *o);
+
+#endif

@@ -1,0 +1,102 @@
+/* slots.c - places for what forward saves until backward.
+ *
+ * I1  A slot belongs to a chunk of a microbatch from its forward to its backward. With combined
+ *     1F1B it belongs to one instance of the chunk: there the forward of one microbatch takes
+ *     places as the backward of another leaves them, layer by layer.
+ * I2  Slots are packed at the lowest place that no living one covers, so the pool is the peak of
+ *     their sum wherever sizes allow. */
+#include <string.h>
+
+#include "program/memory/plan.h"
+#include "program/memory/pool.h"
+
+typedef struct packing {
+    program *p;
+    bool host;
+    pool l;
+} packing;
+
+static int64_t *slot_of(const packing *w, int64_t chunk_id, int64_t micro, int instance_id)
+{
+    return w->host ? program_host_slot(w->p, chunk_id, micro, instance_id)
+                   : program_slot(w->p, chunk_id, micro, instance_id);
+}
+
+/* ---- by chunk */
+
+static void take_chunk(packing *w, const order_entry *e)
+{
+    program *p = w->p;
+    const chunk *c = &p->chunks[e->chunk];
+    if (e->phase != SEG_FORWARD || *slot_of(w, e->chunk, e->micro, 0) >= 0) return;
+    int64_t bytes = w->host ? c->host_bytes : c->saved_bytes;
+    int64_t at = pool_take(&w->l, (living){.bytes = bytes, .chunk = e->chunk, .micro = e->micro});
+    for (int i = 0; i < c->n; i++)
+        *slot_of(w, e->chunk, e->micro, i) =
+            at + (w->host ? c->list[i].host_offset : c->list[i].saved_offset);
+}
+
+/* A message that is received ahead needs its slot that much earlier. */
+static void by_chunk(packing *w)
+{
+    const step_order *o = &w->p->order;
+    int64_t ahead = w->p->posts_early && !w->host ? 1 : 0;
+    for (int64_t i = 0; i < o->n; i++) {
+        for (int64_t k = i; k <= i + ahead && k < o->n; k++) take_chunk(w, &o->list[k]);
+        if (o->list[i].phase == SEG_BACKWARD)
+            pool_leave(&w->l, o->list[i].chunk, o->list[i].micro, 0);
+    }
+}
+
+/* ---- by instance */
+
+static void take_instance(packing *w, const item_at *at, int instance_id)
+{
+    const chunk *c = &w->p->chunks[at->chunk];
+    if (instance_id >= c->n) return;
+    int64_t *slot = slot_of(w, at->chunk, at->micro, instance_id);
+    const segment *seg = c->list[instance_id].seg;
+    int64_t bytes = w->host ? seg->host_bytes : seg->saved_bytes;
+    if (*slot >= 0) return;
+    *slot = bytes ? pool_take(&w->l, (living){.bytes = bytes,
+                                              .chunk = at->chunk,
+                                              .micro = at->micro,
+                                              .instance = instance_id})
+                  : 0;
+}
+
+/* A forward writes what it saves, and on the device the input of the instance behind it. */
+static void by_instance(packing *w)
+{
+    const item_list *items = &w->p->items[PART_STEP];
+    for (int64_t i = 0; i < items->n; i++) {
+        const item *it = &items->list[i];
+        bool pair = strcmp(it->seg->name, "pair") == 0;
+        const item_at *f = &it->at[0], *b = &it->at[pair];
+        if (f->chunk < 0) continue;
+        if (it->phase == SEG_FORWARD) {
+            take_instance(w, f, f->instance);
+            if (!w->host) take_instance(w, f, f->instance + 1);
+        }
+        bool posts = strcmp(it->seg->name, "post") == 0;
+        if (pair || (it->phase == SEG_BACKWARD && !posts))
+            pool_leave(&w->l, b->chunk, b->micro, b->instance);
+    }
+}
+
+int64_t place_slots(program *p, bool host, arena *a)
+{
+    packing w = {.p = p, .host = host, .l = {.a = a}};
+    p->slots = 1;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].n > p->slots) p->slots = p->chunks[c].n;
+    int64_t n = p->n_chunks * p->micros * p->slots;
+    int64_t **slots = host ? &p->host_slot : &p->slot;
+    *slots = ARENA_ARRAY(a, int64_t, n);
+    for (int64_t i = 0; i < n; i++) (*slots)[i] = -1;
+    if (recipe_on(&p->s->r, K_EP_OVERLAP)) /* I1 */
+        by_instance(&w);
+    else
+        by_chunk(&w);
+    return w.l.end;
+}

@@ -1,0 +1,273 @@
+/* folder.c - names, the text file, and what happens in which order.
+ *
+ * I1  A name iter_N without a tail stands for a complete checkpoint.
+ * I2  The text file changes only after the folder that it will name has its name.
+ * I3  What has a tail is nobody's once the process in its name is gone.
+ * I4  A folder iter_N that is not ours (other programs use the name) is neither replaced nor
+ *     removed, and a text file that names one is not changed. */
+#include "run/checkpoint/folder.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "run/checkpoint/checkpoint.h"
+#include "run/checkpoint/meta.h"
+#include "run/checkpoint/tensor_file_disk.h"
+
+#define LATEST  "latest_checkpointed_iteration.txt"
+#define ITER    "iter_"
+#define RELEASE "release" /* a folder of Megatron's */
+
+enum { TEXT_BYTES_MAX = 4096, DIGITS_MIN = 7, DIGITS_MAX = 18 };
+
+/* ---- names */
+
+const char *checkpoint_path(arena *a, const char *folder, int64_t iteration)
+{
+    return arena_text(a, "%s/" ITER "%07" PRId64, folder, iteration);
+}
+
+/* Digits at `s`; *tail is what follows. -1: none, or too many. */
+static int64_t read_number(const char *s, const char **tail)
+{
+    size_t n = strspn(s, "0123456789");
+    *tail = s + n;
+    return n == 0 || n > DIGITS_MAX ? -1 : strtoll(s, NULL, 10);
+}
+
+/* N of "iter_N" and the tail behind it; -1: another name. */
+static int64_t iteration_of(const char *name, const char **tail)
+{
+    *tail = "";
+    if (!text_starts(name, ITER)) return -1;
+    int64_t n = read_number(name + strlen(ITER), tail);
+    return *tail - name < (ptrdiff_t)strlen(ITER) + DIGITS_MIN ? -1 : n;
+}
+
+typedef struct entries {
+    char **names;
+    int n;
+} entries;
+
+static entries list_folder(arena *a, const char *folder)
+{
+    entries e = {0};
+    int room = 0;
+    DIR *d = opendir(folder);
+    for (const struct dirent *at; d && (at = readdir(d));) {
+        if (e.n == room) {
+            room = room ? 2 * room : 64;
+            char **larger = ARENA_ARRAY(a, char *, room);
+            if (e.n) memcpy(larger, e.names, sizeof *larger * (size_t)e.n);
+            e.names = larger;
+        }
+        e.names[e.n++] = arena_copy(a, at->d_name, strlen(at->d_name));
+    }
+    if (d) closedir(d);
+    return e;
+}
+
+static bool is_ours(arena *a, const char *folder, int64_t iteration)
+{
+    return checkpoint_meta_is_ours(checkpoint_path(a, folder, iteration));
+}
+
+/* The largest N below `below` of complete checkpoints, of ours or of all; -1: none. */
+static int64_t newest_below(const char *folder, int64_t below, bool ours)
+{
+    arena *a = arena_create();
+    entries e = list_folder(a, folder);
+    int64_t newest = -1;
+    for (int i = 0; i < e.n; i++) {
+        const char *tail;
+        int64_t n = iteration_of(e.names[i], &tail);
+        if (n <= newest || n >= below || *tail) continue; /* I1 */
+        if (!ours || is_ours(a, folder, n)) newest = n;
+    }
+    arena_destroy(a);
+    return newest;
+}
+
+const char *checkpoint_find(arena *a, const char *folder, int64_t iteration)
+{
+    const char *path = checkpoint_path(a, folder, iteration);
+    if (file_is_folder(path)) return path;
+    entries e = list_folder(a, folder);
+    for (int i = 0; i < e.n; i++) {
+        const char *tail;
+        if (iteration_of(e.names[i], &tail) == iteration && text_starts(tail, ".old-"))
+            return arena_text(a, "%s/%s", folder, e.names[i]);
+    }
+    return NULL;
+}
+
+/* ---- the text file */
+
+static status read_latest(const char *path, const char *data, int64_t *iteration, error *err)
+{
+    const char *tail;
+    int64_t n = read_number(data, &tail);
+    if (n < 0 || tail[strspn(tail, " \t\r\n")])
+        return error_set(err, ERR_INPUT, "%s: holds '%.40s'; the number of an iteration is needed",
+                         path, data);
+    *iteration = n;
+    return OK;
+}
+
+status checkpoint_latest(const char *folder, int64_t *iteration, error *err)
+{
+    arena *a = arena_create();
+    const char *path = arena_text(a, "%s/" LATEST, folder);
+    status s = OK;
+    char *data;
+    size_t n;
+    if (!file_exists(path)) {
+        *iteration = newest_below(folder, INT64_MAX, false);
+    } else {
+        s = file_read(a, path, TEXT_BYTES_MAX, &data, &n, err);
+        if (!s) s = read_latest(path, data, iteration, err);
+    }
+    arena_destroy(a);
+    return s;
+}
+
+status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previous, error *err)
+{
+    if (!file_is_folder(folder)) return error_set(err, ERR_INPUT, "%s: is not a folder", folder);
+    *previous = newest_below(folder, iteration, true);
+    return OK;
+}
+
+static status write_latest(arena *a, const char *folder, int64_t iteration, error *err)
+{
+    const char *path = arena_text(a, "%s/" LATEST, folder);
+    const char *beside = disk_beside(a, path, "tmp");
+    const char *text = arena_text(a, "%" PRId64, iteration);
+    status s = disk_create(beside, text, strlen(text), err);
+    if (!s) s = disk_rename(beside, path, err);
+    if (s) disk_remove(beside);
+    return s;
+}
+
+/* ---- checkpoints of other programs */
+
+static status foreign(const char *path, error *err)
+{
+    return error_set(err, ERR_INPUT,
+                     "%s: is not a checkpoint of moefold, and nothing is saved beside it; repair: "
+                     "%s=FOLDER without checkpoints of other programs",
+                     path, knobs[K_SAVE].key);
+}
+
+status checkpoint_refuse_foreign(const char *folder, error *err)
+{
+    arena *a = arena_create();
+    entries e = list_folder(a, folder);
+    status s = OK;
+    for (int i = 0; i < e.n && !s; i++) {
+        const char *tail, *path = arena_text(a, "%s/%s", folder, e.names[i]);
+        bool named = iteration_of(e.names[i], &tail) >= 0 && !*tail;
+        if (!named && !text_equal(e.names[i], RELEASE)) continue;
+        if (file_is_folder(path) && !checkpoint_meta_is_ours(path)) s = foreign(path, err);
+    }
+    arena_destroy(a);
+    return s;
+}
+
+/* The place of iter_N, and what the text file names: both ours, or not there. */
+static status refuse_place(arena *a, const char *folder, int64_t iteration, error *err)
+{
+    int64_t latest;
+    error ignored;
+    const char *places[] = {checkpoint_path(a, folder, iteration), NULL};
+    if (!checkpoint_latest(folder, &latest, &ignored) && latest >= 0)
+        places[1] = checkpoint_path(a, folder, latest);
+    for (int i = 0; i < 2; i++)
+        if (places[i] && file_exists(places[i]) && !checkpoint_meta_is_ours(places[i]))
+            return foreign(places[i], err); /* I4 */
+    return OK;
+}
+
+/* ---- taking a place, and leaving it */
+
+status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err)
+{
+    arena *a = arena_create();
+    const char *path = checkpoint_path(a, folder, iteration);
+    const char *aside = disk_beside(a, path, "old");
+    bool there = file_exists(path);
+    error ignored;
+    status s = refuse_place(a, folder, iteration, err);
+    if (!s && there) disk_remove(aside);
+    if (!s && there) s = disk_rename(path, aside, err);
+    if (!s) {
+        s = disk_rename(from, path, err);
+        if (s && there) (void)disk_rename(aside, path, &ignored);
+    }
+    if (!s) s = write_latest(a, folder, iteration, err); /* I2 */
+    if (!s && there) disk_remove(aside);
+    arena_destroy(a);
+    return s;
+}
+
+/* Is the process that a tail names (".tmp-123") gone? Ours would not look for its own leavings. */
+static bool is_left(const char *tail)
+{
+    const char *rest, *dash = strrchr(tail, '-');
+    if (!dash) return false;
+    int64_t pid = read_number(dash + 1, &rest);
+    if (pid <= 0 || *rest) return false;
+    return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
+}
+
+static void clean_one(arena *a, const char *folder, const char *name)
+{
+    const char *tail = "", *path = arena_text(a, "%s/%s", folder, name);
+    int64_t n = iteration_of(name, &tail);
+    if (n < 0 && text_starts(name, LATEST)) tail = name + strlen(LATEST);
+    bool temporary = text_starts(tail, ".tmp-"), aside = n >= 0 && text_starts(tail, ".old-");
+    if ((!temporary && !aside) || !is_left(tail)) return; /* I3 */
+    error ignored;
+    const char *place = checkpoint_path(a, folder, n);
+    if (aside && !file_exists(place))
+        (void)disk_rename(path, place, &ignored);
+    else
+        disk_remove(path);
+}
+
+void checkpoint_clean(const char *folder)
+{
+    arena *a = arena_create();
+    entries e = list_folder(a, folder);
+    for (int i = 0; i < e.n; i++) clean_one(a, folder, e.names[i]);
+    arena_destroy(a);
+}
+
+/* Renamed before it is removed: half a checkpoint must not stand under the name of a whole one
+ * (I1). What fails here costs disk space, nothing else. */
+static void remove_checkpoint(arena *a, const char *folder, int64_t iteration)
+{
+    error ignored;
+    const char *path = checkpoint_path(a, folder, iteration);
+    const char *beside = disk_beside(a, path, "tmp");
+    if (!disk_rename(path, beside, &ignored)) disk_remove(beside);
+}
+
+void checkpoint_prune(const char *folder, int64_t iteration, int keep)
+{
+    arena *a = arena_create();
+    int kept = 1;
+    for (int64_t n = newest_below(folder, iteration, true); keep > 0 && n >= 0;
+         n = newest_below(folder, n, true)) /* I4 */
+        if (++kept > keep) remove_checkpoint(a, folder, n);
+    arena_destroy(a);
+}

@@ -1,0 +1,73 @@
+/* probe.c - can this folder take checkpoints? Asked before the first step, so that a
+ * wrong folder does not cost the steps up to the first save.
+ *
+ * I1  Every rank that will write tries to: ranks on other machines may see another disk. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "run/trainer/agree.h"
+#include "run/checkpoint/folder.h"
+#include "run/checkpoint/write.h"
+#include "run/checkpoint/tensor_file_disk.h"
+
+static const char probe_text[] = "written to see whether it can be; may be removed\n";
+
+/* What this rank writes in one checkpoint, headers left out. */
+static int64_t own_bytes(const checkpoint *c, arena *a)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < CHECKPOINT_KINDS; i++) {
+        written_file f;
+        checkpoint_kind k = checkpoint_kind_of(c, i);
+        if (!k.values) continue;
+        checkpoint_file_plan(&f, c, k, a);
+        bytes += f.elements * (int64_t)sizeof(float);
+    }
+    return bytes;
+}
+
+static status try_to_write(const char *folder, int64_t rank, arena *a, error *err) /* I1 */
+{
+    const char *path = disk_beside(a, arena_text(a, "%s/probe-%" PRId64, folder, rank), "tmp");
+    status s = disk_create(path, probe_text, sizeof probe_text - 1, err);
+    (void)unlink(path);
+    return s;
+}
+
+/* File systems that count otherwise (quotas) are found out by the save itself. */
+static status look_for_space(const char *folder, double needed, arena *a, error *err)
+{
+    struct statvfs disk;
+    if (statvfs(folder, &disk) != 0 || disk.f_blocks == 0) return OK;
+    double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (free_bytes >= needed) return OK;
+    return error_set(err, ERR_MACHINE, "%s: %s are free, and a checkpoint takes %s", folder,
+                     text_bytes(a, (int64_t)free_bytes), text_bytes(a, (int64_t)needed));
+}
+
+static status open_first(const checkpoint *c, const char *folder, error *err)
+{
+    if (c->c && comm_rank(c->c) != 0) return OK;
+    status s = checkpoint_refuse_foreign(folder, err);
+    return s ? s : disk_make_folders(folder, err);
+}
+
+status checkpoint_save_open(const checkpoint *c, const char *folder, error *err)
+{
+    status s = ranks_follow(c->c, open_first(c, folder, err), err);
+    if (s) return s;
+    arena *a = arena_create();
+    int64_t mine = own_bytes(c, a);
+    double needed = (double)mine;
+    if (c->c) comm_sum(c->c, GROUP_WORLD, &needed, 1);
+    if (mine > 0) s = try_to_write(folder, c->c ? comm_rank(c->c) : 0, a, err);
+    if (!s) s = look_for_space(folder, needed, a, err);
+    s = ranks_agree(c->c, s, err);
+    arena_destroy(a);
+    return s;
+}

@@ -1,0 +1,38 @@
+/* tensor_file_disk.h - files and folders that a crash must not leave half written.
+ *
+ * The order that makes it so: write beside, sync the file, sync its folder, rename, sync the folder
+ * above. A name then stands for all of the new content or all of the old. Failures are ERR_MACHINE
+ * with the path and the system's reason. */
+#ifndef RUN_CHECKPOINT_TENSOR_FILE_DISK_H
+#define RUN_CHECKPOINT_TENSOR_FILE_DISK_H
+
+#include "base/arena.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* All of n bytes, wherever the system stops. */
+status disk_write(int fd, const char *path, const void *bytes, size_t n, error *err);
+
+/* A new file with this content, synced. */
+status disk_create(const char *path, const void *bytes, size_t n, error *err);
+
+/* The folder and those above it, each synced into its own; one that exists is fine. */
+status disk_make_folders(const char *path, error *err);
+
+status disk_sync_folder(const char *path, error *err);
+
+/* Renames and syncs the folder above the new name. */
+status disk_rename(const char *from, const char *to, error *err);
+
+/* With all that it holds; what is not there is fine, and what cannot be removed is left. */
+void disk_remove(const char *path);
+
+/* "PATH.KIND-PID": a name beside `path` for what is on its way. */
+const char *disk_beside(arena *a, const char *path, const char *kind);
+
+/* The same with the number of another process, in whose name all ranks write. */
+const char *disk_beside_of(arena *a, const char *path, const char *kind, int64_t pid);
+
+#endif

@@ -1,0 +1,78 @@
+/* measure.h - what this machine's kernels and messages reach, measured as a run would use them.
+ *
+ * Kernels are those that a run binds, with the threads that a rank has; tensors are taken one after
+ * another from a pool larger than caches, since in a step they come back only after many others.
+ * With several ranks all of them measure the same thing at the same time: cores, caches and memory
+ * are shared, and what a rank reaches beside busy neighbours is what counts.
+ *
+ * Machines are shared: all is measured in three rounds, of the times of a window the lowest tenth
+ * counts (where there are more threads than cores: the mean), with several ranks the mean of
+ * theirs, and of the rounds the best. */
+#ifndef RUN_MEASURE_MEASURE_H
+#define RUN_MEASURE_MEASURE_H
+
+#include "comm/comm.h"
+#include "hardware/hardware.h"
+
+enum { MEASURED_DEPTH = 512, MEASURED_HEAD = 64 };
+
+/* Messages that are measured, each over all ranks. */
+typedef enum measured_message {
+    MEASURED_SHIFT,
+    MEASURED_GATHER,
+    MEASURED_REDUCE,
+    MEASURED_ALL_TO_ALL,
+    MEASURED_EXCHANGE,
+    MEASURED_MESSAGES
+} measured_message;
+
+const char *measured_message_name(measured_message m);
+
+typedef struct measured {
+    int ranks, threads; /* threads of a rank */
+    double others;      /* part of the cores that other programs took meanwhile */
+    /* FLOP/s, forward and gradients together where not said otherwise: */
+    curve gemm;         /* by the side of the result, sums of MEASURED_DEPTH */
+    curve deep;         /* by the length of the sums, result of MEASURED_DEPTH squared */
+    curve grouped;      /* by rows of an expert */
+    curve attention[2]; /* by length, forward and backward; heads of MEASURED_HEAD */
+    curve heads;        /* attention by size of a head */
+    double head;        /* product with the vocabulary, loss and gradient in one */
+    double linear;      /* delta rule */
+    /* bytes/s, by bytes of an operation: */
+    curve memory; /* the mix of a layer */
+    curve copy;
+    double adam;    /* elements/s that the optimizer updates */
+    double least;   /* seconds of the smallest operation */
+    double launch;  /* seconds from one operation to the next */
+    double latency; /* seconds of the smallest message; 0: one rank */
+    /* bytes/s that a rank sends, by bytes of a message, without the latency: */
+    curve message[MEASURED_MESSAGES];
+} measured;
+
+/* Says how far it is: `done` of `total` measurements. */
+typedef void (*measure_says)(void *who, int done, int total);
+
+typedef struct measure_options {
+    double seconds; /* in all, about; large operations are run twice at least */
+    int threads;    /* of this rank */
+    int rows;       /* at most so many points of a curve, 0: all; for tests */
+    measure_says says;
+    void *who;
+} measure_options;
+
+/* `c` has its groups, or is NULL where the rank is alone. Collective over the world. ERR_MACHINE:
+ * no memory. */
+status measure_machine(measured *out, comm *c, const measure_options *o, error *err);
+
+/* The highest value of a curve; of all products. */
+double measured_best(const curve *c);
+double measured_peak(const measured *m);
+
+/* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
+double measured_depth(const measured *m);
+
+/* Writes hardware/NAME.yaml as hardware_read takes it, whole or not at all. */
+status measured_write(const measured *m, const char *path, error *err);
+
+#endif

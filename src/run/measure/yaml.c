@@ -1,0 +1,247 @@
+/* yaml.c - a measured machine as a hardware description, every number with its origin.
+ *
+ * The peak is the best rate of any product; efficiencies are parts of it. What a GPU has and a CPU
+ * does not (narrow numbers, launches, fused kernels) is written as what costs nothing. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "run/measure/measure.h"
+
+typedef struct writer {
+    FILE *f;
+    const measured *m;
+    double peak;
+    char date[16];
+} writer;
+
+/* ---- the parts of a line */
+
+/* Efficiencies of a curve of rates: parts of `best`, times factor. */
+static void put_curve(writer *w, const char *key, const curve *c, double best, const char *by)
+{
+    fprintf(w->f, "%s: {", key);
+    for (int i = 0; i < c->n; i++) {
+        double part = c->y[i] / best;
+        part = part < 1e-6 ? 1e-6 : part > 1.5 ? 1.5 : part;
+        fprintf(w->f, "%s%.0f: %.4g", i ? ", " : "", c->x[i], part);
+    }
+    fprintf(w->f, "}  # measured %s: by %s\n", w->date, by);
+}
+
+static void put(writer *w, const char *key, double x, const char *how)
+{
+    fprintf(w->f, "%s: %.6g  # measured %s: %s\n", key, x, w->date, how);
+}
+
+static void put_none(writer *w, const char *key, double x, const char *why)
+{
+    fprintf(w->f, "%s: %.6g  # %s\n", key, x, why);
+}
+
+static double memory_of(int name, const measured *m)
+{
+    double pages = (double)sysconf(name), each = (double)sysconf(_SC_PAGESIZE);
+    return floor(pages * each / m->ranks);
+}
+
+/* ---- sections */
+
+static void put_peaks(writer *w)
+{
+    static const char *const keys[] = {"fp32", "bf16", "fp8", "fp4"};
+    fprintf(w->f, "peak:\n");
+    for (int i = 0; i < 4; i++) {
+        fprintf(w->f, "  %s: %.6g", keys[i], w->peak);
+        if (i)
+            fprintf(w->f, "  # kernels compute in FP32, whatever the recipe says\n");
+        else
+            fprintf(w->f, "  # measured %s: the best product of all below, FLOP/s\n", w->date);
+    }
+}
+
+static void put_memory(writer *w)
+{
+    const measured *m = w->m;
+    double best = measured_best(&m->memory);
+    double all = memory_of(_SC_PHYS_PAGES, m), free_now = memory_of(_SC_AVPHYS_PAGES, m);
+    fprintf(w->f, "memory:\n");
+    fprintf(w->f, "  visible: %.0f  # the host's, %s of %d\n", all, "for each rank", m->ranks);
+    fprintf(w->f, "  usable: %.0f  # free on %s\n", free_now < all ? free_now : all, w->date);
+    put(w, "  bandwidth", best, "sums, norms, activations, heads cut and joined, rotation");
+    put_curve(w, "  efficiency", &m->memory, best, "bytes of an operation, of those");
+}
+
+/* Messages of all kinds but exchanges: bytes over seconds. */
+static curve mean_message(const measured *m)
+{
+    curve c = {.n = m->message[0].n};
+    for (int i = 0; i < c.n; i++) {
+        double slowness = 0;
+        c.x[i] = m->message[0].x[i];
+        for (int k = 0; k < MEASURED_EXCHANGE; k++) slowness += 1 / m->message[k].y[i];
+        c.y[i] = MEASURED_EXCHANGE / slowness;
+    }
+    return c;
+}
+
+static void put_links(writer *w)
+{
+    static const char *const levels[] = {"node", "domain", "across"};
+    const measured *m = w->m;
+    bool alone = m->ranks == 1;
+    curve c = alone ? m->copy : mean_message(m);
+    double best = measured_best(&c);
+    for (int i = 0; i < 3; i++) {
+        fprintf(w->f, "%s:\n", levels[i]);
+        if (i < 2) put_none(w, "  gpus", 1024, "one machine, whatever the number of ranks");
+        if (alone)
+            put_none(w, "  latency", 1e-6, "one rank sends nothing");
+        else
+            put(w, "  latency", m->latency, "the quickest message");
+        put(w, "  bandwidth", best, alone ? "copies" : "MPI in shared memory, best of all sizes");
+        put_curve(w, "  efficiency", &c, best,
+                  alone ? "bytes" : "bytes of shift, all-gather, reduce-scatter, all-to-all");
+    }
+}
+
+static void put_host(writer *w)
+{
+    const measured *m = w->m;
+    double launch = m->launch > 1e-8 ? m->launch : 1e-8;
+    fprintf(w->f, "host:\n");
+    put(w, "  bandwidth", measured_best(&m->copy), "copies; there is no device beside the host");
+    put(w, "  adam", m->adam, "elements a second of 4,194,304");
+    put(w, "  launch", launch, "from one operation to the next");
+    put_none(w, "  graph_launch", launch, "there are no graphs");
+    put_none(w, "  sync", 1e-8, "counts are on the host");
+    fprintf(w->f, "device:\n");
+    put(w, "  least", m->least, "sum of one number");
+    put_none(w, "  message_share", 1, "messages are moved by the core that computes");
+    put_none(w, "  fusion", 1, "operations move what they name");
+    put_none(w, "  unfused", 1, "there is one kind of them");
+}
+
+/* Rates are those of three products whose sums have different lengths; the price puts the depth on
+ * each by itself, so here it is taken out. */
+static curve without_depth(const curve *c, double depth, bool experts)
+{
+    curve out = *c;
+    double deep = 1 + depth / MEASURED_DEPTH;
+    for (int i = 0; i < c->n; i++)
+        out.y[i] *= experts ? (2 * deep + 1 + depth / c->x[i]) / 3 : deep;
+    return out;
+}
+
+static void put_products(writer *w)
+{
+    static const char *const keys[] = {"fp32", "bf16", "fp8", "fp4"};
+    double depth = measured_depth(w->m);
+    curve dense = without_depth(&w->m->gemm, depth, false);
+    curve grouped = without_depth(&w->m->grouped, depth, true);
+    fprintf(w->f, "products:\n");
+    for (int i = 0; i < 4; i++) {
+        fprintf(w->f, "  %s:\n", keys[i]);
+        put(w, "    depth", depth, "sums of 32 to 2,048, result of 512 x 512");
+        put_curve(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512");
+    }
+    fprintf(w->f, "grouped:\n");
+    put_none(w, "  tile", 1, "every row counts");
+    for (int i = 0; i < 4; i++) {
+        fprintf(w->f, "  ");
+        put_curve(w, keys[i], &grouped, w->peak, "rows of one of 8 experts of 512 x 512");
+    }
+}
+
+static void put_attention(writer *w)
+{
+    const measured *m = w->m;
+    double usual = m->heads.n ? m->heads.y[0] : 1;
+    for (int i = 0; i < m->heads.n; i++)
+        if (m->heads.x[i] == MEASURED_HEAD) usual = m->heads.y[i];
+    fprintf(w->f, "attention:\n");
+    put_curve(w, "  forward", &m->attention[0], w->peak, "length; 8 heads of 64");
+    put_curve(w, "  backward", &m->attention[1], w->peak, "length; 8 heads of 64");
+    put_curve(w, "  head", &m->heads, usual, "size of a head, length 1,024");
+    put(w, "  sinks", 1, "a sink is one more number here");
+    put(w, "  linear", m->linear / w->peak, "delta rule, 8 heads of 64, length 1,024");
+    fprintf(w->f, "head:\n");
+    put(w, "  efficiency", m->head / w->peak, "512 tokens of 512, vocabulary of 8,192");
+    put_none(w, "  logit_bytes", 1e-3, "what they take is in the efficiency");
+}
+
+/* The price takes one rate for exchanges of all sizes: that of the size nearest to a microbatch's.
+ */
+static double exchange_part(const measured *m)
+{
+    const double usual = 1 << 20;
+    if (m->ranks == 1) return 1;
+    curve c = mean_message(m);
+    const curve *x = &m->message[MEASURED_EXCHANGE];
+    int at = 0;
+    for (int i = 0; i < x->n; i++)
+        if (x->x[i] <= usual) at = i;
+    return fmin(x->y[at] / measured_best(&c), 1.5);
+}
+
+static void put_rest(writer *w)
+{
+    static const char *const scalings[] = {"delayed", "tensorwise", "blockwise", "mxfp8", "nvfp4"};
+    static const char *const dispatchers[] = {"alltoall", "deepep", "hybridep"};
+    static const char *const launches[] = {
+        "product", "grouped",         "attention",   "head",     "router", "router_unfused",
+        "routing", "routing_unfused", "elementwise", "quantise", "message"};
+    double rate = exchange_part(w->m);
+    fprintf(w->f, "quantise:  # kernels compute in FP32: nothing is made narrow\n");
+    for (int i = 0; i < 5; i++) fprintf(w->f, "  %s: {rate: 1, bytes: 1e-6}\n", scalings[i]);
+    fprintf(w->f, "dispatch:  # measured %s: exchanges of 1 MiB against the best message\n",
+            w->date);
+    for (int i = 0; i < 3; i++)
+        fprintf(w->f, "  %s: {inside: %.4g, across: %.4g, copies: 1}\n", dispatchers[i], rate,
+                rate);
+    fprintf(w->f, "launches:  # one operation is one kernel\n");
+    for (int i = 0; i < 11; i++) fprintf(w->f, "  %s: 1\n", launches[i]);
+    fprintf(w->f, "stacks: {any: {device: 1, host: 1}}  # there is one\n");
+}
+
+static void put_all(writer *w)
+{
+    const measured *m = w->m;
+    fprintf(w->f,
+            "# This machine as %d rank%s of %d thread%s%s, measured by `moefold bench` on %s.\n",
+            m->ranks, m->ranks > 1 ? "s" : "", m->threads, m->threads > 1 ? "s" : "",
+            m->ranks > 1 ? ", all busy" : "", w->date);
+    fprintf(w->f, "# Meanwhile other programs took %.0f %% of the cores.\n", 100 * m->others);
+    fprintf(w->f, "name: local\narchitecture: cpu\n");
+    put_peaks(w);
+    put_memory(w);
+    put_links(w);
+    put_host(w);
+    put_products(w);
+    put_attention(w);
+    put_rest(w);
+}
+
+status measured_write(const measured *m, const char *path, error *err)
+{
+    writer w = {.m = m, .peak = measured_peak(m)};
+    time_t now = time(NULL);
+    struct tm day;
+    localtime_r(&now, &day);
+    strftime(w.date, sizeof w.date, "%Y-%m-%d", &day);
+    char *text = NULL;
+    size_t n = 0;
+    w.f = open_memstream(&text, &n);
+    if (w.f) put_all(&w);
+    bool bad = !w.f || ferror(w.f);
+    if (w.f) bad = fclose(w.f) != 0 || bad;
+    status s = bad ? error_set(err, ERR_MACHINE, "%s: no memory to write it", path)
+                   : file_write(path, text, n, err);
+    free(text);
+    return s;
+}

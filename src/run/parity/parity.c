@@ -1,0 +1,243 @@
+/* parity.c - comparing a reference case with what all ranks compute of it. */
+#include "run/parity/parity.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/trainer/agree.h"
+#include "run/hf/weights.h"
+#include "run/optimizer.h"
+#include "run/parity/step.h"
+
+static double relative(squares q)
+{
+    return sqrt(q.difference) / sqrt(q.golden > 0 ? q.golden : 1);
+}
+
+/* ---- gradients */
+
+static bool is_gradient(const safetensor *t)
+{
+    return strncmp(t->name, "grad.", 5) == 0;
+}
+
+/* What this rank answers for of each gradient. */
+static status compare_own(parity *q, hf_compared *out, error *err)
+{
+    hf_flat flat = {q->s, &q->p->weights, executor_region(q->e, REGION_GRADIENTS), true};
+    status s = OK;
+    for (int i = 0; i < q->g->tensors.n_tensors && !s; i++) {
+        const safetensor *t = &q->g->tensors.tensors[i];
+        if (!is_gradient(t)) continue;
+        int64_t n = safetensor_elements(t);
+        hf_golden golden = {t->name + 5, golden_floats(q->g, t->name, n), n};
+        if (!golden.values)
+            return error_set(err, ERR_INPUT, "golden.safetensors: %s is not float32", t->name);
+        s = hf_compare(&flat, &q->p->at, &golden, &out[i], err);
+    }
+    return s;
+}
+
+static void add_up(comm *c, hf_compared *list, int n, arena *a)
+{
+    double *sums = ARENA_ARRAY(a, double, 3 * n + 1), *most = ARENA_ARRAY(a, double, n + 1);
+    for (int i = 0; i < n; i++) {
+        sums[3 * i] = list[i].difference;
+        sums[3 * i + 1] = list[i].golden;
+        sums[3 * i + 2] = (double)list[i].elements;
+        most[i] = list[i].largest;
+    }
+    comm_sum(c, GROUP_WORLD, sums, 3 * n);
+    comm_max(c, GROUP_WORLD, most, n);
+    for (int i = 0; i < n; i++)
+        list[i] = (hf_compared){sums[3 * i], sums[3 * i + 1], most[i], (int64_t)sums[3 * i + 2]};
+}
+
+/* Where a reference gradient is zero everywhere the bound is absolute, 1e-7: scaled so that 1e-7 is
+ * the tolerance. */
+static double gradient_error(const hf_compared *c, double tolerance)
+{
+    squares q = {c->difference, c->golden};
+    return c->golden > 0 ? relative(q) : c->largest / 1e-7 * tolerance;
+}
+
+static status compare_gradients(parity *q, parity_result *r, error *err)
+{
+    int n = q->g->tensors.n_tensors;
+    hf_compared *all = ARENA_ARRAY(q->a, hf_compared, n + 1);
+    status s = ranks_agree(q->c, compare_own(q, all, err), err);
+    if (s) return s;
+    add_up(q->c, all, n, q->a);
+    for (int i = 0; i < n; i++) {
+        const safetensor *t = &q->g->tensors.tensors[i];
+        if (!is_gradient(t)) continue;
+        if (all[i].elements != safetensor_elements(t))
+            return error_set(
+                err, ERR_MACHINE,
+                "%s: the ranks answer for %lld of its %lld elements; this is a mistake "
+                "of moefold",
+                t->name + 5, (long long)all[i].elements, (long long)safetensor_elements(t));
+        double e = gradient_error(&all[i], r->tolerance[2]);
+        r->n_gradients++;
+        if (!(e <= r->grad_rel_err_max)) {
+            r->grad_rel_err_max = e;
+            r->grad_worst = arena_copy(q->a, t->name + 5, strlen(t->name + 5));
+        }
+    }
+    return OK;
+}
+
+/* ---- the curve: AdamW on this one batch, again and again */
+
+static void update(parity *q, optimizer *o, step_rates rates)
+{
+    float *w = executor_region(q->e, REGION_WEIGHTS), *g = executor_region(q->e, REGION_GRADIENTS);
+    float *m = executor_region(q->e, REGION_OPTIMIZER), *v = m + q->p->weights.owned;
+    double sum = optimizer_squares(o, g);
+    comm_sum(q->c, GROUP_WORLD, &sum, 1);
+    step_result r = optimizer_judge(o, sqrt(sum));
+    if (r.outcome != STEP_TAKEN) return;
+    rates.scale *= r.clip;
+    optimizer_update(o, w, g, m, v, rates);
+    if (!q->p->gathers_late) executor_part(q->e, PART_GATHER);
+}
+
+static void compare_curve(parity *q, parity_result *r, int max_steps)
+{
+    const json_t *adam = json_object_get(q->g->json, "adamw");
+    const json_t *losses = json_object_get(q->g->json, "losses");
+    int n = (int)json_array_size(losses);
+    if (max_steps > 0 && max_steps < n) n = max_steps;
+    optimizer o;
+    optimizer_init(&o, q->p, DECAY_FILE, q->a);
+    o.beta1 = golden_number(adam, "beta1", 0.9);
+    o.beta2 = golden_number(adam, "beta2", 0.95);
+    o.eps = golden_number(adam, "eps", 1e-8);
+    o.clip = golden_number(adam, "clip", 1.0);
+    double lr = golden_number(adam, "lr", 1e-4);
+    step_rates rates = {lr, lr, golden_number(adam, "weight_decay_matrices", 0.1), 1};
+    for (int i = 0; i < n; i++) {
+        double loss = i ? parity_step(q, NULL) : r->loss;
+        double golden = json_number_value(json_array_get(losses, (size_t)i));
+        double e = fabs(loss - golden) / fabs(golden);
+        if (!(e <= r->curve_rel_err_max)) {
+            r->curve_rel_err_max = e;
+            r->curve_worst = i;
+        }
+        update(q, &o, rates);
+    }
+}
+
+/* ---- the case */
+
+static void compare_logits(parity *q, parity_result *r, squares logits)
+{
+    double sums[2] = {logits.difference, logits.golden};
+    comm_sum(q->c, GROUP_WORLD, sums, 2);
+    r->logits_rel_err = relative((squares){sums[0], sums[1]});
+}
+
+static status run_case(parity *q, parity_result *r, const char *folder, const parity_options *o,
+                       error *err)
+{
+    const char *names[] = {"loss", "logits", "grad", "curve"};
+    const json_t *tolerance = json_object_get(q->g->json, "tolerance");
+    for (int i = 0; i < 4; i++) r->tolerance[i] = golden_number(tolerance, names[i], 1e-4);
+    hf_report report;
+    float *w = executor_region(q->e, REGION_WEIGHTS);
+    status s = hf_load(q->s, &q->p->at, &q->p->weights, folder, w, &report, err);
+    s = ranks_agree(q->c, s, err);
+    if (s) return s;
+    batch_tables(q->e, q->p);
+    squares logits = {0};
+    r->loss = parity_step(q, &logits);
+    r->loss_golden = golden_number(q->g->json, "loss", NAN);
+    r->loss_rel_err = fabs(r->loss - r->loss_golden) / fabs(r->loss_golden);
+    compare_logits(q, r, logits);
+    s = compare_gradients(q, r, err);
+    if (s) return s;
+    compare_curve(q, r, o->max_steps);
+    r->ok = r->loss_rel_err <= r->tolerance[0] && r->logits_rel_err <= r->tolerance[1] &&
+            r->grad_rel_err_max <= r->tolerance[2] && r->curve_rel_err_max <= r->tolerance[3];
+    return OK;
+}
+
+static status fits_case(const parity *q, const char *folder, error *err)
+{
+    const program *p = q->p;
+    int64_t samples = p->B * p->micros * q->s->lay.dp;
+    if (samples == q->g->batch && batch_seq(p) == q->g->seq) return OK;
+    return error_set(err, ERR_INPUT,
+                     "%s: the case has %lld samples of %lld tokens, the recipe asks for %lld of "
+                     "%lld; repair: train.global_batch_size=%lld model.seq_length=%lld and sizes "
+                     "that divide them",
+                     folder, (long long)q->g->batch, (long long)q->g->seq, (long long)samples,
+                     (long long)batch_seq(p), (long long)q->g->batch, (long long)q->g->seq);
+}
+
+/* Builds and runs the program of a setup. */
+static status run_setup(parity *q, parity_result *r, const char *folder, const parity_options *o,
+                        error *err)
+{
+    *r = (parity_result){0};
+    q->overflow = 0;
+    program_build(q->p, q->s, q->p->at.rank, q->a);
+    double bytes = (double)q->p->arena_bytes;
+    status s = fits_case(q, folder, err);
+    if (!s) s = executor_open(&q->e, q->p, q->c, o->plain, err);
+    s = ranks_agree(q->c, s, err);
+    if (!s) s = run_case(q, r, folder, o, err);
+    executor_close(q->e);
+    q->e = NULL;
+    comm_max(q->c, GROUP_WORLD, &bytes, 1);
+    r->arena_bytes = (int64_t)bytes;
+    return s;
+}
+
+/* Again with larger routed buffers, as long as some were too small. */
+static status run_grown(parity *q, parity_result *r, const char *folder, const parity_options *o,
+                        error *err)
+{
+    for (;;) {
+        status s = run_setup(q, r, folder, o, err);
+        if (s || q->overflow <= 1) return s;
+        double factor = recipe_real(&q->s->r, K_BUFFER_FACTOR) * q->overflow * 1.5;
+        if (recipe_is(&q->s->r, K_ON_OVERFLOW, "stop") || factor > 1024)
+            return error_set(
+                err, ERR_MACHINE,
+                "a routed buffer was asked to take %.2f times its room; stopped as "
+                "moefold.on_overflow=stop asks; repair: moefold.moe_buffer_factor=%.1f",
+                q->overflow, factor);
+        setup *larger = ARENA_NEW(q->a, setup);
+        *larger = *q->s;
+        recipe_set(&larger->r, K_BUFFER_FACTOR, value_of_float(ceil(factor * 10) / 10),
+                   "routed buffers were too small");
+        q->s = larger;
+    }
+}
+
+status parity_run(parity_result *out, const recipe *given, const char *folder,
+                  const parity_options *o, comm *c, error *err)
+{
+    arena *a = given->a;
+    golden_case g = {0};
+    comm *own = NULL;
+    setup *s = ARENA_NEW(a, setup);
+    parity q = {.g = &g, .s = s, .p = ARENA_NEW(a, program), .a = a};
+    *out = (parity_result){0};
+    status st = setup_init(s, given, a, err);
+    if (!st && !c) st = comm_open_self(&own, err);
+    q.c = c ? c : own;
+    if (!st) st = comm_groups(q.c, s, err);
+    if (!st) st = ranks_agree(q.c, golden_open(&g, a, folder, err), err);
+    if (!st) {
+        q.p->at.rank = comm_rank(q.c);
+        q.mask = ARENA_ARRAY(a, float, recipe_int(&s->r, K_MBS) * g.seq);
+        for (int64_t i = 0; i < recipe_int(&s->r, K_MBS) * g.seq; i++) q.mask[i] = 1;
+        st = run_grown(&q, out, folder, o, err);
+    }
+    json_decref(g.json);
+    comm_close(own);
+    return st;
+}

@@ -1,0 +1,28 @@
+/* step.h - one step of a reference case on a rank. Internal to src/run/parity*.c. */
+#ifndef RUN_PARITY_STEP_H
+#define RUN_PARITY_STEP_H
+
+#include "run/data/batch.h"
+#include "run/parity/case.h"
+
+typedef struct parity {
+    const golden_case *g;
+    const setup *s;
+    program *p;
+    executor *e;
+    comm *c;
+    float *mask; /* [B][seq] ones */
+    arena *a;
+    double overflow; /* a routed buffer was asked for this many times its room, if above 1 */
+} parity;
+
+/* Sums of squares over elements. */
+typedef struct squares {
+    double difference, golden;
+} squares;
+
+/* Forward and backward of the whole batch, collective; the loss. With `logits`, adds those of this
+ * rank to it: its tokens, its part of the vocabulary. */
+double parity_step(parity *q, squares *logits);
+
+#endif

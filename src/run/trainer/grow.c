@@ -1,0 +1,101 @@
+/* grow.c - routed buffers that were too small for a step.
+ *
+ * Only routed buffers grow: the regions of weights and moments stay as they are laid out, and are
+ * copied into the new arena. Gradients are made again by the step that follows. */
+#include <math.h>
+#include <string.h>
+
+#include "run/trainer/agree.h"
+#include "run/trainer/state.h"
+
+/* The buffer that was asked for most, of a rank. */
+typedef struct overflow {
+    double wanted, room; /* rows; wanted 0: none was too small */
+    int64_t layer;
+} overflow;
+
+static bool worse(const overflow *a, const overflow *b)
+{
+    return b->wanted == 0 || a->wanted * b->room > b->wanted * a->room;
+}
+
+static overflow own_overflow(const trainer *t)
+{
+    const float *rows = executor_step_buffer(t->e, STEP_OVERFLOW);
+    const model *m = &t->s->m;
+    overflow worst = {0};
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) {
+        overflow o = {(double)rows[2 * i], (double)rows[2 * i + 1], i};
+        if (o.wanted > o.room && worse(&o, &worst)) worst = o;
+    }
+    return worst;
+}
+
+static overflow worst_overflow(const trainer *t, int64_t *rank)
+{
+    arena *scratch = arena_create();
+    int64_t n = comm_size(t->c);
+    overflow mine = own_overflow(t), worst = {0}, *all = ARENA_ARRAY(scratch, overflow, n);
+    comm_collect(t->c, GROUP_WORLD, &mine, sizeof mine, all);
+    for (int64_t r = 0; r < n; r++)
+        if (all[r].wanted > 0 && worse(&all[r], &worst)) {
+            worst = all[r];
+            *rank = r;
+        }
+    arena_destroy(scratch);
+    return worst;
+}
+
+/* Half as much again as was wanted, in tenths. */
+static double enough(const trainer *t, const overflow *o)
+{
+    double factor = recipe_real(&t->s->r, K_BUFFER_FACTOR);
+    double wanted = o->room > 0 ? o->wanted / o->room : 2;
+    return ceil(factor * wanted * 1.5 * 10) / 10;
+}
+
+static status open_larger(trainer *t, double factor, error *err)
+{
+    setup *s = ARENA_NEW(t->a, setup);
+    program *old = t->p;
+    executor *before = t->e;
+    *s = *t->s;
+    recipe_set(&s->r, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
+    status st = trainer_open(t, s, err);
+    static const region kept[] = {REGION_WEIGHTS, REGION_OPTIMIZER};
+    for (int i = 0; i < 2 && !st; i++)
+        memcpy(executor_region(t->e, kept[i]), executor_region(before, kept[i]),
+               (size_t)old->bytes[kept[i]]);
+    if (!st) executor_close(before);
+    return ranks_agree(t->c, st, err);
+}
+
+status trainer_grow(trainer *t, error *err)
+{
+    enum { FACTOR_MAX = 1024 }; /* of the knob */
+    int64_t rank = 0, bytes = t->p->arena_bytes;
+    overflow o = worst_overflow(t, &rank);
+    double factor = enough(t, &o), before = recipe_real(&t->s->r, K_BUFFER_FACTOR);
+    char *what = arena_text(t->a,
+                            "step %lld: rank %lld, layer %lld: %.0f rows for a routed buffer "
+                            "of %.0f",
+                            (long long)t->at.iteration + 1, (long long)rank, (long long)o.layer,
+                            o.wanted, o.room);
+    if (recipe_is(&t->s->r, K_ON_OVERFLOW, "stop") || factor > FACTOR_MAX)
+        return error_set(err, ERR_MACHINE,
+                         "%s; %s (nothing after the last checkpoint is kept); repair: "
+                         "moefold.moe_buffer_factor=%g",
+                         what,
+                         factor > FACTOR_MAX ? "no factor is large enough"
+                                             : "stopped as moefold.on_overflow=stop asks",
+                         factor > FACTOR_MAX ? (double)FACTOR_MAX : factor);
+    status s = open_larger(t, factor, err);
+    if (s) return s;
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "%s; moefold.moe_buffer_factor %g becomes %g (arena of rank 0: %s "
+                           "becomes %s), and the step runs again",
+                           what, before, factor, text_bytes(t->a, bytes),
+                           text_bytes(t->a, t->p->arena_bytes)));
+    return OK;
+}

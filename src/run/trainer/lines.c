@@ -1,0 +1,104 @@
+/* lines.c - what a run says after its steps; numbers are those of all ranks, and rank 0
+ * prints them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/trainer/agree.h"
+#include "run/trainer/state.h"
+
+void trainer_say(trainer *t, FILE *to, const char *text)
+{
+    if (comm_rank(t->c) == 0) progress_line(&t->bar, to, text);
+}
+
+/* Numbers that are asked for are added up over all ranks. */
+static void add_wanted(trainer *t, iteration_line *line)
+{
+    const recipe *r = &t->s->r;
+    bool norm = recipe_on(r, K_LOG_PARAMS_NORM), zeros = recipe_on(r, K_LOG_ZEROS);
+    double sums[2] = {norm ? optimizer_squares(&t->opt, t->w) : 0,
+                      zeros ? (double)optimizer_zeros(&t->opt, t->g) : 0};
+    if (norm || zeros) comm_sum(t->c, GROUP_WORLD, sums, 2);
+    line->params_norm = sqrt(sums[0]);
+    line->zeros = (int64_t)sums[1];
+    if (norm) line->has |= LINE_PARAMS_NORM;
+    if (zeros) line->has |= LINE_ZEROS;
+}
+
+static void print(trainer *t, const iteration_line *line, json_t *json)
+{
+    char text[LINE_BYTES];
+    if (t->o->json) {
+        char *dump = json_dumps(json, JSON_COMPACT);
+        trainer_say(t, stdout, dump ? dump : "{}");
+        free(dump);
+    } else {
+        iteration_line_print(text, sizeof text, line);
+        trainer_say(t, stdout, text);
+    }
+    fflush(stdout);
+}
+
+status trainer_line(trainer *t, const step_result *r, double lr, error *err)
+{
+    iteration_line line = {.when = time(NULL),
+                           .iteration = t->at.iteration,
+                           .train_iters = t->train_iters,
+                           .consumed_samples = t->at.consumed_samples,
+                           .lr = lr,
+                           .global_batch = t->gbs,
+                           .loss_scale = 1,
+                           .norm = r->norm,
+                           .has = LINE_NORM};
+    log_interval_close(&t->interval, &line);
+    int64_t seq = batch_seq(t->p), tokens = t->gbs * seq;
+    double flops = model_flops_per_token(&t->s->m, seq);
+    line.tflops = iteration_tflops(flops, tokens, line.seconds, t->s->lay.world);
+    line.tokens_per_second = (double)tokens / line.seconds;
+    if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
+    add_wanted(t, &line);
+    json_t *json = iteration_line_json(&line);
+    print(t, &line, json);
+    trainer_traffic_line(t);
+    status s = OK;
+    if (t->metrics.file)
+        s = metrics_write(&t->metrics, json, err);
+    else
+        json_decref(json);
+    return t->o->metrics ? ranks_agree(t->c, s, err) : s;
+}
+
+/* Once, after two steps, as Megatron does, of the fullest rank. The arena is all there is, so now
+ * and peak are one number. */
+void trainer_memory_line(trainer *t, int64_t steps)
+{
+    static const char first[] = "[Rank 0]";
+    char text[LINE_BYTES];
+    if (steps != 2) return;
+    arena *scratch = arena_create();
+    int64_t n = comm_size(t->c), mine = t->p->arena_bytes, fullest = 0;
+    int64_t *all = ARENA_ARRAY(scratch, int64_t, n);
+    comm_collect(t->c, GROUP_WORLD, &mine, sizeof mine, all);
+    for (int64_t r = 1; r < n; r++)
+        if (all[r] > all[fullest]) fullest = r;
+    memory_print(text, sizeof text, steps, all[fullest], all[fullest]);
+    trainer_say(t, t->o->json ? stderr : stdout,
+                arena_text(scratch, "[Rank %lld]%s", (long long)fullest, text + strlen(first)));
+    arena_destroy(scratch);
+}
+
+status trainer_validation_line(trainer *t, error *err)
+{
+    int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
+    if (every < 1 || t->at.iteration % every != 0 || !data_length(t->data, DATA_VALID)) return OK;
+    step_losses losses;
+    trainer_gather(t);
+    status s = trainer_validate(t, recipe_int(&t->s->r, K_EVAL_ITERS), &losses, err);
+    if (s) return s;
+    char text[LINE_BYTES];
+    char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
+    validation_print(text, sizeof text, name, losses.list, losses.n);
+    trainer_say(t, t->o->json ? stderr : stdout, text);
+    return OK;
+}

@@ -1,0 +1,188 @@
+/* open.c - everything that a run opens before its first step.
+ *
+ * I1  What a rank does by itself comes first, then all agree: nobody waits in a collective call for
+ *     one that has left. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/maths.h"
+#include "run/trainer/agree.h"
+#include "run/trainer/facts.h"
+#include "run/trainer/state.h"
+
+/* ---- data */
+
+static int data_paths(const trainer *t, const char ***paths)
+{
+    const recipe *r = &t->s->r;
+    int n = recipe_on(r, K_MOCK_DATA) ? 0 : recipe_count(r, K_DATA_PATH);
+    *paths = ARENA_ARRAY(t->a, const char *, n + 1);
+    for (int i = 0; i < n; i++) (*paths)[i] = recipe_item(r, K_DATA_PATH, i).text;
+    return n;
+}
+
+static status open_data(trainer *t, error *err)
+{
+    const recipe *r = &t->s->r;
+    data_options o = data_defaults();
+    const char **paths;
+    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
+    o.n_paths = data_paths(t, &paths);
+    o.paths = paths;
+    o.split = recipe_word(r, K_SPLIT);
+    o.seq_length = batch_seq(t->p);
+    o.seed = recipe_int(r, K_DATA_SEED);
+    o.vocab_size = (int32_t)t->s->m.vocab;
+    o.eod = o.vocab_size - 1;
+    o.surplus = recipe_real(r, K_SURPLUS);
+    o.eod_mask_loss = recipe_on(r, K_EOD_MASK);
+    o.read_bin = !recipe_on(r, K_MMAP);
+    o.n_samples[DATA_TRAIN] = t->train_iters * t->gbs;
+    if (every > 0)
+        o.n_samples[DATA_VALID] =
+            (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
+    return data_open(&t->data, &o, t->a, err);
+}
+
+static long long file_size(const trainer *t, const char *prefix, const char *suffix)
+{
+    struct stat info;
+    return stat(arena_text(t->a, "%s%s", prefix, suffix), &info) == 0 ? (long long)info.st_size
+                                                                      : -1;
+}
+
+/* Names and sizes of the files and lengths of the sets: what each rank has opened. */
+static const char *data_text(const trainer *t)
+{
+    const char **paths;
+    int n = data_paths(t, &paths);
+    textbuf text = text_init(t->a);
+    for (int i = 0; i < n; i++)
+        if (paths[i])
+            text_add(&text, "%s: .idx of %lld bytes, .bin of %lld\n", paths[i],
+                     file_size(t, paths[i], ".idx"), file_size(t, paths[i], ".bin"));
+    text_add(&text, "%lld samples to train, %lld to validate",
+             (long long)data_length(t->data, DATA_TRAIN),
+             (long long)data_length(t->data, DATA_VALID));
+    return text.s;
+}
+
+/* ---- threads */
+
+/* Cores that this process may use. */
+static int64_t own_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* As asked; as the launcher has set; else this rank's share of the machine. */
+static int threads_of(const trainer *t)
+{
+    const char *word = getenv("OMP_NUM_THREADS");
+    const layout *l = &t->s->lay;
+    int64_t here = l->world < l->gpus_per_node ? l->world : l->gpus_per_node;
+    int64_t share = sysconf(_SC_NPROCESSORS_ONLN) / (here > 0 ? here : 1), cores = own_cores();
+    if (t->o->threads > 0) return t->o->threads;
+    if (comm_launched() && word && atoi(word) > 0) return atoi(word);
+    if (cores < share) share = cores;
+    return share > 0 ? (int)share : 1;
+}
+
+/* ---- program */
+
+static void take_arrays(trainer *t)
+{
+    const model *m = &t->s->m;
+    int64_t T = t->p->B * batch_seq(t->p);
+    if (!t->tokens) {
+        t->tokens = ARENA_ARRAY(t->a, int32_t, T);
+        t->labels = ARENA_ARRAY(t->a, int32_t, T);
+        t->positions = ARENA_ARRAY(t->a, int32_t, T);
+        t->mask = ARENA_ARRAY(t->a, float, T);
+        t->main_tokens = ARENA_ARRAY(t->a, batch_count, t->p->micros);
+        t->mtp_tokens = ARENA_ARRAY(t->a, batch_count, t->p->micros);
+        t->loads = ARENA_ARRAY(t->a, double, (m->n_layers + m->n_mtp) * m->experts + 1);
+    }
+    t->w = executor_region(t->e, REGION_WEIGHTS);
+    t->g = executor_region(t->e, REGION_GRADIENTS);
+    t->m = executor_region(t->e, REGION_OPTIMIZER);
+    t->v = t->m + t->p->weights.owned;
+}
+
+status trainer_open(trainer *t, const setup *s, error *err)
+{
+    program *p = ARENA_NEW(t->a, program);
+    executor *e;
+    program_build(p, s, comm_rank(t->c), t->a);
+    status st = executor_open(&e, p, t->c, t->o->plain, err);
+    if (st) return st;
+    t->s = s;
+    t->p = p;
+    t->e = e;
+    take_arrays(t);
+    batch_tables(e, p);
+    trainer_predict_attach(t);
+    return OK;
+}
+
+/* ---- all of it */
+
+/* As many as a double counts. */
+static const int64_t SAMPLES_MOST = (int64_t)1 << 53;
+
+static status run_length(trainer *t, error *err)
+{
+    const recipe *r = &t->s->r;
+    t->gbs = recipe_int(r, K_GBS);
+    t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
+                                                      : recipe_int(r, K_TRAIN_ITERS);
+    if (t->train_iters <= 0)
+        return error_set(
+            err, ERR_RULE,
+            "run length is not set: give train.train_iters (steps) or train.train_samples");
+    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
+    int64_t steps[] = {t->train_iters,
+                       every > 0 ? mul_sat(t->train_iters / every + 1, recipe_int(r, K_EVAL_ITERS))
+                                 : 0};
+    static const knob_id names[] = {K_TRAIN_ITERS, K_EVAL_ITERS};
+    for (int i = 0; i < 2; i++)
+        if (mul_sat(steps[i], t->gbs) > SAMPLES_MOST)
+            return error_set(err, ERR_RULE,
+                             "%s=%lld: %lld steps of %lld samples are more than %lld samples; "
+                             "lower it",
+                             knobs[names[i]].key, (long long)recipe_int(r, names[i]),
+                             (long long)steps[i], (long long)t->gbs, (long long)SAMPLES_MOST);
+    return OK;
+}
+
+static status open_alone(trainer *t, error *err)
+{
+    status s = run_length(t, err);
+    if (!s) s = schedule_init(&t->rates, &t->s->r, t->gbs, err);
+    if (s) return s;
+    kernels_threads(threads_of(t));
+    s = trainer_open(t, t->s, err);
+    if (!s) optimizer_init(&t->opt, t->p, DECAY_MEGATRON, t->a);
+    if (!s) s = open_data(t, err);
+    return s;
+}
+
+status trainer_open_all(trainer *t, error *err)
+{
+    comm_where(t->c, "the start", NULL);
+    status s = ranks_agree(t->c, open_alone(t, err), err); /* I1 */
+    if (s) return s;
+    fact data = {"data", data_text(t), "give all ranks the same files"};
+    s = facts_agree(t->c, &data, 1, t->a, err);
+    if (!s) s = trainer_start(t, err);
+    if (s) return s;
+    if (t->o->metrics && comm_rank(t->c) == 0)
+        s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);
+    return ranks_agree(t->c, s, err);
+}

@@ -1,0 +1,141 @@
+/* save.c - checkpoints of a run, at once or beside the steps. */
+#include <time.h>
+
+#include "base/clock.h"
+#include "run/trainer/agree.h"
+#include "run/checkpoint/folder.h"
+#include "run/trainer/state.h"
+
+/* A save that failed is made again after this; the last one of a run has no later. */
+enum { wait_seconds = 60, last_wait_seconds = 1 };
+
+checkpoint trainer_checkpoint(const trainer *t, bool moments)
+{
+    return (checkpoint){.s = t->s,
+                        .at = &t->p->at,
+                        .c = t->c,
+                        .w = &t->p->weights,
+                        .weights = t->w,
+                        .exp_avg = moments ? t->m : NULL,
+                        .exp_avg_sq = moments ? t->v : NULL,
+                        .config = t->config,
+                        .state = t->at};
+}
+
+/* Rank 0 holds it for the job. */
+static status lock(trainer *t, const char *folder, error *err)
+{
+    const char *why_not = NULL;
+    status s = OK;
+    if (comm_rank(t->c) == 0) s = checkpoint_lock(folder, &t->lock, &why_not, t->a, err);
+    if (!s && why_not)
+        trainer_say(t, stderr,
+                    arena_text(t->a, "%s; see to it yourself that no other job saves in %s",
+                               why_not, folder));
+    return ranks_follow(t->c, s, err);
+}
+
+void trainer_save_close(trainer *t)
+{
+    checkpoint_unlock(t->lock);
+    t->lock = -1;
+}
+
+status trainer_save_open(trainer *t, error *err)
+{
+    const char *folder = recipe_word(&t->s->r, K_SAVE);
+    if (!recipe_given(&t->s->r, K_SAVE)) return OK;
+    checkpoint c = trainer_checkpoint(t, true);
+    status s = checkpoint_save_open(&c, folder, err);
+    if (!s) s = lock(t, folder, err);
+    return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
+}
+
+static FILE *lines_to(const trainer *t)
+{
+    return t->o->json ? stderr : stdout;
+}
+
+static void say_saved(trainer *t)
+{
+    char line[LINE_BYTES];
+    saved_print(line, sizeof line, &t->saved);
+    trainer_say(t, lines_to(t), line);
+}
+
+/* ---- failures: the disk may be back for the next try, and steps are dear */
+
+bool trainer_save_again(const trainer *t)
+{
+    return t->save_again > 0 && clock_seconds() > t->save_again;
+}
+
+static void succeeded(trainer *t)
+{
+    t->saves_failed = 0;
+    t->save_again = 0;
+    say_saved(t);
+}
+
+/* OK: the run goes on, and saves again a minute later. */
+static status bear(trainer *t, status s, error *err)
+{
+    int64_t limit = recipe_int(&t->s->r, K_SAVE_LIMIT);
+    t->saves_failed++;
+    t->save_again = clock_seconds() + wait_seconds;
+    if (t->saves_failed >= limit)
+        return error_prefix(err, s, "%lld saves in a row failed, %s=%lld of them end the run",
+                            (long long)t->saves_failed, knobs[K_SAVE_LIMIT].key, (long long)limit);
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "checkpoint of step %lld was not saved (failure %lld; %s=%lld of "
+                           "them in a row end the run): %s",
+                           (long long)t->saved.iteration, (long long)t->saves_failed,
+                           knobs[K_SAVE_LIMIT].key, (long long)limit, err->text));
+    return OK;
+}
+
+/* ---- saving */
+
+status trainer_save_finish(trainer *t, error *err)
+{
+    if (!t->save) return OK;
+    comm_where(t->c, "saving a checkpoint", NULL);
+    status s = checkpoint_save_finish(t->save, err);
+    t->save = NULL;
+    if (s) return bear(t, s, err);
+    succeeded(t);
+    return OK;
+}
+
+static status save_once(trainer *t, bool beside, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *folder = recipe_word(r, K_SAVE);
+    int64_t wanted = recipe_int(r, K_KEEP);
+    int keep = wanted > 0 ? (int)wanted : 0;
+    comm_where(t->c, "saving a checkpoint", NULL);
+    trainer_gather(t);
+    t->at.optimizer_steps = t->opt.steps;
+    checkpoint c = trainer_checkpoint(t, true);
+    t->saved = (checkpoint_note){t->at.iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
+    char line[LINE_BYTES];
+    saving_print(line, sizeof line, &t->saved);
+    trainer_say(t, lines_to(t), line);
+    if (beside) return checkpoint_save_start(&t->save, &c, folder, keep, err);
+    status s = checkpoint_save(&c, folder, keep, err);
+    if (!s) succeeded(t);
+    return s;
+}
+
+status trainer_save(trainer *t, bool last, error *err)
+{
+    bool beside = recipe_on(&t->s->r, K_ASYNC_SAVE) && !last;
+    status s = trainer_save_finish(t, err), failed = OK;
+    do {
+        if (failed) nanosleep(&(struct timespec){last_wait_seconds, 0}, NULL);
+        failed = s ? OK : save_once(t, beside, err);
+        if (failed) s = bear(t, failed, err);
+    } while (failed && !s && last);
+    return s;
+}

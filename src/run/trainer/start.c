@@ -1,0 +1,162 @@
+/* start.c - what a run starts from: weights and counters. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "run/trainer/agree.h"
+#include "run/hf/weights.h"
+#include "run/init_weights.h"
+#include "run/trainer/state.h"
+
+/* What rank 0 sees counts on all: ranks that decided differently would wait for one another. A rank
+ * that sees something else fails where it reads. */
+static bool seen(const trainer *t, bool here)
+{
+    comm_broadcast(t->c, GROUP_WORLD, 0, &here, sizeof here);
+    return here;
+}
+
+static bool has_weights(const trainer *t, const char *folder)
+{
+    return seen(t, file_exists(arena_text(t->a, "%s/model.safetensors", folder)) ||
+                       file_exists(arena_text(t->a, "%s/model.safetensors.index.json", folder)));
+}
+
+static void read_config(trainer *t)
+{
+    const char *folder = recipe_word(&t->s->r, K_MODEL);
+    const char *path = folder ? arena_text(t->a, "%s/config.json", folder) : NULL;
+    char *text;
+    size_t n;
+    error ignored;
+    if (path && file_exists(path) && !file_read(t->a, path, 1 << 24, &text, &n, &ignored))
+        t->config = text;
+}
+
+/* The same folder, by whatever name? */
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat x, y;
+    if (!a || !b) return false;
+    if (stat(a, &x) == 0 && stat(b, &y) == 0) return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    size_t n = strlen(a), m = strlen(b);
+    while (n > 1 && a[n - 1] == '/') n--;
+    while (m > 1 && b[m - 1] == '/') m--;
+    return n == m && strncmp(a, b, n) == 0;
+}
+
+/* A job that is started again and again names one folder for both: the first time it is empty. */
+static status nothing_to_load(trainer *t, const char *load, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *what = file_is_folder(load) ? "holds no checkpoint" : "is not there";
+    if (recipe_given(r, K_CKPT_STEP))
+        return error_set(err, ERR_INPUT, "%s=%s: has no checkpoint of step %lld", knobs[K_LOAD].key,
+                         load, (long long)recipe_int(r, K_CKPT_STEP));
+    if (same_folder(load, recipe_word(r, K_SAVE))) {
+        trainer_say(t, stderr,
+                    arena_text(t->a, "%s=%s: %s yet; the run starts at step 0", knobs[K_LOAD].key,
+                               load, what));
+        return OK;
+    }
+    const char *near = file_nearest(t->a, load);
+    return error_set(err, ERR_INPUT,
+                     "%s=%s: %s%s%s; repair: the folder that holds iter_N, or null to start at "
+                     "step 0 (an empty one is fine only where it is %s, too)",
+                     knobs[K_LOAD].key, load, what, near ? "; near it is " : "", near ? near : "",
+                     knobs[K_SAVE].key);
+}
+
+/* Is it this model, and what else is not as it was? Rank 0 looks. */
+static status compare_recipes(trainer *t, const char *folder, int64_t iteration, bool resumes,
+                              error *err)
+{
+    arena *scratch = arena_create();
+    textbuf changed = text_init(scratch);
+    checkpoint_info info;
+    status s = OK;
+    if (comm_rank(t->c) == 0) s = checkpoint_read_info(&info, scratch, folder, iteration, err);
+    if (comm_rank(t->c) == 0 && !s) s = checkpoint_compare(&info, &t->s->r, resumes, &changed, err);
+    s = ranks_follow(t->c, s, err);
+    if (!s && changed.n)
+        trainer_say(t, stderr,
+                    arena_text(t->a, "changed since iteration %lld of %s: %s", (long long)iteration,
+                               folder, changed.s));
+    arena_destroy(scratch);
+    return s;
+}
+
+static status load_checkpoint(trainer *t, const char *folder, bool weights_only, bool *found,
+                              error *err)
+{
+    int64_t iteration = recipe_int(&t->s->r, K_CKPT_STEP);
+    *found = false;
+    status s =
+        recipe_given(&t->s->r, K_CKPT_STEP) ? OK : checkpoint_latest(folder, &iteration, err);
+    s = ranks_agree(t->c, s, err);
+    if (s) return s;
+    comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
+    if (iteration < 0) return OK;
+    checkpoint c = trainer_checkpoint(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
+    s = compare_recipes(t, folder, iteration, !weights_only, err);
+    if (!s) s = checkpoint_load(&c, folder, iteration, err);
+    if (s) return s;
+    *found = true;
+    if (weights_only) {
+        trainer_say(t, stderr,
+                    arena_text(t->a,
+                               "%s: weights of iteration %lld loaded; the run starts at step 0",
+                               folder, (long long)iteration));
+        return OK;
+    }
+    t->at = c.state;
+    t->opt.steps = c.state.optimizer_steps;
+    char line[LINE_BYTES];
+    checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
+    loaded_print(line, sizeof line, &note);
+    trainer_say(t, t->o->json ? stderr : stdout, line);
+    return OK;
+}
+
+static status load_files(trainer *t, const char *folder, error *err)
+{
+    hf_report report;
+    status s = hf_load(t->s, &t->p->at, &t->p->weights, folder, t->w, &report, err);
+    s = ranks_agree(t->c, s, err);
+    if (s) return s;
+    trainer_say(t, stderr,
+                arena_text(t->a, "weights of %s: %lld elements read%s, %d tensors ignored", folder,
+                           (long long)report.written, comm_size(t->c) > 1 ? " by rank 0" : "",
+                           report.ignored.tensors));
+    return OK;
+}
+
+/* A checkpoint to resume wins; then weights to start from; then weights beside the model's
+ * config.json; else they are drawn. */
+status trainer_start(trainer *t, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *load = recipe_word(r, K_LOAD), *pretrained = recipe_word(r, K_PRETRAINED);
+    const char *folder = recipe_word(r, K_MODEL);
+    bool found = false;
+    read_config(t);
+    memset(t->m, 0, (size_t)t->p->bytes[REGION_OPTIMIZER]);
+    init_weights(t->s, &t->p->at, &t->p->weights, (uint64_t)recipe_int(r, K_SEED), t->w);
+    t->at.seed = recipe_int(r, K_SEED);
+    status s = trainer_save_open(t, err);
+    if (!s && load && seen(t, file_is_folder(load)))
+        s = load_checkpoint(t, load, recipe_on(r, K_FINETUNE), &found, err);
+    if (s || found) return s;
+    if (load) s = ranks_follow(t->c, nothing_to_load(t, load, err), err);
+    if (s) return s;
+    if (pretrained && has_weights(t, pretrained)) return load_files(t, pretrained, err);
+    if (pretrained) {
+        s = load_checkpoint(t, pretrained, true, &found, err);
+        if (!s && !found)
+            s = error_set(err, ERR_INPUT, "checkpoint.pretrained_checkpoint=%s: holds no weights",
+                          pretrained);
+        return s;
+    }
+    if (folder && has_weights(t, folder)) return load_files(t, folder, err);
+    return OK;
+}

@@ -1,0 +1,145 @@
+/* state.h - what the files of the trainer share. Internal to src/run/trainer*.c. */
+#ifndef RUN_TRAINER_STATE_H
+#define RUN_TRAINER_STATE_H
+
+#include "run/data/batch.h"
+#include "run/checkpoint/checkpoint.h"
+#include "run/data/sampler.h"
+#include "run/data/source.h"
+#include "run/trainer/iteration_line.h"
+#include "run/optimizer.h"
+#include "run/trainer/progress.h"
+#include "run/trainer/schedule.h"
+#include "run/timing.h"
+#include "run/trainer/trainer.h"
+
+/* What all ranks add up once a step. */
+typedef enum step_sum {
+    SUM_LOSS,      /* of tokens that count */
+    SUM_TOKENS,    /* that count */
+    SUM_MTP,       /* means of microbatches */
+    SUM_AUX,       /* auxiliary losses of all layers */
+    SUM_Z,         /* z-losses */
+    SUM_SQUARES,   /* of the gradient */
+    SUM_OVERFLOWS, /* ranks with a routed buffer that was too small */
+    SUM_FAILED,    /* ranks that could not read their part of the batch */
+    SUM_LEAVE,     /* ranks that were told to leave, or whose time is up */
+    SUM_MINUTE,    /* rank 0: it is time to compare the ranks' times */
+    SUM_AGAIN,     /* rank 0: it is time to save again */
+    SUM_SAVING,    /* ranks that still write the checkpoint */
+    SUM_COUNT
+} step_sum;
+
+typedef struct trainer {
+    const setup *s; /* the given one, or one with larger routed buffers */
+    comm *c;
+    const train_options *o;
+    arena *a;
+    program *p;
+    executor *e;
+    optimizer opt;
+    schedule rates;
+    data_source *data;
+    checkpoint_state at; /* counters */
+    int64_t train_iters, gbs;
+    int32_t *tokens, *labels, *positions; /* [B][seq] of a microbatch */
+    float *mask;
+    batch_count *main_tokens, *mtp_tokens; /* [micros] */
+    double *loads;                         /* [layers][experts] */
+    float *w, *g, *m, *v;
+    int64_t skipped_in_a_row; /* steps without an update, up to the last */
+    bool stale;               /* weights of other ranks' slices are from before the last update */
+    const char *config;       /* text of config.json, for checkpoints */
+    checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
+    checkpoint_note saved;    /* the line for it */
+    int lock;                 /* of the folder of checkpoints, rank 0's; -1: none */
+    int64_t saves_failed;     /* in a row */
+    double save_again;        /* clock: when one that failed is made again; 0: none failed */
+    log_interval interval;
+    progress bar;
+    metrics_file metrics;
+    double started, compared; /* clock */
+    double busy;              /* seconds of steps without waiting for others, since `compared` */
+    int64_t busy_steps;
+    struct predicted *predicted; /* NULL: nothing is predicted, */
+    const char *unpredicted;     /* and this is said about it; NULL: nothing is */
+    double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
+    int64_t routed_steps;
+    comm_stats reported; /* what has been printed of the traffic */
+    int64_t reported_steps;
+} trainer;
+
+/* What a step gives, the same on all ranks. */
+typedef struct step_losses {
+    named_loss list[LOSSES_MAX];
+    int n;
+    bool finite;
+    double sums[SUM_COUNT];
+} step_losses;
+
+bool trainer_asked(void); /* has a signal told this process to leave? */
+
+/* Rank 0 prints a line; the others do not. */
+void trainer_say(trainer *t, FILE *to, const char *text);
+
+/* Everything before the first step. Collective. */
+status trainer_open_all(trainer *t, error *err);
+
+/* Program, executor and addresses of a setup. Not collective. */
+status trainer_open(trainer *t, const setup *s, error *err);
+
+/* Forward and backward of one global batch; losses. Collective, like all below. */
+status trainer_step(trainer *t, step_losses *out, error *err);
+
+/* Mean loss over `iters` global batches of the validation set. Runs whole steps, backward
+ * included, whose gradients nobody uses: slower than it must be, and the same for every layout. */
+status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err);
+
+/* A routed buffer was too small: names it, and makes the program again with larger ones, or stops
+ * where moefold.on_overflow asks for that. */
+status trainer_grow(trainer *t, error *err);
+
+/* Weights of other ranks' slices are up to date after it. */
+void trainer_gather(trainer *t);
+
+/* Weights from a checkpoint, from files, or drawn; counters. */
+status trainer_start(trainer *t, error *err);
+
+/* The arrays of this rank, as a checkpoint takes them. Not collective. */
+checkpoint trainer_checkpoint(const trainer *t, bool moments);
+
+/* Before the first step: can it be saved where checkpoint.save says, and by no other job? */
+status trainer_save_open(trainer *t, error *err);
+void trainer_save_close(trainer *t); /* other jobs may save there now; not collective */
+
+/* Writes a checkpoint, or begins to where checkpoint.async_save is on; one that was begun ends
+ * first. One that fails is reported and made again, the last one at once: moefold.save_limit of
+ * them in a row are an error. */
+status trainer_save(trainer *t, bool last, error *err);
+status trainer_save_finish(trainer *t, error *err);
+bool trainer_save_again(const trainer *t); /* is it time? Not collective: rank 0's clock counts */
+
+/* lines.c: what is said after steps. */
+status trainer_line(trainer *t, const step_result *r, double lr, error *err);
+void trainer_memory_line(trainer *t, int64_t steps);
+status trainer_validation_line(trainer *t, error *err);
+
+/* report.c: who is slow, and what messages cost. */
+void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */
+void trainer_compare(trainer *t);
+void trainer_traffic_line(trainer *t); /* since the last one */
+void trainer_traffic(trainer *t, train_summary *sum, int64_t steps);
+
+/* routing.c: loads of experts, where --save-routing asks for them. */
+status trainer_routing_open(trainer *t, error *err); /* before the first step */
+void trainer_routing_step(trainer *t);               /* one step; not collective */
+status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
+
+/* predict.c: predicted beside measured. The first and the last are collective. */
+status trainer_predict(trainer *t, error *err); /* before the first step */
+void trainer_predict_attach(trainer *t);        /* a new executor */
+void trainer_predict_begin(trainer *t);         /* of a step */
+void trainer_predict_step(trainer *t, double seconds);
+void trainer_predict_table(trainer *t);
+
+#endif

@@ -1,0 +1,241 @@
+/* step.c - one global batch: reading it, running the program over it, and what the losses
+ * are.
+ *
+ * I1  All ranks make the same collective calls, whatever they meet: a rank that cannot read its
+ *     part of the batch runs the step with what it has, and says so in the sum. */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "run/trainer/agree.h"
+#include "run/trainer/state.h"
+
+/* ---- reading */
+
+/* A global batch: microbatch 0 of it is number `first` of the sampler. */
+typedef struct batch_source {
+    data_split which;
+    data_sampler from;
+    int64_t first;
+} batch_source;
+
+static batch_source source_at(const trainer *t, data_split which, int64_t consumed)
+{
+    return (batch_source){which,
+                          {.n_samples = data_length(t->data, which),
+                           .consumed = consumed,
+                           .micro_batch_size = t->p->B,
+                           .n_ranks = t->s->lay.dp,
+                           .rank = t->p->at.dp},
+                          0};
+}
+
+static status read_micro(trainer *t, const batch_source *from, int64_t micro, error *err)
+{
+    int64_t sample = sampler_first(&from->from, from->first + micro), seq = batch_seq(t->p);
+    if (sample < 0)
+        return error_set(err, ERR_INPUT,
+                         "the data end after %lld samples; train.train_iters needs more",
+                         (long long)from->from.n_samples);
+    for (int64_t b = 0; b < t->p->B; b++) {
+        status s = data_sample(t->data, from->which, sample + b, t->tokens + b * seq,
+                               t->labels + b * seq, t->mask + b * seq, t->positions + b * seq, err);
+        if (s) return s;
+    }
+    return OK;
+}
+
+/* With a mean over all tokens every microbatch must know how many there are in the step. */
+static status count_step(trainer *t, const batch_source *from, double *tokens, error *err)
+{
+    batch b = {t->tokens, t->labels, t->mask};
+    status s = OK;
+    *tokens = 0;
+    if (!recipe_on(&t->s->r, K_PER_TOKEN_LOSS) || from->which != DATA_TRAIN) return OK;
+    for (int64_t m = 0; m < t->p->micros && !s; m++) {
+        s = read_micro(t, from, m, err);
+        *tokens += batch_tokens(t->p, &b).whole;
+    }
+    comm_sum(t->c, GROUP_DP_CP, tokens, 1); /* I1 */
+    *tokens /= (double)t->s->lay.cp;
+    if (*tokens < 1) *tokens = 1;
+    return s;
+}
+
+static status load_batch(trainer *t, const batch_source *from, error *err)
+{
+    batch b = {t->tokens, t->labels, t->mask};
+    double step_tokens;
+    status s = count_step(t, from, &step_tokens, err);
+    for (int64_t m = 0; m < t->p->micros && !s; m++) {
+        s = read_micro(t, from, m, err);
+        if (s) return s;
+        t->main_tokens[m] = batch_tokens(t->p, &b);
+        t->mtp_tokens[m] = batch_mtp_tokens(t->p, &b);
+        batch_load(t->e, t->p, m, &b, step_tokens);
+    }
+    return s;
+}
+
+/* ---- what this rank adds to the sums */
+
+static const float *loss_of(const trainer *t, step_buffer which, int64_t micro)
+{
+    const unsigned char *first = executor_step_buffer(t->e, which);
+    return (const float *)(const void *)(first + micro * t->p->step_bytes[which]);
+}
+
+/* Sum of the losses of this rank's tokens: buffers hold weighted sums, and sums of weights. */
+static double tokens_loss(const float *loss, batch_count n)
+{
+    double weights = (double)loss[1];
+    return weights > 0 ? (double)loss[0] / weights * n.here : 0;
+}
+
+/* Ranks of one TP group have the same losses: the first counts. */
+static void add_losses(const trainer *t, double *sums)
+{
+    if (!program_head(t->p) || t->p->at.tp != 0) return;
+    for (int64_t m = 0; m < t->p->micros; m++) {
+        sums[SUM_LOSS] += tokens_loss(loss_of(t, STEP_LOSS, m), t->main_tokens[m]);
+        sums[SUM_TOKENS] += t->main_tokens[m].here;
+        batch_count n = t->mtp_tokens[m];
+        if (t->s->m.n_mtp && n.whole > 0)
+            sums[SUM_MTP] += tokens_loss(loss_of(t, STEP_MTP_LOSS, m), n) / n.whole;
+    }
+}
+
+static double layers_of(const trainer *t, step_buffer which)
+{
+    const float *values = executor_step_buffer(t->e, which);
+    const model *m = &t->s->m;
+    double sum = 0;
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++)
+        if (model_layer_is(m, i, LAYER_MOE)) sum += (double)values[i];
+    return sum;
+}
+
+static bool overflows(const trainer *t)
+{
+    const float *rows = executor_step_buffer(t->e, STEP_OVERFLOW);
+    const model *m = &t->s->m;
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp && t->p->step_bytes[STEP_OVERFLOW] > 0; i++)
+        if (rows[2 * i] > rows[2 * i + 1]) return true;
+    return false;
+}
+
+static bool time_is_up(const trainer *t)
+{
+    int64_t minutes = recipe_int(&t->s->r, K_EXIT_MINUTES);
+    return minutes > 0 && clock_seconds() - t->started > 60.0 * (double)minutes;
+}
+
+static void sum_up(trainer *t, bool failed, double *sums)
+{
+    bool first = t->p->at.rank == 0;
+    double minute = t->o->compare > 0 ? t->o->compare : 60;
+    memset(sums, 0, sizeof *sums * SUM_COUNT);
+    add_losses(t, sums);
+    if (t->s->m.experts) {
+        sums[SUM_AUX] = layers_of(t, STEP_AUX);
+        sums[SUM_Z] = layers_of(t, STEP_Z);
+        sums[SUM_OVERFLOWS] = overflows(t);
+    }
+    sums[SUM_SQUARES] = optimizer_squares(&t->opt, t->g);
+    sums[SUM_FAILED] = failed;
+    sums[SUM_LEAVE] = trainer_asked() || (first && time_is_up(t));
+    sums[SUM_MINUTE] = first && clock_seconds() - t->compared > minute;
+    sums[SUM_AGAIN] = first && trainer_save_again(t);
+    sums[SUM_SAVING] = t->save && !checkpoint_save_done(t->save);
+    comm_sum(t->c, GROUP_WORLD, sums, SUM_COUNT);
+}
+
+/* Runs a batch, again after routed buffers have grown. */
+static status run_batch(trainer *t, const batch_source *from, double *sums, error *err)
+{
+    for (;;) {
+        status mine = load_batch(t, from, err);
+        executor_clear(t->e);
+        executor_part(t->e, PART_STEP);
+        executor_part(t->e, PART_FINISH);
+        t->stale = false;
+        sum_up(t, mine != OK, sums);
+        if (sums[SUM_FAILED] > 0) return ranks_agree(t->c, mine, err); /* I1 */
+        if (sums[SUM_OVERFLOWS] == 0) return OK;
+        status s = trainer_grow(t, err);
+        if (s) return s;
+    }
+}
+
+/* ---- what the sums mean */
+
+static void add_loss(step_losses *out, const char *name, double loss)
+{
+    out->list[out->n++] = (named_loss){name, loss};
+    out->finite = out->finite && isfinite(loss);
+}
+
+static double first_coefficient(const recipe *r)
+{
+    for (int i = 0; i < recipe_count(r, K_AUX_COEFF); i++) {
+        value v = recipe_item(r, K_AUX_COEFF, i);
+        if (v.kind == V_FLOAT && v.real > 0) return v.real;
+    }
+    return 0;
+}
+
+/* A sum over layers, microbatches and replicas as a mean over them, without its coefficient. */
+static double layer_mean(const trainer *t, double sum, double coefficient)
+{
+    const model *m = &t->s->m;
+    double layers = 0;
+    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) layers += model_layer_is(m, i, LAYER_MOE);
+    if (layers < 1) return 0;
+    return sum / layers / (double)(t->p->micros * t->s->lay.dp) / coefficient;
+}
+
+static double token_mean(const double *sums)
+{
+    return sums[SUM_TOKENS] > 0 ? sums[SUM_LOSS] / sums[SUM_TOKENS] : 0;
+}
+
+static void name_losses(const trainer *t, step_losses *out)
+{
+    const double *sums = out->sums;
+    double c = first_coefficient(&t->s->r), z = recipe_real(&t->s->r, K_Z_COEFF);
+    bool balances = t->s->m.experts && !recipe_has(&t->s->r, K_BALANCING, "none");
+    add_loss(out, "lm loss", token_mean(sums));
+    if (balances && c > 0) add_loss(out, "load_balancing_loss", layer_mean(t, sums[SUM_AUX], c));
+    if (t->s->m.experts && z > 0) add_loss(out, "z_loss", layer_mean(t, sums[SUM_Z], z));
+    if (t->s->m.n_mtp)
+        add_loss(out, "mtp_1 loss", sums[SUM_MTP] / (double)(t->p->micros * t->s->lay.dp));
+}
+
+status trainer_step(trainer *t, step_losses *out, error *err)
+{
+    batch_source from = source_at(t, DATA_TRAIN, t->at.consumed_samples);
+    *out = (step_losses){.finite = true};
+    comm_where(t->c, "training step", NULL);
+    status s = run_batch(t, &from, out->sums, err);
+    if (!s) name_losses(t, out);
+    return s;
+}
+
+status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err)
+{
+    batch_source from = source_at(t, DATA_VALID, t->at.consumed_valid_samples);
+    double sums[SUM_COUNT], all[SUM_COUNT] = {0};
+    status s = OK;
+    comm_where(t->c, "validation", NULL);
+    for (int64_t i = 0; i < iters && !s; i++) {
+        from.first = i * t->p->micros;
+        s = run_batch(t, &from, sums, err);
+        all[SUM_LOSS] += sums[SUM_LOSS];
+        all[SUM_TOKENS] += sums[SUM_TOKENS];
+    }
+    t->at.consumed_valid_samples += iters * t->gbs;
+    *out = (step_losses){.finite = true};
+    add_loss(out, "lm loss", token_mean(all));
+    return s;
+}

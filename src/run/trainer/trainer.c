@@ -1,0 +1,229 @@
+/* trainer.c - the loop: steps, updates, lines, checkpoints, signals. */
+#define _GNU_SOURCE
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "run/trainer/state.h"
+
+bool trainer_asked(void)
+{
+    return stop_asked();
+}
+
+/* ---- the update */
+
+/* Every rank that holds a router makes the same update of its bias. */
+static void update_expert_bias(trainer *t)
+{
+    const model *m = &t->s->m;
+    double rate = recipe_real(&t->s->r, K_BIAS_RATE);
+    int64_t n = (m->n_layers + m->n_mtp) * m->experts;
+    float *load = executor_step_buffer(t->e, STEP_LOAD);
+    if (!m->expert_bias || rate == 0) return;
+    for (int64_t i = 0; i < n; i++) t->loads[i] = (double)load[i];
+    comm_sum(t->c, GROUP_TP_DP_CP, t->loads, (int)n);
+    for (int64_t i = 0; i < n; i++) load[i] = (float)t->loads[i];
+    for (int i = 0; i < t->p->weights.n; i++) {
+        const weight *w = &t->p->weights.list[i];
+        if (!w->row->trained)
+            expert_bias_update(t->w + w->offset, load + w->layer * m->experts, w->n, rate);
+    }
+}
+
+void trainer_gather(trainer *t)
+{
+    if (t->stale) executor_part(t->e, PART_GATHER);
+    t->stale = false;
+}
+
+static step_result update(trainer *t, const step_losses *losses)
+{
+    step_rates rates = {schedule_lr(&t->rates, t->at.scheduler_samples),
+                        schedule_embedding_lr(&t->rates, t->at.scheduler_samples),
+                        schedule_decay(&t->rates, t->at.scheduler_samples), 1};
+    step_result r = {.outcome = STEP_NOT_FINITE, .norm = NAN};
+    if (losses->finite) {
+        update_expert_bias(t);
+        r = optimizer_judge(&t->opt, sqrt(losses->sums[SUM_SQUARES]));
+    }
+    if (r.outcome == STEP_TAKEN) {
+        t->skipped_in_a_row = 0;
+        rates.scale *= r.clip;
+        optimizer_update(&t->opt, t->w, t->g, t->m, t->v, rates);
+        t->stale = true;
+        if (!t->p->gathers_late) trainer_gather(t);
+        t->at.scheduler_samples += t->gbs;
+    } else {
+        t->at.skipped_iterations++;
+        t->skipped_in_a_row++;
+    }
+    t->at.iteration++;
+    t->at.consumed_samples += t->gbs;
+    return r;
+}
+
+/* ---- the loop */
+
+/* While steps are skipped the weights are suspect: what was saved before stays as it is. */
+static bool should_save(trainer *t, const step_losses *losses, bool last)
+{
+    int64_t every = recipe_int(&t->s->r, K_SAVE_INTERVAL);
+    if (!recipe_given(&t->s->r, K_SAVE)) return false;
+    bool due = last || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
+    if (!due) return false;
+    if (!t->skipped_in_a_row) return true;
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "no checkpoint of step %lld in %s: the last %lld steps were skipped",
+                           (long long)t->at.iteration, recipe_word(&t->s->r, K_SAVE),
+                           (long long)t->skipped_in_a_row));
+    return false;
+}
+
+static bool should_leave(const trainer *t, const step_losses *losses)
+{
+    int64_t every = recipe_int(&t->s->r, K_EXIT_INTERVAL);
+    return losses->sums[SUM_LEAVE] > 0 || (every > 0 && t->at.iteration % every == 0);
+}
+
+/* Is a NaN or Inf of this step one that moefold.on_nan=stop stops at? Megatron's two checks say
+ * where it looks. */
+static bool looks_at(const trainer *t, const step_losses *losses)
+{
+    return recipe_on(&t->s->r, losses->finite ? K_NAN_GRAD : K_NAN_LOSS);
+}
+
+static status judge(const trainer *t, const step_result *r, const step_losses *losses, error *err)
+{
+    int64_t limit = recipe_int(&t->s->r, K_SKIP_LIMIT), skipped = t->skipped_in_a_row;
+    if (r->outcome == STEP_NOT_FINITE && recipe_is(&t->s->r, K_ON_NAN, "stop") &&
+        looks_at(t, losses))
+        return error_set(
+            err, ERR_MACHINE,
+            "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
+            "(nothing after the last checkpoint is kept)",
+            (long long)t->at.iteration, losses->list[0].value, r->norm);
+    if (!recipe_given(&t->s->r, K_SKIP_LIMIT) || skipped < limit) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): "
+                     "the run has diverged; stopped by moefold.skip_limit=%lld, and nothing was "
+                     "saved meanwhile; repair: a lower optimizer.lr, and with "
+                     "checkpoint.ckpt_step=N a checkpoint from before",
+                     (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
+                     (long long)limit);
+}
+
+/* A run that ends while steps are skipped has no checkpoint of its end. */
+static status judge_end(const trainer *t, error *err)
+{
+    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "the run ended with %lld skipped steps in a row, and its end is not saved in "
+                     "checkpoint.save=%s; repair: a lower optimizer.lr, from the last checkpoint",
+                     (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+}
+
+static double waited(const trainer *t)
+{
+    const comm_stats *s = comm_statistics(t->c);
+    double sum = 0;
+    for (int i = 0; i < STREAM_COUNT; i++) sum += s->exposed[i];
+    return sum;
+}
+
+static void count(trainer *t, train_summary *sum, const step_losses *losses, bool skipped,
+                  double seconds)
+{
+    log_interval_add(&t->interval, losses->list, losses->n, skipped, seconds);
+    if (!skipped && sum->iterations == sum->skipped) sum->first_loss = losses->list[0].value;
+    if (!skipped) sum->last_loss = losses->list[0].value;
+    sum->iterations++;
+    sum->skipped += skipped;
+    sum->seconds += seconds;
+    t->reported_steps++;
+    progress_step(&t->bar, t->at.iteration, clock_seconds());
+}
+
+static status one_step(trainer *t, train_summary *sum, step_losses *losses, error *err)
+{
+    double start = clock_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
+    double before = waited(t);
+    trainer_predict_begin(t);
+    status s = trainer_step(t, losses, err);
+    if (s) return s;
+    if (losses->finite) trainer_routing_step(t); /* before the update adds them up */
+    step_result r = update(t, losses);
+    double seconds = clock_seconds() - start;
+    trainer_count(t, seconds, waited(t) - before);
+    trainer_predict_step(t, seconds);
+    count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
+    status judged = judge(t, &r, losses, err);
+    bool last = t->at.iteration == t->train_iters;
+    if (!judged && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
+        s = trainer_line(t, &r, lr, err);
+    if (judged || s) return judged ? judged : s;
+    trainer_memory_line(t, sum->iterations);
+    if (losses->sums[SUM_MINUTE] > 0) trainer_compare(t);
+    if (t->save && losses->sums[SUM_SAVING] == 0) s = trainer_save_finish(t, err);
+    return s;
+}
+
+static status loop(trainer *t, train_summary *sum, error *err)
+{
+    status s = OK;
+    step_losses losses;
+    while (!s && !sum->interrupted && t->at.iteration < t->train_iters) {
+        s = one_step(t, sum, &losses, err);
+        if (!s) s = trainer_validation_line(t, err);
+        if (s) break;
+        sum->interrupted = should_leave(t, &losses);
+        bool last = sum->interrupted || t->at.iteration == t->train_iters,
+             save = should_save(t, &losses, last);
+        if (save) s = trainer_save(t, last, err);
+        if (!s && (save || last)) s = trainer_routing_save(t, err);
+    }
+    if (!s) trainer_gather(t);
+    if (!s && !sum->interrupted) s = judge_end(t, err);
+    error ignored;
+    status ended = trainer_save_finish(t, s ? &ignored : err);
+    return s ? s : ended;
+}
+
+static void start_loop(trainer *t)
+{
+    stop_watch(comm_launched(), comm_told_to_end);
+    comm_statistics_clear(t->c);
+    t->compared = clock_seconds();
+    progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, clock_seconds());
+    if (comm_rank(t->c) > 0) t->bar.on = false;
+}
+
+status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
+                   error *err)
+{
+    trainer *t = ARENA_NEW(a, trainer);
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .lock = -1, .started = clock_seconds()};
+    *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
+    progress_init(&t->bar, stderr, 0, 0, clock_seconds());
+    status st = trainer_open_all(t, err);
+    if (!st) st = trainer_routing_open(t, err);
+    if (!st) st = trainer_predict(t, err);
+    if (!st) {
+        start_loop(t);
+        st = loop(t, sum, err);
+    }
+    progress_finish(&t->bar);
+    if (!st) trainer_traffic(t, sum, sum->iterations);
+    if (!st) trainer_predict_table(t);
+    if (sum->seconds > 0)
+        sum->tokens_per_second =
+            (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
+    error ignored;
+    if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
+    trainer_save_close(t);
+    data_close(t->data);
+    executor_close(t->e);
+    return st;
+}

@@ -1,0 +1,41 @@
+/* trainer.h - a training run: data, steps, lines, checkpoints, signals; one call on every rank.
+ *
+ * The plan is the program: the arena is the one that `show --memory` prints, and nothing is
+ * allocated inside a step, unless routed buffers were too small and grow (moefold.on_overflow). A
+ * run that is told to stop (base/stop.h), on any of its ranks, finishes its step, writes a
+ * checkpoint where it may, and leaves. Resuming is exact: the lines after it are those of a run
+ * that was never stopped.
+ *
+ * Decisions (skip, leave, save, grow) follow from one sum over all ranks in each step, so all ranks
+ * decide alike; rank 0 speaks for all. */
+#ifndef RUN_TRAINER_TRAINER_H
+#define RUN_TRAINER_TRAINER_H
+
+#include "comm/comm.h"
+#include "program/program.h"
+
+typedef struct train_options {
+    bool json;           /* lines for programs instead of Megatron's */
+    bool plain;          /* oracle kernels only */
+    int threads;         /* of this rank; 0: its share of the machine */
+    const char *metrics; /* file of JSON lines; NULL: none */
+    bool predict; /* print predicted beside measured times at the end, whatever they come from */
+    const char *save_routing; /* file for the loads of experts (price/routing.h); NULL: none */
+    double compare;           /* seconds between comparisons of the ranks' times; 0: 60 */
+} train_options;
+
+typedef struct train_summary {
+    double first_loss, last_loss; /* of steps that were not skipped; NaN: all were */
+    int64_t iterations, skipped;
+    double seconds, tokens_per_second;
+    bool interrupted;
+    comm_stats traffic; /* a step; of each number the largest of all ranks */
+} train_summary;
+
+/* Trains as the setup says; it is valid, and comm_groups has been called with it. Collective over
+ * the world: an error is the same on all ranks, and one of them prints it. Lines go to the standard
+ * output, the bar to the standard error. */
+status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *summary,
+                   arena *a, error *err);
+
+#endif
