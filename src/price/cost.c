@@ -238,8 +238,8 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     if (way == WAY_ADDED) return 3 * (o->in[0] >= 0 ? (double)seg->bufs[o->in[0]].bytes : 0);
     if (way != WAY_MOVE) return (double)seg_op_bytes(seg, o);
     double moved = (double)o->dim[0] * (double)o->dim[1] * (double)o->dim[2] * (double)o->dim[3];
-    double word = o->out[0] >= 0 ? seg->bufs[o->out[0]].word : 4;
-    return moved * word * (o->flags & ADD_TO ? 3 : 2);
+    int bits = dtype_bits(o->out[0] >= 0 ? seg->bufs[o->out[0]].type : DTYPE_F32);
+    return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)

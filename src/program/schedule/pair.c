@@ -160,7 +160,7 @@ static void put_backward(merge *m, const half *h, const copies *c, int step)
             for (int n = 0; n < OP_OUT_MAX; n++) o->out[n] = NONE;
             o->in[0] = h->list[i].in[k] + h->shift;
             o->out[0] = copy;
-            o->dim[0] = m->out->bufs[copy].bytes / m->out->bufs[copy].word;
+            o->dim[0] = dtype_elements(m->out->bufs[copy].type, m->out->bufs[copy].bytes);
         }
     }
 }
