@@ -56,7 +56,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens
+.PHONY: bench-cuda screens torture
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -101,6 +101,12 @@ fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run e
 	@tools/fuzz probe
 	@$(MAKE) $(SUB) fuzz-programs
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test -- $(FUZZERS)
+
+torture: ## Fail and kill saves, flip bits, send signals, try random commands (TORTURE_SECONDS=300)
+	@CC='$(CC)' tools/deps build test
+	@$(MAKE) $(SUB) all build/torture/inject.so
+	@if tools/fuzz probe; then $(MAKE) $(SUB) fuzz-programs; fi
+	@MOEFOLD=./moefold python3 tests/torture/torture.py
 
 bench: all ## Run every bench/*.sh
 	@$(MAKE) $(SUB) bench-programs
@@ -215,6 +221,12 @@ $(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
+
+# Goes into other programs (LD_PRELOAD), so it brings no library with it.
+build/torture/inject.so: tests/torture/inject.c
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -fPIC -shared $< -ldl -o $@
 
 $(NO_DRIVER): bench/cuda/no_driver.c
 	@mkdir -p $(@D)
