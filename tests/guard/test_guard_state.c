@@ -46,7 +46,7 @@
 #define DELAYED       "comm_overlap.delay_wgrad_compute=true "
 #define P2P           "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false "
 #define TP_BESIDE     "comm_overlap.tp_comm_overlap=true "
-#define DP_BESIDE     "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true ddp.bucket_size=8000 "
+#define DP_BESIDE     REDUCE_BESIDE "ddp.overlap_param_gather=true "
 #define REDUCE_BESIDE "ddp.overlap_grad_reduce=true ddp.bucket_size=8000 "
 #define WHOLE         "ddp.use_distributed_optimizer=false "
 #define SHARED_BESIDE M "moe_shared_expert_overlap=true "
