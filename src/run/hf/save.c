@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "run/hf/dtype.h"
+#include "base/dtype.h"
 #include "run/hf/save_config.h"
 #include "run/hf/weights.h"
 #include "run/checkpoint/tensor_file.h"
@@ -104,7 +104,7 @@ static const char *shard_name(const saving *v, int shard)
 static status put_window(const saving *v, tensor_writer *out, int64_t n, bool wide)
 {
     if (wide) return tensor_writer_put(out, v->window, (size_t)n * 4, v->err);
-    for (int64_t i = 0; i < n; i++) v->narrow[i] = hf_to_bf16(v->window[i]);
+    bf16_of_floats(v->narrow, v->window, n);
     return tensor_writer_put(out, v->narrow, (size_t)n * 2, v->err);
 }
 
