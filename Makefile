@@ -56,7 +56,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens torture
+.PHONY: bench-cuda screens guard-record torture
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -121,6 +121,11 @@ bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed 
 
 screens: all ## Rewrite tests/screens: what commands print, numbers masked
 	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
+
+guard-record: all ## Rewrite tests/guard: states after five steps, prices (only where they are meant to change)
+	@$(MAKE) $(SUB) build/tests/guard/test_guard_state
+	@build/tests/guard/test_guard_state --record
+	@MOEFOLD=./moefold bash tests/guard/test_guard_price.sh --record
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
