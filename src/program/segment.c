@@ -205,7 +205,7 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
     op *o = seg_op(b, phase, kind, name, in, out, dim);
     o->stream = STREAM_COMM;
     o->group = g;
-    o->word = b->seg->bufs[o->in[0] >= 0 ? o->in[0] : o->out[0]].word;
+    o->word = b->seg->bufs[op_first_buf(o)].word;
     return o;
 }
 

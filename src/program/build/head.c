@@ -31,7 +31,7 @@ static void loss_whole(builder *b, int x, const loss_at *at, int dx)
                       seg_step(b, at->mask, b->Tc)),
                    OUT(seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
                    DIM(b->Tc, m->hidden, m->padded_vocab, rows < b->Tc ? rows : b->Tc));
-    o->real[0] = 1;
+    o->real[REAL_HEAD_LOSS_scale] = 1;
 }
 
 /* Rows first .. first+rows-1 of x[Tc][H]. */
@@ -50,7 +50,7 @@ static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t fir
                    IN(all, x, w, labels, seg_step(b, at->mask, b->Tc)),
                    OUT(logits, seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
                    DIM(b->Tc, H, V, rows, first, V0, P));
-    o->real[0] = 1;
+    o->real[REAL_HEAD_PART_D_scale] = 1;
 }
 
 /* x [T][H] is normed; dx [T][H] is written. */

@@ -43,7 +43,7 @@ void router_forward(builder *b, moe_bufs *t)
                IN(t->logits, m->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
                OUT(t->probs, t->ids),
                DIM(T, E, K, recipe_int(r, K_GROUPS), recipe_int(r, K_GROUP_TOPK), first_token(b)));
-    o->real[0] = scaling(r);
+    o->real[REAL_ROUTER_scaling] = scaling(r);
     o->flags = router_flags(r);
     if (!t->capacity) return;
     t->keep = seg_saved_wide(b, "router.keep", T * K, DROP_MOE);
@@ -58,7 +58,7 @@ void router_backward(builder *b, const moe_bufs *t, flow d)
     int dlogits = seg_temp_wide(b, "router.dlogits", T * E);
     op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),
                    OUT(dlogits), DIM(T, E, K));
-    o->real[0] = scaling(&b->s->r);
+    o->real[REAL_ROUTER_D_scaling] = scaling(&b->s->r);
     o->flags = router_flags(&b->s->r);
     router_losses(b, t, dlogits);
     seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),

@@ -40,7 +40,7 @@ norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int
     int bias = centred ? seg_weight(b, bias_of(b, weight)) : NONE;
     op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, name, IN(x, n.w, bias),
                    OUT(n.y, n.rstd), DIM(rows, width));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = n.flags;
     return n;
 }
@@ -83,7 +83,7 @@ norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int
     int all = sums_of_all(b, SEG_FORWARD, IN(x, x), &n);
     op *o = seg_op(b, SEG_FORWARD, OP_NORM_PART, name, IN(x, n.w, all), OUT(n.y, n.rstd),
                    DIM(rows, width, b->s->lay.tp));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_PART_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = n.flags;
     return n;
 }
@@ -143,10 +143,10 @@ static void act_op(builder *b, int phase, const char *name, const int *in, const
         o->flags = flags;
         return;
     }
-    o->dim[2] = b->s->m.glu;
-    o->dim[3] = kind_of(r);
-    o->real[0] = recipe_real(r, K_GLU_OFFSET);
-    o->real[1] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
+    o->dim[DIM_ACT_AS_GATED] = b->s->m.glu;
+    o->dim[DIM_ACT_AS_KIND] = kind_of(r);
+    o->real[REAL_ACT_AS_offset] = recipe_real(r, K_GLU_OFFSET);
+    o->real[REAL_ACT_AS_clamp] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
 }
 
 void act_forward(builder *b, const char *name, int u, int p, int a, int64_t rows, int64_t width)

@@ -165,9 +165,11 @@ static void put_copy(offload *f, int phase, const moved *m, op_node node)
                      .word = b->word});
     for (int i = 0; i < OP_IN_MAX; i++) o->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) o->out[i] = NONE;
-    o->in[0] = out ? m->id : m->host;
-    o->out[0] = out ? m->host : m->back;
-    o->dim[0] = b->bytes / b->word;
+    if (out)
+        o->in[IN_COPY_OUT_x] = m->id, o->out[OUT_COPY_OUT_host] = m->host;
+    else
+        o->in[IN_COPY_IN_host] = m->host, o->out[OUT_COPY_IN_x] = m->back;
+    o->dim[DIM_COPY_OUT_N] = b->bytes / b->word;
 }
 
 static void begin_list(offload *f, int phase, const op **old, int *n)

@@ -13,13 +13,13 @@
 /* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
 static int64_t logits_bytes(const op *o)
 {
-    return mul_sat(mul_sat(o->dim[3], o->dim[2]), 4);
+    return mul_sat(mul_sat(o->dim[DIM_HEAD_LOSS_ROWS], o->dim[DIM_HEAD_LOSS_V]), 4);
 }
 
 int64_t op_workspace(const op *o)
 {
     if (o->kind != OP_HEAD_LOSS) return 0;
-    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[3] * 8;
+    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[DIM_HEAD_LOSS_ROWS] * 8;
 }
 
 /* ---- boundary */
@@ -148,7 +148,7 @@ static int64_t workspace_ranges(const program *p, range *out)
                 int64_t bytes = op_workspace(o);
                 if (!bytes || n == WORKSPACE_RANGES_MAX) continue;
                 out[n++] = (range){at, at + logits_bytes(o)};
-                out[n++] = (range){at + bytes - o->dim[3] * 8, at + bytes};
+                out[n++] = (range){at + bytes - o->dim[DIM_HEAD_LOSS_ROWS] * 8, at + bytes};
             }
     return n;
 }
