@@ -93,7 +93,9 @@ status trainer_save_finish(trainer *t, error *err)
 {
     if (!t->save) return OK;
     comm_where(t->c, "saving a checkpoint", NULL);
+    comm_work before = comm_work_begin(t->c, WORK_SAVE);
     status s = checkpoint_save_finish(t->save, err);
+    comm_work_end(t->c, before);
     t->save = NULL;
     if (s) return bear(t, s, err);
     succeeded(t);
@@ -106,7 +108,6 @@ static status save_once(trainer *t, bool beside, error *err)
     const char *folder = recipe_word(r, K_SAVE);
     int64_t wanted = recipe_int(r, K_KEEP);
     int keep = wanted > 0 ? (int)wanted : 0;
-    comm_where(t->c, "saving a checkpoint", NULL);
     trainer_gather(t);
     t->at.optimizer_steps = t->opt.steps;
     checkpoint c = trainer_checkpoint(t, true);
@@ -114,9 +115,12 @@ static status save_once(trainer *t, bool beside, error *err)
     char line[LINE_BYTES];
     saving_print(line, sizeof line, &t->saved);
     trainer_say(t, lines_to(t), line);
-    if (beside) return checkpoint_save_start(&t->save, &c, folder, keep, err);
-    status s = checkpoint_save(&c, folder, keep, err);
-    if (!s) succeeded(t);
+    comm_where(t->c, "saving a checkpoint", NULL);
+    comm_work before = comm_work_begin(t->c, WORK_SAVE);
+    status s = beside ? checkpoint_save_start(&t->save, &c, folder, keep, err)
+                      : checkpoint_save(&c, folder, keep, err);
+    comm_work_end(t->c, before);
+    if (!s && !beside) succeeded(t);
     return s;
 }
 
