@@ -35,20 +35,19 @@
 #include "program/weights.h"
 #include "run/checkpoint/lock.h"
 
-/* Everything beside arrays that a resumed run must know. One row a counter, with the least and the
- * most that it can be, in the order that metadata.json is read: s->iteration is known to those below
- * it. All are in metadata.json under their names. */
+/* Everything beside arrays that a resumed run must know. One row a counter; all are in
+ * metadata.json under their names. What each can be is in meta.c. */
 #define CHECKPOINT_COUNTERS(X)                                                                     \
-    X(iteration, 0, COUNT_MAX)              /* steps done */                                       \
-    X(consumed_samples, 0, COUNT_MAX)       /* of the training data */                             \
-    X(consumed_valid_samples, 0, COUNT_MAX) /* of the validation data */                           \
-    X(skipped_iterations, 0, s->iteration)  /* steps without update: NaN, Inf, overflow */         \
-    X(scheduler_samples, 0, COUNT_MAX)      /* seen by the rates: Megatron's num_steps */          \
-    X(optimizer_steps, 0, s->iteration)     /* updates made: Adam's t */                           \
-    X(seed, INT64_MIN, INT64_MAX)           /* rng.seed; random numbers are counted from it */
+    X(iteration)              /* steps done */                                                     \
+    X(consumed_samples)       /* of the training data */                                           \
+    X(consumed_valid_samples) /* of the validation data */                                         \
+    X(skipped_iterations)     /* steps whose update was left out: NaN, Inf, overflow */            \
+    X(scheduler_samples)      /* samples that the learning rate has seen: Megatron's num_steps */  \
+    X(optimizer_steps)        /* updates made: Adam's t */                                         \
+    X(seed)                   /* rng.seed; all random numbers are counted from it */
 
 typedef struct checkpoint_state {
-#define CHECKPOINT_FIELD(name, least, most) int64_t name;
+#define CHECKPOINT_FIELD(name) int64_t name;
     CHECKPOINT_COUNTERS(CHECKPOINT_FIELD)
 #undef CHECKPOINT_FIELD
 } checkpoint_state;

@@ -49,7 +49,7 @@ static json_t *text_json(const char *text)
 static json_t *state_json(const checkpoint_state *s)
 {
     json_t *o = json_object();
-#define PUT(name, least, most) json_object_set_new(o, #name, json_integer(s->name));
+#define PUT(name) json_object_set_new(o, #name, json_integer(s->name));
     CHECKPOINT_COUNTERS(PUT)
 #undef PUT
     return o;
@@ -209,10 +209,23 @@ static void read_files(meta *m, checkpoint_info *info, const json_t *list)
     info->n_files = (int)n;
 }
 
-/* Steps that were skipped or made are some of those done. A seed is any number. */
+/* What a counter can be: iteration is read first, and steps that were skipped or made are some of
+ * those done. A seed is any number. */
+static int64_t least_of(const checkpoint_state *s, const int64_t *counter)
+{
+    return counter == &s->seed ? INT64_MIN : 0;
+}
+
+static int64_t most_of(const checkpoint_state *s, const int64_t *counter)
+{
+    if (counter == &s->seed) return INT64_MAX;
+    bool of_the_steps = counter == &s->skipped_iterations || counter == &s->optimizer_steps;
+    return of_the_steps ? s->iteration : COUNT_MAX;
+}
+
 static void read_state(meta *m, checkpoint_state *s, const json_t *o) /* I2 */
 {
-#define GET(name, least, most) s->name = int_in_meta(m, o, #name, least, most);
+#define GET(name) s->name = int_in_meta(m, o, #name, least_of(s, &s->name), most_of(s, &s->name));
     CHECKPOINT_COUNTERS(GET)
 #undef GET
 }
