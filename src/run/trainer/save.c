@@ -62,11 +62,12 @@ bool trainer_save_again(const trainer *t)
     return t->save_again > 0 && clock_seconds() > t->save_again;
 }
 
-static void succeeded(trainer *t)
+static status succeeded(trainer *t, error *err)
 {
     t->saves_failed = 0;
     t->save_again = 0;
     say_saved(t);
+    return trainer_event(t, saved_json(&t->saved), err);
 }
 
 /* OK: the run goes on, and saves again a minute later. */
@@ -97,9 +98,7 @@ status trainer_save_finish(trainer *t, error *err)
     status s = checkpoint_save_finish(t->save, err);
     comm_work_end(t->c, before);
     t->save = NULL;
-    if (s) return bear(t, s, err);
-    succeeded(t);
-    return OK;
+    return s ? bear(t, s, err) : succeeded(t, err);
 }
 
 static status save_once(trainer *t, bool beside, error *err)
@@ -120,7 +119,6 @@ static status save_once(trainer *t, bool beside, error *err)
     status s = beside ? checkpoint_save_start(&t->save, &c, folder, keep, err)
                       : checkpoint_save(&c, folder, keep, err);
     comm_work_end(t->c, before);
-    if (!s && !beside) succeeded(t);
     return s;
 }
 
@@ -133,5 +131,5 @@ status trainer_save(trainer *t, bool last, error *err)
         failed = s ? OK : save_once(t, beside, err);
         if (failed) s = bear(t, failed, err);
     } while (failed && !s && last);
-    return s;
+    return s || failed || beside ? s : succeeded(t, err);
 }

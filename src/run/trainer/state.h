@@ -124,6 +124,10 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err);
 void trainer_memory_line(trainer *t, int64_t steps);
 status trainer_validation_line(trainer *t, error *err);
 
+/* One object of docs/JSON.md, which goes with it: on the standard output where JSON is asked for,
+ * and into the file of metrics. Collective. */
+status trainer_event(trainer *t, json_t *event, error *err);
+
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */
 void trainer_compare(trainer *t);
