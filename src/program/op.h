@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "layout/members.h"
 #include "program/op_names.h"
 
@@ -101,7 +102,7 @@ typedef struct op {
     op_stream stream;
     op_node node;
     comm_group group; /* communication: who takes part */
-    int word;         /* communication: bytes of an element */
+    dtype type;       /* messages and copies: of their elements */
     int event;        /* its number in the list: what a WAIT names; 0 before waits are derived */
     const char *name; /* "qkv", "experts.fc1": for people, nothing is decided by it */
     op_module module;

@@ -9,6 +9,7 @@
 #define PROGRAM_SEGMENT_H
 
 #include "layout/members.h"
+#include "layout/number_types.h"
 #include "program/op.h"
 
 typedef enum life {
@@ -44,6 +45,9 @@ typedef enum step_buffer {
     STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer should take; its room */
     STEP_COUNT
 } step_buffer;
+
+/* Indices are whole numbers, all else is FP32. */
+dtype step_type(step_buffer which);
 
 static inline bool step_by_micro(step_buffer b)
 {
@@ -82,7 +86,7 @@ typedef struct buf {
     op_module module;
     op_role role;
     life life;
-    int word; /* bytes of an element */
+    dtype type;
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
     unsigned offload; /* OFF_ bits under which it waits on the host */
@@ -146,21 +150,22 @@ typedef struct builder {
     op_module module; /* tags of what is added now */
     op_role role;
     op_node node;
-    int word, stored;    /* bytes of an element of an activation; of one that only products read */
+    number_types types;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
 void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a);
 
-/* Buffers. Sizes in elements: activations are as wide as the recipe's precision has them, `_wide`
- * ones (indices, statistics, what the router computes) four bytes. STORED in `drop`: only products
- * read it again, so that an FP8 recipe stores it as they take it. */
+/* Buffers. Sizes in elements. Activations have the recipe's precision; what has another format
+ * (indices, statistics, what the router computes) says so. STORED in `drop`: only products read it
+ * again, so that an FP8 recipe stores it as they take it. */
 enum { STORED = 1 << 16 };
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop);
 int seg_temp(builder *b, const char *name, int64_t elements);
-int seg_saved_wide(builder *b, const char *name, int64_t elements, unsigned drop);
-int seg_temp_wide(builder *b, const char *name, int64_t elements);
-int seg_other(builder *b, const char *name, life l, int64_t elements);
+int seg_saved_as(builder *b, const char *name, int64_t elements, unsigned drop, dtype type);
+int seg_temp_as(builder *b, const char *name, int64_t elements, dtype type);
+int seg_other(builder *b, const char *name, life l, int64_t elements); /* an activation */
+int seg_fixed(builder *b, const char *name, int region, int64_t at, int64_t elements, dtype type);
 int seg_step(builder *b, step_buffer which, int64_t elements);
 int seg_layer_step(builder *b, step_buffer which, int64_t elements); /* this layer's part */
 int seg_weight(builder *b, const char *name); /* by its row's name; -1: the model has none */
