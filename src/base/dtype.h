@@ -51,6 +51,9 @@ static inline uint16_t bf16_of_float(float v)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+float f16_to_float(uint16_t v);
+uint16_t f16_of_float(float v);
+
 /* An array and its format. */
 typedef struct typed {
     dtype type;

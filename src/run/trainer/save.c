@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "run/trainer/agree.h"
-#include "run/checkpoint/folder.h"
 #include "run/trainer/state.h"
 
 /* A save that failed is made again after this; the last one of a run has no later. */
@@ -22,7 +21,8 @@ status trainer_lend(const trainer *t, bool moments, lent_checkpoint *l, error *e
                                  .c = t->c,
                                  .w = &t->p->weights,
                                  .config = t->config,
-                                 .state = t->at}};
+                                 .state = t->at,
+                                 .lock = t->lock}};
     float **const places[] = {&l->c.weights, &l->c.exp_avg, &l->c.exp_avg_sq};
     status s = OK;
     for (int i = 0; i < (moments ? 3 : 1) && !s; i++) {
@@ -34,35 +34,28 @@ status trainer_lend(const trainer *t, bool moments, lent_checkpoint *l, error *e
     return s;
 }
 
-/* Rank 0 holds it for the job. */
-static status lock(trainer *t, const char *folder, error *err)
-{
-    const char *why_not = NULL;
-    status s = OK;
-    if (comm_rank(t->c) == 0) s = checkpoint_lock(folder, &t->lock, &why_not, t->a, err);
-    if (!s && why_not)
-        trainer_say(t, stderr,
-                    arena_text(t->a, "%s; see to it yourself that no other job saves in %s",
-                               why_not, folder));
-    return ranks_follow(t->c, s, err);
-}
-
 void trainer_save_close(trainer *t)
 {
-    checkpoint_unlock(t->lock);
-    t->lock = -1;
+    checkpoint_lock_release(t->lock);
+    t->lock = NULL;
 }
 
+static void say_of_lock(void *with, const char *text)
+{
+    trainer_say(with, stderr, text);
+}
+
+/* Rank 0 holds the folder for the job. */
 status trainer_save_open(trainer *t, error *err)
 {
     const char *folder = recipe_word(&t->s->r, K_SAVE);
     if (!recipe_given(&t->s->r, K_SAVE)) return OK;
     lent_checkpoint l;
+    lock_options o = {.say = say_of_lock, .with = t};
     status s = trainer_lend(t, true, &l, err);
     if (s) return s;
-    s = checkpoint_save_open(&l.c, folder, err);
+    s = checkpoint_save_open(&l.c, folder, &o, &t->lock, err);
     trainer_return(&l, ARRAY_READ);
-    if (!s) s = lock(t, folder, err);
     return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
 }
 
@@ -85,11 +78,12 @@ bool trainer_save_again(const trainer *t)
     return t->save_again > 0 && clock_seconds() > t->save_again;
 }
 
-static void succeeded(trainer *t)
+static status succeeded(trainer *t, error *err)
 {
     t->saves_failed = 0;
     t->save_again = 0;
     say_saved(t);
+    return trainer_event(t, saved_json(&t->saved), err);
 }
 
 /* OK: the run goes on, and saves again a minute later. */
@@ -120,9 +114,7 @@ status trainer_save_finish(trainer *t, error *err)
     status s = checkpoint_save_finish(t->save, err);
     comm_work_end(t->c, before);
     t->save = NULL;
-    if (s) return bear(t, s, err);
-    succeeded(t);
-    return OK;
+    return s ? bear(t, s, err) : succeeded(t, err);
 }
 
 static status save_once(trainer *t, bool beside, error *err)
@@ -146,7 +138,6 @@ static status save_once(trainer *t, bool beside, error *err)
                : checkpoint_save(&l.c, folder, keep, err);
     trainer_return(&l, ARRAY_READ);
     comm_work_end(t->c, before);
-    if (!s && !beside) succeeded(t);
     return s;
 }
 
@@ -159,5 +150,5 @@ status trainer_save(trainer *t, bool last, error *err)
         failed = s ? OK : save_once(t, beside, err);
         if (failed) s = bear(t, failed, err);
     } while (failed && !s && last);
-    return s;
+    return s || failed || beside ? s : succeeded(t, err);
 }
