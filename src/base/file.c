@@ -79,10 +79,17 @@ const char *file_nearest(arena *a, const char *path)
     return near ? arena_text(a, "%s%s", folder, near) : NULL;
 }
 
+const char *file_why(void)
+{
+    return errno == EFBIG ? "File too large: the shell's limit on files (ulimit -f) or the file "
+                            "system's is reached; raise it"
+                          : strerror(errno);
+}
+
 static status unwritten(const char *path, error *err)
 {
     return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
-                     strerror(errno));
+                     file_why());
 }
 
 static bool put(const char *path, const char *data, size_t n)

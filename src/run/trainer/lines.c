@@ -1,10 +1,8 @@
 /* lines.c - what a run says after its steps; numbers are those of all ranks, and rank 0
  * prints them. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 void trainer_say(trainer *t, FILE *to, const char *text)
@@ -26,18 +24,11 @@ static void add_wanted(trainer *t, iteration_line *line)
     if (zeros) line->has |= LINE_ZEROS;
 }
 
-static void print(trainer *t, const iteration_line *line, json_t *json)
+static void print(trainer *t, const iteration_line *line)
 {
     char text[LINE_BYTES];
-    if (t->o->json) {
-        char *dump = json_dumps(json, JSON_COMPACT);
-        trainer_say(t, stdout, dump ? dump : "{}");
-        free(dump);
-    } else {
-        iteration_line_print(text, sizeof text, line);
-        trainer_say(t, stdout, text);
-    }
-    fflush(stdout);
+    iteration_line_print(text, sizeof text, line);
+    trainer_say(t, stdout, text);
 }
 
 status trainer_line(trainer *t, const step_result *r, double lr, error *err)
@@ -58,15 +49,10 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     line.tokens_per_second = (double)tokens / line.seconds;
     if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
     add_wanted(t, &line);
-    json_t *json = iteration_line_json(&line);
-    print(t, &line, json);
+    if (!t->o->json) print(t, &line);
+    trainer_event(t, iteration_line_json(&line));
     trainer_traffic_line(t);
-    status s = OK;
-    if (t->metrics.file)
-        s = metrics_write(&t->metrics, json, err);
-    else
-        json_decref(json);
-    return t->o->metrics ? ranks_agree(t->c, s, err) : s;
+    return trainer_events_agree(t, err);
 }
 
 /* Once, after two steps, as Megatron does, of the fullest rank. The arena is all there is, so now
@@ -100,5 +86,6 @@ status trainer_validation_line(trainer *t, error *err)
     char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
     validation_print(text, sizeof text, name, losses.list, losses.n);
     trainer_say(t, t->o->json ? stderr : stdout, text);
-    return OK;
+    trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n));
+    return trainer_events_agree(t, err);
 }

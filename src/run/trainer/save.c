@@ -61,6 +61,7 @@ static void say_saved(trainer *t)
     char line[LINE_BYTES];
     saved_print(line, sizeof line, &t->saved);
     trainer_say(t, lines_to(t), line);
+    trainer_event(t, saved_json(&t->saved));
 }
 
 /* ---- failures: the disk may be back for the next try, and steps are dear */

@@ -58,6 +58,8 @@ typedef struct trainer {
     log_interval interval;
     progress bar;
     metrics_file metrics;
+    status unwritten;         /* an event that could not be written, */
+    error unwritten_why;      /* and the reason */
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
@@ -123,6 +125,12 @@ bool trainer_save_again(const trainer *t); /* is it time? Not collective: rank 0
 status trainer_line(trainer *t, const step_result *r, double lr, error *err);
 void trainer_memory_line(trainer *t, int64_t steps);
 status trainer_validation_line(trainer *t, error *err);
+
+/* events.c: JSON for programs. */
+void trainer_event(trainer *t, json_t *event);       /* takes it; not collective, rank 0 writes */
+status trainer_events_agree(trainer *t, error *err); /* could all be written so far? */
+/* At the end of a run that ends with `st`; the same on all ranks, and so is what it returns. */
+status trainer_events_close(trainer *t, status st, error *err);
 
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */

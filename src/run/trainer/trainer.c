@@ -222,8 +222,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
-    error ignored;
-    if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
+    st = trainer_events_close(t, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);
