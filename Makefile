@@ -17,7 +17,8 @@ SANITIZE :=
 OTHER_CC := $(if $(findstring clang,$(notdir $(CC))),gcc,clang)
 
 WARNINGS  := -Wall -Wextra -Wshadow -Wconversion -Wvla $(WERROR)
-OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests $(WARNINGS) -fopenmp $(SANITIZE)
+OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
+             $(WARNINGS) -fopenmp $(SANITIZE)
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
 # The YAML and JSON libraries go into the program, so that it runs where they are not installed.
@@ -31,6 +32,7 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART),$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
+OP_NAMES := $(BUILD)/generated/program/op_names.h
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
 SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -54,7 +56,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan tsan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens torture
+.PHONY: bench-cuda screens guard-record torture
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -136,6 +138,11 @@ bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed 
 screens: all ## Rewrite tests/screens: what commands print, numbers masked
 	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
 
+guard-record: all ## Rewrite tests/guard: states after five steps, prices (only where they are meant to change)
+	@$(MAKE) $(SUB) build/tests/guard/test_guard_state
+	@build/tests/guard/test_guard_state --record
+	@MOEFOLD=./moefold bash tests/guard/test_guard_price.sh --record
+
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
 
@@ -181,13 +188,20 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(Q)ar rcs $@ $(OBJECTS)
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps
+# Positions of operands by name. Which sources include it is known after the first compilation only,
+# so all wait for it.
+$(OP_NAMES): tools/op_names $(wildcard src/program/ops*.def) | check-deps
+	@mkdir -p $(@D)
+	$(call say,names,$@)
+	$(Q)tools/op_names $(CC) > $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(OP_NAMES)
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # It calls nothing of the program, so it is made of these files alone.
-$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
+$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags | $(OP_NAMES)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
 	    $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@

@@ -70,7 +70,7 @@ static int written(int code)
 
 int main(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is an error with a message */
+    signal(SIGXFSZ, SIG_IGN); /* a file over `ulimit -f` is a failed write, which is reported */
     if (argc < 2) {
         help_print_all(stderr);
         return ERR_INPUT;

@@ -62,8 +62,8 @@ status comm_groups(comm *c, const setup *s, error *err);
 /* ---- messages */
 
 /* Begins an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
- * as ops_comm.def names them; out[1] of REDUCE_SCATTER is read only where the operation has it
- * (o->out[1] >= 0) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
+ * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
+ * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.
  * Exchange: the table is read until the message is complete; it belongs to it like x and y. */
 int comm_start(comm *c, const op *o, void *const *in, void *const *out);

@@ -1,8 +1,10 @@
 /* lines.c - what a run says after its steps; numbers are those of all ranks, and rank 0
  * prints them. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 void trainer_say(trainer *t, FILE *to, const char *text)
@@ -24,11 +26,30 @@ static void add_wanted(trainer *t, iteration_line *line)
     if (zeros) line->has |= LINE_ZEROS;
 }
 
+status trainer_event(trainer *t, json_t *event, error *err)
+{
+    if (t->o->json) {
+        char *dump = json_dumps(event, JSON_COMPACT);
+        trainer_say(t, stdout, dump ? dump : "{}");
+        free(dump);
+        fflush(stdout);
+    }
+    status s = OK;
+    comm_work before = comm_work_begin(t->c, WORK_WRITE);
+    if (t->metrics.file)
+        s = metrics_write(&t->metrics, event, err);
+    else
+        json_decref(event);
+    comm_work_end(t->c, before);
+    return t->o->metrics ? ranks_agree(t->c, s, err) : s;
+}
+
 static void print(trainer *t, const iteration_line *line)
 {
     char text[LINE_BYTES];
     iteration_line_print(text, sizeof text, line);
     trainer_say(t, stdout, text);
+    fflush(stdout);
 }
 
 status trainer_line(trainer *t, const step_result *r, double lr, error *err)
@@ -50,9 +71,9 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
     add_wanted(t, &line);
     if (!t->o->json) print(t, &line);
-    trainer_event(t, iteration_line_json(&line));
+    status s = trainer_event(t, iteration_line_json(&line), err);
     trainer_traffic_line(t);
-    return trainer_events_agree(t, err);
+    return s;
 }
 
 /* Once, after two steps, as Megatron does, of the fullest rank. The arena is all there is, so now
@@ -86,6 +107,5 @@ status trainer_validation_line(trainer *t, error *err)
     char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
     validation_print(text, sizeof text, name, losses.list, losses.n);
     trainer_say(t, t->o->json ? stderr : stdout, text);
-    trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n));
-    return trainer_events_agree(t, err);
+    return trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n), err);
 }

@@ -52,14 +52,12 @@ typedef struct trainer {
     const char *config;       /* text of config.json, for checkpoints */
     checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
     checkpoint_note saved;    /* the line for it */
-    int lock;                 /* of the folder of checkpoints, rank 0's; -1: none */
+    checkpoint_lock *lock;    /* of the folder of checkpoints, rank 0's; NULL: none */
     int64_t saves_failed;     /* in a row */
     double save_again;        /* clock: when one that failed is made again; 0: none failed */
     log_interval interval;
     progress bar;
     metrics_file metrics;
-    status unwritten;         /* an event that could not be written, */
-    error unwritten_why;      /* and the reason */
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
@@ -126,11 +124,9 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err);
 void trainer_memory_line(trainer *t, int64_t steps);
 status trainer_validation_line(trainer *t, error *err);
 
-/* events.c: JSON for programs. */
-void trainer_event(trainer *t, json_t *event);       /* takes it; not collective, rank 0 writes */
-status trainer_events_agree(trainer *t, error *err); /* could all be written so far? */
-/* At the end of a run that ends with `st`; the same on all ranks, and so is what it returns. */
-status trainer_events_close(trainer *t, status st, error *err);
+/* One object of docs/JSON.md, which goes with it: on the standard output where JSON is asked for,
+ * and into the file of metrics. Collective. */
+status trainer_event(trainer *t, json_t *event, error *err);
 
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 bool trainer_asked(void)
@@ -200,11 +201,21 @@ static void start_loop(trainer *t)
     if (comm_rank(t->c) > 0) t->bar.on = false;
 }
 
+/* What was written last may fail only now. `st` is the same on all ranks. */
+static status close_metrics(trainer *t, status st, error *err)
+{
+    error why = {{0}};
+    status s = t->metrics.file ? metrics_close(&t->metrics, &why) : OK;
+    if (st || !t->o->metrics) return st;
+    if (s) *err = why;
+    return ranks_agree(t->c, s, err);
+}
+
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .lock = -1, .started = clock_seconds()};
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds()};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     comm_work before = comm_work_begin(c, WORK_START);
@@ -222,7 +233,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
-    st = trainer_events_close(t, st, err);
+    st = close_metrics(t, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);
