@@ -49,7 +49,7 @@ static bool one_of_pair(const audit_entry *e)
 /* A send and its receive agree in size alone; a collective in all. */
 static uint64_t entry_hash(const audit_entry *e)
 {
-    uint64_t h = hash_add(hash_add(HASH_START, (uint64_t)e->n), (uint64_t)e->word);
+    uint64_t h = hash_add(hash_add(HASH_START, (uint64_t)e->n), (uint64_t)e->type);
     if (e->kind == OP_WAIT || one_of_pair(e)) return h;
     h = hash_add(h, (uint64_t)e->kind);
     h = hash_add(h, (uint64_t)e->width);
@@ -76,7 +76,7 @@ bool entries_agree(const audit_item *ia, const audit_entry *a, const audit_item 
                    const audit_entry *b)
 {
     const audit_label *la = label_of(ia, a), *lb = label_of(ib, b);
-    if (a->n != b->n || a->word != b->word) return false;
+    if (a->n != b->n || a->type != b->type) return false;
     if (one_of_pair(a)) return la->micro == lb->micro && border_of(la, a) == border_of(lb, b);
     if (a->kind != b->kind || a->width != b->width || a->step != b->step ||
         !text_equal(a->name, b->name))
@@ -90,7 +90,7 @@ static audit_entry message_entry(audit_book *book, const segment *seg, const op 
     audit_entry e = {.kind = o->kind,
                      .group = o->group,
                      .n = o->dim[DIM_MESSAGE_N],
-                     .word = o->word,
+                     .type = o->type,
                      .width = exchange ? o->dim[DIM_EXCHANGE_W] : 1,
                      .event = o->event,
                      .across = (o->flags & ACROSS) != 0,

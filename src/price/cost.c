@@ -240,8 +240,8 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     double moved = 1;
     for (int i = DIM_MOVE_N0; i <= DIM_MOVE_N3; i++) moved *= (double)o->dim[i];
     int y = o->out[OUT_MOVE_y];
-    double word = y >= 0 ? seg->bufs[y].word : 4;
-    return moved * word * (o->flags & ADD_TO ? 3 : 2);
+    int bits = dtype_bits(y >= 0 ? seg->bufs[y].type : DTYPE_F32);
+    return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)

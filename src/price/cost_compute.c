@@ -70,7 +70,8 @@ static double product_bytes(const cost_model *c, const segment *seg, const op *o
     for (int i = 0; narrow && i < 2; i++) {
         if (o->in[i] < 0) continue;
         const buf *x = &seg->bufs[o->in[i]];
-        if (x->word > each) bytes -= (double)x->bytes * (1 - each / x->word);
+        double word = (double)dtype_bits(x->type) / 8;
+        if (word > each) bytes -= (double)x->bytes * (1 - each / word);
     }
     return bytes;
 }

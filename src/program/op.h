@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "layout/members.h"
 #include "program/op_names.h"
 
@@ -64,7 +65,7 @@ typedef struct op {
     op_stream stream;
     op_node node;
     comm_group group;   /* communication: who takes part */
-    int word;           /* communication: bytes of an element */
+    dtype type;         /* messages and copies: of their elements */
     int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
     const char *name;   /* "qkv", "experts.fc1" */
     const char *module; /* "attention", "moe", ...: for tables */

@@ -29,6 +29,17 @@ LINE = re.compile(r"iteration +(\d+)/")
 LATEST = "latest_checkpointed_iteration.txt"
 
 
+def keep_program():
+    """Takes a copy of the program and of what it opens, so that a build meanwhile changes nothing. Its folder, which the
+    caller removes: not in /dev/shm, where many machines let nothing run."""
+    global PROGRAM
+    real, room = os.path.realpath(PROGRAM), tempfile.mkdtemp(prefix="torture-program-")
+    for path in [real] + glob.glob(os.path.join(glob.escape(os.path.dirname(real)), "moefold-*.so")):
+        shutil.copy(path, room)
+    PROGRAM = os.path.join(room, os.path.basename(real))
+    return room
+
+
 class Wrong(Exception):
     """A case that failed, in words."""
 

@@ -46,7 +46,7 @@ class Torture:
         counts = collections.Counter()
         try:
             part.play(case, counts)
-        except job.Wrong as e:
+        except (job.Wrong, OSError) as e:
             self.fail(f"{case}: {e}", f"TORTURE_SEED={SEED} python3 tests/torture/torture.py --only {case}")
         with self.lock:
             self.counts += counts
@@ -162,16 +162,17 @@ def main():
     for s in (signal.SIGINT, signal.SIGHUP):  # whoever runs us beside may have them ignored, and runs would inherit it
         signal.signal(s, signal.default_int_handler)
     t = Torture()
-    room = job.make_room()
+    room, program = job.make_room(), job.keep_program()
     try:
         if sys.argv[1:2] == ["--only"]:
             t.only(room, sys.argv[2])
         else:
             t.all(room)
-    except job.Wrong as e:
+    except (job.Wrong, OSError) as e:
         t.fail(f"it could not begin: {e}", f"TORTURE_SEED={SEED} python3 tests/torture/torture.py")
     finally:
         shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(program, ignore_errors=True)
     return t.summary()
 
 

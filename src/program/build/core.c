@@ -144,7 +144,8 @@ void core_forward(builder *b, attention_bufs *t)
     t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, proj);
     c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN | OFF_CORE_ATTN)
                 : t->o;
-    c->lse = seg_saved_wide(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN | OFF_CORE_ATTN);
+    c->lse = seg_saved_as(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN | OFF_CORE_ATTN,
+                          DTYPE_F32);
     compute(b, t);
     if (!away) return;
     const head_part o = part_of(t->o, c->o, c->parts, width);

@@ -87,7 +87,7 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     int da = seg_temp(b, "experts.da", R * F), b2 = seg_weight(b, FC2_B);
     expert_grads g = {.dy = dy,
                       .du = seg_temp(b, "experts.du", R * U),
-                      .dp = seg_temp_wide(b, "experts.dp", R),
+                      .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));

@@ -16,7 +16,7 @@ typedef struct aux {
 static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 {
     int64_t E = b->s->m.experts, n = (S ? b->B : 1) * E, first = seg_place(b, GROUP_TP) * b->T;
-    int counts = seg_temp_wide(b, "router.counts", n);
+    int counts = seg_temp_as(b, "router.counts", n, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_ZERO, "router.counts", NULL, OUT(counts), DIM(n));
     op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.counts", IN(t->logits), OUT(counts),
                    DIM(b->T, E, b->s->m.topk, S, first));

@@ -160,7 +160,7 @@ static void put_backward(merge *m, const half *h, const copies *c, int step)
             for (int n = 0; n < OP_OUT_MAX; n++) o->out[n] = NONE;
             o->in[IN_COPY_a] = h->list[i].in[k] + h->shift;
             o->out[OUT_COPY_y] = copy;
-            o->dim[DIM_COPY_N] = m->out->bufs[copy].bytes / m->out->bufs[copy].word;
+            o->dim[DIM_COPY_N] = dtype_elements(m->out->bufs[copy].type, m->out->bufs[copy].bytes);
         }
     }
 }

@@ -42,7 +42,7 @@ int measure_messages_count(const jig *j)
 /* `bytes` leave this rank; n floats go to each other member, or round the ring. */
 static op message_of(jig *j, measured_message m, double bytes)
 {
-    op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM, .word = 4};
+    op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM};
     int32_t others = (int32_t)(m == MEASURED_SHIFT ? 1 : j->ranks - 1);
     int32_t n = (int32_t)(bytes / 4) / others, ranks = (int32_t)j->ranks;
     if (n < 1) n = 1;
