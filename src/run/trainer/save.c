@@ -2,8 +2,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "run/trainer/agree.h"
-#include "run/checkpoint/folder.h"
 #include "run/trainer/state.h"
 
 /* A save that failed is made again after this; the last one of a run has no later. */
@@ -19,35 +17,29 @@ checkpoint trainer_checkpoint(const trainer *t, bool moments)
                         .exp_avg = moments ? t->m : NULL,
                         .exp_avg_sq = moments ? t->v : NULL,
                         .config = t->config,
-                        .state = t->at};
-}
-
-/* Rank 0 holds it for the job. */
-static status lock(trainer *t, const char *folder, error *err)
-{
-    const char *why_not = NULL;
-    status s = OK;
-    if (comm_rank(t->c) == 0) s = checkpoint_lock(folder, &t->lock, &why_not, t->a, err);
-    if (!s && why_not)
-        trainer_say(t, stderr,
-                    arena_text(t->a, "%s; see to it yourself that no other job saves in %s",
-                               why_not, folder));
-    return ranks_follow(t->c, s, err);
+                        .state = t->at,
+                        .lock = t->lock};
 }
 
 void trainer_save_close(trainer *t)
 {
-    checkpoint_unlock(t->lock);
-    t->lock = -1;
+    checkpoint_lock_release(t->lock);
+    t->lock = NULL;
 }
 
+static void say_of_lock(void *with, const char *text)
+{
+    trainer_say(with, stderr, text);
+}
+
+/* Rank 0 holds the folder for the job. */
 status trainer_save_open(trainer *t, error *err)
 {
     const char *folder = recipe_word(&t->s->r, K_SAVE);
     if (!recipe_given(&t->s->r, K_SAVE)) return OK;
     checkpoint c = trainer_checkpoint(t, true);
-    status s = checkpoint_save_open(&c, folder, err);
-    if (!s) s = lock(t, folder, err);
+    lock_options o = {.say = say_of_lock, .with = t};
+    status s = checkpoint_save_open(&c, folder, &o, &t->lock, err);
     return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
 }
 

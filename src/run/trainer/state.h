@@ -52,7 +52,7 @@ typedef struct trainer {
     const char *config;       /* text of config.json, for checkpoints */
     checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
     checkpoint_note saved;    /* the line for it */
-    int lock;                 /* of the folder of checkpoints, rank 0's; -1: none */
+    checkpoint_lock *lock;    /* of the folder of checkpoints, rank 0's; NULL: none */
     int64_t saves_failed;     /* in a row */
     double save_again;        /* clock: when one that failed is made again; 0: none failed */
     log_interval interval;
