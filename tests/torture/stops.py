@@ -12,7 +12,7 @@ import time
 import job
 
 ASKS = ["TERM", "INT", "HUP", "USR1", "USR2"]
-STEPS, EVERY = 400, 60
+STEPS, EVERY = 150, 40
 
 
 def is_rank(pid):
