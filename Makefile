@@ -28,6 +28,7 @@ OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
 MAIN     := src/cli/main.c
 MPI_PART := $(wildcard src/comm/mpi/*.c)
+MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
 SOURCES  := $(filter-out $(MAIN) $(MPI_PART),$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
@@ -201,10 +202,10 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(OP_NAMES)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # It calls nothing of the program, so it is made of these files alone.
-$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags | $(OP_NAMES)
+$(BUILD)/moefold-mpi.so: $(MPI_ALSO) $(MPI_PART) $(BUILD)/flags | $(OP_NAMES)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
-	    $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
+	    $(MPI_ALSO) $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
 
 # Loops of kernels, and those that a search runs by the million, are worth more of the compiler's
 # time.
@@ -213,6 +214,7 @@ $(BUILD)/obj/src/hardware/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)

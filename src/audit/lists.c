@@ -109,7 +109,7 @@ static audit_entry message_entry(audit_book *book, const segment *seg, const op 
 
 static void list_seal(audit_list *l)
 {
-    uint64_t h = hash_add(hash_text(HASH_START, l->name), (uint64_t)l->phase);
+    uint64_t h = hash_add(hash_add(HASH_START, (uint64_t)l->kind), (uint64_t)l->phase);
     for (int i = 0; i < l->n; i++) {
         const audit_entry *e = &l->entries[i];
         h = hash_add(h, e->hash);
@@ -130,7 +130,7 @@ static bool entry_equal(const audit_entry *a, const audit_entry *b)
 
 static bool list_equal(const audit_list *a, const audit_list *b)
 {
-    if (a->hash != b->hash || a->n != b->n || a->phase != b->phase || !text_equal(a->name, b->name))
+    if (a->hash != b->hash || a->n != b->n || a->phase != b->phase || a->kind != b->kind)
         return false;
     for (int i = 0; i < a->n; i++)
         if (!entry_equal(&a->entries[i], &b->entries[i])) return false;
@@ -194,7 +194,7 @@ static const audit_list *list_keep(audit_book *book, const audit_list *l)
 const audit_list *list_of(audit_book *book, const segment *seg, int phase, arena *scratch)
 {
     int n = seg->n_ops[phase];
-    audit_list l = {.name = seg->name, .phase = phase};
+    audit_list l = {.kind = seg->kind, .name = seg->name, .phase = phase};
     l.entries = ARENA_ARRAY(scratch, audit_entry, n + 1);
     bool *message = ARENA_ARRAY(scratch, bool, n + 2); /* by event */
     for (int i = 0; i < n; i++) {

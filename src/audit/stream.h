@@ -38,6 +38,7 @@ typedef struct audit_entry {
 } audit_entry;
 
 typedef struct audit_list {
+    segment_kind kind;
     const char *name; /* of the segment */
     int phase;
     audit_entry *entries;

@@ -16,6 +16,21 @@ int op_first_buf(const op *o)
     return o->in[0] >= 0 ? o->in[0] : o->out[0];
 }
 
+const char *const op_module_names[MODULE_COUNT] = {
+    [MODULE_NONE] = "",
+    [MODULE_EMBEDDING] = "embedding",
+    [MODULE_LAYER] = "layer",
+    [MODULE_ATTENTION] = "attention",
+    [MODULE_LINEAR] = "linear attention",
+    [MODULE_MLP] = "mlp",
+    [MODULE_MOE] = "moe",
+    [MODULE_SHARED] = "shared expert",
+    [MODULE_PREDICTION] = "prediction",
+    [MODULE_HEAD] = "head",
+    [MODULE_MESSAGES] = "messages",
+    [MODULE_REPLICAS] = "replicas",
+};
+
 bool op_is_comm(op_kind k)
 {
     return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */

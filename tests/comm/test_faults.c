@@ -32,9 +32,8 @@ static void a_killed_rank_ends_the_job(void **state)
     (void)state;
     if (no_mpi()) skip();
     assert_int_not_equal(run_again("killed", MPIRUN), 0);
-    expect_again(
-        " of 4: told to end (SIGTERM) while it waits in barrier (group world, layer 3 "
-        "forward)");
+    expect_again(" of 4: told to end (SIGTERM) while it waits in barrier (group world, layer 3 "
+                 "forward)");
 }
 
 static void an_error_of_one_rank_ends_the_job(void **state)
