@@ -91,11 +91,13 @@ lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the 
 	    build/$(OTHER_CC)/moefold test-programs fuzz-objects || bad=1; \
 	if [ -n "$$bad" ]; then exit 1; else echo "lint: all is well"; fi
 
+# Scripts that preload a library of their own to plant faults put it before the sanitizer's.
 asan: ## Run the tests under the address and undefined-behaviour sanitizers
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/asan build/asan/moefold test-programs \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 	@TEST_SECONDS=$${TEST_SECONDS:-1800} OMP_WAIT_POLICY=passive MOEFOLD=build/asan/moefold \
+	    ASAN_OPTIONS=verify_asan_link_order=0 \
 	    tools/test $(TESTS:build/%=build/asan/%) $(SCRIPTS)
 
 # gcc's OpenMP is not compiled with the sanitizer, which would take its barriers for races. So a team
