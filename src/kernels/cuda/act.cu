@@ -1,0 +1,136 @@
+/* act.cu - activations of an MLP: SwiGLU, gpt-oss's clamped form, and all others. */
+#include "kernels/cuda/device.cuh"
+
+/* One element, and its gradients by the one or two numbers that it is made of. */
+struct element {
+    float a, by_gate, by_up;
+};
+
+struct slope {
+    float f, by_x;
+};
+
+/* x sigmoid(a x) */
+static __device__ slope swish(float x, float a)
+{
+    const float s = sigmoid(a * x);
+    return {x * s, s * (1 + a * x * (1 - s))};
+}
+
+static __device__ slope gelu(float x)
+{
+    const float half = 0.5f * (1 + erff(x * CUDART_SQRT_HALF_F));
+    return {x * half, half + x * expf(-0.5f * x * x) * 0.3989422804f};
+}
+
+static __device__ slope fast_gelu(float x)
+{
+    const float c = 0.7978845608f, cubic = 0.044715f;
+    const float t = tanhf(c * x * (1 + cubic * x * x)), inner = c * (1 + 3 * cubic * x * x);
+    return {0.5f * x * (1 + t), 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * inner};
+}
+
+static __device__ slope function_of(act_kind kind, float x)
+{
+    switch (kind) {
+    case ACT_GELU:
+        return gelu(x);
+    case ACT_FAST_GELU:
+        return fast_gelu(x);
+    case ACT_QUICK_GELU:
+        return swish(x, 1.702f);
+    case ACT_SQUARED_RELU:
+        return {x > 0 ? x * x : 0, x > 0 ? 2 * x : 0};
+    default:
+        return swish(x, 1);
+    }
+}
+
+/* What ACT and ACT_AS have in common: the first is two points of the second. */
+struct function {
+    act_kind kind;
+    bool gated;
+    float offset, clamp;
+    int64_t f;
+    __device__ int64_t columns() const
+    {
+        return gated ? 2 * f : f;
+    }
+    __device__ element at(numbers u, int64_t row, int64_t j) const
+    {
+        float x = get(u, row * columns() + j);
+        if (!gated) {
+            const slope s = function_of(kind, x);
+            return {s.f, s.by_x, 0};
+        }
+        float up = get(u, row * columns() + f + j);
+        const bool free_x = clamp <= 0 || x <= clamp, free_up = clamp <= 0 || fabsf(up) <= clamp;
+        if (!free_x) x = clamp;
+        if (!free_up) up = up < 0 ? -clamp : clamp;
+        const slope s = function_of(kind, x);
+        const float by = up + offset;
+        return {s.f * by, free_x ? s.by_x * by : 0, free_up ? s.f : 0};
+    }
+};
+
+static function function_for(const op *o)
+{
+    const bool as = o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D;
+    if (as)
+        return {(act_kind)o->dim[3], o->dim[2] != 0, (float)o->real[0], (float)o->real[1],
+                o->dim[1]};
+    if (o->flags & CLAMPED) return {ACT_QUICK_GELU, true, 1, 7, o->dim[1]};
+    return {ACT_SILU, true, 0, 0, o->dim[1]};
+}
+
+static void act(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[0], f = c->o->dim[1];
+    const numbers u = in_of(c, 0), a = out_of(c, 0);
+    const float *p = floats_in(c, 1);
+    const function e = function_for(c->o);
+    for_each(c, m * f, [=] __device__(int64_t i) {
+        put(a, i, e.at(u, i / f, i % f).a * (p ? p[i / f] : 1));
+    });
+}
+
+struct act_d_rows {
+    numbers da, u;  /* [M][F], [M][F or 2F] */
+    const float *p; /* [M], may be missing */
+    numbers du;     /* as u */
+    float *dp;      /* [M], may be missing */
+    function e;
+    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    {
+        const float scale = p ? p[i] : 1;
+        float sum = 0;
+        for (int64_t j = thread; j < e.f; j += THREADS) {
+            const element x = e.at(u, i, j);
+            const float d = get(da, i * e.f + j);
+            sum += d * x.a;
+            put(du, i * e.columns() + j, d * scale * x.by_gate);
+            if (e.gated) put(du, i * e.columns() + e.f + j, d * scale * x.by_up);
+        }
+        if (!dp) return;
+        sum = sum_over<THREADS>(sum);
+        if (thread == 0) dp[i] = sum;
+    }
+};
+
+static void act_d(const cuda_call *c)
+{
+    for_rows(c, c->o->dim[0], c->o->dim[1],
+             act_d_rows{in_of(c, 0), in_of(c, 1), floats_in(c, 2), out_of(c, 0), floats_out(c, 1),
+                        function_for(c->o)});
+}
+
+extern "C" cuda_part cuda_act(void)
+{
+    static const cuda_row rows[] = {
+        {OP_ACT, "plain", "nf", "n", act, NULL, NULL},
+        {OP_ACT_D, "plain", "nnf", "nf", act_d, NULL, NULL},
+        {OP_ACT_AS, "plain", "nf", "n", act, NULL, NULL},
+        {OP_ACT_AS_D, "plain", "nnf", "nf", act_d, NULL, NULL},
+    };
+    return PART(rows);
+}

@@ -1,0 +1,82 @@
+/* maps.cu - what works element by element: sums, copies, zeros, gates. */
+#include "kernels/cuda/device.cuh"
+
+static void add(const cuda_call *c)
+{
+    const numbers a = in_of(c, 0), b = in_of(c, 1), y = out_of(c, 0);
+    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, get(a, i) + get(b, i)); });
+}
+
+/* Also a change of format. */
+static void copy(const cuda_call *c)
+{
+    const numbers a = in_of(c, 0), y = out_of(c, 0);
+    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, get(a, i)); });
+}
+
+static void zero(const cuda_call *c)
+{
+    const numbers y = out_of(c, 0);
+    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, 0); });
+}
+
+/* To and from pinned memory of the host. */
+static void copy_bytes(const cuda_call *c)
+{
+    const size_t bytes = (c->types->in[0] == DTYPE_BF16 ? 2 : 4) * (size_t)c->o->dim[0];
+    if (bytes) cudaMemcpyAsync(c->out[0], c->in[0], bytes, cudaMemcpyDefault, stream_of(c));
+}
+
+/* ---- gates: G is N, or 1 for a whole row */
+
+static void gate(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[0], n = c->o->dim[1], n_g = c->o->dim[2];
+    const numbers x = in_of(c, 0), g = in_of(c, 1), y = out_of(c, 0);
+    for_each(c, m * n, [=] __device__(int64_t i) {
+        put(y, i, get(x, i) * sigmoid(get(g, i / n * n_g + i % n % n_g)));
+    });
+}
+
+struct gate_d_rows {
+    numbers dy, x, g; /* [M][N], [M][N], [M][G] */
+    numbers dx;       /* [M][N], may be missing, may be dy */
+    numbers dg;       /* [M][G], may be missing */
+    int64_t n, n_g;
+    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    {
+        float sum = 0;
+        for (int64_t j = thread; j < n; j += THREADS) {
+            const float s = sigmoid(get(g, i * n_g + j % n_g)), d = get(dy, i * n + j);
+            const float by_g = d * get(x, i * n + j) * s * (1 - s);
+            if (dx.p) put(dx, i * n + j, d * s);
+            if (dg.p && n_g == n) put(dg, i * n + j, by_g);
+            sum += by_g;
+        }
+        if (!dg.p || n_g != 1) return;
+        sum = sum_over<THREADS>(sum);
+        if (thread == 0) put(dg, i, sum);
+    }
+};
+
+static void gate_d(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[0], n = c->o->dim[1];
+    for_rows(c, m, n,
+             gate_d_rows{in_of(c, 0), in_of(c, 1), in_of(c, 2), out_of(c, 0), out_of(c, 1), n,
+                         c->o->dim[2]});
+}
+
+extern "C" cuda_part cuda_maps(void)
+{
+    static const cuda_row rows[] = {
+        {OP_ADD, "plain", "nn", "n", add, NULL, NULL},
+        {OP_COPY, "plain", "n", "n", copy, NULL, NULL},
+        {OP_ZERO, "plain", "", "n", zero, NULL, NULL},
+        {OP_COPY_OUT, "copy", "w", "w", copy_bytes, NULL, NULL},
+        {OP_COPY_IN, "copy", "w", "w", copy_bytes, NULL, NULL},
+        {OP_GATE, "plain", "nn", "n", gate, NULL, NULL},
+        {OP_GATE_D, "plain", "nnn", "nn", gate_d, NULL, NULL},
+    };
+    return PART(rows);
+}
