@@ -2,7 +2,6 @@
 #include "price/cost.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "price/cost_parts.h"
 
@@ -184,17 +183,20 @@ static bool is_activation(op_kind k)
     return k == OP_ACT || k == OP_ACT_D || k == OP_ACT_AS || k == OP_ACT_AS_D;
 }
 
+static const unsigned part_of_module[MODULE_COUNT] = {
+    [MODULE_NONE] = CAPTURED_REST,       [MODULE_EMBEDDING] = CAPTURED_REST,
+    [MODULE_LAYER] = CAPTURED_ATTENTION, [MODULE_ATTENTION] = CAPTURED_ATTENTION,
+    [MODULE_LINEAR] = CAPTURED_LINEAR,   [MODULE_MLP] = CAPTURED_MLP,
+    [MODULE_MOE] = CAPTURED_EXPERTS,     [MODULE_SHARED] = CAPTURED_ROUTER,
+    [MODULE_PREDICTION] = CAPTURED_REST, [MODULE_HEAD] = CAPTURED_REST,
+    [MODULE_MESSAGES] = CAPTURED_REST,   [MODULE_REPLICAS] = CAPTURED_REST,
+};
+
 /* What has to be captured for this operation to be. */
 static unsigned part_of(const op *o)
 {
-    const char *m = o->module ? o->module : "";
-    if (m[0] == 's' && strcmp(m, "shared expert") == 0) return CAPTURED_ROUTER;
-    if (m[0] == 'a' && strcmp(m, "attention") == 0) return CAPTURED_ATTENTION;
-    if (m[0] == 'l' && strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
-    if (m[0] == 'm' && strcmp(m, "mlp") == 0) return CAPTURED_MLP;
-    if (strcmp(m, "moe") != 0) return strcmp(m, "layer") ? CAPTURED_REST : CAPTURED_ATTENTION;
-    if (is_router(o->kind) || is_norm(o->kind) || strncmp(o->name, "router", 6) == 0)
-        return CAPTURED_ROUTER;
+    if (o->module != MODULE_MOE) return part_of_module[o->module];
+    if (is_router(o->kind) || is_norm(o->kind) || o->role == ROLE_ROUTER) return CAPTURED_ROUTER;
     return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
@@ -235,18 +237,20 @@ static double buffers(const segment *seg, const int *ids, int n)
 static double bytes_of(const segment *seg, const op *o, cost_way way)
 {
     if (way == WAY_ROWS) return 2 * buffers(seg, o->out, OP_OUT_MAX);
-    if (way == WAY_ADDED) return 3 * (o->in[0] >= 0 ? (double)seg->bufs[o->in[0]].bytes : 0);
+    if (way == WAY_ADDED) return 3 * buffers(seg, o->in, 1);
     if (way != WAY_MOVE) return (double)seg_op_bytes(seg, o);
-    double moved = (double)o->dim[0] * (double)o->dim[1] * (double)o->dim[2] * (double)o->dim[3];
-    double word = o->out[0] >= 0 ? seg->bufs[o->out[0]].word : 4;
-    return moved * word * (o->flags & ADD_TO ? 3 : 2);
+    double moved = 1;
+    for (int i = DIM_MOVE_N0; i <= DIM_MOVE_N3; i++) moved *= (double)o->dim[i];
+    int y = o->out[OUT_MOVE_y];
+    int bits = dtype_bits(y >= 0 ? seg->bufs[y].type : DTYPE_F32);
+    return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 {
     expert_loads even = {.skew = c->skew};
     if (!c->by_layer) return even;
-    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
+    int id = op_first_buf(o);
     int owner = id >= 0 ? seg->bufs[id].owner : 0;
     int64_t layer = c->first[owner ? 1 : 0] + o->layer_step;
     return layer >= 0 && layer < c->n_by_layer ? c->by_layer[layer] : even;
@@ -254,20 +258,19 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
-    if (c->fused_experts && is_activation(o->kind) && cost_is_routed(o)) return 0;
+    if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
     double bytes = bytes_of(seg, o, row->way);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *
-               (cost_is_routed(o) ? c->fill * cost_loads(c, seg, o).skew : 1);
+               (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);
     return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
 static double host_copy(const cost_model *c, const segment *seg, const op *o)
 {
-    const buf *b = &seg->bufs[o->in[0]];
-    bool routed = strncmp(b->name, "experts.", 8) == 0;
-    double bytes = (double)b->bytes * (routed ? c->fill : 1);
+    const buf *b = &seg->bufs[op_first_buf(o)];
+    double bytes = (double)b->bytes * (role_is_routed(b->role) ? c->fill : 1);
     return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
 }
 
@@ -297,8 +300,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
 /* Counts that the host must know before it can launch the rest. */
 static bool reads_back(const cost_model *c, const op *o)
 {
-    return o->kind == OP_ALL_GATHER && c->dispatch == DISPATCH_ALLTOALL &&
-           strcmp(o->name, "dispatch.counts") == 0;
+    return o->role == ROLE_COUNTS && c->dispatch == DISPATCH_ALLTOALL;
 }
 
 /* Does an exchange of the segment write (or read) this buffer? */
@@ -307,7 +309,9 @@ static bool exchanged(const segment *seg, int id, bool written)
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
-            if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
+            if (o->kind == OP_EXCHANGE &&
+                (written ? o->out[OUT_EXCHANGE_y] : o->in[IN_EXCHANGE_x]) == id)
+                return true;
         }
     return false;
 }
@@ -316,8 +320,8 @@ bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
 {
     if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
         return false;
-    if (!(c->hw->framework > 0) || !exchanged(seg, o->in[0], true)) return false;
-    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[0], false);
+    if (!(c->hw->framework > 0) || !exchanged(seg, op_first_buf(o), true)) return false;
+    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[OUT_UNPERMUTE_y], false);
 }
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
@@ -327,7 +331,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE, beside = message || row->way == WAY_HOST_COPY;
-    double one = cost_chunk(c, seg, o);
+    double one = cost_chunk(c, o);
     double launches = launches_of(c, o, row, out.quantise > 0) * one;
     if (message) out.kind = kind_of_group[o->group];
     if (message) out.seconds *= one;
@@ -335,7 +339,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     out.quantise *= c->device;
     out.part = part_of(o);
     if (row->way == WAY_GROUPED)
-        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[1];
+        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     out.eager = launches * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

@@ -1,8 +1,10 @@
 /* op.h - operations: what a rank does in a step, one after another on explicit buffers.
  *
- * ops.def has one row a kind: its inputs, outputs and sizes. An operation names buffers of its
- * segment by number (-1: not there), never addresses, ranks or threads. Readers of a program (plan,
- * audit, price, run, explain) all read these. */
+ * ops.def has one row a kind: its inputs, outputs and sizes, whose positions in an op have names
+ * (op_names.h, made from the table): in[IN_GEMM_x], out[OUT_GEMM_y], dim[DIM_GEMM_M],
+ * real[REAL_NORM_eps]. An operation names buffers of its segment by number (-1: not there), never
+ * addresses, ranks or threads. Readers of a program (plan, audit, price, run, explain) all read
+ * these. */
 #ifndef PROGRAM_OP_H
 #define PROGRAM_OP_H
 
@@ -11,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "layout/members.h"
+#include "program/op_names.h"
 
 typedef enum op_kind {
 #define OP(id, ...) OP_##id,
@@ -18,6 +21,17 @@ typedef enum op_kind {
 #undef OP
     OP_COUNT
 } op_kind;
+
+/* Positions that messages share (op_positions.c asserts it): what comes in, what goes out, how much
+ * to each member (an EXCHANGE: room in rows); of SHIFT, SEND and RECV the other's distance, of the
+ * last two the tag. */
+enum {
+    IN_MESSAGE_x = IN_ALL_GATHER_x,
+    OUT_MESSAGE_y = OUT_ALL_GATHER_y,
+    DIM_MESSAGE_N = DIM_ALL_GATHER_N,
+    DIM_MESSAGE_STEP = DIM_SEND_STEP,
+    DIM_MESSAGE_TAG = DIM_SEND_TAG,
+};
 
 typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
 
@@ -43,6 +57,43 @@ typedef enum op_node {
     NODE_COUNT
 } op_node;
 
+/* The module of a model that an operation or buffer belongs to. */
+typedef enum op_module {
+    MODULE_NONE,
+    MODULE_EMBEDDING,
+    MODULE_LAYER, /* what lies between the modules of a layer */
+    MODULE_ATTENTION,
+    MODULE_LINEAR, /* linear attention */
+    MODULE_MLP,
+    MODULE_MOE,
+    MODULE_SHARED, /* the shared expert */
+    MODULE_PREDICTION,
+    MODULE_HEAD,
+    MODULE_MESSAGES, /* between stages */
+    MODULE_REPLICAS,
+    MODULE_COUNT
+} op_module;
+extern const char *const op_module_names[MODULE_COUNT]; /* for tables */
+
+/* What it is for, where its kind does not tell and a price or the audit depends on it. */
+typedef enum op_role {
+    ROLE_NONE,
+    ROLE_ROUTER,      /* product, choice and losses of the router */
+    ROLE_COUNTS,      /* rows of each expert, gathered for a dispatcher: its host must know them */
+    ROLE_HOP1,        /* of the flex dispatcher: between domains, */
+    ROLE_HOP2,        /* inside one */
+    ROLE_EXPERTS,     /* rows of routed experts */
+    ROLE_EXPERTS_FC1, /* their first product, */
+    ROLE_EXPERTS_FC2, /* their second one */
+    ROLE_LOGIT_SUMS,  /* statistics of the logits of a chunk of rows */
+} op_role;
+
+/* Rows of experts' buffers, of which a part is empty? */
+static inline bool role_is_routed(op_role r)
+{
+    return r >= ROLE_EXPERTS && r <= ROLE_EXPERTS_FC2;
+}
+
 enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 12, OP_REAL_MAX = 4 };
 
 typedef struct op {
@@ -50,11 +101,12 @@ typedef struct op {
     op_phase phase;
     op_stream stream;
     op_node node;
-    comm_group group;   /* communication: who takes part */
-    int word;           /* communication: bytes of an element */
-    int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
-    const char *name;   /* "qkv", "experts.fc1" */
-    const char *module; /* "attention", "moe", ...: for tables */
+    comm_group group; /* communication: who takes part */
+    dtype type;       /* messages and copies: of their elements */
+    int event;        /* its number in the list: what a WAIT names; 0 before waits are derived */
+    const char *name; /* "qkv", "experts.fc1": for people, nothing is decided by it */
+    op_module module;
+    op_role role;
     int in[OP_IN_MAX], out[OP_OUT_MAX];
     int64_t dim[OP_DIM_MAX];
     double real[OP_REAL_MAX];
@@ -106,6 +158,9 @@ extern const op_info op_infos[OP_COUNT];
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);
+
+/* The first input, or where there is none the first output: what a message carries. -1: neither. */
+int op_first_buf(const op *o);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);

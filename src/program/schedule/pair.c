@@ -158,9 +158,9 @@ static void put_backward(merge *m, const half *h, const copies *c, int step)
                       .module = o->module};
             for (int n = 0; n < OP_IN_MAX; n++) o->in[n] = NONE;
             for (int n = 0; n < OP_OUT_MAX; n++) o->out[n] = NONE;
-            o->in[0] = h->list[i].in[k] + h->shift;
-            o->out[0] = copy;
-            o->dim[0] = m->out->bufs[copy].bytes / m->out->bufs[copy].word;
+            o->in[IN_COPY_a] = h->list[i].in[k] + h->shift;
+            o->out[OUT_COPY_y] = copy;
+            o->dim[DIM_COPY_N] = dtype_elements(m->out->bufs[copy].type, m->out->bufs[copy].bytes);
         }
     }
 }
@@ -196,7 +196,7 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     for (int i = 0; o.delay && i < hb.n; i++) hb.delayed[i] = hb.list[i].phase == PHASE_WGRAD;
     int kept = o.delay ? hb.n * OP_IN_MAX : 0; /* copies at most */
     int room = hf.n + hb.n + kept;
-    *out = (segment){.name = "pair", .n_layers = 1};
+    *out = (segment){.kind = SEGMENT_PAIR, .name = segment_names[SEGMENT_PAIR], .n_layers = 1};
     out->bufs_room = nf + (b ? b->n_bufs : 0) + kept + 1;
     out->bufs = ARENA_RAW(a, buf, out->bufs_room);
     out->ops[0] = ARENA_RAW(a, op, room + 1);
