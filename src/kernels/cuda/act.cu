@@ -77,17 +77,18 @@ static function function_for(const op *o)
 {
     const bool as = o->kind == OP_ACT_AS || o->kind == OP_ACT_AS_D;
     if (as)
-        return {(act_kind)o->dim[3], o->dim[2] != 0, (float)o->real[0], (float)o->real[1],
-                o->dim[1]};
-    if (o->flags & CLAMPED) return {ACT_QUICK_GELU, true, 1, 7, o->dim[1]};
-    return {ACT_SILU, true, 0, 0, o->dim[1]};
+        return {(act_kind)o->dim[DIM_ACT_AS_KIND], o->dim[DIM_ACT_AS_GATED] != 0,
+                (float)o->real[REAL_ACT_AS_offset], (float)o->real[REAL_ACT_AS_clamp],
+                o->dim[DIM_ACT_AS_F]};
+    if (o->flags & CLAMPED) return {ACT_QUICK_GELU, true, 1, 7, o->dim[DIM_ACT_F]};
+    return {ACT_SILU, true, 0, 0, o->dim[DIM_ACT_F]};
 }
 
 static void act(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], f = c->o->dim[1];
-    const numbers u = in_of(c, 0), a = out_of(c, 0);
-    const float *p = floats_in(c, 1);
+    const int64_t m = c->o->dim[DIM_ACT_M], f = c->o->dim[DIM_ACT_F];
+    const numbers u = in_of(c, IN_ACT_u), a = out_of(c, OUT_ACT_a);
+    const float *p = floats_in(c, IN_ACT_p);
     const function e = function_for(c->o);
     for_each(c, m * f, [=] __device__(int64_t i) {
         put(a, i, e.at(u, i / f, i % f).a * (p ? p[i / f] : 1));
@@ -119,9 +120,9 @@ struct act_d_rows {
 
 static void act_d(const cuda_call *c)
 {
-    for_rows(c, c->o->dim[0], c->o->dim[1],
-             act_d_rows{in_of(c, 0), in_of(c, 1), floats_in(c, 2), out_of(c, 0), floats_out(c, 1),
-                        function_for(c->o)});
+    for_rows(c, c->o->dim[DIM_ACT_D_M], c->o->dim[DIM_ACT_D_F],
+             act_d_rows{in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), floats_in(c, IN_ACT_D_p),
+                        out_of(c, OUT_ACT_D_du), floats_out(c, OUT_ACT_D_dp), function_for(c->o)});
 }
 
 extern "C" cuda_part cuda_act(void)

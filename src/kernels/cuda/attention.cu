@@ -135,9 +135,9 @@ static __global__ void forward_kernel(attention a)
 static void forward(const cuda_call *c)
 {
     attention a = attention_of(c->o);
-    a.q = in_of(c, 0), a.k = in_of(c, 1), a.v = in_of(c, 2);
-    if (!attention_is_block(c->o)) a.sinks = in_of(c, 3);
-    a.o = out_of(c, 0), a.lse = floats_out(c, 1);
+    a.q = in_of(c, IN_ATTN_q), a.k = in_of(c, IN_ATTN_k), a.v = in_of(c, IN_ATTN_v);
+    if (!attention_is_block(c->o)) a.sinks = in_of(c, IN_ATTN_sinks);
+    a.o = out_of(c, OUT_ATTN_o), a.lse = floats_out(c, OUT_ATTN_lse);
     const int64_t spans = spans_of(a.queries, a.n_stretches), bytes = 4 * forward_floats(a);
     if (spans == 0 || a.n == 0 || a.b == 0) return;
     cudaFuncSetAttribute(forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_MOST);

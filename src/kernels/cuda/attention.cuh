@@ -29,11 +29,18 @@ struct attention {
 static attention attention_of(const op *o)
 {
     attention a = {};
-    const int64_t *dim = o->dim + (attention_is_block(o) ? 2 : 1);
-    a.b = o->dim[0], a.sq = o->dim[1], a.sk = dim[0];
-    a.n = dim[1], a.g = dim[2], a.d = dim[3], a.dv = dim[4], a.window = dim[5];
+    const int64_t *d = o->dim;
+    if (attention_is_block(o)) {
+        a.b = d[DIM_ATTN_BLOCK_B], a.sq = d[DIM_ATTN_BLOCK_SQ], a.sk = d[DIM_ATTN_BLOCK_SK];
+        a.n = d[DIM_ATTN_BLOCK_N], a.g = d[DIM_ATTN_BLOCK_G], a.d = d[DIM_ATTN_BLOCK_D];
+        a.dv = d[DIM_ATTN_BLOCK_DV], a.window = d[DIM_ATTN_BLOCK_WINDOW];
+    } else {
+        a.b = d[DIM_ATTN_B], a.sq = a.sk = d[DIM_ATTN_S], a.n = d[DIM_ATTN_N];
+        a.g = d[DIM_ATTN_G], a.d = d[DIM_ATTN_D], a.dv = d[DIM_ATTN_DV];
+        a.window = d[DIM_ATTN_WINDOW];
+    }
     a.n_stretches = attention_stretches(o, a.queries, a.keys);
-    a.scale = (float)o->real[0];
+    a.scale = (float)o->real[REAL_ATTN_scale];
     a.add = attention_is_block(o) && o->flags & ADD_TO;
     a.add_kv = attention_is_block(o) && o->flags & ADD_KV;
     return a;

@@ -187,12 +187,12 @@ static int64_t backward_bytes(const op *o)
 
 static void add_sinks(const cuda_call *c, const attention &a, const float *delta)
 {
-    const numbers sinks = in_of(c, 6);
+    const numbers sinks = in_of(c, IN_ATTN_D_sinks);
     const float *lse = a.lse;
     const int64_t n = a.n;
-    if (!sinks.p || !c->out[3]) return;
-    add_columns(c, a.b * a.sq, n, (char *)c->workspace + delta_bytes(a), floats_out(c, 3),
-                [=] __device__(int64_t t, int64_t h) {
+    if (!sinks.p || !c->out[OUT_ATTN_D_dsinks]) return;
+    add_columns(c, a.b * a.sq, n, (char *)c->workspace + delta_bytes(a),
+                floats_out(c, OUT_ATTN_D_dsinks), [=] __device__(int64_t t, int64_t h) {
                     return -expf(get(sinks, h) - lse[t * n + h]) * delta[t * n + h];
                 });
 }
@@ -201,9 +201,11 @@ static void backward(const cuda_call *c)
 {
     attention a = attention_of(c->o);
     float *delta = (float *)c->workspace;
-    a.d_o = in_of(c, 0), a.q = in_of(c, 1), a.k = in_of(c, 2), a.v = in_of(c, 3);
-    a.o = in_of(c, 4), a.lse = floats_in(c, 5);
-    const back t = {a, delta, out_of(c, 0), out_of(c, 1), out_of(c, 2)};
+    a.d_o = in_of(c, IN_ATTN_D_do), a.q = in_of(c, IN_ATTN_D_q), a.k = in_of(c, IN_ATTN_D_k),
+    a.v = in_of(c, IN_ATTN_D_v);
+    a.o = in_of(c, IN_ATTN_D_o), a.lse = floats_in(c, IN_ATTN_D_lse);
+    const back t = {a, delta, out_of(c, OUT_ATTN_D_dq), out_of(c, OUT_ATTN_D_dk),
+                    out_of(c, OUT_ATTN_D_dv)};
     const int64_t queries = spans_of(a.queries, a.n_stretches);
     const int64_t keys = spans_of(a.keys, a.n_stretches);
     for_rows(c, a.b * a.sq * a.n, a.dv, delta_rows{a.d_o, a.o, delta, a.dv});

@@ -6,41 +6,44 @@
 
 static void gemm(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1], k = c->o->dim[2];
-    product(c, {in_of(c, 0), k, 1}, {in_of(c, 1), k, 1}, {out_of(c, 0), n, 1}, m, n, k,
-            c->o->flags & ADD_TO);
+    const int64_t m = c->o->dim[DIM_GEMM_M], n = c->o->dim[DIM_GEMM_N], k = c->o->dim[DIM_GEMM_K];
+    product(c, {in_of(c, IN_GEMM_x), k, 1}, {in_of(c, IN_GEMM_w), k, 1},
+            {out_of(c, OUT_GEMM_y), n, 1}, m, n, k, c->o->flags & ADD_TO);
 }
 
 static void gemm_d(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1], k = c->o->dim[2];
-    product(c, {in_of(c, 0), n, 1}, {in_of(c, 1), 1, k}, {out_of(c, 0), k, 1}, m, k, n,
-            c->o->flags & ADD_TO);
+    const int64_t m = c->o->dim[DIM_GEMM_D_M], n = c->o->dim[DIM_GEMM_D_N],
+                  k = c->o->dim[DIM_GEMM_D_K];
+    product(c, {in_of(c, IN_GEMM_D_dy), n, 1}, {in_of(c, IN_GEMM_D_w), 1, k},
+            {out_of(c, OUT_GEMM_D_dx), k, 1}, m, k, n, c->o->flags & ADD_TO);
 }
 
 static void gemm_w(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1], k = c->o->dim[2];
-    product(c, {in_of(c, 0), 1, n}, {in_of(c, 1), 1, k}, {out_of(c, 0), k, 1}, n, k, m, true);
+    const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N],
+                  k = c->o->dim[DIM_GEMM_W_K];
+    product(c, {in_of(c, IN_GEMM_W_dy), 1, n}, {in_of(c, IN_GEMM_W_x), 1, k},
+            {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, true);
 }
 
 static void bias(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1];
-    const numbers b = in_of(c, 0), y = out_of(c, 0);
+    const int64_t m = c->o->dim[DIM_BIAS_M], n = c->o->dim[DIM_BIAS_N];
+    const numbers b = in_of(c, IN_BIAS_b), y = out_of(c, OUT_BIAS_y);
     for_each(c, m * n, [=] __device__(int64_t i) { put(y, i, get(y, i) + get(b, i % n)); });
 }
 
 static int64_t bias_w_bytes(const op *o)
 {
-    return columns_workspace(o->dim[0], o->dim[1]);
+    return columns_workspace(o->dim[DIM_BIAS_W_M], o->dim[DIM_BIAS_W_N]);
 }
 
 static void bias_w(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1];
-    const numbers dy = in_of(c, 0);
-    add_columns(c, m, n, c->workspace, floats_out(c, 0),
+    const int64_t m = c->o->dim[DIM_BIAS_W_M], n = c->o->dim[DIM_BIAS_W_N];
+    const numbers dy = in_of(c, IN_BIAS_W_dy);
+    add_columns(c, m, n, c->workspace, floats_out(c, OUT_BIAS_W_db),
                 [=] __device__(int64_t i, int64_t j) { return get(dy, i * n + j); });
 }
 
@@ -48,9 +51,10 @@ static void bias_w(const cuda_call *c)
 
 static void embed(const cuda_call *c)
 {
-    const int64_t n_t = c->o->dim[0], h = c->o->dim[1], n_v = c->o->dim[2], first = c->o->dim[3];
-    const numbers w = in_of(c, 0), x = out_of(c, 0);
-    const int32_t *ids = ints_in(c, 1);
+    const int64_t n_t = c->o->dim[DIM_EMBED_T], h = c->o->dim[DIM_EMBED_H],
+                  n_v = c->o->dim[DIM_EMBED_V], first = c->o->dim[DIM_EMBED_FIRST];
+    const numbers w = in_of(c, IN_EMBED_w), x = out_of(c, OUT_EMBED_x);
+    const int32_t *ids = ints_in(c, IN_EMBED_ids);
     for_each(c, n_t * h, [=] __device__(int64_t i) {
         const int64_t v = ids[i / h] - first;
         put(x, i, v < 0 || v >= n_v ? 0 : get(w, v * h + i % h));
@@ -103,8 +107,10 @@ static __global__ void embed_w_kernel(word_sum s)
 static void embed_w(const cuda_call *c)
 {
     const op *o = c->o;
-    const word_sum s = {in_of(c, 0), ints_in(c, 1), floats_out(c, 0), o->dim[0],
-                        o->dim[1],   o->dim[2],     o->dim[3]};
+    const word_sum s = {in_of(c, IN_EMBED_W_dx),       ints_in(c, IN_EMBED_W_ids),
+                        floats_out(c, OUT_EMBED_W_dw), o->dim[DIM_EMBED_W_T],
+                        o->dim[DIM_EMBED_W_H],         o->dim[DIM_EMBED_W_V],
+                        o->dim[DIM_EMBED_W_FIRST]};
     if (s.n_t > 0) embed_w_kernel<<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
 }
 
@@ -113,9 +119,10 @@ static void embed_w(const cuda_call *c)
 static void positions(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], h = o->dim[1], s = o->dim[2], first = o->dim[3];
-    const int64_t qa = o->dim[4], qb = o->dim[5], half = s / 2;
-    const numbers w = in_of(c, 0), x = out_of(c, 0);
+    const int64_t n_t = o->dim[DIM_POSITIONS_T], h = o->dim[DIM_POSITIONS_H],
+                  s = o->dim[DIM_POSITIONS_S], first = o->dim[DIM_POSITIONS_FIRST];
+    const int64_t qa = o->dim[DIM_POSITIONS_QA], qb = o->dim[DIM_POSITIONS_QB], half = s / 2;
+    const numbers w = in_of(c, IN_POSITIONS_w), x = out_of(c, OUT_POSITIONS_x);
     for_each(c, n_t * h, [=] __device__(int64_t i) {
         const int64_t p = (first + i / h) % s, row = p < half ? qa + p : qb + p - half;
         put(x, i, get(x, i) + get(w, row * h + i % h));
@@ -126,10 +133,11 @@ static void positions(const cuda_call *c)
 static void positions_w(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], h = o->dim[1], s = o->dim[2], first = o->dim[3] % s;
-    const int64_t qa = o->dim[4], qb = o->dim[5], half = s / 2;
-    const numbers dx = in_of(c, 0);
-    float *dw = floats_out(c, 0);
+    const int64_t n_t = o->dim[DIM_POSITIONS_W_T], h = o->dim[DIM_POSITIONS_W_H],
+                  s = o->dim[DIM_POSITIONS_W_S], first = o->dim[DIM_POSITIONS_W_FIRST] % s;
+    const int64_t qa = o->dim[DIM_POSITIONS_W_QA], qb = o->dim[DIM_POSITIONS_W_QB], half = s / 2;
+    const numbers dx = in_of(c, IN_POSITIONS_W_dx);
+    float *dw = floats_out(c, OUT_POSITIONS_W_dw);
     for_each(c, s * h, [=] __device__(int64_t i) {
         const int64_t p = i / h, j = i % h, row = p < half ? qa + p : qb + p - half;
         int64_t t = p >= first ? p - first : p - first + s;
@@ -143,7 +151,8 @@ static void positions_w(const cuda_call *c)
 /* The two halves are parts of one sequence: no row belongs to both. */
 static bool halves_apart(const op *o)
 {
-    const int64_t s = o->dim[2], qa = o->dim[4], qb = o->dim[5];
+    const int64_t s = o->dim[DIM_POSITIONS_W_S], qa = o->dim[DIM_POSITIONS_W_QA],
+                  qb = o->dim[DIM_POSITIONS_W_QB];
     return s > 0 && (s < 2 || qa + s / 2 <= qb || qb + (s - s / 2) <= qa);
 }
 

@@ -71,9 +71,11 @@ static __global__ void number_rows_kernel(choices c, int64_t domains, const int3
 static void flex_count(const cuda_call *c)
 {
     const op *o = c->o;
-    const choices x = {flex_group_of(o), ints_in(c, 0), floats_in(c, 1), o->dim[6], o->dim[7]};
+    const choices x = {flex_group_of(o), ints_in(c, IN_FLEX_COUNT_ids),
+                       floats_in(c, IN_FLEX_COUNT_keep), o->dim[DIM_FLEX_COUNT_T],
+                       o->dim[DIM_FLEX_COUNT_K]};
     const int64_t members = flex_members(&x.g), domains = flex_domains(&x.g);
-    int32_t *rows = ints_out(c, 0), *counts = ints_out(c, 1);
+    int32_t *rows = ints_out(c, OUT_FLEX_COUNT_rows), *counts = ints_out(c, OUT_FLEX_COUNT_counts);
     count_columns_kernel<<<(unsigned)(domains + members), BLOCK, 0, stream_of(c)>>>(x, domains,
                                                                                     counts);
     if (!rows) return;
@@ -218,10 +220,10 @@ static __global__ void plan_kernel(flex_plan p, plan_tables t)
 static void keep_rows(const cuda_call *c, const flex_plan &plan)
 {
     const flex_plan p = plan;
-    const int32_t *rows = ints_in(c, 0);
-    int32_t *kept = ints_out(c, 0);
+    const int32_t *rows = ints_in(c, IN_FLEX_PLAN_rows);
+    int32_t *kept = ints_out(c, OUT_FLEX_PLAN_kept);
     if (!kept) return;
-    for_each(c, c->o->dim[6] * p.domains, [=] __device__(int64_t i) {
+    for_each(c, c->o->dim[DIM_FLEX_PLAN_T] * p.domains, [=] __device__(int64_t i) {
         kept[i] = p.block_start(p.g.place, i % p.domains) >= 0 ? rows[i] : -1;
     });
 }
@@ -230,9 +232,15 @@ static void flex_plan_all(const cuda_call *c)
 {
     const op *o = c->o;
     const flex_group g = flex_group_of(o);
-    const flex_plan p = {g,         ints_in(c, 1), flex_domains(&g), flex_members(&g),
-                         o->dim[7], o->dim[8],     o->dim[9]};
-    const plan_tables t = {ints_out(c, 1), ints_out(c, 2), ints_out(c, 3), ints_out(c, 4)};
+    const flex_plan p = {g,
+                         ints_in(c, IN_FLEX_PLAN_counts),
+                         flex_domains(&g),
+                         flex_members(&g),
+                         o->dim[DIM_FLEX_PLAN_ROOM1],
+                         o->dim[DIM_FLEX_PLAN_SEND],
+                         o->dim[DIM_FLEX_PLAN_ROOM2]};
+    const plan_tables t = {ints_out(c, OUT_FLEX_PLAN_hop1), ints_out(c, OUT_FLEX_PLAN_hop2),
+                           ints_out(c, OUT_FLEX_PLAN_pairs), ints_out(c, OUT_FLEX_PLAN_demand)};
     keep_rows(c, p);
     plan_kernel<<<1, BLOCK, 0, stream_of(c)>>>(p, t);
 }
@@ -275,17 +283,23 @@ static void flex_fan(const cuda_call *c)
 {
     const op *o = c->o;
     const flex_group g = flex_group_of(o);
-    const fan f = {g,         flex_own(&g), floats_in(c, 0), ints_in(c, 1), ints_in(c, 2),
-                   o->dim[6], o->dim[7],    flex_members(&g)};
+    const fan f = {g,
+                   flex_own(&g),
+                   floats_in(c, IN_FLEX_FAN_meta),
+                   ints_in(c, IN_FLEX_FAN_hop1),
+                   ints_in(c, IN_FLEX_FAN_hop2),
+                   o->dim[DIM_FLEX_FAN_ROWS],
+                   o->dim[DIM_FLEX_FAN_K],
+                   flex_members(&g)};
     const int64_t n = f.run.end - f.run.first;
-    int32_t *rows = ints_out(c, 0);
+    int32_t *rows = ints_out(c, OUT_FLEX_FAN_rows);
     for_each(c, f.room * n, [=] __device__(int64_t i) { rows[i] = -1; });
     if (n > 0) fan_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(f, rows);
 }
 
 static bool members_fit(const op *o)
 {
-    return o->dim[1] * o->dim[2] <= MEMBERS_MOST;
+    return o->dim[DIM_FLEX_COUNT_EP] * o->dim[DIM_FLEX_COUNT_ETP] <= MEMBERS_MOST;
 }
 
 extern "C" cuda_part cuda_flex(void)

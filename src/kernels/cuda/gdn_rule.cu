@@ -43,19 +43,20 @@ static int64_t forward_bytes(const op *o)
 static void forward(const cuda_call *c)
 {
     rule r = rule_of(c->o);
-    r.qkv = in_of(c, 0), r.beta = in_of(c, 1), r.g = in_of(c, 2);
-    r.factors = (float *)c->workspace, r.states = floats_out(c, 1);
+    r.qkv = in_of(c, IN_GDN_RULE_qkv), r.beta = in_of(c, IN_GDN_RULE_beta),
+    r.g = in_of(c, IN_GDN_RULE_g);
+    r.factors = (float *)c->workspace, r.states = floats_out(c, OUT_GDN_RULE_states);
     if (r.b * r.s * r.nv * r.dv == 0) return;
     make_factors(c, r, (float *)c->workspace);
     const size_t bytes = sizeof(float) * (size_t)rule_floats(r);
     cudaFuncSetAttribute(rule_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     const dim3 grid((unsigned)ceil_of(r.dv, COLUMNS), (unsigned)r.nv, (unsigned)r.b);
-    rule_kernel<<<grid, BLOCK, bytes, stream_of(c)>>>(r, out_of(c, 0));
+    rule_kernel<<<grid, BLOCK, bytes, stream_of(c)>>>(r, out_of(c, OUT_GDN_RULE_o));
 }
 
 static bool forward_fits(const op *o)
 {
-    return o->dim[4] <= KEY_MOST;
+    return o->dim[DIM_GDN_RULE_Dk] <= KEY_MOST;
 }
 
 extern "C" cuda_part cuda_gdn_rule(void)

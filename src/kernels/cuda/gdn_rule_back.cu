@@ -225,7 +225,7 @@ struct norm_back_rows {
 static void finish(const cuda_call *c, const rule_back &t)
 {
     const rule &r = t.r;
-    const numbers dbeta = out_of(c, 1), dg = out_of(c, 2);
+    const numbers dbeta = out_of(c, OUT_GDN_RULE_D_dbeta), dg = out_of(c, OUT_GDN_RULE_D_dg);
     const float *scalars = t.scalars;
     const int64_t groups = t.groups;
     for_rows(c, r.b * r.s * 2 * r.nk, r.dk, norm_back_rows{t});
@@ -270,8 +270,10 @@ static void backward(const cuda_call *c)
     rule &r = t.r;
     const back_sizes z = sizes_of(r);
     char *p = (char *)c->workspace;
-    t.d_o = in_of(c, 0), r.qkv = in_of(c, 1), r.beta = in_of(c, 2), r.g = in_of(c, 3);
-    r.states = floats_in(c, 4), r.factors = (float *)p, t.dqkv = out_of(c, 0);
+    t.d_o = in_of(c, IN_GDN_RULE_D_do), r.qkv = in_of(c, IN_GDN_RULE_D_qkv),
+    r.beta = in_of(c, IN_GDN_RULE_D_beta), r.g = in_of(c, IN_GDN_RULE_D_g);
+    r.states = floats_in(c, IN_GDN_RULE_D_states), r.factors = (float *)p,
+    t.dqkv = out_of(c, OUT_GDN_RULE_D_dqkv);
     t.columns = z.columns, t.groups = z.groups;
     t.before = (float *)(p + z.factors);
     t.vectors = (float *)(p + z.factors + z.before);
@@ -287,7 +289,7 @@ static void backward(const cuda_call *c)
 
 static bool backward_fits(const op *o)
 {
-    return o->dim[4] <= KEY_MOST;
+    return o->dim[DIM_GDN_RULE_D_Dk] <= KEY_MOST;
 }
 
 extern "C" cuda_part cuda_gdn_rule_back(void)

@@ -10,7 +10,7 @@
 
 static experts experts_of(const cuda_call *c, int i)
 {
-    return {ints_in(c, i), c->o->dim[1], c->o->dim[0]};
+    return {ints_in(c, i), c->o->dim[DIM_GROUPED_E], c->o->dim[DIM_GROUPED_ROOM]};
 }
 
 /* c[row][n] = a[row][l] times expert e's b, which begins at e * each. */
@@ -47,14 +47,16 @@ static void rows_by_expert(const cuda_call *call, matrix a, matrix b, matrix c, 
 
 static void grouped(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[2], k = c->o->dim[3];
-    rows_by_expert(c, {in_of(c, 0), k, 1}, {in_of(c, 1), k, 1}, {out_of(c, 0), n, 1}, n, k);
+    const int64_t n = c->o->dim[DIM_GROUPED_N], k = c->o->dim[DIM_GROUPED_K];
+    rows_by_expert(c, {in_of(c, IN_GROUPED_x), k, 1}, {in_of(c, IN_GROUPED_w), k, 1},
+                   {out_of(c, OUT_GROUPED_y), n, 1}, n, k);
 }
 
 static void grouped_d(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[2], k = c->o->dim[3];
-    rows_by_expert(c, {in_of(c, 0), n, 1}, {in_of(c, 1), 1, k}, {out_of(c, 0), k, 1}, k, n);
+    const int64_t n = c->o->dim[DIM_GROUPED_D_N], k = c->o->dim[DIM_GROUPED_D_K];
+    rows_by_expert(c, {in_of(c, IN_GROUPED_D_dy), n, 1}, {in_of(c, IN_GROUPED_D_w), 1, k},
+                   {out_of(c, OUT_GROUPED_D_dx), k, 1}, k, n);
 }
 
 /* dw[e][n][k] += sum over e's rows of dy[row][n] x[row][k]. */
@@ -74,22 +76,24 @@ static __global__ void weights_kernel(matrix dy, matrix x, matrix dw, experts ex
 
 static void grouped_w(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[2], k = c->o->dim[3];
-    const experts ex = experts_of(c, 2);
+    const int64_t n = c->o->dim[DIM_GROUPED_W_N], k = c->o->dim[DIM_GROUPED_W_K];
+    const experts ex = experts_of(c, IN_GROUPED_W_offsets);
     if (n <= 0 || k <= 0 || ex.n <= 0) return;
     const dim3 grid((unsigned)ceil_of(n, TILE), (unsigned)ceil_of(k, TILE), (unsigned)ex.n);
-    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({in_of(c, 0), 1, n}, {in_of(c, 1), 1, k},
-                                                     {out_of(c, 0), k, 1}, ex, n, k);
+    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({in_of(c, IN_GROUPED_W_dy), 1, n},
+                                                     {in_of(c, IN_GROUPED_W_x), 1, k},
+                                                     {out_of(c, OUT_GROUPED_W_dw), k, 1}, ex, n, k);
 }
 
 /* ---- biases */
 
 static void grouped_bias(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[2];
-    const experts ex = experts_of(c, 2);
-    const numbers b = in_of(c, 0), y = out_of(c, 0);
-    const float *p = floats_in(c, 1), scale = (float)c->o->real[0];
+    const int64_t n = c->o->dim[DIM_GROUPED_BIAS_N];
+    const experts ex = experts_of(c, IN_GROUPED_BIAS_offsets);
+    const numbers b = in_of(c, IN_GROUPED_BIAS_b), y = out_of(c, OUT_GROUPED_BIAS_y);
+    const float *p = floats_in(c, IN_GROUPED_BIAS_p),
+                scale = (float)c->o->real[REAL_GROUPED_BIAS_scale];
     for_each(c, ex.room * n, [=] __device__(int64_t i) {
         const int64_t row = i / n, e = ex.of(row);
         if (e < ex.n) put(y, i, get(y, i) + get(b, e * n + i % n) * ((p ? p[row] : 1) * scale));
@@ -115,12 +119,13 @@ static __global__ void bias_w_kernel(numbers dy, const float *p, experts ex, int
 
 static void grouped_bias_w(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[2];
-    const experts ex = experts_of(c, 2);
+    const int64_t n = c->o->dim[DIM_GROUPED_BIAS_W_N];
+    const experts ex = experts_of(c, IN_GROUPED_BIAS_W_offsets);
     if (n <= 0 || ex.n <= 0) return;
     const dim3 grid((unsigned)ceil_of(n, WARP), (unsigned)ex.n);
-    bias_w_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, 0), floats_in(c, 1), ex, n,
-                                                    floats_out(c, 0));
+    bias_w_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, IN_GROUPED_BIAS_W_dy),
+                                                    floats_in(c, IN_GROUPED_BIAS_W_p), ex, n,
+                                                    floats_out(c, OUT_GROUPED_BIAS_W_db));
 }
 
 struct bias_p_rows {
@@ -142,10 +147,12 @@ struct bias_p_rows {
 
 static void grouped_bias_p(const cuda_call *c)
 {
-    const int64_t room = c->o->dim[0], n = c->o->dim[2];
+    const int64_t room = c->o->dim[DIM_GROUPED_BIAS_P_ROOM], n = c->o->dim[DIM_GROUPED_BIAS_P_N];
     for_rows(c, room, n,
-             bias_p_rows{in_of(c, 0), in_of(c, 1), experts_of(c, 2), floats_out(c, 0), n,
-                         (float)c->o->real[0]});
+             bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
+                         experts_of(c, IN_GROUPED_BIAS_P_offsets),
+                         floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
+                         (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
 }
 
 extern "C" cuda_part cuda_grouped(void)

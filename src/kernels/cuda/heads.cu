@@ -48,13 +48,16 @@ static void run_sections(const cuda_call *c, const sections &s, int64_t rows, bo
 /* A group's queries, gates where there are any, key, value. */
 static void qkv(const cuda_call *c, bool split)
 {
-    const int64_t n_t = c->o->dim[0], n = c->o->dim[1], g = c->o->dim[2], d = c->o->dim[3];
+    const int64_t n_t = c->o->dim[DIM_QKV_SPLIT_T], n = c->o->dim[DIM_QKV_SPLIT_N],
+                  g = c->o->dim[DIM_QKV_SPLIT_G], d = c->o->dim[DIM_QKV_SPLIT_D];
     numbers x[4]; /* q k v gate */
     for (int i = 0; i < 4; i++) x[i] = split ? out_of(c, i) : in_of(c, i);
     const numbers parts[] = {x[0], x[3], x[1], x[2]};
     const int64_t widths[] = {n / g * d, n / g * d, d, d};
-    run_sections(c, sections_of(split ? in_of(c, 0) : out_of(c, 0), parts, widths, 4), n_t * g,
-                 split);
+    run_sections(c,
+                 sections_of(split ? in_of(c, IN_QKV_SPLIT_qkv) : out_of(c, OUT_QKV_JOIN_dqkv),
+                             parts, widths, 4),
+                 n_t * g, split);
 }
 
 static void qkv_split(const cuda_call *c)
@@ -71,8 +74,10 @@ static void latent(const cuda_call *c, bool split)
 {
     numbers parts[2];
     for (int i = 0; i < 2; i++) parts[i] = split ? out_of(c, i) : in_of(c, i);
-    run_sections(c, sections_of(split ? in_of(c, 0) : out_of(c, 0), parts, c->o->dim + 1, 2),
-                 c->o->dim[0], split);
+    run_sections(c,
+                 sections_of(split ? in_of(c, IN_MLA_KV_SPLIT_c) : out_of(c, OUT_MLA_KV_MERGE_dc),
+                             parts, c->o->dim + 1, 2),
+                 c->o->dim[DIM_MLA_KV_SPLIT_T], split);
 }
 
 static void mla_kv_split(const cuda_call *c)
@@ -87,11 +92,14 @@ static void mla_kv_merge(const cuda_call *c)
 
 static void gdn_sections(const cuda_call *c, bool split)
 {
-    const int64_t widths[] = {c->o->dim[1], c->o->dim[2], c->o->dim[3], c->o->dim[3]};
+    const int64_t widths[] = {c->o->dim[DIM_GDN_SPLIT_C], c->o->dim[DIM_GDN_SPLIT_Z],
+                              c->o->dim[DIM_GDN_SPLIT_NV], c->o->dim[DIM_GDN_SPLIT_NV]};
     numbers parts[4];
     for (int i = 0; i < 4; i++) parts[i] = split ? out_of(c, i) : in_of(c, i);
-    run_sections(c, sections_of(split ? in_of(c, 0) : out_of(c, 0), parts, widths, 4), c->o->dim[0],
-                 split);
+    run_sections(c,
+                 sections_of(split ? in_of(c, IN_GDN_SPLIT_in) : out_of(c, OUT_GDN_JOIN_din), parts,
+                             widths, 4),
+                 c->o->dim[DIM_GDN_SPLIT_T], split);
 }
 
 static void gdn_split(const cuda_call *c)
@@ -109,11 +117,12 @@ static void gdn_join(const cuda_call *c)
 static void rotate(const cuda_call *c, float sign)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], s = o->dim[1], n = o->dim[2], d = o->dim[3], offset = o->dim[4];
-    const int64_t half = o->dim[5] / 2;
+    const int64_t n_t = o->dim[DIM_ROPE_T], s = o->dim[DIM_ROPE_S], n = o->dim[DIM_ROPE_N],
+                  d = o->dim[DIM_ROPE_D], offset = o->dim[DIM_ROPE_OFFSET];
+    const int64_t half = o->dim[DIM_ROPE_ROT] / 2;
     const bool pairs = o->flags & INTERLEAVED;
-    const float *table = floats_in(c, 0); /* [S][ROT/2 cosines, ROT/2 sines] */
-    const numbers x = out_of(c, 0);       /* [T][N][D] */
+    const float *table = floats_in(c, IN_ROPE_table); /* [S][ROT/2 cosines, ROT/2 sines] */
+    const numbers x = out_of(c, OUT_ROPE_x);          /* [T][N][D] */
     for_each(c, n_t * n * half, [=] __device__(int64_t i) {
         const int64_t head = i / half, j = i % half, first = head * d + offset;
         const float *at = table + head / n % s * 2 * half;
@@ -139,8 +148,11 @@ static void rope_d(const cuda_call *c)
 static void mla_kv_join(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], n = o->dim[1], dn = o->dim[2], dr = o->dim[3], dv = o->dim[4];
-    const numbers kv = in_of(c, 0), kpe = in_of(c, 1), k = out_of(c, 0), v = out_of(c, 1);
+    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_T], n = o->dim[DIM_MLA_KV_JOIN_N],
+                  dn = o->dim[DIM_MLA_KV_JOIN_Dn], dr = o->dim[DIM_MLA_KV_JOIN_Dr],
+                  dv = o->dim[DIM_MLA_KV_JOIN_Dv];
+    const numbers kv = in_of(c, IN_MLA_KV_JOIN_kv), kpe = in_of(c, IN_MLA_KV_JOIN_kpe),
+                  k = out_of(c, OUT_MLA_KV_JOIN_k), v = out_of(c, OUT_MLA_KV_JOIN_v);
     const int64_t width = dn + dr + dv;
     for_each(c, n_t * n * width, [=] __device__(int64_t i) {
         const int64_t head = i / width, j = i % width;
@@ -156,8 +168,11 @@ static void mla_kv_join(const cuda_call *c)
 static void mla_kv_join_d(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], n = o->dim[1], dn = o->dim[2], dr = o->dim[3], dv = o->dim[4];
-    const numbers dk = in_of(c, 0), d_v = in_of(c, 1), dkv = out_of(c, 0), dkpe = out_of(c, 1);
+    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_D_T], n = o->dim[DIM_MLA_KV_JOIN_D_N],
+                  dn = o->dim[DIM_MLA_KV_JOIN_D_Dn], dr = o->dim[DIM_MLA_KV_JOIN_D_Dr],
+                  dv = o->dim[DIM_MLA_KV_JOIN_D_Dv];
+    const numbers dk = in_of(c, IN_MLA_KV_JOIN_D_dk), d_v = in_of(c, IN_MLA_KV_JOIN_D_dv),
+                  dkv = out_of(c, OUT_MLA_KV_JOIN_D_dkv), dkpe = out_of(c, OUT_MLA_KV_JOIN_D_dkpe);
     const int64_t width = dn + dv;
     for_each(c, n_t * n * width, [=] __device__(int64_t i) {
         const int64_t head = i / width, j = i % width;

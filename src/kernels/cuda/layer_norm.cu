@@ -35,10 +35,12 @@ static float plus_of(const op *o)
 
 static void layer_norm(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_M], h = c->o->dim[DIM_LAYER_NORM_H];
     for_rows(c, m, h,
-             layer_rows{in_of(c, 0), in_of(c, 1), in_of(c, 2), out_of(c, 0), floats_out(c, 1), h,
-                        (float)c->o->real[0], plus_of(c->o)});
+             layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
+                        in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
+                        floats_out(c, OUT_LAYER_NORM_stats), h,
+                        (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
 }
 
 struct layer_d_rows {
@@ -69,27 +71,31 @@ struct layer_d_rows {
 
 static void layer_norm_d(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_D_M], h = c->o->dim[DIM_LAYER_NORM_D_H];
     for_rows(c, m, h,
-             layer_d_rows{in_of(c, 0), in_of(c, 1), in_of(c, 2), floats_in(c, 3), out_of(c, 0), h,
-                          plus_of(c->o), (c->o->flags & ADD_TO) != 0});
+             layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
+                          in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
+                          out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
+                          (c->o->flags & ADD_TO) != 0});
 }
 
 static int64_t column_bytes(const op *o)
 {
-    return columns_workspace(o->dim[0], o->dim[1]);
+    return columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
 static void layer_norm_w(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
-    const numbers dy = in_of(c, 0), x = in_of(c, 1);
-    const float *stats = floats_in(c, 2);
-    add_columns(c, m, h, c->workspace, floats_out(c, 0), [=] __device__(int64_t i, int64_t j) {
-        return get(dy, i * h + j) * (get(x, i * h + j) - stats[2 * i]) * stats[2 * i + 1];
-    });
-    if (!c->out[1]) return;
-    add_columns(c, m, h, c->workspace, floats_out(c, 1),
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
+    const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
+    const float *stats = floats_in(c, IN_LAYER_NORM_W_stats);
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_LAYER_NORM_W_dw),
+                [=] __device__(int64_t i, int64_t j) {
+                    return get(dy, i * h + j) * (get(x, i * h + j) - stats[2 * i]) *
+                           stats[2 * i + 1];
+                });
+    if (!c->out[OUT_LAYER_NORM_W_db]) return;
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_LAYER_NORM_W_db),
                 [=] __device__(int64_t i, int64_t j) { return get(dy, i * h + j); });
 }
 

@@ -100,11 +100,14 @@ static void add_terms(const cuda_call *c, const float *terms, int64_t n, float *
     add_terms_kernel<<<1, BLOCK, 0, stream_of(c)>>>(terms, n, loss);
 }
 
-/* From the gradient of n rows of logits to dx and dw. */
+/* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D. */
+static_assert((int)DIM_HEAD_PART_D_H == DIM_HEAD_LOSS_H &&
+              (int)DIM_HEAD_PART_D_V == DIM_HEAD_LOSS_V);
+
 static void push(const cuda_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
                  int64_t n)
 {
-    const int64_t h = c->o->dim[1], n_v = c->o->dim[2];
+    const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
     if (dx.p) product(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
     if (dw.p) product(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, true);
 }
@@ -113,49 +116,55 @@ static void push(const cuda_call *c, numbers g, numbers x, numbers w, numbers dx
 
 static int64_t rows_at_once(const op *o)
 {
-    return o->dim[3] < 1 ? 1 : o->dim[3] < o->dim[0] ? o->dim[3] : o->dim[0];
+    return o->dim[DIM_HEAD_LOSS_ROWS] < 1                         ? 1
+           : o->dim[DIM_HEAD_LOSS_ROWS] < o->dim[DIM_HEAD_LOSS_T] ? o->dim[DIM_HEAD_LOSS_ROWS]
+                                                                  : o->dim[DIM_HEAD_LOSS_T];
 }
 
 static int64_t head_loss_bytes(const op *o)
 {
-    return room_of(o->dim[0] * 2 * (int64_t)sizeof(float)) +
-           room_of(rows_at_once(o) * o->dim[2] * (int64_t)sizeof(float));
+    return room_of(o->dim[DIM_HEAD_LOSS_T] * 2 * (int64_t)sizeof(float)) +
+           room_of(rows_at_once(o) * o->dim[DIM_HEAD_LOSS_V] * (int64_t)sizeof(float));
 }
 
 static void head_loss(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2], rows = rows_at_once(o);
-    const numbers x = in_of(c, 0), w = in_of(c, 1), dx = out_of(c, 1), dw = out_of(c, 2);
+    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
+                  n_v = o->dim[DIM_HEAD_LOSS_V], rows = rows_at_once(o);
+    const numbers x = in_of(c, IN_HEAD_LOSS_x), w = in_of(c, IN_HEAD_LOSS_w),
+                  dx = out_of(c, OUT_HEAD_LOSS_dx), dw = out_of(c, OUT_HEAD_LOSS_dw);
     float *terms = (float *)c->workspace;
     float *logits = (float *)((char *)c->workspace + room_of(n_t * 2 * (int64_t)sizeof(float)));
     const numbers g = {logits, false};
     for (int64_t t = 0; t < n_t; t += rows) {
         const int64_t n = n_t - t < rows ? n_t - t : rows;
-        const float *mask = floats_in(c, 3) ? floats_in(c, 3) + t : NULL;
+        const float *mask =
+            floats_in(c, IN_HEAD_LOSS_mask) ? floats_in(c, IN_HEAD_LOSS_mask) + t : NULL;
         product(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
         run_rows(c,
-                 {logits, ints_in(c, 2) + t, mask, terms + 2 * t, n_v, 0, n_v, (float)o->real[0],
-                  dx.p || dw.p, NULL, 0, 0},
+                 {logits, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
+                  (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
                  n);
         push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n);
     }
-    add_terms(c, terms, n_t, floats_out(c, 0));
+    add_terms(c, terms, n_t, floats_out(c, OUT_HEAD_LOSS_loss));
 }
 
 static void head_logits(const cuda_call *c)
 {
-    const int64_t n_t = c->o->dim[0], h = c->o->dim[1], n_v = c->o->dim[2];
-    product(c, {in_of(c, 0), h, 1}, {in_of(c, 1), h, 1}, {out_of(c, 0), n_v, 1}, n_t, n_v, h,
-            false);
+    const int64_t n_t = c->o->dim[DIM_HEAD_LOGITS_T], h = c->o->dim[DIM_HEAD_LOGITS_H],
+                  n_v = c->o->dim[DIM_HEAD_LOGITS_V];
+    product(c, {in_of(c, IN_HEAD_LOGITS_x), h, 1}, {in_of(c, IN_HEAD_LOGITS_w), h, 1},
+            {out_of(c, OUT_HEAD_LOGITS_logits), n_v, 1}, n_t, n_v, h, false);
 }
 
 /* ---- a vocabulary that is cut over ranks */
 
 static int64_t rows_there(const op *o)
 {
-    const int64_t left = o->dim[0] - o->dim[4];
-    return left < 0 ? 0 : left < o->dim[3] ? left : o->dim[3];
+    const int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
+    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
 }
 
 static __global__ void stats_kernel(const float *logits, const int32_t *labels, int64_t n,
@@ -180,38 +189,47 @@ static void clear(const cuda_call *c, float *x, int64_t n)
 static void head_part(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
+    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
+                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
     const int64_t n = rows_there(o);
-    float *logits = floats_out(c, 0), *stats = floats_out(c, 1);
-    product(c, {from(in_of(c, 0), first * h), h, 1}, {in_of(c, 1), h, 1}, {{logits, false}, n_v, 1},
-            n, n_v, h, false);
+    float *logits = floats_out(c, OUT_HEAD_PART_logits),
+          *stats = floats_out(c, OUT_HEAD_PART_stats);
+    product(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
+            {{logits, false}, n_v, 1}, n, n_v, h, false);
     if (n > 0)
-        stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(logits, ints_in(c, 2) + first, n,
-                                                               n_v, o->dim[5], stats);
+        stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(
+            logits, ints_in(c, IN_HEAD_PART_labels) + first, n, n_v, o->dim[DIM_HEAD_PART_VFIRST],
+            stats);
     clear(c, logits + n * n_v, (rows - n) * n_v);
     clear(c, stats + n * 3, (rows - n) * 3);
 }
 
 static int64_t head_part_d_bytes(const op *o)
 {
-    return room_of(o->dim[3] * 2 * (int64_t)sizeof(float));
+    return room_of(o->dim[DIM_HEAD_PART_D_ROWS] * 2 * (int64_t)sizeof(float));
 }
 
 static void head_part_d(const cuda_call *c)
 {
     const op *o = c->o;
-    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
+    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
+                  rows = o->dim[DIM_HEAD_PART_D_ROWS], first = o->dim[DIM_HEAD_PART_D_FIRST];
     const int64_t n = rows_there(o);
-    const numbers x = from(in_of(c, 1), first * h), dx = out_of(c, 2);
-    const float *mask = floats_in(c, 4) ? floats_in(c, 4) + first : NULL;
-    float *logits = floats_out(c, 0), *terms = (float *)c->workspace;
+    const numbers x = from(in_of(c, IN_HEAD_PART_D_x), first * h),
+                  dx = out_of(c, OUT_HEAD_PART_D_dx);
+    const float *mask =
+        floats_in(c, IN_HEAD_PART_D_mask) ? floats_in(c, IN_HEAD_PART_D_mask) + first : NULL;
+    float *logits = floats_out(c, OUT_HEAD_PART_D_logits), *terms = (float *)c->workspace;
     run_rows(c,
-             {logits, ints_in(c, 3) + first, mask, terms, n_v, o->dim[5], n_v * o->dim[6],
-              (float)o->real[0], true, floats_in(c, 0), o->dim[6], rows},
+             {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask, terms, n_v,
+              o->dim[DIM_HEAD_PART_D_VFIRST], n_v * o->dim[DIM_HEAD_PART_D_PARTS],
+              (float)o->real[REAL_HEAD_PART_D_scale], true, floats_in(c, IN_HEAD_PART_D_stats),
+              o->dim[DIM_HEAD_PART_D_PARTS], rows},
              n);
-    push(c, {logits, false}, x, in_of(c, 2), dx.p ? from(dx, first * h) : dx, out_of(c, 3), n);
+    push(c, {logits, false}, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
+         out_of(c, OUT_HEAD_PART_D_dw), n);
     clear(c, logits + n * n_v, (rows - n) * n_v);
-    add_terms(c, terms, n, floats_out(c, 1));
+    add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
 }
 
 extern "C" cuda_part cuda_loss(void)

@@ -3,36 +3,40 @@
 
 static void add(const cuda_call *c)
 {
-    const numbers a = in_of(c, 0), b = in_of(c, 1), y = out_of(c, 0);
-    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, get(a, i) + get(b, i)); });
+    const numbers a = in_of(c, IN_ADD_a), b = in_of(c, IN_ADD_b), y = out_of(c, OUT_ADD_y);
+    for_each(c, c->o->dim[DIM_ADD_N],
+             [=] __device__(int64_t i) { put(y, i, get(a, i) + get(b, i)); });
 }
 
 /* Also a change of format. */
 static void copy(const cuda_call *c)
 {
-    const numbers a = in_of(c, 0), y = out_of(c, 0);
-    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, get(a, i)); });
+    const numbers a = in_of(c, IN_COPY_a), y = out_of(c, OUT_COPY_y);
+    for_each(c, c->o->dim[DIM_COPY_N], [=] __device__(int64_t i) { put(y, i, get(a, i)); });
 }
 
 static void zero(const cuda_call *c)
 {
-    const numbers y = out_of(c, 0);
-    for_each(c, c->o->dim[0], [=] __device__(int64_t i) { put(y, i, 0); });
+    const numbers y = out_of(c, OUT_ZERO_y);
+    for_each(c, c->o->dim[DIM_ZERO_N], [=] __device__(int64_t i) { put(y, i, 0); });
 }
 
 /* To and from pinned memory of the host. */
 static void copy_bytes(const cuda_call *c)
 {
-    const size_t bytes = (c->types->in[0] == DTYPE_BF16 ? 2 : 4) * (size_t)c->o->dim[0];
-    if (bytes) cudaMemcpyAsync(c->out[0], c->in[0], bytes, cudaMemcpyDefault, stream_of(c));
+    const size_t bytes =
+        (c->types->in[0] == DTYPE_BF16 ? 2 : 4) * (size_t)c->o->dim[DIM_COPY_OUT_N];
+    if (bytes)
+        cudaMemcpyAsync(c->out[OUT_COPY_OUT_host], c->in[IN_COPY_OUT_x], bytes, cudaMemcpyDefault,
+                        stream_of(c));
 }
 
 /* ---- gates: G is N, or 1 for a whole row */
 
 static void gate(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1], n_g = c->o->dim[2];
-    const numbers x = in_of(c, 0), g = in_of(c, 1), y = out_of(c, 0);
+    const int64_t m = c->o->dim[DIM_GATE_M], n = c->o->dim[DIM_GATE_N], n_g = c->o->dim[DIM_GATE_G];
+    const numbers x = in_of(c, IN_GATE_x), g = in_of(c, IN_GATE_g), y = out_of(c, OUT_GATE_y);
     for_each(c, m * n, [=] __device__(int64_t i) {
         put(y, i, get(x, i) * sigmoid(get(g, i / n * n_g + i % n % n_g)));
     });
@@ -61,10 +65,11 @@ struct gate_d_rows {
 
 static void gate_d(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_GATE_D_M], n = c->o->dim[DIM_GATE_D_N];
     for_rows(c, m, n,
-             gate_d_rows{in_of(c, 0), in_of(c, 1), in_of(c, 2), out_of(c, 0), out_of(c, 1), n,
-                         c->o->dim[2]});
+             gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x), in_of(c, IN_GATE_D_g),
+                         out_of(c, OUT_GATE_D_dx), out_of(c, OUT_GATE_D_dg), n,
+                         c->o->dim[DIM_GATE_D_G]});
 }
 
 extern "C" cuda_part cuda_maps(void)

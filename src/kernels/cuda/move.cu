@@ -46,12 +46,13 @@ static __global__ void in_order_kernel(orders m, int64_t n)
 
 static void move(const cuda_call *c)
 {
-    const int64_t *d = c->o->dim, n = d[0] * d[1] * d[2] * d[3];
-    const orders m = {in_of(c, 0),
-                      out_of(c, 0),
-                      {d[0], d[1], d[2], d[3]},
-                      {d[4], d[5], d[6], d[7]},
-                      {d[8], d[9], d[10], d[11]},
+    const int64_t *d = c->o->dim,
+                  n = d[DIM_MOVE_N0] * d[DIM_MOVE_N1] * d[DIM_MOVE_N2] * d[DIM_MOVE_N3];
+    const orders m = {in_of(c, IN_MOVE_x),
+                      out_of(c, OUT_MOVE_y),
+                      {d[DIM_MOVE_N0], d[DIM_MOVE_N1], d[DIM_MOVE_N2], d[DIM_MOVE_N3]},
+                      {d[DIM_MOVE_X0], d[DIM_MOVE_X1], d[DIM_MOVE_X2], d[DIM_MOVE_XO]},
+                      {d[DIM_MOVE_Y0], d[DIM_MOVE_Y1], d[DIM_MOVE_Y2], d[DIM_MOVE_YO]},
                       (c->o->flags & ADD_TO) != 0};
     if (apart(m.n, m.ys))
         for_each(c, n, [=] __device__(int64_t i) { m.one(i); });

@@ -43,10 +43,10 @@ struct norm_rows {
 
 static void norm(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_NORM_M], h = c->o->dim[DIM_NORM_H];
     for_rows(c, m, h,
-             norm_rows{in_of(c, 0), out_of(c, 0), weights_of(c, 1), floats_out(c, 1), h,
-                       (float)c->o->real[0]});
+             norm_rows{in_of(c, IN_NORM_x), out_of(c, OUT_NORM_y), weights_of(c, IN_NORM_w),
+                       floats_out(c, OUT_NORM_rstd), h, (float)c->o->real[REAL_NORM_eps]});
 }
 
 struct norm_d_rows {
@@ -72,25 +72,27 @@ struct norm_d_rows {
 
 static void norm_d(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_NORM_D_M], h = c->o->dim[DIM_NORM_D_H];
     for_rows(c, m, h,
-             norm_d_rows{in_of(c, 0), in_of(c, 1), weights_of(c, 2), floats_in(c, 3), out_of(c, 0),
-                         h, (c->o->flags & ADD_TO) != 0});
+             norm_d_rows{in_of(c, IN_NORM_D_dy), in_of(c, IN_NORM_D_x), weights_of(c, IN_NORM_D_w),
+                         floats_in(c, IN_NORM_D_rstd), out_of(c, OUT_NORM_D_dx), h,
+                         (c->o->flags & ADD_TO) != 0});
 }
 
 static int64_t column_bytes(const op *o)
 {
-    return columns_workspace(o->dim[0], o->dim[1]);
+    return columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
 static void norm_w(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
-    const numbers dy = in_of(c, 0), x = in_of(c, 1);
-    const float *rstd = floats_in(c, 2);
-    add_columns(c, m, h, c->workspace, floats_out(c, 0), [=] __device__(int64_t i, int64_t j) {
-        return get(dy, i * h + j) * get(x, i * h + j) * rstd[i];
-    });
+    const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
+    const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
+    const float *rstd = floats_in(c, IN_NORM_W_rstd);
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_NORM_W_dw),
+                [=] __device__(int64_t i, int64_t j) {
+                    return get(dy, i * h + j) * get(x, i * h + j) * rstd[i];
+                });
 }
 
 /* ---- rows that are cut over ranks: sums[PARTS][M] come from all of them */
@@ -112,8 +114,10 @@ struct dot_rows {
 
 static void row_dots(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
-    for_rows(c, m, h, dot_rows{in_of(c, 0), in_of(c, 1), weights_of(c, 2), floats_out(c, 0), h});
+    const int64_t m = c->o->dim[DIM_ROW_DOTS_M], h = c->o->dim[DIM_ROW_DOTS_H];
+    for_rows(c, m, h,
+             dot_rows{in_of(c, IN_ROW_DOTS_a), in_of(c, IN_ROW_DOTS_b),
+                      weights_of(c, IN_ROW_DOTS_w), floats_out(c, OUT_ROW_DOTS_sums), h});
 }
 
 /* The mean over the whole row: PARTS sums of H elements each. */
@@ -130,7 +134,8 @@ struct part_means {
 
 static part_means means_of(const cuda_call *c, int i)
 {
-    return {floats_in(c, i), c->o->dim[0], c->o->dim[1], c->o->dim[2]};
+    return {floats_in(c, i), c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
+            c->o->dim[DIM_NORM_PART_PARTS]};
 }
 
 struct norm_part_rows {
@@ -151,9 +156,11 @@ struct norm_part_rows {
 
 static void norm_part(const cuda_call *c)
 {
-    for_rows(c, c->o->dim[0], c->o->dim[1],
-             norm_part_rows{in_of(c, 0), out_of(c, 0), weights_of(c, 1), means_of(c, 2),
-                            floats_out(c, 1), (float)c->o->real[0]});
+    for_rows(c, c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
+             norm_part_rows{in_of(c, IN_NORM_PART_x), out_of(c, OUT_NORM_PART_y),
+                            weights_of(c, IN_NORM_PART_w), means_of(c, IN_NORM_PART_sums),
+                            floats_out(c, OUT_NORM_PART_rstd),
+                            (float)c->o->real[REAL_NORM_PART_eps]});
 }
 
 struct norm_part_d_rows {
@@ -176,9 +183,11 @@ struct norm_part_d_rows {
 
 static void norm_part_d(const cuda_call *c)
 {
-    for_rows(c, c->o->dim[0], c->o->dim[1],
-             norm_part_d_rows{in_of(c, 0), in_of(c, 1), weights_of(c, 2), floats_in(c, 3),
-                              means_of(c, 4), out_of(c, 0), (c->o->flags & ADD_TO) != 0});
+    for_rows(c, c->o->dim[DIM_NORM_PART_D_M], c->o->dim[DIM_NORM_PART_D_H],
+             norm_part_d_rows{in_of(c, IN_NORM_PART_D_dy), in_of(c, IN_NORM_PART_D_x),
+                              weights_of(c, IN_NORM_PART_D_w), floats_in(c, IN_NORM_PART_D_rstd),
+                              means_of(c, IN_NORM_PART_D_sums), out_of(c, OUT_NORM_PART_D_dx),
+                              (c->o->flags & ADD_TO) != 0});
 }
 
 /* ---- gated: y = norm(x) * w * silu(z) */
@@ -205,10 +214,12 @@ struct gated_rows {
 
 static void gated_norm(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_GATED_NORM_M], h = c->o->dim[DIM_GATED_NORM_H];
     for_rows(c, m, h,
-             gated_rows{in_of(c, 0), in_of(c, 1), out_of(c, 0), weights_of(c, 2), floats_out(c, 1),
-                        h, (float)c->o->real[0]});
+             gated_rows{in_of(c, IN_GATED_NORM_x), in_of(c, IN_GATED_NORM_z),
+                        out_of(c, OUT_GATED_NORM_y), weights_of(c, IN_GATED_NORM_w),
+                        floats_out(c, OUT_GATED_NORM_rstd), h,
+                        (float)c->o->real[REAL_GATED_NORM_eps]});
 }
 
 struct gated_d_rows {
@@ -237,20 +248,25 @@ struct gated_d_rows {
 
 static void gated_norm_d(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_GATED_NORM_D_M], h = c->o->dim[DIM_GATED_NORM_D_H];
     for_rows(c, m, h,
-             gated_d_rows{in_of(c, 0), in_of(c, 1), in_of(c, 2), weights_of(c, 3), floats_in(c, 4),
-                          out_of(c, 0), out_of(c, 1), h});
+             gated_d_rows{in_of(c, IN_GATED_NORM_D_dy), in_of(c, IN_GATED_NORM_D_x),
+                          in_of(c, IN_GATED_NORM_D_z), weights_of(c, IN_GATED_NORM_D_w),
+                          floats_in(c, IN_GATED_NORM_D_rstd), out_of(c, OUT_GATED_NORM_D_dx),
+                          out_of(c, OUT_GATED_NORM_D_dz), h});
 }
 
 static void gated_norm_w(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[0], h = c->o->dim[1];
-    const numbers dy = in_of(c, 0), x = in_of(c, 1), z = in_of(c, 2);
-    const float *rstd = floats_in(c, 3);
-    add_columns(c, m, h, c->workspace, floats_out(c, 0), [=] __device__(int64_t i, int64_t j) {
-        return get(dy, i * h + j) * get(x, i * h + j) * rstd[i] * silu(get(z, i * h + j));
-    });
+    const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
+    const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
+                  z = in_of(c, IN_GATED_NORM_W_z);
+    const float *rstd = floats_in(c, IN_GATED_NORM_W_rstd);
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_GATED_NORM_W_dw),
+                [=] __device__(int64_t i, int64_t j) {
+                    return get(dy, i * h + j) * get(x, i * h + j) * rstd[i] *
+                           silu(get(z, i * h + j));
+                });
 }
 
 extern "C" cuda_part cuda_norm(void)

@@ -9,11 +9,12 @@
  * an equal one and an earlier place; POSITION: the earlier ones. */
 static void drop(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[0] * c->o->dim[2], capacity = c->o->dim[3];
-    const bool by_position = c->o->dim[4] == 1;
-    const float *probs = floats_in(c, 0);
-    const int32_t *ids = ints_in(c, 1);
-    float *keep = floats_out(c, 0);
+    const int64_t n = c->o->dim[DIM_DROP_T] * c->o->dim[DIM_DROP_K],
+                  capacity = c->o->dim[DIM_DROP_CAPACITY];
+    const bool by_position = c->o->dim[DIM_DROP_POSITION] == 1;
+    const float *probs = floats_in(c, IN_DROP_probs);
+    const int32_t *ids = ints_in(c, IN_DROP_ids);
+    float *keep = floats_out(c, OUT_DROP_keep);
     for_each(c, n, [=] __device__(int64_t i) {
         const int32_t id = ids[i];
         const float own = probs[i];
@@ -53,17 +54,22 @@ static __global__ void load_kernel(choice list, float *counts)
 
 static void load(const cuda_call *c)
 {
-    const int64_t n = c->o->dim[0] * c->o->dim[2], n_experts = c->o->dim[1];
-    const choice list = {ints_in(c, 0), floats_in(c, 1), n, n_experts, 0};
+    const int64_t n = c->o->dim[DIM_LOAD_T] * c->o->dim[DIM_LOAD_K],
+                  n_experts = c->o->dim[DIM_LOAD_E];
+    const choice list = {ints_in(c, IN_LOAD_ids), floats_in(c, IN_LOAD_keep), n, n_experts, 0};
     if (n_experts > 0)
-        load_kernel<<<(unsigned)n_experts, BLOCK, 0, stream_of(c)>>>(list, floats_out(c, 0));
+        load_kernel<<<(unsigned)n_experts, BLOCK, 0, stream_of(c)>>>(
+            list, floats_out(c, OUT_LOAD_counts));
 }
 
 static void sort(const cuda_call *c)
 {
-    const int64_t *d = c->o->dim, n = d[0] * d[2];
-    const choice list = {ints_in(c, 0), floats_in(c, 1), n, d[1], d[5]};
-    sort_list(c, list, n, d[1], d[3], d[4], ints_out(c, 0), ints_out(c, 1), ints_out(c, 2));
+    const int64_t *d = c->o->dim, n = d[DIM_SORT_T] * d[DIM_SORT_K];
+    const choice list = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, d[DIM_SORT_E],
+                         d[DIM_SORT_FIRST]};
+    sort_list(c, list, n, d[DIM_SORT_E], d[DIM_SORT_ROOM], d[DIM_SORT_PAD],
+              ints_out(c, OUT_SORT_rows), ints_out(c, OUT_SORT_offsets),
+              ints_out(c, OUT_SORT_demand));
 }
 
 /* ---- meta: 2K numbers a row, ids and weights */
@@ -78,10 +84,10 @@ static __device__ int64_t received(const int32_t *table, int64_t members)
 
 static void flex_pack(const cuda_call *c)
 {
-    const int64_t n_t = c->o->dim[0], k = c->o->dim[1];
-    const float *probs = floats_in(c, 0), *keep = floats_in(c, 2);
-    const int32_t *ids = ints_in(c, 1);
-    float *meta = floats_out(c, 0);
+    const int64_t n_t = c->o->dim[DIM_FLEX_PACK_T], k = c->o->dim[DIM_FLEX_PACK_K];
+    const float *probs = floats_in(c, IN_FLEX_PACK_probs), *keep = floats_in(c, IN_FLEX_PACK_keep);
+    const int32_t *ids = ints_in(c, IN_FLEX_PACK_ids);
+    float *meta = floats_out(c, OUT_FLEX_PACK_meta);
     for_each(c, n_t * k, [=] __device__(int64_t i) {
         float *row = meta + i / k * 2 * k;
         row[i % k] = !keep || keep[i] != 0 ? (float)ids[i] : -1;
@@ -91,11 +97,12 @@ static void flex_pack(const cuda_call *c)
 
 static void flex_unpack(const cuda_call *c)
 {
-    const int64_t room = c->o->dim[0], k = c->o->dim[1], n_members = c->o->dim[2];
-    const float *meta = floats_in(c, 0);
-    const int32_t *table = ints_in(c, 1);
-    float *probs = floats_out(c, 0);
-    int32_t *ids = ints_out(c, 1);
+    const int64_t room = c->o->dim[DIM_FLEX_UNPACK_ROOM], k = c->o->dim[DIM_FLEX_UNPACK_K],
+                  n_members = c->o->dim[DIM_FLEX_UNPACK_P];
+    const float *meta = floats_in(c, IN_FLEX_UNPACK_meta);
+    const int32_t *table = ints_in(c, IN_FLEX_UNPACK_hop2);
+    float *probs = floats_out(c, OUT_FLEX_UNPACK_probs);
+    int32_t *ids = ints_out(c, OUT_FLEX_UNPACK_ids);
     for_each(c, room * k, [=] __device__(int64_t i) {
         const float *row = meta + i / k * 2 * k;
         const bool filled = i / k < received(table, n_members);
@@ -122,17 +129,27 @@ struct arrived {
 
 static int64_t flex_place_bytes(const op *o)
 {
-    return permute_bytes(o->dim[3]);
+    return permute_bytes(o->dim[DIM_FLEX_PLACE_ROOM]);
 }
 
 static void flex_place(const cuda_call *c)
 {
     const int64_t *d = c->o->dim;
-    const int64_t n_t = d[0], k = d[1], h = d[2], room = d[3];
-    const float *meta = floats_in(c, 1);
-    const arrived list = {meta, ints_in(c, 2), k, d[4], d[5], d[6]};
-    sort_list(c, list, n_t * k, d[4], room, 0, ints_out(c, 2), ints_out(c, 3), ints_out(c, 4));
-    place_rows(c, {in_of(c, 0), out_of(c, 0), ints_out(c, 2), floats_out(c, 1), n_t, k, h, room},
+    const int64_t n_t = d[DIM_FLEX_PLACE_T], k = d[DIM_FLEX_PLACE_K], h = d[DIM_FLEX_PLACE_H],
+                  room = d[DIM_FLEX_PLACE_ROOM];
+    const float *meta = floats_in(c, IN_FLEX_PLACE_meta);
+    const arrived list = {meta,
+                          ints_in(c, IN_FLEX_PLACE_hop2),
+                          k,
+                          d[DIM_FLEX_PLACE_E],
+                          d[DIM_FLEX_PLACE_FIRST],
+                          d[DIM_FLEX_PLACE_P]};
+    sort_list(c, list, n_t * k, d[DIM_FLEX_PLACE_E], room, 0, ints_out(c, OUT_FLEX_PLACE_rows),
+              ints_out(c, OUT_FLEX_PLACE_offsets), ints_out(c, OUT_FLEX_PLACE_demand));
+    place_rows(c,
+               {in_of(c, IN_FLEX_PLACE_x), out_of(c, OUT_FLEX_PLACE_xp),
+                ints_out(c, OUT_FLEX_PLACE_rows), floats_out(c, OUT_FLEX_PLACE_pp), n_t, k, h,
+                room},
                c->workspace, [=] __device__(int64_t i) { return meta[i / k * 2 * k + k + i % k]; });
 }
 
@@ -150,7 +167,8 @@ static __global__ void demand_kernel(const int32_t *demand, int64_t n, float *mo
 
 static void demand(const cuda_call *c)
 {
-    demand_kernel<<<1, 1, 0, stream_of(c)>>>(ints_in(c, 0), c->o->dim[0], floats_out(c, 0));
+    demand_kernel<<<1, 1, 0, stream_of(c)>>>(ints_in(c, IN_DEMAND_demand), c->o->dim[DIM_DEMAND_N],
+                                             floats_out(c, OUT_DEMAND_most));
 }
 
 extern "C" cuda_part cuda_order(void)

@@ -3,35 +3,43 @@
 
 static int64_t map_bytes(const op *o)
 {
-    return permute_bytes(o->dim[3]);
+    return permute_bytes(o->dim[DIM_PERMUTE_ROOM]);
 }
 
 static placing placing_of(const cuda_call *c, const int32_t *rows, float *pp)
 {
     const op *o = c->o;
-    return {in_of(c, 0), out_of(c, 0), rows, pp, o->dim[0], o->dim[1], o->dim[2], o->dim[3]};
+    return {in_of(c, IN_PERMUTE_x),
+            out_of(c, OUT_PERMUTE_xp),
+            rows,
+            pp,
+            o->dim[DIM_PERMUTE_T],
+            o->dim[DIM_PERMUTE_K],
+            o->dim[DIM_PERMUTE_H],
+            o->dim[DIM_PERMUTE_ROOM]};
 }
 
 static void permute(const cuda_call *c)
 {
-    const float *probs = floats_in(c, 1);
-    place_rows(c, placing_of(c, ints_in(c, 2), floats_out(c, 1)), c->workspace,
-               [=] __device__(int64_t pair) { return probs[pair]; });
+    const float *probs = floats_in(c, IN_PERMUTE_probs);
+    place_rows(c, placing_of(c, ints_in(c, IN_PERMUTE_rows), floats_out(c, OUT_PERMUTE_pp)),
+               c->workspace, [=] __device__(int64_t pair) { return probs[pair]; });
 }
 
 /* The gradient of a sum goes to every row of it. */
 static void unpermute_d(const cuda_call *c)
 {
-    place_rows(c, placing_of(c, ints_in(c, 1), NULL), c->workspace,
+    place_rows(c, placing_of(c, ints_in(c, IN_UNPERMUTE_D_rows), NULL), c->workspace,
                [=] __device__(int64_t pair) { return 0.f; });
 }
 
 /* y[t] = sum of the rows of t, in the order of k. */
 static void sum_rows(const cuda_call *c, const int32_t *rows)
 {
-    const int64_t n_t = c->o->dim[0], k = c->o->dim[1], h = c->o->dim[2];
+    const int64_t n_t = c->o->dim[DIM_UNPERMUTE_T], k = c->o->dim[DIM_UNPERMUTE_K],
+                  h = c->o->dim[DIM_UNPERMUTE_H];
     const bool add = c->o->flags & ADD_TO;
-    const numbers yp = in_of(c, 0), y = out_of(c, 0);
+    const numbers yp = in_of(c, IN_UNPERMUTE_yp), y = out_of(c, OUT_UNPERMUTE_y);
     for_each(c, n_t * h, [=] __device__(int64_t i) {
         float sum = add ? get(y, i) : 0;
         for (int64_t pair = i / h * k; pair < (i / h + 1) * k; pair++)
@@ -42,17 +50,17 @@ static void sum_rows(const cuda_call *c, const int32_t *rows)
 
 static void unpermute(const cuda_call *c)
 {
-    sum_rows(c, ints_in(c, 1));
+    sum_rows(c, ints_in(c, IN_UNPERMUTE_rows));
 }
 
 static void permute_d(const cuda_call *c)
 {
-    const float *dpp = floats_in(c, 1);
-    const int32_t *rows = ints_in(c, 2);
-    float *dprobs = floats_out(c, 1);
+    const float *dpp = floats_in(c, IN_PERMUTE_D_dpp);
+    const int32_t *rows = ints_in(c, IN_PERMUTE_D_rows);
+    float *dprobs = floats_out(c, OUT_PERMUTE_D_dprobs);
     sum_rows(c, rows);
     if (!dprobs) return;
-    for_each(c, c->o->dim[0] * c->o->dim[1],
+    for_each(c, c->o->dim[DIM_PERMUTE_D_T] * c->o->dim[DIM_PERMUTE_D_K],
              [=] __device__(int64_t i) { dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]]; });
 }
 

@@ -57,7 +57,8 @@ struct routing {
 static routing routing_of(const cuda_call *c)
 {
     const int64_t *d = c->o->dim;
-    return {d[0], d[1], d[2], d[3], d[6], ints_in(c, 1)};
+    return {d[DIM_ROUTE_E],     d[DIM_ROUTE_EP],   d[DIM_ROUTE_ETP],
+            d[DIM_ROUTE_PLACE], d[DIM_ROUTE_ROOM], ints_in(c, IN_ROUTE_offsets)};
 }
 
 struct route_tables {
@@ -134,11 +135,11 @@ static __global__ void local_kernel(routing r, const int32_t *starts, int32_t *l
 /* Rows that travelled are the first ones of each block. */
 static void keep_rows(const cuda_call *c)
 {
-    const int64_t ep = c->o->dim[1];
-    const int32_t *rows = ints_in(c, 0), *table = ints_out(c, 1);
-    int32_t *kept = ints_out(c, 0);
+    const int64_t ep = c->o->dim[DIM_ROUTE_EP];
+    const int32_t *rows = ints_in(c, IN_ROUTE_rows), *table = ints_out(c, OUT_ROUTE_ep);
+    int32_t *kept = ints_out(c, OUT_ROUTE_kept);
     const routing r = routing_of(c);
-    for_each(c, c->o->dim[4] * c->o->dim[5], [=] __device__(int64_t i) {
+    for_each(c, c->o->dim[DIM_ROUTE_T] * c->o->dim[DIM_ROUTE_K], [=] __device__(int64_t i) {
         const int32_t row = rows[i];
         bool sent = false, all = true;
         for (int64_t m = 0; m < ep; m++) {
@@ -153,8 +154,9 @@ static void keep_rows(const cuda_call *c)
 static void route(const cuda_call *c)
 {
     const routing r = routing_of(c);
-    int32_t *local = ints_out(c, 3), *sums = ints_out(c, 5);
-    const route_tables t = {ints_out(c, 1), ints_out(c, 2), ints_out(c, 4), ints_out(c, 6)};
+    int32_t *local = ints_out(c, OUT_ROUTE_local), *sums = ints_out(c, OUT_ROUTE_sums);
+    const route_tables t = {ints_out(c, OUT_ROUTE_ep), ints_out(c, OUT_ROUTE_etp),
+                            ints_out(c, OUT_ROUTE_starts), ints_out(c, OUT_ROUTE_demand)};
     tables_kernel<<<1, BLOCK, 0, stream_of(c)>>>(r, t);
     keep_rows(c);
     for_each(c, r.etp * r.room, [=] __device__(int64_t i) { local[i] = -1; });

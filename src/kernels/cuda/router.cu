@@ -11,7 +11,7 @@ extern "C" {
 
 static bool experts_fit(const op *o)
 {
-    return o->dim[1] <= EXPERTS_MOST;
+    return o->dim[DIM_ROUTER_E] <= EXPERTS_MOST;
 }
 
 struct choosing {
@@ -106,9 +106,11 @@ struct choosing {
 /* How many experts count for the score of their group: at least one. */
 static int64_t experts_scored(const op *o)
 {
-    if (o->dim[4] <= 0) return 0;
-    const int64_t size = o->dim[1] / o->dim[3];
-    int64_t n = o->flags & BEST_TWO ? 2 : o->flags & BEST_ONE ? 1 : o->dim[2] / o->dim[4];
+    if (o->dim[DIM_ROUTER_GROUP_TOPK] <= 0) return 0;
+    const int64_t size = o->dim[DIM_ROUTER_E] / o->dim[DIM_ROUTER_GROUPS];
+    int64_t n = o->flags & BEST_TWO   ? 2
+                : o->flags & BEST_ONE ? 1
+                                      : o->dim[DIM_ROUTER_K] / o->dim[DIM_ROUTER_GROUP_TOPK];
     if (n < 1) n = 1;
     return n < size ? n : size;
 }
@@ -117,25 +119,26 @@ static void router(const cuda_call *c)
 {
     const op *o = c->o;
     const int64_t *d = o->dim;
-    choosing r = {floats_in(c, 0),
-                  floats_in(c, 1),
-                  floats_out(c, 0),
-                  ints_out(c, 1),
-                  d[1],
-                  d[2],
-                  d[3],
-                  d[4],
-                  d[5],
+    choosing r = {floats_in(c, IN_ROUTER_logits),
+                  floats_in(c, IN_ROUTER_bias),
+                  floats_out(c, OUT_ROUTER_probs),
+                  ints_out(c, OUT_ROUTER_ids),
+                  d[DIM_ROUTER_E],
+                  d[DIM_ROUTER_K],
+                  d[DIM_ROUTER_GROUPS],
+                  d[DIM_ROUTER_GROUP_TOPK],
+                  d[DIM_ROUTER_FIRST],
                   experts_scored(o),
                   o->flags,
-                  (float)o->real[0],
+                  (float)o->real[REAL_ROUTER_scaling],
                   {},
                   0};
     if (o->flags & FORCED) {
-        r.round = round_robin_of(d[1], d[2], d[3], d[4]);
+        r.round = round_robin_of(d[DIM_ROUTER_E], d[DIM_ROUTER_K], d[DIM_ROUTER_GROUPS],
+                                 d[DIM_ROUTER_GROUP_TOPK]);
         r.round_each = round_most(&r.round);
     }
-    for_tokens(c, d[0], d[1], r);
+    for_tokens(c, d[DIM_ROUTER_T], d[DIM_ROUTER_E], r);
 }
 
 /* ---- gradient of the weights by the logits; the choice is a constant */
@@ -210,9 +213,11 @@ struct choosing_d {
 static void router_d(const cuda_call *c)
 {
     const op *o = c->o;
-    for_tokens(c, o->dim[0], o->dim[1],
-               choosing_d{floats_in(c, 0), floats_in(c, 1), ints_in(c, 2), floats_out(c, 0),
-                          o->dim[1], o->dim[2], o->flags, (float)o->real[0]});
+    for_tokens(c, o->dim[DIM_ROUTER_D_T], o->dim[DIM_ROUTER_D_E],
+               choosing_d{floats_in(c, IN_ROUTER_D_dprobs), floats_in(c, IN_ROUTER_D_logits),
+                          ints_in(c, IN_ROUTER_D_ids), floats_out(c, OUT_ROUTER_D_dlogits),
+                          o->dim[DIM_ROUTER_D_E], o->dim[DIM_ROUTER_D_K], o->flags,
+                          (float)o->real[REAL_ROUTER_D_scaling]});
 }
 
 extern "C" cuda_part cuda_router(void)

@@ -25,9 +25,12 @@ struct samples {
 static samples samples_of(const op *o)
 {
     const int64_t *d = o->dim;
-    if (o->kind == OP_AUX_COUNT) return {d[0], d[3], d[4]};
-    if (o->kind == OP_AUX_LOSS) return {d[0], d[4] == 1 ? d[1] : 0, d[5]};
-    return {d[0], 0, 0};
+    if (o->kind == OP_AUX_COUNT)
+        return {d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S], d[DIM_AUX_COUNT_FIRST]};
+    if (o->kind == OP_AUX_LOSS)
+        return {d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_KIND] == 1 ? d[DIM_AUX_LOSS_S] : 0,
+                d[DIM_AUX_LOSS_FIRST]};
+    return {d[DIM_AUX_GLOBAL_T], 0, 0};
 }
 
 /* P of one token is value(e) / sum. */
@@ -81,21 +84,21 @@ static void count(const cuda_call *c, int32_t *counts, int64_t n_experts, int64_
     const samples s = samples_of(c->o);
     for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] = 0; });
     for_tokens(c, s.n_t, n_experts,
-               counting{floats_in(c, 0), counts, s, n_experts, k, c->o->flags});
+               counting{floats_in(c, IN_AUX_COUNT_logits), counts, s, n_experts, k, c->o->flags});
 }
 
 static int64_t aux_count_bytes(const op *o)
 {
-    return room_of(samples_of(o).n() * o->dim[1] * (int64_t)sizeof(int32_t));
+    return room_of(samples_of(o).n() * o->dim[DIM_AUX_COUNT_E] * (int64_t)sizeof(int32_t));
 }
 
 static void aux_count(const cuda_call *c)
 {
-    const int64_t n_experts = c->o->dim[1];
+    const int64_t n_experts = c->o->dim[DIM_AUX_COUNT_E];
     const samples s = samples_of(c->o);
     const int32_t *found = (const int32_t *)c->workspace;
-    count(c, (int32_t *)c->workspace, n_experts, c->o->dim[2]);
-    float *counts = floats_out(c, 0) + s.of(0) * n_experts;
+    count(c, (int32_t *)c->workspace, n_experts, c->o->dim[DIM_AUX_COUNT_K]);
+    float *counts = floats_out(c, OUT_AUX_COUNT_counts) + s.of(0) * n_experts;
     for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
 }
 
@@ -162,7 +165,7 @@ struct loss_memory {
 static loss_memory memory_of(const cuda_call *c)
 {
     char *p = (char *)c->workspace;
-    const int64_t parts = room_of(c->o->dim[0] * (int64_t)sizeof(double));
+    const int64_t parts = room_of(c->o->dim[DIM_AUX_LOSS_T] * (int64_t)sizeof(double));
     return {(double *)p, (double *)(p + 256), (float *)(p + 256 + parts)};
 }
 
@@ -171,16 +174,18 @@ static void push(const cuda_call *c, const loss_memory &m, const float *counts, 
     const op *o = c->o;
     const samples s = samples_of(o);
     for_tokens(c, s.n_t, n_experts,
-               pushing{floats_in(c, 0), counts, floats_out(c, 1), m.parts, m.scale, s, n_experts,
-                       o->flags, o->real[1]});
+               pushing{floats_in(c, IN_AUX_LOSS_logits), counts,
+                       floats_out(c, OUT_AUX_LOSS_dlogits), m.parts, m.scale, s, n_experts,
+                       o->flags, o->real[REAL_AUX_LOSS_gradient]});
     if (s.n_t > 0 && !(o->flags & REPLAY))
-        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, s.n_t, m.scale, floats_out(c, 0));
+        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, s.n_t, m.scale,
+                                                        floats_out(c, OUT_AUX_LOSS_loss));
 }
 
 static int64_t aux_loss_bytes(const op *o)
 {
-    return 256 + room_of(o->dim[0] * (int64_t)sizeof(double)) +
-           room_of(samples_of(o).n() * o->dim[2] * (int64_t)sizeof(float));
+    return 256 + room_of(o->dim[DIM_AUX_LOSS_T] * (int64_t)sizeof(double)) +
+           room_of(samples_of(o).n() * o->dim[DIM_AUX_LOSS_E] * (int64_t)sizeof(float));
 }
 
 static void aux_loss(const cuda_call *c)
@@ -188,11 +193,13 @@ static void aux_loss(const cuda_call *c)
     const op *o = c->o;
     const samples s = samples_of(o);
     const loss_memory m = memory_of(c);
-    const int64_t n_experts = o->dim[2], k = o->dim[3];
-    const float *counts = floats_in(c, 1);
-    const int64_t all = counts ? o->dim[6] : o->dim[0], sequence = counts ? o->dim[7] : o->dim[1];
-    const double n = (double)(o->dim[4] == 1 ? sequence : all);
-    const double scale = o->real[0] * (double)n_experts / ((double)k * n * (double)all);
+    const int64_t n_experts = o->dim[DIM_AUX_LOSS_E], k = o->dim[DIM_AUX_LOSS_K];
+    const float *counts = floats_in(c, IN_AUX_LOSS_counts);
+    const int64_t all = counts ? o->dim[DIM_AUX_LOSS_TOKENS] : o->dim[DIM_AUX_LOSS_T],
+                  sequence = counts ? o->dim[DIM_AUX_LOSS_SEQ] : o->dim[DIM_AUX_LOSS_S];
+    const double n = (double)(o->dim[DIM_AUX_LOSS_KIND] == 1 ? sequence : all);
+    const double scale =
+        o->real[REAL_AUX_LOSS_coefficient] * (double)n_experts / ((double)k * n * (double)all);
     if (s.n_t <= 0) return;
     put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, scale);
     if (!counts) {
@@ -210,17 +217,18 @@ static void aux_loss(const cuda_call *c)
 
 static int64_t token_bytes(const op *o)
 {
-    return 256 + room_of(o->dim[0] * (int64_t)sizeof(double));
+    return 256 + room_of(o->dim[DIM_Z_LOSS_T] * (int64_t)sizeof(double));
 }
 
 static void aux_global(const cuda_call *c)
 {
     const op *o = c->o;
     const loss_memory m = memory_of(c);
-    global_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, floats_in(c, 1), o->dim[1], o->real[0],
-                                                   (double)o->dim[2], (double)o->dim[3],
-                                                   (double)o->dim[4]);
-    push(c, m, floats_in(c, 1), o->dim[1]);
+    global_scale_kernel<<<1, 1, 0, stream_of(c)>>>(
+        m.scale, floats_in(c, IN_AUX_GLOBAL_counts), o->dim[DIM_AUX_GLOBAL_E],
+        o->real[REAL_AUX_GLOBAL_coefficient], (double)o->dim[DIM_AUX_GLOBAL_K],
+        (double)o->dim[DIM_AUX_GLOBAL_STEPS], (double)o->dim[DIM_AUX_GLOBAL_TOKENS]);
+    push(c, m, floats_in(c, IN_AUX_GLOBAL_counts), o->dim[DIM_AUX_GLOBAL_E]);
 }
 
 /* ---- z loss: the mean of logsumexp^2 */
@@ -247,24 +255,28 @@ static void z_loss(const cuda_call *c)
 {
     const op *o = c->o;
     const loss_memory m = memory_of(c);
-    const int64_t n_t = o->dim[0], n_experts = o->dim[1];
+    const int64_t n_t = o->dim[DIM_Z_LOSS_T], n_experts = o->dim[DIM_Z_LOSS_E];
     if (n_t <= 0) return;
-    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, o->real[0] / (double)n_t);
+    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale,
+                                                o->real[REAL_Z_LOSS_coefficient] / (double)n_t);
     for_tokens(c, n_t, n_experts,
-               z_pushing{floats_in(c, 0), floats_out(c, 1), m.parts, n_experts,
-                         2 * o->real[0] * o->real[1] / (double)n_t});
+               z_pushing{floats_in(c, IN_Z_LOSS_logits), floats_out(c, OUT_Z_LOSS_dlogits), m.parts,
+                         n_experts,
+                         2 * o->real[REAL_Z_LOSS_coefficient] * o->real[REAL_Z_LOSS_gradient] /
+                             (double)n_t});
     if (!(o->flags & REPLAY))
-        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, n_t, m.scale, floats_out(c, 0));
+        add_parts_kernel<<<1, BLOCK, 0, stream_of(c)>>>(m.parts, n_t, m.scale,
+                                                        floats_out(c, OUT_Z_LOSS_loss));
 }
 
 static bool second_fits(const op *o)
 {
-    return o->dim[1] <= EXPERTS_MOST;
+    return o->dim[DIM_Z_LOSS_E] <= EXPERTS_MOST;
 }
 
 static bool third_fits(const op *o)
 {
-    return o->dim[2] <= EXPERTS_MOST;
+    return o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MOST;
 }
 
 extern "C" cuda_part cuda_router_loss(void)
