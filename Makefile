@@ -226,10 +226,12 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
 	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) $(NVCCFLAGS) \
-	    -MMD -MP -MF $@.d -MT $@ $< \
+	    -MMD -MP -MF $@.d -MT $@ $(CUDA_WITH) $< \
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
+$(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := -Isrc -I$(BUILD)/generated $(CUDA_OBJECTS)
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda

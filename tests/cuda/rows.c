@@ -94,11 +94,12 @@ int main(int argc, char **argv)
             trial t;
             trial_init(&t, &s[i]);
             t.row = row;
-            bool fine =
-                (small && is_large(&t)) || trial_check(&t, (formats)f, &how, text, sizeof text);
-            if (!fine) print_failure(&s[i], (formats)f, text);
-            bad += !fine;
-            done++;
+            if (!small || !is_large(&t)) {
+                const bool fine = trial_check(&t, (formats)f, &how, text, sizeof text);
+                if (!fine) print_failure(&s[i], (formats)f, text);
+                bad += !fine;
+                done++;
+            }
             trial_release(&t);
         }
         fflush(stdout);

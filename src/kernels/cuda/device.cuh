@@ -11,8 +11,6 @@
 #include <cuda_runtime.h>
 #include <math_constants.h>
 
-#define _Static_assert static_assert /* the header of names is C */
-
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/parts.h"
 
