@@ -43,22 +43,21 @@ static const chunk_mix *mixes_of(ranks *r, const pipe_split *p, const model *m)
 {
     const chunk_mix *known = memo_get(&r->mixes, &p);
     if (known) return known;
-    int64_t n = p->pp * p->vpp, parts = 1;
+    int64_t n = p->pp * p->vpp;
     chunk_mix *out = ARENA_ARRAY(r->a, chunk_mix, n);
     for (int64_t i = 0; i < n; i++) {
         const stage *st = &p->pipe.stages[i];
+        const stage_content has = stage_content_of(&p->pipe, m, i);
         chunk_mix *x = &out[i];
         for (int64_t l = 0; l < st->n_layers; l++) x->n[cards_kind_of(r->k, st->first_layer + l)]++;
-        x->n[MIX_EMBEDDING] = st->embedding;
-        x->n[MIX_HEAD] = st->loss;
-        x->n[MIX_MTP] = st->n_mtp > 0;
-        x->n[MIX_FINAL] =
-            m->n_mtp > 0 && st->n_layers > 0 && st->first_layer + st->n_layers == m->n_layers;
-        x->receives = i > 0;
-        x->sends = i < n - 1;
-        x->parts_in = parts;
-        if (x->n[MIX_MTP]) parts = 2;
-        x->parts_out = parts;
+        x->n[MIX_EMBEDDING] = has.embedding;
+        x->n[MIX_FINAL] = has.final;
+        x->n[MIX_MTP] = has.mtp;
+        x->n[MIX_HEAD] = has.head;
+        x->receives = has.receives;
+        x->sends = has.sends;
+        x->parts_in = has.parts_in;
+        x->parts_out = has.parts_out;
     }
     memo_put(&r->mixes, &p, out);
     return out;

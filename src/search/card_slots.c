@@ -110,16 +110,11 @@ static void run_one(packing *w, const order_entry *e)
     }
 }
 
-static bool is_pair(const step_order *o, int64_t i)
-{
-    return o->list[i].phase == SEG_FORWARD && i >= o->warmup && i + 1 < o->n - o->warmup;
-}
-
 /* A receive that is posted for the next unit takes the place of its first instance. */
 static void by_instance(packing *w, const step_order *o, const bool *receives, bool posts)
 {
     for (int64_t i = 0; i < o->n;) {
-        int64_t step = is_pair(o, i) ? 2 : 1;
+        int64_t step = order_is_pair(o, i) ? 2 : 1;
         for (int64_t k = i ? i + step : i; posts && k < o->n && k <= i + step; k += step) {
             const order_entry *e = &o->list[k];
             if (e->phase == SEG_FORWARD && receives[e->chunk]) take_instance(w, e, 0);
@@ -146,7 +141,7 @@ static int64_t pack_instances(const slots_of *s, arena *a)
     }
     w.rows = rows;
     w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    order_shape h = choice_order(c, s->z, s->rank);
     by_instance(&w, cards_order(s->k, &h), receives, s->z->posts_early);
     return w.l.end;
 }
@@ -222,11 +217,11 @@ int64_t saved_alive(const slots_of *s, arena *scratch)
     const choice *c = s->c;
     counting w;
     open_counting(&w, s, scratch);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    order_shape h = choice_order(c, s->z, s->rank);
     const step_order *o = cards_order(s->k, &h);
     int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
     for (int64_t i = 0; i < o->n;) {
-        int64_t step = is_pair(o, i) ? 2 : 1, first = ahead;
+        int64_t step = order_is_pair(o, i) ? 2 : 1, first = ahead;
         const order_entry *next = i + step < o->n ? &o->list[i + step] : NULL;
         bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
                       s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
@@ -252,7 +247,7 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
     if (pairs) {
         bytes = pack_instances(s, scratch);
     } else {
-        order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
+        order_shape h = choice_order(c, s->z, s->rank);
         by_chunk(&l, cards_order(s->k, &h), chunks, s->z->posts_early);
         bytes = l.end;
     }

@@ -12,10 +12,12 @@
 
 /* ---- segments made when they are needed */
 
-const segment *message_segment(assembly *s, message_kind k, int64_t elements, int turn)
+const segment *message_segment(assembly *s, segment_kind k, int64_t elements, int turn)
 {
-    static void (*const build[MESSAGE_KINDS])(builder *, segment *, message_shape) = {
-        build_receive, build_send, build_post};
+    static void (*const build[SEGMENT_KINDS])(builder *, segment *,
+                                              message_shape) = {[SEGMENT_RECEIVE] = build_receive,
+                                                                [SEGMENT_SEND] = build_send,
+                                                                [SEGMENT_POST] = build_post};
     for (int i = 0; i < s->n_messages; i++) {
         struct known_message *m = &s->messages[i];
         if (m->kind != k || m->elements != elements || m->turn != turn) continue;
@@ -107,7 +109,7 @@ bool is_segment(const instance *i, segment_kind kind)
 
 /* ---- messages between stages */
 
-static void add_message(item_walk *w, int64_t entry, message_kind kind, int instance_id, int phase)
+static void add_message(item_walk *w, int64_t entry, segment_kind kind, int instance_id, int phase)
 {
     const chunk *c = chunk_of(w, entry);
     int64_t n = elements_of(&c->list[instance_id]);
@@ -130,20 +132,20 @@ static void post(item_walk *w, const unit *u) /* I2 */
 {
     if (u->f >= 0 && has_receive(chunk_of(w, u->f))) {
         if (hands_on(chunk_of(w, u->f))) wait_forward(w, u->f);
-        add_message(w, u->f, MESSAGE_POST, 0, SEG_FORWARD);
+        add_message(w, u->f, SEGMENT_POST, 0, SEG_FORWARD);
     }
     if (u->b < 0) return;
     const chunk *c = chunk_of(w, u->b);
     if (!has_send(c)) return;
     add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b])); /* I1 */
-    add_message(w, u->b, MESSAGE_POST, c->n - 1, SEG_BACKWARD);
+    add_message(w, u->b, SEGMENT_POST, c->n - 1, SEG_BACKWARD);
 }
 
 static void begin_forward(item_walk *w, int64_t entry)
 {
     const chunk *c = chunk_of(w, entry);
     if (hands_on(c) && !w->p->posts_early) wait_forward(w, entry);
-    if (has_receive(c)) add_message(w, entry, MESSAGE_RECEIVE, 0, SEG_FORWARD);
+    if (has_receive(c)) add_message(w, entry, SEGMENT_RECEIVE, 0, SEG_FORWARD);
     if (has_send(c) && !hands_on(c)) wait_forward(w, entry);
 }
 
@@ -153,18 +155,18 @@ static void begin_backward(item_walk *w, int64_t entry)
     bool posted = w->p->posts_early && has_send(c);
     if (w->p->s->pipe.pp > 1 && !posted)
         add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[entry])); /* I1 */
-    if (has_send(c)) add_message(w, entry, MESSAGE_SEND, c->n - 1, SEG_BACKWARD);
+    if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_BACKWARD);
 }
 
 static void end_forward(item_walk *w, int64_t entry)
 {
     const chunk *c = chunk_of(w, entry);
-    if (has_send(c)) add_message(w, entry, MESSAGE_SEND, c->n - 1, SEG_FORWARD);
+    if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_FORWARD);
 }
 
 static void end_backward(item_walk *w, int64_t entry)
 {
-    if (has_receive(chunk_of(w, entry))) add_message(w, entry, MESSAGE_RECEIVE, 0, SEG_BACKWARD);
+    if (has_receive(chunk_of(w, entry))) add_message(w, entry, SEGMENT_RECEIVE, 0, SEG_BACKWARD);
 }
 
 /* ---- units */
@@ -239,12 +241,11 @@ static void cut_units(item_walk *w)
 {
     const step_order *o = &w->p->order;
     bool pairs = recipe_on(&w->p->s->r, K_EP_OVERLAP);
-    int64_t steady_end = o->n - o->warmup;
     w->units = ARENA_ARRAY(w->s->own, unit, o->n);
     for (int64_t i = 0; i < o->n; i++) {
         bool forward = o->list[i].phase == SEG_FORWARD;
         unit u = {forward ? i : -1, forward ? -1 : i};
-        if (pairs && forward && i >= o->warmup && i + 1 < steady_end) u.b = ++i;
+        if (pairs && order_is_pair(o, i)) u.b = ++i;
         w->units[w->n_units++] = u;
     }
 }
@@ -302,7 +303,6 @@ void build_items(assembly *s)
     w.last_b = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.user = ARENA_ARRAY(a, int, p->weights.n_buckets + 1);
     w.reduces_beside = recipe_on(&p->s->r, K_GRAD_OVERLAP);
-    p->gathers_late = recipe_on(&p->s->r, K_PARAM_OVERLAP) && recipe_on(&p->s->r, K_DIST_OPT);
     find_entries(&w);
     find_users(&w);
     cut_units(&w);
