@@ -100,6 +100,7 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 
 static void add_instance(chunk *c, const segment *seg, int64_t layer)
 {
+    c->kinds[c->n] = seg->kind;
     c->list[c->n++] = (instance){seg, layer, c->saved_bytes, c->host_bytes};
     c->saved_bytes += seg->saved_bytes;
     c->host_bytes += seg->host_bytes;
@@ -135,6 +136,7 @@ static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
     const stage_content has = stage_content_of(&set->pipe, &set->m, stage_id);
     c->st = st;
     c->list = ARENA_ARRAY(s->own, instance, st->n_layers + 5);
+    c->kinds = ARENA_ARRAY(s->own, segment_kind, st->n_layers + 5);
     if (has.receives) add_instance(c, stage_message(s, SEGMENT_RECEIVE, has.parts_in), 0);
     if (has.embedding) add_instance(c, other_segment(s, build_embedding), 0);
     int64_t end = st->first_layer + st->n_layers;

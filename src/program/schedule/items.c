@@ -9,6 +9,7 @@
  *     buffers. */
 #include "program/build/messages.h"
 #include "program/schedule/items.h"
+#include "program/schedule/units.h"
 
 /* ---- segments made when they are needed */
 
@@ -214,25 +215,32 @@ static void run_pair(item_walk *w, const unit *u, int f, int b)
     after_instance(w, u->b, b);
 }
 
-/* Embedding of the one, head of the other, layers in pairs, what is left of either, then the rest:
- * each half in its own order. */
+static void run_step(item_walk *w, const unit *u, const unit_step *s)
+{
+    if (s->f >= 0 && s->b >= 0)
+        run_pair(w, u, s->f, s->b);
+    else if (s->f >= 0)
+        run_one(w, u->f, s->f);
+    else
+        run_one(w, u->b, s->b);
+}
+
 static void run_both(item_walk *w, const unit *u)
 {
-    const chunk *cf = chunk_of(w, u->f), *cb = chunk_of(w, u->b);
-    int f = first_of(cf), f_end = end_of(cf), b = end_of(cb) - 1, b_end = first_of(cb) - 1;
+    const chunk *f = chunk_of(w, u->f), *b = chunk_of(w, u->b);
+    unit_walk walk = {.f = f->kinds,
+                      .b = b->kinds,
+                      .f_at = first_of(f),
+                      .f_end = end_of(f),
+                      .b_at = end_of(b) - 1,
+                      .b_end = first_of(b) - 1};
+    unit_step s;
     begin_forward(w, u->f);
     begin_backward(w, u->b);
-    while (f < f_end && is_segment(&cf->list[f], SEGMENT_EMBEDDING)) run_one(w, u->f, f++);
-    while (b > b_end && !is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
-    while (f < f_end && b > b_end && is_segment(&cf->list[f], SEGMENT_LAYER) &&
-           is_segment(&cb->list[b], SEGMENT_LAYER))
-        run_pair(w, u, f++, b--);
-    while (b > b_end && is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
-    while (f < f_end && is_segment(&cf->list[f], SEGMENT_LAYER)) run_one(w, u->f, f++);
-    if (f == f_end) end_forward(w, u->f);
-    bool sent = f == f_end;
-    while (f < f_end) run_one(w, u->f, f++);
-    while (b > b_end) run_one(w, u->b, b--);
+    while (unit_layers(&walk, &s)) run_step(w, u, &s);
+    bool sent = walk.f_at == walk.f_end;
+    if (sent) end_forward(w, u->f);
+    while (unit_rest(&walk, &s)) run_step(w, u, &s);
     if (!sent) end_forward(w, u->f);
     end_backward(w, u->b);
 }
