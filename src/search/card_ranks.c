@@ -1,14 +1,13 @@
 /* card_ranks.c - state, buckets and what else a pipeline rank has, read off the parameter table.
  *
  * I1  Ranks with the same layers in the same chunks have the same facts.
- * I2  Buckets are those of weight_list_rank, found by the same walk without the list.
+ * I2  Buckets are those of weight_list_rank, found by the same walk (bucket_walk).
  * I3  Offload moves the optimizer's state, and nothing else. */
 #include "search/card_ranks.h"
 
 #include <string.h>
 
 #include "base/maths.h"
-#include "layout/stage_parts.h"
 #include "program/build/messages.h"
 #include "program/memory/plan.h"
 #include "search/search_memo.h"
@@ -88,8 +87,7 @@ typedef struct walk {
     const setup *s;
     const cost_model *cost;
     arena *a;
-    buffer buf[2];
-    int64_t open[2]; /* where the open bucket starts; -1: none */
+    bucket_walk buckets;
     int64_t shards[2];
     bool replicas[2];
     rank_facts *out;
@@ -130,11 +128,10 @@ static bucket_time time_of(walk *w, int which, int64_t n)
     return t;
 }
 
-static void end_bucket(walk *w, int which, int64_t end)
+static void end_bucket(void *with, int which, int64_t start, int64_t end)
 {
-    if (w->open[which] < 0) return;
-    int64_t n = end - w->open[which], slice = n / w->shards[which];
-    w->open[which] = -1;
+    walk *w = with;
+    int64_t n = end - start, slice = n / w->shards[which];
     w->owned += slice;
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
     if (w->shards[which] == 1) return;
@@ -145,41 +142,21 @@ static void end_bucket(walk *w, int which, int64_t end)
         w->out->scratch = bytes;
 }
 
-static void see_part(void *with, const stage_part *part)
+static void see_row(void *with, const param *row, int64_t layer, bool alone)
 {
     walk *w = with;
-    const param_table *t = &w->s->params;
     const layout *l = &w->s->lay;
-    int first = 0, end;
-    while (first < t->n_rows && t->rows[first].block != part->block) first++;
-    for (end = first; end < t->n_rows && t->rows[end].block == part->block;) end++;
-    for (int i = end - 1; i >= first; i--) {
-        const param *row = &t->rows[i];
-        if (!row->trained || !stage_part_has(part, row, i == first)) continue;
-        int64_t n = param_local(row, l->tp, l->etp, l->ep);
-        if (n < 1) continue;
-        int which = buffer_of(l, row->kind);
-        buffer *b = &w->buf[which];
-        int64_t before = b->bucket_start;
-        buffer_add(b, 1, n, part->alone);
-        if (part->alone && b->last > before) end_bucket(w, which, b->last);
-        if (w->open[which] < 0) w->open[which] = b->last;
-        if (b->bucket_start > b->last) end_bucket(w, which, b->bucket_start); /* I2 */
-    }
+    int64_t n = param_local(row, l->tp, l->etp, l->ep);
+    (void)layer;
+    if (n > 0) bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
 }
 
 static void walk_chunk(walk *w, const stage *st)
 {
-    for (int i = 0; i < 2; i++) {
-        w->buf[i] = empty_buffer(&w->s->r, &w->s->lay, i);
-        w->open[i] = -1;
-    }
-    stage_parts(&w->s->m, st, w->s->lay.pp, see_part, w);
-    for (int i = 0; i < 2; i++) {
-        int64_t length = buffer_close(&w->buf[i]);
-        end_bucket(w, i, length);
-        w->trained += length;
-    }
+    w->buckets = (bucket_walk){.ended = end_bucket, .with = w};
+    bucket_walk_begin(&w->buckets, &w->s->r, &w->s->lay);
+    stage_weights_walk(&(stage_weights){w->s, st, w->s->lay.pp, true, see_row, w});
+    for (int i = 0; i < 2; i++) w->trained += bucket_walk_end(&w->buckets, i);
 }
 
 /* ---- facts */
