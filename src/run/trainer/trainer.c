@@ -105,24 +105,29 @@ static status judge(const trainer *t, const step_result *r, const step_losses *l
             "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
             "(nothing after the last checkpoint is kept)",
             (long long)t->at.iteration, losses->list[0].value, r->norm);
-    if (!recipe_given(&t->s->r, K_SKIP_LIMIT) || skipped < limit) return OK;
+    if (limit == 0 || skipped < limit) return OK;
     return error_set(err, ERR_MACHINE,
                      "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): "
-                     "the run has diverged; stopped by moefold.skip_limit=%lld, and nothing was "
-                     "saved meanwhile; repair: a lower optimizer.lr, and with "
-                     "checkpoint.ckpt_step=N a checkpoint from before",
+                     "the run has diverged; stopped by moefold.skip_limit=%lld; repair: a lower "
+                     "optimizer.lr",
                      (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
                      (long long)limit);
 }
 
-/* A run that ends while steps are skipped has no checkpoint of its end. */
-static status judge_end(const trainer *t, error *err)
+/* A run that ends while steps are skipped, told to or not, has no checkpoint of its end: that is no
+ * success where one was asked for. Whatever ended it, what can be gone back to is said. */
+static status judge_end(trainer *t, bool interrupted, status s, error *err)
 {
-    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "the run ended with %lld skipped steps in a row, and its end is not saved in "
-                     "checkpoint.save=%s; repair: a lower optimizer.lr, from the last checkpoint",
-                     (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return s;
+    if (!s)
+        s = error_set(
+            err, ERR_MACHINE,
+            "the run %s at step %lld with %lld skipped steps in a row, and its end is not "
+            "saved in checkpoint.save=%s; repair: a lower optimizer.lr",
+            interrupted ? "was told to stop" : "ended", (long long)t->at.iteration,
+            (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+    const char *text = arena_copy(t->a, err->text, strlen(err->text));
+    return error_set(err, s, "%s; %s", text, trainer_last_good(t));
 }
 
 static double waited(const trainer *t)
@@ -185,10 +190,9 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (!s && (save || last)) s = trainer_routing_save(t, err);
     }
     if (!s) trainer_gather(t);
-    if (!s && !sum->interrupted) s = judge_end(t, err);
     error ignored;
     status ended = trainer_save_finish(t, s ? &ignored : err);
-    return s ? s : ended;
+    return judge_end(t, sum->interrupted, s ? s : ended, err);
 }
 
 static void start_loop(trainer *t)
