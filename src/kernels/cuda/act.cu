@@ -56,14 +56,12 @@ struct function {
     {
         return gated ? 2 * f : f;
     }
-    __device__ element at(numbers u, int64_t row, int64_t j) const
+    __device__ element of(float x, float up) const
     {
-        float x = get(u, row * columns() + j);
         if (!gated) {
             const slope s = function_of(kind, x);
             return {s.f, s.by_x, 0};
         }
-        float up = get(u, row * columns() + f + j);
         const bool free_x = clamp <= 0 || x <= clamp, free_up = clamp <= 0 || fabsf(up) <= clamp;
         if (!free_x) x = clamp;
         if (!free_up) up = up < 0 ? -clamp : clamp;
@@ -84,15 +82,29 @@ static function function_for(const op *o)
     return {ACT_SILU, true, 0, 0, o->dim[DIM_ACT_F]};
 }
 
+struct act_rows {
+    numbers u, a;   /* [M][F or 2F], [M][F] */
+    const float *p; /* [M], may be missing */
+    function e;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const float scale = p ? p[i] : 1;
+        for (int64_t j = thread * W; j < e.f; j += THREADS * W) {
+            const lanes<W> x = load<W>(u, i * e.columns() + j);
+            lanes<W> up = {}, y;
+            if (e.gated) up = load<W>(u, i * e.columns() + e.f + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) y.v[k] = e.of(x.v[k], up.v[k]).a * scale;
+            store(a, i * e.f + j, y);
+        }
+    }
+};
+
 static void act(const cuda_call *c)
 {
-    const int64_t m = c->o->dim[DIM_ACT_M], f = c->o->dim[DIM_ACT_F];
-    const numbers u = in_of(c, IN_ACT_u), a = out_of(c, OUT_ACT_a);
-    const float *p = floats_in(c, IN_ACT_p);
-    const function e = function_for(c->o);
-    for_each(c, m * f, [=] __device__(int64_t i) {
-        put(a, i, e.at(u, i / f, i % f).a * (p ? p[i / f] : 1));
-    });
+    for_rows(c, c->o->dim[DIM_ACT_M], c->o->dim[DIM_ACT_F],
+             act_rows{in_of(c, IN_ACT_u), out_of(c, OUT_ACT_a), floats_in(c, IN_ACT_p),
+                      function_for(c->o)});
 }
 
 struct act_d_rows {
@@ -101,16 +113,23 @@ struct act_d_rows {
     numbers du;     /* as u */
     float *dp;      /* [M], may be missing */
     function e;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float scale = p ? p[i] : 1;
         float sum = 0;
-        for (int64_t j = thread; j < e.f; j += THREADS) {
-            const element x = e.at(u, i, j);
-            const float d = get(da, i * e.f + j);
-            sum += d * x.a;
-            put(du, i * e.columns() + j, d * scale * x.by_gate);
-            if (e.gated) put(du, i * e.columns() + e.f + j, d * scale * x.by_up);
+        for (int64_t j = thread * W; j < e.f; j += THREADS * W) {
+            const lanes<W> d = load<W>(da, i * e.f + j), x = load<W>(u, i * e.columns() + j);
+            lanes<W> up = {}, to_x, to_up;
+            if (e.gated) up = load<W>(u, i * e.columns() + e.f + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                const element y = e.of(x.v[k], up.v[k]);
+                sum += d.v[k] * y.a;
+                to_x.v[k] = d.v[k] * scale * y.by_gate;
+                to_up.v[k] = d.v[k] * scale * y.by_up;
+            }
+            store(du, i * e.columns() + j, to_x);
+            if (e.gated) store(du, i * e.columns() + e.f + j, to_up);
         }
         if (!dp) return;
         sum = sum_over<THREADS>(sum);

@@ -163,7 +163,7 @@ struct delta_rows {
     numbers d_o, o; /* [rows][DV] */
     float *delta;   /* [rows] */
     int64_t dv;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
         for (int64_t j = thread; j < dv; j += THREADS)
@@ -208,7 +208,7 @@ static void backward(const cuda_call *c)
                     out_of(c, OUT_ATTN_D_dv)};
     const int64_t queries = spans_of(a.queries, a.n_stretches);
     const int64_t keys = spans_of(a.keys, a.n_stretches);
-    for_rows(c, a.b * a.sq * a.n, a.dv, delta_rows{a.d_o, a.o, delta, a.dv});
+    for_narrow_rows(c, a.b * a.sq * a.n, a.dv, delta_rows{a.d_o, a.o, delta, a.dv});
     const dim3 by_query((unsigned)queries, (unsigned)a.n, (unsigned)a.b);
     const dim3 by_key((unsigned)keys, (unsigned)a.g, (unsigned)a.b);
     cudaFuncSetAttribute(queries_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_MOST);

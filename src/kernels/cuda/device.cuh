@@ -44,6 +44,68 @@ static __device__ __forceinline__ void put_or_add(numbers x, int64_t i, float v,
     put(x, i, add ? get(x, i) + v : v);
 }
 
+/* W neighbours at once, as one access of memory where W is more than one: then i must be a multiple
+ * of W, and the tensor lie at a multiple of 16 bytes. */
+template <int W> struct lanes {
+    float v[W];
+};
+
+template <int W> static __device__ __forceinline__ lanes<W> load(numbers x, int64_t i)
+{
+    lanes<W> a;
+    if constexpr (W == 1) {
+        a.v[0] = get(x, i);
+    } else if (x.bf16) {
+        uint32_t pair[W / 2];
+        if constexpr (W == 8)
+            *(uint4 *)pair = *(const uint4 *)((const __nv_bfloat16 *)x.p + i);
+        else
+            *(uint2 *)pair = *(const uint2 *)((const __nv_bfloat16 *)x.p + i);
+#pragma unroll
+        for (int k = 0; k < W; k++)
+            a.v[k] = __uint_as_float(k % 2 ? pair[k / 2] & 0xffff0000u : pair[k / 2] << 16);
+    } else {
+#pragma unroll
+        for (int k = 0; k < W; k += 4)
+            *(float4 *)(a.v + k) = *(const float4 *)((const float *)x.p + i + k);
+    }
+    return a;
+}
+
+template <int W> static __device__ __forceinline__ void store(numbers x, int64_t i, lanes<W> a)
+{
+    if constexpr (W == 1) {
+        put(x, i, a.v[0]);
+    } else if (x.bf16) {
+        uint32_t pair[W / 2];
+#pragma unroll
+        for (int k = 0; k < W / 2; k++) {
+            const __nv_bfloat162 two = __floats2bfloat162_rn(a.v[2 * k], a.v[2 * k + 1]);
+            pair[k] = *(const uint32_t *)&two;
+        }
+        if constexpr (W == 8)
+            *(uint4 *)((__nv_bfloat16 *)x.p + i) = *(const uint4 *)pair;
+        else
+            *(uint2 *)((__nv_bfloat16 *)x.p + i) = *(const uint2 *)pair;
+    } else {
+#pragma unroll
+        for (int k = 0; k < W; k += 4)
+            *(float4 *)((float *)x.p + i + k) = *(const float4 *)(a.v + k);
+    }
+}
+
+/* Writes, or adds to what is there. */
+template <int W>
+static __device__ __forceinline__ void store_or_add(numbers x, int64_t i, lanes<W> a, bool add)
+{
+    if (add) {
+        const lanes<W> old = load<W>(x, i);
+#pragma unroll
+        for (int k = 0; k < W; k++) a.v[k] += old.v[k];
+    }
+    store(x, i, a);
+}
+
 static inline numbers in_of(const cuda_call *c, int i)
 {
     return {c->in[i], c->types->in[i] == DTYPE_BF16};
@@ -158,29 +220,75 @@ template <class F> static void for_each(const cuda_call *c, int64_t n, F f)
     if (n > 0) each_kernel<<<blocks_of(ceil_of(n, BLOCK)), BLOCK, 0, stream_of(c)>>>(n, f);
 }
 
-template <int THREADS, class F> __global__ void rows_kernel(int64_t n, F f)
+template <int THREADS, int W, class F> __global__ void rows_kernel(int64_t n, F f)
 {
     const int64_t each = BLOCK / THREADS;
     for (int64_t i = blockIdx.x * each + threadIdx.x / THREADS; i < n; i += gridDim.x * each)
-        f.template row<THREADS>(i, (int)threadIdx.x % THREADS);
+        f.template row<THREADS, W>(i, (int)threadIdx.x % THREADS);
 }
 
-/* f.row<THREADS>(i, thread) for every row i < n: a warp a row where rows are short, else a
- * block. */
+template <int W, class F> static void for_rows_by(const cuda_call *c, int64_t n, int64_t width, F f)
+{
+    if (width <= WARP * 32 * (W > 1 ? 4 : 1))
+        rows_kernel<WARP, W><<<blocks_of(ceil_of(n, WARPS)), BLOCK, 0, stream_of(c)>>>(n, f);
+    else
+        rows_kernel<BLOCK, W><<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(n, f);
+}
+
+/* Can all of an operation's tensors be read W at a time? Rows then begin at multiples of W. */
+static inline bool all_aligned(const cuda_call *c)
+{
+    uintptr_t all = 0;
+    for (int i = 0; i < OP_IN_MAX; i++) all |= (uintptr_t)c->in[i];
+    for (int i = 0; i < OP_OUT_MAX; i++) all |= (uintptr_t)c->out[i];
+    return all % 16 == 0;
+}
+
+/* f.row<THREADS, W>(i, thread) for every row i < n, W neighbours a thread where all rows of
+ * `width` allow it: a warp a row where rows are short, else a block. */
 template <class F> static void for_rows(const cuda_call *c, int64_t n, int64_t width, F f)
 {
     if (n <= 0) return;
-    if (width <= 1024)
-        rows_kernel<WARP><<<blocks_of(ceil_of(n, WARPS)), BLOCK, 0, stream_of(c)>>>(n, f);
+    if (width % 8 == 0 && width >= WARP * 8 && all_aligned(c))
+        for_rows_by<8>(c, n, width, f);
+    else if (width % 4 == 0 && all_aligned(c))
+        for_rows_by<4>(c, n, width, f);
     else
-        rows_kernel<BLOCK><<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(n, f);
+        for_rows_by<1>(c, n, width, f);
+}
+
+/* f.row for rows that are read one number at a time. */
+template <class F> static void for_narrow_rows(const cuda_call *c, int64_t n, int64_t width, F f)
+{
+    if (n > 0) for_rows_by<1>(c, n, width, f);
+}
+
+/* to[row][j] = from[row][j], j < width, of rows that lie so many numbers apart. */
+struct row_copy {
+    numbers to, from;
+    int64_t to_step, from_step, width;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        for (int64_t j = thread * W; j < width; j += THREADS * W)
+            store(to, i * to_step + j, load<W>(from, i * from_step + j));
+    }
+};
+
+static inline void copy_rows(const cuda_call *c, int64_t n, const row_copy &r)
+{
+    const uintptr_t places = (uintptr_t)r.to.p | (uintptr_t)r.from.p;
+    const bool wide = places % 16 == 0 && (r.to_step | r.from_step | r.width) % 8 == 0;
+    if (n > 0 && wide)
+        for_rows_by<8>(c, n, r.width, r);
+    else if (n > 0)
+        for_rows_by<1>(c, n, r.width, r);
 }
 
 /* ---- functions */
 
 static __device__ __forceinline__ float sigmoid(float x)
 {
-    return 1 / (1 + expf(-x));
+    return __fdividef(1, 1 + expf(-x)); /* two units in the last place, a third of the time */
 }
 
 static __device__ __forceinline__ float silu(float x)

@@ -45,7 +45,7 @@ struct factor_rows {
     numbers qkv;
     float *factors; /* [B*S * 2 Nk] */
     int64_t heads, nk, dk, row_size;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const int64_t first = i / heads * row_size + i % heads * dk;
         float sum = 0;
@@ -60,8 +60,8 @@ struct factor_rows {
 
 static void make_factors(const cuda_call *c, const rule &r, float *factors)
 {
-    for_rows(c, r.b * r.s * 2 * r.nk, r.dk,
-             factor_rows{r.qkv, factors, 2 * r.nk, r.nk, r.dk, r.row});
+    for_narrow_rows(c, r.b * r.s * 2 * r.nk, r.dk,
+                    factor_rows{r.qkv, factors, 2 * r.nk, r.nk, r.dk, r.row});
 }
 
 /* The place of a block: sequence, value head, first of its columns. */

@@ -195,7 +195,7 @@ static __global__ void __launch_bounds__(COLUMNS_MOST *PARTS) back_kernel(rule_b
 /* From gradients by normalised q and k of all value heads to those by q and k. */
 struct norm_back_rows {
     rule_back t;
-    template <int THREADS> __device__ void row(int64_t at, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t at, int thread) const
     {
         const rule &r = t.r;
         const int64_t token = at / (2 * r.nk), head = at % (2 * r.nk), key_head = head % r.nk;
@@ -228,7 +228,7 @@ static void finish(const cuda_call *c, const rule_back &t)
     const numbers dbeta = out_of(c, OUT_GDN_RULE_D_dbeta), dg = out_of(c, OUT_GDN_RULE_D_dg);
     const float *scalars = t.scalars;
     const int64_t groups = t.groups;
-    for_rows(c, r.b * r.s * 2 * r.nk, r.dk, norm_back_rows{t});
+    for_narrow_rows(c, r.b * r.s * 2 * r.nk, r.dk, norm_back_rows{t});
     for_each(c, r.b * r.s * r.nv, [=] __device__(int64_t i) {
         float by_beta = 0, by_g = 0;
         for (int64_t p = i * groups; p < (i + 1) * groups; p++) {

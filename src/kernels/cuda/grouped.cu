@@ -134,7 +134,7 @@ struct bias_p_rows {
     float *dp; /* [ROOM] */
     int64_t n;
     float scale;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const int64_t e = ex.of(i);
         float sum = 0;
@@ -148,11 +148,11 @@ struct bias_p_rows {
 static void grouped_bias_p(const cuda_call *c)
 {
     const int64_t room = c->o->dim[DIM_GROUPED_BIAS_P_ROOM], n = c->o->dim[DIM_GROUPED_BIAS_P_N];
-    for_rows(c, room, n,
-             bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
-                         experts_of(c, IN_GROUPED_BIAS_P_offsets),
-                         floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
-                         (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
+    for_narrow_rows(c, room, n,
+                    bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
+                                experts_of(c, IN_GROUPED_BIAS_P_offsets),
+                                floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
+                                (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
 }
 
 extern "C" cuda_part cuda_grouped(void)

@@ -23,26 +23,17 @@ static sections sections_of(numbers whole, const numbers *part, const int64_t *w
     return s;
 }
 
-/* Goes over the whole; `split`: from it to the sections. */
+/* `split`: from the whole to the sections. */
 static void run_sections(const cuda_call *c, const sections &s, int64_t rows, bool split)
 {
-    for_each(c, rows * s.all, [=] __device__(int64_t at) {
-        const int64_t row = at / s.all;
-        int64_t column = at % s.all;
-        bool found = false;
-#pragma unroll
-        for (int i = 0; i < SECTIONS; i++) {
-            if (!found && column < s.width[i]) {
-                const int64_t there = row * s.width[i] + column;
-                if (split)
-                    put(s.part[i], there, get(s.whole, at));
-                else
-                    put(s.whole, at, get(s.part[i], there));
-                found = true;
-            }
-            column -= s.width[i];
-        }
-    });
+    int64_t first = 0;
+    for (int i = 0; i < SECTIONS; i++) {
+        const numbers here = from(s.whole, first);
+        const int64_t width = s.width[i];
+        if (width > 0 && split) copy_rows(c, rows, {s.part[i], here, width, s.all, width});
+        if (width > 0 && !split) copy_rows(c, rows, {here, s.part[i], s.all, width, width});
+        first += width;
+    }
 }
 
 /* A group's queries, gates where there are any, key, value. */
@@ -114,23 +105,32 @@ static void gdn_join(const cuda_call *c)
 
 /* ---- rotation, in place; `sign` -1 turns back */
 
+struct rotation {
+    const float *table; /* [S][ROT/2 cosines, ROT/2 sines] */
+    numbers x;          /* [T][N][D] */
+    int64_t s, n, d, offset, half;
+    bool pairs;
+    float sign;
+    template <int THREADS, int W> __device__ void row(int64_t head, int thread) const
+    {
+        const int64_t first = head * d + offset;
+        const float *at = table + head / n % s * 2 * half;
+        for (int64_t j = thread; j < half; j += THREADS) {
+            const int64_t a = pairs ? first + 2 * j : first + j, b = pairs ? a + 1 : a + half;
+            const float u = get(x, a), v = get(x, b), cosine = at[j], sine = sign * at[half + j];
+            put(x, a, u * cosine - v * sine);
+            put(x, b, v * cosine + u * sine);
+        }
+    }
+};
+
 static void rotate(const cuda_call *c, float sign)
 {
-    const op *o = c->o;
-    const int64_t n_t = o->dim[DIM_ROPE_T], s = o->dim[DIM_ROPE_S], n = o->dim[DIM_ROPE_N],
-                  d = o->dim[DIM_ROPE_D], offset = o->dim[DIM_ROPE_OFFSET];
-    const int64_t half = o->dim[DIM_ROPE_ROT] / 2;
-    const bool pairs = o->flags & INTERLEAVED;
-    const float *table = floats_in(c, IN_ROPE_table); /* [S][ROT/2 cosines, ROT/2 sines] */
-    const numbers x = out_of(c, OUT_ROPE_x);          /* [T][N][D] */
-    for_each(c, n_t * n * half, [=] __device__(int64_t i) {
-        const int64_t head = i / half, j = i % half, first = head * d + offset;
-        const float *at = table + head / n % s * 2 * half;
-        const int64_t a = pairs ? first + 2 * j : first + j, b = pairs ? a + 1 : a + half;
-        const float u = get(x, a), v = get(x, b), cosine = at[j], sine = sign * at[half + j];
-        put(x, a, u * cosine - v * sine);
-        put(x, b, v * cosine + u * sine);
-    });
+    const int64_t *d = c->o->dim, half = d[DIM_ROPE_ROT] / 2;
+    for_narrow_rows(c, d[DIM_ROPE_T] * d[DIM_ROPE_N], half,
+                    rotation{floats_in(c, IN_ROPE_table), out_of(c, OUT_ROPE_x), d[DIM_ROPE_S],
+                             d[DIM_ROPE_N], d[DIM_ROPE_D], d[DIM_ROPE_OFFSET], half,
+                             (c->o->flags & INTERLEAVED) != 0, sign});
 }
 
 static void rope(const cuda_call *c)

@@ -8,7 +8,7 @@ struct layer_rows {
     float *stats;       /* [M][2]: mean, rstd; may be missing */
     int64_t h;
     float eps, plus; /* plus: 1 where weights are kept about zero */
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0, squares = 0;
         for (int64_t j = thread; j < h; j += THREADS) sum += get(x, i * h + j);
@@ -36,11 +36,11 @@ static float plus_of(const op *o)
 static void layer_norm(const cuda_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_M], h = c->o->dim[DIM_LAYER_NORM_H];
-    for_rows(c, m, h,
-             layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
-                        in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
-                        floats_out(c, OUT_LAYER_NORM_stats), h,
-                        (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
+    for_narrow_rows(c, m, h,
+                    layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
+                               in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
+                               floats_out(c, OUT_LAYER_NORM_stats), h,
+                               (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
 }
 
 struct layer_d_rows {
@@ -50,7 +50,7 @@ struct layer_d_rows {
     int64_t h;
     float plus;
     bool add;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float mean = stats[2 * i], r = stats[2 * i + 1];
         float by_one = 0, by_n = 0;
@@ -72,11 +72,11 @@ struct layer_d_rows {
 static void layer_norm_d(const cuda_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_D_M], h = c->o->dim[DIM_LAYER_NORM_D_H];
-    for_rows(c, m, h,
-             layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
-                          in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
-                          out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
-                          (c->o->flags & ADD_TO) != 0});
+    for_narrow_rows(c, m, h,
+                    layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
+                                 in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
+                                 out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
+                                 (c->o->flags & ADD_TO) != 0});
 }
 
 static int64_t column_bytes(const op *o)

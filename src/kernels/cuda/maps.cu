@@ -1,24 +1,49 @@
 /* maps.cu - what works element by element: sums, copies, zeros, gates. */
 #include "kernels/cuda/device.cuh"
 
+/* y = a + b, y = a, or y = 0: as what is missing is. A row is a run of RUN numbers. */
+enum { RUN = 2048 };
+
+struct sums {
+    numbers a, b, y; /* [N] */
+    int64_t n;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const int64_t past = (i + 1) * RUN < n ? (i + 1) * RUN : n;
+        for (int64_t j = i * RUN + thread * W; j < past; j += THREADS * W) {
+            lanes<W> v = {}, w = {};
+            if (a.p) v = load<W>(a, j);
+            if (b.p) w = load<W>(b, j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] += w.v[k];
+            store(y, j, v);
+        }
+    }
+};
+
+static void run_sums(const cuda_call *c, numbers a, numbers b, numbers y, int64_t n)
+{
+    const int64_t rows = ceil_of(n, RUN);
+    if (n > 0 && n % 8 == 0 && all_aligned(c))
+        for_rows_by<8>(c, rows, RUN, sums{a, b, y, n});
+    else if (n > 0)
+        for_rows_by<1>(c, rows, RUN, sums{a, b, y, n});
+}
+
 static void add(const cuda_call *c)
 {
-    const numbers a = in_of(c, IN_ADD_a), b = in_of(c, IN_ADD_b), y = out_of(c, OUT_ADD_y);
-    for_each(c, c->o->dim[DIM_ADD_N],
-             [=] __device__(int64_t i) { put(y, i, get(a, i) + get(b, i)); });
+    run_sums(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y), c->o->dim[DIM_ADD_N]);
 }
 
 /* Also a change of format. */
 static void copy(const cuda_call *c)
 {
-    const numbers a = in_of(c, IN_COPY_a), y = out_of(c, OUT_COPY_y);
-    for_each(c, c->o->dim[DIM_COPY_N], [=] __device__(int64_t i) { put(y, i, get(a, i)); });
+    run_sums(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
 }
 
 static void zero(const cuda_call *c)
 {
-    const numbers y = out_of(c, OUT_ZERO_y);
-    for_each(c, c->o->dim[DIM_ZERO_N], [=] __device__(int64_t i) { put(y, i, 0); });
+    run_sums(c, {}, {}, out_of(c, OUT_ZERO_y), c->o->dim[DIM_ZERO_N]);
 }
 
 /* To and from pinned memory of the host. */
@@ -47,7 +72,7 @@ struct gate_d_rows {
     numbers dx;       /* [M][N], may be missing, may be dy */
     numbers dg;       /* [M][G], may be missing */
     int64_t n, n_g;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
         for (int64_t j = thread; j < n; j += THREADS) {
@@ -66,10 +91,10 @@ struct gate_d_rows {
 static void gate_d(const cuda_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATE_D_M], n = c->o->dim[DIM_GATE_D_N];
-    for_rows(c, m, n,
-             gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x), in_of(c, IN_GATE_D_g),
-                         out_of(c, OUT_GATE_D_dx), out_of(c, OUT_GATE_D_dg), n,
-                         c->o->dim[DIM_GATE_D_G]});
+    for_narrow_rows(c, m, n,
+                    gate_d_rows{in_of(c, IN_GATE_D_dy), in_of(c, IN_GATE_D_x),
+                                in_of(c, IN_GATE_D_g), out_of(c, OUT_GATE_D_dx),
+                                out_of(c, OUT_GATE_D_dg), n, c->o->dim[DIM_GATE_D_G]});
 }
 
 extern "C" cuda_part cuda_maps(void)

@@ -8,9 +8,13 @@
 struct weights {
     numbers w; /* [H]; missing: all ones */
     bool centred;
-    __device__ float at(int64_t j) const
+    template <int W> __device__ lanes<W> at(int64_t j) const
     {
-        return w.p ? get(w, j) + (centred ? 1.f : 0.f) : 1.f;
+        lanes<W> a;
+        if (w.p) a = load<W>(w, j);
+#pragma unroll
+        for (int k = 0; k < W; k++) a.v[k] = w.p ? a.v[k] + (centred ? 1.f : 0.f) : 1.f;
+        return a;
     }
 };
 
@@ -27,16 +31,22 @@ struct norm_rows {
     float *rstd; /* [M], may be missing */
     int64_t h;
     float eps;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float v = get(x, i * h + j);
-            sum += v * v;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
         }
         const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
-        for (int64_t j = thread; j < h; j += THREADS)
-            put(y, i * h + j, get(x, i * h + j) * r * w.at(j));
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * h + j);
+            const lanes<W> by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k];
+            store(y, i * h + j, v);
+        }
         if (rstd && thread == 0) rstd[i] = r;
     }
 };
@@ -56,16 +66,22 @@ struct norm_d_rows {
     numbers dx;        /* [M][H] */
     int64_t h;
     bool add;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float r = rstd[i];
         float sum = 0;
-        for (int64_t j = thread; j < h; j += THREADS)
-            sum += get(dy, i * h + j) * w.at(j) * get(x, i * h + j);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j), by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += d.v[k] * by.v[k] * v.v[k];
+        }
         const float along = r * r * r * sum_over<THREADS>(sum) / (float)h;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float d = r * get(dy, i * h + j) * w.at(j) - get(x, i * h + j) * along;
-            put_or_add(dx, i * h + j, d, add);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> d = load<W>(dy, i * h + j);
+            const lanes<W> v = load<W>(x, i * h + j), by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
+            store_or_add(dx, i * h + j, d, add);
         }
     }
 };
@@ -102,11 +118,14 @@ struct dot_rows {
     weights w;
     float *sums; /* [M] */
     int64_t h;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread; j < h; j += THREADS)
-            sum += get(a, i * h + j) * get(b, i * h + j) * w.at(j);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> u = load<W>(a, i * h + j), v = load<W>(b, i * h + j), by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += u.v[k] * v.v[k] * by.v[k];
+        }
         sum = sum_over<THREADS>(sum);
         if (thread == 0) sums[i] = sum;
     }
@@ -144,12 +163,17 @@ struct norm_part_rows {
     part_means means;
     float *rstd; /* [M] */
     float eps;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const int64_t h = means.h;
         const float r = rsqrtf(means.at(i) + eps);
-        for (int64_t j = thread; j < h; j += THREADS)
-            put(y, i * h + j, get(x, i * h + j) * r * w.at(j));
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * h + j);
+            const lanes<W> by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k];
+            store(y, i * h + j, v);
+        }
         if (thread == 0) rstd[i] = r;
     }
 };
@@ -170,13 +194,16 @@ struct norm_part_d_rows {
     part_means means;
     numbers dx; /* [M][H] */
     bool add;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const int64_t h = means.h;
         const float r = rstd[i], along = means.at(i) * r * r * r;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float d = r * get(dy, i * h + j) * w.at(j) - get(x, i * h + j) * along;
-            put_or_add(dx, i * h + j, d, add);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> d = load<W>(dy, i * h + j);
+            const lanes<W> v = load<W>(x, i * h + j), by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
+            store_or_add(dx, i * h + j, d, add);
         }
     }
 };
@@ -198,16 +225,22 @@ struct gated_rows {
     float *rstd; /* [M] */
     int64_t h;
     float eps;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float v = get(x, i * h + j);
-            sum += v * v;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
         }
         const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
-        for (int64_t j = thread; j < h; j += THREADS)
-            put(y, i * h + j, r * get(x, i * h + j) * w.at(j) * silu(get(z, i * h + j)));
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * h + j);
+            const lanes<W> by = w.at<W>(j), g = load<W>(z, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] *= r * by.v[k] * silu(g.v[k]);
+            store(y, i * h + j, v);
+        }
         if (thread == 0) rstd[i] = r;
     }
 };
@@ -228,20 +261,29 @@ struct gated_d_rows {
     const float *rstd; /* [M] */
     numbers dx, dz;    /* [M][H] */
     int64_t h;
-    template <int THREADS> __device__ void row(int64_t i, int thread) const
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const float r = rstd[i];
         float along = 0;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const int64_t e = i * h + j;
-            along += get(dy, e) * w.at(j) * silu(get(z, e)) * get(x, e) * r;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j),
+                           g = load<W>(z, i * h + j), by = w.at<W>(j);
+#pragma unroll
+            for (int k = 0; k < W; k++) along += d.v[k] * by.v[k] * silu(g.v[k]) * v.v[k] * r;
         }
         along = sum_over<THREADS>(along) / (float)h;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const int64_t e = i * h + j;
-            const float weighed = get(dy, e) * w.at(j), n = r * get(x, e), at = get(z, e);
-            put(dx, e, r * (weighed * silu(at) - n * along));
-            put(dz, e, weighed * n * silu_slope(at));
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j),
+                           g = load<W>(z, i * h + j), by = w.at<W>(j);
+            lanes<W> to_x, to_z;
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                const float weighed = d.v[k] * by.v[k], n = r * v.v[k];
+                to_x.v[k] = r * (weighed * silu(g.v[k]) - n * along);
+                to_z.v[k] = weighed * n * silu_slope(g.v[k]);
+            }
+            store(dx, i * h + j, to_x);
+            store(dz, i * h + j, to_z);
         }
     }
 };

@@ -34,18 +34,34 @@ static void unpermute_d(const cuda_call *c)
 }
 
 /* y[t] = sum of the rows of t, in the order of k. */
+struct sum_of_rows {
+    numbers yp, y;       /* [ROOM][H], [T][H] */
+    const int32_t *rows; /* [T][K] */
+    int64_t k, h;
+    bool add;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> sum = {};
+            if (add) sum = load<W>(y, i * h + j);
+            for (int64_t pair = i * k; pair < (i + 1) * k; pair++) {
+                const int64_t row = rows[pair];
+                if (row < 0) continue;
+                const lanes<W> one = load<W>(yp, row * h + j);
+#pragma unroll
+                for (int q = 0; q < W; q++) sum.v[q] += one.v[q];
+            }
+            store(y, i * h + j, sum);
+        }
+    }
+};
+
 static void sum_rows(const cuda_call *c, const int32_t *rows)
 {
-    const int64_t n_t = c->o->dim[DIM_UNPERMUTE_T], k = c->o->dim[DIM_UNPERMUTE_K],
-                  h = c->o->dim[DIM_UNPERMUTE_H];
-    const bool add = c->o->flags & ADD_TO;
-    const numbers yp = in_of(c, IN_UNPERMUTE_yp), y = out_of(c, OUT_UNPERMUTE_y);
-    for_each(c, n_t * h, [=] __device__(int64_t i) {
-        float sum = add ? get(y, i) : 0;
-        for (int64_t pair = i / h * k; pair < (i / h + 1) * k; pair++)
-            if (rows[pair] >= 0) sum += get(yp, rows[pair] * h + i % h);
-        put(y, i, sum);
-    });
+    const int64_t *d = c->o->dim, h = d[DIM_UNPERMUTE_H];
+    for_rows(c, d[DIM_UNPERMUTE_T], h,
+             sum_of_rows{in_of(c, IN_UNPERMUTE_yp), out_of(c, OUT_UNPERMUTE_y), rows,
+                         d[DIM_UNPERMUTE_K], h, (c->o->flags & ADD_TO) != 0});
 }
 
 static void unpermute(const cuda_call *c)

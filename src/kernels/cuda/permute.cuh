@@ -19,6 +19,21 @@ struct placing {
     int64_t n_t, k, h, room;
 };
 
+struct place_one {
+    numbers x, xp;       /* [T][H] -> [ROOM][H] */
+    const int64_t *pair; /* [ROOM], -1: nobody */
+    int64_t k, h;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const int64_t who = pair[i];
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = {};
+            if (who >= 0) v = load<W>(x, who / k * h + j);
+            store(xp, i * h + j, v);
+        }
+    }
+};
+
 /* `prob` gives the weight of a pair, where pp is there. */
 template <class P> static void place_rows(const cuda_call *c, const placing &p, void *map, P prob)
 {
@@ -28,10 +43,7 @@ template <class P> static void place_rows(const cuda_call *c, const placing &p, 
     for_each(c, p.n_t * p.k, [=] __device__(int64_t i) {
         if (q.rows[i] >= 0) pair[q.rows[i]] = i;
     });
-    for_each(c, p.room * p.h, [=] __device__(int64_t i) {
-        const int64_t from = pair[i / q.h];
-        put(q.xp, i, from < 0 ? 0 : get(q.x, from / q.k * q.h + i % q.h));
-    });
+    for_rows(c, p.room, p.h, place_one{p.x, p.xp, pair, p.k, p.h});
     if (!p.pp) return;
     for_each(c, p.room,
              [=] __device__(int64_t row) { q.pp[row] = pair[row] < 0 ? 0 : prob(pair[row]); });
