@@ -17,7 +17,8 @@ SANITIZE :=
 OTHER_CC := $(if $(findstring clang,$(notdir $(CC))),gcc,clang)
 
 WARNINGS  := -Wall -Wextra -Wshadow -Wconversion -Wvla $(WERROR)
-OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests $(WARNINGS) -fopenmp $(SANITIZE)
+OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
+             $(WARNINGS) -fopenmp $(SANITIZE)
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
 # The YAML and JSON libraries go into the program, so that it runs where they are not installed.
@@ -31,6 +32,7 @@ SOURCES  := $(filter-out $(MAIN) $(MPI_PART),$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
+OP_NAMES := $(BUILD)/generated/program/op_names.h
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
 SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -54,7 +56,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens
+.PHONY: bench-cuda screens guard-record torture
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -100,6 +102,12 @@ fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run e
 	@$(MAKE) $(SUB) fuzz-programs
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tools/test -- $(FUZZERS)
 
+torture: ## Fail and kill saves, flip bits, send signals, try random commands (TORTURE_SECONDS=300)
+	@CC='$(CC)' tools/deps build test
+	@$(MAKE) $(SUB) all build/torture/inject.so
+	@if tools/fuzz probe; then $(MAKE) $(SUB) fuzz-programs; fi
+	@MOEFOLD=./moefold python3 tests/torture/torture.py
+
 bench: all ## Run every bench/*.sh
 	@$(MAKE) $(SUB) bench-programs
 	@set -e; for b in $(sort $(wildcard bench/*.sh)); do \
@@ -113,6 +121,11 @@ bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed 
 
 screens: all ## Rewrite tests/screens: what commands print, numbers masked
 	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
+
+guard-record: all ## Rewrite tests/guard: states after five steps, prices (only where they are meant to change)
+	@$(MAKE) $(SUB) build/tests/guard/test_guard_state
+	@build/tests/guard/test_guard_state --record
+	@MOEFOLD=./moefold bash tests/guard/test_guard_price.sh --record
 
 accuracy: all ## Write docs/ACCURACY.md: our prices beside published speeds
 	@tools/accuracy
@@ -159,13 +172,20 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(Q)ar rcs $@ $(OBJECTS)
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps
+# Positions of operands by name. Which sources include it is known after the first compilation only,
+# so all wait for it.
+$(OP_NAMES): tools/op_names $(wildcard src/program/ops*.def) | check-deps
+	@mkdir -p $(@D)
+	$(call say,names,$@)
+	$(Q)tools/op_names $(CC) > $@
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(OP_NAMES)
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # It calls nothing of the program, so it is made of these files alone.
-$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags
+$(BUILD)/moefold-mpi.so: $(MPI_PART) $(BUILD)/flags | $(OP_NAMES)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
 	    $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
@@ -206,6 +226,12 @@ $(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
+
+# Goes into other programs (LD_PRELOAD), so it brings no library with it.
+build/torture/inject.so: tests/torture/inject.c
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(CC) -std=c11 $(WARNINGS) $(CFLAGS) -fPIC -shared $< -ldl -o $@
 
 $(NO_DRIVER): bench/cuda/no_driver.c
 	@mkdir -p $(@D)

@@ -97,8 +97,9 @@ double exchange_expected(const setup *s, const exchange_shape *x, int64_t from, 
 exchange_shape exchange_shape_of(const segment *seg, const op *o)
 {
     exchange_shape x = {.group = o->group};
-    if (o->in[1] < 0) return x;
-    const buf *table = &seg->bufs[o->in[1]];
+    int id = o->in[IN_EXCHANGE_table];
+    if (id < 0) return x;
+    const buf *table = &seg->bufs[id];
     x.hop = strstr(table->name, "hop1") ? 1 : strstr(table->name, "hop2") ? 2 : 0;
     x.back = table->parent >= 0 && table->view_at > 0;
     return x;

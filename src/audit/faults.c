@@ -30,7 +30,7 @@ audit_fault *fault_add(audit_state *t, fault_kind kind, int64_t rank, int64_t pe
 
 int64_t entry_bytes(const audit_entry *e)
 {
-    return e->word * e->n * e->width;
+    return dtype_bytes(e->type, e->n * e->width);
 }
 
 static void add_label(textbuf *t, const audit_item *it, const audit_entry *e)
@@ -50,7 +50,7 @@ const char *entry_text(const audit_item *it, const audit_entry *e, arena *a)
     text_add(&t, "%s %s, ", op_infos[e->kind].name, e->name);
     if (e->kind == OP_EXCHANGE)
         text_add(&t, "room for %s rows of %s bytes", text_grouped(a, e->n),
-                 text_grouped(a, e->word * e->width));
+                 text_grouped(a, dtype_bytes(e->type, e->width)));
     else
         text_add(&t, "%s bytes", text_grouped(a, entry_bytes(e)));
     if (e->kind == OP_SHIFT) text_add(&t, " by %" PRId64, e->step);

@@ -49,7 +49,7 @@ static bool one_of_pair(const audit_entry *e)
 /* A send and its receive agree in size alone; a collective in all. */
 static uint64_t entry_hash(const audit_entry *e)
 {
-    uint64_t h = hash_add(hash_add(HASH_START, (uint64_t)e->n), (uint64_t)e->word);
+    uint64_t h = hash_add(hash_add(HASH_START, (uint64_t)e->n), (uint64_t)e->type);
     if (e->kind == OP_WAIT || one_of_pair(e)) return h;
     h = hash_add(h, (uint64_t)e->kind);
     h = hash_add(h, (uint64_t)e->width);
@@ -76,7 +76,7 @@ bool entries_agree(const audit_item *ia, const audit_entry *a, const audit_item 
                    const audit_entry *b)
 {
     const audit_label *la = label_of(ia, a), *lb = label_of(ib, b);
-    if (a->n != b->n || a->word != b->word) return false;
+    if (a->n != b->n || a->type != b->type) return false;
     if (one_of_pair(a)) return la->micro == lb->micro && border_of(la, a) == border_of(lb, b);
     if (a->kind != b->kind || a->width != b->width || a->step != b->step ||
         !text_equal(a->name, b->name))
@@ -89,16 +89,16 @@ static audit_entry message_entry(audit_book *book, const segment *seg, const op 
     bool exchange = o->kind == OP_EXCHANGE;
     audit_entry e = {.kind = o->kind,
                      .group = o->group,
-                     .n = o->dim[0],
-                     .word = o->word,
-                     .width = exchange ? o->dim[1] : 1,
+                     .n = o->dim[DIM_MESSAGE_N],
+                     .type = o->type,
+                     .width = exchange ? o->dim[DIM_EXCHANGE_W] : 1,
                      .event = o->event,
                      .across = (o->flags & ACROSS) != 0,
                      .name = o->name};
-    if (o->kind == OP_SHIFT || one_of_pair(&e)) e.step = o->dim[1];
-    if (one_of_pair(&e)) e.tag = o->dim[2];
+    if (o->kind == OP_SHIFT || one_of_pair(&e)) e.step = o->dim[DIM_MESSAGE_STEP];
+    if (one_of_pair(&e)) e.tag = o->dim[DIM_MESSAGE_TAG];
     if (exchange) e.shape = exchange_shape_of(seg, o);
-    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
+    int id = op_first_buf(o);
     if (id >= 0) e.owner = seg->bufs[id].owner;
     e.lane = lane_of(book, &e);
     e.hash = entry_hash(&e);
@@ -200,14 +200,15 @@ const audit_list *list_of(audit_book *book, const segment *seg, int phase, arena
     for (int i = 0; i < n; i++) {
         const op *o = &seg->ops[phase][i];
         bool across = (o->flags & ACROSS) != 0;
+        int64_t awaited = o->kind == OP_WAIT ? o->dim[DIM_WAIT_EVENT] : 0;
         if (op_is_comm(o->kind) && group_width(book->s, o->group) > 1) {
             l.entries[l.n++] = message_entry(book, seg, o);
             if (across) continue;
             if (o->event <= n) message[o->event] = true;
             if (o->event > l.n_events) l.n_events = o->event;
-        } else if (o->kind == OP_WAIT && (across || (o->dim[0] <= n && message[o->dim[0]]))) {
+        } else if (o->kind == OP_WAIT && (across || (awaited <= n && message[awaited]))) {
             l.entries[l.n++] = (audit_entry){.kind = OP_WAIT,
-                                             .event = (int)o->dim[0],
+                                             .event = (int)awaited,
                                              .across = across,
                                              .lane = -1,
                                              .name = o->name};

@@ -26,7 +26,7 @@ typedef struct audit_entry {
     comm_group group;
     int64_t n;            /* elements to each member; of EXCHANGE: rows of room */
     int64_t width;        /* EXCHANGE: elements of a row; else 1 */
-    int64_t word;         /* bytes of an element */
+    dtype type;           /* of its elements */
     int64_t step, tag;    /* SHIFT, SEND, RECV */
     int event;            /* its own, or what a WAIT waits for */
     bool across;          /* the event is one of the program, not of the list */

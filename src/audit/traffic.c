@@ -34,7 +34,7 @@ static bool same_flow(const flow *f, const flow *x)
 
 static flow flow_of(const audit_entry *e, int64_t width)
 {
-    double n = (double)e->word * (double)e->n;
+    double n = (double)dtype_bytes(e->type, e->n);
     int64_t step = (e->step % width + width) % width;
     switch (e->kind) {
     case OP_ALL_REDUCE:
@@ -45,7 +45,7 @@ static flow flow_of(const audit_entry *e, int64_t width)
     case OP_RECV:
         return (flow){OP_SHIFT, e->group, step, NULL, 0, 1};
     case OP_EXCHANGE:
-        return (flow){OP_EXCHANGE, e->group, 0, e, (double)e->word * (double)e->width, 1};
+        return (flow){OP_EXCHANGE, e->group, 0, e, (double)dtype_bytes(e->type, e->width), 1};
     default:
         return (flow){OP_ALL_GATHER, e->group, 0, NULL, n, 1};
     }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "base/unique.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -85,9 +86,10 @@ static status unwritten(const char *path, error *err)
                      strerror(errno));
 }
 
-static bool put(const char *path, const char *data, size_t n)
+/* `mode` is fopen's: with x the file is new, and no link that someone has put there is followed. */
+static bool put(const char *path, const char *mode, const char *data, size_t n)
 {
-    FILE *f = fopen(path, "wb");
+    FILE *f = fopen(path, mode);
     if (!f) return false;
     bool ok = fwrite(data, 1, n, f) == n && fflush(f) == 0;
     if (ok && fsync(fileno(f)) != 0) ok = errno == EINVAL || errno == EROFS; /* of a pipe */
@@ -102,16 +104,18 @@ status file_write(const char *path, const char *data, size_t n, error *err)
     struct stat s;
     char real[PATH_MAX], beside[PATH_MAX];
     bool there = stat(path, &s) == 0;
-    if (there && !S_ISREG(s.st_mode)) return put(path, data, n) ? OK : unwritten(path, err);
+    if (there && !S_ISREG(s.st_mode)) return put(path, "wb", data, n) ? OK : unwritten(path, err);
     const char *to = there && realpath(path, real) ? real : path; /* a link stays one */
-    int length = snprintf(beside, sizeof beside, "%s.%ld", to, (long)getpid());
+    char token[UNIQUE_TEXT];
+    unique_text(token);
+    int length = snprintf(beside, sizeof beside, "%s.tmp-%s", to, token);
     if (length < 0 || (size_t)length >= sizeof beside) {
         errno = ENAMETOOLONG;
         return unwritten(path, err);
     }
-    if (put(beside, data, n) && rename(beside, to) == 0) return OK;
+    if (put(beside, "wbxe", data, n) && rename(beside, to) == 0) return OK;
     int why = errno;
-    unlink(beside);
+    if (why != EEXIST) unlink(beside); /* then it is not ours */
     errno = why;
     return unwritten(path, err);
 }

@@ -204,9 +204,28 @@ static status load(conversion *v, const char *folder, int64_t iteration)
     return hf_load(&v->s, NULL, &v->w, v->src, v->c.weights, &v->read, &v->err);
 }
 
+static void say(void *with, const char *text)
+{
+    (void)with;
+    fprintf(stderr, "convert: %s\n", text);
+}
+
+/* Another job may have saved there since it was looked at. */
+static status save_ours(conversion *v)
+{
+    lock_options o = {.say = say};
+    status s = checkpoint_save_open(&v->c, v->dst, &o, &v->c.lock, &v->err);
+    if (s) return s;
+    s = find_destination(v);
+    if (!s) s = checkpoint_save(&v->c, v->dst, 0, &v->err);
+    checkpoint_lock_release(v->c.lock);
+    v->c.lock = NULL;
+    return s;
+}
+
 static status save(conversion *v)
 {
-    if (!v->to_hf) return checkpoint_save(&v->c, v->dst, 0, &v->err);
+    if (!v->to_hf) return save_ours(v);
     hf_options o = {
         .bf16 = text_equal(v->dtype, "bfloat16"), .config = v->c.config, .saved = &v->saved};
     return hf_save(&v->s, &v->w, v->c.weights, v->dst, &o, &v->err);

@@ -1,5 +1,6 @@
 /* main.c - the table of commands. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,7 @@ static int written(int code)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file over `ulimit -f` is a failed write, which is reported */
     if (argc < 2) {
         help_print_all(stderr);
         return ERR_INPUT;

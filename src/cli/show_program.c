@@ -29,11 +29,12 @@ static void print_message(const program *p, const op *o)
     int64_t n = group_width(p->s, o->group);
     printf("over %s (%" PRId64 "), ", comm_group_name(o->group), n);
     if (o->kind == OP_EXCHANGE)
-        printf("rows of %" PRId64 " B, room %" PRId64, o->word * o->dim[1], o->dim[0]);
+        printf("rows of %" PRId64 " B, room %" PRId64, dtype_bytes(o->type, o->dim[DIM_EXCHANGE_W]),
+               o->dim[DIM_EXCHANGE_ROOM]);
     else
-        printf("%" PRId64 " B", o->word * o->dim[0]);
+        printf("%" PRId64 " B", dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]));
     if (o->kind == OP_SHIFT || o->kind == OP_SEND || o->kind == OP_RECV)
-        printf(", %+" PRId64 " on", o->dim[1]);
+        printf(", %+" PRId64 " on", o->dim[DIM_MESSAGE_STEP]);
     if (o->flags & ACROSS) printf(", event %d", o->event);
     printf(": ");
 }
@@ -43,7 +44,8 @@ static void print_op(const program *p, const segment *seg, const op *o)
     printf("  %-15s %-8s %-16s %-22s ", phase_names[o->phase], stream_names[o->stream],
            op_infos[o->kind].name, o->name ? o->name : "");
     if (o->kind == OP_WAIT) {
-        printf("%s %" PRId64 "\n", o->flags & ACROSS ? "event of the program" : "event", o->dim[0]);
+        printf("%s %" PRId64 "\n", o->flags & ACROSS ? "event of the program" : "event",
+               o->dim[DIM_WAIT_EVENT]);
         return;
     }
     double flops = op_flops(o);

@@ -74,20 +74,27 @@ int64_t comm_size(const comm *c)
 }
 
 /* Tests cannot wait a minute, which is the least that the knob takes. */
-status comm_timeout(double otherwise, double *seconds, error *err)
+status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
+                    error *err)
 {
-    const char *word = getenv("MOEFOLD_TIMEOUT_SECONDS");
+    const char *word = getenv(variable);
     *seconds = otherwise;
     if (!word) return OK;
     char *end;
     double given = strtod(word, &end);
     if (end == word || *end || !isfinite(given) || given <= 0)
         return error_set(err, ERR_INPUT,
-                         "MOEFOLD_TIMEOUT_SECONDS=%s in the environment is not a number of seconds "
-                         "above 0; unset it and dist.distributed_timeout_minutes counts",
-                         word);
+                         "%s=%s in the environment is not a number of seconds above 0; unset it "
+                         "and %s counts",
+                         variable, word, key);
     *seconds = given;
     return OK;
+}
+
+status comm_timeout(double otherwise, double *seconds, error *err)
+{
+    return comm_seconds("MOEFOLD_TIMEOUT_SECONDS", knobs[K_DIST_TIMEOUT].key, otherwise, seconds,
+                        err);
 }
 
 static status make_groups(comm *c, error *err)
@@ -112,8 +119,11 @@ status comm_groups(comm *c, const setup *s, error *err)
     bool again = c->s != NULL;
     c->s = s;
     status st = comm_delay_parse(recipe_word(&s->r, K_COMM_DELAY), &c->delay, err);
-    if (!st) st = comm_timeout(60 * (double)recipe_int(&s->r, K_DIST_TIMEOUT), &c->timeout, err);
+    double timeout = 0;
+    if (!st) st = comm_timeout(60 * (double)recipe_int(&s->r, K_DIST_TIMEOUT), &timeout, err);
+    if (!st) st = work_open(c, err);
     if (st) return st;
+    c->timeout = timeout;
     int64_t most = 1;
     for (int g = GROUP_WORLD; g < GROUP_COUNT; g++) {
         c->groups[g] = members_of(s, (comm_group)g, c->rank, c->a);
@@ -237,6 +247,8 @@ void comm_finish(comm *c, message *m)
         for (int tries = 0; !complete(c, m); tries += tries < 1000000) rest(c, m, tries);
         watch_end(c);
         c->stats.exposed[m->stream] += clock_seconds() - from;
+    } else {
+        watch_message(c);
     }
     give_back(c, m);
 }

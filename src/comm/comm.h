@@ -18,7 +18,8 @@
  * still can says where it was (comm_where) and exits with 3. The timeout is
  * dist.distributed_timeout_minutes; MOEFOLD_TIMEOUT_SECONDS in the environment comes before it.
  * MPI's start, the making of groups and MPI's end are watched like messages; its start, at which
- * recipes are not compared yet, may take 10 minutes. */
+ * recipes are not compared yet, may take 10 minutes. Long work of the host (comm_work) has a limit
+ * of its own, and the rank that is at it longer than that names itself and what it does. */
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
@@ -61,8 +62,8 @@ status comm_groups(comm *c, const setup *s, error *err);
 /* ---- messages */
 
 /* Begins an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
- * as ops_comm.def names them; out[1] of REDUCE_SCATTER is read only where the operation has it
- * (o->out[1] >= 0) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
+ * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
+ * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.
  * Exchange: the table is read until the message is complete; it belongs to it like x and y. */
 int comm_start(comm *c, const op *o, void *const *in, void *const *out);
@@ -114,6 +115,35 @@ void comm_statistics_clear(comm *c);
 
 /* Says where this rank is, for the message of a fault; the text stays in place. Cheap. */
 void comm_where(comm *c, const char *what, const char *detail);
+
+/* Long work of the host, between messages. Saving to a slow disk takes as long as it takes: that is
+ * no hanging message, and ranks that wait for it are not at fault.
+ *
+ *     shared  All ranks begin it at about the same place between messages, so whoever waits in it
+ *             knows that others may still be at it. The rank that works may take
+ *             moefold.host_timeout_minutes from its last message on
+ *             (MOEFOLD_HOST_TIMEOUT_SECONDS in the environment comes before it); whoever waits is
+ *             patient for that and the timeout of messages besides.
+ *     alone   Others do not know of it: they wait as for any message. The rank that works gives up
+ *             a little sooner than they do (at nine tenths of their timeout), because it knows the
+ *             reason.
+ *
+ * MOEFOLD_SLOW=WORK:RANK:SECONDS in the environment is for tests: that rank sleeps that long when
+ * it first begins that work ("save:1:5"). */
+typedef enum comm_work {
+    WORK_NONE,
+    WORK_START, /* shared: everything before the first step */
+    WORK_BUILD, /* shared: the program, anew */
+    WORK_LOAD,  /* shared: weights from a checkpoint or from files */
+    WORK_SAVE,  /* shared: a checkpoint */
+    WORK_READ,  /* alone: data */
+    WORK_WRITE, /* alone: metrics and the like */
+    WORK_COUNT
+} comm_work;
+
+/* Returns what this rank was at before: works nest. Cheap. */
+comm_work comm_work_begin(comm *c, comm_work w);
+void comm_work_end(comm *c, comm_work before);
 
 /* For the program's own handler of SIGTERM. (Where there is none yet, comm_open_mpi sets one that
  * says where this rank is and exits with 3.) Says where this rank is and no more: a launcher that

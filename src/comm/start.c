@@ -11,14 +11,14 @@ typedef struct row {
 } row;
 
 static const row rows[] = {
-    [OP_ALL_GATHER] = {MESSAGE_GATHER, 0, -1, -1, true, true},
-    [OP_REDUCE_SCATTER] = {MESSAGE_REDUCE_SCATTER, 0, -1, -1, true, true},
-    [OP_ALL_REDUCE] = {MESSAGE_ALL_REDUCE, 0, -1, -1, false, true},
-    [OP_ALL_TO_ALL] = {MESSAGE_ALL_TO_ALL, 0, -1, -1, true, true},
-    [OP_EXCHANGE] = {MESSAGE_EXCHANGE, 1, -1, -1, true, true}, /* n: W, floats of a row */
-    [OP_SHIFT] = {MESSAGE_SHIFT, 0, 1, -1, true, true},
-    [OP_SEND] = {MESSAGE_SEND, 0, 1, 2, true, false},
-    [OP_RECV] = {MESSAGE_RECV, 0, 1, 2, false, true},
+    [OP_ALL_GATHER] = {MESSAGE_GATHER, DIM_ALL_GATHER_N, -1, -1, true, true},
+    [OP_REDUCE_SCATTER] = {MESSAGE_REDUCE_SCATTER, DIM_REDUCE_SCATTER_N, -1, -1, true, true},
+    [OP_ALL_REDUCE] = {MESSAGE_ALL_REDUCE, DIM_ALL_REDUCE_N, -1, -1, false, true},
+    [OP_ALL_TO_ALL] = {MESSAGE_ALL_TO_ALL, DIM_ALL_TO_ALL_N, -1, -1, true, true},
+    [OP_EXCHANGE] = {MESSAGE_EXCHANGE, DIM_EXCHANGE_W, -1, -1, true, true}, /* floats of a row */
+    [OP_SHIFT] = {MESSAGE_SHIFT, DIM_SHIFT_N, DIM_SHIFT_STEP, -1, true, true},
+    [OP_SEND] = {MESSAGE_SEND, DIM_SEND_N, DIM_SEND_STEP, DIM_SEND_TAG, true, false},
+    [OP_RECV] = {MESSAGE_RECV, DIM_RECV_N, DIM_RECV_STEP, DIM_RECV_TAG, false, true},
 };
 
 /* Without scratch the parts of x that others still read would be overwritten. */
@@ -42,11 +42,12 @@ int comm_start(comm *c, const op *o, void *const *in, void *const *out)
     m->n = o->dim[r->n];
     m->step = r->step < 0 ? 0 : o->dim[r->step];
     m->tag = r->tag < 0 ? 0 : o->dim[r->tag];
-    if (r->from_x) m->x = in[0];
-    if (r->to_y) m->y = out[0];
-    if (o->kind == OP_EXCHANGE) m->table = in[1];
+    if (r->from_x) m->x = in[IN_MESSAGE_x];
+    if (r->to_y) m->y = out[OUT_MESSAGE_y];
+    if (o->kind == OP_EXCHANGE) m->table = in[IN_EXCHANGE_table];
     if (o->kind == OP_REDUCE_SCATTER) {
-        m->scratch = o->out[1] < 0 ? NULL : out[1];
+        const int scratch = OUT_REDUCE_SCATTER_scratch;
+        m->scratch = o->out[scratch] < 0 ? NULL : out[scratch];
         if (c->groups[m->group].n > 1) scratch_is_there(c, m);
     }
     comm_begin(c, m);

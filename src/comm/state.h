@@ -15,11 +15,19 @@ enum { MPI_SECONDS = 600 };
  * begins and first when it ends. */
 typedef struct comm_watch {
     atomic_llong since; /* nanoseconds; 0: not waiting */
-    const char *what, *name;
-    comm_group group;
+    const char *_Atomic what, *_Atomic name;
+    atomic_int group;
     const char *_Atomic where, *_Atomic detail;
+    atomic_int work;         /* comm_work */
+    atomic_llong work_since; /* nanoseconds: its begin, or the end of the last wait in it */
     struct comm *next;
 } comm_watch;
+
+/* MOEFOLD_SLOW */
+typedef struct comm_slow {
+    comm_work work; /* WORK_NONE: not set, or done */
+    double seconds;
+} comm_slow;
 
 struct comm {
     const backend *b;
@@ -33,7 +41,9 @@ struct comm {
     unsigned char *level[GROUP_COUNT]; /* [n] of each member's link */
     comm_delay delay;
     double link_free[LEVEL_COUNT]; /* emulated: when what was admitted has passed */
-    double timeout;                /* seconds */
+    /* Seconds: of messages; of long work of the host. The watchdog reads them. */
+    _Atomic double timeout, host_timeout;
+    comm_slow slow;
 
     message *messages; /* [COMM_REQUESTS_MAX] */
     int first_free;
@@ -61,10 +71,26 @@ void watch_add(comm *c);
 void watch_remove(comm *c);
 void watch_begin(comm *c, const message *m);
 void watch_end(comm *c);
+void watch_message(comm *c); /* has one: what the rank does itself counts from here on */
 void watch_call(const char *what, double timeout); /* is in it from now on; NULL: in none */
 void watch_signals(comm *c); /* this process is this rank, and says so when it is told to end */
 
-/* Seconds: MOEFOLD_TIMEOUT_SECONDS in the environment, or `otherwise`. */
+/* work.c */
+typedef struct work_row {
+    const char *name;  /* as MOEFOLD_SLOW has it */
+    const char *doing; /* "saving a checkpoint" */
+    bool shared;
+} work_row;
+extern const work_row work_rows[WORK_COUNT];
+double work_limit(const comm *c, comm_work w);    /* seconds that this rank may be at it */
+double work_patience(const comm *c, comm_work w); /* seconds that it may wait in it */
+status work_open(comm *c, error *err);            /* reads the limit and MOEFOLD_SLOW */
+long long watch_now(void);                        /* nanoseconds */
+
+/* Seconds: what this variable of the environment says, or `otherwise`, which the knob `key` says. */
+status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
+                    error *err);
+/* That of messages: MOEFOLD_TIMEOUT_SECONDS. */
 status comm_timeout(double otherwise, double *seconds, error *err);
 
 /* Creates a communicator around a backend's state; board.c, mpi.c. */

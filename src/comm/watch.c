@@ -5,7 +5,9 @@
  * end of the job (they tell the other ranks by SIGTERM).
  *
  * I1  A forked process has none of its parent's threads and ranks: it is watched anew, and never
- *     waits for a lock that a thread held which it does not have. */
+ *     waits for a lock that a thread held which it does not have.
+ * I2  What the job ends for is looked at again just before: a message that came, or work that was
+ *     done, while the line was written ends nothing. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,7 +35,7 @@ static struct {
 static comm *_Atomic told;        /* the rank of this process */
 static struct sigaction previous; /* of SIGTERM */
 
-static long long nanoseconds(void)
+long long watch_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -42,14 +44,21 @@ static long long nanoseconds(void)
 
 void watch_begin(comm *c, const message *m)
 {
-    c->watch.what = m->what;
-    c->watch.name = m->name;
-    c->watch.group = m->group;
-    atomic_store_explicit(&c->watch.since, nanoseconds(), memory_order_release);
+    atomic_store_explicit(&c->watch.what, m->what, memory_order_relaxed);
+    atomic_store_explicit(&c->watch.name, m->name, memory_order_relaxed);
+    atomic_store_explicit(&c->watch.group, (int)m->group, memory_order_relaxed);
+    atomic_store_explicit(&c->watch.since, watch_now(), memory_order_release);
+}
+
+void watch_message(comm *c)
+{
+    if (atomic_load_explicit(&c->watch.work, memory_order_relaxed) != WORK_NONE)
+        atomic_store_explicit(&c->watch.work_since, watch_now(), memory_order_relaxed);
 }
 
 void watch_end(comm *c)
 {
+    watch_message(c);
     atomic_store_explicit(&c->watch.since, 0, memory_order_release);
 }
 
@@ -75,6 +84,11 @@ static void put_number(line *l, long long v)
     put(l, digits + n);
 }
 
+static comm_work work_of(comm *c)
+{
+    return (comm_work)atomic_load_explicit(&c->watch.work, memory_order_acquire);
+}
+
 static void put_rank(line *l, const comm *c)
 {
     put(l, "moefold: rank ");
@@ -97,12 +111,20 @@ static void put_where(line *l, comm *c, const char *before)
 
 static void put_operation(line *l, comm *c)
 {
-    put(l, c->watch.what);
-    if (c->watch.name) put(l, " ");
-    put(l, c->watch.name);
+    const char *name = atomic_load_explicit(&c->watch.name, memory_order_relaxed);
+    int group = atomic_load_explicit(&c->watch.group, memory_order_relaxed);
+    put(l, atomic_load_explicit(&c->watch.what, memory_order_relaxed));
+    if (name) put(l, " ");
+    put(l, name);
     put(l, " (group ");
-    put(l, comm_group_name(c->watch.group));
-    put_where(l, c, ", ");
+    put(l, comm_group_name((comm_group)group));
+    comm_work w = work_of(c);
+    if (w) {
+        put(l, ", ");
+        put(l, work_rows[w].doing);
+    } else {
+        put_where(l, c, ", ");
+    }
     put(l, ")");
 }
 
@@ -116,21 +138,57 @@ static void say(line *l)
 
 /* ---- the thread */
 
-static void look(comm *c, long long now)
+/* I2 */
+static void end_unless(bool changed, line *l)
 {
-    long long since = atomic_load_explicit(&c->watch.since, memory_order_acquire);
-    if (!since) return;
+    put(l, "; the job ends");
+    if (changed) return;
+    say(l);
+    _exit(ERR_MACHINE);
+}
+
+static void look_at_wait(comm *c, long long since, long long now)
+{
     double waited = 1e-9 * (double)(now - since);
-    if (waited <= c->timeout) return;
+    comm_work w = work_of(c);
+    if (waited <= work_patience(c, w)) return;
     line l = {.n = 0};
     put_rank(&l, c);
     put(&l, "no answer for ");
     put_number(&l, (long long)waited);
     put(&l, " s in ");
     put_operation(&l, c);
-    put(&l, "; the job ends");
-    say(&l);
-    _exit(ERR_MACHINE);
+    end_unless(atomic_load(&c->watch.since) != since || work_of(c) != w, &l);
+}
+
+static void look_at_work(comm *c, comm_work w, long long now)
+{
+    long long since = atomic_load_explicit(&c->watch.work_since, memory_order_acquire);
+    double worked = 1e-9 * (double)(now - since);
+    if (worked <= work_limit(c, w)) return;
+    line l = {.n = 0};
+    put_rank(&l, c);
+    put(&l, "has been ");
+    put(&l, work_rows[w].doing);
+    put(&l, " for ");
+    put_number(&l, (long long)worked);
+    put(&l, " s (");
+    put(&l, knobs[work_rows[w].shared ? K_HOST_TIMEOUT : K_DIST_TIMEOUT].key);
+    put(&l, " is the limit)");
+    end_unless(atomic_load(&c->watch.since) || work_of(c) != w ||
+                   atomic_load(&c->watch.work_since) != since,
+               &l);
+}
+
+static void look(comm *c)
+{
+    long long now = watch_now(),
+              since = atomic_load_explicit(&c->watch.since, memory_order_acquire);
+    comm_work w = work_of(c);
+    if (since)
+        look_at_wait(c, since, now);
+    else if (w)
+        look_at_work(c, w, now);
 }
 
 /* Who is not in a job yet, or no more, knows of itself what the launcher has told it. */
@@ -155,8 +213,10 @@ static void look_at_call(long long now)
 static double shortest_timeout(void)
 {
     double t = atomic_load(&call.since) && call.timeout < 5 ? call.timeout : 5;
-    for (comm *c = watch.list; c; c = c->watch.next)
+    for (comm *c = watch.list; c; c = c->watch.next) {
         if (c->timeout < t) t = c->timeout;
+        if (c->host_timeout < t) t = c->host_timeout;
+    }
     return t;
 }
 
@@ -173,8 +233,8 @@ static void *watch_thread(void *unused)
         until.tv_sec += (time_t)(step / 1000000000);
         until.tv_nsec = (long)(step % 1000000000);
         pthread_cond_timedwait(&watch.added, &watch.lock, &until);
-        for (comm *c = watch.list; c; c = c->watch.next) look(c, nanoseconds());
-        look_at_call(nanoseconds());
+        for (comm *c = watch.list; c; c = c->watch.next) look(c);
+        look_at_call(watch_now());
     }
     return NULL;
 }
@@ -220,7 +280,7 @@ void watch_call(const char *what, double timeout)
     pthread_mutex_lock(&watch.lock);
     call.what = what;
     call.timeout = timeout;
-    atomic_store_explicit(&call.since, what ? nanoseconds() : 0, memory_order_release);
+    atomic_store_explicit(&call.since, what ? watch_now() : 0, memory_order_release);
     if (!watch.runs) start_thread();
     pthread_cond_signal(&watch.added);
     pthread_mutex_unlock(&watch.lock);
@@ -261,6 +321,9 @@ void comm_told_to_end(void)
     if (atomic_load_explicit(&c->watch.since, memory_order_acquire)) {
         put(&l, "while it waits in ");
         put_operation(&l, c);
+    } else if (work_of(c)) {
+        put(&l, "while it is ");
+        put(&l, work_rows[work_of(c)].doing);
     } else {
         put(&l, "while it computes");
         put_where(&l, c, ": ");

@@ -8,6 +8,7 @@
 #define LAYOUT_STATE_H
 
 #include "layout/layout.h"
+#include "layout/number_types.h"
 #include "layout/pipeline.h"
 #include "model/params.h"
 
@@ -31,6 +32,7 @@ void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param
 
 /* Bytes of one element, and why, for people. */
 typedef struct state_mode {
+    number_types types;
     double weight; /* matrices of linear layers, which FP8 and FP4 recipes may store narrower */
     double plain;  /* all other weights: norms, router, embedding, head */
     double gradient;

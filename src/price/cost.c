@@ -235,18 +235,20 @@ static double buffers(const segment *seg, const int *ids, int n)
 static double bytes_of(const segment *seg, const op *o, cost_way way)
 {
     if (way == WAY_ROWS) return 2 * buffers(seg, o->out, OP_OUT_MAX);
-    if (way == WAY_ADDED) return 3 * (o->in[0] >= 0 ? (double)seg->bufs[o->in[0]].bytes : 0);
+    if (way == WAY_ADDED) return 3 * buffers(seg, o->in, 1);
     if (way != WAY_MOVE) return (double)seg_op_bytes(seg, o);
-    double moved = (double)o->dim[0] * (double)o->dim[1] * (double)o->dim[2] * (double)o->dim[3];
-    double word = o->out[0] >= 0 ? seg->bufs[o->out[0]].word : 4;
-    return moved * word * (o->flags & ADD_TO ? 3 : 2);
+    double moved = 1;
+    for (int i = DIM_MOVE_N0; i <= DIM_MOVE_N3; i++) moved *= (double)o->dim[i];
+    int y = o->out[OUT_MOVE_y];
+    int bits = dtype_bits(y >= 0 ? seg->bufs[y].type : DTYPE_F32);
+    return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 {
     expert_loads even = {.skew = c->skew};
     if (!c->by_layer) return even;
-    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
+    int id = op_first_buf(o);
     int owner = id >= 0 ? seg->bufs[id].owner : 0;
     int64_t layer = c->first[owner ? 1 : 0] + o->layer_step;
     return layer >= 0 && layer < c->n_by_layer ? c->by_layer[layer] : even;
@@ -265,7 +267,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
 static double host_copy(const cost_model *c, const segment *seg, const op *o)
 {
-    const buf *b = &seg->bufs[o->in[0]];
+    const buf *b = &seg->bufs[op_first_buf(o)];
     bool routed = strncmp(b->name, "experts.", 8) == 0;
     double bytes = (double)b->bytes * (routed ? c->fill : 1);
     return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
@@ -307,7 +309,9 @@ static bool exchanged(const segment *seg, int id, bool written)
     for (int phase = 0; phase < 2; phase++)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
-            if (o->kind == OP_EXCHANGE && (written ? o->out[0] : o->in[0]) == id) return true;
+            if (o->kind == OP_EXCHANGE &&
+                (written ? o->out[OUT_EXCHANGE_y] : o->in[IN_EXCHANGE_x]) == id)
+                return true;
         }
     return false;
 }
@@ -316,8 +320,8 @@ bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
 {
     if (o->kind != OP_UNPERMUTE && o->kind != OP_UNPERMUTE_D && o->kind != OP_FLEX_FAN)
         return false;
-    if (!(c->hw->framework > 0) || !exchanged(seg, o->in[0], true)) return false;
-    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[0], false);
+    if (!(c->hw->framework > 0) || !exchanged(seg, op_first_buf(o), true)) return false;
+    return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[OUT_UNPERMUTE_y], false);
 }
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
@@ -335,7 +339,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     out.quantise *= c->device;
     out.part = part_of(o);
     if (row->way == WAY_GROUPED)
-        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[1];
+        launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     out.eager = launches * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

@@ -96,9 +96,9 @@ typedef struct cost_model {
     bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
                                   the grouped products */
     unsigned captured;
-    bool copies_beside;                 /* to the host; on CPUs the cores that compute make them */
-    double gathered_word, reduced_word; /* bytes of a weight that is gathered, a gradient summed */
-    double share[COST_KINDS];           /* of the chip, that hidden messages of a kind take */
+    bool copies_beside;       /* to the host; on CPUs the cores that compute make them */
+    double gathered_bytes;    /* of a weight that is gathered */
+    double share[COST_KINDS]; /* of the chip, that hidden messages of a kind take */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;

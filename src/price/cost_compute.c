@@ -70,7 +70,8 @@ static double product_bytes(const cost_model *c, const segment *seg, const op *o
     for (int i = 0; narrow && i < 2; i++) {
         if (o->in[i] < 0) continue;
         const buf *x = &seg->bufs[o->in[i]];
-        if (x->word > each) bytes -= (double)x->bytes * (1 - each / x->word);
+        double word = (double)dtype_bits(x->type) / 8;
+        if (word > each) bytes -= (double)x->bytes * (1 - each / word);
     }
     return bytes;
 }
@@ -85,7 +86,8 @@ static double quantised(const cost_model *c, const op *o, double forward, double
 
 double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
-    double m = (double)o->dim[0], n = (double)o->dim[1], k = (double)o->dim[2];
+    double m = (double)o->dim[DIM_GEMM_M], n = (double)o->dim[DIM_GEMM_N];
+    double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
     product_shape z = shape_of(OP_GEMM, o->kind, m, n, k);
     const curve *reached = &c->hw->gemm[narrow ? c->products : c->plain];
@@ -113,7 +115,7 @@ static bool comes_narrow(const cost_model *c, const op *o)
 /* Products of `experts` experts that share `rows` evenly. */
 static double even_seconds(const cost_model *c, const op *o, double rows, double experts)
 {
-    double n = (double)o->dim[2], k = (double)o->dim[3];
+    double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     bool narrow = cost_is_narrow(c, o);
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
@@ -135,12 +137,14 @@ static double uneven_seconds(const cost_model *c, const op *o, const expert_load
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     expert_loads l = cost_loads(c, seg, o);
-    double even = (double)o->dim[0] * c->fill, experts = (double)o->dim[1];
-    double rows = even * l.skew, n = (double)o->dim[2], k = (double)o->dim[3];
+    int64_t n_experts = o->dim[DIM_GROUPED_E];
+    double even = (double)o->dim[DIM_GROUPED_ROOM] * c->fill, experts = (double)n_experts;
+    double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
+    double rows = even * l.skew;
     bool narrow = cost_is_narrow(c, o);
     *quantise = 0;
     if (!(rows > 0 && experts > 0)) return 0;
-    double seconds = l.loads && l.n == o->dim[1] ? uneven_seconds(c, o, &l, even / experts)
+    double seconds = l.loads && l.n == n_experts ? uneven_seconds(c, o, &l, even / experts)
                                                  : even_seconds(c, o, rows, experts);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     *quantise = narrow && !comes_narrow(c, o) ? quantised(c, o, rows * k, rows * n) : 0;
@@ -156,7 +160,8 @@ static bool is_backward(op_kind k)
 
 static bool has_sinks(const op *o)
 {
-    return (o->kind == OP_ATTN && o->in[3] >= 0) || (o->kind == OP_ATTN_D && o->in[6] >= 0);
+    return (o->kind == OP_ATTN && o->in[IN_ATTN_sinks] >= 0) ||
+           (o->kind == OP_ATTN_D && o->in[IN_ATTN_D_sinks] >= 0);
 }
 
 double cost_attention(const cost_model *c, const segment *seg, const op *o)
@@ -166,8 +171,9 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
     if (o->kind == OP_GDN_RULE || o->kind == OP_GDN_RULE_D)
         return larger(op_flops(o) / (peak * h->linear_attention), memory);
     bool block = o->kind == OP_ATTN_BLOCK || o->kind == OP_ATTN_BLOCK_D;
-    int64_t seen = o->dim[block ? 2 : 1], window = o->dim[block ? 7 : 6];
-    int64_t size = o->dim[block ? 6 : 5];
+    int64_t seen = o->dim[block ? DIM_ATTN_BLOCK_SK : DIM_ATTN_S];
+    int64_t window = o->dim[block ? DIM_ATTN_BLOCK_WINDOW : DIM_ATTN_WINDOW];
+    int64_t size = o->dim[block ? DIM_ATTN_BLOCK_DV : DIM_ATTN_DV];
     if (window > 0 && window < seen) seen = window;
     double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
                   curve_at(&h->attention_head, (double)size);
@@ -181,18 +187,20 @@ double cost_chunk(const cost_model *c, const segment *seg, const op *o)
 {
     if (!(c->hw->framework > 0)) return 1;
     bool parts = o->kind == OP_HEAD_PART || o->kind == OP_HEAD_PART_D;
-    if (parts) return (double)o->dim[3] / (double)o->dim[0];
-    if (o->kind != OP_ALL_GATHER || strcmp(seg->bufs[o->in[0]].name, "logit sums")) return 1;
+    if (parts) return (double)o->dim[DIM_HEAD_PART_ROWS] / (double)o->dim[DIM_HEAD_PART_T];
+    if (o->kind != OP_ALL_GATHER || strcmp(seg->bufs[o->in[IN_ALL_GATHER_x]].name, "logit sums"))
+        return 1;
     const setup *s = c->s;
     double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
-    return (double)o->dim[0] / 3 / (tokens / (double)s->lay.cp);
+    return (double)o->dim[DIM_ALL_GATHER_N] / 3 / (tokens / (double)s->lay.cp);
 }
 
 double cost_head(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
     bool whole = o->kind == OP_HEAD_LOSS || o->kind == OP_HEAD_LOGITS;
-    double rows = (double)o->dim[whole ? 0 : 3], width = (double)o->dim[2];
+    double rows = (double)o->dim[whole ? DIM_HEAD_LOSS_T : DIM_HEAD_PART_ROWS];
+    double width = (double)o->dim[DIM_HEAD_LOSS_V];
     double part = o->kind == OP_HEAD_LOSS ? 1 : 0.5; /* of loss and gradient */
     double loss = cost_memory(c, rows * width * h->logit_bytes * part);
     double one = cost_chunk(c, seg, o);

@@ -29,15 +29,13 @@ static void init_numbers(cost_model *c)
     c->narrow_weight_gradients = recipe_on(r, K_FP8_WGRAD);
 }
 
-/* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives; gradients as they
- * are summed. */
-static void init_words(cost_model *c)
+/* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives. */
+static void init_gathers(cost_model *c)
 {
     const recipe *r = &c->s->r;
     state_mode mode = state_mode_bare(r);
     bool narrow = recipe_given(r, K_FP8) && recipe_on(r, K_FP8_PARAMS);
-    c->gathered_word = narrow && c->scaling != SCALING_MXFP8 ? 1 : mode.plain;
-    c->reduced_word = mode.gradient;
+    c->gathered_bytes = narrow && c->scaling != SCALING_MXFP8 ? 1 : mode.plain;
 }
 
 /* ---- routing */
@@ -118,7 +116,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->captured = cost_captured(&s->r);
     c->copies_beside = !recipe_on_cpu(&s->r);
     init_numbers(c);
-    init_words(c);
+    init_gathers(c);
     init_routing(c);
     cost_init_links(c);
 }

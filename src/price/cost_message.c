@@ -275,19 +275,20 @@ static double exchange_seconds(const cost_model *c, const exchange_rows *x, doub
 bool cost_rides_along(const cost_model *c, const op *o)
 {
     return c->dispatch != DISPATCH_ALLTOALL && o->kind == OP_EXCHANGE &&
-           o->dim[1] * 4 <= c->s->m.hidden;
+           o->dim[DIM_EXCHANGE_W] * 4 <= c->s->m.hidden;
 }
 
 static double exchange(const cost_model *c, const segment *seg, const op *o)
 {
     exchange_shape z = exchange_shape_of(seg, o);
     const exchange_rows *x = &c->exchanges[o->group][z.hop][z.back];
-    double width = (double)o->dim[1] * (double)o->word, seconds = exchange_seconds(c, x, width);
+    double width = (double)dtype_bytes(o->type, o->dim[DIM_EXCHANGE_W]);
+    double seconds = exchange_seconds(c, x, width);
     if (z.hop == 2)
         seconds = fmax(0, seconds - exchange_seconds(c, &c->exchanges[o->group][1][z.back], width));
     seconds *= cost_loads(c, seg, o).skew; /* all wait for the fullest rank */
     if (!x->known) /* a segment of another dispatcher: all that it has room for */
-        seconds = over(c, c->groups[o->group].farthest, (double)o->dim[0] * width);
+        seconds = over(c, c->groups[o->group].farthest, (double)o->dim[DIM_EXCHANGE_ROOM] * width);
     const group_facts *g = &c->groups[o->group];
     if (cost_rides_along(c, o)) return seconds;
     if (z.hop == 2 && !(c->captured & CAPTURED_EXPERTS)) /* once for both hops */
@@ -295,18 +296,19 @@ static double exchange(const cost_model *c, const segment *seg, const op *o)
     return seconds + level_of(c, g->farthest)->latency * g->hops;
 }
 
-/* Bytes of an element: buckets are laid out as four, whatever they hold. */
-static double word_of(const cost_model *c, const segment *seg, const op *o)
+/* Bytes of what travels: weights may be gathered narrower than they are kept. */
+static double bytes_sent(const cost_model *c, const segment *seg, const op *o)
 {
-    int id = o->in[0] >= 0 ? o->in[0] : o->out[0];
-    if (id < 0 || seg->bufs[id].life != LIFE_FIXED) return o->word > 0 ? o->word : 4;
-    return seg->bufs[id].region == REGION_WEIGHTS ? c->gathered_word : c->reduced_word;
+    int id = op_first_buf(o);
+    if (id < 0 || seg->bufs[id].life != LIFE_FIXED || seg->bufs[id].region != REGION_WEIGHTS)
+        return (double)dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
+    return (double)o->dim[DIM_MESSAGE_N] * c->gathered_bytes;
 }
 
 double cost_message(const cost_model *c, const segment *seg, const op *o)
 {
     const group_facts *g = &c->groups[o->group];
-    double bytes = (double)o->dim[0] * word_of(c, seg, o);
+    double bytes = bytes_sent(c, seg, o);
     switch (o->kind) {
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:

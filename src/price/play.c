@@ -33,7 +33,7 @@ static int slot_of(const play *p, const op *o)
 
 static void wait_for(play *p, const op *o, int slot)
 {
-    int64_t e = o->dim[0];
+    int64_t e = o->dim[DIM_WAIT_EVENT];
     double now = p->stream[slot];
     if (e >= EVENTS_MAX || p->done[e] <= now) return;
     if (slot == STREAM_COMPUTE && p->message[e]) { /* I2 */

@@ -144,8 +144,8 @@ static void start_message(stages *s, rank_play *r, const segment *seg, const op 
     r->awaited[o->event] = -1;
     r->kind[o->event] = cost.kind;
     if (o->kind == OP_SEND) {
-        int64_t to = neighbour(s, r->p->at.pp, o->dim[1]);
-        push(s, &s->queues[to * 2 + o->dim[2]], (sent){start, *stream});
+        int64_t to = neighbour(s, r->p->at.pp, o->dim[DIM_SEND_STEP]);
+        push(s, &s->queues[to * 2 + o->dim[DIM_SEND_TAG]], (sent){start, *stream});
     }
 }
 
@@ -156,7 +156,8 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
     for (int n = seg->n_ops[it->phase]; r->next_op < n; r->next_op++) {
         const op *o = &seg->ops[it->phase][r->next_op];
         bool across = (o->flags & ACROSS) != 0;
-        queue *mine = &s->queues[r->p->at.pp * 2 + (o->kind == OP_RECV ? o->dim[2] : 0)];
+        int64_t tag = o->kind == OP_RECV ? o->dim[DIM_RECV_TAG] : 0;
+        queue *mine = &s->queues[r->p->at.pp * 2 + tag];
         if (o->kind == OP_RECV && across) {
             r->awaited[o->event] = mine->taken++;
             r->kind[o->event] = COST_PP;
@@ -164,7 +165,7 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
             if (!take(r, mine, mine->taken)) return false;
             mine->taken++;
         } else if (o->kind == OP_WAIT && across) {
-            int64_t e = o->dim[0];
+            int64_t e = o->dim[DIM_WAIT_EVENT];
             bool backward = e == event_of_message(EVENT_RECV_BACKWARD, 0) ||
                             e == event_of_message(EVENT_RECV_BACKWARD, 1);
             if (r->awaited[e] >= 0) {

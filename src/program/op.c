@@ -11,6 +11,11 @@ const op_info op_infos[OP_COUNT] = {
 #undef OP
 };
 
+int op_first_buf(const op *o)
+{
+    return o->in[0] >= 0 ? o->in[0] : o->out[0];
+}
+
 bool op_is_comm(op_kind k)
 {
     return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */
@@ -50,13 +55,34 @@ static double pairs_before(double q, double n_q, double k, double n_k)
 /* Of a block over tokens in two halves (ATTN_BLOCK), one sample. */
 static double block_pairs(const double *d)
 {
-    double sum = 0, n_q = d[1] / 2, n_k = d[2] / 2, window = d[7];
-    for (int q = 8; q <= 9; q++)
-        for (int k = 10; k <= 11; k++) {
+    double sum = 0, n_q = d[DIM_ATTN_BLOCK_SQ] / 2, n_k = d[DIM_ATTN_BLOCK_SK] / 2;
+    double window = d[DIM_ATTN_BLOCK_WINDOW];
+    for (int q = DIM_ATTN_BLOCK_QA; q <= DIM_ATTN_BLOCK_QB; q++)
+        for (int k = DIM_ATTN_BLOCK_KA; k <= DIM_ATTN_BLOCK_KB; k++) {
             sum += pairs_before(d[q], n_q, d[k], n_k);
             if (window > 0) sum -= pairs_before(d[q] - window, n_q, d[k], n_k);
         }
     return sum;
+}
+
+/* Products of size D and of size DV for each pair of tokens. */
+static double attention_flops(const double *d, double by_d, double by_dv)
+{
+    double pairs = causal_pairs(d[DIM_ATTN_S], d[DIM_ATTN_WINDOW]);
+    return 2 * d[DIM_ATTN_B] * pairs * d[DIM_ATTN_N] *
+           (by_d * d[DIM_ATTN_D] + by_dv * d[DIM_ATTN_DV]);
+}
+
+static double block_flops(const double *d, double by_d, double by_dv)
+{
+    return 2 * d[DIM_ATTN_BLOCK_B] * block_pairs(d) * d[DIM_ATTN_BLOCK_N] *
+           (by_d * d[DIM_ATTN_BLOCK_D] + by_dv * d[DIM_ATTN_BLOCK_DV]);
+}
+
+static double rule_flops(const double *d, double each)
+{
+    return each * d[DIM_GDN_RULE_B] * d[DIM_GDN_RULE_S] * d[DIM_GDN_RULE_Nv] * d[DIM_GDN_RULE_Dk] *
+           d[DIM_GDN_RULE_Dv];
 }
 
 double op_flops(const op *o)
@@ -67,35 +93,36 @@ double op_flops(const op *o)
     case OP_GEMM:
     case OP_GEMM_D:
     case OP_GEMM_W:
-        return 2 * d[0] * d[1] * d[2];
+        return 2 * d[DIM_GEMM_M] * d[DIM_GEMM_N] * d[DIM_GEMM_K];
     case OP_GROUPED:
     case OP_GROUPED_D:
     case OP_GROUPED_W:
-        return 2 * d[0] * d[2] * d[3]; /* of all rows; empty ones cost nothing */
+        /* of all rows; empty ones cost nothing */
+        return 2 * d[DIM_GROUPED_ROOM] * d[DIM_GROUPED_N] * d[DIM_GROUPED_K];
     case OP_ATTN:
-        return 2 * d[0] * causal_pairs(d[1], d[6]) * d[2] * (d[4] + d[5]);
+        return attention_flops(d, 1, 1);
     case OP_ATTN_D:
-        return 2 * d[0] * causal_pairs(d[1], d[6]) * d[2] * (3 * d[4] + 2 * d[5]);
+        return attention_flops(d, 3, 2);
     case OP_ATTN_BLOCK:
-        return 2 * d[0] * block_pairs(d) * d[3] * (d[5] + d[6]);
+        return block_flops(d, 1, 1);
     case OP_ATTN_BLOCK_D:
-        return 2 * d[0] * block_pairs(d) * d[3] * (3 * d[5] + 2 * d[6]);
+        return block_flops(d, 3, 2);
     case OP_HEAD_PART:
-        return 2 * d[3] * d[1] * d[2];
+        return 2 * d[DIM_HEAD_PART_ROWS] * d[DIM_HEAD_PART_H] * d[DIM_HEAD_PART_V];
     case OP_HEAD_PART_D:
-        return 4 * d[3] * d[1] * d[2];
+        return 4 * d[DIM_HEAD_PART_D_ROWS] * d[DIM_HEAD_PART_D_H] * d[DIM_HEAD_PART_D_V];
     case OP_HEAD_LOSS:
-        return 6 * d[0] * d[1] * d[2];
+        return 6 * d[DIM_HEAD_LOSS_T] * d[DIM_HEAD_LOSS_H] * d[DIM_HEAD_LOSS_V];
     case OP_HEAD_LOGITS:
-        return 2 * d[0] * d[1] * d[2];
+        return 2 * d[DIM_HEAD_LOGITS_T] * d[DIM_HEAD_LOGITS_H] * d[DIM_HEAD_LOGITS_V];
     case OP_GDN_RULE:
-        return 8 * d[0] * d[1] * d[3] * d[4] * d[5];
+        return rule_flops(d, 8);
     case OP_GDN_RULE_D:
-        return 20 * d[0] * d[1] * d[3] * d[4] * d[5];
+        return rule_flops(d, 20);
     case OP_CONV:
     case OP_CONV_D:
     case OP_CONV_W:
-        return 2 * d[0] * d[1] * d[2] * d[3];
+        return 2 * d[DIM_CONV_B] * d[DIM_CONV_S] * d[DIM_CONV_C] * d[DIM_CONV_TAPS];
     default:
         return 0; /* bound by memory */
     }

@@ -1,15 +1,19 @@
 /* op.h - operations: what a rank does in a step, one after another on explicit buffers.
  *
- * ops.def has one row a kind: its inputs, outputs and sizes. An operation names buffers of its
- * segment by number (-1: not there), never addresses, ranks or threads. Readers of a program (plan,
- * audit, price, run, explain) all read these. */
+ * ops.def has one row a kind: its inputs, outputs and sizes, whose positions in an op have names
+ * (op_names.h, made from the table): in[IN_GEMM_x], out[OUT_GEMM_y], dim[DIM_GEMM_M],
+ * real[REAL_NORM_eps]. An operation names buffers of its segment by number (-1: not there), never
+ * addresses, ranks or threads. Readers of a program (plan, audit, price, run, explain) all read
+ * these. */
 #ifndef PROGRAM_OP_H
 #define PROGRAM_OP_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/dtype.h"
 #include "layout/members.h"
+#include "program/op_names.h"
 
 typedef enum op_kind {
 #define OP(id, ...) OP_##id,
@@ -17,6 +21,17 @@ typedef enum op_kind {
 #undef OP
     OP_COUNT
 } op_kind;
+
+/* Positions that messages share (op_positions.c asserts it): what comes in, what goes out, how much
+ * to each member (an EXCHANGE: room in rows); of SHIFT, SEND and RECV the other's distance, of the
+ * last two the tag. */
+enum {
+    IN_MESSAGE_x = IN_ALL_GATHER_x,
+    OUT_MESSAGE_y = OUT_ALL_GATHER_y,
+    DIM_MESSAGE_N = DIM_ALL_GATHER_N,
+    DIM_MESSAGE_STEP = DIM_SEND_STEP,
+    DIM_MESSAGE_TAG = DIM_SEND_TAG,
+};
 
 typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
 
@@ -50,7 +65,7 @@ typedef struct op {
     op_stream stream;
     op_node node;
     comm_group group;   /* communication: who takes part */
-    int word;           /* communication: bytes of an element */
+    dtype type;         /* messages and copies: of their elements */
     int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
     const char *name;   /* "qkv", "experts.fc1" */
     const char *module; /* "attention", "moe", ...: for tables */
@@ -99,6 +114,9 @@ extern const op_info op_infos[OP_COUNT];
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);
+
+/* The first input, or where there is none the first output: what a message carries. -1: neither. */
+int op_first_buf(const op *o);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);

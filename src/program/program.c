@@ -163,6 +163,7 @@ static void set_sizes(program *p, const setup *s, int64_t rank)
 {
     p->s = s;
     p->at = rank_coordinates(&s->lay, rank);
+    p->types = number_types_of(&s->r);
     p->B = recipe_int(&s->r, K_MBS);
     p->S = recipe_int(&s->r, K_SEQ) / s->lay.cp;
     p->Tc = p->B * p->S;
@@ -178,19 +179,16 @@ static void set_sizes(program *p, const setup *s, int64_t rank)
 static builder builder_of(const program *p, arena *a)
 {
     const setup *s = p->s;
-    bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
-    builder b = {.s = s,
-                 .a = a,
-                 .at = p->at,
-                 .seq = recipe_int(&s->r, K_SEQ),
-                 .B = p->B,
-                 .S = p->S,
-                 .Tc = p->Tc,
-                 .T = p->T,
-                 .word = narrow ? 2 : 4,
-                 .aux_gradient = 1.0 / (double)(p->micros * s->lay.dp)};
-    b.stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4) ? 1 : b.word;
-    return b;
+    return (builder){.s = s,
+                     .a = a,
+                     .at = p->at,
+                     .seq = recipe_int(&s->r, K_SEQ),
+                     .B = p->B,
+                     .S = p->S,
+                     .Tc = p->Tc,
+                     .T = p->T,
+                     .types = p->types,
+                     .aux_gradient = 1.0 / (double)(p->micros * s->lay.dp)};
 }
 
 static void build_order(program *p, arena *a)

@@ -94,7 +94,8 @@ typedef struct program {
     int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
     int64_t arena_bytes;
     int64_t host_bytes; /* activations on the host; their places follow the arena's end */
-    double weight_word, gradient_word; /* bytes of an element of those regions */
+    number_types types; /* of weights, gradients, masters and moments */
+    int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */

@@ -5,8 +5,6 @@
 
 #include "base/maths.h"
 
-enum { WIDE = 4 };
-
 void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a)
 {
     *seg = (segment){.name = name};
@@ -21,47 +19,54 @@ static int add_buf(builder *b, buf made)
     ARENA_GROW(b->a, seg->bufs, seg->n_bufs, seg->bufs_room);
     made.module = b->module;
     made.offset[0] = made.offset[1] = -1;
-    if (!made.word) made.word = WIDE;
     if (!made.parent) made.parent = NONE; /* buffer 0 has no views: it is the segment's input */
     seg->bufs[seg->n_bufs] = made;
     return seg->n_bufs++;
 }
 
-static int saved_of(builder *b, const char *name, int64_t elements, unsigned drop, int word)
+int seg_saved_as(builder *b, const char *name, int64_t elements, unsigned drop, dtype type)
 {
     return add_buf(b, (buf){.name = name,
                             .life = LIFE_SAVED,
-                            .word = word,
-                            .bytes = mul_sat(elements, word),
+                            .type = type,
+                            .bytes = dtype_bytes(type, elements),
                             .drop = (drop & ~(unsigned)(STORED | OFF_ALL)) | DROP_FULL,
                             .offload = drop & OFF_ALL});
 }
 
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
 {
-    return saved_of(b, name, elements, drop, drop & STORED ? b->stored : b->word);
+    return seg_saved_as(b, name, elements, drop,
+                        drop & STORED ? b->types.stored : b->types.activation);
 }
 
-int seg_saved_wide(builder *b, const char *name, int64_t elements, unsigned drop)
+static int add_typed(builder *b, const char *name, life l, int64_t elements, dtype type)
 {
-    return saved_of(b, name, elements, drop, WIDE);
+    return add_buf(
+        b, (buf){.name = name, .life = l, .type = type, .bytes = dtype_bytes(type, elements)});
 }
 
 int seg_temp(builder *b, const char *name, int64_t elements)
 {
-    return seg_other(b, name, LIFE_TEMP, elements);
+    return add_typed(b, name, LIFE_TEMP, elements, b->types.activation);
 }
 
-int seg_temp_wide(builder *b, const char *name, int64_t elements)
+int seg_temp_as(builder *b, const char *name, int64_t elements, dtype type)
 {
-    return add_buf(b, (buf){.name = name, .life = LIFE_TEMP, .bytes = mul_sat(elements, WIDE)});
+    return add_typed(b, name, LIFE_TEMP, elements, type);
 }
 
 int seg_other(builder *b, const char *name, life l, int64_t elements)
 {
-    int word = l == LIFE_FIXED ? WIDE : b->word;
-    return add_buf(b,
-                   (buf){.name = name, .life = l, .word = word, .bytes = mul_sat(elements, word)});
+    return add_typed(b, name, l, elements, b->types.activation);
+}
+
+int seg_fixed(builder *b, const char *name, int region, int64_t at, int64_t elements, dtype type)
+{
+    int id = add_typed(b, name, LIFE_FIXED, elements, type);
+    b->seg->bufs[id].region = region;
+    b->seg->bufs[id].offset[0] = at;
+    return id;
 }
 
 static const char *const step_names[STEP_COUNT] = {
@@ -81,6 +86,19 @@ static const char *const step_names[STEP_COUNT] = {
     [STEP_OVERFLOW] = "routed rows",
 };
 
+dtype step_type(step_buffer which)
+{
+    switch (which) {
+    case STEP_IDS:
+    case STEP_LABELS:
+    case STEP_MTP_IDS:
+    case STEP_MTP_LABELS:
+        return DTYPE_I32;
+    default:
+        return DTYPE_F32;
+    }
+}
+
 static int find_step(const builder *b, step_buffer which, int layer_step)
 {
     for (int i = 0; i < b->seg->n_bufs; i++) {
@@ -94,23 +112,21 @@ int seg_step(builder *b, step_buffer which, int64_t elements)
 {
     int found = find_step(b, which, 0);
     if (found != NONE) return found;
-    return add_buf(b, (buf){.name = step_names[which],
-                            .life = LIFE_STEP,
-                            .bytes = mul_sat(elements, WIDE),
-                            .step = which});
+    int id = add_typed(b, step_names[which], LIFE_STEP, elements, step_type(which));
+    b->seg->bufs[id].step = which;
+    return id;
 }
 
 int seg_layer_step(builder *b, step_buffer which, int64_t elements)
 {
     int found = find_step(b, which, b->layer_step);
     if (found != NONE) return found;
-    int64_t bytes = mul_sat(elements, WIDE);
-    return add_buf(b, (buf){.name = step_names[which],
-                            .life = LIFE_STEP,
-                            .bytes = bytes,
-                            .step = which,
-                            .layer_step = b->layer_step,
-                            .step_stride = bytes});
+    int id = add_typed(b, step_names[which], LIFE_STEP, elements, step_type(which));
+    buf *made = &b->seg->bufs[id];
+    made->step = which;
+    made->layer_step = b->layer_step;
+    made->step_stride = made->bytes;
+    return id;
 }
 
 /* Rows of this layer's blocks, then of embedding and head. */
@@ -135,11 +151,11 @@ static int64_t local_elements(const setup *s, const param *row)
 int seg_view(builder *b, int parent, int64_t first, int64_t elements)
 {
     buf whole = b->seg->bufs[parent];
-    int64_t at = mul_sat(first, whole.word) + (whole.parent >= 0 ? whole.view_at : 0);
+    int64_t at = dtype_bytes(whole.type, first) + (whole.parent >= 0 ? whole.view_at : 0);
     return add_buf(b, (buf){.name = whole.name,
                             .life = whole.life,
-                            .word = whole.word,
-                            .bytes = mul_sat(elements, whole.word),
+                            .type = whole.type,
+                            .bytes = dtype_bytes(whole.type, elements),
                             .parent = whole.parent >= 0 ? whole.parent : parent,
                             .view_at = at});
 }
@@ -152,11 +168,11 @@ static int add_row(builder *b, const char *name, life l)
         const buf *p = &b->seg->bufs[i];
         if (p->life == l && p->row == row && p->layer_step == b->layer_step) return i;
     }
-    return add_buf(b, (buf){.name = row->name,
-                            .life = l,
-                            .bytes = mul_sat(local_elements(b->s, row), WIDE),
-                            .row = row,
-                            .layer_step = b->layer_step});
+    dtype type = !row->trained ? DTYPE_F32 : l == LIFE_WEIGHT ? b->types.weight : b->types.gradient;
+    int id = add_typed(b, row->name, l, local_elements(b->s, row), type);
+    b->seg->bufs[id].row = row;
+    b->seg->bufs[id].layer_step = b->layer_step;
+    return id;
 }
 
 int seg_weight(builder *b, const char *name)
@@ -205,7 +221,7 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
     op *o = seg_op(b, phase, kind, name, in, out, dim);
     o->stream = STREAM_COMM;
     o->group = g;
-    o->word = b->seg->bufs[o->in[0] >= 0 ? o->in[0] : o->out[0]].word;
+    o->type = b->seg->bufs[op_first_buf(o)].type;
     return o;
 }
 

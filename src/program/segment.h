@@ -9,6 +9,7 @@
 #define PROGRAM_SEGMENT_H
 
 #include "layout/members.h"
+#include "layout/number_types.h"
 #include "program/op.h"
 
 typedef enum life {
@@ -45,6 +46,9 @@ typedef enum step_buffer {
     STEP_COUNT
 } step_buffer;
 
+/* Indices are whole numbers, all else is FP32. */
+dtype step_type(step_buffer which);
+
 static inline bool step_by_micro(step_buffer b)
 {
     return b <= STEP_MTP_LOSS;
@@ -80,7 +84,7 @@ enum {
 typedef struct buf {
     const char *name, *module;
     life life;
-    int word; /* bytes of an element */
+    dtype type;
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
     unsigned offload; /* OFF_ bits under which it waits on the host */
@@ -124,21 +128,22 @@ typedef struct builder {
     int layer_step;     /* layers of the same segment before it */
     const char *module; /* tags of what is added now */
     op_node node;
-    int word, stored;    /* bytes of an element of an activation; of one that only products read */
+    number_types types;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
 void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a);
 
-/* Buffers. Sizes in elements: activations are as wide as the recipe's precision has them, `_wide`
- * ones (indices, statistics, what the router computes) four bytes. STORED in `drop`: only products
- * read it again, so that an FP8 recipe stores it as they take it. */
+/* Buffers. Sizes in elements. Activations have the recipe's precision; what has another format
+ * (indices, statistics, what the router computes) says so. STORED in `drop`: only products read it
+ * again, so that an FP8 recipe stores it as they take it. */
 enum { STORED = 1 << 16 };
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop);
 int seg_temp(builder *b, const char *name, int64_t elements);
-int seg_saved_wide(builder *b, const char *name, int64_t elements, unsigned drop);
-int seg_temp_wide(builder *b, const char *name, int64_t elements);
-int seg_other(builder *b, const char *name, life l, int64_t elements);
+int seg_saved_as(builder *b, const char *name, int64_t elements, unsigned drop, dtype type);
+int seg_temp_as(builder *b, const char *name, int64_t elements, dtype type);
+int seg_other(builder *b, const char *name, life l, int64_t elements); /* an activation */
+int seg_fixed(builder *b, const char *name, int region, int64_t at, int64_t elements, dtype type);
 int seg_step(builder *b, step_buffer which, int64_t elements);
 int seg_layer_step(builder *b, step_buffer which, int64_t elements); /* this layer's part */
 int seg_weight(builder *b, const char *name); /* by its row's name; -1: the model has none */

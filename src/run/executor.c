@@ -185,7 +185,8 @@ static void run_op(executor *e, const struct bound_item *it, int phase, int k)
     const op *o = &it->seg->seg->ops[phase][k];
     bool across = (o->flags & ACROSS) != 0;
     if (o->kind == OP_WAIT) { /* I1 */
-        wait_for(e, across ? &e->across[o->dim[0]] : &e->requests[o->dim[0]]);
+        int64_t event = o->dim[DIM_WAIT_EVENT];
+        wait_for(e, across ? &e->across[event] : &e->requests[event]);
         return;
     }
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -218,7 +219,7 @@ static void time_op(executor *e, const struct bound_item *it, int phase, int k)
     cost_kind kind = it->seg->kind[phase][k];
     cost_kind *kinds = o->flags & ACROSS ? e->across_kind : e->request_kind;
     if (o->kind == OP_WAIT) {
-        kind = kinds[o->dim[0]];
+        kind = kinds[o->dim[DIM_WAIT_EVENT]];
     } else if (op_is_comm(o->kind)) {
         kinds[o->event] = kind;
         e->message_kind = kind;

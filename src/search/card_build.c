@@ -47,7 +47,6 @@ static void set_up(cards *k, card_bench *w)
     price_skew(&w->cost, k->o);
     const setup *s = &w->s;
     int64_t S = recipe_int(&s->r, K_SEQ) / one.cp;
-    bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
     w->b = (builder){.s = s,
                      .a = k->scratch,
                      .at = rank_coordinates(&s->lay, 0),
@@ -56,10 +55,8 @@ static void set_up(cards *k, card_bench *w)
                      .S = S,
                      .Tc = one.mbs * S,
                      .T = one.mbs * S / one.tp,
-                     .word = narrow ? 2 : 4,
+                     .types = number_types_of(&s->r),
                      .aux_gradient = 1};
-    bool stored = recipe_given(&s->r, K_FP8) || recipe_given(&s->r, K_FP4);
-    w->b.stored = stored ? 1 : w->b.word;
 }
 
 card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind)
@@ -246,8 +243,7 @@ double card_message(cards *k, const choice *c, const setup *s, int64_t parts)
     cost_model *cost = &known;
     cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
     int64_t T = c->mbs * (recipe_int(&s->r, K_SEQ) / c->cp) / c->tp;
-    bool narrow = recipe_on(&s->r, K_BF16) || recipe_on(&s->r, K_FP16);
-    builder b = {.s = s, .a = k->scratch, .T = T, .word = narrow ? 2 : 4};
+    builder b = {.s = s, .a = k->scratch, .T = T, .types = number_types_of(&s->r)};
     arena_place mark = arena_mark(k->scratch);
     segment seg;
     build_send(&b, &seg, (message_shape){T * s->m.hidden * parts, 0, false});

@@ -17,13 +17,12 @@
 void choice_sizes_of(choice_sizes *z, const setup *s)
 {
     const recipe *r = &s->r;
-    bool narrow = recipe_on(r, K_BF16) || recipe_on(r, K_FP16);
     int64_t B = recipe_int(r, K_MBS);
     *z = (choice_sizes){.seq = recipe_int(r, K_SEQ),
                         .dp = s->lay.dp,
                         .edp = s->lay.edp,
                         .micros = recipe_int(r, K_GBS) / (B * s->lay.dp),
-                        .word = narrow ? 2 : 4,
+                        .types = number_types_of(r),
                         .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
                         .gathers_late = recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT),
                         .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
@@ -54,7 +53,7 @@ static int64_t step_region(const setup *s, const choice_sizes *z)
         else if (m->experts && i == STEP_OVERFLOW)
             n = layers * 2;
         int64_t times = step_by_micro((step_buffer)i) ? z->micros : 1;
-        end = round_up(end + times * n * 4, PLAN_ALIGN);
+        end = round_up(end + times * dtype_bytes(step_type((step_buffer)i), n), PLAN_ALIGN);
     }
     return end;
 }
@@ -76,14 +75,15 @@ static int64_t passed_region(const setup *s, const choice_sizes *z, int64_t rank
             any = offload_takes_input(s, st->first_layer + i, z->T);
     }
     int64_t places = 2 + (s->pipe.pp > 1 ? z->turns : 0);
-    return any ? places * round_up(z->T * s->m.hidden * z->word, PLAN_ALIGN) : 0;
+    return any ? places * round_up(dtype_bytes(z->types.activation, z->T * s->m.hidden), PLAN_ALIGN)
+               : 0;
 }
 
 void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
                   const layout_facts *f, int64_t rank)
 {
     const rank_facts *own = &f->ranks[rank];
-    int64_t hidden = z->T * s->m.hidden * z->word, stream = 0, boundary = 0;
+    int64_t hidden = dtype_bytes(z->types.activation, z->T * s->m.hidden), stream = 0, boundary = 0;
     memset(bytes, 0, sizeof *bytes * REGION_COUNT);
     for (int64_t v = 0; v < s->pipe.vpp; v++) {
         const chunk_mix *m = &f->mix[v * s->pipe.pp + rank];

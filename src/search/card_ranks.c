@@ -10,6 +10,7 @@
 #include "base/maths.h"
 #include "layout/stage_parts.h"
 #include "program/build/messages.h"
+#include "program/memory/plan.h"
 #include "search/search_memo.h"
 
 struct ranks {
@@ -93,6 +94,7 @@ typedef struct walk {
     int64_t shards[2];
     bool replicas[2];
     rank_facts *out;
+    number_types types;
     int64_t trained, owned;
     struct known_length { /* most buckets are equally long */
         int64_t n;
@@ -108,7 +110,7 @@ static bucket_time time_of(walk *w, int which, int64_t n)
         if (w->known[i].n == n && w->known[i].which == which) return w->known[i].time;
     bucket one = {.n = n, .expert = which == 1, .shards = w->shards[which]};
     program p = {.s = w->s, .weights = {.buckets = &one, .n_buckets = 1}};
-    builder b = {.s = w->s, .a = w->a, .word = 2};
+    builder b = {.s = w->s, .a = w->a, .types = w->types};
     bucket_time t = {0, 0};
     segment seg;
     arena_place mark = arena_mark(w->a);
@@ -137,7 +139,7 @@ static void end_bucket(walk *w, int which, int64_t end)
     w->owned += slice;
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
     if (w->shards[which] == 1) return;
-    int64_t bytes = round_up(slice, WEIGHT_ALIGN_ELEMENTS) * 4;
+    int64_t bytes = bucket_scratch(&w->types, slice);
     if (recipe_on(&w->s->r, K_GRAD_OVERLAP))
         w->out->scratch += bytes;
     else if (bytes > w->out->scratch)
@@ -193,7 +195,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     out->first_bucket = ARENA_ARRAY(r->a, int, s->pipe.vpp + 1);
     static _Thread_local walk w;
     memset(&w, 0, sizeof w);
-    w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out};
+    w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
     for (int i = 0; i < 2; i++) w.shards[i] = optimizer_shards(&s->r, &s->lay, i);
     w.replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w.replicas[1] = group_width(s, GROUP_EDP) > 1;

@@ -49,7 +49,8 @@ const layout_facts *ranks_facts(ranks *r, const choice *c);
 
 /* Sizes that follow from a choice and the batch. */
 typedef struct choice_sizes {
-    int64_t seq, S, Tc, T, dp, edp, micros, word;
+    int64_t seq, S, Tc, T, dp, edp, micros;
+    number_types types;
     bool posts_early, gathers_late, reduces_beside;
     int turns;
 } choice_sizes;

@@ -10,6 +10,7 @@ ok() { echo "ok $1"; }
 bad() { # NAME WHY...
     echo "not ok $1: ${*:2}"
     failed=1
+    return 1 # so that whoever calls may say more
 }
 check() { # NAME CONDITION...
     local name=$1

@@ -33,7 +33,7 @@ static void a_killed_rank_ends_the_job(void **state)
     if (no_mpi()) skip();
     assert_int_not_equal(run_again("killed", MPIRUN), 0);
     expect_again(
-        "rank 0 of 4: told to end (SIGTERM) while it waits in barrier (group world, layer 3 "
+        " of 4: told to end (SIGTERM) while it waits in barrier (group world, layer 3 "
         "forward)");
 }
 

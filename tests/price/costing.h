@@ -43,7 +43,7 @@ typedef struct lone_op {
 
 static inline void lone_init(lone_op *x, op_kind kind, const char *name, const int64_t *dim, int n)
 {
-    *x = (lone_op){.o = {.kind = kind, .name = name, .module = "moe", .word = 2}};
+    *x = (lone_op){.o = {.kind = kind, .name = name, .module = "moe", .type = DTYPE_BF16}};
     x->seg = (segment){.name = "test", .bufs = x->bufs};
     for (int i = 0; i < OP_IN_MAX; i++) x->o.in[i] = -1;
     for (int i = 0; i < OP_OUT_MAX; i++) x->o.out[i] = -1;
@@ -53,7 +53,7 @@ static inline void lone_init(lone_op *x, op_kind kind, const char *name, const i
 static inline int lone_buf(lone_op *x, const char *name, double bytes)
 {
     int id = x->seg.n_bufs++;
-    x->bufs[id] = (buf){.name = name, .life = LIFE_TEMP, .word = 2, .parent = -1};
+    x->bufs[id] = (buf){.name = name, .life = LIFE_TEMP, .type = DTYPE_BF16, .parent = -1};
     x->bufs[id].bytes = (int64_t)bytes;
     return id;
 }

@@ -162,7 +162,6 @@ static inline builder builder_of(const lockstep *l, int64_t rank)
     b.B = l->B;
     b.S = l->seq / l->s.lay.cp;
     b.Tc = b.B * b.S;
-    b.word = b.stored = 4;
     b.T = b.Tc / l->s.lay.tp;
     b.aux_gradient = 1;
     return b;

@@ -168,11 +168,11 @@ static void offloaded_inputs_of_experts_stay_wide(void **state)
     (void)state;
     static const struct {
         const char *words;
-        int word;
+        dtype type;
     } table[] = {
-        {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", 1},
-        {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed " OFF("expert_fc1"), 2},
-        {"mixed_precision=bf16_with_mxfp8_mixed " OFF("expert_fc1"), 1},
+        {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", DTYPE_E4M3},
+        {"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed " OFF("expert_fc1"), DTYPE_BF16},
+        {"mixed_precision=bf16_with_mxfp8_mixed " OFF("expert_fc1"), DTYPE_E4M3},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         arena *a = arena_create();
@@ -183,7 +183,7 @@ static void offloaded_inputs_of_experts_stay_wide(void **state)
         for (int k = 0; k < p->n_segments; k++)
             for (int id = 0; id < p->segments[k]->n_bufs; id++)
                 if (strcmp(p->segments[k]->bufs[id].name, "experts.x") == 0) {
-                    assert_int_equal(p->segments[k]->bufs[id].word, table[i].word);
+                    assert_int_equal(p->segments[k]->bufs[id].type, table[i].type);
                     seen++;
                 }
         assert_true(seen > 0);

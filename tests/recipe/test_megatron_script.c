@@ -3,6 +3,12 @@
 
 #include "recipe/shell.h"
 
+static void begin_again(void)
+{
+    end(NULL);
+    begin(NULL);
+}
+
 static void set(const char *assignment)
 {
     how.sets[how.n_sets++] = assignment;
@@ -197,10 +203,10 @@ static void given_values_win_over_the_script(void **state)
     assert_knob("model.num_layers", "8");
     assert_knob("cluster.n_gpus", "64");
     assert_knob("logger.wandb_project", "moe");
-    begin(NULL);
+    begin_again();
     set("TPP=4");
     assert_refused("#!/bin/sh\nTP=1\npython pretrain_gpt.py --lr 1", "--set TPP|no variable");
-    begin(NULL);
+    begin_again();
     set("=4");
     assert_refused("#!/bin/sh\n", "--set =4: NAME=value is needed");
 }
@@ -212,25 +218,25 @@ static void one_of_several_commands_is_picked(void **state)
                      ERR_INPUT);
     assert_non_null(strstr(err.text, "3 training commands; --command N picks one"));
     assert_non_null(strstr(err.text, "\n  3: line 20: pretrain_gpt.py"));
-    begin(NULL);
+    begin_again();
     how.command = "2";
     read_file("tests/data/megatron/several.sh");
     assert_knob("model.tensor_model_parallel_size", "2");
     assert_knob("train.global_batch_size", "16");
     assert_knob("cluster.n_gpus", "2");
     assert_true(noted("it calls ./after.sh, which is not followed"));
-    begin(NULL);
+    begin_again();
     how.command = "3";
     assert_int_equal(megatron_read_with(&r, "tests/data/megatron/several.sh", &how, &err),
                      ERR_INPUT);
     assert_non_null(strstr(err.text, "NODES for --nodes"));
-    begin(NULL);
+    begin_again();
     how.command = "3";
     set("NODES=2");
     read_file("tests/data/megatron/several.sh");
     assert_knob("cluster.n_gpus", "16");
     assert_knob("model.expert_model_parallel_size", "8");
-    begin(NULL);
+    begin_again();
     how.command = "4";
     assert_int_equal(megatron_read_with(&r, "tests/data/megatron/several.sh", &how, &err),
                      ERR_INPUT);

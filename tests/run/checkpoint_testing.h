@@ -4,7 +4,11 @@
 
 #include "hf_testing.h"
 
+#include <dirent.h>
+#include <sys/wait.h>
+
 #include "run/checkpoint/checkpoint.h"
+#include "run/checkpoint/owner.h"
 
 typedef struct run {
     loaded x;
@@ -68,6 +72,34 @@ static inline void same_runs(const run *a, const run *b)
 static inline const char *inside(run *r, int64_t iteration, const char *name)
 {
     return arena_text(r->x.a, "%s/iter_%07" PRId64 "/%s", r->folder, iteration, name);
+}
+
+/* FOLDER/NAME.KIND-OWNER as a process of this machine that has ended would have called it. */
+static inline const char *left_beside(run *r, const char *name, const char *kind)
+{
+    char path[1024] = "";
+    int ends[2], child;
+    assert_int_equal(pipe(ends), 0);
+    if ((child = fork()) == 0) {
+        const char *here =
+            owner_beside(r->x.a, arena_text(r->x.a, "%s/%s", r->folder, name), kind, HELD_ALONE);
+        _exit(write(ends[1], here, strlen(here) + 1) < 0);
+    }
+    assert_true(read(ends[0], path, sizeof path - 1) > 0);
+    assert_true(waitpid(child, NULL, 0) == child);
+    close(ends[0]);
+    close(ends[1]);
+    return arena_copy(r->x.a, path, strlen(path));
+}
+
+/* How many names in the folder have this part. */
+static inline int count_names(const char *folder, const char *part)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (const struct dirent *e; d && (e = readdir(d));) n += strstr(e->d_name, part) != NULL;
+    if (d) closedir(d);
+    return n;
 }
 
 #define WEIGHTS "weights-00000-of-00001.safetensors"

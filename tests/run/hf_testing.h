@@ -181,11 +181,11 @@ static inline made_file made_file_init(arena *a)
     return f;
 }
 
-static inline void made_add(made_file *f, const char *name, const char *dtype, const char *shape,
+static inline void made_add(made_file *f, const char *name, const char *type, const char *shape,
                             const void *bytes, size_t n)
 {
     text_add(&f->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-             f->header.n ? "," : "{", name, dtype, shape, f->data.n, f->data.n + n);
+             f->header.n ? "," : "{", name, type, shape, f->data.n, f->data.n + n);
     text_put(&f->data, bytes, n);
 }
 

@@ -2,7 +2,6 @@
  * leaves a whole checkpoint. */
 #include "checkpoint_testing.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -65,15 +64,6 @@ static void the_text_file_decides_and_is_read_with_care(void **state)
     run_release(&a);
 }
 
-/* A process that ended: its number stands in names that nobody will come back to. */
-static long gone(void)
-{
-    pid_t pid = fork();
-    if (pid == 0) _exit(0);
-    assert_true(waitpid(pid, NULL, 0) == pid);
-    return (long)pid;
-}
-
 static void a_crash_between_two_renames_loses_nothing(void **state)
 {
     (void)state;
@@ -82,9 +72,8 @@ static void a_crash_between_two_renames_loses_nothing(void **state)
     run_init(&b, NULL, tiny);
     fill(&a, 10);
     save(&a, 5, 0);
-    long pid = gone();
-    const char *aside = arena_text(a.x.a, "%s/iter_0000005.old-%ld", a.folder, pid);
-    const char *half = arena_text(a.x.a, "%s/iter_0000006.tmp-%ld", a.folder, pid);
+    const char *aside = left_beside(&a, "iter_0000005", "old"); /* of a process that ended */
+    const char *half = left_beside(&a, "iter_0000006", "tmp");
     assert_int_equal(rename(arena_text(a.x.a, "%s/iter_0000005", a.folder), aside), 0);
     assert_int_equal(mkdir(half, 0777), 0);
     put_file(arena_text(a.x.a, "%s/" WEIGHTS, half), "x", 1);
@@ -139,15 +128,6 @@ _Noreturn static void save_forever(run *r, int64_t from)
     }
 }
 
-static int count_leavings(const char *folder)
-{
-    DIR *d = opendir(folder);
-    int n = 0;
-    for (const struct dirent *e; (e = readdir(d));) n += strstr(e->d_name, ".tmp-") != NULL;
-    closedir(d);
-    return n;
-}
-
 static void killed_at_any_moment_a_whole_one_is_left(void **state)
 {
     (void)state;
@@ -168,7 +148,7 @@ static void killed_at_any_moment_a_whole_one_is_left(void **state)
         int ended;
         assert_true(waitpid(pid, &ended, 0) == pid);
         assert_true(WIFSIGNALED(ended));
-        interrupted += count_leavings(a.folder) > 0;
+        interrupted += count_names(a.folder, ".tmp-") > 0;
         assert_int_equal(checkpoint_latest(a.folder, &latest, &b.x.err), OK);
         if (checkpoint_load(&b.c, a.folder, latest, &b.x.err)) fail_msg("%s", b.x.err.text);
         assert_int_equal(b.c.state.iteration, latest);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/dtype.h"
 #include "run/hf/dtype.h"
 
 static void every_pattern_decodes_to_its_value(void **state)
@@ -25,7 +26,7 @@ static void every_pattern_decodes_to_its_value(void **state)
         uint32_t bits;
         memcpy(&bits, &w, sizeof bits);
         assert_int_equal(bits, (uint32_t)b << 16);
-        if (!isnan(w)) assert_int_equal(hf_to_bf16(w), raw);
+        if (!isnan(w)) assert_int_equal(bf16_of_float(w), raw);
     }
     for (int b = 0; b < 256; b++) {
         uint8_t raw = (uint8_t)b;
@@ -53,7 +54,7 @@ static void bf16_rounds_to_nearest_even(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         float v;
         memcpy(&v, &rows[i].from, sizeof v);
-        assert_int_equal(hf_to_bf16(v), rows[i].to);
+        assert_int_equal(bf16_of_float(v), rows[i].to);
     }
 }
 
@@ -75,7 +76,7 @@ static void bf16_files_hold_rounded_weights(void **state)
     const float *bias = ours(&x, 2, "mlp.router.expert_bias");
     same_rows(ours(&y, 2, "mlp.router.expert_bias"), bias, x.s->m.experts); /* stays FP32 */
     for (int64_t i = 0; i < x.w.trained; i++) {
-        uint16_t b = hf_to_bf16(x.flat[i]);
+        uint16_t b = bf16_of_float(x.flat[i]);
         float rounded;
         hf_dtype_find("BF16")->decode(&b, &rounded, 1);
         assert_true(rounded == y.flat[i]);

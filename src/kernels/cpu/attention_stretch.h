@@ -23,16 +23,24 @@ static inline bool attention_is_block(const op *o)
     return o->kind == OP_ATTN_BLOCK || o->kind == OP_ATTN_BLOCK_D;
 }
 
+/* A size that whole sequences and blocks have at different positions. */
+static inline int64_t attention_dim(const op *o, int of_whole, int of_block)
+{
+    return o->dim[attention_is_block(o) ? of_block : of_whole];
+}
+
 /* The stretches of an operation; how many there are on each side. */
 static inline int attention_stretches(const op *o, stretch *queries, stretch *keys)
 {
     if (!attention_is_block(o)) {
-        queries[0] = keys[0] = (stretch){0, o->dim[1], 0};
+        queries[0] = keys[0] = (stretch){0, o->dim[DIM_ATTN_S], 0};
         return 1;
     }
-    const int64_t sq = o->dim[1] / 2, sk = o->dim[2] / 2;
-    queries[0] = (stretch){0, sq, o->dim[8]}, queries[1] = (stretch){sq, sq, o->dim[9]};
-    keys[0] = (stretch){0, sk, o->dim[10]}, keys[1] = (stretch){sk, sk, o->dim[11]};
+    const int64_t sq = o->dim[DIM_ATTN_BLOCK_SQ] / 2, sk = o->dim[DIM_ATTN_BLOCK_SK] / 2;
+    queries[0] = (stretch){0, sq, o->dim[DIM_ATTN_BLOCK_QA]};
+    queries[1] = (stretch){sq, sq, o->dim[DIM_ATTN_BLOCK_QB]};
+    keys[0] = (stretch){0, sk, o->dim[DIM_ATTN_BLOCK_KA]};
+    keys[1] = (stretch){sk, sk, o->dim[DIM_ATTN_BLOCK_KB]};
     return 2;
 }
 

@@ -26,11 +26,16 @@ enum { TOGETHER = 2 }; /* blocks of a task: I2 */
 void attention_sizes(attention *a, const op *o)
 {
     a->use = lanes_best();
-    const int64_t *dim = o->dim + (attention_is_block(o) ? 2 : 1);
-    a->b = o->dim[0], a->sq = o->dim[1], a->sk = dim[0];
-    a->n = dim[1], a->g = dim[2], a->d = dim[3], a->dv = dim[4], a->window = dim[5];
+    a->b = attention_dim(o, DIM_ATTN_B, DIM_ATTN_BLOCK_B);
+    a->sq = attention_dim(o, DIM_ATTN_S, DIM_ATTN_BLOCK_SQ);
+    a->sk = attention_dim(o, DIM_ATTN_S, DIM_ATTN_BLOCK_SK);
+    a->n = attention_dim(o, DIM_ATTN_N, DIM_ATTN_BLOCK_N);
+    a->g = attention_dim(o, DIM_ATTN_G, DIM_ATTN_BLOCK_G);
+    a->d = attention_dim(o, DIM_ATTN_D, DIM_ATTN_BLOCK_D);
+    a->dv = attention_dim(o, DIM_ATTN_DV, DIM_ATTN_BLOCK_DV);
+    a->window = attention_dim(o, DIM_ATTN_WINDOW, DIM_ATTN_BLOCK_WINDOW);
     a->n_stretches = attention_stretches(o, a->queries, a->keys);
-    a->scale = o->real[0];
+    a->scale = o->real[REAL_ATTN_scale];
     a->merges = attention_is_block(o) && o->flags & ADD_TO;
 }
 
@@ -218,9 +223,13 @@ static void task(const attention *a, int64_t head, const stretch *queries, int64
 
 static void forward(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.q = in[0], .k = in[1], .v = in[2], .o = out[0], .lse = out[1]};
+    attention a = {.q = in[IN_ATTN_q],
+                   .k = in[IN_ATTN_k],
+                   .v = in[IN_ATTN_v],
+                   .o = out[OUT_ATTN_o],
+                   .lse = out[OUT_ATTN_lse]};
     attention_sizes(&a, what);
-    if (!attention_is_block(what)) a.sinks = in[3];
+    if (!attention_is_block(what)) a.sinks = in[IN_ATTN_sinks];
     const int64_t each = TOGETHER * QUERIES, n_heads = a.b * a.n;
     const int64_t parts = (a.queries[0].n + each - 1) / each, n_parts = a.n_stretches * parts;
     /* The last queries see most: they go first, so that no thread is left with a long task. */

@@ -239,15 +239,20 @@ static void add_dsinks(const attention *a, float *dsinks /* [N] */)
 
 void fast_attention_back(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.d_o = in[0], .q = in[1], .k = in[2], .v = in[3], .o = in[4], .lse = in[5]};
+    attention a = {.d_o = in[IN_ATTN_D_do],
+                   .q = in[IN_ATTN_D_q],
+                   .k = in[IN_ATTN_D_k],
+                   .v = in[IN_ATTN_D_v],
+                   .o = in[IN_ATTN_D_o],
+                   .lse = in[IN_ATTN_D_lse]};
     const bool block = attention_is_block(what);
-    a.dq = out[0], a.dk = out[1], a.dv_out = out[2];
+    a.dq = out[OUT_ATTN_D_dq], a.dk = out[OUT_ATTN_D_dk], a.dv_out = out[OUT_ATTN_D_dv];
     attention_sizes(&a, what);
     if (block) clear_what_is_written(&a, what->flags & ADD_KV);
     const spans c = cut(&a);
     for (int64_t apart = 0; apart < c.n; apart++)
         if (diagonal_is_seen(&a, &c, apart)) diagonal(&a, &c, apart); /* I1 */
     if (block) return;
-    a.sinks = in[6];
-    if (a.sinks && out[3]) add_dsinks(&a, out[3]);
+    a.sinks = in[IN_ATTN_D_sinks];
+    if (a.sinks && out[OUT_ATTN_D_dsinks]) add_dsinks(&a, out[OUT_ATTN_D_dsinks]);
 }

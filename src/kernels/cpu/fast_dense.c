@@ -34,28 +34,33 @@ static bool library_takes(const op *o)
 
 static void fast_gemm(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_forward(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    blas_product p = blas_forward(in[IN_GEMM_x], in[IN_GEMM_w], out[OUT_GEMM_y], o->dim[DIM_GEMM_M],
+                                  o->dim[DIM_GEMM_N], o->dim[DIM_GEMM_K]);
     p.add = o->flags & ADD_TO;
     blas_gemm(&p);
 }
 
 static void fast_gemm_d(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_data(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    blas_product p = blas_data(in[IN_GEMM_D_dy], in[IN_GEMM_D_w], out[OUT_GEMM_D_dx],
+                               o->dim[DIM_GEMM_D_M], o->dim[DIM_GEMM_D_N], o->dim[DIM_GEMM_D_K]);
     p.add = o->flags & ADD_TO;
     blas_gemm(&p);
 }
 
 static void fast_gemm_w(const op *o, void *const *in, void *const *out)
 {
-    blas_product p = blas_weight(in[0], in[1], out[0], o->dim[0], o->dim[1], o->dim[2]);
+    blas_product p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
+                                 o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
     blas_gemm(&p);
 }
 
 static void fast_head_logits(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2];
-    blas_product p = blas_forward(in[0], in[1], out[0], n_t, n_v, h);
+    const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
+                  n_v = o->dim[DIM_HEAD_LOGITS_V];
+    blas_product p = blas_forward(in[IN_HEAD_LOGITS_x], in[IN_HEAD_LOGITS_w],
+                                  out[OUT_HEAD_LOGITS_logits], n_t, n_v, h);
     blas_gemm(&p);
 }
 

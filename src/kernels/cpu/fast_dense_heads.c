@@ -10,14 +10,16 @@ static void move(float *to, const float *from, int64_t n)
 
 static void qkv_split_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t g = c->o->dim[2], d = c->o->dim[3], r = c->o->dim[1] / g * d;
-    float *q = c->out[0];    /* [T][N][D] */
-    float *k = c->out[1];    /* [T][G][D] */
-    float *v = c->out[2];    /* [T][G][D] */
-    float *gate = c->out[3]; /* [T][N][D], may be missing */
+    const int64_t g = c->o->dim[DIM_QKV_SPLIT_G], d = c->o->dim[DIM_QKV_SPLIT_D],
+                  r = c->o->dim[DIM_QKV_SPLIT_N] / g * d;
+    float *q = c->out[OUT_QKV_SPLIT_q];       /* [T][N][D] */
+    float *k = c->out[OUT_QKV_SPLIT_k];       /* [T][G][D] */
+    float *v = c->out[OUT_QKV_SPLIT_v];       /* [T][G][D] */
+    float *gate = c->out[OUT_QKV_SPLIT_gate]; /* [T][N][D], may be missing */
     const int64_t width = (gate ? 2 : 1) * r + 2 * d;
     for (int64_t i = begin * g; i < end * g; i++) {
-        const float *group = (const float *)c->in[0] + i * width; /* queries, gates, key, value */
+        const float *group =
+            (const float *)c->in[IN_QKV_SPLIT_qkv] + i * width; /* queries, gates, key, value */
         move(q + i * r, group, r);
         if (gate) move(gate + i * r, group + r, r);
         move(k + i * d, group + width - 2 * d, d);
@@ -27,19 +29,22 @@ static void qkv_split_span(const call *c, int64_t begin, int64_t end)
 
 void fast_qkv_split(const op *o, void *const *in, void *const *out)
 {
-    share_rows(qkv_split_span, &(call){o, in, out}, o->dim[0], 2 * o->dim[1] * o->dim[3]);
+    share_rows(qkv_split_span, &(call){o, in, out}, o->dim[DIM_QKV_SPLIT_T],
+               2 * o->dim[DIM_QKV_SPLIT_N] * o->dim[DIM_QKV_SPLIT_D]);
 }
 
 static void qkv_join_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t g = c->o->dim[2], d = c->o->dim[3], r = c->o->dim[1] / g * d;
-    const float *dq = c->in[0];    /* [T][N][D] */
-    const float *dk = c->in[1];    /* [T][G][D] */
-    const float *dv = c->in[2];    /* [T][G][D] */
-    const float *dgate = c->in[3]; /* [T][N][D], may be missing */
+    const int64_t g = c->o->dim[DIM_QKV_JOIN_G], d = c->o->dim[DIM_QKV_JOIN_D],
+                  r = c->o->dim[DIM_QKV_JOIN_N] / g * d;
+    const float *dq = c->in[IN_QKV_JOIN_dq];       /* [T][N][D] */
+    const float *dk = c->in[IN_QKV_JOIN_dk];       /* [T][G][D] */
+    const float *dv = c->in[IN_QKV_JOIN_dv];       /* [T][G][D] */
+    const float *dgate = c->in[IN_QKV_JOIN_dgate]; /* [T][N][D], may be missing */
     const int64_t width = (dgate ? 2 : 1) * r + 2 * d;
     for (int64_t i = begin * g; i < end * g; i++) {
-        float *group = (float *)c->out[0] + i * width; /* queries, gates, key, value */
+        float *group =
+            (float *)c->out[OUT_QKV_JOIN_dqkv] + i * width; /* queries, gates, key, value */
         move(group, dq + i * r, r);
         if (dgate) move(group + r, dgate + i * r, r);
         move(group + width - 2 * d, dk + i * d, d);
@@ -49,7 +54,8 @@ static void qkv_join_span(const call *c, int64_t begin, int64_t end)
 
 void fast_qkv_join(const op *o, void *const *in, void *const *out)
 {
-    share_rows(qkv_join_span, &(call){o, in, out}, o->dim[0], 2 * o->dim[1] * o->dim[3]);
+    share_rows(qkv_join_span, &(call){o, in, out}, o->dim[DIM_QKV_JOIN_T],
+               2 * o->dim[DIM_QKV_JOIN_N] * o->dim[DIM_QKV_JOIN_D]);
 }
 
 /* ---- rotation */
@@ -81,12 +87,12 @@ static inline __attribute__((always_inline)) void rotate_pairs(float *x, const f
 
 WIDE static void rope_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t s = c->o->dim[1], n = c->o->dim[2], d = c->o->dim[3];
-    const int64_t offset = c->o->dim[4], rot = c->o->dim[5];
+    const int64_t s = c->o->dim[DIM_ROPE_S], n = c->o->dim[DIM_ROPE_N], d = c->o->dim[DIM_ROPE_D];
+    const int64_t offset = c->o->dim[DIM_ROPE_OFFSET], rot = c->o->dim[DIM_ROPE_ROT];
     const float sign = c->o->kind == OP_ROPE ? 1 : -1;
     for (int64_t i = begin * n; i < end * n; i++) {
-        const float *table = (const float *)c->in[0] + i / n % s * rot; /* [ROT] */
-        float *x = (float *)c->out[0] + i * d + offset;                 /* [ROT] */
+        const float *table = (const float *)c->in[IN_ROPE_table] + i / n % s * rot; /* [ROT] */
+        float *x = (float *)c->out[OUT_ROPE_x] + i * d + offset;                    /* [ROT] */
         if (c->o->flags & INTERLEAVED)
             rotate_pairs(x, table, rot / 2, sign);
         else
@@ -96,7 +102,8 @@ WIDE static void rope_span(const call *c, int64_t begin, int64_t end)
 
 void fast_rope(const op *o, void *const *in, void *const *out)
 {
-    share_rows(rope_span, &(call){o, in, out}, o->dim[0], o->dim[2] * o->dim[3]);
+    share_rows(rope_span, &(call){o, in, out}, o->dim[DIM_ROPE_T],
+               o->dim[DIM_ROPE_N] * o->dim[DIM_ROPE_D]);
 }
 
 void fast_rope_d(const op *o, void *const *in, void *const *out)
@@ -108,10 +115,10 @@ void fast_rope_d(const op *o, void *const *in, void *const *out)
 
 static void mla_kv_split_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t r = c->o->dim[1], dr = c->o->dim[2];
-    const float *kv = c->in[0]; /* [T][R+Dr] */
-    float *latent = c->out[0];  /* [T][R] */
-    float *kpe = c->out[1];     /* [T][Dr] */
+    const int64_t r = c->o->dim[DIM_MLA_KV_SPLIT_R], dr = c->o->dim[DIM_MLA_KV_SPLIT_Dr];
+    const float *kv = c->in[IN_MLA_KV_SPLIT_c];      /* [T][R+Dr] */
+    float *latent = c->out[OUT_MLA_KV_SPLIT_latent]; /* [T][R] */
+    float *kpe = c->out[OUT_MLA_KV_SPLIT_kpe];       /* [T][Dr] */
     for (int64_t t = begin; t < end; t++) {
         move(latent + t * r, kv + t * (r + dr), r);
         move(kpe + t * dr, kv + t * (r + dr) + r, dr);
@@ -120,15 +127,16 @@ static void mla_kv_split_span(const call *c, int64_t begin, int64_t end)
 
 void fast_mla_kv_split(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_split_span, &(call){o, in, out}, o->dim[0], o->dim[1] + o->dim[2]);
+    share_rows(mla_kv_split_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_SPLIT_T],
+               o->dim[DIM_MLA_KV_SPLIT_R] + o->dim[DIM_MLA_KV_SPLIT_Dr]);
 }
 
 static void mla_kv_merge_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t r = c->o->dim[1], dr = c->o->dim[2];
-    const float *dlatent = c->in[0]; /* [T][R] */
-    const float *dkpe = c->in[1];    /* [T][Dr] */
-    float *dc = c->out[0];           /* [T][R+Dr] */
+    const int64_t r = c->o->dim[DIM_MLA_KV_MERGE_R], dr = c->o->dim[DIM_MLA_KV_MERGE_Dr];
+    const float *dlatent = c->in[IN_MLA_KV_MERGE_dlatent]; /* [T][R] */
+    const float *dkpe = c->in[IN_MLA_KV_MERGE_dkpe];       /* [T][Dr] */
+    float *dc = c->out[OUT_MLA_KV_MERGE_dc];               /* [T][R+Dr] */
     for (int64_t t = begin; t < end; t++) {
         move(dc + t * (r + dr), dlatent + t * r, r);
         move(dc + t * (r + dr) + r, dkpe + t * dr, dr);
@@ -137,22 +145,25 @@ static void mla_kv_merge_span(const call *c, int64_t begin, int64_t end)
 
 void fast_mla_kv_merge(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_merge_span, &(call){o, in, out}, o->dim[0], o->dim[1] + o->dim[2]);
+    share_rows(mla_kv_merge_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_MERGE_T],
+               o->dim[DIM_MLA_KV_MERGE_R] + o->dim[DIM_MLA_KV_MERGE_Dr]);
 }
 
 /* Numbers of a token in keys and values together. */
 static int64_t mla_width(const op *o)
 {
-    return o->dim[1] * (o->dim[2] + o->dim[3] + o->dim[4]);
+    return o->dim[DIM_MLA_KV_JOIN_N] *
+           (o->dim[DIM_MLA_KV_JOIN_Dn] + o->dim[DIM_MLA_KV_JOIN_Dr] + o->dim[DIM_MLA_KV_JOIN_Dv]);
 }
 
 static void mla_kv_join_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[1], dn = c->o->dim[2], dr = c->o->dim[3], dv = c->o->dim[4];
-    const float *kv = c->in[0];  /* [T][N][Dn+Dv] */
-    const float *kpe = c->in[1]; /* [T][Dr] */
-    float *k = c->out[0];        /* [T][N][Dn+Dr] */
-    float *v = c->out[1];        /* [T][N][Dv] */
+    const int64_t n = c->o->dim[DIM_MLA_KV_JOIN_N], dn = c->o->dim[DIM_MLA_KV_JOIN_Dn],
+                  dr = c->o->dim[DIM_MLA_KV_JOIN_Dr], dv = c->o->dim[DIM_MLA_KV_JOIN_Dv];
+    const float *kv = c->in[IN_MLA_KV_JOIN_kv];   /* [T][N][Dn+Dv] */
+    const float *kpe = c->in[IN_MLA_KV_JOIN_kpe]; /* [T][Dr] */
+    float *k = c->out[OUT_MLA_KV_JOIN_k];         /* [T][N][Dn+Dr] */
+    float *v = c->out[OUT_MLA_KV_JOIN_v];         /* [T][N][Dv] */
     for (int64_t i = begin * n; i < end * n; i++) {
         move(k + i * (dn + dr), kv + i * (dn + dv), dn);
         move(k + i * (dn + dr) + dn, kpe + i / n * dr, dr);
@@ -162,16 +173,17 @@ static void mla_kv_join_span(const call *c, int64_t begin, int64_t end)
 
 void fast_mla_kv_join(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_join_span, &(call){o, in, out}, o->dim[0], mla_width(o));
+    share_rows(mla_kv_join_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_T], mla_width(o));
 }
 
 static void mla_kv_join_d_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[1], dn = c->o->dim[2], dr = c->o->dim[3], dv = c->o->dim[4];
-    const float *dk = c->in[0];  /* [T][N][Dn+Dr] */
-    const float *d_v = c->in[1]; /* [T][N][Dv] */
-    float *dkv = c->out[0];      /* [T][N][Dn+Dv] */
-    float *dkpe = c->out[1];     /* [T][Dr] */
+    const int64_t n = c->o->dim[DIM_MLA_KV_JOIN_D_N], dn = c->o->dim[DIM_MLA_KV_JOIN_D_Dn],
+                  dr = c->o->dim[DIM_MLA_KV_JOIN_D_Dr], dv = c->o->dim[DIM_MLA_KV_JOIN_D_Dv];
+    const float *dk = c->in[IN_MLA_KV_JOIN_D_dk];  /* [T][N][Dn+Dr] */
+    const float *d_v = c->in[IN_MLA_KV_JOIN_D_dv]; /* [T][N][Dv] */
+    float *dkv = c->out[OUT_MLA_KV_JOIN_D_dkv];    /* [T][N][Dn+Dv] */
+    float *dkpe = c->out[OUT_MLA_KV_JOIN_D_dkpe];  /* [T][Dr] */
     memset(dkpe + begin * dr, 0, sizeof(float) * (size_t)((end - begin) * dr));
     for (int64_t i = begin * n; i < end * n; i++) {
         const float *key = dk + i * (dn + dr); /* [Dn+Dr] */
@@ -183,5 +195,5 @@ static void mla_kv_join_d_span(const call *c, int64_t begin, int64_t end)
 
 void fast_mla_kv_join_d(const op *o, void *const *in, void *const *out)
 {
-    share_rows(mla_kv_join_d_span, &(call){o, in, out}, o->dim[0], mla_width(o));
+    share_rows(mla_kv_join_d_span, &(call){o, in, out}, o->dim[DIM_MLA_KV_JOIN_D_T], mla_width(o));
 }

@@ -29,14 +29,14 @@ typedef struct chunk {
 
 static int64_t chunk_rows(const op *o)
 {
-    int64_t n_t = o->dim[0], rows = o->dim[3];
+    int64_t n_t = o->dim[DIM_HEAD_LOSS_T], rows = o->dim[DIM_HEAD_LOSS_ROWS];
     return rows > 0 && rows < n_t ? rows : n_t;
 }
 
 static int64_t logits_bytes(const op *o)
 {
     enum { LINE = 64 };
-    return round_up(mul_sat(chunk_rows(o), mul_sat(o->dim[2], sizeof(float))), LINE);
+    return round_up(mul_sat(chunk_rows(o), mul_sat(o->dim[DIM_HEAD_LOSS_V], sizeof(float))), LINE);
 }
 
 size_t fast_head_loss_bytes(const op *o)
@@ -109,14 +109,14 @@ WIDE static void row_scale(float *l, int64_t n, float by)
 /* What a row counts for; a label that is no word of the vocabulary counts as masked. */
 static float row_weight(const chunk *c, int64_t i)
 {
-    if (c->labels[i] < 0 || c->labels[i] >= c->o->dim[2]) return 0;
+    if (c->labels[i] < 0 || c->labels[i] >= c->o->dim[DIM_HEAD_LOSS_V]) return 0;
     return c->mask ? c->mask[i] : 1;
 }
 
 /* The loss of row i; its logits become gradients. */
 static double row_loss(const chunk *c, int64_t i)
 {
-    const int64_t n_v = c->o->dim[2];
+    const int64_t n_v = c->o->dim[DIM_HEAD_LOSS_V];
     float *l = c->logits + i * n_v; /* [V] */
     const float weight = row_weight(c, i);
     if (weight == 0) {
@@ -124,7 +124,8 @@ static double row_loss(const chunk *c, int64_t i)
         return 0;
     }
     const float top = row_top(l, n_v), right = l[c->labels[i]];
-    const double sum = row_exp(l, n_v, top), scale = (double)weight * c->o->real[0];
+    const double sum = row_exp(l, n_v, top),
+                 scale = (double)weight * c->o->real[REAL_HEAD_LOSS_scale];
     if (c->dx || c->dw) {
         row_scale(l, n_v, (float)(scale / sum));
         l[c->labels[i]] -= (float)scale;
@@ -136,7 +137,7 @@ static double row_loss(const chunk *c, int64_t i)
 
 static void chunk_run(const chunk *c)
 {
-    const int64_t h = c->o->dim[1], n_v = c->o->dim[2];
+    const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
     const blas_product logits = blas_forward(c->x, c->w, c->logits, c->n, n_v, h);
     const blas_product data = blas_data(c->logits, c->w, c->dx, c->n, n_v, h);
     const blas_product weight = blas_weight(c->logits, c->x, c->dw, c->n, n_v, h);
@@ -149,15 +150,16 @@ static void chunk_run(const chunk *c)
 
 void fast_head_loss(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], rows = chunk_rows(o);
-    const float *x = in[0];        /* [T][H] */
-    const int32_t *labels = in[2]; /* [T] */
-    const float *mask = in[3];     /* [T], may be missing */
-    float *loss = out[0];          /* [2] */
-    float *dx = out[1];            /* [T][H], may be missing */
+    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H], rows = chunk_rows(o);
+    const float *x = in[IN_HEAD_LOSS_x];             /* [T][H] */
+    const int32_t *labels = in[IN_HEAD_LOSS_labels]; /* [T] */
+    const float *mask = in[IN_HEAD_LOSS_mask];       /* [T], may be missing */
+    float *loss = out[OUT_HEAD_LOSS_loss];           /* [2] */
+    float *dx = out[OUT_HEAD_LOSS_dx];               /* [T][H], may be missing */
     char *room = kernel_workspace(fast_head_loss_bytes(o));
     double sum = 0, weights = 0;
-    chunk c = {.o = o, .w = in[1], .dw = out[2], .logits = (float *)room};
+    chunk c = {
+        .o = o, .w = in[IN_HEAD_LOSS_w], .dw = out[OUT_HEAD_LOSS_dw], .logits = (float *)room};
     c.losses = (double *)(room + logits_bytes(o));
     for (int64_t t = 0; t < n_t; t += rows) {
         c.n = n_t - t < rows ? n_t - t : rows;
@@ -179,24 +181,25 @@ void fast_head_loss(const op *o, void *const *in, void *const *out)
 
 static int64_t rows_there(const op *o)
 {
-    const int64_t left = o->dim[0] - o->dim[4];
-    return left < 0 ? 0 : left < o->dim[3] ? left : o->dim[3];
+    const int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
+    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
 }
 
 void fast_head_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
+    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
+                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
     const int64_t n = rows_there(o);
-    const float *x = (const float *)in[0] + first * h;      /* [ROWS][H] */
-    const int32_t *labels = (const int32_t *)in[2] + first; /* [ROWS] */
-    float *logits = out[0];                                 /* [ROWS][V] */
-    float *stats = out[1];                                  /* [ROWS][3] */
-    const blas_product p = blas_forward(x, in[1], logits, n, n_v, h);
+    const float *x = (const float *)in[IN_HEAD_PART_x] + first * h;           /* [ROWS][H] */
+    const int32_t *labels = (const int32_t *)in[IN_HEAD_PART_labels] + first; /* [ROWS] */
+    float *logits = out[OUT_HEAD_PART_logits];                                /* [ROWS][V] */
+    float *stats = out[OUT_HEAD_PART_stats];                                  /* [ROWS][3] */
+    const blas_product p = blas_forward(x, in[IN_HEAD_PART_w], logits, n, n_v, h);
     blas_gemm(&p);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) {
         const float *l = logits + i * n_v; /* [V] */
-        const int64_t label = labels[i] - o->dim[5];
+        const int64_t label = labels[i] - o->dim[DIM_HEAD_PART_VFIRST];
         const float top = row_top(l, n_v);
         stats[i * 3] = top;
         stats[i * 3 + 1] = (float)row_exp_sum(l, n_v, top);
@@ -214,7 +217,7 @@ typedef struct totals {
 
 static totals row_totals(const op *o, const float *stats /* [PARTS][ROWS][3] */, int64_t i)
 {
-    const int64_t step = o->dim[3] * 3, n_parts = o->dim[6];
+    const int64_t step = o->dim[DIM_HEAD_PART_D_ROWS] * 3, n_parts = o->dim[DIM_HEAD_PART_D_PARTS];
     const float *s = stats + i * 3; /* [3], PARTS times */
     totals all = {.top = s[0]};
     for (int64_t p = 1; p < n_parts; p++)
@@ -229,9 +232,10 @@ static totals row_totals(const op *o, const float *stats /* [PARTS][ROWS][3] */,
 /* Every rank has as many words, so PARTS * V is the whole vocabulary. */
 static float part_weight(const call *c, int64_t t)
 {
-    const int32_t label = ((const int32_t *)c->in[3])[t];
-    const float *mask = c->in[4]; /* [T], may be missing */
-    if (label < 0 || label >= c->o->dim[2] * c->o->dim[6]) return 0;
+    const int32_t label = ((const int32_t *)c->in[IN_HEAD_PART_D_labels])[t];
+    const float *mask = c->in[IN_HEAD_PART_D_mask]; /* [T], may be missing */
+    if (label < 0 || label >= c->o->dim[DIM_HEAD_PART_D_V] * c->o->dim[DIM_HEAD_PART_D_PARTS])
+        return 0;
     return mask ? mask[t] : 1;
 }
 
@@ -239,15 +243,16 @@ static float part_weight(const call *c, int64_t t)
 static void part_gradient(const call *c, int64_t i)
 {
     const op *o = c->o;
-    const int64_t n_v = o->dim[2], t = o->dim[4] + i;
-    const int64_t label = ((const int32_t *)c->in[3])[t] - o->dim[5];
-    float *l = (float *)c->out[0] + i * n_v; /* [V] */
-    const double scale = (double)part_weight(c, t) * o->real[0];
+    const int64_t n_v = o->dim[DIM_HEAD_PART_D_V], t = o->dim[DIM_HEAD_PART_D_FIRST] + i;
+    const int64_t label =
+        ((const int32_t *)c->in[IN_HEAD_PART_D_labels])[t] - o->dim[DIM_HEAD_PART_D_VFIRST];
+    float *l = (float *)c->out[OUT_HEAD_PART_D_logits] + i * n_v; /* [V] */
+    const double scale = (double)part_weight(c, t) * o->real[REAL_HEAD_PART_D_scale];
     if (scale == 0) {
         memset(l, 0, sizeof(float) * (size_t)n_v);
         return;
     }
-    const totals all = row_totals(o, c->in[0], i);
+    const totals all = row_totals(o, c->in[IN_HEAD_PART_D_stats], i);
     row_softmax(l, n_v, all.top, (float)(scale / all.sum));
     if (label >= 0 && label < n_v) l[label] -= (float)scale;
 }
@@ -258,9 +263,9 @@ static void part_loss(const call *c, float *loss /* [2] */)
     const int64_t n = rows_there(c->o);
     double sum = 0, weights = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double weight = (double)part_weight(c, c->o->dim[4] + i);
+        const double weight = (double)part_weight(c, c->o->dim[DIM_HEAD_PART_D_FIRST] + i);
         if (weight == 0) continue;
-        const totals all = row_totals(c->o, c->in[0], i);
+        const totals all = row_totals(c->o, c->in[IN_HEAD_PART_D_stats], i);
         sum += weight * (log(all.sum) + (double)all.top - all.right);
         weights += weight;
     }
@@ -270,17 +275,19 @@ static void part_loss(const call *c, float *loss /* [2] */)
 
 void fast_head_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1], n_v = o->dim[2], first = o->dim[4], n = rows_there(o);
-    const float *x = (const float *)in[1] + first * h; /* [ROWS][H] */
-    float *logits = out[0];                            /* [ROWS][V] */
-    float *dx = out[2];                                /* [T][H], may be missing */
+    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
+                  first = o->dim[DIM_HEAD_PART_D_FIRST], n = rows_there(o);
+    const float *x = (const float *)in[IN_HEAD_PART_D_x] + first * h; /* [ROWS][H] */
+    float *logits = out[OUT_HEAD_PART_D_logits];                      /* [ROWS][V] */
+    float *dx = out[OUT_HEAD_PART_D_dx];                              /* [T][H], may be missing */
     const call c = {o, in, out};
-    part_loss(&c, out[1]);
+    part_loss(&c, out[OUT_HEAD_PART_D_loss]);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i++) part_gradient(&c, i); /* I1 */
-    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[3] - n) * n_v));
-    const blas_product data = blas_data(logits, in[2], dx ? dx + first * h : NULL, n, n_v, h);
-    const blas_product weight = blas_weight(logits, x, out[3], n, n_v, h);
+    memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v));
+    const blas_product data =
+        blas_data(logits, in[IN_HEAD_PART_D_w], dx ? dx + first * h : NULL, n, n_v, h);
+    const blas_product weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
     if (dx) blas_gemm(&data);
-    if (out[3]) blas_gemm(&weight);
+    if (out[OUT_HEAD_PART_D_dw]) blas_gemm(&weight);
 }

@@ -8,39 +8,39 @@ enum { GRAIN = 16384 }; /* numbers in a span where there are no rows */
 
 WIDE static void add_span(const call *c, int64_t begin, int64_t end)
 {
-    const float *a = c->in[0]; /* [N] */
-    const float *b = c->in[1]; /* [N] */
-    float *y = c->out[0];      /* [N], may be a or b */
+    const float *a = c->in[IN_ADD_a]; /* [N] */
+    const float *b = c->in[IN_ADD_b]; /* [N] */
+    float *y = c->out[OUT_ADD_y];     /* [N], may be a or b */
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) y[i] = a[i] + b[i];
 }
 
 void fast_add(const op *o, void *const *in, void *const *out)
 {
-    share(add_span, &(call){o, in, out}, o->dim[0], GRAIN);
+    share(add_span, &(call){o, in, out}, o->dim[DIM_ADD_N], GRAIN);
 }
 
 static void copy_span(const call *c, int64_t begin, int64_t end)
 {
-    const float *a = c->in[0]; /* [N] */
-    float *y = c->out[0];      /* [N] */
+    const float *a = c->in[IN_COPY_a]; /* [N] */
+    float *y = c->out[OUT_COPY_y];     /* [N] */
     memcpy(y + begin, a + begin, sizeof(float) * (size_t)(end - begin));
 }
 
 void fast_copy(const op *o, void *const *in, void *const *out)
 {
-    share(copy_span, &(call){o, in, out}, o->dim[0], GRAIN);
+    share(copy_span, &(call){o, in, out}, o->dim[DIM_COPY_N], GRAIN);
 }
 
 static void zero_span(const call *c, int64_t begin, int64_t end)
 {
-    float *y = c->out[0]; /* [N] */
+    float *y = c->out[OUT_ZERO_y]; /* [N] */
     memset(y + begin, 0, sizeof(float) * (size_t)(end - begin));
 }
 
 void fast_zero(const op *o, void *const *in, void *const *out)
 {
-    share(zero_span, &(call){o, in, out}, o->dim[0], GRAIN);
+    share(zero_span, &(call){o, in, out}, o->dim[DIM_ZERO_N], GRAIN);
 }
 
 /* ---- gates */
@@ -48,9 +48,9 @@ void fast_zero(const op *o, void *const *in, void *const *out)
 /* A gate for each number: rows do not matter. */
 WIDE static void gate_each(const call *c, int64_t begin, int64_t end)
 {
-    const float *x = c->in[0]; /* [M][N] */
-    const float *g = c->in[1]; /* [M][N] */
-    float *y = c->out[0];      /* [M][N] */
+    const float *x = c->in[IN_GATE_x]; /* [M][N] */
+    const float *g = c->in[IN_GATE_g]; /* [M][N] */
+    float *y = c->out[OUT_GATE_y];     /* [M][N] */
 #pragma omp simd
     for (int64_t i = begin; i < end; i++) y[i] = x[i] * fast_sigmoid(g[i]);
 }
@@ -58,10 +58,10 @@ WIDE static void gate_each(const call *c, int64_t begin, int64_t end)
 /* A gate for each row. */
 WIDE static void gate_rows(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[1];
-    const float *x = c->in[0]; /* [M][N] */
-    const float *g = c->in[1]; /* [M] */
-    float *y = c->out[0];      /* [M][N] */
+    const int64_t n = c->o->dim[DIM_GATE_N];
+    const float *x = c->in[IN_GATE_x]; /* [M][N] */
+    const float *g = c->in[IN_GATE_g]; /* [M] */
+    float *y = c->out[OUT_GATE_y];     /* [M][N] */
     for (int64_t i = begin; i < end; i++) {
         const float s = fast_sigmoid(g[i]);
 #pragma omp simd
@@ -71,9 +71,9 @@ WIDE static void gate_rows(const call *c, int64_t begin, int64_t end)
 
 void fast_gate(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1];
+    const int64_t m = o->dim[DIM_GATE_M], n = o->dim[DIM_GATE_N];
     const call c = {o, in, out};
-    if (o->dim[2] == n)
+    if (o->dim[DIM_GATE_G] == n)
         share(gate_each, &c, m * n, GRAIN);
     else
         share_rows(gate_rows, &c, m, n);
@@ -81,11 +81,11 @@ void fast_gate(const op *o, void *const *in, void *const *out)
 
 WIDE static void gate_d_each(const call *c, int64_t begin, int64_t end)
 {
-    const float *dy = c->in[0]; /* [M][N] */
-    const float *x = c->in[1];  /* [M][N] */
-    const float *g = c->in[2];  /* [M][N] */
-    float *dx = c->out[0];      /* [M][N], may be missing, may be dy */
-    float *dg = c->out[1];      /* [M][N], may be missing */
+    const float *dy = c->in[IN_GATE_D_dy]; /* [M][N] */
+    const float *x = c->in[IN_GATE_D_x];   /* [M][N] */
+    const float *g = c->in[IN_GATE_D_g];   /* [M][N] */
+    float *dx = c->out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
+    float *dg = c->out[OUT_GATE_D_dg];     /* [M][N], may be missing */
     if (dg) {
 #pragma omp simd
         for (int64_t i = begin; i < end; i++) {
@@ -101,12 +101,12 @@ WIDE static void gate_d_each(const call *c, int64_t begin, int64_t end)
 
 WIDE static void gate_d_rows(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[1];
-    const float *dy = c->in[0]; /* [M][N] */
-    const float *x = c->in[1];  /* [M][N] */
-    const float *g = c->in[2];  /* [M] */
-    float *dx = c->out[0];      /* [M][N], may be missing, may be dy */
-    float *dg = c->out[1];      /* [M], may be missing */
+    const int64_t n = c->o->dim[DIM_GATE_D_N];
+    const float *dy = c->in[IN_GATE_D_dy]; /* [M][N] */
+    const float *x = c->in[IN_GATE_D_x];   /* [M][N] */
+    const float *g = c->in[IN_GATE_D_g];   /* [M] */
+    float *dx = c->out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
+    float *dg = c->out[OUT_GATE_D_dg];     /* [M], may be missing */
     for (int64_t i = begin; i < end; i++) {
         const float s = fast_sigmoid(g[i]);
         float sum = 0;
@@ -121,9 +121,9 @@ WIDE static void gate_d_rows(const call *c, int64_t begin, int64_t end)
 
 void fast_gate_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1];
+    const int64_t m = o->dim[DIM_GATE_D_M], n = o->dim[DIM_GATE_D_N];
     const call c = {o, in, out};
-    if (o->dim[2] == n)
+    if (o->dim[DIM_GATE_D_G] == n)
         share(gate_d_each, &c, m * n, GRAIN);
     else
         share_rows(gate_d_rows, &c, m, n);
@@ -140,12 +140,12 @@ static inline __attribute__((always_inline)) float clamped(float x, float low, f
 
 WIDE static void act_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t f = c->o->dim[1];
-    const float *p = c->in[1]; /* [M], may be missing */
+    const int64_t f = c->o->dim[DIM_ACT_F];
+    const float *p = c->in[IN_ACT_p]; /* [M], may be missing */
     for (int64_t i = begin; i < end; i++) {
-        const float *gate = (const float *)c->in[0] + 2 * i * f; /* [F] */
-        const float *up = gate + f;                              /* [F] */
-        float *a = (float *)c->out[0] + i * f;                   /* [F] */
+        const float *gate = (const float *)c->in[IN_ACT_u] + 2 * i * f; /* [F] */
+        const float *up = gate + f;                                     /* [F] */
+        float *a = (float *)c->out[OUT_ACT_a] + i * f;                  /* [F] */
         const float by = p ? p[i] : 1;
         if (c->o->flags & CLAMPED) {
 #pragma omp simd
@@ -162,7 +162,7 @@ WIDE static void act_span(const call *c, int64_t begin, int64_t end)
 
 void fast_act(const op *o, void *const *in, void *const *out)
 {
-    share_rows(act_span, &(call){o, in, out}, o->dim[0], 2 * o->dim[1]);
+    share_rows(act_span, &(call){o, in, out}, o->dim[DIM_ACT_M], 2 * o->dim[DIM_ACT_F]);
 }
 
 /* One row of the gradients. */
@@ -206,13 +206,13 @@ static inline __attribute__((always_inline)) float act_d_row_clamped(const act_r
 
 WIDE static void act_d_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t f = c->o->dim[1];
-    const float *p = c->in[2]; /* [M], may be missing */
-    float *dp = c->out[1];     /* [M], may be missing */
+    const int64_t f = c->o->dim[DIM_ACT_D_F];
+    const float *p = c->in[IN_ACT_D_p]; /* [M], may be missing */
+    float *dp = c->out[OUT_ACT_D_dp];   /* [M], may be missing */
     for (int64_t i = begin; i < end; i++) {
-        const float *da = (const float *)c->in[0] + i * f;    /* [F] */
-        const float *u = (const float *)c->in[1] + 2 * i * f; /* [2F] */
-        float *du = (float *)c->out[0] + 2 * i * f;           /* [2F] */
+        const float *da = (const float *)c->in[IN_ACT_D_da] + i * f;   /* [F] */
+        const float *u = (const float *)c->in[IN_ACT_D_u] + 2 * i * f; /* [2F] */
+        float *du = (float *)c->out[OUT_ACT_D_du] + 2 * i * f;         /* [2F] */
         const act_row r = {da, u, u + f, du, du + f, p ? p[i] : 1, f};
         const float sum = c->o->flags & CLAMPED ? act_d_row_clamped(&r) : act_d_row(&r);
         if (dp) dp[i] = sum;
@@ -221,5 +221,5 @@ WIDE static void act_d_span(const call *c, int64_t begin, int64_t end)
 
 void fast_act_d(const op *o, void *const *in, void *const *out)
 {
-    share_rows(act_d_span, &(call){o, in, out}, o->dim[0], 4 * o->dim[1]);
+    share_rows(act_d_span, &(call){o, in, out}, o->dim[DIM_ACT_D_M], 4 * o->dim[DIM_ACT_D_F]);
 }

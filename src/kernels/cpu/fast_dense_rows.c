@@ -27,10 +27,12 @@ typedef struct patch {
 /* sum[n] = column sums of a patch */
 typedef void (*patch_work)(const call *c, const patch *p, float *sum);
 
+_Static_assert(DIM_NORM_W_M == DIM_BIAS_W_M && DIM_NORM_W_H == DIM_BIAS_W_N, "sum_columns");
+
 /* to[n] += sums over m rows. Stripe by stripe, so that the blocks' sums fit on the stack. */
 static void sum_columns(patch_work work, const call *c, float *to)
 {
-    const int64_t m = c->o->dim[0], n = c->o->dim[1];
+    const int64_t m = c->o->dim[DIM_BIAS_W_M], n = c->o->dim[DIM_BIAS_W_N];
     const int64_t rows = ceil_div(m, BLOCKS), n_blocks = rows ? ceil_div(m, rows) : 0;
     float sums[BLOCKS][STRIPE];
     for (int64_t from = 0; from < n; from += STRIPE) {
@@ -49,9 +51,9 @@ static void sum_columns(patch_work work, const call *c, float *to)
 
 WIDE static void bias_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n = c->o->dim[1];
-    const float *b = c->in[0]; /* [N] */
-    float *y = c->out[0];      /* [M][N] */
+    const int64_t n = c->o->dim[DIM_BIAS_N];
+    const float *b = c->in[IN_BIAS_b]; /* [N] */
+    float *y = c->out[OUT_BIAS_y];     /* [M][N] */
     for (int64_t i = begin; i < end; i++) {
         float *row = y + i * n;
 #pragma omp simd
@@ -61,15 +63,15 @@ WIDE static void bias_span(const call *c, int64_t begin, int64_t end)
 
 void fast_bias(const op *o, void *const *in, void *const *out)
 {
-    share_rows(bias_span, &(call){o, in, out}, o->dim[0], o->dim[1]);
+    share_rows(bias_span, &(call){o, in, out}, o->dim[DIM_BIAS_M], o->dim[DIM_BIAS_N]);
 }
 
 WIDE static void bias_patch(const call *c, const patch *p, float *sum)
 {
-    const float *dy = c->in[0]; /* [M][N] */
+    const float *dy = c->in[IN_BIAS_W_dy]; /* [M][N] */
     memset(sum, 0, sizeof(float) * (size_t)p->n);
     for (int64_t i = p->begin; i < p->end; i++) {
-        const float *row = dy + i * c->o->dim[1] + p->from;
+        const float *row = dy + i * c->o->dim[DIM_BIAS_W_N] + p->from;
 #pragma omp simd
         for (int64_t j = 0; j < p->n; j++) sum[j] += row[j];
     }
@@ -77,17 +79,18 @@ WIDE static void bias_patch(const call *c, const patch *p, float *sum)
 
 void fast_bias_w(const op *o, void *const *in, void *const *out)
 {
-    sum_columns(bias_patch, &(call){o, in, out}, out[0]);
+    sum_columns(bias_patch, &(call){o, in, out}, out[OUT_BIAS_W_db]);
 }
 
 /* ---- embedding */
 
 static void embed_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t h = c->o->dim[1], n_v = c->o->dim[2], first = c->o->dim[3];
-    const float *w = c->in[0];     /* [V][H] */
-    const int32_t *ids = c->in[1]; /* [T] */
-    float *x = c->out[0];          /* [T][H] */
+    const int64_t h = c->o->dim[DIM_EMBED_H], n_v = c->o->dim[DIM_EMBED_V],
+                  first = c->o->dim[DIM_EMBED_FIRST];
+    const float *w = c->in[IN_EMBED_w];       /* [V][H] */
+    const int32_t *ids = c->in[IN_EMBED_ids]; /* [T] */
+    float *x = c->out[OUT_EMBED_x];           /* [T][H] */
     for (int64_t t = begin; t < end; t++) {
         const int64_t v = ids[t] - first;
         if (v < 0 || v >= n_v)
@@ -99,16 +102,17 @@ static void embed_span(const call *c, int64_t begin, int64_t end)
 
 void fast_embed(const op *o, void *const *in, void *const *out)
 {
-    share_rows(embed_span, &(call){o, in, out}, o->dim[0], o->dim[1]);
+    share_rows(embed_span, &(call){o, in, out}, o->dim[DIM_EMBED_T], o->dim[DIM_EMBED_H]);
 }
 
 /* Columns begin .. end-1 of all tokens, in their order: no two threads meet in a row of dw. */
 WIDE static void embed_w_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t n_t = c->o->dim[0], h = c->o->dim[1], n_v = c->o->dim[2], first = c->o->dim[3];
-    const float *dx = c->in[0];    /* [T][H] */
-    const int32_t *ids = c->in[1]; /* [T] */
-    float *dw = c->out[0];         /* [V][H] */
+    const int64_t n_t = c->o->dim[DIM_EMBED_W_T], h = c->o->dim[DIM_EMBED_W_H],
+                  n_v = c->o->dim[DIM_EMBED_W_V], first = c->o->dim[DIM_EMBED_W_FIRST];
+    const float *dx = c->in[IN_EMBED_W_dx];     /* [T][H] */
+    const int32_t *ids = c->in[IN_EMBED_W_ids]; /* [T] */
+    float *dw = c->out[OUT_EMBED_W_dw];         /* [V][H] */
     for (int64_t t = 0; t < n_t; t++) {
         const int64_t v = ids[t] - first;
         if (v < 0 || v >= n_v) continue;
@@ -122,24 +126,24 @@ WIDE static void embed_w_span(const call *c, int64_t begin, int64_t end)
 void fast_embed_w(const op *o, void *const *in, void *const *out)
 {
     enum { COLUMNS = 64 };
-    share(embed_w_span, &(call){o, in, out}, o->dim[1], COLUMNS);
+    share(embed_w_span, &(call){o, in, out}, o->dim[DIM_EMBED_W_H], COLUMNS);
 }
 
 /* ---- norms */
 
 WIDE static void norm_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t h = c->o->dim[1];
-    const float *w = c->in[1]; /* [H] */
-    float *rstd = c->out[1];   /* [M], may be missing */
+    const int64_t h = c->o->dim[DIM_NORM_H];
+    const float *w = c->in[IN_NORM_w];   /* [H] */
+    float *rstd = c->out[OUT_NORM_rstd]; /* [M], may be missing */
     const float one = centre(c->o);
     for (int64_t i = begin; i < end; i++) {
-        const float *x = (const float *)c->in[0] + i * h; /* [H] */
-        float *y = (float *)c->out[0] + i * h;            /* [H] */
+        const float *x = (const float *)c->in[IN_NORM_x] + i * h; /* [H] */
+        float *y = (float *)c->out[OUT_NORM_y] + i * h;           /* [H] */
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < h; j++) sum += x[j] * x[j];
-        const float r = (float)(1 / sqrt((double)sum / (double)h + c->o->real[0]));
+        const float r = (float)(1 / sqrt((double)sum / (double)h + c->o->real[REAL_NORM_eps]));
 #pragma omp simd
         for (int64_t j = 0; j < h; j++) y[j] = x[j] * r * (w[j] + one);
         if (rstd) rstd[i] = r;
@@ -148,19 +152,19 @@ WIDE static void norm_span(const call *c, int64_t begin, int64_t end)
 
 void fast_norm(const op *o, void *const *in, void *const *out)
 {
-    share_rows(norm_span, &(call){o, in, out}, o->dim[0], o->dim[1]);
+    share_rows(norm_span, &(call){o, in, out}, o->dim[DIM_NORM_M], o->dim[DIM_NORM_H]);
 }
 
 WIDE static void norm_d_span(const call *c, int64_t begin, int64_t end)
 {
-    const int64_t h = c->o->dim[1];
-    const float *w = c->in[2];    /* [H] */
-    const float *rstd = c->in[3]; /* [M] */
+    const int64_t h = c->o->dim[DIM_NORM_D_H];
+    const float *w = c->in[IN_NORM_D_w];       /* [H] */
+    const float *rstd = c->in[IN_NORM_D_rstd]; /* [M] */
     const float one = centre(c->o);
     for (int64_t i = begin; i < end; i++) {
-        const float *dy = (const float *)c->in[0] + i * h; /* [H] */
-        const float *x = (const float *)c->in[1] + i * h;  /* [H] */
-        float *dx = (float *)c->out[0] + i * h;            /* [H] */
+        const float *dy = (const float *)c->in[IN_NORM_D_dy] + i * h; /* [H] */
+        const float *x = (const float *)c->in[IN_NORM_D_x] + i * h;   /* [H] */
+        float *dx = (float *)c->out[OUT_NORM_D_dx] + i * h;           /* [H] */
         float sum = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t j = 0; j < h; j++) sum += dy[j] * (w[j] + one) * x[j];
@@ -177,17 +181,17 @@ WIDE static void norm_d_span(const call *c, int64_t begin, int64_t end)
 
 void fast_norm_d(const op *o, void *const *in, void *const *out)
 {
-    share_rows(norm_d_span, &(call){o, in, out}, o->dim[0], o->dim[1]);
+    share_rows(norm_d_span, &(call){o, in, out}, o->dim[DIM_NORM_D_M], o->dim[DIM_NORM_D_H]);
 }
 
 WIDE static void norm_patch(const call *c, const patch *p, float *sum)
 {
-    const int64_t h = c->o->dim[1];
-    const float *rstd = c->in[2]; /* [M] */
+    const int64_t h = c->o->dim[DIM_NORM_W_H];
+    const float *rstd = c->in[IN_NORM_W_rstd]; /* [M] */
     memset(sum, 0, sizeof(float) * (size_t)p->n);
     for (int64_t i = p->begin; i < p->end; i++) {
-        const float *dy = (const float *)c->in[0] + i * h + p->from; /* [H] */
-        const float *x = (const float *)c->in[1] + i * h + p->from;  /* [H] */
+        const float *dy = (const float *)c->in[IN_NORM_W_dy] + i * h + p->from; /* [H] */
+        const float *x = (const float *)c->in[IN_NORM_W_x] + i * h + p->from;   /* [H] */
         const float r = rstd[i];
 #pragma omp simd
         for (int64_t j = 0; j < p->n; j++) sum[j] += dy[j] * x[j] * r;
@@ -196,5 +200,5 @@ WIDE static void norm_patch(const call *c, const patch *p, float *sum)
 
 void fast_norm_w(const op *o, void *const *in, void *const *out)
 {
-    sum_columns(norm_patch, &(call){o, in, out}, out[0]);
+    sum_columns(norm_patch, &(call){o, in, out}, out[OUT_NORM_W_dw]);
 }

@@ -13,11 +13,12 @@
 
 static void split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
+    const int64_t sizes[] = {o->dim[DIM_GDN_SPLIT_C], o->dim[DIM_GDN_SPLIT_Z],
+                             o->dim[DIM_GDN_SPLIT_NV], o->dim[DIM_GDN_SPLIT_NV]};
     const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
 #pragma omp parallel for
-    for (int64_t t = 0; t < o->dim[0]; t++) {
-        const float *from = (const float *)in[0] + t * row; /* [C + Z + NV + NV] */
+    for (int64_t t = 0; t < o->dim[DIM_GDN_SPLIT_T]; t++) {
+        const float *from = (const float *)in[IN_GDN_SPLIT_in] + t * row; /* [C + Z + NV + NV] */
         for (int i = 0; i < 4; from += sizes[i], i++)
             memcpy((float *)out[i] + t * sizes[i], from, sizeof *from * (size_t)sizes[i]);
     }
@@ -25,11 +26,12 @@ static void split(const op *o, void *const *in, void *const *out)
 
 static void join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
+    const int64_t sizes[] = {o->dim[DIM_GDN_JOIN_C], o->dim[DIM_GDN_JOIN_Z],
+                             o->dim[DIM_GDN_JOIN_NV], o->dim[DIM_GDN_JOIN_NV]};
     const int64_t row = sizes[0] + sizes[1] + 2 * sizes[2];
 #pragma omp parallel for
-    for (int64_t t = 0; t < o->dim[0]; t++) {
-        float *to = (float *)out[0] + t * row; /* [C + Z + NV + NV] */
+    for (int64_t t = 0; t < o->dim[DIM_GDN_JOIN_T]; t++) {
+        float *to = (float *)out[OUT_GDN_JOIN_din] + t * row; /* [C + Z + NV + NV] */
         for (int i = 0; i < 4; to += sizes[i], i++)
             memcpy(to, (const float *)in[i] + t * sizes[i], sizeof *to * (size_t)sizes[i]);
     }
@@ -49,12 +51,12 @@ static double softplus(double x)
 
 static void gates(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const float *b = in[0], *a = in[1];           /* [T][NV] */
-    const float *a_log = in[2], *dt_bias = in[3]; /* [NV] */
-    float *beta = out[0], *g = out[1];            /* [T][NV] */
+    const int64_t n = o->dim[DIM_GDN_GATES_NV];
+    const float *b = in[IN_GDN_GATES_b], *a = in[IN_GDN_GATES_a];                     /* [T][NV] */
+    const float *a_log = in[IN_GDN_GATES_a_log], *dt_bias = in[IN_GDN_GATES_dt_bias]; /* [NV] */
+    float *beta = out[OUT_GDN_GATES_beta], *g = out[OUT_GDN_GATES_g];                 /* [T][NV] */
 #pragma omp parallel for
-    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_T] * n; i++) {
         const double x = (double)a[i] + (double)dt_bias[i % n];
         beta[i] = (float)sigmoid((double)b[i]);
         g[i] = (float)(-exp((double)a_log[i % n]) * softplus(x));
@@ -63,12 +65,13 @@ static void gates(const op *o, void *const *in, void *const *out)
 
 static void gates_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const float *dbeta = in[0], *dg = in[1], *b = in[2], *a = in[3]; /* [T][NV] */
-    const float *a_log = in[4], *dt_bias = in[5];                    /* [NV] */
-    float *db = out[0], *da = out[1];                                /* [T][NV] */
+    const int64_t n = o->dim[DIM_GDN_GATES_D_NV];
+    const float *dbeta = in[IN_GDN_GATES_D_dbeta], *dg = in[IN_GDN_GATES_D_dg],
+                *b = in[IN_GDN_GATES_D_b], *a = in[IN_GDN_GATES_D_a]; /* [T][NV] */
+    const float *a_log = in[IN_GDN_GATES_D_a_log], *dt_bias = in[IN_GDN_GATES_D_dt_bias]; /* [NV] */
+    float *db = out[OUT_GDN_GATES_D_db], *da = out[OUT_GDN_GATES_D_da]; /* [T][NV] */
 #pragma omp parallel for
-    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_D_T] * n; i++) {
         const double beta = sigmoid((double)b[i]), x = (double)a[i] + (double)dt_bias[i % n];
         db[i] = (float)((double)dbeta[i] * beta * (1 - beta));
         da[i] = (float)(-(double)dg[i] * exp((double)a_log[i % n]) * sigmoid(x));
@@ -77,15 +80,16 @@ static void gates_d(const op *o, void *const *in, void *const *out)
 
 static void gates_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const float *dg = in[0], *a = in[1];          /* [T][NV] */
-    const float *a_log = in[2], *dt_bias = in[3]; /* [NV] */
-    float *da_log = out[0], *ddt_bias = out[1];   /* [NV] */
+    const int64_t n = o->dim[DIM_GDN_GATES_W_NV];
+    const float *dg = in[IN_GDN_GATES_W_dg], *a = in[IN_GDN_GATES_W_a]; /* [T][NV] */
+    const float *a_log = in[IN_GDN_GATES_W_a_log], *dt_bias = in[IN_GDN_GATES_W_dt_bias]; /* [NV] */
+    float *da_log = out[OUT_GDN_GATES_W_da_log],
+          *ddt_bias = out[OUT_GDN_GATES_W_ddt_bias]; /* [NV] */
 #pragma omp parallel for
     for (int64_t h = 0; h < n; h++) {
         const double by = -exp((double)a_log[h]);
         double log_sum = 0, bias_sum = 0;
-        for (int64_t i = h; i < o->dim[0] * n; i += n) {
+        for (int64_t i = h; i < o->dim[DIM_GDN_GATES_W_T] * n; i += n) {
             const double x = (double)a[i] + (double)dt_bias[h];
             log_sum += by * (double)dg[i] * softplus(x);
             bias_sum += by * (double)dg[i] * sigmoid(x);
@@ -105,14 +109,16 @@ static float shift(const op *o)
 static void gated_norm(const op *o, void *const *in, void *const *out)
 {
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[1];
-    const float *w = in[2], one = shift(o); /* [H] */
-    float *rstd = out[1];                   /* [M] */
+    const int64_t h = o->dim[DIM_GATED_NORM_H];
+    const float *w = in[IN_GATED_NORM_w], one = shift(o); /* [H] */
+    float *rstd = out[OUT_GATED_NORM_rstd];               /* [M] */
 #pragma omp parallel for
-    for (int64_t m = 0; m < o->dim[0]; m++) {
-        const float *x = (const float *)in[0] + m * h, *z = (const float *)in[1] + m * h; /* [H] */
-        float *y = (float *)out[0] + m * h;                                               /* [H] */
-        rstd[m] = (float)(1 / sqrt((double)use->dot(x, x, h) / (double)h + o->real[0]));
+    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_M]; m++) {
+        const float *x = (const float *)in[IN_GATED_NORM_x] + m * h,
+                    *z = (const float *)in[IN_GATED_NORM_z] + m * h; /* [H] */
+        float *y = (float *)out[OUT_GATED_NORM_y] + m * h;           /* [H] */
+        rstd[m] =
+            (float)(1 / sqrt((double)use->dot(x, x, h) / (double)h + o->real[REAL_GATED_NORM_eps]));
         use->silu(y, z, h);
         for (int64_t i = 0; i < h; i++) y[i] *= x[i] * rstd[m] * (one + w[i]);
     }
@@ -121,14 +127,16 @@ static void gated_norm(const op *o, void *const *in, void *const *out)
 static void gated_norm_d(const op *o, void *const *in, void *const *out)
 {
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[1];
-    const float *w = in[3], one = shift(o); /* [H] */
-    const float *rstd = in[4];              /* [M] */
+    const int64_t h = o->dim[DIM_GATED_NORM_D_H];
+    const float *w = in[IN_GATED_NORM_D_w], one = shift(o); /* [H] */
+    const float *rstd = in[IN_GATED_NORM_D_rstd];           /* [M] */
 #pragma omp parallel for
-    for (int64_t m = 0; m < o->dim[0]; m++) {
-        const float *dy = (const float *)in[0] + m * h, *x = (const float *)in[1] + m * h; /* [H] */
-        const float *z = (const float *)in[2] + m * h, r = rstd[m];                        /* [H] */
-        float *dx = (float *)out[0] + m * h, *dz = (float *)out[1] + m * h;                /* [H] */
+    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_D_M]; m++) {
+        const float *dy = (const float *)in[IN_GATED_NORM_D_dy] + m * h,
+                    *x = (const float *)in[IN_GATED_NORM_D_x] + m * h;              /* [H] */
+        const float *z = (const float *)in[IN_GATED_NORM_D_z] + m * h, r = rstd[m]; /* [H] */
+        float *dx = (float *)out[OUT_GATED_NORM_D_dx] + m * h,
+              *dz = (float *)out[OUT_GATED_NORM_D_dz] + m * h; /* [H] */
         use->silu(dx, z, h);
         use->silu_d(dz, dy, z, h);
         for (int64_t i = 0; i < h; i++) {
@@ -146,9 +154,10 @@ enum { PARTS = 32, COLUMNS = 128 };
 static void norm_part(const op *o, void *const *in, const int64_t rows[2], int64_t at, double *sums)
 {
     const lanes *use = lanes_best();
-    const int64_t h = o->dim[1], n = h - at < COLUMNS ? h - at : COLUMNS;
-    const float *dy = in[0], *x = in[1], *z = in[2]; /* [M][H] */
-    const float *rstd = in[3];                       /* [M] */
+    const int64_t h = o->dim[DIM_GATED_NORM_W_H], n = h - at < COLUMNS ? h - at : COLUMNS;
+    const float *dy = in[IN_GATED_NORM_W_dy], *x = in[IN_GATED_NORM_W_x],
+                *z = in[IN_GATED_NORM_W_z];       /* [M][H] */
+    const float *rstd = in[IN_GATED_NORM_W_rstd]; /* [M] */
     float gate[COLUMNS];
     for (int64_t i = 0; i < n; i++) sums[i] = 0;
     for (int64_t m = rows[0]; m < rows[1]; m++) {
@@ -161,15 +170,16 @@ static void norm_part(const op *o, void *const *in, const int64_t rows[2], int64
 
 static void gated_norm_w(const op *o, void *const *in, void *const *out)
 {
-    float *dw = out[0]; /* [H] */
-    for (int64_t at = 0; at < o->dim[1]; at += COLUMNS) {
+    float *dw = out[OUT_GATED_NORM_W_dw]; /* [H] */
+    for (int64_t at = 0; at < o->dim[DIM_GATED_NORM_W_H]; at += COLUMNS) {
         double sums[PARTS][COLUMNS];
 #pragma omp parallel for
         for (int64_t part = 0; part < PARTS; part++) {
-            const int64_t m = o->dim[0], rows[] = {m * part / PARTS, m * (part + 1) / PARTS};
+            const int64_t m = o->dim[DIM_GATED_NORM_W_M],
+                          rows[] = {m * part / PARTS, m * (part + 1) / PARTS};
             norm_part(o, in, rows, at, sums[part]);
         }
-        for (int64_t i = 0; i < COLUMNS && at + i < o->dim[1]; i++) {
+        for (int64_t i = 0; i < COLUMNS && at + i < o->dim[DIM_GATED_NORM_W_H]; i++) {
             double sum = (double)dw[at + i];
             for (int64_t part = 0; part < PARTS; part++) sum += sums[part][i];
             dw[at + i] = (float)sum;

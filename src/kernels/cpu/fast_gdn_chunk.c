@@ -13,14 +13,17 @@ enum { STRIP = 16 };
 
 bool gdn_rule_accepts(const op *o)
 {
-    return o->dim[4] <= GDN_HEAD && o->dim[5] <= GDN_HEAD && o->dim[6] <= GDN_CHUNK;
+    return o->dim[DIM_GDN_RULE_Dk] <= GDN_HEAD && o->dim[DIM_GDN_RULE_Dv] <= GDN_HEAD &&
+           o->dim[DIM_GDN_RULE_CHUNK] <= GDN_CHUNK;
 }
 
 void gdn_rule_sizes(gdn_rule *r, const op *o)
 {
     r->use = lanes_best();
-    r->b = o->dim[0], r->s = o->dim[1], r->nk = o->dim[2], r->nv = o->dim[3];
-    r->dk = o->dim[4], r->dv = o->dim[5], r->chunk = o->dim[6];
+    r->b = o->dim[DIM_GDN_RULE_B], r->s = o->dim[DIM_GDN_RULE_S], r->nk = o->dim[DIM_GDN_RULE_Nk],
+    r->nv = o->dim[DIM_GDN_RULE_Nv];
+    r->dk = o->dim[DIM_GDN_RULE_Dk], r->dv = o->dim[DIM_GDN_RULE_Dv],
+    r->chunk = o->dim[DIM_GDN_RULE_CHUNK];
     r->n_chunks = (r->s + r->chunk - 1) / r->chunk;
     r->row = 2 * r->nk * r->dk + r->nv * r->dv;
     r->k_stride = lanes_round(r->dk), r->v_stride = lanes_round(r->dv);

@@ -30,12 +30,19 @@ typedef struct tile {
 
 static conv conv_of(const op *o, const float *x, const float *w)
 {
-    return (conv){lanes_best(), o->dim[0], o->dim[1], o->dim[2], o->dim[3], x, w, NULL};
+    return (conv){lanes_best(),
+                  o->dim[DIM_CONV_B],
+                  o->dim[DIM_CONV_S],
+                  o->dim[DIM_CONV_C],
+                  o->dim[DIM_CONV_TAPS],
+                  x,
+                  w,
+                  NULL};
 }
 
 bool fast_conv_accepts(const op *o)
 {
-    return o->dim[3] <= TAPS_MAX;
+    return o->dim[DIM_CONV_TAPS] <= TAPS_MAX;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -91,8 +98,8 @@ static void sum_taps(const conv *v, const tile *e, int64_t token, float *sum)
 
 void fast_conv(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[0], in[1]);
-    float *y = out[0]; /* [B*S][C] */
+    const conv v = conv_of(o, in[IN_CONV_x], in[IN_CONV_w]);
+    float *y = out[OUT_CONV_y]; /* [B*S][C] */
 #pragma omp parallel for
     for (int64_t i = 0; i < n_tiles(&v); i++) {
         tile e;
@@ -131,13 +138,13 @@ static void back_tile(const conv *v, const tile *e, float *dx /* [B*S][C] */)
 
 void fast_conv_d(const op *o, void *const *in, void *const *out)
 {
-    conv v = conv_of(o, in[1], in[2]);
-    v.dy = in[0];
+    conv v = conv_of(o, in[IN_CONV_D_x], in[IN_CONV_D_w]);
+    v.dy = in[IN_CONV_D_dy];
 #pragma omp parallel for
     for (int64_t i = 0; i < n_tiles(&v); i++) {
         tile e;
         tile_at(&v, &e, i);
-        back_tile(&v, &e, out[0]);
+        back_tile(&v, &e, out[OUT_CONV_D_dx]);
     }
 }
 
@@ -160,9 +167,9 @@ static void add_weights(const conv *v, const tile *e, double sums[TAPS_MAX][CHAN
 
 void fast_conv_w(const op *o, void *const *in, void *const *out)
 {
-    conv v = conv_of(o, in[1], in[2]);
-    v.dy = in[0];
-    float *dw = out[0]; /* [C][TAPS] */
+    conv v = conv_of(o, in[IN_CONV_W_x], in[IN_CONV_W_w]);
+    v.dy = in[IN_CONV_W_dy];
+    float *dw = out[OUT_CONV_W_dw]; /* [C][TAPS] */
 #pragma omp parallel for
     for (int64_t i = 0; i < n_parts(v.c, CHANNELS); i++) { /* I2 */
         double sums[TAPS_MAX][CHANNELS] = {{0}};

@@ -65,7 +65,11 @@ static void head(const gdn_rule *r, int64_t batch, int64_t value_head)
 
 void fast_gdn_rule(const op *what, void *const *in, void *const *out)
 {
-    gdn_rule r = {.qkv = in[0], .beta = in[1], .g = in[2], .o = out[0], .states = out[1]};
+    gdn_rule r = {.qkv = in[IN_GDN_RULE_qkv],
+                  .beta = in[IN_GDN_RULE_beta],
+                  .g = in[IN_GDN_RULE_g],
+                  .o = out[OUT_GDN_RULE_o],
+                  .states = out[OUT_GDN_RULE_states]};
     gdn_rule_sizes(&r, what);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < r.b * r.nv; task++) head(&r, task / r.nv, task % r.nv);

@@ -231,8 +231,13 @@ static void key_head(const gdn_rule *r, int64_t batch, int64_t key)
 
 void fast_gdn_rule_d(const op *what, void *const *in, void *const *out)
 {
-    gdn_rule r = {.d_o = in[0], .qkv = in[1], .beta = in[2], .g = in[3], .states = in[4]};
-    r.dqkv = out[0], r.dbeta = out[1], r.dg = out[2];
+    gdn_rule r = {.d_o = in[IN_GDN_RULE_D_do],
+                  .qkv = in[IN_GDN_RULE_D_qkv],
+                  .beta = in[IN_GDN_RULE_D_beta],
+                  .g = in[IN_GDN_RULE_D_g],
+                  .states = in[IN_GDN_RULE_D_states]};
+    r.dqkv = out[OUT_GDN_RULE_D_dqkv], r.dbeta = out[OUT_GDN_RULE_D_dbeta],
+    r.dg = out[OUT_GDN_RULE_D_dg];
     gdn_rule_sizes(&r, what);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < r.b * r.nk; task++) key_head(&r, task / r.nk, task % r.nk);

@@ -10,14 +10,14 @@
 #include "kernels/cpu/fast_moe.h"
 #include "kernels/cpu/plain_moe.h"
 
-static bool second_fits(const op *o)
+static bool experts_fit(const op *o)
 {
-    return o->dim[1] <= EXPERTS_MAX;
+    return o->dim[DIM_ROUTER_E] <= EXPERTS_MAX;
 }
 
-static bool third_fits(const op *o)
+static bool loss_experts_fit(const op *o)
 {
-    return o->dim[2] <= EXPERTS_MAX;
+    return o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MAX;
 }
 
 static bool has_blas(const op *o)
@@ -27,13 +27,13 @@ static bool has_blas(const op *o)
 }
 
 static const kernel fast_moe_rows[] = {
-    {OP_ROUTER, "threads", second_fits, fast_router},
-    {OP_ROUTER_D, "threads", second_fits, fast_router_d},
-    {OP_DROP, "threshold", second_fits, fast_drop},
-    {OP_AUX_LOSS, "threads", third_fits, fast_aux_loss},
-    {OP_AUX_GLOBAL, "threads", second_fits, fast_aux_global},
-    {OP_AUX_COUNT, "threads", second_fits, fast_aux_count},
-    {OP_Z_LOSS, "threads", second_fits, fast_z_loss},
+    {OP_ROUTER, "threads", experts_fit, fast_router},
+    {OP_ROUTER_D, "threads", experts_fit, fast_router_d},
+    {OP_DROP, "threshold", experts_fit, fast_drop},
+    {OP_AUX_LOSS, "threads", loss_experts_fit, fast_aux_loss},
+    {OP_AUX_GLOBAL, "threads", experts_fit, fast_aux_global},
+    {OP_AUX_COUNT, "threads", experts_fit, fast_aux_count},
+    {OP_Z_LOSS, "threads", experts_fit, fast_z_loss},
     {OP_PERMUTE, "threads", NULL, fast_permute},
     {OP_PERMUTE_D, "threads", NULL, fast_permute_d},
     {OP_UNPERMUTE, "threads", NULL, fast_unpermute},

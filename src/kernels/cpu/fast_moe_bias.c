@@ -8,18 +8,19 @@
 
 void fast_grouped_bias(const op *o, void *const *in, void *const *out)
 {
-    const float *b = in[0];         /* [E][N] */
-    const float *p = in[1];         /* [ROOM] or none */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    float *y = out[0];              /* [ROOM][N] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const float *b = in[IN_GROUPED_BIAS_b];               /* [E][N] */
+    const float *p = in[IN_GROUPED_BIAS_p];               /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_offsets]; /* [E+1] */
+    float *y = out[OUT_GROUPED_BIAS_y];                   /* [ROOM][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_ROOM], E = o->dim[DIM_GROUPED_BIAS_E],
+            N = o->dim[DIM_GROUPED_BIAS_N];
     int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
 #pragma omp parallel for schedule(static) firstprivate(e)
     for (int64_t r = 0; r < n_rows; r++) {
         while (offsets[e + 1] <= r) e++;        /* a thread's rows ascend */
         const float *restrict from = b + e * N; /* [N] */
         float *restrict to = y + r * N;         /* [N] */
-        float weight = (p ? p[r] : 1) * (float)o->real[0];
+        float weight = (p ? p[r] : 1) * (float)o->real[REAL_GROUPED_BIAS_scale];
         for (int64_t n = 0; n < N; n++) to[n] += from[n] * weight;
     }
 }
@@ -49,11 +50,12 @@ static void add_columns(const float *dy, const float *p, span s, int64_t N, int6
 
 void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
-    const float *dy = in[0];        /* [ROOM][N] */
-    const float *p = in[1];         /* [ROOM] or none */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    float *db = out[0];             /* [E][N] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const float *dy = in[IN_GROUPED_BIAS_W_dy];             /* [ROOM][N] */
+    const float *p = in[IN_GROUPED_BIAS_W_p];               /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_W_offsets]; /* [E+1] */
+    float *db = out[OUT_GROUPED_BIAS_W_db];                 /* [E][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_W_ROOM], E = o->dim[DIM_GROUPED_BIAS_W_E],
+            N = o->dim[DIM_GROUPED_BIAS_W_N];
 #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int64_t e = 0; e < E; e++)
         for (int64_t c = 0; c < N; c += COLUMNS) {
@@ -78,15 +80,16 @@ static float dot(const float *restrict a /* [n] */, const float *restrict b /* [
 
 void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
-    const float *dy = in[0];        /* [ROOM][N] */
-    const float *b = in[1];         /* [E][N] */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    float *dp = out[0];             /* [ROOM] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const float *dy = in[IN_GROUPED_BIAS_P_dy];             /* [ROOM][N] */
+    const float *b = in[IN_GROUPED_BIAS_P_b];               /* [E][N] */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_P_offsets]; /* [E+1] */
+    float *dp = out[OUT_GROUPED_BIAS_P_dp];                 /* [ROOM] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_P_ROOM], E = o->dim[DIM_GROUPED_BIAS_P_E],
+            N = o->dim[DIM_GROUPED_BIAS_P_N];
     int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
 #pragma omp parallel for schedule(static) firstprivate(e)
     for (int64_t r = 0; r < n_rows; r++) {
         while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
-        dp[r] += (float)o->real[0] * dot(dy + r * N, b + e * N, N);
+        dp[r] += (float)o->real[REAL_GROUPED_BIAS_P_scale] * dot(dy + r * N, b + e * N, N);
     }
 }

@@ -23,7 +23,7 @@ static uint32_t key_of(float weight)
 static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
                             uint32_t *thresholds /* [E] */)
 {
-    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1];
+    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], E = o->dim[DIM_DROP_E];
     int32_t counts[EXPERTS_MAX]; /* [E] */
     memset(thresholds, 0, (size_t)E * sizeof *thresholds);
     for (int bit = 30; bit >= 0; bit--) {
@@ -32,17 +32,18 @@ static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
         for (int64_t i = 0; i < n; i++)
             counts[ids[i]] += key_of(probs[i]) >= (thresholds[ids[i]] | one);
         for (int64_t e = 0; e < E; e++)
-            if (counts[e] >= o->dim[3]) thresholds[e] |= one;
+            if (counts[e] >= o->dim[DIM_DROP_CAPACITY]) thresholds[e] |= one;
     }
 }
 
 void fast_drop(const op *o, void *const *in, void *const *out)
 {
-    const float *probs = in[0]; /* [T][K] */
-    const int32_t *ids = in[1]; /* [T][K] */
-    float *keep = out[0];       /* [T][K] */
-    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], capacity = o->dim[3];
-    bool by_position = o->dim[4] == 1;
+    const float *probs = in[IN_DROP_probs]; /* [T][K] */
+    const int32_t *ids = in[IN_DROP_ids];   /* [T][K] */
+    float *keep = out[OUT_DROP_keep];       /* [T][K] */
+    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], E = o->dim[DIM_DROP_E],
+            capacity = o->dim[DIM_DROP_CAPACITY];
+    bool by_position = o->dim[DIM_DROP_POSITION] == 1;
     uint32_t thresholds[EXPERTS_MAX]; /* [E] */
     int64_t left[EXPERTS_MAX];        /* [E]: room for weights that equal the threshold */
     if (!by_position) find_thresholds(o, probs, ids, thresholds);
@@ -70,7 +71,8 @@ static void mark_filled(const int32_t *rows, int64_t n, span s, bool *filled /* 
 /* Zeroes the rows of xp[ROOM][H] and pp[ROOM] (may be missing) that no token fills (P3). */
 static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
 {
-    int64_t n = o->dim[0] * o->dim[1], H = o->dim[2], room = o->dim[3], n_filled = 0;
+    int64_t n = o->dim[DIM_PERMUTE_T] * o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H],
+            room = o->dim[DIM_PERMUTE_ROOM], n_filled = 0;
     for (int64_t i = 0; i < n; i++) n_filled += rows[i] >= 0;
     if (n_filled == room) return;
 #pragma omp parallel for schedule(dynamic)
@@ -88,12 +90,12 @@ static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
 
 void fast_permute(const op *o, void *const *in, void *const *out)
 {
-    const float *x = in[0];      /* [T][H] */
-    const float *probs = in[1];  /* [T][K] or none */
-    const int32_t *rows = in[2]; /* [T][K] */
-    float *xp = out[0];          /* [ROOM][H] */
-    float *pp = out[1];          /* [ROOM] or none */
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2];
+    const float *x = in[IN_PERMUTE_x];         /* [T][H] */
+    const float *probs = in[IN_PERMUTE_probs]; /* [T][K] or none */
+    const int32_t *rows = in[IN_PERMUTE_rows]; /* [T][K] */
+    float *xp = out[OUT_PERMUTE_xp];           /* [ROOM][H] */
+    float *pp = out[OUT_PERMUTE_pp];           /* [ROOM] or none */
+    int64_t T = o->dim[DIM_PERMUTE_T], K = o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H];
     zero_gaps(o, rows, xp, pp);
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < T; t++)
@@ -106,8 +108,8 @@ void fast_permute(const op *o, void *const *in, void *const *out)
 
 void fast_unpermute_d(const op *o, void *const *in, void *const *out)
 {
-    void *x[] = {in[0], NULL, in[1]};
-    void *xp[] = {out[0], NULL};
+    void *x[] = {in[IN_UNPERMUTE_D_dy], NULL, in[IN_UNPERMUTE_D_rows]};
+    void *xp[] = {out[OUT_UNPERMUTE_D_dyp], NULL};
     fast_permute(o, x, xp);
 }
 
@@ -116,7 +118,7 @@ enum { COLUMNS = 2048 }; /* of a token's sum at a time: they stay in the first c
 /* y[H] = or += the rows of one token. */
 static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] */, float *y)
 {
-    int64_t K = o->dim[1], H = o->dim[2];
+    int64_t K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
     for (int64_t begin = 0; begin < H; begin += COLUMNS) {
         int64_t n = H - begin < COLUMNS ? H - begin : COLUMNS;
         float *restrict sum = y + begin; /* [n] */
@@ -131,37 +133,38 @@ static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] *
 
 void fast_unpermute(const op *o, void *const *in, void *const *out)
 {
-    const float *yp = in[0];     /* [ROOM][H] */
-    const int32_t *rows = in[1]; /* [T][K] */
-    float *y = out[0];           /* [T][H] */
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2];
+    const float *yp = in[IN_UNPERMUTE_yp];       /* [ROOM][H] */
+    const int32_t *rows = in[IN_UNPERMUTE_rows]; /* [T][K] */
+    float *y = out[OUT_UNPERMUTE_y];             /* [T][H] */
+    int64_t T = o->dim[DIM_UNPERMUTE_T], K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < T; t++) sum_token(o, yp, rows + t * K, y + t * H);
 }
 
 void fast_permute_d(const op *o, void *const *in, void *const *out)
 {
-    const float *dpp = in[1];    /* [ROOM] or none */
-    const int32_t *rows = in[2]; /* [T][K] */
-    float *dprobs = out[1];      /* [T][K] or none */
-    void *sums[] = {in[0], in[2]};
+    const float *dpp = in[IN_PERMUTE_D_dpp];     /* [ROOM] or none */
+    const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
+    float *dprobs = out[OUT_PERMUTE_D_dprobs];   /* [T][K] or none */
+    void *sums[] = {in[IN_PERMUTE_D_dxp], in[IN_PERMUTE_D_rows]};
     fast_unpermute(o, sums, out);
-    for (int64_t i = 0; dprobs && i < o->dim[0] * o->dim[1]; i++)
+    for (int64_t i = 0; dprobs && i < o->dim[DIM_PERMUTE_D_T] * o->dim[DIM_PERMUTE_D_K]; i++)
         dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
 }
 
 /* Without padding filled rows are the first ones. */
 void fast_flex_place(const op *o, void *const *in, void *const *out)
 {
-    const float *x = in[0];         /* [T][H] */
-    const float *meta = in[1];      /* [T][2K] */
-    float *xp = out[0];             /* [ROOM][H] */
-    float *pp = out[1];             /* [ROOM] */
-    const int32_t *rows = out[2];   /* [T][K] */
-    const int32_t *starts = out[3]; /* [E+1] */
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2], room = o->dim[3], end;
+    const float *x = in[IN_FLEX_PLACE_x];                /* [T][H] */
+    const float *meta = in[IN_FLEX_PLACE_meta];          /* [T][2K] */
+    float *xp = out[OUT_FLEX_PLACE_xp];                  /* [ROOM][H] */
+    float *pp = out[OUT_FLEX_PLACE_pp];                  /* [ROOM] */
+    const int32_t *rows = out[OUT_FLEX_PLACE_rows];      /* [T][K] */
+    const int32_t *starts = out[OUT_FLEX_PLACE_offsets]; /* [E+1] */
+    int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
+            H = o->dim[DIM_FLEX_PLACE_H], room = o->dim[DIM_FLEX_PLACE_ROOM], end;
     flex_sort(o, in, out);
-    end = starts[o->dim[4]];
+    end = starts[o->dim[DIM_FLEX_PLACE_E]];
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < T; t++)
         for (int64_t k = 0; k < K; k++) {

@@ -22,8 +22,8 @@ typedef struct grouped {
 
 static blas_product product_of(const grouped *g, int64_t e)
 {
-    int64_t N = g->o->dim[2], K = g->o->dim[3], weights = e * N * K;
-    span s = expert_rows(g->offsets, e, g->o->dim[0]);
+    int64_t N = g->o->dim[DIM_GROUPED_N], K = g->o->dim[DIM_GROUPED_K], weights = e * N * K;
+    span s = expert_rows(g->offsets, e, g->o->dim[DIM_GROUPED_ROOM]);
     int64_t rows = s.end - s.begin;
     blas_product p = {.lda = N, .ldb = K, .ldc = K};
     switch (g->o->kind) {
@@ -93,7 +93,7 @@ static void go_to_expert(tile_place *at, const grouped *g, int64_t e)
     at->first += at->t.down * at->t.across;
     at->e = e;
     at->p = product_of(g, e);
-    at->t = cut_of(&at->p, g->o->dim[1]);
+    at->t = cut_of(&at->p, g->o->dim[DIM_GROUPED_E]);
 }
 
 static void go_to_tile(tile_place *at, const grouped *g, int64_t tile)
@@ -104,7 +104,7 @@ static void go_to_tile(tile_place *at, const grouped *g, int64_t tile)
 static int64_t count_tiles(const grouped *g)
 {
     tile_place at = {.e = -1};
-    for (int64_t e = 0; e < g->o->dim[1]; e++) go_to_expert(&at, g, e);
+    for (int64_t e = 0; e < g->o->dim[DIM_GROUPED_E]; e++) go_to_expert(&at, g, e);
     return at.first + at.t.down * at.t.across;
 }
 
@@ -123,23 +123,26 @@ static void run_grouped(const grouped *g)
 static void zero_tail(const op *o, const int32_t *offsets, float *y, int64_t n)
 {
 #pragma omp parallel for schedule(static)
-    for (int64_t r = offsets[o->dim[1]]; r < o->dim[0]; r++)
+    for (int64_t r = offsets[o->dim[DIM_GROUPED_E]]; r < o->dim[DIM_GROUPED_ROOM]; r++)
         memset(y + r * n, 0, (size_t)n * sizeof *y);
 }
 
 void fast_grouped(const op *o, void *const *in, void *const *out)
 {
-    run_grouped(&(grouped){o, in[0], in[1], in[2], out[0]});
-    zero_tail(o, in[2], out[0], o->dim[2]);
+    run_grouped(&(grouped){o, in[IN_GROUPED_x], in[IN_GROUPED_w], in[IN_GROUPED_offsets],
+                           out[OUT_GROUPED_y]});
+    zero_tail(o, in[IN_GROUPED_offsets], out[OUT_GROUPED_y], o->dim[DIM_GROUPED_N]);
 }
 
 void fast_grouped_d(const op *o, void *const *in, void *const *out)
 {
-    run_grouped(&(grouped){o, in[0], in[1], in[2], out[0]});
-    zero_tail(o, in[2], out[0], o->dim[3]);
+    run_grouped(&(grouped){o, in[IN_GROUPED_D_dy], in[IN_GROUPED_D_w], in[IN_GROUPED_D_offsets],
+                           out[OUT_GROUPED_D_dx]});
+    zero_tail(o, in[IN_GROUPED_D_offsets], out[OUT_GROUPED_D_dx], o->dim[DIM_GROUPED_D_K]);
 }
 
 void fast_grouped_w(const op *o, void *const *in, void *const *out)
 {
-    run_grouped(&(grouped){o, in[0], in[1], in[2], out[0]});
+    run_grouped(&(grouped){o, in[IN_GROUPED_W_dy], in[IN_GROUPED_W_x], in[IN_GROUPED_W_offsets],
+                           out[OUT_GROUPED_W_dw]});
 }

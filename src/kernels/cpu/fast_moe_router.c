@@ -25,14 +25,14 @@ static double sum_of_parts(const double *parts /* [PARTS] */)
 
 void fast_router(const op *o, void *const *in, void *const *out)
 {
-    span all = {0, o->dim[0]};
+    span all = {0, o->dim[DIM_ROUTER_T]};
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) router_span(o, in, out, part_of(all, i));
 }
 
 void fast_router_d(const op *o, void *const *in, void *const *out)
 {
-    span all = {0, o->dim[0]};
+    span all = {0, o->dim[DIM_ROUTER_D_T]};
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) router_d_span(o, in, out, part_of(all, i));
 }
@@ -72,8 +72,8 @@ static double balance_tokens(const op *o, aux_pass a, span s)
 
 void fast_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    const float *counts = in[1]; /* [samples][E], [E] or none */
-    float *loss = out[0];        /* [1] */
+    const float *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
+    float *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
     aux_pass a = aux_local_pass(o, in, out);
     samples l = aux_samples(o);
     double total = 0;
@@ -86,32 +86,32 @@ void fast_aux_loss(const op *o, void *const *in, void *const *out)
 
 void fast_aux_count(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[1];
+    int64_t E = o->dim[DIM_AUX_COUNT_E];
     samples l = aux_samples(o);
     for (span s = {0, 0}; next_sample(&l, &s);) {
-        float *counts = (float *)out[0] + sample_number(&l, s) * E; /* [E] */
+        float *counts = (float *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
         int32_t found[EXPERTS_MAX];
-        count_tokens(o, in[0], s, E, found);
+        count_tokens(o, in[IN_AUX_COUNT_logits], s, E, found);
         for (int64_t e = 0; e < E; e++) counts[e] += (float)found[e];
     }
 }
 
 void fast_aux_global(const op *o, void *const *in, void *const *out)
 {
-    float *loss = out[0]; /* [1] */
+    float *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
     aux_pass a = aux_global_pass(o, in, out);
-    double total = push_tokens(&a, (span){0, o->dim[0]});
+    double total = push_tokens(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
     if (!(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
 }
 
 void fast_z_loss(const op *o, void *const *in, void *const *out)
 {
-    float *loss = out[0]; /* [1] */
-    span all = {0, o->dim[0]};
+    float *loss = out[OUT_Z_LOSS_loss]; /* [1] */
+    span all = {0, o->dim[DIM_Z_LOSS_T]};
     double parts[PARTS];
     if (all.end == 0) return;
 #pragma omp parallel for schedule(static)
     for (int i = 0; i < PARTS; i++) parts[i] = z_loss_span(o, in, out, part_of(all, i));
     double mean = sum_of_parts(parts) / (double)all.end;
-    if (!(o->flags & REPLAY)) loss[0] += (float)(o->real[0] * mean);
+    if (!(o->flags & REPLAY)) loss[0] += (float)(o->real[REAL_Z_LOSS_coefficient] * mean);
 }

@@ -26,17 +26,18 @@ static int64_t size_of(int64_t stride)
 /* I2: each loop, the nearest first, steps over all that the nearer ones reach. */
 static bool accepts(const op *o)
 {
-    int64_t reach = o->dim[3];
+    int64_t reach = o->dim[DIM_MOVE_N3];
     bool used[3] = {false};
     for (int step = 0; step < 3; step++) {
         int near = -1;
         for (int i = 0; i < 3; i++)
-            if (!used[i] && (near < 0 || size_of(o->dim[8 + i]) < size_of(o->dim[8 + near])))
+            if (!used[i] && (near < 0 || size_of(o->dim[DIM_MOVE_Y0 + i]) <
+                                             size_of(o->dim[DIM_MOVE_Y0 + near])))
                 near = i;
         used[near] = true;
-        if (o->dim[near] <= 1) continue;
-        if (size_of(o->dim[8 + near]) < reach) return false;
-        reach += (o->dim[near] - 1) * size_of(o->dim[8 + near]);
+        if (o->dim[DIM_MOVE_N0 + near] <= 1) continue;
+        if (size_of(o->dim[DIM_MOVE_Y0 + near]) < reach) return false;
+        reach += (o->dim[DIM_MOVE_N0 + near] - 1) * size_of(o->dim[DIM_MOVE_Y0 + near]);
     }
     return true;
 }
@@ -45,10 +46,11 @@ static bool accepts(const op *o)
  * step, whatever their stride, do nothing. */
 static plan plan_of(const op *o, const float *x, float *y)
 {
-    plan p = {.n = {1, 1, 1}, .run = o->dim[3], .add = o->flags & ADD_TO};
+    plan p = {.n = {1, 1, 1}, .run = o->dim[DIM_MOVE_N3], .add = o->flags & ADD_TO};
     int at = 3;
     for (int i = 2; i >= 0; i--) {
-        const int64_t n = o->dim[i], xs = o->dim[4 + i], ys = o->dim[8 + i];
+        const int64_t n = o->dim[DIM_MOVE_N0 + i], xs = o->dim[DIM_MOVE_X0 + i],
+                      ys = o->dim[DIM_MOVE_Y0 + i];
         if (n == 1) continue;
         if (at == 3 && xs == p.run && ys == p.run) {
             p.run *= n;
@@ -57,8 +59,8 @@ static plan plan_of(const op *o, const float *x, float *y)
         at--;
         p.n[at] = n, p.x[at] = xs, p.y[at] = ys;
     }
-    p.from = x + o->dim[7];
-    p.to = y + o->dim[11];
+    p.from = x + o->dim[DIM_MOVE_XO];
+    p.to = y + o->dim[DIM_MOVE_YO];
     return p;
 }
 
@@ -108,7 +110,7 @@ static void long_run(const plan *p, int64_t r, int64_t piece)
 static void move(const op *o, void *const *in, void *const *out)
 {
     enum { PIECE = 1 << 14, FEW = 16 };
-    const plan p = plan_of(o, in[0], out[0]);
+    const plan p = plan_of(o, in[IN_MOVE_x], out[OUT_MOVE_y]);
     const int64_t n = p.n[0] * p.n[1] * p.n[2];
     if (n < FEW && p.run > PIECE) {
         for (int64_t r = 0; r < n; r++) long_run(&p, r, PIECE);

@@ -37,11 +37,16 @@ typedef struct attention {
 
 static void set_sizes(attention *a, const op *o)
 {
-    const int64_t *dim = o->dim + (attention_is_block(o) ? 2 : 1);
-    a->b = o->dim[0], a->sq = o->dim[1], a->sk = dim[0];
-    a->n = dim[1], a->g = dim[2], a->d = dim[3], a->dv = dim[4], a->window = dim[5];
+    a->b = attention_dim(o, DIM_ATTN_B, DIM_ATTN_BLOCK_B);
+    a->sq = attention_dim(o, DIM_ATTN_S, DIM_ATTN_BLOCK_SQ);
+    a->sk = attention_dim(o, DIM_ATTN_S, DIM_ATTN_BLOCK_SK);
+    a->n = attention_dim(o, DIM_ATTN_N, DIM_ATTN_BLOCK_N);
+    a->g = attention_dim(o, DIM_ATTN_G, DIM_ATTN_BLOCK_G);
+    a->d = attention_dim(o, DIM_ATTN_D, DIM_ATTN_BLOCK_D);
+    a->dv = attention_dim(o, DIM_ATTN_DV, DIM_ATTN_BLOCK_DV);
+    a->window = attention_dim(o, DIM_ATTN_WINDOW, DIM_ATTN_BLOCK_WINDOW);
     a->n_stretches = attention_stretches(o, a->queries, a->keys);
-    a->scale = o->real[0];
+    a->scale = o->real[REAL_ATTN_scale];
     a->merges = attention_is_block(o) && o->flags & ADD_TO;
 }
 
@@ -140,11 +145,11 @@ static void forward_range(const attention *a, int64_t b, int64_t i, int64_t h, r
 
 static void attn(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.q = in[0], .k = in[1], .v = in[2]};
+    attention a = {.q = in[IN_ATTN_q], .k = in[IN_ATTN_k], .v = in[IN_ATTN_v]};
     set_sizes(&a, what);
-    if (!attention_is_block(what)) a.sinks = in[3];
-    real *o = out[0];   /* [B*SQ][N][DV] */
-    real *lse = out[1]; /* [B*SQ][N] */
+    if (!attention_is_block(what)) a.sinks = in[IN_ATTN_sinks];
+    real *o = out[OUT_ATTN_o];     /* [B*SQ][N][DV] */
+    real *lse = out[OUT_ATTN_lse]; /* [B*SQ][N] */
     for (int64_t row = 0; row < a.b * a.sq * a.n; row++) {
         int64_t h = row % a.n, i = row / a.n % a.sq, b = row / a.n / a.sq;
         double old = a.merges ? (double)lse[row] : -INFINITY; /* I4 */
@@ -261,13 +266,19 @@ static void backward_keys(const attention *a, bool add, real *dk /* [B*SK][G][D]
 
 static void attn_d(const op *what, void *const *in, void *const *out)
 {
-    attention a = {.d_o = in[0], .q = in[1], .k = in[2], .v = in[3], .o = in[4], .lse = in[5]};
+    attention a = {.d_o = in[IN_ATTN_D_do],
+                   .q = in[IN_ATTN_D_q],
+                   .k = in[IN_ATTN_D_k],
+                   .v = in[IN_ATTN_D_v],
+                   .o = in[IN_ATTN_D_o],
+                   .lse = in[IN_ATTN_D_lse]};
     set_sizes(&a, what);
-    backward_queries(&a, out[0]);
-    backward_keys(&a, attention_is_block(what) && what->flags & ADD_KV, out[1], out[2]);
+    backward_queries(&a, out[OUT_ATTN_D_dq]);
+    backward_keys(&a, attention_is_block(what) && what->flags & ADD_KV, out[OUT_ATTN_D_dk],
+                  out[OUT_ATTN_D_dv]);
     if (attention_is_block(what)) return;
-    a.sinks = in[6];
-    real *dsinks = out[3]; /* [N], or NULL */
+    a.sinks = in[IN_ATTN_D_sinks];
+    real *dsinks = out[OUT_ATTN_D_dsinks]; /* [N], or NULL */
     for (int64_t h = 0; a.sinks && dsinks && h < a.n; h++)
         dsinks[h] = (real)((double)dsinks[h] + sink_gradient(&a, h));
 }

@@ -20,10 +20,10 @@ static double with_weight(const op *o, real w)
 
 static void gemm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
-    const real *x = in[0]; /* [M][K] */
-    const real *w = in[1]; /* [N][K] */
-    real *y = out[0];      /* [M][N] */
+    const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
+    const real *x = in[IN_GEMM_x]; /* [M][K] */
+    const real *w = in[IN_GEMM_w]; /* [N][K] */
+    real *y = out[OUT_GEMM_y];     /* [M][N] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
             double sum = o->flags & ADD_TO ? (double)y[i * n + j] : 0;
@@ -34,10 +34,10 @@ static void gemm(const op *o, void *const *in, void *const *out)
 
 static void gemm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
-    const real *dy = in[0]; /* [M][N] */
-    const real *w = in[1];  /* [N][K] */
-    real *dx = out[0];      /* [M][K] */
+    const int64_t m = o->dim[DIM_GEMM_D_M], n = o->dim[DIM_GEMM_D_N], k = o->dim[DIM_GEMM_D_K];
+    const real *dy = in[IN_GEMM_D_dy]; /* [M][N] */
+    const real *w = in[IN_GEMM_D_w];   /* [N][K] */
+    real *dx = out[OUT_GEMM_D_dx];     /* [M][K] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t l = 0; l < k; l++) {
             double sum = o->flags & ADD_TO ? (double)dx[i * k + l] : 0;
@@ -48,10 +48,10 @@ static void gemm_d(const op *o, void *const *in, void *const *out)
 
 static void gemm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1], k = o->dim[2];
-    const real *dy = in[0]; /* [M][N] */
-    const real *x = in[1];  /* [M][K] */
-    real *dw = out[0];      /* [N][K] */
+    const int64_t m = o->dim[DIM_GEMM_W_M], n = o->dim[DIM_GEMM_W_N], k = o->dim[DIM_GEMM_W_K];
+    const real *dy = in[IN_GEMM_W_dy]; /* [M][N] */
+    const real *x = in[IN_GEMM_W_x];   /* [M][K] */
+    real *dw = out[OUT_GEMM_W_dw];     /* [N][K] */
     for (int64_t j = 0; j < n; j++)
         for (int64_t l = 0; l < k; l++) {
             double sum = (double)dw[j * k + l];
@@ -62,18 +62,18 @@ static void gemm_w(const op *o, void *const *in, void *const *out)
 
 static void bias(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1];
-    const real *b = in[0]; /* [N] */
-    real *y = out[0];      /* [M][N] */
+    const int64_t m = o->dim[DIM_BIAS_M], n = o->dim[DIM_BIAS_N];
+    const real *b = in[IN_BIAS_b]; /* [N] */
+    real *y = out[OUT_BIAS_y];     /* [M][N] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) y[i * n + j] += b[j];
 }
 
 static void bias_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1];
-    const real *dy = in[0]; /* [M][N] */
-    real *db = out[0];      /* [N] */
+    const int64_t m = o->dim[DIM_BIAS_W_M], n = o->dim[DIM_BIAS_W_N];
+    const real *dy = in[IN_BIAS_W_dy]; /* [M][N] */
+    real *db = out[OUT_BIAS_W_db];     /* [N] */
     for (int64_t j = 0; j < n; j++) {
         double sum = (double)db[j];
         for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j];
@@ -85,10 +85,11 @@ static void bias_w(const op *o, void *const *in, void *const *out)
 
 static void embed(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2], first = o->dim[3];
-    const real *w = in[0];      /* [V][H] */
-    const int32_t *ids = in[1]; /* [T] */
-    real *x = out[0];           /* [T][H] */
+    const int64_t n_t = o->dim[DIM_EMBED_T], h = o->dim[DIM_EMBED_H], n_v = o->dim[DIM_EMBED_V],
+                  first = o->dim[DIM_EMBED_FIRST];
+    const real *w = in[IN_EMBED_w];        /* [V][H] */
+    const int32_t *ids = in[IN_EMBED_ids]; /* [T] */
+    real *x = out[OUT_EMBED_x];            /* [T][H] */
     for (int64_t t = 0; t < n_t; t++) {
         int64_t v = ids[t] - first;
         for (int64_t i = 0; i < h; i++) x[t * h + i] = v < 0 || v >= n_v ? 0 : w[v * h + i];
@@ -97,10 +98,11 @@ static void embed(const op *o, void *const *in, void *const *out)
 
 static void embed_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2], first = o->dim[3];
-    const real *dx = in[0];     /* [T][H] */
-    const int32_t *ids = in[1]; /* [T] */
-    real *dw = out[0];          /* [V][H] */
+    const int64_t n_t = o->dim[DIM_EMBED_W_T], h = o->dim[DIM_EMBED_W_H],
+                  n_v = o->dim[DIM_EMBED_W_V], first = o->dim[DIM_EMBED_W_FIRST];
+    const real *dx = in[IN_EMBED_W_dx];      /* [T][H] */
+    const int32_t *ids = in[IN_EMBED_W_ids]; /* [T] */
+    real *dw = out[OUT_EMBED_W_dw];          /* [V][H] */
     for (int64_t t = 0; t < n_t; t++) {
         int64_t v = ids[t] - first;
         if (v < 0 || v >= n_v) continue;
@@ -112,15 +114,15 @@ static void embed_w(const op *o, void *const *in, void *const *out)
 
 static void norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *x = in[0]; /* [M][H] */
-    const real *w = in[1]; /* [H] */
-    real *y = out[0];      /* [M][H] */
-    real *rstd = out[1];   /* [M], may be missing */
+    const int64_t m = o->dim[DIM_NORM_M], h = o->dim[DIM_NORM_H];
+    const real *x = in[IN_NORM_x];   /* [M][H] */
+    const real *w = in[IN_NORM_w];   /* [H] */
+    real *y = out[OUT_NORM_y];       /* [M][H] */
+    real *rstd = out[OUT_NORM_rstd]; /* [M], may be missing */
     for (int64_t i = 0; i < m; i++) {
         double sum = 0;
         for (int64_t j = 0; j < h; j++) sum += (double)x[i * h + j] * (double)x[i * h + j];
-        double r = 1 / sqrt(sum / (double)h + o->real[0]);
+        double r = 1 / sqrt(sum / (double)h + o->real[REAL_NORM_eps]);
         for (int64_t j = 0; j < h; j++)
             y[i * h + j] = (real)((double)x[i * h + j] * r * with_weight(o, w[j]));
         if (rstd) rstd[i] = (real)r;
@@ -130,12 +132,12 @@ static void norm(const op *o, void *const *in, void *const *out)
 /* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x), since r depends on each x too. */
 static void norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *dy = in[0];   /* [M][H] */
-    const real *x = in[1];    /* [M][H] */
-    const real *w = in[2];    /* [H] */
-    const real *rstd = in[3]; /* [M] */
-    real *dx = out[0];        /* [M][H] */
+    const int64_t m = o->dim[DIM_NORM_D_M], h = o->dim[DIM_NORM_D_H];
+    const real *dy = in[IN_NORM_D_dy];     /* [M][H] */
+    const real *x = in[IN_NORM_D_x];       /* [M][H] */
+    const real *w = in[IN_NORM_D_w];       /* [H] */
+    const real *rstd = in[IN_NORM_D_rstd]; /* [M] */
+    real *dx = out[OUT_NORM_D_dx];         /* [M][H] */
     for (int64_t i = 0; i < m; i++) {
         double r = (double)rstd[i], sum = 0;
         for (int64_t j = 0; j < h; j++)
@@ -150,11 +152,11 @@ static void norm_d(const op *o, void *const *in, void *const *out)
 
 static void norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *dy = in[0];   /* [M][H] */
-    const real *x = in[1];    /* [M][H] */
-    const real *rstd = in[2]; /* [M] */
-    real *dw = out[0];        /* [H] */
+    const int64_t m = o->dim[DIM_NORM_W_M], h = o->dim[DIM_NORM_W_H];
+    const real *dy = in[IN_NORM_W_dy];     /* [M][H] */
+    const real *x = in[IN_NORM_W_x];       /* [M][H] */
+    const real *rstd = in[IN_NORM_W_rstd]; /* [M] */
+    real *dw = out[OUT_NORM_W_dw];         /* [H] */
     for (int64_t j = 0; j < h; j++) {
         double sum = (double)dw[j];
         for (int64_t i = 0; i < m; i++)

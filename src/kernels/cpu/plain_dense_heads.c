@@ -13,12 +13,13 @@ static void move(real *to, const real *from, int64_t n)
 
 static void qkv_split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], n = o->dim[1], g = o->dim[2], d = o->dim[3];
-    const real *qkv = in[0]; /* [T][G][queries, gates, key, value][D] */
-    real *q = out[0];        /* [T][N][D] */
-    real *k = out[1];        /* [T][G][D] */
-    real *v = out[2];        /* [T][G][D] */
-    real *gates = out[3];    /* [T][N][D], may be missing */
+    const int64_t n_t = o->dim[DIM_QKV_SPLIT_T], n = o->dim[DIM_QKV_SPLIT_N],
+                  g = o->dim[DIM_QKV_SPLIT_G], d = o->dim[DIM_QKV_SPLIT_D];
+    const real *qkv = in[IN_QKV_SPLIT_qkv]; /* [T][G][queries, gates, key, value][D] */
+    real *q = out[OUT_QKV_SPLIT_q];         /* [T][N][D] */
+    real *k = out[OUT_QKV_SPLIT_k];         /* [T][G][D] */
+    real *v = out[OUT_QKV_SPLIT_v];         /* [T][G][D] */
+    real *gates = out[OUT_QKV_SPLIT_gate];  /* [T][N][D], may be missing */
     const int64_t r = n / g * d;
     for (int64_t i = 0; i < n_t * g; i++) {
         move(q + i * r, qkv, r);
@@ -35,12 +36,13 @@ static void qkv_split(const op *o, void *const *in, void *const *out)
 
 static void qkv_join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], n = o->dim[1], g = o->dim[2], d = o->dim[3];
-    const real *dq = in[0];    /* [T][N][D] */
-    const real *dk = in[1];    /* [T][G][D] */
-    const real *dv = in[2];    /* [T][G][D] */
-    const real *dgate = in[3]; /* [T][N][D], may be missing */
-    real *dqkv = out[0];       /* [T][G][queries, gates, key, value][D] */
+    const int64_t n_t = o->dim[DIM_QKV_JOIN_T], n = o->dim[DIM_QKV_JOIN_N],
+                  g = o->dim[DIM_QKV_JOIN_G], d = o->dim[DIM_QKV_JOIN_D];
+    const real *dq = in[IN_QKV_JOIN_dq];       /* [T][N][D] */
+    const real *dk = in[IN_QKV_JOIN_dk];       /* [T][G][D] */
+    const real *dv = in[IN_QKV_JOIN_dv];       /* [T][G][D] */
+    const real *dgate = in[IN_QKV_JOIN_dgate]; /* [T][N][D], may be missing */
+    real *dqkv = out[OUT_QKV_JOIN_dqkv];       /* [T][G][queries, gates, key, value][D] */
     const int64_t r = n / g * d;
     for (int64_t i = 0; i < n_t * g; i++) {
         move(dqkv, dq + i * r, r);
@@ -58,12 +60,12 @@ static void qkv_join(const op *o, void *const *in, void *const *out)
 /* Turns pairs of x by the angles of the table, or back with `sign` -1. */
 static void rotate(const op *o, const real *table, real *x, double sign)
 {
-    const int64_t n_t = o->dim[0], s = o->dim[1], n = o->dim[2], d = o->dim[3],
-                  half = o->dim[5] / 2;
+    const int64_t n_t = o->dim[DIM_ROPE_T], s = o->dim[DIM_ROPE_S], n = o->dim[DIM_ROPE_N],
+                  d = o->dim[DIM_ROPE_D], half = o->dim[DIM_ROPE_ROT] / 2;
     const bool pairs = o->flags & INTERLEAVED;
     for (int64_t i = 0; i < n_t * n; i++) {
-        const real *c = table + i / n % s * 2 * half; /* [ROT/2] cosines, [ROT/2] sines */
-        real *head = x + i * d + o->dim[4];           /* [ROT] */
+        const real *c = table + i / n % s * 2 * half;     /* [ROT/2] cosines, [ROT/2] sines */
+        real *head = x + i * d + o->dim[DIM_ROPE_OFFSET]; /* [ROT] */
         for (int64_t j = 0; j < half; j++) {
             real *a = pairs ? head + 2 * j : head + j, *b = pairs ? a + 1 : a + half;
             double u = (double)*a, v = (double)*b;
@@ -76,22 +78,23 @@ static void rotate(const op *o, const real *table, real *x, double sign)
 
 static void rope(const op *o, void *const *in, void *const *out)
 {
-    rotate(o, in[0], out[0], 1);
+    rotate(o, in[IN_ROPE_table], out[OUT_ROPE_x], 1);
 }
 
 static void rope_d(const op *o, void *const *in, void *const *out)
 {
-    rotate(o, in[0], out[0], -1);
+    rotate(o, in[IN_ROPE_D_table], out[OUT_ROPE_D_dx], -1);
 }
 
 /* ---- latent attention */
 
 static void mla_kv_split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], r = o->dim[1], dr = o->dim[2];
-    const real *c = in[0]; /* [T][R+Dr] */
-    real *latent = out[0]; /* [T][R] */
-    real *kpe = out[1];    /* [T][Dr] */
+    const int64_t n_t = o->dim[DIM_MLA_KV_SPLIT_T], r = o->dim[DIM_MLA_KV_SPLIT_R],
+                  dr = o->dim[DIM_MLA_KV_SPLIT_Dr];
+    const real *c = in[IN_MLA_KV_SPLIT_c];       /* [T][R+Dr] */
+    real *latent = out[OUT_MLA_KV_SPLIT_latent]; /* [T][R] */
+    real *kpe = out[OUT_MLA_KV_SPLIT_kpe];       /* [T][Dr] */
     for (int64_t t = 0; t < n_t; t++) {
         move(latent + t * r, c + t * (r + dr), r);
         move(kpe + t * dr, c + t * (r + dr) + r, dr);
@@ -100,10 +103,11 @@ static void mla_kv_split(const op *o, void *const *in, void *const *out)
 
 static void mla_kv_merge(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], r = o->dim[1], dr = o->dim[2];
-    const real *dlatent = in[0]; /* [T][R] */
-    const real *dkpe = in[1];    /* [T][Dr] */
-    real *dc = out[0];           /* [T][R+Dr] */
+    const int64_t n_t = o->dim[DIM_MLA_KV_MERGE_T], r = o->dim[DIM_MLA_KV_MERGE_R],
+                  dr = o->dim[DIM_MLA_KV_MERGE_Dr];
+    const real *dlatent = in[IN_MLA_KV_MERGE_dlatent]; /* [T][R] */
+    const real *dkpe = in[IN_MLA_KV_MERGE_dkpe];       /* [T][Dr] */
+    real *dc = out[OUT_MLA_KV_MERGE_dc];               /* [T][R+Dr] */
     for (int64_t t = 0; t < n_t; t++) {
         move(dc + t * (r + dr), dlatent + t * r, r);
         move(dc + t * (r + dr) + r, dkpe + t * dr, dr);
@@ -112,11 +116,13 @@ static void mla_kv_merge(const op *o, void *const *in, void *const *out)
 
 static void mla_kv_join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], n = o->dim[1], dn = o->dim[2], dr = o->dim[3], dv = o->dim[4];
-    const real *kv = in[0];  /* [T][N][Dn+Dv] */
-    const real *kpe = in[1]; /* [T][Dr] */
-    real *k = out[0];        /* [T][N][Dn+Dr] */
-    real *v = out[1];        /* [T][N][Dv] */
+    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_T], n = o->dim[DIM_MLA_KV_JOIN_N],
+                  dn = o->dim[DIM_MLA_KV_JOIN_Dn], dr = o->dim[DIM_MLA_KV_JOIN_Dr],
+                  dv = o->dim[DIM_MLA_KV_JOIN_Dv];
+    const real *kv = in[IN_MLA_KV_JOIN_kv];   /* [T][N][Dn+Dv] */
+    const real *kpe = in[IN_MLA_KV_JOIN_kpe]; /* [T][Dr] */
+    real *k = out[OUT_MLA_KV_JOIN_k];         /* [T][N][Dn+Dr] */
+    real *v = out[OUT_MLA_KV_JOIN_v];         /* [T][N][Dv] */
     for (int64_t i = 0; i < n_t * n; i++) {
         move(k + i * (dn + dr), kv + i * (dn + dv), dn);
         move(k + i * (dn + dr) + dn, kpe + i / n * dr, dr);
@@ -126,11 +132,13 @@ static void mla_kv_join(const op *o, void *const *in, void *const *out)
 
 static void mla_kv_join_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], n = o->dim[1], dn = o->dim[2], dr = o->dim[3], dv = o->dim[4];
-    const real *dk = in[0];  /* [T][N][Dn+Dr] */
-    const real *d_v = in[1]; /* [T][N][Dv] */
-    real *dkv = out[0];      /* [T][N][Dn+Dv] */
-    real *dkpe = out[1];     /* [T][Dr] */
+    const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_D_T], n = o->dim[DIM_MLA_KV_JOIN_D_N],
+                  dn = o->dim[DIM_MLA_KV_JOIN_D_Dn], dr = o->dim[DIM_MLA_KV_JOIN_D_Dr],
+                  dv = o->dim[DIM_MLA_KV_JOIN_D_Dv];
+    const real *dk = in[IN_MLA_KV_JOIN_D_dk];  /* [T][N][Dn+Dr] */
+    const real *d_v = in[IN_MLA_KV_JOIN_D_dv]; /* [T][N][Dv] */
+    real *dkv = out[OUT_MLA_KV_JOIN_D_dkv];    /* [T][N][Dn+Dv] */
+    real *dkpe = out[OUT_MLA_KV_JOIN_D_dkpe];  /* [T][Dr] */
     for (int64_t i = 0; i < n_t * n; i++) {
         move(dkv + i * (dn + dv), dk + i * (dn + dr), dn);
         move(dkv + i * (dn + dv) + dn, d_v + i * dv, dv);

@@ -56,14 +56,15 @@ static void row_gradient(const row *r, double lse, double scale)
 /* A label that is no word of the vocabulary (-100 marks padding elsewhere) counts as masked. */
 static void head_loss(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2];
-    const real *x = in[0];         /* [T][H] */
-    const real *w = in[1];         /* [V][H] */
-    const int32_t *labels = in[2]; /* [T] */
-    const real *mask = in[3];      /* [T], may be missing: all ones */
-    real *loss = out[0];           /* [2] */
-    real *dx = out[1];             /* [T][H], may be missing */
-    real *dw = out[2];             /* [V][H], may be missing */
+    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
+                  n_v = o->dim[DIM_HEAD_LOSS_V];
+    const real *x = in[IN_HEAD_LOSS_x];              /* [T][H] */
+    const real *w = in[IN_HEAD_LOSS_w];              /* [V][H] */
+    const int32_t *labels = in[IN_HEAD_LOSS_labels]; /* [T] */
+    const real *mask = in[IN_HEAD_LOSS_mask];        /* [T], may be missing: all ones */
+    real *loss = out[OUT_HEAD_LOSS_loss];            /* [2] */
+    real *dx = out[OUT_HEAD_LOSS_dx];                /* [T][H], may be missing */
+    real *dw = out[OUT_HEAD_LOSS_dw];                /* [V][H], may be missing */
     double sum = 0, weights = 0;
     for (int64_t t = 0; t < n_t; t++) {
         bool known = labels[t] >= 0 && labels[t] < n_v;
@@ -74,7 +75,7 @@ static void head_loss(const op *o, void *const *in, void *const *out)
         double lse = log_sum_exp(r.x, w, h, n_v);
         sum += weight * (lse - logit(r.x, w + labels[t] * h, h));
         weights += weight;
-        if (dx || dw) row_gradient(&r, lse, weight * o->real[0]);
+        if (dx || dw) row_gradient(&r, lse, weight * o->real[REAL_HEAD_LOSS_scale]);
     }
     loss[0] = (real)((double)loss[0] + sum);
     loss[1] = (real)((double)loss[1] + weights);
@@ -82,10 +83,11 @@ static void head_loss(const op *o, void *const *in, void *const *out)
 
 static void head_logits(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1], n_v = o->dim[2];
-    const real *x = in[0]; /* [T][H] */
-    const real *w = in[1]; /* [V][H] */
-    real *logits = out[0]; /* [T][V] */
+    const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
+                  n_v = o->dim[DIM_HEAD_LOGITS_V];
+    const real *x = in[IN_HEAD_LOGITS_x];       /* [T][H] */
+    const real *w = in[IN_HEAD_LOGITS_w];       /* [V][H] */
+    real *logits = out[OUT_HEAD_LOGITS_logits]; /* [T][V] */
     for (int64_t t = 0; t < n_t; t++)
         for (int64_t v = 0; v < n_v; v++)
             logits[t * n_v + v] = (real)logit(x + t * h, w + v * h, h);
@@ -95,8 +97,8 @@ static void head_logits(const op *o, void *const *in, void *const *out)
 
 static int64_t rows_there(const op *o)
 {
-    int64_t left = o->dim[0] - o->dim[4];
-    return left < 0 ? 0 : left < o->dim[3] ? left : o->dim[3];
+    int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
+    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
 }
 
 static void clear(real *x, int64_t n)
@@ -106,12 +108,13 @@ static void clear(real *x, int64_t n)
 
 static void head_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1], n_v = o->dim[2], rows = o->dim[3], first = o->dim[4];
-    const real *x = (const real *)in[0] + first * h;        /* [ROWS][H] */
-    const real *w = in[1];                                  /* [V][H] */
-    const int32_t *labels = (const int32_t *)in[2] + first; /* [ROWS] */
-    real *logits = out[0];                                  /* [ROWS][V] */
-    real *stats = out[1];                                   /* [ROWS][3] */
+    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
+                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
+    const real *x = (const real *)in[IN_HEAD_PART_x] + first * h;             /* [ROWS][H] */
+    const real *w = in[IN_HEAD_PART_w];                                       /* [V][H] */
+    const int32_t *labels = (const int32_t *)in[IN_HEAD_PART_labels] + first; /* [ROWS] */
+    real *logits = out[OUT_HEAD_PART_logits];                                 /* [ROWS][V] */
+    real *stats = out[OUT_HEAD_PART_stats];                                   /* [ROWS][3] */
     const int64_t n = rows_there(o);
     for (int64_t i = 0; i < n; i++) {
         real *l = logits + i * n_v; /* [V] */
@@ -121,7 +124,7 @@ static void head_part(const op *o, void *const *in, void *const *out)
             if ((double)l[v] > top) top = (double)l[v];
         }
         for (int64_t v = 0; v < n_v; v++) sum += exp((double)l[v] - top);
-        int64_t label = labels[i] - o->dim[5];
+        int64_t label = labels[i] - o->dim[DIM_HEAD_PART_VFIRST];
         stats[i * 3] = (real)top;
         stats[i * 3 + 1] = (real)sum;
         stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
@@ -138,7 +141,7 @@ typedef struct totals {
 static totals row_totals(const op *o, const real *stats /* [PARTS][ROWS][3] */, int64_t i)
 {
     double top = -INFINITY, sum = 0, right = 0;
-    const int64_t rows = o->dim[3], n_parts = o->dim[6];
+    const int64_t rows = o->dim[DIM_HEAD_PART_D_ROWS], n_parts = o->dim[DIM_HEAD_PART_D_PARTS];
     for (int64_t p = 0; p < n_parts; p++) {
         double t = (double)stats[(p * rows + i) * 3];
         if (t > top) top = t;
@@ -168,25 +171,32 @@ static void part_gradient(const row *r, real *l /* [V] */, double lse, double sc
 /* Every rank has as many words, so PARTS * V is the whole vocabulary. */
 static void head_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1], n_v = o->dim[2], first = o->dim[4], n = rows_there(o);
-    const real *x = in[1];         /* [T][H] */
-    const int32_t *labels = in[3]; /* [T] */
-    const real *mask = in[4];      /* [T], may be missing: all ones */
-    real *logits = out[0];         /* [ROWS][V] */
-    real *loss = out[1];           /* [2] */
-    real *dx = out[2];             /* [T][H], may be missing */
+    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
+                  first = o->dim[DIM_HEAD_PART_D_FIRST], n = rows_there(o);
+    const real *x = in[IN_HEAD_PART_D_x];              /* [T][H] */
+    const int32_t *labels = in[IN_HEAD_PART_D_labels]; /* [T] */
+    const real *mask = in[IN_HEAD_PART_D_mask];        /* [T], may be missing: all ones */
+    real *logits = out[OUT_HEAD_PART_D_logits];        /* [ROWS][V] */
+    real *loss = out[OUT_HEAD_PART_D_loss];            /* [2] */
+    real *dx = out[OUT_HEAD_PART_D_dx];                /* [T][H], may be missing */
     double sum = 0, weights = 0;
     for (int64_t i = 0, t = first; i < n; i++, t++) {
-        bool known = labels[t] >= 0 && labels[t] < n_v * o->dim[6];
+        bool known = labels[t] >= 0 && labels[t] < n_v * o->dim[DIM_HEAD_PART_D_PARTS];
         double weight = !known ? 0 : mask ? (double)mask[t] : 1;
-        totals all = row_totals(o, in[0], i);
-        row r = {x + t * h, in[2], dx ? dx + t * h : NULL, out[3], h, n_v, labels[t] - o->dim[5]};
-        part_gradient(&r, logits + i * n_v, all.lse, weight * o->real[0]);
+        totals all = row_totals(o, in[IN_HEAD_PART_D_stats], i);
+        row r = {x + t * h,
+                 in[IN_HEAD_PART_D_w],
+                 dx ? dx + t * h : NULL,
+                 out[OUT_HEAD_PART_D_dw],
+                 h,
+                 n_v,
+                 labels[t] - o->dim[DIM_HEAD_PART_D_VFIRST]};
+        part_gradient(&r, logits + i * n_v, all.lse, weight * o->real[REAL_HEAD_PART_D_scale]);
         if (weight == 0) continue;
         sum += weight * (all.lse - all.right);
         weights += weight;
     }
-    clear(logits + n * n_v, (o->dim[3] - n) * n_v);
+    clear(logits + n * n_v, (o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v);
     loss[0] = (real)((double)loss[0] + sum);
     loss[1] = (real)((double)loss[1] + weights);
 }

@@ -13,29 +13,29 @@ static double sigmoid(double x)
 
 static void add(const op *o, void *const *in, void *const *out)
 {
-    const real *a = in[0]; /* [N] */
-    const real *b = in[1]; /* [N] */
-    real *y = out[0];      /* [N] */
-    for (int64_t i = 0; i < o->dim[0]; i++) y[i] = a[i] + b[i];
+    const real *a = in[IN_ADD_a]; /* [N] */
+    const real *b = in[IN_ADD_b]; /* [N] */
+    real *y = out[OUT_ADD_y];     /* [N] */
+    for (int64_t i = 0; i < o->dim[DIM_ADD_N]; i++) y[i] = a[i] + b[i];
 }
 
 static void copy(const op *o, void *const *in, void *const *out)
 {
-    memcpy(out[0], in[0], sizeof(real) * (size_t)o->dim[0]);
+    memcpy(out[OUT_COPY_y], in[IN_COPY_a], sizeof(real) * (size_t)o->dim[DIM_COPY_N]);
 }
 
 static void zero(const op *o, void *const *in, void *const *out)
 {
     (void)in;
-    memset(out[0], 0, sizeof(real) * (size_t)o->dim[0]);
+    memset(out[OUT_ZERO_y], 0, sizeof(real) * (size_t)o->dim[DIM_ZERO_N]);
 }
 
 static void gate(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1], n_g = o->dim[2];
-    const real *x = in[0]; /* [M][N] */
-    const real *g = in[1]; /* [M][G] */
-    real *y = out[0];      /* [M][N] */
+    const int64_t m = o->dim[DIM_GATE_M], n = o->dim[DIM_GATE_N], n_g = o->dim[DIM_GATE_G];
+    const real *x = in[IN_GATE_x]; /* [M][N] */
+    const real *g = in[IN_GATE_g]; /* [M][G] */
+    real *y = out[OUT_GATE_y];     /* [M][N] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++)
             y[i * n + j] = (real)((double)x[i * n + j] * sigmoid((double)g[i * n_g + j % n_g]));
@@ -43,12 +43,12 @@ static void gate(const op *o, void *const *in, void *const *out)
 
 static void gate_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], n = o->dim[1], n_g = o->dim[2];
-    const real *dy = in[0]; /* [M][N] */
-    const real *x = in[1];  /* [M][N] */
-    const real *g = in[2];  /* [M][G] */
-    real *dx = out[0];      /* [M][N], may be missing, may be dy */
-    real *dg = out[1];      /* [M][G], may be missing */
+    const int64_t m = o->dim[DIM_GATE_D_M], n = o->dim[DIM_GATE_D_N], n_g = o->dim[DIM_GATE_D_G];
+    const real *dy = in[IN_GATE_D_dy]; /* [M][N] */
+    const real *x = in[IN_GATE_D_x];   /* [M][N] */
+    const real *g = in[IN_GATE_D_g];   /* [M][G] */
+    real *dx = out[OUT_GATE_D_dx];     /* [M][N], may be missing, may be dy */
+    real *dg = out[OUT_GATE_D_dg];     /* [M][G], may be missing */
     for (int64_t i = 0; i < m; i++) {
         double sum = 0;
         for (int64_t j = 0; j < n; j++) {
@@ -94,10 +94,10 @@ static activation activate(const op *o, real g, real u)
 
 static void act(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], f = o->dim[1];
-    const real *u = in[0]; /* [M][2F] */
-    const real *p = in[1]; /* [M], may be missing */
-    real *a = out[0];      /* [M][F] */
+    const int64_t m = o->dim[DIM_ACT_M], f = o->dim[DIM_ACT_F];
+    const real *u = in[IN_ACT_u]; /* [M][2F] */
+    const real *p = in[IN_ACT_p]; /* [M], may be missing */
+    real *a = out[OUT_ACT_a];     /* [M][F] */
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < f; j++) {
             activation r = activate(o, u[2 * i * f + j], u[(2 * i + 1) * f + j]);
@@ -107,12 +107,12 @@ static void act(const op *o, void *const *in, void *const *out)
 
 static void act_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], f = o->dim[1];
-    const real *da = in[0]; /* [M][F] */
-    const real *u = in[1];  /* [M][2F] */
-    const real *p = in[2];  /* [M], may be missing */
-    real *du = out[0];      /* [M][2F] */
-    real *dp = out[1];      /* [M], may be missing */
+    const int64_t m = o->dim[DIM_ACT_D_M], f = o->dim[DIM_ACT_D_F];
+    const real *da = in[IN_ACT_D_da]; /* [M][F] */
+    const real *u = in[IN_ACT_D_u];   /* [M][2F] */
+    const real *p = in[IN_ACT_D_p];   /* [M], may be missing */
+    real *du = out[OUT_ACT_D_du];     /* [M][2F] */
+    real *dp = out[OUT_ACT_D_dp];     /* [M], may be missing */
     for (int64_t i = 0; i < m; i++) {
         double sum = 0, scale = p ? (double)p[i] : 1;
         for (int64_t j = 0; j < f; j++) {

@@ -27,9 +27,10 @@ static double silu_slope(double x)
 
 static void split(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
-    const real *from = in[0]; /* [T][C + Z + NV + NV] */
-    for (int64_t t = 0; t < o->dim[0]; t++)
+    const int64_t sizes[] = {o->dim[DIM_GDN_SPLIT_C], o->dim[DIM_GDN_SPLIT_Z],
+                             o->dim[DIM_GDN_SPLIT_NV], o->dim[DIM_GDN_SPLIT_NV]};
+    const real *from = in[IN_GDN_SPLIT_in]; /* [T][C + Z + NV + NV] */
+    for (int64_t t = 0; t < o->dim[DIM_GDN_SPLIT_T]; t++)
         for (int i = 0; i < 4; i++) {
             memcpy((real *)out[i] + t * sizes[i], from, sizeof(real) * (size_t)sizes[i]);
             from += sizes[i];
@@ -38,9 +39,10 @@ static void split(const op *o, void *const *in, void *const *out)
 
 static void join(const op *o, void *const *in, void *const *out)
 {
-    const int64_t sizes[] = {o->dim[1], o->dim[2], o->dim[3], o->dim[3]};
-    real *to = out[0]; /* [T][C + Z + NV + NV] */
-    for (int64_t t = 0; t < o->dim[0]; t++)
+    const int64_t sizes[] = {o->dim[DIM_GDN_JOIN_C], o->dim[DIM_GDN_JOIN_Z],
+                             o->dim[DIM_GDN_JOIN_NV], o->dim[DIM_GDN_JOIN_NV]};
+    real *to = out[OUT_GDN_JOIN_din]; /* [T][C + Z + NV + NV] */
+    for (int64_t t = 0; t < o->dim[DIM_GDN_JOIN_T]; t++)
         for (int i = 0; i < 4; i++) {
             memcpy(to, (const real *)in[i] + t * sizes[i], sizeof(real) * (size_t)sizes[i]);
             to += sizes[i];
@@ -57,7 +59,8 @@ typedef struct conv {
 
 static conv conv_of(const op *o, const real *x, const real *w)
 {
-    return (conv){o->dim[0], o->dim[1], o->dim[2], o->dim[3], x, w};
+    return (conv){
+        o->dim[DIM_CONV_B], o->dim[DIM_CONV_S], o->dim[DIM_CONV_C], o->dim[DIM_CONV_TAPS], x, w};
 }
 
 /* Before silu, at token t of the batch. */
@@ -74,16 +77,16 @@ static double conv_sum(const conv *v, int64_t t, int64_t c)
 
 static void conv_y(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[0], in[1]);
-    real *y = out[0]; /* [B*S][C] */
+    const conv v = conv_of(o, in[IN_CONV_x], in[IN_CONV_w]);
+    real *y = out[OUT_CONV_y]; /* [B*S][C] */
     for (int64_t i = 0; i < v.b * v.s * v.c; i++) y[i] = (real)silu(conv_sum(&v, i / v.c, i % v.c));
 }
 
 static void conv_d(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[1], in[2]);
-    const real *dy = in[0]; /* [B*S][C] */
-    real *dx = out[0];      /* [B*S][C] */
+    const conv v = conv_of(o, in[IN_CONV_D_x], in[IN_CONV_D_w]);
+    const real *dy = in[IN_CONV_D_dy]; /* [B*S][C] */
+    real *dx = out[OUT_CONV_D_dx];     /* [B*S][C] */
     for (int64_t t = 0; t < v.b * v.s; t++)
         for (int64_t c = 0; c < v.c; c++) {
             double sum = 0;
@@ -99,9 +102,9 @@ static void conv_d(const op *o, void *const *in, void *const *out)
 
 static void conv_w(const op *o, void *const *in, void *const *out)
 {
-    const conv v = conv_of(o, in[1], in[2]);
-    const real *dy = in[0]; /* [B*S][C] */
-    real *dw = out[0];      /* [C][TAPS] */
+    const conv v = conv_of(o, in[IN_CONV_W_x], in[IN_CONV_W_w]);
+    const real *dy = in[IN_CONV_W_dy]; /* [B*S][C] */
+    real *dw = out[OUT_CONV_W_dw];     /* [C][TAPS] */
     for (int64_t i = 0; i < v.c * v.taps; i++) {
         const int64_t c = i / v.taps, back = v.taps - 1 - i % v.taps;
         double sum = (double)dw[i];
@@ -122,11 +125,11 @@ static double softplus(double x)
 
 static void gates(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const real *b = in[0], *a = in[1];           /* [T][NV] */
-    const real *a_log = in[2], *dt_bias = in[3]; /* [NV] */
-    real *beta = out[0], *g = out[1];            /* [T][NV] */
-    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+    const int64_t n = o->dim[DIM_GDN_GATES_NV];
+    const real *b = in[IN_GDN_GATES_b], *a = in[IN_GDN_GATES_a];                     /* [T][NV] */
+    const real *a_log = in[IN_GDN_GATES_a_log], *dt_bias = in[IN_GDN_GATES_dt_bias]; /* [NV] */
+    real *beta = out[OUT_GDN_GATES_beta], *g = out[OUT_GDN_GATES_g];                 /* [T][NV] */
+    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_T] * n; i++) {
         beta[i] = (real)sigmoid((double)b[i]);
         g[i] = (real)(-exp((double)a_log[i % n]) * softplus((double)a[i] + (double)dt_bias[i % n]));
     }
@@ -134,11 +137,12 @@ static void gates(const op *o, void *const *in, void *const *out)
 
 static void gates_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const real *dbeta = in[0], *dg = in[1], *b = in[2], *a = in[3]; /* [T][NV] */
-    const real *a_log = in[4], *dt_bias = in[5];                    /* [NV] */
-    real *db = out[0], *da = out[1];                                /* [T][NV] */
-    for (int64_t i = 0; i < o->dim[0] * n; i++) {
+    const int64_t n = o->dim[DIM_GDN_GATES_D_NV];
+    const real *dbeta = in[IN_GDN_GATES_D_dbeta], *dg = in[IN_GDN_GATES_D_dg],
+               *b = in[IN_GDN_GATES_D_b], *a = in[IN_GDN_GATES_D_a]; /* [T][NV] */
+    const real *a_log = in[IN_GDN_GATES_D_a_log], *dt_bias = in[IN_GDN_GATES_D_dt_bias]; /* [NV] */
+    real *db = out[OUT_GDN_GATES_D_db], *da = out[OUT_GDN_GATES_D_da]; /* [T][NV] */
+    for (int64_t i = 0; i < o->dim[DIM_GDN_GATES_D_T] * n; i++) {
         const double beta = sigmoid((double)b[i]);
         db[i] = (real)((double)dbeta[i] * beta * (1 - beta));
         da[i] = (real)(-(double)dg[i] * exp((double)a_log[i % n]) *
@@ -148,13 +152,14 @@ static void gates_d(const op *o, void *const *in, void *const *out)
 
 static void gates_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n = o->dim[1];
-    const real *dg = in[0], *a = in[1];          /* [T][NV] */
-    const real *a_log = in[2], *dt_bias = in[3]; /* [NV] */
-    real *da_log = out[0], *ddt_bias = out[1];   /* [NV] */
+    const int64_t n = o->dim[DIM_GDN_GATES_W_NV];
+    const real *dg = in[IN_GDN_GATES_W_dg], *a = in[IN_GDN_GATES_W_a]; /* [T][NV] */
+    const real *a_log = in[IN_GDN_GATES_W_a_log], *dt_bias = in[IN_GDN_GATES_W_dt_bias]; /* [NV] */
+    real *da_log = out[OUT_GDN_GATES_W_da_log],
+         *ddt_bias = out[OUT_GDN_GATES_W_ddt_bias]; /* [NV] */
     for (int64_t h = 0; h < n; h++) {
         double by_log = (double)da_log[h], by_bias = (double)ddt_bias[h];
-        for (int64_t i = h; i < o->dim[0] * n; i += n) {
+        for (int64_t i = h; i < o->dim[DIM_GDN_GATES_W_T] * n; i += n) {
             const double x = (double)a[i] + (double)dt_bias[h];
             const double scaled = -(double)dg[i] * exp((double)a_log[h]);
             by_log += scaled * softplus(x);
@@ -174,15 +179,15 @@ static double norm_weight(const op *o, const real *w /* [H] */, int64_t i)
 
 static void gated_norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1];
-    const real *x = in[0], *z = in[1]; /* [M][H] */
-    const real *w = in[2];             /* [H] */
-    real *y = out[0];                  /* [M][H] */
-    real *rstd = out[1];               /* [M] */
-    for (int64_t m = 0; m < o->dim[0]; m++, x += h, z += h, y += h) {
+    const int64_t h = o->dim[DIM_GATED_NORM_H];
+    const real *x = in[IN_GATED_NORM_x], *z = in[IN_GATED_NORM_z]; /* [M][H] */
+    const real *w = in[IN_GATED_NORM_w];                           /* [H] */
+    real *y = out[OUT_GATED_NORM_y];                               /* [M][H] */
+    real *rstd = out[OUT_GATED_NORM_rstd];                         /* [M] */
+    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_M]; m++, x += h, z += h, y += h) {
         double sum = 0;
         for (int64_t i = 0; i < h; i++) sum += (double)x[i] * (double)x[i];
-        const double r = 1 / sqrt(sum / (double)h + o->real[0]);
+        const double r = 1 / sqrt(sum / (double)h + o->real[REAL_GATED_NORM_eps]);
         for (int64_t i = 0; i < h; i++)
             y[i] = (real)(r * (double)x[i] * norm_weight(o, w, i) * silu((double)z[i]));
         rstd[m] = (real)r;
@@ -191,12 +196,14 @@ static void gated_norm(const op *o, void *const *in, void *const *out)
 
 static void gated_norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1];
-    const real *dy = in[0], *x = in[1], *z = in[2]; /* [M][H] */
-    const real *w = in[3];                          /* [H] */
-    const real *rstd = in[4];                       /* [M] */
-    real *dx = out[0], *dz = out[1];                /* [M][H] */
-    for (int64_t m = 0; m < o->dim[0]; m++, dy += h, x += h, z += h, dx += h, dz += h) {
+    const int64_t h = o->dim[DIM_GATED_NORM_D_H];
+    const real *dy = in[IN_GATED_NORM_D_dy], *x = in[IN_GATED_NORM_D_x],
+               *z = in[IN_GATED_NORM_D_z];                               /* [M][H] */
+    const real *w = in[IN_GATED_NORM_D_w];                               /* [H] */
+    const real *rstd = in[IN_GATED_NORM_D_rstd];                         /* [M] */
+    real *dx = out[OUT_GATED_NORM_D_dx], *dz = out[OUT_GATED_NORM_D_dz]; /* [M][H] */
+    for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_D_M];
+         m++, dy += h, x += h, z += h, dx += h, dz += h) {
         const double r = (double)rstd[m];
         double along = 0;
         for (int64_t i = 0; i < h; i++)
@@ -211,13 +218,14 @@ static void gated_norm_d(const op *o, void *const *in, void *const *out)
 
 static void gated_norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t h = o->dim[1];
-    const real *dy = in[0], *x = in[1], *z = in[2]; /* [M][H] */
-    const real *rstd = in[3];                       /* [M] */
-    real *dw = out[0];                              /* [H] */
+    const int64_t h = o->dim[DIM_GATED_NORM_W_H];
+    const real *dy = in[IN_GATED_NORM_W_dy], *x = in[IN_GATED_NORM_W_x],
+               *z = in[IN_GATED_NORM_W_z];       /* [M][H] */
+    const real *rstd = in[IN_GATED_NORM_W_rstd]; /* [M] */
+    real *dw = out[OUT_GATED_NORM_W_dw];         /* [H] */
     for (int64_t i = 0; i < h; i++) {
         double sum = (double)dw[i];
-        for (int64_t m = 0; m < o->dim[0]; m++)
+        for (int64_t m = 0; m < o->dim[DIM_GATED_NORM_W_M]; m++)
             sum += (double)dy[m * h + i] * (double)x[m * h + i] * (double)rstd[m] *
                    silu((double)z[m * h + i]);
         dw[i] = (real)sum;

@@ -50,13 +50,15 @@ typedef struct token {
 
 bool plain_gdn_rule_accepts(const op *o)
 {
-    return o->dim[4] <= KEY_MAX;
+    return o->dim[DIM_GDN_RULE_Dk] <= KEY_MAX;
 }
 
 static void set_sizes(rule *r, const op *o)
 {
-    r->b = o->dim[0], r->s = o->dim[1], r->nk = o->dim[2], r->nv = o->dim[3];
-    r->dk = o->dim[4], r->dv = o->dim[5], r->chunk = o->dim[6];
+    r->b = o->dim[DIM_GDN_RULE_B], r->s = o->dim[DIM_GDN_RULE_S], r->nk = o->dim[DIM_GDN_RULE_Nk],
+    r->nv = o->dim[DIM_GDN_RULE_Nv];
+    r->dk = o->dim[DIM_GDN_RULE_Dk], r->dv = o->dim[DIM_GDN_RULE_Dv],
+    r->chunk = o->dim[DIM_GDN_RULE_CHUNK];
     r->n_chunks = (r->s + r->chunk - 1) / r->chunk;
     r->row = 2 * r->nk * r->dk + r->nv * r->dv;
 }
@@ -123,10 +125,14 @@ static void forward_column(const rule *r, const column *x, real *o /* [B*S][Nv][
 
 void plain_gdn_rule(const op *what, void *const *in, void *const *out)
 {
-    rule r = {.qkv = in[0], .beta = in[1], .g = in[2], .states = out[1]};
+    rule r = {.qkv = in[IN_GDN_RULE_qkv],
+              .beta = in[IN_GDN_RULE_beta],
+              .g = in[IN_GDN_RULE_g],
+              .states = out[OUT_GDN_RULE_states]};
     set_sizes(&r, what);
     for (int64_t i = 0; i < r.b * r.nv * r.dv; i++)
-        forward_column(&r, &(column){i / r.dv / r.nv, i / r.dv % r.nv, i % r.dv}, out[0]);
+        forward_column(&r, &(column){i / r.dv / r.nv, i / r.dv % r.nv, i % r.dv},
+                       out[OUT_GDN_RULE_o]);
 }
 
 /* ---- gradient */
@@ -199,8 +205,13 @@ static void back_norm(const real *x, int64_t n, double by, real *dx)
 
 void plain_gdn_rule_d(const op *what, void *const *in, void *const *out)
 {
-    rule r = {.d_o = in[0], .qkv = in[1], .beta = in[2], .g = in[3], .states = in[4]};
-    r.dqkv = out[0], r.dbeta = out[1], r.dg = out[2];
+    rule r = {.d_o = in[IN_GDN_RULE_D_do],
+              .qkv = in[IN_GDN_RULE_D_qkv],
+              .beta = in[IN_GDN_RULE_D_beta],
+              .g = in[IN_GDN_RULE_D_g],
+              .states = in[IN_GDN_RULE_D_states]};
+    r.dqkv = out[OUT_GDN_RULE_D_dqkv], r.dbeta = out[OUT_GDN_RULE_D_dbeta],
+    r.dg = out[OUT_GDN_RULE_D_dg];
     set_sizes(&r, what);
     memset(r.dqkv, 0, sizeof(real) * (size_t)(r.b * r.s * r.row));
     memset(r.dbeta, 0, sizeof(real) * (size_t)(r.b * r.s * r.nv));

@@ -18,12 +18,12 @@ static double weight_used(const op *o, real w)
 
 static void layer_norm(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *x = in[0]; /* [M][H] */
-    const real *w = in[1]; /* [H] */
-    const real *b = in[2]; /* [H], may be missing */
-    real *y = out[0];      /* [M][H] */
-    real *stats = out[1];  /* [M][2], may be missing */
+    const int64_t m = o->dim[DIM_LAYER_NORM_M], h = o->dim[DIM_LAYER_NORM_H];
+    const real *x = in[IN_LAYER_NORM_x];     /* [M][H] */
+    const real *w = in[IN_LAYER_NORM_w];     /* [H] */
+    const real *b = in[IN_LAYER_NORM_b];     /* [H], may be missing */
+    real *y = out[OUT_LAYER_NORM_y];         /* [M][H] */
+    real *stats = out[OUT_LAYER_NORM_stats]; /* [M][2], may be missing */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         const real *row = x + i * h;
@@ -32,7 +32,7 @@ static void layer_norm(const op *o, void *const *in, void *const *out)
         double mean = sum / (double)h;
         for (int64_t j = 0; j < h; j++)
             squares += ((double)row[j] - mean) * ((double)row[j] - mean);
-        double r = 1 / sqrt(squares / (double)h + o->real[0]);
+        double r = 1 / sqrt(squares / (double)h + o->real[REAL_LAYER_NORM_eps]);
         for (int64_t j = 0; j < h; j++)
             y[i * h + j] =
                 (real)(((double)row[j] - mean) * r * weight_used(o, w[j]) + (b ? (double)b[j] : 0));
@@ -45,12 +45,12 @@ static void layer_norm(const op *o, void *const *in, void *const *out)
 /* With g = dy * w, n = (x - mean) r: dx = r (g - mean(g) - n mean(g n)). */
 static void layer_norm_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *dy = in[0];    /* [M][H] */
-    const real *x = in[1];     /* [M][H] */
-    const real *w = in[2];     /* [H] */
-    const real *stats = in[3]; /* [M][2] */
-    real *dx = out[0];         /* [M][H] */
+    const int64_t m = o->dim[DIM_LAYER_NORM_D_M], h = o->dim[DIM_LAYER_NORM_D_H];
+    const real *dy = in[IN_LAYER_NORM_D_dy];       /* [M][H] */
+    const real *x = in[IN_LAYER_NORM_D_x];         /* [M][H] */
+    const real *w = in[IN_LAYER_NORM_D_w];         /* [H] */
+    const real *stats = in[IN_LAYER_NORM_D_stats]; /* [M][2] */
+    real *dx = out[OUT_LAYER_NORM_D_dx];           /* [M][H] */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         double mean = (double)stats[2 * i], r = (double)stats[2 * i + 1], by_one = 0, by_n = 0;
@@ -70,12 +70,12 @@ static void layer_norm_d(const op *o, void *const *in, void *const *out)
 
 static void layer_norm_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *dy = in[0];    /* [M][H] */
-    const real *x = in[1];     /* [M][H] */
-    const real *stats = in[2]; /* [M][2] */
-    real *dw = out[0];         /* [H] */
-    real *db = out[1];         /* [H], may be missing */
+    const int64_t m = o->dim[DIM_LAYER_NORM_W_M], h = o->dim[DIM_LAYER_NORM_W_H];
+    const real *dy = in[IN_LAYER_NORM_W_dy];       /* [M][H] */
+    const real *x = in[IN_LAYER_NORM_W_x];         /* [M][H] */
+    const real *stats = in[IN_LAYER_NORM_W_stats]; /* [M][2] */
+    real *dw = out[OUT_LAYER_NORM_W_dw];           /* [H] */
+    real *db = out[OUT_LAYER_NORM_W_db];           /* [H], may be missing */
 #pragma omp parallel for schedule(static)
     for (int64_t j = 0; j < h; j++) {
         double sum = (double)dw[j], bias = db ? (double)db[j] : 0;
@@ -93,11 +93,11 @@ static void layer_norm_w(const op *o, void *const *in, void *const *out)
 
 static void row_dots(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *a = in[0]; /* [M][H] */
-    const real *b = in[1]; /* [M][H] */
-    const real *w = in[2]; /* [H], may be missing */
-    real *sums = out[0];   /* [M] */
+    const int64_t m = o->dim[DIM_ROW_DOTS_M], h = o->dim[DIM_ROW_DOTS_H];
+    const real *a = in[IN_ROW_DOTS_a];   /* [M][H] */
+    const real *b = in[IN_ROW_DOTS_b];   /* [M][H] */
+    const real *w = in[IN_ROW_DOTS_w];   /* [H], may be missing */
+    real *sums = out[OUT_ROW_DOTS_sums]; /* [M] */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         double sum = 0;
@@ -111,21 +111,22 @@ static void row_dots(const op *o, void *const *in, void *const *out)
 static double mean_of_parts(const op *o, const real *sums /* [PARTS][M] */, int64_t row)
 {
     double sum = 0;
-    for (int64_t p = 0; p < o->dim[2]; p++) sum += (double)sums[p * o->dim[0] + row];
-    return sum / (double)(o->dim[1] * o->dim[2]);
+    for (int64_t p = 0; p < o->dim[DIM_NORM_PART_PARTS]; p++)
+        sum += (double)sums[p * o->dim[DIM_NORM_PART_M] + row];
+    return sum / (double)(o->dim[DIM_NORM_PART_H] * o->dim[DIM_NORM_PART_PARTS]);
 }
 
 static void norm_part(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *x = in[0];    /* [M][H] */
-    const real *w = in[1];    /* [H] */
-    const real *sums = in[2]; /* [PARTS][M] */
-    real *y = out[0];         /* [M][H] */
-    real *rstd = out[1];      /* [M] */
+    const int64_t m = o->dim[DIM_NORM_PART_M], h = o->dim[DIM_NORM_PART_H];
+    const real *x = in[IN_NORM_PART_x];       /* [M][H] */
+    const real *w = in[IN_NORM_PART_w];       /* [H] */
+    const real *sums = in[IN_NORM_PART_sums]; /* [PARTS][M] */
+    real *y = out[OUT_NORM_PART_y];           /* [M][H] */
+    real *rstd = out[OUT_NORM_PART_rstd];     /* [M] */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
-        double r = 1 / sqrt(mean_of_parts(o, sums, i) + o->real[0]);
+        double r = 1 / sqrt(mean_of_parts(o, sums, i) + o->real[REAL_NORM_PART_eps]);
         for (int64_t j = 0; j < h; j++)
             y[i * h + j] = (real)((double)x[i * h + j] * r * weight_used(o, w[j]));
         rstd[i] = (real)r;
@@ -135,13 +136,13 @@ static void norm_part(const op *o, void *const *in, void *const *out)
 /* With g = dy * w and r = rstd: dx = r g - x r^3 mean(g x). */
 static void norm_part_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], h = o->dim[1];
-    const real *dy = in[0];   /* [M][H] */
-    const real *x = in[1];    /* [M][H] */
-    const real *w = in[2];    /* [H] */
-    const real *rstd = in[3]; /* [M] */
-    const real *sums = in[4]; /* [PARTS][M] */
-    real *dx = out[0];        /* [M][H] */
+    const int64_t m = o->dim[DIM_NORM_PART_D_M], h = o->dim[DIM_NORM_PART_D_H];
+    const real *dy = in[IN_NORM_PART_D_dy];     /* [M][H] */
+    const real *x = in[IN_NORM_PART_D_x];       /* [M][H] */
+    const real *w = in[IN_NORM_PART_D_w];       /* [H] */
+    const real *rstd = in[IN_NORM_PART_D_rstd]; /* [M] */
+    const real *sums = in[IN_NORM_PART_D_sums]; /* [PARTS][M] */
+    real *dx = out[OUT_NORM_PART_D_dx];         /* [M][H] */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         double r = (double)rstd[i], along = mean_of_parts(o, sums, i) * r * r * r;
@@ -203,26 +204,27 @@ typedef struct element {
 
 static element act_element(const op *o, const real *u /* a row */, int64_t j)
 {
-    const double offset = o->real[0], clamp = o->real[1];
+    const double offset = o->real[REAL_ACT_AS_offset], clamp = o->real[REAL_ACT_AS_clamp];
     double x = (double)u[j];
-    if (!o->dim[2]) {
-        slope s = function_of((act_kind)o->dim[3], x);
+    if (!o->dim[DIM_ACT_AS_GATED]) {
+        slope s = function_of((act_kind)o->dim[DIM_ACT_AS_KIND], x);
         return (element){s.f, s.by_x, 0};
     }
-    double up = (double)u[o->dim[1] + j];
+    double up = (double)u[o->dim[DIM_ACT_AS_F] + j];
     bool free_x = clamp <= 0 || x <= clamp, free_up = clamp <= 0 || fabs(up) <= clamp;
     if (!free_x) x = clamp;
     if (!free_up) up = up < 0 ? -clamp : clamp;
-    slope s = function_of((act_kind)o->dim[3], x);
+    slope s = function_of((act_kind)o->dim[DIM_ACT_AS_KIND], x);
     return (element){s.f * (up + offset), free_x ? s.by_x * (up + offset) : 0, free_up ? s.f : 0};
 }
 
 static void act_as(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], f = o->dim[1], columns = (o->dim[2] ? 2 : 1) * f;
-    const real *u = in[0]; /* [M][F], or [M][2F] */
-    const real *p = in[1]; /* [M], may be missing */
-    real *a = out[0];      /* [M][F] */
+    const int64_t m = o->dim[DIM_ACT_AS_M], f = o->dim[DIM_ACT_AS_F],
+                  columns = (o->dim[DIM_ACT_AS_GATED] ? 2 : 1) * f;
+    const real *u = in[IN_ACT_AS_u]; /* [M][F], or [M][2F] */
+    const real *p = in[IN_ACT_AS_p]; /* [M], may be missing */
+    real *a = out[OUT_ACT_AS_a];     /* [M][F] */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < f; j++)
@@ -231,12 +233,13 @@ static void act_as(const op *o, void *const *in, void *const *out)
 
 static void act_as_d(const op *o, void *const *in, void *const *out)
 {
-    const int64_t m = o->dim[0], f = o->dim[1], columns = (o->dim[2] ? 2 : 1) * f;
-    const real *da = in[0]; /* [M][F] */
-    const real *u = in[1];  /* [M][F], or [M][2F] */
-    const real *p = in[2];  /* [M], may be missing */
-    real *du = out[0];      /* as u */
-    real *dp = out[1];      /* [M], may be missing */
+    const int64_t m = o->dim[DIM_ACT_AS_D_M], f = o->dim[DIM_ACT_AS_D_F],
+                  columns = (o->dim[DIM_ACT_AS_D_GATED] ? 2 : 1) * f;
+    const real *da = in[IN_ACT_AS_D_da]; /* [M][F] */
+    const real *u = in[IN_ACT_AS_D_u];   /* [M][F], or [M][2F] */
+    const real *p = in[IN_ACT_AS_D_p];   /* [M], may be missing */
+    real *du = out[OUT_ACT_AS_D_du];     /* as u */
+    real *dp = out[OUT_ACT_AS_D_dp];     /* [M], may be missing */
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < m; i++) {
         double sum = 0, scale = p ? (double)p[i] : 1;
@@ -245,7 +248,7 @@ static void act_as_d(const op *o, void *const *in, void *const *out)
             double d = (double)da[i * f + j];
             sum += d * e.a;
             du[i * columns + j] = (real)(d * scale * e.by_gate);
-            if (o->dim[2]) du[i * columns + f + j] = (real)(d * scale * e.by_up);
+            if (o->dim[DIM_ACT_AS_D_GATED]) du[i * columns + f + j] = (real)(d * scale * e.by_up);
         }
         if (dp) dp[i] = (real)sum;
     }
@@ -255,24 +258,25 @@ static void act_as_d(const op *o, void *const *in, void *const *out)
 
 static int64_t row_of_token(const op *o, int64_t t)
 {
-    const int64_t s = o->dim[2], half = s / 2, p = (o->dim[3] + t) % s;
-    return p < half ? o->dim[4] + p : o->dim[5] + p - half;
+    const int64_t s = o->dim[DIM_POSITIONS_S], half = s / 2,
+                  p = (o->dim[DIM_POSITIONS_FIRST] + t) % s;
+    return p < half ? o->dim[DIM_POSITIONS_QA] + p : o->dim[DIM_POSITIONS_QB] + p - half;
 }
 
 static void positions(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1];
-    const real *w = in[0]; /* [positions][H] */
-    real *x = out[0];      /* [T][H] */
+    const int64_t n_t = o->dim[DIM_POSITIONS_T], h = o->dim[DIM_POSITIONS_H];
+    const real *w = in[IN_POSITIONS_w]; /* [positions][H] */
+    real *x = out[OUT_POSITIONS_x];     /* [T][H] */
     for (int64_t t = 0; t < n_t; t++)
         for (int64_t i = 0; i < h; i++) x[t * h + i] += w[row_of_token(o, t) * h + i];
 }
 
 static void positions_w(const op *o, void *const *in, void *const *out)
 {
-    const int64_t n_t = o->dim[0], h = o->dim[1];
-    const real *dx = in[0]; /* [T][H] */
-    real *dw = out[0];      /* [positions][H] */
+    const int64_t n_t = o->dim[DIM_POSITIONS_W_T], h = o->dim[DIM_POSITIONS_W_H];
+    const real *dx = in[IN_POSITIONS_W_dx]; /* [T][H] */
+    real *dw = out[OUT_POSITIONS_W_dw];     /* [positions][H] */
     for (int64_t t = 0; t < n_t; t++)
         for (int64_t i = 0; i < h; i++) dw[row_of_token(o, t) * h + i] += dx[t * h + i];
 }

@@ -5,29 +5,29 @@
 
 #include "kernels/cpu/plain_moe.h"
 
-static bool second_fits(const op *o)
+static bool experts_fit(const op *o)
 {
-    return o->dim[1] <= EXPERTS_MAX;
+    return o->dim[DIM_ROUTER_E] <= EXPERTS_MAX;
 }
 
-static bool third_fits(const op *o)
+static bool loss_experts_fit(const op *o)
 {
-    return o->dim[2] <= EXPERTS_MAX;
+    return o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MAX;
 }
 
 static bool members_fit(const op *o)
 {
-    return o->dim[1] * o->dim[2] <= EXPERTS_MAX;
+    return o->dim[DIM_FLEX_COUNT_EP] * o->dim[DIM_FLEX_COUNT_ETP] <= EXPERTS_MAX;
 }
 
 static const kernel plain_moe_rows[] = {
-    {OP_ROUTER, "plain", second_fits, plain_router},
-    {OP_ROUTER_D, "plain", second_fits, plain_router_d},
+    {OP_ROUTER, "plain", experts_fit, plain_router},
+    {OP_ROUTER_D, "plain", experts_fit, plain_router_d},
     {OP_DROP, "plain", NULL, plain_drop},
-    {OP_AUX_LOSS, "plain", third_fits, plain_aux_loss},
-    {OP_AUX_GLOBAL, "plain", second_fits, plain_aux_global},
-    {OP_AUX_COUNT, "plain", second_fits, plain_aux_count},
-    {OP_Z_LOSS, "plain", second_fits, plain_z_loss},
+    {OP_AUX_LOSS, "plain", loss_experts_fit, plain_aux_loss},
+    {OP_AUX_GLOBAL, "plain", experts_fit, plain_aux_global},
+    {OP_AUX_COUNT, "plain", experts_fit, plain_aux_count},
+    {OP_Z_LOSS, "plain", experts_fit, plain_z_loss},
     {OP_LOAD, "plain", NULL, plain_load},
     {OP_SORT, "plain", NULL, plain_sort},
     {OP_PERMUTE, "plain", NULL, plain_permute},

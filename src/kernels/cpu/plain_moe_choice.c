@@ -35,7 +35,9 @@ static real group_score(const real *values /* [size] */, int64_t size, int64_t n
  * where a token may use more groups than experts; then all groups would tie, so we take one. */
 static int64_t experts_scored(const op *o, int64_t size)
 {
-    int64_t n = o->flags & BEST_TWO ? 2 : o->flags & BEST_ONE ? 1 : o->dim[2] / o->dim[4];
+    int64_t n = o->flags & BEST_TWO   ? 2
+                : o->flags & BEST_ONE ? 1
+                                      : o->dim[DIM_ROUTER_K] / o->dim[DIM_ROUTER_GROUP_TOPK];
     if (n < 1) n = 1;
     return n < size ? n : size;
 }
@@ -43,12 +45,13 @@ static int64_t experts_scored(const op *o, int64_t size)
 /* Only the GROUP_TOPK best groups stay in the choice. */
 static void limit_groups(const op *o, real *values /* [E] */)
 {
-    int64_t n_groups = o->dim[3], size = o->dim[1] / n_groups, scored = experts_scored(o, size);
+    int64_t n_groups = o->dim[DIM_ROUTER_GROUPS], size = o->dim[DIM_ROUTER_E] / n_groups,
+            scored = experts_scored(o, size);
     real scores[EXPERTS_MAX];
     int32_t order[EXPERTS_MAX]; /* [GROUPS] */
     for (int64_t g = 0; g < n_groups; g++) scores[g] = group_score(values + g * size, size, scored);
     best_of(scores, n_groups, n_groups, order);
-    for (int64_t i = o->dim[4]; i < n_groups; i++)
+    for (int64_t i = o->dim[DIM_ROUTER_GROUP_TOPK]; i < n_groups; i++)
         for (int64_t e = 0; e < size; e++) values[order[i] * size + e] = -INFINITY;
 }
 
@@ -56,7 +59,8 @@ static void limit_groups(const op *o, real *values /* [E] */)
  * where the visit before has left off. */
 static void choose_round_robin(const op *o, int64_t token, int32_t *ids /* [K] */)
 {
-    round_robin r = round_robin_of(o->dim[1], o->dim[2], o->dim[3], o->dim[4]);
+    round_robin r = round_robin_of(o->dim[DIM_ROUTER_E], o->dim[DIM_ROUTER_K],
+                                   o->dim[DIM_ROUTER_GROUPS], o->dim[DIM_ROUTER_GROUP_TOPK]);
     int64_t size = r.E / r.n_groups, most = round_most(&r);
     for (int64_t i = 0; i < r.visited; i++) {
         int64_t visit = token * r.visited + i, group = visit % r.n_groups;
@@ -72,6 +76,6 @@ void choose_experts(const op *o, int64_t token, real *values, int32_t *ids)
         choose_round_robin(o, token, ids); /* C3 */
         return;
     }
-    if (o->dim[4] > 0) limit_groups(o, values);
-    best_of(values, o->dim[1], o->dim[2], ids);
+    if (o->dim[DIM_ROUTER_GROUP_TOPK] > 0) limit_groups(o, values);
+    best_of(values, o->dim[DIM_ROUTER_E], o->dim[DIM_ROUTER_K], ids);
 }

@@ -11,17 +11,17 @@
 /* Is `other` kept before `pair`, both of one expert? Pairs (t, k) are numbered t * K + k. */
 static bool comes_before(const op *o, const real *probs, int64_t pair, int64_t other)
 {
-    bool by_position = o->dim[4] == 1;
+    bool by_position = o->dim[DIM_DROP_POSITION] == 1;
     if (by_position || probs[other] == probs[pair]) return other < pair;
     return probs[other] > probs[pair];
 }
 
 void plain_drop(const op *o, void *const *in, void *const *out)
 {
-    const real *probs = in[0];  /* [T][K] */
-    const int32_t *ids = in[1]; /* [T][K] */
-    real *keep = out[0];        /* [T][K] */
-    int64_t n = o->dim[0] * o->dim[2], capacity = o->dim[3];
+    const real *probs = in[IN_DROP_probs]; /* [T][K] */
+    const int32_t *ids = in[IN_DROP_ids];  /* [T][K] */
+    real *keep = out[OUT_DROP_keep];       /* [T][K] */
+    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], capacity = o->dim[DIM_DROP_CAPACITY];
     for (int64_t i = 0; i < n; i++) {
         int64_t before = 0;
         for (int64_t j = 0; j < n; j++)
@@ -32,24 +32,25 @@ void plain_drop(const op *o, void *const *in, void *const *out)
 
 void plain_load(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[0]; /* [T][K] */
-    const real *keep = in[1];   /* [T][K] or none */
-    real *counts = out[0];      /* [E] */
-    for (int64_t i = 0; i < o->dim[0] * o->dim[2]; i++)
+    const int32_t *ids = in[IN_LOAD_ids]; /* [T][K] */
+    const real *keep = in[IN_LOAD_keep];  /* [T][K] or none */
+    real *counts = out[OUT_LOAD_counts];  /* [E] */
+    for (int64_t i = 0; i < o->dim[DIM_LOAD_T] * o->dim[DIM_LOAD_K]; i++)
         if (!keep || keep[i] != 0) counts[ids[i]] += 1;
 }
 
 /* The expert of pair i among the E from FIRST on; -1: dropped, or another rank's. */
 static int64_t own_expert(const op *o, const int32_t *ids, const real *keep, int64_t i)
 {
-    int64_t e = ids[i] - o->dim[5];
-    return (keep && keep[i] == 0) || e < 0 || e >= o->dim[1] ? -1 : e;
+    int64_t e = ids[i] - o->dim[DIM_SORT_FIRST];
+    return (keep && keep[i] == 0) || e < 0 || e >= o->dim[DIM_SORT_E] ? -1 : e;
 }
 
 /* Where each expert's rows start: one after another, or every `pad` rows. */
 static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32_t *offsets)
 {
-    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], pad = o->dim[4];
+    int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E],
+            pad = o->dim[DIM_SORT_PAD];
     memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
     for (int64_t i = 0; pad == 0 && i < n; i++) {
         int64_t e = own_expert(o, ids, keep, i);
@@ -59,16 +60,17 @@ static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32
         offsets[e + 1] = pad ? (int32_t)((e + 1) * pad) : offsets[e] + offsets[e + 1];
 }
 
-/* Size 4 is PAD: 0, or the rows that every expert has, filled or not (capacity with padding: all
+/* PAD is 0, or the rows that every expert has, filled or not (capacity with padding: all
  * sizes are then known beforehand, and rows without a token are zero). */
 void plain_sort(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[0]; /* [T][K] */
-    const real *keep = in[1];   /* [T][K] or none */
-    int32_t *rows = out[0];     /* [T][K] */
-    int32_t *offsets = out[1];  /* [E+1] */
-    int32_t *demand = out[2];   /* [2] or none */
-    int64_t n = o->dim[0] * o->dim[2], E = o->dim[1], room = o->dim[3], pad = o->dim[4];
+    const int32_t *ids = in[IN_SORT_ids];     /* [T][K] */
+    const real *keep = in[IN_SORT_keep];      /* [T][K] or none */
+    int32_t *rows = out[OUT_SORT_rows];       /* [T][K] */
+    int32_t *offsets = out[OUT_SORT_offsets]; /* [E+1] */
+    int32_t *demand = out[OUT_SORT_demand];   /* [2] or none */
+    int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E],
+            room = o->dim[DIM_SORT_ROOM], pad = o->dim[DIM_SORT_PAD];
     sort_starts(o, ids, keep, offsets);
     if (demand) demand[0] = offsets[E], demand[1] = (int32_t)room;
     for (int64_t i = 0; i < n; i++) {
@@ -86,12 +88,13 @@ void plain_sort(const op *o, void *const *in, void *const *out)
 
 void plain_permute(const op *o, void *const *in, void *const *out)
 {
-    const real *x = in[0];       /* [T][H] */
-    const real *probs = in[1];   /* [T][K] or none */
-    const int32_t *rows = in[2]; /* [T][K] */
-    real *xp = out[0];           /* [ROOM][H] */
-    real *pp = out[1];           /* [ROOM] or none */
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2], room = o->dim[3];
+    const real *x = in[IN_PERMUTE_x];          /* [T][H] */
+    const real *probs = in[IN_PERMUTE_probs];  /* [T][K] or none */
+    const int32_t *rows = in[IN_PERMUTE_rows]; /* [T][K] */
+    real *xp = out[OUT_PERMUTE_xp];            /* [ROOM][H] */
+    real *pp = out[OUT_PERMUTE_pp];            /* [ROOM] or none */
+    int64_t T = o->dim[DIM_PERMUTE_T], K = o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H],
+            room = o->dim[DIM_PERMUTE_ROOM];
     memset(xp, 0, (size_t)(room * H) * sizeof *xp); /* D3 */
     if (pp) memset(pp, 0, (size_t)room * sizeof *pp);
     for (int64_t i = 0; i < T * K; i++) {
@@ -104,7 +107,7 @@ void plain_permute(const op *o, void *const *in, void *const *out)
 /* y[t] = sum of the rows of t, in the order of k. */
 static void sum_rows(const op *o, const real *yp, const int32_t *rows, real *y)
 {
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2];
+    int64_t T = o->dim[DIM_UNPERMUTE_T], K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
     if (!(o->flags & ADD_TO)) memset(y, 0, (size_t)(T * H) * sizeof *y);
     for (int64_t i = 0; i < T * K; i++)
         for (int64_t h = 0; rows[i] >= 0 && h < H; h++) y[i / K * H + h] += yp[rows[i] * H + h];
@@ -112,22 +115,23 @@ static void sum_rows(const op *o, const real *yp, const int32_t *rows, real *y)
 
 void plain_permute_d(const op *o, void *const *in, void *const *out)
 {
-    const real *dpp = in[1];     /* [ROOM] or none */
-    const int32_t *rows = in[2]; /* [T][K] */
-    real *dprobs = out[1];       /* [T][K] or none */
-    sum_rows(o, in[0] /* [ROOM][H] */, rows, out[0] /* [T][H] */);
-    for (int64_t i = 0; dprobs && i < o->dim[0] * o->dim[1]; i++)
+    const real *dpp = in[IN_PERMUTE_D_dpp];      /* [ROOM] or none */
+    const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
+    real *dprobs = out[OUT_PERMUTE_D_dprobs];    /* [T][K] or none */
+    sum_rows(o, in[IN_PERMUTE_D_dxp] /* [ROOM][H] */, rows, out[OUT_PERMUTE_D_dx] /* [T][H] */);
+    for (int64_t i = 0; dprobs && i < o->dim[DIM_PERMUTE_D_T] * o->dim[DIM_PERMUTE_D_K]; i++)
         dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
 }
 
 void plain_unpermute(const op *o, void *const *in, void *const *out)
 {
-    sum_rows(o, in[0] /* [ROOM][H] */, in[1] /* [T][K] */, out[0] /* [T][H] */);
+    sum_rows(o, in[IN_UNPERMUTE_yp] /* [ROOM][H] */, in[IN_UNPERMUTE_rows] /* [T][K] */,
+             out[OUT_UNPERMUTE_y] /* [T][H] */);
 }
 
 void plain_unpermute_d(const op *o, void *const *in, void *const *out)
 {
-    void *x[] = {in[0], NULL, in[1]};
-    void *xp[] = {out[0], NULL};
+    void *x[] = {in[IN_UNPERMUTE_D_dy], NULL, in[IN_UNPERMUTE_D_rows]};
+    void *xp[] = {out[OUT_UNPERMUTE_D_dyp], NULL};
     plain_permute(o, x, xp); /* the gradient of a sum goes to every row of it */
 }

@@ -45,12 +45,13 @@ static void number_rows(int32_t *rows /* [T][D] */, int64_t T, int64_t D)
 
 void plain_flex_count(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *ids = in[0]; /* [T][K] */
-    const real *keep = in[1];   /* [T][K] or none */
-    int32_t *rows = out[0];     /* [T][D] or none */
-    int32_t *counts = out[1];   /* [D+P] */
+    const int32_t *ids = in[IN_FLEX_COUNT_ids];   /* [T][K] */
+    const real *keep = in[IN_FLEX_COUNT_keep];    /* [T][K] or none */
+    int32_t *rows = out[OUT_FLEX_COUNT_rows];     /* [T][D] or none */
+    int32_t *counts = out[OUT_FLEX_COUNT_counts]; /* [D+P] */
     flex_group g = flex_group_of(o);
-    int64_t T = o->dim[6], K = o->dim[7], P = flex_members(&g), D = flex_domains(&g);
+    int64_t T = o->dim[DIM_FLEX_COUNT_T], K = o->dim[DIM_FLEX_COUNT_K], P = flex_members(&g),
+            D = flex_domains(&g);
     int32_t marks[EXPERTS_MAX] = {0}; /* [P] */
     memset(counts, 0, (size_t)(D + P) * sizeof *counts);
     for (int64_t t = 0; t < T; t++) {
@@ -78,9 +79,9 @@ static flex_plan flex_plan_of(const op *o, const int32_t *counts)
     flex_plan p = {.g = flex_group_of(o), .counts = counts};
     p.D = flex_domains(&p.g);
     p.P = flex_members(&p.g);
-    p.room1 = o->dim[7];
-    p.send = o->dim[8];
-    p.room2 = o->dim[9];
+    p.room1 = o->dim[DIM_FLEX_PLAN_ROOM1];
+    p.send = o->dim[DIM_FLEX_PLAN_SEND];
+    p.room2 = o->dim[DIM_FLEX_PLAN_ROOM2];
     return p;
 }
 
@@ -186,30 +187,31 @@ static void plan_demand(const flex_plan *p, flex_run run, int32_t *demand /* [3]
 
 void plain_flex_plan(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *rows = in[0]; /* [T][D] or none */
-    int32_t *kept = out[0];      /* [T][D] or none */
-    flex_plan p = flex_plan_of(o, in[1]);
+    const int32_t *rows = in[IN_FLEX_PLAN_rows]; /* [T][D] or none */
+    int32_t *kept = out[OUT_FLEX_PLAN_kept];     /* [T][D] or none */
+    flex_plan p = flex_plan_of(o, in[IN_FLEX_PLAN_counts]);
     flex_run run = flex_own(&p.g);
-    int64_t T = o->dim[6], D = p.D;
+    int64_t T = o->dim[DIM_FLEX_PLAN_T], D = p.D;
     for (int64_t d = 0; kept && d < D; d++) {
         bool fits = block_start(&p, p.g.place, d) >= 0;
         for (int64_t t = 0; t < T; t++) kept[t * D + d] = fits ? rows[t * D + d] : -1;
     }
-    if (out[1]) plan_hop1(&p, out[1]);
-    count_pairs(&p, run, out[3]);
-    plan_hop2(&p, run, out[3], out[2]);
-    plan_demand(&p, run, out[4]);
+    if (out[OUT_FLEX_PLAN_hop1]) plan_hop1(&p, out[OUT_FLEX_PLAN_hop1]);
+    count_pairs(&p, run, out[OUT_FLEX_PLAN_pairs]);
+    plan_hop2(&p, run, out[OUT_FLEX_PLAN_pairs], out[OUT_FLEX_PLAN_hop2]);
+    plan_demand(&p, run, out[OUT_FLEX_PLAN_demand]);
 }
 
 void plain_flex_fan(const op *o, void *const *in, void *const *out)
 {
-    const real *meta = in[0];    /* [ROWS][2K] */
-    const int32_t *hop1 = in[1]; /* [6][P] or none */
-    const int32_t *hop2 = in[2]; /* [6][P] */
-    int32_t *rows = out[0];      /* [ROWS][n] */
+    const real *meta = in[IN_FLEX_FAN_meta];    /* [ROWS][2K] */
+    const int32_t *hop1 = in[IN_FLEX_FAN_hop1]; /* [6][P] or none */
+    const int32_t *hop2 = in[IN_FLEX_FAN_hop2]; /* [6][P] */
+    int32_t *rows = out[OUT_FLEX_FAN_rows];     /* [ROWS][n] */
     flex_group g = flex_group_of(o);
     flex_run run = flex_own(&g);
-    int64_t room = o->dim[6], K = o->dim[7], P = flex_members(&g), n = run.end - run.first;
+    int64_t room = o->dim[DIM_FLEX_FAN_ROWS], K = o->dim[DIM_FLEX_FAN_K], P = flex_members(&g),
+            n = run.end - run.first;
     int64_t filled = hop1 ? rows_received(hop1, P) : room;
     int32_t marks[EXPERTS_MAX] = {0}, used[EXPERTS_MAX] = {0}; /* [P] */
     memset(rows, -1, (size_t)(room * n) * sizeof *rows);

@@ -14,11 +14,12 @@ static void zero_rows(real *y, int64_t begin, int64_t end, int64_t n)
 
 void plain_grouped(const op *o, void *const *in, void *const *out)
 {
-    const real *x = in[0];          /* [ROOM][K] */
-    const real *w = in[1];          /* [E][N][K] */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *y = out[0];               /* [ROOM][N] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2], K = o->dim[3];
+    const real *x = in[IN_GROUPED_x];                /* [ROOM][K] */
+    const real *w = in[IN_GROUPED_w];                /* [E][N][K] */
+    const int32_t *offsets = in[IN_GROUPED_offsets]; /* [E+1] */
+    real *y = out[OUT_GROUPED_y];                    /* [ROOM][N] */
+    int64_t room = o->dim[DIM_GROUPED_ROOM], E = o->dim[DIM_GROUPED_E], N = o->dim[DIM_GROUPED_N],
+            K = o->dim[DIM_GROUPED_K];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t r = s.begin; r < s.end; r++)
@@ -34,11 +35,12 @@ void plain_grouped(const op *o, void *const *in, void *const *out)
 
 void plain_grouped_d(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[0];         /* [ROOM][N] */
-    const real *w = in[1];          /* [E][N][K] */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *dx = out[0];              /* [ROOM][K] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2], K = o->dim[3];
+    const real *dy = in[IN_GROUPED_D_dy];              /* [ROOM][N] */
+    const real *w = in[IN_GROUPED_D_w];                /* [E][N][K] */
+    const int32_t *offsets = in[IN_GROUPED_D_offsets]; /* [E+1] */
+    real *dx = out[OUT_GROUPED_D_dx];                  /* [ROOM][K] */
+    int64_t room = o->dim[DIM_GROUPED_D_ROOM], E = o->dim[DIM_GROUPED_D_E],
+            N = o->dim[DIM_GROUPED_D_N], K = o->dim[DIM_GROUPED_D_K];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t r = s.begin; r < s.end; r++)
@@ -54,11 +56,12 @@ void plain_grouped_d(const op *o, void *const *in, void *const *out)
 
 void plain_grouped_w(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[0];         /* [ROOM][N] */
-    const real *x = in[1];          /* [ROOM][K] */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *dw = out[0];              /* [E][N][K] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2], K = o->dim[3];
+    const real *dy = in[IN_GROUPED_W_dy];              /* [ROOM][N] */
+    const real *x = in[IN_GROUPED_W_x];                /* [ROOM][K] */
+    const int32_t *offsets = in[IN_GROUPED_W_offsets]; /* [E+1] */
+    real *dw = out[OUT_GROUPED_W_dw];                  /* [E][N][K] */
+    int64_t room = o->dim[DIM_GROUPED_W_ROOM], E = o->dim[DIM_GROUPED_W_E],
+            N = o->dim[DIM_GROUPED_W_N], K = o->dim[DIM_GROUPED_W_K];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t i = 0; i < N * K; i++) {
@@ -73,26 +76,29 @@ void plain_grouped_w(const op *o, void *const *in, void *const *out)
 
 void plain_grouped_bias(const op *o, void *const *in, void *const *out)
 {
-    const real *b = in[0];          /* [E][N] */
-    const real *p = in[1];          /* [ROOM] or none */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *y = out[0];               /* [ROOM][N] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const real *b = in[IN_GROUPED_BIAS_b];                /* [E][N] */
+    const real *p = in[IN_GROUPED_BIAS_p];                /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_offsets]; /* [E+1] */
+    real *y = out[OUT_GROUPED_BIAS_y];                    /* [ROOM][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_ROOM], E = o->dim[DIM_GROUPED_BIAS_E],
+            N = o->dim[DIM_GROUPED_BIAS_N];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t r = s.begin; r < s.end; r++)
             for (int64_t n = 0; n < N; n++)
-                y[r * N + n] += b[e * N + n] * ((p ? p[r] : 1) * (real)o->real[0]);
+                y[r * N + n] +=
+                    b[e * N + n] * ((p ? p[r] : 1) * (real)o->real[REAL_GROUPED_BIAS_scale]);
     }
 }
 
 void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[0];         /* [ROOM][N] */
-    const real *p = in[1];          /* [ROOM] or none */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *db = out[0];              /* [E][N] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const real *dy = in[IN_GROUPED_BIAS_W_dy];              /* [ROOM][N] */
+    const real *p = in[IN_GROUPED_BIAS_W_p];                /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_W_offsets]; /* [E+1] */
+    real *db = out[OUT_GROUPED_BIAS_W_db];                  /* [E][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_W_ROOM], E = o->dim[DIM_GROUPED_BIAS_W_E],
+            N = o->dim[DIM_GROUPED_BIAS_W_N];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t n = 0; n < N; n++) {
@@ -106,17 +112,18 @@ void plain_grouped_bias_w(const op *o, void *const *in, void *const *out)
 
 void plain_grouped_bias_p(const op *o, void *const *in, void *const *out)
 {
-    const real *dy = in[0];         /* [ROOM][N] */
-    const real *b = in[1];          /* [E][N] */
-    const int32_t *offsets = in[2]; /* [E+1] */
-    real *dp = out[0];              /* [ROOM] */
-    int64_t room = o->dim[0], E = o->dim[1], N = o->dim[2];
+    const real *dy = in[IN_GROUPED_BIAS_P_dy];              /* [ROOM][N] */
+    const real *b = in[IN_GROUPED_BIAS_P_b];                /* [E][N] */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_P_offsets]; /* [E+1] */
+    real *dp = out[OUT_GROUPED_BIAS_P_dp];                  /* [ROOM] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_P_ROOM], E = o->dim[DIM_GROUPED_BIAS_P_E],
+            N = o->dim[DIM_GROUPED_BIAS_P_N];
     for (int64_t e = 0; e < E; e++) {
         span s = expert_rows(offsets, e, room);
         for (int64_t r = s.begin; r < s.end; r++) {
             double sum = 0;
             for (int64_t n = 0; n < N; n++) sum += (double)dy[r * N + n] * (double)b[e * N + n];
-            dp[r] += (real)(o->real[0] * sum);
+            dp[r] += (real)(o->real[REAL_GROUPED_BIAS_P_scale] * sum);
         }
     }
 }

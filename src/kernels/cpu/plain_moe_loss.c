@@ -18,12 +18,12 @@
 /* Where E and K are among the sizes of each kind. */
 static int64_t experts_of(const op *o)
 {
-    return o->kind == OP_AUX_LOSS ? o->dim[2] : o->dim[1];
+    return o->kind == OP_AUX_LOSS ? o->dim[DIM_AUX_LOSS_E] : o->dim[DIM_AUX_COUNT_E];
 }
 
 static int64_t topk_of(const op *o)
 {
-    return o->kind == OP_AUX_LOSS ? o->dim[3] : o->dim[2];
+    return o->kind == OP_AUX_LOSS ? o->dim[DIM_AUX_LOSS_K] : o->dim[DIM_AUX_COUNT_K];
 }
 
 /* P of one token (L1). Returns what own scores were divided by. */
@@ -76,12 +76,15 @@ double aux_push_span(const aux_pass *a, span s)
 
 aux_pass aux_local_pass(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[2], K = o->dim[3], all = o->dim[6], seq = o->dim[7];
-    if (!in[1]) all = o->dim[0], seq = o->dim[1];
+    int64_t E = o->dim[DIM_AUX_LOSS_E], K = o->dim[DIM_AUX_LOSS_K],
+            all = o->dim[DIM_AUX_LOSS_TOKENS], seq = o->dim[DIM_AUX_LOSS_SEQ];
+    if (!in[IN_AUX_LOSS_counts]) all = o->dim[DIM_AUX_LOSS_T], seq = o->dim[DIM_AUX_LOSS_S];
     /* The losses of all / N sequences are averaged. */
-    double N = (double)(o->dim[4] == 1 ? seq : all);
-    double scale = o->real[0] * (double)E / ((double)K * N * (double)all);
-    return (aux_pass){in[0], NULL, out[1], E, o->flags, scale, o->real[1]};
+    double N = (double)(o->dim[DIM_AUX_LOSS_KIND] == 1 ? seq : all);
+    double scale = o->real[REAL_AUX_LOSS_coefficient] * (double)E / ((double)K * N * (double)all);
+    return (aux_pass){
+        in[IN_AUX_LOSS_logits],         NULL, out[OUT_AUX_LOSS_dlogits], E, o->flags, scale,
+        o->real[REAL_AUX_LOSS_gradient]};
 }
 
 /* The tokens of the span are balanced among themselves. */
@@ -98,15 +101,17 @@ static double balance_span(const op *o, aux_pass a, span s)
 
 samples aux_samples(const op *o)
 {
-    bool counts = o->kind == OP_AUX_COUNT;
-    if (counts) return (samples){o->dim[0], o->dim[3], o->dim[4]};
-    return (samples){o->dim[0], o->dim[4] == 1 ? o->dim[1] : 0, o->dim[5]};
+    const int64_t *d = o->dim;
+    if (o->kind == OP_AUX_COUNT)
+        return (samples){d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S], d[DIM_AUX_COUNT_FIRST]};
+    return (samples){d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_KIND] == 1 ? d[DIM_AUX_LOSS_S] : 0,
+                     d[DIM_AUX_LOSS_FIRST]};
 }
 
 void plain_aux_loss(const op *o, void *const *in, void *const *out)
 {
-    const real *counts = in[1]; /* [samples][E], [E] or none */
-    real *loss = out[0];        /* [1] */
+    const real *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
+    real *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
     aux_pass a = aux_local_pass(o, in, out);
     samples l = aux_samples(o);
     double total = 0;
@@ -119,43 +124,48 @@ void plain_aux_loss(const op *o, void *const *in, void *const *out)
 
 void plain_aux_count(const op *o, void *const *in, void *const *out)
 {
-    int64_t E = o->dim[1];
+    int64_t E = o->dim[DIM_AUX_COUNT_E];
     samples l = aux_samples(o);
     for (span s = {0, 0}; next_sample(&l, &s);) {
-        real *counts = (real *)out[0] + sample_number(&l, s) * E; /* [E] */
+        real *counts = (real *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
         int32_t found[EXPERTS_MAX] = {0};
-        aux_count_span(o, in[0], s, found);
+        aux_count_span(o, in[IN_AUX_COUNT_logits], s, found);
         for (int64_t e = 0; e < E; e++) counts[e] += (real)found[e];
     }
 }
 
 aux_pass aux_global_pass(const op *o, void *const *in, void *const *out)
 {
-    const real *counts = in[1]; /* [E] */
-    int64_t E = o->dim[1];
-    double K = (double)o->dim[2], steps = (double)o->dim[3], N = (double)o->dim[4], sum = 0;
+    const real *counts = in[IN_AUX_GLOBAL_counts]; /* [E] */
+    int64_t E = o->dim[DIM_AUX_GLOBAL_E];
+    double K = (double)o->dim[DIM_AUX_GLOBAL_K], steps = (double)o->dim[DIM_AUX_GLOBAL_STEPS],
+           N = (double)o->dim[DIM_AUX_GLOBAL_TOKENS], sum = 0;
     /* A program is made once for all microbatches. STEPS 0: the counts know how many there were. */
     for (int64_t e = 0; e < E; e++) sum += (double)counts[e];
     if (steps == 0) steps = sum / (K * N);
-    double scale = sum > 0 ? o->real[0] * (double)E / (K * N * N * steps) : 0;
-    return (aux_pass){in[0], counts, out[1], E, o->flags, scale, o->real[1]};
+    double scale =
+        sum > 0 ? o->real[REAL_AUX_GLOBAL_coefficient] * (double)E / (K * N * N * steps) : 0;
+    return (aux_pass){
+        in[IN_AUX_GLOBAL_logits],         counts, out[OUT_AUX_GLOBAL_dlogits], E, o->flags, scale,
+        o->real[REAL_AUX_GLOBAL_gradient]};
 }
 
 void plain_aux_global(const op *o, void *const *in, void *const *out)
 {
-    real *loss = out[0]; /* [1] */
+    real *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
     aux_pass a = aux_global_pass(o, in, out);
-    double total = aux_push_span(&a, (span){0, o->dim[0]});
+    double total = aux_push_span(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
     if (!(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
 }
 
 double z_loss_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *logits = in[0]; /* [T][E] */
-    real *dlogits = out[1];     /* [T][E] */
-    int64_t T = o->dim[0], E = o->dim[1];
+    const real *logits = in[IN_Z_LOSS_logits]; /* [T][E] */
+    real *dlogits = out[OUT_Z_LOSS_dlogits];   /* [T][E] */
+    int64_t T = o->dim[DIM_Z_LOSS_T], E = o->dim[DIM_Z_LOSS_E];
     real p[EXPERTS_MAX];
-    double total = 0, scale = 2 * o->real[0] * o->real[1] / (double)T;
+    double total = 0,
+           scale = 2 * o->real[REAL_Z_LOSS_coefficient] * o->real[REAL_Z_LOSS_gradient] / (double)T;
     for (int64_t t = s.begin; t < s.end; t++) {
         const real *x = logits + t * E; /* [E] */
         real most = x[0], sum = 0;
@@ -172,9 +182,10 @@ double z_loss_span(const op *o, void *const *in, void *const *out, span s)
 
 void plain_z_loss(const op *o, void *const *in, void *const *out)
 {
-    real *loss = out[0]; /* [1] */
-    int64_t T = o->dim[0];
+    real *loss = out[OUT_Z_LOSS_loss]; /* [1] */
+    int64_t T = o->dim[DIM_Z_LOSS_T];
     if (T == 0) return;
     double total = z_loss_span(o, in, out, (span){0, T});
-    if (!(o->flags & REPLAY)) loss[0] += (real)(o->real[0] * total / (double)T);
+    if (!(o->flags & REPLAY))
+        loss[0] += (real)(o->real[REAL_Z_LOSS_coefficient] * total / (double)T);
 }

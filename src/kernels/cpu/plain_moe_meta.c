@@ -6,11 +6,11 @@
 
 void plain_flex_pack(const op *o, void *const *in, void *const *out)
 {
-    const real *probs = in[0];  /* [T][K] */
-    const int32_t *ids = in[1]; /* [T][K] */
-    const real *keep = in[2];   /* [T][K] or none */
-    real *meta = out[0];        /* [T][2K] */
-    int64_t T = o->dim[0], K = o->dim[1];
+    const real *probs = in[IN_FLEX_PACK_probs]; /* [T][K] */
+    const int32_t *ids = in[IN_FLEX_PACK_ids];  /* [T][K] */
+    const real *keep = in[IN_FLEX_PACK_keep];   /* [T][K] or none */
+    real *meta = out[OUT_FLEX_PACK_meta];       /* [T][2K] */
+    int64_t T = o->dim[DIM_FLEX_PACK_T], K = o->dim[DIM_FLEX_PACK_K];
     for (int64_t i = 0; i < T * K; i++) {
         real *row = meta + i / K * 2 * K; /* [2K] */
         row[i % K] = !keep || keep[i] != 0 ? (real)ids[i] : -1;
@@ -20,10 +20,11 @@ void plain_flex_pack(const op *o, void *const *in, void *const *out)
 
 void plain_flex_unpack(const op *o, void *const *in, void *const *out)
 {
-    const real *meta = in[0]; /* [ROOM][2K] */
-    real *probs = out[0];     /* [ROOM][K] */
-    int32_t *ids = out[1];    /* [ROOM][K] */
-    int64_t room = o->dim[0], K = o->dim[1], filled = rows_received(in[1], o->dim[2]);
+    const real *meta = in[IN_FLEX_UNPACK_meta]; /* [ROOM][2K] */
+    real *probs = out[OUT_FLEX_UNPACK_probs];   /* [ROOM][K] */
+    int32_t *ids = out[OUT_FLEX_UNPACK_ids];    /* [ROOM][K] */
+    int64_t room = o->dim[DIM_FLEX_UNPACK_ROOM], K = o->dim[DIM_FLEX_UNPACK_K],
+            filled = rows_received(in[IN_FLEX_UNPACK_hop2], o->dim[DIM_FLEX_UNPACK_P]);
     for (int64_t i = 0; i < room * K; i++) {
         const real *row = meta + i / K * 2 * K; /* [2K] */
         ids[i] = i / K < filled ? (int32_t)row[i % K] : -1;
@@ -34,18 +35,20 @@ void plain_flex_unpack(const op *o, void *const *in, void *const *out)
 /* The expert of pair i among the E from FIRST on, else -1. */
 static int64_t own_expert_of(const op *o, const real *meta, int64_t i)
 {
-    int64_t K = o->dim[1], e = (int64_t)meta[i / K * 2 * K + i % K] - o->dim[5];
-    return e < 0 || e >= o->dim[4] ? -1 : e;
+    int64_t K = o->dim[DIM_FLEX_PLACE_K],
+            e = (int64_t)meta[i / K * 2 * K + i % K] - o->dim[DIM_FLEX_PLACE_FIRST];
+    return e < 0 || e >= o->dim[DIM_FLEX_PLACE_E] ? -1 : e;
 }
 
 void flex_sort(const op *o, void *const *in, void *const *out)
 {
-    const real *meta = in[1];  /* [T][2K] */
-    int32_t *rows = out[2];    /* [T][K] */
-    int32_t *offsets = out[3]; /* [E+1] */
-    int32_t *demand = out[4];  /* [2] */
-    int64_t T = o->dim[0], K = o->dim[1], room = o->dim[3], E = o->dim[4];
-    int64_t n = rows_received(in[2], o->dim[6]) * K;
+    const real *meta = in[IN_FLEX_PLACE_meta];      /* [T][2K] */
+    int32_t *rows = out[OUT_FLEX_PLACE_rows];       /* [T][K] */
+    int32_t *offsets = out[OUT_FLEX_PLACE_offsets]; /* [E+1] */
+    int32_t *demand = out[OUT_FLEX_PLACE_demand];   /* [2] */
+    int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
+            room = o->dim[DIM_FLEX_PLACE_ROOM], E = o->dim[DIM_FLEX_PLACE_E];
+    int64_t n = rows_received(in[IN_FLEX_PLACE_hop2], o->dim[DIM_FLEX_PLACE_P]) * K;
     memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
     memset(rows, -1, (size_t)(T * K) * sizeof *rows);
     for (int64_t i = 0; i < n; i++) {
@@ -68,12 +71,13 @@ void flex_sort(const op *o, void *const *in, void *const *out)
 
 void plain_flex_place(const op *o, void *const *in, void *const *out)
 {
-    const real *x = in[0];        /* [T][H] */
-    const real *meta = in[1];     /* [T][2K] */
-    real *xp = out[0];            /* [ROOM][H] */
-    real *pp = out[1];            /* [ROOM] */
-    const int32_t *rows = out[2]; /* [T][K] */
-    int64_t T = o->dim[0], K = o->dim[1], H = o->dim[2], room = o->dim[3];
+    const real *x = in[IN_FLEX_PLACE_x];            /* [T][H] */
+    const real *meta = in[IN_FLEX_PLACE_meta];      /* [T][2K] */
+    real *xp = out[OUT_FLEX_PLACE_xp];              /* [ROOM][H] */
+    real *pp = out[OUT_FLEX_PLACE_pp];              /* [ROOM] */
+    const int32_t *rows = out[OUT_FLEX_PLACE_rows]; /* [T][K] */
+    int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
+            H = o->dim[DIM_FLEX_PLACE_H], room = o->dim[DIM_FLEX_PLACE_ROOM];
     flex_sort(o, in, out);
     memset(xp, 0, (size_t)(room * H) * sizeof *xp);
     memset(pp, 0, (size_t)room * sizeof *pp);

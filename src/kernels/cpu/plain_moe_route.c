@@ -17,7 +17,8 @@ typedef struct routing {
 
 static routing routing_of(const op *o, const int32_t *offsets)
 {
-    return (routing){o->dim[0], o->dim[1], o->dim[2], o->dim[3], o->dim[6], offsets};
+    return (routing){o->dim[DIM_ROUTE_E],     o->dim[DIM_ROUTE_EP],   o->dim[DIM_ROUTE_ETP],
+                     o->dim[DIM_ROUTE_PLACE], o->dim[DIM_ROUTE_ROOM], offsets};
 }
 
 /* Offsets of the experts that EP rank `to` has, of the rows of (source, etp). */
@@ -135,10 +136,10 @@ static bool travelled(const int32_t *table, int64_t EP, int32_t row)
 
 static void kept_rows(const op *o, const routing *r, void *const *in, void *const *out)
 {
-    const int32_t *rows = in[0];   /* [T][K] */
-    const int32_t *table = out[1]; /* [6][EP] */
-    int32_t *kept = out[0];        /* [T][K] */
-    int64_t EP = r->ep, n = o->dim[4] * o->dim[5];
+    const int32_t *rows = in[IN_ROUTE_rows];  /* [T][K] */
+    const int32_t *table = out[OUT_ROUTE_ep]; /* [6][EP] */
+    int32_t *kept = out[OUT_ROUTE_kept];      /* [T][K] */
+    int64_t EP = r->ep, n = o->dim[DIM_ROUTE_T] * o->dim[DIM_ROUTE_K];
     bool all = true;
     for (int64_t m = 0; m < EP; m++)
         all &= table[SEND_ROWS * EP + m] == rows_wanted(r, r->place / r->etp, r->place % r->etp, m);
@@ -154,14 +155,14 @@ static void sum_parts(const routing *r, int64_t n, int32_t *sums /* [ROOM][ETP] 
 
 void plain_route(const op *o, void *const *in, void *const *out)
 {
-    int32_t *demand = out[6]; /* [2] */
-    routing r = routing_of(o, in[1]);
+    int32_t *demand = out[OUT_ROUTE_demand]; /* [2] */
+    routing r = routing_of(o, in[IN_ROUTE_offsets]);
     int64_t own = r.place / r.etp, etp = r.place % r.etp, wanted = 0;
-    ep_table(&r, out[1]);
+    ep_table(&r, out[OUT_ROUTE_ep]);
     kept_rows(o, &r, in, out);
-    if (out[2]) etp_tables(&r, out[2]);
-    local_rows(&r, out[3], out[4]);
-    if (out[5]) sum_parts(&r, rows_arriving(&r, etp, own), out[5]);
+    if (out[OUT_ROUTE_etp]) etp_tables(&r, out[OUT_ROUTE_etp]);
+    local_rows(&r, out[OUT_ROUTE_local], out[OUT_ROUTE_starts]);
+    if (out[OUT_ROUTE_sums]) sum_parts(&r, rows_arriving(&r, etp, own), out[OUT_ROUTE_sums]);
     for (int64_t s = 0; s < r.ep; s++) wanted += rows_wanted(&r, s, etp, own);
     demand[0] = (int32_t)wanted;
     demand[1] = (int32_t)r.room;
@@ -170,9 +171,9 @@ void plain_route(const op *o, void *const *in, void *const *out)
 /* The fullest of all so far. Room 0 says that there was none yet. */
 void plain_demand(const op *o, void *const *in, void *const *out)
 {
-    const int32_t *demand = in[0]; /* [N][2] */
-    real *most = out[0];           /* [2] */
-    for (int64_t i = 0; i < o->dim[0]; i++) {
+    const int32_t *demand = in[IN_DEMAND_demand]; /* [N][2] */
+    real *most = out[OUT_DEMAND_most];            /* [2] */
+    for (int64_t i = 0; i < o->dim[DIM_DEMAND_N]; i++) {
         double wanted = demand[2 * i], room = demand[2 * i + 1];
         if ((double)most[1] > 0 && wanted * (double)most[1] <= (double)most[0] * room) continue;
         most[0] = (real)wanted;

@@ -47,7 +47,7 @@ static void softmax_of_chosen(const real *logits, const int32_t *ids, int64_t K,
 /* Are own scores divided by their sum? A single one would become 1 and lose its gradient. */
 static bool divides_by_sum(const op *o)
 {
-    return o->flags & RENORMALISE && o->dim[2] > 1;
+    return o->flags & RENORMALISE && o->dim[DIM_ROUTER_K] > 1;
 }
 
 static bool keeps_softmax(const op *o)
@@ -58,7 +58,7 @@ static bool keeps_softmax(const op *o)
 /* What the choice goes by: scores, or logits where softmax comes after it. */
 static void values_of(const op *o, const real *logits, const real *bias, real *values /* [E] */)
 {
-    int64_t E = o->dim[1];
+    int64_t E = o->dim[DIM_ROUTER_E];
     if (has_own_scores(o->flags))
         for (int64_t e = 0; e < E; e++) values[e] = score_of(o->flags, logits[e]);
     else if (o->flags & PRE_SOFTMAX)
@@ -71,7 +71,7 @@ static void values_of(const op *o, const real *logits, const real *bias, real *v
 
 static void weigh_own_scores(const op *o, const real *logits, const int32_t *ids, real *probs)
 {
-    int64_t K = o->dim[2];
+    int64_t K = o->dim[DIM_ROUTER_K];
     real sum = TINY;
     for (int64_t k = 0; k < K; k++) sum += probs[k] = score_of(o->flags, logits[ids[k]]);
     if (divides_by_sum(o))
@@ -81,7 +81,7 @@ static void weigh_own_scores(const op *o, const real *logits, const int32_t *ids
 /* From logits, not from the values of the choice: those have the bias (R1). */
 static void weigh(const op *o, const real *logits, const int32_t *ids, real *probs /* [K] */)
 {
-    int64_t E = o->dim[1], K = o->dim[2];
+    int64_t E = o->dim[DIM_ROUTER_E], K = o->dim[DIM_ROUTER_K];
     if (has_own_scores(o->flags)) {
         weigh_own_scores(o, logits, ids, probs);
     } else if (keeps_softmax(o)) {
@@ -91,16 +91,16 @@ static void weigh(const op *o, const real *logits, const int32_t *ids, real *pro
     } else {
         softmax_of_chosen(logits, ids, K, probs); /* R3 */
     }
-    for (int64_t k = 0; k < K; k++) probs[k] *= (real)o->real[0];
+    for (int64_t k = 0; k < K; k++) probs[k] *= (real)o->real[REAL_ROUTER_scaling];
 }
 
 void router_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *logits = in[0]; /* [T][E] */
-    const real *bias = in[1];   /* [E] or none */
-    real *probs = out[0];       /* [T][K] */
-    int32_t *ids = out[1];      /* [T][K] */
-    int64_t E = o->dim[1], K = o->dim[2], first = o->dim[5];
+    const real *logits = in[IN_ROUTER_logits]; /* [T][E] */
+    const real *bias = in[IN_ROUTER_bias];     /* [E] or none */
+    real *probs = out[OUT_ROUTER_probs];       /* [T][K] */
+    int32_t *ids = out[OUT_ROUTER_ids];        /* [T][K] */
+    int64_t E = o->dim[DIM_ROUTER_E], K = o->dim[DIM_ROUTER_K], first = o->dim[DIM_ROUTER_FIRST];
     real values[EXPERTS_MAX];
     for (int64_t t = s.begin; t < s.end; t++) {
         if (!(o->flags & FORCED)) values_of(o, logits + t * E, bias, values);
@@ -111,7 +111,7 @@ void router_span(const op *o, void *const *in, void *const *out, span s)
 
 void plain_router(const op *o, void *const *in, void *const *out)
 {
-    router_span(o, in, out, (span){0, o->dim[0]});
+    router_span(o, in, out, (span){0, o->dim[DIM_ROUTER_T]});
 }
 
 /* One token of the gradient. */
@@ -124,7 +124,7 @@ typedef struct token_grad {
 
 static void own_scores_grad(const op *o, const token_grad *t)
 {
-    int64_t K = o->dim[2];
+    int64_t K = o->dim[DIM_ROUTER_D_K];
     real scores[EXPERTS_MAX], sum = TINY, dot = 0;
     for (int64_t k = 0; k < K; k++) sum += scores[k] = score_of(o->flags, t->logits[t->ids[k]]);
     if (divides_by_sum(o))
@@ -140,7 +140,7 @@ static void own_scores_grad(const op *o, const token_grad *t)
 /* Every logit has its part in a softmax over all experts. */
 static void all_softmax_grad(const op *o, const token_grad *t)
 {
-    int64_t E = o->dim[1], K = o->dim[2];
+    int64_t E = o->dim[DIM_ROUTER_D_E], K = o->dim[DIM_ROUTER_D_K];
     real all[EXPERTS_MAX], dot = 0;
     softmax_of(t->logits, E, all);
     for (int64_t k = 0; k < K; k++) dot += t->g[k] * all[t->ids[k]];
@@ -150,7 +150,7 @@ static void all_softmax_grad(const op *o, const token_grad *t)
 
 static void chosen_softmax_grad(const op *o, const token_grad *t)
 {
-    int64_t K = o->dim[2];
+    int64_t K = o->dim[DIM_ROUTER_D_K];
     real p[EXPERTS_MAX], dot = 0;
     softmax_of_chosen(t->logits, t->ids, K, p);
     for (int64_t k = 0; k < K; k++) dot += t->g[k] * p[k];
@@ -159,16 +159,17 @@ static void chosen_softmax_grad(const op *o, const token_grad *t)
 
 void router_d_span(const op *o, void *const *in, void *const *out, span s)
 {
-    const real *dprobs = in[0]; /* [T][K] */
-    const real *logits = in[1]; /* [T][E] */
-    const int32_t *ids = in[2]; /* [T][K] */
-    real *dlogits = out[0];     /* [T][E] */
-    int64_t E = o->dim[1], K = o->dim[2];
+    const real *dprobs = in[IN_ROUTER_D_dprobs]; /* [T][K] */
+    const real *logits = in[IN_ROUTER_D_logits]; /* [T][E] */
+    const int32_t *ids = in[IN_ROUTER_D_ids];    /* [T][K] */
+    real *dlogits = out[OUT_ROUTER_D_dlogits];   /* [T][E] */
+    int64_t E = o->dim[DIM_ROUTER_D_E], K = o->dim[DIM_ROUTER_D_K];
     real g[EXPERTS_MAX];
     for (int64_t i = s.begin; i < s.end; i++) {
         token_grad t = {g, logits + i * E, ids + i * K, dlogits + i * E};
         memset(t.dlogits, 0, (size_t)E * sizeof *t.dlogits);
-        for (int64_t k = 0; k < K; k++) g[k] = dprobs[i * K + k] * (real)o->real[0];
+        for (int64_t k = 0; k < K; k++)
+            g[k] = dprobs[i * K + k] * (real)o->real[REAL_ROUTER_D_scaling];
         if (has_own_scores(o->flags))
             own_scores_grad(o, &t);
         else if (keeps_softmax(o))
@@ -180,5 +181,5 @@ void router_d_span(const op *o, void *const *in, void *const *out, span s)
 
 void plain_router_d(const op *o, void *const *in, void *const *out)
 {
-    router_d_span(o, in, out, (span){0, o->dim[0]});
+    router_d_span(o, in, out, (span){0, o->dim[DIM_ROUTER_D_T]});
 }

@@ -65,7 +65,7 @@ static op *whole(builder *b, int phase, const core_bufs *c, const int *in, const
 {
     op *o = seg_op(b, phase, phase == SEG_FORWARD ? OP_ATTN : OP_ATTN_D, "core attention", in, out,
                    DIM(b->B, c->S, c->n, c->g, c->d, c->dv, c->window));
-    o->real[0] = rope_softmax_scale(b->s);
+    o->real[REAL_ATTN_scale] = rope_softmax_scale(b->s);
     return o;
 }
 
@@ -144,7 +144,8 @@ void core_forward(builder *b, attention_bufs *t)
     t->o = seg_saved(b, "attention.o", b->Tc * c->parts * width, proj);
     c->o = away ? seg_saved(b, "o of heads", b->B * c->S * width, DROP_CORE_ATTN | OFF_CORE_ATTN)
                 : t->o;
-    c->lse = seg_saved_wide(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN | OFF_CORE_ATTN);
+    c->lse = seg_saved_as(b, "attention.lse", b->B * c->S * c->n, DROP_CORE_ATTN | OFF_CORE_ATTN,
+                          DTYPE_F32);
     compute(b, t);
     if (!away) return;
     const head_part o = part_of(t->o, c->o, c->parts, width);

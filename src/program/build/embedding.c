@@ -4,20 +4,22 @@
 
 #define PLACES "embedding.position_embeddings.weight"
 
-static const int64_t *dims_of(const builder *b, int64_t dim[5])
+enum { EMBED_SIZES = DIM_EMBED_FIRST + 1, POSITION_SIZES = DIM_POSITIONS_QB + 1 };
+
+static const int64_t *dims_of(const builder *b, int64_t dim[EMBED_SIZES + 1])
 {
     int64_t V = b->s->m.padded_vocab / b->s->lay.tp;
-    dim[0] = b->Tc;
-    dim[1] = b->s->m.hidden;
-    dim[2] = V;
-    dim[3] = seg_place(b, GROUP_TP) * V;
-    dim[4] = DIM_END;
+    dim[DIM_EMBED_T] = b->Tc;
+    dim[DIM_EMBED_H] = b->s->m.hidden;
+    dim[DIM_EMBED_V] = V;
+    dim[DIM_EMBED_FIRST] = seg_place(b, GROUP_TP) * V;
+    dim[EMBED_SIZES] = DIM_END;
     return dim;
 }
 
 void embed_forward(builder *b, const char *name, step_buffer ids, int out)
 {
-    int64_t dim[5], H = b->s->m.hidden;
+    int64_t dim[EMBED_SIZES + 1], H = b->s->m.hidden;
     bool cut = b->s->lay.tp > 1;
     int words = cut ? seg_temp(b, name, b->Tc * H) : out;
     seg_op(b, SEG_FORWARD, OP_EMBED, name, IN(seg_weight(b, WORDS), seg_step(b, ids, b->Tc)),
@@ -27,29 +29,29 @@ void embed_forward(builder *b, const char *name, step_buffer ids, int out)
 
 void embed_backward(builder *b, const char *name, step_buffer ids, int dx)
 {
-    int64_t dim[5];
+    int64_t dim[EMBED_SIZES + 1];
     int all = gather_tokens(b, SEG_BACKWARD, name, dx, b->s->m.hidden);
     seg_op(b, SEG_BACKWARD, OP_EMBED_W, name, IN(all, seg_step(b, ids, b->Tc)),
            OUT(seg_gradient(b, WORDS)), dims_of(b, dim));
 }
 
 /* Row of a learned position: see POSITIONS. */
-static const int64_t *position_dims(const builder *b, int64_t dim[7])
+static const int64_t *position_dims(const builder *b, int64_t dim[POSITION_SIZES + 1])
 {
     int64_t half = b->S / 2, cp = b->s->lay.cp, place = cp > 1 ? seg_place(b, GROUP_CP) : 0;
-    dim[0] = b->T;
-    dim[1] = b->s->m.hidden;
-    dim[2] = b->S;
-    dim[3] = seg_place(b, GROUP_TP) * b->T;
-    dim[4] = place * half;
-    dim[5] = (2 * cp - 1 - place) * half;
-    dim[6] = DIM_END;
+    dim[DIM_POSITIONS_T] = b->T;
+    dim[DIM_POSITIONS_H] = b->s->m.hidden;
+    dim[DIM_POSITIONS_S] = b->S;
+    dim[DIM_POSITIONS_FIRST] = seg_place(b, GROUP_TP) * b->T;
+    dim[DIM_POSITIONS_QA] = place * half;
+    dim[DIM_POSITIONS_QB] = (2 * cp - 1 - place) * half;
+    dim[POSITION_SIZES] = DIM_END;
     return dim;
 }
 
 static void positions_forward(builder *b, int x)
 {
-    int64_t dim[7];
+    int64_t dim[POSITION_SIZES + 1];
     if (b->s->m.positions)
         seg_op(b, SEG_FORWARD, OP_POSITIONS, "positions", IN(seg_weight(b, PLACES)), OUT(x),
                position_dims(b, dim));
@@ -57,7 +59,7 @@ static void positions_forward(builder *b, int x)
 
 static void positions_backward(builder *b, int dx)
 {
-    int64_t dim[7];
+    int64_t dim[POSITION_SIZES + 1];
     if (b->s->m.positions)
         seg_op(b, SEG_BACKWARD, OP_POSITIONS_W, "positions", IN(dx), OUT(seg_gradient(b, PLACES)),
                position_dims(b, dim));

@@ -18,9 +18,16 @@ typedef struct flex_run {
     int64_t first, end;
 } flex_run;
 
+/* The sizes that describe the group stand first, alike in all kinds of flex that have them. */
 static inline flex_group flex_group_of(const op *o)
 {
-    return (flex_group){o->dim[0], o->dim[1], o->dim[2], o->dim[3], o->dim[4], o->dim[5]};
+    const int64_t *d = o->dim;
+    return (flex_group){.E = d[DIM_FLEX_COUNT_E],
+                        .ep = d[DIM_FLEX_COUNT_EP],
+                        .etp = d[DIM_FLEX_COUNT_ETP],
+                        .place = d[DIM_FLEX_COUNT_PLACE],
+                        .shift = d[DIM_FLEX_COUNT_SHIFT],
+                        .span = d[DIM_FLEX_COUNT_SPAN]};
 }
 
 static inline int64_t flex_members(const flex_group *g)

@@ -140,14 +140,14 @@ static void rule_forward(builder *b, gdn_bufs *t)
     t->conv = seg_saved(b, "linear.conv", z.T * z.c, 0);
     seg_op(b, SEG_FORWARD, OP_CONV, "linear.conv", IN(t->qkv, part_take(b, SEG_FORWARD, &conv)),
            OUT(t->conv), DIM(b->B, z.S, z.c, b->s->m.gdn_conv));
-    t->beta = seg_saved_wide(b, "linear.beta", z.T * z.nv, 0);
-    t->g = seg_saved_wide(b, "linear.g", z.T * z.nv, 0);
+    t->beta = seg_saved_as(b, "linear.beta", z.T * z.nv, 0, DTYPE_F32);
+    t->g = seg_saved_as(b, "linear.g", z.T * z.nv, 0, DTYPE_F32);
     int a_here = part_take(b, SEG_FORWARD, &a_log), dt_here = part_take(b, SEG_FORWARD, &dt);
     seg_op(b, SEG_FORWARD, OP_GDN_GATES, "linear.gates", IN(t->b, t->a, a_here, dt_here),
            OUT(t->beta, t->g), DIM(z.T, z.nv));
     t->o = seg_saved(b, "linear.o", z.T * z.z, 0);
-    t->states = seg_saved_wide(b, "linear.states",
-                               b->B * ((z.S + CHUNK - 1) / CHUNK) * z.nv * z.dk * z.dv, 0);
+    t->states = seg_saved_as(b, "linear.states",
+                             b->B * ((z.S + CHUNK - 1) / CHUNK) * z.nv * z.dk * z.dv, 0, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_GDN_RULE, "linear.rule", IN(t->conv, t->beta, t->g),
            OUT(t->o, t->states), DIM(b->B, z.S, z.nk, z.nv, z.dk, z.dv, CHUNK));
 }
@@ -157,12 +157,12 @@ static void norm_out_forward(builder *b, gdn_bufs *t)
     gdn_sizes z = sizes_of(b);
     bool away = z.parts > 1;
     t->normed = seg_saved(b, "linear.normed", b->Tc * z.z * z.parts, DROP_GDN_NORM_OUT);
-    t->rstd = seg_saved_wide(b, "rstd", z.T * z.nv, 0);
+    t->rstd = seg_saved_as(b, "rstd", z.T * z.nv, 0, DTYPE_F32);
     int here = away ? seg_temp(b, "linear.normed", z.T * z.z) : t->normed;
     op *o = seg_op(b, SEG_FORWARD, OP_GATED_NORM, "linear.out_norm",
                    IN(t->o, t->z, seg_weight(b, SA "out_norm.weight")), OUT(here, t->rstd),
                    DIM(z.T * z.nv, z.dv));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_GATED_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = b->s->m.zero_centered ? ZERO_CENTRED : 0;
     const head_part out = output_part(b, t->normed, here);
     if (away) heads_to_tokens(b, SEG_FORWARD, &(head_swap){"linear.tokens", GROUP_CP, &out, 1});
@@ -247,8 +247,8 @@ void gdn_backward(builder *b, const gdn_bufs *t, int dh)
     row_backward(b, &last, dh, t->normed, dn);
     norm_out_backward(b, t, dn, dy, d.z);
     int dconv = seg_temp(b, "linear.dconv", z.T * z.c);
-    int dbeta = seg_temp_wide(b, "linear.dbeta", z.T * z.nv),
-        dg = seg_temp_wide(b, "linear.dg", z.T * z.nv);
+    int dbeta = seg_temp_as(b, "linear.dbeta", z.T * z.nv, DTYPE_F32),
+        dg = seg_temp_as(b, "linear.dg", z.T * z.nv, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_GDN_RULE_D, "linear.rule", IN(dy, t->conv, t->beta, t->g, t->states),
            OUT(dconv, dbeta, dg), DIM(b->B, z.S, z.nk, z.nv, z.dk, z.dv, CHUNK));
     d.b = seg_temp(b, "linear.db", z.T * z.nv);

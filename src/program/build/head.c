@@ -31,7 +31,7 @@ static void loss_whole(builder *b, int x, const loss_at *at, int dx)
                       seg_step(b, at->mask, b->Tc)),
                    OUT(seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
                    DIM(b->Tc, m->hidden, m->padded_vocab, rows < b->Tc ? rows : b->Tc));
-    o->real[0] = 1;
+    o->real[REAL_HEAD_LOSS_scale] = 1;
 }
 
 /* Rows first .. first+rows-1 of x[Tc][H]. */
@@ -40,9 +40,9 @@ static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t fir
     int64_t P = b->s->lay.tp, V = b->s->m.padded_vocab / P, H = b->s->m.hidden;
     int64_t V0 = seg_place(b, GROUP_TP) * V;
     int w = seg_weight(b, head_weight(b)), labels = seg_step(b, at->labels, b->Tc);
-    int logits = seg_temp_wide(b, "logits", rows * V),
-        own = seg_temp_wide(b, "logit sums", rows * 3);
-    int all = seg_temp_wide(b, "all logit sums", P * rows * 3);
+    int logits = seg_temp_as(b, "logits", rows * V, DTYPE_F32),
+        own = seg_temp_as(b, "logit sums", rows * 3, DTYPE_F32);
+    int all = seg_temp_as(b, "all logit sums", P * rows * 3, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_HEAD_PART, "head", IN(x, w, labels), OUT(logits, own),
            DIM(b->Tc, H, V, rows, first, V0));
     seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, "head", GROUP_TP, IN(own), OUT(all), DIM(rows * 3));
@@ -50,7 +50,7 @@ static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t fir
                    IN(all, x, w, labels, seg_step(b, at->mask, b->Tc)),
                    OUT(logits, seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
                    DIM(b->Tc, H, V, rows, first, V0, P));
-    o->real[0] = 1;
+    o->real[REAL_HEAD_PART_D_scale] = 1;
 }
 
 /* x [T][H] is normed; dx [T][H] is written. */

@@ -16,11 +16,11 @@ typedef struct flow {
 
 typedef flow moe_step(builder *b, moe_bufs *t, flow f);
 
-/* Room for rows of a flow: hidden states, or the weights and indices that travel beside them. */
-static inline int flow_rows(builder *b, const char *name, int64_t rows, int64_t width)
+/* Room for elements of a flow, in the format of those in `x`: hidden states, or the weights and
+ * indices that travel beside them. */
+static inline int flow_rows(builder *b, const char *name, int x, int64_t elements)
 {
-    bool states = width == b->s->m.hidden;
-    return states ? seg_temp(b, name, rows * width) : seg_temp_wide(b, name, rows * width);
+    return seg_temp_as(b, name, elements, b->seg->bufs[x].type);
 }
 
 /* A step that is NULL changes nothing. Forward begins with tokens [T][H] and weights [T][K];

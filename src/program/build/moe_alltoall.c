@@ -17,7 +17,7 @@ typedef struct wire {
 
 static int exchange(builder *b, const wire *w, comm_group g, const int *x_table, int64_t room)
 {
-    int y = flow_rows(b, w->name, room, w->width);
+    int y = flow_rows(b, w->name, x_table[0], room * w->width);
     seg_comm(b, w->phase, OP_EXCHANGE, w->name, g, x_table, OUT(y), DIM(room, w->width));
     return y;
 }
@@ -54,7 +54,7 @@ static int ep_back(builder *b, const moe_bufs *t, wire w, int x)
     int64_t EP = b->s->lay.ep, ETP = b->s->lay.etp;
     if (ETP > 1) {
         int parts = x;
-        x = flow_rows(b, w.name, t->room1, w.width);
+        x = flow_rows(b, w.name, parts, t->room1 * w.width);
         seg_op(b, w.phase, OP_UNPERMUTE, w.name, IN(parts, t->sums), OUT(x),
                DIM(t->room1, ETP, w.width, ETP * t->room1));
     }
@@ -65,14 +65,14 @@ static int ep_back(builder *b, const moe_bufs *t, wire w, int x)
 static void take_tables(builder *b, moe_bufs *t)
 {
     int64_t EP = b->s->lay.ep, ETP = b->s->lay.etp;
-    t->kept = seg_saved_wide(b, "dispatch.kept", b->T * b->s->m.topk, DROP_MOE);
-    t->ep = seg_saved_wide(b, "dispatch.ep", 6 * EP, DROP_MOE);
-    t->rows = seg_saved_wide(b, "dispatch.rows", t->room, DROP_MOE);
-    t->offsets = seg_saved_wide(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE);
-    t->demand = seg_saved_wide(b, "dispatch.demand", 2, DROP_MOE);
+    t->kept = seg_saved_as(b, "dispatch.kept", b->T * b->s->m.topk, DROP_MOE, DTYPE_I32);
+    t->ep = seg_saved_as(b, "dispatch.ep", 6 * EP, DROP_MOE, DTYPE_I32);
+    t->rows = seg_saved_as(b, "dispatch.rows", t->room, DROP_MOE, DTYPE_I32);
+    t->offsets = seg_saved_as(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE, DTYPE_I32);
+    t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     if (ETP == 1) return;
-    t->etp = seg_saved_wide(b, "dispatch.etp", 8 * ETP, DROP_MOE);
-    t->sums = seg_saved_wide(b, "dispatch.sums", t->room1 * ETP, DROP_MOE);
+    t->etp = seg_saved_as(b, "dispatch.etp", 8 * ETP, DROP_MOE, DTYPE_I32);
+    t->sums = seg_saved_as(b, "dispatch.sums", t->room1 * ETP, DROP_MOE, DTYPE_I32);
 }
 
 /* Counts travel while rows are permuted. */
@@ -84,15 +84,15 @@ static flow pack(builder *b, moe_bufs *t, flow f)
     t->room = b->s->lay.etp * t->room1;
     t->room0 = room_of_pairs(b, t);
     take_tables(b, t);
-    int rows = seg_temp_wide(b, "dispatch.sorted", T * K),
-        counts = seg_temp_wide(b, "dispatch.counts", E + 1);
-    int all = seg_temp_wide(b, "dispatch.all counts", P * (E + 1));
+    int rows = seg_temp_as(b, "dispatch.sorted", T * K, DTYPE_I32),
+        counts = seg_temp_as(b, "dispatch.counts", E + 1, DTYPE_I32);
+    int all = seg_temp_as(b, "dispatch.all counts", P * (E + 1), DTYPE_I32);
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", IN(t->ids, t->keep), OUT(rows, counts),
            DIM(T, E, K, t->room0, t->pad, 0));
     seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "dispatch.counts", GROUP_TP_EP, IN(counts), OUT(all),
              DIM(E + 1));
     flow out = {seg_temp(b, "dispatch.x", t->room0 * m->hidden),
-                seg_temp_wide(b, "dispatch.p", t->room0)};
+                seg_temp_as(b, "dispatch.p", t->room0, DTYPE_F32)};
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.permute", IN(f.x, f.p, rows), OUT(out.x, out.p),
            DIM(T, K, m->hidden, t->room0));
     seg_op(b, SEG_FORWARD, OP_ROUTE, "dispatch.route", IN(rows, all),
@@ -115,7 +115,7 @@ static flow place(builder *b, moe_bufs *t, flow f)
 {
     int64_t H = b->s->m.hidden;
     t->xp = experts_input(b, t->room * H);
-    t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
+    t->pp = seg_saved_as(b, "experts.p", t->room, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.reorder", IN(f.x, f.p, t->rows), OUT(t->xp, t->pp),
            DIM(t->room, 1, H, t->room));
     return f;
@@ -174,7 +174,8 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t H = b->s->m.hidden;
-    flow d = {seg_temp(b, "dispatch.dx", t->room * H), seg_temp_wide(b, "dispatch.dp", t->room)};
+    flow d = {seg_temp(b, "dispatch.dx", t->room * H),
+              seg_temp_as(b, "dispatch.dp", t->room, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.reorder", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
            DIM(t->room, 1, H, t->room));
     return d;
@@ -193,7 +194,7 @@ static flow send_d(builder *b, moe_bufs *t, flow f)
 static flow pack_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t T = b->T, H = b->s->m.hidden, K = b->s->m.topk;
-    flow d = {seg_temp(b, "moe.dn", T * H), seg_temp_wide(b, "router.dprobs", T * K)};
+    flow d = {seg_temp(b, "moe.dn", T * H), seg_temp_as(b, "router.dprobs", T * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->kept), OUT(d.x, d.p),
            DIM(T, K, H, t->room0));
     return d;

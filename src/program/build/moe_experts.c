@@ -40,14 +40,14 @@ int experts_forward(builder *b, moe_bufs *t)
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
                DIM(R, E, U))
-            ->real[0] = 1;
+            ->real[REAL_GROUPED_BIAS_scale] = 1;
     act_forward(b, "experts.act", t->u, t->pp, t->a, R, F);
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc2", IN(t->a, seg_weight(b, FC2), t->offsets),
            OUT(yp), DIM(R, E, H, F));
     if (b2 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc2", IN(b2, t->pp, t->offsets), OUT(yp),
                DIM(R, E, H))
-            ->real[0] = 1.0 / (double)b->s->lay.etp; /* I1 */
+            ->real[REAL_GROUPED_BIAS_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
     return yp;
 }
 
@@ -87,7 +87,7 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     int da = seg_temp(b, "experts.da", R * F), b2 = seg_weight(b, FC2_B);
     expert_grads g = {.dy = dy,
                       .du = seg_temp(b, "experts.du", R * U),
-                      .dp = seg_temp_wide(b, "experts.dp", R),
+                      .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));
@@ -95,7 +95,7 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     if (b2 != NONE) {
         op *o = seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_P, "experts.fc2", IN(dy, b2, t->offsets),
                        OUT(g.dp), DIM(R, E, H));
-        o->real[0] = 1.0 / (double)b->s->lay.etp; /* I1 */
+        o->real[REAL_GROUPED_BIAS_P_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
     }
     if (!late) fc2_weights(b, t, &g);
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc1", IN(g.du, seg_weight(b, FC1), t->offsets),

@@ -53,7 +53,7 @@ static row_map to_experts(const builder *b, const moe_bufs *t)
 
 static int spread(builder *b, wire w, const row_map *i, int x)
 {
-    int y = flow_rows(b, w.name, i->room, w.width);
+    int y = flow_rows(b, w.name, x, i->room * w.width);
     seg_op(b, w.phase, OP_UNPERMUTE_D, w.name, IN(x, i->rows), OUT(y),
            DIM(i->n, i->k, w.width, i->room));
     return y;
@@ -61,7 +61,7 @@ static int spread(builder *b, wire w, const row_map *i, int x)
 
 static int sum(builder *b, wire w, const row_map *i, int x)
 {
-    int y = flow_rows(b, w.name, i->n, w.width);
+    int y = flow_rows(b, w.name, x, i->n * w.width);
     seg_op(b, w.phase, OP_UNPERMUTE, w.name, IN(x, i->rows), OUT(y),
            DIM(i->n, i->k, w.width, i->room));
     return y;
@@ -70,7 +70,7 @@ static int sum(builder *b, wire w, const row_map *i, int x)
 /* Over a table's way forth (0) or back (2). */
 static int travel(builder *b, wire w, int x, int table, int64_t room)
 {
-    int y = flow_rows(b, w.name, room, w.width);
+    int y = flow_rows(b, w.name, x, room * w.width);
     seg_comm(b, w.phase, OP_EXCHANGE, w.name, GROUP_TP_EP, IN(x, table), OUT(y),
              DIM(room, w.width));
     return y;
@@ -129,17 +129,17 @@ static void take_tables(builder *b, moe_bufs *t, const flex_group *g)
     flex_run own = flex_own(g);
     flex_rooms(b, t, g);
     if (D > 1) {
-        t->kept = seg_saved_wide(b, "dispatch.kept", b->T * D, DROP_MOE);
-        t->hop1 = seg_saved_wide(b, "dispatch.hop1", 6 * P, DROP_MOE);
+        t->kept = seg_saved_as(b, "dispatch.kept", b->T * D, DROP_MOE, DTYPE_I32);
+        t->hop1 = seg_saved_as(b, "dispatch.hop1", 6 * P, DROP_MOE, DTYPE_I32);
     }
-    t->hop2 = seg_saved_wide(b, "dispatch.hop2", 6 * P, DROP_MOE);
-    t->demand3 = seg_saved_wide(b, "dispatch.demand", 6, DROP_MOE);
-    t->fan = seg_saved_wide(b, "dispatch.fan", t->room1 * (own.end - own.first), DROP_MOE);
-    t->rows = seg_saved_wide(b, "dispatch.rows", t->room2 * b->s->m.topk, DROP_MOE);
-    t->offsets = seg_saved_wide(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE);
-    t->demand = seg_saved_wide(b, "dispatch.demand", 2, DROP_MOE);
+    t->hop2 = seg_saved_as(b, "dispatch.hop2", 6 * P, DROP_MOE, DTYPE_I32);
+    t->demand3 = seg_saved_as(b, "dispatch.demand", 6, DROP_MOE, DTYPE_I32);
+    t->fan = seg_saved_as(b, "dispatch.fan", t->room1 * (own.end - own.first), DROP_MOE, DTYPE_I32);
+    t->rows = seg_saved_as(b, "dispatch.rows", t->room2 * b->s->m.topk, DROP_MOE, DTYPE_I32);
+    t->offsets = seg_saved_as(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE, DTYPE_I32);
+    t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     t->xp = experts_input(b, t->room * b->s->m.hidden);
-    t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
+    t->pp = seg_saved_as(b, "experts.p", t->room, DROP_MOE, DTYPE_F32);
 }
 
 /* Counts travel while rows are put in order. */
@@ -148,12 +148,12 @@ static flow pack(builder *b, moe_bufs *t, flow f)
     flex_group g = group_of_flex(b);
     int64_t T = b->T, K = b->s->m.topk, D = flex_domains(&g), P = flex_members(&g);
     take_tables(b, t, &g);
-    flow out = {f.x, seg_temp_wide(b, "dispatch.meta", T * 2 * K)};
-    int rows = D > 1 ? seg_temp_wide(b, "dispatch.sorted", T * D) : NONE;
-    int counts = seg_temp_wide(b, "dispatch.counts", D + P);
-    int all = seg_temp_wide(b, "dispatch.all counts", P * (D + P));
+    flow out = {f.x, seg_temp_as(b, "dispatch.meta", T * 2 * K, DTYPE_F32)};
+    int rows = D > 1 ? seg_temp_as(b, "dispatch.sorted", T * D, DTYPE_I32) : NONE;
+    int counts = seg_temp_as(b, "dispatch.counts", D + P, DTYPE_I32);
+    int all = seg_temp_as(b, "dispatch.all counts", P * (D + P), DTYPE_I32);
     int64_t widest = flex_widest(&g);
-    int pairs = seg_temp_wide(b, "dispatch.pairs", widest * widest);
+    int pairs = seg_temp_as(b, "dispatch.pairs", widest * widest, DTYPE_I32);
     seg_op(b, SEG_FORWARD, OP_FLEX_COUNT, "dispatch.count", IN(t->ids, t->keep), OUT(rows, counts),
            FLEX_DIM(g, T, K));
     seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "dispatch.counts", GROUP_TP_EP, IN(counts), OUT(all),
@@ -190,8 +190,8 @@ static flow place(builder *b, moe_bufs *t, flow f)
 {
     int64_t N = t->room2, K = b->s->m.topk, H = b->s->m.hidden, E = local_experts(b);
     int64_t P = seg_width(b, GROUP_TP_EP);
-    int probs = seg_temp_wide(b, "dispatch.p", N * K),
-        ids = seg_temp_wide(b, "dispatch.ids", N * K);
+    int probs = seg_temp_as(b, "dispatch.p", N * K, DTYPE_F32),
+        ids = seg_temp_as(b, "dispatch.ids", N * K, DTYPE_I32);
     seg_op(b, SEG_FORWARD, OP_FLEX_UNPACK, "dispatch.meta", IN(f.p, t->hop2), OUT(probs, ids),
            DIM(N, K, P));
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", IN(ids, NONE),
@@ -254,7 +254,7 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t N = t->room2, K = b->s->m.topk, H = b->s->m.hidden;
-    flow d = {seg_temp(b, "dispatch.dx", N * H), seg_temp_wide(b, "dispatch.dp", N * K)};
+    flow d = {seg_temp(b, "dispatch.dx", N * H), seg_temp_as(b, "dispatch.dp", N * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
            DIM(N, K, H, t->room));
     return d;

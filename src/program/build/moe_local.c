@@ -15,10 +15,10 @@ static void sort_and_permute(builder *b, moe_bufs *t, flow f, const int *ids_kee
 {
     int64_t N = tokens_here(b), E = local_experts(b), K = b->s->m.topk, H = b->s->m.hidden;
     int64_t pad = t->pad * seg_width(b, GROUP_TP_EP), first = b->at.ep * E;
-    t->rows = seg_saved_wide(b, "dispatch.rows", N * K, DROP_MOE);
-    t->offsets = seg_saved_wide(b, "dispatch.offsets", E + 1, DROP_MOE);
+    t->rows = seg_saved_as(b, "dispatch.rows", N * K, DROP_MOE, DTYPE_I32);
+    t->offsets = seg_saved_as(b, "dispatch.offsets", E + 1, DROP_MOE, DTYPE_I32);
     t->xp = experts_input(b, t->room * H);
-    t->pp = seg_saved_wide(b, "experts.p", t->room, DROP_MOE);
+    t->pp = seg_saved_as(b, "experts.p", t->room, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", ids_keep, OUT(t->rows, t->offsets, t->demand),
            DIM(N, E, K, t->room, pad, first));
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(t->xp, t->pp),
@@ -46,7 +46,7 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t N = tokens_here(b), H = b->s->m.hidden, K = b->s->m.topk;
-    flow d = {seg_temp(b, "moe.dn", N * H), seg_temp_wide(b, "router.dprobs", N * K)};
+    flow d = {seg_temp(b, "moe.dn", N * H), seg_temp_as(b, "router.dprobs", N * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
            DIM(N, K, H, t->room));
     return d;
@@ -69,14 +69,14 @@ const dispatcher moe_local = {
 static int gathered(builder *b, int phase, const char *name, int x, int64_t n)
 {
     int64_t all = n * seg_width(b, GROUP_TP_EP);
-    int y = b->seg->bufs[x].word < 4 ? seg_temp(b, name, all) : seg_temp_wide(b, name, all);
+    int y = flow_rows(b, name, x, all);
     seg_comm(b, phase, OP_ALL_GATHER, name, GROUP_TP_EP, IN(x), OUT(y), DIM(n));
     return y;
 }
 
 static int scattered(builder *b, int phase, const char *name, int x, int64_t n)
 {
-    int y = b->seg->bufs[x].word < 4 ? seg_temp(b, name, n) : seg_temp_wide(b, name, n);
+    int y = flow_rows(b, name, x, n);
     seg_comm(b, phase, OP_REDUCE_SCATTER, name, GROUP_TP_EP, IN(x), OUT(y), DIM(n));
     return y;
 }
@@ -92,7 +92,7 @@ static flow all_place(builder *b, moe_bufs *t, flow f)
     all.x = gathered(b, SEG_FORWARD, "dispatch.x", f.x, width);
     b->node = NODE_MLP;
     t->room = room_of_rows(b, t, seg_width(b, GROUP_TP_EP));
-    t->demand = seg_saved_wide(b, "dispatch.demand", 2, DROP_MOE);
+    t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     sort_and_permute(b, t, all, IN(ids, keep));
     return f;
 }

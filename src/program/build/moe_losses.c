@@ -16,7 +16,7 @@ typedef struct aux {
 static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 {
     int64_t E = b->s->m.experts, n = (S ? b->B : 1) * E, first = seg_place(b, GROUP_TP) * b->T;
-    int counts = seg_temp_wide(b, "router.counts", n);
+    int counts = seg_temp_as(b, "router.counts", n, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_ZERO, "router.counts", NULL, OUT(counts), DIM(n));
     op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.counts", IN(t->logits), OUT(counts),
                    DIM(b->T, E, b->s->m.topk, S, first));
@@ -61,11 +61,12 @@ static void aux_loss(builder *b, const moe_bufs *t, const aux *x, const char *ki
     double dp = (double)b->s->lay.dp;
     op *o = global ? global_loss(b, t, x) : local_loss(b, t, x, text_equal(kind, "seq_aux_loss"));
     o->flags = router_flags(&b->s->r);
-    o->real[0] = x->coefficient;
-    o->real[1] = b->aux_gradient;
+    o->real[REAL_AUX_LOSS_coefficient] = x->coefficient;
+    o->real[REAL_AUX_LOSS_gradient] = b->aux_gradient;
     if (!global) return;
-    o->real[0] *= dp; /* its N counts the tokens of all replicas: their parts add up, no mean */
-    if (compatible) o->real[1] /= dp;
+    /* Its N counts the tokens of all replicas: their parts add up, no mean. */
+    o->real[REAL_AUX_LOSS_coefficient] *= dp;
+    if (compatible) o->real[REAL_AUX_LOSS_gradient] /= dp;
 }
 
 static void z_loss(builder *b, const moe_bufs *t, int dlogits)
@@ -74,8 +75,8 @@ static void z_loss(builder *b, const moe_bufs *t, int dlogits)
     if (coefficient == 0) return;
     op *o = seg_op(b, SEG_BACKWARD, OP_Z_LOSS, "router.z loss", IN(t->logits),
                    OUT(seg_layer_step(b, STEP_Z, 1), dlogits), DIM(b->T, b->s->m.experts));
-    o->real[0] = coefficient / (double)seg_width(b, GROUP_TP_CP);
-    o->real[1] = b->aux_gradient;
+    o->real[REAL_Z_LOSS_coefficient] = coefficient / (double)seg_width(b, GROUP_TP_CP);
+    o->real[REAL_Z_LOSS_gradient] = b->aux_gradient;
 }
 
 void router_losses(builder *b, const moe_bufs *t, int dlogits)

@@ -34,19 +34,19 @@ void router_forward(builder *b, moe_bufs *t)
     const model *m = &b->s->m;
     const recipe *r = &b->s->r;
     int64_t T = b->T, E = m->experts, K = m->topk;
-    t->logits = seg_saved_wide(b, "router.logits", T * E, DROP_MOE);
+    t->logits = seg_saved_as(b, "router.logits", T * E, DROP_MOE, DTYPE_F32);
     linear_forward(b, "router", ROUTER, BIAS, t->norm.y, t->logits, T, E, m->hidden);
-    t->probs = seg_saved_wide(b, "router.probs", T * K, DROP_MOE);
-    t->ids = seg_saved_wide(b, "router.ids", T * K, DROP_MOE);
+    t->probs = seg_saved_as(b, "router.probs", T * K, DROP_MOE, DTYPE_F32);
+    t->ids = seg_saved_as(b, "router.ids", T * K, DROP_MOE, DTYPE_I32);
     op *o =
         seg_op(b, SEG_FORWARD, OP_ROUTER, "router.choose",
                IN(t->logits, m->expert_bias ? seg_weight(b, "mlp.router.expert_bias") : NONE),
                OUT(t->probs, t->ids),
                DIM(T, E, K, recipe_int(r, K_GROUPS), recipe_int(r, K_GROUP_TOPK), first_token(b)));
-    o->real[0] = scaling(r);
+    o->real[REAL_ROUTER_scaling] = scaling(r);
     o->flags = router_flags(r);
     if (!t->capacity) return;
-    t->keep = seg_saved_wide(b, "router.keep", T * K, DROP_MOE);
+    t->keep = seg_saved_as(b, "router.keep", T * K, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
            DIM(T, E, K, t->capacity, recipe_is(r, K_DROP_POLICY, "position")));
 }
@@ -55,10 +55,10 @@ void router_backward(builder *b, const moe_bufs *t, flow d)
 {
     const model *m = &b->s->m;
     int64_t T = b->T, E = m->experts, K = m->topk;
-    int dlogits = seg_temp_wide(b, "router.dlogits", T * E);
+    int dlogits = seg_temp_as(b, "router.dlogits", T * E, DTYPE_F32);
     op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),
                    OUT(dlogits), DIM(T, E, K));
-    o->real[0] = scaling(&b->s->r);
+    o->real[REAL_ROUTER_D_scaling] = scaling(&b->s->r);
     o->flags = router_flags(&b->s->r);
     router_losses(b, t, dlogits);
     seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),

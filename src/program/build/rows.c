@@ -27,20 +27,20 @@ norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int
                     int64_t width)
 {
     bool centred = b->s->m.norm_bias;
-    norm_bufs n = {
-        .x = x,
-        .rows = rows,
-        .width = width,
-        .y = y,
-        .rstd = seg_saved_wide(b, centred ? "mean and rstd" : "rstd", centred ? 2 * rows : rows, 0),
-        .w = seg_weight(b, weight),
-        .dw = seg_gradient(b, weight),
-        .db = centred ? seg_gradient(b, bias_of(b, weight)) : NONE,
-        .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};
+    norm_bufs n = {.x = x,
+                   .rows = rows,
+                   .width = width,
+                   .y = y,
+                   .rstd = seg_saved_as(b, centred ? "mean and rstd" : "rstd",
+                                        centred ? 2 * rows : rows, 0, DTYPE_F32),
+                   .w = seg_weight(b, weight),
+                   .dw = seg_gradient(b, weight),
+                   .db = centred ? seg_gradient(b, bias_of(b, weight)) : NONE,
+                   .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};
     int bias = centred ? seg_weight(b, bias_of(b, weight)) : NONE;
     op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, name, IN(x, n.w, bias),
                    OUT(n.y, n.rstd), DIM(rows, width));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = n.flags;
     return n;
 }
@@ -60,8 +60,8 @@ void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)
 /* Everybody's sums over rows of a * b (* w): [TP][rows]. */
 static int sums_of_all(builder *b, int phase, const int *in, const norm_bufs *n)
 {
-    int own = seg_temp_wide(b, "sums", n->rows);
-    int all = seg_temp_wide(b, "sums of all", b->s->lay.tp * n->rows);
+    int own = seg_temp_as(b, "sums", n->rows, DTYPE_F32);
+    int all = seg_temp_as(b, "sums of all", b->s->lay.tp * n->rows, DTYPE_F32);
     seg_op(b, phase, OP_ROW_DOTS, "norm", in, OUT(own), DIM(n->rows, n->width))->flags = n->flags;
     seg_comm(b, phase, OP_ALL_GATHER, "norm", GROUP_TP, IN(own), OUT(all), DIM(n->rows));
     return all;
@@ -75,7 +75,7 @@ norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int
                    .width = width,
                    .y = drop & NOT_SAVED ? seg_temp(b, name, rows * width)
                                          : seg_saved(b, name, rows * width, drop),
-                   .rstd = seg_saved_wide(b, "rstd", rows, 0),
+                   .rstd = seg_saved_as(b, "rstd", rows, 0, DTYPE_F32),
                    .w = seg_weight(b, weight),
                    .dw = seg_gradient(b, weight),
                    .db = NONE,
@@ -83,7 +83,7 @@ norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int
     int all = sums_of_all(b, SEG_FORWARD, IN(x, x), &n);
     op *o = seg_op(b, SEG_FORWARD, OP_NORM_PART, name, IN(x, n.w, all), OUT(n.y, n.rstd),
                    DIM(rows, width, b->s->lay.tp));
-    o->real[0] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_PART_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = n.flags;
     return n;
 }
@@ -143,10 +143,10 @@ static void act_op(builder *b, int phase, const char *name, const int *in, const
         o->flags = flags;
         return;
     }
-    o->dim[2] = b->s->m.glu;
-    o->dim[3] = kind_of(r);
-    o->real[0] = recipe_real(r, K_GLU_OFFSET);
-    o->real[1] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
+    o->dim[DIM_ACT_AS_GATED] = b->s->m.glu;
+    o->dim[DIM_ACT_AS_KIND] = kind_of(r);
+    o->real[REAL_ACT_AS_offset] = recipe_real(r, K_GLU_OFFSET);
+    o->real[REAL_ACT_AS_clamp] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
 }
 
 void act_forward(builder *b, const char *name, int u, int p, int a, int64_t rows, int64_t width)

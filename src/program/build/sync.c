@@ -7,12 +7,11 @@
 #include "base/maths.h"
 #include "program/build/messages.h"
 
+/* Elements of the flat array of weights or of gradients. */
 static int fixed(builder *b, const char *name, region r, int64_t first, int64_t elements)
 {
-    int id = seg_other(b, name, LIFE_FIXED, elements);
-    b->seg->bufs[id].region = (int)r;
-    b->seg->bufs[id].offset[0] = first * 4;
-    return id;
+    dtype type = r == REGION_WEIGHTS ? b->types.weight : b->types.gradient;
+    return seg_fixed(b, name, (int)r, dtype_bytes(type, first), elements, type);
 }
 
 static void begin(builder *b, segment *seg, const char *name)
@@ -58,9 +57,9 @@ void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, boo
     op *o;
     if (k->shards > 1) {
         int64_t n = bucket_slice(k);
-        int scratch = seg_other(b, "scratch", LIFE_FIXED, n);
-        seg->bufs[scratch].region = REGION_BOUNDARY;
-        seg->bufs[scratch].offset[0] = p->scratch_offset + scratch_at(p, bucket_id, across) * 4;
+        dtype type = b->types.gradient;
+        int64_t at = p->scratch_offset + dtype_bytes(type, scratch_at(p, bucket_id, across));
+        int scratch = seg_fixed(b, "scratch", REGION_BOUNDARY, at, n, type);
         int all = fixed(b, "gradients", REGION_GRADIENTS, k->start, k->n);
         int own = fixed(b, "own gradients", REGION_GRADIENTS, bucket_slice_start(k), n);
         o = seg_comm(b, SEG_FORWARD, OP_REDUCE_SCATTER, "gradients", replicas_of(k), IN(all),
@@ -116,7 +115,7 @@ static void sum_over_tp(builder *b, const program *p)
     for (int i = 0; i < p->weights.n; i++)
         if (is_partial(&p->weights.list[i])) total += part_in_slice(p, &p->weights.list[i], &first);
     if (!total) return;
-    int pack = seg_temp(b, "packed", total);
+    int pack = seg_temp_as(b, "packed", total, b->types.gradient);
     int all = fixed(b, "gradients", REGION_GRADIENTS, 0, p->weights.trained);
     for (int back = 0; back < 2; back++) {
         at = 0;

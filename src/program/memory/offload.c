@@ -36,7 +36,7 @@ offload_options offload_options_of(const recipe *r)
 bool offload_takes(const offload_options *o, const buf *b)
 {
     return b->life == LIFE_SAVED && b->parent < 0 && (b->offload & o->names) &&
-           b->bytes / b->word >= o->least;
+           dtype_elements(b->type, b->bytes) >= o->least;
 }
 
 bool offload_takes_input(const setup *s, int64_t layer, int64_t T)
@@ -162,12 +162,14 @@ static void put_copy(offload *f, int phase, const moved *m, op_node node)
                      .node = node,
                      .name = names[m->name].name,
                      .module = b->module,
-                     .word = b->word});
+                     .type = b->type});
     for (int i = 0; i < OP_IN_MAX; i++) o->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) o->out[i] = NONE;
-    o->in[0] = out ? m->id : m->host;
-    o->out[0] = out ? m->host : m->back;
-    o->dim[0] = b->bytes / b->word;
+    if (out)
+        o->in[IN_COPY_OUT_x] = m->id, o->out[OUT_COPY_OUT_host] = m->host;
+    else
+        o->in[IN_COPY_IN_host] = m->host, o->out[OUT_COPY_IN_x] = m->back;
+    o->dim[DIM_COPY_OUT_N] = dtype_elements(b->type, b->bytes);
 }
 
 static void begin_list(offload *f, int phase, const op **old, int *n)

@@ -13,13 +13,13 @@
 /* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
 static int64_t logits_bytes(const op *o)
 {
-    return mul_sat(mul_sat(o->dim[3], o->dim[2]), 4);
+    return mul_sat(mul_sat(o->dim[DIM_HEAD_LOSS_ROWS], o->dim[DIM_HEAD_LOSS_V]), 4);
 }
 
 int64_t op_workspace(const op *o)
 {
     if (o->kind != OP_HEAD_LOSS) return 0;
-    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[3] * 8;
+    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[DIM_HEAD_LOSS_ROWS] * 8;
 }
 
 /* ---- boundary */
@@ -35,13 +35,18 @@ static int64_t most_bytes(const program *p, life l)
     return most;
 }
 
+int64_t bucket_scratch(const number_types *t, int64_t n)
+{
+    return dtype_bytes(t->gradient, round_up(n, WEIGHT_ALIGN_ELEMENTS));
+}
+
 static int64_t scratch_bytes(const program *p)
 {
     int64_t most = 0, sum = 0;
     for (int i = 0; i < p->weights.n_buckets; i++) {
         const bucket *k = &p->weights.buckets[i];
         if (k->shards == 1) continue;
-        int64_t n = round_up(bucket_slice(k), WEIGHT_ALIGN_ELEMENTS) * 4;
+        int64_t n = bucket_scratch(&p->types, bucket_slice(k));
         if (n > most) most = n;
         sum += n;
     }
@@ -86,7 +91,7 @@ static void place_step(program *p)
     for (int i = 0; i < STEP_COUNT; i++) {
         int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
         p->step_offset[i] = end;
-        p->step_bytes[i] = elements[i] * 4;
+        p->step_bytes[i] = dtype_bytes(step_type((step_buffer)i), elements[i]);
         end = round_up(end + times * p->step_bytes[i], PLAN_ALIGN);
     }
     p->bytes[REGION_STEP] = end;
@@ -148,7 +153,7 @@ static int64_t workspace_ranges(const program *p, range *out)
                 int64_t bytes = op_workspace(o);
                 if (!bytes || n == WORKSPACE_RANGES_MAX) continue;
                 out[n++] = (range){at, at + logits_bytes(o)};
-                out[n++] = (range){at + bytes - o->dim[3] * 8, at + bytes};
+                out[n++] = (range){at + bytes - o->dim[DIM_HEAD_LOSS_ROWS] * 8, at + bytes};
             }
     return n;
 }
@@ -209,21 +214,28 @@ int64_t program_host_buffer_bytes(const program *p)
     return bytes_covered(p, true);
 }
 
-/* On a CPU all is FP32, as the run has it. Elsewhere precision and optimizer decide; what each
- * element takes there may be a fraction (scales of blocks), so regions have the state's bytes. */
+/* Where an element of the flat array of weights lies in its region: untrained buffers, which stand
+ * behind all others, are FP32. */
+static int64_t weight_bytes(const program *p, int64_t element)
+{
+    int64_t trained = p->weights.trained, behind = element > trained ? element - trained : 0;
+    return dtype_bytes(p->types.weight, element - behind) + dtype_bytes(DTYPE_F32, behind);
+}
+
+/* On a CPU regions are what the run has. Elsewhere what an element takes may be a fraction (scales
+ * of blocks), and some of the optimizer be on the host, so regions have the state's bytes. */
 static void place_state(program *p)
 {
     const setup *s = p->s;
-    p->weight_word = p->gradient_word = 4;
-    p->bytes[REGION_WEIGHTS] = p->weights.elements * 4;
-    p->bytes[REGION_GRADIENTS] = p->weights.trained * 4;
-    p->bytes[REGION_OPTIMIZER] = p->weights.owned * 8;
+    const number_types *t = &p->types;
+    p->first_offset = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0;
+    p->second_offset = p->first_offset + dtype_bytes(t->first, p->weights.owned);
+    p->bytes[REGION_WEIGHTS] = weight_bytes(p, p->weights.elements);
+    p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
+    p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, p->weights.owned);
     if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
-    state_mode mode = state_mode_bare(&s->r);
     state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
-    p->weight_word = mode.plain;
-    p->gradient_word = mode.gradient;
     p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
     p->bytes[REGION_GRADIENTS] = state_gradients(&bytes);
     p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
@@ -294,11 +306,10 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
-        return p->offset[REGION_WEIGHTS] +
-               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->weight_word);
+        return p->offset[REGION_WEIGHTS] + weight_bytes(p, weight_place(p, i, b, at->chunk));
     case LIFE_GRADIENT:
         return p->offset[REGION_GRADIENTS] +
-               (int64_t)((double)weight_place(p, i, b, at->chunk) * p->gradient_word);
+               dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));
     case LIFE_SAVED:
         return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance) +
                b->offset[0];

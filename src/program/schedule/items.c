@@ -99,7 +99,7 @@ static bool has_send(const chunk *c)
 
 static int64_t elements_of(const instance *i)
 {
-    return i->seg->bufs[0].bytes / i->seg->bufs[0].word;
+    return dtype_elements(i->seg->bufs[0].type, i->seg->bufs[0].bytes);
 }
 
 bool is_segment(const instance *i, const char *name)

@@ -158,9 +158,9 @@ static void put_backward(merge *m, const half *h, const copies *c, int step)
                       .module = o->module};
             for (int n = 0; n < OP_IN_MAX; n++) o->in[n] = NONE;
             for (int n = 0; n < OP_OUT_MAX; n++) o->out[n] = NONE;
-            o->in[0] = h->list[i].in[k] + h->shift;
-            o->out[0] = copy;
-            o->dim[0] = m->out->bufs[copy].bytes / m->out->bufs[copy].word;
+            o->in[IN_COPY_a] = h->list[i].in[k] + h->shift;
+            o->out[OUT_COPY_y] = copy;
+            o->dim[DIM_COPY_N] = dtype_elements(m->out->bufs[copy].type, m->out->bufs[copy].bytes);
         }
     }
 }

@@ -94,7 +94,7 @@ static void put_wait(listing *l, op_stream stream, int event)
               .module = target->module};
     for (int i = 0; i < OP_IN_MAX; i++) w->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) w->out[i] = NONE;
-    w->dim[0] = event;
+    w->dim[DIM_WAIT_EVENT] = event;
     if (stream == STREAM_COMPUTE)
         l->under_way[event] = false;
     else

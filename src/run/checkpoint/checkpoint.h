@@ -16,12 +16,15 @@
  * optimizer all replicas write at the same time, each its slice. Who writes what follows from the
  * layout alone. Whoever loads reads, of all files, the boxes that it needs part of.
  *
- * A folder gets its name iter_N when all in it is written and synced; only then is the text file
- * replaced, by renaming too; rank 0 does both, once all ranks have written. Until its rename it is
- * called iter_N.tmp-PID (rank 0's). A checkpoint of the same
- * iteration that is there already is called iter_N.old-PID while the new one takes its place, and
- * readers find it there. So a crash, at any moment, leaves what the text file names whole. What
- * crashes have left behind is removed by the next save.
+ * A folder gets its name iter_N when all in it is written and synced, and rank 0 has looked at every
+ * file that metadata.json lists: is it there, with its size and its header? Only then is the text
+ * file replaced, by renaming too. Until its rename the folder is called iter_N.tmp-OWNER
+ * (run/checkpoint/owner.h: host, process and a random token). A checkpoint of the same iteration
+ * that is there already is called iter_N.old-OWNER while the new one takes its place, and readers
+ * find it there. So a crash, at any moment, leaves what the text file names whole. What crashes have
+ * left behind is removed by the next save where that is certain (folder.c).
+ *
+ * Whoever writes in a folder holds its lock (run/checkpoint/lock.h).
  *
  * Saving and loading are collective over the world of `c`, with one outcome: where a rank fails all
  * return its status and message. All ranks must see the same folder. */
@@ -30,9 +33,10 @@
 
 #include "comm/comm.h"
 #include "program/weights.h"
+#include "run/checkpoint/lock.h"
 
 /* Everything beside arrays that a resumed run must know. One row a counter; all are in
- * metadata.json under their names. */
+ * metadata.json under their names. What each can be is in meta.c. */
 #define CHECKPOINT_COUNTERS(X)                                                                     \
     X(iteration)              /* steps done */                                                     \
     X(consumed_samples)       /* of the training data */                                           \
@@ -58,6 +62,7 @@ typedef struct checkpoint {
     float *exp_avg_sq;    /* [w->owned] */
     const char *config;   /* text of the model's config.json; NULL: none */
     checkpoint_state state;
+    checkpoint_lock *lock; /* rank 0's, of the folder to save in; NULL: each save takes it */
 } checkpoint;
 
 /* ---- writing */
@@ -68,9 +73,12 @@ typedef struct checkpoint {
  * the text file names is whole then, too. */
 status checkpoint_save(const checkpoint *c, const char *folder, int keep, error *err);
 
-/* Before the first save: makes the folder and refuses one that cannot take a checkpoint: it cannot
- * be written to, has too little space for one, or holds those of another program. Collective. */
-status checkpoint_save_open(const checkpoint *c, const char *folder, error *err);
+/* Before the first save: makes the folder and locks it, and refuses one that cannot take a
+ * checkpoint: another job saves there, it cannot be written to, has too little space for one, or
+ * holds those of another program. Collective. On rank 0 *lock is what goes into checkpoint.lock,
+ * until checkpoint_lock_release; on others it is NULL. `o` may be NULL. */
+status checkpoint_save_open(const checkpoint *c, const char *folder, const lock_options *o,
+                            checkpoint_lock **lock, error *err);
 
 /* The same beside training: start copies what this rank will write, and a thread writes it. Setup,
  * weight list, communicator and config stay in place until finish; the arrays may change. One save

@@ -2,16 +2,19 @@
  *
  * I1  A name iter_N without a tail stands for a complete checkpoint.
  * I2  The text file changes only after the folder that it will name has its name.
- * I3  What has a tail is nobody's once the process in its name is gone.
+ * I3  What has a tail is removed only when it is certain that its owner will never complete it: its
+ *     process was one of this machine and is gone; or it held the folder by the system's lock, and
+ *     we hold that lock now. Were such a one still running, after all (stopped for a minute, on a
+ *     file system whose locks hold on one machine only), it would look at the lock and refuse to
+ *     publish.
  * I4  A folder iter_N that is not ours (other programs use the name) is neither replaced nor
- *     removed, and a text file that names one is not changed. */
+ *     removed, and a text file that names one is not changed.
+ * I5  What is removed is renamed first. So nothing that is half removed gets the name iter_N,
+ *     whoever renames at the same moment. */
 #include "run/checkpoint/folder.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -26,6 +29,7 @@
 #define LATEST  "latest_checkpointed_iteration.txt"
 #define ITER    "iter_"
 #define RELEASE "release" /* a folder of Megatron's */
+#define REMOVED "removed" /* what is being removed, until it is */
 
 enum { TEXT_BYTES_MAX = 4096, DIGITS_MIN = 7, DIGITS_MAX = 18 };
 
@@ -147,10 +151,11 @@ status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previ
     return OK;
 }
 
-static status write_latest(arena *a, const char *folder, int64_t iteration, error *err)
+static status write_latest(arena *a, const char *folder, int64_t iteration, owner_held held,
+                           error *err)
 {
     const char *path = arena_text(a, "%s/" LATEST, folder);
-    const char *beside = disk_beside(a, path, "tmp");
+    const char *beside = owner_beside(a, path, "tmp", held);
     const char *text = arena_text(a, "%" PRId64, iteration);
     status s = disk_create(beside, text, strlen(text), err);
     if (!s) s = disk_rename(beside, path, err);
@@ -199,75 +204,96 @@ static status refuse_place(arena *a, const char *folder, int64_t iteration, erro
 
 /* ---- taking a place, and leaving it */
 
-status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err)
+static status replace(arena *a, const char *from, const char *folder, int64_t iteration,
+                      checkpoint_lock *lock, error *err)
 {
-    arena *a = arena_create();
+    owner_held held = checkpoint_lock_held(lock);
     const char *path = checkpoint_path(a, folder, iteration);
-    const char *aside = disk_beside(a, path, "old");
+    const char *aside = owner_beside(a, path, "old", held);
     bool there = file_exists(path);
     error ignored;
-    status s = refuse_place(a, folder, iteration, err);
+    status s = there ? disk_rename(path, aside, err) : OK;
+    if (s) return s;
+    s = disk_rename(from, path, err);
+    if (s && there) (void)disk_rename(aside, path, &ignored);
+    if (!s) s = checkpoint_lock_check(lock, err);
+    if (!s) s = write_latest(a, folder, iteration, held, err); /* I2 */
     if (!s && there) disk_remove(aside);
-    if (!s && there) s = disk_rename(path, aside, err);
-    if (!s) {
-        s = disk_rename(from, path, err);
-        if (s && there) (void)disk_rename(aside, path, &ignored);
-    }
-    if (!s) s = write_latest(a, folder, iteration, err); /* I2 */
-    if (!s && there) disk_remove(aside);
+    return s;
+}
+
+status checkpoint_publish(const char *from, const char *folder, int64_t iteration,
+                          checkpoint_lock *lock, error *err)
+{
+    arena *a = arena_create();
+    status s = checkpoint_lock_check(lock, err);
+    if (!s) s = refuse_place(a, folder, iteration, err);
+    if (!s) s = replace(a, from, folder, iteration, lock, err);
     arena_destroy(a);
     return s;
 }
 
-/* Is the process that a tail names (".tmp-123") gone? Ours would not look for its own leavings. */
-static bool is_left(const char *tail)
-{
-    const char *rest, *dash = strrchr(tail, '-');
-    if (!dash) return false;
-    int64_t pid = read_number(dash + 1, &rest);
-    if (pid <= 0 || *rest) return false;
-    return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
-}
-
-static void clean_one(arena *a, const char *folder, const char *name)
-{
-    const char *tail = "", *path = arena_text(a, "%s/%s", folder, name);
-    int64_t n = iteration_of(name, &tail);
-    if (n < 0 && text_starts(name, LATEST)) tail = name + strlen(LATEST);
-    bool temporary = text_starts(tail, ".tmp-"), aside = n >= 0 && text_starts(tail, ".old-");
-    if ((!temporary && !aside) || !is_left(tail)) return; /* I3 */
-    error ignored;
-    const char *place = checkpoint_path(a, folder, n);
-    if (aside && !file_exists(place))
-        (void)disk_rename(path, place, &ignored);
-    else
-        disk_remove(path);
-}
-
-void checkpoint_clean(const char *folder)
-{
-    arena *a = arena_create();
-    entries e = list_folder(a, folder);
-    for (int i = 0; i < e.n; i++) clean_one(a, folder, e.names[i]);
-    arena_destroy(a);
-}
-
-/* Renamed before it is removed: half a checkpoint must not stand under the name of a whole one
- * (I1). What fails here costs disk space, nothing else. */
-static void remove_checkpoint(arena *a, const char *folder, int64_t iteration)
+/* Renamed before it is removed (I5). What fails here costs disk space, nothing else. */
+static void remove_renamed(arena *a, const char *folder, const char *path, owner_held held)
 {
     error ignored;
-    const char *path = checkpoint_path(a, folder, iteration);
-    const char *beside = disk_beside(a, path, "tmp");
+    const char *beside = owner_beside(a, arena_text(a, "%s/" REMOVED, folder), "tmp", held);
     if (!disk_rename(path, beside, &ignored)) disk_remove(beside);
 }
 
-void checkpoint_prune(const char *folder, int64_t iteration, int keep)
+/* ---- leftovers */
+
+static bool is_left(const owner *who, owner_held held) /* I3 */
+{
+    return owner_is_gone(who) || (who->held == HELD_LOCK && held == HELD_LOCK);
+}
+
+/* The tail of a temporary name (behind ".tmp-" or ".old-"), or NULL. */
+static const char *tail_of(const char *name, bool *aside)
+{
+    static const char *const starts[] = {ITER, LATEST, REMOVED, CHECKPOINT_PROBE};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        const char *old = strstr(name, ".old-"), *tail = old ? old : strstr(name, ".tmp-");
+        if (!text_starts(name, starts[i]) || !tail) continue;
+        *aside = old != NULL;
+        return tail + strlen(".tmp-");
+    }
+    return NULL;
+}
+
+static bool clean_one(arena *a, const char *folder, const char *name, owner_held held)
+{
+    bool aside;
+    const char *rest, *tail = tail_of(name, &aside), *path = arena_text(a, "%s/%s", folder, name);
+    owner who;
+    if (!tail) return true;
+    if (!owner_parse(&who, tail) || !is_left(&who, held)) return false;
+    error ignored;
+    int64_t n = iteration_of(name, &rest);
+    const char *place = checkpoint_path(a, folder, n);
+    if (aside && n >= 0 && !file_exists(place))
+        (void)disk_rename(path, place, &ignored);
+    else
+        remove_renamed(a, folder, path, held);
+    return true;
+}
+
+void checkpoint_clean(const char *folder, owner_held held, int *kept)
+{
+    arena *a = arena_create();
+    entries e = list_folder(a, folder);
+    int n = 0;
+    for (int i = 0; i < e.n; i++) n += !clean_one(a, folder, e.names[i], held);
+    if (kept) *kept = n;
+    arena_destroy(a);
+}
+
+void checkpoint_prune(const char *folder, int64_t iteration, int keep, owner_held held)
 {
     arena *a = arena_create();
     int kept = 1;
     for (int64_t n = newest_below(folder, iteration, true); keep > 0 && n >= 0;
          n = newest_below(folder, n, true)) /* I4 */
-        if (++kept > keep) remove_checkpoint(a, folder, n);
+        if (++kept > keep) remove_renamed(a, folder, checkpoint_path(a, folder, n), held);
     arena_destroy(a);
 }

@@ -6,6 +6,9 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "run/checkpoint/lock.h"
+
+#define CHECKPOINT_PROBE "probe-" /* files that are made to see whether that can be done */
 
 /* FOLDER/iter_0000010 */
 const char *checkpoint_path(arena *a, const char *folder, int64_t iteration);
@@ -13,24 +16,21 @@ const char *checkpoint_path(arena *a, const char *folder, int64_t iteration);
 /* The same, or where it stands aside while another takes its place; NULL: not there. */
 const char *checkpoint_find(arena *a, const char *folder, int64_t iteration);
 
-/* Removes what crashes have left, and puts back what stood aside when one struck. */
-void checkpoint_clean(const char *folder);
+/* Removes what crashes have left, and puts back what stood aside when one struck; `held` says by
+ * what this job holds the folder. Left alone is what may still be somebody's: how many, in *kept
+ * (which may be NULL). */
+void checkpoint_clean(const char *folder, owner_held held, int *kept);
 
 /* ERR_INPUT: a folder iter_N is of another program, and so is the text file, which would then be
  * changed. */
 status checkpoint_refuse_foreign(const char *folder, error *err);
 
-/* Keeps other jobs out of the folder until checkpoint_unlock or the end of the process.
- * ERR_MACHINE: another job holds it, and is named. Where the file system has no locks *held is -1,
- * and *why_not says so. One process of a job calls it. */
-status checkpoint_lock(const char *folder, int *held, const char **why_not, arena *a, error *err);
-void checkpoint_unlock(int held);
-
 /* Puts the complete folder `from` in the place of iter_N and names it in the text file. One that is
- * there must be ours. */
-status checkpoint_publish(const char *from, const char *folder, int64_t iteration, error *err);
+ * there must be ours. `lock` is looked at before anything is moved. */
+status checkpoint_publish(const char *from, const char *folder, int64_t iteration,
+                          checkpoint_lock *lock, error *err);
 
 /* Removes the oldest of ours below `iteration`, so that `keep` are left with it. */
-void checkpoint_prune(const char *folder, int64_t iteration, int keep);
+void checkpoint_prune(const char *folder, int64_t iteration, int keep, owner_held held);
 
 #endif

@@ -1,7 +1,9 @@
 /* meta.c - metadata.json: made, sealed, written, read.
  *
  * I1  What is read has its checksum, so a field that is missing or of the wrong type means another
- *     version or another program, and is refused by name. */
+ *     version or another program, and is refused by name.
+ * I2  So is a number that no run can have reached, though its checksum is right: steps are counted
+ *     on from it, and what is negative or near the end of 64 bits would overflow there. */
 #define _GNU_SOURCE /* memmem */
 #include "run/checkpoint/meta.h"
 
@@ -17,6 +19,9 @@
 enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24, META_BYTES_MAX = 1 << 30 };
 
 #define FORMAT "moefold checkpoint"
+
+/* Samples of the longest run that is accepted (2^53), and so of everything that is counted. */
+#define COUNT_MAX (INT64_C(1) << 53)
 
 /* ---- making */
 
@@ -156,11 +161,18 @@ static const char *text_in_meta(meta *m, const json_t *o, const char *field)
     return s ? arena_copy(m->a, s, strlen(s)) : "";
 }
 
-static int64_t int_in_meta(meta *m, const json_t *o, const char *field, int64_t least)
+static int64_t int_in_meta(meta *m, const json_t *o, const char *field, int64_t least, int64_t most)
 {
     const json_t *v = json_object_get(o, field);
-    if (!json_is_integer(v) || json_integer_value(v) < least) wrong(m, field);
-    return json_integer_value(v);
+    int64_t n = json_integer_value(v);
+    if (!json_is_integer(v)) wrong(m, field);
+    if (m->failed || (n >= least && n <= most)) return n;
+    m->failed = error_set(m->err, ERR_INPUT, /* I2 */
+                          "%s: %s=%" PRId64 " cannot be: %" PRId64 " to %" PRId64
+                          " is possible. The checksum is right, so it was written like this; "
+                          "repair: another checkpoint (%s=N)",
+                          m->name, field, n, least, most, knobs[K_CKPT_STEP].key);
+    return n;
 }
 
 static uint64_t sum_in_meta(meta *m, const json_t *o, const char *field)
@@ -187,9 +199,9 @@ static void read_files(meta *m, checkpoint_info *info, const json_t *list)
     checkpoint_file *files = ARENA_ARRAY(m->a, checkpoint_file, n);
     for (size_t i = 0; i < n; i++) {
         const json_t *o = json_array_get(list, i);
-        files[i] =
-            (checkpoint_file){text_in_meta(m, o, "name"), text_in_meta(m, o, "kind"),
-                              int_in_meta(m, o, "bytes", 0), sum_in_meta(m, o, "header_xxh64")};
+        files[i] = (checkpoint_file){text_in_meta(m, o, "name"), text_in_meta(m, o, "kind"),
+                                     int_in_meta(m, o, "bytes", 0, COUNT_MAX),
+                                     sum_in_meta(m, o, "header_xxh64")};
         if (!is_file_name(files[i].name)) wrong(m, "name");
         if (text_starts(files[i].kind, "exp_avg")) info->has_moments = true;
     }
@@ -197,12 +209,31 @@ static void read_files(meta *m, checkpoint_info *info, const json_t *list)
     info->n_files = (int)n;
 }
 
-static void read_fields(meta *m, checkpoint_info *info, const json_t *root)
+/* What a counter can be: iteration is read first, and steps that were skipped or made are some of
+ * those done. A seed is any number. */
+static int64_t least_of(const checkpoint_state *s, const int64_t *counter)
 {
-    const json_t *state = json_object_get(root, "state"), *config = json_object_get(root, "config");
-#define GET(name) info->state.name = int_in_meta(m, state, #name, INT64_MIN);
+    return counter == &s->seed ? INT64_MIN : 0;
+}
+
+static int64_t most_of(const checkpoint_state *s, const int64_t *counter)
+{
+    if (counter == &s->seed) return INT64_MAX;
+    bool of_the_steps = counter == &s->skipped_iterations || counter == &s->optimizer_steps;
+    return of_the_steps ? s->iteration : COUNT_MAX;
+}
+
+static void read_state(meta *m, checkpoint_state *s, const json_t *o) /* I2 */
+{
+#define GET(name) s->name = int_in_meta(m, o, #name, least_of(s, &s->name), most_of(s, &s->name));
     CHECKPOINT_COUNTERS(GET)
 #undef GET
+}
+
+static void read_fields(meta *m, checkpoint_info *info, const json_t *root)
+{
+    const json_t *config = json_object_get(root, "config");
+    read_state(m, &info->state, json_object_get(root, "state"));
     info->model = text_in_meta(m, root, "model");
     info->fingerprint = sum_in_meta(m, root, "fingerprint");
     info->recipe = text_in_meta(m, root, "recipe");

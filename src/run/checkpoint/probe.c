@@ -1,4 +1,4 @@
-/* probe.c - can this folder take checkpoints? Asked before the first step, so that a
+/* probe.c - can this folder take checkpoints, and does it take ours alone? Asked before the first step, so that a
  * wrong folder does not cost the steps up to the first save.
  *
  * I1  Every rank that will write tries to: ranks on other machines may see another disk. */
@@ -33,7 +33,8 @@ static int64_t own_bytes(const checkpoint *c, arena *a)
 
 static status try_to_write(const char *folder, int64_t rank, arena *a, error *err) /* I1 */
 {
-    const char *path = disk_beside(a, arena_text(a, "%s/probe-%" PRId64, folder, rank), "tmp");
+    const char *name = arena_text(a, "%s/" CHECKPOINT_PROBE "%" PRId64, folder, rank);
+    const char *path = owner_beside(a, name, "tmp", HELD_ALONE);
     status s = disk_create(path, probe_text, sizeof probe_text - 1, err);
     (void)unlink(path);
     return s;
@@ -50,24 +51,47 @@ static status look_for_space(const char *folder, double needed, arena *a, error 
                      text_bytes(a, (int64_t)free_bytes), text_bytes(a, (int64_t)needed));
 }
 
-static status open_first(const checkpoint *c, const char *folder, error *err)
+static status take(const char *folder, const lock_options *o, checkpoint_lock **lock, error *err)
 {
-    if (c->c && comm_rank(c->c) != 0) return OK;
+    int kept = 0;
     status s = checkpoint_refuse_foreign(folder, err);
-    return s ? s : disk_make_folders(folder, err);
+    if (!s) s = disk_make_folders(folder, err);
+    if (!s) s = checkpoint_lock_take(lock, folder, o, err);
+    if (s) return s;
+    checkpoint_clean(folder, checkpoint_lock_held(*lock), &kept);
+    if (kept == 0 || !o || !o->say) return OK;
+    arena *a = arena_create();
+    o->say(o->with,
+           arena_text(a,
+                      "%s: %d unfinished checkpoint%s of jobs on other machines (*.tmp-*, *.old-*) "
+                      "stay: whether those have ended is not known here; remove them if so",
+                      folder, kept, kept == 1 ? "" : "s"));
+    arena_destroy(a);
+    return OK;
 }
 
-status checkpoint_save_open(const checkpoint *c, const char *folder, error *err)
+static status try_all(const checkpoint *c, const char *folder, error *err)
 {
-    status s = ranks_follow(c->c, open_first(c, folder, err), err);
-    if (s) return s;
     arena *a = arena_create();
     int64_t mine = own_bytes(c, a);
     double needed = (double)mine;
+    status s = OK;
     if (c->c) comm_sum(c->c, GROUP_WORLD, &needed, 1);
     if (mine > 0) s = try_to_write(folder, c->c ? comm_rank(c->c) : 0, a, err);
     if (!s) s = look_for_space(folder, needed, a, err);
-    s = ranks_agree(c->c, s, err);
     arena_destroy(a);
+    return ranks_agree(c->c, s, err);
+}
+
+status checkpoint_save_open(const checkpoint *c, const char *folder, const lock_options *o,
+                            checkpoint_lock **lock, error *err)
+{
+    bool first = !c->c || comm_rank(c->c) == 0;
+    *lock = NULL;
+    status s = ranks_follow(c->c, first ? take(folder, o, lock, err) : OK, err);
+    if (s) return s;
+    s = try_all(c, folder, err);
+    if (s) checkpoint_lock_release(*lock);
+    if (s) *lock = NULL;
     return s;
 }

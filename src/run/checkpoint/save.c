@@ -8,12 +8,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "recipe/export.h"
 #include "run/trainer/agree.h"
 #include "run/checkpoint/folder.h"
 #include "run/checkpoint/meta.h"
+#include "run/checkpoint/look.h"
 #include "run/checkpoint/write.h"
 #include "run/checkpoint/tensor_file_disk.h"
 
@@ -21,6 +21,8 @@ struct checkpoint_saving {
     arena *a;
     checkpoint c;
     const char *folder, *path; /* path: of the folder on its way */
+    checkpoint_lock *lock;     /* rank 0's: the caller's, or */
+    bool own_lock;             /* one for this save */
     int keep;
     written_file files[CHECKPOINT_KINDS];
     int n_files;
@@ -43,24 +45,47 @@ static int64_t world_of(const checkpoint *c)
 
 /* ---- the folder on its way */
 
+static status hold(checkpoint_saving *v, error *err)
+{
+    v->lock = v->c.lock;
+    if (v->lock) return checkpoint_lock_check(v->lock, err);
+    v->own_lock = true;
+    return checkpoint_lock_take(&v->lock, v->folder, NULL, err);
+}
+
+static void let_go(checkpoint_saving *v)
+{
+    if (v->own_lock) checkpoint_lock_release(v->lock);
+    v->lock = NULL;
+}
+
 static status make_folder(checkpoint_saving *v, error *err)
 {
     status s = disk_make_folders(v->folder, err);
+    if (!s) s = hold(v, err);
     if (s) return s;
-    checkpoint_clean(v->folder);
-    disk_remove(v->path);
-    return disk_make_folders(v->path, err);
+    owner_held held = checkpoint_lock_held(v->lock);
+    checkpoint_clean(v->folder, held, NULL);
+    v->path =
+        owner_beside(v->a, checkpoint_path(v->a, v->folder, v->c.state.iteration), "tmp", held);
+    s = disk_make_new_folder(v->path, err);
+    if (s) let_go(v);
+    return s;
 }
 
-/* One name for all: rank 0's process is in it. */
+/* One name for all, rank 0's. */
 static status agree_on_folder(checkpoint_saving *v, error *err)
 {
     comm *c = v->c.c;
-    int64_t pid = getpid();
-    if (c) comm_broadcast(c, GROUP_WORLD, 0, &pid, sizeof pid);
-    v->path =
-        disk_beside_of(v->a, checkpoint_path(v->a, v->folder, v->c.state.iteration), "tmp", pid);
-    return ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err);
+    status s = ranks_follow(c, rank_of(&v->c) == 0 ? make_folder(v, err) : OK, err);
+    if (s || !c) return s;
+    int64_t n = v->path ? (int64_t)strlen(v->path) + 1 : 0;
+    comm_broadcast(c, GROUP_WORLD, 0, &n, sizeof n);
+    char *path = ARENA_ARRAY(v->a, char, n);
+    if (v->path) memcpy(path, v->path, (size_t)n);
+    comm_broadcast(c, GROUP_WORLD, 0, path, (size_t)n);
+    v->path = path;
+    return OK;
 }
 
 /* ---- this rank's files */
@@ -147,8 +172,10 @@ static status publish(checkpoint_saving *v, const told *all, error *err)
 {
     status s = write_meta(v, all, err); /* I1 */
     if (!s) s = disk_sync_folder(v->path, err);
-    if (!s) s = checkpoint_publish(v->path, v->folder, v->c.state.iteration, err);
-    if (!s) checkpoint_prune(v->folder, v->c.state.iteration, v->keep);
+    if (!s) s = checkpoint_look(v->path, err);
+    if (!s) s = checkpoint_publish(v->path, v->folder, v->c.state.iteration, v->lock, err);
+    if (!s)
+        checkpoint_prune(v->folder, v->c.state.iteration, v->keep, checkpoint_lock_held(v->lock));
     return s;
 }
 
@@ -212,6 +239,7 @@ status checkpoint_save_finish(checkpoint_saving *v, error *err)
     status s = ranks_agree(v->c.c, v->failed, err);
     if (!s) s = publish_all(v, err);
     if (s && rank_of(&v->c) == 0) disk_remove(v->path);
+    let_go(v);
     for (int i = 0; i < v->n_files; i++) free(v->files[i].copy);
     arena_destroy(v->a);
     return s;

@@ -83,7 +83,7 @@ status tensor_writer_open(tensor_writer *w, arena *a, error *err)
     place_tensors(w);
     textbuf header = header_text(w, a);
     w->header_bytes = header.n;
-    w->fd = open(w->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd < 0)
         return error_set(err, ERR_MACHINE, "%s: cannot be created: %s", w->path, strerror(errno));
     finish_tensors(w); /* a tensor without elements is complete */

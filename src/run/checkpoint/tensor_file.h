@@ -43,7 +43,7 @@ typedef struct tensor_writer {
     int fd;
 } tensor_writer;
 
-/* Creates the file and writes a header with room for the checksums. `specs` are sorted as they will
+/* Creates the file, which is a new one, and writes a header with room for the checksums. `specs` are sorted as they will
  * be written, and belong to the writer until close; so do the texts. Memory comes from `a`.
  * `w` brings path, format (what __metadata__ says), specs and their number. After a failure the
  * writer is closed by tensor_writer_abandon. */
@@ -73,6 +73,9 @@ typedef struct tensor_boxes {
     int64_t file_bytes;
     uint64_t header_sum; /* of all bytes before the data */
 } tensor_boxes;
+
+/* The file's size, and the checksum of all bytes before the data. */
+status tensor_file_header(const char *path, int64_t *bytes, uint64_t *sum, error *err);
 
 /* The boxes of a file; memory comes from `a`. ERR_INPUT: no such file, damaged, or not ours. */
 status tensor_boxes_read(tensor_boxes *b, arena *a, const char *path, error *err);

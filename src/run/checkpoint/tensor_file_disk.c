@@ -30,7 +30,7 @@ status disk_write(int fd, const char *path, const void *bytes, size_t n, error *
 
 status disk_create(const char *path, const void *bytes, size_t n, error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0) return failed(err, path, "cannot be created");
     status s = disk_write(fd, path, bytes, n, err);
     if (!s && fsync(fd)) s = failed(err, path, "cannot be synced");
@@ -88,6 +88,12 @@ status disk_make_folders(const char *path, error *err)
     return s;
 }
 
+status disk_make_new_folder(const char *path, error *err)
+{
+    if (mkdir(path, 0777)) return failed(err, path, "cannot be created");
+    return sync_above(path, err);
+}
+
 status disk_rename(const char *from, const char *to, error *err)
 {
     if (rename(from, to)) return failed(err, to, "cannot be renamed into place");
@@ -106,16 +112,4 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 void disk_remove(const char *path)
 {
     (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-const char *disk_beside_of(arena *a, const char *path, const char *kind, int64_t pid)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') n--;
-    return arena_text(a, "%.*s.%s-%" PRId64, (int)n, path, kind, pid);
-}
-
-const char *disk_beside(arena *a, const char *path, const char *kind)
-{
-    return disk_beside_of(a, path, kind, (int64_t)getpid());
 }

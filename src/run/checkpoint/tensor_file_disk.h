@@ -15,11 +15,14 @@
 /* All of n bytes, wherever the system stops. */
 status disk_write(int fd, const char *path, const void *bytes, size_t n, error *err);
 
-/* A new file with this content, synced. */
+/* A new file with this content, synced. What is there already, a link too, is a failure. */
 status disk_create(const char *path, const void *bytes, size_t n, error *err);
 
 /* The folder and those above it, each synced into its own; one that exists is fine. */
 status disk_make_folders(const char *path, error *err);
+
+/* A folder that is not there yet, in one that is. */
+status disk_make_new_folder(const char *path, error *err);
 
 status disk_sync_folder(const char *path, error *err);
 
@@ -28,11 +31,5 @@ status disk_rename(const char *from, const char *to, error *err);
 
 /* With all that it holds; what is not there is fine, and what cannot be removed is left. */
 void disk_remove(const char *path);
-
-/* "PATH.KIND-PID": a name beside `path` for what is on its way. */
-const char *disk_beside(arena *a, const char *path, const char *kind);
-
-/* The same with the number of another process, in whose name all ranks write. */
-const char *disk_beside_of(arena *a, const char *path, const char *kind, int64_t pid);
 
 #endif

@@ -94,19 +94,33 @@ static status read_exactly(int fd, void *out, size_t n, int64_t at)
     return OK;
 }
 
-static status read_header_sum(tensor_boxes *b, const char *path, int64_t n, error *err)
+/* The bytes before the data: eight with a length, and so many more. -1: that cannot be. */
+static int64_t header_bytes(int fd, int64_t file_bytes)
+{
+    uint64_t length;
+    if (file_bytes < 8 || read_exactly(fd, &length, sizeof length, 0)) return -1;
+    return length <= (uint64_t)file_bytes - 8 ? (int64_t)length + 8 : -1;
+}
+
+static status sum_header(int fd, int64_t *file_bytes, uint64_t *sum)
+{
+    struct stat info;
+    if (fstat(fd, &info)) return ERR_INPUT;
+    *file_bytes = (int64_t)info.st_size;
+    int64_t n = header_bytes(fd, *file_bytes);
+    char *bytes = n > 0 ? malloc((size_t)n) : NULL;
+    status s = bytes ? read_exactly(fd, bytes, (size_t)n, 0) : ERR_INPUT;
+    if (!s) *sum = sum_of(bytes, (size_t)n);
+    free(bytes);
+    return s;
+}
+
+status tensor_file_header(const char *path, int64_t *bytes, uint64_t *sum, error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char *bytes = malloc((size_t)n);
-    struct stat info;
-    status s =
-        fd >= 0 && bytes && !fstat(fd, &info) ? read_exactly(fd, bytes, (size_t)n, 0) : ERR_INPUT;
-    if (!s) {
-        b->file_bytes = (int64_t)info.st_size;
-        b->header_sum = sum_of(bytes, (size_t)n);
-    }
-    free(bytes);
-    if (fd >= 0) close(fd);
+    if (fd < 0) return error_set(err, ERR_INPUT, "%s: %s", path, strerror(errno));
+    status s = sum_header(fd, bytes, sum);
+    close(fd);
     return s ? error_set(err, s, "%s: its header cannot be read", path) : OK;
 }
 
@@ -120,7 +134,7 @@ status tensor_boxes_read(tensor_boxes *b, arena *a, const char *path, error *err
         s = read_box(&made.list[i], a, path, &f.tensors[i], err);
         made.list[i].place = f.data + f.tensors[i].begin;
     }
-    if (!s) s = read_header_sum(&made, path, f.data, err);
+    if (!s) s = tensor_file_header(path, &made.file_bytes, &made.header_sum, err);
     if (!s) *b = made;
     return s;
 }

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mapped.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the files are little-endian");
 
 enum { HEADER_BYTES = 34, VERSION = 1, READ_BYTES = 4096 };
@@ -284,11 +286,13 @@ static status map_file(const char *path, int fd, idx_map *map, error *err)
     if (bytes == MAP_FAILED)
         return error_set(err, ERR_MACHINE, "%s: cannot be mapped: %s", path, strerror(errno));
     map->bytes = bytes;
+    mapped_add(bytes, (size_t)map->n_bytes, path);
     return OK;
 }
 
 static void unmap(idx_map map)
 {
+    mapped_remove(map.bytes);
     if (map.bytes) munmap((void *)(uintptr_t)map.bytes, (size_t)map.n_bytes);
 }
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/dtype.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
 
 static float float_of(uint32_t bits)
@@ -28,7 +30,7 @@ static void decode_f32(const void *raw, float *out, int64_t n)
 
 static void decode_bf16(const void *raw, float *out, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = float_of((uint32_t)u16_at(raw, i) << 16);
+    for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(u16_at(raw, i));
 }
 
 /* Five bits of exponent, bias 15; 31 is infinity and NaN. */
@@ -87,12 +89,4 @@ void hf_decode_mxfp4(const uint8_t *blocks, const uint8_t *scales, float *out, i
         out[i] = ldexpf(table[pair & 15], exponent);
         out[i + 1] = ldexpf(table[pair >> 4], exponent);
     }
-}
-
-uint16_t hf_to_bf16(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    if (v != v) return (uint16_t)(bits >> 16 | 64); /* rounding could turn a NaN into infinity */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

@@ -1,7 +1,6 @@
-/* dtype.h - the number formats of weight files, to and from FP32.
+/* dtype.h - the number formats of weight files, read into FP32.
  *
- * Every format here is a subset of FP32, so reading is exact. Writing BF16 rounds to nearest, ties
- * to even; a NaN stays one. */
+ * Every format here is a subset of FP32, so reading is exact; base/dtype.h rounds the other way. */
 #ifndef RUN_HF_DTYPE_H
 #define RUN_HF_DTYPE_H
 
@@ -20,7 +19,5 @@ const hf_dtype *hf_dtype_find(const char *name);
 
 /* MXFP4: n values (whole blocks of 32) from n / 2 bytes of blocks and n / 32 of scales. */
 void hf_decode_mxfp4(const uint8_t *blocks, const uint8_t *scales, float *out, int64_t n);
-
-uint16_t hf_to_bf16(float v);
 
 #endif

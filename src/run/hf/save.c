@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "run/hf/dtype.h"
+#include "base/dtype.h"
 #include "run/hf/save_config.h"
 #include "run/hf/weights.h"
+#include "run/checkpoint/owner.h"
 #include "run/checkpoint/tensor_file.h"
 #include "run/checkpoint/tensor_file_disk.h"
 
@@ -104,7 +105,7 @@ static const char *shard_name(const saving *v, int shard)
 static status put_window(const saving *v, tensor_writer *out, int64_t n, bool wide)
 {
     if (wide) return tensor_writer_put(out, v->window, (size_t)n * 4, v->err);
-    for (int64_t i = 0; i < n; i++) v->narrow[i] = hf_to_bf16(v->window[i]);
+    bf16_of_floats(v->narrow, v->window, n);
     return tensor_writer_put(out, v->narrow, (size_t)n * 2, v->err);
 }
 
@@ -189,10 +190,13 @@ static bool is_free(const char *folder)
 
 static status write_beside(saving *v, const char *folder)
 {
-    v->folder = disk_beside(v->a, folder, "tmp");
-    disk_remove(v->folder);
-    status s = disk_make_folders(v->folder, v->err);
-    if (!s) s = write_all(v);
+    const char *bare = owner_beside(v->a, folder, "tmp", HELD_ALONE);
+    const char *above = file_folder(v->a, bare);
+    v->folder = bare;
+    status s = *above ? disk_make_folders(above, v->err) : OK;
+    if (!s) s = disk_make_new_folder(v->folder, v->err);
+    if (s) return s;
+    s = write_all(v);
     if (!s) s = disk_rename(v->folder, folder, v->err);
     if (s) disk_remove(v->folder);
     return s;

@@ -83,7 +83,7 @@ double measure_copies(jig *j, double bytes)
 static double least(jig *j)
 {
     timed_op t = {.o = {.kind = OP_ADD, .dim = {1}, .name = "least"}, .table = -1};
-    t.in[0] = t.in[1] = t.out[0] = 1;
+    t.in[IN_ADD_a] = t.in[IN_ADD_b] = t.out[OUT_ADD_y] = 1;
     return jig_time(j, &t);
 }
 
@@ -110,7 +110,7 @@ static double vocabulary(jig *j)
     const int64_t in[JIG_TENSORS] = {T * H, V * H, 0, T}, out[JIG_TENSORS] = {2, T * H, V * H};
     memcpy(t.in, in, sizeof in);
     memcpy(t.out, out, sizeof out);
-    t.o.real[0] = 1;
+    t.o.real[REAL_HEAD_LOSS_scale] = 1;
     memset(j->table, 0, sizeof *j->table * T); /* labels */
     return jig_flops(j, &t, 1);
 }

@@ -24,9 +24,12 @@ static timed_op product(op_kind kind, int64_t m, int64_t n, int64_t k)
 {
     timed_op t = {.o = {.kind = kind, .dim = {m, n, k}, .name = "product"}, .table = -1};
     int64_t x = m * k, w = n * k, y = m * n;
-    t.in[0] = kind == OP_GEMM ? x : y;
-    t.in[1] = kind == OP_GEMM_W ? x : w;
-    t.out[0] = kind == OP_GEMM ? y : kind == OP_GEMM_D ? x : w;
+    if (kind == OP_GEMM)
+        t.in[IN_GEMM_x] = x, t.in[IN_GEMM_w] = w, t.out[OUT_GEMM_y] = y;
+    else if (kind == OP_GEMM_D)
+        t.in[IN_GEMM_D_dy] = y, t.in[IN_GEMM_D_w] = w, t.out[OUT_GEMM_D_dx] = x;
+    else
+        t.in[IN_GEMM_W_dy] = y, t.in[IN_GEMM_W_x] = x, t.out[OUT_GEMM_W_dw] = w;
     return t;
 }
 
@@ -59,9 +62,10 @@ static timed_op grouped(op_kind kind, int64_t rows)
     timed_op t = {.o = {.kind = kind, .name = "experts"}, .table = 2};
     const int64_t dim[] = {room, EXPERTS, EXPERT_SIDE, EXPERT_SIDE};
     memcpy(t.o.dim, dim, sizeof dim);
-    t.in[0] = x;
-    t.in[1] = kind == OP_GROUPED_W ? x : w;
-    t.out[0] = kind == OP_GROUPED_W ? w : x;
+    if (kind == OP_GROUPED_W)
+        t.in[IN_GROUPED_W_dy] = t.in[IN_GROUPED_W_x] = x, t.out[OUT_GROUPED_W_dw] = w;
+    else /* rows in and out have one size, forward and backward */
+        t.in[IN_GROUPED_x] = t.out[OUT_GROUPED_y] = x, t.in[IN_GROUPED_w] = w;
     return t;
 }
 
@@ -87,7 +91,7 @@ static timed_op attention(int64_t s, int64_t d, bool backward)
     memcpy(t.o.dim, dim, sizeof dim);
     memcpy(t.in, in[backward], sizeof t.in);
     memcpy(t.out, out[backward], sizeof t.out);
-    t.o.real[0] = 0.125;
+    t.o.real[REAL_ATTN_scale] = 0.125;
     return t;
 }
 

@@ -42,15 +42,16 @@ int measure_messages_count(const jig *j)
 /* `bytes` leave this rank; n floats go to each other member, or round the ring. */
 static op message_of(jig *j, measured_message m, double bytes)
 {
-    op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM, .word = 4};
+    op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM};
     int32_t others = (int32_t)(m == MEASURED_SHIFT ? 1 : j->ranks - 1);
     int32_t n = (int32_t)(bytes / 4) / others, ranks = (int32_t)j->ranks;
     if (n < 1) n = 1;
     o.name = "bench";
-    o.out[1] = -1;
-    o.dim[0] = n;
-    o.dim[1] = 1;
-    if (o.kind == OP_EXCHANGE) o.dim[0] = (int64_t)n * ranks;
+    o.out[OUT_REDUCE_SCATTER_scratch] = -1;
+    o.dim[DIM_MESSAGE_N] = n;
+    if (o.kind == OP_SHIFT) o.dim[DIM_SHIFT_STEP] = 1;
+    if (o.kind == OP_EXCHANGE)
+        o.dim[DIM_EXCHANGE_ROOM] = (int64_t)n * ranks, o.dim[DIM_EXCHANGE_W] = 1;
     for (int32_t r = 0; r < ranks; r++) { /* of an exchange of rows of one float */
         j->table[r] = j->table[2 * ranks + r] = r * n;
         j->table[ranks + r] = j->table[3 * ranks + r] = n;

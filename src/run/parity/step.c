@@ -37,7 +37,8 @@ static const op *head_op(op_kind kind, item *it)
         for (int i = 0; i < seg->n_ops[phase]; i++) {
             const op *o = &seg->ops[phase][i];
             if (o->kind != kind) continue;
-            if (!is_norm(kind) && seg->bufs[o->in[2]].step != STEP_LABELS) continue;
+            if (!is_norm(kind) && seg->bufs[o->in[IN_HEAD_LOSS_labels]].step != STEP_LABELS)
+                continue;
             it->phase = phase;
             return o;
         }
@@ -66,8 +67,9 @@ static float *head_input(parity *q, item *it)
     if (norm) {
         float *normed = ARENA_ARRAY(q->a, float, n);
         float *rstd = ARENA_ARRAY(q->a, float, 2 * q->p->T);
-        void *in[OP_IN_MAX] = {own, (void *)weight_at(q, it, norm->in[1])};
-        if (norm->in[2] >= 0) in[2] = (void *)weight_at(q, it, norm->in[2]);
+        void *in[OP_IN_MAX] = {own, (void *)weight_at(q, it, norm->in[IN_NORM_w])};
+        int bias = norm->in[IN_LAYER_NORM_b];
+        if (bias >= 0) in[IN_LAYER_NORM_b] = (void *)weight_at(q, it, bias);
         void *out[OP_OUT_MAX] = {normed, rstd};
         run_op(norm, in, out);
         own = normed;
@@ -110,12 +112,13 @@ static void compare_logits(parity *q, int64_t micro, squares *to)
     const op *loss = head_op(OP_HEAD_LOSS, &it);
     if (!loss) loss = head_op(OP_HEAD_PART, &it);
     if (loss) {
-        op made = {.kind = OP_HEAD_LOGITS, .dim = {q->p->Tc, loss->dim[1], loss->dim[2]}};
-        float *logits = ARENA_ARRAY(q->a, float, q->p->Tc * loss->dim[2]);
-        void *in[OP_IN_MAX] = {x, (void *)weight_at(q, &it, loss->in[1])};
+        int64_t H = loss->dim[DIM_HEAD_LOSS_H], V = loss->dim[DIM_HEAD_LOSS_V];
+        op made = {.kind = OP_HEAD_LOGITS, .dim = {q->p->Tc, H, V}};
+        float *logits = ARENA_ARRAY(q->a, float, q->p->Tc *V);
+        void *in[OP_IN_MAX] = {x, (void *)weight_at(q, &it, loss->in[IN_HEAD_LOSS_w])};
         void *out[OP_OUT_MAX] = {logits};
         run_op(&made, in, out);
-        add_logits(q, logits, loss->dim[2], micro, to);
+        add_logits(q, logits, V, micro, to);
     }
     arena_release(q->a, mark);
 }

@@ -61,13 +61,16 @@ static status open_larger(trainer *t, double factor, error *err)
     executor *before = t->e;
     *s = *t->s;
     recipe_set(&s->r, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
+    comm_work work = comm_work_begin(t->c, WORK_BUILD);
     status st = trainer_open(t, s, err);
     static const region kept[] = {REGION_WEIGHTS, REGION_OPTIMIZER};
     for (int i = 0; i < 2 && !st; i++)
         memcpy(executor_region(t->e, kept[i]), executor_region(before, kept[i]),
                (size_t)old->bytes[kept[i]]);
     if (!st) executor_close(before);
-    return ranks_agree(t->c, st, err);
+    st = ranks_agree(t->c, st, err);
+    comm_work_end(t->c, work);
+    return st;
 }
 
 status trainer_grow(trainer *t, error *err)

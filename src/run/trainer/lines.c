@@ -26,17 +26,27 @@ static void add_wanted(trainer *t, iteration_line *line)
     if (zeros) line->has |= LINE_ZEROS;
 }
 
-static void print(trainer *t, const iteration_line *line, json_t *json)
+status trainer_event(trainer *t, json_t *event, error *err)
 {
-    char text[LINE_BYTES];
     if (t->o->json) {
-        char *dump = json_dumps(json, JSON_COMPACT);
+        char *dump = json_dumps(event, JSON_COMPACT);
         trainer_say(t, stdout, dump ? dump : "{}");
         free(dump);
-    } else {
-        iteration_line_print(text, sizeof text, line);
-        trainer_say(t, stdout, text);
+        fflush(stdout);
     }
+    status s = OK;
+    if (t->metrics.file)
+        s = metrics_write(&t->metrics, event, err);
+    else
+        json_decref(event);
+    return t->o->metrics ? ranks_agree(t->c, s, err) : s;
+}
+
+static void print(trainer *t, const iteration_line *line)
+{
+    char text[LINE_BYTES];
+    iteration_line_print(text, sizeof text, line);
+    trainer_say(t, stdout, text);
     fflush(stdout);
 }
 
@@ -58,15 +68,10 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     line.tokens_per_second = (double)tokens / line.seconds;
     if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
     add_wanted(t, &line);
-    json_t *json = iteration_line_json(&line);
-    print(t, &line, json);
+    if (!t->o->json) print(t, &line);
+    status s = trainer_event(t, iteration_line_json(&line), err);
     trainer_traffic_line(t);
-    status s = OK;
-    if (t->metrics.file)
-        s = metrics_write(&t->metrics, json, err);
-    else
-        json_decref(json);
-    return t->o->metrics ? ranks_agree(t->c, s, err) : s;
+    return s;
 }
 
 /* Once, after two steps, as Megatron does, of the fullest rank. The arena is all there is, so now
@@ -100,5 +105,5 @@ status trainer_validation_line(trainer *t, error *err)
     char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
     validation_print(text, sizeof text, name, losses.list, losses.n);
     trainer_say(t, t->o->json ? stderr : stdout, text);
-    return OK;
+    return trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n), err);
 }

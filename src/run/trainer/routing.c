@@ -80,7 +80,9 @@ status trainer_routing_save(trainer *t, error *err)
     double *sums = ARENA_ARRAY(scratch, double, n);
     memcpy(sums, t->routed, sizeof *sums * (size_t)n);
     comm_sum(t->c, GROUP_WORLD, sums, (int)n);
+    comm_work before = comm_work_begin(t->c, WORK_WRITE);
     status s = comm_rank(t->c) == 0 ? write_sums(t, sums, scratch, err) : OK;
+    comm_work_end(t->c, before);
     arena_destroy(scratch);
     return ranks_agree(t->c, s, err);
 }

@@ -2,8 +2,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "run/trainer/agree.h"
-#include "run/checkpoint/folder.h"
 #include "run/trainer/state.h"
 
 /* A save that failed is made again after this; the last one of a run has no later. */
@@ -19,35 +17,29 @@ checkpoint trainer_checkpoint(const trainer *t, bool moments)
                         .exp_avg = moments ? t->m : NULL,
                         .exp_avg_sq = moments ? t->v : NULL,
                         .config = t->config,
-                        .state = t->at};
-}
-
-/* Rank 0 holds it for the job. */
-static status lock(trainer *t, const char *folder, error *err)
-{
-    const char *why_not = NULL;
-    status s = OK;
-    if (comm_rank(t->c) == 0) s = checkpoint_lock(folder, &t->lock, &why_not, t->a, err);
-    if (!s && why_not)
-        trainer_say(t, stderr,
-                    arena_text(t->a, "%s; see to it yourself that no other job saves in %s",
-                               why_not, folder));
-    return ranks_follow(t->c, s, err);
+                        .state = t->at,
+                        .lock = t->lock};
 }
 
 void trainer_save_close(trainer *t)
 {
-    checkpoint_unlock(t->lock);
-    t->lock = -1;
+    checkpoint_lock_release(t->lock);
+    t->lock = NULL;
 }
 
+static void say_of_lock(void *with, const char *text)
+{
+    trainer_say(with, stderr, text);
+}
+
+/* Rank 0 holds the folder for the job. */
 status trainer_save_open(trainer *t, error *err)
 {
     const char *folder = recipe_word(&t->s->r, K_SAVE);
     if (!recipe_given(&t->s->r, K_SAVE)) return OK;
     checkpoint c = trainer_checkpoint(t, true);
-    status s = checkpoint_save_open(&c, folder, err);
-    if (!s) s = lock(t, folder, err);
+    lock_options o = {.say = say_of_lock, .with = t};
+    status s = checkpoint_save_open(&c, folder, &o, &t->lock, err);
     return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
 }
 
@@ -70,11 +62,12 @@ bool trainer_save_again(const trainer *t)
     return t->save_again > 0 && clock_seconds() > t->save_again;
 }
 
-static void succeeded(trainer *t)
+static status succeeded(trainer *t, error *err)
 {
     t->saves_failed = 0;
     t->save_again = 0;
     say_saved(t);
+    return trainer_event(t, saved_json(&t->saved), err);
 }
 
 /* OK: the run goes on, and saves again a minute later. */
@@ -101,11 +94,11 @@ status trainer_save_finish(trainer *t, error *err)
 {
     if (!t->save) return OK;
     comm_where(t->c, "saving a checkpoint", NULL);
+    comm_work before = comm_work_begin(t->c, WORK_SAVE);
     status s = checkpoint_save_finish(t->save, err);
+    comm_work_end(t->c, before);
     t->save = NULL;
-    if (s) return bear(t, s, err);
-    succeeded(t);
-    return OK;
+    return s ? bear(t, s, err) : succeeded(t, err);
 }
 
 static status save_once(trainer *t, bool beside, error *err)
@@ -114,7 +107,6 @@ static status save_once(trainer *t, bool beside, error *err)
     const char *folder = recipe_word(r, K_SAVE);
     int64_t wanted = recipe_int(r, K_KEEP);
     int keep = wanted > 0 ? (int)wanted : 0;
-    comm_where(t->c, "saving a checkpoint", NULL);
     trainer_gather(t);
     t->at.optimizer_steps = t->opt.steps;
     checkpoint c = trainer_checkpoint(t, true);
@@ -122,9 +114,11 @@ static status save_once(trainer *t, bool beside, error *err)
     char line[LINE_BYTES];
     saving_print(line, sizeof line, &t->saved);
     trainer_say(t, lines_to(t), line);
-    if (beside) return checkpoint_save_start(&t->save, &c, folder, keep, err);
-    status s = checkpoint_save(&c, folder, keep, err);
-    if (!s) succeeded(t);
+    comm_where(t->c, "saving a checkpoint", NULL);
+    comm_work before = comm_work_begin(t->c, WORK_SAVE);
+    status s = beside ? checkpoint_save_start(&t->save, &c, folder, keep, err)
+                      : checkpoint_save(&c, folder, keep, err);
+    comm_work_end(t->c, before);
     return s;
 }
 
@@ -137,5 +131,5 @@ status trainer_save(trainer *t, bool last, error *err)
         failed = s ? OK : save_once(t, beside, err);
         if (failed) s = bear(t, failed, err);
     } while (failed && !s && last);
-    return s;
+    return s || failed || beside ? s : succeeded(t, err);
 }

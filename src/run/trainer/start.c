@@ -99,7 +99,9 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     if (iteration < 0) return OK;
     checkpoint c = trainer_checkpoint(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
     s = compare_recipes(t, folder, iteration, !weights_only, err);
+    comm_work before = comm_work_begin(t->c, WORK_LOAD);
     if (!s) s = checkpoint_load(&c, folder, iteration, err);
+    comm_work_end(t->c, before);
     if (s) return s;
     *found = true;
     if (weights_only) {
@@ -121,8 +123,10 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
 static status load_files(trainer *t, const char *folder, error *err)
 {
     hf_report report;
+    comm_work before = comm_work_begin(t->c, WORK_LOAD);
     status s = hf_load(t->s, &t->p->at, &t->p->weights, folder, t->w, &report, err);
     s = ranks_agree(t->c, s, err);
+    comm_work_end(t->c, before);
     if (s) return s;
     trainer_say(t, stderr,
                 arena_text(t->a, "weights of %s: %lld elements read%s, %d tensors ignored", folder,

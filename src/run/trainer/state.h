@@ -52,7 +52,7 @@ typedef struct trainer {
     const char *config;       /* text of config.json, for checkpoints */
     checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
     checkpoint_note saved;    /* the line for it */
-    int lock;                 /* of the folder of checkpoints, rank 0's; -1: none */
+    checkpoint_lock *lock;    /* of the folder of checkpoints, rank 0's; NULL: none */
     int64_t saves_failed;     /* in a row */
     double save_again;        /* clock: when one that failed is made again; 0: none failed */
     log_interval interval;
@@ -123,6 +123,10 @@ bool trainer_save_again(const trainer *t); /* is it time? Not collective: rank 0
 status trainer_line(trainer *t, const step_result *r, double lr, error *err);
 void trainer_memory_line(trainer *t, int64_t steps);
 status trainer_validation_line(trainer *t, error *err);
+
+/* One object of docs/JSON.md, which goes with it: on the standard output where JSON is asked for,
+ * and into the file of metrics. Collective. */
+status trainer_event(trainer *t, json_t *event, error *err);
 
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */

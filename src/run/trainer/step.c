@@ -31,7 +31,7 @@ static batch_source source_at(const trainer *t, data_split which, int64_t consum
                           0};
 }
 
-static status read_micro(trainer *t, const batch_source *from, int64_t micro, error *err)
+static status read_samples(trainer *t, const batch_source *from, int64_t micro, error *err)
 {
     int64_t sample = sampler_first(&from->from, from->first + micro), seq = batch_seq(t->p);
     if (sample < 0)
@@ -44,6 +44,14 @@ static status read_micro(trainer *t, const batch_source *from, int64_t micro, er
         if (s) return s;
     }
     return OK;
+}
+
+static status read_micro(trainer *t, const batch_source *from, int64_t micro, error *err)
+{
+    comm_work before = comm_work_begin(t->c, WORK_READ);
+    status s = read_samples(t, from, micro, err);
+    comm_work_end(t->c, before);
+    return s;
 }
 
 /* With a mean over all tokens every microbatch must know how many there are in the step. */

@@ -204,12 +204,14 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .lock = -1, .started = clock_seconds()};
+    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds()};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
+    comm_work before = comm_work_begin(c, WORK_START);
     status st = trainer_open_all(t, err);
     if (!st) st = trainer_routing_open(t, err);
     if (!st) st = trainer_predict(t, err);
+    comm_work_end(c, before);
     if (!st) {
         start_loop(t);
         st = loop(t, sum, err);

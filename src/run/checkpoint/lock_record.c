@@ -1,0 +1,84 @@
+/* lock_record.c - the line in moefold.lock.
+ *
+ * I1  A file is opened for each read and write and closed again: that is when network file systems
+ *     look at what others have written, and send what we have. */
+#define _GNU_SOURCE
+#include "run/checkpoint/lock_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+static const char nobody[] = "nobody";
+
+/* ---- text */
+
+static void pad(char out[RECORD_BYTES])
+{
+    size_t n = strlen(out);
+    memset(out + n, ' ', RECORD_BYTES - n);
+    out[RECORD_BYTES - 1] = '\n';
+}
+
+void record_print(char out[RECORD_BYTES], const owner *who, const char *token, const char *since,
+                  int64_t beat)
+{
+    snprintf(out, RECORD_BYTES,
+             "process %" PRId64 " on %s, since %s; machine %s token %s %s beat %" PRId64, who->pid,
+             who->host, since, who->machine, token, owner_held_words[who->held], beat);
+    pad(out);
+}
+
+void record_print_nobody(char out[RECORD_BYTES])
+{
+    snprintf(out, RECORD_BYTES, "%s", nobody);
+    pad(out);
+}
+
+static bool parse(lock_record *r)
+{
+    char held[8], machine[OWNER_MACHINE], token[UNIQUE_TEXT], host[OWNER_HOST], tail[256];
+    int64_t pid;
+    const char *rest = strchr(r->text, ';');
+    if (sscanf(r->text, "process %" SCNd64 " on %64[^,],", &pid, host) != 2 || pid <= 0 || !rest)
+        return false;
+    if (sscanf(rest, "; machine %8s token %16s %7s", machine, token, held) != 3) return false;
+    snprintf(tail, sizeof tail, "%s-%" PRId64 "-%s-%s-%s", host, pid, machine, held, token);
+    if (!owner_parse(&r->who, tail)) return false;
+    strcpy(r->token, token);
+    return true;
+}
+
+/* ---- files */
+
+int record_read(lock_record *r, const char *path) /* I1 */
+{
+    *r = (lock_record){.named = false};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return errno;
+    ssize_t n = read(fd, r->text, sizeof r->text - 1);
+    int why = n < 0 ? errno : 0;
+    close(fd);
+    r->text[n > 0 ? n : 0] = 0;
+    r->text[strcspn(r->text, "\n")] = 0;
+    for (size_t m = strlen(r->text); m > 0 && r->text[m - 1] == ' ';) r->text[--m] = 0;
+    snprintf(r->people, sizeof r->people, "%.*s", (int)strcspn(r->text, ";"), r->text);
+    r->named = parse(r);
+    return why;
+}
+
+int record_write(const char *path, const char text[RECORD_BYTES]) /* I1 */
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return errno;
+    errno = 0;
+    bool whole = pwrite(fd, text, RECORD_BYTES, 0) == RECORD_BYTES;
+    int why = whole ? 0 : errno ? errno : ENOSPC;
+    if (close(fd) != 0 && !why) why = errno;
+    return why;
+}

@@ -1,0 +1,151 @@
+"""stops.py - signals at random moments, again and again until a run is through: it ends bit-equal.
+
+A case is stop/RANKS/NUMBER; the number seeds its chain of signals. One request saves the last step and exits with 0, two
+end at once; a kill loses what was not saved. Nobody is left behind.
+"""
+import os
+import random
+import signal
+import subprocess
+import time
+import uuid
+
+import job
+
+ASKS = ["TERM", "INT", "HUP", "USR1", "USR2"]
+STEPS, EVERY = 400, 60
+
+
+def processes(mark):
+    """Numbers of the processes whose environment has the mark, zombies left out."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as s:
+                        if s.read().rpartition(")")[2].split()[0] not in "ZX":
+                            found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def is_rank(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            return b"OMPI_COMM_WORLD_RANK=" in f.read()
+    except OSError:
+        return False
+
+
+def send(pid, name):
+    try:
+        os.kill(pid, getattr(signal, "SIG" + name))
+    except ProcessLookupError:
+        pass
+
+
+class Stops:
+    def __init__(self, room, ranks):
+        self.room, self.ranks, self.reference, self.seconds = room, ranks, {}, {}
+
+    def prepare(self, ranks):
+        whole = os.path.join(self.room, f"long-{ranks}")
+        start = time.monotonic()
+        job.must_end_well(job.run(self.line(whole, ranks)), "the uninterrupted run")
+        self.seconds[ranks] = time.monotonic() - start
+        self.reference[ranks] = job.digest(whole, STEPS)
+
+    def line(self, folder, ranks):
+        return job.words(folder, steps=STEPS, every=EVERY, ranks=ranks)
+
+    def cases(self, seed):
+        pick = random.Random(seed)
+        while True:
+            ranks = 2 if 2 in self.ranks and pick.random() < 0.4 else 1
+            yield f"stop/{ranks}/{pick.randrange(10**9)}"
+
+    def play(self, case, counts):
+        ranks, pick = int(case.split("/")[1]), random.Random(case)
+        if ranks not in self.reference:
+            self.prepare(ranks)
+        with job.Folder() as folder:
+            least = -1
+            for left in reversed(range(12)):
+                told = self.signals(pick, ranks) if left else []
+                e = self.interrupt(folder, ranks, pick, told)
+                counts["stop signals" if "KILL" not in told else "kills"] += len(told) > 0
+                job.must_load(e, least, "the next run") if e.code == 0 else None
+                least = self.judge(e, told, least)
+                if e.code == 0 and e.step >= STEPS:
+                    break
+            job.must_equal(folder, STEPS, self.reference[ranks], "the run after its last stop")
+            if job.leftovers(folder):
+                raise job.Wrong(f"it leaves {', '.join(job.leftovers(folder))} behind")
+            counts["resumes bit-equal"] += 1
+
+    def signals(self, pick, ranks):
+        """(whom, name) of one request, rarely of two, or of a kill."""
+        whom = pick.choice(["parent", "parent", "rank", "ranks"]) if ranks > 1 else "parent"
+        chance = pick.random()
+        if chance < 0.15:
+            return [whom, "KILL"]
+        first = pick.choice(ASKS)
+        return [whom, first] if chance < 0.9 else [whom, first, pick.choice([a for a in ASKS if a != first])]
+
+    def interrupt(self, folder, ranks, pick, told):
+        mark = f"TORTURE_MARK={uuid.uuid4().hex}"
+        key, value = mark.split("=")
+        delay = pick.uniform(0, 1.1 * self.seconds[ranks])
+        p = subprocess.Popen(self.line(folder, ranks), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=dict(os.environ, OMP_WAIT_POLICY="passive", **{key: value}))
+        try:
+            for name in told[1:]:
+                try:
+                    out, err = p.communicate(timeout=delay)
+                    break
+                except subprocess.TimeoutExpired:
+                    self.tell(p.pid, told[0], name, mark)
+                delay = pick.uniform(0, 0.02)
+            out, err = p.communicate(timeout=job.LIMIT)
+        except subprocess.TimeoutExpired:
+            raise job.Wrong(f"still running {job.LIMIT} s after {told}") from None
+        finally:
+            gone = self.wait_until_gone(mark)
+            p.wait()
+        if not gone:
+            raise job.Wrong(f"processes were left behind after {told}")
+        return job.ended(p.returncode, out, err)
+
+    def tell(self, parent, whom, name, mark):
+        ranks = [p for p in processes(mark) if is_rank(p)] if whom != "parent" else []
+        if whom == "rank":
+            ranks = ranks[-1:]
+        for pid in ranks or [parent]:
+            send(pid, name)
+
+    def wait_until_gone(self, mark):
+        """What is still there after some seconds is ended, so that nothing of a case outlives it."""
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            if not processes(mark):
+                return True
+            time.sleep(0.02)
+        for pid in processes(mark):
+            send(pid, "KILL")
+        return False
+
+    def judge(self, e, told, least):
+        """The iteration that the next run must load at least."""
+        started, names = e.step > 0, told[1:]
+        early = [-getattr(signal, "SIG" + n) for n in names]
+        if "KILL" in names or (not started and e.code in early + [3]):
+            pass
+        elif e.code == 3 and len(names) > 1:
+            pass
+        elif e.code:
+            raise job.Wrong(f"told {' '.join(told)} it ended badly: {e.last_words()}")
+        elif e.step > e.saved:
+            raise job.Wrong(f"told {' '.join(told)} at step {e.step} it saved {e.saved} last and ended with 0")
+        return max(least, e.saved)
