@@ -5,8 +5,6 @@
  * each member with one (second hop). The way back has the same rows in the other direction. */
 #include "audit/expected.h"
 
-#include <string.h>
-
 #include "program/build/flex_group.h"
 
 static int64_t tokens_of(const setup *s)
@@ -100,7 +98,7 @@ exchange_shape exchange_shape_of(const segment *seg, const op *o)
     int id = o->in[IN_EXCHANGE_table];
     if (id < 0) return x;
     const buf *table = &seg->bufs[id];
-    x.hop = strstr(table->name, "hop1") ? 1 : strstr(table->name, "hop2") ? 2 : 0;
+    x.hop = o->role == ROLE_HOP1 ? 1 : o->role == ROLE_HOP2 ? 2 : 0;
     x.back = table->parent >= 0 && table->view_at > 0;
     return x;
 }

@@ -37,7 +37,7 @@ static void add_label(textbuf *t, const audit_item *it, const audit_entry *e)
 {
     const audit_label *l = label_of(it, e);
     text_add(t, " (%s", it->list->name);
-    if (l->layer >= 0 && text_equal(it->list->name, "layer")) text_add(t, " %" PRId32, l->layer);
+    if (l->layer >= 0 && it->list->kind == SEGMENT_LAYER) text_add(t, " %" PRId32, l->layer);
     text_add(t, ", %s", it->list->phase == SEG_FORWARD ? "forward" : "backward");
     if (l->micro >= 0) text_add(t, ", microbatch %" PRId32, l->micro);
     if (l->stage >= 0) text_add(t, ", stage %" PRId32, l->stage);

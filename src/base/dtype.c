@@ -44,3 +44,32 @@ void bf16_of_floats(uint16_t *out, const float *in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_of_float(in[i]);
 }
+
+/* Five bits of exponent, bias 15; 31 is infinity and NaN. 2^-24 is the smallest above 0. */
+float f16_to_float(uint16_t v)
+{
+    uint32_t sign = (uint32_t)(v >> 15) << 31, e = v >> 10 & 31, m = v & 1023;
+    if (!e) return (sign ? -0x1p-24f : 0x1p-24f) * (float)m;
+    uint32_t bits = sign | (e == 31 ? 0x7f800000u : (e + 112) << 23) | m << 13;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+uint16_t f16_of_float(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
+    bits &= 0x7fffffff;
+    if (bits > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (bits >> 13 & 1023));
+    if (bits >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and more: infinity */
+    if (bits >= 0x38800000) /* 2^-14: a carry of the fraction goes on into the exponent */
+        return (uint16_t)(sign | ((bits + 0xfff + (bits >> 13 & 1)) - (112u << 23)) >> 13);
+    /* Adding 1/2 leaves the last bit of the sum worth 2^-24, as that of the result is. */
+    float magnitude, shifted;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    shifted = magnitude + 0.5f;
+    memcpy(&bits, &shifted, sizeof bits);
+    return (uint16_t)(sign | (bits - 0x3f000000u));
+}

@@ -51,6 +51,9 @@ static inline uint16_t bf16_of_float(float v)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+float f16_to_float(uint16_t v);
+uint16_t f16_of_float(float v);
+
 /* n elements, which do not overlap; exact one way, rounded the other. */
 void bf16_to_floats(float *out, const uint16_t *in, int64_t n);
 void bf16_of_floats(uint16_t *out, const float *in, int64_t n);

@@ -9,7 +9,16 @@
 /* ---- operations */
 
 static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
-static const char *const stream_names[] = {"compute", "comm", "p2p", "dp", "copy", "back", "host"};
+static const char *const stream_names[STREAM_COUNT] = {[STREAM_COMPUTE] = "compute",
+                                                       [STREAM_COMM] = "comm",
+                                                       [STREAM_SEND_FORWARD] = "send fwd",
+                                                       [STREAM_RECV_FORWARD] = "recv fwd",
+                                                       [STREAM_SEND_BACKWARD] = "send bwd",
+                                                       [STREAM_RECV_BACKWARD] = "recv bwd",
+                                                       [STREAM_DP] = "dp",
+                                                       [STREAM_COPY] = "copy",
+                                                       [STREAM_COPY_BACK] = "back",
+                                                       [STREAM_HOST] = "host"};
 
 static void print_names(const segment *seg, const int *ids, int n)
 {
@@ -108,7 +117,7 @@ static void print_ops(const program *p, arena *a)
 /* ---- memory */
 
 typedef struct module_row {
-    const char *module;
+    op_module module;
     int64_t saved, buffers;
 } module_row;
 
@@ -123,7 +132,7 @@ static int saved_by_module(const program *p, module_row *rows, int room)
                 const buf *b = &seg->bufs[id];
                 if (b->life != LIFE_SAVED) continue;
                 int k = 0;
-                while (k < n && strcmp(rows[k].module, b->module) != 0) k++;
+                while (k < n && rows[k].module != b->module) k++;
                 if (k == n && n < room) rows[n++] = (module_row){b->module, 0, 0};
                 if (k < n) {
                     rows[k].saved += b->bytes;
@@ -160,8 +169,8 @@ static void print_saved(const program *p, arena *a)
            order_peak(&p->order));
     printf("  %-18s %8s %14s %20s %12s\n", "module", "buffers", "", "bytes", "per token");
     for (int i = 0; i < n; i++)
-        printf("  %-18s %8" PRId64 " %14s %20s %12s\n", rows[i].module, rows[i].buffers,
-               text_bytes(a, rows[i].saved), text_grouped(a, rows[i].saved),
+        printf("  %-18s %8" PRId64 " %14s %20s %12s\n", op_module_names[rows[i].module],
+               rows[i].buffers, text_bytes(a, rows[i].saved), text_grouped(a, rows[i].saved),
                text_grouped(a, rows[i].saved / p->T));
     printf("\n");
 }

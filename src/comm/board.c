@@ -204,16 +204,17 @@ static void start_pair(seat *s, room *r, message *m)
         append(list, m);
     pthread_mutex_unlock(&s->b->lock);
     if (!other) return;
-    if (other->n != m->n) {
-        char text[128];
+    if (other->n != m->n || other->type != m->type) {
+        char text[160];
         snprintf(text, sizeof text,
-                 "%lld sent or expected here, %lld on rank %d of the group (tag %lld)",
-                 (long long)m->n, (long long)other->n, (int)other->place, (long long)m->tag);
+                 "%lld %s sent or expected here, %lld %s on rank %d of the group (tag %lld)",
+                 (long long)m->n, dtype_name(m->type), (long long)other->n, dtype_name(other->type),
+                 (int)other->place, (long long)m->tag);
         stop(s, m, text);
     }
     const message *from = m->kind == MESSAGE_SEND ? m : other;
     const message *to = m->kind == MESSAGE_SEND ? other : m;
-    if (m->n) memmove(to->y, from->x, (size_t)m->n * m->size);
+    if (m->n) memmove(to->y, from->x, message_bytes(m));
     double now = m->started;
     pthread_mutex_lock(&s->b->lock);
     finish(other, now);

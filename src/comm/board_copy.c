@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "comm/board.h"
-
-enum { BLOCK = 1024 }; /* floats that are summed at once */
+#include "comm/adder.h"
 
 static void copy(void *to, const void *from, size_t bytes)
 {
@@ -13,7 +12,7 @@ static void copy(void *to, const void *from, size_t bytes)
 
 static void gather(message *const *all, int64_t n)
 {
-    size_t bytes = (size_t)all[0]->n * all[0]->size;
+    size_t bytes = message_bytes(all[0]);
     for (int64_t to = 0; to < n; to++)
         for (int64_t from = 0; from < n; from++)
             copy(all[to]->y + (size_t)from * bytes, all[from]->x, bytes);
@@ -21,52 +20,54 @@ static void gather(message *const *all, int64_t n)
 
 static void all_to_all(message *const *all, int64_t n)
 {
-    size_t bytes = (size_t)all[0]->n * all[0]->size;
+    size_t bytes = message_bytes(all[0]);
     for (int64_t to = 0; to < n; to++)
         for (int64_t from = 0; from < n; from++)
             copy(all[to]->y + (size_t)from * bytes, all[from]->x + (size_t)to * bytes, bytes);
 }
 
-/* Adds floats first .. first + count - 1 of every member's list, in the order of places. */
-static void sum_block(message *const *all, int64_t n, bool of_y, int64_t first, int64_t count,
-                      float *sum)
+/* Adds elements first .. first + n - 1 of every member's list. */
+static void sum_all(message *const *all, int64_t members_n, int64_t first, int64_t n, adder *s)
 {
-    for (int64_t p = 0; p < n; p++) {
-        const float *v = (const float *)(const void *)(of_y ? all[p]->y : all[p]->x) + first;
-        for (int64_t i = 0; i < count; i++) sum[i] = p ? sum[i] + v[i] : v[i];
+    const message *m = all[0];
+    for (int64_t p = 0; p < members_n; p++) {
+        const char *list = m->kind == MESSAGE_ALL_REDUCE ? all[p]->y : all[p]->x;
+        adder_add(s, m->type, list + dtype_bytes(m->type, first), n, p == 0);
     }
 }
 
 static void reduce_scatter(message *const *all, int64_t n)
 {
-    float sum[BLOCK];
+    adder s;
     int64_t size = all[0]->n;
+    dtype type = all[0]->type;
     for (int64_t p = 0; p < n; p++) {
-        float *to = (float *)(void *)(all[p]->scratch ? all[p]->scratch : all[p]->y);
-        for (int64_t i = 0; i < size; i += BLOCK) {
-            int64_t count = size - i < BLOCK ? size - i : BLOCK;
-            sum_block(all, n, false, p * size + i, count, sum);
-            memcpy(to + i, sum, (size_t)count * sizeof *sum);
+        char *to = all[p]->scratch ? all[p]->scratch : all[p]->y;
+        for (int64_t i = 0; i < size; i += ADDER_BLOCK) {
+            int64_t count = size - i < ADDER_BLOCK ? size - i : ADDER_BLOCK;
+            sum_all(all, n, p * size + i, count, &s);
+            adder_take(&s, type, to + dtype_bytes(type, i), count);
         }
     }
     for (int64_t p = 0; p < n; p++)
-        if (all[p]->scratch) copy(all[p]->y, all[p]->scratch, (size_t)size * sizeof *sum);
+        if (all[p]->scratch) copy(all[p]->y, all[p]->scratch, message_bytes(all[p]));
 }
 
 static void all_reduce(message *const *all, int64_t n)
 {
-    float sum[BLOCK];
-    for (int64_t i = 0; i < all[0]->n; i += BLOCK) {
-        int64_t count = all[0]->n - i < BLOCK ? all[0]->n - i : BLOCK;
-        sum_block(all, n, true, i, count, sum);
+    adder s;
+    dtype type = all[0]->type;
+    for (int64_t i = 0; i < all[0]->n; i += ADDER_BLOCK) {
+        int64_t count = all[0]->n - i < ADDER_BLOCK ? all[0]->n - i : ADDER_BLOCK;
+        sum_all(all, n, i, count, &s);
         for (int64_t p = 0; p < n; p++)
-            memcpy((float *)(void *)all[p]->y + i, sum, (size_t)count * sizeof *sum);
+            adder_take(&s, type, all[p]->y + dtype_bytes(type, i), count);
     }
 }
 
 static const char *exchange(message *const *all, int64_t n, char *text, size_t room)
 {
-    size_t row = (size_t)all[0]->n * all[0]->size;
+    size_t row = message_bytes(all[0]);
     for (int64_t from = 0; from < n; from++) {
         for (int64_t to = 0; to < n; to++) {
             const int32_t *s = all[from]->table, *r = all[to]->table;
@@ -87,27 +88,28 @@ static void shift(message *const *all, int64_t n)
 {
     for (int64_t p = 0; p < n; p++) {
         int64_t to = ((p + all[p]->step) % n + n) % n;
-        copy(all[to]->y, all[p]->x, (size_t)all[p]->n * all[p]->size);
+        copy(all[to]->y, all[p]->x, message_bytes(all[p]));
     }
 }
 
 static void broadcast(message *const *all, int64_t n)
 {
-    for (int64_t p = 0; p < n; p++)
-        copy(all[p]->y, all[all[0]->step]->y, (size_t)all[0]->n * all[0]->size);
+    for (int64_t p = 0; p < n; p++) copy(all[p]->y, all[all[0]->step]->y, message_bytes(all[0]));
 }
 
 static const char *disagreement(message *const *all, int64_t n, char *text, size_t room)
 {
     for (int64_t p = 1; p < n; p++) {
         const message *a = all[0], *b = all[p];
-        if (a->kind == b->kind && a->n == b->n && a->size == b->size && a->step == b->step)
+        if (a->kind == b->kind && a->n == b->n && a->type == b->type && a->step == b->step)
             continue;
-        snprintf(text, room,
-                 "rank 0 of the group runs %s %s of %lld (step %lld), rank %d runs %s %s of %lld "
-                 "(step %lld)",
-                 a->what, a->name ? a->name : "", (long long)a->n, (long long)a->step, (int)p,
-                 b->what, b->name ? b->name : "", (long long)b->n, (long long)b->step);
+        snprintf(
+            text, room,
+            "rank 0 of the group runs %s %s of %lld %s (step %lld), rank %d runs %s %s of %lld "
+            "%s (step %lld)",
+            a->what, a->name ? a->name : "", (long long)a->n, dtype_name(a->type),
+            (long long)a->step, (int)p, b->what, b->name ? b->name : "", (long long)b->n,
+            dtype_name(b->type), (long long)b->step);
         return text;
     }
     return NULL;

@@ -156,7 +156,6 @@ message *comm_take(comm *c, message_kind kind, comm_group g, const char *what)
     m->group = g;
     m->group_name = comm_group_name(g);
     m->what = what;
-    m->size = sizeof(float);
     m->before = c->newest;
     if (c->newest)
         c->newest->after = m;

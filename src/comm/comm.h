@@ -61,6 +61,12 @@ status comm_groups(comm *c, const setup *s, error *err);
 
 /* ---- messages */
 
+/* Can a message of this operation's kind and format be run? Formats are only moved, but for sums:
+ * those of FP32, FP64 and INT32 are in their format (FP32 and FP64 under MPI in an order of the
+ * library's), those of BF16 and FP16 in FP32, in the order of ranks, rounded once. ERR_MACHINE: it
+ * cannot, and the text names operation and format; comm_start ends the job with it. */
+status comm_can(const op *o, error *err);
+
 /* Begins an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
  * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
  * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what

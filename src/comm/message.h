@@ -43,7 +43,7 @@ typedef struct message {
     char *scratch;        /* reduce-scatter with y inside x */
     const int32_t *table; /* exchange: int32[4][P] */
     int64_t n;            /* elements of a block; exchange: of a row */
-    size_t size;          /* bytes of an element: 4 (a float) or 1 */
+    dtype type;           /* of an element; raw bytes are UINT8 */
     int64_t step, tag;
 
     double started;    /* seconds; on this rank */
@@ -69,7 +69,15 @@ typedef struct message {
     void **more; /* [n_more]: requests of a message that was cut */
     int n_more;
     int32_t *heard; /* [P] rows that others say they send, of an exchange that is checked */
+    void *memory;   /* of a sum that the library does not make */
+    struct message *summing; /* the next of those that others' blocks are still missing of */
 } message;
+
+/* Bytes of a block. */
+static inline size_t message_bytes(const message *m)
+{
+    return (size_t)dtype_bytes(m->type, m->n);
+}
 
 typedef struct backend {
     const char *name;
@@ -92,7 +100,7 @@ typedef struct mpi_entry {
     int64_t rank, size;
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 1 };
+enum { MPI_ENTRY_VERSION = 2 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

@@ -14,7 +14,7 @@ static void collect(comm *c, comm_group g, const void *mine, size_t n, void *all
     m->x = mine;
     m->y = all;
     m->n = (int64_t)n;
-    m->size = 1;
+    m->type = DTYPE_U8;
     blocking(c, m);
 }
 
@@ -34,7 +34,7 @@ void comm_broadcast(comm *c, comm_group g, int64_t root_place, void *bytes, size
     message *m = comm_take(c, MESSAGE_BROADCAST, g, "broadcast");
     m->y = bytes;
     m->n = (int64_t)n;
-    m->size = 1;
+    m->type = DTYPE_U8;
     m->step = root_place;
     blocking(c, m);
 }

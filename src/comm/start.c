@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "comm/state.h"
+#include "comm/adder.h"
 
 /* Which message an operation is, and which of its sizes say what (-1: it has none). */
 typedef struct row {
@@ -15,7 +16,7 @@ static const row rows[] = {
     [OP_REDUCE_SCATTER] = {MESSAGE_REDUCE_SCATTER, DIM_REDUCE_SCATTER_N, -1, -1, true, true},
     [OP_ALL_REDUCE] = {MESSAGE_ALL_REDUCE, DIM_ALL_REDUCE_N, -1, -1, false, true},
     [OP_ALL_TO_ALL] = {MESSAGE_ALL_TO_ALL, DIM_ALL_TO_ALL_N, -1, -1, true, true},
-    [OP_EXCHANGE] = {MESSAGE_EXCHANGE, DIM_EXCHANGE_W, -1, -1, true, true}, /* floats of a row */
+    [OP_EXCHANGE] = {MESSAGE_EXCHANGE, DIM_EXCHANGE_W, -1, -1, true, true}, /* of a row */
     [OP_SHIFT] = {MESSAGE_SHIFT, DIM_SHIFT_N, DIM_SHIFT_STEP, -1, true, true},
     [OP_SEND] = {MESSAGE_SEND, DIM_SEND_N, DIM_SEND_STEP, DIM_SEND_TAG, true, false},
     [OP_RECV] = {MESSAGE_RECV, DIM_RECV_N, DIM_RECV_STEP, DIM_RECV_TAG, false, true},
@@ -24,7 +25,7 @@ static const row rows[] = {
 /* Without scratch the parts of x that others still read would be overwritten. */
 static void scratch_is_there(comm *c, const message *m)
 {
-    size_t block = (size_t)m->n * m->size;
+    size_t block = message_bytes(m);
     size_t whole = block * (size_t)c->groups[m->group].n;
     if (m->scratch || !block || m->y + block <= m->x || m->y >= m->x + whole) return;
     char text[160];
@@ -33,13 +34,39 @@ static void scratch_is_there(comm *c, const message *m)
     comm_abort(c, ERR_MACHINE, text);
 }
 
+status comm_can(const op *o, error *err)
+{
+    const row *r = &rows[o->kind];
+    const char *what = op_infos[o->kind].name, *name = o->name ? o->name : "";
+    bool sums = r->kind == MESSAGE_REDUCE_SCATTER || r->kind == MESSAGE_ALL_REDUCE;
+    if (sums && !adder_has(o->type))
+        return error_set(err, ERR_MACHINE,
+                         "operation %s (%s): messages do not sum %s; they sum FP32, FP64, BF16, "
+                         "FP16 and INT32",
+                         name, what, dtype_name(o->type));
+    int64_t n = o->dim[r->n];
+    if (dtype_elements(o->type, dtype_bytes(o->type, n)) != n)
+        return error_set(err, ERR_MACHINE,
+                         "operation %s (%s): %lld elements of %s are no whole number of bytes; "
+                         "messages carry whole bytes",
+                         name, what, (long long)n, dtype_name(o->type));
+    return OK;
+}
+
 int comm_start(comm *c, const op *o, void *const *in, void *const *out)
 {
     const row *r = &rows[o->kind];
+    error err;
+    if (comm_can(o, &err)) comm_abort(c, ERR_MACHINE, err.text);
     message *m = comm_take(c, r->kind, o->group, op_infos[o->kind].name);
     m->name = o->name;
+    m->type = o->type;
     m->stream = o->stream;
     m->n = o->dim[r->n];
+    if (dtype_bits(m->type) < 8) { /* whole bytes, as comm_can has seen */
+        m->n = dtype_bytes(m->type, m->n);
+        m->type = DTYPE_U8;
+    }
     m->step = r->step < 0 ? 0 : o->dim[r->step];
     m->tag = r->tag < 0 ? 0 : o->dim[r->tag];
     if (r->from_x) m->x = in[IN_MESSAGE_x];

@@ -40,7 +40,7 @@ static void all_members(const comm *c, const message *m, double sent, double rec
 static void exchanged(const comm *c, const message *m, traffic *t)
 {
     int64_t n = c->groups[m->group].n;
-    double row = (double)m->n * (double)m->size;
+    double row = (double)message_bytes(m);
     for (int64_t i = 0; i < n; i++) {
         unsigned char level = c->level[m->group][i];
         t->sent[level] += row * m->table[n + i];
@@ -52,7 +52,7 @@ static void exchanged(const comm *c, const message *m, traffic *t)
 static void pair(const comm *c, const message *m, bool sends, bool receives, traffic *t)
 {
     const members *who = &c->groups[m->group];
-    double bytes = (double)m->n * (double)m->size;
+    double bytes = (double)message_bytes(m);
     int64_t on = ((who->place + m->step) % who->n + who->n) % who->n;
     int64_t back =
         m->kind == MESSAGE_SHIFT ? ((who->place - m->step) % who->n + who->n) % who->n : on;
@@ -64,7 +64,7 @@ static traffic traffic_of(const comm *c, const message *m)
 {
     traffic t = {{0}, {0}};
     const members *who = &c->groups[m->group];
-    double block = (double)m->n * (double)m->size;
+    double block = (double)message_bytes(m);
     switch (m->kind) {
     case MESSAGE_ALL_REDUCE: /* its reduce-scatter and its all-gather */
         all_members(c, m, 2 * block / (double)who->n, 2 * block / (double)who->n, &t);

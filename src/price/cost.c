@@ -2,7 +2,6 @@
 #include "price/cost.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "price/cost_parts.h"
 
@@ -184,17 +183,20 @@ static bool is_activation(op_kind k)
     return k == OP_ACT || k == OP_ACT_D || k == OP_ACT_AS || k == OP_ACT_AS_D;
 }
 
+static const unsigned part_of_module[MODULE_COUNT] = {
+    [MODULE_NONE] = CAPTURED_REST,       [MODULE_EMBEDDING] = CAPTURED_REST,
+    [MODULE_LAYER] = CAPTURED_ATTENTION, [MODULE_ATTENTION] = CAPTURED_ATTENTION,
+    [MODULE_LINEAR] = CAPTURED_LINEAR,   [MODULE_MLP] = CAPTURED_MLP,
+    [MODULE_MOE] = CAPTURED_EXPERTS,     [MODULE_SHARED] = CAPTURED_ROUTER,
+    [MODULE_PREDICTION] = CAPTURED_REST, [MODULE_HEAD] = CAPTURED_REST,
+    [MODULE_MESSAGES] = CAPTURED_REST,   [MODULE_REPLICAS] = CAPTURED_REST,
+};
+
 /* What has to be captured for this operation to be. */
 static unsigned part_of(const op *o)
 {
-    const char *m = o->module ? o->module : "";
-    if (m[0] == 's' && strcmp(m, "shared expert") == 0) return CAPTURED_ROUTER;
-    if (m[0] == 'a' && strcmp(m, "attention") == 0) return CAPTURED_ATTENTION;
-    if (m[0] == 'l' && strcmp(m, "linear attention") == 0) return CAPTURED_LINEAR;
-    if (m[0] == 'm' && strcmp(m, "mlp") == 0) return CAPTURED_MLP;
-    if (strcmp(m, "moe") != 0) return strcmp(m, "layer") ? CAPTURED_REST : CAPTURED_ATTENTION;
-    if (is_router(o->kind) || is_norm(o->kind) || strncmp(o->name, "router", 6) == 0)
-        return CAPTURED_ROUTER;
+    if (o->module != MODULE_MOE) return part_of_module[o->module];
+    if (is_router(o->kind) || is_norm(o->kind) || o->role == ROLE_ROUTER) return CAPTURED_ROUTER;
     return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
@@ -256,11 +258,11 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
-    if (c->fused_experts && is_activation(o->kind) && cost_is_routed(o)) return 0;
+    if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
     double bytes = bytes_of(seg, o, row->way);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *
-               (cost_is_routed(o) ? c->fill * cost_loads(c, seg, o).skew : 1);
+               (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);
     return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
 }
 
@@ -268,8 +270,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
 static double host_copy(const cost_model *c, const segment *seg, const op *o)
 {
     const buf *b = &seg->bufs[op_first_buf(o)];
-    bool routed = strncmp(b->name, "experts.", 8) == 0;
-    double bytes = (double)b->bytes * (routed ? c->fill : 1);
+    double bytes = (double)b->bytes * (role_is_routed(b->role) ? c->fill : 1);
     return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
 }
 
@@ -299,8 +300,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
 /* Counts that the host must know before it can launch the rest. */
 static bool reads_back(const cost_model *c, const op *o)
 {
-    return o->kind == OP_ALL_GATHER && c->dispatch == DISPATCH_ALLTOALL &&
-           strcmp(o->name, "dispatch.counts") == 0;
+    return o->role == ROLE_COUNTS && c->dispatch == DISPATCH_ALLTOALL;
 }
 
 /* Does an exchange of the segment write (or read) this buffer? */
@@ -331,7 +331,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     if (row->way == WAY_NONE || cost_passes_on(c, seg, o)) return out;
     out.seconds = seconds_of(c, seg, o, &out.quantise);
     bool message = row->way == WAY_MESSAGE, beside = message || row->way == WAY_HOST_COPY;
-    double one = cost_chunk(c, seg, o);
+    double one = cost_chunk(c, o);
     double launches = launches_of(c, o, row, out.quantise > 0) * one;
     if (message) out.kind = kind_of_group[o->group];
     if (message) out.seconds *= one;

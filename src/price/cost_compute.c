@@ -8,7 +8,6 @@
  * gradient; backward the gradient once for both products that take it. Weights are made narrow once
  * a step, which the optimizer's cost has. */
 #include <math.h>
-#include <string.h>
 
 #include "price/cost_parts.h"
 
@@ -23,16 +22,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-bool cost_is_routed(const op *o)
-{
-    return strncmp(o->name, "experts.", 8) == 0;
-}
-
 /* The router stays wide, and so does what is too small to be scaled in blocks. */
 bool cost_is_narrow(const cost_model *c, const op *o)
 {
     enum { BLOCK = 16 };
-    if (c->products == c->plain || strncmp(o->name, "router", 6) == 0) return false;
+    if (c->products == c->plain || o->role == ROLE_ROUTER) return false;
     bool weights = o->kind == OP_GEMM_W || o->kind == OP_GROUPED_W;
     if (weights && !c->narrow_weight_gradients) return false;
     int n = o->kind == OP_GEMM || o->kind == OP_GEMM_D || o->kind == OP_GEMM_W ? 1 : 2;
@@ -109,7 +103,7 @@ static double padded_rows(const cost_model *c, double rows, double experts)
 static bool comes_narrow(const cost_model *c, const op *o)
 {
     if (!c->fused_experts) return false;
-    return strcmp(o->name, o->kind == OP_GROUPED ? "experts.fc2" : "experts.fc1") == 0;
+    return o->role == (o->kind == OP_GROUPED ? ROLE_EXPERTS_FC2 : ROLE_EXPERTS_FC1);
 }
 
 /* Products of `experts` experts that share `rows` evenly. */
@@ -183,13 +177,12 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
 
 /* ---- head: products with the vocabulary, and passes over logits that are kept nowhere */
 
-double cost_chunk(const cost_model *c, const segment *seg, const op *o)
+double cost_chunk(const cost_model *c, const op *o)
 {
     if (!(c->hw->framework > 0)) return 1;
     bool parts = o->kind == OP_HEAD_PART || o->kind == OP_HEAD_PART_D;
     if (parts) return (double)o->dim[DIM_HEAD_PART_ROWS] / (double)o->dim[DIM_HEAD_PART_T];
-    if (o->kind != OP_ALL_GATHER || strcmp(seg->bufs[o->in[IN_ALL_GATHER_x]].name, "logit sums"))
-        return 1;
+    if (o->role != ROLE_LOGIT_SUMS) return 1;
     const setup *s = c->s;
     double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
     return (double)o->dim[DIM_ALL_GATHER_N] / 3 / (tokens / (double)s->lay.cp);
@@ -203,7 +196,7 @@ double cost_head(const cost_model *c, const segment *seg, const op *o)
     double width = (double)o->dim[DIM_HEAD_LOSS_V];
     double part = o->kind == OP_HEAD_LOSS ? 1 : 0.5; /* of loss and gradient */
     double loss = cost_memory(c, rows * width * h->logit_bytes * part);
-    double one = cost_chunk(c, seg, o);
+    double one = cost_chunk(c, o);
     double memory = one * cost_memory(c, (double)seg_op_bytes(seg, o));
     return loss + larger(op_flops(o) / (peak_of(c, false) * h->head), memory);
 }

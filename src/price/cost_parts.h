@@ -17,7 +17,7 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o);
 double cost_head(const cost_model *c, const segment *seg, const op *o);
 
 /* What part of one operation of the framework this chunk of the head is; 1 for everything else. */
-double cost_chunk(const cost_model *c, const segment *seg, const op *o);
+double cost_chunk(const cost_model *c, const op *o);
 
 double cost_message(const cost_model *c, const segment *seg, const op *o);
 
@@ -26,9 +26,6 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o);
 
 /* Is it part of a flex dispatch whose rows go with others, without a launch of its own? */
 bool cost_rides_along(const cost_model *c, const op *o);
-
-/* Does this operation touch rows of experts' buffers, of which a part is empty? */
-bool cost_is_routed(const op *o);
 
 /* Do the products of this operation run in the recipe's narrow numbers? */
 bool cost_is_narrow(const cost_model *c, const op *o);

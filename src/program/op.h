@@ -35,14 +35,20 @@ enum {
 
 typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
 
-/* Streams run in order, each by itself. The host is one too. */
+/* Streams run in order, each by itself: an operation begins when the one before it on its stream is
+ * complete. So what goes between pipeline stages has four: with sends and receives of both
+ * directions on one, rank 0 would send its second hidden state before it takes the first gradient,
+ * and rank 1 send that gradient before it takes the hidden state. The host is a stream too. */
 typedef enum op_stream {
     STREAM_COMPUTE,
-    STREAM_COMM,      /* messages inside layers */
-    STREAM_P2P,       /* between pipeline stages */
-    STREAM_DP,        /* gradients and weights between replicas */
-    STREAM_COPY,      /* to the host */
-    STREAM_COPY_BACK, /* from it */
+    STREAM_COMM,          /* messages inside layers */
+    STREAM_SEND_FORWARD,  /* between pipeline stages: hidden states */
+    STREAM_RECV_FORWARD,  /* ... */
+    STREAM_SEND_BACKWARD, /* and their gradients */
+    STREAM_RECV_BACKWARD, /* ... */
+    STREAM_DP,            /* gradients and weights between replicas */
+    STREAM_COPY,          /* to the host */
+    STREAM_COPY_BACK,     /* from it */
     STREAM_HOST,
     STREAM_COUNT
 } op_stream;
@@ -57,6 +63,43 @@ typedef enum op_node {
     NODE_COUNT
 } op_node;
 
+/* The module of a model that an operation or buffer belongs to. */
+typedef enum op_module {
+    MODULE_NONE,
+    MODULE_EMBEDDING,
+    MODULE_LAYER, /* what lies between the modules of a layer */
+    MODULE_ATTENTION,
+    MODULE_LINEAR, /* linear attention */
+    MODULE_MLP,
+    MODULE_MOE,
+    MODULE_SHARED, /* the shared expert */
+    MODULE_PREDICTION,
+    MODULE_HEAD,
+    MODULE_MESSAGES, /* between stages */
+    MODULE_REPLICAS,
+    MODULE_COUNT
+} op_module;
+extern const char *const op_module_names[MODULE_COUNT]; /* for tables */
+
+/* What it is for, where its kind does not tell and a price or the audit depends on it. */
+typedef enum op_role {
+    ROLE_NONE,
+    ROLE_ROUTER,      /* product, choice and losses of the router */
+    ROLE_COUNTS,      /* rows of each expert, gathered for a dispatcher: its host must know them */
+    ROLE_HOP1,        /* of the flex dispatcher: between domains, */
+    ROLE_HOP2,        /* inside one */
+    ROLE_EXPERTS,     /* rows of routed experts */
+    ROLE_EXPERTS_FC1, /* their first product, */
+    ROLE_EXPERTS_FC2, /* their second one */
+    ROLE_LOGIT_SUMS,  /* statistics of the logits of a chunk of rows */
+} op_role;
+
+/* Rows of experts' buffers, of which a part is empty? */
+static inline bool role_is_routed(op_role r)
+{
+    return r >= ROLE_EXPERTS && r <= ROLE_EXPERTS_FC2;
+}
+
 enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 12, OP_REAL_MAX = 4 };
 
 typedef struct op {
@@ -64,11 +107,12 @@ typedef struct op {
     op_phase phase;
     op_stream stream;
     op_node node;
-    comm_group group;   /* communication: who takes part */
-    dtype type;         /* messages and copies: of their elements */
-    int event;          /* its number in the list: what a WAIT names; 0 before waits are derived */
-    const char *name;   /* "qkv", "experts.fc1" */
-    const char *module; /* "attention", "moe", ...: for tables */
+    comm_group group; /* communication: who takes part */
+    dtype type;       /* messages and copies: of their elements */
+    int event;        /* its number in the list: what a WAIT names; 0 before waits are derived */
+    const char *name; /* "qkv", "experts.fc1": for people, nothing is decided by it */
+    op_module module;
+    op_role role;
     int in[OP_IN_MAX], out[OP_OUT_MAX];
     int64_t dim[OP_DIM_MAX];
     double real[OP_REAL_MAX];
@@ -117,6 +161,13 @@ double op_flops(const op *o);
 
 /* The first input, or where there is none the first output: what a message carries. -1: neither. */
 int op_first_buf(const op *o);
+
+/* "layers", "stages, sends forward": what runs there, for people. */
+extern const char *const op_stream_names[STREAM_COUNT];
+
+/* The stream of the other side: where the receives stand whose sends stand in this one. Most
+ * streams are their own other side. */
+op_stream op_stream_opposite(op_stream s);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);

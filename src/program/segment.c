@@ -5,9 +5,19 @@
 
 #include "base/maths.h"
 
-void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a)
+const char *const segment_names[SEGMENT_KINDS] = {
+    [SEGMENT_EMBEDDING] = "embedding", [SEGMENT_LAYER] = "layer",
+    [SEGMENT_FINAL] = "final",         [SEGMENT_MTP] = "mtp",
+    [SEGMENT_HEAD] = "head",           [SEGMENT_RECEIVE] = "receive",
+    [SEGMENT_SEND] = "send",           [SEGMENT_POST] = "post",
+    [SEGMENT_WAIT] = "wait",           [SEGMENT_REDUCE] = "reduce",
+    [SEGMENT_GATHER] = "gather",       [SEGMENT_SUMS] = "sums",
+    [SEGMENT_PAIR] = "pair",
+};
+
+void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a)
 {
-    *seg = (segment){.name = name};
+    *seg = (segment){.kind = kind, .name = segment_names[kind]};
     b->s = s;
     b->a = a;
     b->seg = seg;
@@ -18,6 +28,7 @@ static int add_buf(builder *b, buf made)
     segment *seg = b->seg;
     ARENA_GROW(b->a, seg->bufs, seg->n_bufs, seg->bufs_room);
     made.module = b->module;
+    made.role = b->role;
     made.offset[0] = made.offset[1] = -1;
     if (!made.parent) made.parent = NONE; /* buffer 0 has no views: it is the segment's input */
     seg->bufs[seg->n_bufs] = made;
@@ -202,7 +213,8 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
            const int64_t *dim)
 {
     op *o = append(b->seg, phase, b->a);
-    *o = (op){.kind = kind, .name = name, .module = b->module, .node = b->node};
+    *o = (op){.kind = kind, .name = name, .module = b->module, .role = b->role};
+    o->node = b->node;
     o->layer_step = b->layer_step;
     o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
                : is_weight_gradient(kind) ? PHASE_WGRAD

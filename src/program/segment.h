@@ -82,7 +82,9 @@ enum {
 };
 
 typedef struct buf {
-    const char *name, *module;
+    const char *name; /* for people, nothing is decided by it */
+    op_module module;
+    op_role role;
     life life;
     dtype type;
     int64_t bytes;
@@ -102,10 +104,29 @@ typedef struct buf {
 
 enum { SEG_FORWARD, SEG_BACKWARD };
 
+typedef enum segment_kind {
+    SEGMENT_EMBEDDING,
+    SEGMENT_LAYER,
+    SEGMENT_FINAL, /* the final norm, where a prediction module reads it */
+    SEGMENT_MTP,
+    SEGMENT_HEAD,
+    SEGMENT_RECEIVE, /* messages between stages */
+    SEGMENT_SEND,
+    SEGMENT_POST,
+    SEGMENT_WAIT,
+    SEGMENT_REDUCE, /* and between replicas */
+    SEGMENT_GATHER,
+    SEGMENT_SUMS,
+    SEGMENT_PAIR, /* the forward of a layer and the backward of another */
+    SEGMENT_KINDS
+} segment_kind;
+extern const char *const segment_names[SEGMENT_KINDS];
+
 typedef struct segment {
-    const char *name;
-    int id;       /* its place among the segments of a program */
-    int n_layers; /* how many layers an instance covers; 0 for embedding and head */
+    segment_kind kind;
+    const char *name; /* for people, nothing is decided by it */
+    int id;           /* its place among the segments of a program */
+    int n_layers;     /* how many layers an instance covers; 0 for embedding and head */
     buf *bufs;
     int n_bufs, bufs_room;
     op *ops[2];
@@ -121,18 +142,19 @@ typedef struct builder {
     arena *a;
     segment *seg;
     rank_at at;
-    int64_t seq;        /* tokens of a whole sequence */
-    int64_t B, S;       /* samples of a microbatch; tokens of each on this CP rank */
-    int64_t Tc, T;      /* tokens of this CP rank; of this TP rank's share of them */
-    int64_t layer;      /* a layer of the kind being built: its blocks, its bits */
-    int layer_step;     /* layers of the same segment before it */
-    const char *module; /* tags of what is added now */
+    int64_t seq;      /* tokens of a whole sequence */
+    int64_t B, S;     /* samples of a microbatch; tokens of each on this CP rank */
+    int64_t Tc, T;    /* tokens of this CP rank; of this TP rank's share of them */
+    int64_t layer;    /* a layer of the kind being built: its blocks, its bits */
+    int layer_step;   /* layers of the same segment before it */
+    op_module module; /* tags of what is added now */
+    op_role role;
     op_node node;
     number_types types;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
-void segment_init(segment *seg, builder *b, const char *name, const setup *s, arena *a);
+void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a);
 
 /* Buffers. Sizes in elements. Activations have the recipe's precision; what has another format
  * (indices, statistics, what the router computes) says so. STORED in `drop`: only products read it

@@ -57,6 +57,8 @@ static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, err
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
         if (!(o->flags & ACROSS) && o->event > b->n_events[phase]) b->n_events[phase] = o->event;
+        status s = op_is_comm(o->kind) ? comm_can(o, err) : OK;
+        if (s) return s;
         if (op_is_comm(o->kind) || o->kind == OP_WAIT) continue;
         const kernel *k = kernel_pick(rows, n_rows, o, plain);
         if (!k)

@@ -95,9 +95,9 @@ static void build_mlp(builder *b, layer_bufs *t, int h, int y, int dh)
 static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
 {
     int64_t size = b->T * b->s->m.hidden;
-    segment_init(seg, b, "layer", b->s, b->a);
+    segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     seg->n_layers = 1;
-    b->module = "layer";
+    b->module = MODULE_LAYER;
     b->node = NODE_ATTN;
     b->layer = layer;
     layer_bufs t;

@@ -2,7 +2,7 @@
  *
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes.
- * I2  A message occupies its sender's stream between stages, and is there at its end; the buffer
+ * I2  A message occupies its sender's link between stages, and is there at its end; the buffer
  *     that it leaves from is written again only then. */
 #include "search/card_steps.h"
 

@@ -54,8 +54,31 @@ static void rounding(void **state)
     for (int i = 0; i < 3; i++) assert_true(fabsf(back[i] - row[i]) <= fabsf(row[i]) / 256);
 }
 
+/* Every number of FP16 comes back, and so does what lies between two of them: the nearer, of equally
+ * near ones the even. */
+static void half_precision(void **state)
+{
+    (void)state;
+    assert_true(f16_to_float(0x3c00) == 1 && f16_to_float(0xc000) == -2);
+    assert_true(f16_to_float(1) == 0x1p-24f && f16_to_float(0x7bff) == 65504);
+    assert_true(f16_of_float(65519.9f) == 0x7bff && f16_of_float(65520) == 0x7c00);
+    for (uint16_t low = 0; low < 0x7c00; low++) {
+        float a = f16_to_float(low), b = low == 0x7bff ? 65536 : f16_to_float((uint16_t)(low + 1));
+        float middle = (a + b) / 2;
+        uint16_t high = (uint16_t)(low + 1), sign = 0x8000;
+        assert_int_equal(f16_of_float(a), low);
+        assert_int_equal(f16_of_float(-a), low | sign);
+        assert_int_equal(f16_of_float(nextafterf(middle, 0)), low);
+        assert_int_equal(f16_of_float(middle), low & 1 ? high : low);
+        assert_int_equal(f16_of_float(-nextafterf(middle, 1e6f)), high | sign);
+    }
+    assert_true(isinf(f16_to_float(0x7c00)) && isnan(f16_to_float(0x7c01)));
+    assert_true(f16_of_float(-INFINITY) == 0xfc00 && isnan(f16_to_float(f16_of_float(NAN))));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(rounding)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(rounding),
+                                       cmocka_unit_test(half_precision)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,14 @@ enum { MESSAGES = 60 };
 static const op_kind collective_kinds[] = {OP_ALL_GATHER, OP_REDUCE_SCATTER, OP_ALL_REDUCE,
                                            OP_ALL_TO_ALL, OP_EXCHANGE,       OP_SHIFT};
 
+static const dtype summed_types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_I32, DTYPE_F16, DTYPE_F64};
+static const dtype moved_types[] = {DTYPE_F32, DTYPE_BF16, DTYPE_I32, DTYPE_U8, DTYPE_E4M3};
+
+static inline bool is_sum(op_kind k)
+{
+    return k == OP_ALL_REDUCE || k == OP_REDUCE_SCATTER;
+}
+
 /* Sends come before their receives in the list, as messages k and k + 1; a receive has the tag of
  * its send. Two pairs in four have the same tag: those keep their order. */
 static inline void plan_pair(trial *t, int k, uint32_t random, comm_group g)
@@ -19,6 +27,7 @@ static inline void plan_pair(trial *t, int k, uint32_t random, comm_group g)
     t->o.dim[0] = random / 64 % 300;
     t->o.dim[1] = send ? step : -step;
     t->o.dim[2] = random / 8 % 2;
+    t->o.type = moved_types[random / 32 % 5];
 }
 
 /* The same list on every rank. */
@@ -39,6 +48,7 @@ static inline int plan(trial *list, const setup *s, int64_t rank, uint32_t seed,
             t->o.dim[0] = random / 8 % 8 == 0 ? 0 : random / 64 % 400;
             t->o.dim[1] = t->o.kind == OP_EXCHANGE ? 1 + random / 64 % 9 : random / 512 % 5;
             t->in_place = random / 4096 % 2;
+            t->o.type = (is_sum(t->o.kind) ? summed_types : moved_types)[random / 32768 % 5];
         }
         t->o.stream = STREAM_COMM;
         trial_fill(t, rank);
@@ -122,32 +132,35 @@ static inline void check_small(comm *c, result *r)
     comm_barrier(c, GROUP_WORLD);
 }
 
-static inline void run_one(comm *c, op_kind kind, int64_t n, int64_t step, float *x, float *y)
+static inline void run_one(comm *c, dtype type, op_kind kind, int64_t n, int64_t step, void *x,
+                           void *y)
 {
     op o = {.kind = kind, .group = GROUP_WORLD, .stream = STREAM_COMM, .dim = {n, step}};
+    o.type = type;
     o.out[1] = -1;
     comm_wait(c, comm_start(c, &o, (void *[]){x}, (void *[]){y}));
 }
 
 /* On a world where nodes have 2 ranks and NVLink reaches 4 (check_bytes needs one node pair). */
-static inline void check_bytes(comm *c, const setup *s, result *r)
+static inline void check_bytes(comm *c, const setup *s, dtype type, result *r)
 {
     int64_t P = comm_size(c), rank = comm_rank(c), N = 10, near = 0;
     for (int64_t p = 0; p < P; p++)
         near += p != rank && p / s->lay.gpus_per_node == rank / s->lay.gpus_per_node;
-    float *x = floats(N * P), *y = floats(N * P);
+    void *x = elements(type, N * P), *y = elements(type, N * P);
+    double size = (double)dtype_bytes(type, 1);
     comm_statistics_clear(c);
-    run_one(c, OP_ALL_GATHER, N, 0, x, y);
-    run_one(c, OP_REDUCE_SCATTER, N, 0, x, y);
-    run_one(c, OP_ALL_TO_ALL, N, 0, x, y);
-    run_one(c, OP_ALL_REDUCE, N * P, 0, NULL, y);
-    run_one(c, OP_SHIFT, N, 1, x, y);
+    run_one(c, type, OP_ALL_GATHER, N, 0, x, y);
+    run_one(c, type, OP_REDUCE_SCATTER, N, 0, x, y);
+    run_one(c, type, OP_ALL_TO_ALL, N, 0, x, y);
+    run_one(c, type, OP_ALL_REDUCE, N * P, 0, NULL, y);
+    run_one(c, type, OP_SHIFT, N, 1, x, y);
     const comm_stats *st = comm_statistics(c);
     const double *b = st->bytes[GROUP_WORLD];
     int64_t next = (rank + 1) % P;
     bool next_near = next != rank && next / s->lay.gpus_per_node == rank / s->lay.gpus_per_node;
-    double to_near = 4.0 * (double)(5 * N * near + N * next_near);
-    double to_all = 4.0 * (double)(5 * N * (P - 1) + N * (next != rank));
+    double to_near = size * (double)(5 * N * near + N * next_near);
+    double to_all = size * (double)(5 * N * (P - 1) + N * (next != rank));
     EXPECT(r, b[LEVEL_NODE] == to_near, "bytes in the node: %g, not %g", b[LEVEL_NODE], to_near);
     EXPECT(r, b[LEVEL_NODE] + b[LEVEL_DOMAIN] + b[LEVEL_ACROSS] == to_all, "bytes: %g, not %g",
            b[LEVEL_NODE] + b[LEVEL_DOMAIN] + b[LEVEL_ACROSS], to_all);
@@ -162,7 +175,9 @@ static inline void check_all(comm *c, const setup *s, result *r)
     for (uint32_t seed = 1; seed <= 6; seed++) check_many(c, s, seed, r);
     check_tags(c, s, r);
     check_small(c, r);
-    check_bytes(c, s, r);
+    check_bytes(c, s, DTYPE_F32, r);
+    check_bytes(c, s, DTYPE_BF16, r);
+    check_bytes(c, s, DTYPE_F64, r);
 }
 
 #endif

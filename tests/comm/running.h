@@ -120,9 +120,10 @@ static inline void expect_again(const char *part)
     if (!strstr(again, part)) fail_msg("no '%s' in what it said:\n%s", part, again);
 }
 
-#define MPIRUN                                                                                     \
+#define MPIRUN_OF(n)                                                                               \
     "mpirun --allow-run-as-root --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 "       \
-    "--mca btl_vader_single_copy_mechanism none --mca odls_base_sigkill_timeout 2 -n 4 "
+    "--mca btl_vader_single_copy_mechanism none --mca odls_base_sigkill_timeout 2 -n " #n " "
+#define MPIRUN MPIRUN_OF(4)
 
 static inline bool no_mpi(void)
 {

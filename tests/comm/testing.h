@@ -2,7 +2,7 @@
  *
  * Ranks are threads or processes, so nothing here ends a test: a check that fails says so in
  * `result`, and whoever runs the rank looks there. All numbers are small whole ones: sums are exact
- * in any order. */
+ * in any order, but for BF16, where they are exact in FP32 and rounded at the end. */
 #ifndef TESTS_COMM_TESTING_H
 #define TESTS_COMM_TESTING_H
 
@@ -73,6 +73,74 @@ static inline float sent(int64_t rank, int k, int64_t i)
     return (float)(mixed((uint32_t)(rank * 7919 + k * 104729 + i)) % 128);
 }
 
+/* ---- elements of a format */
+
+static inline void put(dtype t, void *list, int64_t i, float v)
+{
+    switch (t) {
+    case DTYPE_F32:
+        ((float *)list)[i] = v;
+        break;
+    case DTYPE_F64:
+        ((double *)list)[i] = (double)v;
+        break;
+    case DTYPE_BF16:
+        ((uint16_t *)list)[i] = bf16_of_float(v);
+        break;
+    case DTYPE_F16:
+        ((uint16_t *)list)[i] = f16_of_float(v);
+        break;
+    case DTYPE_I32:
+        ((int32_t *)list)[i] = (int32_t)v;
+        break;
+    default:
+        ((signed char *)list)[i] = (signed char)v; /* UINT8 and the like are only moved */
+    }
+}
+
+static inline float get(dtype t, const void *list, int64_t i)
+{
+    switch (t) {
+    case DTYPE_F32:
+        return ((const float *)list)[i];
+    case DTYPE_F64:
+        return (float)((const double *)list)[i];
+    case DTYPE_BF16:
+        return bf16_to_float(((const uint16_t *)list)[i]);
+    case DTYPE_F16:
+        return f16_to_float(((const uint16_t *)list)[i]);
+    case DTYPE_I32:
+        return (float)((const int32_t *)list)[i];
+    default:
+        return (float)((const signed char *)list)[i];
+    }
+}
+
+static inline float rounded(dtype t, float v)
+{
+    double room;
+    put(t, &room, 0, v);
+    return get(t, &room, 0);
+}
+
+/* Room for n elements and one more, full of what nobody sends. */
+static inline void *elements(dtype t, int64_t n)
+{
+    void *p = malloc((size_t)dtype_bytes(t, n + 1));
+    for (int64_t i = 0; i <= n; i++) put(t, p, i, -77);
+    return p;
+}
+
+static inline float *floats(int64_t n)
+{
+    return elements(DTYPE_F32, n);
+}
+
+static inline void *element(dtype t, void *list, int64_t i)
+{
+    return (char *)list + dtype_bytes(t, i);
+}
+
 /* ---- one message with its buffers and what is expected of them */
 
 typedef struct trial {
@@ -80,7 +148,7 @@ typedef struct trial {
     members who;
     int k; /* number of the message */
     bool in_place;
-    float *x, *y, *scratch;
+    void *x, *y, *scratch; /* of o.type */
     int32_t *table;
     int64_t y_n;
     int request;
@@ -90,13 +158,6 @@ typedef struct trial {
 static inline int32_t rows_of(int k, int64_t from, int64_t to)
 {
     return (int32_t)(mixed((uint32_t)(k * 31 + from * 17 + to)) % 5);
-}
-
-static inline float *floats(int64_t n)
-{
-    float *p = malloc(((size_t)n + 1) * sizeof *p);
-    for (int64_t i = 0; i <= n; i++) p[i] = -77; /* what nobody sends */
-    return p;
 }
 
 /* Starts of rows in x and y, with a gap of one row before each member's. */
@@ -114,8 +175,8 @@ static inline void fill_table(trial *t)
         out += goes;
         in += comes;
     }
-    t->x = floats(out * t->o.dim[1]);
-    t->y = floats(t->y_n = in * t->o.dim[1]);
+    t->x = elements(t->o.type, out * t->o.dim[1]);
+    t->y = elements(t->o.type, t->y_n = in * t->o.dim[1]);
     t->o.dim[0] = in;
 }
 
@@ -127,18 +188,19 @@ static inline void trial_fill(trial *t, int64_t rank)
         fill_table(t);
         for (int64_t p = 0; p < P; p++)
             for (int64_t i = 0; i < t->table[P + p] * t->o.dim[1]; i++)
-                t->x[t->table[p] * t->o.dim[1] + i] = sent(rank, t->k, p * 1000 + i);
+                put(t->o.type, t->x, t->table[p] * t->o.dim[1] + i, sent(rank, t->k, p * 1000 + i));
         return;
     }
     if (t->o.kind == OP_REDUCE_SCATTER || t->o.kind == OP_ALL_TO_ALL) x_n = N * P;
     if (t->o.kind == OP_ALL_GATHER || t->o.kind == OP_ALL_TO_ALL) t->y_n = N * P;
-    t->y = floats(t->y_n);
-    t->x = floats(x_n);
-    float *x = t->x;
-    if (t->o.kind == OP_ALL_GATHER && t->in_place) x = t->y + t->who.place * N;
+    dtype type = t->o.type;
+    t->y = elements(type, t->y_n);
+    t->x = elements(type, x_n);
+    void *x = t->x;
+    if (t->o.kind == OP_ALL_GATHER && t->in_place) x = element(type, t->y, t->who.place * N);
     if (t->o.kind == OP_ALL_REDUCE) x = t->y;
-    for (int64_t i = 0; i < x_n; i++) x[i] = sent(rank, t->k, i);
-    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place) t->scratch = floats(N);
+    for (int64_t i = 0; i < x_n; i++) put(type, x, i, sent(rank, t->k, i));
+    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place) t->scratch = elements(type, N);
 }
 
 static inline void trial_start(trial *t, comm *c)
@@ -146,8 +208,10 @@ static inline void trial_start(trial *t, comm *c)
     int64_t N = t->o.dim[0];
     void *in[2] = {t->x, t->table}, *out[2] = {t->y, t->scratch};
     t->o.out[1] = t->scratch ? 1 : -1;
-    if (t->o.kind == OP_ALL_GATHER && t->in_place) in[0] = t->y + t->who.place * N;
-    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place) out[0] = t->x + t->who.place * N;
+    if (t->o.kind == OP_ALL_GATHER && t->in_place)
+        in[0] = element(t->o.type, t->y, t->who.place * N);
+    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place)
+        out[0] = element(t->o.type, t->x, t->who.place * N);
     t->request = comm_start(c, &t->o, in, out);
 }
 
@@ -160,7 +224,7 @@ static inline float summed(const trial *t, int64_t i)
 {
     float sum = 0;
     for (int64_t p = 0; p < t->who.n; p++) sum += sent(t->who.ranks[p], t->k, i);
-    return sum;
+    return rounded(t->o.type, sum);
 }
 
 /* What element i of the output must be. */
@@ -188,31 +252,35 @@ static inline void check_exchange(const trial *t, result *r)
     int64_t P = t->who.n, W = t->o.dim[1], checked = 0;
     for (int64_t p = 0; p < P; p++) {
         for (int64_t i = 0; i < t->table[3 * P + p] * W; i++, checked++) {
-            float got = t->y[t->table[2 * P + p] * W + i];
+            float got = get(t->o.type, t->y, t->table[2 * P + p] * W + i);
             float want = sent(t->who.ranks[p], t->k, t->who.place * 1000 + i);
             EXPECT(r, got == want, "EXCHANGE %d: row from place %d: %g, not %g", t->k, (int)p,
                    (double)got, (double)want);
         }
     }
     int64_t untouched = 0;
-    for (int64_t i = 0; i < t->y_n; i++) untouched += t->y[i] == -77;
+    for (int64_t i = 0; i < t->y_n; i++) untouched += get(t->o.type, t->y, i) == -77;
     EXPECT(r, untouched == t->y_n - checked, "EXCHANGE %d wrote outside its rows", t->k);
 }
 
 static inline void trial_check(const trial *t, result *r)
 {
-    const float *y = t->y;
+    dtype type = t->o.type;
+    void *y = t->y;
     if (t->o.kind == OP_SEND) return;
     if (t->o.kind == OP_EXCHANGE) {
         check_exchange(t, r);
         return;
     }
-    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place) y = t->x + t->who.place * t->o.dim[0];
+    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place)
+        y = element(type, t->x, t->who.place * t->o.dim[0]);
     for (int64_t i = 0; i < t->y_n; i++)
-        EXPECT(r, y[i] == awaited(t, i), "%s %d on %s of %d: element %d is %g, not %g",
-               op_infos[t->o.kind].name, t->k, comm_group_name(t->o.group), (int)t->who.n, (int)i,
-               (double)y[i], (double)awaited(t, i));
-    EXPECT(r, t->y[t->y_n] == -77, "%s %d wrote behind its buffer", op_infos[t->o.kind].name, t->k);
+        EXPECT(r, get(type, y, i) == awaited(t, i),
+               "%s %d of %s on %s of %d: element %d is %g, not %g", op_infos[t->o.kind].name, t->k,
+               dtype_name(type), comm_group_name(t->o.group), (int)t->who.n, (int)i,
+               (double)get(type, y, i), (double)awaited(t, i));
+    EXPECT(r, get(type, t->y, t->y_n) == -77, "%s %d of %s wrote behind its buffer",
+           op_infos[t->o.kind].name, t->k, dtype_name(type));
 }
 
 static inline void trial_free(trial *t)

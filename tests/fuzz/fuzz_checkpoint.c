@@ -4,7 +4,9 @@
  * checksums made right (else they would end nearly every attempt at once), or the text file.
  *
  * I1  A load that succeeds without new checksums gives what was saved, bit for bit.
- * I2  A load never writes outside the weights. */
+ * I2  A load never writes outside the weights.
+ * I3  Counters that were loaded can be counted on from: none is negative or near the end of 64 bits,
+ *     and no more steps were skipped or made than there were. */
 #include "fuzz/mutate.h"
 
 #include <ftw.h>
@@ -244,6 +246,16 @@ static void must_be_the_same(void) /* I1 */
     }
 }
 
+static void must_be_possible(const checkpoint_state *s) /* I3 */
+{
+    const int64_t counted[] = {
+        s->iteration,          s->consumed_samples,  s->consumed_valid_samples,
+        s->skipped_iterations, s->scheduler_samples, s->optimizer_steps};
+    for (size_t i = 0; i < sizeof counted / sizeof *counted; i++)
+        MUST(counted[i] >= 0 && counted[i] <= INT64_C(1) << 53);
+    MUST(s->skipped_iterations <= s->iteration && s->optimizer_steps <= s->iteration);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     prepare();
@@ -258,6 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bool accepted = fuzz_accepted(s, &err);
     if (!accepted) MUST(strstr(err.text, "iter_"));
     if (accepted && kind != META_SEALED && kind != TENSORS_SEALED) must_be_the_same();
+    if (accepted) must_be_possible(&fixed.c.state);
     for (int64_t i = elements; i < elements + 64; i++) MUST(fixed.c.weights[i] == 0); /* I2 */
     return 0;
 }

@@ -8,19 +8,12 @@
  *
  * The plain kernels are used: they do not depend on OpenBLAS, on the number of threads or on the
  * compiler. What is left is the C library's exp, log, sin and so on, whose last bits are not the
- * same everywhere (versions of glibc; CPUs with and without FMA), and flags that let the compiler
- * contract a * b + c. So the file says what these functions gave where it was recorded, and where
- * they give something else the comparison is left out, in a sentence. */
-#define _GNU_SOURCE
-#include "guard/guard_testing.h"
-
-#include <gnu/libc-version.h>
-#include <math.h>
+ * same everywhere: see machine_testing.h. */
+#include "guard/machine_testing.h"
 
 #include "base/clock.h"
 
-#define RECORD "tests/guard/state.txt"
-#define STEPS  5
+#define STEPS 5
 
 #define M             "model."
 #define TP2           M "tensor_model_parallel_size=2 "
@@ -135,51 +128,6 @@ static const struct {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-/* ---- where it was recorded */
-
-/* Arguments and results pass through volatile objects: the compiler computes none of it. */
-static uint64_t libm_sum(void)
-{
-    uint64_t sum = 0;
-    for (int i = 1; i <= 4096; i++) {
-        volatile double x = i / 273.0;
-        volatile float f = (float)i / 137.0f;
-        volatile double d[] = {exp(-x), exp(x),     log(x),  log1p(x), pow(x, 0.37),
-                               sin(x),  cos(x),     tanh(x), erf(x),   pow(10000, -x / 64),
-                               sqrt(x), exp(sin(x))};
-        volatile float g[] = {expf(-f), expf(f), logf(f),  powf(f, 0.37f), sinf(f),   cosf(f),
-                              tanhf(f), erff(f), sqrtf(f), log1pf(f),      expm1f(f), exp2f(f)};
-        for (size_t k = 0; k < sizeof d / sizeof d[0]; k++) {
-            double v = d[k];
-            uint64_t bits;
-            memcpy(&bits, &v, sizeof bits);
-            sum = guard_mix(sum + bits);
-        }
-        for (size_t k = 0; k < sizeof g / sizeof g[0]; k++) {
-            float v = g[k];
-            uint32_t bits;
-            memcpy(&bits, &v, sizeof bits);
-            sum = guard_mix(sum + bits);
-        }
-    }
-    return sum;
-}
-
-/* Zero where products and sums are rounded each, as the kernels assume. */
-static double contraction(void)
-{
-    volatile double one = 1 + 0x1p-30;
-    double x = one, square = x * x;
-    volatile double rounded = square;
-    double apart = x * x - rounded;
-    return apart;
-}
-
-static const char *here(arena *a)
-{
-    return arena_text(a, "libm %016llx", (unsigned long long)libm_sum());
-}
-
 /* ---- what is recorded */
 
 static uint64_t bits_of(double x)
@@ -226,15 +174,6 @@ static const char *after_five_steps(int i, int threads, arena *a)
 
 /* ---- comparing */
 
-static char *recorded(arena *a)
-{
-    char *text;
-    size_t n;
-    error err;
-    if (file_read(a, RECORD, 1 << 24, &text, &n, &err)) fail_msg("%s", err.text);
-    return text;
-}
-
 /* The lines of a layout: from its name, which stands at the start of a line, to the next name. */
 static const char *lines_of(const char *record, const char *name, arena *a)
 {
@@ -259,33 +198,17 @@ static int differences(const char *was, const char *is)
     return n;
 }
 
-static bool comparable(const char *record, arena *a)
-{
-    const char *sum = here(a);
-    if (contraction() != 0) {
-        print_message("this build contracts a * b + c (a flag like -march=native): results are "
-                      "not comparable with " RECORD "\n");
-        return false;
-    }
-    if (strstr(record, sum)) return true;
-    print_message(
-        "exp, log, sin and the like of this machine (glibc %s) give other bits than where "
-        "" RECORD " was recorded: not compared\n",
-        gnu_get_libc_version());
-    return false;
-}
-
 static void five_steps_end_where_they_did(void **state)
 {
     (void)state;
     arena *a = arena_create();
-    const char *record = recorded(a);
+    const char *record = guard_record(a);
     int bad = 0;
-    if (!comparable(record, a)) skip();
+    if (!guard_comparable(record, a)) skip();
     for (int i = 0; i < N_LAYOUTS; i++) {
         const char *was = lines_of(record, layouts[i].name, a);
         const char *is = after_five_steps(i, 1, a);
-        if (!was) fail_msg("%s is not in " RECORD, layouts[i].name);
+        if (!was) fail_msg("%s is not in " GUARD_RECORD, layouts[i].name);
         if (strcmp(was, is) == 0) continue;
         bad++;
         print_message("%s: not the same\n", layouts[i].name);
@@ -331,12 +254,12 @@ static void a_change_is_seen(void **state)
 static int record_all(void)
 {
     arena *a = arena_create();
-    FILE *f = fopen(RECORD, "w");
+    FILE *f = fopen(GUARD_RECORD, "w");
     if (!f) return 3;
     fprintf(f,
             "# State after five FP32 steps: written by `make guard-record`, compared by "
             "tests/guard/test_guard_state.c.\n# glibc %s, %d bits\n%s\n",
-            gnu_get_libc_version(), (int)sizeof(void *) * 8, here(a));
+            gnu_get_libc_version(), (int)sizeof(void *) * 8, guard_machine(a));
     for (int i = 0; i < N_LAYOUTS; i++) fprintf(f, "%s", after_five_steps(i, 1, a));
     arena_destroy(a);
     return fclose(f) == 0 ? 0 : 3;

@@ -43,7 +43,7 @@ typedef struct lone_op {
 
 static inline void lone_init(lone_op *x, op_kind kind, const char *name, const int64_t *dim, int n)
 {
-    *x = (lone_op){.o = {.kind = kind, .name = name, .module = "moe", .type = DTYPE_BF16}};
+    *x = (lone_op){.o = {.kind = kind, .name = name, .module = MODULE_MOE, .type = DTYPE_BF16}};
     x->seg = (segment){.name = "test", .bufs = x->bufs};
     for (int i = 0; i < OP_IN_MAX; i++) x->o.in[i] = -1;
     for (int i = 0; i < OP_OUT_MAX; i++) x->o.out[i] = -1;

@@ -93,6 +93,7 @@ static double grouped_rate(const costing *c, op_kind kind, int64_t n, int64_t k)
     lone_op x;
     int64_t rows = 262144, experts = 128;
     lone_init(&x, kind, "experts.fc1", (const int64_t[]){rows, experts, n, k}, 4);
+    x.o.role = ROLE_EXPERTS_FC1;
     x.o.in[0] = lone_buf(&x, "x", 2.0 * (double)(rows * k));
     x.o.in[1] = lone_buf(&x, "w", 2.0 * (double)(experts * n * k));
     x.o.out[0] = lone_buf(&x, "y", 2.0 * (double)(rows * n));
@@ -173,6 +174,7 @@ static void the_router_and_attention_stay_wide(void **state)
     costing_open(&narrow, "h100", "tiny", "cluster.gpu=H100 mixed_precision=fp8_sc");
     lone_op x;
     lone_init(&x, OP_GEMM, "router", (const int64_t[]){32768, 256, 7168}, 3);
+    x.o.role = ROLE_ROUTER;
     x.o.in[0] = lone_buf(&x, "x", 4e8);
     assert_true(lone_cost(&narrow, &x).quantise == 0);
     assert_true(lone_cost(&narrow, &x).seconds == lone_cost(&wide, &x).seconds);
@@ -184,7 +186,7 @@ static void the_router_and_attention_stay_wide(void **state)
 
 /* ---- the host */
 
-static double host_us(const char *words, const char *module, op_kind kind)
+static double host_us(const char *words, op_module module, op_kind kind)
 {
     costing c;
     arena *a = arena_create();
@@ -204,13 +206,15 @@ static void graphs_take_launches_off_the_host(void **state)
     const char *partial = "model.cuda_graph_impl=transformer_engine "
                           "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]";
     const char *whole = "model.cuda_graph_impl=full_iteration";
-    double eager = host_us("", "attention", OP_GEMM);
-    assert_true(host_us(partial, "attention", OP_GEMM) < 0.2 * eager);
-    assert_true(host_us(partial, "moe", OP_ROUTER) < 0.2 * host_us("", "moe", OP_ROUTER));
-    assert_true(host_us(partial, "moe", OP_SORT) < 0.2 * host_us("", "moe", OP_SORT));
-    assert_true(host_us(partial, "moe", OP_GROUPED) == host_us("", "moe", OP_GROUPED));
-    assert_true(host_us(partial, "head", OP_HEAD_LOSS) == host_us("", "head", OP_HEAD_LOSS));
-    assert_true(host_us(whole, "head", OP_HEAD_LOSS) < 0.2 * host_us("", "head", OP_HEAD_LOSS));
+    double eager = host_us("", MODULE_ATTENTION, OP_GEMM);
+    assert_true(host_us(partial, MODULE_ATTENTION, OP_GEMM) < 0.2 * eager);
+    assert_true(host_us(partial, MODULE_MOE, OP_ROUTER) < 0.2 * host_us("", MODULE_MOE, OP_ROUTER));
+    assert_true(host_us(partial, MODULE_MOE, OP_SORT) < 0.2 * host_us("", MODULE_MOE, OP_SORT));
+    assert_true(host_us(partial, MODULE_MOE, OP_GROUPED) == host_us("", MODULE_MOE, OP_GROUPED));
+    assert_true(host_us(partial, MODULE_HEAD, OP_HEAD_LOSS) ==
+                host_us("", MODULE_HEAD, OP_HEAD_LOSS));
+    assert_true(host_us(whole, MODULE_HEAD, OP_HEAD_LOSS) <
+                0.2 * host_us("", MODULE_HEAD, OP_HEAD_LOSS));
 }
 
 /* ---- once a step */

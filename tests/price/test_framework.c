@@ -84,13 +84,14 @@ static void dispatch_over_nvlink_takes_more_of_the_chip(void **state)
     assert_true(rack > nodes && nodes > 0);
 }
 
-static op_cost grouped_cost(const char *words, op_kind kind, const char *name)
+static op_cost grouped_cost(const char *words, op_kind kind, op_role role)
 {
     costing c;
     arena *a = arena_create();
     costing_open(&c, "gb200", "tiny", arena_text(a, "cluster.gpu=GB200 %s", words));
     lone_op x;
-    lone_init(&x, kind, name, (const int64_t[]){32768, 16, 2048, 2048}, 4);
+    lone_init(&x, kind, "experts", (const int64_t[]){32768, 16, 2048, 2048}, 4);
+    x.o.role = role;
     if (kind == OP_ACT) x.o.dim[1] = 2048;
     for (int i = 0; i < 2; i++) x.o.in[i] = lone_buf(&x, "x", 1e8);
     x.o.out[0] = lone_buf(&x, "y", 1e8);
@@ -107,22 +108,22 @@ static void the_op_fuser_takes_passes_and_launches_away(void **state)
     (void)state;
     const char *plain = "mixed_precision=mxfp8",
                *fused = "mixed_precision=mxfp8 model.use_transformer_engine_op_fuser=true";
-    assert_true(grouped_cost(plain, OP_GROUPED, "experts.fc2").quantise > 0);
-    assert_true(grouped_cost(fused, OP_GROUPED, "experts.fc2").quantise == 0);
-    assert_true(grouped_cost(fused, OP_GROUPED, "experts.fc1").quantise > 0);
-    assert_true(grouped_cost(fused, OP_GROUPED_D, "experts.fc1").quantise == 0);
-    assert_true(grouped_cost(fused, OP_GROUPED_D, "experts.fc2").quantise > 0);
-    assert_true(grouped_cost(fused, OP_ACT, "experts.act").seconds <
-                0.1 * grouped_cost(plain, OP_ACT, "experts.act").seconds);
-    assert_true(grouped_cost(fused, OP_GROUPED, "experts.fc1").host <
-                0.5 * grouped_cost(plain, OP_GROUPED, "experts.fc1").host);
+    assert_true(grouped_cost(plain, OP_GROUPED, ROLE_EXPERTS_FC2).quantise > 0);
+    assert_true(grouped_cost(fused, OP_GROUPED, ROLE_EXPERTS_FC2).quantise == 0);
+    assert_true(grouped_cost(fused, OP_GROUPED, ROLE_EXPERTS_FC1).quantise > 0);
+    assert_true(grouped_cost(fused, OP_GROUPED_D, ROLE_EXPERTS_FC1).quantise == 0);
+    assert_true(grouped_cost(fused, OP_GROUPED_D, ROLE_EXPERTS_FC2).quantise > 0);
+    assert_true(grouped_cost(fused, OP_ACT, ROLE_EXPERTS).seconds <
+                0.1 * grouped_cost(plain, OP_ACT, ROLE_EXPERTS).seconds);
+    assert_true(grouped_cost(fused, OP_GROUPED, ROLE_EXPERTS_FC1).host <
+                0.5 * grouped_cost(plain, OP_GROUPED, ROLE_EXPERTS_FC1).host);
 }
 
 static void narrow_experts_take_more_launches(void **state)
 {
     (void)state;
-    double wide = grouped_cost("mixed_precision=bf16_mixed", OP_GROUPED, "experts.fc1").host;
-    double narrow = grouped_cost("mixed_precision=mxfp8", OP_GROUPED, "experts.fc1").host;
+    double wide = grouped_cost("mixed_precision=bf16_mixed", OP_GROUPED, ROLE_EXPERTS_FC1).host;
+    double narrow = grouped_cost("mixed_precision=mxfp8", OP_GROUPED, ROLE_EXPERTS_FC1).host;
     assert_true(narrow > 1.1 * wide);
 }
 

@@ -6,14 +6,15 @@
 /* ---- dispatch: arXiv 2603.07685 table 7. 4,096 tokens of 7,168 numbers in BF16, 256 experts, 8 a
  * token, of 4 of 8 groups; microseconds. */
 
-static double exchange_us(const costing *c, comm_group g, const char *table, bool back)
+static double exchange_us(const costing *c, comm_group g, op_role hop, bool back)
 {
     lone_op x;
     lone_init(&x, OP_EXCHANGE, "dispatch.x", (const int64_t[]){1 << 20, 7168}, 2);
     x.o.group = g;
+    x.o.role = hop;
     x.o.in[0] = lone_buf(&x, "x", 1e9);
-    x.o.in[1] = lone_buf(&x, table, 64);
-    if (back) x.bufs[x.o.in[1]] = (buf){.name = table, .parent = 0, .view_at = 8};
+    x.o.in[1] = lone_buf(&x, "table", 64);
+    if (back) x.bufs[x.o.in[1]] = (buf){.name = "table", .parent = 0, .view_at = 8};
     return lone_cost(c, &x).seconds * 1e6;
 }
 
@@ -30,9 +31,9 @@ static double dispatch_us(const char *chip, int ep, const char *dispatcher, bool
                    flex ? "model.moe_flex_dispatcher_backend=" : "", flex ? dispatcher : "");
     costing_open(&c, chip, "deepseek-v3", words);
     c.hw.dispatch_start = 0; /* the table has kernels alone */
-    double us = flex ? exchange_us(&c, GROUP_TP_EP, "dispatch.hop2", back) +
-                           exchange_us(&c, GROUP_TP_EP, "dispatch.hop1", back)
-                     : exchange_us(&c, GROUP_EP, "dispatch.ep", back);
+    double us = flex ? exchange_us(&c, GROUP_TP_EP, ROLE_HOP2, back) +
+                           exchange_us(&c, GROUP_TP_EP, ROLE_HOP1, back)
+                     : exchange_us(&c, GROUP_EP, ROLE_NONE, back);
     costing_close(&c);
     arena_destroy(a);
     return us;

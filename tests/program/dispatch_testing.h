@@ -75,9 +75,9 @@ static inline void experts_alone(builder *b, segment *seg)
 {
     int64_t size = b->T * b->s->m.hidden;
     moe_bufs t;
-    segment_init(seg, b, "layer", b->s, b->a);
+    segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     b->layer = layer_of_experts;
-    b->module = "layer";
+    b->module = MODULE_LAYER;
     int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
     moe_forward(b, &t, x, y);
     moe_backward(b, &t, seg_other(b, "dh", LIFE_STREAM, size));

@@ -7,8 +7,8 @@ static int64_t layer_of_case; /* which layer attention_alone builds */
 static void attention_alone(builder *b, segment *seg)
 {
     int64_t size = b->T * b->s->m.hidden;
-    segment_init(seg, b, "layer", b->s, b->a);
-    b->module = "layer";
+    segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
+    b->module = MODULE_LAYER;
     b->layer = layer_of_case;
     bool linear = model_layer_is(&b->s->m, b->layer, LAYER_LINEAR);
     bool dense = !model_layer_is(&b->s->m, b->layer, LAYER_MOE);

@@ -1,7 +1,7 @@
 """faults.py - a failure or a kill at each file-system call of a run that loads and saves.
 
 A scenario is a folder as a run finds it and the command that goes on in it. Played once with nothing injected it tells the
-calls; then each call is a case: fault/SCENARIO/RANK/CALL/ACT/TIMES. After a case the folder must hold what was saved
+calls; then each call is a case: fault/SCENARIO/RANK/CALL/ACT/TIMES; a CALL below 0 is counted from the end. After a case the folder must hold what was saved
 before, and a resumed run must end bit-equal with one that was never interrupted.
 """
 import collections
@@ -107,6 +107,8 @@ class Faults:
     def play(self, case, counts):
         _, name, rank, call, act, times = case.split("/")
         s = self.scenarios[name]
+        if int(call) < 0:  # from the end
+            call = len(self.trace(name, int(rank))) + 1 + int(call)
         with job.Folder(self.start(name)) as folder:
             aim = dict(LD_PRELOAD=job.INJECT, TORTURE_UNDER=folder, TORTURE_AT=call, TORTURE_ACT=act, TORTURE_TIMES=times)
             e = job.run(self.line(s, folder, s.to), **aim, **({"TORTURE_RANK": rank} if s.ranks > 1 else {}))

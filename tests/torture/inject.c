@@ -8,9 +8,11 @@
  *     TORTURE_ACT=WORD     kill, power, short, or the name of an error: EIO, ENOSPC, ...
  *     TORTURE_RANK=R       only in rank R of a job of Open MPI
  *
- * kill ends the process by SIGKILL instead of the call. power does the same after all files that
- * were written to and not synced have become empty: what a machine without power may leave. short
- * reads or writes half of what was asked for.
+ * kill ends the process by SIGKILL instead of the call. power does the same, and leaves what a
+ * machine without power may leave: files that were written to and not synced are empty, names that
+ * were made in a folder that was not synced since are gone, and the oldest such rename has not been
+ * (later ones have: file systems keep no order between folders). short reads or writes half of what
+ * was asked for.
  *
  * I1  Our own calls go to the system by number, so that none of them is counted.
  * I2  Whether a descriptor lies under the folder is asked of /proc each time: nothing is kept that
@@ -35,7 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, DIRTY_MAX = 256 };
+enum { PATH_BYTES = 4096, DIRTY_MAX = 256, NAMES_MAX = 64 };
 
 typedef enum act { ACT_NONE, ACT_FAIL, ACT_SHORT, ACT_KILL, ACT_POWER } act;
 
@@ -85,6 +87,12 @@ __attribute__((constructor)) static void start(void)
     I.on = true;
 }
 
+static bool is_under(const char *path)
+{
+    return strncmp(path, I.under, I.under_length) == 0 &&
+           (path[I.under_length] == 0 || path[I.under_length] == '/');
+}
+
 /* ---- files that were written to and not synced; each is kept open by a descriptor of ours */
 
 static struct {
@@ -115,20 +123,98 @@ static void mark(int fd, bool dirty)
     pthread_mutex_unlock(&D.lock);
 }
 
+/* ---- names in folders that were not synced since; folders are kept open, for they move, too */
+
+typedef struct entry {
+    int folder, from_folder; /* from_folder -1: the name was made, not renamed */
+    char name[256], from[256];
+    char kept[PATH_BYTES]; /* a second name of the file that the rename replaced; "": none */
+} entry;
+
+static struct {
+    entry list[NAMES_MAX];
+    int n, kept;
+} N;
+
+/* Splits a path: its folder, opened, and its last part. */
+static int open_above(const char *path, char *last)
+{
+    char folder[PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    size_t n = strlen(folder);
+    while (n > 1 && folder[n - 1] == '/') folder[--n] = 0;
+    char *slash = strrchr(folder, '/');
+    if (!slash) return -1;
+    snprintf(last, 256, "%s", slash + 1);
+    *slash = 0;
+    return (int)syscall(SYS_openat, AT_FDCWD, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+}
+
+/* Before the call, as long as what it replaces is there. */
+static entry note_name(const char *from, const char *to)
+{
+    entry e = {.folder = -1, .from_folder = -1};
+    struct stat s;
+    if (I.what != ACT_POWER || !is_under(to)) return e;
+    e.folder = open_above(to, e.name);
+    if (!from) return e;
+    e.from_folder = open_above(from, e.from);
+    if (syscall(SYS_newfstatat, AT_FDCWD, to, &s, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(s.st_mode)) {
+        snprintf(e.kept, sizeof e.kept, "%.3000s.kept-%d", I.under, N.kept++);
+        (void)syscall(SYS_linkat, AT_FDCWD, to, AT_FDCWD, e.kept, 0);
+    }
+    return e;
+}
+
+static void add_name(const entry *e)
+{
+    pthread_mutex_lock(&D.lock);
+    if (e->folder >= 0 && N.n < NAMES_MAX) N.list[N.n++] = *e;
+    pthread_mutex_unlock(&D.lock);
+}
+
+static bool same_folder(int a, int b)
+{
+    struct stat s, t;
+    return syscall(SYS_fstat, a, &s) == 0 && syscall(SYS_fstat, b, &t) == 0 &&
+           s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
+static void names_synced(int fd)
+{
+    pthread_mutex_lock(&D.lock);
+    int left = 0;
+    for (int i = 0; i < N.n; i++)
+        if (!same_folder(N.list[i].folder, fd)) N.list[left++] = N.list[i];
+    N.n = left;
+    pthread_mutex_unlock(&D.lock);
+}
+
+static void lose_names(void)
+{
+    bool renamed = false;
+    for (int i = 0; i < N.n; i++) {
+        const entry *e = &N.list[i];
+        if (e->from_folder < 0) {
+            (void)syscall(SYS_unlinkat, e->folder, e->name, 0);
+        } else if (!renamed) {
+            renamed = true;
+            (void)syscall(SYS_renameat2, e->folder, e->name, e->from_folder, e->from, 0);
+            if (*e->kept) (void)syscall(SYS_renameat2, AT_FDCWD, e->kept, e->folder, e->name, 0);
+        }
+    }
+}
+
 _Noreturn static void end_here(void)
 {
-    if (I.what == ACT_POWER)
+    if (I.what == ACT_POWER) {
         for (int i = 0; i < D.n; i++) (void)syscall(SYS_ftruncate, D.file[i].fd, 0);
+        lose_names();
+    }
     for (;;) (void)syscall(SYS_kill, getpid(), SIGKILL);
 }
 
 /* ---- counting */
-
-static bool is_under(const char *path)
-{
-    return strncmp(path, I.under, I.under_length) == 0 &&
-           (path[I.under_length] == 0 || path[I.under_length] == '/');
-}
 
 /* Counts a call; what is to be done with it. */
 static act meet(const char *name, const char *path)
@@ -186,7 +272,6 @@ FAILS(int, -1, unlink, PATH("unlink"), (const char *path), path)
 FAILS(int, -1, unlinkat, meet_at("unlinkat", d, path), (int d, const char *path, int flags), d,
       path, flags)
 FAILS(int, -1, remove, PATH("remove"), (const char *path), path)
-FAILS(int, -1, rename, meet("rename", to), (const char *from, const char *to), from, to)
 FAILS(int, -1, renameat, meet_at("renameat", e, to),
       (int d, const char *from, int e, const char *to), d, from, e, to)
 FAILS(int, -1, renameat2, meet_at("renameat2", e, to),
@@ -209,6 +294,16 @@ FAILS(DIR *, NULL, opendir, PATH("opendir"), (const char *path), path)
 FAILS(FILE *, NULL, fopen, PATH("fopen"), (const char *path, const char *how), path, how)
 FAILS(int, -1, flock, meet_fd("flock", fd), (int fd, int how), fd, how)
 
+int rename(const char *from, const char *to)
+{
+    REAL(int, rename, const char *, const char *);
+    if (meet("rename", to) == ACT_FAIL) return -1;
+    entry e = note_name(from, to);
+    int done = real(from, to);
+    if (done == 0) add_name(&e);
+    return done;
+}
+
 /* ---- calls with an optional argument */
 
 #define OPENS(name)                                                                                \
@@ -219,7 +314,14 @@ FAILS(int, -1, flock, meet_fd("flock", fd), (int fd, int how), fd, how)
         va_start(more, flags);                                                                     \
         mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;                                  \
         va_end(more);                                                                              \
-        return PATH("open") == ACT_FAIL ? -1 : real(path, flags, mode);                            \
+        if (PATH("open") == ACT_FAIL) return -1;                                                   \
+        bool makes = flags & O_CREAT && syscall(SYS_faccessat, AT_FDCWD, path, F_OK) != 0;         \
+        int fd = real(path, flags, mode);                                                          \
+        if (fd >= 0 && makes) {                                                                    \
+            entry e = note_name(NULL, path);                                                       \
+            add_name(&e);                                                                          \
+        }                                                                                          \
+        return fd;                                                                                 \
     }
 OPENS(open)
 OPENS(open64)
@@ -275,6 +377,7 @@ MOVES(pread, false, (int fd, void *bytes, size_t n, off_t at), (fd, bytes, n, at
         REAL(int, name, int);                                                                      \
         if (meet_fd(#name, fd) == ACT_FAIL) return -1;                                             \
         mark(fd, false);                                                                           \
+        names_synced(fd);                                                                          \
         return real(fd);                                                                           \
     }
 SYNCS(fsync)

@@ -10,9 +10,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
+import uuid
 
 PROGRAM = os.path.abspath(os.environ.get("MOEFOLD", "./moefold"))
 INJECT = os.path.abspath(os.environ.get("TORTURE_INJECT", "build/torture/inject.so"))
@@ -66,16 +68,64 @@ class Ended:
         return f"exit code {self.code}: " + " / ".join(self.err.strip().splitlines()[-4:])
 
 
+# ---- processes: all of a run have its mark in their environment
+
+def processes(mark):
+    """Numbers of those with the mark, zombies left out."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if mark.encode() in f.read():
+                    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as s:
+                        if s.read().rpartition(")")[2].split()[0] not in "ZX":
+                            found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def send(pid, name):
+    try:
+        os.kill(pid, getattr(signal, "SIG" + name))
+    except ProcessLookupError:
+        pass
+
+
+def new_mark():
+    return f"TORTURE_MARK={uuid.uuid4().hex}"
+
+
+def environment(mark, **extra):
+    key, value = mark.split("=")
+    return dict(os.environ, OMP_WAIT_POLICY="passive", **{key: value}, **{k: str(v) for k, v in extra.items()})
+
+
+def wait_until_gone(mark, seconds=20):
+    """What is still there after that is ended, so that nothing of a case outlives it."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not processes(mark):
+            return True
+        time.sleep(0.02)
+    for pid in processes(mark):
+        send(pid, "KILL")
+    return False
+
+
 def run(line, **extra):
-    """Runs to the end. Sanitizers' reports and hangs are wrong wherever they occur."""
-    environment = dict(os.environ, OMP_WAIT_POLICY="passive", **{k: str(v) for k, v in extra.items()})
-    p = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    """Runs to the end. Sanitizers' reports, hangs and processes left behind are wrong wherever they occur."""
+    mark = new_mark()
+    p = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         env=environment(mark, **extra))
     try:
         out, err = p.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        p.kill()
+        wait_until_gone(mark, 0)
         p.communicate()
         raise Wrong(f"still running after {LIMIT} s: {' '.join(line)}") from None
+    if "--ranks" in line and not wait_until_gone(mark):
+        raise Wrong(f"processes are left after 20 s: {' '.join(line)}")
     return ended(p.returncode, out, err)
 
 

@@ -8,27 +8,11 @@ import random
 import signal
 import subprocess
 import time
-import uuid
 
 import job
 
 ASKS = ["TERM", "INT", "HUP", "USR1", "USR2"]
-STEPS, EVERY = 400, 60
-
-
-def processes(mark):
-    """Numbers of the processes whose environment has the mark, zombies left out."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as f:
-                if mark.encode() in f.read():
-                    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as s:
-                        if s.read().rpartition(")")[2].split()[0] not in "ZX":
-                            found.append(int(pid))
-        except OSError:
-            pass
-    return found
+STEPS, EVERY = 150, 40
 
 
 def is_rank(pid):
@@ -37,13 +21,6 @@ def is_rank(pid):
             return b"OMPI_COMM_WORLD_RANK=" in f.read()
     except OSError:
         return False
-
-
-def send(pid, name):
-    try:
-        os.kill(pid, getattr(signal, "SIG" + name))
-    except ProcessLookupError:
-        pass
 
 
 class Stops:
@@ -74,9 +51,10 @@ class Stops:
             least = -1
             for left in reversed(range(12)):
                 told = self.signals(pick, ranks) if left else []
-                e = self.interrupt(folder, ranks, pick, told)
-                counts["stop signals" if "KILL" not in told else "kills"] += len(told) > 0
-                job.must_load(e, least, "the next run") if e.code == 0 else None
+                e, sent = self.interrupt(folder, ranks, pick, told)
+                counts["kills" if "KILL" in told else "stop signals"] += sent
+                if e.code == 0:
+                    job.must_load(e, least, "the next run")
                 least = self.judge(e, told, least)
                 if e.code == 0 and e.step >= STEPS:
                     break
@@ -95,11 +73,10 @@ class Stops:
         return [whom, first] if chance < 0.9 else [whom, first, pick.choice([a for a in ASKS if a != first])]
 
     def interrupt(self, folder, ranks, pick, told):
-        mark = f"TORTURE_MARK={uuid.uuid4().hex}"
-        key, value = mark.split("=")
-        delay = pick.uniform(0, 1.1 * self.seconds[ranks])
+        mark = job.new_mark()
+        delay, sent = pick.uniform(0, 0.9 * self.seconds[ranks]), 0
         p = subprocess.Popen(self.line(folder, ranks), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, env=dict(os.environ, OMP_WAIT_POLICY="passive", **{key: value}))
+                             stderr=subprocess.PIPE, env=job.environment(mark))
         try:
             for name in told[1:]:
                 try:
@@ -107,34 +84,24 @@ class Stops:
                     break
                 except subprocess.TimeoutExpired:
                     self.tell(p.pid, told[0], name, mark)
+                    sent += 1
                 delay = pick.uniform(0, 0.02)
             out, err = p.communicate(timeout=job.LIMIT)
         except subprocess.TimeoutExpired:
             raise job.Wrong(f"still running {job.LIMIT} s after {told}") from None
         finally:
-            gone = self.wait_until_gone(mark)
+            gone = job.wait_until_gone(mark)
             p.wait()
         if not gone:
             raise job.Wrong(f"processes were left behind after {told}")
-        return job.ended(p.returncode, out, err)
+        return job.ended(p.returncode, out, err), sent
 
     def tell(self, parent, whom, name, mark):
-        ranks = [p for p in processes(mark) if is_rank(p)] if whom != "parent" else []
+        ranks = [p for p in job.processes(mark) if is_rank(p)] if whom != "parent" else []
         if whom == "rank":
             ranks = ranks[-1:]
         for pid in ranks or [parent]:
-            send(pid, name)
-
-    def wait_until_gone(self, mark):
-        """What is still there after some seconds is ended, so that nothing of a case outlives it."""
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            if not processes(mark):
-                return True
-            time.sleep(0.02)
-        for pid in processes(mark):
-            send(pid, "KILL")
-        return False
+            job.send(pid, name)
 
     def judge(self, e, told, least):
         """The iteration that the next run must load at least."""

@@ -52,17 +52,20 @@ class Torture:
             self.counts += counts
 
     def spend(self, part, cases, clock):
-        """Plays cases on all cores until there are none, time is over or too many failed. How many were played."""
+        """Plays cases on all cores until there are none, time is over or too many failed; on each at least one. How many
+        were played."""
         played, cases = itertools.count(), iter(cases)
 
         def work():
-            while not clock.over() and len(self.failed) < ENOUGH:
+            while len(self.failed) < ENOUGH:
                 with self.lock:
                     case = next(cases, None)
                 if case is None:
                     return
                 self.play(part, case)
                 next(played)
+                if clock.over():
+                    return
 
         with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
             for f in [pool.submit(work) for _ in range(JOBS)]:

@@ -3,13 +3,15 @@
  * I1  Every group has a communicator of its own, made in the order of the groups on every rank; so
  *     collectives of different groups never meet, whatever their order.
  * I2  All calls come from the thread that opened it (MPI_THREAD_FUNNELED).
- * I3  It calls nothing of the program (message.h), and allocates only for a message that is too
- *     large for MPI's counts, and for exchanges that are checked.
+ * I3  It calls nothing of the program (message.h; it has copies of dtype.c and adder.c), and allocates
+ *     only for a message that is too large for MPI's counts, for exchanges that are checked, and
+ *     for the first sums of BF16 and FP16 (wider.c).
  * I4  MPI ends a job where more rows arrive than a table has, but takes fewer in silence. So the
  *     members of the first CHECKED exchanges of a group tell each other how many they send: every
  *     table of some steps, and later steps lose no time by it.
  *
- * Tags: shifts have 0; sends and receives 2 tag + 1, and the stamp of their start one more. */
+ * Tags: shifts have 0; sends and receives 2 tag + 1, and the stamp of their start one more. The
+ * last WIDER_TAGS are those of wider.c. */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -19,6 +21,7 @@
 #include <unistd.h>
 
 #include "comm/mpi/cut.h"
+#include "comm/mpi/wider.h"
 
 static state the;
 
@@ -54,8 +57,8 @@ void mpi_stop(const message *m, const char *call, int code)
 
 static void start_gather(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
-    char *own = m->y + (size_t)the.groups[m->group].place * (size_t)m->n * m->size;
+    cut_type t = cut_typed(&the, m, m->n);
+    char *own = m->y + (size_t)the.groups[m->group].place * message_bytes(m);
     const void *x = m->x == own ? MPI_IN_PLACE : m->x;
     CALL(m, MPI_Iallgather(x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
     cut_release(&t);
@@ -63,34 +66,38 @@ static void start_gather(message *m, MPI_Comm among)
 
 static void start_all_to_all(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
+    cut_type t = cut_typed(&the, m, m->n);
     CALL(m, MPI_Ialltoall(m->x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
     cut_release(&t);
 }
 
 static void start_broadcast(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
+    cut_type t = cut_typed(&the, m, m->n);
     CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, REQUEST(m, 0)));
     cut_release(&t);
 }
 
 static void start_all_reduce(message *m, MPI_Comm among)
 {
-    if (cut_needed(&the, m))
+    if (adder_is_wider(m->type))
+        wider_all_reduce(&the, m, among);
+    else if (cut_needed(&the, m, m->n))
         cut_all_reduce(&the, m, among);
     else
-        CALL(m, MPI_Iallreduce(MPI_IN_PLACE, m->y, (int)m->n, MPI_FLOAT, MPI_SUM, among,
+        CALL(m, MPI_Iallreduce(MPI_IN_PLACE, m->y, (int)m->n, cut_element(m->type), MPI_SUM, among,
                                REQUEST(m, 0)));
 }
 
 static void start_reduce_scatter(message *m, MPI_Comm among)
 {
     void *to = m->scratch ? m->scratch : m->y;
-    if (cut_needed(&the, m))
+    if (adder_is_wider(m->type))
+        wider_reduce_scatter(&the, m, among);
+    else if (cut_needed(&the, m, m->n))
         cut_reduce_scatter(&the, m, among);
     else
-        CALL(m, MPI_Ireduce_scatter_block(m->x, to, (int)m->n, MPI_FLOAT, MPI_SUM, among,
+        CALL(m, MPI_Ireduce_scatter_block(m->x, to, (int)m->n, cut_element(m->type), MPI_SUM, among,
                                           REQUEST(m, 0)));
 }
 
@@ -125,7 +132,7 @@ static void end_check(message *m)
 static void start_exchange(message *m, MPI_Comm among)
 {
     int64_t n = the.groups[m->group].n;
-    MPI_Datatype type = cut_row(&the, m->n);
+    MPI_Datatype type = cut_row(&the, m->type, m->n);
     CALL(m, MPI_Ialltoallv(m->x, m->table + n, m->table, type, m->y, m->table + 3 * n,
                            m->table + 2 * n, type, among, REQUEST(m, 0)));
     start_check(m, among);
@@ -133,7 +140,7 @@ static void start_exchange(message *m, MPI_Comm among)
 
 static void start_shift(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
+    cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), from = place_on(m, -m->step);
     CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, REQUEST(m, 0)));
     CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, REQUEST(m, 1)));
@@ -142,13 +149,14 @@ static void start_shift(message *m, MPI_Comm among)
 
 static int tag_of(const message *m)
 {
-    if (m->tag < 0 || m->tag > (the.most_tag - 2) / 2) mpi_stop(m, "a tag", MPI_ERR_TAG);
+    if (m->tag < 0 || m->tag > (the.most_tag - WIDER_TAGS - 2) / 2)
+        mpi_stop(m, "a tag", MPI_ERR_TAG);
     return (int)(2 * m->tag + 1);
 }
 
 static void start_send(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
+    cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), tag = tag_of(m);
     CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, REQUEST(m, 0)));
     m->last_start = m->started;
@@ -159,7 +167,7 @@ static void start_send(message *m, MPI_Comm among)
 
 static void start_recv(message *m, MPI_Comm among)
 {
-    cut_type t = cut_typed(&the, m);
+    cut_type t = cut_typed(&the, m, m->n);
     int from = place_on(m, m->step), tag = tag_of(m);
     CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, REQUEST(m, 0)));
     if (the.stamped)
@@ -199,14 +207,19 @@ static bool test(void *unused, message *m)
     (void)unused;
     int all = 0;
     if (atomic_load_explicit(&m->done, memory_order_relaxed)) return true;
+    wider_go_on(&the);
     CALL(m, MPI_Testall(MESSAGE_REQUESTS, REQUEST(m, 0), &all, MPI_STATUSES_IGNORE));
+    if (all && wider_is_under_way(&the, m)) return false;
     if (all && m->more)
         CALL(m, MPI_Testall(m->n_more, (MPI_Request *)(void *)m->more, &all, MPI_STATUSES_IGNORE));
     if (!all) return false;
     free(m->more);
     m->more = NULL;
     if (m->heard) end_check(m);
-    if (m->scratch && m->n) memcpy(m->y, m->scratch, (size_t)m->n * m->size);
+    if (m->memory)
+        wider_end(&the, m);
+    else if (m->scratch && m->n)
+        memcpy(m->y, m->scratch, message_bytes(m));
     if (!the.stamped || m->last_start < m->started) m->last_start = m->started;
     atomic_store_explicit(&m->done, true, memory_order_relaxed);
     return true;
@@ -218,6 +231,7 @@ static void progress(void *unused)
     (void)unused;
     int there;
     CALL(NULL, MPI_Iprobe(0, 0, the.quiet, &there, MPI_STATUS_IGNORE));
+    wider_go_on(&the);
 }
 
 /* First gives the core to others, which the message may wait for; then sleeps. */
@@ -260,7 +274,7 @@ static status open_groups(void *unused, const members *groups, bool stamped, err
     the.stamped = stamped;
     for (int g = 0; g < GROUP_COUNT; g++) {
         if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
-        the.exchanges[g] = 0;
+        the.exchanges[g] = the.wider_sums[g] = 0;
         open_group(g);
     }
     return OK;
@@ -279,6 +293,7 @@ static void close_mpi(void *unused)
     for (int g = 0; g < GROUP_COUNT; g++)
         if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
     cut_close(&the);
+    wider_close(&the);
     MPI_Comm_free(&the.quiet);
     MPI_Finalize();
 }

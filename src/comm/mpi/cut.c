@@ -29,9 +29,9 @@ void cut_close(state *s)
     for (int i = 0; i < s->n_rows; i++) MPI_Type_free(&s->rows[i].type);
 }
 
-bool cut_needed(const state *s, const message *m)
+bool cut_needed(const state *s, const message *m, int64_t n)
 {
-    return m->n > s->piece / s->groups[m->group].n;
+    return n > s->piece / s->groups[m->group].n;
 }
 
 /* n elements as one: whole pieces, then the rest. */
@@ -45,7 +45,7 @@ static MPI_Datatype large_type(const message *m, MPI_Datatype of, int64_t piece,
     check(m, "MPI_Type_contiguous", MPI_Type_contiguous((int)left, of, &rest));
     MPI_Datatype parts[2] = {whole, rest};
     int counts[2] = {1, left > 0};
-    MPI_Aint places[2] = {0, (MPI_Aint)((size_t)(n - left) * m->size)};
+    MPI_Aint places[2] = {0, (MPI_Aint)dtype_bytes(m->type, n - left)};
     check(m, "MPI_Type_create_struct", MPI_Type_create_struct(2, counts, places, parts, &both));
     MPI_Type_free(&one);
     MPI_Type_free(&whole);
@@ -54,11 +54,25 @@ static MPI_Datatype large_type(const message *m, MPI_Datatype of, int64_t piece,
     return both;
 }
 
-cut_type cut_typed(const state *s, const message *m)
+MPI_Datatype cut_element(dtype t)
 {
-    MPI_Datatype of = m->size == 1 ? MPI_BYTE : MPI_FLOAT;
-    if (!cut_needed(s, m)) return (cut_type){of, (int)m->n, false};
-    return (cut_type){large_type(m, of, s->piece, m->n), 1, true};
+    switch (t) {
+    case DTYPE_F32:
+        return MPI_FLOAT;
+    case DTYPE_F64:
+        return MPI_DOUBLE;
+    case DTYPE_I32:
+        return MPI_INT32_T;
+    default: /* these are only moved: so many bits */
+        return dtype_bits(t) == 16 ? MPI_UINT16_T : MPI_BYTE;
+    }
+}
+
+cut_type cut_typed(const state *s, const message *m, int64_t n)
+{
+    MPI_Datatype of = cut_element(m->type);
+    if (!cut_needed(s, m, n)) return (cut_type){of, (int)n, false};
+    return (cut_type){large_type(m, of, s->piece, n), 1, true};
 }
 
 void cut_release(cut_type *t)
@@ -66,15 +80,16 @@ void cut_release(cut_type *t)
     if (t->own) MPI_Type_free(&t->type);
 }
 
-MPI_Datatype cut_row(state *s, int64_t n)
+MPI_Datatype cut_row(state *s, dtype element, int64_t n)
 {
     for (int i = 0; i < s->n_rows; i++)
-        if (s->rows[i].n == n) return s->rows[i].type;
+        if (s->rows[i].n == n && s->rows[i].element == element) return s->rows[i].type;
     if (n > INT_MAX || s->n_rows == ROWS_MAX) mpi_stop(NULL, "a row's size", MPI_ERR_COUNT);
     MPI_Datatype t;
-    check(NULL, "MPI_Type_contiguous", MPI_Type_contiguous((int)n, MPI_FLOAT, &t));
+    check(NULL, "MPI_Type_contiguous", MPI_Type_contiguous((int)n, cut_element(element), &t));
     check(NULL, "MPI_Type_commit", MPI_Type_commit(&t));
     s->rows[s->n_rows].n = n;
+    s->rows[s->n_rows].element = element;
     s->rows[s->n_rows++].type = t;
     return t;
 }
@@ -94,9 +109,10 @@ void cut_all_reduce(state *s, message *m, MPI_Comm among)
     MPI_Request *r = take_requests(m, n);
     for (int64_t i = 0; i < n; i++) {
         int64_t count = m->n - i * most < most ? m->n - i * most : most;
-        float *part = (float *)(void *)m->y + i * most;
+        char *part = m->y + dtype_bytes(m->type, i * most);
         check(m, "MPI_Iallreduce",
-              MPI_Iallreduce(MPI_IN_PLACE, part, (int)count, MPI_FLOAT, MPI_SUM, among, &r[i]));
+              MPI_Iallreduce(MPI_IN_PLACE, part, (int)count, cut_element(m->type), MPI_SUM, among,
+                             &r[i]));
     }
 }
 
@@ -106,14 +122,14 @@ void cut_reduce_scatter(state *s, message *m, MPI_Comm among)
     int64_t most = s->piece, n = m->n / most + (m->n % most > 0);
     int64_t members_n = s->groups[m->group].n;
     MPI_Request *r = take_requests(m, n * members_n);
-    float *to = (float *)(void *)(m->scratch ? m->scratch : m->y);
+    char *to = m->scratch ? m->scratch : m->y;
     for (int64_t p = 0; p < members_n; p++) {
         for (int64_t i = 0; i < n; i++) {
             int64_t count = m->n - i * most < most ? m->n - i * most : most;
-            const float *from = (const float *)(const void *)m->x + p * m->n + i * most;
+            const char *from = m->x + dtype_bytes(m->type, p * m->n + i * most);
             check(m, "MPI_Ireduce",
-                  MPI_Ireduce(from, to + i * most, (int)count, MPI_FLOAT, MPI_SUM, (int)p, among,
-                              &r[p * n + i]));
+                  MPI_Ireduce(from, to + dtype_bytes(m->type, i * most), (int)count,
+                              cut_element(m->type), MPI_SUM, (int)p, among, &r[p * n + i]));
         }
     }
 }

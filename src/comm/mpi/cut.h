@@ -19,11 +19,15 @@ typedef struct state {
     MPI_Comm quiet;
     int64_t piece; /* elements of all members together that one call may have */
     struct {
+        dtype element;
         int64_t n;
         MPI_Datatype type;
     } rows[ROWS_MAX]; /* types of the rows that are exchanged */
     int n_rows;
-    int64_t exchanges[GROUP_COUNT]; /* so far */
+    int64_t exchanges[GROUP_COUNT];  /* so far */
+    int64_t wider_sums[GROUP_COUNT]; /* all-reduces of wider.c so far */
+    struct message *summing;         /* see wider.c */
+    struct wider_room *rooms;        /* memory for wider.c that no message has */
 } state;
 
 /* Requests are pointers in Open MPI; message.h keeps them as such. */
@@ -37,19 +41,21 @@ _Noreturn void mpi_stop(const message *m, const char *call, int code);
 status cut_open(state *s, error *err);
 void cut_close(state *s);
 
-bool cut_needed(const state *s, const message *m);
+bool cut_needed(const state *s, const message *m, int64_t n);
 
-/* A block of the message as count elements of a type. */
+MPI_Datatype cut_element(dtype t);
+
+/* A block of n elements of the message as count elements of a type. */
 typedef struct cut_type {
     MPI_Datatype type;
     int count;
     bool own; /* to be freed */
 } cut_type;
-cut_type cut_typed(const state *s, const message *m);
+cut_type cut_typed(const state *s, const message *m, int64_t n);
 void cut_release(cut_type *t); /* once the message has started */
 
-/* Rows of n floats; kept for the next time. */
-MPI_Datatype cut_row(state *s, int64_t n);
+/* Rows of n elements; kept for the next time. */
+MPI_Datatype cut_row(state *s, dtype element, int64_t n);
 
 void cut_all_reduce(state *s, message *m, MPI_Comm among);
 void cut_reduce_scatter(state *s, message *m, MPI_Comm among);

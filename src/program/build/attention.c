@@ -25,7 +25,7 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
     const model *m = &b->s->m;
     int64_t H = m->hidden;
     *t = (attention_bufs){.gate = NONE};
-    b->module = "attention";
+    b->module = MODULE_ATTENTION;
     b->node = NODE_ATTN;
     core_plan(b, &t->core);
     const char *norm = m->mla ? "input_layernorm.weight" : SA "linear_qkv.layer_norm_weight";
@@ -55,7 +55,7 @@ void attention_backward(builder *b, const attention_bufs *t, int dh)
     const model *m = &b->s->m;
     head_sizes z = attention_heads(b);
     int64_t width = z.n * z.dv;
-    b->module = "attention";
+    b->module = MODULE_ATTENTION;
     b->node = NODE_ATTN;
     int dout = seg_temp(b, "attention.do", b->Tc * width), dgate = NONE;
     product proj = projection(b, width);

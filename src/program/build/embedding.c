@@ -68,8 +68,8 @@ static void positions_backward(builder *b, int dx)
 void build_embedding(builder *b, segment *seg)
 {
     int64_t size = b->T * b->s->m.hidden;
-    segment_init(seg, b, "embedding", b->s, b->a);
-    b->module = "embedding";
+    segment_init(seg, b, SEGMENT_EMBEDDING, b->s, b->a);
+    b->module = MODULE_EMBEDDING;
     b->node = NODE_ATTN;
     b->layer = b->layer_step = 0;
     seg_step(b, STEP_IDS, b->Tc); /* buffer 0: the segment's input */

@@ -172,7 +172,7 @@ void gdn_forward(builder *b, gdn_bufs *t, int x, int h)
 {
     gdn_sizes z = sizes_of(b);
     product first = in_proj(b), last = out_proj(b);
-    b->module = "linear attention";
+    b->module = MODULE_LINEAR;
     b->node = NODE_ATTN;
     t->norm = norm_forward(b, "linear.norm", SA "in_proj.layer_norm_weight", x, b->T, z.H,
                            DROP_LAYERNORM | STORED);
@@ -239,7 +239,7 @@ void gdn_backward(builder *b, const gdn_bufs *t, int dh)
 {
     gdn_sizes z = sizes_of(b);
     product first = in_proj(b), last = out_proj(b);
-    b->module = "linear attention";
+    b->module = MODULE_LINEAR;
     b->node = NODE_ATTN;
     int dn = seg_temp(b, "linear.dnormed", b->Tc * last.k),
         dy = seg_temp(b, "linear.do", z.T * z.z);

@@ -45,7 +45,8 @@ static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t fir
     int all = seg_temp_as(b, "all logit sums", P * rows * 3, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_HEAD_PART, "head", IN(x, w, labels), OUT(logits, own),
            DIM(b->Tc, H, V, rows, first, V0));
-    seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, "head", GROUP_TP, IN(own), OUT(all), DIM(rows * 3));
+    seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, "head", GROUP_TP, IN(own), OUT(all), DIM(rows * 3))
+        ->role = ROLE_LOGIT_SUMS;
     op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_PART_D, "head and loss",
                    IN(all, x, w, labels, seg_step(b, at->mask, b->Tc)),
                    OUT(logits, seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
@@ -72,11 +73,11 @@ static void head_loss(builder *b, int x, const loss_at *at, int dx)
     scatter_tokens(b, SEG_BACKWARD, "head", partial, dx, H);
 }
 
-static void begin(builder *b, segment *seg, const char *name)
+static void begin(builder *b, segment *seg, segment_kind kind)
 {
-    segment_init(seg, b, name, b->s, b->a);
+    segment_init(seg, b, kind, b->s, b->a);
     b->layer = b->layer_step = 0;
-    b->module = "head";
+    b->module = MODULE_HEAD;
     b->node = NODE_ATTN;
 }
 
@@ -85,7 +86,7 @@ static void begin(builder *b, segment *seg, const char *name)
 void build_final(builder *b, segment *seg)
 {
     int64_t T = b->T, H = b->s->m.hidden;
-    begin(b, seg, "final");
+    begin(b, seg, SEGMENT_FINAL);
     int x = seg_saved(b, "x", T * H, 0), y = seg_other(b, "y", LIFE_OUTPUT, T * H);
     norm_bufs norm = norm_into(b, "final norm", FINAL, x, y, T, H);
     int dh = seg_other(b, "dh", LIFE_STREAM, T * H), dn = seg_temp(b, "dn", T * H);
@@ -100,7 +101,7 @@ static void head_of_both(builder *b)
     int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
     const loss_at *at[] = {&of_decoder, &of_module};
     for (int i = 0; i < 2; i++) {
-        b->module = i ? "prediction" : "head";
+        b->module = i ? MODULE_PREDICTION : MODULE_HEAD;
         int part = seg_temp(b, "x", n);
         move_flat(b, SEG_BACKWARD, "head", (slice){x, i * n}, (slice){part, 0}, n);
         head_loss(b, part, at[i], seg_view(b, dh, i * n, n));
@@ -111,7 +112,7 @@ static void head_of_both(builder *b)
 void build_head(builder *b, segment *seg)
 {
     int64_t T = b->T, H = b->s->m.hidden;
-    begin(b, seg, "head");
+    begin(b, seg, SEGMENT_HEAD);
     if (b->s->m.n_mtp) {
         head_of_both(b);
         return;

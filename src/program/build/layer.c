@@ -5,7 +5,7 @@
 void layer_forward(builder *b, layer_bufs *t, int x, int y)
 {
     const model *m = &b->s->m;
-    b->module = "layer";
+    b->module = MODULE_LAYER;
     t->h = seg_saved(b, "h", b->T * m->hidden, offload_of_hidden(m, b->layer));
     if (model_layer_is(m, b->layer, LAYER_LINEAR))
         gdn_forward(b, &t->gdn, x, t->h);
@@ -35,16 +35,16 @@ void layer_backward(builder *b, const layer_bufs *t, int dh)
 void build_layers(builder *b, segment *seg, int64_t layer, int n_layers)
 {
     int64_t size = b->T * b->s->m.hidden;
-    segment_init(seg, b, "layer", b->s, b->a);
+    segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
     seg->n_layers = n_layers;
-    b->module = "layer";
+    b->module = MODULE_LAYER;
     b->node = NODE_ATTN;
     layer_bufs *t = ARENA_ARRAY(b->a, layer_bufs, n_layers);
     int x = seg_saved(b, "x", size, offload_of_input(&b->s->m, layer));
     for (int i = 0; i < n_layers; i++) {
         b->layer = layer + i;
         b->layer_step = i;
-        b->module = "layer";
+        b->module = MODULE_LAYER;
         bool last = i == n_layers - 1;
         int y = last ? seg_other(b, "y", LIFE_OUTPUT, size) : seg_saved(b, "x", size, 0);
         layer_forward(b, &t[i], x, y);

@@ -29,10 +29,10 @@ static void wait_for(builder *b, int phase, const char *name, int event)
     o->flags = ACROSS;
 }
 
-static void begin(builder *b, segment *seg, const char *name)
+static void begin(builder *b, segment *seg, segment_kind kind)
 {
-    segment_init(seg, b, name, b->s, b->a);
-    b->module = "messages";
+    segment_init(seg, b, kind, b->s, b->a);
+    b->module = MODULE_MESSAGES;
     b->node = NODE_ATTN;
 }
 
@@ -44,7 +44,8 @@ static op *message(builder *b, int phase, op_kind kind, int id, const message_sh
     op *o = seg_comm(b, phase, kind, phase == SEG_FORWARD ? "hidden state" : "gradient", GROUP_PP,
                      kind == OP_SEND ? IN(id) : NULL, kind == OP_RECV ? OUT(id) : NULL,
                      DIM(m->elements, step, tag));
-    o->stream = STREAM_P2P;
+    o->stream = phase == SEG_FORWARD ? STREAM_SEND_FORWARD : STREAM_SEND_BACKWARD;
+    if (kind == OP_RECV) o->stream = op_stream_opposite(o->stream);
     return o;
 }
 
@@ -56,7 +57,7 @@ static void across(op *o, int event)
 
 void build_receive(builder *b, segment *seg, message_shape m)
 {
-    begin(b, seg, "receive");
+    begin(b, seg, SEGMENT_RECEIVE);
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
     int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
     if (m.early)
@@ -69,7 +70,7 @@ void build_receive(builder *b, segment *seg, message_shape m)
 
 void build_send(builder *b, segment *seg, message_shape m)
 {
-    begin(b, seg, "send");
+    begin(b, seg, SEGMENT_SEND);
     int x = seg_other(b, "x", LIFE_BOUNDARY, m.elements);
     int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
     across(message(b, SEG_FORWARD, OP_SEND, x, &m), event_of_message(EVENT_SEND_FORWARD, m.turn));
@@ -81,7 +82,7 @@ void build_send(builder *b, segment *seg, message_shape m)
 
 void build_post(builder *b, segment *seg, message_shape m)
 {
-    begin(b, seg, "post");
+    begin(b, seg, SEGMENT_POST);
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
     int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
     across(message(b, SEG_FORWARD, OP_RECV, y, &m), event_of_message(EVENT_RECV_FORWARD, m.turn));
@@ -91,6 +92,6 @@ void build_post(builder *b, segment *seg, message_shape m)
 
 void build_wait(builder *b, segment *seg, int event)
 {
-    begin(b, seg, "wait");
+    begin(b, seg, SEGMENT_WAIT);
     wait_for(b, SEG_FORWARD, "message", event);
 }

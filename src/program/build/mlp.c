@@ -17,7 +17,7 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
 {
     int64_t H = b->s->m.hidden;
     product fc1 = fc1_of(b), fc2 = fc2_of(b);
-    b->module = "mlp";
+    b->module = MODULE_MLP;
     b->node = NODE_MLP;
     t->norm = norm_forward(b, "mlp.norm", "mlp.linear_fc1.layer_norm_weight", h, b->T, H,
                            DROP_LAYERNORM | STORED);
@@ -34,7 +34,7 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
 void mlp_backward(builder *b, const mlp_bufs *t, int dh)
 {
     product fc1 = fc1_of(b), fc2 = fc2_of(b);
-    b->module = "mlp";
+    b->module = MODULE_MLP;
     b->node = NODE_MLP;
     int da = seg_temp(b, "mlp.da", b->Tc * fc2.k), du = seg_temp(b, "mlp.du", b->Tc * fc1.n);
     int dn = seg_temp(b, "mlp.dn", b->T * b->s->m.hidden);

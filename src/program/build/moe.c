@@ -50,7 +50,7 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
     shared_place place = place_of_shared(b);
     int64_t T = b->T, H = b->s->m.hidden;
     int shared = NONE;
-    b->module = "moe";
+    b->module = MODULE_MOE;
     none_yet(b, t);
     t->norm = norm_forward(b, "moe.norm", "pre_mlp_layernorm.weight", h, T, H, DROP_LAYERNORM);
     router_forward(b, t);
@@ -118,7 +118,7 @@ void moe_backward(builder *b, const moe_bufs *bufs, int dh)
     moe_bufs t = *bufs;
     shared_grads g = {NONE, NONE};
     int beside = NONE;
-    b->module = "moe";
+    b->module = MODULE_MOE;
     flow d = routed_backward(b, &t, dh, &g, &beside);
     note_demand(b, &t); /* I1 */
     router_backward(b, &t, d);

@@ -90,7 +90,8 @@ static flow pack(builder *b, moe_bufs *t, flow f)
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", IN(t->ids, t->keep), OUT(rows, counts),
            DIM(T, E, K, t->room0, t->pad, 0));
     seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "dispatch.counts", GROUP_TP_EP, IN(counts), OUT(all),
-             DIM(E + 1));
+             DIM(E + 1))
+        ->role = ROLE_COUNTS;
     flow out = {seg_temp(b, "dispatch.x", t->room0 * m->hidden),
                 seg_temp_as(b, "dispatch.p", t->room0, DTYPE_F32)};
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.permute", IN(f.x, f.p, rows), OUT(out.x, out.p),

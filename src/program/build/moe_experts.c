@@ -24,54 +24,66 @@ int experts_input(builder *b, int64_t elements)
     bool original = recipe_on(r, K_OFFLOAD) && recipe_has(r, K_OFFLOAD_MODULES, "expert_fc1") &&
                     !recipe_is(r, K_FP8_RECIPE, "mxfp8") && !recipe_given(r, K_FP4);
     unsigned kept = original ? 0 : STORED;
-    return seg_saved(b, "experts.x", elements, DROP_MOE | OFF_EXPERT_FC1 | OFF_FUSED | kept);
+    b->role = ROLE_EXPERTS;
+    int x = seg_saved(b, "experts.x", elements, DROP_MOE | OFF_EXPERT_FC1 | OFF_FUSED | kept);
+    b->role = ROLE_NONE;
+    return x;
 }
 
 int experts_forward(builder *b, moe_bufs *t)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
     int64_t U = act_columns(b) * F;
+    b->role = ROLE_EXPERTS;
     t->u = seg_saved(b, "experts.u", R * U, DROP_MOE | OFF_MOE_ACT | OFF_FUSED);
     t->a = seg_saved(b, "experts.a", R * F, DROP_MOE | DROP_MOE_ACT | STORED | OFF_FUSED);
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
+    b->role = ROLE_EXPERTS_FC1;
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc1", IN(t->xp, seg_weight(b, FC1), t->offsets),
            OUT(t->u), DIM(R, E, U, H));
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
                DIM(R, E, U))
             ->real[REAL_GROUPED_BIAS_scale] = 1;
+    b->role = ROLE_EXPERTS;
     act_forward(b, "experts.act", t->u, t->pp, t->a, R, F);
+    b->role = ROLE_EXPERTS_FC2;
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc2", IN(t->a, seg_weight(b, FC2), t->offsets),
            OUT(yp), DIM(R, E, H, F));
     if (b2 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc2", IN(b2, t->pp, t->offsets), OUT(yp),
                DIM(R, E, H))
             ->real[REAL_GROUPED_BIAS_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
+    b->role = ROLE_NONE;
     return yp;
 }
 
 static void fc2_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
+    b->role = ROLE_EXPERTS_FC2;
     int db2 = seg_gradient(b, FC2_B);
     if (db2 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc2", IN(g->dy, t->pp, t->offsets),
                OUT(db2), DIM(R, E, H));
     seg_op(b, SEG_BACKWARD, OP_GROUPED_W, "experts.fc2", IN(g->dy, t->a, t->offsets),
            OUT(seg_gradient(b, FC2)), DIM(R, E, H, F));
+    b->role = ROLE_NONE;
 }
 
 static void fc1_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, R = t->room;
     int64_t U = act_columns(b) * local_width(b);
+    b->role = ROLE_EXPERTS_FC1;
     int db1 = seg_gradient(b, FC1_B);
     if (db1 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc1", IN(g->du, NONE, t->offsets),
                OUT(db1), DIM(R, E, U));
     seg_op(b, SEG_BACKWARD, OP_GROUPED_W, "experts.fc1", IN(g->du, t->xp, t->offsets),
            OUT(seg_gradient(b, FC1)), DIM(R, E, U, H));
+    b->role = ROLE_NONE;
 }
 
 void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g)
@@ -84,22 +96,28 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
 {
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
     int64_t U = act_columns(b) * F;
+    b->role = ROLE_EXPERTS;
     int da = seg_temp(b, "experts.da", R * F), b2 = seg_weight(b, FC2_B);
     expert_grads g = {.dy = dy,
                       .du = seg_temp(b, "experts.du", R * U),
                       .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
+    b->role = ROLE_EXPERTS_FC2;
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));
+    b->role = ROLE_EXPERTS;
     act_backward(b, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp), R, F);
+    b->role = ROLE_EXPERTS_FC2;
     if (b2 != NONE) {
         op *o = seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_P, "experts.fc2", IN(dy, b2, t->offsets),
                        OUT(g.dp), DIM(R, E, H));
         o->real[REAL_GROUPED_BIAS_P_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
     }
     if (!late) fc2_weights(b, t, &g);
+    b->role = ROLE_EXPERTS_FC1;
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc1", IN(g.du, seg_weight(b, FC1), t->offsets),
            OUT(g.dx), DIM(R, E, U, H));
+    b->role = ROLE_NONE;
     if (!late) fc1_weights(b, t, &g);
     return g;
 }

@@ -68,11 +68,11 @@ static int sum(builder *b, wire w, const row_map *i, int x)
 }
 
 /* Over a table's way forth (0) or back (2). */
-static int travel(builder *b, wire w, int x, int table, int64_t room)
+static int travel(builder *b, wire w, op_role hop, int x, int table, int64_t room)
 {
     int y = flow_rows(b, w.name, x, room * w.width);
-    seg_comm(b, w.phase, OP_EXCHANGE, w.name, GROUP_TP_EP, IN(x, table), OUT(y),
-             DIM(room, w.width));
+    seg_comm(b, w.phase, OP_EXCHANGE, w.name, GROUP_TP_EP, IN(x, table), OUT(y), DIM(room, w.width))
+        ->role = hop;
     return y;
 }
 
@@ -89,20 +89,20 @@ static int way_back(builder *b, int table)
 
 static int hop1_forth(builder *b, const moe_bufs *t, wire w, int x)
 {
-    return t->hop1 == NONE ? x : travel(b, w, x, way_forth(b, t->hop1), t->room1);
+    return t->hop1 == NONE ? x : travel(b, w, ROLE_HOP1, x, way_forth(b, t->hop1), t->room1);
 }
 
 static int hop2_forth(builder *b, const moe_bufs *t, wire w, int x)
 {
     flex_group g = group_of_flex(b);
     row_map i = to_members(t, &g);
-    return travel(b, w, spread(b, w, &i, x), way_forth(b, t->hop2), t->room2);
+    return travel(b, w, ROLE_HOP2, spread(b, w, &i, x), way_forth(b, t->hop2), t->room2);
 }
 
 /* [room2] -> [room_send]: back at the rails. */
 static int hop2_back(builder *b, const moe_bufs *t, wire w, int x)
 {
-    return travel(b, w, x, way_back(b, t->hop2), t->room_send);
+    return travel(b, w, ROLE_HOP2, x, way_back(b, t->hop2), t->room_send);
 }
 
 /* [room_send] -> [room0]: summed there, back at the source. */
@@ -110,7 +110,8 @@ static int hop1_back(builder *b, const moe_bufs *t, wire w, int x)
 {
     flex_group g = group_of_flex(b);
     row_map i = to_members(t, &g);
-    return t->hop1 == NONE ? x : travel(b, w, sum(b, w, &i, x), way_back(b, t->hop1), t->room0);
+    if (t->hop1 == NONE) return x;
+    return travel(b, w, ROLE_HOP1, sum(b, w, &i, x), way_back(b, t->hop1), t->room0);
 }
 
 /* What came back last -> [T]. */
@@ -157,7 +158,8 @@ static flow pack(builder *b, moe_bufs *t, flow f)
     seg_op(b, SEG_FORWARD, OP_FLEX_COUNT, "dispatch.count", IN(t->ids, t->keep), OUT(rows, counts),
            FLEX_DIM(g, T, K));
     seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "dispatch.counts", GROUP_TP_EP, IN(counts), OUT(all),
-             DIM(D + P));
+             DIM(D + P))
+        ->role = ROLE_COUNTS;
     seg_op(b, SEG_FORWARD, OP_FLEX_PACK, "dispatch.meta", IN(f.p, t->ids, t->keep), OUT(out.p),
            DIM(T, K));
     if (D > 1) {
@@ -248,7 +250,10 @@ static flow reply_d(builder *b, moe_bufs *t, flow f)
 static flow lift_d(builder *b, moe_bufs *t, flow f)
 {
     row_map i = to_experts(b, t);
-    return (flow){spread(b, (wire){SEG_BACKWARD, "experts.dy", b->s->m.hidden}, &i, f.x), NONE};
+    b->role = ROLE_EXPERTS;
+    flow d = {spread(b, (wire){SEG_BACKWARD, "experts.dy", b->s->m.hidden}, &i, f.x), NONE};
+    b->role = ROLE_NONE;
+    return d;
 }
 
 static flow place_d(builder *b, moe_bufs *t, flow f)
@@ -275,7 +280,9 @@ static flow send_d(builder *b, moe_bufs *t, flow f)
 static flow pack_d(builder *b, moe_bufs *t, flow f)
 {
     flow d = {.x = sum_here(b, t, (wire){SEG_BACKWARD, "moe.dn", b->s->m.hidden}, f.x)};
+    b->role = ROLE_ROUTER;
     d.p = sum_here(b, t, (wire){SEG_BACKWARD, "router.dprobs", b->s->m.topk}, f.p);
+    b->role = ROLE_NONE;
     return d;
 }
 

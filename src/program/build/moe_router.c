@@ -29,11 +29,21 @@ static int64_t first_token(const builder *b)
     return (b->at.etp * b->s->lay.ep + b->at.ep) * b->T;
 }
 
+/* What exceeds the capacity of an expert. */
+static void drop_rows(builder *b, moe_bufs *t)
+{
+    int64_t T = b->T, E = b->s->m.experts, K = b->s->m.topk;
+    t->keep = seg_saved_as(b, "router.keep", T * K, DROP_MOE, DTYPE_F32);
+    seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
+           DIM(T, E, K, t->capacity, recipe_is(&b->s->r, K_DROP_POLICY, "position")));
+}
+
 void router_forward(builder *b, moe_bufs *t)
 {
     const model *m = &b->s->m;
     const recipe *r = &b->s->r;
     int64_t T = b->T, E = m->experts, K = m->topk;
+    b->role = ROLE_ROUTER;
     t->logits = seg_saved_as(b, "router.logits", T * E, DROP_MOE, DTYPE_F32);
     linear_forward(b, "router", ROUTER, BIAS, t->norm.y, t->logits, T, E, m->hidden);
     t->probs = seg_saved_as(b, "router.probs", T * K, DROP_MOE, DTYPE_F32);
@@ -45,16 +55,15 @@ void router_forward(builder *b, moe_bufs *t)
                DIM(T, E, K, recipe_int(r, K_GROUPS), recipe_int(r, K_GROUP_TOPK), first_token(b)));
     o->real[REAL_ROUTER_scaling] = scaling(r);
     o->flags = router_flags(r);
-    if (!t->capacity) return;
-    t->keep = seg_saved_as(b, "router.keep", T * K, DROP_MOE, DTYPE_F32);
-    seg_op(b, SEG_FORWARD, OP_DROP, "router.drop", IN(t->probs, t->ids), OUT(t->keep),
-           DIM(T, E, K, t->capacity, recipe_is(r, K_DROP_POLICY, "position")));
+    if (t->capacity) drop_rows(b, t);
+    b->role = ROLE_NONE;
 }
 
 void router_backward(builder *b, const moe_bufs *t, flow d)
 {
     const model *m = &b->s->m;
     int64_t T = b->T, E = m->experts, K = m->topk;
+    b->role = ROLE_ROUTER;
     int dlogits = seg_temp_as(b, "router.dlogits", T * E, DTYPE_F32);
     op *o = seg_op(b, SEG_BACKWARD, OP_ROUTER_D, "router.choose", IN(d.p, t->logits, t->ids),
                    OUT(dlogits), DIM(T, E, K));
@@ -64,4 +73,5 @@ void router_backward(builder *b, const moe_bufs *t, flow d)
     seg_op(b, SEG_BACKWARD, OP_LOAD, "router.load", IN(t->ids, t->keep),
            OUT(seg_layer_step(b, STEP_LOAD, E)), DIM(T, E, K));
     linear_backward(b, "router", ROUTER, BIAS, dlogits, t->norm.y, d.x, true, T, E, m->hidden);
+    b->role = ROLE_NONE;
 }

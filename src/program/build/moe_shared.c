@@ -25,10 +25,10 @@ static product fc2_of(const builder *b)
 
 void shared_forward_first(builder *b, moe_bufs *t)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     int64_t F = shared_width(b);
     product fc1 = fc1_of(b);
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     t->shared_u = seg_saved(b, "shared.u", b->Tc * fc1.n, DROP_HERE);
     t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE | STORED);
     column_forward(b, &fc1, t->norm.y, t->shared_u);
@@ -50,11 +50,11 @@ static int gate_forward(builder *b, moe_bufs *t)
 
 int shared_forward_second(builder *b, moe_bufs *t)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     int64_t n = b->T * b->s->m.hidden;
     product fc2 = fc2_of(b);
     bool gate = b->s->m.shared_gate;
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     t->shared_y = gate ? seg_saved(b, "shared.y", n, DROP_HERE) : seg_temp(b, "shared.y", n);
     row_forward(b, &fc2, t->shared_a, t->shared_y);
     int y = gate ? gate_forward(b, t) : t->shared_y;
@@ -64,9 +64,9 @@ int shared_forward_second(builder *b, moe_bufs *t)
 
 void shared_forward_add(builder *b, moe_bufs *t, int out)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     int64_t T = b->T, H = b->s->m.hidden;
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     if (b->s->m.shared_gate || b->s->lay.tp > 1) {
         int y = shared_forward_second(b, t);
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, y), OUT(out), DIM(T * H));
@@ -80,10 +80,10 @@ void shared_forward_add(builder *b, moe_bufs *t, int out)
 
 shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     int64_t T = b->T, H = b->s->m.hidden, F = shared_width(b);
     product fc2 = fc2_of(b);
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     shared_grads g = {.du = seg_temp(b, "shared.du", b->Tc * act_columns(b) * F), .dg = NONE};
     int da = seg_temp(b, "shared.da", b->Tc * F), dy = dh;
     if (b->s->m.shared_gate) {
@@ -100,9 +100,9 @@ shared_grads shared_backward_second(builder *b, const moe_bufs *t, int dh)
 
 void shared_backward_gate(builder *b, const moe_bufs *t, const shared_grads *g, int dx)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     if (g->dg == NONE) return;
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     linear_backward(b, "shared.gate", S_GATE, NULL, g->dg, t->norm.y, dx, true, b->T, 1,
                     b->s->m.hidden);
     b->module = module;
@@ -110,9 +110,9 @@ void shared_backward_gate(builder *b, const moe_bufs *t, const shared_grads *g, 
 
 void shared_backward_first(builder *b, const moe_bufs *t, const shared_grads *g, int dx, bool add)
 {
-    const char *module = b->module;
+    op_module module = b->module;
     product fc1 = fc1_of(b);
-    b->module = "shared expert";
+    b->module = MODULE_SHARED;
     column_backward(b, &fc1, g->du, t->norm.y, dx, add);
     b->module = module;
 }

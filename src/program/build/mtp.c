@@ -76,7 +76,7 @@ static void forward(builder *b, mtp_bufs *t, int n, int out)
            DIM(T, H, H));
     project_forward(b, t->both, t->x);
     layer_forward(b, &t->layer, t->x, t->y);
-    b->module = "prediction";
+    b->module = MODULE_PREDICTION;
     b->node = NODE_POST;
     t->out_norm =
         norm_forward(b, "mtp.norm", "final_layernorm.weight", t->y, T, H, (unsigned)NOT_SAVED);
@@ -91,7 +91,7 @@ static void backward(builder *b, const mtp_bufs *t, int dout, int dn)
     int dy = seg_temp(b, "mtp.dh", T * H);
     norm_backward(b, &t->out_norm, dout, dy, false);
     layer_backward(b, &t->layer, dy);
-    b->module = "prediction";
+    b->module = MODULE_PREDICTION;
     b->node = NODE_ATTN;
     int dboth = seg_temp(b, "mtp.dboth", T * 2 * H), de = seg_temp(b, "mtp.de", T * H);
     int den = seg_temp(b, "mtp.den", T * H), dhn = seg_temp(b, "mtp.dhn", T * H);
@@ -108,10 +108,10 @@ void build_mtp(builder *b, segment *seg)
 {
     int64_t n = b->T * b->s->m.hidden;
     mtp_bufs t;
-    segment_init(seg, b, "mtp", b->s, b->a);
+    segment_init(seg, b, SEGMENT_MTP, b->s, b->a);
     b->layer = b->s->m.n_layers; /* rows of the module, and its layer */
     b->layer_step = 0;
-    b->module = "prediction";
+    b->module = MODULE_PREDICTION;
     b->node = NODE_ATTN;
     int x = seg_saved(b, "n", n, 0), y = seg_other(b, "y", LIFE_OUTPUT, 2 * n);
     forward(b, &t, x, y);

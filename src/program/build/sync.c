@@ -14,10 +14,10 @@ static int fixed(builder *b, const char *name, region r, int64_t first, int64_t 
     return seg_fixed(b, name, (int)r, dtype_bytes(type, first), elements, type);
 }
 
-static void begin(builder *b, segment *seg, const char *name)
+static void begin(builder *b, segment *seg, segment_kind kind)
 {
-    segment_init(seg, b, name, b->s, b->a);
-    b->module = "replicas";
+    segment_init(seg, b, kind, b->s, b->a);
+    b->module = MODULE_REPLICAS;
     b->node = NODE_ATTN;
 }
 
@@ -53,7 +53,7 @@ static int64_t scratch_at(const program *p, int bucket_id, bool across)
 void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, bool across)
 {
     const bucket *k = &p->weights.buckets[bucket_id];
-    begin(b, seg, "reduce");
+    begin(b, seg, SEGMENT_REDUCE);
     op *o;
     if (k->shards > 1) {
         int64_t n = bucket_slice(k);
@@ -75,7 +75,7 @@ void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, boo
 void build_gather(builder *b, segment *seg, const program *p, int bucket_id, bool across)
 {
     const bucket *k = &p->weights.buckets[bucket_id];
-    begin(b, seg, "gather");
+    begin(b, seg, SEGMENT_GATHER);
     int64_t n = bucket_slice(k);
     int own = fixed(b, "own weights", REGION_WEIGHTS, bucket_slice_start(k), n);
     int all = fixed(b, "weights", REGION_WEIGHTS, k->start, k->n);
@@ -160,7 +160,7 @@ static bool has_words(const program *p)
 
 void build_sums(builder *b, segment *seg, const program *p)
 {
-    begin(b, seg, "sums");
+    begin(b, seg, SEGMENT_SUMS);
     if (p->s->lay.tp > 1) sum_over_tp(b, p);
     if (group_width(p->s, GROUP_EMBEDDING) > 1 && has_words(p)) sum_words(b, p);
 }

@@ -6,8 +6,6 @@
  * I3  What a message touches lives until somebody needs what it brings: memory that were used again
  *     sooner would end the message there. What a copy to the host reads lives until the copies of
  *     the next group begin: those are behind it on its stream. */
-#include <string.h>
-
 #include "base/maths.h"
 #include "program/segment.h"
 
@@ -57,9 +55,10 @@ static int runs_beside(const segment *seg, int phase, int message)
 static int copies_beside(const segment *seg, int phase, int copy)
 {
     const op *list = seg->ops[phase];
+    int64_t group = list[copy].dim[DIM_COPY_OUT_GROUP];
     int i = copy + 1;
     while (i < seg->n_ops[phase] &&
-           !(list[i].kind == OP_COPY_OUT && strcmp(list[i].name, list[copy].name) != 0))
+           !(list[i].kind == OP_COPY_OUT && list[i].dim[DIM_COPY_OUT_GROUP] != group))
         i++;
     return i - 1;
 }

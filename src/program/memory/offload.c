@@ -170,6 +170,7 @@ static void put_copy(offload *f, int phase, const moved *m, op_node node)
     else
         o->in[IN_COPY_IN_host] = m->host, o->out[OUT_COPY_IN_x] = m->back;
     o->dim[DIM_COPY_OUT_N] = dtype_elements(b->type, b->bytes);
+    o->dim[DIM_COPY_OUT_GROUP] = m->name;
 }
 
 static void begin_list(offload *f, int phase, const op **old, int *n)

@@ -5,7 +5,6 @@
 #include "program/memory/plan.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/maths.h"
 #include "program/build/rope.h"
@@ -282,7 +281,7 @@ static int64_t weight_place(const program *p, const instance *i, const buf *b, i
 static int64_t passed_place(const program *p, const item_at *at, int instance_id)
 {
     const chunk *c = &p->chunks[at->chunk];
-    bool received = instance_id > 0 && strcmp(c->list[instance_id - 1].seg->name, "receive") == 0;
+    bool received = instance_id > 0 && c->list[instance_id - 1].seg->kind == SEGMENT_RECEIVE;
     int64_t which = received ? 2 + at->turn : instance_id % 2;
     return p->offset[REGION_BOUNDARY] + p->passed_offset + which * p->passed_bytes;
 }

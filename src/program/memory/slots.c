@@ -5,8 +5,6 @@
  *     places as the backward of another leaves them, layer by layer.
  * I2  Slots are packed at the lowest place that no living one covers, so the pool is the peak of
  *     their sum wherever sizes allow. */
-#include <string.h>
-
 #include "program/memory/plan.h"
 #include "program/memory/pool.h"
 
@@ -71,14 +69,14 @@ static void by_instance(packing *w)
     const item_list *items = &w->p->items[PART_STEP];
     for (int64_t i = 0; i < items->n; i++) {
         const item *it = &items->list[i];
-        bool pair = strcmp(it->seg->name, "pair") == 0;
+        bool pair = it->seg->kind == SEGMENT_PAIR;
         const item_at *f = &it->at[0], *b = &it->at[pair];
         if (f->chunk < 0) continue;
         if (it->phase == SEG_FORWARD) {
             take_instance(w, f, f->instance);
             if (!w->host) take_instance(w, f, f->instance + 1);
         }
-        bool posts = strcmp(it->seg->name, "post") == 0;
+        bool posts = it->seg->kind == SEGMENT_POST;
         if (pair || (it->phase == SEG_BACKWARD && !posts))
             pool_leave(&w->l, b->chunk, b->micro, b->instance);
     }

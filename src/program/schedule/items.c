@@ -7,8 +7,6 @@
  *     complete: the wait stands before the unit that writes.
  * I2  With overlapping messages receives are posted one unit ahead, into the other of two
  *     buffers. */
-#include <string.h>
-
 #include "program/build/messages.h"
 #include "program/schedule/items.h"
 
@@ -89,12 +87,12 @@ static const chunk *chunk_of(const item_walk *w, int64_t entry)
 
 static bool has_receive(const chunk *c)
 {
-    return strcmp(c->list[0].seg->name, "receive") == 0;
+    return c->list[0].seg->kind == SEGMENT_RECEIVE;
 }
 
 static bool has_send(const chunk *c)
 {
-    return strcmp(c->list[c->n - 1].seg->name, "send") == 0;
+    return c->list[c->n - 1].seg->kind == SEGMENT_SEND;
 }
 
 static int64_t elements_of(const instance *i)
@@ -102,9 +100,9 @@ static int64_t elements_of(const instance *i)
     return dtype_elements(i->seg->bufs[0].type, i->seg->bufs[0].bytes);
 }
 
-bool is_segment(const instance *i, const char *name)
+bool is_segment(const instance *i, segment_kind kind)
 {
-    return strcmp(i->seg->name, name) == 0;
+    return i->seg->kind == kind;
 }
 
 /* ---- messages between stages */
@@ -222,13 +220,13 @@ static void run_both(item_walk *w, const unit *u)
     int f = first_of(cf), f_end = end_of(cf), b = end_of(cb) - 1, b_end = first_of(cb) - 1;
     begin_forward(w, u->f);
     begin_backward(w, u->b);
-    while (f < f_end && is_segment(&cf->list[f], "embedding")) run_one(w, u->f, f++);
-    while (b > b_end && !is_segment(&cb->list[b], "layer")) run_one(w, u->b, b--);
-    while (f < f_end && b > b_end && is_segment(&cf->list[f], "layer") &&
-           is_segment(&cb->list[b], "layer"))
+    while (f < f_end && is_segment(&cf->list[f], SEGMENT_EMBEDDING)) run_one(w, u->f, f++);
+    while (b > b_end && !is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
+    while (f < f_end && b > b_end && is_segment(&cf->list[f], SEGMENT_LAYER) &&
+           is_segment(&cb->list[b], SEGMENT_LAYER))
         run_pair(w, u, f++, b--);
-    while (b > b_end && is_segment(&cb->list[b], "layer")) run_one(w, u->b, b--);
-    while (f < f_end && is_segment(&cf->list[f], "layer")) run_one(w, u->f, f++);
+    while (b > b_end && is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
+    while (f < f_end && is_segment(&cf->list[f], SEGMENT_LAYER)) run_one(w, u->f, f++);
     if (f == f_end) end_forward(w, u->f);
     bool sent = f == f_end;
     while (f < f_end) run_one(w, u->f, f++);

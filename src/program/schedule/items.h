@@ -25,7 +25,7 @@ typedef struct item_walk {
 extern const item_at nowhere;
 item *add_item(item_walk *w, const segment *seg, int phase, item_at at);
 void add_wait(item_walk *w, int event);
-bool is_segment(const instance *i, const char *name);
+bool is_segment(const instance *i, segment_kind kind);
 
 /* ---- items_replicas.c: buckets of gradients and weights */
 

@@ -23,13 +23,14 @@ static bool uses(const item_walk *w, const instance *i, const weight *x)
     param_block block = x->row->block;
     int64_t n_layers = w->p->s->m.n_layers;
     if (block == BLOCK_EMBEDDING)
-        return is_segment(i, "embedding") || is_segment(i, "mtp") ||
-               (is_segment(i, "head") && w->p->s->m.tied);
+        return is_segment(i, SEGMENT_EMBEDDING) || is_segment(i, SEGMENT_MTP) ||
+               (is_segment(i, SEGMENT_HEAD) && w->p->s->m.tied);
     if (block == BLOCK_HEAD && x->row->n_dims == 1 && w->p->s->m.n_mtp)
-        return is_segment(i, "final");
-    if (block == BLOCK_HEAD) return is_segment(i, "head");
-    if (x->layer >= n_layers) return is_segment(i, "mtp");
-    return is_segment(i, "layer") && x->layer >= i->layer && x->layer < i->layer + i->seg->n_layers;
+        return is_segment(i, SEGMENT_FINAL);
+    if (block == BLOCK_HEAD) return is_segment(i, SEGMENT_HEAD);
+    if (x->layer >= n_layers) return is_segment(i, SEGMENT_MTP);
+    return is_segment(i, SEGMENT_LAYER) && x->layer >= i->layer &&
+           x->layer < i->layer + i->seg->n_layers;
 }
 
 /* The first instance of a chunk that uses a weight, or -1. A layer is of one instance alone, most

@@ -196,7 +196,7 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     for (int i = 0; o.delay && i < hb.n; i++) hb.delayed[i] = hb.list[i].phase == PHASE_WGRAD;
     int kept = o.delay ? hb.n * OP_IN_MAX : 0; /* copies at most */
     int room = hf.n + hb.n + kept;
-    *out = (segment){.name = "pair", .n_layers = 1};
+    *out = (segment){.kind = SEGMENT_PAIR, .name = segment_names[SEGMENT_PAIR], .n_layers = 1};
     out->bufs_room = nf + (b ? b->n_bufs : 0) + kept + 1;
     out->bufs = ARENA_RAW(a, buf, out->bufs_room);
     out->ops[0] = ARENA_RAW(a, op, room + 1);

@@ -33,19 +33,9 @@ static void decode_bf16(const void *raw, float *out, int64_t n)
     for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(u16_at(raw, i));
 }
 
-/* Five bits of exponent, bias 15; 31 is infinity and NaN. */
-static float from_f16(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h >> 15) << 31, e = h >> 10 & 31, m = h & 1023;
-    if (e == 31) return float_of(sign | 0x7f800000u | m << 13);
-    if (e) return float_of(sign | (e + 112) << 23 | m << 13);
-    float tiny = ldexpf((float)m, -24);
-    return sign ? -tiny : tiny;
-}
-
 static void decode_f16(const void *raw, float *out, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) out[i] = from_f16(u16_at(raw, i));
+    for (int64_t i = 0; i < n; i++) out[i] = f16_to_float(u16_at(raw, i));
 }
 
 /* Four bits of exponent, bias 7, no infinity; all ones is NaN. */

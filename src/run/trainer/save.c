@@ -133,3 +133,21 @@ status trainer_save(trainer *t, bool last, error *err)
     } while (failed && !s && last);
     return s || failed || beside ? s : succeeded(t, err);
 }
+
+/* ---- going back */
+
+/* Nothing is saved while steps are skipped, so the latest is from before. It may have been saved
+ * after the step that did the harm: a finite update to weights that give no finite loss. */
+const char *trainer_last_good(const trainer *t)
+{
+    const char *folder = recipe_word(&t->s->r, K_SAVE), *key = knobs[K_CKPT_STEP].key;
+    int64_t latest = -1, before = -1;
+    error ignored;
+    if (checkpoint_latest(folder, &latest, &ignored) || latest < 0)
+        return arena_text(t->a, "there is no checkpoint in %s to go back to", folder);
+    (void)checkpoint_previous(folder, latest, &before, &ignored);
+    const char *text = arena_text(t->a, "the last checkpoint before them is iteration %lld of %s",
+                                  (long long)latest, folder);
+    if (before < 0) return text;
+    return arena_text(t->a, "%s (%s=%lld: the one before it)", text, key, (long long)before);
+}

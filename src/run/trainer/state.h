@@ -117,6 +117,7 @@ void trainer_save_close(trainer *t); /* other jobs may save there now; not colle
  * them in a row are an error. */
 status trainer_save(trainer *t, bool last, error *err);
 status trainer_save_finish(trainer *t, error *err);
+const char *trainer_last_good(const trainer *t); /* where to go back to, in words; not collective */
 bool trainer_save_again(const trainer *t); /* is it time? Not collective: rank 0's clock counts */
 
 /* lines.c: what is said after steps. */

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 bool trainer_asked(void)
@@ -105,24 +106,29 @@ static status judge(const trainer *t, const step_result *r, const step_losses *l
             "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
             "(nothing after the last checkpoint is kept)",
             (long long)t->at.iteration, losses->list[0].value, r->norm);
-    if (!recipe_given(&t->s->r, K_SKIP_LIMIT) || skipped < limit) return OK;
+    if (limit == 0 || skipped < limit) return OK;
     return error_set(err, ERR_MACHINE,
                      "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): "
-                     "the run has diverged; stopped by moefold.skip_limit=%lld, and nothing was "
-                     "saved meanwhile; repair: a lower optimizer.lr, and with "
-                     "checkpoint.ckpt_step=N a checkpoint from before",
+                     "the run has diverged; stopped by moefold.skip_limit=%lld; repair: a lower "
+                     "optimizer.lr",
                      (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
                      (long long)limit);
 }
 
-/* A run that ends while steps are skipped has no checkpoint of its end. */
-static status judge_end(const trainer *t, error *err)
+/* A run that ends while steps are skipped, told to or not, has no checkpoint of its end: that is no
+ * success where one was asked for. Whatever ended it, what can be gone back to is said. */
+static status judge_end(trainer *t, bool interrupted, status s, error *err)
 {
-    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "the run ended with %lld skipped steps in a row, and its end is not saved in "
-                     "checkpoint.save=%s; repair: a lower optimizer.lr, from the last checkpoint",
-                     (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+    if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return s;
+    if (!s)
+        s = error_set(
+            err, ERR_MACHINE,
+            "the run %s at step %lld with %lld skipped steps in a row, and its end is not "
+            "saved in checkpoint.save=%s; repair: a lower optimizer.lr",
+            interrupted ? "was told to stop" : "ended", (long long)t->at.iteration,
+            (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+    const char *text = arena_copy(t->a, err->text, strlen(err->text));
+    return error_set(err, s, "%s; %s", text, trainer_last_good(t));
 }
 
 static double waited(const trainer *t)
@@ -185,10 +191,9 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (!s && (save || last)) s = trainer_routing_save(t, err);
     }
     if (!s) trainer_gather(t);
-    if (!s && !sum->interrupted) s = judge_end(t, err);
     error ignored;
     status ended = trainer_save_finish(t, s ? &ignored : err);
-    return s ? s : ended;
+    return judge_end(t, sum->interrupted, s ? s : ended, err);
 }
 
 static void start_loop(trainer *t)
@@ -198,6 +203,16 @@ static void start_loop(trainer *t)
     t->compared = clock_seconds();
     progress_init(&t->bar, stderr, t->at.iteration, t->train_iters, clock_seconds());
     if (comm_rank(t->c) > 0) t->bar.on = false;
+}
+
+/* What was written last may fail only now. `st` is the same on all ranks. */
+static status close_metrics(trainer *t, status st, error *err)
+{
+    error why = {{0}};
+    status s = t->metrics.file ? metrics_close(&t->metrics, &why) : OK;
+    if (st || !t->o->metrics) return st;
+    if (s) *err = why;
+    return ranks_agree(t->c, s, err);
 }
 
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
@@ -222,8 +237,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
-    error ignored;
-    if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
+    st = close_metrics(t, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);

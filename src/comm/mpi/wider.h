@@ -1,0 +1,27 @@
+/* wider.h - sums of BF16 and FP16, which MPI has no operation for. */
+#ifndef COMM_MPI_WIDER_H
+#define COMM_MPI_WIDER_H
+
+#include "comm/mpi/cut.h"
+#include "comm/adder.h"
+
+/* Tags of second parts: one for each message that may be under way. */
+enum { WIDER_TAGS = COMM_REQUESTS_MAX };
+
+void wider_reduce_scatter(state *s, message *m, MPI_Comm among);
+void wider_all_reduce(state *s, message *m, MPI_Comm among);
+
+/* Starts the second part of every all-reduce whose first part is complete. To be called whenever
+ * this rank looks after any message: others wait for it. */
+void wider_go_on(state *s);
+
+/* Is it an all-reduce in its first part, or with requests of its second that are not complete? */
+bool wider_is_under_way(const state *s, message *m);
+
+/* All requests of the message are complete: makes the sum where it is not made yet, and puts it
+ * where it belongs. */
+void wider_end(state *s, message *m);
+
+void wider_close(state *s);
+
+#endif
