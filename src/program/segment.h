@@ -191,7 +191,7 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
 
 /* Members of a group, and this rank's place among them. */
 int64_t seg_width(const builder *b, comm_group g);
-int64_t seg_place(const builder *b, comm_group g);
+int64_t seg_group_rank(const builder *b, comm_group g);
 
 /* The buffer that a view is part of; any other buffer is its own. */
 static inline int seg_root(const segment *seg, int id)

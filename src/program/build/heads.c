@@ -99,7 +99,7 @@ int part_take(builder *b, int phase, const weight_part *w)
     int whole = seg_weight(b, w->name);
     if (is_whole(b, w)) return whole;
     int part = seg_temp(b, w->name, part_width(w));
-    int64_t P = seg_width(b, w->group), place = seg_place(b, w->group), at = 0;
+    int64_t P = seg_width(b, w->group), place = seg_group_rank(b, w->group), at = 0;
     for (int i = 0; i < 3 && w->width[i]; at += w->width[i++])
         move_flat(b, phase, w->name, (slice){whole, at * P + place * w->width[i]},
                   (slice){part, at}, w->width[i]);
@@ -118,7 +118,7 @@ void part_give(builder *b, const weight_part *w, int dw)
 {
     if (is_whole(b, w)) return;
     int whole = seg_gradient(b, w->name);
-    int64_t P = seg_width(b, w->group), place = seg_place(b, w->group), at = 0;
+    int64_t P = seg_width(b, w->group), place = seg_group_rank(b, w->group), at = 0;
     for (int i = 0; i < 3 && w->width[i]; at += w->width[i++]) {
         op *o = move_flat(b, SEG_BACKWARD, w->name, (slice){dw, at},
                           (slice){whole, at * P + place * w->width[i]}, w->width[i]);
