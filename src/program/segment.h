@@ -17,7 +17,7 @@ typedef enum life {
     LIFE_GRADIENT, /* its gradient */
     LIFE_SAVED,    /* from a microbatch's forward to its backward */
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
-    LIFE_STREAM,   /* gradient of the hidden state, handed from segment to segment, in place */
+    LIFE_DHIDDEN,  /* gradient of the hidden state, handed from segment to segment, in place */
     LIFE_BOUNDARY, /* the hidden state on its way to the next stage */
     LIFE_PASSED,   /* the hidden state on its way to the next segment, and to the host */
     LIFE_HOST,     /* on the host, from a microbatch's forward to its backward */

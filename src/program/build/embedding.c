@@ -73,7 +73,7 @@ void build_embedding(builder *b, segment *seg)
     b->node = NODE_ATTN;
     b->layer = b->layer_step = 0;
     seg_step(b, STEP_IDS, b->Tc); /* buffer 0: the segment's input */
-    int y = seg_other(b, "y", LIFE_OUTPUT, size), dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int y = seg_other(b, "y", LIFE_OUTPUT, size), dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     embed_forward(b, "embedding", STEP_IDS, y);
     positions_forward(b, y);
     positions_backward(b, dh);

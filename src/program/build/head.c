@@ -89,7 +89,7 @@ void build_final(builder *b, segment *seg)
     begin(b, seg, SEGMENT_FINAL);
     int x = seg_saved(b, "x", T * H, 0), y = seg_other(b, "y", LIFE_OUTPUT, T * H);
     norm_bufs norm = norm_into(b, &(norm_shape){"final norm", FINAL, T, H}, x, y);
-    int dh = seg_other(b, "dh", LIFE_STREAM, T * H), dn = seg_temp(b, "dn", T * H);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H), dn = seg_temp(b, "dn", T * H);
     seg_op(b, SEG_BACKWARD, OP_COPY, "final norm", IN(dh), OUT(dn), DIM(T * H));
     norm_backward(b, &norm, dn, dh, false);
 }
@@ -98,7 +98,7 @@ void build_final(builder *b, segment *seg)
 static void head_of_both(builder *b)
 {
     int64_t n = b->T * b->s->m.hidden;
-    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_DHIDDEN, 2 * n);
     const loss_at *at[] = {&of_decoder, &of_module};
     for (int i = 0; i < 2; i++) {
         b->module = i ? MODULE_PREDICTION : MODULE_HEAD;
@@ -119,7 +119,7 @@ void build_head(builder *b, segment *seg)
     }
     int x = seg_saved(b, "x", T * H, 0);
     norm_bufs norm = norm_forward(b, &(norm_shape){"final norm", FINAL, T, H}, x, 0);
-    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_STREAM, T * H);
+    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H);
     head_loss(b, norm.y, &of_decoder, dn);
     norm_backward(b, &norm, dn, dh, false);
 }

@@ -117,7 +117,7 @@ void build_mtp(builder *b, segment *seg)
     b->node = NODE_ATTN;
     int x = seg_saved(b, "n", n, 0), y = seg_other(b, "y", LIFE_OUTPUT, 2 * n);
     forward(b, &t, x, y);
-    int dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, 2 * n);
     backward(b, &t, seg_view(b, dh, n, n), seg_view(b, dh, 0, n));
     b->layer = 0;
     b->node = NODE_ATTN;
