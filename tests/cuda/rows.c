@@ -2,10 +2,12 @@
  * that are empty or have everything; FP32, BF16 and both; twice the same bits, captured the same
  * bits.
  *
- *     rows [--exact] [--once] [--small] [KIND ...]
+ *     rows [--exact] [--once] [--small] [--large] [KIND ...]
  *
  * --once runs each once, in FP32; --small leaves out cases that a checker of races takes long
  * for.
+ *
+ * --large tries tensors of more than 2^31 numbers instead, which takes 20 GB of the GPU.
  *
  * Without a GPU it says so and counts as skipped (exit code 77). */
 #include <cuda_runtime_api.h>
@@ -116,6 +118,7 @@ int main(int argc, char **argv)
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", bad, n);
         return bad ? 1 : 77;
     }
+    if (has_flag(argc, argv, "--large")) return bad + check_large() != 0;
     for (int i = 0; i < n; i++) {
         const cuda_row *row = row_of(s[i].kind);
         if (!row || !asked_for(argc, argv, op_infos[s[i].kind].name)) continue;
