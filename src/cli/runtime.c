@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/maths.h"
+#include "layout/number_types.h"
 #include "program/program.h"
 
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
@@ -35,6 +36,27 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
                      knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
 }
 
+/* Number formats that our optimizer has. */
+static status formats_are_run(const recipe *r, error *err)
+{
+    number_types t = number_types_of(r);
+    const struct {
+        bool used;
+        dtype type;
+        knob_id k;
+    } list[] = {{t.masters, t.master, t.master == DTYPE_I16 ? K_REMAINDERS : K_MAIN_PARAMS},
+                {true, t.first, K_EXP_AVG},
+                {true, t.second, K_EXP_AVG_SQ}};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (!list[i].used || list[i].type == DTYPE_F32 || list[i].type == DTYPE_BF16) continue;
+        return error_set(err, ERR_RULE,
+                         "%s: the optimizer of `train` keeps FP32 or BF16, not %s; repair: %s=%s",
+                         knobs[list[i].k].key, dtype_name(list[i].type), knobs[list[i].k].key,
+                         list[i].k == K_REMAINDERS ? "false" : "fp32");
+    }
+    return OK;
+}
+
 status cli_can_run(const setup *s, arena *a, error *err)
 {
     if (!recipe_on_cpu(&s->r))
@@ -43,7 +65,8 @@ status cli_can_run(const setup *s, arena *a, error *err)
                          "trains on CPUs, and `moefold show RECIPE --as megatron-lm` writes the "
                          "arguments for Megatron",
                          recipe_word(&s->r, K_GPU));
-    return nothing_is_ignored(&s->r, a, err);
+    status st = formats_are_run(&s->r, err);
+    return st ? st : nothing_is_ignored(&s->r, a, err);
 }
 
 /* ---- memory */

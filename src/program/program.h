@@ -131,6 +131,9 @@ static inline int64_t *program_host_slot(const program *p, int64_t chunk_id, int
  * host); -1: the item does not use it. */
 int64_t program_place(const program *p, const item *it, int buf_id);
 
+/* Where an element of the flat array of weights lies in its region. */
+int64_t program_weight_bytes(const program *p, int64_t element);
+
 /* Bytes of the arena that buffers cover, without gaps of alignment: what a step can touch. */
 int64_t program_buffer_bytes(const program *p);
 int64_t program_host_buffer_bytes(const program *p); /* the same of the host's pool */

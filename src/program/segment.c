@@ -247,6 +247,16 @@ int64_t seg_group_rank(const builder *b, comm_group g)
     return group_rank(b->s, g, &b->at);
 }
 
+op_types seg_op_types(const segment *seg, const op *o)
+{
+    op_types t = {{0}, {0}};
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] >= 0) t.in[i] = seg->bufs[o->in[i]].type;
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] >= 0) t.out[i] = seg->bufs[o->out[i]].type;
+    return t;
+}
+
 int64_t seg_op_bytes(const segment *seg, const op *o)
 {
     int64_t bytes = 0;

@@ -5,8 +5,9 @@
  * others for the softmax is gathered, and the parts of the gradient are summed and scattered. */
 #include "base/maths.h"
 #include "program/build/build.h"
+#include "program/target.h"
 
-enum { LOGITS_BYTES = 8 << 20, CHUNKS_MOST = 16 }; /* of one chunk of logits */
+enum { CHUNKS_MOST = 16 };
 
 /* What a loss is taken of, and where it goes. */
 typedef struct loss_at {
@@ -24,7 +25,7 @@ static const char *head_weight(const builder *b)
 static void loss_whole(builder *b, int x, const loss_at *at, int dx)
 {
     const model *m = &b->s->m;
-    int64_t rows = LOGITS_BYTES / 4 / m->padded_vocab;
+    int64_t rows = target_row_of(b->s)->logits_bytes / 4 / m->padded_vocab;
     rows = rows < 16 ? 16 : rows;
     op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_LOSS, "head and loss",
                    IN(x, seg_weight(b, head_weight(b)), seg_step(b, at->labels, b->Tc),
@@ -62,7 +63,7 @@ static void head_loss(builder *b, int x, const loss_at *at, int dx)
         return;
     }
     int64_t H = b->s->m.hidden, V = b->s->m.padded_vocab / b->s->lay.tp;
-    int64_t rows = LOGITS_BYTES / 4 / V, least = ceil_div(b->Tc, CHUNKS_MOST);
+    int64_t rows = target_row_of(b->s)->logits_bytes / 4 / V, least = ceil_div(b->Tc, CHUNKS_MOST);
     rows = rows < least ? least : rows;
     rows = rows < 16 ? 16 : rows;
     rows = rows > b->Tc ? b->Tc : rows;

@@ -81,7 +81,7 @@ qkv_set latent_backward(builder *b, const attention_bufs *t, int dout)
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
     int both = own_block(b, SEG_BACKWARD, t), sum = NONE;
-    qkv_set d = {.q = seg_temp(b, "dq", b->Tc * c->n * c->d)};
+    qkv_set d = {.q = core_query_gradient(b, c)};
     for (int64_t h = 0; h < c->members; h++) {
         int next = h < c->members - 1 ? core_hop(b, SEG_BACKWARD, c, both, z.both) : NONE;
         int so_far = h ? core_hop(b, SEG_BACKWARD, c, sum, z.both) : NONE;
