@@ -38,7 +38,7 @@ static void loss_whole(builder *b, int x, const loss_at *at, int dx)
 static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t first, int64_t rows)
 {
     int64_t P = b->s->lay.tp, V = b->s->m.padded_vocab / P, H = b->s->m.hidden;
-    int64_t V0 = seg_place(b, GROUP_TP) * V;
+    int64_t V0 = seg_group_rank(b, GROUP_TP) * V;
     int w = seg_weight(b, head_weight(b)), labels = seg_step(b, at->labels, b->Tc);
     int logits = seg_temp_as(b, "logits", rows * V, target_row_of(b->s)->logits),
         own = seg_temp_as(b, "logit sums", rows * 3, DTYPE_F32);
@@ -87,8 +87,8 @@ void build_final(builder *b, segment *seg)
     int64_t T = b->T, H = b->s->m.hidden;
     begin(b, seg, SEGMENT_FINAL);
     int x = seg_saved(b, "x", T * H, 0), y = seg_other(b, "y", LIFE_OUTPUT, T * H);
-    norm_bufs norm = norm_into(b, "final norm", FINAL, x, y, T, H);
-    int dh = seg_other(b, "dh", LIFE_STREAM, T * H), dn = seg_temp(b, "dn", T * H);
+    norm_bufs norm = norm_into(b, &(norm_shape){"final norm", FINAL, T, H}, x, y);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H), dn = seg_temp(b, "dn", T * H);
     seg_op(b, SEG_BACKWARD, OP_COPY, "final norm", IN(dh), OUT(dn), DIM(T * H));
     norm_backward(b, &norm, dn, dh, false);
 }
@@ -97,7 +97,7 @@ void build_final(builder *b, segment *seg)
 static void head_of_both(builder *b)
 {
     int64_t n = b->T * b->s->m.hidden;
-    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_DHIDDEN, 2 * n);
     const loss_at *at[] = {&of_decoder, &of_module};
     for (int i = 0; i < 2; i++) {
         b->module = i ? MODULE_PREDICTION : MODULE_HEAD;
@@ -117,8 +117,8 @@ void build_head(builder *b, segment *seg)
         return;
     }
     int x = seg_saved(b, "x", T * H, 0);
-    norm_bufs norm = norm_forward(b, "final norm", FINAL, x, T, H, 0);
-    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_STREAM, T * H);
+    norm_bufs norm = norm_forward(b, &(norm_shape){"final norm", FINAL, T, H}, x, 0);
+    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H);
     head_loss(b, norm.y, &of_decoder, dn);
     norm_backward(b, &norm, dn, dh, false);
 }
