@@ -11,13 +11,17 @@
 
 /* ---- lanes */
 
+bool lane_equal(const audit_lane *a, const audit_lane *b)
+{
+    return a->kind == b->kind && a->group == b->group && a->stream == b->stream &&
+           a->step == b->step && a->tag == b->tag;
+}
+
 static int lane_number(audit_book *book, audit_lane key)
 {
     for (int i = 0; i < book->n_lanes; i++) {
         const audit_lane *l = &book->lanes[i];
-        if (l->kind == key.kind && l->group == key.group && l->step == key.step &&
-            l->tag == key.tag)
-            return i;
+        if (lane_equal(l, &key)) return i;
     }
     if (book->n_lanes == book->lanes_room) {
         audit_lane *more = ARENA_ARRAY(book->a, audit_lane, 2 * book->lanes_room + 16);
@@ -33,10 +37,11 @@ static int lane_of(audit_book *book, const audit_entry *e)
 {
     if (e->kind == OP_WAIT) return -1;
     if (e->kind != OP_SEND && e->kind != OP_RECV)
-        return lane_number(book, (audit_lane){LANE_COLLECTIVE, e->group, 0, 0});
+        return lane_number(book, (audit_lane){LANE_COLLECTIVE, e->group, e->stream, 0, 0});
     int64_t n = group_width(book->s, e->group);
     lane_kind kind = e->kind == OP_SEND ? LANE_SEND : LANE_RECV;
-    return lane_number(book, (audit_lane){kind, e->group, (e->step % n + n) % n, e->tag});
+    int64_t step = (e->step % n + n) % n;
+    return lane_number(book, (audit_lane){kind, e->group, e->stream, step, e->tag});
 }
 
 /* ---- entries */
@@ -89,6 +94,7 @@ static audit_entry message_entry(audit_book *book, const segment *seg, const op 
     bool exchange = o->kind == OP_EXCHANGE;
     audit_entry e = {.kind = o->kind,
                      .group = o->group,
+                     .stream = o->stream,
                      .n = o->dim[DIM_MESSAGE_N],
                      .type = o->type,
                      .width = exchange ? o->dim[DIM_EXCHANGE_W] : 1,
@@ -122,10 +128,11 @@ static void list_seal(audit_list *l)
 
 static bool entry_equal(const audit_entry *a, const audit_entry *b)
 {
-    return a->kind == b->kind && a->group == b->group && a->n == b->n && a->width == b->width &&
-           a->step == b->step && a->tag == b->tag && a->event == b->event &&
-           a->across == b->across && a->owner == b->owner && a->shape.hop == b->shape.hop &&
-           a->shape.back == b->shape.back && text_equal(a->name, b->name);
+    return a->kind == b->kind && a->group == b->group && a->stream == b->stream && a->n == b->n &&
+           a->type == b->type && a->width == b->width && a->step == b->step && a->tag == b->tag &&
+           a->event == b->event && a->across == b->across && a->owner == b->owner &&
+           a->shape.hop == b->shape.hop && a->shape.back == b->shape.back &&
+           text_equal(a->name, b->name);
 }
 
 static bool list_equal(const audit_list *a, const audit_list *b)

@@ -137,13 +137,14 @@ static void name_collective(audit_state *t, int lane, int64_t like, int64_t odd)
     bool same_length = said_at(t, like, lane) == said_at(t, odd, lane);
     audit_fault *f = fault_add(t, kind_of(&d, same_length), odd, like, name_of(&d));
     if (!f) return;
-    f->text = arena_text(t->a,
-                         "rank %" PRId64 " and rank %" PRId64 " differ in group %s (ranks %s) at "
-                         "its message %" PRId64 " of the step: rank %" PRId64
-                         " starts %s; expected, as on rank %" PRId64 ": %s",
-                         odd, like, comm_group_name(t->book->lanes[lane].group),
-                         ranks_text(group_at(g, odd), g->n, t->a), d.at + 1, odd,
-                         said(&d.b, d.has_b, t->a), like, said(&d.a, d.has_a, t->a));
+    f->text = arena_text(
+        t->a,
+        "rank %" PRId64 " and rank %" PRId64
+        " differ in group %s (ranks %s; stream %s) at its message %" PRId64
+        " of the step: rank %" PRId64 " starts %s; expected, as on rank %" PRId64 ": %s",
+        odd, like, comm_group_name(t->book->lanes[lane].group),
+        ranks_text(group_at(g, odd), g->n, t->a), op_stream_names[t->book->lanes[lane].stream],
+        d.at + 1, odd, said(&d.b, d.has_b, t->a), like, said(&d.a, d.has_a, t->a));
 }
 
 /* A member that says what most say, or the first where there is no majority. */
@@ -196,12 +197,9 @@ int lane_opposite(const audit_state *t, int lane)
     int64_t n = t->groups[key.group].n;
     key.kind = key.kind == LANE_SEND ? LANE_RECV : LANE_SEND;
     key.step = (n - key.step) % n;
-    for (int i = 0; i < t->book->n_lanes; i++) {
-        const audit_lane *l = &t->book->lanes[i];
-        if (l->kind == key.kind && l->group == key.group && l->step == key.step &&
-            l->tag == key.tag)
-            return i;
-    }
+    key.stream = op_stream_opposite(key.stream);
+    for (int i = 0; i < t->book->n_lanes; i++)
+        if (lane_equal(&t->book->lanes[i], &key)) return i;
     return -1;
 }
 

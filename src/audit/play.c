@@ -1,56 +1,52 @@
 /* play.c - is there a deadlock?
  *
- * Every actor goes through its list until it meets a WAIT for a message that others have not
- * started, and goes on once they have. A send waits for its receive; a collective for all members.
- * What a rank does next never depends on time, only on what others have started, and starting more
- * never stops anybody: so if one way of taking turns comes to the end, all do. For the same reason
- * the parts may be played one after another, as if all ranks met between them.
+ * Every actor goes through its list, puts messages into the queues of their streams, and stops at a
+ * WAIT for a message that is not complete. A message begins when the one before it in its queue is
+ * complete; a send is complete when its receive has begun, a collective when all members have begun
+ * it. What a rank does next never depends on time, only on what others have begun, and beginning
+ * more never stops anybody: so if one way of taking turns comes to the end, all do. For the same
+ * reason the parts may be played one after another, as if all ranks met between them.
  *
- * I1  `count` of an actor in a lane is how many messages it has started there; message k (from 0)
- *     of a lane is complete when every actor around has a count above k.
- * I2  Events of a list are free at its end, events of the program at the end of the step. */
-#include "audit/colours.h"
+ * A WAIT stops the whole actor, whichever stream it stands on, as it does where ranks are CPUs. A
+ * device that stops only that stream begins messages no later than that, so it stops nowhere else.
+ *
+ * I1  `begun` of an actor in a lane is how many messages it has begun there; message k (from 0) of a
+ *     lane is complete when the actor itself and every actor around have begun more than k. A lane
+ *     has one stream, so it begins in the order in which it was queued.
+ * I2  Events of a list are free at its end, events of the program at the end of the step.
+ * I3  The first message of a queue has begun, the others have not. It leaves the queue when the
+ *     next one is to begin, or when it was waited for. */
+#include "audit/play.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #define WORK_MAX 3e8 /* messages that are still played once other faults are known */
 
-typedef struct under_way {
-    const audit_item *it;
-    const audit_entry *message; /* NULL: nothing */
-    int64_t k;
-} under_way;
+/* ---- queues */
 
-/* Whom a lane depends on. */
-typedef struct lane_around {
-    int32_t *who; /* [n] actors */
-    int n;
-    int lane; /* theirs; -1: they have no such lane */
-} lane_around;
+static void queue_take(queue *q)
+{
+    q->first = q->first + 1 == q->room ? 0 : q->first + 1;
+    q->n--;
+}
 
-typedef struct actor {
-    int64_t rank;
-    const audit_part *part;
-    int64_t item;
-    int entry;
-    int64_t *count;      /* [n_lanes] */
-    lane_around *around; /* [n_lanes] */
-    under_way *local, *across;
-    int n_local; /* under way now */
-    bool told;   /* of a fault with its events */
-} actor;
+/* A copy with more room, if any is asked for. */
+static void queue_copy(queue *to, const queue *from, arena *a)
+{
+    int room = from->room > 2 * from->n ? from->room : 2 * from->n + 4;
+    under_way *list = arena_take(a, sizeof *list * (size_t)room);
+    for (int i = 0; i < from->n; i++) list[i] = from->list[(from->first + i) % from->room];
+    *to = (queue){list, 0, from->n, room};
+}
 
-typedef struct play {
-    audit_state *t;
-    arena *a;
-    colours c;
-    actor *actors; /* [c.n] */
-    int local_room;
-    lane_around *groups[GROUP_COUNT]; /* [n_groups]: the actors of each group, once asked for */
-    int64_t *stamp;                   /* [c.n] */
-    int64_t mark;
-} play;
+static void queue_put(queue *q, under_way u, arena *a)
+{
+    if (q->n == q->room) queue_copy(q, q, a);
+    int at = q->first + q->n;
+    q->list[at < q->room ? at : at - q->room] = u;
+    q->n++;
+}
 
 /* ---- setting up */
 
@@ -95,14 +91,17 @@ static void set_up(play *p, item_part part, const play *before)
         actor *x = &p->actors[i];
         const audit_class *c = &p->t->classes[p->t->class_of[p->c.rank[i]]];
         *x = (actor){.rank = p->c.rank[i], .part = c->stream.part[part]};
-        x->count = ARENA_ARRAY(p->a, int64_t, n_lanes + 1);
+        x->queued = ARENA_ARRAY(p->a, int64_t, n_lanes + 1);
+        x->begun = ARENA_ARRAY(p->a, int64_t, n_lanes + 1);
         x->around = ARENA_ARRAY(p->a, lane_around, n_lanes + 1);
         x->local = ARENA_ARRAY(p->a, under_way, p->local_room + 1);
         x->across = ARENA_ARRAY(p->a, under_way, c->stream.n_events + 1);
         for (int l = 0; l < n_lanes; l++) x->around[l] = around_of(p, x->rank, l);
         if (!before) continue;
         const actor *was = &before->actors[before->c.of[x->rank]];
-        memcpy(x->count, was->count, sizeof *x->count * (size_t)n_lanes);
+        memcpy(x->queued, was->queued, sizeof *x->queued * (size_t)n_lanes);
+        memcpy(x->begun, was->begun, sizeof *x->begun * (size_t)n_lanes);
+        for (int k = 0; k < STREAM_COUNT; k++) queue_copy(&x->streams[k], &was->streams[k], p->a);
         memcpy(x->across, was->across, sizeof *x->across * (size_t)(c->stream.n_events + 1));
     }
 }
@@ -112,10 +111,28 @@ static void set_up(play *p, item_part part, const play *before)
 static bool complete(const play *p, const actor *x, const under_way *u)
 {
     const lane_around *around = &x->around[u->message->lane];
+    if (x->begun[u->message->lane] <= u->k) return false; /* I1 */
     for (int i = 0; i < around->n; i++)
-        if (around->lane < 0 || p->actors[around->who[i]].count[around->lane] <= u->k) /* I1 */
-            return false;
+        if (around->lane < 0 || p->actors[around->who[i]].begun[around->lane] <= u->k) return false;
     return true;
+}
+
+/* The first of the queue is complete: the next begins. */
+static void begin_next(actor *x, queue *q)
+{
+    queue_take(q);
+    if (q->n) x->begun[queue_head(q)->message->lane]++; /* I3 */
+}
+
+/* Begins what can begin. Returns whether anything did. */
+static bool move_streams(const play *p, actor *x)
+{
+    bool moved = false;
+    for (int k = 0; k < STREAM_COUNT; k++) {
+        queue *q = &x->streams[k];
+        for (; q->n > 1 && complete(p, x, queue_head(q)); moved = true) begin_next(x, q);
+    }
+    return moved;
 }
 
 static void event_fault(play *p, actor *x, const under_way *u, const char *what)
@@ -128,7 +145,7 @@ static void event_fault(play *p, actor *x, const under_way *u, const char *what)
                              entry_text(u->it, u->message, p->t->a), what);
 }
 
-static under_way *slot_of(const play *p, actor *x, const audit_entry *e)
+under_way *play_slot(const play *p, actor *x, const audit_entry *e)
 {
     int n_events = p->t->classes[p->t->class_of[x->rank]].stream.n_events;
     if (e->event < 0 || e->event > (e->across ? n_events : p->local_room)) return NULL;
@@ -137,7 +154,11 @@ static under_way *slot_of(const play *p, actor *x, const audit_entry *e)
 
 static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
 {
-    under_way now = {it, e, x->count[e->lane]++}, *slot = slot_of(p, x, e);
+    under_way now = {it, e, x->queued[e->lane]++}, *slot = play_slot(p, x, e);
+    queue *q = &x->streams[e->stream];
+    while (q->n && complete(p, x, queue_head(q))) begin_next(x, q);
+    queue_put(q, now, p->a);
+    if (q->n == 1) x->begun[e->lane]++; /* I3 */
     if (!slot) {
         event_fault(p, x, &now, "its event does not belong to the program");
         return;
@@ -152,7 +173,7 @@ static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
 /* Goes on as far as it can. Returns whether it moved. */
 static bool advance(play *p, actor *x)
 {
-    bool moved = false;
+    bool moved = move_streams(p, x);
     while (x->item < x->part->n) {
         const audit_item *it = &x->part->items[x->item];
         for (; x->entry < it->list->n; x->entry++, moved = true) {
@@ -161,9 +182,12 @@ static bool advance(play *p, actor *x)
                 start(p, x, it, e);
                 continue;
             }
-            under_way *u = slot_of(p, x, e);
+            under_way *u = play_slot(p, x, e);
             if (!u || !u->message) continue; /* nothing to wait for */
             if (!complete(p, x, u)) return moved;
+            queue *q = &x->streams[u->message->stream];
+            if (q->n && queue_head(q)->message == u->message && queue_head(q)->k == u->k)
+                begin_next(x, q); /* I3 */
             u->message = NULL;
             if (!e->across) x->n_local--;
         }
@@ -192,71 +216,6 @@ static bool play_part(play *p)
         }
     }
     return done;
-}
-
-/* ---- who waits for whom */
-
-static const under_way *waits_for(const play *p, actor *x)
-{
-    if (x->item == x->part->n) return NULL;
-    return slot_of(p, x, &x->part->items[x->item].list->entries[x->entry]);
-}
-
-static actor *missing(const play *p, const actor *x, const under_way *u)
-{
-    const lane_around *around = &x->around[u->message->lane];
-    for (int i = 0; i < around->n; i++) {
-        actor *other = &p->actors[around->who[i]];
-        if (around->lane < 0 || other->count[around->lane] <= u->k) return other;
-    }
-    return NULL;
-}
-
-/* The rank of that actor which takes part in the message. */
-static int64_t peer_rank(const play *p, const actor *x, const under_way *u, const actor *other)
-{
-    const audit_lane *l = &p->t->book->lanes[u->message->lane];
-    const group_table *g = &p->t->groups[l->group];
-    if (l->kind != LANE_COLLECTIVE) return group_partner(g, x->rank, l->step);
-    for (int64_t i = 0; i < g->n; i++)
-        if (&p->actors[p->c.of[group_at(g, x->rank)[i]]] == other) return group_at(g, x->rank)[i];
-    return other->rank;
-}
-
-/* From one that waits to the one it waits for, until somebody comes a second time or is at the end
- * of the part. */
-static void name_deadlock(play *p)
-{
-    bool *met = ARENA_ARRAY(p->a, bool, p->c.n);
-    int64_t waiting = 0;
-    actor *x = NULL;
-    for (int32_t i = p->c.n - 1; i >= 0; i--)
-        if (waits_for(p, &p->actors[i])) {
-            x = &p->actors[i];
-            for (int64_t r = 0; r < p->t->s->lay.world; r++) waiting += p->c.of[r] == i;
-        }
-    textbuf text = text_init(p->t->a);
-    audit_fault *f = NULL;
-    int steps = 0;
-    while (x && !met[x - p->actors]) {
-        const under_way *u = waits_for(p, x);
-        actor *other = u ? missing(p, x, u) : NULL;
-        met[x - p->actors] = true;
-        if (!other) {
-            text_add(&text, "rank %" PRId64 " has started everything it has", x->rank);
-            break;
-        }
-        if (!f) f = fault_add(p->t, FAULT_DEADLOCK, x->rank, other->rank, u->message->name);
-        if (f && f->peer == other->rank && !steps) f->peer = peer_rank(p, x, u, other);
-        if (steps++ < 8)
-            text_add(&text,
-                     "rank %" PRId64 " waits for %s, which rank %" PRId64 " has not started; ",
-                     x->rank, entry_text(u->it, u->message, p->t->a), peer_rank(p, x, u, other));
-        x = other;
-    }
-    if (x && met[x - p->actors] && waits_for(p, x))
-        text_add(&text, "so rank %" PRId64 " waits for itself", x->rank);
-    if (f) f->text = arena_text(p->t->a, "%s (%" PRId64 " ranks are deadlocked)", text.s, waiting);
 }
 
 static void still_under_way(play *p)
@@ -308,7 +267,7 @@ void play_all(audit_state *t)
         }
         set_up(p, (item_part)k, before);
         done = play_part(p);
-        if (!done) name_deadlock(p);
+        if (!done) deadlock_name(p);
         if (done && k == PART_COUNT - 1) still_under_way(p);
     }
     arena_destroy(a);

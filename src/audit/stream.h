@@ -4,9 +4,10 @@
  * the order in which a rank goes through lists, each with the layer, stage and microbatch that it
  * works for. Equal lists and equal parts of all programs exist once.
  *
- * A lane is what is matched in order, whatever lies between: all collectives over one kind of
- * group, or all sends (or receives) with one distance and one tag in it. Messages in groups of one
- * member are copies and are left out, and so is waiting for what is no message. */
+ * A lane is what is matched in order, whatever lies between, and what has a communicator of its own:
+ * all collectives of one stream over one kind of group, or all sends (or receives) of one stream
+ * with one distance and one tag in it. Messages in groups of one member are copies and are left
+ * out, and so is waiting for what is no message. */
 #ifndef AUDIT_STREAM_H
 #define AUDIT_STREAM_H
 
@@ -18,12 +19,14 @@ typedef enum lane_kind { LANE_COLLECTIVE, LANE_SEND, LANE_RECV } lane_kind;
 typedef struct audit_lane {
     lane_kind kind;
     comm_group group;
+    op_stream stream;
     int64_t step, tag; /* of sends and receives; the step is 0 .. members - 1 */
 } audit_lane;
 
 typedef struct audit_entry {
     op_kind kind; /* a message, or WAIT */
     comm_group group;
+    op_stream stream;     /* of a message */
     int64_t n;            /* elements to each member; of EXCHANGE: rows of room */
     int64_t width;        /* EXCHANGE: elements of a row; else 1 */
     dtype type;           /* of its elements */
@@ -100,6 +103,8 @@ bool stream_equal(const audit_stream *a, const audit_stream *b);
 audit_part *stream_own_part(audit_book *book, audit_stream *stream, item_part part);
 audit_list *part_own_list(audit_book *book, audit_part *part, int64_t item_id);
 void stream_seal(audit_book *book, audit_stream *stream);
+
+bool lane_equal(const audit_lane *a, const audit_lane *b);
 
 /* Fills `use` of all parts. */
 void book_count(audit_book *book);

@@ -80,10 +80,17 @@ const char *file_nearest(arena *a, const char *path)
     return near ? arena_text(a, "%s%s", folder, near) : NULL;
 }
 
+const char *file_why(void)
+{
+    return errno == EFBIG ? "File too large: the shell's limit on files (ulimit -f) or the file "
+                            "system's is reached; raise it"
+                          : strerror(errno);
+}
+
 static status unwritten(const char *path, error *err)
 {
     return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
-                     strerror(errno));
+                     file_why());
 }
 
 /* `mode` is fopen's: with x the file is new, and no link that someone has put there is followed. */

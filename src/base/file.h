@@ -16,6 +16,10 @@ status file_read(arena *a, const char *path, size_t limit, char **data, size_t *
  * whenever this ends. What is there and no plain file (a device, a pipe) is written to. */
 status file_write(const char *path, const char *data, size_t n, error *err);
 
+/* Why a file could not be written, by errno: the system's words, and what to do where they do not
+ * say it. */
+const char *file_why(void);
+
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 

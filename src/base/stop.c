@@ -15,7 +15,8 @@ const int stop_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, 0};
 enum { FROM_ANYONE, FROM_LAUNCHER, FROM_RANKS, ORIGINS };
 
 static atomic_int heard[ORIGINS];
-static bool watching, of_many;
+static atomic_bool watching; /* ranks may be threads: each of them asks for it */
+static bool of_many;
 static pid_t ranks_process; /* of `--ranks`; 0: none */
 static void (*on_term)(void);
 
@@ -44,9 +45,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 void stop_watch(bool launched, void (*says)(void))
 {
-    if (watching) return;
+    if (atomic_exchange(&watching, true)) return;
     const char *word = getenv(STOP_PARENT);
-    watching = true;
     ranks_process = word ? (pid_t)atol(word) : 0;
     of_many = launched || ranks_process;
     on_term = says;

@@ -1,11 +1,11 @@
 /* main.c - the table of commands. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/help.h"
 #include "cli/ranks_job.h"
 
@@ -64,7 +64,7 @@ const command *command_table(int *n)
 static int written(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    fprintf(stderr, "moefold: the standard output could not be written: %s\n", strerror(errno));
+    fprintf(stderr, "moefold: the standard output could not be written: %s\n", file_why());
     return code ? code : ERR_MACHINE;
 }
 

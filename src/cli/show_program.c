@@ -9,7 +9,16 @@
 /* ---- operations */
 
 static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
-static const char *const stream_names[] = {"compute", "comm", "p2p", "dp", "copy", "back", "host"};
+static const char *const stream_names[STREAM_COUNT] = {[STREAM_COMPUTE] = "compute",
+                                                       [STREAM_COMM] = "comm",
+                                                       [STREAM_SEND_FORWARD] = "send fwd",
+                                                       [STREAM_RECV_FORWARD] = "recv fwd",
+                                                       [STREAM_SEND_BACKWARD] = "send bwd",
+                                                       [STREAM_RECV_BACKWARD] = "recv bwd",
+                                                       [STREAM_DP] = "dp",
+                                                       [STREAM_COPY] = "copy",
+                                                       [STREAM_COPY_BACK] = "back",
+                                                       [STREAM_HOST] = "host"};
 
 static void print_names(const segment *seg, const int *ids, int n)
 {

@@ -87,7 +87,7 @@ double work_patience(const comm *c, comm_work w); /* seconds that it may wait in
 status work_open(comm *c, error *err);            /* reads the limit and MOEFOLD_SLOW */
 long long watch_now(void);                        /* nanoseconds */
 
-/* Seconds: what this variable of the environment says, or `otherwise`, which the knob `key` says. */
+/* Seconds: what this variable of the environment says, or `otherwise`, as the knob `key` says. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
                     error *err);
 /* That of messages: MOEFOLD_TIMEOUT_SECONDS. */

@@ -11,23 +11,23 @@
 
 #include "price/price.h"
 
-enum { EVENTS_MAX = 8192, SLOTS = STREAM_COUNT + COST_KINDS };
+enum { EVENTS_MAX = 8192 };
 
 typedef struct play {
     const cost_model *c;
     const op_cost *costs; /* by place in the list */
     played *out;
-    double stream[SLOTS], host;
+    double stream[PLAY_LANES], host;
     double pace;                                   /* of the host: 0, or 1 */
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
 } play;
 
-/* The stream of operation `o`, or of a WAIT before it (I3). */
-static int slot_of(const play *p, const op *o)
+/* The lane of operation `o`, or of a WAIT before it (I3). */
+int play_lane(const cost_model *c, const op *o)
 {
-    bool own = p->c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
+    bool own = c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
     return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
 }
 
@@ -46,7 +46,7 @@ static void wait_for(play *p, const op *o, int slot)
 
 static void run(play *p, const op *o, op_cost cost)
 {
-    int slot = slot_of(p, o);
+    int slot = play_lane(p->c, o);
     p->host += (p->c->captured & cost.part ? cost.replayed : cost.eager) * p->pace;
     bool here = op_is_copy(o->kind) && !p->c->copies_beside;
     if (here) slot = STREAM_COMPUTE;
@@ -82,7 +82,8 @@ static int play_next(play *p, const segment *seg, int phase, int i)
     const op *o = at < n ? &ops[at] : NULL;
     if (o && cost_passes_on(p->c, seg, o)) return at + 1; /* I3 */
     for (; i < at; i++)
-        wait_for(p, &ops[i], o && o->stream == ops[i].stream ? slot_of(p, o) : (int)ops[i].stream);
+        wait_for(p, &ops[i],
+                 o && o->stream == ops[i].stream ? play_lane(p->c, o) : (int)ops[i].stream);
     if (o) run(p, o, p->costs[at]);
     return at + 1;
 }
@@ -114,7 +115,7 @@ void play_with(played *out, const cost_model *c, const segment *seg, int phase, 
     int n = seg->n_ops[phase];
     for (int i = 0; i < n && i < EVENTS_MAX; i++) p.done[i] = 0;
     for (int i = 0; i < n;) i = play_next(&p, seg, phase, i);
-    for (int s = 0; s < SLOTS; s++)
+    for (int s = 0; s < PLAY_LANES; s++)
         if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
     out->slowed = share_of_messages(&p);
     out->seconds += out->slowed;

@@ -20,6 +20,11 @@ typedef struct played {
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *scratch);
 
+/* A lane runs in order: a stream, and of messages inside layers one for each kind where Megatron
+ * runs. */
+enum { PLAY_LANES = STREAM_COUNT + COST_KINDS };
+int play_lane(const cost_model *c, const op *o);
+
 /* The same in two steps, for lists that are played more than once: what each operation costs; and
  * how that plays under the model's graphs, with or without the host's launches. */
 typedef struct play_as {

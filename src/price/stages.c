@@ -6,7 +6,8 @@
  *
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes. When a whole round moves nobody, nobody ever will.
- * I2  A message occupies the sender's stream between stages for its time, and is there at its end.
+ * I2  A message occupies the sender's link between stages for its time, whichever way it goes, and
+ *     is there at its end.
  * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed.
  * I4  A list costs the same whenever it runs, but with recorded routing it differs by layer. */
 #include "price/stages.h"

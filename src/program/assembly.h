@@ -10,13 +10,6 @@ typedef struct layer_kind {
     unsigned drop;
 } layer_kind;
 
-typedef enum message_kind {
-    MESSAGE_RECEIVE,
-    MESSAGE_SEND,
-    MESSAGE_POST,
-    MESSAGE_KINDS
-} message_kind;
-
 typedef struct assembly {
     program *p;
     builder b;  /* its arena holds segments */
@@ -25,7 +18,7 @@ typedef struct assembly {
     int n_kinds, kinds_room;
     struct known_message { /* segments of messages, by what they carry */
         segment *seg;
-        message_kind kind;
+        segment_kind kind; /* SEGMENT_RECEIVE, SEGMENT_SEND, SEGMENT_POST */
         int64_t elements;
         int turn;
         int64_t of; /* the last rank whose program has it */
@@ -54,7 +47,7 @@ void assembly_done(assembly *s, segment *seg, unsigned drop);
 void assembly_use(assembly *s, segment *seg);
 
 /* The segment of such a message, built once. */
-const segment *message_segment(assembly *s, message_kind k, int64_t elements, int turn);
+const segment *message_segment(assembly *s, segment_kind k, int64_t elements, int turn);
 
 /* All items of the program, from its chunks and its order. */
 void build_items(assembly *s);

@@ -31,6 +31,35 @@ const char *const op_module_names[MODULE_COUNT] = {
     [MODULE_REPLICAS] = "replicas",
 };
 
+const char *const op_stream_names[STREAM_COUNT] = {
+    [STREAM_COMPUTE] = "compute",
+    [STREAM_COMM] = "layers",
+    [STREAM_SEND_FORWARD] = "stages, sends forward",
+    [STREAM_RECV_FORWARD] = "stages, receives forward",
+    [STREAM_SEND_BACKWARD] = "stages, sends backward",
+    [STREAM_RECV_BACKWARD] = "stages, receives backward",
+    [STREAM_DP] = "replicas",
+    [STREAM_COPY] = "copies",
+    [STREAM_COPY_BACK] = "copies back",
+    [STREAM_HOST] = "control",
+};
+
+op_stream op_stream_opposite(op_stream s)
+{
+    switch (s) {
+    case STREAM_SEND_FORWARD:
+        return STREAM_RECV_FORWARD;
+    case STREAM_RECV_FORWARD:
+        return STREAM_SEND_FORWARD;
+    case STREAM_SEND_BACKWARD:
+        return STREAM_RECV_BACKWARD;
+    case STREAM_RECV_BACKWARD:
+        return STREAM_SEND_BACKWARD;
+    default:
+        return s;
+    }
+}
+
 bool op_is_comm(op_kind k)
 {
     return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */

@@ -35,14 +35,20 @@ enum {
 
 typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
 
-/* Streams run in order, each by itself. The host is one too. */
+/* Streams run in order, each by itself: an operation begins when the one before it on its stream is
+ * complete. So what goes between pipeline stages has four: with sends and receives of both
+ * directions on one, rank 0 would send its second hidden state before it takes the first gradient,
+ * and rank 1 send that gradient before it takes the hidden state. The host is a stream too. */
 typedef enum op_stream {
     STREAM_COMPUTE,
-    STREAM_COMM,      /* messages inside layers */
-    STREAM_P2P,       /* between pipeline stages */
-    STREAM_DP,        /* gradients and weights between replicas */
-    STREAM_COPY,      /* to the host */
-    STREAM_COPY_BACK, /* from it */
+    STREAM_COMM,          /* messages inside layers */
+    STREAM_SEND_FORWARD,  /* between pipeline stages: hidden states */
+    STREAM_RECV_FORWARD,  /* ... */
+    STREAM_SEND_BACKWARD, /* and their gradients */
+    STREAM_RECV_BACKWARD, /* ... */
+    STREAM_DP,            /* gradients and weights between replicas */
+    STREAM_COPY,          /* to the host */
+    STREAM_COPY_BACK,     /* from it */
     STREAM_HOST,
     STREAM_COUNT
 } op_stream;
@@ -155,6 +161,13 @@ double op_flops(const op *o);
 
 /* The first input, or where there is none the first output: what a message carries. -1: neither. */
 int op_first_buf(const op *o);
+
+/* "layers", "stages, sends forward": what runs there, for people. */
+extern const char *const op_stream_names[STREAM_COUNT];
+
+/* The stream of the other side: where the receives stand whose sends stand in this one. Most
+ * streams are their own other side. */
+op_stream op_stream_opposite(op_stream s);
 
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);

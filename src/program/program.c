@@ -8,6 +8,7 @@
 #include "program/build/build.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
+#include "program/shape.h"
 
 /* ---- recompute */
 
@@ -99,6 +100,7 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 
 static void add_instance(chunk *c, const segment *seg, int64_t layer)
 {
+    c->kinds[c->n] = seg->kind;
     c->list[c->n++] = (instance){seg, layer, c->saved_bytes, c->host_bytes};
     c->saved_bytes += seg->saved_bytes;
     c->host_bytes += seg->host_bytes;
@@ -122,26 +124,21 @@ static const segment *other_segment(assembly *s, void (*build)(builder *, segmen
 
 /* ---- chunks */
 
-/* Elements that a stage hands on: behind the prediction module both its and the decoder's. */
-static int64_t handed_on(const assembly *s, int64_t stage_id)
+static const segment *stage_message(assembly *s, segment_kind kind, int64_t parts)
 {
-    const pipeline *pipe = &s->p->s->pipe;
-    bool both = false;
-    for (int64_t i = 0; i <= stage_id; i++) both = both || pipe->stages[i].n_mtp > 0;
-    return s->b.T * s->p->s->m.hidden * (both ? 2 : 1);
+    return message_segment(s, kind, s->b.T * s->p->s->m.hidden * parts, 0);
 }
 
 static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
 {
     const setup *set = s->p->s;
     const stage *st = &set->pipe.stages[stage_id];
-    int64_t last = set->pipe.pp * set->pipe.vpp - 1;
-    bool mtp = set->m.n_mtp > 0;
+    const stage_content has = stage_content_of(&set->pipe, &set->m, stage_id);
     c->st = st;
     c->list = ARENA_ARRAY(s->own, instance, st->n_layers + 5);
-    if (stage_id > 0)
-        add_instance(c, message_segment(s, MESSAGE_RECEIVE, handed_on(s, stage_id - 1), 0), 0);
-    if (st->embedding) add_instance(c, other_segment(s, build_embedding), 0);
+    c->kinds = ARENA_ARRAY(s->own, segment_kind, st->n_layers + 5);
+    if (has.receives) add_instance(c, stage_message(s, SEGMENT_RECEIVE, has.parts_in), 0);
+    if (has.embedding) add_instance(c, other_segment(s, build_embedding), 0);
     int64_t end = st->first_layer + st->n_layers;
     for (int64_t i = st->first_layer; i < end;) {
         unsigned drop;
@@ -149,73 +146,45 @@ static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
         add_instance(c, segment_for(s, i, n, drop), i);
         i += n;
     }
-    if (mtp && st->n_layers > 0 && end == set->m.n_layers)
-        add_instance(c, other_segment(s, build_final), 0);
-    if (st->n_mtp > 0) add_instance(c, other_segment(s, build_mtp), set->m.n_layers);
-    if (st->loss) add_instance(c, other_segment(s, build_head), 0);
-    if (stage_id < last)
-        add_instance(c, message_segment(s, MESSAGE_SEND, handed_on(s, stage_id), 0), 0);
+    if (has.final) add_instance(c, other_segment(s, build_final), 0);
+    if (has.mtp) add_instance(c, other_segment(s, build_mtp), set->m.n_layers);
+    if (has.head) add_instance(c, other_segment(s, build_head), 0);
+    if (has.sends) add_instance(c, stage_message(s, SEGMENT_SEND, has.parts_out), 0);
 }
 
 /* ---- the program */
 
-static void set_sizes(program *p, const setup *s, int64_t rank)
+static void set_sizes(program *p, const setup *s, const step_shape *z, int64_t rank)
 {
     p->s = s;
     p->at = rank_coordinates(&s->lay, rank);
-    p->types = number_types_of(&s->r);
-    p->B = recipe_int(&s->r, K_MBS);
-    p->S = recipe_int(&s->r, K_SEQ) / s->lay.cp;
-    p->Tc = p->B * p->S;
-    p->T = p->Tc / s->lay.tp;
-    p->micros = recipe_int(&s->r, K_GBS) / (p->B * s->lay.dp);
+    p->types = z->types;
+    p->B = z->B;
+    p->S = z->S;
+    p->Tc = z->Tc;
+    p->T = z->T;
+    p->micros = z->micros;
     p->n_chunks = s->pipe.vpp;
-    /* With virtual stages messages go round all ranks: with one buffer each would wait for the
-     * next. */
-    p->posts_early = s->pipe.pp > 1 && recipe_on(&s->r, K_OVERLAP_P2P);
-    p->turns = s->pipe.pp > 1 && (p->posts_early || s->pipe.vpp > 1) ? 2 : 1;
-}
-
-static builder builder_of(const program *p, arena *a)
-{
-    const setup *s = p->s;
-    return (builder){.s = s,
-                     .a = a,
-                     .at = p->at,
-                     .seq = recipe_int(&s->r, K_SEQ),
-                     .B = p->B,
-                     .S = p->S,
-                     .Tc = p->Tc,
-                     .T = p->T,
-                     .types = p->types,
-                     .aux_gradient = 1.0 / (double)(p->micros * s->lay.dp)};
-}
-
-static void build_order(program *p, arena *a)
-{
-    const setup *s = p->s;
-    order_shape shape = {
-        .pp = s->pipe.pp,
-        .rank = p->at.pp,
-        .vpp = s->pipe.vpp,
-        .micros = p->micros,
-        .group = recipe_given(&s->r, K_GROUP_SIZE) ? recipe_int(&s->r, K_GROUP_SIZE) : s->pipe.pp,
-        .ep_overlap = recipe_on(&s->r, K_EP_OVERLAP)};
-    order_make(&p->order, &shape, a);
+    p->posts_early = z->posts_early;
+    p->gathers_late = z->gathers_late;
+    p->turns = z->turns;
 }
 
 /* Weights, chunks and order; segments that the assembly knows already are used again. */
 static void assemble(assembly *build, program *p, const setup *s, int64_t rank, arena *a)
 {
     memset(p, 0, sizeof *p);
-    set_sizes(p, s, rank);
+    const step_shape z = step_shape_of(s);
+    set_sizes(p, s, &z, rank);
     build->p = p;
-    build->b = builder_of(p, a);
+    build->b = builder_of(s, &z, p->at, a);
+    build->b.aux_gradient = 1.0 / (double)(p->micros * s->lay.dp);
     weight_list_rank(&p->weights, s, &p->at, build->own);
     p->chunks = ARENA_ARRAY(build->own, chunk, p->n_chunks);
     for (int64_t c = 0; c < p->n_chunks; c++)
         build_chunk(build, &p->chunks[c], c * s->pipe.pp + p->at.pp);
-    build_order(p, build->own);
+    order_shape order = order_shape_of(s, &z, p->at.pp);
+    order_make(&p->order, &order, build->own);
     plan_boundary(p);
 }
 

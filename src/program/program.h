@@ -40,6 +40,7 @@ typedef struct chunk {
     instance *list; /* a stage that is not the first begins with `receive`, one that is not the
                      * last ends with `send`: messages are operations of segments, too */
     int n;
+    segment_kind *kinds;             /* of the list's segments */
     int64_t saved_bytes, host_bytes; /* of one microbatch */
 } chunk;
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/maths.h"
-#include "layout/stage_parts.h"
 
 typedef struct placing {
     weight_list *w;
@@ -18,8 +17,8 @@ typedef struct placing {
     const recipe *r;
     const layout *l;
     const rank_at *at;
-    buffer buf[2]; /* of this chunk */
-    int open[2];   /* bucket that is being filled; -1: none */
+    bucket_walk walk; /* of this chunk */
+    int open[2];      /* the bucket that is being filled, or was last */
     int chunk;
     const stage *st;
     bool trained;
@@ -53,58 +52,99 @@ static weight shape_of(const placing *p, const param *row, int64_t layer)
     return w;
 }
 
-/* ---- buckets */
-
-static int open_bucket(placing *p, int which, int64_t start)
-{
-    weight_list *w = p->w;
-    int64_t shards = optimizer_shards(p->r, p->l, which);
-    int64_t place = which ? p->at->edp : p->at->dp * p->l->cp + p->at->cp;
-    w->buckets[w->n_buckets] = (bucket){.start = start,
-                                        .chunk = p->chunk,
-                                        .expert = which == 1,
-                                        .shards = shards,
-                                        .place = place % shards};
-    return w->n_buckets++;
-}
-
-static void end_bucket(placing *p, int which, int64_t end)
-{
-    if (p->open[which] < 0) return;
-    bucket *b = &p->w->buckets[p->open[which]];
-    b->n = end - b->start;
-    p->open[which] = -1;
-}
-
-static void place_trained(placing *p, weight *w, bool alone)
-{
-    int which = buffer_of(p->l, w->row->kind);
-    buffer *b = &p->buf[which];
-    int64_t before = b->bucket_start;
-    buffer_add(b, 1, w->n, alone);
-    w->offset = b->last;
-    if (alone && b->last > before) end_bucket(p, which, b->last);
-    if (p->open[which] < 0) p->open[which] = open_bucket(p, which, b->last);
-    w->bucket = p->open[which];
-    if (b->bucket_start > b->last) end_bucket(p, which, b->bucket_start);
-}
-
-/* ---- a chunk */
+/* ---- the walk */
 
 static void see_part(void *with, const stage_part *part)
 {
-    placing *p = with;
-    const param_table *t = &p->s->params;
+    const stage_weights *w = with;
+    const param_table *t = &w->s->params;
     int first = 0, end;
     while (first < t->n_rows && t->rows[first].block != part->block) first++;
     for (end = first; end < t->n_rows && t->rows[end].block == part->block;) end++;
     for (int i = end - 1; i >= first; i--) {
         const param *row = &t->rows[i];
-        if (row->trained != p->trained || !stage_part_has(part, row, i == first)) continue;
-        weight *w = &p->w->list[p->w->n++];
-        *w = shape_of(p, row, part->layer);
-        if (p->trained && w->n > 0) place_trained(p, w, part->alone);
+        if (row->trained == w->trained && stage_part_has(part, row, i == first))
+            w->see(w->with, row, part->layer, part->alone);
     }
+}
+
+void stage_weights_walk(const stage_weights *w)
+{
+    stage_parts(&w->s->m, w->st, w->pp, see_part, (void *)w);
+}
+
+void bucket_walk_begin(bucket_walk *w, const recipe *r, const layout *l)
+{
+    for (int i = 0; i < 2; i++) {
+        w->buf[i] = empty_buffer(r, l, i);
+        w->open[i] = -1;
+    }
+}
+
+static void end_bucket(bucket_walk *w, int which, int64_t end)
+{
+    if (w->open[which] >= 0) w->ended(w->with, which, w->open[which], end);
+    w->open[which] = -1;
+}
+
+int64_t bucket_walk_add(bucket_walk *w, int which, int64_t n, bool alone)
+{
+    buffer *b = &w->buf[which];
+    int64_t before = b->bucket_start;
+    buffer_add(b, 1, n, alone);
+    if (alone && b->last > before) end_bucket(w, which, b->last);
+    if (w->open[which] < 0) {
+        w->open[which] = b->last;
+        if (w->began) w->began(w->with, which, b->last);
+    }
+    if (b->bucket_start > b->last) end_bucket(w, which, b->bucket_start);
+    return b->last;
+}
+
+int64_t bucket_walk_end(bucket_walk *w, int which)
+{
+    int64_t length = buffer_close(&w->buf[which]);
+    end_bucket(w, which, length);
+    return length;
+}
+
+/* ---- buckets */
+
+static void begin_bucket(void *with, int which, int64_t start)
+{
+    placing *p = with;
+    int64_t shards = optimizer_shards(p->r, p->l, which);
+    int64_t place = which ? p->at->edp : p->at->dp * p->l->cp + p->at->cp;
+    p->open[which] = p->w->n_buckets++;
+    p->w->buckets[p->open[which]] = (bucket){.start = start,
+                                             .chunk = p->chunk,
+                                             .expert = which == 1,
+                                             .shards = shards,
+                                             .place = place % shards};
+}
+
+static void finish_bucket(void *with, int which, int64_t start, int64_t end)
+{
+    placing *p = with;
+    p->w->buckets[p->open[which]].n = end - start;
+}
+
+/* ---- a chunk */
+
+static void see_row(void *with, const param *row, int64_t layer, bool alone)
+{
+    placing *p = with;
+    weight *w = &p->w->list[p->w->n++];
+    *w = shape_of(p, row, layer);
+    if (!p->trained || w->n <= 0) return;
+    int which = buffer_of(p->l, row->kind);
+    w->offset = bucket_walk_add(&p->walk, which, w->n, alone);
+    w->bucket = p->open[which];
+}
+
+static void walk_rows(placing *p)
+{
+    stage_weights_walk(&(stage_weights){p->s, p->st, p->l->pp, p->trained, see_row, p});
 }
 
 static void turn_round(weight *list, int n)
@@ -120,15 +160,12 @@ static void place_chunk(placing *p)
 {
     weight_list *w = p->w;
     int first = w->n, first_bucket = w->n_buckets;
-    for (int i = 0; i < 2; i++) {
-        p->buf[i] = empty_buffer(p->r, p->l, i);
-        p->open[i] = -1;
-    }
-    stage_parts(&p->s->m, p->st, p->l->pp, see_part, p);
+    p->walk = (bucket_walk){.began = begin_bucket, .ended = finish_bucket, .with = p};
+    bucket_walk_begin(&p->walk, p->r, p->l);
+    walk_rows(p);
     int64_t base[2] = {w->trained, 0};
     for (int i = 0; i < 2; i++) {
-        int64_t length = buffer_close(&p->buf[i]);
-        end_bucket(p, i, length);
+        int64_t length = bucket_walk_end(&p->walk, i);
         if (i == 0) base[1] = base[0] + length; /* I1 */
         w->trained += length;
     }
@@ -145,7 +182,7 @@ static void place_chunk(placing *p)
 static void place_untrained(placing *p)
 {
     int first = p->w->n;
-    stage_parts(&p->s->m, p->st, p->l->pp, see_part, p);
+    walk_rows(p);
     turn_round(p->w->list + first, p->w->n - first);
     for (int i = first; i < p->w->n; i++) {
         weight *w = &p->w->list[i];

@@ -14,6 +14,7 @@
 #define PROGRAM_WEIGHTS_H
 
 #include "layout/members.h"
+#include "layout/stage_parts.h"
 
 enum { WEIGHT_ALIGN_ELEMENTS = 64, WEIGHT_END_ELEMENTS = 128 };
 
@@ -45,6 +46,34 @@ typedef struct weight_list {
     int64_t elements; /* all, buffers included */
     int64_t owned;    /* elements of the moments: all slices of this rank */
 } weight_list;
+
+/* ---- the walk over a stage's weights that lists and counts share */
+
+/* Calls `see` for each row of a stage that is trained (or not), in the order of its buffers: that of
+ * the network, reversed. `alone`: in a bucket of its own. */
+typedef void see_weight(void *with, const param *row, int64_t layer, bool alone);
+typedef struct stage_weights {
+    const setup *s;
+    const stage *st;
+    int64_t pp;
+    bool trained;
+    see_weight *see;
+    void *with;
+} stage_weights;
+void stage_weights_walk(const stage_weights *w);
+
+/* The two buffers of a chunk (dense, expert) as weights are put into them, and their buckets: who
+ * walks is told where each begins (may be NULL) and ends, in elements of its buffer. */
+typedef struct bucket_walk {
+    buffer buf[2];
+    int64_t open[2]; /* where the bucket that is being filled starts; -1: none */
+    void (*began)(void *with, int which, int64_t start);
+    void (*ended)(void *with, int which, int64_t start, int64_t end);
+    void *with;
+} bucket_walk;
+void bucket_walk_begin(bucket_walk *w, const recipe *r, const layout *l);
+int64_t bucket_walk_add(bucket_walk *w, int which, int64_t n, bool alone); /* where it lies */
+int64_t bucket_walk_end(bucket_walk *w, int which); /* the length of the buffer */
 
 /* Of one rank of the setup's layout. Memory comes from `a`. */
 void weight_list_rank(weight_list *w, const setup *s, const rank_at *at, arena *a);

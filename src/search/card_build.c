@@ -9,6 +9,7 @@
 #include "program/build/messages.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
+#include "program/shape.h"
 #include "search/card_parts.h"
 
 /* What a part does not depend on is left out, so that setups serve many parts. */
@@ -45,18 +46,8 @@ static void set_up(cards *k, card_bench *w)
     if (!w->ok) return;
     cost_init(&w->cost, k->hw, &w->s, k->o ? k->o->stack : NULL);
     price_skew(&w->cost, k->o);
-    const setup *s = &w->s;
-    int64_t S = recipe_int(&s->r, K_SEQ) / one.cp;
-    w->b = (builder){.s = s,
-                     .a = k->scratch,
-                     .at = rank_coordinates(&s->lay, 0),
-                     .seq = recipe_int(&s->r, K_SEQ),
-                     .B = one.mbs,
-                     .S = S,
-                     .Tc = one.mbs * S,
-                     .T = one.mbs * S / one.tp,
-                     .types = number_types_of(&s->r),
-                     .aux_gradient = 1};
+    const step_shape z = step_shape_of(&w->s);
+    w->b = builder_of(&w->s, &z, rank_coordinates(&w->s.lay, 0), k->scratch);
 }
 
 card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind)
@@ -237,16 +228,16 @@ pair_options card_pairing(const card_bench *w, const choice *c)
                           .early = recipe_on(&w->s.r, K_EARLY_ATTN)};
 }
 
-double card_message(cards *k, const choice *c, const setup *s, int64_t parts)
+double card_message(cards *k, const setup *s, int64_t parts)
 {
     static _Thread_local cost_model known;
     cost_model *cost = &known;
     cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
-    int64_t T = c->mbs * (recipe_int(&s->r, K_SEQ) / c->cp) / c->tp;
-    builder b = {.s = s, .a = k->scratch, .T = T, .types = number_types_of(&s->r)};
+    const step_shape z = step_shape_of(s);
+    builder b = builder_of(s, &z, (rank_at){0}, k->scratch);
     arena_place mark = arena_mark(k->scratch);
     segment seg;
-    build_send(&b, &seg, (message_shape){T * s->m.hidden * parts, 0, false});
+    build_send(&b, &seg, (message_shape){z.T * s->m.hidden * parts, 0, false});
     double seconds = cost_of(cost, &seg, &seg.ops[SEG_FORWARD][0]).seconds;
     arena_release(k->scratch, mark);
     return seconds;

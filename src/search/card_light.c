@@ -52,7 +52,7 @@ enum { LAUNCH_FREE = SCOPES }; /* after the scopes of graphs: launching takes no
 
 static double play(const cards *k, event_list *l, int how, bool inside)
 {
-    double lane[LANES] = {0}, host = 0, end = 0;
+    double lane[PLAY_LANES] = {0}, host = 0, end = 0;
     int step = how == SCOPE_STEP || (how == LAUNCH_FREE && l->steps);
     for (int i = 0; i < l->n; i++) {
         event *e = &l->e[i];
@@ -67,7 +67,7 @@ static double play(const cards *k, event_list *l, int how, bool inside)
         e->done = lane[e->lane] = start + c->seconds;
     }
     if (inside) return lane[STREAM_COMPUTE];
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < PLAY_LANES; i++)
         if (lane[i] > end) end = lane[i];
     return end;
 }
@@ -112,7 +112,7 @@ static void play_scopes(const cards *k, double *alone[SCOPES], event_list *of, c
 static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
                        const double *share)
 {
-    double lane[LANES] = {0}, *alone[SCOPES];
+    double lane[PLAY_LANES] = {0}, *alone[SCOPES];
     load sums = load_of(of, share, of->steps);
     for (int i = 0; i < of->n; i++) {
         lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
@@ -121,7 +121,7 @@ static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
             l->host[g][phase] += k->captured[g] & c->part ? c->replayed : c->eager;
         }
     }
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < PLAY_LANES; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
     l->compute[phase] = sums.compute + sums.shared;
     for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][phase];

@@ -20,29 +20,23 @@ static void add_parts(event_list *l, event *e, const segment *seg, ids of)
         bool view = b->parent >= 0;
         int64_t at = view ? b->view_at : 0;
         event_part *p = l->parts++;
-        *p = (event_part){.root = view ? b->parent : of.id[i],
-                          .event = l->n,
-                          .written = of.written,
-                          .start = at,
-                          .end = at + b->bytes};
+        *p = (event_part){.at = {.space = view ? b->parent : of.id[i],
+                                 .written = of.written,
+                                 .start = at,
+                                 .end = at + b->bytes},
+                          .event = l->n};
         e->n_parts++;
         if (e->message) continue;
-        p->before = l->touched[p->root];
-        l->touched[p->root] = p;
+        p->before = l->touched[p->at.space];
+        l->touched[p->at.space] = p;
     }
-}
-
-static bool meet(const event_part *x, const event_part *y)
-{
-    return x->root == y->root && (x->written || y->written) && x->start < y->end &&
-           y->start < x->end;
 }
 
 static bool conflict(const event *a, const event *b)
 {
     for (int i = 0; i < a->n_parts; i++)
         for (int k = 0; k < b->n_parts; k++)
-            if (meet(&a->parts[i], &b->parts[k])) return true;
+            if (touch_conflict(&a->parts[i].at, &b->parts[k].at)) return true;
     return false;
 }
 
@@ -51,8 +45,8 @@ static int last_conflict(const event_list *l, const event *e)
 {
     int last = -1;
     for (int i = 0; i < e->n_parts; i++) {
-        const event_part *p = l->touched[e->parts[i].root];
-        while (p && p->event > last && !meet(p, &e->parts[i])) p = p->before;
+        const event_part *p = l->touched[e->parts[i].at.space];
+        while (p && p->event > last && !touch_conflict(&p->at, &e->parts[i].at)) p = p->before;
         if (p && p->event > last) last = p->event;
     }
     return last;
@@ -88,18 +82,18 @@ static int64_t most_alive(const event_list *l, const segment *seg, arena *a)
     bool *born = ARENA_ARRAY(a, bool, seg->n_bufs + 1);
     int64_t alive = 0, most = 0;
     for (int i = 0; i < l->n; i++)
-        for (int k = 0; k < l->e[i].n_parts; k++) last[l->e[i].parts[k].root] = i;
+        for (int k = 0; k < l->e[i].n_parts; k++) last[l->e[i].parts[k].at.space] = i;
     for (int i = 0; i < l->n; i++) {
         const event *e = &l->e[i];
         for (int k = 0; k < e->n_parts; k++) {
-            int root = e->parts[k].root;
+            int root = e->parts[k].at.space;
             if (seg->bufs[root].life != LIFE_TEMP || born[root]) continue;
             born[root] = true;
             alive += seg->bufs[root].bytes;
         }
         if (alive > most) most = alive;
         for (int k = 0; k < e->n_parts; k++) {
-            int root = e->parts[k].root;
+            int root = e->parts[k].at.space;
             if (seg->bufs[root].life != LIFE_TEMP || !born[root] || last[root] != i) continue;
             last[root] = -1;
             alive -= seg->bufs[root].bytes;
@@ -119,12 +113,6 @@ static int count_parts(const segment *seg, int phase)
     return n;
 }
 
-static int lane_of(const cost_model *c, const op *o)
-{
-    bool own = c->hw->framework > 0 && o->stream == STREAM_COMM && op_is_comm(o->kind);
-    return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
-}
-
 void event_list_fill(event_list *l, const cost_model c[2], const segment *seg, int phase, arena *a)
 {
     l->e = ARENA_RAW(a, event, seg->n_ops[phase] + 1);
@@ -136,7 +124,7 @@ void event_list_fill(event_list *l, const cost_model c[2], const segment *seg, i
         e->n_parts = e->n_waits = 0;
         for (int step = 0; step < 2; step++)
             e->cost[step] = step && !l->steps ? e->cost[0] : cost_of(&c[step], seg, o);
-        e->lane = lane_of(c, o);
+        e->lane = play_lane(c, o);
         e->message = op_is_comm(o->kind);
         e->passed = cost_passes_on(c, seg, o);
         e->early = e->message || e->passed;

@@ -3,15 +3,15 @@
 #ifndef SEARCH_CARD_LIST_H
 #define SEARCH_CARD_LIST_H
 
-#include "price/cost.h"
+#include "price/price.h"
+#include "program/schedule/touch.h"
 #include "program/segment.h"
 
 /* A part of a buffer that an operation touches. */
 typedef struct event_part {
-    int root, event;
-    bool written;
+    touch at; /* every buffer is a space of its own, views are parts of it */
+    int event;
     const struct event_part *before; /* that an earlier operation of the compute stream touched */
-    int64_t start, end;
 } event_part;
 
 enum { WAITS_MAX = 8, FLIGHT_MAX = 32 }; /* what is left out only makes bounds lower */
@@ -39,9 +39,6 @@ typedef struct event_list {
     unsigned parts_held;              /* CAPTURED_ bits of its operations */
     int64_t temp;                     /* most bytes of temporaries that live at once */
 } event_list;
-
-/* Lanes are streams, and of messages one for each kind where Megatron runs (play.c). */
-enum { LANES = STREAM_COUNT + COST_KINDS };
 
 /* `costs`: under parts of graphs or none, and in a graph of the whole iteration. */
 void event_list_fill(event_list *l, const cost_model costs[2], const segment *seg, int phase,

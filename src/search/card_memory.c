@@ -14,50 +14,6 @@
 #include "program/build/rope.h"
 #include "search/card_ranks.h"
 
-void choice_sizes_of(choice_sizes *z, const setup *s)
-{
-    const recipe *r = &s->r;
-    int64_t B = recipe_int(r, K_MBS);
-    *z = (choice_sizes){.seq = recipe_int(r, K_SEQ),
-                        .dp = s->lay.dp,
-                        .edp = s->lay.edp,
-                        .micros = recipe_int(r, K_GBS) / (B * s->lay.dp),
-                        .types = number_types_of(r),
-                        .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
-                        .gathers_late = recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT),
-                        .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
-    z->S = z->seq / s->lay.cp;
-    z->Tc = B * z->S;
-    z->T = z->Tc / s->lay.tp;
-    z->turns = s->pipe.pp > 1 && (z->posts_early || s->pipe.vpp > 1) ? 2 : 1;
-}
-
-/* ---- step and boundary */
-
-static int64_t step_region(const setup *s, const choice_sizes *z)
-{
-    const model *m = &s->m;
-    int64_t layers = m->n_layers + m->n_mtp, losses = m->n_mtp ? 2 : 1, end = 0;
-    for (int i = 0; i < STEP_COUNT; i++) {
-        int64_t n = 0;
-        if (i == STEP_ROPE)
-            n = z->S * rope_width(s);
-        else if (i <= STEP_MASK || (i <= STEP_MTP_MASK && losses == 2))
-            n = z->Tc;
-        else if (i == STEP_LOSS || (i == STEP_MTP_LOSS && losses == 2))
-            n = 2;
-        else if (m->experts && (i == STEP_AUX || i == STEP_Z))
-            n = layers;
-        else if (m->experts && (i == STEP_LOAD || i == STEP_GLOBAL))
-            n = layers * m->experts;
-        else if (m->experts && i == STEP_OVERFLOW)
-            n = layers * 2;
-        int64_t times = step_by_micro((step_buffer)i) ? z->micros : 1;
-        end = round_up(end + times * dtype_bytes(step_type((step_buffer)i), n), PLAN_ALIGN);
-    }
-    return end;
-}
-
 static int64_t stream_parts(const setup *s, const chunk_mix *m)
 {
     bool both = (m->receives && m->parts_in == 2) || (m->sends && m->parts_out == 2) ||
@@ -65,37 +21,37 @@ static int64_t stream_parts(const setup *s, const chunk_mix *m)
     return both ? 2 : 1;
 }
 
-/* Inputs of layers that are only handed over on the device. */
-static int64_t passed_region(const setup *s, const choice_sizes *z, int64_t rank)
+/* Is there an input of a layer that is only handed over on the device? */
+static bool passes_any(const setup *s, const step_shape *z, int64_t rank)
 {
-    bool any = false;
     for (int64_t v = 0; v < s->pipe.vpp; v++) {
         const stage *st = &s->pipe.stages[v * s->pipe.pp + rank];
-        for (int64_t i = 0; i < st->n_layers && !any; i++)
-            any = offload_takes_input(s, st->first_layer + i, z->T);
+        for (int64_t i = 0; i < st->n_layers; i++)
+            if (offload_takes_input(s, st->first_layer + i, z->T)) return true;
     }
-    int64_t places = 2 + (s->pipe.pp > 1 ? z->turns : 0);
-    return any ? places * round_up(dtype_bytes(z->types.activation, z->T * s->m.hidden), PLAN_ALIGN)
-               : 0;
+    return false;
 }
 
-void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
+void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape *z,
                   const layout_facts *f, int64_t rank)
 {
     const rank_facts *own = &f->ranks[rank];
-    int64_t hidden = dtype_bytes(z->types.activation, z->T * s->m.hidden), stream = 0, boundary = 0;
+    int64_t hidden = dtype_bytes(z->types.activation, z->T * s->m.hidden), stream = 0, message = 0;
     memset(bytes, 0, sizeof *bytes * REGION_COUNT);
     for (int64_t v = 0; v < s->pipe.vpp; v++) {
         const chunk_mix *m = &f->mix[v * s->pipe.pp + rank];
         int64_t parts = stream_parts(s, m);
         if (parts > stream) stream = parts;
-        if (m->sends && m->parts_out > boundary) boundary = m->parts_out;
+        if (m->sends && m->parts_out > message) message = m->parts_out;
     }
+    boundary_region b = {.stream_bytes = stream * hidden,
+                         .message_bytes = message * hidden,
+                         .scratch_bytes = own->scratch,
+                         .passed_bytes = passes_any(s, z, rank) ? hidden : 0};
+    boundary_place(&b, s, z);
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
-    bytes[REGION_BOUNDARY] = z->turns * (round_up(stream * hidden, PLAN_ALIGN) +
-                                         round_up(boundary * hidden, PLAN_ALIGN)) +
-                             own->scratch + passed_region(s, z, rank);
-    bytes[REGION_STEP] = step_region(s, z);
+    bytes[REGION_BOUNDARY] = b.bytes;
+    bytes[REGION_STEP] = step_region(s, z, NULL, NULL);
 }
 
 /* ---- saved */
@@ -215,7 +171,7 @@ chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m)
     return s;
 }
 
-static order_shape shape_of(const choice *c, const choice_sizes *z, int64_t rank)
+order_shape choice_order(const choice *c, const step_shape *z, int64_t rank)
 {
     return (order_shape){.pp = c->pp,
                          .rank = rank,
@@ -228,8 +184,8 @@ static order_shape shape_of(const choice *c, const choice_sizes *z, int64_t rank
 int64_t saved_least(const slots_of *s, const int64_t *chunks)
 {
     const choice *c = s->c;
-    const choice_sizes *z = s->z;
-    order_shape h = shape_of(c, z, s->rank);
+    const step_shape *z = s->z;
+    order_shape h = choice_order(c, z, s->rank);
     int64_t total = z->micros * c->vpp, taken = order_warmup(&h); /* I2 */
     if (!h.ep_overlap) taken += 1 + z->posts_early;
     if (taken > total) taken = total;
@@ -291,11 +247,11 @@ static void see_meetings(temps *t, const slots_of *s, bool light, arena *scratch
 {
     const choice *c = s->c;
     arena_place mark = arena_mark(scratch);
-    order_shape h = shape_of(c, s->z, s->rank);
+    order_shape h = choice_order(c, s->z, s->rank);
     const step_order *o = cards_order(s->k, &h);
     const stage *stages = s->f->split->pipe.stages + s->rank;
     bool *met = ARENA_ARRAY(scratch, bool, c->vpp * c->vpp);
-    for (int64_t i = o->warmup; i + 1 < o->n - o->warmup; i += 2) {
+    for (int64_t i = o->warmup; i < o->n && order_is_pair(o, i); i += 2) {
         int64_t vf = o->list[i].chunk, vb = o->list[i + 1].chunk;
         if (met[vf * c->vpp + vb]) continue;
         met[vf * c->vpp + vb] = true;
@@ -338,5 +294,5 @@ int64_t temp_bytes(const slots_of *s, arena *scratch)
     temps t = {0, 0};
     for (int64_t v = 0; v < c->vpp; v++) see_chunk(&t, s->k, c, &s->f->mix[v * c->pp + s->rank]);
     if (c->beside >= BESIDE_EP) see_meetings(&t, s, false, scratch);
-    return t.temp + round_up(t.work, PLAN_ALIGN);
+    return temp_region(t.temp, t.work);
 }

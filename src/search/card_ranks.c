@@ -1,14 +1,13 @@
 /* card_ranks.c - state, buckets and what else a pipeline rank has, read off the parameter table.
  *
  * I1  Ranks with the same layers in the same chunks have the same facts.
- * I2  Buckets are those of weight_list_rank, found by the same walk without the list.
+ * I2  Buckets are those of weight_list_rank, found by the same walk (bucket_walk).
  * I3  Offload moves the optimizer's state, and nothing else. */
 #include "search/card_ranks.h"
 
 #include <string.h>
 
 #include "base/maths.h"
-#include "layout/stage_parts.h"
 #include "program/build/messages.h"
 #include "program/memory/plan.h"
 #include "search/search_memo.h"
@@ -43,22 +42,21 @@ static const chunk_mix *mixes_of(ranks *r, const pipe_split *p, const model *m)
 {
     const chunk_mix *known = memo_get(&r->mixes, &p);
     if (known) return known;
-    int64_t n = p->pp * p->vpp, parts = 1;
+    int64_t n = p->pp * p->vpp;
     chunk_mix *out = ARENA_ARRAY(r->a, chunk_mix, n);
     for (int64_t i = 0; i < n; i++) {
         const stage *st = &p->pipe.stages[i];
+        const stage_content has = stage_content_of(&p->pipe, m, i);
         chunk_mix *x = &out[i];
         for (int64_t l = 0; l < st->n_layers; l++) x->n[cards_kind_of(r->k, st->first_layer + l)]++;
-        x->n[MIX_EMBEDDING] = st->embedding;
-        x->n[MIX_HEAD] = st->loss;
-        x->n[MIX_MTP] = st->n_mtp > 0;
-        x->n[MIX_FINAL] =
-            m->n_mtp > 0 && st->n_layers > 0 && st->first_layer + st->n_layers == m->n_layers;
-        x->receives = i > 0;
-        x->sends = i < n - 1;
-        x->parts_in = parts;
-        if (x->n[MIX_MTP]) parts = 2;
-        x->parts_out = parts;
+        x->n[MIX_EMBEDDING] = has.embedding;
+        x->n[MIX_FINAL] = has.final;
+        x->n[MIX_MTP] = has.mtp;
+        x->n[MIX_HEAD] = has.head;
+        x->receives = has.receives;
+        x->sends = has.sends;
+        x->parts_in = has.parts_in;
+        x->parts_out = has.parts_out;
     }
     memo_put(&r->mixes, &p, out);
     return out;
@@ -89,8 +87,7 @@ typedef struct walk {
     const setup *s;
     const cost_model *cost;
     arena *a;
-    buffer buf[2];
-    int64_t open[2]; /* where the open bucket starts; -1: none */
+    bucket_walk buckets;
     int64_t shards[2];
     bool replicas[2];
     rank_facts *out;
@@ -131,11 +128,10 @@ static bucket_time time_of(walk *w, int which, int64_t n)
     return t;
 }
 
-static void end_bucket(walk *w, int which, int64_t end)
+static void end_bucket(void *with, int which, int64_t start, int64_t end)
 {
-    if (w->open[which] < 0) return;
-    int64_t n = end - w->open[which], slice = n / w->shards[which];
-    w->open[which] = -1;
+    walk *w = with;
+    int64_t n = end - start, slice = n / w->shards[which];
     w->owned += slice;
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
     if (w->shards[which] == 1) return;
@@ -146,41 +142,21 @@ static void end_bucket(walk *w, int which, int64_t end)
         w->out->scratch = bytes;
 }
 
-static void see_part(void *with, const stage_part *part)
+static void see_row(void *with, const param *row, int64_t layer, bool alone)
 {
     walk *w = with;
-    const param_table *t = &w->s->params;
     const layout *l = &w->s->lay;
-    int first = 0, end;
-    while (first < t->n_rows && t->rows[first].block != part->block) first++;
-    for (end = first; end < t->n_rows && t->rows[end].block == part->block;) end++;
-    for (int i = end - 1; i >= first; i--) {
-        const param *row = &t->rows[i];
-        if (!row->trained || !stage_part_has(part, row, i == first)) continue;
-        int64_t n = param_local(row, l->tp, l->etp, l->ep);
-        if (n < 1) continue;
-        int which = buffer_of(l, row->kind);
-        buffer *b = &w->buf[which];
-        int64_t before = b->bucket_start;
-        buffer_add(b, 1, n, part->alone);
-        if (part->alone && b->last > before) end_bucket(w, which, b->last);
-        if (w->open[which] < 0) w->open[which] = b->last;
-        if (b->bucket_start > b->last) end_bucket(w, which, b->bucket_start); /* I2 */
-    }
+    int64_t n = param_local(row, l->tp, l->etp, l->ep);
+    (void)layer;
+    if (n > 0) bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
 }
 
 static void walk_chunk(walk *w, const stage *st)
 {
-    for (int i = 0; i < 2; i++) {
-        w->buf[i] = empty_buffer(&w->s->r, &w->s->lay, i);
-        w->open[i] = -1;
-    }
-    stage_parts(&w->s->m, st, w->s->lay.pp, see_part, w);
-    for (int i = 0; i < 2; i++) {
-        int64_t length = buffer_close(&w->buf[i]);
-        end_bucket(w, i, length);
-        w->trained += length;
-    }
+    w->buckets = (bucket_walk){.ended = end_bucket, .with = w};
+    bucket_walk_begin(&w->buckets, &w->s->r, &w->s->lay);
+    stage_weights_walk(&(stage_weights){w->s, st, w->s->lay.pp, true, see_row, w});
+    for (int i = 0; i < 2; i++) w->trained += bucket_walk_end(&w->buckets, i);
 }
 
 /* ---- facts */

@@ -3,6 +3,7 @@
 #ifndef SEARCH_CARD_RANKS_H
 #define SEARCH_CARD_RANKS_H
 
+#include "program/shape.h"
 #include "search/cards.h"
 
 /* A stage: how many layers of each kind, and whether it has each of the other parts. */
@@ -47,18 +48,12 @@ void ranks_release(ranks *r); /* what building took; facts live on in their aren
  * leave. */
 const layout_facts *ranks_facts(ranks *r, const choice *c);
 
-/* Sizes that follow from a choice and the batch. */
-typedef struct choice_sizes {
-    int64_t seq, S, Tc, T, dp, edp, micros;
-    number_types types;
-    bool posts_early, gathers_late, reduces_beside;
-    int turns;
-} choice_sizes;
-void choice_sizes_of(choice_sizes *z, const setup *s);
-
 /* Regions of a rank but for REGION_SAVED and REGION_TEMP. */
-void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const choice_sizes *z,
+void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape *z,
                   const layout_facts *f, int64_t rank);
+
+/* The order of microbatches on a pipeline rank. */
+order_shape choice_order(const choice *c, const step_shape *z, int64_t rank);
 
 /* What each part of a stage saves for one microbatch, and takes. */
 typedef struct part_sums {
@@ -88,7 +83,7 @@ chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m);
  * no time. `chunks`: saved bytes of each chunk of the rank. */
 typedef struct slots_of {
     const choice *c;
-    const choice_sizes *z;
+    const step_shape *z;
     const layout_facts *f;
     cards *k;
     const part_sums *sums;

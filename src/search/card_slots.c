@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "program/memory/pool.h"
+#include "program/schedule/units.h"
 #include "search/card_ranks.h"
 
 /* ---- by chunk */
@@ -18,27 +19,12 @@ static bool all_equal(const int64_t *chunks, int64_t n)
     return true;
 }
 
-static void by_chunk(pool *l, const step_order *o, const int64_t *chunks, int64_t ahead)
-{
-    int64_t taken = 0; /* entries whose forward has its slot */
-    for (int64_t i = 0; i < o->n; i++) {
-        for (; taken <= i + ahead && taken < o->n; taken++) {
-            const order_entry *e = &o->list[taken];
-            if (e->phase == SEG_FORWARD)
-                pool_take(
-                    l, (living){.bytes = chunks[e->chunk], .chunk = e->chunk, .micro = e->micro});
-        }
-        const order_entry *e = &o->list[i];
-        if (e->phase == SEG_BACKWARD) pool_leave(l, e->chunk, e->micro, 0);
-    }
-}
-
 /* ---- by instance */
 
 /* Instances of a chunk without messages: embedding, layers, final norm, prediction, head. */
 typedef struct row {
     int64_t *bytes;
-    bool *layer;
+    segment_kind *kind;
     int n;
 } row;
 
@@ -49,21 +35,28 @@ typedef struct packing {
     int64_t micros, most;
 } packing;
 
-static void add_part(row *r, int64_t bytes, bool layer)
+static void add_part(row *r, int64_t bytes, segment_kind kind)
 {
     r->bytes[r->n] = bytes;
-    r->layer[r->n++] = layer;
+    r->kind[r->n++] = kind;
 }
 
 static row row_of(const part_sums *p, cards *k, const chunk_mix *m, const stage *st, arena *a)
 {
-    row r = {ARENA_ARRAY(a, int64_t, st->n_layers + 5), ARENA_ARRAY(a, bool, st->n_layers + 5), 0};
-    if (m->n[MIX_EMBEDDING]) add_part(&r, p->saved[MIX_EMBEDDING], false);
+    static const segment_kind rest[] = {SEGMENT_FINAL, SEGMENT_MTP, SEGMENT_HEAD};
+    row r = {.bytes = ARENA_ARRAY(a, int64_t, st->n_layers + 5),
+             .kind = ARENA_ARRAY(a, segment_kind, st->n_layers + 5)};
+    if (m->n[MIX_EMBEDDING]) add_part(&r, p->saved[MIX_EMBEDDING], SEGMENT_EMBEDDING);
     for (int64_t i = 0; i < st->n_layers; i++)
-        add_part(&r, p->saved[cards_kind_of(k, st->first_layer + i)], true);
+        add_part(&r, p->saved[cards_kind_of(k, st->first_layer + i)], SEGMENT_LAYER);
     for (int i = MIX_FINAL; i < MIX_PARTS; i++)
-        if (m->n[i]) add_part(&r, p->saved[i], false);
+        if (m->n[i]) add_part(&r, p->saved[i], rest[i - MIX_FINAL]);
     return r;
+}
+
+static unit_walk walk_of(const row *f, const row *b)
+{
+    return (unit_walk){.f = f->kind, .b = b->kind, .f_end = f->n, .b_at = b->n - 1, .b_end = -1};
 }
 
 static void take_instance(packing *w, const order_entry *e, int i)
@@ -85,18 +78,13 @@ static void forward(packing *w, const order_entry *e, int i)
 
 static void run_both(packing *w, const order_entry *f, const order_entry *b)
 {
-    const row *rf = &w->rows[f->chunk], *rb = &w->rows[b->chunk];
-    int i = 0, k = rb->n - 1;
+    unit_walk walk = walk_of(&w->rows[f->chunk], &w->rows[b->chunk]);
+    unit_step s;
     take_instance(w, f, 0);
-    while (i < rf->n && !rf->layer[i] && i == 0 && rf->n > 1 && rf->layer[1]) forward(w, f, i++);
-    while (k >= 0 && !rb->layer[k]) pool_leave(&w->l, b->chunk, b->micro, k--);
-    while (i < rf->n && k >= 0 && rf->layer[i] && rb->layer[k]) {
-        forward(w, f, i++);
-        pool_leave(&w->l, b->chunk, b->micro, k--);
+    while (unit_layers(&walk, &s) || unit_rest(&walk, &s)) {
+        if (s.f >= 0) forward(w, f, s.f);
+        if (s.b >= 0) pool_leave(&w->l, b->chunk, b->micro, s.b);
     }
-    while (k >= 0 && rb->layer[k]) pool_leave(&w->l, b->chunk, b->micro, k--);
-    while (i < rf->n) forward(w, f, i++);
-    while (k >= 0) pool_leave(&w->l, b->chunk, b->micro, k--);
 }
 
 static void run_one(packing *w, const order_entry *e)
@@ -110,16 +98,11 @@ static void run_one(packing *w, const order_entry *e)
     }
 }
 
-static bool is_pair(const step_order *o, int64_t i)
-{
-    return o->list[i].phase == SEG_FORWARD && i >= o->warmup && i + 1 < o->n - o->warmup;
-}
-
 /* A receive that is posted for the next unit takes the place of its first instance. */
 static void by_instance(packing *w, const step_order *o, const bool *receives, bool posts)
 {
     for (int64_t i = 0; i < o->n;) {
-        int64_t step = is_pair(o, i) ? 2 : 1;
+        int64_t step = order_is_pair(o, i) ? 2 : 1;
         for (int64_t k = i ? i + step : i; posts && k < o->n && k <= i + step; k += step) {
             const order_entry *e = &o->list[k];
             if (e->phase == SEG_FORWARD && receives[e->chunk]) take_instance(w, e, 0);
@@ -146,7 +129,7 @@ static int64_t pack_instances(const slots_of *s, arena *a)
     }
     w.rows = rows;
     w.taken = ARENA_ARRAY(a, bool, c->vpp *w.micros *w.most + 1);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    order_shape h = choice_order(c, s->z, s->rank);
     by_instance(&w, cards_order(s->k, &h), receives, s->z->posts_early);
     return w.l.end;
 }
@@ -165,21 +148,17 @@ static void see(counting *w, int64_t bytes)
     if (bytes > w->most) w->most = bytes;
 }
 
-/* As run_both takes and leaves, behind the first instance of the forward. */
+/* As run_both takes and leaves, behind the first instance of the forward: the next one is taken
+ * while one runs. */
 static int64_t pair_excess(const row *f, const row *b)
 {
+    unit_walk walk = walk_of(f, b);
+    unit_step s;
     int64_t now = 0, most = 0;
-    int i = 0, k = b->n - 1;
-    while (i < f->n || k >= 0) {
-        bool lone = i == 0 && f->n > 1 && !f->layer[0] && f->layer[1];
-        bool both = i < f->n && k >= 0 && f->layer[i] && b->layer[k];
-        bool end = k >= 0 && !lone && !b->layer[k];
-        if (i < f->n && (lone || both || k < 0)) { /* the next one is taken while one runs */
-            now += i + 1 < f->n ? f->bytes[i + 1] : 0;
-            if (now > most) most = now;
-            i++;
-        }
-        if (k >= 0 && (both || end || i >= f->n || (!lone && !f->layer[i]))) now -= b->bytes[k--];
+    while (unit_layers(&walk, &s) || unit_rest(&walk, &s)) {
+        if (s.f >= 0 && s.f + 1 < f->n) now += f->bytes[s.f + 1];
+        if (now > most) most = now;
+        if (s.b >= 0) now -= b->bytes[s.b];
     }
     return most;
 }
@@ -222,11 +201,11 @@ int64_t saved_alive(const slots_of *s, arena *scratch)
     const choice *c = s->c;
     counting w;
     open_counting(&w, s, scratch);
-    order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, true};
+    order_shape h = choice_order(c, s->z, s->rank);
     const step_order *o = cards_order(s->k, &h);
     int64_t ahead = 0; /* of the unit that comes: its input, if it is received already */
     for (int64_t i = 0; i < o->n;) {
-        int64_t step = is_pair(o, i) ? 2 : 1, first = ahead;
+        int64_t step = order_is_pair(o, i) ? 2 : 1, first = ahead;
         const order_entry *next = i + step < o->n ? &o->list[i + step] : NULL;
         bool posted = next && s->z->posts_early && next->phase == SEG_FORWARD &&
                       s->f->mix[next->chunk * c->pp + s->rank].receives && w.rows[next->chunk].n;
@@ -252,8 +231,9 @@ int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch)
     if (pairs) {
         bytes = pack_instances(s, scratch);
     } else {
-        order_shape h = {c->pp, s->rank, c->vpp, s->z->micros, c->pp, false};
-        by_chunk(&l, cards_order(s->k, &h), chunks, s->z->posts_early);
+        order_shape h = choice_order(c, s->z, s->rank);
+        pool_by_chunk(&l, cards_order(s->k, &h),
+                      &(chunk_slots){.bytes = chunks, .ahead = s->z->posts_early});
         bytes = l.end;
     }
     arena_release(scratch, mark);

@@ -2,7 +2,7 @@
  *
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes.
- * I2  A message occupies its sender's stream between stages, and is there at its end; the buffer
+ * I2  A message occupies its sender's link between stages, and is there at its end; the buffer
  *     that it leaves from is written again only then. */
 #include "search/card_steps.h"
 
@@ -139,8 +139,7 @@ static bool run_unit(steps *s, rank_steps *r)
 {
     const step_order *o = r->order;
     const order_entry *e = &o->list[r->next], *b = NULL;
-    bool pairs = s->p->c->beside >= BESIDE_EP && e->phase == SEG_FORWARD;
-    if (pairs && r->next >= o->warmup && r->next + 1 < o->n - o->warmup) b = e + 1;
+    if (s->p->c->beside >= BESIDE_EP && order_is_pair(o, r->next)) b = e + 1;
     if (!can_start(s, r, e) || (b && !can_start(s, r, b))) return false;
     begin(s, r, e);
     if (b) begin(s, r, b);
@@ -172,7 +171,7 @@ static void open_rank(steps *s, int64_t q, arena *a)
 {
     const choice *c = s->p->c;
     rank_steps *r = &s->ranks[q];
-    order_shape h = {c->pp, q, c->vpp, s->p->z->micros, c->pp, c->beside >= BESIDE_EP};
+    order_shape h = choice_order(c, s->p->z, q);
     r->order = cards_order(s->p->k, &h);
     r->ready = ARENA_ARRAY(a, double, c->vpp);
     r->left = ARENA_ARRAY(a, int64_t, c->vpp);

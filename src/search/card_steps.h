@@ -7,7 +7,7 @@
 
 typedef struct step_play {
     const choice *c;
-    const choice_sizes *z;
+    const step_shape *z;
     const layout_facts *f;
     cards *k;
     const chunk_sum *chunks; /* [pp * vpp] by stage */

@@ -80,7 +80,7 @@ double card_pair_least(cards *k, const choice *c, int kind, int other);
 const card *card_of(cards *k, const choice *c, card_what what, int kind, int other);
 
 /* Seconds of a message of [T][H] (times `parts`) between neighbours of this layout. */
-double card_message(cards *k, const choice *c, const setup *s, int64_t parts);
+double card_message(cards *k, const setup *s, int64_t parts);
 
 /* Gives back what building took; cards live on in their arena. */
 void cards_release(cards *k);

@@ -53,7 +53,7 @@ bool attempt_patch(search *s, const choice *c, attempt *t)
 {
     t->f = ranks_facts(s->r, c);
     if (!t->f->ok || !choice_patch(&t->s, s->sp.m, c, t->f->split)) return false;
-    choice_sizes_of(&t->z, &t->s);
+    t->z = step_shape_of(&t->s);
     fix_regions(s, c, t);
     return true;
 }
@@ -82,7 +82,7 @@ double search_message(search *s, const choice *c)
     known = ARENA_NEW(s->a, double);
     const pipe_split *split = choice_split(s->sp.m, c);
     x.vpp = c->vpp;
-    if (choice_patch(&patched, s->sp.m, &x, split)) *known = card_message(s->k, &x, &patched, 1);
+    if (choice_patch(&patched, s->sp.m, &x, split)) *known = card_message(s->k, &patched, 1);
     memo_put(&s->messages, key, known);
     return *known;
 }
@@ -129,7 +129,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     }
     sums_times(&t->sums, s->k, c);
     attempt_sum_chunks(s, c, t);
-    *out = (found){.c = *c, .dp = t->z.dp, .edp = t->z.edp, .micros = t->z.micros};
+    *out = (found){.c = *c, .dp = t->s.lay.dp, .edp = t->s.lay.edp, .micros = t->z.micros};
     step_play p = attempt_play(s, c, t);
     out->step_s = step_seconds(&p, s->scratch);
     if (!all && !best_enters(s->out, c, out->step_s)) {

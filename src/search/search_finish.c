@@ -68,7 +68,7 @@ void search_climb(search *s)
         if (c.beside == BESIDE_SHARED && (c.drop & DROP_SHARED)) c.beside = BESIDE_NOTHING;
         found *f = &r->ladder[r->n_ladder];
         if (!attempt_patch(s, &c, &t)) continue;
-        *f = (found){.c = c, .dp = t.z.dp, .edp = t.z.edp, .micros = t.z.micros};
+        *f = (found){.c = c, .dp = t.s.lay.dp, .edp = t.s.lay.edp, .micros = t.z.micros};
         sums_saved(&t.sums, s->k, &c);
         sums_times(&t.sums, s->k, &c);
         attempt_sum_chunks(s, &c, &t);

@@ -188,7 +188,7 @@ void search_try_stages(search *s, choice c);
 
 typedef struct attempt {
     setup s;
-    choice_sizes z;
+    step_shape z;
     const layout_facts *f;
     part_sums sums;
     double message;

@@ -64,7 +64,7 @@ const stage_times *search_stage_times(search *s, const choice *c)
         time_row row = {.messages = 2 * (double)q};
         choice pairs = *c;
         pairs.beside = BESIDE_EP;
-        choice_sizes z = {.micros = micros};
+        step_shape z = {.micros = micros};
         slots_of slots = {.c = &pairs, .z = &z, .rank = q};
         int64_t warm[MIX_PARTS];
         count_live(s, warm, f, &slots);
@@ -95,7 +95,7 @@ static bool covers_memory(const memory_row *a, const memory_row *b)
     return true;
 }
 
-static memory_row row_of(search *s, const layout_facts *const *f, const choice *c, choice_sizes z,
+static memory_row row_of(search *s, const layout_facts *const *f, const choice *c, step_shape z,
                          int64_t rank)
 {
     memory_row row = {{0}, {{0}}};
@@ -114,7 +114,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
 
 static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    choice_sizes z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
+    step_shape z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
     t->ok = true;
     arena_place mark = arena_mark(s->scratch);
     t->rows = ARENA_RAW(s->scratch, memory_row, c->pp);

@@ -9,8 +9,8 @@ static void a_silent_rank_ends_the_job(void **state)
         "moefold: rank 0 of 2: no answer for 0 s in barrier (group world, layer 3 forward);"
         " the job ends");
     if (no_mpi()) skip();
-    assert_int_equal(run_again("silent", "MOEFOLD_TIMEOUT_SECONDS=1 " MPIRUN), ERR_MACHINE);
-    expect_again("of 4: no answer for 1 s in barrier (group world, layer 3 forward); the job ends");
+    assert_int_equal(run_again("silent", "MOEFOLD_TIMEOUT_SECONDS=4 " MPIRUN), ERR_MACHINE);
+    expect_again("of 4: no answer for 4 s in barrier (group world, layer 3 forward); the job ends");
     expect_again("rank 1 of 4: told to end (SIGTERM) while it computes: layer 3 forward");
 }
 

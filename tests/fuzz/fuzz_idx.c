@@ -70,7 +70,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     static unsigned char bin[BIN_BYTES];
     for (int i = 0; i < BIN_BYTES; i++) bin[i] = (unsigned char)(i % 4 ? 0 : i / 4 % 251);
-    idx_bytes b = {"fuzz", {data, (int64_t)n}, {bin, BIN_BYTES}, {VOCAB, -1}};
+    idx_bytes b = {.prefix = "fuzz",
+                   .idx = {.bytes = data, .n_bytes = (int64_t)n},
+                   .bin = {.bytes = bin, .n_bytes = BIN_BYTES},
+                   .ids = {VOCAB, -1}};
     idx_file f;
     error err = {0};
     if (!fuzz_accepted(idx_parse(&f, &b, &err), &err)) return 0;

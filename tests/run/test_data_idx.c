@@ -88,7 +88,10 @@ static void pair_free(pair p)
 
 static status pair_parse(idx_file *f, pair p, data_ids ids, error *err)
 {
-    idx_bytes b = {"pair", {p.idx, (int64_t)p.n_idx}, {p.bin, (int64_t)p.n_bin}, ids};
+    idx_bytes b = {.prefix = "pair",
+                   .idx = {.bytes = p.idx, .n_bytes = (int64_t)p.n_idx},
+                   .bin = {.bytes = p.bin, .n_bytes = (int64_t)p.n_bin},
+                   .ids = ids};
     *err = (error){{0}};
     return idx_parse(f, &b, err);
 }

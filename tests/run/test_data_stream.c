@@ -26,7 +26,7 @@ static status fake_read(const data_store *s, data_slice slice, int32_t *out, err
 
 static void fake_init(fake_store *f, int n)
 {
-    f->store = (data_store){"fake", n, f->lengths, {VOCAB, PAD}, fake_read};
+    f->store = (data_store){"fake", n, f->lengths, {VOCAB, PAD}, fake_read, NULL};
 }
 
 static uint32_t next_random(uint32_t *seed)

@@ -3,8 +3,8 @@
  * Layouts are chosen so that every pair of options (TP, CP and its kind, EP, ETP, PP, VPP,
  * replicas, dispatcher, recompute, overlap) that rules allow together occurs for some family, and
  * every family occurs in at least twelve. The choice is the same each time. MOEFOLD_LAYOUTS=all
- * runs all of them and a random sample besides (MOEFOLD_SEED); else every n-th runs, so that `make
- * test` stays short. */
+ * runs all of them and a large random sample besides (MOEFOLD_SEED); MOEFOLD_LAYOUTS=N every N-th
+ * of them. Unset it is 4, so that `make test` stays short. */
 #include "run/layout_rig.c"
 
 #include "rules/rules.h"
@@ -200,12 +200,19 @@ static bool wants_all(void)
     return which && strcmp(which, "all") == 0;
 }
 
+static int every(void)
+{
+    const char *which = getenv("MOEFOLD_LAYOUTS");
+    int n = which ? atoi(which) : 0;
+    return wants_all() ? 1 : n > 0 ? n : 4;
+}
+
 static void layouts_agree_with_one_rank(void **state)
 {
     (void)state;
     arena *a = arena_create();
     combination *chosen = ARENA_ARRAY(a, combination, CHOSEN_MAX);
-    int n = choose(chosen, a), bad = 0, ran = 0, step = wants_all() ? 1 : 4;
+    int n = choose(chosen, a), bad = 0, ran = 0, step = every();
     for (int i = 0; i < n; i += step, ran++)
         bad += !agrees(references[chosen[i].family], words_of(&chosen[i], a));
     print_message("%d of %d layouts, %d do not agree\n", ran, n, bad);

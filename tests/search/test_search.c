@@ -72,8 +72,7 @@ static void same_bytes(fixture *f, const choice *c)
 {
     setup *s = ARENA_NEW(f->a, setup), *whole = ARENA_NEW(f->a, setup);
     same_knobs(f, c, s, whole);
-    choice_sizes z;
-    choice_sizes_of(&z, s);
+    step_shape z = step_shape_of(s);
     const layout_facts *facts = ranks_facts(f->r, c);
     assert_true(facts->ok);
     part_sums sums = {0};

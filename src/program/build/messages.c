@@ -44,7 +44,8 @@ static op *message(builder *b, int phase, op_kind kind, int id, const message_sh
     op *o = seg_comm(b, phase, kind, phase == SEG_FORWARD ? "hidden state" : "gradient", GROUP_PP,
                      kind == OP_SEND ? IN(id) : NULL, kind == OP_RECV ? OUT(id) : NULL,
                      DIM(m->elements, step, tag));
-    o->stream = STREAM_P2P;
+    o->stream = phase == SEG_FORWARD ? STREAM_SEND_FORWARD : STREAM_SEND_BACKWARD;
+    if (kind == OP_RECV) o->stream = op_stream_opposite(o->stream);
     return o;
 }
 

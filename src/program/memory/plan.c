@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/maths.h"
-#include "program/build/rope.h"
+#include "program/shape.h"
 
 /* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
 static int64_t logits_bytes(const op *o)
@@ -54,46 +54,23 @@ static int64_t scratch_bytes(const program *p)
 
 void plan_boundary(program *p)
 {
-    p->stream_bytes = round_up(most_bytes(p, LIFE_STREAM), PLAN_ALIGN);
-    p->boundary_bytes = round_up(most_bytes(p, LIFE_BOUNDARY), PLAN_ALIGN);
-    p->scratch_bytes = scratch_bytes(p);
-    p->stream_offset = 0;
-    p->boundary_offset = p->turns * p->stream_bytes;
-    p->scratch_offset = p->boundary_offset + p->turns * p->boundary_bytes;
-    p->passed_offset = p->scratch_offset + p->scratch_bytes;
-    p->passed_bytes = round_up(most_bytes(p, LIFE_PASSED), PLAN_ALIGN);
-    int passed = 2 + (p->s->pipe.pp > 1 ? p->turns : 0);
-    p->bytes[REGION_BOUNDARY] = p->passed_offset + passed * p->passed_bytes;
+    const step_shape z = step_shape_of(p->s);
+    boundary_region b = {.stream_bytes = most_bytes(p, LIFE_STREAM),
+                         .message_bytes = most_bytes(p, LIFE_BOUNDARY),
+                         .scratch_bytes = scratch_bytes(p),
+                         .passed_bytes = most_bytes(p, LIFE_PASSED)};
+    boundary_place(&b, p->s, &z);
+    p->stream_bytes = b.stream_bytes, p->stream_offset = b.stream_offset;
+    p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
+    p->scratch_bytes = b.scratch_bytes, p->scratch_offset = b.scratch_offset;
+    p->passed_bytes = b.passed_bytes, p->passed_offset = b.passed_offset;
+    p->bytes[REGION_BOUNDARY] = b.bytes;
 }
-
-/* ---- step buffers */
 
 static void place_step(program *p)
 {
-    const model *m = &p->s->m;
-    int64_t layers = m->n_layers + m->n_mtp, rot = rope_width(p->s);
-    int64_t elements[STEP_COUNT] = {[STEP_IDS] = p->Tc,
-                                    [STEP_LABELS] = p->Tc,
-                                    [STEP_MASK] = p->Tc,
-                                    [STEP_ROPE] = p->S * rot,
-                                    [STEP_LOSS] = 2};
-    if (m->n_mtp) {
-        elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = p->Tc;
-        elements[STEP_MTP_LOSS] = 2;
-    }
-    if (m->experts) {
-        elements[STEP_AUX] = elements[STEP_Z] = layers;
-        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->experts;
-        elements[STEP_OVERFLOW] = layers * 2;
-    }
-    int64_t end = 0;
-    for (int i = 0; i < STEP_COUNT; i++) {
-        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
-        p->step_offset[i] = end;
-        p->step_bytes[i] = dtype_bytes(step_type((step_buffer)i), elements[i]);
-        end = round_up(end + times * p->step_bytes[i], PLAN_ALIGN);
-    }
-    p->bytes[REGION_STEP] = end;
+    const step_shape z = step_shape_of(p->s);
+    p->bytes[REGION_STEP] = step_region(p->s, &z, p->step_offset, p->step_bytes);
 }
 
 /* ---- temporaries and workspace */
@@ -112,7 +89,7 @@ static void place_temporaries(program *p)
         }
     p->workspace_offset = temp;
     p->workspace_bytes = work;
-    p->bytes[REGION_TEMP] = temp + round_up(work, PLAN_ALIGN);
+    p->bytes[REGION_TEMP] = temp_region(temp, work);
 }
 
 /* ---- what buffers cover */

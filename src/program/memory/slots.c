@@ -22,28 +22,22 @@ static int64_t *slot_of(const packing *w, int64_t chunk_id, int64_t micro, int i
 
 /* ---- by chunk */
 
-static void take_chunk(packing *w, const order_entry *e)
+static void by_chunk(packing *w, arena *a)
 {
     program *p = w->p;
-    const chunk *c = &p->chunks[e->chunk];
-    if (e->phase != SEG_FORWARD || *slot_of(w, e->chunk, e->micro, 0) >= 0) return;
-    int64_t bytes = w->host ? c->host_bytes : c->saved_bytes;
-    int64_t at = pool_take(&w->l, (living){.bytes = bytes, .chunk = e->chunk, .micro = e->micro});
-    for (int i = 0; i < c->n; i++)
-        *slot_of(w, e->chunk, e->micro, i) =
-            at + (w->host ? c->list[i].host_offset : c->list[i].saved_offset);
-}
-
-/* A message that is received ahead needs its slot that much earlier. */
-static void by_chunk(packing *w)
-{
-    const step_order *o = &w->p->order;
-    int64_t ahead = w->p->posts_early && !w->host ? 1 : 0;
-    for (int64_t i = 0; i < o->n; i++) {
-        for (int64_t k = i; k <= i + ahead && k < o->n; k++) take_chunk(w, &o->list[k]);
-        if (o->list[i].phase == SEG_BACKWARD)
-            pool_leave(&w->l, o->list[i].chunk, o->list[i].micro, 0);
-    }
+    int64_t *bytes = ARENA_ARRAY(a, int64_t, p->n_chunks);
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        bytes[c] = w->host ? p->chunks[c].host_bytes : p->chunks[c].saved_bytes;
+    chunk_slots s = {.bytes = bytes, .micros = p->micros, .ahead = p->posts_early && !w->host};
+    s.at = ARENA_ARRAY(a, int64_t, p->n_chunks * p->micros);
+    pool_by_chunk(&w->l, &p->order, &s);
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        for (int64_t m = 0; m < p->micros; m++)
+            for (int i = 0; i < p->chunks[c].n; i++) {
+                const instance *in = &p->chunks[c].list[i];
+                *slot_of(w, c, m, i) =
+                    s.at[c * p->micros + m] + (w->host ? in->host_offset : in->saved_offset);
+            }
 }
 
 /* ---- by instance */
@@ -95,6 +89,6 @@ int64_t place_slots(program *p, bool host, arena *a)
     if (recipe_on(&p->s->r, K_EP_OVERLAP)) /* I1 */
         by_instance(&w);
     else
-        by_chunk(&w);
+        by_chunk(&w, a);
     return w.l.end;
 }

@@ -9,13 +9,16 @@
  *     buffers. */
 #include "program/build/messages.h"
 #include "program/schedule/items.h"
+#include "program/schedule/units.h"
 
 /* ---- segments made when they are needed */
 
-const segment *message_segment(assembly *s, message_kind k, int64_t elements, int turn)
+const segment *message_segment(assembly *s, segment_kind k, int64_t elements, int turn)
 {
-    static void (*const build[MESSAGE_KINDS])(builder *, segment *, message_shape) = {
-        build_receive, build_send, build_post};
+    static void (*const build[SEGMENT_KINDS])(builder *, segment *,
+                                              message_shape) = {[SEGMENT_RECEIVE] = build_receive,
+                                                                [SEGMENT_SEND] = build_send,
+                                                                [SEGMENT_POST] = build_post};
     for (int i = 0; i < s->n_messages; i++) {
         struct known_message *m = &s->messages[i];
         if (m->kind != k || m->elements != elements || m->turn != turn) continue;
@@ -107,7 +110,7 @@ bool is_segment(const instance *i, segment_kind kind)
 
 /* ---- messages between stages */
 
-static void add_message(item_walk *w, int64_t entry, message_kind kind, int instance_id, int phase)
+static void add_message(item_walk *w, int64_t entry, segment_kind kind, int instance_id, int phase)
 {
     const chunk *c = chunk_of(w, entry);
     int64_t n = elements_of(&c->list[instance_id]);
@@ -130,20 +133,20 @@ static void post(item_walk *w, const unit *u) /* I2 */
 {
     if (u->f >= 0 && has_receive(chunk_of(w, u->f))) {
         if (hands_on(chunk_of(w, u->f))) wait_forward(w, u->f);
-        add_message(w, u->f, MESSAGE_POST, 0, SEG_FORWARD);
+        add_message(w, u->f, SEGMENT_POST, 0, SEG_FORWARD);
     }
     if (u->b < 0) return;
     const chunk *c = chunk_of(w, u->b);
     if (!has_send(c)) return;
     add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b])); /* I1 */
-    add_message(w, u->b, MESSAGE_POST, c->n - 1, SEG_BACKWARD);
+    add_message(w, u->b, SEGMENT_POST, c->n - 1, SEG_BACKWARD);
 }
 
 static void begin_forward(item_walk *w, int64_t entry)
 {
     const chunk *c = chunk_of(w, entry);
     if (hands_on(c) && !w->p->posts_early) wait_forward(w, entry);
-    if (has_receive(c)) add_message(w, entry, MESSAGE_RECEIVE, 0, SEG_FORWARD);
+    if (has_receive(c)) add_message(w, entry, SEGMENT_RECEIVE, 0, SEG_FORWARD);
     if (has_send(c) && !hands_on(c)) wait_forward(w, entry);
 }
 
@@ -153,18 +156,18 @@ static void begin_backward(item_walk *w, int64_t entry)
     bool posted = w->p->posts_early && has_send(c);
     if (w->p->s->pipe.pp > 1 && !posted)
         add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[entry])); /* I1 */
-    if (has_send(c)) add_message(w, entry, MESSAGE_SEND, c->n - 1, SEG_BACKWARD);
+    if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_BACKWARD);
 }
 
 static void end_forward(item_walk *w, int64_t entry)
 {
     const chunk *c = chunk_of(w, entry);
-    if (has_send(c)) add_message(w, entry, MESSAGE_SEND, c->n - 1, SEG_FORWARD);
+    if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_FORWARD);
 }
 
 static void end_backward(item_walk *w, int64_t entry)
 {
-    if (has_receive(chunk_of(w, entry))) add_message(w, entry, MESSAGE_RECEIVE, 0, SEG_BACKWARD);
+    if (has_receive(chunk_of(w, entry))) add_message(w, entry, SEGMENT_RECEIVE, 0, SEG_BACKWARD);
 }
 
 /* ---- units */
@@ -212,25 +215,32 @@ static void run_pair(item_walk *w, const unit *u, int f, int b)
     after_instance(w, u->b, b);
 }
 
-/* Embedding of the one, head of the other, layers in pairs, what is left of either, then the rest:
- * each half in its own order. */
+static void run_step(item_walk *w, const unit *u, const unit_step *s)
+{
+    if (s->f >= 0 && s->b >= 0)
+        run_pair(w, u, s->f, s->b);
+    else if (s->f >= 0)
+        run_one(w, u->f, s->f);
+    else
+        run_one(w, u->b, s->b);
+}
+
 static void run_both(item_walk *w, const unit *u)
 {
-    const chunk *cf = chunk_of(w, u->f), *cb = chunk_of(w, u->b);
-    int f = first_of(cf), f_end = end_of(cf), b = end_of(cb) - 1, b_end = first_of(cb) - 1;
+    const chunk *f = chunk_of(w, u->f), *b = chunk_of(w, u->b);
+    unit_walk walk = {.f = f->kinds,
+                      .b = b->kinds,
+                      .f_at = first_of(f),
+                      .f_end = end_of(f),
+                      .b_at = end_of(b) - 1,
+                      .b_end = first_of(b) - 1};
+    unit_step s;
     begin_forward(w, u->f);
     begin_backward(w, u->b);
-    while (f < f_end && is_segment(&cf->list[f], SEGMENT_EMBEDDING)) run_one(w, u->f, f++);
-    while (b > b_end && !is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
-    while (f < f_end && b > b_end && is_segment(&cf->list[f], SEGMENT_LAYER) &&
-           is_segment(&cb->list[b], SEGMENT_LAYER))
-        run_pair(w, u, f++, b--);
-    while (b > b_end && is_segment(&cb->list[b], SEGMENT_LAYER)) run_one(w, u->b, b--);
-    while (f < f_end && is_segment(&cf->list[f], SEGMENT_LAYER)) run_one(w, u->f, f++);
-    if (f == f_end) end_forward(w, u->f);
-    bool sent = f == f_end;
-    while (f < f_end) run_one(w, u->f, f++);
-    while (b > b_end) run_one(w, u->b, b--);
+    while (unit_layers(&walk, &s)) run_step(w, u, &s);
+    bool sent = walk.f_at == walk.f_end;
+    if (sent) end_forward(w, u->f);
+    while (unit_rest(&walk, &s)) run_step(w, u, &s);
     if (!sent) end_forward(w, u->f);
     end_backward(w, u->b);
 }
@@ -239,12 +249,11 @@ static void cut_units(item_walk *w)
 {
     const step_order *o = &w->p->order;
     bool pairs = recipe_on(&w->p->s->r, K_EP_OVERLAP);
-    int64_t steady_end = o->n - o->warmup;
     w->units = ARENA_ARRAY(w->s->own, unit, o->n);
     for (int64_t i = 0; i < o->n; i++) {
         bool forward = o->list[i].phase == SEG_FORWARD;
         unit u = {forward ? i : -1, forward ? -1 : i};
-        if (pairs && forward && i >= o->warmup && i + 1 < steady_end) u.b = ++i;
+        if (pairs && order_is_pair(o, i)) u.b = ++i;
         w->units[w->n_units++] = u;
     }
 }
@@ -302,7 +311,6 @@ void build_items(assembly *s)
     w.last_b = ARENA_ARRAY(a, int64_t, p->n_chunks);
     w.user = ARENA_ARRAY(a, int, p->weights.n_buckets + 1);
     w.reduces_beside = recipe_on(&p->s->r, K_GRAD_OVERLAP);
-    p->gathers_late = recipe_on(&p->s->r, K_PARAM_OVERLAP) && recipe_on(&p->s->r, K_DIST_OPT);
     find_entries(&w);
     find_users(&w);
     cut_units(&w);

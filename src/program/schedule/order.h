@@ -8,8 +8,10 @@
 
 #include "base/arena.h"
 
+enum { ORDER_FORWARD = 0 }; /* as segments number their lists */
+
 typedef struct order_entry {
-    int phase; /* SEG_FORWARD, SEG_BACKWARD */
+    int phase; /* SEG_FORWARD (ORDER_FORWARD), SEG_BACKWARD */
     int64_t chunk, micro;
 } order_entry;
 
@@ -28,6 +30,13 @@ typedef struct step_order {
 void order_make(step_order *s, const order_shape *shape, arena *a);
 
 int64_t order_warmup(const order_shape *shape); /* forwards before the first backward */
+
+/* With combined 1F1B: does entry i run beside the one behind it? Between warm-up and cool-down each
+ * forward does so with the backward that follows it. */
+static inline bool order_is_pair(const step_order *o, int64_t i)
+{
+    return o->list[i].phase == ORDER_FORWARD && i >= o->warmup && i + 1 < o->n - o->warmup;
+}
 
 /* Most (chunk, microbatch) pairs whose forward is done and whose backward is not. */
 int64_t order_peak(const step_order *s);

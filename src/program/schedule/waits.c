@@ -14,60 +14,43 @@
  *     (ACROSS). */
 #include <string.h>
 
+#include "program/schedule/touch.h"
 #include "program/segment.h"
-
-typedef struct place {
-    int space; /* what is compared with what; -1: nothing */
-    int64_t start, end;
-} place;
 
 enum { SPACE_TEMP = 1, SPACE_SAVED, SPACE_OWN };
 
-static place place_of(const segment *seg, int phase, int id)
+static touch touch_of(const segment *seg, int phase, int id, bool written)
 {
-    if (id < 0) return (place){.space = -1};
     const buf *b = &seg->bufs[id];
+    int space = SPACE_OWN + seg_root(seg, id);
     int64_t at = b->parent >= 0 ? b->view_at : 0;
-    if (b->life == LIFE_TEMP)
-        return (place){SPACE_TEMP, b->offset[phase], b->offset[phase] + b->bytes};
-    if (b->life == LIFE_SAVED)
-        return (place){SPACE_SAVED + b->owner * (1 << 20), b->offset[0], b->offset[0] + b->bytes};
-    return (place){SPACE_OWN + seg_root(seg, id), at, at + b->bytes};
-}
-
-static bool share(place a, place b)
-{
-    return a.space == b.space && a.space >= 0 && a.start < b.end && b.start < a.end;
+    if (b->life == LIFE_TEMP) space = SPACE_TEMP, at = b->offset[phase];
+    if (b->life == LIFE_SAVED) space = SPACE_SAVED + b->owner * (1 << 20), at = b->offset[0];
+    return (touch){space, written, at, at + b->bytes};
 }
 
 /* The memory that an operation reads and writes. */
 typedef struct touched {
-    place in[OP_IN_MAX], out[OP_OUT_MAX];
+    touch list[OP_IN_MAX + OP_OUT_MAX];
+    int n;
 } touched;
 
 static touched touched_by(const segment *seg, int phase, const op *o)
 {
-    touched t;
-    for (int i = 0; i < OP_IN_MAX; i++) t.in[i] = place_of(seg, phase, o->in[i]);
-    for (int i = 0; i < OP_OUT_MAX; i++) t.out[i] = place_of(seg, phase, o->out[i]);
+    touched t = {.n = 0};
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] >= 0) t.list[t.n++] = touch_of(seg, phase, o->in[i], false);
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] >= 0) t.list[t.n++] = touch_of(seg, phase, o->out[i], true);
     return t;
-}
-
-static bool writes_what(const touched *a, const touched *b)
-{
-    for (int i = 0; i < OP_OUT_MAX; i++) {
-        if (a->out[i].space < 0) continue;
-        for (int k = 0; k < OP_IN_MAX; k++)
-            if (share(a->out[i], b->in[k])) return true;
-        for (int k = 0; k < OP_OUT_MAX; k++)
-            if (share(a->out[i], b->out[k])) return true;
-    }
-    return false;
 }
 
 static bool conflict(const touched *a, const touched *b) /* I1 */
 {
-    return writes_what(a, b) || writes_what(b, a);
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++)
+            if (touch_conflict(&a->list[i], &b->list[k])) return true;
+    return false;
 }
 
 typedef struct listing {

@@ -6,13 +6,13 @@
 #include "run/checkpoint/tensor_file.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "run/checkpoint/tensor_file_disk.h"
 
 static void put_list(textbuf *t, int n, const int64_t *v)
@@ -85,7 +85,7 @@ status tensor_writer_open(tensor_writer *w, arena *a, error *err)
     w->header_bytes = header.n;
     w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd < 0)
-        return error_set(err, ERR_MACHINE, "%s: cannot be created: %s", w->path, strerror(errno));
+        return error_set(err, ERR_MACHINE, "%s: cannot be created: %s", w->path, file_why());
     finish_tensors(w); /* a tensor without elements is complete */
     return disk_write(w->fd, w->path, header.s, header.n, err);
 }
@@ -114,7 +114,7 @@ static status rewrite_header(tensor_writer *w, arena *a, error *err)
     assert(header.n == w->header_bytes); /* I1 */
     w->header_sum = sum_of(header.s, header.n);
     if (lseek(w->fd, 0, SEEK_SET) != 0)
-        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", w->path, strerror(errno));
+        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", w->path, file_why());
     return disk_write(w->fd, w->path, header.s, header.n, err);
 }
 
@@ -123,9 +123,9 @@ status tensor_writer_close(tensor_writer *w, arena *a, error *err)
     assert(w->at == w->n_specs); /* I2 */
     status s = rewrite_header(w, a, err);
     if (!s && fsync(w->fd))
-        s = error_set(err, ERR_MACHINE, "%s: cannot be synced: %s", w->path, strerror(errno));
+        s = error_set(err, ERR_MACHINE, "%s: cannot be synced: %s", w->path, file_why());
     if (close(w->fd) && !s)
-        s = error_set(err, ERR_MACHINE, "%s: cannot be written: %s", w->path, strerror(errno));
+        s = error_set(err, ERR_MACHINE, "%s: cannot be written: %s", w->path, file_why());
     w->fd = -1;
     return s;
 }

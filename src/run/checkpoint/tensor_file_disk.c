@@ -14,7 +14,7 @@
 
 static status failed(error *err, const char *path, const char *what)
 {
-    return error_set(err, ERR_MACHINE, "%s: %s: %s", path, what, strerror(errno));
+    return error_set(err, ERR_MACHINE, "%s: %s: %s", path, what, file_why());
 }
 
 status disk_write(int fd, const char *path, const void *bytes, size_t n, error *err)

@@ -2,7 +2,9 @@
  *
  * I1  No count is multiplied before it is known to be smaller than the file.
  * I2  Every sequence lies inside .bin, and its length is not negative.
- * I3  The list of documents starts with 0, never falls, and ends with S. */
+ * I3  The list of documents starts with 0, never falls, and ends with S.
+ * I4  All of that was so when the files were opened. Who changes them afterwards can make a
+ *     sequence's place any number, so a slice is compared with the .bin once more. */
 #include "run/data/idx.h"
 
 #include <errno.h>
@@ -12,13 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mapped.h"
-
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the files are little-endian");
 
 enum { HEADER_BYTES = 34, VERSION = 1, READ_BYTES = 4096 };
 
 #define DAMAGED "; the file is damaged or incomplete: copy or write it again"
+#define CHANGED                                                                                    \
+    "; somebody writes it while this run reads it: put the data back, leave them alone, and "      \
+    "resume "                                                                                      \
+    "from the last checkpoint"
 
 /* ---- token types */
 
@@ -215,11 +219,28 @@ static void announce(const unsigned char *from, int64_t n)
     if (end - first > page) posix_madvise((void *)first, end - first, POSIX_MADV_WILLNEED);
 }
 
+/* I4. OK: the slice lies in the .bin, `at` this byte. */
+static status place_slice(const idx_file *f, data_slice s, int64_t *at, error *err)
+{
+    int64_t size = types[f->type].bytes, start = i64_at(f->offsets, s.sequence);
+    bool fits = start >= 0 && start <= f->bin.n_bytes && s.first >= 0 && s.n >= 0;
+    int64_t room = fits ? (f->bin.n_bytes - start) / size : 0;
+    if (!fits || s.first > room || s.n > room - s.first)
+        return error_set(err, ERR_MACHINE,
+                         "%s.idx: puts sequence %" PRId64 " at byte %" PRId64
+                         " of a .bin of %" PRId64 ", which it did not when it was opened" CHANGED,
+                         f->store.name, s.sequence, start, f->bin.n_bytes);
+    *at = start + s.first * size;
+    return OK;
+}
+
 static status read_slice(const data_store *store, data_slice s, int32_t *out, error *err)
 {
     const idx_file *f = (const idx_file *)store;
     if (s.n == 0) return OK; /* the .bin may be empty and then is not mapped */
-    int64_t size = types[f->type].bytes, at = i64_at(f->offsets, s.sequence) + s.first * size;
+    int64_t size = types[f->type].bytes, at = 0;
+    status placed = place_slice(f, s, &at, err);
+    if (placed) return placed;
     if (f->fd < 0) {
         announce(f->bin.bytes + at, s.n * size);
         return take(f, f->bin.bytes + at, s, out, err);
@@ -237,6 +258,34 @@ static status read_slice(const data_store *store, data_slice s, int32_t *out, er
     return OK;
 }
 
+/* The end of a file's last page reads as zeros without a signal, so its size is asked for, too. A
+ * file that was replaced under its name is another one: what is mapped stays as it is. */
+static status map_is_whole(const idx_map *m, error *err)
+{
+    struct stat now;
+    if (!m->path) return OK;
+    bool same = stat(m->path, &now) == 0 && (uint64_t)now.st_dev == m->device &&
+                (uint64_t)now.st_ino == m->inode;
+    if (same && (int64_t)now.st_size < m->n_bytes)
+        return error_set(err, ERR_MACHINE,
+                         "%s: had %" PRId64 " bytes when it was opened and has been shortened to "
+                         "%lld" CHANGED,
+                         m->path, m->n_bytes, (long long)now.st_size);
+    if (guard_lost(m->g))
+        return error_set(err, ERR_MACHINE,
+                         "%s: %" PRId64 " bytes, of which a part cannot be read any more; look at "
+                         "the disk (dmesg), and resume from the last checkpoint",
+                         m->path, m->n_bytes);
+    return OK;
+}
+
+static status whole(const data_store *store, error *err)
+{
+    const idx_file *f = (const idx_file *)store;
+    status s = map_is_whole(&f->idx, err);
+    return s ? s : map_is_whole(&f->bin, err);
+}
+
 status idx_parse(idx_file *f, const idx_bytes *b, error *err)
 {
     status s = check_header(b, err);
@@ -246,7 +295,7 @@ status idx_parse(idx_file *f, const idx_bytes *b, error *err)
     s = check_counts(b, n_sequences, n_entries, err);
     if (s) return s;
     idx_file found = {
-        .store = {b->prefix, (int64_t)n_sequences, h + HEADER_BYTES, b->ids, read_slice},
+        .store = {b->prefix, (int64_t)n_sequences, h + HEADER_BYTES, b->ids, read_slice, whole},
         .offsets = h + HEADER_BYTES + 4 * n_sequences,
         .documents = h + HEADER_BYTES + 12 * n_sequences,
         .n_documents = (int64_t)n_entries - 1,
@@ -263,7 +312,7 @@ status idx_parse(idx_file *f, const idx_bytes *b, error *err)
 
 /* ---- files */
 
-static status open_file(const char *path, int *fd, int64_t *n_bytes, error *err)
+static status open_file(const char *path, int *fd, idx_map *map, error *err)
 {
     struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
@@ -272,7 +321,10 @@ static status open_file(const char *path, int *fd, int64_t *n_bytes, error *err)
                          "%s: %s; data are named by what stands before .bin and .idx", path,
                          strerror(errno));
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
-        *n_bytes = (int64_t)info.st_size;
+        map->n_bytes = (int64_t)info.st_size;
+        map->path = path;
+        map->device = (uint64_t)info.st_dev;
+        map->inode = (uint64_t)info.st_ino;
         return OK;
     }
     close(*fd);
@@ -286,13 +338,13 @@ static status map_file(const char *path, int fd, idx_map *map, error *err)
     if (bytes == MAP_FAILED)
         return error_set(err, ERR_MACHINE, "%s: cannot be mapped: %s", path, strerror(errno));
     map->bytes = bytes;
-    mapped_add(bytes, (size_t)map->n_bytes, path);
+    map->g = guard_take(bytes, (size_t)map->n_bytes);
     return OK;
 }
 
 static void unmap(idx_map map)
 {
-    mapped_remove(map.bytes);
+    guard_release(map.g);
     if (map.bytes) munmap((void *)(uintptr_t)map.bytes, (size_t)map.n_bytes);
 }
 
@@ -300,7 +352,7 @@ static void unmap(idx_map map)
 static status open_map(const char *path, idx_map *map, int *keep_fd, error *err)
 {
     int fd;
-    status s = open_file(path, &fd, &map->n_bytes, err);
+    status s = open_file(path, &fd, map, err);
     if (s) return s;
     if (keep_fd) {
         *keep_fd = fd;
@@ -318,6 +370,7 @@ status idx_open(idx_file *f, const char *prefix, const idx_options *o, arena *a,
     status s = open_map(arena_text(a, "%s.idx", prefix), &b.idx, NULL, err);
     if (!s) s = open_map(arena_text(a, "%s.bin", prefix), &b.bin, o->read_bin ? &fd : NULL, err);
     if (!s) s = idx_parse(f, &b, err);
+    if (!s) s = whole(&f->store, err);
     if (!s) {
         f->fd = fd;
         if (b.bin.bytes)

@@ -14,8 +14,9 @@
  *               S i8      modes, in multimodal sets only; not used
  *
  * Both files are mapped, never copied; the .bin is read where it lies unless `read_bin` asks for
- * plain reads (a mapped file that others shorten ends the program with SIGBUS). All of the .idx is
- * checked when it is opened, so that reading needs no checks but those of the ids themselves. */
+ * plain reads. All of the .idx is checked when it is opened. A file that others shorten or write
+ * anew in place while it is mapped (guard.h) gives numbers that are wrong but stay inside of both
+ * files, and the store's `whole` tells. */
 #ifndef RUN_DATA_IDX_H
 #define RUN_DATA_IDX_H
 
@@ -23,11 +24,15 @@
 #include <stddef.h>
 
 #include "base/arena.h"
+#include "run/data/guard.h"
 #include "run/data/store.h"
 
 typedef struct idx_map {
     const unsigned char *bytes; /* NULL: not mapped */
     int64_t n_bytes;
+    const char *path; /* NULL: lies in memory, and does not change */
+    uint64_t device, inode;
+    guard *g;
 } idx_map;
 
 typedef struct idx_file {

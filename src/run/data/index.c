@@ -110,14 +110,15 @@ static void order_samples(data_index *x, numpy_state *r)
     }
 }
 
-static void count_starts(data_index *x)
+/* False: there are not as many tokens as were counted before, so somebody changes the lengths. */
+static bool count_starts(data_index *x)
 {
     int64_t at = 0;
     for (int64_t e = 0; e < x->n_entries; e++) {
         if (e % STRIDE == 0) x->starts[e / STRIDE] = at;
         at += entry_length(x, e);
     }
-    assert(at == x->n_epochs * x->n_tokens);
+    return at == x->n_epochs * x->n_tokens;
 }
 
 static status take_memory(data_index *x, error *err)
@@ -158,7 +159,13 @@ status index_init(data_index *x, const index_ask *ask, error *err)
     numpy_seed(&r, ask->seed);
     order_documents(&made, &r);
     order_samples(&made, &r);
-    count_starts(&made);
+    if (!count_starts(&made)) {
+        index_release(&made);
+        return error_set(err, ERR_MACHINE,
+                         "%s: lengths of sequences changed while they were read; leave the data "
+                         "alone while a run reads them",
+                         ask->store->name);
+    }
     *x = made;
     return OK;
 }
@@ -174,7 +181,8 @@ void index_release(data_index *x)
 
 /* ---- questions */
 
-/* The entry that holds this token of the stream; the token must exist. */
+/* The entry that holds this token of the stream; the token must exist. (Where lengths have changed
+ * since they were added up, any entry: whoever reads asks data_store.whole.) */
 static index_place find_token(const data_index *x, int64_t token)
 {
     int64_t low = 0,
@@ -187,7 +195,8 @@ static index_place find_token(const data_index *x, int64_t token)
             high = middle;
     }
     int64_t entry = low * STRIDE, offset = token - x->starts[low];
-    for (int64_t n; offset >= (n = entry_length(x, entry)); entry++) offset -= n;
+    for (int64_t n; entry < x->n_entries - 1 && offset >= (n = entry_length(x, entry)); entry++)
+        offset -= n;
     return (index_place){entry, offset};
 }
 

@@ -31,6 +31,6 @@ status mock_init(mock_store *m, arena *a, int32_t vocab_size, int32_t eod, error
     numpy_pcg_seed(&g, 0);
     for (int i = 0; i < SEQUENCES; i++)
         lengths[i] = 1 + (int32_t)numpy_pcg_below(&g, LENGTH_END - 1);
-    *m = (mock_store){{"mock data", SEQUENCES, lengths, {vocab_size, -1}, read_slice}, eod};
+    *m = (mock_store){{"mock data", SEQUENCES, lengths, {vocab_size, -1}, read_slice, NULL}, eod};
     return OK;
 }

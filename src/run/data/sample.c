@@ -39,13 +39,14 @@ static status gather(text *t, const data_index *x, int64_t k, error *err)
     for (; t->n < t->room && at.entry < x->n_entries; at = (index_place){at.entry + 1, 0}) {
         int64_t sequence = x->documents[at.entry];
         int64_t n = data_store_length(store, sequence) - at.offset;
-        if (n == 0) continue;
+        if (n <= 0) continue; /* below 0 only where the lengths have changed (data_store.whole) */
         if (n > t->room - t->n) n = t->room - t->n;
         if (t->n < t->n_tokens) t->item->positions[t->n] = JOIN;
         status s = append(t, store, (data_slice){sequence, at.offset, n}, err);
         if (s) return s;
     }
-    if (t->room > t->n_tokens && t->n <= t->n_tokens) t->item->positions[t->n - 1] = 0; /* I3 */
+    if (t->room > t->n_tokens && t->n <= t->n_tokens && t->n > 0)
+        t->item->positions[t->n - 1] = 0; /* I3 */
     return OK;
 }
 

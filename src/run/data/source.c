@@ -196,6 +196,13 @@ static status build_set(data_source *d, data_split which, arena *a, error *err)
     return s;
 }
 
+/* Asked after reading: until then, what was read may be anything. */
+static status is_whole(const data_source *d, int member, error *err)
+{
+    const data_store *store = store_of(d, member);
+    return store->whole ? store->whole(store, err) : OK;
+}
+
 static status build(data_source *d, arena *a, error *err)
 {
     status s = check_options(&d->o, err);
@@ -204,6 +211,10 @@ static status build(data_source *d, arena *a, error *err)
     if (!s) s = open_stores(d, a, err);
     for (data_split i = DATA_TRAIN; !s && i < DATA_SPLITS; i++)
         if (wanted(d, i)) s = build_set(d, i, a, err);
+    for (int i = 0; i < d->n_open; i++) {
+        status whole = is_whole(d, i, err);
+        if (whole) return whole;
+    }
     return s;
 }
 
@@ -275,6 +286,8 @@ status data_sample_item(const data_source *d, data_split which, int64_t index, d
     }
     const data_index *x = &set->members[member];
     status s = sample_read(x, &d->rules, index_shuffled(x, i), item, err);
+    status whole = is_whole(d, member, err); /* the reason for what else is wrong */
+    if (whole) s = whole;
     if (!s && filler) memset(item->loss_mask, 0, (size_t)d->o.seq_length * sizeof(float));
     return s;
 }

@@ -34,6 +34,10 @@ struct data_store {
     /* Writes slice.n ids; an id that the model cannot take is ERR_INPUT with the file, the sequence
      * and the id. */
     status (*read)(const data_store *s, data_slice slice, int32_t *out, error *err);
+
+    /* Was all that was read so far there? ERR_MACHINE: the file was shortened, or its disk fails;
+     * what was read since the last question may be anything. NULL: it cannot happen. */
+    status (*whole)(const data_store *s, error *err);
 };
 
 static inline int64_t data_store_length(const data_store *s, int64_t sequence)

@@ -5,11 +5,12 @@
  * I2  A NaN is printed as Python prints it, without a sign. */
 #include "run/trainer/iteration_line.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+
+#include "base/file.h"
 
 /* ---- text */
 
@@ -270,8 +271,7 @@ json_t *saved_json(const checkpoint_note *c)
 status metrics_open(metrics_file *m, const char *path, bool resume, error *err)
 {
     FILE *file = fopen(path, resume ? "a" : "w");
-    if (!file)
-        return error_set(err, ERR_INPUT, "%s: cannot write metrics: %s", path, strerror(errno));
+    if (!file) return error_set(err, ERR_INPUT, "%s: cannot write metrics: %s", path, file_why());
     *m = (metrics_file){file, path};
     return OK;
 }
@@ -282,7 +282,7 @@ status metrics_write(metrics_file *m, json_t *object, error *err)
     bad = bad || fputc('\n', m->file) == EOF || fflush(m->file) == EOF;
     json_decref(object);
     if (!bad) return OK;
-    return error_set(err, ERR_MACHINE, "%s: cannot write metrics: %s", m->path, strerror(errno));
+    return error_set(err, ERR_MACHINE, "%s: cannot write metrics: %s", m->path, file_why());
 }
 
 status metrics_close(metrics_file *m, error *err)
@@ -292,5 +292,5 @@ status metrics_close(metrics_file *m, error *err)
     const char *path = m->path;
     *m = (metrics_file){0};
     if (!bad) return OK;
-    return error_set(err, ERR_MACHINE, "%s: cannot write metrics: %s", path, strerror(errno));
+    return error_set(err, ERR_MACHINE, "%s: cannot write metrics: %s", path, file_why());
 }

@@ -35,10 +35,12 @@ status trainer_event(trainer *t, json_t *event, error *err)
         fflush(stdout);
     }
     status s = OK;
+    comm_work before = comm_work_begin(t->c, WORK_WRITE);
     if (t->metrics.file)
         s = metrics_write(&t->metrics, event, err);
     else
         json_decref(event);
+    comm_work_end(t->c, before);
     return t->o->metrics ? ranks_agree(t->c, s, err) : s;
 }
 

@@ -10,10 +10,18 @@
 
 static const double slow = 1.3; /* times the median */
 
-static const char *const stream_names[STREAM_COUNT] = {
-    [STREAM_COMPUTE] = "compute", [STREAM_COMM] = "layers", [STREAM_P2P] = "stages",
-    [STREAM_DP] = "replicas",     [STREAM_COPY] = "copies", [STREAM_COPY_BACK] = "copies back",
-    [STREAM_HOST] = "control"};
+/* Streams that are told together. */
+static const struct {
+    const char *name;
+    op_stream first, last;
+} stream_rows[] = {
+    {"compute", STREAM_COMPUTE, STREAM_COMPUTE},
+    {"layers", STREAM_COMM, STREAM_COMM},
+    {"stages", STREAM_SEND_FORWARD, STREAM_RECV_BACKWARD},
+    {"replicas", STREAM_DP, STREAM_DP},
+    {"copies", STREAM_COPY, STREAM_COPY_BACK},
+    {"control", STREAM_HOST, STREAM_HOST},
+};
 
 /* ---- slow ranks */
 
@@ -74,11 +82,17 @@ static void print_streams(trainer *t, const comm_stats *s, arena *a)
 {
     trainer_say(t, stderr, "communication of a step, on the rank with most of it");
     trainer_say(t, stderr, "  stream      messages   exposed ms");
-    for (int i = 0; i < STREAM_COUNT; i++)
-        if (s->messages[i] > 0)
+    for (size_t i = 0; i < sizeof stream_rows / sizeof stream_rows[0]; i++) {
+        double messages = 0, exposed = 0;
+        for (int k = (int)stream_rows[i].first; k <= (int)stream_rows[i].last; k++) {
+            messages += s->messages[k];
+            exposed += s->exposed[k];
+        }
+        if (messages > 0)
             trainer_say(t, stderr,
-                        arena_text(a, "  %-10s %9.1f %12.3f", stream_names[i], s->messages[i],
-                                   1000 * s->exposed[i]));
+                        arena_text(a, "  %-10s %9.1f %12.3f", stream_rows[i].name, messages,
+                                   1000 * exposed));
+    }
 }
 
 static void print_groups(trainer *t, const comm_stats *s, arena *a)

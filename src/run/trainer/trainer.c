@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 bool trainer_asked(void)
@@ -204,6 +205,16 @@ static void start_loop(trainer *t)
     if (comm_rank(t->c) > 0) t->bar.on = false;
 }
 
+/* What was written last may fail only now. `st` is the same on all ranks. */
+static status close_metrics(trainer *t, status st, error *err)
+{
+    error why = {{0}};
+    status s = t->metrics.file ? metrics_close(&t->metrics, &why) : OK;
+    if (st || !t->o->metrics) return st;
+    if (s) *err = why;
+    return ranks_agree(t->c, s, err);
+}
+
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
                    error *err)
 {
@@ -226,8 +237,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
-    error ignored;
-    if (t->metrics.file) metrics_close(&t->metrics, st ? &ignored : err);
+    st = close_metrics(t, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);

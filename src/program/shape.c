@@ -1,0 +1,124 @@
+/* shape.c - sizes of a step that follow from its setup alone. */
+#include "program/shape.h"
+
+#include "base/maths.h"
+#include "program/build/rope.h"
+#include "program/memory/plan.h"
+
+step_shape step_shape_of(const setup *s)
+{
+    const recipe *r = &s->r;
+    step_shape z = {.seq = recipe_int(r, K_SEQ),
+                    .B = recipe_int(r, K_MBS),
+                    .types = number_types_of(r),
+                    .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
+                    .gathers_late = recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT),
+                    .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
+    z.S = z.seq / s->lay.cp;
+    z.Tc = z.B * z.S;
+    z.T = z.Tc / s->lay.tp;
+    z.micros = recipe_int(r, K_GBS) / (z.B * s->lay.dp);
+    /* With virtual stages messages go round all ranks: with one buffer each would wait for the
+     * next. */
+    z.turns = s->pipe.pp > 1 && (z.posts_early || s->pipe.vpp > 1) ? 2 : 1;
+    return z;
+}
+
+builder builder_of(const setup *s, const step_shape *z, rank_at at, arena *a)
+{
+    return (builder){.s = s,
+                     .a = a,
+                     .at = at,
+                     .seq = z->seq,
+                     .B = z->B,
+                     .S = z->S,
+                     .Tc = z->Tc,
+                     .T = z->T,
+                     .types = z->types,
+                     .aux_gradient = 1};
+}
+
+order_shape order_shape_of(const setup *s, const step_shape *z, int64_t pp_rank)
+{
+    const recipe *r = &s->r;
+    return (order_shape){.pp = s->pipe.pp,
+                         .rank = pp_rank,
+                         .vpp = s->pipe.vpp,
+                         .micros = z->micros,
+                         .group = recipe_given(r, K_GROUP_SIZE) ? recipe_int(r, K_GROUP_SIZE)
+                                                                : s->pipe.pp,
+                         .ep_overlap = recipe_on(r, K_EP_OVERLAP)};
+}
+
+/* ---- stages */
+
+/* Parts of [T][H] that a stage hands on: behind the prediction module both its and the decoder's. */
+static int64_t handed_on(const pipeline *p, int64_t stage_id)
+{
+    for (int64_t i = 0; i <= stage_id; i++)
+        if (p->stages[i].n_mtp > 0) return 2;
+    return 1;
+}
+
+stage_content stage_content_of(const pipeline *p, const model *m, int64_t stage_id)
+{
+    const stage *st = &p->stages[stage_id];
+    bool last_layer = st->n_layers > 0 && st->first_layer + st->n_layers == m->n_layers;
+    return (stage_content){.receives = stage_id > 0,
+                           .embedding = st->embedding,
+                           .final = m->n_mtp > 0 && last_layer,
+                           .mtp = st->n_mtp > 0,
+                           .head = st->loss,
+                           .sends = stage_id < p->pp * p->vpp - 1,
+                           .parts_in = handed_on(p, stage_id - 1),
+                           .parts_out = handed_on(p, stage_id)};
+}
+
+/* ---- regions */
+
+int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COUNT],
+                    int64_t bytes[STEP_COUNT])
+{
+    const model *m = &s->m;
+    int64_t layers = m->n_layers + m->n_mtp, end = 0;
+    int64_t elements[STEP_COUNT] = {[STEP_IDS] = z->Tc,
+                                    [STEP_LABELS] = z->Tc,
+                                    [STEP_MASK] = z->Tc,
+                                    [STEP_ROPE] = z->S * rope_width(s),
+                                    [STEP_LOSS] = 2};
+    if (m->n_mtp) {
+        elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = z->Tc;
+        elements[STEP_MTP_LOSS] = 2;
+    }
+    if (m->experts) {
+        elements[STEP_AUX] = elements[STEP_Z] = layers;
+        elements[STEP_LOAD] = elements[STEP_GLOBAL] = layers * m->experts;
+        elements[STEP_OVERFLOW] = layers * 2;
+    }
+    for (int i = 0; i < STEP_COUNT; i++) {
+        int64_t times = step_by_micro((step_buffer)i) ? z->micros : 1;
+        int64_t each = dtype_bytes(step_type((step_buffer)i), elements[i]);
+        if (offset) offset[i] = end;
+        if (bytes) bytes[i] = each;
+        end = round_up(end + times * each, PLAN_ALIGN);
+    }
+    return end;
+}
+
+void boundary_place(boundary_region *b, const setup *s, const step_shape *z)
+{
+    b->stream_bytes = round_up(b->stream_bytes, PLAN_ALIGN);
+    b->message_bytes = round_up(b->message_bytes, PLAN_ALIGN);
+    b->passed_bytes = round_up(b->passed_bytes, PLAN_ALIGN);
+    b->stream_offset = 0;
+    b->message_offset = z->turns * b->stream_bytes;
+    b->scratch_offset = b->message_offset + z->turns * b->message_bytes;
+    b->passed_offset = b->scratch_offset + b->scratch_bytes;
+    int passed = 2 + (s->pipe.pp > 1 ? z->turns : 0); /* in turn, then those that are received */
+    b->bytes = b->passed_offset + passed * b->passed_bytes;
+}
+
+int64_t temp_region(int64_t temporaries, int64_t workspace)
+{
+    return temporaries + round_up(workspace, PLAN_ALIGN);
+}
