@@ -120,6 +120,12 @@ typedef struct op {
     int layer_step; /* layers after the instance's first one */
 } op;
 
+/* The number formats of an operation's tensors, in the order of op.in and op.out; all zero is FP32
+ * everywhere. What is not there counts for nothing. */
+typedef struct op_types {
+    dtype in[OP_IN_MAX], out[OP_OUT_MAX];
+} op_types;
+
 /* Flags, each used by the kinds that name it in ops.def. */
 enum {
     ADD_TO = 1,           /* add to the output instead of overwriting it */
