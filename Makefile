@@ -113,13 +113,13 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
 TSAN_TESTS := $(filter $(BUILD)/tests/comm/%,$(TESTS)) \
-    $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_trainer test_data_shrink)
+    $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm, a quarter of the layouts, saves and the trainer under the thread sanitizer
+tsan: ## Run tests/comm, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
-	@TEST_SECONDS=$${TEST_SECONDS:-1800} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
+	@TEST_SECONDS=$${TEST_SECONDS:-3600} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
 	    TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp OMP_THREAD_LIMIT=1 \
 	    MOEFOLD_OPENBLAS=/none tools/test $(TSAN_TESTS:build/%=build/tsan/%)
 

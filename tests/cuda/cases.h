@@ -30,6 +30,9 @@ const sizes *all_sizes(int *n);
 void trial_init(trial *t, const sizes *s);
 void trial_release(trial *t);
 
+/* Tensors of more than 2^31 numbers; how many cases are wrong. */
+int check_large(void);
+
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */

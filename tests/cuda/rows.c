@@ -2,10 +2,12 @@
  * that are empty or have everything; FP32, BF16 and both; twice the same bits, captured the same
  * bits.
  *
- *     rows [--exact] [--once] [--small] [KIND ...]
+ *     rows [--exact] [--once] [--small] [--large] [KIND ...]
  *
  * --once runs each once, in FP32; --small leaves out cases that a checker of races takes long
  * for.
+ *
+ * --large tries tensors of more than 2^31 numbers instead, which takes 20 GB of the GPU.
  *
  * Without a GPU it says so and counts as skipped (exit code 77). */
 #include <cuda_runtime_api.h>
@@ -39,6 +41,36 @@ static int missing_kinds(void)
         if (is_message((op_kind)k)) continue;
         if (!row_of((op_kind)k)) bad++, printf("%s: there is no row\n", op_infos[k].name);
         if (!tried) bad++, printf("%s: there is no case\n", op_infos[k].name);
+    }
+    return bad;
+}
+
+/* What no row of ours can run is known before anything is launched. */
+static int wrong_answers(void)
+{
+    static const struct {
+        op o;
+        op_types types;
+        bool taken;
+    } asked[] = {
+        {{.kind = OP_NORM, .dim = {4, 8}}, {{0}, {0}}, true},
+        {{.kind = OP_NORM, .dim = {4, 8}}, {{DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16}}, true},
+        {{.kind = OP_NORM, .dim = {4, 8}}, {{0}, {DTYPE_BF16, DTYPE_BF16}}, false}, /* rstd */
+        {{.kind = OP_NORM, .dim = {4, 8}}, {{DTYPE_F16}, {0}}, false},
+        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {{0}, {0}}, false}, /* ids are int32 */
+        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {{DTYPE_F32, DTYPE_I32}, {0}}, true},
+        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 289, 289}}, {{0}, {0}}, true},
+        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 400, 400}}, {{0}, {0}}, false},
+        {{.kind = OP_Z_LOSS, .dim = {8, 4097}}, {{0}, {0}}, false},
+        {{.kind = OP_POSITIONS_W, .dim = {8, 4, 8, 0, 0, 2}}, {{0}, {0}}, false}, /* halves meet */
+        {{.kind = OP_ALL_GATHER, .dim = {8}}, {{0}, {0}}, false},
+    };
+    int bad = 0;
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        if ((cuda_row_for(&asked[i].o, &asked[i].types) != NULL) == asked[i].taken) continue;
+        printf("%s, question %d: %s\n", op_infos[asked[i].o.kind].name, (int)i,
+               asked[i].taken ? "is refused" : "is not refused");
+        bad++;
     }
     return bad;
 }
@@ -80,12 +112,13 @@ int main(int argc, char **argv)
 {
     const manner how = {has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once")};
     const bool small = has_flag(argc, argv, "--small");
-    int n, n_gpus = 0, done = 0, bad = missing_kinds();
+    int n, n_gpus = 0, done = 0, bad = missing_kinds() + wrong_answers();
     const sizes *s = all_sizes(&n);
     if (cudaGetDeviceCount(&n_gpus) != cudaSuccess || n_gpus == 0) {
-        printf("%d kinds lack a row or a case; there is no GPU here: %d cases skipped\n", bad, n);
+        printf("%d wrong without a GPU; there is none here: %d cases skipped\n", bad, n);
         return bad ? 1 : 77;
     }
+    if (has_flag(argc, argv, "--large")) return bad + check_large() != 0;
     for (int i = 0; i < n; i++) {
         const cuda_row *row = row_of(s[i].kind);
         if (!row || !asked_for(argc, argv, op_infos[s[i].kind].name)) continue;
