@@ -136,7 +136,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
-        st = against_price(p->compared, p->own, p->given, p->result, o, a, err);
+        st = against_price(p->compared, p->own, &(searched){p->given, p->result, o}, a, err);
         if (clock_seconds() >= p->until) p->complete = false;
     }
     return st;

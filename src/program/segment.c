@@ -242,9 +242,9 @@ int64_t seg_width(const builder *b, comm_group g)
     return group_width(b->s, g);
 }
 
-int64_t seg_place(const builder *b, comm_group g)
+int64_t seg_group_rank(const builder *b, comm_group g)
 {
-    return group_place(b->s, g, &b->at);
+    return group_rank(b->s, g, &b->at);
 }
 
 op_types seg_op_types(const segment *seg, const op *o)

@@ -2,8 +2,8 @@
  *
  * I1  Chunk by chunk: the dense buffer, then the expert buffer. Inside a buffer the order is that
  *     of layout/stage_parts.h, and cuts are those of layout/buffer.h.
- * I2  The list is in the order of the network: a chunk's weights are seen backwards and turned
- *     round. */
+ * I2  The list is in the order of the network: a chunk's weights are seen backwards and
+ *     reversed. */
 #include "program/weights.h"
 
 #include <inttypes.h>
@@ -147,7 +147,7 @@ static void walk_rows(placing *p)
     stage_weights_walk(&(stage_weights){p->s, p->st, p->l->pp, p->trained, see_row, p});
 }
 
-static void turn_round(weight *list, int n)
+static void reverse(weight *list, int n)
 {
     for (int i = 0; i < n / 2; i++) {
         weight swap = list[i];
@@ -176,14 +176,14 @@ static void place_chunk(placing *p)
         w->buckets[i].moments = w->owned;
         w->owned += bucket_slice(&w->buckets[i]);
     }
-    turn_round(w->list + first, w->n - first); /* I2 */
+    reverse(w->list + first, w->n - first); /* I2 */
 }
 
 static void place_untrained(placing *p)
 {
     int first = p->w->n;
     walk_rows(p);
-    turn_round(p->w->list + first, p->w->n - first);
+    reverse(p->w->list + first, p->w->n - first);
     for (int i = first; i < p->w->n; i++) {
         weight *w = &p->w->list[i];
         w->offset = round_up(p->w->elements, WEIGHT_ALIGN_ELEMENTS);

@@ -96,7 +96,7 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
     unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
                                             : offload_of_hidden(&b->s->m, layer);
     int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
-    int dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     if (what == CARD_ATTENTION)
         build_attention(b, &t, x, y, dh);
     else

@@ -41,7 +41,7 @@ void core_plan(const builder *b, core_bufs *c)
     if (both || !c->heads) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
     if (c->heads) c->parts = seg_width(b, c->heads);
     if (c->ring) c->members = seg_width(b, c->ring);
-    if (c->ring) c->place = seg_place(b, c->ring);
+    if (c->ring) c->place = seg_group_rank(b, c->ring);
     c->gather = strcmp(kind, "all_gather") == 0;
     c->latent = !c->heads && !c->gather && recipe_on(&b->s->r, K_LATENT_RING);
     c->S *= c->parts;

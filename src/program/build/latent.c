@@ -70,8 +70,9 @@ static int contract(builder *b, const attention_bufs *t, int both, qkv_set d)
     seg_op(b, SEG_BACKWARD, OP_MLA_KV_JOIN_D, "kv.join", IN(d.k, d.v),
            OUT(dkv, seg_view(b, sum, z.latent, z.rope)),
            DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
-    linear_backward(b, up.name, up.weight, NULL, dkv, seg_view(b, both, 0, z.latent),
-                    seg_view(b, sum, 0, z.latent), false, b->Tc, up.n, up.k);
+    up.bias = NULL;
+    int dlatent = seg_view(b, sum, 0, z.latent), latent = seg_view(b, both, 0, z.latent);
+    linear_backward(b, &up, b->Tc, (linear_grads){dkv, latent, dlatent, false});
     return sum;
 }
 

@@ -44,12 +44,12 @@ static int64_t scratch_bytes(const program *p)
 void plan_boundary(program *p)
 {
     const step_shape z = step_shape_of(p->s);
-    boundary_region b = {.stream_bytes = most_bytes(p, LIFE_STREAM),
+    boundary_region b = {.dhidden_bytes = most_bytes(p, LIFE_DHIDDEN),
                          .message_bytes = most_bytes(p, LIFE_BOUNDARY),
                          .scratch_bytes = scratch_bytes(p),
                          .passed_bytes = most_bytes(p, LIFE_PASSED)};
     boundary_place(&b, p->s, &z);
-    p->stream_bytes = b.stream_bytes, p->stream_offset = b.stream_offset;
+    p->dhidden_bytes = b.dhidden_bytes, p->dhidden_offset = b.dhidden_offset;
     p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
     p->scratch_bytes = b.scratch_bytes, p->scratch_offset = b.scratch_offset;
     p->passed_bytes = b.passed_bytes, p->passed_offset = b.passed_offset;
@@ -281,8 +281,8 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
                b->offset[0];
     case LIFE_OUTPUT:
         return output_place(p, at);
-    case LIFE_STREAM:
-        return boundary + p->stream_offset + at->turn * p->stream_bytes;
+    case LIFE_DHIDDEN:
+        return boundary + p->dhidden_offset + at->turn * p->dhidden_bytes;
     case LIFE_BOUNDARY:
         return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
     case LIFE_PASSED:
