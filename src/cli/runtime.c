@@ -57,14 +57,28 @@ static status formats_are_run(const recipe *r, error *err)
     return OK;
 }
 
+void cli_own_target(recipe *r, bool says)
+{
+    if (!recipe_is(r, K_DEVICE, "cpu") || recipe_on_cpu(r)) return;
+    if (recipe_is(r, K_TARGET, "moefold")) return;
+    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs programs of our own");
+    if (says)
+        fprintf(stderr, "%s=moefold: what runs here is our own program, on the CPU's kernels\n",
+                knobs[K_TARGET].key);
+}
+
 status cli_can_run(const setup *s, arena *a, error *err)
 {
-    if (!recipe_on_cpu(&s->r))
+    bool here = recipe_is(&s->r, K_DEVICE, "cpu");
+    if (recipe_is(&s->r, K_DEVICE, "cuda"))
+        return error_set(err, ERR_RULE, "%s=cuda: there is no GPU backend yet; repair: %s=cpu",
+                         knobs[K_DEVICE].key, knobs[K_DEVICE].key);
+    if (!recipe_on_cpu(&s->r) && !here)
         return error_set(err, ERR_RULE,
                          "cluster.gpu=%s: there is no GPU backend yet; repair: cluster.gpu=cpu "
-                         "trains on CPUs, and `moefold show RECIPE --as megatron-lm` writes the "
-                         "arguments for Megatron",
-                         recipe_word(&s->r, K_GPU));
+                         "trains on CPUs, %s=cpu runs the GPU's program on them, and `moefold show "
+                         "RECIPE --as megatron-lm` writes the arguments for Megatron",
+                         recipe_word(&s->r, K_GPU), knobs[K_DEVICE].key);
     status st = formats_are_run(&s->r, err);
     return st ? st : nothing_is_ignored(&s->r, a, err);
 }

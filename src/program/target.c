@@ -6,13 +6,28 @@
 
 static const target_row rows[] = {
     {.name = "cpu", .widens = true, .wide_blocks = true, .logits_bytes = 8 << 20},
+    {.name = "cuda-sm90", .wide_blocks = true, .logits_rows = 4096, .logits = DTYPE_BF16},
     {.name = "megatron", .logits_bytes = 8 << 20},
 };
-enum { ROW_CPU, ROW_MEGATRON };
+enum { ROW_CPU, ROW_CUDA_SM90, ROW_MEGATRON };
 
 const target_row *target_row_of(const setup *s)
 {
-    return &rows[recipe_on_cpu(&s->r) ? ROW_CPU : ROW_MEGATRON];
+    if (recipe_on_cpu(&s->r)) return target_row_cpu();
+    return &rows[target_of(&s->r) == TARGET_MOEFOLD ? ROW_CUDA_SM90 : ROW_MEGATRON];
+}
+
+const target_row *target_row_cpu(void)
+{
+    return &rows[ROW_CPU];
+}
+
+int64_t target_logits_rows(const target_row *t, int64_t V, int64_t tokens)
+{
+    enum { LEAST = 16 };
+    int64_t n = t->logits_rows > 0 ? t->logits_rows : t->logits_bytes / 4 / V;
+    if (n < LEAST) n = LEAST;
+    return n < tokens ? n : tokens;
 }
 
 static bool is_narrow(dtype t)
@@ -68,7 +83,7 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
     parts p = {.list = out};
     if (o->kind == OP_HEAD_LOSS) {
         int64_t rows_n = o->dim[DIM_HEAD_LOSS_ROWS];
-        add(&p, mul_sat(mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V]), 4), -1, -1);
+        add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
     if (t->widens && !op_is_comm(o->kind) && o->kind != OP_WAIT) add_copies(&p, seg, o);

@@ -12,10 +12,18 @@ typedef struct target_row {
     const char *name;
     bool widens;          /* kernels compute on FP32 copies of narrow operands, in the workspace */
     bool wide_blocks;     /* blocks of attention are merged in FP32, and rounded once */
-    int64_t logits_bytes; /* of a chunk of the head, as FP32 */
+    int64_t logits_bytes; /* a chunk of the head has as many rows as these take in FP32 .. */
+    int64_t logits_rows;  /* .. or, where this is not 0, so many */
+    dtype logits;
 } target_row;
 
+/* megatron: the program that Megatron would run, for its bytes and its time. Of our own programs cpu
+ * is for CPUs and cuda-sm90 for Hopper; a rule refuses other GPUs. */
 const target_row *target_row_of(const setup *s);
+const target_row *target_row_cpu(void); /* what the CPU's kernels ask for, whatever they run */
+
+/* Rows of a chunk of logits of V columns, of `tokens` tokens. */
+int64_t target_logits_rows(const target_row *t, int64_t V, int64_t tokens);
 
 /* What an operation needs beside its buffers: places in a workspace of its own, in order. First the
  * kernel's (HEAD_LOSS: a chunk of logits, then a loss for each row, in double precision), then a

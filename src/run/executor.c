@@ -8,6 +8,7 @@
  * I2  Between operations the message library is given a chance to move on. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/maths.h"
 #include "kernels/cpu/widen.h"
 #include "run/executor.h"
 
@@ -55,7 +56,9 @@ static status type_is_run(const segment *seg, const op *o, int id, error *err)
     if (id < 0) return OK;
     dtype t = seg->bufs[id].type;
     if (t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
-    return error_set(err, ERR_MACHINE, "operation %s (%s): %s of %s is not computed on CPUs",
+    return error_set(err, ERR_MACHINE,
+                     "operation %s (%s): %s of %s is not computed on CPUs; repair: "
+                     "mixed_precision=bf16_mixed",
                      o->name, op_infos[o->kind].name, dtype_name(t), seg->bufs[id].name);
 }
 
@@ -72,7 +75,7 @@ static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, err
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
     const segment *seg = b->seg;
-    const target_row *target = target_row_of(e->p->s);
+    const target_row *target = target_row_cpu();
     b->run[phase] = ARENA_ARRAY(e->memory, kernel_run, seg->n_ops[phase] + 1);
     b->wide[phase] = ARENA_ARRAY(e->memory, widened *, seg->n_ops[phase] + 1);
     for (int i = 0; i < seg->n_ops[phase]; i++) {
@@ -155,12 +158,33 @@ void executor_time(executor *e, timing *t, const cost_model *cost)
         for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);
 }
 
+/* What the CPU's kernels want beside the buffers of a program that was not planned for them. */
+static int64_t unplanned_bytes(const program *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->n_segments && target_row_of(p->s) != target_row_cpu(); i++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
+                const segment *seg = p->segments[i];
+                int64_t n = workspace_bytes(target_row_cpu(), seg, &seg->ops[phase][k]);
+                if (n > most) most = n;
+            }
+    return most;
+}
+
 static status take_arena(executor *e, error *err)
 {
-    e->bytes = (size_t)(e->p->arena_bytes + e->p->host_bytes);
+    int64_t planned = e->p->arena_bytes + e->p->host_bytes, beside = unplanned_bytes(e->p);
+    planned = round_up(planned, WORKSPACE_ALIGN);
+    e->bytes = (size_t)add_sat(planned, beside);
     e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (e->arena != MAP_FAILED) return OK;
+    if (e->arena != MAP_FAILED) {
+        int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset;
+        e->workspace = e->arena + (beside ? planned : own);
+        kernels_workspace(e->workspace, (size_t)(beside ? beside : e->p->workspace_bytes));
+        return OK;
+    }
     e->arena = NULL;
     return error_set(err, ERR_MACHINE, "cannot allocate %s for the planned arena: %s",
                      text_bytes(e->memory, (int64_t)e->bytes), strerror(errno));
@@ -183,8 +207,6 @@ status executor_open(executor **out, const program *p, comm *c, bool plain, erro
     }
     if (!c) e->c = e->own;
     bind_items(e);
-    e->workspace = e->arena + p->offset[REGION_TEMP] + p->workspace_offset;
-    kernels_workspace(e->workspace, (size_t)p->workspace_bytes);
     *out = e;
     return OK;
 }

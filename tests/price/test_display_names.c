@@ -1,5 +1,5 @@
-/* test_display_names.c - names are for people: a program whose every name is changed costs the same,
- * lies in the same places and exchanges the same messages. */
+/* test_display_names.c - names are for people: a program whose every name is changed costs the
+ * same, lies in the same places and exchanges the same messages. */
 #include "program/testing.h"
 
 #include "audit/trace.h"

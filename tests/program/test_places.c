@@ -27,6 +27,7 @@ static const char *const precisions[] = {
     "cluster.gpu=cpu mixed_precision=bf16_mixed",
     "cluster.gpu=cpu mixed_precision=bf16_mixed mixed_precision.grad_reduce_in_fp32=false",
     "cluster.gpu=H100 mixed_precision=bf16_mixed",
+    "cluster.gpu=H100 mixed_precision=bf16_mixed moefold.target=moefold",
     "cluster.gpu=H100 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
     "cluster.gpu=H100 mixed_precision=bf16_with_fp8_current_scaling_mixed "
     "mixed_precision.fp8_param_gather=true",

@@ -35,7 +35,10 @@ static void add(const cuda_call *c)
     run_sums(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y), c->o->dim[DIM_ADD_N]);
 }
 
-/* Also a change of format. */
+/* Where formats differ, a change of format: that is all of CAST, whose operands stand alike. */
+static_assert((int)IN_CAST_x == IN_COPY_a && (int)OUT_CAST_y == OUT_COPY_y &&
+              (int)DIM_CAST_N == DIM_COPY_N);
+
 static void copy(const cuda_call *c)
 {
     run_sums(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
@@ -102,6 +105,7 @@ extern "C" cuda_part cuda_maps(void)
     static const cuda_row rows[] = {
         {OP_ADD, "plain", "nn", "n", add, NULL, NULL},
         {OP_COPY, "plain", "n", "n", copy, NULL, NULL},
+        {OP_CAST, "plain", "n", "n", copy, NULL, NULL},
         {OP_ZERO, "plain", "", "n", zero, NULL, NULL},
         {OP_COPY_OUT, "copy", "w", "w", copy_bytes, NULL, NULL},
         {OP_COPY_IN, "copy", "w", "w", copy_bytes, NULL, NULL},

@@ -25,13 +25,12 @@ static const char *head_weight(const builder *b)
 static void loss_whole(builder *b, int x, const loss_at *at, int dx)
 {
     const model *m = &b->s->m;
-    int64_t rows = target_row_of(b->s)->logits_bytes / 4 / m->padded_vocab;
-    rows = rows < 16 ? 16 : rows;
+    int64_t rows = target_logits_rows(target_row_of(b->s), m->padded_vocab, b->Tc);
     op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_LOSS, "head and loss",
                    IN(x, seg_weight(b, head_weight(b)), seg_step(b, at->labels, b->Tc),
                       seg_step(b, at->mask, b->Tc)),
                    OUT(seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
-                   DIM(b->Tc, m->hidden, m->padded_vocab, rows < b->Tc ? rows : b->Tc));
+                   DIM(b->Tc, m->hidden, m->padded_vocab, rows));
     o->real[REAL_HEAD_LOSS_scale] = 1;
 }
 
@@ -41,7 +40,7 @@ static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t fir
     int64_t P = b->s->lay.tp, V = b->s->m.padded_vocab / P, H = b->s->m.hidden;
     int64_t V0 = seg_group_rank(b, GROUP_TP) * V;
     int w = seg_weight(b, head_weight(b)), labels = seg_step(b, at->labels, b->Tc);
-    int logits = seg_temp_as(b, "logits", rows * V, DTYPE_F32),
+    int logits = seg_temp_as(b, "logits", rows * V, target_row_of(b->s)->logits),
         own = seg_temp_as(b, "logit sums", rows * 3, DTYPE_F32);
     int all = seg_temp_as(b, "all logit sums", P * rows * 3, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_HEAD_PART, "head", IN(x, w, labels), OUT(logits, own),
@@ -63,10 +62,9 @@ static void head_loss(builder *b, int x, const loss_at *at, int dx)
         return;
     }
     int64_t H = b->s->m.hidden, V = b->s->m.padded_vocab / b->s->lay.tp;
-    int64_t rows = target_row_of(b->s)->logits_bytes / 4 / V, least = ceil_div(b->Tc, CHUNKS_MOST);
+    int64_t rows = target_logits_rows(target_row_of(b->s), V, b->Tc);
+    int64_t least = ceil_div(b->Tc, CHUNKS_MOST);
     rows = rows < least ? least : rows;
-    rows = rows < 16 ? 16 : rows;
-    rows = rows > b->Tc ? b->Tc : rows;
     int all = gather_tokens(b, SEG_BACKWARD, "head", x, H);
     int partial = seg_temp(b, "head.dx", b->Tc * H);
     for (int64_t first = 0; first < b->Tc; first += rows)
