@@ -29,7 +29,8 @@ const char *dtype_name(dtype t);
 
 int dtype_bits(dtype t);
 
-/* Bytes of n elements in a row, whole bytes; as large as an int64_t holds where it would be more. */
+/* Bytes of n elements in a row, whole bytes; as large as an int64_t holds where it would be
+ * more. */
 int64_t dtype_bytes(dtype t, int64_t n);
 
 /* How many elements so many bytes hold. */

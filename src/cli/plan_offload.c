@@ -7,8 +7,8 @@
  * few of these are changed one thing at a time, as long as that helps: less TP, CP and PP, other
  * recompute, less of the optimizer on the host, overlap, graphs, fewer modules.
  *
- * I1  Every variant breaks no rule. One that fits is priced as a whole program; of the others memory
- *     decides, and only the last that is kept is priced.
+ * I1  Every variant breaks no rule. One that fits is priced as a whole program; of the others
+ *     memory decides, and only the last that is kept is priced.
  * I2  What is kept fits; where nothing fits yet, it needs less than what was kept before. */
 #include <stdio.h>
 

@@ -6,7 +6,8 @@
  * up.
  *
  * I1  Rooms and seats are changed under the board's lock; data is moved outside it.
- * I2  Sums run over the members in the order of their places (adder.h), so all get the same bits. */
+ * I2  Sums run over the members in the order of their places (adder.h), so all get the same
+ *     bits. */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 

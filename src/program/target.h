@@ -17,8 +17,8 @@ typedef struct target_row {
     dtype logits;
 } target_row;
 
-/* megatron: the program that Megatron would run, for its bytes and its time. Of our own programs cpu
- * is for CPUs and cuda-sm90 for Hopper; a rule refuses other GPUs. */
+/* megatron: the program that Megatron would run, for its bytes and its time. Of our own programs
+ * cpu is for CPUs and cuda-sm90 for Hopper; a rule refuses other GPUs. */
 const target_row *target_row_of(const setup *s);
 const target_row *target_row_cpu(void); /* what the CPU's kernels ask for, whatever they run */
 

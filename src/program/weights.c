@@ -209,8 +209,8 @@ static void place_stages(placing *p, const stage *stages, int64_t step, int64_t 
     w->elements = round_up(w->elements, WEIGHT_END_ELEMENTS);
 }
 
-/* Room for what `n` stages have, every `step`-th from the first: of a model of thousands of layers a
- * pipeline rank has few. */
+/* Room for what `n` stages have, every `step`-th from the first: of a model of thousands of layers
+ * a pipeline rank has few. */
 static void list_room(placing *p, const stage *stages, int64_t step, int64_t n, arena *a)
 {
     enum { OTHERS_MAX = 4 }; /* blocks of a stage that are no layer's */

@@ -54,8 +54,8 @@ static void rounding(void **state)
     for (int i = 0; i < 3; i++) assert_true(fabsf(back[i] - row[i]) <= fabsf(row[i]) / 256);
 }
 
-/* Every number of FP16 comes back, and so does what lies between two of them: the nearer, of equally
- * near ones the even. */
+/* Every number of FP16 comes back, and so does what lies between two of them: the nearer, of
+ * equally near ones the even. */
 static void half_precision(void **state)
 {
     (void)state;

@@ -5,8 +5,8 @@
  *
  * I1  A load that succeeds without new checksums gives what was saved, bit for bit.
  * I2  A load never writes outside the weights.
- * I3  Counters that were loaded can be counted on from: none is negative or near the end of 64 bits,
- *     and no more steps were skipped or made than there were. */
+ * I3  Counters that were loaded can be counted on from: none is negative or near the end of 64
+ *     bits, and no more steps were skipped or made than there were. */
 #include "fuzz/mutate.h"
 
 #include <ftw.h>

@@ -3,9 +3,9 @@
  * I1  Every group has a communicator of its own, made in the order of the groups on every rank; so
  *     collectives of different groups never meet, whatever their order.
  * I2  All calls come from the thread that opened it (MPI_THREAD_FUNNELED).
- * I3  It calls nothing of the program (message.h; it has copies of dtype.c and adder.c), and allocates
- *     only for a message that is too large for MPI's counts, for exchanges that are checked, and
- *     for the first sums of BF16 and FP16 (wider.c).
+ * I3  It calls nothing of the program (message.h; it has copies of dtype.c and adder.c), and
+ *     allocates only for a message that is too large for MPI's counts, for exchanges that are
+ *     checked, and for the first sums of BF16 and FP16 (wider.c).
  * I4  MPI ends a job where more rows arrive than a table has, but takes fewer in silence. So the
  *     members of the first CHECKED exchanges of a group tell each other how many they send: every
  *     table of some steps, and later steps lose no time by it.

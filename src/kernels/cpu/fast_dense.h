@@ -12,7 +12,8 @@
 #include "kernels/kernels.h"
 
 /* Compiled for each width of vectors; the loader takes the one for the processor. Not under the
- * thread sanitizer: it instruments the function that chooses, too, which runs before it is there. */
+ * thread sanitizer: it instruments the function that chooses, too, which runs before it is
+ * there. */
 #if defined(__x86_64__) && defined(__linux__) && defined(__has_attribute) &&                       \
     !defined(__SANITIZE_THREAD__)
 #if __has_attribute(target_clones)

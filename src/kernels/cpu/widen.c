@@ -1,7 +1,7 @@
 /* widen.c - copies of narrow operands, there and back.
  *
- * I1  Every copy is filled before the row runs, outputs too: what a row does not write comes back as
- *     it was, bit by bit. */
+ * I1  Every copy is filled before the row runs, outputs too: what a row does not write comes back
+ *     as it was, bit by bit. */
 #include "kernels/cpu/widen.h"
 
 enum { BLOCK = 1 << 14 };

@@ -8,21 +8,21 @@
  *     FOLDER/iter_0000010/exp_avg_sq-00000-of-00008.safetensors   second moments
  *
  * Tensor files are safetensors under Megatron's names, FP32, each box of a weight with its place in
- * the whole and a checksum (run/checkpoint/tensor_file.h); a checkpoint may have any number of each kind, one
- * for each rank that wrote, and can be read into any layout. metadata.json has a checksum of
- * itself and of every file's header, so any changed byte that matters is found.
+ * the whole and a checksum (run/checkpoint/tensor_file.h); a checkpoint may have any number of each
+ * kind, one for each rank that wrote, and can be read into any layout. metadata.json has a checksum
+ * of itself and of every file's header, so any changed byte that matters is found.
  *
  * Every element is written once, by the rank that answers for it (run/owned.h): with the sharded
  * optimizer all replicas write at the same time, each its slice. Who writes what follows from the
  * layout alone. Whoever loads reads, of all files, the boxes that it needs part of.
  *
- * A folder gets its name iter_N when all in it is written and synced, and rank 0 has looked at every
- * file that metadata.json lists: is it there, with its size and its header? Only then is the text
- * file replaced, by renaming too. Until its rename the folder is called iter_N.tmp-OWNER
+ * A folder gets its name iter_N when all in it is written and synced, and rank 0 has looked at
+ * every file that metadata.json lists: is it there, with its size and its header? Only then is the
+ * text file replaced, by renaming too. Until its rename the folder is called iter_N.tmp-OWNER
  * (run/checkpoint/owner.h: host, process and a random token). A checkpoint of the same iteration
  * that is there already is called iter_N.old-OWNER while the new one takes its place, and readers
- * find it there. So a crash, at any moment, leaves what the text file names whole. What crashes have
- * left behind is removed by the next save where that is certain (folder.c).
+ * find it there. So a crash, at any moment, leaves what the text file names whole. What crashes
+ * have left behind is removed by the next save where that is certain (folder.c).
  *
  * Whoever writes in a folder holds its lock (run/checkpoint/lock.h).
  *

@@ -302,7 +302,8 @@ static status make_again(checkpoint_lock *l, error *err)
     return OK;
 }
 
-/* The file does not have our name. Where it has nobody's (somebody has cut it), it gets ours again. */
+/* The file does not have our name. Where it has nobody's (somebody has cut it), it gets ours
+ * again. */
 static status restore(checkpoint_lock *l, const lock_record *now, int why, error *err)
 {
     if (why == ENOENT) return make_again(l, err);

@@ -2,9 +2,9 @@
  *
  * Two things keep others out. The system's lock (of an open file description), which goes with the
  * process, however that ends, and over most network file systems holds between machines. And what
- * stands in the file: who holds it, and a number that a thread counts up every few seconds (a beat).
- * The second is for file systems without locks, and for those whose locks hold on one machine only
- * (Lustre's localflock, NFS's nolock), which nothing tells apart from the others.
+ * stands in the file: who holds it, and a number that a thread counts up every few seconds (a
+ * beat). The second is for file systems without locks, and for those whose locks hold on one
+ * machine only (Lustre's localflock, NFS's nolock), which nothing tells apart from the others.
  *
  *     the lock is held                                     refused, by the name in the file
  *     the file names nobody, or a process of this

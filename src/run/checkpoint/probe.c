@@ -1,5 +1,5 @@
-/* probe.c - can this folder take checkpoints, and does it take ours alone? Asked before the first step, so that a
- * wrong folder does not cost the steps up to the first save.
+/* probe.c - can this folder take checkpoints, and does it take ours alone? Asked before the first
+ * step, so that a wrong folder does not cost the steps up to the first save.
  *
  * I1  Every rank that will write tries to: ranks on other machines may see another disk. */
 #define _GNU_SOURCE

@@ -43,10 +43,10 @@ typedef struct tensor_writer {
     int fd;
 } tensor_writer;
 
-/* Creates the file, which is a new one, and writes a header with room for the checksums. `specs` are sorted as they will
- * be written, and belong to the writer until close; so do the texts. Memory comes from `a`.
- * `w` brings path, format (what __metadata__ says), specs and their number. After a failure the
- * writer is closed by tensor_writer_abandon. */
+/* Creates the file, which is a new one, and writes a header with room for the checksums. `specs`
+ * are sorted as they will be written, and belong to the writer until close; so do the texts. Memory
+ * comes from `a`. `w` brings path, format (what __metadata__ says), specs and their number. After a
+ * failure the writer is closed by tensor_writer_abandon. */
 status tensor_writer_open(tensor_writer *w, arena *a, error *err);
 
 /* The next bytes of the data, tensor after tensor. */
