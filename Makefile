@@ -29,7 +29,7 @@ OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 MAIN     := src/cli/main.c
 MPI_PART := $(wildcard src/comm/mpi/*.c)
 MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
-SOURCES  := $(filter-out $(MAIN) $(MPI_PART),$(wildcard src/*/*.c src/*/*/*.c))
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
@@ -42,8 +42,16 @@ BENCHES  := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard bench/*.c)))
 # Probes of the GPU; the library that stands in for a driver lies where nothing finds it by itself.
 NVCC      := $(shell command -v nvcc)
 NVCCFLAGS ?= -O3
+GPU_ONLY  := -gencode arch=compute_90a,code=sm_90a
 PROBES    := $(patsubst %.cu,$(BUILD)/%,$(sort $(wildcard bench/cuda/*.cu)))
 NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
+
+# The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
+CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
+CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(BUILD)/obj/src/kernels/cuda/rows.pic.o
+CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
+CUDA_HOME    := $(dir $(realpath $(NVCC)))..
+CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lstdc++ -pthread -ldl -lrt
 
 # Shared objects that the program opens when it needs them; without Open MPI there is none.
 BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
@@ -57,7 +65,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts lint asan tsan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens guard-record torture
+.PHONY: bench-cuda screens guard-record torture cuda cuda-backend
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -91,11 +99,13 @@ lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the 
 	    build/$(OTHER_CC)/moefold test-programs fuzz-objects || bad=1; \
 	if [ -n "$$bad" ]; then exit 1; else echo "lint: all is well"; fi
 
+# Scripts that preload a library of their own to plant faults put it before the sanitizer's.
 asan: ## Run the tests under the address and undefined-behaviour sanitizers
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/asan build/asan/moefold test-programs \
 	    SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
 	@TEST_SECONDS=$${TEST_SECONDS:-1800} OMP_WAIT_POLICY=passive MOEFOLD=build/asan/moefold \
+	    ASAN_OPTIONS=verify_asan_link_order=0 \
 	    tools/test $(TESTS:build/%=build/asan/%) $(SCRIPTS)
 
 # gcc's OpenMP is not compiled with the sanitizer, which would take its barriers for races. So a team
@@ -103,13 +113,13 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
 TSAN_TESTS := $(filter $(BUILD)/tests/comm/%,$(TESTS)) \
-    $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_trainer test_data_shrink)
+    $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm, a quarter of the layouts, saves and the trainer under the thread sanitizer
+tsan: ## Run tests/comm, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
-	@TEST_SECONDS=$${TEST_SECONDS:-1800} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
+	@TEST_SECONDS=$${TEST_SECONDS:-3600} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
 	    TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp OMP_THREAD_LIMIT=1 \
 	    MOEFOLD_OPENBLAS=/none tools/test $(TSAN_TESTS:build/%=build/tsan/%)
 
@@ -135,6 +145,10 @@ bench: all ## Run every bench/*.sh
 bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed to run them)
 	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-programs; fi
+
+cuda: ## Build the GPU's kernels and their test where nvcc is found (not opened by the program yet)
+	@if [ -z '$(NVCC)' ]; then echo "cuda: there is no nvcc here; nothing is built"; \
+	else $(MAKE) $(SUB) cuda-backend; fi
 
 screens: all ## Rewrite tests/screens: what commands print, numbers masked
 	@MOEFOLD=./moefold bash tests/screens/screens.sh --write
@@ -231,11 +245,13 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY) $(BUILD)/flags
 $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
-	$(Q)$(NVCC) -std=c++17 -gencode arch=compute_90a,code=sm_90a $(NVCCFLAGS) \
-	    -MMD -MP -MF $@.d -MT $@ $< \
+	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) $(NVCCFLAGS) \
+	    -MMD -MP -MF $@.d -MT $@ $(CUDA_WITH) $< \
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
+$(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := -Isrc -I$(BUILD)/generated $(CUDA_OBJECTS)
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
@@ -244,6 +260,32 @@ $(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
+
+cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows
+	@:
+
+$(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
+	@mkdir -p $(@D)
+	$(call say,nvcc,$<)
+	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) --extended-lambda -Isrc -I$(BUILD)/generated $(NVCCFLAGS) \
+	    -Xcompiler -fPIC -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+
+$(BUILD)/obj/%.pic.o: %.c $(BUILD)/flags | $(OP_NAMES)
+	@mkdir -p $(@D)
+	$(call say,$(CC),$<)
+	$(Q)$(COMPILE) -fPIC -MMD -MP -c $< -o $@
+
+$(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
+	$(call say,link,$@)
+	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
+
+# CUDA's headers are not ours to warn about.
+$(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+
+$(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
 
 # Goes into other programs (LD_PRELOAD), so it brings no library with it.
 build/torture/inject.so: tests/torture/inject.c
@@ -294,4 +336,4 @@ build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.
 
 -include $(BACKENDS:=.d)
 -include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
--include $(PROBES:=.d)
+-include $(PROBES:=.d) $(CUDA_OBJECTS:.o=.d) $(CUDA_TEST:.o=.d)

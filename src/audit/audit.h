@@ -11,7 +11,7 @@
 #ifndef AUDIT_AUDIT_H
 #define AUDIT_AUDIT_H
 
-#include "audit/stream.h"
+#include "audit/trace.h"
 #include "base/status.h"
 #include "rules/rules.h"
 
@@ -52,7 +52,7 @@ typedef struct audit_traffic {
 typedef struct audit_class {
     int64_t rank, pp; /* the first; its pipeline rank */
     int64_t n;        /* how many are like it */
-    audit_stream stream;
+    audit_trace trace;
     int64_t bytes[REGION_COUNT], arena_bytes;
     int64_t host_bytes; /* activations on the host */
     int64_t alive;      /* (chunk, microbatch) pairs held at once, at most */
@@ -61,8 +61,8 @@ typedef struct audit_class {
 
 typedef struct audit_options {
     bool every; /* build every rank, sharing nothing */
-    /* For tests: may alter the stream of a rank (stream_own_part) before anything is matched. */
-    void (*plant)(void *with, int64_t rank, audit_book *book, audit_stream *stream);
+    /* For tests: may alter the trace of a rank (trace_own_part) before anything is matched. */
+    void (*plant)(void *with, int64_t rank, audit_book *book, audit_trace *trace);
     void *with;
 } audit_options;
 

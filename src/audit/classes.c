@@ -7,7 +7,7 @@
  * place by place, together with the others of its grid that do; in the end all probes must be what
  * their class says, or every rank of the stage is built.
  *
- * I1  A rank's class has the stream and the bytes of the rank's own program wherever it was built.
+ * I1  A rank's class has the trace and the bytes of the rank's own program wherever it was built.
  * I2  Classes never span stages. */
 #include <string.h>
 
@@ -17,7 +17,7 @@ enum { PROBES_MAX = 40, AXES = 3 };
 
 static bool class_equal(const audit_class *a, const audit_class *b)
 {
-    return a->pp == b->pp && stream_equal(&a->stream, &b->stream) &&
+    return a->pp == b->pp && trace_equal(&a->trace, &b->trace) &&
            memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0 && a->arena_bytes == b->arena_bytes &&
            a->host_bytes == b->host_bytes;
 }
@@ -45,7 +45,7 @@ static int32_t build(audit_state *t, int64_t rank)
     program_build(p, t->s, rank, scratch);
     audit_class c = {.rank = rank,
                      .pp = p->at.pp,
-                     .stream = stream_of(t->book, p),
+                     .trace = trace_of(t->book, p),
                      .arena_bytes = p->arena_bytes,
                      .host_bytes = p->host_bytes,
                      .alive = order_peak(&p->order),
@@ -182,9 +182,9 @@ static void plant(audit_state *t)
 {
     for (int64_t r = 0; r < t->s->lay.world; r++) {
         audit_class c = t->classes[t->class_of[r]];
-        t->o->plant(t->o->with, r, t->book, &c.stream);
-        stream_seal(t->book, &c.stream);
-        if (stream_equal(&c.stream, &t->classes[t->class_of[r]].stream)) continue;
+        t->o->plant(t->o->with, r, t->book, &c.trace);
+        trace_seal(t->book, &c.trace);
+        if (trace_equal(&c.trace, &t->classes[t->class_of[r]].trace)) continue;
         c.rank = r;
         t->class_of[r] = class_keep(t, &c);
     }

@@ -87,7 +87,7 @@ static int32_t begin(refining *x, item_part part, const colours *before)
     numbering_clear(&x->numbers);
     for (int64_t r = 0; r < x->world; r++) {
         const audit_class *c = &x->t->classes[x->t->class_of[r]];
-        uint64_t h = hash_add(HASH_START, (uint64_t)c->stream.part[part]->shape);
+        uint64_t h = hash_add(HASH_START, (uint64_t)c->trace.part[part]->shape);
         h = hash_add(h, before ? (uint64_t)before->of[r] : (uint64_t)c->pp);
         x->of[r] = number_of(&x->numbers, h);
     }

@@ -38,7 +38,7 @@ static flex_group group_of_flex(const setup *s, int64_t rank)
 {
     const layout *l = &s->lay;
     rank_at at = rank_coordinates(l, rank);
-    int64_t place = group_place(s, GROUP_TP_EP, &at);
+    int64_t place = group_rank(s, GROUP_TP_EP, &at);
     bool domains = recipe_is(&s->r, K_FLEX, "hybridep");
     int64_t span = domains ? l->nvlink_domain : l->gpus_per_node;
     if (span < 1) span = 1;

@@ -48,14 +48,14 @@ typedef struct lane_ref {
     int class_id, lane;
 } lane_ref;
 
-static const audit_stream *stream_at(const audit_state *t, lane_ref r)
+static const audit_trace *trace_at(const audit_state *t, lane_ref r)
 {
-    return &t->classes[r.class_id].stream;
+    return &t->classes[r.class_id].trace;
 }
 
 static bool part_agrees(const audit_state *t, lane_ref a, lane_ref b, int part)
 {
-    const audit_stream *sa = stream_at(t, a), *sb = stream_at(t, b);
+    const audit_trace *sa = trace_at(t, a), *sb = trace_at(t, b);
     if (sa->part[part] == sb->part[part] && a.lane == b.lane) return true;
     lane_use ua = sa->part[part]->use[a.lane], ub = sb->part[part]->use[b.lane];
     if (ua.count != ub.count || ua.hash != ub.hash) return false;
@@ -80,7 +80,7 @@ static uint64_t lane_hash(const audit_state *t, lane_ref r)
 {
     uint64_t h = HASH_START;
     for (int part = 0; part < PART_COUNT; part++)
-        h = hash_add(h, stream_at(t, r)->part[part]->use[r.lane].hash);
+        h = hash_add(h, trace_at(t, r)->part[part]->use[r.lane].hash);
     return h;
 }
 
@@ -88,7 +88,7 @@ int64_t lane_count(const audit_state *t, int class_id, int lane)
 {
     int64_t n = 0;
     for (int part = 0; part < PART_COUNT; part++)
-        n += t->classes[class_id].stream.part[part]->use[lane].count;
+        n += t->classes[class_id].trace.part[part]->use[lane].count;
     return n;
 }
 

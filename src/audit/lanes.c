@@ -1,6 +1,6 @@
 /* lanes.c - what parts say in each lane, and lanes message by message. */
 #include "audit/hash.h"
-#include "audit/stream.h"
+#include "audit/trace.h"
 
 void book_count(audit_book *book)
 {
@@ -20,15 +20,15 @@ void book_count(audit_book *book)
     }
 }
 
-lane_cursor lane_start(const audit_stream *stream, int lane)
+lane_cursor lane_start(const audit_trace *trace, int lane)
 {
-    return (lane_cursor){.stream = stream, .lane = lane, .last_part = PART_COUNT - 1, .entry = -1};
+    return (lane_cursor){.trace = trace, .lane = lane, .last_part = PART_COUNT - 1, .entry = -1};
 }
 
 bool lane_next(lane_cursor *c)
 {
     for (; c->part <= c->last_part; c->part++, c->item = 0, c->entry = -1) {
-        const audit_part *p = c->stream->part[c->part];
+        const audit_part *p = c->trace->part[c->part];
         for (; c->item < p->n; c->item++, c->entry = -1) {
             const audit_list *l = p->items[c->item].list;
             while (++c->entry < l->n)

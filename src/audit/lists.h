@@ -1,8 +1,8 @@
-/* lists.h - lists of messages and waits, each once; shared by lists.c and stream.c. */
+/* lists.h - lists of messages and waits, each once; shared by lists.c and trace.c. */
 #ifndef AUDIT_LISTS_H
 #define AUDIT_LISTS_H
 
-#include "audit/stream.h"
+#include "audit/trace.h"
 
 /* The list of a phase of a segment; NULL: it has no message and waits for none. */
 const audit_list *list_of(audit_book *book, const segment *seg, int phase, arena *scratch);

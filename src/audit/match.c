@@ -21,7 +21,7 @@ static bool agree(const lane_cursor *a, const lane_cursor *b)
     return entries_agree(lane_item(a), lane_entry(a), lane_item(b), lane_entry(b));
 }
 
-static difference first_difference(const audit_stream *a, int lane_a, const audit_stream *b,
+static difference first_difference(const audit_trace *a, int lane_a, const audit_trace *b,
                                    int lane_b)
 {
     difference d = {.a = lane_start(a, lane_a), .b = lane_start(b, lane_b)};
@@ -98,9 +98,9 @@ static void remember(audit_state *t, int lane, int a, int b)
     t->seen[t->n_seen++].fault = named ? t->out->n_faults - 1 : -1;
 }
 
-static const audit_stream *stream_of_rank(const audit_state *t, int64_t rank)
+static const audit_trace *trace_of_rank(const audit_state *t, int64_t rank)
 {
-    return &t->classes[t->class_of[rank]].stream;
+    return &t->classes[t->class_of[rank]].trace;
 }
 
 static int id_at(const audit_state *t, int64_t rank, int lane)
@@ -131,7 +131,7 @@ static const char *ranks_text(const int64_t *ranks, int64_t n, arena *a)
 
 static void name_collective(audit_state *t, int lane, int64_t like, int64_t odd)
 {
-    difference d = first_difference(stream_of_rank(t, like), lane, stream_of_rank(t, odd), lane);
+    difference d = first_difference(trace_of_rank(t, like), lane, trace_of_rank(t, odd), lane);
     if (!d.has_a && !d.has_b) return;
     const group_table *g = &t->groups[t->book->lanes[lane].group];
     bool same_length = said_at(t, like, lane) == said_at(t, odd, lane);
@@ -180,7 +180,7 @@ static void outsiders(audit_state *t, int lane)
     comm_group group = t->book->lanes[lane].group;
     for (int64_t r = 0; r < t->s->lay.world; r++) {
         if (t->groups[group].group_of[r] >= 0 || !id_at(t, r, lane)) continue;
-        lane_cursor c = lane_start(stream_of_rank(t, r), lane);
+        lane_cursor c = lane_start(trace_of_rank(t, r), lane);
         lane_next(&c);
         audit_fault *f = fault_add(t, FAULT_KIND, r, r, lane_entry(&c)->name);
         if (f)
@@ -207,7 +207,7 @@ static void name_pair(audit_state *t, int lane, int64_t from, int64_t to)
 {
     int opposite = lane_opposite(t, lane);
     bool sends = t->book->lanes[lane].kind == LANE_SEND;
-    difference d = first_difference(stream_of_rank(t, from), lane, stream_of_rank(t, to), opposite);
+    difference d = first_difference(trace_of_rank(t, from), lane, trace_of_rank(t, to), opposite);
     if (!d.has_a && !d.has_b) return;
     bool same_length = said_at(t, from, lane) == said_at(t, to, opposite);
     audit_fault *f = fault_add(t, kind_of(&d, same_length), from, to,

@@ -90,19 +90,19 @@ static void set_up(play *p, item_part part, const play *before)
     for (int32_t i = 0; i < p->c.n; i++) {
         actor *x = &p->actors[i];
         const audit_class *c = &p->t->classes[p->t->class_of[p->c.rank[i]]];
-        *x = (actor){.rank = p->c.rank[i], .part = c->stream.part[part]};
+        *x = (actor){.rank = p->c.rank[i], .part = c->trace.part[part]};
         x->queued = ARENA_ARRAY(p->a, int64_t, n_lanes + 1);
         x->begun = ARENA_ARRAY(p->a, int64_t, n_lanes + 1);
         x->around = ARENA_ARRAY(p->a, lane_around, n_lanes + 1);
         x->local = ARENA_ARRAY(p->a, under_way, p->local_room + 1);
-        x->across = ARENA_ARRAY(p->a, under_way, c->stream.n_events + 1);
+        x->across = ARENA_ARRAY(p->a, under_way, c->trace.n_events + 1);
         for (int l = 0; l < n_lanes; l++) x->around[l] = around_of(p, x->rank, l);
         if (!before) continue;
         const actor *was = &before->actors[before->c.of[x->rank]];
         memcpy(x->queued, was->queued, sizeof *x->queued * (size_t)n_lanes);
         memcpy(x->begun, was->begun, sizeof *x->begun * (size_t)n_lanes);
         for (int k = 0; k < STREAM_COUNT; k++) queue_copy(&x->streams[k], &was->streams[k], p->a);
-        memcpy(x->across, was->across, sizeof *x->across * (size_t)(c->stream.n_events + 1));
+        memcpy(x->across, was->across, sizeof *x->across * (size_t)(c->trace.n_events + 1));
     }
 }
 
@@ -147,7 +147,7 @@ static void event_fault(play *p, actor *x, const under_way *u, const char *what)
 
 under_way *play_slot(const play *p, actor *x, const audit_entry *e)
 {
-    int n_events = p->t->classes[p->t->class_of[x->rank]].stream.n_events;
+    int n_events = p->t->classes[p->t->class_of[x->rank]].trace.n_events;
     if (e->event < 0 || e->event > (e->across ? n_events : p->local_room)) return NULL;
     return e->across ? &x->across[e->event] : &x->local[e->event];
 }
@@ -222,7 +222,7 @@ static void still_under_way(play *p)
 {
     for (int32_t i = 0; i < p->c.n; i++) {
         actor *x = &p->actors[i];
-        int n_events = p->t->classes[p->t->class_of[x->rank]].stream.n_events;
+        int n_events = p->t->classes[p->t->class_of[x->rank]].trace.n_events;
         for (int e = 0; e <= n_events; e++)
             if (x->across[e].message)
                 event_fault(p, x, &x->across[e], "no operation of the step waits for it"); /* I2 */
@@ -236,7 +236,7 @@ static double work_of(const audit_state *t, const colours *c, item_part part)
 {
     double n = 0;
     for (int32_t i = 0; i < c->n; i++) {
-        const audit_part *p = t->classes[t->class_of[c->rank[i]]].stream.part[part];
+        const audit_part *p = t->classes[t->class_of[c->rank[i]]].trace.part[part];
         for (int l = 0; l < t->book->n_lanes; l++) n += (double)p->use[l].count;
     }
     return n;

@@ -186,7 +186,7 @@ static audit_traffic rank_traffic(const audit_state *t, int64_t rank, flows **kn
     const audit_class *c = &t->classes[t->class_of[rank]];
     for (int k = 0; k < PART_COUNT; k++)
         if (k != PART_GATHER || !c->gathers_late)
-            add_rank(t, flows_of(t, known, c->stream.part[k], a), rank, &x);
+            add_rank(t, flows_of(t, known, c->trace.part[k], a), rank, &x);
     return x;
 }
 

@@ -35,6 +35,22 @@ int64_t dtype_elements(dtype t, int64_t bytes)
     return bits < 8 ? mul_sat(bytes, 2) : bytes / (bits / 8);
 }
 
+void typed_read(float *out, typed from, int64_t first, int64_t n)
+{
+    if (from.type == DTYPE_BF16)
+        bf16_to_floats(out, (const uint16_t *)from.at + first, n);
+    else
+        memcpy(out, (const float *)from.at + first, (size_t)n * sizeof *out);
+}
+
+void typed_write(typed to, int64_t first, const float *in, int64_t n)
+{
+    if (to.type == DTYPE_BF16)
+        bf16_of_floats((uint16_t *)to.at + first, in, n);
+    else
+        memcpy((float *)to.at + first, in, (size_t)n * sizeof *in);
+}
+
 void bf16_to_floats(float *out, const uint16_t *in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(in[i]);

@@ -54,6 +54,16 @@ static inline uint16_t bf16_of_float(float v)
 float f16_to_float(uint16_t v);
 uint16_t f16_of_float(float v);
 
+/* An array and its format. */
+typedef struct typed {
+    dtype type;
+    void *at;
+} typed;
+
+/* Elements first .. first + n - 1 of an FP32 or BF16 array to FP32, and from it (rounded). */
+void typed_read(float *out, typed from, int64_t first, int64_t n);
+void typed_write(typed to, int64_t first, const float *in, int64_t n);
+
 /* n elements, which do not overlap; exact one way, rounded the other. */
 void bf16_to_floats(float *out, const uint16_t *in, int64_t n);
 void bf16_of_floats(uint16_t *out, const float *in, int64_t n);

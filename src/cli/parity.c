@@ -4,6 +4,7 @@
 
 #include "cli/join.h"
 #include "cli/ranks.h"
+#include "cli/runtime.h"
 #include "run/parity/parity.h"
 
 static void print_json(const parity_result *r)
@@ -92,7 +93,9 @@ int command_parity(int argc, char **argv)
     error err = {{0}};
     status st = read_case(a, argc, argv, options, 3, r, &folder, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
+    if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
+    if (!st && !done) st = cli_can_run(s, a, &err);
     if (!st && !done) broken = cli_rank_refuses("parity", s, a);
     if (st)
         code = cli_fail_alone("parity", st, &err);

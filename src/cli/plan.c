@@ -136,7 +136,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
         p->compared = ARENA_NEW(a, against);
-        st = against_price(p->compared, p->own, p->given, p->result, o, a, err);
+        st = against_price(p->compared, p->own, &(searched){p->given, p->result, o}, a, err);
         if (clock_seconds() >= p->until) p->complete = false;
     }
     return st;
@@ -190,8 +190,9 @@ int command_plan(int argc, char **argv)
     if (!st && !done) st = judge(p, &w, &o, a, &err);
     bool refused = !done && p->result && plan_refuses(p, w.json, a);
     bool none = !st && !done && !refused && !p->result->n_best;
-    if (none && p->complete) print_nothing(p, &w, &o, a);
-    if (none && !p->complete) st = too_late(p, w.json, a, &err);
+    bool late = none && !p->complete;
+    if (late) st = too_late(p, w.json, a, &err);
+    if (none && !late) print_nothing(p, &w, &o, a);
     if (!st && !done && !refused && !none) st = print_found(p, &w, &o, a, &err);
     int code = refused ? ERR_RULE : st ? cli_fail("plan", st, &err) : none ? ERR_RULE : OK;
     arena_destroy(a);

@@ -162,6 +162,9 @@ bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena 
 bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
                       arena *a);
 
+/* The same; of what does not fit memory alone is found. */
+bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a);
+
 /* The same, with the id of a rule that it breaks; NULL there: there is no such layout. */
 bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
                       const char *words, arena *a);

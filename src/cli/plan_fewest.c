@@ -27,6 +27,8 @@ typedef struct walk {
     double until; /* of the clock */
     bool cut;     /* time was up within a search: nothing is known of its count */
     plan_fewest *best;
+    arena *kept; /* of the search that found it; NULL: none did */
+    search_result *found;
 } walk;
 
 /* ---- one count */
@@ -59,8 +61,12 @@ static bool fits_with(walk *w, int64_t n, int64_t gbs)
     if (good) {
         *w->best = (plan_fewest){.gpus = n, .gbs = gbs, .f = there->best[0]};
         w->best->f.exact.evidence = NULL;
+        arena_destroy(w->kept);
+        w->kept = a;
+        w->found = there;
+    } else {
+        arena_destroy(a);
     }
-    arena_destroy(a);
     return good;
 }
 
@@ -182,7 +188,7 @@ static void find_more(walk *w)
 static void find_fastest(walk *w)
 {
     bool exact = w->best->exact;
-    w->o.only_fit = false;
+    w->o.only_fit = w->o.unpriced = false;
     fits_with(w, w->best->gpus, w->best->gbs);
     w->best->exact = exact;
 }
@@ -191,7 +197,7 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
 {
     walk *w = ARENA_NEW(a, walk);
     *w = (walk){.p = p, .o = *o, .until = clock_seconds() + seconds, .best = &p->fewest};
-    w->o.only_fit = true;
+    w->o.only_fit = w->o.unpriced = true;
     w->o.best = 1;
     p->fewest = (plan_fewest){0};
     if (p->result->n_best)
@@ -204,6 +210,8 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
     if (known) halve(w);
     scan(w); /* where no doubling does, a count with other factors may */
     if (p->fewest.gpus && !p->result->n_best && !w->cut) find_fastest(w);
+    if (w->kept && !p->fewest.f.priced) search_price_found(&p->fewest.f, w->found, &w->o);
+    arena_destroy(w->kept);
     if (w->cut) p->complete = false;
 }
 

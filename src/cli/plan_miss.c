@@ -15,20 +15,31 @@ typedef struct lowering {
     plan_answer *p;
     const search_options *o;
     double until;
+    arena *kept; /* of the search that found the miss; NULL: none did */
+    search_result *found;
+    int64_t usable; /* memory of a GPU there */
 } lowering;
+
+/* The search as if a GPU had so much memory. */
+static search_options options_with(const lowering *w, hardware *hw, int64_t usable)
+{
+    search_options o = *w->o;
+    *hw = *w->p->hw;
+    hw->usable = usable;
+    o.hw = hw;
+    o.only_fit = o.unpriced = true;
+    o.best = 1;
+    return o;
+}
 
 /* Some layout that fits so much memory becomes the nearest miss. */
 static bool find_within(lowering *w, int64_t usable)
 {
     arena *a = arena_create();
     search_result *there = ARENA_NEW(a, search_result), *r = w->p->result;
-    hardware more = *w->p->hw;
-    search_options o = *w->o;
+    hardware more;
+    search_options o = options_with(w, &more, usable);
     error err = {{0}};
-    more.usable = usable;
-    o.hw = &more;
-    o.only_fit = true;
-    o.best = 1;
     recipe *given = ARENA_NEW(a, recipe);
     *given = *w->p->given;
     given->a = a;
@@ -39,8 +50,13 @@ static bool find_within(lowering *w, int64_t usable)
         r->miss.exact.evidence = NULL;
         r->has_miss = true;
         w->p->miss_exact = true;
+        arena_destroy(w->kept);
+        w->kept = a;
+        w->found = there;
+        w->usable = usable;
+    } else {
+        arena_destroy(a);
     }
-    arena_destroy(a);
     return good;
 }
 
@@ -63,5 +79,11 @@ void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
         if (high - low < p->hw->usable / 256) break;
         if (!find_within(&w, middle) && p->complete) low = middle;
     }
+    if (w.kept) {
+        hardware more;
+        search_options as_found = options_with(&w, &more, w.usable);
+        search_price_found(&p->result->miss, w.found, &as_found);
+    }
+    arena_destroy(w.kept);
     p->miss_least = low;
 }

@@ -7,7 +7,8 @@
  * few of these are changed one thing at a time, as long as that helps: less TP, CP and PP, other
  * recompute, less of the optimizer on the host, overlap, graphs, fewer modules.
  *
- * I1  Every variant is priced as a whole program and breaks no rule.
+ * I1  Every variant breaks no rule. One that fits is priced as a whole program; of the others memory
+ *     decides, and only the last that is kept is priced.
  * I2  What is kept fits; where nothing fits yet, it needs less than what was kept before. */
 #include <stdio.h>
 
@@ -49,14 +50,18 @@ static bool better(const price *x, const price *than) /* I2 */
     return x->fits ? x->step_s < than->step_s : x->peak_bytes < than->peak_bytes;
 }
 
+static const char *words_of(const trial *t, int set)
+{
+    return arena_text(t->a,
+                      "model.fine_grained_activation_offloading=true model.offload_modules=[%s]",
+                      modules_of(t, set));
+}
+
 static void try_variant(trial *t, const choice *c, int set)
 {
     price x;
     if (clock_seconds() >= t->p->until) return;
-    const char *words =
-        arena_text(t->a, "model.fine_grained_activation_offloading=true model.offload_modules=[%s]",
-                   modules_of(t, set));
-    if (!plan_price_words(&x, t->p, c, words, t->a)) return;
+    if (!plan_fit_words(&x, t->p, c, words_of(t, set), t->a)) return;
     t->best->tried++;
     if (x.host_bytes == 0 || (t->best->tried_any && !better(&x, &t->best->p))) return;
     t->best->tried_any = true;
@@ -256,6 +261,8 @@ void plan_try_offload(plan_answer *p, arena *a)
     p->offload.tried = 0;
     for (int i = 0; i < t->n; i++) p->offload.tried += t->starts[i].tried;
     if (!p->offload.tried_any) return;
+    if (!p->offload.p.fits)
+        plan_price_words(&p->offload.p, p, &p->offload.c, words_of(t, p->offload.set), a);
     const price *first = r->n_best ? &r->best[0].exact : NULL;
     p->offload.helps = p->offload.p.fits && (!first || p->offload.p.step_s < first->step_s);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/plan.h"
+#include "price/fit.h"
 
 enum { KINDS_SHOWN = 3 };
 
@@ -16,23 +17,46 @@ static bool override(recipe *r, const char *words, arena *a)
     return true;
 }
 
-bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
-                      const char *words, arena *a)
+/* NULL: there is no such layout, or it breaks the rule. */
+static const setup *setup_of_trial(const rule **broken, const plan_answer *p, const choice *c,
+                                   const char *words, arena *a)
 {
-    *broken_rule = NULL;
-    arena_place mark = arena_mark(a);
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    violations broken = {0};
     search_recipe(r, p->result, p->given, c);
     r->a = a;
-    bool good = !words || override(r, words, a);
-    good = good && setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
-    if (good) rules_check(&broken, s, false, a);
-    if (good && broken.n_errors) *broken_rule = broken.list[0].rule->id;
-    good = good && !broken.n_errors;
-    if (good) price_setup(out, s, p->hw, &p->prices, a);
+    if (words && !override(r, words, a)) return NULL;
+    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return NULL;
+    return rules_errors(broken, 1, s, NULL, a) ? NULL : s;
+}
+
+bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
+                      const char *words, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    const rule *broken = NULL;
+    const setup *s = setup_of_trial(&broken, p, c, words, a);
+    *broken_rule = broken ? broken->id : NULL;
+    if (s) price_setup(out, s, p->hw, &p->prices, a);
+    if (s) out->evidence = NULL;
+    arena_release(a, mark);
+    return s != NULL;
+}
+
+bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    const rule *broken = NULL;
+    const violations none = {0};
+    fit f = {0};
+    const setup *s = setup_of_trial(&broken, p, c, words, a);
+    if (s) fit_of(&f, s, &none, p->hw, a);
+    bool good = s && !f.why_not;
+    if (good && f.fits) price_setup(out, s, p->hw, &p->prices, a);
+    if (good && !f.fits)
+        *out = (price){
+            .peak_bytes = f.peak_bytes, .host_bytes = f.host_bytes, .usable = p->hw->usable};
     if (good) out->evidence = NULL;
     arena_release(a, mark);
     return good;

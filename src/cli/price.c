@@ -205,7 +205,8 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     price_setup(&q->p, s, hw, o, a);
     q->limit.seconds = CHANGES_SECONDS;
-    q->n_changes = price_changes(q->changes, CHANGES, r, &q->p, hw, o, &q->limit, a);
+    change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
+    q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
     return OK;
 }
 

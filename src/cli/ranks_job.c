@@ -23,7 +23,7 @@
 #include "base/status.h"
 #include "base/stop.h"
 
-enum { RANKS_MAX = 4096, LOOK_MS = 200 };
+enum { RANKS_MAX = 4096, LOOK_MS = 200, END_SECONDS = 5, LEAVE_SECONDS = 60 };
 
 typedef struct job {
     pid_t mpirun;
@@ -35,6 +35,7 @@ typedef struct job {
     int n_ranks, n_told, most; /* alive; told to stop; alive at most */
     bool ended;                /* the second request was heard */
     double first_left;         /* when fewer than n were first seen; 0: all are there */
+    double alone_since;        /* when none of those that were seen was left; 0: some are */
 } job;
 
 static atomic_int asked;
@@ -164,6 +165,20 @@ static void look_for_stragglers(job *j)
     end(j, text);
 }
 
+/* I6 */
+static void look_at_an_end(job *j)
+{
+    if (!j->most || j->n_ranks) j->alone_since = 0;
+    if (!j->most || j->n_ranks) return;
+    if (j->alone_since == 0) j->alone_since = clock_seconds();
+    if (clock_seconds() - j->alone_since <= (j->ended ? END_SECONDS : LEAVE_SECONDS)) return;
+    if (!j->ended)
+        fprintf(stderr, "moefold: mpirun has not ended %d s after its last rank; it is killed\n",
+                LEAVE_SECONDS);
+    j->ended = true;
+    kill(j->mpirun, SIGKILL);
+}
+
 static void look(job *j)
 {
     look_at_mpirun(j);
@@ -177,6 +192,7 @@ static void look(job *j)
     else if (once)
         tell(j);
     look_for_stragglers(j);
+    look_at_an_end(j);
 }
 
 /* ---- the process */

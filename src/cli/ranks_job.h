@@ -9,7 +9,10 @@
  * I2  A rank gets its signal once it catches it, so none is ended by it while it starts.
  * I3  The second request kills the ranks; mpirun cleans up. The third kills mpirun.
  * I4  Ranks end when this process is gone (they look for it) and when mpirun is (the kernel tells).
- * I5  A rank that is still there long after another has ended ends the job. */
+ * I5  A rank that is still there long after another has ended ends the job.
+ * I6  An mpirun that is still there when its ranks are not is killed: 5 s after an end that was
+ *     asked for, 60 s after any other. Open MPI 4.1 may lock itself out in PMIx_server_finalize
+ *     when ranks are killed while they connect to it. */
 #ifndef CLI_RANKS_JOB_H
 #define CLI_RANKS_JOB_H
 

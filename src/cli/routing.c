@@ -8,6 +8,13 @@
 
 enum { SKEW_MAX = 1024 };
 
+/* The most EP ranks that share this model's experts on this cluster. */
+static int64_t most_ep(const setup *s)
+{
+    int64_t world = recipe_int(&s->r, K_N_GPUS);
+    return s->m.experts < world ? s->m.experts : world;
+}
+
 status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err)
 {
     char *end;
@@ -19,12 +26,13 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
                              "--routing %s: load of the fullest EP rank over the mean, 1..%d", word,
                              (int)SKEW_MAX);
         bool fixed = s->r.knob[K_EP].from == FROM_USER; /* a search looks for it otherwise */
-        if (fixed && s->lay.ep > 1 && skew > (double)s->lay.ep)
+        int64_t most = fixed && s->lay.ep > 1 ? s->lay.ep : most_ep(s);
+        if (most > 1 && skew > (double)most)
             return error_set(err, ERR_INPUT,
-                             "--routing %s: %s=%lld, so the fullest EP rank has at most %lld times "
-                             "the mean load; repair: --routing %lld",
-                             word, knobs[K_EP].key, (long long)s->lay.ep, (long long)s->lay.ep,
-                             (long long)s->lay.ep);
+                             "--routing %s: %s is %s%lld, so the fullest EP rank has at most %lld "
+                             "times the mean load; repair: --routing %lld",
+                             word, knobs[K_EP].key, fixed ? "" : "at most ", (long long)most,
+                             (long long)most, (long long)most);
         o->skew = skew;
         return OK;
     }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/maths.h"
+#include "layout/number_types.h"
 #include "program/program.h"
 
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
@@ -35,15 +36,51 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
                      knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
 }
 
+/* Number formats that our optimizer has. */
+static status formats_are_run(const recipe *r, error *err)
+{
+    number_types t = number_types_of(r);
+    const struct {
+        bool used;
+        dtype type;
+        knob_id k;
+    } list[] = {{t.masters, t.master, t.master == DTYPE_I16 ? K_REMAINDERS : K_MAIN_PARAMS},
+                {true, t.first, K_EXP_AVG},
+                {true, t.second, K_EXP_AVG_SQ}};
+    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
+        if (!list[i].used || list[i].type == DTYPE_F32 || list[i].type == DTYPE_BF16) continue;
+        return error_set(err, ERR_RULE,
+                         "%s: the optimizer of `train` keeps FP32 or BF16, not %s; repair: %s=%s",
+                         knobs[list[i].k].key, dtype_name(list[i].type), knobs[list[i].k].key,
+                         list[i].k == K_REMAINDERS ? "false" : "fp32");
+    }
+    return OK;
+}
+
+void cli_own_target(recipe *r, bool says)
+{
+    if (!recipe_is(r, K_DEVICE, "cpu") || recipe_on_cpu(r)) return;
+    if (recipe_is(r, K_TARGET, "moefold")) return;
+    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs programs of our own");
+    if (says)
+        fprintf(stderr, "%s=moefold: what runs here is our own program, on the CPU's kernels\n",
+                knobs[K_TARGET].key);
+}
+
 status cli_can_run(const setup *s, arena *a, error *err)
 {
-    if (!recipe_on_cpu(&s->r))
+    bool here = recipe_is(&s->r, K_DEVICE, "cpu");
+    if (recipe_is(&s->r, K_DEVICE, "cuda"))
+        return error_set(err, ERR_RULE, "%s=cuda: there is no GPU backend yet; repair: %s=cpu",
+                         knobs[K_DEVICE].key, knobs[K_DEVICE].key);
+    if (!recipe_on_cpu(&s->r) && !here)
         return error_set(err, ERR_RULE,
                          "cluster.gpu=%s: there is no GPU backend yet; repair: cluster.gpu=cpu "
-                         "trains on CPUs, and `moefold show RECIPE --as megatron-lm` writes the "
-                         "arguments for Megatron",
-                         recipe_word(&s->r, K_GPU));
-    return nothing_is_ignored(&s->r, a, err);
+                         "trains on CPUs, %s=cpu runs the GPU's program on them, and `moefold show "
+                         "RECIPE --as megatron-lm` writes the arguments for Megatron",
+                         recipe_word(&s->r, K_GPU), knobs[K_DEVICE].key);
+    status st = formats_are_run(&s->r, err);
+    return st ? st : nothing_is_ignored(&s->r, a, err);
 }
 
 /* ---- memory */

@@ -82,6 +82,7 @@ int command_train(int argc, char **argv)
         st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
     o.threads = (int)n_threads;
     if (!st && !done) derive_here(r, !n_ranks);
+    if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (!st && !done && !broken) st = cli_can_run(s, a, &err);

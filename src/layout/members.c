@@ -96,7 +96,7 @@ int64_t group_width(const setup *s, comm_group g)
     }
 }
 
-int64_t group_place(const setup *s, comm_group g, const rank_at *at)
+int64_t group_rank(const setup *s, comm_group g, const rank_at *at)
 {
     const group_kind *k = kind_of(g);
     int64_t place = 0;

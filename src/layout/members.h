@@ -44,7 +44,7 @@ members members_of(const setup *s, comm_group g, int64_t rank, arena *a);
 
 /* How many members, and the place of a rank, without a list. */
 int64_t group_width(const setup *s, comm_group g);
-int64_t group_place(const setup *s, comm_group g, const rank_at *at);
+int64_t group_rank(const setup *s, comm_group g, const rank_at *at);
 
 /* Has this stage a copy of the word table: embedding, tied head or prediction module. */
 bool stage_has_words(const setup *s, const stage *st);

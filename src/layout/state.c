@@ -87,6 +87,14 @@ static bool is_narrow(const param *p)
            !text_contains(p->name, "gate_weight") && !text_contains(p->name, "conv1d");
 }
 
+/* An untrained buffer: FP32, with a counter beside each (the tokens of an expert), and no less than
+ * a start at a multiple of 256 bytes takes. */
+static int64_t buffer_bytes(int64_t n)
+{
+    int64_t both = mul_sat(n, 8), alone = round_up(mul_sat(n, 4), 256);
+    return both > alone ? both : alone;
+}
+
 static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
 {
     for (int i = 0; i < w->t->n_rows; i++) {
@@ -94,8 +102,8 @@ static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
         const piece *here = &w->pieces[i];
         int64_t n = mul_sat(here->size, here->times);
         if (!n) continue;
-        if (!p->trained) { /* FP32, with a counter beside each: the tokens of an expert */
-            s->buffers = add_sat(s->buffers, mul_sat(n, 8));
+        if (!p->trained) {
+            s->buffers = add_sat(s->buffers, mul_sat(buffer_bytes(here->size), here->times));
             continue;
         }
         double each = mode->weight != mode->plain && is_narrow(p) ? mode->weight : mode->plain;

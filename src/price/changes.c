@@ -237,19 +237,18 @@ static const char *swap_words(const changing *w, const swap *x)
     return t.s;
 }
 
-int price_changes(price_change *out, int room, const recipe *given, const price *now,
-                  const hardware *hw, const price_options *o, change_limit *limit, arena *a)
+int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a)
 {
     double start = clock_seconds();
     error err = {{0}};
     setup *s = ARENA_NEW(a, setup);
     recipe *whole = ARENA_NEW(a, recipe);
-    *whole = *given;
-    if (room < 1 || setup_init(s, given, a, &err) || !s->possible) return 0;
+    *whole = *j->given;
+    if (room < 1 || setup_init(s, j->given, a, &err) || !s->possible) return 0;
     /* what is derived from the world and the batch must not move with the sizes */
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
-    changing w = {.before = s, .given = whole, .hw = hw, .o = o, .now = now, .a = a};
+    changing w = {.before = s, .given = whole, .hw = j->hw, .o = j->o, .now = j->now, .a = a};
     rules_check(&w.found, s, false, a);
     enum { TABLE = sizeof table / sizeof table[0], SWAPS = sizeof swaps / sizeof swaps[0] };
     int n = 0;

@@ -18,9 +18,16 @@ typedef struct change_limit {
     int left;
 } change_limit;
 
+/* What is changed: the recipe before setup_init, and its price. */
+typedef struct change_job {
+    const recipe *given;
+    const price *now;
+    const hardware *hw;
+    const price_options *o;
+} change_job;
+
 /* The changes that move the step time most, the best first, among those that break no rule;
- * returns how many. `given` is the recipe before setup_init, `now` its price. */
-int price_changes(price_change *out, int room, const recipe *given, const price *now,
-                  const hardware *hw, const price_options *o, change_limit *limit, arena *a);
+ * returns how many. */
+int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a);
 
 #endif

@@ -36,6 +36,7 @@ typedef struct rank_play {
     const program *p;
     stage_time *out;
     played *lists[2];       /* [phase][n_segments]; seconds < 0: not played yet */
+    bool *messages[2];      /* the same: does the list meet other ranks or lists? */
     layer_list **routed[2]; /* the same where layers have loads of their own */
     double now, p2p, dp;
     int64_t next;     /* item */
@@ -186,7 +187,7 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
 
 static bool run_item(stages *s, rank_play *r, const item *it)
 {
-    if (has_messages_of_program(it->seg, it->phase)) return run_messages(s, r, it);
+    if (r->messages[it->phase][it->seg->id]) return run_messages(s, r, it);
     const played *l = played_list(s, r, it);
     add_list(r->out, l);
     r->now += l->seconds;
@@ -217,7 +218,9 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
     for (int phase = 0; phase < 2; phase++) {
         r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);
         r->routed[phase] = ARENA_ARRAY(s->a, layer_list *, p->n_segments);
+        r->messages[phase] = ARENA_ARRAY(s->a, bool, p->n_segments);
         for (int i = 0; i < p->n_segments; i++) {
+            r->messages[phase][i] = has_messages_of_program(p->segments[i], phase);
             r->lists[phase][i].seconds = -1;
             r->routed[phase][i] = NULL;
         }

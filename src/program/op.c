@@ -4,9 +4,14 @@
 #include <string.h>
 
 const op_info op_infos[OP_COUNT] = {
-#define OP(id, in_, out_, dims_, reals_, help_)                                                    \
-    [OP_##id] = {                                                                                  \
-        .name = #id, .in = in_, .out = out_, .dims = dims_, .reals = reals_, .help = help_},
+#define OP(id, in_, out_, types_, dims_, reals_, help_)                                            \
+    [OP_##id] = {.name = #id,                                                                      \
+                 .in = in_,                                                                        \
+                 .out = out_,                                                                      \
+                 .types = types_,                                                                  \
+                 .dims = dims_,                                                                    \
+                 .reals = reals_,                                                                  \
+                 .help = help_},
 #include "program/ops.def"
 #undef OP
 };
@@ -30,6 +35,21 @@ const char *const op_module_names[MODULE_COUNT] = {
     [MODULE_MESSAGES] = "messages",
     [MODULE_REPLICAS] = "replicas",
 };
+
+static bool letter_fits(char letter, dtype t)
+{
+    return letter == 'f' ? t == DTYPE_F32 : letter == 'i' ? t == DTYPE_I32 : true;
+}
+
+bool op_types_fit(const op *o, const op_types *t)
+{
+    const char *in = op_infos[o->kind].types, *out = strchr(in, '>') + 1;
+    for (int i = 0; in[i] != '>'; i++)
+        if (o->in[i] >= 0 && !letter_fits(in[i], t->in[i])) return false;
+    for (int i = 0; out[i]; i++)
+        if (o->out[i] >= 0 && !letter_fits(out[i], t->out[i])) return false;
+    return true;
+}
 
 const char *const op_stream_names[STREAM_COUNT] = {
     [STREAM_COMPUTE] = "compute",

@@ -120,6 +120,12 @@ typedef struct op {
     int layer_step; /* layers after the instance's first one */
 } op;
 
+/* The number formats of an operation's tensors, in the order of op.in and op.out; all zero is FP32
+ * everywhere. What is not there counts for nothing. */
+typedef struct op_types {
+    dtype in[OP_IN_MAX], out[OP_OUT_MAX];
+} op_types;
+
 /* Flags, each used by the kinds that name it in ops.def. */
 enum {
     ADD_TO = 1,           /* add to the output instead of overwriting it */
@@ -151,10 +157,14 @@ typedef enum act_kind {
 typedef struct op_info {
     const char *name;
     const char *in, *out, *dims, *reals; /* names with spaces, in the order of the arrays of op */
+    const char *types;                   /* a letter for each input, '>', one for each output */
     const char *help;
 } op_info;
 
 extern const op_info op_infos[OP_COUNT];
+
+/* Is each tensor that is there in a format that ops.def allows? */
+bool op_types_fit(const op *o, const op_types *t);
 
 /* Multiply-adds times two; 0 for what memory binds. */
 double op_flops(const op *o);

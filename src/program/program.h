@@ -22,7 +22,7 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
-    REGION_BOUNDARY, /* gradient streams, messages between stages, scratch of reductions */
+    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages, scratch */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT
@@ -48,7 +48,7 @@ typedef struct chunk {
 typedef struct item_at {
     int chunk, instance; /* chunk -1: fixed buffers only */
     int64_t micro;
-    int turn; /* which of the boundary buffers and gradient streams: 0, or 0 and 1 alternating */
+    int turn; /* which of the buffers between stages: 0, or 0 and 1 alternating */
 } item_at;
 
 typedef struct item {
@@ -84,7 +84,8 @@ typedef struct program {
     int64_t *slot;      /* [n_chunks][micros][slots] places in the saved region, by instance */
     int64_t *host_slot; /* the same in the host's pool */
     int64_t slots;      /* most instances of a chunk */
-    int64_t stream_offset, stream_bytes;     /* gradient streams, in the boundary region: [turns] */
+    int64_t dhidden_offset, dhidden_bytes;   /* in the boundary region: gradients of the hidden
+                                              * state: [turns] */
     int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
     int64_t scratch_offset, scratch_bytes;   /* of reductions */
     int64_t passed_offset, passed_bytes;     /* hidden states between segments, where they are not
@@ -129,6 +130,9 @@ static inline int64_t *program_host_slot(const program *p, int64_t chunk_id, int
 /* Where a buffer of an item lies, as an offset from the start of the arena (past its end: on the
  * host); -1: the item does not use it. */
 int64_t program_place(const program *p, const item *it, int buf_id);
+
+/* Where an element of the flat array of weights lies in its region. */
+int64_t program_weight_bytes(const program *p, int64_t element);
 
 /* Bytes of the arena that buffers cover, without gaps of alignment: what a step can touch. */
 int64_t program_buffer_bytes(const program *p);

@@ -242,9 +242,19 @@ int64_t seg_width(const builder *b, comm_group g)
     return group_width(b->s, g);
 }
 
-int64_t seg_place(const builder *b, comm_group g)
+int64_t seg_group_rank(const builder *b, comm_group g)
 {
-    return group_place(b->s, g, &b->at);
+    return group_rank(b->s, g, &b->at);
+}
+
+op_types seg_op_types(const segment *seg, const op *o)
+{
+    op_types t = {{0}, {0}};
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] >= 0) t.in[i] = seg->bufs[o->in[i]].type;
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] >= 0) t.out[i] = seg->bufs[o->out[i]].type;
+    return t;
 }
 
 int64_t seg_op_bytes(const segment *seg, const op *o)

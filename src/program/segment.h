@@ -17,7 +17,7 @@ typedef enum life {
     LIFE_GRADIENT, /* its gradient */
     LIFE_SAVED,    /* from a microbatch's forward to its backward */
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
-    LIFE_STREAM,   /* gradient of the hidden state, handed from segment to segment, in place */
+    LIFE_DHIDDEN,  /* gradient of the hidden state, handed from segment to segment, in place */
     LIFE_BOUNDARY, /* the hidden state on its way to the next stage */
     LIFE_PASSED,   /* the hidden state on its way to the next segment, and to the host */
     LIFE_HOST,     /* on the host, from a microbatch's forward to its backward */
@@ -191,13 +191,16 @@ op *seg_comm(builder *b, int phase, op_kind kind, const char *name, comm_group g
 
 /* Members of a group, and this rank's place among them. */
 int64_t seg_width(const builder *b, comm_group g);
-int64_t seg_place(const builder *b, comm_group g);
+int64_t seg_group_rank(const builder *b, comm_group g);
 
 /* The buffer that a view is part of; any other buffer is its own. */
 static inline int seg_root(const segment *seg, int id)
 {
     return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
 }
+
+/* The formats of its buffers. */
+op_types seg_op_types(const segment *seg, const op *o);
 
 /* Bytes of the buffers that an operation reads and writes. */
 int64_t seg_op_bytes(const segment *seg, const op *o);

@@ -52,7 +52,7 @@ order_shape order_shape_of(const setup *s, const step_shape *z, int64_t pp_rank)
 
 /* ---- stages */
 
-/* Parts of [T][H] that a stage hands on: behind the prediction module both its and the decoder's. */
+/* Parts of [T][H] that a stage hands on: behind the prediction module its and the decoder's. */
 static int64_t handed_on(const pipeline *p, int64_t stage_id)
 {
     for (int64_t i = 0; i <= stage_id; i++)
@@ -107,11 +107,11 @@ int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COU
 
 void boundary_place(boundary_region *b, const setup *s, const step_shape *z)
 {
-    b->stream_bytes = round_up(b->stream_bytes, PLAN_ALIGN);
+    b->dhidden_bytes = round_up(b->dhidden_bytes, PLAN_ALIGN);
     b->message_bytes = round_up(b->message_bytes, PLAN_ALIGN);
     b->passed_bytes = round_up(b->passed_bytes, PLAN_ALIGN);
-    b->stream_offset = 0;
-    b->message_offset = z->turns * b->stream_bytes;
+    b->dhidden_offset = 0;
+    b->message_offset = z->turns * b->dhidden_bytes;
     b->scratch_offset = b->message_offset + z->turns * b->message_bytes;
     b->passed_offset = b->scratch_offset + b->scratch_bytes;
     int passed = 2 + (s->pipe.pp > 1 ? z->turns : 0); /* in turn, then those that are received */

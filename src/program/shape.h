@@ -1,5 +1,5 @@
-/* shape.h - what a step is before anything is built: tokens, microbatches, what stages hold, and how
- * long the regions are that follow from these alone. Programs are built by it; a search, which
+/* shape.h - what a step is before anything is built: tokens, microbatches, what stages hold, and
+ * how long the regions are that follow from these alone. Programs are built by it; a search, which
  * builds none, counts by it. */
 #ifndef PROGRAM_SHAPE_H
 #define PROGRAM_SHAPE_H
@@ -39,10 +39,10 @@ stage_content stage_content_of(const pipeline *p, const model *m, int64_t stage_
 int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COUNT],
                     int64_t bytes[STEP_COUNT]);
 
-/* The boundary region: gradient streams and messages to the next stage [turns], scratch of
- * reductions, then hidden states that are handed over without being saved. */
+/* The boundary region: gradients of the hidden state and messages to the next stage [turns],
+ * scratch of reductions, then hidden states that are handed over without being saved. */
 typedef struct boundary_region {
-    int64_t stream_bytes, stream_offset;
+    int64_t dhidden_bytes, dhidden_offset;
     int64_t message_bytes, message_offset;
     int64_t scratch_bytes, scratch_offset;
     int64_t passed_bytes, passed_offset;

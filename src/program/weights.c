@@ -2,8 +2,8 @@
  *
  * I1  Chunk by chunk: the dense buffer, then the expert buffer. Inside a buffer the order is that
  *     of layout/stage_parts.h, and cuts are those of layout/buffer.h.
- * I2  The list is in the order of the network: a chunk's weights are seen backwards and turned
- *     round. */
+ * I2  The list is in the order of the network: a chunk's weights are seen backwards and
+ *     reversed. */
 #include "program/weights.h"
 
 #include <inttypes.h>
@@ -147,7 +147,7 @@ static void walk_rows(placing *p)
     stage_weights_walk(&(stage_weights){p->s, p->st, p->l->pp, p->trained, see_row, p});
 }
 
-static void turn_round(weight *list, int n)
+static void reverse(weight *list, int n)
 {
     for (int i = 0; i < n / 2; i++) {
         weight swap = list[i];
@@ -176,14 +176,14 @@ static void place_chunk(placing *p)
         w->buckets[i].moments = w->owned;
         w->owned += bucket_slice(&w->buckets[i]);
     }
-    turn_round(w->list + first, w->n - first); /* I2 */
+    reverse(w->list + first, w->n - first); /* I2 */
 }
 
 static void place_untrained(placing *p)
 {
     int first = p->w->n;
     walk_rows(p);
-    turn_round(p->w->list + first, p->w->n - first);
+    reverse(p->w->list + first, p->w->n - first);
     for (int i = first; i < p->w->n; i++) {
         weight *w = &p->w->list[i];
         w->offset = round_up(p->w->elements, WEIGHT_ALIGN_ELEMENTS);
@@ -209,18 +209,25 @@ static void place_stages(placing *p, const stage *stages, int64_t step, int64_t 
     w->elements = round_up(w->elements, WEIGHT_END_ELEMENTS);
 }
 
-static void list_room(weight_list *w, const setup *s, arena *a)
+/* Room for what `n` stages have, every `step`-th from the first: of a model of thousands of layers a
+ * pipeline rank has few. */
+static void list_room(placing *p, const stage *stages, int64_t step, int64_t n, arena *a)
 {
-    int64_t blocks = 4 + (s->m.n_layers + s->m.n_mtp) * LAYER_BLOCKS_MAX;
-    int64_t most = mul_sat(blocks, s->params.n_rows);
-    *w = (weight_list){.list = ARENA_ARRAY(a, weight, most),
-                       .buckets = ARENA_ARRAY(a, bucket, most)};
+    enum { OTHERS_MAX = 4 }; /* blocks of a stage that are no layer's */
+    int64_t blocks = 0;
+    for (int64_t c = 0; c < n; c++) {
+        const stage *st = &stages[c * step];
+        blocks += OTHERS_MAX + (st->n_layers + st->n_mtp) * LAYER_BLOCKS_MAX;
+    }
+    int64_t most = mul_sat(blocks, p->s->params.n_rows);
+    *p->w = (weight_list){.list = ARENA_ARRAY(a, weight, most),
+                          .buckets = ARENA_ARRAY(a, bucket, most)};
 }
 
 void weight_list_rank(weight_list *w, const setup *s, const rank_at *at, arena *a)
 {
-    list_room(w, s, a);
     placing p = {.w = w, .s = s, .r = &s->r, .l = &s->lay, .at = at};
+    list_room(&p, s->pipe.stages + at->pp, s->pipe.pp, s->pipe.vpp, a);
     place_stages(&p, s->pipe.stages + at->pp, s->pipe.pp, s->pipe.vpp);
 }
 
@@ -230,8 +237,8 @@ void weight_list_init(weight_list *w, const setup *s, arena *a)
         .world = 1, .tp = 1, .cp = 1, .pp = 1, .ep = 1, .etp = 1, .dp = 1, .edp = 1};
     const rank_at first = {0};
     stage whole = {0, s->m.n_layers, true, true, s->m.n_mtp};
-    list_room(w, s, a);
     placing p = {.w = w, .s = s, .r = &s->r, .l = &one, .at = &first};
+    list_room(&p, &whole, 0, 1, a);
     place_stages(&p, &whole, 0, 1);
 }
 

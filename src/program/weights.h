@@ -49,8 +49,8 @@ typedef struct weight_list {
 
 /* ---- the walk over a stage's weights that lists and counts share */
 
-/* Calls `see` for each row of a stage that is trained (or not), in the order of its buffers: that of
- * the network, reversed. `alone`: in a bucket of its own. */
+/* Calls `see` for each row of a stage that is trained (or not), in the order of its buffers: that
+ * of the network, reversed. `alone`: in a bucket of its own. */
 typedef void see_weight(void *with, const param *row, int64_t layer, bool alone);
 typedef struct stage_weights {
     const setup *s;

@@ -144,7 +144,7 @@ void precision_derive(recipe *r)
                     "named after the parts that were given");
     bool cpu = recipe_on_cpu(r);
     recipe_fill(r, K_PRECISION, value_of_text(cpu ? "fp32" : "bf16_mixed"), FROM_DERIVED,
-                cpu ? "unset: CPUs compute in FP32" : "unset: BF16 is where every run starts");
+                cpu ? "unset: FP32 is the fastest on CPUs" : "unset: BF16 is where every run starts");
     const char *name = recipe_word(r, K_PRECISION);
     value v;
     for (int i = 0; i < N_IMPLIED; i++)

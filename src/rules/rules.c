@@ -87,12 +87,13 @@ void rules_check_until(violations *out, const setup *s, bool exporting, severity
         }
 }
 
-int rules_errors(const rule *out[], int most, const setup *s, arena *a)
+int rules_errors(const rule *out[], int most, const setup *s, const bool *left_out, arena *a)
 {
     int n, found = 0;
     const rule *list = rules_table(&n);
     for (int i = 0; i < n && found < most; i++) {
         if (list[i].severity != ERROR || (list[i].scope == ON_GPU && CPUS)) continue;
+        if (left_out && left_out[i]) continue;
         violations own = {0};
         rule_call call = {.s = s, .rule = &list[i], .out = &own, .silent = true, .a = a};
         if (list[i].visit) list[i].visit(&call);

@@ -64,8 +64,9 @@ const rule *rules_table(int *n);
 /* Every rule against this setup. `exporting`: rules ON_GPU apply whatever the cluster is. */
 void rules_check(violations *out, const setup *s, bool exporting, arena *a);
 
-/* The errors alone, without messages and repairs: which rules, at most `most`; returns how many. */
-int rules_errors(const rule *out[], int most, const setup *s, arena *a);
+/* The errors alone, without messages and repairs: which rules, at most `most`; returns how many.
+ * `left_out` (may be NULL): rows of the table that are not looked at. */
+int rules_errors(const rule *out[], int most, const setup *s, const bool *left_out, arena *a);
 
 /* The smallest set of overrides found that leaves no error: NULL-terminated, empty when there is
  * nothing to repair. None of them can be left out. Returns false when no set was found. `given` as

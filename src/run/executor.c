@@ -8,6 +8,8 @@
  * I2  Between operations the message library is given a chance to move on. */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "base/maths.h"
+#include "kernels/cpu/widen.h"
 #include "run/executor.h"
 
 #include <assert.h>
@@ -21,6 +23,7 @@ enum { NO_REQUEST = -1 };
 typedef struct bound_segment {
     const segment *seg;
     kernel_run *run[2]; /* [n_ops]; NULL: a message or a wait */
+    widened **wide[2];  /* [n_ops]; NULL: no operand is narrow */
     cost_kind *kind[2]; /* [n_ops]; NULL: nobody asked for times */
     int n_events[2];
 } bound_segment;
@@ -29,7 +32,7 @@ struct executor {
     const program *p;
     comm *c;
     comm *own; /* of a rank that is alone */
-    unsigned char *arena;
+    unsigned char *arena, *workspace;
     size_t bytes;
     bound_segment *segments; /* as p->segments */
     struct bound_item {
@@ -49,16 +52,37 @@ struct executor {
 
 /* ---- binding */
 
+static status type_is_run(const segment *seg, const op *o, int id, error *err)
+{
+    if (id < 0) return OK;
+    dtype t = seg->bufs[id].type;
+    if (t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "operation %s (%s): %s of %s is not computed on CPUs; repair: "
+                     "mixed_precision=bf16_mixed",
+                     o->name, op_infos[o->kind].name, dtype_name(t), seg->bufs[id].name);
+}
+
+static status types_are_run(const segment *seg, const op *o, error *err)
+{
+    status s = OK;
+    for (int i = 0; i < OP_IN_MAX && !s; i++) s = type_is_run(seg, o, o->in[i], err);
+    for (int i = 0; i < OP_OUT_MAX && !s; i++) s = type_is_run(seg, o, o->out[i], err);
+    return s;
+}
+
 static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, error *err)
 {
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
     const segment *seg = b->seg;
+    const target_row *target = target_row_cpu();
     b->run[phase] = ARENA_ARRAY(e->memory, kernel_run, seg->n_ops[phase] + 1);
+    b->wide[phase] = ARENA_ARRAY(e->memory, widened *, seg->n_ops[phase] + 1);
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
         if (!(o->flags & ACROSS) && o->event > b->n_events[phase]) b->n_events[phase] = o->event;
-        status s = op_is_comm(o->kind) ? comm_can(o, err) : OK;
+        status s = op_is_comm(o->kind) ? comm_can(o, err) : types_are_run(seg, o, err);
         if (s) return s;
         if (op_is_comm(o->kind) || o->kind == OP_WAIT) continue;
         const kernel *k = kernel_pick(rows, n_rows, o, plain);
@@ -66,6 +90,10 @@ static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, err
             return error_set(err, ERR_MACHINE, "operation %s (%s): no kernel on this machine",
                              o->name, op_infos[o->kind].name);
         b->run[phase][i] = k->run;
+        widened w;
+        if (!widen_plan(&w, target, seg, o)) continue;
+        b->wide[phase][i] = ARENA_NEW(e->memory, widened);
+        *b->wide[phase][i] = w;
     }
     return OK;
 }
@@ -131,12 +159,33 @@ void executor_time(executor *e, timing *t, const cost_model *cost)
         for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);
 }
 
+/* What the CPU's kernels want beside the buffers of a program that was not planned for them. */
+static int64_t unplanned_bytes(const program *p)
+{
+    int64_t most = 0;
+    for (int i = 0; i < p->n_segments && target_row_of(p->s) != target_row_cpu(); i++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
+                const segment *seg = p->segments[i];
+                int64_t n = workspace_bytes(target_row_cpu(), seg, &seg->ops[phase][k]);
+                if (n > most) most = n;
+            }
+    return most;
+}
+
 static status take_arena(executor *e, error *err)
 {
-    e->bytes = (size_t)(e->p->arena_bytes + e->p->host_bytes);
+    int64_t planned = e->p->arena_bytes + e->p->host_bytes, beside = unplanned_bytes(e->p);
+    planned = round_up(planned, WORKSPACE_ALIGN);
+    e->bytes = (size_t)add_sat(planned, beside);
     e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (e->arena != MAP_FAILED) return OK;
+    if (e->arena != MAP_FAILED) {
+        int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset;
+        e->workspace = e->arena + (beside ? planned : own);
+        kernels_workspace(e->workspace, (size_t)(beside ? beside : e->p->workspace_bytes));
+        return OK;
+    }
     e->arena = NULL;
     return error_set(err, ERR_MACHINE, "cannot allocate %s for the planned arena: %s",
                      text_bytes(e->memory, (int64_t)e->bytes), strerror(errno));
@@ -159,8 +208,6 @@ status executor_open(executor **out, const program *p, comm *c, bool plain, erro
     }
     if (!c) e->c = e->own;
     bind_items(e);
-    kernels_workspace(e->arena + p->offset[REGION_TEMP] + p->workspace_offset,
-                      (size_t)p->workspace_bytes);
     *out = e;
     return OK;
 }
@@ -198,7 +245,12 @@ static void run_op(executor *e, const struct bound_item *it, int phase, int k)
     for (int n = 0; n < OP_OUT_MAX; n++)
         out[n] = o->out[n] < 0 ? NULL : e->arena + it->place[o->out[n]];
     if (!op_is_comm(o->kind)) {
-        it->seg->run[phase][k](o, in, out);
+        kernel_run run = it->seg->run[phase][k];
+        const widened *wide = it->seg->wide[phase][k];
+        if (wide)
+            widen_run(wide, run, o, in, out, e->workspace);
+        else
+            run(o, in, out);
         return;
     }
     int *request = across ? &e->across[o->event] : &e->requests[o->event];
@@ -276,14 +328,6 @@ void *executor_region(const executor *e, region r)
 void *executor_step_buffer(const executor *e, step_buffer which)
 {
     return e->arena + e->p->offset[REGION_STEP] + e->p->step_offset[which];
-}
-
-float *executor_hidden(const executor *e, int64_t micro)
-{
-    const program *p = e->p;
-    int c = (int)p->n_chunks - 1, last = p->chunks[c].n - 1;
-    item it = {.seg = p->chunks[c].list[last].seg, .at = {{c, last, micro, 0}, {0}}};
-    return (float *)(void *)(e->arena + program_place(p, &it, 0));
 }
 
 void executor_clear(executor *e)

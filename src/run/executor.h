@@ -31,10 +31,6 @@ void executor_time(executor *e, timing *t, const cost_model *cost);
 void *executor_region(const executor *e, region r);
 void *executor_step_buffer(const executor *e, step_buffer which);
 
-/* Input of the head of a microbatch: [T][H], or [2][T][H] with a prediction module. Only on the
- * stage with the loss. */
-float *executor_hidden(const executor *e, int64_t micro);
-
 /* Gradients, losses and counters to zero: the start of a step. */
 void executor_clear(executor *e);
 

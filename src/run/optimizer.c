@@ -19,7 +19,7 @@
 #include "base/maths.h"
 #include "run/owned.h"
 
-enum { PIECE = 1 << 14 };
+enum { PIECE = 1 << 14, BLOCK = 1 << 10 };
 
 /* ---- four numbers at a time
  *
@@ -160,23 +160,37 @@ static double zeros_of_piece(const float *x, int64_t n)
     return (double)zeros;
 }
 
-static double sum_pieces(const optimizer *o, const float *x,
-                         double (*of_piece)(const float *x, int64_t n))
+/* Narrow numbers are widened in blocks, so that a block's numbers lie in the cache. */
+static double sum_piece(const optimizer_piece *p, typed x,
+                        double (*of_piece)(const float *x, int64_t n))
+{
+    if (!p->answers) return 0;
+    if (x.type == DTYPE_F32) return of_piece((const float *)x.at + p->offset, p->n);
+    float wide[BLOCK];
+    double sum = 0;
+    for (int64_t i = 0; i < p->n; i += BLOCK) {
+        int64_t n = p->n - i < BLOCK ? p->n - i : BLOCK;
+        typed_read(wide, x, p->offset + i, n);
+        sum += of_piece(wide, n);
+    }
+    return sum;
+}
+
+static double sum_pieces(const optimizer *o, typed x, double (*of_piece)(const float *x, int64_t n))
 {
     double sum = 0;
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < o->n_pieces; i++)
-        o->sums[i] = o->pieces[i].answers ? of_piece(x + o->pieces[i].offset, o->pieces[i].n) : 0;
+    for (int64_t i = 0; i < o->n_pieces; i++) o->sums[i] = sum_piece(&o->pieces[i], x, of_piece);
     for (int64_t i = 0; i < o->n_pieces; i++) sum += o->sums[i]; /* I1 */
     return sum;
 }
 
-double optimizer_squares(const optimizer *o, const float *x)
+double optimizer_squares(const optimizer *o, typed x)
 {
     return sum_pieces(o, x, squares_of_piece);
 }
 
-int64_t optimizer_zeros(const optimizer *o, const float *x)
+int64_t optimizer_zeros(const optimizer *o, typed x)
 {
     return (int64_t)sum_pieces(o, x, zeros_of_piece);
 }
@@ -240,26 +254,60 @@ static void update_piece(const adam *k, int64_t n, float *w, const float *g, flo
     }
 }
 
-void optimizer_update(optimizer *o, float *w, const float *g, float *m, float *v, step_rates rates)
+static bool is_wide(const optimizer_arrays *x)
 {
-    o->steps++;
-    adam k = adam_of_step(o, &rates);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < o->n_pieces; i++) {
-        const optimizer_piece *p = &o->pieces[i];
-        int64_t at = p->offset, own = p->moments;
-        adam constants = adam_of_piece(k, o, p, &rates);
-        update_piece(&constants, p->n, w + at, g + at, m + own, v + own);
+    return !x->masters.at && x->weights.type == DTYPE_F32 && x->gradients.type == DTYPE_F32 &&
+           x->first.type == DTYPE_F32 && x->second.type == DTYPE_F32;
+}
+
+static void update_wide(const adam *k, const optimizer_piece *p, const optimizer_arrays *x)
+{
+    int64_t at = p->offset, own = p->moments;
+    update_piece(k, p->n, (float *)x->weights.at + at, (const float *)x->gradients.at + at,
+                 (float *)x->first.at + own, (float *)x->second.at + own);
+}
+
+/* The same on FP32 copies of a block at a time. */
+static void update_narrow(const adam *k, const optimizer_piece *p, const optimizer_arrays *x)
+{
+    float w[BLOCK], g[BLOCK], m[BLOCK], v[BLOCK];
+    bool masters = x->masters.at != NULL;
+    for (int64_t i = 0; i < p->n; i += BLOCK) {
+        int64_t n = p->n - i < BLOCK ? p->n - i : BLOCK, at = p->offset + i, own = p->moments + i;
+        typed_read(w, masters ? x->masters : x->weights, masters ? own : at, n);
+        typed_read(g, x->gradients, at, n);
+        typed_read(m, x->first, own, n);
+        typed_read(v, x->second, own, n);
+        update_piece(k, n, w, g, m, v);
+        if (masters) typed_write(x->masters, own, w, n);
+        typed_write(x->weights, at, w, n);
+        typed_write(x->first, own, m, n);
+        typed_write(x->second, own, v, n);
     }
 }
 
-step_result optimizer_step(optimizer *o, float *w, const float *g, float *m, float *v,
-                           step_rates rates)
+void optimizer_update(optimizer *o, const optimizer_arrays *x, step_rates rates)
 {
-    step_result r = optimizer_judge(o, rates.scale * sqrt(optimizer_squares(o, g)));
+    o->steps++;
+    adam k = adam_of_step(o, &rates);
+    bool wide = is_wide(x);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < o->n_pieces; i++) {
+        const optimizer_piece *p = &o->pieces[i];
+        adam constants = adam_of_piece(k, o, p, &rates);
+        if (wide)
+            update_wide(&constants, p, x);
+        else
+            update_narrow(&constants, p, x);
+    }
+}
+
+step_result optimizer_step(optimizer *o, const optimizer_arrays *x, step_rates rates)
+{
+    step_result r = optimizer_judge(o, rates.scale * sqrt(optimizer_squares(o, x->gradients)));
     if (r.outcome != STEP_TAKEN) return r; /* I3 */
     rates.scale *= r.clip;
-    optimizer_update(o, w, g, m, v, rates);
+    optimizer_update(o, x, rates);
     return r;
 }
 

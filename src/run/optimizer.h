@@ -1,9 +1,9 @@
 /* optimizer.h - AdamW on flat arrays, and what is decided before it: norm, clip, skip.
  *
  * Weights and gradients are arrays of the same shape (program/weights.h); the moments are arrays of
- * the slices that this rank owns, and only what lies in those is read and written here. The weights
- * are the FP32 ones (where the model computes in BF16 they are the masters). With t counting
- * successful steps from 1:
+ * the slices that this rank owns, and only what lies in those is read and written here. Where the
+ * model computes in BF16 it is the master of a weight that is updated, and the weight is its
+ * rounding. With t counting successful steps from 1:
  *
  *     g = gradient * scale * clip
  *     m = b1 m + (1-b1) g        v = b2 v + (1-b2) g^2
@@ -57,12 +57,19 @@ void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a);
 /* Does this weight decay? */
 bool optimizer_decays(const param *row, decay_rule rule, bool qk_norms);
 
+/* The arrays of a rank. FP32 or BF16 each; everything in between is FP32. */
+typedef struct optimizer_arrays {
+    typed weights, gradients; /* of all weights */
+    typed masters;            /* of what this rank owns; NULL: the weights are their own */
+    typed first, second;      /* moments: the same */
+} optimizer_arrays;
+
 /* Sum of squares over the trained elements that this rank answers for, in double and in a fixed
  * order: added up over all ranks, each element of the model counts once. */
-double optimizer_squares(const optimizer *o, const float *x);
+double optimizer_squares(const optimizer *o, typed x);
 
 /* How many of those are zero (logger.log_num_zeros_in_grad). */
-int64_t optimizer_zeros(const optimizer *o, const float *x);
+int64_t optimizer_zeros(const optimizer *o, typed x);
 
 typedef enum step_outcome {
     STEP_TAKEN,
@@ -86,11 +93,10 @@ typedef struct step_rates {
 } step_rates;
 
 /* One update of what this rank owns; counts a successful step. */
-void optimizer_update(optimizer *o, float *w, const float *g, float *m, float *v, step_rates rates);
+void optimizer_update(optimizer *o, const optimizer_arrays *x, step_rates rates);
 
 /* The whole step of a rank that is alone. A skipped step changes nothing, the count included. */
-step_result optimizer_step(optimizer *o, float *w, const float *g, float *m, float *v,
-                           step_rates rates);
+step_result optimizer_step(optimizer *o, const optimizer_arrays *x, step_rates rates);
 
 /* The router's correction bias, once a global batch and before the update: experts below the mean
  * load gain `rate`, those above lose it. counts[n] are added up over the batch and all ranks. */

@@ -50,9 +50,10 @@ static void see_faster(against *out, const price *first)
             out->faster = i + 1;
 }
 
-status against_price(against *out, const recipe *own, const recipe *plan, search_result *r,
-                     const search_options *o, arena *a, error *err)
+status against_price(against *out, const recipe *own, const searched *by, arena *a, error *err)
 {
+    search_result *r = by->r;
+    const search_options *o = by->o;
     setup *s = ARENA_NEW(a, setup);
     *out = (against){.s = s};
     status st = setup_init(s, own, a, err);
@@ -64,7 +65,7 @@ status against_price(against *out, const recipe *own, const recipe *plan, search
     place_it(out, r);
     if (!r->n_best) return OK;
     recipe *winner = ARENA_NEW(a, recipe);
-    search_recipe(winner, r, plan, &r->best[0].c);
+    search_recipe(winner, r, by->plan, &r->best[0].c);
     path_ends ends = {own, winner, o->hw, &o->prices, o->until};
     out->n_path = price_path(out->path, &ends, &out->p, a);
     see_faster(out, &r->best[0].exact);

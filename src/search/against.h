@@ -26,8 +26,12 @@ void against_open(recipe *job, const recipe *own);
  * different models. */
 status against_join(recipe *plan, recipe *own, error *err);
 
-/* `own` is of the same job as `plan`, which was searched. Memory comes from `a`. */
-status against_price(against *out, const recipe *own, const recipe *plan, search_result *r,
-                     const search_options *o, arena *a, error *err);
+/* `own` is of the same job as the plan that was searched. Memory comes from `a`. */
+typedef struct searched {
+    const recipe *plan;
+    search_result *r;
+    const search_options *o;
+} searched;
+status against_price(against *out, const recipe *own, const searched *by, arena *a, error *err);
 
 #endif

@@ -10,6 +10,7 @@
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "program/shape.h"
+#include "program/target.h"
 #include "search/card_parts.h"
 
 /* What a part does not depend on is left out, so that setups serve many parts. */
@@ -95,7 +96,7 @@ static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
     unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
                                             : offload_of_hidden(&b->s->m, layer);
     int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
-    int dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     if (what == CARD_ATTENTION)
         build_attention(b, &t, x, y, dh);
     else
@@ -187,11 +188,12 @@ static void play_phase(const cards *k, card *out, const card_bench *w, const seg
 
 static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg)
 {
+    const target_row *target = target_row_of(&w->s);
     out->saved = seg->saved_bytes;
     for (int phase = 0; phase < 2; phase++) {
         if (seg->temp_bytes[phase] > out->temp) out->temp = seg->temp_bytes[phase];
         for (int i = 0; i < seg->n_ops[phase]; i++) {
-            int64_t work = op_workspace(&seg->ops[phase][i]);
+            int64_t work = workspace_bytes(target, seg, &seg->ops[phase][i]);
             if (work > out->work) out->work = work;
         }
         play_phase(k, out, w, seg, phase);

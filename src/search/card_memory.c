@@ -1,7 +1,7 @@
 /* card_memory.c - regions of a rank as sums of cards.
  *
- * I1  Each number is the one that src/program/memory/plan.c computes from a whole program; a test holds
- *     them against each other.
+ * I1  Each number is the one that src/program/memory/plan.c computes from a whole program; a test
+ *     holds them against each other.
  * I2  The first moment at which most slots are taken comes before the first backward gives one
  *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
  *     follows the warm-up takes places as others are left. */
@@ -14,7 +14,7 @@
 #include "program/build/rope.h"
 #include "search/card_ranks.h"
 
-static int64_t stream_parts(const setup *s, const chunk_mix *m)
+static int64_t dhidden_parts(const setup *s, const chunk_mix *m)
 {
     bool both = (m->receives && m->parts_in == 2) || (m->sends && m->parts_out == 2) ||
                 m->n[MIX_MTP] || (m->n[MIX_HEAD] && s->m.n_mtp > 0);
@@ -36,15 +36,15 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape 
                   const layout_facts *f, int64_t rank)
 {
     const rank_facts *own = &f->ranks[rank];
-    int64_t hidden = dtype_bytes(z->types.activation, z->T * s->m.hidden), stream = 0, message = 0;
+    int64_t hidden = dtype_bytes(z->types.activation, z->T * s->m.hidden), dhidden = 0, message = 0;
     memset(bytes, 0, sizeof *bytes * REGION_COUNT);
     for (int64_t v = 0; v < s->pipe.vpp; v++) {
         const chunk_mix *m = &f->mix[v * s->pipe.pp + rank];
-        int64_t parts = stream_parts(s, m);
-        if (parts > stream) stream = parts;
+        int64_t parts = dhidden_parts(s, m);
+        if (parts > dhidden) dhidden = parts;
         if (m->sends && m->parts_out > message) message = m->parts_out;
     }
-    boundary_region b = {.stream_bytes = stream * hidden,
+    boundary_region b = {.dhidden_bytes = dhidden * hidden,
                          .message_bytes = message * hidden,
                          .scratch_bytes = own->scratch,
                          .passed_bytes = passes_any(s, z, rank) ? hidden : 0};

@@ -326,12 +326,12 @@ static bool job_of(const mending *m, const mend_set *base, int64_t world, recipe
     return true;
 }
 
-static bool search_job(search_result *res, recipe *job, const mending *m, const mend_set *base,
-                       int64_t world, double until, arena *a)
+static bool search_job(search_result *res, const mending *m, const recipe *job, double until,
+                       arena *a)
 {
     error err;
     search_options o = {.hw = m->hw, .only_fit = true, .best = 1, .until = until};
-    return job_of(m, base, world, job, a) && !search_run(res, job, &o, a, &err);
+    return !search_run(res, job, &o, a, &err);
 }
 
 static bool by_search(mending *m, const mend_set *base, mend_set *out)
@@ -340,8 +340,8 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
     recipe *job = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
     mend_set set = *base;
-    bool any = search_job(res, job, m, base, m->world, clock_seconds() + SEARCH_SECONDS, a) &&
-               res->n_best > 0;
+    bool any = job_of(m, base, m->world, job, a) &&
+               search_job(res, m, job, clock_seconds() + SEARCH_SECONDS, a) && res->n_best > 0;
     m->late = !any && res->counts.legal && !res->complete;
     if (any) {
         search_recipe(to, res, job, &res->best[0].c);
@@ -402,7 +402,8 @@ void mend_more_gpus(mend *out, const recipe *given, const char *const *rules, co
         arena *own = arena_create();
         recipe *job = ARENA_NEW(own, recipe);
         search_result *res = ARENA_NEW(own, search_result);
-        if (search_job(res, job, &m, &m.start, n, until, own) && res->n_best > 0)
+        if (job_of(&m, &m.start, n, job, own) && search_job(res, &m, job, until, own) &&
+            res->n_best > 0)
             out->enough_gpus = n;
         arena_destroy(own);
         if (out->enough_gpus) return;

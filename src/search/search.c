@@ -135,7 +135,7 @@ status search_run(search_result *out, const recipe *given, const search_options 
         search_each_experts(s, &nodes[i], search_count_visit);
     search_visit_nodes(s, nodes, n);
     if (!st) search_fill_front(s, nodes, n);
-    if (!st) search_price_best(s, a);
+    if (!st && !o->unpriced) search_price_best(s, a);
     if (!st) search_climb(s);
     out->counts.cards = st ? 0 : cards_built(s->k);
     if (s->k) cards_release(s->k);

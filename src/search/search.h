@@ -48,6 +48,7 @@ typedef struct search_options {
     bool only_fit;  /* stop at the first layout that fits */
     bool judge_all; /* no bounds: for tests */
     bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */
+    bool unpriced;  /* the best are left as sums of cards have them (search_price_found) */
     int best;       /* how many are priced whole; 0: BEST_MAX */
     double until;   /* of clock_seconds: ends then with what it has; 0: runs to its end */
 } search_options;
@@ -77,6 +78,10 @@ typedef struct search_result {
  * legal, with the reason, or `never` has rules that none can satisfy. Memory comes from `a`. */
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err);
+
+/* Prices one of a result's layouts as whole programs, unless those would have millions of items. `evidence` is left out; the arena that the
+ * result came from is still there, and `hw` is that of its search. */
+void search_price_found(found *f, const search_result *r, const search_options *o);
 
 /* The recipe of a layout, as a person would write it. */
 void search_recipe(recipe *out, search_result *r, const recipe *given, const choice *c);

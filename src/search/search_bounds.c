@@ -164,6 +164,7 @@ static void add_extra(search *s, drop_times *t, const choice *c)
 /* What a layer takes more alone, forward and backward, than its part of a pair. */
 static void find_longer(search *s, drop_times *t, const choice *c)
 {
+    t->pairs = true;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         double alone = layer_least(s->k, c, i, SEG_FORWARD) + layer_least(s->k, c, i, SEG_BACKWARD);
         for (int way = 0; way < t->ways; way++) {

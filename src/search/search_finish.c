@@ -17,6 +17,29 @@ static void price_whole(search *s, found *f, setup *t, arena *a)
     f->priced = true;
 }
 
+/* Programs of so many items take seconds and gigabytes: thousands of layers, each of thousands of
+ * microbatches. What cards sum up to stands for them where nobody asked for more. */
+static bool is_giant(const setup *t)
+{
+    static const int64_t ITEMS_MOST = 4 << 20;
+    int64_t dp = t->lay.dp > 0 ? t->lay.dp : 1;
+    int64_t micros = recipe_int(&t->r, K_GBS) / (recipe_int(&t->r, K_MBS) * dp);
+    return 2 * micros * t->m.n_layers > ITEMS_MOST;
+}
+
+void search_price_found(found *f, const search_result *r, const search_options *o)
+{
+    arena *a = arena_create();
+    setup *t = ARENA_NEW(a, setup);
+    if (choice_patch(t, r->maker, &f->c, choice_split(r->maker, &f->c)) && !is_giant(t)) {
+        t->r.a = a;
+        price_setup(&f->exact, t, o->hw, &o->prices, a);
+        f->exact.evidence = NULL;
+        f->priced = true;
+    }
+    arena_destroy(a);
+}
+
 /* Where time is up, what is in the list has some more to be priced in. */
 static bool is_late(const search *s)
 {
@@ -35,7 +58,7 @@ void search_price_best(search *s, arena *a)
         if (i == n) break;
         price_whole(s, &r->best[i], t, a);
         int from = 0;
-        for (int k = 0; k < OTHERS_MAX && i < LEADERS && !s->late; k++) {
+        for (int k = 0; k < OTHERS_MAX && i < LEADERS && !s->late && !is_giant(t); k++) {
             const found *other = best_near(r, &r->best[i], &from);
             if (!other) break;
             found f = *other;

@@ -18,6 +18,7 @@ const inner *search_inner_table(search *s, const choice *c)
             bool ok = space_inner_ok(&s->sp, &x);
             t->ok[b][x.graphs][x.offload][d] = ok;
             t->n_by[x.offload][d][b >= BESIDE_EP][x.graphs] += ok;
+            for (int from = 0; from <= x.offload; from++) t->n_from[d][b >= BESIDE_EP][from] += ok;
             t->n += ok;
         }
     return t;

@@ -30,6 +30,7 @@ typedef struct node {
 typedef struct inner {
     int64_t n;
     int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];           /* [offload][set][combined 1F1B][graphs] */
+    int64_t n_from[DROPS_MAX][2][OFFLOADS + 1];         /* the same of this offload and larger */
     bool ok[BESIDE_KINDS][SCOPES][OFFLOADS][DROPS_MAX]; /* [beside][graphs][offload][set] */
 } inner;
 
@@ -78,6 +79,7 @@ typedef struct drop_bytes {
 typedef struct drop_times {
     unsigned visit;
     int ways;
+    bool pairs; /* are some of them longer alone? */
     double seconds[LEAST_WAYS][MIX_PARTS];
     double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
 } drop_times;
@@ -90,6 +92,11 @@ typedef struct rule_memory {
     unsigned masks[MASKS_MOST]; /* sets of axes with which something is remembered */
     int n_masks;
     memo known; /* by mask and values: a rule is broken there */
+    unsigned of_knob[K_COUNT];
+    int64_t fine[AXES]; /* values of the last layout that broke no rule */
+    bool any_fine;
+    bool *left_out;     /* [rules] that a layout cannot break because that one did not */
+    const rule *ranges; /* the rule that looks at every knob */
 } rule_memory;
 
 typedef struct search {

@@ -3,6 +3,8 @@
  * I1  A rule that is broken at one layout is broken at every layout with the same values on the
  *     axes that its condition reads (search_axes.h). Such values are remembered, and whatever has
  *     them is left out at the first level of the loops that knows them all.
+ *     And one that holds at a layout holds wherever those axes have the same values: of a layout
+ *     only those rules are looked at that read what it has other than the last that broke none.
  * I2  A rule that reads nothing that is searched is checked before the search: no layout can
  *     satisfy it. */
 #include <string.h>
@@ -16,11 +18,14 @@ void search_rules_open(search *s)
     int n;
     const rule *list = rules_table(&n);
     rule_memory *w = &s->rules;
-    unsigned of[K_COUNT];
-    axes_of_knobs(of, s->out->maker);
-    w->closed = axes_closed(of);
+    axes_of_knobs(w->of_knob, s->out->maker);
+    w->closed = axes_closed(w->of_knob);
     w->of_rule = ARENA_ARRAY(s->a, unsigned, n);
-    for (int i = 0; i < n; i++) w->of_rule[i] = axes_of_rule(&list[i], of, NULL);
+    w->left_out = ARENA_ARRAY(s->a, bool, n);
+    for (int i = 0; i < n; i++) {
+        w->of_rule[i] = axes_of_rule(&list[i], w->of_knob, NULL);
+        if (strcmp(list[i].id, "value-in-range") == 0) w->ranges = &list[i];
+    }
     memo_init(&w->known, (1 + AXES) * sizeof(int64_t), s->a);
 }
 
@@ -88,6 +93,36 @@ static void count_rule(search_result *r, const rule *of, const choice *c)
     r->breaks[i].n++;
 }
 
+static bool values_in_range(const search *s, const setup *t, unsigned changed)
+{
+    value near;
+    for (int k = 0; k < K_COUNT; k++)
+        if ((s->rules.of_knob[k] & changed) &&
+            !knob_in_range(s->scratch, (knob_id)k, t->r.knob[k].v, &near))
+            return false;
+    return true;
+}
+
+/* The rules that this layout breaks: at most BREAKS_MOST (I1). */
+static int find_broken(search *s, const choice *c, const setup *t, const rule *broken[])
+{
+    rule_memory *w = &s->rules;
+    int n, many = 0;
+    const rule *list = rules_table(&n);
+    int64_t own[AXES];
+    unsigned changed = 0;
+    choice_values(own, c);
+    for (int i = 0; i < AXES; i++) changed |= (unsigned)(own[i] != w->fine[i]) << i;
+    for (int i = 0; i < n && w->any_fine; i++)
+        w->left_out[i] = list[i].reads ? !(w->of_rule[i] & changed) : &list[i] == w->ranges;
+    if (w->any_fine && !values_in_range(s, t, changed)) broken[many++] = w->ranges;
+    many += rules_errors(broken + many, BREAKS_MOST - many, t, w->left_out, s->scratch);
+    if (many) return many;
+    memcpy(w->fine, own, sizeof own);
+    w->any_fine = true;
+    return 0;
+}
+
 bool search_breaks_rule(search *s, const choice *c, setup *t)
 {
     const rule *broken[BREAKS_MOST];
@@ -95,7 +130,7 @@ bool search_breaks_rule(search *s, const choice *c, setup *t)
     arena *own = t->r.a;
     t->r.a = s->scratch;
     if (c->offload) t->r.knob[K_PRECISION_AWARE].v = value_of_bool(true);
-    int n = rules_errors(broken, BREAKS_MOST, t, s->scratch);
+    int n = find_broken(s, c, t, broken);
     t->r.a = own;
     arena_release(s->scratch, mark);
     for (int i = 0; i < n; i++) {

@@ -187,8 +187,9 @@ static double way_least(const stage_times *t, const drop_times *of, int way, dou
         double sum = row->messages * message;
         for (int k = 0; k < t->n_parts; k++) {
             int part = t->parts[k];
-            sum += row->weigh[part] * of->seconds[way][part] +
-                   row->alone[part] * of->longer[way][part];
+            double own = row->weigh[part] * of->seconds[way][part];
+            if (of->pairs) own += row->alone[part] * of->longer[way][part];
+            sum += own;
         }
         if (sum > most) most = sum;
     }

@@ -20,8 +20,10 @@ typedef struct site {
     const stage_times *times;
     const stage_bytes *bytes;
     double message;
-    double limit; /* a step that is not shorter does not enter the list */
+    double limit;               /* a step that is not shorter does not enter the list */
+    double optimizer[OFFLOADS]; /* the least of this and larger offloads */
     known_least least[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
+    known_least parts[DROPS_MAX]; /* of the widest scope, by what is known of smaller sets */
 } site;
 
 static double *known_at(search *s, const choice *c, site *t, int d, least_level level)
@@ -35,18 +37,23 @@ static double *known_at(search *s, const choice *c, site *t, int d, least_level 
 }
 
 /* Whatever a set of modules makes again, a larger set does too: no stream is shorter. Of full
- * recompute the largest set is a part. */
-static bool part_is_slow(search *s, const choice *c, site *t, int d)
+ * recompute the largest set is a part. So what is known of a part is a bound of the whole, found
+ * once for a site. */
+static double part_least(search *s, const choice *c, site *t, int d)
 {
     unsigned drop = s->sp.drops[d];
-    double rest = t->limit - t->bytes->optimizer[c->offload];
+    known_least *own = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][d], *l = &t->parts[d];
+    if (own->site == t->id) return own->seconds;
+    if (l->site == t->id) return l->seconds;
+    *l = (known_least){t->id, 0};
     if (drop == DROP_FULL && s->sp.largest >= 0)
-        return *known_at(s, c, t, s->sp.largest, LEAST_ROUGH) >= rest;
-    for (int i = 0; i < d; i++) {
-        const known_least *l = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][i];
-        if (!(s->sp.drops[i] & ~drop) && l->site == t->id && l->seconds >= rest) return true;
+        l->seconds = *known_at(s, c, t, s->sp.largest, LEAST_ROUGH);
+    for (int i = 0; i < d && drop != DROP_FULL; i++) {
+        const known_least *x = &t->least[LEAST_ROUGH][BESIDE_NOTHING][c->graphs][i];
+        if (!(s->sp.drops[i] & ~drop) && x->site == t->id && x->seconds > l->seconds)
+            l->seconds = x->seconds;
     }
-    return false;
+    return l->seconds;
 }
 
 static bool may_enter(search *s, const choice *c, site *t, int d, least_level level)
@@ -65,30 +72,32 @@ typedef struct candidate {
 
 enum { CANDIDATES_MAX = 2 * OFFLOADS * SCOPES * DROPS_MAX };
 
-/* Nothing is launched faster than under the widest scope. */
-static int sieve_graphs(search *s, choice c, site *t, candidate x, candidate *out)
+/* Scopes of one set and one offload. */
+static int sieve_graphs(search *s, choice *c, site *t, candidate x, candidate *out)
 {
-    const int *here = search_inner_table(s, &c)->n_by[x.offload][x.d][x.pairs];
-    int n = 0, left = 0;
-    for (int g = 0; g < SCOPES; g++) left += here[g];
-    if (!left) return 0;
-    c.graphs = s->sp.widest;
-    if (!s->o->judge_all &&
-        (part_is_slow(s, &c, t, x.d) || !may_enter(s, &c, t, x.d, LEAST_ROUGH))) {
-        s->out->counts.slow += left;
-        return 0;
-    }
+    const int *here = search_inner_table(s, c)->n_by[x.offload][x.d][x.pairs];
+    int n = 0;
     for (int g = 0; g < SCOPES; g++) {
-        c.graphs = x.graphs = (graph_scope)g;
+        c->graphs = x.graphs = (graph_scope)g;
         if (!here[g]) continue;
-        if (!may_enter(s, &c, t, x.d, LEAST_ROUGH)) {
+        if (!may_enter(s, c, t, x.d, LEAST_ROUGH)) {
             s->out->counts.slow += here[g];
             continue;
         }
-        x.least = *known_at(s, &c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
+        x.least = *known_at(s, c, t, x.d, LEAST_ROUGH) + t->bytes->optimizer[x.offload];
         out[n++] = x;
     }
     return n;
+}
+
+/* Is a step with this set of modules too long, whatever the offload from the first one on? Nothing
+ * is launched faster than under the widest scope. */
+static bool set_is_slow(search *s, choice *c, site *t, int d, int first)
+{
+    if (s->o->judge_all) return false;
+    c->graphs = s->sp.widest;
+    return part_least(s, c, t, d) + t->optimizer[first] >= t->limit ||
+           *known_at(s, c, t, d, LEAST_ROUGH) + t->optimizer[first] >= t->limit;
 }
 
 /* The most promising first: what it reaches excludes more of the rest. Of equal ones that which
@@ -101,24 +110,39 @@ static int by_promise(const void *a, const void *b)
     return (x->d > y->d) - (x->d < y->d);
 }
 
+/* All offloads of one set: those below `least` do not fit. */
+static int sieve_set(search *s, choice *c, site *t, candidate x, candidate *out)
+{
+    const int64_t *from = search_inner_table(s, c)->n_from[x.d][x.pairs];
+    const int64_t *saved = search_drop_bytes(s, c, x.d);
+    int least = stage_bytes_offload(t->bytes, saved, x.pairs, s->o->hw->usable), n = 0;
+    s->out->counts.saved += from[0] - from[least];
+    if (!from[least]) return 0;
+    if (set_is_slow(s, c, t, x.d, least)) {
+        s->out->counts.slow += from[least];
+        return 0;
+    }
+    for (x.offload = least; x.offload < OFFLOADS; x.offload++) {
+        int64_t here = from[x.offload] - from[x.offload + 1];
+        c->offload = x.offload;
+        c->graphs = s->sp.widest;
+        if (!here) continue;
+        if (may_enter(s, c, t, x.d, LEAST_ROUGH))
+            n += sieve_graphs(s, c, t, x, out + n);
+        else
+            s->out->counts.slow += here;
+    }
+    return n;
+}
+
 static int sieve(search *s, choice c, site *t, candidate *out)
 {
-    const inner *legal = search_inner_table(s, &c);
     int n = 0, sets = s->sp.n_drops;
     for (int i = 0; i < 2 * sets; i++) {
         candidate x = {.d = i % sets, .pairs = i >= sets};
-        const int64_t *saved = search_drop_bytes(s, &c, x.d);
-        int least = stage_bytes_offload(t->bytes, saved, x.pairs, s->o->hw->usable);
         c.drop = s->sp.drops[x.d];
         c.beside = x.pairs ? BESIDE_EP : BESIDE_NOTHING;
-        for (x.offload = 0; x.offload < OFFLOADS; x.offload++) {
-            c.offload = x.offload;
-            if (x.offload >= least)
-                n += sieve_graphs(s, c, t, x, out + n);
-            else
-                for (int g = 0; g < SCOPES; g++)
-                    s->out->counts.saved += legal->n_by[x.offload][x.d][x.pairs][g];
-        }
+        n += sieve_set(s, &c, t, x, out + n);
     }
     if (n > 1) qsort(out, (size_t)n, sizeof *out, by_promise);
     return n;
@@ -137,7 +161,7 @@ static void check_bounds(search *s, const choice *c, site *t, const found *f)
         double least = *known_at(s, c, t, d, (least_level)level);
         broken = broken || least + t->bytes->optimizer[c->offload] > step;
     }
-    for (int i = 0; i < d; i++) /* part_is_slow */
+    for (int i = 0; i < d; i++) /* part_least */
         if (c->drop == DROP_FULL || !(s->sp.drops[i] & ~c->drop))
             broken = broken || *known_at(s, c, t, i, LEAST_ROUGH) >
                                    *known_at(s, c, t, d, LEAST_ROUGH) * (1 + 1e-9);
@@ -178,8 +202,9 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
         c.offload = x->offload;
         c.drop = s->sp.drops[x->d];
         signed char *less = &enough[x->graphs][x->d];
-        bool may = s->o->judge_all || !less_is_enough(t, *less, x);
-        for (int level = 0; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may; level++)
+        bool may = s->o->judge_all || (x->least < t->limit && !less_is_enough(t, *less, x));
+        for (int level = LEAST_TIGHT; level < (x->pairs ? LEAST_LEVELS : LEAST_PAIRED) && may;
+             level++)
             may = may_enter(s, &c, t, x->d, (least_level)level);
         if (!may)
             s->out->counts.slow++;
@@ -199,6 +224,9 @@ static bool open_site(search *s, const choice *c, site *t)
     t->times = search_stage_times(s, c);
     t->message = s->message;
     t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
+    for (int i = OFFLOADS - 1; i >= 0; i--)
+        t->optimizer[i] =
+            fmin(t->bytes->optimizer[i], i + 1 < OFFLOADS ? t->optimizer[i + 1] : INFINITY);
     return true;
 }
 
@@ -222,10 +250,8 @@ static bool all_slow(search *s, const choice *c, const site *t)
 {
     choice x = *c;
     x.graphs = s->sp.widest;
-    double optimizer = t->bytes->optimizer[0];
-    for (int i = 1; i < OFFLOADS; i++) optimizer = fmin(optimizer, t->bytes->optimizer[i]);
     return stage_times_least(t->times, search_drop_times(s, &x, 0, LEAST_ROUGH), t->message) +
-               optimizer >=
+               t->optimizer[0] >=
            t->limit;
 }
 

@@ -42,13 +42,13 @@ static bool find(const mistake *m, const audit_part *p, int64_t *item_id, int *e
     return false;
 }
 
-static void plant(void *with, int64_t rank, audit_book *book, audit_stream *stream)
+static void plant(void *with, int64_t rank, audit_book *book, audit_trace *trace)
 {
     mistake *m = with;
     int64_t item_id = 0;
     int entry_id = 0;
     if (rank != m->rank) return;
-    audit_part *p = stream_own_part(book, stream, m->part);
+    audit_part *p = trace_own_part(book, trace, m->part);
     if (!find(m, p, &item_id, &entry_id)) fail_msg("nothing to alter on rank %d", (int)rank);
     strncpy(m->name, p->items[item_id].list->entries[entry_id].name, sizeof m->name - 1);
     m->make(m, book, p, item_id, entry_id);
@@ -257,11 +257,11 @@ static void circles_are_found(void **state)
 }
 
 /* All ranks do the same, so nothing differs: only playing shows that they stop. */
-static void all_wait_too_early(void *with, int64_t rank, audit_book *book, audit_stream *stream)
+static void all_wait_too_early(void *with, int64_t rank, audit_book *book, audit_trace *trace)
 {
     mistake m = *(mistake *)with;
     m.rank = rank;
-    if (rank < 8) plant(&m, rank, book, stream);
+    if (rank < 8) plant(&m, rank, book, trace);
 }
 
 static void circles_of_whole_stages_are_found(void **state)

@@ -43,12 +43,12 @@ static void swap_with_next(audit_list *l, int k)
     fail_msg("no second message to swap with");
 }
 
-static void plant_one(void *with, int64_t rank, audit_book *book, audit_stream *stream)
+static void plant_one(void *with, int64_t rank, audit_book *book, audit_trace *trace)
 {
     move *m = with;
     int left = m->nth;
     if (m->rank >= 0 && rank != m->rank) return;
-    audit_part *p = stream_own_part(book, stream, PART_STEP);
+    audit_part *p = trace_own_part(book, trace, PART_STEP);
     for (int64_t i = 0; i < p->n; i++) {
         for (int k = 0; k < p->items[i].list->n; k++) {
             if (!is_meant(m, &p->items[i].list->entries[k]) || (m->nth >= 0 && left-- != 0))
@@ -61,9 +61,9 @@ static void plant_one(void *with, int64_t rank, audit_book *book, audit_stream *
     }
 }
 
-static void plant_list(void *with, int64_t rank, audit_book *book, audit_stream *stream)
+static void plant_list(void *with, int64_t rank, audit_book *book, audit_trace *trace)
 {
-    for (move *m = with; m->from != m->to; m++) plant_one(m, rank, book, stream);
+    for (move *m = with; m->from != m->to; m++) plant_one(m, rank, book, trace);
 }
 
 static move all_of(op_stream from, op_stream to)

@@ -79,6 +79,7 @@ wait_for() { # PATTERN FILE
 }
 fails() { # NAME STEPS OVERRIDES...
     ck=$work/$1
+    : >"$work/out" && : >"$work/err" # what an earlier run said is not this one's
     "$moefold" train "${small[@]}" "train.train_iters=$2" checkpoint.save_interval=5 "checkpoint.save=$ck" "${@:3}" >"$work/out" 2>"$work/err" &
     pid=$!
     wait_for 'successfully saved checkpoint from iteration +5 ' "$work/out"

@@ -30,6 +30,16 @@ within plan_tiny_cluster 10 1 plan mixtral-8x7b --gpus 2xH100 --seq 16
 within plan_one_gpu 5 1 plan qwen3-30b-a3b --gpus 1xB200 --seq 4096
 within plan_65536_gpus 10 0 plan deepseek-v3 --gpus 65536xH100 --seq 4096 --seconds 3
 
+# ... and without a limit of its own: rules and bounds are not looked at again for each of 2.9 billion layouts
+within plan_65536_gpus_to_the_end 7 0 plan deepseek-v3 --gpus 65536xH100 --seq 4096
+
+# layers are alike: programs of millions of items are built for the answer alone, and a pipeline rank has room for its
+# own weights
+layers=(--seq 4096 --pin model.num_layers=4096)
+[ $scale = 1 ] && ulimit -v 4000000
+within plan_4096_layers 15 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
+within plan_4096_layers_on_256_gpus 12 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
+
 # what a clock left out is counted
 out=$("$moefold" price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json 2>/dev/null)
 if python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not d["changes_left"] > 0)' <<<"$out"; then

@@ -342,7 +342,7 @@ static void turning_round(void **state)
         int rows = 1 + i % 20, cols = 1 + i / 20 % 20, add = i / 400;
         float x[20 * WIDE], y[20 * WIDE];
         for (int k = 0; k < 20 * WIDE; k++) x[k] = noise(k), y[k] = noise(k + 3);
-        lanes_turn(&(turn){x, rows, cols, WIDE, y, WIDE, rows + 2, 3, add});
+        lanes_transpose(&(transposition){x, rows, cols, WIDE, y, WIDE, rows + 2, 3, add});
         for (int c = 0; c < 20; c++)
             for (int r = 0; r < WIDE; r++) {
                 double old = (double)noise(c * WIDE + r + 3);

@@ -40,7 +40,7 @@ static void check_group(const setup *s, comm_group g, arena *a)
         members m = members_of(s, g, rank, a);
         if (g == GROUP_EMBEDDING && m.n == 0) continue;
         assert_int_equal(m.n, group_width(s, g));
-        assert_int_equal(m.place, group_place(s, g, &at));
+        assert_int_equal(m.place, group_rank(s, g, &at));
         assert_int_equal(m.ranks[m.place], rank);
         for (int64_t i = 0; i < m.n; i++) { /* every member has the same list */
             members other = members_of(s, g, m.ranks[i], a);

@@ -158,7 +158,7 @@ static void compare(compared *c, const char *words)
     against_open(c->job, c->own);
     search_options o = {.hw = &c->hw};
     assert_int_equal(search_run(c->r, c->job, &o, c->a, &err), OK);
-    assert_int_equal(against_price(c->g, c->own, c->job, c->r, &o, c->a, &err), OK);
+    assert_int_equal(against_price(c->g, c->own, &(searched){c->job, c->r, &o}, c->a, &err), OK);
 }
 
 static void a_path_ends_at_the_first(void **state)
@@ -194,7 +194,7 @@ static void the_winner_has_no_path(void **state)
     search_recipe(winner, c.r, c.job, &c.r->best[0].c);
     search_options o = {.hw = &c.hw};
     against *g = ARENA_NEW(c.a, against);
-    assert_int_equal(against_price(g, winner, c.job, c.r, &o, c.a, &err), OK);
+    assert_int_equal(against_price(g, winner, &(searched){c.job, c.r, &o}, c.a, &err), OK);
     assert_int_equal(g->place, 1);
     assert_int_equal(g->same, 1);
     assert_int_equal(g->n_path, 0);

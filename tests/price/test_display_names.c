@@ -1,8 +1,8 @@
-/* test_display_names.c - names are for people: a program whose every name is changed costs the same,
- * lies in the same places and exchanges the same messages. */
+/* test_display_names.c - names are for people: a program whose every name is changed costs the
+ * same, lies in the same places and exchanges the same messages. */
 #include "program/testing.h"
 
-#include "audit/stream.h"
+#include "audit/trace.h"
 #include "price/stages.h"
 #include "program/memory/plan.h"
 
@@ -83,8 +83,8 @@ static void same_entry(const audit_entry *x, const audit_entry *y)
 static void same_messages(const built *was, const built *is, int64_t rank)
 {
     audit_book books[2] = {{.s = &was->s, .a = was->a}, {.s = &is->s, .a = is->a}};
-    audit_stream a = stream_of(&books[0], was->programs[rank]);
-    audit_stream b = stream_of(&books[1], is->programs[rank]);
+    audit_trace a = trace_of(&books[0], was->programs[rank]);
+    audit_trace b = trace_of(&books[1], is->programs[rank]);
     for (int part = 0; part < PART_COUNT; part++) {
         assert_int_equal(a.part[part]->n, b.part[part]->n);
         for (int64_t i = 0; i < a.part[part]->n; i++) {

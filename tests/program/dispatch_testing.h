@@ -80,7 +80,7 @@ static inline void experts_alone(builder *b, segment *seg)
     b->module = MODULE_LAYER;
     int x = seg_saved(b, "x", size, 0), y = seg_other(b, "y", LIFE_OUTPUT, size);
     moe_forward(b, &t, x, y);
-    moe_backward(b, &t, seg_other(b, "dh", LIFE_STREAM, size));
+    moe_backward(b, &t, seg_other(b, "dh", LIFE_DHIDDEN, size));
     assert_int_equal(b->node, NODE_ATTN);
 }
 
@@ -163,7 +163,7 @@ static inline void prepare_rank(layer_run *x, lock_rank *k)
     for (int id = 0; id < k->seg.n_bufs; id++) {
         const buf *p = &k->seg.bufs[id];
         if (p->life == LIFE_STEP) memset(k->mem[id], 0, (size_t)p->bytes);
-        if (p->life == LIFE_STREAM) deal(&x->l, &k->b, k->mem[id], x->l.dy, false);
+        if (p->life == LIFE_DHIDDEN) deal(&x->l, &k->b, k->mem[id], x->l.dy, false);
     }
     deal(&x->l, &k->b, k->mem[0], x->l.x, false);
 }
@@ -188,7 +188,7 @@ static inline void collect_rank(layer_run *x, lock_rank *k)
         const buf *p = &k->seg.bufs[id];
         float *mem = k->mem[id];
         if (p->life == LIFE_OUTPUT) deal(l, &k->b, mem, l->y, true);
-        if (p->life == LIFE_STREAM) deal(l, &k->b, mem, l->dx, true);
+        if (p->life == LIFE_DHIDDEN) deal(l, &k->b, mem, l->dx, true);
         if (p->life == LIFE_STEP) collect_step(x, k, p, mem);
         if (p->life != LIFE_GRADIENT) continue;
         bool whole_on_etp = strcmp(p->row->name, "mlp.experts.linear_fc2.bias") == 0;

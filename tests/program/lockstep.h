@@ -150,7 +150,7 @@ static inline void make_memory(lockstep *l, lock_rank *r)
             weight_rows(l, &r->b, p->row, mem, l->weights[p->row - l->s.params.rows], false);
         for (int64_t i = 0; p->life == LIFE_GRADIENT && i < p->bytes / 4; i++) mem[i] = BEFORE;
         if (p->life == LIFE_STEP) fill_step(l, &r->b, p, mem);
-        if (p->life == LIFE_STREAM) tokens(l, &r->b, mem, l->dy, l->out_parts, false);
+        if (p->life == LIFE_DHIDDEN) tokens(l, &r->b, mem, l->dy, l->out_parts, false);
         if (id == 0 && p->life == LIFE_SAVED) tokens(l, &r->b, mem, l->x, l->in_parts, false);
     }
 }
@@ -267,7 +267,7 @@ static inline void collect(lockstep *l, lock_rank *r)
         for (int64_t i = 0; i < FENCE; i++)
             if (r->mem[id][p->bytes / 4 + i] != BEFORE) fail_msg("%s ran over its end", p->name);
         if (p->life == LIFE_OUTPUT) tokens(l, &r->b, r->mem[id], l->y, l->out_parts, true);
-        if (p->life == LIFE_STREAM) tokens(l, &r->b, r->mem[id], l->dx, l->in_parts, true);
+        if (p->life == LIFE_DHIDDEN) tokens(l, &r->b, r->mem[id], l->dx, l->in_parts, true);
         if (p->life == LIFE_GRADIENT)
             weight_rows(l, &r->b, p->row, r->mem[id], l->gradients[p->row - l->s.params.rows],
                         true);

@@ -22,7 +22,7 @@ static void attention_alone(builder *b, segment *seg)
     else
         attention_forward(b, &t, x, h);
     if (dense) mlp_forward(b, &mlp, h, y);
-    int dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     if (dense) mlp_backward(b, &mlp, dh);
     if (linear)
         gdn_backward(b, &g, dh);

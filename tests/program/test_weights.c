@@ -162,7 +162,7 @@ static void slices_cover_buckets(void **state)
         for (int i = 0; i < w.n_buckets; i++) {
             comm_group g = w.buckets[i].expert ? GROUP_EDP : GROUP_DP_CP;
             assert_int_equal(w.buckets[i].shards, group_width(s, g));
-            assert_int_equal(w.buckets[i].place, group_place(s, g, &at));
+            assert_int_equal(w.buckets[i].place, group_rank(s, g, &at));
         }
     }
     arena_destroy(a);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "rules/rules.h"
 #include "comm/comm.h"
+#include "run/arrays.h"
 #include "run/data/batch.h"
 #include "run/executor.h"
 #include "run/init_weights.h"
@@ -79,13 +80,12 @@ static double loss_of(rank_rig *g)
 
 static void update(rank_rig *g)
 {
-    float *w = executor_region(g->e, REGION_WEIGHTS), *d = executor_region(g->e, REGION_GRADIENTS);
-    float *m = executor_region(g->e, REGION_OPTIMIZER), *v = m + g->p.weights.owned;
-    double squares = optimizer_squares(&g->opt, d);
+    optimizer_arrays x = arrays_of(g->e, &g->p);
+    double squares = optimizer_squares(&g->opt, x.gradients);
     comm_sum(g->c, GROUP_WORLD, &squares, 1);
     step_result r = optimizer_judge(&g->opt, sqrt(squares));
     step_rates rates = {1e-3, 1e-3, 0.1, r.clip};
-    optimizer_update(&g->opt, w, d, m, v, rates);
+    optimizer_update(&g->opt, &x, rates);
     if (!g->p.gathers_late) executor_part(g->e, PART_GATHER);
 }
 
@@ -100,10 +100,20 @@ static void run_step(rank_rig *g, int step)
 
 /* ---- the first step of one rank, and of many beside it */
 
+static array_loan gradients_of(rank_rig *g)
+{
+    array_loan l;
+    error err;
+    if (array_borrow(&l, g->e, &g->p, ARRAY_GRADIENTS, &err))
+        snprintf(g->failed, sizeof g->failed, "%s", err.text);
+    return l;
+}
+
 static void keep_gradients(rank_rig *g)
 {
     rig_reference *k = g->keep;
-    hf_flat flat = {&g->s, &g->p.weights, executor_region(g->e, REGION_GRADIENTS), true};
+    array_loan gradients = gradients_of(g);
+    hf_flat flat = {&g->s, &g->p.weights, gradients.values, true};
     hf_walk walk = {.s = &g->s, .w = &g->p.weights};
     k->list = ARENA_ARRAY(k->a, rig_tensor, 4096);
     for (hf_part part; hf_walk_next(&walk, &part, k->a);) {
@@ -115,6 +125,7 @@ static void keep_gradients(rank_rig *g)
         if (hf_tensor(&flat, t->name, t->gradient, t->n, &err))
             snprintf(g->failed, sizeof g->failed, "%s", err.text);
     }
+    array_return(&gradients, ARRAY_READ);
 }
 
 static double *loads_of(rank_rig *g)
@@ -129,7 +140,8 @@ static double *loads_of(rank_rig *g)
 
 static void compare_gradients(rank_rig *g)
 {
-    hf_flat flat = {&g->s, &g->p.weights, executor_region(g->e, REGION_GRADIENTS), true};
+    array_loan gradients = gradients_of(g);
+    hf_flat flat = {&g->s, &g->p.weights, gradients.values, true};
     for (int i = 0; i < g->r->n; i++) {
         const rig_tensor *t = &g->r->list[i];
         hf_golden golden = {t->name, t->gradient, t->n};
@@ -149,6 +161,7 @@ static void compare_gradients(rank_rig *g)
             g->out->worst = t->name;
         }
     }
+    array_return(&gradients, ARRAY_READ);
 }
 
 static void compare_loads(rank_rig *g)
@@ -203,12 +216,15 @@ static status open_rank(rank_rig *g, error *err)
 static status load_weights(rank_rig *g, error *err)
 {
     hf_report report;
-    if (g->s.m.tied) {
-        init_weights(&g->s, &g->p.at, &g->p.weights, 1, executor_region(g->e, REGION_WEIGHTS));
-        return OK;
-    }
-    return hf_load(&g->s, &g->p.at, &g->p.weights, g->folder, executor_region(g->e, REGION_WEIGHTS),
-                   &report, err);
+    array_loan w;
+    status s = array_borrow(&w, g->e, &g->p, ARRAY_WEIGHTS, err);
+    if (s) return s;
+    if (g->s.m.tied)
+        init_weights(&g->s, &g->p.at, &g->p.weights, 1, w.values);
+    else
+        s = hf_load(&g->s, &g->p.at, &g->p.weights, g->folder, w.values, &report, err);
+    array_return(&w, ARRAY_ROUNDED);
+    return s;
 }
 
 static void run_rank(rank_rig *g)

@@ -7,7 +7,7 @@
 #include "run/data/batch.h"
 #include "run/hf/weights.h"
 #include "run/init_weights.h"
-#include "run/optimizer.h"
+#include "run/arrays.h"
 
 typedef struct rig {
     arena *a;
@@ -40,7 +40,11 @@ static void rig_close(rig *g)
 static void rig_start(rig *g)
 {
     memset(executor_region(g->e, REGION_OPTIMIZER), 0, (size_t)g->p.bytes[REGION_OPTIMIZER]);
-    init_weights(g->s, &g->p.at, &g->p.weights, 7, executor_region(g->e, REGION_WEIGHTS));
+    array_loan w;
+    error err;
+    assert_int_equal(array_borrow(&w, g->e, &g->p, ARRAY_WEIGHTS, &err), OK);
+    init_weights(g->s, &g->p.at, &g->p.weights, 7, w.values);
+    array_return(&w, ARRAY_ROUNDED);
     batch_tables(g->e, &g->p);
 }
 
@@ -60,10 +64,8 @@ static void rig_step(rig *g)
     executor_part(g->e, PART_FINISH);
     optimizer o;
     optimizer_init(&o, &g->p, DECAY_MEGATRON, g->a);
-    float *m = executor_region(g->e, REGION_OPTIMIZER);
-    optimizer_step(&o, executor_region(g->e, REGION_WEIGHTS),
-                   executor_region(g->e, REGION_GRADIENTS), m, m + g->p.weights.owned,
-                   (step_rates){1e-3, 1e-3, 0.1, 1});
+    optimizer_arrays x = arrays_of(g->e, &g->p);
+    optimizer_step(&o, &x, (step_rates){1e-3, 1e-3, 0.1, 1});
 }
 
 /* ---- memory: two runs over different patterns; a byte that either changed was touched */

@@ -36,7 +36,19 @@ static const char *const exact[] = {
                  "recompute_num_layers=1",
     EP2 A2A "cluster.n_gpus=2 " M "recompute_granularity=selective " M
             "recompute_modules=[layernorm,moe_act]",
+    EP2 A2A "cluster.n_gpus=2 " M "recompute_granularity=selective " M
+            "recompute_modules=[core_attn,mla_up_proj,mlp,moe,shared_experts]",
+    "cluster.n_gpus=1 " M "fine_grained_activation_offloading=true " M "offload_modules=[core_attn,"
+    "attn_proj,expert_fc1,moe_act] " M "min_offloaded_tensor_size=1",
 };
+
+/* Formats of activations and weights, and of gradients. */
+static const char *const precisions[] = {
+    "mixed_precision=fp32",
+    "mixed_precision=bf16_mixed",
+    "mixed_precision=bf16_mixed mixed_precision.grad_reduce_in_fp32=false",
+};
+enum { N_PRECISIONS = sizeof precisions / sizeof precisions[0] };
 
 /* Forced balance fills every routed buffer: all that is planned is touched, on every rank. */
 static void planned_bytes_are_used_bytes(void **state)
@@ -44,18 +56,20 @@ static void planned_bytes_are_used_bytes(void **state)
     (void)state;
     arena *a = arena_create();
     int ran = 0;
-    for (int c = 0; c < N_FAMILY_CASES; c++)
+    for (int i = 0; i < N_FAMILY_CASES * N_PRECISIONS; i++)
         for (size_t l = 0; l < sizeof exact / sizeof exact[0]; l++) {
-            const char *words = arena_text(a, "%s %s", EVEN, exact[l]);
+            const char *folder = family_cases[i % N_FAMILY_CASES];
+            const char *words =
+                arena_text(a, "%s %s %s", EVEN, exact[l], precisions[i / N_FAMILY_CASES]);
             rig_result r;
-            if (!rig_is_legal(family_cases[c], words, a)) continue;
-            rig_touch(&r, family_cases[c], words);
-            if (r.text[0] || r.planned != r.used)
-                fail_msg("%s %s: planned %lld, used %lld %s", family_cases[c], exact[l],
-                         (long long)r.planned, (long long)r.used, r.text);
+            if (!rig_is_legal(folder, words, a)) continue;
+            rig_touch(&r, folder, words);
+            if (r.text[0] || r.planned != r.used || r.host_planned != r.host_used)
+                fail_msg("%s %s: planned %lld, used %lld %s", folder, words, (long long)r.planned,
+                         (long long)r.used, r.text);
             ran++;
         }
-    assert_true(ran >= 40);
+    assert_true(ran >= 140);
     arena_destroy(a);
 }
 

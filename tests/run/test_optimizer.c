@@ -37,6 +37,13 @@ static int tear_down(void **state)
     return 0;
 }
 
+#define F32(p) ((typed){DTYPE_F32, p})
+#define ARRAYS(d)                                                                                  \
+    (&(optimizer_arrays){.weights = F32((d).w),                                                    \
+                         .gradients = F32((d).g),                                                  \
+                         .first = F32((d).m),                                                      \
+                         .second = F32((d).v)})
+
 /* A model's weights with an optimizer, and arrays of numbers. */
 typedef struct made {
     setup s;
@@ -194,7 +201,7 @@ static void follow_reference(const char *overrides, bool l2)
         new_gradient(&d, t);
         poison_gaps(&d);
         step_rates rates = {1e-3 / t, 3e-3 / t, 0.1, 0.5};
-        step_result r = optimizer_step(&d.o, d.w, d.g, d.m, d.v, rates);
+        step_result r = optimizer_step(&d.o, ARRAYS(d), rates);
         double norm = plain_norm(&d, 0.5);
         assert_int_equal(r.outcome, STEP_TAKEN);
         assert_true(fabs(r.norm - norm) < 1e-12 * norm);
@@ -250,17 +257,17 @@ static void clipped_is_scaled(void **state)
     made a = make(SMALL " optimizer.clip_grad=0.01", DECAY_MEGATRON);
     made b = make(SMALL NO_CLIP, DECAY_MEGATRON);
     step_rates rates = {1e-3, 1e-3, 0.1, 1};
-    step_result r = optimizer_step(&a.o, a.w, a.g, a.m, a.v, rates);
+    step_result r = optimizer_step(&a.o, ARRAYS(a), rates);
     assert_true(r.clip < 1 && fabs(r.clip - 0.01 / (r.norm + 1e-6)) < 1e-15);
     rates.scale = r.clip;
-    optimizer_step(&b.o, b.w, b.g, b.m, b.v, rates);
+    optimizer_step(&b.o, ARRAYS(b), rates);
     assert_true(same(a.w, b.w, a.n) && same(a.m, b.m, a.n) && same(a.v, b.v, a.n));
 }
 
 static void assert_skips(made *d, step_outcome why)
 {
     const float *w = copied(d->w, d->n), *m = copied(d->m, d->n), *v = copied(d->v, d->n);
-    step_result r = optimizer_step(&d->o, d->w, d->g, d->m, d->v, (step_rates){1, 1, 1, 1});
+    step_result r = optimizer_step(&d->o, ARRAYS(*d), (step_rates){1, 1, 1, 1});
     assert_int_equal(r.outcome, why);
     assert_int_equal(d->o.steps, 0);
     assert_true(same(w, d->w, d->n) && same(m, d->m, d->n) && same(v, d->v, d->n));
@@ -281,7 +288,7 @@ static void a_bad_gradient_skips_the_step(void **state)
         d.g[place] = kept;
     }
     step_rates rates = {1e-3, 1e-3, 0.1, 1};
-    assert_int_equal(optimizer_step(&d.o, d.w, d.g, d.m, d.v, rates).outcome, STEP_TAKEN);
+    assert_int_equal(optimizer_step(&d.o, ARRAYS(d), rates).outcome, STEP_TAKEN);
     assert_int_equal(d.o.steps, 1);
 }
 
@@ -384,7 +391,7 @@ static void only_what_decays_shrinks(void **state)
         made d = make(GOLDEN "gpt-oss-tiny", (decay_rule)rule);
         memset(d.g, 0, sizeof *d.g * (size_t)d.n);
         const float *start = copied(d.w, d.n);
-        optimizer_step(&d.o, d.w, d.g, d.m, d.v, (step_rates){0.1, 0.1, 0.5, 1});
+        optimizer_step(&d.o, ARRAYS(d), (step_rates){0.1, 0.1, 0.5, 1});
         for (int i = 0; i < d.list.n; i++) {
             const weight *w = &d.list.list[i];
             double factor = optimizer_decays(w->row, (decay_rule)rule, false) ? 0.95 : 1;
@@ -430,9 +437,9 @@ static void zeros_are_counted(void **state)
 {
     (void)state;
     made d = make(SMALL, DECAY_MEGATRON);
-    assert_int_equal(optimizer_zeros(&d.o, d.g), 0);
+    assert_int_equal(optimizer_zeros(&d.o, F32(d.g)), 0);
     d.g[0] = d.g[d.list.list[3].offset] = 0;
-    assert_int_equal(optimizer_zeros(&d.o, d.g), 2);
+    assert_int_equal(optimizer_zeros(&d.o, F32(d.g)), 2);
 }
 
 static void threads_change_nothing(void **state)
@@ -444,9 +451,9 @@ static void threads_change_nothing(void **state)
         omp_set_num_threads(n);
         made d = make(SMALL, DECAY_MEGATRON);
         for (int t = 0; t < 3; t++)
-            optimizer_step(&d.o, d.w, d.g, d.m, d.v, (step_rates){1e-3, 1e-3, 0.1, 1});
+            optimizer_step(&d.o, ARRAYS(d), (step_rates){1e-3, 1e-3, 0.1, 1});
         if (n == 1) one = d;
-        assert_true(optimizer_squares(&d.o, d.g) == optimizer_squares(&one.o, one.g));
+        assert_true(optimizer_squares(&d.o, F32(d.g)) == optimizer_squares(&one.o, F32(one.g)));
         assert_true(same(d.w, one.w, d.n) && same(d.m, one.m, d.n) && same(d.v, one.v, d.n));
     }
     omp_set_num_threads(before);
@@ -504,22 +511,22 @@ static void ranks_share(const char *overrides)
     held whole;
     set_up_words(&s, overrides);
     hold(&whole, &s, NULL);
-    double sum = 0, all = optimizer_squares(&whole.o, whole.g);
+    double sum = 0, all = optimizer_squares(&whole.o, F32(whole.g));
     int64_t zeros = 0;
     char *times = ARENA_ARRAY(scratch, char, whole.p.weights.elements);
     step_rates rates = {1e-3, 2e-3, 0.1, 0.5};
-    optimizer_update(&whole.o, whole.w, whole.g, whole.m, whole.v, rates);
+    optimizer_update(&whole.o, ARRAYS(whole), rates);
     for (int64_t r = 0; r < s.lay.world; r++) {
         held rank;
         rank_at at = rank_coordinates(&s.lay, r);
         hold(&rank, &s, &at);
-        sum += optimizer_squares(&rank.o, rank.g);
-        zeros += optimizer_zeros(&rank.o, rank.g);
-        optimizer_update(&rank.o, rank.w, rank.g, rank.m, rank.v, rates);
+        sum += optimizer_squares(&rank.o, F32(rank.g));
+        zeros += optimizer_zeros(&rank.o, F32(rank.g));
+        optimizer_update(&rank.o, ARRAYS(rank), rates);
         compare_rank(&rank, &whole, times);
     }
     assert_true(fabs(sum - all) < 1e-12 * all);
-    assert_int_equal(zeros, optimizer_zeros(&whole.o, whole.g));
+    assert_int_equal(zeros, optimizer_zeros(&whole.o, F32(whole.g)));
     for (int i = 0; i < whole.p.weights.n; i++) {
         const weight *w = &whole.p.weights.list[i];
         for (int64_t e = 0; e < w->n && w->row->trained; e++)

@@ -115,26 +115,26 @@ static void start_merging(const attention *a, passage *w)
         w->top[i] = (float)((double)lse * LOG2_E);
         w->sum[i] = 1;
     }
-    lanes_turn(&(turn){.x = a->o + row * a->dv,
-                       .n_rows = w->at.n_queries,
-                       .n_cols = a->dv,
-                       .x_row = a->n * a->dv,
-                       .y = w->ot,
-                       .y_row = QUERIES,
-                       .pad = QUERIES,
-                       .by = 1});
+    lanes_transpose(&(transposition){.x = a->o + row * a->dv,
+                                     .n_rows = w->at.n_queries,
+                                     .n_cols = a->dv,
+                                     .x_row = a->n * a->dv,
+                                     .y = w->ot,
+                                     .y_row = QUERIES,
+                                     .pad = QUERIES,
+                                     .by = 1});
 }
 
 static void begin(const attention *a, passage *w)
 {
-    lanes_turn(&(turn){.x = a->q + attention_query_row(a, &w->at) * a->d,
-                       .n_rows = w->at.n_queries,
-                       .n_cols = a->d,
-                       .x_row = a->n * a->d,
-                       .y = w->qt,
-                       .y_row = QUERIES,
-                       .pad = QUERIES,
-                       .by = (float)(a->scale * LOG2_E)}); /* I3 */
+    lanes_transpose(&(transposition){.x = a->q + attention_query_row(a, &w->at) * a->d,
+                                     .n_rows = w->at.n_queries,
+                                     .n_cols = a->d,
+                                     .x_row = a->n * a->d,
+                                     .y = w->qt,
+                                     .y_row = QUERIES,
+                                     .pad = QUERIES,
+                                     .by = (float)(a->scale * LOG2_E)}); /* I3 */
     for (int64_t i = 0; i < QUERIES; i++) {
         w->top[i] = a->sinks ? (float)((double)a->sinks[w->at.head] * LOG2_E) : NOTHING_SEEN;
         w->sum[i] = a->sinks ? 1.0f : 0.0f;
@@ -167,13 +167,13 @@ static void end(const attention *a, passage *w)
         w->shrink[i] = w->sum[i] == 0 ? 0 : 1 / w->sum[i]; /* I5 */
     }
     a->use->scale_columns(w->ot, a->dv, w->shrink);
-    lanes_turn(&(turn){.x = w->ot,
-                       .n_rows = a->dv,
-                       .n_cols = w->at.n_queries,
-                       .x_row = QUERIES,
-                       .y = a->o + row * a->dv,
-                       .y_row = a->n * a->dv,
-                       .by = 1});
+    lanes_transpose(&(transposition){.x = w->ot,
+                                     .n_rows = a->dv,
+                                     .n_cols = w->at.n_queries,
+                                     .x_row = QUERIES,
+                                     .y = a->o + row * a->dv,
+                                     .y_row = a->n * a->dv,
+                                     .by = 1});
 }
 
 /* The keys of a stretch for n blocks of queries. */

@@ -44,14 +44,14 @@ static void copy_rows(const attention_block *at, const float *x, int64_t x_row, 
 static void turn_rows(const attention_block *at, const float *x, int64_t x_row, int64_t n, float by,
                       float *y)
 {
-    lanes_turn(&(turn){.x = x,
-                       .n_rows = at->n_queries,
-                       .n_cols = n,
-                       .x_row = x_row,
-                       .y = y,
-                       .y_row = QUERIES,
-                       .pad = QUERIES,
-                       .by = by});
+    lanes_transpose(&(transposition){.x = x,
+                                     .n_rows = at->n_queries,
+                                     .n_cols = n,
+                                     .x_row = x_row,
+                                     .y = y,
+                                     .y_row = QUERIES,
+                                     .pad = QUERIES,
+                                     .by = by});
 }
 
 static void begin(const attention *a, const attention_block *at, scratch *w)
@@ -113,14 +113,14 @@ static void take_keys(const attention *a, const attention_block *at, bool first,
 static void end(const attention *a, const attention_block *at, bool first, const scratch *w)
 {
     int64_t row = attention_query_row(a, at);
-    lanes_turn(&(turn){.x = w->dqt,
-                       .n_rows = a->d,
-                       .n_cols = at->n_queries,
-                       .x_row = QUERIES,
-                       .y = a->dq + row * a->d,
-                       .y_row = a->n * a->d,
-                       .by = (float)a->scale,
-                       .add = !first}); /* I3 */
+    lanes_transpose(&(transposition){.x = w->dqt,
+                                     .n_rows = a->d,
+                                     .n_cols = at->n_queries,
+                                     .x_row = QUERIES,
+                                     .y = a->dq + row * a->d,
+                                     .y_row = a->n * a->d,
+                                     .by = (float)a->scale,
+                                     .add = !first}); /* I3 */
 }
 
 /* A block of queries of one head against the keys of a span. `first` is the first head of its

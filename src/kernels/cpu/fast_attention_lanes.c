@@ -127,7 +127,7 @@ typedef float four __attribute__((vector_size(16)));
     __builtin_shuffle(a, b, (int32_t __attribute__((vector_size(16)))){i, j, k, l})
 #endif
 
-static void turn_four(const turn *t, int64_t r, int64_t c)
+static void transpose_four(const transposition *t, int64_t r, int64_t c)
 {
     four x[4], y[4];
     for (int i = 0; i < 4; i++) memcpy(&x[i], t->x + (r + i) * t->x_row + c, sizeof x[i]);
@@ -144,7 +144,7 @@ static void turn_four(const turn *t, int64_t r, int64_t c)
     }
 }
 
-static void turn_one(const turn *t, int64_t r, int64_t c)
+static void transpose_one(const transposition *t, int64_t r, int64_t c)
 {
     float *to = t->y + c * t->y_row + r;
     *to = t->by * t->x[r * t->x_row + c] + (t->add ? *to : 0);
@@ -159,22 +159,22 @@ static void fetch_ahead(const float *x, int64_t row, int64_t from, int64_t past,
         for (int64_t at = 0; at < n; at += LINE) __builtin_prefetch(x + i * row + at);
 }
 
-void lanes_turn(const turn *t)
+void lanes_transpose(const transposition *t)
 {
     const int64_t rows = t->n_rows / 4 * 4, cols = t->n_cols / 4 * 4;
     if (t->x_row > t->y_row) { /* along the rows of the side that is farther apart */
         for (int64_t r = 0; r < rows; r += 4) {
             fetch_ahead(t->x, t->x_row, r, rows, cols);
-            for (int64_t c = 0; c < cols; c += 4) turn_four(t, r, c);
+            for (int64_t c = 0; c < cols; c += 4) transpose_four(t, r, c);
         }
     } else {
         for (int64_t c = 0; c < cols; c += 4) {
             fetch_ahead(t->y, t->y_row, c, cols, rows);
-            for (int64_t r = 0; r < rows; r += 4) turn_four(t, r, c);
+            for (int64_t r = 0; r < rows; r += 4) transpose_four(t, r, c);
         }
     }
     for (int64_t r = 0; r < t->n_rows; r++)
-        for (int64_t c = r < rows ? cols : 0; c < t->n_cols; c++) turn_one(t, r, c);
+        for (int64_t c = r < rows ? cols : 0; c < t->n_cols; c++) transpose_one(t, r, c);
     for (int64_t c = 0; c < t->n_cols; c++)
         for (int64_t r = t->n_rows; r < t->pad; r++) t->y[c * t->y_row + r] = 0;
 }

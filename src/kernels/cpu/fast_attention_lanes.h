@@ -73,17 +73,17 @@ const lanes *lanes_best(void);
 /* All that this processor has, for tests: the i-th, NULL past the last. */
 const lanes *lanes_nth(int i);
 
-/* y[n_cols][y_row] = by * x[n_rows][x_row] turned round, or += with `add`; columns of y from n_rows
+/* y[n_cols][y_row] = by * x[n_rows][x_row] transposed, or += with `add`; columns of y from n_rows
  * to `pad` become zeros. */
-typedef struct turn {
+typedef struct transposition {
     const float *x; /* [n_rows][x_row] */
     int64_t n_rows, n_cols, x_row;
     float *y; /* [n_cols][y_row] */
     int64_t y_row, pad;
     float by;
     bool add;
-} turn;
+} transposition;
 
-void lanes_turn(const turn *t);
+void lanes_transpose(const transposition *t);
 
 #endif

@@ -79,6 +79,7 @@ static const kernel fast_dense_rows[] = {
     {OP_NORM_W, "threads", NULL, fast_norm_w},
     {OP_ADD, "threads", NULL, fast_add},
     {OP_COPY, "threads", NULL, fast_copy},
+    {OP_CAST, "threads", NULL, fast_copy},
     {OP_COPY_OUT, "threads", NULL, fast_copy},
     {OP_COPY_IN, "threads", NULL, fast_copy},
     {OP_ZERO, "threads", NULL, fast_zero},

@@ -56,14 +56,14 @@ static void read_keys(const gdn_rule *r, gdn_chunk *c)
         gdn_normalise(r, r->qkv + c->q_at + t * r->row, r->dk, q);
         for (int64_t i = 0; i < r->dk; i++) q[i] *= by;
     }
-    lanes_turn(&(turn){.x = c->k,
-                       .n_rows = c->n,
-                       .n_cols = r->dk,
-                       .x_row = r->k_stride,
-                       .y = c->kt,
-                       .y_row = GDN_CHUNK,
-                       .pad = lanes_round(c->n),
-                       .by = 1});
+    lanes_transpose(&(transposition){.x = c->k,
+                                     .n_rows = c->n,
+                                     .n_cols = r->dk,
+                                     .x_row = r->k_stride,
+                                     .y = c->kt,
+                                     .y_row = GDN_CHUNK,
+                                     .pad = lanes_round(c->n),
+                                     .by = 1});
 }
 
 /* Sums of g in double: exponents are differences of numbers that may be far larger. */

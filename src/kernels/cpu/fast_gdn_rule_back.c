@@ -53,14 +53,14 @@ static void read_chunk(const gdn_rule *r, scratch *w)
 
 static void turn_state(const gdn_rule *r, const float *state /* [Dk][v_stride] */, scratch *w)
 {
-    lanes_turn(&(turn){.x = state,
-                       .n_rows = r->dk,
-                       .n_cols = r->dv,
-                       .x_row = r->v_stride,
-                       .y = w->turned,
-                       .y_row = r->k_stride,
-                       .pad = r->k_stride,
-                       .by = 1});
+    lanes_transpose(&(transposition){.x = state,
+                                     .n_rows = r->dk,
+                                     .n_cols = r->dv,
+                                     .x_row = r->v_stride,
+                                     .y = w->turned,
+                                     .y_row = r->k_stride,
+                                     .pad = r->k_stride,
+                                     .by = 1});
 }
 
 /* y = ddelta, then Y; kds = K dS. The gradient of e^(G_last - G) falls off on the way. */
@@ -103,14 +103,14 @@ static void back_matrices(const gdn_rule *r, scratch *w)
 {
     const gdn_chunk *c = &w->chunk;
     const int64_t n = c->n, vs = r->v_stride;
-    lanes_turn(&(turn){.x = c->delta,
-                       .n_rows = n,
-                       .n_cols = r->dv,
-                       .x_row = vs,
-                       .y = w->deltat,
-                       .y_row = GDN_CHUNK,
-                       .pad = lanes_round(n),
-                       .by = 1});
+    lanes_transpose(&(transposition){.x = c->delta,
+                                     .n_rows = n,
+                                     .n_cols = r->dv,
+                                     .x_row = vs,
+                                     .y = w->deltat,
+                                     .y_row = GDN_CHUNK,
+                                     .pad = lanes_round(n),
+                                     .by = 1});
     const int64_t cs = GDN_CHUNK;
     multiply(r, (product){n, n, r->dv, w->d_o, vs, 1, w->deltat, cs, w->dp, cs, false});
     multiply(r, (product){n, n, r->dv, w->y, vs, 1, w->deltat, cs, w->da, cs, false});

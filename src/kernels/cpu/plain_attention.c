@@ -125,10 +125,15 @@ static double log_sum(const attention *a, int64_t b, int64_t i, int64_t h, doubl
     return top + log(sum);
 }
 
-/* Adds to o the values of the keys in a range. */
-static void forward_range(const attention *a, int64_t b, int64_t i, int64_t h, range keys,
-                          double lse, real *o /* [DV] */)
+/* Token t of sample b, as head h of the queries sees it. */
+typedef struct spot {
+    int64_t b, t, h;
+} spot;
+
+/* Adds to o the values of the keys in a range, for the query at `at`. */
+static void forward_range(const attention *a, spot at, range keys, double lse, real *o /* [DV] */)
 {
+    const int64_t b = at.b, i = at.t, h = at.h;
     double weight[SCORES];
     for (int64_t j = keys.first; j < keys.past; j += SCORES) {
         int64_t n = keys.past - j < SCORES ? keys.past - j : SCORES;
@@ -159,7 +164,7 @@ static void attn(const op *what, void *const *in, void *const *out)
             o[row * a.dv + d] = a.merges ? (real)(keep * (double)o[row * a.dv + d]) : 0;
         for (int p = 0; p < a.n_stretches; p++) {
             range keys = keys_seen(&a, p, position_of(a.queries, a.n_stretches, i));
-            forward_range(&a, b, i, h, keys, l, o + row * a.dv);
+            forward_range(&a, (spot){b, i, h}, keys, l, o + row * a.dv);
         }
         lse[row] = (real)l;
     }
@@ -196,10 +201,11 @@ static void backward_query(const attention *a, int64_t b, int64_t i, int64_t h, 
     }
 }
 
-/* Adds to dk, dv what the queries of one head in a range give to key j. */
-static void backward_key(const attention *a, int64_t b, int64_t j, int64_t h, range queries,
-                         real *dk /* [D] */, real *dv /* [DV] */)
+/* Adds to dk, dv what the queries of one head in a range give to the key at `at`. */
+static void backward_key(const attention *a, spot at, range queries, real *dk /* [D] */,
+                         real *dv /* [DV] */)
 {
+    const int64_t b = at.b, j = at.t, h = at.h;
     int64_t key = key_row(a, b, j, h);
     double p[SCORES], ds[SCORES];
     for (int64_t i = queries.first; i < queries.past; i += SCORES) {
@@ -259,7 +265,7 @@ static void backward_keys(const attention *a, bool add, real *dk /* [B*SK][G][D]
         if (!add) clear(dk + row * a->d, a->d), clear(dv + row * a->dv, a->dv);
         for (int64_t h = first; h < first + heads; h++)
             for (int p = 0; p < a->n_stretches; p++)
-                backward_key(a, b, j, h, queries_seeing(a, p, position), dk + row * a->d,
+                backward_key(a, (spot){b, j, h}, queries_seeing(a, p, position), dk + row * a->d,
                              dv + row * a->dv);
     }
 }

@@ -29,8 +29,8 @@ void attention_forward(builder *b, attention_bufs *t, int x, int h)
     b->node = NODE_ATTN;
     core_plan(b, &t->core);
     const char *norm = m->mla ? "input_layernorm.weight" : SA "linear_qkv.layer_norm_weight";
-    t->norm =
-        norm_forward(b, "attention.norm", norm, x, b->T, H, DROP_LAYERNORM | STORED | OFF_QKV);
+    t->norm = norm_forward(b, &(norm_shape){"attention.norm", norm, b->T, H}, x,
+                           DROP_LAYERNORM | STORED | OFF_QKV);
     if (m->mla)
         mla_forward(b, t);
     else

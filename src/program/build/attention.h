@@ -49,6 +49,9 @@ int64_t core_owner(const core_bufs *c, int64_t h);
 /* Sends x[n] one hop on; returns what comes. */
 int core_hop(builder *b, int phase, const core_bufs *c, int x, int64_t n);
 
+/* Where the gradient by the queries is added up over blocks: in FP32 where the target merges so. */
+int core_query_gradient(builder *b, const core_bufs *c);
+
 /* Keys and values of all members: round the ring, or gathered. */
 void blocks_forward(builder *b, const core_bufs *c);
 qkv_set blocks_backward(builder *b, const core_bufs *c, int dout);

@@ -81,11 +81,6 @@ static void add_block_gradient(builder *b, const core_bufs *c, int64_t h, pair k
     o->flags = h ? ADD_TO : 0;
 }
 
-static int query_gradient(builder *b, const core_bufs *c)
-{
-    return seg_temp(b, "dq", b->B * c->S * c->n * c->d);
-}
-
 /* ---- the ring */
 
 static void ring_forward(builder *b, const core_bufs *c)
@@ -102,7 +97,7 @@ static void ring_forward(builder *b, const core_bufs *c)
 static qkv_set ring_backward(builder *b, const core_bufs *c, int dout)
 {
     int64_t n = sizes_of(b, c).both;
-    int both = pack(b, SEG_BACKWARD, c), sum = NONE, dq = query_gradient(b, c);
+    int both = pack(b, SEG_BACKWARD, c), sum = NONE, dq = core_query_gradient(b, c);
     for (int64_t h = 0; h < c->members; h++) {
         int next = h < c->members - 1 ? core_hop(b, SEG_BACKWARD, c, both, n) : NONE;
         int so_far = h ? core_hop(b, SEG_BACKWARD, c, sum, n) : NONE;
@@ -138,7 +133,7 @@ static void gather_forward(builder *b, const core_bufs *c)
 static qkv_set gather_backward(builder *b, const core_bufs *c, int dout)
 {
     int64_t n = sizes_of(b, c).both;
-    int all = gather_blocks(b, SEG_BACKWARD, c), dq = query_gradient(b, c);
+    int all = gather_blocks(b, SEG_BACKWARD, c), dq = core_query_gradient(b, c);
     int sums = seg_temp(b, "all dk and dv", c->members * n), own = seg_temp(b, "dk and dv", n);
     for (int64_t h = 0; h < c->members; h++) {
         int64_t at = core_owner(c, h) * n;

@@ -19,30 +19,40 @@ typedef struct norm_bufs {
 /* A norm of `rows` rows of x; its output is saved, unless `drop` is taken; with NOT_SAVED it is a
  * temporary of forward. norm_into: into y. */
 enum { NOT_SAVED = 1 << 30 };
-norm_bufs norm_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
-                       int64_t width, unsigned drop);
-norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int y, int64_t rows,
-                    int64_t width);
+typedef struct norm_shape {
+    const char *name, *weight;
+    int64_t rows, width;
+} norm_shape;
+norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop);
+norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y);
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add);
 
 /* RMSNorm of rows of which each TP rank has `width` elements: sums go over TP. */
-norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
-                           int64_t width, unsigned drop);
+norm_bufs norm_cut_forward(builder *b, const norm_shape *z, int x, unsigned drop);
 void norm_cut_backward(builder *b, const norm_bufs *n, int dy, int dx);
 
 /* The activation of an MLP of `width`: u has act_columns of them, [rows][columns * width]. p [rows]
  * and its gradient may be NONE. */
 int64_t act_columns(const builder *b);
-void act_forward(builder *b, const char *name, int u, int p, int a, int64_t rows, int64_t width);
+void act_forward(builder *b, const char *name, const int *in, const int *out, int64_t rows,
+                 int64_t width);
 void act_backward(builder *b, const char *name, const int *in, const int *out, int64_t rows,
                   int64_t width);
 
-/* y = x W^T (+ bias); names of weight and bias rows. */
-void linear_forward(builder *b, const char *name, const char *weight, const char *bias, int x,
-                    int y, int64_t m, int64_t n, int64_t k);
-/* dx (NONE: not wanted) and the weight's gradients. */
-void linear_backward(builder *b, const char *name, const char *weight, const char *bias, int dy,
-                     int x, int dx, bool add, int64_t m, int64_t n, int64_t k);
+typedef struct product {
+    const char *name, *weight, *bias; /* bias NULL: none */
+    int64_t n, k;                     /* outputs and inputs on this rank */
+} product;
+
+/* y[rows][n] = x[rows][k] W^T (+ bias). */
+void linear_forward(builder *b, const product *p, int64_t rows, int x, int y);
+
+/* dx (NONE: not wanted), added to or written, and the weight's gradients. */
+typedef struct linear_grads {
+    int dy, x, dx;
+    bool add;
+} linear_grads;
+void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g);
 
 /* ---- products that are cut over TP
  *
@@ -54,11 +64,6 @@ int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width)
 void gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width);
 /* out [T][width]: this rank's tokens of the sum of everybody's partial [Tc][width]. TP is not 1. */
 void scatter_tokens(builder *b, int phase, const char *name, int partial, int out, int64_t width);
-
-typedef struct product {
-    const char *name, *weight, *bias; /* bias NULL: none */
-    int64_t n, k;                     /* outputs and inputs on this rank */
-} product;
 
 /* Outputs are cut: x [T][k] -> y [Tc][n]. Backward gathers x again; dx [T][k] may be NONE. */
 void column_forward(builder *b, const product *p, int x, int y);

@@ -11,6 +11,7 @@
 
 #include "program/build/attention.h"
 #include "program/build/rope.h"
+#include "program/target.h"
 
 head_sizes attention_heads(const builder *b)
 {
@@ -40,7 +41,7 @@ void core_plan(const builder *b, core_bufs *c)
     if (both || !c->heads) c->ring = both ? GROUP_CP_OUTER : GROUP_CP;
     if (c->heads) c->parts = seg_width(b, c->heads);
     if (c->ring) c->members = seg_width(b, c->ring);
-    if (c->ring) c->place = seg_place(b, c->ring);
+    if (c->ring) c->place = seg_group_rank(b, c->ring);
     c->gather = strcmp(kind, "all_gather") == 0;
     c->latent = !c->heads && !c->gather && recipe_on(&b->s->r, K_LATENT_RING);
     c->S *= c->parts;
@@ -119,16 +120,47 @@ static qkv_set give_heads(builder *b, const core_bufs *c, qkv_set whole_d)
 
 /* ---- any kind */
 
+/* Blocks that are merged in a narrow format would be rounded once a block. */
+static bool merges_wide(const builder *b, const core_bufs *c)
+{
+    return c->members > 1 && b->types.activation != DTYPE_F32 && target_row_of(b->s)->wide_blocks;
+}
+
+int core_query_gradient(builder *b, const core_bufs *c)
+{
+    int64_t n = b->B * c->S * c->n * c->d;
+    return seg_temp_as(b, "dq", n, merges_wide(b, c) ? DTYPE_F32 : b->types.activation);
+}
+
+static void cast(builder *b, int phase, int from, int to)
+{
+    const buf *x = &b->seg->bufs[from];
+    seg_op(b, phase, OP_CAST, "attention.round", IN(from), OUT(to),
+           DIM(dtype_elements(x->type, x->bytes)));
+}
+
+static void compute_blocks(builder *b, const attention_bufs *t)
+{
+    attention_bufs in = *t;
+    bool wide = merges_wide(b, &t->core);
+    if (wide)
+        in.core.o =
+            seg_temp_as(b, "merged o", b->B * t->core.S * t->core.n * t->core.dv, DTYPE_F32);
+    if (in.core.latent)
+        latent_forward(b, &in);
+    else
+        blocks_forward(b, &in.core);
+    if (wide) cast(b, SEG_FORWARD, in.core.o, t->core.o);
+}
+
 static void compute(builder *b, const attention_bufs *t)
 {
     const core_bufs *c = &t->core;
     if (c->members == 1)
         whole(b, SEG_FORWARD, c, IN(c->q, c->k, c->v, sinks_here(b, SEG_FORWARD, c)),
               OUT(c->o, c->lse));
-    else if (c->latent)
-        latent_forward(b, t);
     else
-        blocks_forward(b, c);
+        compute_blocks(b, t);
 }
 
 void core_forward(builder *b, attention_bufs *t)
@@ -166,5 +198,10 @@ qkv_set core_backward(builder *b, const attention_bufs *t, int dout)
         d = whole_backward(b, c, dout);
     else
         d = c->latent ? latent_backward(b, t, dout) : blocks_backward(b, c, dout);
+    if (merges_wide(b, c)) {
+        int wide = d.q;
+        d.q = seg_temp(b, "dq", b->B * c->S * c->n * c->d);
+        cast(b, SEG_BACKWARD, wide, d.q);
+    }
     return c->parts > 1 ? give_heads(b, c, d) : d;
 }

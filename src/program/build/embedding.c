@@ -12,7 +12,7 @@ static const int64_t *dims_of(const builder *b, int64_t dim[EMBED_SIZES + 1])
     dim[DIM_EMBED_T] = b->Tc;
     dim[DIM_EMBED_H] = b->s->m.hidden;
     dim[DIM_EMBED_V] = V;
-    dim[DIM_EMBED_FIRST] = seg_place(b, GROUP_TP) * V;
+    dim[DIM_EMBED_FIRST] = seg_group_rank(b, GROUP_TP) * V;
     dim[EMBED_SIZES] = DIM_END;
     return dim;
 }
@@ -38,11 +38,11 @@ void embed_backward(builder *b, const char *name, step_buffer ids, int dx)
 /* Row of a learned position: see POSITIONS. */
 static const int64_t *position_dims(const builder *b, int64_t dim[POSITION_SIZES + 1])
 {
-    int64_t half = b->S / 2, cp = b->s->lay.cp, place = cp > 1 ? seg_place(b, GROUP_CP) : 0;
+    int64_t half = b->S / 2, cp = b->s->lay.cp, place = cp > 1 ? seg_group_rank(b, GROUP_CP) : 0;
     dim[DIM_POSITIONS_T] = b->T;
     dim[DIM_POSITIONS_H] = b->s->m.hidden;
     dim[DIM_POSITIONS_S] = b->S;
-    dim[DIM_POSITIONS_FIRST] = seg_place(b, GROUP_TP) * b->T;
+    dim[DIM_POSITIONS_FIRST] = seg_group_rank(b, GROUP_TP) * b->T;
     dim[DIM_POSITIONS_QA] = place * half;
     dim[DIM_POSITIONS_QB] = (2 * cp - 1 - place) * half;
     dim[POSITION_SIZES] = DIM_END;
@@ -73,7 +73,7 @@ void build_embedding(builder *b, segment *seg)
     b->node = NODE_ATTN;
     b->layer = b->layer_step = 0;
     seg_step(b, STEP_IDS, b->Tc); /* buffer 0: the segment's input */
-    int y = seg_other(b, "y", LIFE_OUTPUT, size), dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int y = seg_other(b, "y", LIFE_OUTPUT, size), dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     embed_forward(b, "embedding", STEP_IDS, y);
     positions_forward(b, y);
     positions_backward(b, dh);

@@ -174,8 +174,9 @@ void gdn_forward(builder *b, gdn_bufs *t, int x, int h)
     product first = in_proj(b), last = out_proj(b);
     b->module = MODULE_LINEAR;
     b->node = NODE_ATTN;
-    t->norm = norm_forward(b, "linear.norm", SA "in_proj.layer_norm_weight", x, b->T, z.H,
-                           DROP_LAYERNORM | STORED);
+    t->norm =
+        norm_forward(b, &(norm_shape){"linear.norm", SA "in_proj.layer_norm_weight", b->T, z.H}, x,
+                     DROP_LAYERNORM | STORED);
     int in = seg_temp(b, "linear.in", b->Tc * first.n);
     column_forward(b, &first, t->norm.y, in);
     t->qkv = seg_saved(b, "linear.qkv", z.T * z.c, 0);

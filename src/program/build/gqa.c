@@ -35,7 +35,8 @@ static bool groups_are_shared(const builder *b)
 static void move_columns(builder *b, int phase, int all, int part, int64_t first, int64_t count)
 {
     int64_t row = sizes_of(b).row, share = b->s->lay.tp / b->s->m.kv_heads;
-    int64_t rank = seg_place(b, GROUP_TP) / share * share; /* the first with the group's columns */
+    int64_t rank =
+        seg_group_rank(b, GROUP_TP) / share * share; /* the first with the group's columns */
     for (int64_t done = 0; done < count;) {
         int64_t at = first + done, left = row - at % row;
         int64_t run = left < count - done ? left : count - done;
@@ -55,7 +56,7 @@ static void move_heads(builder *b, int phase, int all, qkv_set t, int gate)
     const model *m = &b->s->m;
     gqa_sizes z = sizes_of(b);
     int64_t share = b->s->lay.tp / m->kv_heads, queries = m->heads / m->kv_heads * z.d;
-    int64_t own = seg_place(b, GROUP_TP) % share * z.n * z.d;
+    int64_t own = seg_group_rank(b, GROUP_TP) % share * z.n * z.d;
     int64_t key = queries * (m->output_gate ? 2 : 1);
     move_columns(b, phase, all, t.q, own, z.n * z.d);
     if (gate != NONE) move_columns(b, phase, all, gate, queries + own, z.n * z.d);
@@ -112,10 +113,12 @@ static norm_bufs norm_heads(builder *b, const char *name, const char *weight, in
                             unsigned drop)
 {
     int64_t d = sizes_of(b).d;
-    if (cut_norm(b)) return norm_cut_forward(b, name, weight, x, b->Tc, heads * d, drop);
+    if (cut_norm(b))
+        return norm_cut_forward(b, &(norm_shape){name, weight, b->Tc, heads * d}, x, drop);
     bool whole = b->s->m.qk_norm_whole;
-    return norm_forward(b, name, weight, x, whole ? b->Tc : b->Tc * heads, whole ? heads * d : d,
-                        drop);
+    return norm_forward(
+        b, &(norm_shape){name, weight, whole ? b->Tc : b->Tc * heads, whole ? heads * d : d}, x,
+        drop);
 }
 
 static void norm_heads_backward(builder *b, const norm_bufs *n, int dy, int dx)

@@ -5,8 +5,9 @@
  * others for the softmax is gathered, and the parts of the gradient are summed and scattered. */
 #include "base/maths.h"
 #include "program/build/build.h"
+#include "program/target.h"
 
-enum { LOGITS_BYTES = 8 << 20, CHUNKS_MOST = 16 }; /* of one chunk of logits */
+enum { CHUNKS_MOST = 16 };
 
 /* What a loss is taken of, and where it goes. */
 typedef struct loss_at {
@@ -24,13 +25,12 @@ static const char *head_weight(const builder *b)
 static void loss_whole(builder *b, int x, const loss_at *at, int dx)
 {
     const model *m = &b->s->m;
-    int64_t rows = LOGITS_BYTES / 4 / m->padded_vocab;
-    rows = rows < 16 ? 16 : rows;
+    int64_t rows = target_logits_rows(target_row_of(b->s), m->padded_vocab, b->Tc);
     op *o = seg_op(b, SEG_BACKWARD, OP_HEAD_LOSS, "head and loss",
                    IN(x, seg_weight(b, head_weight(b)), seg_step(b, at->labels, b->Tc),
                       seg_step(b, at->mask, b->Tc)),
                    OUT(seg_step(b, at->loss, 2), dx, seg_gradient(b, head_weight(b))),
-                   DIM(b->Tc, m->hidden, m->padded_vocab, rows < b->Tc ? rows : b->Tc));
+                   DIM(b->Tc, m->hidden, m->padded_vocab, rows));
     o->real[REAL_HEAD_LOSS_scale] = 1;
 }
 
@@ -38,9 +38,9 @@ static void loss_whole(builder *b, int x, const loss_at *at, int dx)
 static void loss_chunk(builder *b, int x, const loss_at *at, int dx, int64_t first, int64_t rows)
 {
     int64_t P = b->s->lay.tp, V = b->s->m.padded_vocab / P, H = b->s->m.hidden;
-    int64_t V0 = seg_place(b, GROUP_TP) * V;
+    int64_t V0 = seg_group_rank(b, GROUP_TP) * V;
     int w = seg_weight(b, head_weight(b)), labels = seg_step(b, at->labels, b->Tc);
-    int logits = seg_temp_as(b, "logits", rows * V, DTYPE_F32),
+    int logits = seg_temp_as(b, "logits", rows * V, target_row_of(b->s)->logits),
         own = seg_temp_as(b, "logit sums", rows * 3, DTYPE_F32);
     int all = seg_temp_as(b, "all logit sums", P * rows * 3, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_HEAD_PART, "head", IN(x, w, labels), OUT(logits, own),
@@ -62,10 +62,9 @@ static void head_loss(builder *b, int x, const loss_at *at, int dx)
         return;
     }
     int64_t H = b->s->m.hidden, V = b->s->m.padded_vocab / b->s->lay.tp;
-    int64_t rows = LOGITS_BYTES / 4 / V, least = ceil_div(b->Tc, CHUNKS_MOST);
+    int64_t rows = target_logits_rows(target_row_of(b->s), V, b->Tc);
+    int64_t least = ceil_div(b->Tc, CHUNKS_MOST);
     rows = rows < least ? least : rows;
-    rows = rows < 16 ? 16 : rows;
-    rows = rows > b->Tc ? b->Tc : rows;
     int all = gather_tokens(b, SEG_BACKWARD, "head", x, H);
     int partial = seg_temp(b, "head.dx", b->Tc * H);
     for (int64_t first = 0; first < b->Tc; first += rows)
@@ -88,8 +87,8 @@ void build_final(builder *b, segment *seg)
     int64_t T = b->T, H = b->s->m.hidden;
     begin(b, seg, SEGMENT_FINAL);
     int x = seg_saved(b, "x", T * H, 0), y = seg_other(b, "y", LIFE_OUTPUT, T * H);
-    norm_bufs norm = norm_into(b, "final norm", FINAL, x, y, T, H);
-    int dh = seg_other(b, "dh", LIFE_STREAM, T * H), dn = seg_temp(b, "dn", T * H);
+    norm_bufs norm = norm_into(b, &(norm_shape){"final norm", FINAL, T, H}, x, y);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H), dn = seg_temp(b, "dn", T * H);
     seg_op(b, SEG_BACKWARD, OP_COPY, "final norm", IN(dh), OUT(dn), DIM(T * H));
     norm_backward(b, &norm, dn, dh, false);
 }
@@ -98,7 +97,7 @@ void build_final(builder *b, segment *seg)
 static void head_of_both(builder *b)
 {
     int64_t n = b->T * b->s->m.hidden;
-    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    int x = seg_saved(b, "x", 2 * n, 0), dh = seg_other(b, "dh", LIFE_DHIDDEN, 2 * n);
     const loss_at *at[] = {&of_decoder, &of_module};
     for (int i = 0; i < 2; i++) {
         b->module = i ? MODULE_PREDICTION : MODULE_HEAD;
@@ -118,8 +117,8 @@ void build_head(builder *b, segment *seg)
         return;
     }
     int x = seg_saved(b, "x", T * H, 0);
-    norm_bufs norm = norm_forward(b, "final norm", FINAL, x, T, H, 0);
-    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_STREAM, T * H);
+    norm_bufs norm = norm_forward(b, &(norm_shape){"final norm", FINAL, T, H}, x, 0);
+    int dn = seg_temp(b, "dh0", T * H), dh = seg_other(b, "dh", LIFE_DHIDDEN, T * H);
     head_loss(b, norm.y, &of_decoder, dn);
     norm_backward(b, &norm, dn, dh, false);
 }

@@ -35,14 +35,23 @@ static void token_side(builder *b, int phase, const head_swap *s, int blocks, bo
 }
 
 /* Blocks [P][B][S][row] <-> one half of everybody's tokens in `heads`. */
-static void one_half(builder *b, int phase, const head_swap *s, const head_part *p, slice blocks,
-                     int half, bool pack)
+typedef struct half_move {
+    const head_part *p;
+    slice blocks;
+    int half;
+    bool pack; /* heads to blocks; else blocks to heads */
+} half_move;
+
+static void one_half(builder *b, int phase, const head_swap *s, const half_move *m)
 {
+    const head_part *p = m->p;
+    const slice blocks = m->blocks;
+    const int half = m->half;
     int64_t P = seg_width(b, s->group), row = row_width(s), run = b->S / 2;
     int64_t x[4] = {b->Tc * row, b->S * row, row, blocks.at + half * run * row};
     int64_t y[4] = {(half ? -run : run) * p->head_row, P * b->S * p->head_row, p->head_row,
                     p->head_at + (half ? (P * b->S - run) * p->head_row : 0)};
-    if (pack)
+    if (m->pack)
         seg_op(b, phase, OP_MOVE, s->name, IN(p->heads), OUT(blocks.buf),
                DIM(P, b->B, run, p->width, y[0], y[1], y[2], y[3], x[0], x[1], x[2], x[3]));
     else
@@ -55,7 +64,7 @@ static void head_side(builder *b, int phase, const head_swap *s, int blocks, boo
     int64_t at = 0;
     for (int i = 0; i < s->n; i++) {
         for (int half = 0; half < 2; half++)
-            one_half(b, phase, s, &s->list[i], (slice){blocks, at}, half, pack);
+            one_half(b, phase, s, &(half_move){&s->list[i], {blocks, at}, half, pack});
         at += s->list[i].width;
     }
 }
@@ -99,7 +108,7 @@ int part_take(builder *b, int phase, const weight_part *w)
     int whole = seg_weight(b, w->name);
     if (is_whole(b, w)) return whole;
     int part = seg_temp(b, w->name, part_width(w));
-    int64_t P = seg_width(b, w->group), place = seg_place(b, w->group), at = 0;
+    int64_t P = seg_width(b, w->group), place = seg_group_rank(b, w->group), at = 0;
     for (int i = 0; i < 3 && w->width[i]; at += w->width[i++])
         move_flat(b, phase, w->name, (slice){whole, at * P + place * w->width[i]},
                   (slice){part, at}, w->width[i]);
@@ -118,7 +127,7 @@ void part_give(builder *b, const weight_part *w, int dw)
 {
     if (is_whole(b, w)) return;
     int whole = seg_gradient(b, w->name);
-    int64_t P = seg_width(b, w->group), place = seg_place(b, w->group), at = 0;
+    int64_t P = seg_width(b, w->group), place = seg_group_rank(b, w->group), at = 0;
     for (int i = 0; i < 3 && w->width[i]; at += w->width[i++]) {
         op *o = move_flat(b, SEG_BACKWARD, w->name, (slice){dw, at},
                           (slice){whole, at * P + place * w->width[i]}, w->width[i]);

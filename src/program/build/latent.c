@@ -70,8 +70,9 @@ static int contract(builder *b, const attention_bufs *t, int both, qkv_set d)
     seg_op(b, SEG_BACKWARD, OP_MLA_KV_JOIN_D, "kv.join", IN(d.k, d.v),
            OUT(dkv, seg_view(b, sum, z.latent, z.rope)),
            DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
-    linear_backward(b, up.name, up.weight, NULL, dkv, seg_view(b, both, 0, z.latent),
-                    seg_view(b, sum, 0, z.latent), false, b->Tc, up.n, up.k);
+    up.bias = NULL;
+    int dlatent = seg_view(b, sum, 0, z.latent), latent = seg_view(b, both, 0, z.latent);
+    linear_backward(b, &up, b->Tc, (linear_grads){dkv, latent, dlatent, false});
     return sum;
 }
 
@@ -80,7 +81,7 @@ qkv_set latent_backward(builder *b, const attention_bufs *t, int dout)
     const core_bufs *c = &t->core;
     latent_sizes z = sizes_of(b);
     int both = own_block(b, SEG_BACKWARD, t), sum = NONE;
-    qkv_set d = {.q = seg_temp(b, "dq", b->Tc * c->n * c->d)};
+    qkv_set d = {.q = core_query_gradient(b, c)};
     for (int64_t h = 0; h < c->members; h++) {
         int next = h < c->members - 1 ? core_hop(b, SEG_BACKWARD, c, both, z.both) : NONE;
         int so_far = h ? core_hop(b, SEG_BACKWARD, c, sum, z.both) : NONE;

@@ -50,7 +50,7 @@ void build_layers(builder *b, segment *seg, int64_t layer, int n_layers)
         layer_forward(b, &t[i], x, y);
         x = y;
     }
-    int dh = seg_other(b, "dh", LIFE_STREAM, size);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
     for (int i = n_layers - 1; i >= 0; i--) {
         b->layer = layer + i;
         b->layer_step = i;

@@ -5,25 +5,34 @@
  * need them. With tp_comm_overlap both go by blocks instead (overlap.c). */
 #include "program/build/build.h"
 
-void linear_forward(builder *b, const char *name, const char *weight, const char *bias, int x,
-                    int y, int64_t m, int64_t n, int64_t k)
+void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)
 {
-    seg_op(b, SEG_FORWARD, OP_GEMM, name, IN(x, seg_weight(b, weight)), OUT(y), DIM(m, n, k));
-    int with = bias ? seg_weight(b, bias) : NONE;
-    if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, name, IN(with), OUT(y), DIM(m, n));
+    seg_op(b, SEG_FORWARD, OP_GEMM, p->name, IN(x, seg_weight(b, p->weight)), OUT(y),
+           DIM(rows, p->n, p->k));
+    int with = p->bias ? seg_weight(b, p->bias) : NONE;
+    if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(with), OUT(y), DIM(rows, p->n));
 }
 
-void linear_backward(builder *b, const char *name, const char *weight, const char *bias, int dy,
-                     int x, int dx, bool add, int64_t m, int64_t n, int64_t k)
+void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g)
 {
-    if (dx != NONE) {
-        op *o = seg_op(b, SEG_BACKWARD, OP_GEMM_D, name, IN(dy, seg_weight(b, weight)), OUT(dx),
-                       DIM(m, n, k));
-        o->flags = add ? ADD_TO : 0;
+    if (g.dx != NONE) {
+        op *o = seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(g.dy, seg_weight(b, p->weight)),
+                       OUT(g.dx), DIM(rows, p->n, p->k));
+        o->flags = g.add ? ADD_TO : 0;
     }
-    seg_op(b, SEG_BACKWARD, OP_GEMM_W, name, IN(dy, x), OUT(seg_gradient(b, weight)), DIM(m, n, k));
-    int with = bias ? seg_gradient(b, bias) : NONE;
-    if (with != NONE) seg_op(b, SEG_BACKWARD, OP_BIAS_W, name, IN(dy), OUT(with), DIM(m, n));
+    seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(g.dy, g.x), OUT(seg_gradient(b, p->weight)),
+           DIM(rows, p->n, p->k));
+    int with = p->bias ? seg_gradient(b, p->bias) : NONE;
+    if (with != NONE)
+        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(g.dy), OUT(with), DIM(rows, p->n));
+}
+
+/* Its bias is added by itself, where the sum over TP is there. */
+static product without_bias(const product *p)
+{
+    product q = *p;
+    q.bias = NULL;
+    return q;
 }
 
 /* ---- cut over TP */
@@ -61,7 +70,7 @@ void column_forward(builder *b, const product *p, int x, int y)
         return;
     }
     int whole = gather_tokens(b, SEG_FORWARD, p->name, x, p->k);
-    linear_forward(b, p->name, p->weight, p->bias, whole, y, b->Tc, p->n, p->k);
+    linear_forward(b, p, b->Tc, whole, y);
 }
 
 /* The gather runs beside the product for dx, the scatter beside the one for the weight. */
@@ -75,7 +84,7 @@ static void column_backward_cut(builder *b, const product *p, int dy, int x, int
                DIM(b->Tc, p->n, p->k));
         scatter_tokens(b, SEG_BACKWARD, p->name, partial, sum, p->k);
     }
-    linear_backward(b, p->name, p->weight, p->bias, dy, whole, NONE, false, b->Tc, p->n, p->k);
+    linear_backward(b, p, b->Tc, (linear_grads){dy, whole, NONE, false});
     if (dx != NONE && add)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, sum), OUT(dx), DIM(b->T * p->k));
 }
@@ -83,7 +92,7 @@ static void column_backward_cut(builder *b, const product *p, int dy, int x, int
 void column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
 {
     if (b->s->lay.tp == 1)
-        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, add, b->Tc, p->n, p->k);
+        linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, add});
     else if (by_blocks(b))
         overlap_column_backward(b, p, dy, x, dx, add);
     else
@@ -93,14 +102,15 @@ void column_backward(builder *b, const product *p, int dy, int x, int dx, bool a
 void row_forward(builder *b, const product *p, int x, int y)
 {
     if (b->s->lay.tp == 1) {
-        linear_forward(b, p->name, p->weight, p->bias, x, y, b->Tc, p->n, p->k);
+        linear_forward(b, p, b->Tc, x, y);
         return;
     }
     if (by_blocks(b)) {
         overlap_row_forward(b, p, x, y);
     } else {
+        const product bare = without_bias(p);
         int partial = seg_temp(b, p->name, b->Tc * p->n);
-        linear_forward(b, p->name, p->weight, NULL, x, partial, b->Tc, p->n, p->k);
+        linear_forward(b, &bare, b->Tc, x, partial);
         scatter_tokens(b, SEG_FORWARD, p->name, partial, y, p->n);
     }
     int bias = p->bias ? seg_weight(b, p->bias) : NONE;
@@ -110,14 +120,15 @@ void row_forward(builder *b, const product *p, int x, int y)
 void row_backward(builder *b, const product *p, int dy, int x, int dx)
 {
     if (b->s->lay.tp == 1) {
-        linear_backward(b, p->name, p->weight, p->bias, dy, x, dx, false, b->Tc, p->n, p->k);
+        linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, false});
         return;
     }
     if (by_blocks(b)) {
         overlap_row_backward(b, p, dy, x, dx);
     } else {
+        const product bare = without_bias(p);
         int whole = gather_tokens(b, SEG_BACKWARD, p->name, dy, p->n);
-        linear_backward(b, p->name, p->weight, NULL, whole, x, dx, false, b->Tc, p->n, p->k);
+        linear_backward(b, &bare, b->Tc, (linear_grads){whole, x, dx, false});
     }
     int bias = p->bias ? seg_gradient(b, p->bias) : NONE;
     if (bias != NONE)

@@ -59,7 +59,7 @@ void build_receive(builder *b, segment *seg, message_shape m)
 {
     begin(b, seg, SEGMENT_RECEIVE);
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
-    int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     if (m.early)
         wait_for(b, SEG_FORWARD, "hidden state", event_of_message(EVENT_RECV_FORWARD, m.turn));
     else
@@ -72,7 +72,7 @@ void build_send(builder *b, segment *seg, message_shape m)
 {
     begin(b, seg, SEGMENT_SEND);
     int x = seg_other(b, "x", LIFE_BOUNDARY, m.elements);
-    int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     across(message(b, SEG_FORWARD, OP_SEND, x, &m), event_of_message(EVENT_SEND_FORWARD, m.turn));
     if (m.early)
         wait_for(b, SEG_BACKWARD, "gradient", event_of_message(EVENT_RECV_BACKWARD, m.turn));
@@ -84,7 +84,7 @@ void build_post(builder *b, segment *seg, message_shape m)
 {
     begin(b, seg, SEGMENT_POST);
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
-    int dh = seg_other(b, "dh", LIFE_STREAM, m.elements);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     across(message(b, SEG_FORWARD, OP_RECV, y, &m), event_of_message(EVENT_RECV_FORWARD, m.turn));
     across(message(b, SEG_BACKWARD, OP_RECV, dh, &m),
            event_of_message(EVENT_RECV_BACKWARD, m.turn));

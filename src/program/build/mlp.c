@@ -19,13 +19,14 @@ void mlp_forward(builder *b, mlp_bufs *t, int h, int y)
     product fc1 = fc1_of(b), fc2 = fc2_of(b);
     b->module = MODULE_MLP;
     b->node = NODE_MLP;
-    t->norm = norm_forward(b, "mlp.norm", "mlp.linear_fc1.layer_norm_weight", h, b->T, H,
-                           DROP_LAYERNORM | STORED);
+    t->norm =
+        norm_forward(b, &(norm_shape){"mlp.norm", "mlp.linear_fc1.layer_norm_weight", b->T, H}, h,
+                     DROP_LAYERNORM | STORED);
     t->u = seg_saved(b, "mlp.u", b->Tc * fc1.n, DROP_MLP);
     t->a = seg_saved(b, "mlp.a", b->Tc * fc2.k, DROP_MLP | STORED);
     int out = seg_temp(b, "mlp.out", b->T * H);
     column_forward(b, &fc1, t->norm.y, t->u);
-    act_forward(b, "mlp.act", t->u, NONE, t->a, b->Tc, fc2.k);
+    act_forward(b, "mlp.act", IN(t->u, NONE), OUT(t->a), b->Tc, fc2.k);
     row_forward(b, &fc2, t->a, out);
     seg_op(b, SEG_FORWARD, OP_ADD, "mlp.residual", IN(h, out), OUT(y), DIM(b->T * H));
     b->node = NODE_ATTN;

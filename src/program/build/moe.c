@@ -52,7 +52,8 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
     int shared = NONE;
     b->module = MODULE_MOE;
     none_yet(b, t);
-    t->norm = norm_forward(b, "moe.norm", "pre_mlp_layernorm.weight", h, T, H, DROP_LAYERNORM);
+    t->norm = norm_forward(b, &(norm_shape){"moe.norm", "pre_mlp_layernorm.weight", T, H}, h,
+                           DROP_LAYERNORM);
     router_forward(b, t);
     flow f = take(d->pack, b, t, (flow){t->norm.y, t->probs});
     if (place == SHARED_FIRST) shared_forward_first(b, t), shared = shared_forward_second(b, t);

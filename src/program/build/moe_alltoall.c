@@ -98,7 +98,7 @@ static flow pack(builder *b, moe_bufs *t, flow f)
            DIM(T, K, m->hidden, t->room0));
     seg_op(b, SEG_FORWARD, OP_ROUTE, "dispatch.route", IN(rows, all),
            OUT(t->kept, t->ep, t->etp, t->rows, t->offsets, t->sums, t->demand),
-           DIM(E, b->s->lay.ep, b->s->lay.etp, seg_place(b, GROUP_TP_EP), T, K, t->room1));
+           DIM(E, b->s->lay.ep, b->s->lay.etp, seg_group_rank(b, GROUP_TP_EP), T, K, t->room1));
     return out;
 }
 

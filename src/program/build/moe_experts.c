@@ -47,7 +47,7 @@ int experts_forward(builder *b, moe_bufs *t)
                DIM(R, E, U))
             ->real[REAL_GROUPED_BIAS_scale] = 1;
     b->role = ROLE_EXPERTS;
-    act_forward(b, "experts.act", t->u, t->pp, t->a, R, F);
+    act_forward(b, "experts.act", IN(t->u, t->pp), OUT(t->a), R, F);
     b->role = ROLE_EXPERTS_FC2;
     seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc2", IN(t->a, seg_weight(b, FC2), t->offsets),
            OUT(yp), DIM(R, E, H, F));

@@ -10,7 +10,7 @@
 static flex_group group_of_flex(const builder *b)
 {
     const layout *l = &b->s->lay;
-    int64_t place = seg_place(b, GROUP_TP_EP);
+    int64_t place = seg_group_rank(b, GROUP_TP_EP);
     bool nodes = !recipe_is(&b->s->r, K_FLEX, "hybridep");
     flex_group g = {b->s->m.experts, l->ep, l->etp,
                     place,           0,     nodes ? l->gpus_per_node : l->nvlink_domain};

@@ -15,7 +15,7 @@ typedef struct aux {
 /* counts[samples][E] over the members of a group; samples of `S` tokens, 0: all are one. */
 static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 {
-    int64_t E = b->s->m.experts, n = (S ? b->B : 1) * E, first = seg_place(b, GROUP_TP) * b->T;
+    int64_t E = b->s->m.experts, n = (S ? b->B : 1) * E, first = seg_group_rank(b, GROUP_TP) * b->T;
     int counts = seg_temp_as(b, "router.counts", n, DTYPE_F32);
     seg_op(b, SEG_BACKWARD, OP_ZERO, "router.counts", NULL, OUT(counts), DIM(n));
     op *o = seg_op(b, SEG_BACKWARD, OP_AUX_COUNT, "router.counts", IN(t->logits), OUT(counts),
@@ -28,7 +28,7 @@ static int count_experts(builder *b, const moe_bufs *t, comm_group g, int64_t S)
 static op *local_loss(builder *b, const moe_bufs *t, const aux *x, bool by_sequence)
 {
     int64_t E = b->s->m.experts, all = b->T * seg_width(b, GROUP_TP_CP);
-    int64_t first = seg_place(b, GROUP_TP) * b->T;
+    int64_t first = seg_group_rank(b, GROUP_TP) * b->T;
     int counts = NONE;
     if (all > b->T) counts = count_experts(b, t, GROUP_TP_CP, by_sequence ? b->S : 0);
     return seg_op(b, SEG_BACKWARD, OP_AUX_LOSS, "router.aux loss", IN(t->logits, counts),

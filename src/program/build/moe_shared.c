@@ -23,6 +23,11 @@ static product fc2_of(const builder *b)
     return (product){"shared.fc2", S_FC2, NULL, b->s->m.hidden, shared_width(b)};
 }
 
+static product gate_of(const builder *b)
+{
+    return (product){"shared.gate", S_GATE, NULL, 1, b->s->m.hidden};
+}
+
 void shared_forward_first(builder *b, moe_bufs *t)
 {
     op_module module = b->module;
@@ -32,7 +37,7 @@ void shared_forward_first(builder *b, moe_bufs *t)
     t->shared_u = seg_saved(b, "shared.u", b->Tc * fc1.n, DROP_HERE);
     t->shared_a = seg_saved(b, "shared.a", b->Tc * F, DROP_HERE | STORED);
     column_forward(b, &fc1, t->norm.y, t->shared_u);
-    act_forward(b, "shared.act", t->shared_u, NONE, t->shared_a, b->Tc, F);
+    act_forward(b, "shared.act", IN(t->shared_u, NONE), OUT(t->shared_a), b->Tc, F);
     b->module = module;
 }
 
@@ -42,7 +47,8 @@ static int gate_forward(builder *b, moe_bufs *t)
     int64_t T = b->T, H = b->s->m.hidden;
     t->shared_g = seg_saved(b, "shared.gate", T, DROP_HERE);
     int gated = seg_temp(b, "shared.gated", T * H);
-    linear_forward(b, "shared.gate", S_GATE, NULL, t->norm.y, t->shared_g, T, 1, H);
+    const product gate = gate_of(b);
+    linear_forward(b, &gate, T, t->norm.y, t->shared_g);
     seg_op(b, SEG_FORWARD, OP_GATE, "shared.gate", IN(t->shared_y, t->shared_g), OUT(gated),
            DIM(T, H, 1));
     return gated;
@@ -103,8 +109,8 @@ void shared_backward_gate(builder *b, const moe_bufs *t, const shared_grads *g, 
     op_module module = b->module;
     if (g->dg == NONE) return;
     b->module = MODULE_SHARED;
-    linear_backward(b, "shared.gate", S_GATE, NULL, g->dg, t->norm.y, dx, true, b->T, 1,
-                    b->s->m.hidden);
+    const product gate = gate_of(b);
+    linear_backward(b, &gate, b->T, (linear_grads){g->dg, t->norm.y, dx, true});
     b->module = module;
 }
 

@@ -67,8 +67,10 @@ static void forward(builder *b, mtp_bufs *t, int n, int out)
     int64_t T = b->T, H = b->s->m.hidden;
     int e = seg_saved(b, "mtp.e", T * H, 0);
     embed_forward(b, "mtp.embedding", STEP_MTP_IDS, e);
-    t->e_norm = norm_forward(b, "mtp.e norm", "enorm.weight", e, T, H, DROP_LAYERNORM);
-    t->h_norm = norm_forward(b, "mtp.h norm", "hnorm.weight", n, T, H, DROP_LAYERNORM);
+    t->e_norm =
+        norm_forward(b, &(norm_shape){"mtp.e norm", "enorm.weight", T, H}, e, DROP_LAYERNORM);
+    t->h_norm =
+        norm_forward(b, &(norm_shape){"mtp.h norm", "hnorm.weight", T, H}, n, DROP_LAYERNORM);
     t->both = seg_saved(b, "mtp.both", T * 2 * H, 0);
     t->x = seg_saved(b, "mtp.x", T * H, offload_of_input(&b->s->m, b->layer));
     t->y = seg_saved(b, "mtp.y", T * H, 0);
@@ -78,8 +80,8 @@ static void forward(builder *b, mtp_bufs *t, int n, int out)
     layer_forward(b, &t->layer, t->x, t->y);
     b->module = MODULE_PREDICTION;
     b->node = NODE_POST;
-    t->out_norm =
-        norm_forward(b, "mtp.norm", "final_layernorm.weight", t->y, T, H, (unsigned)NOT_SAVED);
+    t->out_norm = norm_forward(b, &(norm_shape){"mtp.norm", "final_layernorm.weight", T, H}, t->y,
+                               (unsigned)NOT_SAVED);
     move_flat(b, SEG_FORWARD, "mtp.out", (slice){n, 0}, (slice){out, 0}, T * H);
     move_flat(b, SEG_FORWARD, "mtp.out", (slice){t->out_norm.y, 0}, (slice){out, T * H}, T * H);
 }
@@ -115,7 +117,7 @@ void build_mtp(builder *b, segment *seg)
     b->node = NODE_ATTN;
     int x = seg_saved(b, "n", n, 0), y = seg_other(b, "y", LIFE_OUTPUT, 2 * n);
     forward(b, &t, x, y);
-    int dh = seg_other(b, "dh", LIFE_STREAM, 2 * n);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, 2 * n);
     backward(b, &t, seg_view(b, dh, n, n), seg_view(b, dh, 0, n));
     b->layer = 0;
     b->node = NODE_ATTN;

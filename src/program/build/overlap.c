@@ -11,7 +11,7 @@
 static int64_t owner_at(const builder *b, int64_t h)
 {
     int64_t n = b->s->lay.tp;
-    return ((seg_place(b, GROUP_TP) - h) % n + n) % n; /* I1 */
+    return ((seg_group_rank(b, GROUP_TP) - h) % n + n) % n; /* I1 */
 }
 
 /* The rows of a block in a buffer of [Tc][width]. */

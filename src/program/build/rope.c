@@ -25,9 +25,9 @@ static bool is_yarn(const setup *s)
 static double llama3_frequency(const setup *s, double plain)
 {
     double factor = recipe_real(&s->r, K_LLAMA3_FACTOR), low = 1, high = 4, trained = 8192;
-    double turns = trained * plain / (2 * M_PI), blend = (turns - low) / (high - low);
-    if (turns < low) return plain / factor;
-    return turns > high ? plain : (1 - blend) * plain / factor + blend * plain;
+    double rotations = trained * plain / (2 * M_PI), blend = (rotations - low) / (high - low);
+    if (rotations < low) return plain / factor;
+    return rotations > high ? plain : (1 - blend) * plain / factor + blend * plain;
 }
 
 static double mscale(double factor, double c)
@@ -35,18 +35,19 @@ static double mscale(double factor, double c)
     return factor <= 1 ? 1 : 0.1 * c * log(factor) + 1;
 }
 
-/* The frequency index that turns `turns` times within the trained length. */
-static double turning_index(double turns, double width, double base, double trained)
+/* The frequency index that rotates `times` times within the trained length. */
+static double rotating_index(double times, double width, double base, double trained)
 {
-    return width * log(trained / (turns * 2 * M_PI)) / (2 * log(base));
+    return width * log(trained / (times * 2 * M_PI)) / (2 * log(base));
 }
 
 static double yarn_frequency(const setup *s, int64_t i, int64_t width, double plain)
 {
     double base = recipe_real(&s->r, K_ROPE_BASE), factor = recipe_real(&s->r, K_ROPE_FACTOR);
     double trained = (double)recipe_int(&s->r, K_ROPE_ORIGINAL);
-    double low = turning_index(recipe_real(&s->r, K_ROPE_BETA_FAST), (double)width, base, trained);
-    double high = turning_index(recipe_real(&s->r, K_ROPE_BETA_SLOW), (double)width, base, trained);
+    double low = rotating_index(recipe_real(&s->r, K_ROPE_BETA_FAST), (double)width, base, trained);
+    double high =
+        rotating_index(recipe_real(&s->r, K_ROPE_BETA_SLOW), (double)width, base, trained);
     if (recipe_on(&s->r, K_ROPE_TRUNCATE)) {
         low = floor(low);
         high = ceil(high);

@@ -15,17 +15,17 @@ static const char *bias_of(const builder *b, const char *weight)
     return arena_text(b->a, "%.*sbias", (int)n, weight);
 }
 
-norm_bufs norm_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
-                       int64_t width, unsigned drop)
+norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop)
 {
-    int y =
-        drop & NOT_SAVED ? seg_temp(b, name, rows * width) : seg_saved(b, name, rows * width, drop);
-    return norm_into(b, name, weight, x, y, rows, width);
+    int64_t n = z->rows * z->width;
+    int y = drop & NOT_SAVED ? seg_temp(b, z->name, n) : seg_saved(b, z->name, n, drop);
+    return norm_into(b, z, x, y);
 }
 
-norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int y, int64_t rows,
-                    int64_t width)
+norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y)
 {
+    const char *weight = z->weight;
+    const int64_t rows = z->rows, width = z->width;
     bool centred = b->s->m.norm_bias;
     norm_bufs n = {.x = x,
                    .rows = rows,
@@ -38,7 +38,7 @@ norm_bufs norm_into(builder *b, const char *name, const char *weight, int x, int
                    .db = centred ? seg_gradient(b, bias_of(b, weight)) : NONE,
                    .flags = b->s->m.zero_centered ? ZERO_CENTRED : 0};
     int bias = centred ? seg_weight(b, bias_of(b, weight)) : NONE;
-    op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, name, IN(x, n.w, bias),
+    op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, z->name, IN(x, n.w, bias),
                    OUT(n.y, n.rstd), DIM(rows, width));
     o->real[REAL_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
     o->flags = n.flags;
@@ -67,9 +67,10 @@ static int sums_of_all(builder *b, int phase, const int *in, const norm_bufs *n)
     return all;
 }
 
-norm_bufs norm_cut_forward(builder *b, const char *name, const char *weight, int x, int64_t rows,
-                           int64_t width, unsigned drop)
+norm_bufs norm_cut_forward(builder *b, const norm_shape *z, int x, unsigned drop)
 {
+    const char *name = z->name, *weight = z->weight;
+    const int64_t rows = z->rows, width = z->width;
     norm_bufs n = {.x = x,
                    .rows = rows,
                    .width = width,
@@ -149,9 +150,10 @@ static void act_op(builder *b, int phase, const char *name, const int *in, const
     o->real[REAL_ACT_AS_clamp] = recipe_given(r, K_GLU_CLAMP) ? recipe_real(r, K_GLU_CLAMP) : 0;
 }
 
-void act_forward(builder *b, const char *name, int u, int p, int a, int64_t rows, int64_t width)
+void act_forward(builder *b, const char *name, const int *in, const int *out, int64_t rows,
+                 int64_t width)
 {
-    act_op(b, SEG_FORWARD, name, IN(u, p), OUT(a), DIM(rows, width));
+    act_op(b, SEG_FORWARD, name, in, out, DIM(rows, width));
 }
 
 void act_backward(builder *b, const char *name, const int *in, const int *out, int64_t rows,

@@ -8,18 +8,7 @@
 
 #include "base/maths.h"
 #include "program/shape.h"
-
-/* Head and loss: a chunk of logits, and behind it, aligned, a loss (double) for each row. */
-static int64_t logits_bytes(const op *o)
-{
-    return mul_sat(mul_sat(o->dim[DIM_HEAD_LOSS_ROWS], o->dim[DIM_HEAD_LOSS_V]), 4);
-}
-
-int64_t op_workspace(const op *o)
-{
-    if (o->kind != OP_HEAD_LOSS) return 0;
-    return round_up(logits_bytes(o), PLAN_ALIGN) + o->dim[DIM_HEAD_LOSS_ROWS] * 8;
-}
+#include "program/target.h"
 
 /* ---- boundary */
 
@@ -55,12 +44,12 @@ static int64_t scratch_bytes(const program *p)
 void plan_boundary(program *p)
 {
     const step_shape z = step_shape_of(p->s);
-    boundary_region b = {.stream_bytes = most_bytes(p, LIFE_STREAM),
+    boundary_region b = {.dhidden_bytes = most_bytes(p, LIFE_DHIDDEN),
                          .message_bytes = most_bytes(p, LIFE_BOUNDARY),
                          .scratch_bytes = scratch_bytes(p),
                          .passed_bytes = most_bytes(p, LIFE_PASSED)};
     boundary_place(&b, p->s, &z);
-    p->stream_bytes = b.stream_bytes, p->stream_offset = b.stream_offset;
+    p->dhidden_bytes = b.dhidden_bytes, p->dhidden_offset = b.dhidden_offset;
     p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
     p->scratch_bytes = b.scratch_bytes, p->scratch_offset = b.scratch_offset;
     p->passed_bytes = b.passed_bytes, p->passed_offset = b.passed_offset;
@@ -78,12 +67,13 @@ static void place_step(program *p)
 static void place_temporaries(program *p)
 {
     int64_t temp = 0, work = 0;
+    const target_row *target = target_row_of(p->s);
     for (int i = 0; i < p->n_segments; i++)
         for (int phase = 0; phase < 2; phase++) {
             const segment *seg = p->segments[i];
             if (seg->temp_bytes[phase] > temp) temp = seg->temp_bytes[phase];
             for (int k = 0; k < seg->n_ops[phase]; k++) {
-                int64_t w = op_workspace(&seg->ops[phase][k]);
+                int64_t w = workspace_bytes(target, seg, &seg->ops[phase][k]);
                 if (w > work) work = w;
             }
         }
@@ -93,8 +83,6 @@ static void place_temporaries(program *p)
 }
 
 /* ---- what buffers cover */
-
-enum { WORKSPACE_RANGES_MAX = 8 }; /* two for each operation that needs any: one or two heads */
 
 typedef struct range {
     int64_t start, end;
@@ -118,18 +106,20 @@ static int64_t union_of(range *list, int64_t n)
     return covered;
 }
 
-/* Without the gap of alignment inside. */
+/* Without gaps of alignment inside; `out` NULL: counts alone. */
 static int64_t workspace_ranges(const program *p, range *out)
 {
     int64_t at = p->offset[REGION_TEMP] + p->workspace_offset, n = 0;
+    const target_row *target = target_row_of(p->s);
     for (int i = 0; i < p->n_segments; i++)
         for (int phase = 0; phase < 2; phase++)
             for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
-                const op *o = &p->segments[i]->ops[phase][k];
-                int64_t bytes = op_workspace(o);
-                if (!bytes || n == WORKSPACE_RANGES_MAX) continue;
-                out[n++] = (range){at, at + logits_bytes(o)};
-                out[n++] = (range){at + bytes - o->dim[DIM_HEAD_LOSS_ROWS] * 8, at + bytes};
+                workspace_part list[WORKSPACE_PARTS];
+                const segment *seg = p->segments[i];
+                int parts = workspace_parts(list, target, seg, &seg->ops[phase][k]);
+                for (int m = 0; m < parts && out; m++)
+                    out[n + m] = (range){at + list[m].at, at + list[m].at + list[m].bytes};
+                n += parts;
             }
     return n;
 }
@@ -169,7 +159,7 @@ static int64_t collect(const program *p, range *out)
 
 static int64_t bytes_covered(const program *p, bool host)
 {
-    int64_t most = REGION_COUNT + STEP_COUNT + WORKSPACE_RANGES_MAX;
+    int64_t most = REGION_COUNT + STEP_COUNT + workspace_ranges(p, NULL);
     for (int part = 0; part < PART_COUNT; part++)
         for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
     range *list = malloc(sizeof *list * (size_t)most);
@@ -192,7 +182,7 @@ int64_t program_host_buffer_bytes(const program *p)
 
 /* Where an element of the flat array of weights lies in its region: untrained buffers, which stand
  * behind all others, are FP32. */
-static int64_t weight_bytes(const program *p, int64_t element)
+int64_t program_weight_bytes(const program *p, int64_t element)
 {
     int64_t trained = p->weights.trained, behind = element > trained ? element - trained : 0;
     return dtype_bytes(p->types.weight, element - behind) + dtype_bytes(DTYPE_F32, behind);
@@ -206,7 +196,7 @@ static void place_state(program *p)
     const number_types *t = &p->types;
     p->first_offset = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0;
     p->second_offset = p->first_offset + dtype_bytes(t->first, p->weights.owned);
-    p->bytes[REGION_WEIGHTS] = weight_bytes(p, p->weights.elements);
+    p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
     p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, p->weights.owned);
     if (recipe_on_cpu(&s->r)) return;
@@ -282,7 +272,7 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
-        return p->offset[REGION_WEIGHTS] + weight_bytes(p, weight_place(p, i, b, at->chunk));
+        return p->offset[REGION_WEIGHTS] + program_weight_bytes(p, weight_place(p, i, b, at->chunk));
     case LIFE_GRADIENT:
         return p->offset[REGION_GRADIENTS] +
                dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));
@@ -291,8 +281,8 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
                b->offset[0];
     case LIFE_OUTPUT:
         return output_place(p, at);
-    case LIFE_STREAM:
-        return boundary + p->stream_offset + at->turn * p->stream_bytes;
+    case LIFE_DHIDDEN:
+        return boundary + p->dhidden_offset + at->turn * p->dhidden_bytes;
     case LIFE_BOUNDARY:
         return boundary + p->boundary_offset + at->turn * p->boundary_bytes;
     case LIFE_PASSED:

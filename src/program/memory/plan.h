@@ -16,9 +16,6 @@ void plan_memory(program *p, arena *a);
  * slots.c */
 int64_t place_slots(program *p, bool host, arena *a);
 
-/* Bytes that kernels need beside an operation's buffers, at most. */
-int64_t op_workspace(const op *o);
-
 /* Bytes of scratch that a reduction of slices of n gradients takes. */
 int64_t bucket_scratch(const number_types *t, int64_t n);
 

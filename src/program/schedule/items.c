@@ -287,10 +287,23 @@ static void find_entries(item_walk *w)
     }
 }
 
+/* Room for the whole list at once: it has an item for each layer of each microbatch, and growing
+ * would take as much again. A unit has few messages and waits; what buckets add grows the list. */
+static void take_room(item_walk *w)
+{
+    enum { AROUND_A_UNIT = 8 };
+    const step_order *o = &w->p->order;
+    int64_t room = AROUND_A_UNIT;
+    for (int64_t i = 0; i < o->n; i++) room += w->p->chunks[o->list[i].chunk].n + AROUND_A_UNIT;
+    w->out->list = ARENA_RAW(w->s->own, item, room);
+    w->out->room = room;
+}
+
 static void step_items(item_walk *w)
 {
     program *p = w->p;
     w->out = &p->items[PART_STEP];
+    take_room(w);
     gather_items(w);
     run_units(w);
     for (int turn = 0; turn < p->turns && p->s->pipe.pp > 1; turn++) {

@@ -17,7 +17,9 @@
 #include "program/schedule/touch.h"
 #include "program/segment.h"
 
-enum { SPACE_TEMP = 1, SPACE_SAVED, SPACE_OWN };
+/* Buffers are compared by where they lie in what they share: temporaries, a half's saved buffers, a
+ * region of the arena. Of all others each has memory of its own. */
+enum { SPACE_TEMP = 1, SPACE_SAVED, SPACE_OWN, SPACE_REGION = 1 << 22 };
 
 static touch touch_of(const segment *seg, int phase, int id, bool written)
 {
@@ -26,6 +28,7 @@ static touch touch_of(const segment *seg, int phase, int id, bool written)
     int64_t at = b->parent >= 0 ? b->view_at : 0;
     if (b->life == LIFE_TEMP) space = SPACE_TEMP, at = b->offset[phase];
     if (b->life == LIFE_SAVED) space = SPACE_SAVED + b->owner * (1 << 20), at = b->offset[0];
+    if (b->life == LIFE_FIXED) space = SPACE_REGION + b->region, at = b->offset[0];
     return (touch){space, written, at, at + b->bytes};
 }
 

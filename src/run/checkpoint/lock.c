@@ -53,12 +53,18 @@ static void nap(double seconds)
 
 /* ---- messages */
 
+/* An earlier program's record has a name for people, too. */
+static const char *name_of(const lock_record *by)
+{
+    return text_starts(by->people, "process ") ? by->people : "it has not given its name";
+}
+
 static status taken(const checkpoint_lock *l, const lock_record *by, error *err)
 {
     return error_set(err, ERR_MACHINE,
                      "%s: another job saves there (%s); repair: another folder, or wait until it "
                      "has ended",
-                     l->folder, *by->people ? by->people : "it has not given its name");
+                     l->folder, name_of(by));
 }
 
 static status unwritten(const checkpoint_lock *l, const char *what, int why, error *err)
@@ -73,7 +79,10 @@ static status unwritten(const checkpoint_lock *l, const char *what, int why, err
 static int set_lock(int fd)
 {
     struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    return fcntl(fd, F_OFD_SETLK, &all) == 0 ? 0 : errno;
+    int failed;
+    do failed = fcntl(fd, F_OFD_SETLK, &all);
+    while (failed && errno == EINTR);
+    return failed ? errno : 0;
 }
 
 /* Opens the file and locks it; *created: nobody had it. */
@@ -117,10 +126,9 @@ static status watch(const checkpoint_lock *l, const lock_record *before, error *
 {
     double until = clock_seconds() + l->o.silence;
     say(l, arena_text(l->a,
-                      "%s: was not given back by %s; watching for up to %.0f s whether that job "
-                      "still runs",
-                      l->folder, *before->people ? before->people : "a job without a name",
-                      l->o.silence));
+                      "%s: was not given back by the job that had it (%s); watching for up to "
+                      "%.0f s whether that job still runs",
+                      l->folder, name_of(before), l->o.silence));
     while (clock_seconds() < until) {
         lock_record now;
         nap(l->o.beat / 10);
@@ -294,24 +302,28 @@ static status make_again(checkpoint_lock *l, error *err)
     return OK;
 }
 
+/* The file does not have our name. Where it has nobody's (somebody has cut it), it gets ours again. */
+static status restore(checkpoint_lock *l, const lock_record *now, int why, error *err)
+{
+    if (why == ENOENT) return make_again(l, err);
+    if (why) return unwritten(l, "read", why, err);
+    if (!now->named) {
+        why = put_name(l);
+        return why ? unwritten(l, "written", why, err) : OK;
+    }
+    return error_set(
+        err, ERR_MACHINE,
+        "%s: was taken over by another job (%s) while this one was silent; nothing more "
+        "is saved there; repair: one of the two ends, or has another folder",
+        l->folder, name_of(now));
+}
+
 status checkpoint_lock_check(checkpoint_lock *l, error *err)
 {
     lock_record now;
     int why;
     pthread_mutex_lock(&l->mutex);
-    status s = OK;
-    if (!is_ours(l, &now, &why)) {
-        if (why == ENOENT)
-            s = make_again(l, err);
-        else if (why)
-            s = unwritten(l, "read", why, err);
-        else
-            s = error_set(err, ERR_MACHINE,
-                          "%s: was taken over by another job (%s) while this one was silent; "
-                          "nothing more is saved there; repair: one of the two ends, or has "
-                          "another folder",
-                          l->folder, *now.people ? now.people : "it has not given its name");
-    }
+    status s = is_ours(l, &now, &why) ? OK : restore(l, &now, why, err);
     pthread_mutex_unlock(&l->mutex);
     return s;
 }

@@ -56,15 +56,26 @@ static bool parse(lock_record *r)
 
 /* ---- files */
 
+/* Up to the end of the file or of the room; 0, or errno. */
+static int read_line(int fd, char out[RECORD_BYTES])
+{
+    size_t done = 0;
+    for (ssize_t n = 1; n != 0 && done < RECORD_BYTES - 1;) {
+        n = read(fd, out + done, RECORD_BYTES - 1 - done);
+        if (n > 0) done += (size_t)n;
+        if (n < 0 && errno != EINTR) return errno;
+    }
+    out[done] = 0;
+    return 0;
+}
+
 int record_read(lock_record *r, const char *path) /* I1 */
 {
     *r = (lock_record){.named = false};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return errno;
-    ssize_t n = read(fd, r->text, sizeof r->text - 1);
-    int why = n < 0 ? errno : 0;
+    int why = read_line(fd, r->text);
     close(fd);
-    r->text[n > 0 ? n : 0] = 0;
     r->text[strcspn(r->text, "\n")] = 0;
     for (size_t m = strlen(r->text); m > 0 && r->text[m - 1] == ' ';) r->text[--m] = 0;
     snprintf(r->people, sizeof r->people, "%.*s", (int)strcspn(r->text, ";"), r->text);
@@ -76,9 +87,12 @@ int record_write(const char *path, const char text[RECORD_BYTES]) /* I1 */
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return errno;
-    errno = 0;
-    bool whole = pwrite(fd, text, RECORD_BYTES, 0) == RECORD_BYTES;
-    int why = whole ? 0 : errno ? errno : ENOSPC;
-    if (close(fd) != 0 && !why) why = errno;
+    int why = 0;
+    for (size_t done = 0; done < RECORD_BYTES && !why;) {
+        ssize_t n = pwrite(fd, text + done, RECORD_BYTES - done, (off_t)done);
+        if (n > 0) done += (size_t)n;
+        if (n < 0 && errno != EINTR) why = errno;
+    }
+    if (close(fd) != 0 && !why && errno != EINTR) why = errno;
     return why;
 }

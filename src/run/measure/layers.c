@@ -148,14 +148,17 @@ static double adam(jig *j)
     for (int i = 0; i < PIECES; i++)
         pieces[i] = (optimizer_piece){.offset = i * EACH, .n = EACH, .moments = i * EACH};
     optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .pieces = pieces, .n_pieces = PIECES};
-    float *w = j->out, *m = j->out + ALL, *v = j->out + 2 * ALL;
-    memset(m, 0, sizeof(float) * 2 * ALL);
+    optimizer_arrays x = {.weights = {DTYPE_F32, j->out},
+                          .gradients = {DTYPE_F32, j->in},
+                          .first = {DTYPE_F32, j->out + ALL},
+                          .second = {DTYPE_F32, j->out + 2 * ALL}};
+    memset(x.first.at, 0, sizeof(float) * 2 * ALL);
     int n = 0;
     jig_barrier(j);
     for (double begin = clock_seconds();
          n < 3 || (n < ROOM_TIMES && clock_seconds() - begin < j->window);) {
         double start = clock_seconds();
-        optimizer_update(&o, w, j->in, m, v, (step_rates){1e-6, 1e-6, 0, 1});
+        optimizer_update(&o, &x, (step_rates){1e-6, 1e-6, 0, 1});
         j->times[n++] = clock_seconds() - start;
     }
     jig_step(j);

@@ -7,7 +7,7 @@
 
 #include "run/trainer/agree.h"
 #include "run/hf/weights.h"
-#include "run/optimizer.h"
+#include "run/arrays.h"
 #include "run/parity/step.h"
 
 static double relative(squares q)
@@ -25,17 +25,21 @@ static bool is_gradient(const safetensor *t)
 /* What this rank answers for of each gradient. */
 static status compare_own(parity *q, hf_compared *out, error *err)
 {
-    hf_flat flat = {q->s, &q->p->weights, executor_region(q->e, REGION_GRADIENTS), true};
-    status s = OK;
+    array_loan g;
+    status s = array_borrow(&g, q->e, q->p, ARRAY_GRADIENTS, err);
+    if (s) return s;
+    hf_flat flat = {q->s, &q->p->weights, g.values, true};
     for (int i = 0; i < q->g->tensors.n_tensors && !s; i++) {
         const safetensor *t = &q->g->tensors.tensors[i];
         if (!is_gradient(t)) continue;
         int64_t n = safetensor_elements(t);
         hf_golden golden = {t->name + 5, golden_floats(q->g, t->name, n), n};
         if (!golden.values)
-            return error_set(err, ERR_INPUT, "golden.safetensors: %s is not float32", t->name);
-        s = hf_compare(&flat, &q->p->at, &golden, &out[i], err);
+            s = error_set(err, ERR_INPUT, "golden.safetensors: %s is not float32", t->name);
+        else
+            s = hf_compare(&flat, &q->p->at, &golden, &out[i], err);
     }
+    array_return(&g, ARRAY_READ);
     return s;
 }
 
@@ -92,14 +96,13 @@ static status compare_gradients(parity *q, parity_result *r, error *err)
 
 static void update(parity *q, optimizer *o, step_rates rates)
 {
-    float *w = executor_region(q->e, REGION_WEIGHTS), *g = executor_region(q->e, REGION_GRADIENTS);
-    float *m = executor_region(q->e, REGION_OPTIMIZER), *v = m + q->p->weights.owned;
-    double sum = optimizer_squares(o, g);
+    optimizer_arrays x = arrays_of(q->e, q->p);
+    double sum = optimizer_squares(o, x.gradients);
     comm_sum(q->c, GROUP_WORLD, &sum, 1);
     step_result r = optimizer_judge(o, sqrt(sum));
     if (r.outcome != STEP_TAKEN) return;
     rates.scale *= r.clip;
-    optimizer_update(o, w, g, m, v, rates);
+    optimizer_update(o, &x, rates);
     if (!q->p->gathers_late) executor_part(q->e, PART_GATHER);
 }
 
@@ -145,8 +148,11 @@ static status run_case(parity *q, parity_result *r, const char *folder, const pa
     const json_t *tolerance = json_object_get(q->g->json, "tolerance");
     for (int i = 0; i < 4; i++) r->tolerance[i] = golden_number(tolerance, names[i], 1e-4);
     hf_report report;
-    float *w = executor_region(q->e, REGION_WEIGHTS);
-    status s = hf_load(q->s, &q->p->at, &q->p->weights, folder, w, &report, err);
+    array_loan w;
+    status s = ranks_agree(q->c, array_borrow(&w, q->e, q->p, ARRAY_WEIGHTS, err), err);
+    if (s) return s;
+    s = hf_load(q->s, &q->p->at, &q->p->weights, folder, w.values, &report, err);
+    array_return(&w, ARRAY_ROUNDED);
     s = ranks_agree(q->c, s, err);
     if (s) return s;
     batch_tables(q->e, q->p);

@@ -45,9 +45,15 @@ static const op *head_op(op_kind kind, item *it)
     return NULL;
 }
 
-static const float *weight_at(const parity *q, const item *it, int buf_id)
+/* A buffer's values in FP32: a copy. */
+static float *values_of(const parity *q, const item *it, int buf_id)
 {
-    return (const float *)(void *)(executor_arena(q->e) + program_place(q->p, it, buf_id));
+    const buf *b = &it->seg->bufs[buf_id];
+    int64_t n = dtype_elements(b->type, b->bytes);
+    float *values = ARENA_ARRAY(q->a, float, n);
+    typed from = {b->type, executor_arena(q->e) + program_place(q->p, it, buf_id)};
+    typed_read(values, from, 0, n);
+    return values;
 }
 
 static void run_op(const op *o, void *const *in, void *const *out)
@@ -61,15 +67,15 @@ static void run_op(const op *o, void *const *in, void *const *out)
 static float *head_input(parity *q, item *it)
 {
     int64_t n = q->p->T * q->s->m.hidden;
-    float *own = executor_hidden(q->e, it->at[0].micro);
+    float *own = values_of(q, it, 0);
     const op *norm = head_op(OP_NORM, it);
     if (!norm) norm = head_op(OP_LAYER_NORM, it);
     if (norm) {
         float *normed = ARENA_ARRAY(q->a, float, n);
         float *rstd = ARENA_ARRAY(q->a, float, 2 * q->p->T);
-        void *in[OP_IN_MAX] = {own, (void *)weight_at(q, it, norm->in[IN_NORM_w])};
+        void *in[OP_IN_MAX] = {own, values_of(q, it, norm->in[IN_NORM_w])};
         int bias = norm->in[IN_LAYER_NORM_b];
-        if (bias >= 0) in[IN_LAYER_NORM_b] = (void *)weight_at(q, it, bias);
+        if (bias >= 0) in[IN_LAYER_NORM_b] = values_of(q, it, bias);
         void *out[OP_OUT_MAX] = {normed, rstd};
         run_op(norm, in, out);
         own = normed;
@@ -115,7 +121,7 @@ static void compare_logits(parity *q, int64_t micro, squares *to)
         int64_t H = loss->dim[DIM_HEAD_LOSS_H], V = loss->dim[DIM_HEAD_LOSS_V];
         op made = {.kind = OP_HEAD_LOGITS, .dim = {q->p->Tc, H, V}};
         float *logits = ARENA_ARRAY(q->a, float, q->p->Tc *V);
-        void *in[OP_IN_MAX] = {x, (void *)weight_at(q, &it, loss->in[IN_HEAD_LOSS_w])};
+        void *in[OP_IN_MAX] = {x, values_of(q, &it, loss->in[IN_HEAD_LOSS_w])};
         void *out[OP_OUT_MAX] = {logits};
         run_op(&made, in, out);
         add_logits(q, logits, V, micro, to);

@@ -109,10 +109,7 @@ static void take_arrays(trainer *t)
         t->mtp_tokens = ARENA_ARRAY(t->a, batch_count, t->p->micros);
         t->loads = ARENA_ARRAY(t->a, double, (m->n_layers + m->n_mtp) * m->experts + 1);
     }
-    t->w = executor_region(t->e, REGION_WEIGHTS);
-    t->g = executor_region(t->e, REGION_GRADIENTS);
-    t->m = executor_region(t->e, REGION_OPTIMIZER);
-    t->v = t->m + t->p->weights.owned;
+    t->arrays = arrays_of(t->e, t->p);
 }
 
 status trainer_open(trainer *t, const setup *s, error *err)

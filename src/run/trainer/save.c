@@ -2,23 +2,36 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
 /* A save that failed is made again after this; the last one of a run has no later. */
 enum { wait_seconds = 60, last_wait_seconds = 1 };
 
-checkpoint trainer_checkpoint(const trainer *t, bool moments)
+void trainer_return(lent_checkpoint *l, array_end how)
 {
-    return (checkpoint){.s = t->s,
-                        .at = &t->p->at,
-                        .c = t->c,
-                        .w = &t->p->weights,
-                        .weights = t->w,
-                        .exp_avg = moments ? t->m : NULL,
-                        .exp_avg_sq = moments ? t->v : NULL,
-                        .config = t->config,
-                        .state = t->at,
-                        .lock = t->lock};
+    for (int i = 0; i < 3; i++) array_return(&l->loans[i], how);
+}
+
+status trainer_lend(const trainer *t, bool moments, lent_checkpoint *l, error *err)
+{
+    static const array_kind kinds[] = {ARRAY_WEIGHTS, ARRAY_FIRST, ARRAY_SECOND};
+    *l = (lent_checkpoint){.c = {.s = t->s,
+                                 .at = &t->p->at,
+                                 .c = t->c,
+                                 .w = &t->p->weights,
+                                 .config = t->config,
+                                 .state = t->at,
+                                 .lock = t->lock}};
+    float **const places[] = {&l->c.weights, &l->c.exp_avg, &l->c.exp_avg_sq};
+    status s = OK;
+    for (int i = 0; i < (moments ? 3 : 1) && !s; i++) {
+        s = array_borrow(&l->loans[i], t->e, t->p, kinds[i], err);
+        *places[i] = l->loans[i].values;
+    }
+    s = ranks_agree(t->c, s, err);
+    if (s) trainer_return(l, ARRAY_READ);
+    return s;
 }
 
 void trainer_save_close(trainer *t)
@@ -37,9 +50,12 @@ status trainer_save_open(trainer *t, error *err)
 {
     const char *folder = recipe_word(&t->s->r, K_SAVE);
     if (!recipe_given(&t->s->r, K_SAVE)) return OK;
-    checkpoint c = trainer_checkpoint(t, true);
+    lent_checkpoint l;
     lock_options o = {.say = say_of_lock, .with = t};
-    status s = checkpoint_save_open(&c, folder, &o, &t->lock, err);
+    status s = trainer_lend(t, true, &l, err);
+    if (s) return s;
+    s = checkpoint_save_open(&l.c, folder, &o, &t->lock, err);
+    trainer_return(&l, ARRAY_READ);
     return s ? error_prefix(err, s, "%s=%s", knobs[K_SAVE].key, folder) : OK;
 }
 
@@ -109,15 +125,18 @@ static status save_once(trainer *t, bool beside, error *err)
     int keep = wanted > 0 ? (int)wanted : 0;
     trainer_gather(t);
     t->at.optimizer_steps = t->opt.steps;
-    checkpoint c = trainer_checkpoint(t, true);
+    lent_checkpoint l;
+    status s = trainer_lend(t, true, &l, err);
+    if (s) return s;
     t->saved = (checkpoint_note){t->at.iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     char line[LINE_BYTES];
     saving_print(line, sizeof line, &t->saved);
     trainer_say(t, lines_to(t), line);
     comm_where(t->c, "saving a checkpoint", NULL);
     comm_work before = comm_work_begin(t->c, WORK_SAVE);
-    status s = beside ? checkpoint_save_start(&t->save, &c, folder, keep, err)
-                      : checkpoint_save(&c, folder, keep, err);
+    s = beside ? checkpoint_save_start(&t->save, &l.c, folder, keep, err)
+               : checkpoint_save(&l.c, folder, keep, err);
+    trainer_return(&l, ARRAY_READ);
     comm_work_end(t->c, before);
     return s;
 }

@@ -97,11 +97,15 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     if (s) return s;
     comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
     if (iteration < 0) return OK;
-    checkpoint c = trainer_checkpoint(t, !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM));
+    lent_checkpoint l;
+    bool moments = !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM);
     s = compare_recipes(t, folder, iteration, !weights_only, err);
+    if (!s) s = trainer_lend(t, moments, &l, err);
+    if (s) return s;
     comm_work before = comm_work_begin(t->c, WORK_LOAD);
-    if (!s) s = checkpoint_load(&c, folder, iteration, err);
+    s = checkpoint_load(&l.c, folder, iteration, err);
     comm_work_end(t->c, before);
+    trainer_return(&l, ARRAY_WRITTEN);
     if (s) return s;
     *found = true;
     if (weights_only) {
@@ -111,8 +115,8 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
                                folder, (long long)iteration));
         return OK;
     }
-    t->at = c.state;
-    t->opt.steps = c.state.optimizer_steps;
+    t->at = l.c.state;
+    t->opt.steps = l.c.state.optimizer_steps;
     char line[LINE_BYTES];
     checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     loaded_print(line, sizeof line, &note);
@@ -123,8 +127,12 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
 static status load_files(trainer *t, const char *folder, error *err)
 {
     hf_report report;
+    array_loan w;
+    status s = ranks_agree(t->c, array_borrow(&w, t->e, t->p, ARRAY_WEIGHTS, err), err);
+    if (s) return s;
     comm_work before = comm_work_begin(t->c, WORK_LOAD);
-    status s = hf_load(t->s, &t->p->at, &t->p->weights, folder, t->w, &report, err);
+    s = hf_load(t->s, &t->p->at, &t->p->weights, folder, w.values, &report, err);
+    array_return(&w, ARRAY_ROUNDED);
     s = ranks_agree(t->c, s, err);
     comm_work_end(t->c, before);
     if (s) return s;
@@ -132,6 +140,17 @@ static status load_files(trainer *t, const char *folder, error *err)
                 arena_text(t->a, "weights of %s: %lld elements read%s, %d tensors ignored", folder,
                            (long long)report.written, comm_size(t->c) > 1 ? " by rank 0" : "",
                            report.ignored.tensors));
+    return OK;
+}
+
+static status draw_weights(trainer *t, error *err)
+{
+    array_loan w;
+    status s = ranks_agree(t->c, array_borrow(&w, t->e, t->p, ARRAY_WEIGHTS, err), err);
+    if (s) return s;
+    uint64_t seed = (uint64_t)recipe_int(&t->s->r, K_SEED);
+    init_weights(t->s, &t->p->at, &t->p->weights, seed, w.values);
+    array_return(&w, ARRAY_ROUNDED);
     return OK;
 }
 
@@ -144,10 +163,11 @@ status trainer_start(trainer *t, error *err)
     const char *folder = recipe_word(r, K_MODEL);
     bool found = false;
     read_config(t);
-    memset(t->m, 0, (size_t)t->p->bytes[REGION_OPTIMIZER]);
-    init_weights(t->s, &t->p->at, &t->p->weights, (uint64_t)recipe_int(r, K_SEED), t->w);
+    memset(executor_region(t->e, REGION_OPTIMIZER), 0, (size_t)t->p->bytes[REGION_OPTIMIZER]);
+    status s = draw_weights(t, err);
+    if (s) return s;
     t->at.seed = recipe_int(r, K_SEED);
-    status s = trainer_save_open(t, err);
+    s = trainer_save_open(t, err);
     if (!s && load && seen(t, file_is_folder(load)))
         s = load_checkpoint(t, load, recipe_on(r, K_FINETUNE), &found, err);
     if (s || found) return s;

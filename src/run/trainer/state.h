@@ -7,7 +7,7 @@
 #include "run/data/sampler.h"
 #include "run/data/source.h"
 #include "run/trainer/iteration_line.h"
-#include "run/optimizer.h"
+#include "run/arrays.h"
 #include "run/trainer/progress.h"
 #include "run/trainer/schedule.h"
 #include "run/timing.h"
@@ -46,7 +46,7 @@ typedef struct trainer {
     float *mask;
     batch_count *main_tokens, *mtp_tokens; /* [micros] */
     double *loads;                         /* [layers][experts] */
-    float *w, *g, *m, *v;
+    optimizer_arrays arrays;
     int64_t skipped_in_a_row; /* steps without an update, up to the last */
     bool stale;               /* weights of other ranks' slices are from before the last update */
     const char *config;       /* text of config.json, for checkpoints */
@@ -106,7 +106,13 @@ void trainer_gather(trainer *t);
 status trainer_start(trainer *t, error *err);
 
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
-checkpoint trainer_checkpoint(const trainer *t, bool moments);
+typedef struct lent_checkpoint {
+    checkpoint c;
+    array_loan loans[3];
+} lent_checkpoint;
+status trainer_lend(const trainer *t, bool moments, lent_checkpoint *l,
+                    error *err); /* collective */
+void trainer_return(lent_checkpoint *l, array_end how);
 
 /* Before the first step: can it be saved where checkpoint.save says, and by no other job? */
 status trainer_save_open(trainer *t, error *err);

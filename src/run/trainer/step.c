@@ -150,7 +150,7 @@ static void sum_up(trainer *t, bool failed, double *sums)
         sums[SUM_Z] = layers_of(t, STEP_Z);
         sums[SUM_OVERFLOWS] = overflows(t);
     }
-    sums[SUM_SQUARES] = optimizer_squares(&t->opt, t->g);
+    sums[SUM_SQUARES] = optimizer_squares(&t->opt, t->arrays.gradients);
     sums[SUM_FAILED] = failed;
     sums[SUM_LEAVE] = trainer_asked() || (first && time_is_up(t));
     sums[SUM_MINUTE] = first && clock_seconds() - t->compared > minute;

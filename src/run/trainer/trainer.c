@@ -29,7 +29,8 @@ static void update_expert_bias(trainer *t)
     for (int i = 0; i < t->p->weights.n; i++) {
         const weight *w = &t->p->weights.list[i];
         if (!w->row->trained)
-            expert_bias_update(t->w + w->offset, load + w->layer * m->experts, w->n, rate);
+            expert_bias_update(array_buffer(t->e, t->p, w), load + w->layer * m->experts, w->n,
+                               rate);
     }
 }
 
@@ -52,7 +53,7 @@ static step_result update(trainer *t, const step_losses *losses)
     if (r.outcome == STEP_TAKEN) {
         t->skipped_in_a_row = 0;
         rates.scale *= r.clip;
-        optimizer_update(&t->opt, t->w, t->g, t->m, t->v, rates);
+        optimizer_update(&t->opt, &t->arrays, rates);
         t->stale = true;
         if (!t->p->gathers_late) trainer_gather(t);
         t->at.scheduler_samples += t->gbs;

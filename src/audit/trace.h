@@ -1,6 +1,6 @@
-/* stream.h - what a rank's program says to other ranks: its messages and its waits, in order.
+/* trace.h - what a rank's program says to other ranks: its messages and its waits, in order.
  *
- * A list has the messages and waits of one list of operations of a segment. A part of a stream is
+ * A list has the messages and waits of one list of operations of a segment. A part of a trace is
  * the order in which a rank goes through lists, each with the layer, stage and microbatch that it
  * works for. Equal lists and equal parts of all programs exist once.
  *
@@ -8,8 +8,8 @@
  * own: all collectives of one stream over one kind of group, or all sends (or receives) of one
  * stream with one distance and one tag in it. Messages in groups of one member are copies and are
  * left out, and so is waiting for what is no message. */
-#ifndef AUDIT_STREAM_H
-#define AUDIT_STREAM_H
+#ifndef AUDIT_TRACE_H
+#define AUDIT_TRACE_H
 
 #include "audit/expected.h"
 #include "program/program.h"
@@ -74,10 +74,10 @@ typedef struct audit_part {
     lane_use *use; /* [book's n_lanes], once all programs are there */
 } audit_part;
 
-typedef struct audit_stream {
+typedef struct audit_trace {
     const audit_part *part[PART_COUNT];
     int n_events; /* of the program */
-} audit_stream;
+} audit_trace;
 
 /* All lists, lanes and parts. */
 typedef struct audit_book {
@@ -93,16 +93,16 @@ typedef struct audit_book {
     int n_part_shapes;
 } audit_book;
 
-/* The stream of a program, from memory of the book: it outlives the program. */
-audit_stream stream_of(audit_book *book, const program *p);
+/* The trace of a program, from memory of the book: it outlives the program. */
+audit_trace trace_of(audit_book *book, const program *p);
 
-bool stream_equal(const audit_stream *a, const audit_stream *b);
+bool trace_equal(const audit_trace *a, const audit_trace *b);
 
-/* For tests: a copy of a part that is the stream's own, and a list that is the part's own, to be
- * altered; then stream_seal makes numbers and shapes agree with them. */
-audit_part *stream_own_part(audit_book *book, audit_stream *stream, item_part part);
+/* For tests: a copy of a part that is the trace's own, and a list that is the part's own, to be
+ * altered; then trace_seal makes numbers and shapes agree with them. */
+audit_part *trace_own_part(audit_book *book, audit_trace *trace, item_part part);
 audit_list *part_own_list(audit_book *book, audit_part *part, int64_t item_id);
-void stream_seal(audit_book *book, audit_stream *stream);
+void trace_seal(audit_book *book, audit_trace *trace);
 
 bool lane_equal(const audit_lane *a, const audit_lane *b);
 
@@ -129,19 +129,19 @@ bool entries_agree(const audit_item *ia, const audit_entry *a, const audit_item 
 
 /* One message after another of a lane. */
 typedef struct lane_cursor {
-    const audit_stream *stream;
+    const audit_trace *trace;
     int lane, part, last_part; /* through these parts */
     int64_t item;
     int entry;
 } lane_cursor;
 
-lane_cursor lane_start(const audit_stream *stream, int lane);
+lane_cursor lane_start(const audit_trace *trace, int lane);
 
 /* Moves on to the next message; false: there is none. */
 bool lane_next(lane_cursor *c);
 static inline const audit_item *lane_item(const lane_cursor *c)
 {
-    return &c->stream->part[c->part]->items[c->item];
+    return &c->trace->part[c->part]->items[c->item];
 }
 static inline const audit_entry *lane_entry(const lane_cursor *c)
 {

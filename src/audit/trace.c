@@ -1,7 +1,7 @@
-/* stream.c - from programs to streams.
+/* trace.c - from programs to traces.
  *
  * I1  Two parts with the same lists and labels are one part: addresses are compared. */
-#include "audit/stream.h"
+#include "audit/trace.h"
 
 #include <string.h>
 
@@ -99,11 +99,11 @@ static const audit_list *find_list(known_lists *k, audit_book *book, const item 
     return k->lists[k->n++][it->phase];
 }
 
-/* ---- streams */
+/* ---- traces */
 
-audit_stream stream_of(audit_book *book, const program *p)
+audit_trace trace_of(audit_book *book, const program *p)
 {
-    audit_stream s = {.n_events = p->n_events};
+    audit_trace s = {.n_events = p->n_events};
     arena *scratch = arena_create();
     known_lists known = {0};
     for (int i = 0; i < PART_COUNT; i++) {
@@ -121,12 +121,12 @@ audit_stream stream_of(audit_book *book, const program *p)
     return s;
 }
 
-bool stream_equal(const audit_stream *a, const audit_stream *b)
+bool trace_equal(const audit_trace *a, const audit_trace *b)
 {
     return memcmp(a->part, b->part, sizeof a->part) == 0 && a->n_events == b->n_events;
 }
 
-audit_part *stream_own_part(audit_book *book, audit_stream *s, item_part part)
+audit_part *trace_own_part(audit_book *book, audit_trace *s, item_part part)
 {
     audit_part *own = ARENA_NEW(book->a, audit_part);
     *own = *s->part[part];
@@ -158,7 +158,7 @@ static void part_seal(audit_book *book, audit_part *p)
     }
 }
 
-void stream_seal(audit_book *book, audit_stream *s)
+void trace_seal(audit_book *book, audit_trace *s)
 {
     for (int i = 0; i < PART_COUNT; i++) {
         bool kept = false;

@@ -1,0 +1,110 @@
+/* layer_norm.cu - LayerNorm: a row's mean first, then the squares about it.
+ *
+ * With g = dy * w and n = (x - mean) rstd the gradient is dx = rstd (g - mean(g) - n mean(g n)). */
+#include "kernels/cuda/columns.cuh"
+
+struct layer_rows {
+    numbers x, w, b, y; /* [M][H], [H], [H] or missing, [M][H] */
+    float *stats;       /* [M][2]: mean, rstd; may be missing */
+    int64_t h;
+    float eps, plus; /* plus: 1 where weights are kept about zero */
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        float sum = 0, squares = 0;
+        for (int64_t j = thread; j < h; j += THREADS) sum += get(x, i * h + j);
+        const float mean = sum_over<THREADS>(sum) / (float)h;
+        for (int64_t j = thread; j < h; j += THREADS) {
+            const float v = get(x, i * h + j) - mean;
+            squares += v * v;
+        }
+        const float r = rsqrtf(sum_over<THREADS>(squares) / (float)h + eps);
+        for (int64_t j = thread; j < h; j += THREADS) {
+            const float n = (get(x, i * h + j) - mean) * r * (get(w, j) + plus);
+            put(y, i * h + j, n + (b.p ? get(b, j) : 0));
+        }
+        if (!stats || thread) return;
+        stats[2 * i] = mean;
+        stats[2 * i + 1] = r;
+    }
+};
+
+static float plus_of(const op *o)
+{
+    return o->flags & ZERO_CENTRED ? 1.f : 0.f;
+}
+
+static void layer_norm(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_M], h = c->o->dim[DIM_LAYER_NORM_H];
+    for_narrow_rows(c, m, h,
+                    layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
+                               in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
+                               floats_out(c, OUT_LAYER_NORM_stats), h,
+                               (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
+}
+
+struct layer_d_rows {
+    numbers dy, x, w;   /* [M][H], [M][H], [H] */
+    const float *stats; /* [M][2] */
+    numbers dx;         /* [M][H] */
+    int64_t h;
+    float plus;
+    bool add;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const float mean = stats[2 * i], r = stats[2 * i + 1];
+        float by_one = 0, by_n = 0;
+        for (int64_t j = thread; j < h; j += THREADS) {
+            const float g = get(dy, i * h + j) * (get(w, j) + plus);
+            by_one += g;
+            by_n += g * (get(x, i * h + j) - mean) * r;
+        }
+        by_one = sum_over<THREADS>(by_one) / (float)h;
+        by_n = sum_over<THREADS>(by_n) / (float)h;
+        for (int64_t j = thread; j < h; j += THREADS) {
+            const float g = get(dy, i * h + j) * (get(w, j) + plus);
+            const float n = (get(x, i * h + j) - mean) * r;
+            put_or_add(dx, i * h + j, r * (g - by_one - n * by_n), add);
+        }
+    }
+};
+
+static void layer_norm_d(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_D_M], h = c->o->dim[DIM_LAYER_NORM_D_H];
+    for_narrow_rows(c, m, h,
+                    layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
+                                 in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
+                                 out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
+                                 (c->o->flags & ADD_TO) != 0});
+}
+
+static int64_t column_bytes(const op *o)
+{
+    return columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
+}
+
+static void layer_norm_w(const cuda_call *c)
+{
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
+    const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
+    const float *stats = floats_in(c, IN_LAYER_NORM_W_stats);
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_LAYER_NORM_W_dw),
+                [=] __device__(int64_t i, int64_t j) {
+                    return get(dy, i * h + j) * (get(x, i * h + j) - stats[2 * i]) *
+                           stats[2 * i + 1];
+                });
+    if (!c->out[OUT_LAYER_NORM_W_db]) return;
+    add_columns(c, m, h, c->workspace, floats_out(c, OUT_LAYER_NORM_W_db),
+                [=] __device__(int64_t i, int64_t j) { return get(dy, i * h + j); });
+}
+
+extern "C" cuda_part cuda_layer_norm(void)
+{
+    static const cuda_row rows[] = {
+        {OP_LAYER_NORM, "plain", "nnn", "nf", layer_norm, NULL, NULL},
+        {OP_LAYER_NORM_D, "plain", "nnnf", "n", layer_norm_d, NULL, NULL},
+        {OP_LAYER_NORM_W, "plain", "nnf", "ff", layer_norm_w, column_bytes, NULL},
+    };
+    return PART(rows);
+}

@@ -1,0 +1,244 @@
+/* loss.cu - the head's logits and cross entropy.
+ *
+ * Logits are made ROWS rows at a time; of a whole vocabulary they stand in the workspace, of one
+ * that is cut over ranks in a buffer of the program, since the ranks have to meet before their
+ * gradient. A block takes a row: its largest logit, the sum of exponentials, then the gradient in
+ * place. A label that is no word of the vocabulary counts as masked. */
+#include "kernels/cuda/product.cuh"
+
+/* Rows of logits that become their gradient. */
+struct loss_rows {
+    float *logits;         /* [n][V] */
+    const int32_t *labels; /* [n] */
+    const float *mask;     /* [n], may be missing: all ones */
+    float *terms;          /* [n][2]: weight * loss, weight */
+    int64_t n_v;           /* words here */
+    int64_t first, words;  /* the first of them, and the words of all ranks */
+    float scale;
+    bool gradient;
+    const float *stats; /* [PARTS][ROWS][3] of all ranks; NULL: all words are here */
+    int64_t parts, stats_rows;
+};
+
+static __device__ float row_top(const float *l, int64_t n)
+{
+    float top = -CUDART_INF_F;
+    for (int64_t v = threadIdx.x; v < n; v += BLOCK) top = fmaxf(top, l[v]);
+    return most_over<BLOCK>(top);
+}
+
+static __device__ float row_sum(const float *l, int64_t n, float top)
+{
+    float sum = 0;
+    for (int64_t v = threadIdx.x; v < n; v += BLOCK) sum += expf(l[v] - top);
+    return sum_over<BLOCK>(sum);
+}
+
+/* The logarithm of the sum of exponentials, and the label's logit: as all ranks know them. */
+struct totals {
+    float lse, right;
+};
+
+static __device__ totals totals_of_parts(const loss_rows &r, int64_t i)
+{
+    float top = -CUDART_INF_F, sum = 0, right = 0;
+    for (int64_t p = 0; p < r.parts; p++) top = fmaxf(top, r.stats[(p * r.stats_rows + i) * 3]);
+    for (int64_t p = 0; p < r.parts; p++) {
+        const float *s = r.stats + (p * r.stats_rows + i) * 3;
+        sum += s[1] * expf(s[0] - top);
+        right += s[2];
+    }
+    return {top + logf(sum), right};
+}
+
+static __device__ totals totals_here(const float *l, int64_t n_v, int64_t label)
+{
+    const float top = row_top(l, n_v);
+    return {top + logf(row_sum(l, n_v, top)), l[label]};
+}
+
+static __global__ void loss_kernel(loss_rows r, int64_t n)
+{
+    for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+        float *l = r.logits + i * r.n_v;
+        const int64_t word = r.labels[i], label = word - r.first;
+        const bool known = word >= 0 && word < r.words;
+        const float weight = !known ? 0 : r.mask ? r.mask[i] : 1, scale = weight * r.scale;
+        totals all = {0, 0};
+        if (weight != 0) all = r.stats ? totals_of_parts(r, i) : totals_here(l, r.n_v, label);
+        __syncthreads(); /* the label's logit is read */
+        for (int64_t v = threadIdx.x; r.gradient && v < r.n_v; v += BLOCK)
+            l[v] = scale == 0 ? 0 : scale * (expf(l[v] - all.lse) - (v == label ? 1.f : 0.f));
+        if (threadIdx.x) continue;
+        r.terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
+        r.terms[2 * i + 1] = weight;
+    }
+}
+
+/* One block adds all terms, in double and in order of threads. */
+static __global__ void add_terms_kernel(const float *terms, int64_t n, float *loss)
+{
+    double sum = 0, weights = 0;
+    for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
+        sum += (double)terms[2 * i];
+        weights += (double)terms[2 * i + 1];
+    }
+    sum = sum_over<BLOCK>(sum);
+    weights = sum_over<BLOCK>(weights);
+    if (threadIdx.x) return;
+    loss[0] = (float)((double)loss[0] + sum);
+    loss[1] = (float)((double)loss[1] + weights);
+}
+
+static void run_rows(const cuda_call *c, const loss_rows &r, int64_t n)
+{
+    if (n > 0) loss_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(r, n);
+}
+
+static void add_terms(const cuda_call *c, const float *terms, int64_t n, float *loss)
+{
+    add_terms_kernel<<<1, BLOCK, 0, stream_of(c)>>>(terms, n, loss);
+}
+
+/* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D. */
+static_assert((int)DIM_HEAD_PART_D_H == DIM_HEAD_LOSS_H &&
+              (int)DIM_HEAD_PART_D_V == DIM_HEAD_LOSS_V);
+
+static void push(const cuda_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
+                 int64_t n)
+{
+    const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
+    if (dx.p) product(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
+    if (dw.p) product(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, true);
+}
+
+/* ---- a whole vocabulary */
+
+static int64_t rows_at_once(const op *o)
+{
+    return o->dim[DIM_HEAD_LOSS_ROWS] < 1                         ? 1
+           : o->dim[DIM_HEAD_LOSS_ROWS] < o->dim[DIM_HEAD_LOSS_T] ? o->dim[DIM_HEAD_LOSS_ROWS]
+                                                                  : o->dim[DIM_HEAD_LOSS_T];
+}
+
+static int64_t head_loss_bytes(const op *o)
+{
+    return room_of(o->dim[DIM_HEAD_LOSS_T] * 2 * (int64_t)sizeof(float)) +
+           room_of(rows_at_once(o) * o->dim[DIM_HEAD_LOSS_V] * (int64_t)sizeof(float));
+}
+
+static void head_loss(const cuda_call *c)
+{
+    const op *o = c->o;
+    const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
+                  n_v = o->dim[DIM_HEAD_LOSS_V], rows = rows_at_once(o);
+    const numbers x = in_of(c, IN_HEAD_LOSS_x), w = in_of(c, IN_HEAD_LOSS_w),
+                  dx = out_of(c, OUT_HEAD_LOSS_dx), dw = out_of(c, OUT_HEAD_LOSS_dw);
+    float *terms = (float *)c->workspace;
+    float *logits = (float *)((char *)c->workspace + room_of(n_t * 2 * (int64_t)sizeof(float)));
+    const numbers g = {logits, false};
+    for (int64_t t = 0; t < n_t; t += rows) {
+        const int64_t n = n_t - t < rows ? n_t - t : rows;
+        const float *mask =
+            floats_in(c, IN_HEAD_LOSS_mask) ? floats_in(c, IN_HEAD_LOSS_mask) + t : NULL;
+        product(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
+        run_rows(c,
+                 {logits, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
+                  (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
+                 n);
+        push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n);
+    }
+    add_terms(c, terms, n_t, floats_out(c, OUT_HEAD_LOSS_loss));
+}
+
+static void head_logits(const cuda_call *c)
+{
+    const int64_t n_t = c->o->dim[DIM_HEAD_LOGITS_T], h = c->o->dim[DIM_HEAD_LOGITS_H],
+                  n_v = c->o->dim[DIM_HEAD_LOGITS_V];
+    product(c, {in_of(c, IN_HEAD_LOGITS_x), h, 1}, {in_of(c, IN_HEAD_LOGITS_w), h, 1},
+            {out_of(c, OUT_HEAD_LOGITS_logits), n_v, 1}, n_t, n_v, h, false);
+}
+
+/* ---- a vocabulary that is cut over ranks */
+
+static int64_t rows_there(const op *o)
+{
+    const int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
+    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
+}
+
+static __global__ void stats_kernel(const float *logits, const int32_t *labels, int64_t n,
+                                    int64_t n_v, int64_t first, float *stats)
+{
+    for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+        const float *l = logits + i * n_v;
+        const float top = row_top(l, n_v), sum = row_sum(l, n_v, top);
+        const int64_t label = labels[i] - first;
+        if (threadIdx.x) continue;
+        stats[i * 3] = top;
+        stats[i * 3 + 1] = sum;
+        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+    }
+}
+
+static void clear(const cuda_call *c, float *x, int64_t n)
+{
+    for_each(c, n, [=] __device__(int64_t i) { x[i] = 0; });
+}
+
+static void head_part(const cuda_call *c)
+{
+    const op *o = c->o;
+    const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
+                  rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
+    const int64_t n = rows_there(o);
+    float *logits = floats_out(c, OUT_HEAD_PART_logits),
+          *stats = floats_out(c, OUT_HEAD_PART_stats);
+    product(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
+            {{logits, false}, n_v, 1}, n, n_v, h, false);
+    if (n > 0)
+        stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(
+            logits, ints_in(c, IN_HEAD_PART_labels) + first, n, n_v, o->dim[DIM_HEAD_PART_VFIRST],
+            stats);
+    clear(c, logits + n * n_v, (rows - n) * n_v);
+    clear(c, stats + n * 3, (rows - n) * 3);
+}
+
+static int64_t head_part_d_bytes(const op *o)
+{
+    return room_of(o->dim[DIM_HEAD_PART_D_ROWS] * 2 * (int64_t)sizeof(float));
+}
+
+static void head_part_d(const cuda_call *c)
+{
+    const op *o = c->o;
+    const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
+                  rows = o->dim[DIM_HEAD_PART_D_ROWS], first = o->dim[DIM_HEAD_PART_D_FIRST];
+    const int64_t n = rows_there(o);
+    const numbers x = from(in_of(c, IN_HEAD_PART_D_x), first * h),
+                  dx = out_of(c, OUT_HEAD_PART_D_dx);
+    const float *mask =
+        floats_in(c, IN_HEAD_PART_D_mask) ? floats_in(c, IN_HEAD_PART_D_mask) + first : NULL;
+    float *logits = floats_out(c, OUT_HEAD_PART_D_logits), *terms = (float *)c->workspace;
+    run_rows(c,
+             {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask, terms, n_v,
+              o->dim[DIM_HEAD_PART_D_VFIRST], n_v * o->dim[DIM_HEAD_PART_D_PARTS],
+              (float)o->real[REAL_HEAD_PART_D_scale], true, floats_in(c, IN_HEAD_PART_D_stats),
+              o->dim[DIM_HEAD_PART_D_PARTS], rows},
+             n);
+    push(c, {logits, false}, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
+         out_of(c, OUT_HEAD_PART_D_dw), n);
+    clear(c, logits + n * n_v, (rows - n) * n_v);
+    add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
+}
+
+extern "C" cuda_part cuda_loss(void)
+{
+    static const cuda_row rows[] = {
+        {OP_HEAD_LOSS, "plain", "nnif", "fnf", head_loss, head_loss_bytes, NULL},
+        {OP_HEAD_PART, "plain", "nni", "ff", head_part, NULL, NULL},
+        {OP_HEAD_PART_D, "plain", "fnnif", "ffnf", head_part_d, head_part_d_bytes, NULL},
+        {OP_HEAD_LOGITS, "plain", "nn", "n", head_logits, NULL, NULL},
+    };
+    return PART(rows);
+}

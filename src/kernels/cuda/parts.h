@@ -1,0 +1,41 @@
+/* parts.h - where the GPU's rows come from: each .cu file gives a table of its own. */
+#ifndef KERNELS_CUDA_PARTS_H
+#define KERNELS_CUDA_PARTS_H
+
+#include "kernels/cuda/cuda_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cuda_part {
+    const cuda_row *rows;
+    int n;
+} cuda_part;
+
+cuda_part cuda_dense(void);
+cuda_part cuda_norm(void);
+cuda_part cuda_layer_norm(void);
+cuda_part cuda_maps(void);
+cuda_part cuda_act(void);
+cuda_part cuda_move(void);
+cuda_part cuda_heads(void);
+cuda_part cuda_loss(void);
+cuda_part cuda_attention(void);
+cuda_part cuda_attention_back(void);
+cuda_part cuda_gdn(void);
+cuda_part cuda_gdn_rule(void);
+cuda_part cuda_gdn_rule_back(void);
+cuda_part cuda_router(void);
+cuda_part cuda_router_loss(void);
+cuda_part cuda_order(void);
+cuda_part cuda_permute(void);
+cuda_part cuda_grouped(void);
+cuda_part cuda_route(void);
+cuda_part cuda_flex(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,52 @@
+/* permute.cuh - tokens to the rows of their experts: by the row, so that each is written once.
+ *
+ * rows[T][K] says where a pair (token, choice) goes; what is needed is who comes to a row. That map
+ * is made in the workspace first: no two pairs have the same row. */
+#ifndef KERNELS_CUDA_PERMUTE_CUH
+#define KERNELS_CUDA_PERMUTE_CUH
+
+#include "kernels/cuda/device.cuh"
+
+static inline int64_t permute_bytes(int64_t room)
+{
+    return room_of(room * (int64_t)sizeof(int64_t));
+}
+
+struct placing {
+    numbers x, xp;       /* [T][H] -> [ROOM][H] */
+    const int32_t *rows; /* [T][K], -1: none */
+    float *pp;           /* [ROOM], may be missing */
+    int64_t n_t, k, h, room;
+};
+
+struct place_one {
+    numbers x, xp;       /* [T][H] -> [ROOM][H] */
+    const int64_t *pair; /* [ROOM], -1: nobody */
+    int64_t k, h;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const int64_t who = pair[i];
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = {};
+            if (who >= 0) v = load<W>(x, who / k * h + j);
+            store(xp, i * h + j, v);
+        }
+    }
+};
+
+/* `prob` gives the weight of a pair, where pp is there. */
+template <class P> static void place_rows(const cuda_call *c, const placing &p, void *map, P prob)
+{
+    int64_t *pair = (int64_t *)map; /* [ROOM], -1: nobody */
+    const placing q = p;
+    for_each(c, p.room, [=] __device__(int64_t row) { pair[row] = -1; });
+    for_each(c, p.n_t * p.k, [=] __device__(int64_t i) {
+        if (q.rows[i] >= 0) pair[q.rows[i]] = i;
+    });
+    for_rows(c, p.room, p.h, place_one{p.x, p.xp, pair, p.k, p.h});
+    if (!p.pp) return;
+    for_each(c, p.room,
+             [=] __device__(int64_t row) { q.pp[row] = pair[row] < 0 ? 0 : prob(pair[row]); });
+}
+
+#endif

@@ -1,0 +1,25 @@
+#!/bin/bash
+# A program that is built for a GPU runs on the kernels of the CPU: where a program runs is not what it is.
+. tests/cli/saying.sh
+case=tests/data/golden/qwen3-moe-tiny
+
+figure() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -1; }
+
+"$moefold" parity "$case" mixed_precision=bf16_mixed --json >"$work/cpu.json"
+"$moefold" parity "$case" cluster.gpu=H100 moefold.device=cpu --json >"$work/gpu.json" 2>"$work/said"
+check the_gpu_program_computes_the_same \
+    [ -n "$(figure loss <"$work/cpu.json")" -a "$(figure loss <"$work/cpu.json")" = "$(figure loss <"$work/gpu.json")" ]
+check it_is_planned_for_the_gpu \
+    [ "$(figure arena_bytes <"$work/cpu.json")" != "$(figure arena_bytes <"$work/gpu.json")" ]
+check the_change_of_target_is_said grep -q 'moefold.target=moefold' "$work/said"
+expect no_gpu_backend 1 'cluster.gpu=H100: there is no GPU backend yet.*moefold.device=cpu' \
+    "$moefold" train tiny cluster.gpu=H100
+expect cuda_is_refused 1 'moefold.device=cuda: there is no GPU backend yet; repair: moefold.device=cpu' \
+    "$moefold" train tiny cluster.gpu=cpu moefold.device=cuda
+expect other_gpus_are_refused 1 'our-gpu-programs-are-for-hopper' \
+    "$moefold" train tiny cluster.gpu=B200 moefold.device=cpu
+expect fp8_is_refused_by_name 3 "attention.norm .NORM.: FP8 E4M3.*repair: mixed_precision=bf16_mixed" \
+    "$moefold" train tiny cluster.gpu=H100 moefold.device=cpu mixed_precision=bf16_with_fp8_subchannel_scaling_mixed train.train_iters=1
+expect gpu_recipes_train_here 0 'done after 2 steps' "$moefold" train tiny cluster.gpu=H100 moefold.device=cpu \
+    model.seq_length=64 train.train_iters=2
+exit $failed

@@ -1,0 +1,54 @@
+/* cases.h - which operations the GPU's rows are tried on. */
+#ifndef TESTS_CUDA_CASES_H
+#define TESTS_CUDA_CASES_H
+
+#include "cuda/harness.h"
+
+/* Tensors of a kind in the order of ops.def, as products of sizes: "01" is dim 0 times dim 1,
+ * "0(1+2)" dim 0 times their sum, ":" ends the counted ones. Before it i: int32 from -1 to past dim
+ * 2; m: a mask; =2: two numbers; ?: the filler makes it. */
+typedef struct shape {
+    op_kind kind;
+    const char *in, *out;
+    double real[2];
+    void (*fill)(trial *t); /* what random numbers are not good enough for; NULL: nothing */
+} shape;
+
+/* One operation to try. `without` names tensors that are missing ("i1 o3"). */
+typedef struct sizes {
+    op_kind kind;
+    int64_t dim[OP_DIM_MAX];
+    unsigned flags;
+    const char *without; /* NULL: all are there */
+    int in_place;        /* see trial */
+    int way;             /* see trial */
+} sizes;
+
+const shape *shape_of(op_kind kind); /* NULL: none */
+const sizes *all_sizes(int *n);
+
+void trial_init(trial *t, const sizes *s);
+void trial_release(trial *t);
+
+/* Tensors of more than 2^31 numbers; how many cases are wrong. */
+int check_large(void);
+
+/* ---- fillers, by part */
+void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
+void fill_head_stats(trial *t); /* sums of exponentials are positive */
+void fill_attention_d(trial *t);
+void fill_block(trial *t);
+void fill_block_d(trial *t);
+void fill_rule(trial *t);
+void fill_rule_d(trial *t);
+void fill_router(trial *t);
+void fill_router_d(trial *t);
+void fill_counts(trial *t);
+void fill_choice(trial *t); /* DROP, LOAD, SORT */
+void fill_permute(trial *t);
+void fill_grouped(trial *t);
+void fill_route(trial *t);
+void fill_flex(trial *t);
+void fill_demand(trial *t);
+
+#endif

@@ -1,0 +1,363 @@
+/* harness.c - see harness.h. */
+#include "cuda/harness.h"
+
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+enum { GUARD = 256, GUARD_BYTE = 0xA5, TENSORS = OP_IN_MAX + OP_OUT_MAX };
+
+const char *const format_names[N_FORMATS] = {"FP32", "BF16", "mixed"};
+
+/* ---- tensors */
+
+double next_random(trial *t)
+{
+    t->random = t->random * 6364136223846793005U + 1442695040888963407U;
+    return (double)(t->random >> 11) * 0x1p-52 - 1;
+}
+
+int64_t next_below(trial *t, int64_t n)
+{
+    int64_t i = (int64_t)((next_random(t) + 1) / 2 * (double)n);
+    return i < n ? i : n - 1;
+}
+
+static void *take(size_t bytes)
+{
+    void *p = calloc(1, bytes ? bytes : 1);
+    if (!p) abort();
+    return p;
+}
+
+void tensor_reals(trial *t, tensor *x, int64_t n)
+{
+    tensor_release(x);
+    *x = (tensor){.n = n, .start = take(sizeof(float) * (size_t)n)};
+    for (int64_t i = 0; i < n; i++) x->f[i] = (float)next_random(t);
+}
+
+void tensor_ints(tensor *x, int64_t n)
+{
+    tensor_release(x);
+    *x = (tensor){.n = n, .ints = true, .start = take(sizeof(int32_t) * (size_t)n)};
+}
+
+void tensor_release(tensor *x)
+{
+    free(x->start);
+    *x = (tensor){0};
+}
+
+void tensor_scale(tensor *x, double by, double plus)
+{
+    for (int64_t i = 0; i < x->n; i++) x->f[i] = (float)((double)x->f[i] * by + plus);
+}
+
+void oracle(const op *o, void *const *in, void *const *out)
+{
+    int n;
+    const kernel *table = kernels_cpu(&n);
+    const kernel *k = kernel_pick(table, n, o, true);
+    if (!k) {
+        fprintf(stderr, "%s has no row 0\n", op_infos[o->kind].name);
+        exit(1);
+    }
+    k->run(o, in, out);
+}
+
+/* ---- the CPU's side */
+
+/* All tensors of a trial in the order inputs, outputs. */
+typedef struct side {
+    op_types types;
+    void *data[TENSORS]; /* the CPU's: float or int32 */
+} side;
+
+static tensor *tensor_at(trial *t, int i)
+{
+    return i < OP_IN_MAX ? &t->in[i] : &t->out[i - OP_IN_MAX];
+}
+
+static dtype type_at(const side *s, int i)
+{
+    return i < OP_IN_MAX ? s->types.in[i] : s->types.out[i - OP_IN_MAX];
+}
+
+static bool borrows(const trial *t, int i)
+{
+    return t->in_place && i == OP_IN_MAX;
+}
+
+static dtype type_for(const trial *t, const char *letters, int i, formats f)
+{
+    const int n = (int)strlen(letters);
+    const char letter = i < n ? letters[i] : 'f';
+    if (letter == 'i') return DTYPE_I32;
+    if (letter == 'f' || f == ALL_FP32) return DTYPE_F32;
+    if (f == ALL_BF16) return DTYPE_BF16;
+    return letter == 'w' || (i + (letters == t->row->out)) % 2 ? DTYPE_BF16 : DTYPE_F32;
+}
+
+static void types_init(const trial *t, side *s, formats f)
+{
+    for (int i = 0; i < OP_IN_MAX; i++) s->types.in[i] = type_for(t, t->row->in, i, f);
+    for (int i = 0; i < OP_OUT_MAX; i++) s->types.out[i] = type_for(t, t->row->out, i, f);
+    if (t->in_place) s->types.out[0] = s->types.in[t->in_place - 1];
+}
+
+static float rounded(float v, dtype type)
+{
+    return type == DTYPE_BF16 ? bf16_to_float(bf16_of_float(v)) : v;
+}
+
+static void run_cpu(trial *t, side *s)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        const tensor *x = tensor_at(t, i);
+        s->data[i] = NULL;
+        if (!x->start) continue;
+        if (borrows(t, i)) {
+            s->data[i] = s->data[t->in_place - 1];
+            continue;
+        }
+        s->data[i] = take(4 * (size_t)x->n);
+        memcpy(s->data[i], x->start, 4 * (size_t)x->n);
+        for (int64_t k = 0; !x->ints && k < x->n; k++)
+            ((float *)s->data[i])[k] = rounded(x->f[k], type_at(s, i));
+    }
+    oracle(&t->o, s->data, s->data + OP_IN_MAX);
+}
+
+/* ---- the GPU's side */
+
+typedef struct card {
+    void *data[TENSORS], *workspace;
+    size_t bytes[TENSORS], workspace_bytes;
+    size_t guard; /* behind each */
+    cudaStream_t stream;
+} card;
+
+static void must(cudaError_t e, const char *what)
+{
+    if (e == cudaSuccess) return;
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(e));
+    exit(3);
+}
+
+static void *device_take(const card *g, size_t bytes)
+{
+    void *p = NULL;
+    must(cudaMalloc(&p, bytes + g->guard ? bytes + g->guard : 1), "cudaMalloc");
+    if (bytes + g->guard) must(cudaMemset(p, GUARD_BYTE, bytes + g->guard), "cudaMemset");
+    return p;
+}
+
+static void gpu_init(trial *t, const side *s, card *g, bool exact)
+{
+    *g = (card){.guard = exact ? 0 : GUARD};
+    must(cudaStreamCreate(&g->stream), "cudaStreamCreate");
+    for (int i = 0; i < TENSORS; i++) {
+        const tensor *x = tensor_at(t, i);
+        if (!x->start) continue;
+        g->bytes[i] = (type_at(s, i) == DTYPE_BF16 ? 2 : 4) * (size_t)x->n;
+        g->data[i] = borrows(t, i) ? g->data[t->in_place - 1] : device_take(g, g->bytes[i]);
+    }
+    g->workspace_bytes = (size_t)cuda_row_workspace(t->row, &t->o);
+    g->workspace = device_take(g, g->workspace_bytes);
+}
+
+static void gpu_release(const trial *t, card *g)
+{
+    for (int i = 0; i < TENSORS; i++)
+        if (!borrows(t, i)) cudaFree(g->data[i]);
+    cudaFree(g->workspace);
+    cudaStreamDestroy(g->stream);
+}
+
+/* The tensor's start in its format. */
+static void *encode(trial *t, const side *s, int i, size_t bytes)
+{
+    const tensor *x = tensor_at(t, i);
+    void *p = take(bytes);
+    if (type_at(s, i) == DTYPE_BF16)
+        bf16_of_floats(p, x->f, x->n);
+    else
+        memcpy(p, x->start, bytes);
+    return p;
+}
+
+/* Everything to its start, and a workspace of what is no number. */
+static void upload(trial *t, const side *s, const card *g)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        if (!g->data[i] || borrows(t, i)) continue;
+        void *p = encode(t, s, i, g->bytes[i]);
+        must(cudaMemcpy(g->data[i], p, g->bytes[i], cudaMemcpyHostToDevice), "copy to the GPU");
+        free(p);
+    }
+    if (g->workspace_bytes) must(cudaMemset(g->workspace, 0xFF, g->workspace_bytes), "cudaMemset");
+    must(cudaDeviceSynchronize(), "upload");
+}
+
+static void launch(const trial *t, const side *s, const card *g)
+{
+    const cuda_call c = {&t->o,        &s->types,        g->data, g->data + OP_IN_MAX,
+                         g->workspace, (void *)g->stream};
+    t->row->launch(&c);
+    must(cudaPeekAtLastError(), op_infos[t->o.kind].name);
+}
+
+/* The same through a graph: nothing of a row may refuse to be captured. */
+static void launch_captured(const trial *t, const side *s, const card *g)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    must(cudaStreamBeginCapture(g->stream, cudaStreamCaptureModeThreadLocal), "begin capture");
+    launch(t, s, g);
+    must(cudaStreamEndCapture(g->stream, &graph), "end capture");
+    must(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+    must(cudaGraphLaunch(exec, g->stream), "graph");
+    must(cudaStreamSynchronize(g->stream), op_infos[t->o.kind].name);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+
+static void download(const card *g, void **to)
+{
+    must(cudaStreamSynchronize(g->stream), "synchronize");
+    for (int i = 0; i < TENSORS; i++) {
+        if (!g->data[i]) continue;
+        to[i] = take(g->bytes[i]);
+        must(cudaMemcpy(to[i], g->data[i], g->bytes[i], cudaMemcpyDeviceToHost), "copy back");
+    }
+}
+
+static bool guard_is_whole(const void *p, size_t bytes)
+{
+    unsigned char behind[GUARD];
+    must(cudaMemcpy(behind, (const char *)p + bytes, GUARD, cudaMemcpyDeviceToHost), "guard");
+    for (int i = 0; i < GUARD; i++)
+        if (behind[i] != GUARD_BYTE) return false;
+    return true;
+}
+
+/* ---- comparing */
+
+static float decode(const void *p, dtype type, int64_t i)
+{
+    return type == DTYPE_BF16 ? bf16_to_float(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+/* |got - want| / |want| by norm, one rounding to the result's format apart; equal numbers,
+ * infinities too, are no error. Operands are about one: where they cancel, what FP32 loses of them
+ * is no error either, so a fiftieth for each number is added to |want|. */
+static double error_of(const void *got, const float *want, dtype type, int64_t n)
+{
+    double apart = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double g = (double)decode(got, type, i), w = (double)want[i];
+        if (g == w || (isnan(g) && isnan(w))) {
+            size += isfinite(w) ? w * w : 0;
+            continue;
+        }
+        double e = fabs(g - w) - (type == DTYPE_BF16 ? 0x1p-8 * fabs(w) : 0);
+        if (e < 0) e = 0; /* what is no number stays so */
+        apart += e * e;
+        size += w * w;
+    }
+    return n > 0 ? sqrt(apart) / (sqrt(size) + 0.02 * sqrt((double)n)) : 0;
+}
+
+typedef struct say {
+    char *text;
+    int room;
+    bool bad;
+} say;
+
+static void complain(say *y, const char *how, double x)
+{
+    if (!y->bad) snprintf(y->text, (size_t)y->room, how, x);
+    y->bad = true;
+}
+
+static void compare_output(trial *t, const side *s, void *const *got, int i, say *y)
+{
+    const tensor *x = tensor_at(t, i);
+    char what[64];
+    if (x->ints) {
+        for (int64_t k = 0; k < x->n; k++)
+            if (((int32_t *)got[i])[k] != ((int32_t *)s->data[i])[k]) {
+                snprintf(what, sizeof what, "output %d, element %d is %d, not %%g", i - OP_IN_MAX,
+                         (int)k, (int)((int32_t *)got[i])[k]);
+                complain(y, what, ((int32_t *)s->data[i])[k]);
+                return;
+            }
+        return;
+    }
+    const double e = error_of(got[i], s->data[i], type_at(s, i), x->n);
+    snprintf(what, sizeof what, "output %d is %%g off", i - OP_IN_MAX);
+    if (!(e <= 1e-5)) complain(y, what, e);
+}
+
+static void compare_all(trial *t, const side *s, const card *g, void *const *got, say *y)
+{
+    for (int i = 0; i < TENSORS; i++) {
+        char what[64];
+        if (!g->data[i]) continue;
+        if (i >= OP_IN_MAX) {
+            compare_output(t, s, got, i, y);
+        } else if (t->in_place != i + 1) {
+            void *was = encode(t, s, i, g->bytes[i]);
+            snprintf(what, sizeof what, "input %d was written", i);
+            if (memcmp(was, got[i], g->bytes[i])) complain(y, what, 0);
+            free(was);
+        }
+        snprintf(what, sizeof what, "bytes behind tensor %d are written", i);
+        if (g->guard && !guard_is_whole(g->data[i], g->bytes[i])) complain(y, what, 0);
+    }
+    if (g->guard && !guard_is_whole(g->workspace, g->workspace_bytes))
+        complain(y, "bytes behind the workspace are written", 0);
+}
+
+static void compare_bits(const card *g, void *const *a, void *const *b, const char *what, say *y)
+{
+    for (int i = OP_IN_MAX; i < TENSORS; i++)
+        if (g->data[i] && memcmp(a[i], b[i], g->bytes[i])) complain(y, what, 0);
+}
+
+bool trial_check(trial *t, formats f, const manner *how, char *text, int room)
+{
+    side s;
+    card g;
+    void *got[3][TENSORS] = {{NULL}};
+    say y = {text, room, false};
+    types_init(t, &s, f);
+    if (cuda_row_for(&t->o, &s.types) != t->row) {
+        snprintf(text, (size_t)room, "is refused");
+        return false;
+    }
+    run_cpu(t, &s);
+    gpu_init(t, &s, &g, how->exact);
+    const int runs = how->once ? 1 : 3;
+    for (int run = 0; run < runs; run++) {
+        upload(t, &s, &g);
+        (run == 2 ? launch_captured : launch)(t, &s, &g);
+        download(&g, got[run]);
+        if (run == 0) compare_all(t, &s, &g, got[0], &y);
+    }
+    if (runs == 3) {
+        compare_bits(&g, got[0], got[1], "a second run gives other bits", &y);
+        compare_bits(&g, got[0], got[2], "a graph gives other bits", &y);
+    }
+    for (int i = 0; i < TENSORS; i++) {
+        if (!borrows(t, i)) free(s.data[i]);
+        for (int run = 0; run < runs; run++) free(got[run][i]);
+    }
+    gpu_release(t, &g);
+    return !y.bad;
+}
