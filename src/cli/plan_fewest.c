@@ -189,6 +189,7 @@ static void find_fastest(walk *w)
 {
     bool exact = w->best->exact;
     w->o.only_fit = w->o.unpriced = false;
+    w->o.until = w->p->until;
     fits_with(w, w->best->gpus, w->best->gbs);
     w->best->exact = exact;
 }
@@ -199,6 +200,7 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
     *w = (walk){.p = p, .o = *o, .until = clock_seconds() + seconds, .best = &p->fewest};
     w->o.only_fit = w->o.unpriced = true;
     w->o.best = 1;
+    w->o.until = plan_walk_end(o->until, w->until);
     p->fewest = (plan_fewest){0};
     if (p->result->n_best)
         p->fewest = (plan_fewest){
@@ -209,10 +211,11 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
     list_counts(w, known ? p->fewest.gpus : p->fewest.looked_to);
     if (known) halve(w);
     scan(w); /* where no doubling does, a count with other factors may */
-    if (p->fewest.gpus && !p->result->n_best && !w->cut) find_fastest(w);
+    bool giant = search_is_giant(recipe_int(p->given, K_LAYERS), p->fewest.f.micros);
+    if (p->fewest.gpus && !p->result->n_best && !w->cut && !giant) find_fastest(w);
     if (w->kept && !p->fewest.f.priced) search_price_found(&p->fewest.f, w->found, &w->o);
     arena_destroy(w->kept);
-    if (w->cut) p->complete = false;
+    if (w->cut && clock_seconds() >= p->until) p->complete = false;
 }
 
 /* ---- what is said of it */

@@ -18,6 +18,7 @@ typedef struct lowering {
     arena *kept; /* of the search that found the miss; NULL: none did */
     search_result *found;
     int64_t usable; /* memory of a GPU there */
+    bool cut;       /* time was up within a search: nothing is known of that memory */
 } lowering;
 
 /* The search as if a GPU had so much memory. */
@@ -29,6 +30,7 @@ static search_options options_with(const lowering *w, hardware *hw, int64_t usab
     o.hw = hw;
     o.only_fit = o.unpriced = true;
     o.best = 1;
+    o.until = plan_walk_end(o.until, w->until);
     return o;
 }
 
@@ -44,7 +46,7 @@ static bool find_within(lowering *w, int64_t usable)
     *given = *w->p->given;
     given->a = a;
     bool good = search_run(there, given, &o, a, &err) == OK && there->n_best > 0;
-    if (!there->complete) w->p->complete = false;
+    w->cut = w->cut || !there->complete;
     if (good) {
         r->miss = there->best[0];
         r->miss.exact.evidence = NULL;
@@ -62,7 +64,7 @@ static bool find_within(lowering *w, int64_t usable)
 
 static bool over(const lowering *w)
 {
-    return !w->p->complete || clock_seconds() >= w->until;
+    return w->cut || clock_seconds() >= w->until;
 }
 
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
@@ -77,8 +79,9 @@ void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
     for (int i = 0; i < HALVINGS && p->miss_exact && !over(&w); i++) {
         int64_t high = p->result->miss.peak_bytes, middle = low + (high - low) / 2;
         if (high - low < p->hw->usable / 256) break;
-        if (!find_within(&w, middle) && p->complete) low = middle;
+        if (!find_within(&w, middle) && !w.cut) low = middle;
     }
+    if (w.cut && clock_seconds() >= p->until) p->complete = false;
     if (w.kept) {
         hardware more;
         search_options as_found = options_with(&w, &more, w.usable);

@@ -218,8 +218,17 @@ static void try_modules(trial *t)
 
 /* ---- the whole */
 
+/* Would each variant be a program of millions of items? Then the starts are all that is tried. */
+static bool is_giant(const trial *t)
+{
+    const choice *c = &t->best->c;
+    int64_t dp = t->p->world / (c->tp * c->cp * c->pp);
+    return search_is_giant(t->s->m.n_layers, recipe_int(t->p->given, K_GBS) / (dp * c->mbs));
+}
+
 static void climb(trial *t)
 {
+    if (is_giant(t)) return;
     try_dispatcher(t);
     try_overlap(t);
     try_recompute(t);

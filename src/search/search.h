@@ -79,6 +79,9 @@ typedef struct search_result {
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err);
 
+/* Are whole programs of so many layers and microbatches too large to be built for comparisons? */
+bool search_is_giant(int64_t layers, int64_t micros);
+
 /* Prices one of a result's layouts as whole programs, unless those would have millions of items. `evidence` is left out; the arena that the
  * result came from is still there, and `hw` is that of its search. */
 void search_price_found(found *f, const search_result *r, const search_options *o);

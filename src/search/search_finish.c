@@ -19,12 +19,17 @@ static void price_whole(search *s, found *f, setup *t, arena *a)
 
 /* Programs of so many items take seconds and gigabytes: thousands of layers, each of thousands of
  * microbatches. What cards sum up to stands for them where nobody asked for more. */
-static bool is_giant(const setup *t)
+bool search_is_giant(int64_t layers, int64_t micros)
 {
     static const int64_t ITEMS_MOST = 4 << 20;
+    return 2 * micros * layers > ITEMS_MOST;
+}
+
+static bool is_giant(const setup *t)
+{
     int64_t dp = t->lay.dp > 0 ? t->lay.dp : 1;
-    int64_t micros = recipe_int(&t->r, K_GBS) / (recipe_int(&t->r, K_MBS) * dp);
-    return 2 * micros * t->m.n_layers > ITEMS_MOST;
+    return search_is_giant(t->m.n_layers,
+                           recipe_int(&t->r, K_GBS) / (recipe_int(&t->r, K_MBS) * dp));
 }
 
 void search_price_found(found *f, const search_result *r, const search_options *o)
