@@ -10,9 +10,9 @@
  * A WAIT stops the whole actor, whichever stream it stands on, as it does where ranks are CPUs. A
  * device that stops only that stream begins messages no later than that, so it stops nowhere else.
  *
- * I1  `begun` of an actor in a lane is how many messages it has begun there; message k (from 0) of a
- *     lane is complete when the actor itself and every actor around have begun more than k. A lane
- *     has one stream, so it begins in the order in which it was queued.
+ * I1  `begun` of an actor in a lane is how many messages it has begun there; message k (from 0) of
+ *     a lane is complete when the actor itself and every actor around have begun more than k. A
+ *     lane has one stream, so it begins in the order in which it was queued.
  * I2  Events of a list are free at its end, events of the program at the end of the step.
  * I3  The first message of a queue has begun, the others have not. It leaves the queue when the
  *     next one is to begin, or when it was waited for. */

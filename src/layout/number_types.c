@@ -41,11 +41,13 @@ static bool keeps_remainders(const recipe *r)
 number_types number_types_of(const recipe *r)
 {
     dtype narrow = narrow_type(r);
+    bool updates = !recipe_is(r, K_OPTIMIZER, "none");
     number_types t = {.activation = narrow,
                       .stored = narrow,
                       .weight = narrow,
                       .gradient = recipe_on(r, K_GRAD_FP32) ? DTYPE_F32 : narrow,
-                      .masters = narrow != DTYPE_F32};
+                      .moments = updates,
+                      .masters = updates && narrow != DTYPE_F32};
     if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4)) t.stored = DTYPE_E4M3;
     if (!is_aware(r)) return t; /* FP32 is zero */
     if (t.masters) t.master = keeps_remainders(r) ? DTYPE_I16 : named_type(r, K_MAIN_PARAMS);
@@ -56,6 +58,6 @@ number_types number_types_of(const recipe *r)
 
 double number_types_optimizer(const number_types *t)
 {
-    int bits = dtype_bits(t->first) + dtype_bits(t->second);
+    int bits = t->moments ? dtype_bits(t->first) + dtype_bits(t->second) : 0;
     return (double)(bits + (t->masters ? dtype_bits(t->master) : 0)) / 8;
 }

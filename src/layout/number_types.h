@@ -14,8 +14,9 @@ typedef struct number_types {
                    * their products take it; scales are not counted */
     dtype weight; /* that is trained; untrained buffers are FP32 */
     dtype gradient;
-    bool masters;        /* does the optimizer keep a copy of the weights? */
-    dtype master;        /* I16: only the half that the BF16 weight lacks */
+    bool moments; /* is there an optimizer? Without one nothing below is there, and no update */
+    bool masters; /* does the optimizer keep a copy of the weights? */
+    dtype master; /* I16: only the half that the BF16 weight lacks */
     dtype first, second; /* moments */
 } number_types;
 

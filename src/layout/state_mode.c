@@ -47,13 +47,14 @@ state_mode state_mode_bare(const recipe *r)
 {
     number_types t = number_types_of(r);
     const narrow_mode *narrow = narrow_of(r);
-    double p = offload_fraction(r), plain = (double)dtype_bits(t.weight) / 8;
-    return (state_mode){.types = t,
-                        .weight = narrow ? narrow->bytes : plain,
-                        .plain = plain,
-                        .gradient = (double)dtype_bits(t.gradient) / 8,
-                        .optimizer = (1 - p) * (number_types_optimizer(&t) + gradient_copy(&t)),
-                        .host = p * (4 + 8 + 4)}; /* master, moments, pinned gradients */
+    double p = t.moments ? offload_fraction(r) : 0, plain = (double)dtype_bits(t.weight) / 8;
+    return (state_mode){
+        .types = t,
+        .weight = narrow ? narrow->bytes : plain,
+        .plain = plain,
+        .gradient = (double)dtype_bits(t.gradient) / 8,
+        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)),
+        .host = p * (4 + 8 + 4)}; /* master, moments, pinned gradients */
 }
 
 state_mode state_mode_of(const recipe *r)
@@ -61,8 +62,10 @@ state_mode state_mode_of(const recipe *r)
     state_mode m = state_mode_bare(r);
     const narrow_mode *narrow = narrow_of(r);
     textbuf t = text_init(r->a);
-    text_add(&t, "%s weights, gradients of %g bytes, Adam", dtype_name(m.types.weight), m.gradient);
-    if (!recipe_is(r, K_OPTIMIZER, "adam")) text_add(&t, " (what other rules keep is not known)");
+    text_add(&t, "%s weights, gradients of %g bytes, %s", dtype_name(m.types.weight), m.gradient,
+             m.types.moments ? "Adam" : "no optimizer");
+    if (m.types.moments && !recipe_is(r, K_OPTIMIZER, "adam"))
+        text_add(&t, " (what other rules keep is not known)");
     if (recipe_on(r, K_PRECISION_AWARE) && !recipe_on(r, K_OPT_OFFLOAD))
         text_add(&t, ", precision-aware%s",
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");

@@ -141,7 +141,9 @@ double cost_of_optimizer(const cost_model *c, const program *p)
         part = recipe_given(r, K_OPT_OFFLOAD_FRACTION) ? recipe_real(r, K_OPT_OFFLOAD_FRACTION) : 1;
     double here = elements * (1 - part);
     /* the gradient once for its norm and once for the update, state there and back, the weight */
-    double bytes = here * (2 * mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
+    double bytes = 0;
+    if (mode.types.moments)
+        bytes = here * (2 * mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
     bytes += (double)p->weights.trained * mode.gradient; /* set to zero */
     if (c->products != c->plain) /* weights by rows and by columns, of what is read once */
         bytes += (double)p->weights.trained * (mode.plain + 2);

@@ -12,8 +12,8 @@ step_shape step_shape_of(const setup *s)
                     .B = recipe_int(r, K_MBS),
                     .types = number_types_of(r),
                     .posts_early = s->pipe.pp > 1 && recipe_on(r, K_OVERLAP_P2P),
-                    .gathers_late = recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT),
                     .reduces_beside = recipe_on(r, K_GRAD_OVERLAP)};
+    z.gathers_late = z.types.moments && recipe_on(r, K_PARAM_OVERLAP) && recipe_on(r, K_DIST_OPT);
     z.S = z.seq / s->lay.cp;
     z.Tc = z.B * z.S;
     z.T = z.Tc / s->lay.tp;

@@ -62,7 +62,14 @@ static bool leaves_sigmoid_alone(const recipe *r)
            recipe_int(r, K_TOPK) > 1;
 }
 
+static bool has_no_optimizer(const recipe *r)
+{
+    return recipe_is(r, K_OPTIMIZER, "none");
+}
+
 static const target_gap gaps[] = {
+    {K_OPTIMIZER, "Megatron does not train without an optimizer", "optimizer.optimizer=adam",
+     has_no_optimizer},
     {K_LATENT_RING,
      "Megatron's CP ring carries expanded keys and values; here all-to-all is nearest",
      "moefold.mla_latent_ring=false model.cp_comm_type=a2a", latent_where_heads_divide},

@@ -217,7 +217,8 @@ double step_seconds(const step_play *p, arena *a)
         const rank_facts *f = &p->f->ranks[q];
         double done = finish_of(p, &s.ranks[q], f), own = 0;
         if (done > last) last = done;
-        for (int i = 0; i < f->n_buckets && !p->z->gathers_late; i++) own += f->buckets[i].gather;
+        bool gathers = p->z->types.moments && !p->z->gathers_late;
+        for (int i = 0; i < f->n_buckets && gathers; i++) own += f->buckets[i].gather;
         if (own > late) late = own;
     }
     arena_release(a, mark);

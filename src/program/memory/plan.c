@@ -194,11 +194,12 @@ static void place_state(program *p)
 {
     const setup *s = p->s;
     const number_types *t = &p->types;
+    int64_t moments = t->moments ? p->weights.owned : 0;
     p->first_offset = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0;
-    p->second_offset = p->first_offset + dtype_bytes(t->first, p->weights.owned);
+    p->second_offset = p->first_offset + dtype_bytes(t->first, moments);
     p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
-    p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, p->weights.owned);
+    p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, moments);
     if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
     state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
@@ -272,7 +273,8 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     int64_t boundary = p->offset[REGION_BOUNDARY];
     switch (b->life) {
     case LIFE_WEIGHT:
-        return p->offset[REGION_WEIGHTS] + program_weight_bytes(p, weight_place(p, i, b, at->chunk));
+        return p->offset[REGION_WEIGHTS] +
+               program_weight_bytes(p, weight_place(p, i, b, at->chunk));
     case LIFE_GRADIENT:
         return p->offset[REGION_GRADIENTS] +
                dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));

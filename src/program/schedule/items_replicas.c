@@ -118,7 +118,7 @@ void finish_items(item_walk *w)
     const segment *sums = sums_segment(w->s);
     if (sums->n_ops[SEG_FORWARD]) add_item(w, sums, SEG_FORWARD, nowhere);
     w->out = &p->items[PART_GATHER];
-    for (int b = 0; b < p->weights.n_buckets; b++)
+    for (int b = 0; b < p->weights.n_buckets && p->types.moments; b++)
         if (p->weights.buckets[b].shards > 1)
             add_item(w, bucket_segment(w, b, true, false), SEG_FORWARD, nowhere);
 }

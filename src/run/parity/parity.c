@@ -128,7 +128,7 @@ static void compare_curve(parity *q, parity_result *r, int max_steps)
             r->curve_rel_err_max = e;
             r->curve_worst = i;
         }
-        update(q, &o, rates);
+        if (q->p->types.moments) update(q, &o, rates);
     }
 }
 

@@ -25,7 +25,7 @@ status trainer_lend(const trainer *t, bool moments, lent_checkpoint *l, error *e
                                  .lock = t->lock}};
     float **const places[] = {&l->c.weights, &l->c.exp_avg, &l->c.exp_avg_sq};
     status s = OK;
-    for (int i = 0; i < (moments ? 3 : 1) && !s; i++) {
+    for (int i = 0; i < (moments && t->p->types.moments ? 3 : 1) && !s; i++) {
         s = array_borrow(&l->loans[i], t->e, t->p, kinds[i], err);
         *places[i] = l->loans[i].values;
     }

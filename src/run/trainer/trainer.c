@@ -47,14 +47,14 @@ static step_result update(trainer *t, const step_losses *losses)
                         schedule_decay(&t->rates, t->at.scheduler_samples), 1};
     step_result r = {.outcome = STEP_NOT_FINITE, .norm = NAN};
     if (losses->finite) {
-        update_expert_bias(t);
+        if (t->p->types.moments) update_expert_bias(t);
         r = optimizer_judge(&t->opt, sqrt(losses->sums[SUM_SQUARES]));
     }
     if (r.outcome == STEP_TAKEN) {
         t->skipped_in_a_row = 0;
         rates.scale *= r.clip;
-        optimizer_update(&t->opt, &t->arrays, rates);
-        t->stale = true;
+        if (t->p->types.moments) optimizer_update(&t->opt, &t->arrays, rates);
+        t->stale = t->p->types.moments;
         if (!t->p->gathers_late) trainer_gather(t);
         t->at.scheduler_samples += t->gbs;
     } else {

@@ -1,0 +1,27 @@
+#!/bin/bash
+# optimizer.optimizer=none: a step ends when gradients are reduced; nothing is kept for an update, and none is made.
+. tests/cli/saying.sh
+small=(tiny cluster.gpu=cpu model.seq_length=64 train.train_iters=3)
+gpu=(qwen3-30b-a3b cluster.gpu=H100 cluster.n_gpus=16 moefold.target=moefold)
+
+losses() { grep -o 'lm loss: [^|]*'; }
+key() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -1; }
+
+for precision in fp32 bf16_mixed; do
+    "$moefold" train "${small[@]}" mixed_precision=$precision >"$work/adam" 2>"$work/said"
+    "$moefold" train "${small[@]}" mixed_precision=$precision optimizer.optimizer=none checkpoint.save="$work/$precision" \
+        >"$work/none" 2>"$work/said"
+    check "the first loss is the same, $precision" [ "$(losses <"$work/adam" | head -1)" = "$(losses <"$work/none" | head -1)" ]
+    check "later ones are not, $precision" [ "$(losses <"$work/adam" | tail -1)" != "$(losses <"$work/none" | tail -1)" ]
+    "$moefold" train "${small[@]}" mixed_precision=$precision train.train_iters=1 optimizer.optimizer=none \
+        checkpoint.pretrained_checkpoint="$work/$precision" >"$work/again" 2>"$work/said"
+    check "weights stay as they are, $precision" [ "$(losses <"$work/again")" = "$(losses <"$work/none" | head -1)" ]
+done
+"$moefold" price "${gpu[@]}" --json >"$work/adam.json"
+"$moefold" price "${gpu[@]}" --json optimizer.optimizer=none >"$work/none.json"
+check no_bytes_are_planned grep -q '"memory":{[^}]*"optimizer":0[,}]' "$work/none.json"
+check a_step_is_shorter awk -v a="$(key step_s <"$work/adam.json")" -v b="$(key step_s <"$work/none.json")" \
+    'BEGIN { exit !(b > 0.5 * a && b < a) }'
+expect megatron_has_none 1 'Megatron does not train without an optimizer' "$moefold" check "${gpu[@]}" moefold.target=megatron \
+    optimizer.optimizer=none
+exit $failed
