@@ -9,12 +9,24 @@
 #include "comm/board.h"
 #include "comm/state.h"
 
+/* A message with what the board knows of it; on its seat, at the message's index. */
+typedef struct ticket {
+    message *m;
+    struct seat *seat;
+    int64_t place;
+    uint64_t sequence;
+    int64_t arrived;     /* of the first to arrive: how many have */
+    struct ticket *with; /* others of the same meeting */
+    struct ticket *next; /* in the room's lists */
+} ticket;
+
 typedef struct room {
     comm_group group;
-    int64_t first, n;   /* rank of the first member; members */
-    uint64_t *next;     /* [n]: number of each member's next collective */
-    message *open;      /* collectives that not all have started: the first arrival of each */
-    message *unmatched; /* sends and receives, in the order of their start */
+    op_stream channel;
+    int64_t first, n;  /* rank of the first member; members */
+    uint64_t *next;    /* [n]: number of each member's next collective */
+    ticket *open;      /* collectives that not all have started: the first arrival of each */
+    ticket *unmatched; /* sends and receives, in the order of their start */
     struct room *following;
 } room;
 
@@ -26,11 +38,14 @@ typedef struct board {
 
 struct seat {
     board *b;
-    int64_t rank, size;       /* as messages to people name it */
-    pthread_cond_t changed;   /* one of this rank's messages is done */
-    const members *groups;    /* [GROUP_COUNT] */
-    room *rooms[GROUP_COUNT]; /* NULL: not a member */
-    message **all;            /* [n]: a collective by places, for whoever moves it */
+    int64_t rank, size;                     /* as messages to people name it */
+    pthread_cond_t changed;                 /* one of this rank's messages is done */
+    uint64_t finished, seen;                /* how many; and when this rank last rested */
+    const members *groups;                  /* [GROUP_COUNT] */
+    room *rooms[GROUP_COUNT][STREAM_COUNT]; /* by channel; NULL: not a member, or not open */
+    ticket *tickets;                        /* [COMM_REQUESTS_MAX] */
+    message **all;                          /* [n]: a collective by places, for whoever moves it */
+    ticket **of_all;
 };
 
 static void stop(const seat *s, const message *m, const char *why)
@@ -60,10 +75,12 @@ bool board_open(seat **out, int n)
     pthread_mutex_init(&b->lock, NULL);
     for (int i = 0; i < n; i++) {
         seat *s = malloc(sizeof *s);
-        message **all = calloc((size_t)n, sizeof *all);
-        if (!s || !all) return false; /* at the start of a program that then ends */
+        if (!s) return false; /* at the start of a program that then ends */
         seat_init(s, b, i, n);
-        s->all = all;
+        s->all = calloc((size_t)n, sizeof(message *));
+        s->of_all = calloc((size_t)n, sizeof(ticket *));
+        s->tickets = calloc(COMM_REQUESTS_MAX, sizeof(ticket));
+        if (!s->all || !s->of_all || !s->tickets) return false;
         out[i] = s;
     }
     b->n = b->open_seats = n;
@@ -85,6 +102,8 @@ static void close_seat(void *state)
     pthread_mutex_unlock(&b->lock);
     pthread_cond_destroy(&s->changed);
     free(s->all);
+    free(s->of_all);
+    free(s->tickets);
     free(s);
     if (!last) return;
     for (room *r = b->rooms, *after; r; r = after) {
@@ -96,10 +115,11 @@ static void close_seat(void *state)
     free(b);
 }
 
-static room *find_room(board *b, comm_group g, const members *who)
+static room *find_room(board *b, comm_group g, op_stream channel, const members *who)
 {
     for (room *r = b->rooms; r; r = r->following)
-        if (r->group == g && r->first == who->ranks[0] && r->n == who->n) return r;
+        if (r->group == g && r->channel == channel && r->first == who->ranks[0] && r->n == who->n)
+            return r;
     room *r = malloc(sizeof *r);
     uint64_t *next = calloc((size_t)who->n, sizeof *next);
     if (!r || !next) {
@@ -107,132 +127,163 @@ static room *find_room(board *b, comm_group g, const members *who)
         free(next);
         return NULL;
     }
-    *r = (room){
-        .group = g, .first = who->ranks[0], .n = who->n, .next = next, .following = b->rooms};
+    *r = (room){.group = g,
+                .channel = channel,
+                .first = who->ranks[0],
+                .n = who->n,
+                .next = next,
+                .following = b->rooms};
     b->rooms = r;
     return r;
 }
 
-static status enter_rooms(void *state, const members *groups, bool stamped, error *err)
+static status enter_rooms(void *state, const comm_use *use, error *err)
 {
-    (void)stamped; /* the time of the last start is always known here */
     seat *s = state;
-    s->groups = groups;
     status st = OK;
     pthread_mutex_lock(&s->b->lock);
-    for (int g = 0; g < GROUP_COUNT && !st; g++) {
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        const members *who = &s->groups[g];
         /* A seat of its own in a larger job enters the rooms where it is alone. */
-        if (groups[g].n < 1 || groups[g].n > s->b->n) continue;
-        s->rooms[g] = find_room(s->b, (comm_group)g, &groups[g]);
-        if (!s->rooms[g]) st = error_set(err, ERR_MACHINE, "no memory for groups of ranks");
+        if (who->n < 1 || who->n > s->b->n) continue;
+        for (int k = 0; k < STREAM_COUNT && !st; k++) {
+            if (!use->on[g][k]) continue;
+            s->rooms[g][k] = find_room(s->b, (comm_group)g, (op_stream)k, who);
+            if (!s->rooms[g][k]) st = error_set(err, ERR_MACHINE, "no memory for groups of ranks");
+        }
     }
     pthread_mutex_unlock(&s->b->lock);
     return st;
 }
 
+static status enter_control(void *state, const members *groups, bool stamped, error *err)
+{
+    (void)stamped; /* the time of the last start is always known here */
+    seat *s = state;
+    s->groups = groups;
+    comm_use use = {{{false}}};
+    for (int g = 0; g < GROUP_COUNT; g++) {
+        use.on[g][STREAM_HOST] = true;
+        for (int k = 0; k < STREAM_COUNT; k++) s->rooms[g][k] = NULL;
+    }
+    return enter_rooms(state, &use, err);
+}
+
 /* ---- matching */
 
-static void finish(message *m, double last_start)
+static void finish(ticket *t, double last_start)
 {
-    seat *s = m->seat; /* the message is the owner's again once it is done */
-    m->last_start = last_start;
-    atomic_store_explicit(&m->done, true, memory_order_release);
+    seat *s = t->seat; /* message and ticket are the owner's again once it is done */
+    t->m->last_start = last_start;
+    atomic_store_explicit(&t->m->done, true, memory_order_release);
+    s->finished++;
     pthread_cond_signal(&s->changed);
 }
 
-static void append(message **list, message *m)
+static void append(ticket **list, ticket *t)
 {
     while (*list) list = &(*list)->next;
-    m->next = NULL;
-    *list = m;
+    t->next = NULL;
+    *list = t;
 }
 
 /* Joins the meeting of this number, or opens it. Returns its first arrival, out of the room's list,
  * when all are there; else NULL. */
-static message *join(room *r, message *m)
+static ticket *join(room *r, ticket *t)
 {
-    m->sequence = r->next[m->place]++;
-    message **list = &r->open;
-    while (*list && (*list)->sequence != m->sequence) list = &(*list)->next;
-    message *first = *list;
+    t->sequence = r->next[t->place]++;
+    ticket **list = &r->open;
+    while (*list && (*list)->sequence != t->sequence) list = &(*list)->next;
+    ticket *first = *list;
     if (!first) {
-        first = m;
-        append(list, m);
+        first = t;
+        append(list, t);
     } else {
-        m->with = first->with;
-        first->with = m;
+        t->with = first->with;
+        first->with = t;
     }
     if (++first->arrived < r->n) return NULL;
     *list = first->next;
     return first;
 }
 
-static void start_collective(seat *s, room *r, message *m)
+static void start_collective(seat *s, room *r, ticket *t)
 {
     char text[320];
+    double now = t->m->started;
     pthread_mutex_lock(&s->b->lock);
-    message *first = join(r, m);
+    ticket *first = join(r, t);
     pthread_mutex_unlock(&s->b->lock);
     if (!first) return;
-    for (message *p = first; p; p = p->with) s->all[p->place] = p;
-    if (board_move(s->all, r->n, text, sizeof text)) stop(s, m, text);
+    for (ticket *p = first; p; p = p->with) {
+        s->of_all[p->place] = p;
+        s->all[p->place] = p->m;
+        if (p->m->started > now) now = p->m->started;
+    }
+    if (board_move(s->all, r->n, text, sizeof text)) stop(s, t->m, text);
     pthread_mutex_lock(&s->b->lock);
-    for (int64_t p = 0; p < r->n; p++) finish(s->all[p], m->started);
+    for (int64_t p = 0; p < r->n; p++) finish(s->of_all[p], now);
     pthread_mutex_unlock(&s->b->lock);
 }
 
-static int64_t partner(const room *r, const message *m)
+static int64_t partner(const room *r, const ticket *t)
 {
-    return ((m->place + m->step) % r->n + r->n) % r->n;
+    return ((t->place + t->m->step) % r->n + r->n) % r->n;
 }
 
-static bool are_pair(const room *r, const message *a, const message *b)
+static bool are_pair(const room *r, const ticket *a, const ticket *b)
 {
-    return a->kind != b->kind && a->tag == b->tag && partner(r, a) == b->place &&
+    return a->m->kind != b->m->kind && a->m->tag == b->m->tag && partner(r, a) == b->place &&
            partner(r, b) == a->place;
 }
 
-static void start_pair(seat *s, room *r, message *m)
+static void check_pair(const seat *s, const message *m, const ticket *other)
+{
+    const message *o = other->m;
+    if (o->n == m->n && o->type == m->type) return;
+    char text[160];
+    snprintf(text, sizeof text,
+             "%lld %s sent or expected here, %lld %s on rank %d of the group (tag %lld)",
+             (long long)m->n, dtype_name(m->type), (long long)o->n, dtype_name(o->type),
+             (int)other->place, (long long)m->tag);
+    stop(s, m, text);
+}
+
+static void start_pair(seat *s, room *r, ticket *t)
 {
     pthread_mutex_lock(&s->b->lock);
-    message **list = &r->unmatched;
-    while (*list && !are_pair(r, *list, m)) list = &(*list)->next;
-    message *other = *list;
+    ticket **list = &r->unmatched;
+    while (*list && !are_pair(r, *list, t)) list = &(*list)->next;
+    ticket *other = *list;
     if (other)
         *list = other->next;
     else
-        append(list, m);
+        append(list, t);
     pthread_mutex_unlock(&s->b->lock);
     if (!other) return;
-    if (other->n != m->n || other->type != m->type) {
-        char text[160];
-        snprintf(text, sizeof text,
-                 "%lld %s sent or expected here, %lld %s on rank %d of the group (tag %lld)",
-                 (long long)m->n, dtype_name(m->type), (long long)other->n, dtype_name(other->type),
-                 (int)other->place, (long long)m->tag);
-        stop(s, m, text);
-    }
-    const message *from = m->kind == MESSAGE_SEND ? m : other;
-    const message *to = m->kind == MESSAGE_SEND ? other : m;
+    message *m = t->m;
+    check_pair(s, m, other);
+    const message *from = m->kind == MESSAGE_SEND ? m : other->m;
+    const message *to = m->kind == MESSAGE_SEND ? other->m : m;
     if (m->n) memmove(to->y, from->x, message_bytes(m));
-    double now = m->started;
+    double now = m->started > other->m->started ? m->started : other->m->started;
     pthread_mutex_lock(&s->b->lock);
     finish(other, now);
-    finish(m, now);
+    finish(t, now);
     pthread_mutex_unlock(&s->b->lock);
 }
 
 static void start(void *state, message *m)
 {
     seat *s = state;
-    room *r = s->rooms[m->group];
-    m->seat = s;
-    m->place = s->groups[m->group].place;
+    room *r = s->rooms[m->group][m->channel];
     if (!r) stop(s, m, "this rank is not in the group");
-    if (m->kind == MESSAGE_SEND || m->kind == MESSAGE_RECV)
-        start_pair(s, r, m);
+    ticket *t = &s->tickets[m->index];
+    *t = (ticket){.m = m, .seat = s, .place = s->groups[m->group].place};
+    if (message_is_pair(m))
+        start_pair(s, r, t);
     else
-        start_collective(s, r, m);
+        start_collective(s, r, t);
 }
 
 static bool test(void *state, message *m)
@@ -258,7 +309,10 @@ static void rest(void *state, message *m, int tries)
         until.tv_sec++;
     }
     pthread_mutex_lock(&s->b->lock);
-    if (!test(state, m)) pthread_cond_timedwait(&s->changed, &s->b->lock, &until);
+    /* What was done since the last rest may let another message begin: the caller looks. */
+    if (!test(state, m) && s->finished == s->seen)
+        pthread_cond_timedwait(&s->changed, &s->b->lock, &until);
+    s->seen = s->finished;
     pthread_mutex_unlock(&s->b->lock);
 }
 
@@ -269,7 +323,8 @@ static void stop_process(void *state, int code)
 }
 
 const backend board_backend = {.name = "threads",
-                               .groups = enter_rooms,
+                               .groups = enter_control,
+                               .channels = enter_rooms,
                                .start = start,
                                .test = test,
                                .progress = progress,

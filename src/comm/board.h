@@ -1,13 +1,12 @@
 /* board.h - messages between threads of one process, and of a rank with itself.
  *
- * Every rank has a seat; every group has a room, where messages wait for their partners. Whoever
- * completes a message (the last member to start a collective, the second of a pair) moves the data
- * of all of it, and tells the others. So a start never waits, and a rank that computes holds nobody
- * up.
+ * Every rank has a seat; every communicator has a room, where messages wait for their partners.
+ * Whoever completes a message (the last member to begin a collective, the second of a pair) moves
+ * the data of all of it, and tells the others. So nobody waits to begin, and a rank that computes
+ * holds up only what stands in its own queues.
  *
  * I1  Rooms and seats are changed under the board's lock; data is moved outside it.
- * I2  Sums run over the members in the order of their places (adder.h), so all get the same
- *     bits. */
+ * I2  Sums run over the members in the order of their places (adder.h): all get the same bits. */
 #ifndef COMM_BOARD_H
 #define COMM_BOARD_H
 

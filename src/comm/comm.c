@@ -19,7 +19,8 @@ comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size)
 {
     arena *a = arena_create();
     comm *c = ARENA_NEW(a, comm);
-    *c = (comm){.b = b, .state = state, .alone = b, .alone_state = state, .a = a};
+    plane p = {b, state};
+    *c = (comm){.control = p, .data = p, .alone = p, .a = a};
     c->rank = rank;
     c->size = size;
     c->messages = calloc(COMM_REQUESTS_MAX, sizeof *c->messages);
@@ -50,14 +51,19 @@ status comm_open_self(comm **out, error *err)
     return comm_open_threads(out, 1, err);
 }
 
+static bool has_library(const comm *c)
+{
+    return c->alone.state != c->data.state;
+}
+
 void comm_close(comm *c)
 {
     if (!c) return;
-    bool of_mpi = c->alone_state != c->state;
+    bool of_mpi = has_library(c);
     watch_remove(c);
     if (of_mpi) watch_call("MPI_Finalize", c->timeout > 0 ? c->timeout : MPI_SECONDS);
-    if (of_mpi) c->alone->close(c->alone_state);
-    c->b->close(c->state);
+    if (of_mpi) c->alone.b->close(c->alone.state);
+    c->data.b->close(c->data.state);
     if (of_mpi) watch_call("the end of the process, after MPI_Finalize", MPI_SECONDS);
     free(c->messages);
     arena_destroy(c->a);
@@ -99,12 +105,32 @@ status comm_timeout(double otherwise, double *seconds, error *err)
 
 static status make_groups(comm *c, error *err)
 {
-    bool of_mpi = c->alone_state != c->state;
+    bool of_mpi = has_library(c);
     if (of_mpi) watch_call("MPI_Comm_create_group", c->timeout);
-    status st = c->b->groups(c->state, c->groups, c->delay.on, err);
-    if (!st && of_mpi) st = c->alone->groups(c->alone_state, c->groups, c->delay.on, err);
+    c->open = (comm_use){{{false}}};
+    status st = c->control.b->groups(c->control.state, c->groups, c->delay.on, err);
+    if (!st && of_mpi) st = c->alone.b->groups(c->alone.state, c->groups, c->delay.on, err);
     if (of_mpi) watch_call(NULL, 0);
     return st;
+}
+
+void comm_use_add(comm_use *u, const op *o)
+{
+    if (op_is_comm(o->kind)) u->on[o->group][o->stream] = true;
+}
+
+void comm_streams(comm *c, const comm_use *use)
+{
+    bool of_mpi = has_library(c);
+    error err;
+    for (int g = 0; g < GROUP_COUNT; g++)
+        for (int k = 0; k < STREAM_COUNT; k++)
+            if (use->on[g][k]) c->open.on[g][op_stream_channel((op_stream)k)] = true;
+    if (of_mpi) watch_call("MPI_Comm_create_group", c->timeout);
+    status st = c->data.b->channels(c->data.state, &c->open, &err);
+    if (!st && of_mpi) st = c->alone.b->channels(c->alone.state, &c->open, &err);
+    if (of_mpi) watch_call(NULL, 0);
+    if (st) comm_abort(c, (int)st, err.text);
 }
 
 status comm_groups(comm *c, const setup *s, error *err)
@@ -152,6 +178,7 @@ message *comm_take(comm *c, message_kind kind, comm_group g, const char *what)
     message *m = &c->messages[i];
     c->first_free = m->next_free;
     memset(m, 0, sizeof *m);
+    m->index = i;
     m->kind = kind;
     m->group = g;
     m->group_name = comm_group_name(g);
@@ -186,56 +213,61 @@ static bool is_alone(const comm *c, const message *m)
     return c->groups[m->group].n == 1;
 }
 
+static const plane *plane_of(const comm *c, const message *m)
+{
+    if (is_alone(c, m)) return &c->alone;
+    return m->stream == STREAM_HOST ? &c->control : &c->data;
+}
+
 void comm_begin(comm *c, message *m)
 {
-    if (c->groups[m->group].n < 1) {
-        char text[160];
-        snprintf(text, sizeof text, "%s %s: this rank is in no group %s", m->what,
-                 m->name ? m->name : "", comm_group_name(m->group));
-        comm_abort(c, ERR_MACHINE, text);
-    }
-    m->started = clock_seconds();
-    comm_count(c, m);
-    if (is_alone(c, m))
-        c->alone->start(c->alone_state, m);
-    else
-        c->b->start(c->state, m);
+    const plane *p = plane_of(c, m);
+    m->begun = true;
+    p->b->start(p->state, m);
 }
 
 static bool moved(comm *c, message *m)
 {
     if (atomic_load_explicit(&m->done, memory_order_acquire)) return true;
-    return is_alone(c, m) ? false : c->b->test(c->state, m);
+    const plane *p = plane_of(c, m);
+    return is_alone(c, m) ? false : p->b->test(p->state, m);
 }
 
 /* With an emulated link, older messages take their turn on it first. */
-static bool complete(comm *c, message *m)
+bool comm_passed(comm *c, message *m)
 {
     if (!c->delay.on) return moved(c, m);
     for (message *p = c->oldest; p; p = p->after) {
-        if (!p->admitted && moved(c, p)) comm_admit(c, p);
+        if (p->begun && !p->admitted && moved(c, p)) comm_admit(c, p);
         if (p == m) break;
     }
     return m->admitted && clock_seconds() >= m->ready;
 }
 
-static void rest(comm *c, message *m, int tries)
+static bool complete(comm *c, message *m)
 {
+    stream_move(c);
+    return m->begun && comm_passed(c, m);
+}
+
+static void rest(comm *c, message *waited_for, int tries)
+{
+    message *m = waited_for->begun ? waited_for : c->first[waited_for->stream];
     if (m->admitted) { /* only the emulated link holds it */
         double left = m->ready - clock_seconds();
         long most = 500 * 1000, wanted = left > 1 ? most : (long)(left * 1e9);
         struct timespec t = {0, wanted < 0 ? 0 : wanted < most ? wanted : most};
         nanosleep(&t, NULL);
-        c->b->progress(c->state);
+        c->data.b->progress(c->data.state);
         return;
     }
-    if (is_alone(c, m)) {
+    if (is_alone(c, m) && !c->queued) {
         char text[200];
         snprintf(text, sizeof text, "%s %s (group %s) waits for this rank itself", m->what,
                  m->name ? m->name : "", comm_group_name(m->group));
         comm_abort(c, ERR_MACHINE, text);
     }
-    c->b->rest(c->state, m, tries);
+    c->data.b->rest(c->data.state, m, tries);
 }
 
 void comm_finish(comm *c, message *m)
@@ -249,6 +281,7 @@ void comm_finish(comm *c, message *m)
     } else {
         watch_message(c);
     }
+    stream_leave(c, m);
     give_back(c, m);
 }
 
@@ -265,8 +298,11 @@ void comm_wait(comm *c, int request)
 void comm_progress(comm *c)
 {
     if (!c->oldest) return;
-    c->b->progress(c->state);
-    if (c->delay.on) complete(c, c->newest);
+    c->data.b->progress(c->data.state);
+    if (c->delay.on)
+        complete(c, c->newest);
+    else
+        stream_move(c);
 }
 
 /* ---- what it cost, and where it is */
@@ -292,6 +328,6 @@ void comm_abort(comm *c, int code, const char *why)
     fflush(stdout);
     fprintf(stderr, "moefold: rank %lld of %lld: %s; the job ends\n", (long long)c->rank,
             (long long)c->size, why);
-    c->b->abort(c->state, code);
+    c->data.b->abort(c->data.state, code);
     _exit(code);
 }

@@ -1,9 +1,11 @@
 /* comm.h - messages between ranks: one interface, three backends.
  *
- * A message is an operation of the program (program/ops_comm.def) on addresses: comm_start begins
- * it and returns at once, comm_wait ends it. Messages of one group start in the same order on all
- * its members. Nothing is allocated after comm_groups, other than what a backend's library does for
- * itself.
+ * A message is an operation of the program (program/ops_comm.def) on addresses: comm_start puts it
+ * into the queue of its stream and returns at once, comm_wait ends it. It begins when the one
+ * before it on its stream is complete, as on a GPU's streams. Messages of one group and stream
+ * start in the same order on all members: each such pair that is in use has a communicator of its
+ * own, and so has the control plane (the small blocking calls), which no queue holds up. Nothing is
+ * allocated after comm_streams, other than what a backend's library does for itself.
  *
  *     self     one rank; a message is a copy
  *     threads  ranks are threads of this process: for proofs and tests
@@ -59,6 +61,18 @@ int64_t comm_size(const comm *c);
  * setup while no message is under way: ranks compare their recipes before they trust them. */
 status comm_groups(comm *c, const setup *s, error *err);
 
+/* Which groups have messages on which streams. */
+typedef struct comm_use {
+    bool on[GROUP_COUNT][STREAM_COUNT];
+} comm_use;
+
+/* Adds what an operation uses; nothing where it is no message. */
+void comm_use_add(comm_use *u, const op *o);
+
+/* Opens the communicators of data; collective over every group that is named, whose members name
+ * the same streams. Those that are open stay open until comm_groups is called again. */
+void comm_streams(comm *c, const comm_use *use);
+
 /* ---- messages */
 
 /* Can a message of this operation's kind and format be run? Formats are only moved, but for sums:
@@ -67,7 +81,7 @@ status comm_groups(comm *c, const setup *s, error *err);
  * cannot, and the text names operation and format; comm_start ends the job with it. */
 status comm_can(const op *o, error *err);
 
-/* Begins an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
+/* Starts an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
  * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
  * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.

@@ -4,8 +4,12 @@
  *     comm_wait has ended it.
  * I2  A backend sets `done` last, once the data is where it belongs; from then on only the owner
  *     touches the message.
- * I3  Collective messages of a group match by their order; a send and a receive by their order
- *     among those of the same two places and tag.
+ * I3  A communicator is a pair of a group and a channel: the stream, or of a receive the stream of
+ *     its send. Collective messages match by their order in a communicator; a send and a receive by
+ *     their order among those of the same two ranks and tag in it.
+ * I4  A backend is given the messages of a stream one after another (streams.c), each once the one
+ *     before is complete. Those of the control plane (STREAM_HOST) have communicators of their own.
+ * I5  What a backend has to remember of a message it keeps by itself, at the message's `index`.
  *
  * The MPI backend is a shared object that calls nothing of the program: it sees the program through
  * these structs alone. */
@@ -28,15 +32,14 @@ typedef enum message_kind {
     MESSAGE_RECV
 } message_kind;
 
-enum { MESSAGE_REQUESTS = 4 };
-
 typedef struct message {
     message_kind kind;
     comm_group group;
     const char *group_name;
-    op_stream stream;
-    const char *what; /* the operation's kind, for messages to people */
-    const char *name; /* of the operation; may be NULL */
+    op_stream stream, channel; /* I3 */
+    int index;                 /* in its rank's table (I5) */
+    const char *what;          /* the operation's kind, for messages to people */
+    const char *name;          /* of the operation; may be NULL */
 
     const char *x;        /* what goes out */
     char *y;              /* what comes in */
@@ -46,7 +49,7 @@ typedef struct message {
     dtype type;           /* of an element; raw bytes are UINT8 */
     int64_t step, tag;
 
-    double started;    /* seconds; on this rank */
+    double started;    /* seconds; when it began on this rank */
     double last_start; /* on the last member to start, as far as the backend can know; with done */
     double ready;      /* emulated link: complete no sooner than this; see `admitted` */
     bool admitted;     /* `ready` has been worked out */
@@ -54,23 +57,9 @@ typedef struct message {
     atomic_bool done;
 
     struct message *before, *after; /* of this rank, in the order of their start */
+    struct message *behind;         /* the next of its stream */
+    bool begun, left;               /* the backend has it; the next of the stream may begin */
     int next_free;
-
-    /* the board's */
-    struct seat *seat;
-    int64_t place;
-    uint64_t sequence;
-    int64_t arrived;      /* of the first to arrive: how many have */
-    struct message *with; /* others of the same meeting */
-    struct message *next; /* in the room's lists */
-
-    /* the library's */
-    void *request[MESSAGE_REQUESTS];
-    void **more; /* [n_more]: requests of a message that was cut */
-    int n_more;
-    int32_t *heard; /* [P] rows that others say they send, of an exchange that is checked */
-    void *memory;   /* of a sum that the library does not make */
-    struct message *summing; /* the next of those that others' blocks are still missing of */
 } message;
 
 /* Bytes of a block. */
@@ -79,10 +68,19 @@ static inline size_t message_bytes(const message *m)
     return (size_t)dtype_bytes(m->type, m->n);
 }
 
+static inline bool message_is_pair(const message *m)
+{
+    return m->kind == MESSAGE_SEND || m->kind == MESSAGE_RECV;
+}
+
 typedef struct backend {
     const char *name;
-    /* Collective; `groups` [GROUP_COUNT] stays in place. With `stamped`, last_start is wanted. */
+    /* Collective: communicators of the control plane; those of data are closed. `groups`
+     * [GROUP_COUNT] stays in place. With `stamped`, last_start is wanted. */
     status (*groups)(void *state, const members *groups, bool stamped, error *err);
+    /* Collective over the groups: opens the communicators of data that are named by group and
+     * channel and are not open yet. */
+    status (*channels)(void *state, const comm_use *use, error *err);
     void (*start)(void *state, message *m);
     bool (*test)(void *state, message *m); /* moves on; is it done? */
     void (*progress)(void *state);
@@ -100,7 +98,7 @@ typedef struct mpi_entry {
     int64_t rank, size;
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 2 };
+enum { MPI_ENTRY_VERSION = 3 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

@@ -119,8 +119,7 @@ status comm_open_mpi(comm **out, error *err)
     if (!board_open(&alone, 1)) return error_set(err, ERR_MACHINE, "no memory for messages");
     board_rename(alone, entry.rank, entry.size);
     comm *c = comm_make(entry.table, entry.state, entry.rank, entry.size);
-    c->alone = &board_backend;
-    c->alone_state = alone;
+    c->alone = (plane){&board_backend, alone};
     watch_signals(c);
     *out = c;
     return OK;

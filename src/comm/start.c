@@ -77,6 +77,6 @@ int comm_start(comm *c, const op *o, void *const *in, void *const *out)
         m->scratch = o->out[scratch] < 0 ? NULL : out[scratch];
         if (c->groups[m->group].n > 1) scratch_is_there(c, m);
     }
-    comm_begin(c, m);
+    stream_put(c, m);
     return (int)(m - c->messages);
 }

@@ -29,11 +29,14 @@ typedef struct comm_slow {
     double seconds;
 } comm_slow;
 
-struct comm {
+typedef struct plane {
     const backend *b;
     void *state;
-    const backend *alone; /* for groups of one member */
-    void *alone_state;
+} plane;
+
+struct comm {
+    plane control, data;
+    plane alone; /* for groups of one member */
     int64_t rank, size;
     arena *a;
     const setup *s;
@@ -47,8 +50,11 @@ struct comm {
 
     message *messages; /* [COMM_REQUESTS_MAX] */
     int first_free;
-    message *oldest, *newest; /* under way */
-    double *collected;        /* for sums: [collected_room] */
+    message *oldest, *newest;                          /* under way */
+    message *first[STREAM_COUNT], *last[STREAM_COUNT]; /* see streams.c */
+    int queued;                                        /* have not begun */
+    comm_use open;     /* communicators of data, by group and channel */
+    double *collected; /* for sums: [collected_room] */
     int64_t collected_room;
 
     comm_stats stats;
@@ -58,8 +64,14 @@ struct comm {
 /* Gives a free message of the table, in its place among those under way; `kind`, `group`, `what`
  * are set, the rest is 0. Too many under way ends the job. */
 message *comm_take(comm *c, message_kind kind, comm_group g, const char *what);
-void comm_begin(comm *c, message *m);
+void comm_begin(comm *c, message *m);  /* the backend has it from here on */
+bool comm_passed(comm *c, message *m); /* it has begun: is it complete? */
 void comm_finish(comm *c, message *m);
+
+/* streams.c */
+void stream_put(comm *c, message *m);
+void stream_move(comm *c); /* begins what can begin */
+void stream_leave(comm *c, message *m);
 
 /* traffic.c: levels of links; what a message sends and how long the emulated link takes it. */
 void comm_levels(comm *c);

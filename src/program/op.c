@@ -80,6 +80,12 @@ op_stream op_stream_opposite(op_stream s)
     }
 }
 
+op_stream op_stream_channel(op_stream s)
+{
+    bool receives = s == STREAM_RECV_FORWARD || s == STREAM_RECV_BACKWARD;
+    return receives ? op_stream_opposite(s) : s;
+}
+
 bool op_is_comm(op_kind k)
 {
     return k >= OP_ALL_GATHER && k <= OP_RECV; /* they stand together in ops_comm.def */

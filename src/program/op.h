@@ -179,6 +179,10 @@ extern const char *const op_stream_names[STREAM_COUNT];
  * streams are their own other side. */
 op_stream op_stream_opposite(op_stream s);
 
+/* The stream whose communicator a message uses: its own, or that of the sends whose receives stand
+ * in it. */
+op_stream op_stream_channel(op_stream s);
+
 /* Is it a message, to be started by comm and completed by a WAIT? */
 bool op_is_comm(op_kind k);
 

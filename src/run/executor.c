@@ -42,6 +42,7 @@ struct executor {
     int *requests; /* by event, of the list that runs */
     int *across;   /* by event of the program */
     int n_requests;
+    bool joined; /* communicators are open */
     timing *times;                         /* NULL: nobody asked */
     double last;                           /* when the operation before ended */
     cost_kind *request_kind, *across_kind; /* of the messages in those */
@@ -281,8 +282,23 @@ static void time_op(executor *e, const struct bound_item *it, int phase, int k)
     add_time(e, kind);
 }
 
+/* Collective, as running is. Where it is done at the first item all ranks have opened theirs: none
+ * leaves alone between the two. */
+static void join(executor *e)
+{
+    comm_use use = {{{false}}};
+    for (int i = 0; i < e->p->n_segments; i++) {
+        const segment *seg = e->p->segments[i];
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < seg->n_ops[phase]; k++) comm_use_add(&use, &seg->ops[phase][k]);
+    }
+    comm_streams(e->c, &use);
+    e->joined = true;
+}
+
 void executor_item(executor *e, item_part part, int64_t i)
 {
+    if (!e->joined) join(e);
     const struct bound_item *it = &e->items[part][i];
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;

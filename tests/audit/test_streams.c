@@ -10,8 +10,8 @@
     "GPU=cpu N_GPUS=16 GPUS_PER_NODE=4 NVLINK=8 TP=2 SP=true CP=2 PP=2 EP=4 MBS=1 GBS=8 SEQ=64 "   \
     "GRAD_OVERLAP=false PARAM_OVERLAP=false"
 
-/* Moves messages to other streams: those of a group (and a kind; OP_WAIT: of all), from a stream
- * on, on one rank or on all. */
+/* Moves messages of a group (and a kind; OP_WAIT: of all) from one stream to another, on one rank
+ * or on all. */
 typedef struct move {
     int64_t rank; /* -1: all */
     comm_group group;

@@ -37,10 +37,12 @@ typedef struct rank_job {
 static inline void run_rank(rank_job *j)
 {
     error err = {{0}};
-    if (comm_groups(j->c, j->s, &err))
+    if (comm_groups(j->c, j->s, &err)) {
         snprintf(j->r.text, sizeof j->r.text, "%.200s", err.text);
-    else
-        j->check(j->c, j->s, &j->r);
+        return;
+    }
+    open_streams(j->c);
+    j->check(j->c, j->s, &j->r);
 }
 
 static inline void *run_thread(void *p)

@@ -9,7 +9,7 @@ static void check_delay(comm *c, const setup *s, result *r)
     (void)s;
     enum { N = 2500 }; /* 10 KB to each of the others: 10 ms at 1 MB/s, and 20 ms latency */
     int64_t P = comm_size(c);
-    double alone = 0.020 + 0.010 * (double)(P - 1), pair = alone + 0.010 * (double)(P - 1);
+    double alone = 0.020 + 0.010 * (double)(P - 1), pair = 2 * alone;
     float *x = floats(N), *y = floats(2 * N * P);
     op o = {.kind = OP_ALL_GATHER, .group = GROUP_WORLD, .stream = STREAM_COMM, .dim = {N}};
     void *in[] = {x}, *first[] = {y}, *second[] = {y + N * P};
@@ -51,6 +51,8 @@ static void check_late_send(comm *c, const setup *s, result *r)
     double x, y = 0;
     op send = {.kind = OP_SEND, .group = GROUP_WORLD, .dim = {2, 1, 0}};
     op recv = {.kind = OP_RECV, .group = GROUP_WORLD, .dim = {2, -1, 0}};
+    send.stream = STREAM_SEND_FORWARD;
+    recv.stream = STREAM_RECV_FORWARD;
     comm_barrier(c, GROUP_WORLD);
     int b = comm_start(c, &recv, NULL, (void *[]){&y});
     sleep_for(0.03);

@@ -117,8 +117,16 @@ static void do_another_kind(comm *c, const setup *s, result *r)
     (void)s;
     (void)r;
     float x[8] = {0}, y[16] = {0};
-    op gather = {.kind = OP_ALL_GATHER, .group = GROUP_WORLD, .name = "qkv", .dim = {8}};
-    op reduce = {.kind = OP_ALL_REDUCE, .group = GROUP_WORLD, .name = "norm", .dim = {8}};
+    op gather = {.kind = OP_ALL_GATHER,
+                 .group = GROUP_WORLD,
+                 .name = "qkv",
+                 .dim = {8},
+                 .stream = STREAM_COMM};
+    op reduce = {.kind = OP_ALL_REDUCE,
+                 .group = GROUP_WORLD,
+                 .name = "norm",
+                 .dim = {8},
+                 .stream = STREAM_COMM};
     op *o = comm_rank(c) == 0 ? &gather : &reduce;
     comm_wait(c, comm_start(c, o, (void *[]){x}, (void *[]){y}));
 }
@@ -132,7 +140,11 @@ static void send_too_little(comm *c, const setup *s, result *r)
     int32_t table[4 * P_MAX];
     float x[P_MAX * ROWS * W] = {0}, y[P_MAX * ROWS * W] = {0};
     int64_t n = comm_size(c);
-    op o = {.kind = OP_EXCHANGE, .group = GROUP_WORLD, .name = "dispatch", .dim = {n * ROWS, W}};
+    op o = {.kind = OP_EXCHANGE,
+            .group = GROUP_WORLD,
+            .name = "dispatch",
+            .dim = {n * ROWS, W},
+            .stream = STREAM_COMM};
     for (int64_t p = 0; p < n; p++) {
         table[p] = table[2 * n + p] = (int32_t)p * ROWS;
         table[n + p] = table[3 * n + p] = ROWS;
@@ -146,7 +158,7 @@ static void await_nobody(comm *c, const setup *s, result *r)
     (void)s;
     (void)r;
     float y;
-    op o = {.kind = OP_RECV, .group = GROUP_WORLD, .dim = {1, 0, 0}};
+    op o = {.kind = OP_RECV, .group = GROUP_WORLD, .dim = {1, 0, 0}, .stream = STREAM_COMM};
     comm_wait(c, comm_start(c, &o, NULL, (void *[]){&y}));
 }
 

@@ -118,6 +118,8 @@ static void check_that_waiting_helps(comm *c, const setup *s, result *r)
     float x = 1, all[4];
     op sum = {.kind = OP_ALL_REDUCE, .group = GROUP_WORLD, .type = DTYPE_BF16, .dim = {N}};
     op gather = {.kind = OP_ALL_GATHER, .group = GROUP_WORLD, .dim = {1}};
+    sum.stream = STREAM_COMM;
+    gather.stream = STREAM_DP;
     for (int i = 0; i < N; i++) y[i] = bf16_of_float(1);
     int a = comm_start(c, &sum, NULL, (void *[]){y});
     if (comm_rank(c) == 0) comm_wait(c, a);
@@ -210,6 +212,7 @@ static void fp4_travels_in_whole_bytes(void **state)
     assert_null(setup_of(s, a, ""));
     assert_int_equal(comm_open_self(&c, &err), OK);
     assert_int_equal(comm_groups(c, s, &err), OK);
+    open_streams(c);
     char x[5] = "abcd", y[6] = "-----";
     run_one(c, DTYPE_FP4, OP_ALL_GATHER, 8, 0, x, y);
     assert_string_equal(y, "abcd-");
@@ -237,6 +240,7 @@ static void gather_another_format(comm *c, const setup *s, result *r)
     float x[8] = {0}, y[16];
     op o = {.kind = OP_ALL_GATHER, .group = GROUP_WORLD, .name = "qkv", .dim = {8}};
     o.type = comm_rank(c) == 0 ? DTYPE_F32 : DTYPE_I32;
+    o.stream = STREAM_COMM;
     comm_wait(c, comm_start(c, &o, (void *[]){x}, (void *[]){y}));
 }
 
@@ -248,6 +252,7 @@ static void send_another_format(comm *c, const setup *s, result *r)
     bool sends = comm_rank(c) == 0;
     op o = {.kind = sends ? OP_SEND : OP_RECV, .group = GROUP_WORLD, .dim = {8, 1, 0}};
     o.type = sends ? DTYPE_BF16 : DTYPE_F16;
+    o.stream = STREAM_COMM;
     comm_wait(c, comm_start(c, &o, (void *[]){x}, (void *[]){x}));
 }
 
@@ -257,6 +262,7 @@ static void sum_fp8(comm *c, const setup *s, result *r)
     (void)r;
     op o = {.kind = OP_ALL_REDUCE, .group = GROUP_WORLD, .name = "gradients", .dim = {8}};
     o.type = DTYPE_E4M3;
+    o.stream = STREAM_COMM;
     comm_start(c, &o, NULL, (void *[]){&o});
 }
 

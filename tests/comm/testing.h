@@ -45,6 +45,16 @@ static inline const char *setup_of(setup *s, arena *a, const char *words)
     return st ? err->text : NULL;
 }
 
+/* What the tests use, of all groups. */
+static inline void open_streams(comm *c)
+{
+    comm_use use = {{{false}}};
+    for (int g = GROUP_WORLD; g < GROUP_COUNT; g++)
+        for (int k = STREAM_COMM; k <= STREAM_DP; k++)
+            use.on[g][k] = k != STREAM_DP || g <= GROUP_TP;
+    comm_streams(c, &use);
+}
+
 static inline double seconds_now(void)
 {
     struct timespec t;

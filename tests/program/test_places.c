@@ -40,7 +40,7 @@ static region region_of(const buf *b)
     static const region regions[LIFE_COUNT] = {
         [LIFE_WEIGHT] = REGION_WEIGHTS,  [LIFE_GRADIENT] = REGION_GRADIENTS,
         [LIFE_SAVED] = REGION_SAVED,     [LIFE_OUTPUT] = REGION_COUNT, /* either */
-        [LIFE_STREAM] = REGION_BOUNDARY, [LIFE_BOUNDARY] = REGION_BOUNDARY,
+        [LIFE_DHIDDEN] = REGION_BOUNDARY, [LIFE_BOUNDARY] = REGION_BOUNDARY,
         [LIFE_PASSED] = REGION_BOUNDARY, [LIFE_HOST] = REGION_COUNT,
         [LIFE_STEP] = REGION_STEP,       [LIFE_TEMP] = REGION_TEMP};
     return b->life == LIFE_FIXED ? (region)b->region : regions[b->life];

@@ -1,7 +1,8 @@
 /* backend.c - messages over Open MPI: the shared object moefold-mpi.so.
  *
- * I1  Every group has a communicator of its own, made in the order of the groups on every rank; so
- *     collectives of different groups never meet, whatever their order.
+ * I1  Every group has a communicator for the control plane, and one for each channel in use, made
+ *     in one order on every rank; so collectives of different groups or streams never meet,
+ *     whatever their order.
  * I2  All calls come from the thread that opened it (MPI_THREAD_FUNNELED).
  * I3  It calls nothing of the program (message.h; it has copies of dtype.c and adder.c), and
  *     allocates only for a message that is too large for MPI's counts, for exchanges that are
@@ -10,8 +11,7 @@
  *     members of the first CHECKED exchanges of a group tell each other how many they send: every
  *     table of some steps, and later steps lose no time by it.
  *
- * Tags: shifts have 0; sends and receives 2 tag + 1, and the stamp of their start one more. The
- * last WIDER_TAGS are those of wider.c. */
+ * Tags: shifts have 0; sends and receives 2 tag + 1, and the stamp of their start one more. */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -60,21 +60,23 @@ static void start_gather(message *m, MPI_Comm among)
     cut_type t = cut_typed(&the, m, m->n);
     char *own = m->y + (size_t)the.groups[m->group].place * message_bytes(m);
     const void *x = m->x == own ? MPI_IN_PLACE : m->x;
-    CALL(m, MPI_Iallgather(x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
+    CALL(m, MPI_Iallgather(x, t.count, t.type, m->y, t.count, t.type, among,
+                           &job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
 static void start_all_to_all(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
-    CALL(m, MPI_Ialltoall(m->x, t.count, t.type, m->y, t.count, t.type, among, REQUEST(m, 0)));
+    CALL(m, MPI_Ialltoall(m->x, t.count, t.type, m->y, t.count, t.type, among,
+                          &job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
 static void start_broadcast(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
-    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, REQUEST(m, 0)));
+    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, &job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
@@ -86,7 +88,7 @@ static void start_all_reduce(message *m, MPI_Comm among)
         cut_all_reduce(&the, m, among);
     else
         CALL(m, MPI_Iallreduce(MPI_IN_PLACE, m->y, (int)m->n, cut_element(m->type), MPI_SUM, among,
-                               REQUEST(m, 0)));
+                               &job_of(&the, m)->request[0]));
 }
 
 static void start_reduce_scatter(message *m, MPI_Comm among)
@@ -98,34 +100,35 @@ static void start_reduce_scatter(message *m, MPI_Comm among)
         cut_reduce_scatter(&the, m, among);
     else
         CALL(m, MPI_Ireduce_scatter_block(m->x, to, (int)m->n, cut_element(m->type), MPI_SUM, among,
-                                          REQUEST(m, 0)));
+                                          &job_of(&the, m)->request[0]));
 }
 
 /* I4. Members start the exchanges of a group in one order, so all check the same ones. */
 static void start_check(message *m, MPI_Comm among)
 {
-    if (the.exchanges[m->group]++ >= CHECKED) return;
+    if (the.exchanges[m->group][m->channel]++ >= CHECKED) return;
     size_t n = (size_t)the.groups[m->group].n;
-    m->heard = malloc(n * sizeof *m->heard);
-    if (!m->heard) mpi_stop(m, "a check", 0);
-    CALL(m, MPI_Ialltoall(m->table + n, 1, MPI_INT32_T, m->heard, 1, MPI_INT32_T, among,
-                          REQUEST(m, 1)));
+    job *j = job_of(&the, m);
+    j->heard = malloc(n * sizeof *j->heard);
+    if (!j->heard) mpi_stop(m, "a check", 0);
+    CALL(m, MPI_Ialltoall(m->table + n, 1, MPI_INT32_T, j->heard, 1, MPI_INT32_T, among,
+                          &job_of(&the, m)->request[1]));
 }
 
 static void end_check(message *m)
 {
     int64_t n = the.groups[m->group].n, place = the.groups[m->group].place;
     char text[120];
+    job *j = job_of(&the, m);
     for (int64_t from = 0; from < n; from++) {
-        int wanted = m->table[3 * n + from];
-        if (m->heard[from] == wanted) continue;
+        int wanted = m->table[3 * n + from], sent = j->heard[from];
+        if (sent == wanted) continue;
         snprintf(text, sizeof text, "rank %d of the group sends %d row%s; rank %d expects %d",
-                 (int)from, (int)m->heard[from], m->heard[from] == 1 ? "" : "s", (int)place,
-                 wanted);
+                 (int)from, sent, sent == 1 ? "" : "s", (int)place, wanted);
         mpi_stop(m, text, MPI_ERR_COUNT);
     }
-    free(m->heard);
-    m->heard = NULL;
+    free(j->heard);
+    j->heard = NULL;
 }
 
 /* The table is what MPI asks for: displacements and counts in rows. */
@@ -134,7 +137,7 @@ static void start_exchange(message *m, MPI_Comm among)
     int64_t n = the.groups[m->group].n;
     MPI_Datatype type = cut_row(&the, m->type, m->n);
     CALL(m, MPI_Ialltoallv(m->x, m->table + n, m->table, type, m->y, m->table + 3 * n,
-                           m->table + 2 * n, type, among, REQUEST(m, 0)));
+                           m->table + 2 * n, type, among, &job_of(&the, m)->request[0]));
     start_check(m, among);
 }
 
@@ -142,15 +145,14 @@ static void start_shift(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), from = place_on(m, -m->step);
-    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, REQUEST(m, 0)));
-    CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, REQUEST(m, 1)));
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, &job_of(&the, m)->request[0]));
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, &job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
 static int tag_of(const message *m)
 {
-    if (m->tag < 0 || m->tag > (the.most_tag - WIDER_TAGS - 2) / 2)
-        mpi_stop(m, "a tag", MPI_ERR_TAG);
+    if (m->tag < 0 || m->tag > (the.most_tag - 2) / 2) mpi_stop(m, "a tag", MPI_ERR_TAG);
     return (int)(2 * m->tag + 1);
 }
 
@@ -158,10 +160,11 @@ static void start_send(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), tag = tag_of(m);
-    CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, REQUEST(m, 0)));
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, &job_of(&the, m)->request[0]));
     m->last_start = m->started;
     if (the.stamped)
-        CALL(m, MPI_Isend(&m->started, 1, MPI_DOUBLE, to, tag + 1, among, REQUEST(m, 1)));
+        CALL(m, MPI_Isend(&m->started, 1, MPI_DOUBLE, to, tag + 1, among,
+                          &job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
@@ -169,9 +172,10 @@ static void start_recv(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int from = place_on(m, m->step), tag = tag_of(m);
-    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, REQUEST(m, 0)));
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, &job_of(&the, m)->request[0]));
     if (the.stamped)
-        CALL(m, MPI_Irecv(&m->last_start, 1, MPI_DOUBLE, from, tag + 1, among, REQUEST(m, 1)));
+        CALL(m, MPI_Irecv(&m->last_start, 1, MPI_DOUBLE, from, tag + 1, among,
+                          &job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
@@ -190,14 +194,14 @@ static void (*const starts[])(message *, MPI_Comm) = {
 static void start(void *unused, message *m)
 {
     (void)unused;
-    MPI_Comm among = the.comms[m->group];
-    for (int i = 0; i < MESSAGE_REQUESTS; i++) *REQUEST(m, i) = MPI_REQUEST_NULL;
-    m->heard = NULL;
+    MPI_Comm among = comm_of(&the, m);
+    job *j = job_of(&the, m);
+    *j = (job){.more = NULL};
+    for (int i = 0; i < JOB_REQUESTS; i++) j->request[i] = MPI_REQUEST_NULL;
     starts[m->kind](m, among);
-    bool pair = m->kind == MESSAGE_SEND || m->kind == MESSAGE_RECV;
-    if (the.stamped && !pair)
+    if (the.stamped && !message_is_pair(m))
         CALL(m, MPI_Iallreduce(&m->started, &m->last_start, 1, MPI_DOUBLE, MPI_MAX, among,
-                               REQUEST(m, 2)));
+                               &job_of(&the, m)->request[2]));
 }
 
 /* ---- moving on */
@@ -206,17 +210,16 @@ static bool test(void *unused, message *m)
 {
     (void)unused;
     int all = 0;
+    job *j = job_of(&the, m);
     if (atomic_load_explicit(&m->done, memory_order_relaxed)) return true;
     wider_go_on(&the);
-    CALL(m, MPI_Testall(MESSAGE_REQUESTS, REQUEST(m, 0), &all, MPI_STATUSES_IGNORE));
-    if (all && wider_is_under_way(&the, m)) return false;
-    if (all && m->more)
-        CALL(m, MPI_Testall(m->n_more, (MPI_Request *)(void *)m->more, &all, MPI_STATUSES_IGNORE));
-    if (!all) return false;
-    free(m->more);
-    m->more = NULL;
-    if (m->heard) end_check(m);
-    if (m->memory)
+    CALL(m, MPI_Testall(JOB_REQUESTS, j->request, &all, MPI_STATUSES_IGNORE));
+    if (all && j->more) CALL(m, MPI_Testall(j->n_more, j->more, &all, MPI_STATUSES_IGNORE));
+    if (!all || wider_is_summing(j)) return false;
+    free(j->more);
+    j->more = NULL;
+    if (j->heard) end_check(m);
+    if (j->memory)
         wider_end(&the, m);
     else if (m->scratch && m->n)
         memcpy(m->y, m->scratch, message_bytes(m));
@@ -249,21 +252,35 @@ static void rest(void *unused, message *m, int tries)
 
 /* ---- opening and closing */
 
-static void open_group(int g)
+static MPI_Group members_group(const members *who)
 {
-    const members *who = &the.groups[g];
-    if (who->n < 2) return;
     int *ranks = malloc((size_t)who->n * sizeof *ranks);
     if (!ranks) mpi_stop(NULL, "a group", 0);
     for (int64_t i = 0; i < who->n; i++) ranks[i] = (int)who->ranks[i];
     MPI_Group world, part;
     CALL(NULL, MPI_Comm_group(MPI_COMM_WORLD, &world));
     CALL(NULL, MPI_Group_incl(world, (int)who->n, ranks, &part));
-    CALL(NULL, MPI_Comm_create_group(MPI_COMM_WORLD, part, g, &the.comms[g]));
-    CALL(NULL, MPI_Comm_set_errhandler(the.comms[g], MPI_ERRORS_RETURN));
-    MPI_Group_free(&part);
     MPI_Group_free(&world);
     free(ranks);
+    return part;
+}
+
+static void open_comm(int g, int channel)
+{
+    MPI_Comm *c = &the.comms[g][channel];
+    if (the.groups[g].n < 2 || *c != MPI_COMM_NULL) return;
+    MPI_Group part = members_group(&the.groups[g]);
+    CALL(NULL, MPI_Comm_create_group(MPI_COMM_WORLD, part, channel * GROUP_COUNT + g, c));
+    CALL(NULL, MPI_Comm_set_errhandler(*c, MPI_ERRORS_RETURN));
+    MPI_Group_free(&part);
+    the.exchanges[g][channel] = 0;
+}
+
+static void close_comms(void)
+{
+    for (int g = 0; g < GROUP_COUNT; g++)
+        for (int k = 0; k < STREAM_COUNT; k++)
+            if (the.comms[g][k] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g][k]);
 }
 
 static status open_groups(void *unused, const members *groups, bool stamped, error *err)
@@ -272,11 +289,18 @@ static status open_groups(void *unused, const members *groups, bool stamped, err
     (void)err;
     the.groups = groups;
     the.stamped = stamped;
-    for (int g = 0; g < GROUP_COUNT; g++) {
-        if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
-        the.exchanges[g] = the.wider_sums[g] = 0;
-        open_group(g);
-    }
+    close_comms();
+    for (int g = 0; g < GROUP_COUNT; g++) open_comm(g, STREAM_HOST);
+    return OK;
+}
+
+static status open_channels(void *unused, const comm_use *use, error *err)
+{
+    (void)unused;
+    (void)err;
+    for (int k = 0; k < STREAM_COUNT; k++)
+        for (int g = 0; g < GROUP_COUNT; g++)
+            if (use->on[g][k]) open_comm(g, k);
     return OK;
 }
 
@@ -290,16 +314,17 @@ static void stop_job(void *unused, int code)
 static void close_mpi(void *unused)
 {
     (void)unused;
-    for (int g = 0; g < GROUP_COUNT; g++)
-        if (the.comms[g] != MPI_COMM_NULL) MPI_Comm_free(&the.comms[g]);
+    close_comms();
     cut_close(&the);
     wider_close(&the);
+    free(the.jobs);
     MPI_Comm_free(&the.quiet);
     MPI_Finalize();
 }
 
 static const backend table = {.name = "mpi",
                               .groups = open_groups,
+                              .channels = open_channels,
                               .start = start,
                               .test = test,
                               .progress = progress,
@@ -333,7 +358,13 @@ status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
                  "MPI: moefold-mpi.so is of another build than the program; run `make`");
         return ERR_MACHINE;
     }
-    for (int g = 0; g < GROUP_COUNT; g++) the.comms[g] = MPI_COMM_NULL;
+    for (int g = 0; g < GROUP_COUNT; g++)
+        for (int k = 0; k < STREAM_COUNT; k++) the.comms[g][k] = MPI_COMM_NULL;
+    the.jobs = calloc(COMM_REQUESTS_MAX, sizeof *the.jobs);
+    if (!the.jobs) {
+        snprintf(err->text, sizeof err->text, "MPI: no memory for messages");
+        return ERR_MACHINE;
+    }
     status st = init(err);
     if (st) return st;
     *out = (mpi_entry){&table, &the, the.rank, the.size};

@@ -94,19 +94,20 @@ MPI_Datatype cut_row(state *s, dtype element, int64_t n)
     return t;
 }
 
-static MPI_Request *take_requests(message *m, int64_t n)
+static MPI_Request *take_requests(const state *s, const message *m, int64_t n)
 {
     if (n > INT_MAX) mpi_stop(m, "a size", MPI_ERR_COUNT);
-    m->more = calloc((size_t)n, sizeof *m->more);
-    if (!m->more) mpi_stop(m, "requests", 0);
-    m->n_more = (int)n;
-    return (MPI_Request *)(void *)m->more;
+    job *j = job_of(s, m);
+    j->more = calloc((size_t)n, sizeof *j->more);
+    if (!j->more) mpi_stop(m, "requests", 0);
+    j->n_more = (int)n;
+    return j->more;
 }
 
 void cut_all_reduce(state *s, message *m, MPI_Comm among)
 {
     int64_t most = s->piece, n = m->n / most + (m->n % most > 0);
-    MPI_Request *r = take_requests(m, n);
+    MPI_Request *r = take_requests(s, m, n);
     for (int64_t i = 0; i < n; i++) {
         int64_t count = m->n - i * most < most ? m->n - i * most : most;
         char *part = m->y + dtype_bytes(m->type, i * most);
@@ -121,7 +122,7 @@ void cut_reduce_scatter(state *s, message *m, MPI_Comm among)
 {
     int64_t most = s->piece, n = m->n / most + (m->n % most > 0);
     int64_t members_n = s->groups[m->group].n;
-    MPI_Request *r = take_requests(m, n * members_n);
+    MPI_Request *r = take_requests(s, m, n * members_n);
     char *to = m->scratch ? m->scratch : m->y;
     for (int64_t p = 0; p < members_n; p++) {
         for (int64_t i = 0; i < n; i++) {

@@ -9,13 +9,24 @@
 
 #include "comm/message.h"
 
-enum { ROWS_MAX = 64 };
+enum { ROWS_MAX = 64, JOB_REQUESTS = 4 };
+
+/* What the library has of a message; at the message's index. */
+typedef struct job {
+    MPI_Request request[JOB_REQUESTS];
+    MPI_Request *more; /* [n_more]: requests of a message that was cut */
+    int n_more;
+    int32_t *heard; /* [P] rows that others say they send, of an exchange that is checked */
+    struct wider_room *memory; /* of a sum that the library does not make */
+    struct message *summing;   /* the next of those that others' blocks are still missing of */
+} job;
 
 typedef struct state {
     int rank, size, most_tag;
     bool stamped;
-    const members *groups; /* [GROUP_COUNT] */
-    MPI_Comm comms[GROUP_COUNT];
+    const members *groups;                     /* [GROUP_COUNT] */
+    MPI_Comm comms[GROUP_COUNT][STREAM_COUNT]; /* by channel */
+    job *jobs;                                 /* [COMM_REQUESTS_MAX] */
     MPI_Comm quiet;
     int64_t piece; /* elements of all members together that one call may have */
     struct {
@@ -24,15 +35,20 @@ typedef struct state {
         MPI_Datatype type;
     } rows[ROWS_MAX]; /* types of the rows that are exchanged */
     int n_rows;
-    int64_t exchanges[GROUP_COUNT];  /* so far */
-    int64_t wider_sums[GROUP_COUNT]; /* all-reduces of wider.c so far */
-    struct message *summing;         /* see wider.c */
-    struct wider_room *rooms;        /* memory for wider.c that no message has */
+    int64_t exchanges[GROUP_COUNT][STREAM_COUNT]; /* so far */
+    struct message *summing;                      /* see wider.c */
+    struct wider_room *rooms;                     /* memory for wider.c that no message has */
 } state;
 
-/* Requests are pointers in Open MPI; message.h keeps them as such. */
-_Static_assert(sizeof(MPI_Request) == sizeof(void *), "requests of Open MPI are pointers");
-#define REQUEST(m, i) ((MPI_Request *)(void *)&(m)->request[i])
+static inline job *job_of(const state *s, const message *m)
+{
+    return &s->jobs[m->index];
+}
+
+static inline MPI_Comm comm_of(const state *s, const message *m)
+{
+    return s->comms[m->group][m->channel];
+}
 
 /* Says what failed where, and ends the job. */
 _Noreturn void mpi_stop(const message *m, const char *call, int code);

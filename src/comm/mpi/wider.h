@@ -5,9 +5,6 @@
 #include "comm/mpi/cut.h"
 #include "comm/adder.h"
 
-/* Tags of second parts: one for each message that may be under way. */
-enum { WIDER_TAGS = COMM_REQUESTS_MAX };
-
 void wider_reduce_scatter(state *s, message *m, MPI_Comm among);
 void wider_all_reduce(state *s, message *m, MPI_Comm among);
 
@@ -15,8 +12,8 @@ void wider_all_reduce(state *s, message *m, MPI_Comm among);
  * this rank looks after any message: others wait for it. */
 void wider_go_on(state *s);
 
-/* Is it an all-reduce in its first part, or with requests of its second that are not complete? */
-bool wider_is_under_way(const state *s, message *m);
+/* Is its first part not complete, or was when it was last looked at? */
+bool wider_is_summing(const job *j);
 
 /* All requests of the message are complete: makes the sum where it is not made yet, and puts it
  * where it belongs. */

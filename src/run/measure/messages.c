@@ -59,6 +59,13 @@ static op message_of(jig *j, measured_message m, double bytes)
     return o;
 }
 
+static void open_stream(const jig *j)
+{
+    comm_use use = {{{false}}};
+    use.on[GROUP_WORLD][STREAM_COMM] = true;
+    comm_streams(j->c, &use);
+}
+
 static double one(jig *j, const op *o)
 {
     void *in[OP_IN_MAX] = {j->in, j->table}, *out[OP_OUT_MAX] = {j->out};
@@ -86,6 +93,7 @@ static double seconds_of(jig *j, const op *o)
 /* One round: until all are over, the curves have messages a second. */
 void measure_messages(jig *j, measured *m)
 {
+    open_stream(j);
     op smallest = message_of(j, MEASURED_SHIFT, 4);
     seconds_of(j, &smallest); /* the library opens its ways */
     double latency = seconds_of(j, &smallest);

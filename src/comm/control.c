@@ -1,10 +1,10 @@
-/* small.c - blocking calls on host memory: barriers, sums, copies for control and files. */
+/* control.c - the control plane: blocking calls on host memory, for barriers, sums and files. */
 #include "comm/state.h"
 
 static void blocking(comm *c, message *m)
 {
     m->stream = STREAM_HOST;
-    comm_begin(c, m);
+    stream_put(c, m);
     comm_finish(c, m);
 }
 
