@@ -76,7 +76,7 @@ expect json_lines 0 '"lm loss":' "$moefold" train "${small[@]}" train.train_iter
 expect a_length_is_needed 1 'train.train_iters' "$moefold" train "${small[@]}"
 expect gpus_are_refused 1 'cluster.gpu=cpu' "$moefold" train tiny cluster.gpu=H100 train.train_iters=2
 expect broken_recipes_are_refused 1 'repair' "$moefold" train "${small[@]}" train.train_iters=2 model.moe_router_topk=9
-expect bf16_on_cpus_is_refused 1 'mixed_precision=fp32' "$moefold" train "${small[@]}" train.train_iters=2 mixed_precision=bf16_mixed
+expect fp16_on_cpus_is_refused 1 'mixed_precision=bf16_mixed' "$moefold" train "${small[@]}" train.train_iters=2 mixed_precision=fp16_mixed
 
 # ---- several ranks: the loss of one, whatever the layout
 five=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=4 optimizer.lr=3e-3 train.train_iters=5)
