@@ -57,8 +57,9 @@ static bool sums_alike(const char *words)
            !strstr(words, "expert_model");
 }
 
-/* Measured, and half as much again: 0.036 and 0.00018; the gated delta net, whose gates grow what
- * is rounded, 0.25 and 0.0040. */
+/* Measured: 0.036 and 0.00035 (with another build's order of sums); the gated delta net, whose gates
+ * grow what is rounded, 0.25 and 0.0040. Set: half as much again, and three times of the curves,
+ * which wander. */
 static double gradient_bound(const char *folder, const char *words)
 {
     if (sums_alike(words)) return 1e-5;
@@ -67,7 +68,7 @@ static double gradient_bound(const char *folder, const char *words)
 
 static double curve_bound(const char *folder)
 {
-    return strstr(folder, "qwen3-next") ? 0.006 : 0.0003;
+    return strstr(folder, "qwen3-next") ? 0.012 : 0.001;
 }
 
 /* Every expert gets the same tokens, however scores are rounded. */
