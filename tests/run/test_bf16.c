@@ -57,9 +57,9 @@ static bool sums_alike(const char *words)
            !strstr(words, "expert_model");
 }
 
-/* Measured: 0.036 and 0.00035 (with another build's order of sums); the gated delta net, whose gates
- * grow what is rounded, 0.25 and 0.0040. Set: half as much again, and three times of the curves,
- * which wander. */
+/* Measured: 0.036 and 0.00035 (with another build's order of sums); the gated delta net, whose
+ * gates grow what is rounded, 0.25 and 0.0040. Set: half as much again, and three times of the
+ * curves, which wander. */
 static double gradient_bound(const char *folder, const char *words)
 {
     if (sums_alike(words)) return 1e-5;
