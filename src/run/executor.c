@@ -42,7 +42,7 @@ struct executor {
     int *requests; /* by event, of the list that runs */
     int *across;   /* by event of the program */
     int n_requests;
-    bool joined; /* communicators are open */
+    bool joined;                           /* communicators are open */
     timing *times;                         /* NULL: nobody asked */
     double last;                           /* when the operation before ended */
     cost_kind *request_kind, *across_kind; /* of the messages in those */
