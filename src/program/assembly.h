@@ -36,7 +36,8 @@ typedef struct assembly {
         int64_t of;
     } * pairs;
     int n_pairs, pairs_room;
-    bool sizes_only; /* items are listed for what they hold: no messages between replicas */
+    int64_t flex_shift; /* of the rank whose segments are known */
+    bool sizes_only;    /* items are listed for what they hold: no messages between replicas */
 } assembly;
 
 /* A new segment of the program; to be built, then finished by assembly_done. */

@@ -176,6 +176,9 @@ static void assemble(assembly *build, program *p, const setup *s, int64_t rank, 
     memset(p, 0, sizeof *p);
     const step_shape z = step_shape_of(s);
     set_sizes(p, s, &z, rank);
+    int64_t shift = flex_shift_of(s, &p->at);
+    if (shift != build->flex_shift) build->n_kinds = build->n_others = 0;
+    build->flex_shift = shift;
     build->p = p;
     build->b = builder_of(s, &z, p->at, a);
     build->b.aux_gradient = 1.0 / (double)(p->micros * s->lay.dp);

@@ -53,6 +53,10 @@ static const fit_case cases[] = {
     {"qwen3-next-80b-a3b",
      {"cluster.gpu=GB200", "cluster.n_gpus=64", "model.expert_model_parallel_size=32",
       "model.pipeline_model_parallel_size=2"}},
+    {"deepseek-v3", /* NVLink domains of 72 cut the groups of its stages at other members */
+     {"cluster.gpu=GB200", "cluster.n_gpus=256", "model.pipeline_model_parallel_size=4",
+      "model.virtual_pipeline_model_parallel_size=4", "model.expert_model_parallel_size=64",
+      "model.moe_token_dispatcher_type=flex", "model.moe_flex_dispatcher_backend=hybridep"}},
     {"mixtral-8x7b",
      {"cluster.n_gpus=64", "model.tensor_model_parallel_size=4",
       "model.expert_model_parallel_size=8", "model.expert_tensor_parallel_size=1",

@@ -172,4 +172,8 @@ void build_final(builder *b, segment *seg);
 void build_mtp(builder *b, segment *seg);
 void build_head(builder *b, segment *seg);
 
+/* Where a rank's flex group begins in its first domain; 0 with other dispatchers. Segments of ranks
+ * that differ in it are not alike: domains cut their groups at other members. */
+int64_t flex_shift_of(const setup *s, const rank_at *at);
+
 #endif

@@ -7,16 +7,26 @@
  * first hop falls away. */
 #include "program/build/moe.h"
 
+static flex_group group_at(const setup *s, const rank_at *at)
+{
+    const layout *l = &s->lay;
+    int64_t place = group_rank(s, GROUP_TP_EP, at);
+    bool nodes = !recipe_is(&s->r, K_FLEX, "hybridep");
+    flex_group g = {s->m.experts, l->ep, l->etp,
+                    place,        0,     nodes ? l->gpus_per_node : l->nvlink_domain};
+    if (g.span < 1) g.span = 1;
+    g.shift = (at->rank - place) % g.span; /* its ranks follow one another */
+    return g;
+}
+
 static flex_group group_of_flex(const builder *b)
 {
-    const layout *l = &b->s->lay;
-    int64_t place = seg_group_rank(b, GROUP_TP_EP);
-    bool nodes = !recipe_is(&b->s->r, K_FLEX, "hybridep");
-    flex_group g = {b->s->m.experts, l->ep, l->etp,
-                    place,           0,     nodes ? l->gpus_per_node : l->nvlink_domain};
-    if (g.span < 1) g.span = 1;
-    g.shift = (b->at.rank - place) % g.span; /* its ranks follow one another */
-    return g;
+    return group_at(b->s, &b->at);
+}
+
+int64_t flex_shift_of(const setup *s, const rank_at *at)
+{
+    return recipe_is(&s->r, K_DISPATCHER, "flex") ? group_at(s, at).shift : 0;
 }
 
 /* Sizes of flex operations: the group, then up to five of their own. */
