@@ -22,6 +22,9 @@ static const char *const layouts[] = {
       "min_offloaded_tensor_size=1 cluster.n_gpus=1",
 };
 
+#define FP8_WEIGHTS                                                                                \
+    "mixed_precision=bf16_with_fp8_current_scaling_mixed mixed_precision.fp8_param_gather=true"
+
 static const char *const precisions[] = {
     "cluster.gpu=cpu mixed_precision=fp32",
     "cluster.gpu=cpu mixed_precision=bf16_mixed",
@@ -29,8 +32,7 @@ static const char *const precisions[] = {
     "cluster.gpu=H100 mixed_precision=bf16_mixed",
     "cluster.gpu=H100 mixed_precision=bf16_mixed moefold.target=moefold",
     "cluster.gpu=H100 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
-    "cluster.gpu=H100 mixed_precision=bf16_with_fp8_current_scaling_mixed "
-    "mixed_precision.fp8_param_gather=true",
+    ("cluster.gpu=H100 " FP8_WEIGHTS),
 };
 
 #define COUNT(list) (int)(sizeof list / sizeof list[0])

@@ -189,7 +189,7 @@ static void cut_one(const char *path)
 static void change_header(const char *path)
 {
     int fd = open(path, O_RDWR);
-    char c;
+    char c = 0;
     assert_true(fd >= 0 && pread(fd, &c, 1, 40) == 1);
     c ^= 1;
     assert_true(pwrite(fd, &c, 1, 40) == 1);
