@@ -37,7 +37,7 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 }
 
 /* Number formats that our optimizer has. */
-static status formats_are_run(const recipe *r, error *err)
+static status formats_are_run(const recipe *r, arena *a, error *err)
 {
     number_types t = number_types_of(r);
     const struct {
@@ -49,10 +49,11 @@ static status formats_are_run(const recipe *r, error *err)
                 {true, t.second, K_EXP_AVG_SQ}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (!list[i].used || list[i].type == DTYPE_F32 || list[i].type == DTYPE_BF16) continue;
-        return error_set(err, ERR_RULE,
-                         "%s: the optimizer of `train` keeps FP32 or BF16, not %s; repair: %s=%s",
-                         knobs[list[i].k].key, dtype_name(list[i].type), knobs[list[i].k].key,
-                         list[i].k == K_REMAINDERS ? "false" : "fp32");
+        return error_set(
+            err, ERR_RULE,
+            "%s=%s: the optimizer of `train` keeps FP32 or BF16, not %s; repair: %s=%s",
+            knobs[list[i].k].key, value_text(a, r->knob[list[i].k].v), dtype_name(list[i].type),
+            knobs[list[i].k].key, list[i].k == K_REMAINDERS ? "false" : "fp32");
     }
     return OK;
 }
@@ -79,7 +80,7 @@ status cli_can_run(const setup *s, arena *a, error *err)
                          "trains on CPUs, %s=cpu runs the GPU's program on them, and `moefold show "
                          "RECIPE --as megatron-lm` writes the arguments for Megatron",
                          recipe_word(&s->r, K_GPU), knobs[K_DEVICE].key);
-    status st = formats_are_run(&s->r, err);
+    status st = formats_are_run(&s->r, a, err);
     return st ? st : nothing_is_ignored(&s->r, a, err);
 }
 

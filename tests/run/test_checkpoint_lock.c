@@ -123,7 +123,7 @@ static void the_second_is_refused_by_the_name_of_the_first(void **state)
     assert_has(p.err.text, arena_text(p.a, "process %d on node-a, since 20", (int)getpid()));
     assert_has(p.err.text, "repair:");
     checkpoint_lock_release(l);
-    assert_string_equal(there(&p).text, "nobody");
+    assert_string_equal(there(&p).text, "not held");
     checkpoint_lock_release(take(&p, OK)); /* what was given back is taken at once */
     assert_string_equal(p.said, "");
     place_release(&p);

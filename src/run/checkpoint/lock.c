@@ -116,7 +116,7 @@ static status open_file(checkpoint_lock *l, bool *created, error *err)
 static bool is_free(const checkpoint_lock *l, const lock_record *before)
 {
     bool locked = l->self.held == HELD_LOCK;
-    if (text_equal(before->text, "nobody")) return true;
+    if (before->released) return true;
     if (!before->named) return locked;
     if (owner_is_gone(&before->who)) return true;
     return locked && before->who.held == HELD_LOCK && owner_same_machine(&before->who, &l->self);
@@ -341,7 +341,7 @@ void checkpoint_lock_release(checkpoint_lock *l)
     int why;
     if (!l) return;
     stop_beats(l);
-    record_print_nobody(text);
+    record_print_not_held(text);
     if (is_ours(l, &now, &why)) (void)record_write(l->path, text);
     free_lock(l);
 }

@@ -14,7 +14,7 @@
 
 #include "base/text.h"
 
-static const char nobody[] = "nobody";
+static const char not_held[] = "not held";
 
 /* ---- text */
 
@@ -34,9 +34,9 @@ void record_print(char out[RECORD_BYTES], const owner *who, const char *token, c
     pad(out);
 }
 
-void record_print_nobody(char out[RECORD_BYTES])
+void record_print_not_held(char out[RECORD_BYTES])
 {
-    snprintf(out, RECORD_BYTES, "%s", nobody);
+    snprintf(out, RECORD_BYTES, "%s", not_held);
     pad(out);
 }
 
@@ -79,6 +79,7 @@ int record_read(lock_record *r, const char *path) /* I1 */
     r->text[strcspn(r->text, "\n")] = 0;
     for (size_t m = strlen(r->text); m > 0 && r->text[m - 1] == ' ';) r->text[--m] = 0;
     snprintf(r->people, sizeof r->people, "%.*s", (int)strcspn(r->text, ";"), r->text);
+    r->released = text_equal(r->text, not_held);
     r->named = parse(r);
     return why;
 }

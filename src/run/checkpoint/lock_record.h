@@ -2,7 +2,7 @@
  *
  *     process 4242 on node17, since 2026-11-15 19:00:00; machine 5f3a9c01 token 0123456789abcdef
  *     lock beat 12                     (one line, padded: a record is replaced by one write)
- *     nobody */
+ *     not held */
 #ifndef RUN_CHECKPOINT_LOCK_RECORD_H
 #define RUN_CHECKPOINT_LOCK_RECORD_H
 
@@ -12,7 +12,8 @@
 enum { RECORD_BYTES = 320 };
 
 typedef struct lock_record {
-    bool named;                /* false: nobody's, or not readable as a record */
+    bool released;             /* its last job has ended: the file says that it is not held */
+    bool named;                /* false: released, or not readable as a record */
     owner who;                 /* if named */
     char token[UNIQUE_TEXT];   /* if named */
     char text[RECORD_BYTES];   /* as it stands there, without padding and line end */
@@ -22,7 +23,7 @@ typedef struct lock_record {
 /* One line of a record; `since` is local time. */
 void record_print(char out[RECORD_BYTES], const owner *who, const char *token, const char *since,
                   int64_t beat);
-void record_print_nobody(char out[RECORD_BYTES]);
+void record_print_not_held(char out[RECORD_BYTES]);
 
 /* 0, or errno. */
 int record_read(lock_record *r, const char *path);
