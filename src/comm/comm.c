@@ -295,6 +295,27 @@ void comm_wait(comm *c, int request)
     comm_finish(c, &c->messages[request]);
 }
 
+static int any_complete(comm *c, const int *requests, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (complete(c, &c->messages[requests[i]])) return i;
+    return -1;
+}
+
+int comm_wait_any(comm *c, const int *requests, int n)
+{
+    int i = any_complete(c, requests, n);
+    if (i >= 0) return i;
+    message *m = &c->messages[requests[0]];
+    double from = clock_seconds();
+    watch_begin(c, m);
+    for (int tries = 0; (i = any_complete(c, requests, n)) < 0; tries += tries < 1000000)
+        rest(c, m, tries);
+    watch_end(c);
+    c->stats.exposed[m->stream] += clock_seconds() - from;
+    return i;
+}
+
 void comm_progress(comm *c)
 {
     if (!c->oldest) return;

@@ -95,6 +95,10 @@ bool comm_test(comm *c, int request);
  * (that of the small calls below: on STREAM_HOST). */
 void comm_wait(comm *c, int request);
 
+/* Waits until one of these n > 0 messages is complete and says which: requests[i]. It is not ended
+ * yet. Time spent here counts as exposed on the stream of the first. */
+int comm_wait_any(comm *c, const int *requests, int n);
+
 /* Gives the library a chance to move messages on: to be called between operations. */
 void comm_progress(comm *c);
 
