@@ -1,9 +1,10 @@
 /* queues.c - streams of a CPU as queues.
  *
- * I1  A message may start while earlier messages of its stream are under way: comm begins it when
- *     the one before is complete. Late queues start it only then, as a GPU does.
+ * I1  A message may start while earlier messages of its stream, or one that its stream waits for,
+ *     are under way: comm begins it when those are complete, and knows at which time that was on an
+ *     emulated link. Late queues start it only then, as a GPU does.
  * I2  A kernel or copy runs when everything before it in its stream is complete; it is done when it
- *     returns. A wait holds up what follows it in its stream until its event has passed.
+ *     returns. A wait is complete when its event has passed.
  * I3  Whoever waits for one stream moves all of them: what it waits for may wait for another rank,
  *     and that one for a message in another queue of this rank. */
 #include "device/host.h"
@@ -35,15 +36,19 @@ static task *task_at(const queue *q, int64_t n)
 
 /* ---- one stream */
 
-static bool end_messages(device *d, queue *q)
+static bool is_complete(device *d, task *t)
+{
+    if (t->done) return true;
+    if (t->kind == TASK_WAIT) return t->done = queues_passed(d, t->event);
+    if (!comm_test(d->c, t->request)) return false;
+    comm_wait(d->c, t->request);
+    return t->done = true;
+}
+
+static bool end_tasks(device *d, queue *q)
 {
     int64_t before = q->complete;
-    for (; q->complete < q->started; q->complete++) {
-        task *t = task_at(q, q->complete);
-        if (t->done) continue;
-        if (!comm_test(d->c, t->request)) break;
-        comm_wait(d->c, t->request);
-    }
+    while (q->complete < q->started && is_complete(d, task_at(q, q->complete))) q->complete++;
     return q->complete > before;
 }
 
@@ -51,39 +56,45 @@ bool queues_passed(device *d, host_event e)
 {
     host_device *h = d->state;
     queue *q = &h->queues[e.stream];
-    if (q->complete < e.end) end_messages(d, q);
+    if (q->complete < e.end) end_tasks(d, q);
     return q->complete >= e.end;
 }
 
-static bool may_start(device *d, const queue *q, const task *t)
+/* The event is the end of a message that has started: comm can wait for it. */
+static bool leave_to_comm(device *d, op_stream s, host_event e)
 {
     const host_device *h = d->state;
-    if (t->kind == TASK_WAIT) return queues_passed(d, t->event);
-    if (t->kind == TASK_MESSAGE && !h->late) return true; /* I1 */
-    return q->complete == q->started;                     /* I2 */
+    const queue *q = &h->queues[e.stream];
+    const task *last = task_at(q, e.end - 1);
+    if (h->late || e.end > q->started || last->kind != TASK_MESSAGE) return false;
+    comm_stream_wait(d->c, s, last->request);
+    return true;
 }
 
-static void start(device *d, task *t)
+static bool start(device *d, op_stream s, task *t)
 {
+    const host_device *h = d->state;
+    const queue *q = &h->queues[s];
+    if (t->kind == TASK_WAIT) return queues_passed(d, t->event) || leave_to_comm(d, s, t->event);
+    bool behind = q->complete < q->started;
+    if (behind && (h->late || t->kind != TASK_MESSAGE)) return false; /* I1, I2 */
     t->done = t->kind != TASK_MESSAGE;
     if (t->kind == TASK_LAUNCH) t->call.row->launch(&t->call);
     if (t->kind == TASK_MESSAGE) t->request = comm_start(d->c, t->call.o, t->in, t->out);
     if (t->kind == TASK_COPY)
         memmove(host_pointer(d, t->to), host_pointer(d, t->from), (size_t)t->bytes);
+    return true;
 }
 
 bool queue_step(device *d, op_stream s)
 {
     host_device *h = d->state;
     queue *q = &h->queues[s];
-    bool moved = end_messages(d, q);
-    if (q->started == q->put) return moved;
-    task *t = task_at(q, q->started);
-    if (!may_start(d, q, t)) return moved;
-    start(d, t);
+    bool moved = end_tasks(d, q);
+    if (q->started == q->put || !start(d, s, task_at(q, q->started))) return moved;
     q->started++;
     h->waiting--;
-    end_messages(d, q);
+    end_tasks(d, q);
     return true;
 }
 
@@ -140,7 +151,8 @@ static void rest(device *d, op_stream first)
     int requests[STREAM_COUNT], n = 0;
     for (int i = 0; i < STREAM_COUNT; i++) {
         const queue *q = &h->queues[((int)first + i) % STREAM_COUNT];
-        if (q->complete < q->started) requests[n++] = task_at(q, q->complete)->request;
+        const task *t = task_at(q, q->complete);
+        if (q->complete < q->started && t->kind == TASK_MESSAGE) requests[n++] = t->request;
     }
     if (!n) comm_abort(d->c, ERR_MACHINE, "streams of this rank wait for one another");
     comm_wait_any(d->c, requests, n);
