@@ -199,7 +199,7 @@ static inline int seg_root(const segment *seg, int id)
     return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
 }
 
-/* The formats of its buffers. */
+/* The formats and sizes of its buffers. */
 op_types seg_op_types(const segment *seg, const op *o);
 
 /* Bytes of the buffers that an operation reads and writes. */

@@ -51,7 +51,8 @@ static float *values_of(const parity *q, const item *it, int buf_id)
     const buf *b = &it->seg->bufs[buf_id];
     int64_t n = dtype_elements(b->type, b->bytes);
     float *values = ARENA_ARRAY(q->a, float, n);
-    typed from = {b->type, executor_arena(q->e) + program_place(q->p, it, buf_id)};
+    typed from = {b->type, ARENA_ARRAY(q->a, char, b->bytes)};
+    executor_read(q->e, from.at, program_place(q->p, it, buf_id), b->bytes);
     typed_read(values, from, 0, n);
     return values;
 }
@@ -60,7 +61,7 @@ static void run_op(const op *o, void *const *in, void *const *out)
 {
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
-    kernel_pick(rows, n_rows, o, false)->run(o, in, out);
+    kernel_pick(rows, n_rows, o, NULL, false)->run(o, in, out);
 }
 
 /* What the head multiplies, of all tokens of this CP rank: normed where the head does that. */
