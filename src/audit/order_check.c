@@ -99,6 +99,7 @@ static void learn(replay *r, const op *wait, const item *it) /* I2 */
     order_clock *c = &r->known[wait->stream];
     bool across = (wait->flags & ACROSS) != 0;
     int64_t e = wait->dim[DIM_WAIT_EVENT];
+    if (r->o.deaf >> wait->stream & 1) return;
     if (wait == r->o.left_out && (!r->o.left_item || r->o.left_item == it)) return;
     const event *named = across ? &r->across[e] : &r->own[e];
     if (e && (across ? !named->list : named->list != r->list)) return;

@@ -16,6 +16,7 @@
 typedef struct order_options {
     const op *left_out;    /* a WAIT that is taken out, to see whether it is missed; NULL: none */
     const item *left_item; /* in this item alone; NULL: wherever it stands */
+    unsigned deaf;         /* bits of streams whose WAITs are all taken out: for tests */
 } order_options;
 
 /* An operation of an item. */

@@ -2,6 +2,7 @@
  * of many layouts, on streams that know nothing of each other. A WAIT less is noticed. */
 #include "program/testing.h"
 
+#include "audit/audit.h"
 #include "audit/order_check.h"
 #include "rules/rules.h"
 
@@ -159,7 +160,7 @@ static void leave_out(const order_map *m, const item *it, const op *wait, bool h
 {
     wait_kind k = kind_of(it->seg, it->phase, wait);
     order_report r;
-    order_check(&r, m, (order_options){wait, here ? it : NULL}, a);
+    order_check(&r, m, (order_options){.left_out = wait, .left_item = here ? it : NULL}, a);
     if (r.unordered || r.unfinished)
         noticed[k]++;
     else
@@ -211,9 +212,61 @@ static void a_missing_wait_is_noticed(void **state)
     }
 }
 
+/* ---- in the audit */
+
+#define SMALL PP2 EP2 GPUS "4" GBS "8" A2A
+
+static void run_audit(audit_result *r, audit_options o, const char *words, arena *a)
+{
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    setup_of_words(s, a, family_cases[0], words);
+    assert_int_equal(audit_run(r, s, &o, a, &err), OK);
+    assert_null(r->why_not);
+}
+
+/* A stream whose WAITs are gone. */
+static void a_deaf_stream_is_a_fault_of_the_audit(void **state)
+{
+    (void)state;
+    static const op_stream deaf[] = {STREAM_COMPUTE, STREAM_COMM, STREAM_SEND_BACKWARD};
+    arena *a = arena_create();
+    audit_result r;
+    run_audit(&r, (audit_options){.one = true, .rank = 3}, SMALL, a);
+    assert_true(r.ok && r.replayed == r.n_classes && r.replayed_rank);
+    for (int i = 0; i < 3; i++) {
+        run_audit(&r, (audit_options){.deaf = 1u << deaf[i]}, SMALL, a);
+        assert_false(r.ok);
+        assert_int_equal(r.faults[0].kind, FAULT_RACE);
+        assert_string_equal(fault_kind_name(FAULT_RACE), "race");
+        assert_true(r.faults[0].times > 0);
+        print_message("%s\n", r.faults[0].text);
+        assert_non_null(strstr(r.faults[0].text, op_stream_names[deaf[i]]));
+        assert_non_null(strstr(r.faults[0].text, " touch the same memory in no order"));
+    }
+    arena_destroy(a);
+}
+
+/* What is too long for all ranks is said, and checked for one that is asked for. */
+static void long_programs_are_checked_by_rank(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    audit_result r;
+    run_audit(&r, (audit_options){.deaf = 1u << STREAM_COMM}, EP2 GPUS "2" GBS "800" A2A, a);
+    assert_true(r.ok && r.replayed == 0 && r.most_ops > 1 << 16);
+    run_audit(&r, (audit_options){.one = true, .rank = 1, .deaf = 1u << STREAM_COMM},
+              EP2 GPUS "2" GBS "800" A2A, a);
+    assert_true(!r.ok && r.replayed_rank && r.replayed_ops == r.most_ops);
+    assert_non_null(strstr(r.faults[0].text, "rank 1: "));
+    arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_accesses_are_ordered),
-                                       cmocka_unit_test(a_missing_wait_is_noticed)};
+                                       cmocka_unit_test(a_missing_wait_is_noticed),
+                                       cmocka_unit_test(a_deaf_stream_is_a_fault_of_the_audit),
+                                       cmocka_unit_test(long_programs_are_checked_by_rank)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
