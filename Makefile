@@ -29,7 +29,7 @@ OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 MAIN     := src/cli/main.c
 MPI_PART := $(wildcard src/comm/mpi/*.c)
 MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
-SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/% src/device/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
