@@ -191,7 +191,7 @@ static status run_setup(parity *q, parity_result *r, const char *folder, const p
     program_build(q->p, q->s, q->p->at.rank, q->a);
     double bytes = (double)q->p->arena_bytes;
     status s = fits_case(q, folder, err);
-    if (!s) s = executor_open(&q->e, q->p, q->c, o->plain, err);
+    if (!s) s = executor_open(&q->e, q->p, q->c, (executor_options){.plain = o->plain}, err);
     s = ranks_agree(q->c, s, err);
     if (!s) s = run_case(q, r, folder, o, err);
     executor_close(q->e);

@@ -115,15 +115,14 @@ static void take_arrays(trainer *t)
 status trainer_open(trainer *t, const setup *s, error *err)
 {
     program *p = ARENA_NEW(t->a, program);
-    executor *e;
+    executor_options o = {.plain = t->o->plain, .device = t->o->device};
     program_build(p, s, comm_rank(t->c), t->a);
-    status st = executor_open(&e, p, t->c, t->o->plain, err);
+    status st = t->e ? executor_rework(t->e, p, err) : executor_open(&t->e, p, t->c, o, err);
     if (st) return st;
     t->s = s;
     t->p = p;
-    t->e = e;
     take_arrays(t);
-    batch_tables(e, p);
+    batch_tables(t->e, p);
     trainer_predict_attach(t);
     return OK;
 }
