@@ -29,7 +29,7 @@ OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 MAIN     := src/cli/main.c
 MPI_PART := $(wildcard src/comm/mpi/*.c)
 MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
-SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/% src/device/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
@@ -50,10 +50,13 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
-CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(BUILD)/obj/src/kernels/cuda/rows.pic.o
+CUDA_ALSO    := src/base/status.c src/kernels/pick.c src/program/op.c# of the program: the object has its own copy
+CUDA_C       := $(wildcard src/kernels/cuda/*.c) $(CUDA_ALSO)
+CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
 CUDA_HOME    := $(dir $(realpath $(NVCC)))..
-CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lstdc++ -pthread -ldl -lrt
+CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcublasLt -lcudart_static -lstdc++ \
+                -pthread -ldl -lrt
 
 # Shared objects that the program opens when it needs them; without Open MPI there is none.
 BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
@@ -89,9 +92,10 @@ test: ## Install what is missing, build, run all tests and a short fuzz run
 test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) all
-	@$(MAKE) $(SUB) build/tests/run/test_layouts
+	@$(MAKE) $(SUB) build/tests/run/test_layouts build/tests/run/test_deferred
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
-	    tools/test build/tests/run/test_layouts tests/cli/test_parity_ranks.sh
+	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
+	    tests/cli/test_parity_ranks.sh
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint
@@ -255,12 +259,13 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
 	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) $(NVCCFLAGS) \
-	    -MMD -MP -MF $@.d -MT $@ $(CUDA_WITH) $< \
+	    -Isrc -I$(BUILD)/generated -MMD -MP -MF $@.d -MT $@ $< $(CUDA_WITH) \
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
 $(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := -Isrc -I$(BUILD)/generated $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
@@ -270,7 +275,7 @@ $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lc
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
 
-cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows
+cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
@@ -289,12 +294,24 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
+$(BUILD)/obj/src/kernels/cuda/%.pic.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
 $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
+
+# Plans of attention, which need neither a GPU nor CUDA's runtime.
+PLANS := $(addprefix $(BUILD)/obj/src/kernels/cuda/,sdpa.pic.o sdpa_graph.pic.o cudnn_open.pic.o) \
+         $(BUILD)/obj/src/base/status.pic.o
+
+$(BUILD)/obj/tests/cudnn/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+
+$(BUILD)/tests/cudnn/plans: $(BUILD)/obj/tests/cudnn/plans.o $(PLANS)
+	@mkdir -p $(@D)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) -pthread -ldl -lm -o $@
 
 # Goes into other programs (LD_PRELOAD), so it brings no library with it.
 build/torture/inject.so: tests/torture/inject.c

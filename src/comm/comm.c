@@ -79,6 +79,11 @@ int64_t comm_size(const comm *c)
     return c->size;
 }
 
+int64_t comm_members(const comm *c, comm_group g)
+{
+    return c->groups[g].n;
+}
+
 /* Tests cannot wait a minute, which is the least that the knob takes. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
                     error *err)

@@ -54,6 +54,7 @@ void comm_close(comm *c);
 
 int64_t comm_rank(const comm *c);
 int64_t comm_size(const comm *c);
+int64_t comm_members(const comm *c, comm_group g); /* of this rank's group; after comm_groups */
 
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing

@@ -9,7 +9,7 @@ static status open_cpu(device *d, const char *words, error *err)
     if (*words)
         return error_set(err, ERR_MACHINE, "device cpu:%s: it takes no words after the name",
                          words);
-    return host_open(d, false, 0, err);
+    return host_open(d, false, 0, -1, err);
 }
 
 const device_table device_cpu = {.name = "cpu",

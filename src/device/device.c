@@ -4,28 +4,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const device_table *const tables[] = {&device_cpu, &device_deferred};
+#include "device/cuda.h"
 
-static const device_table *find(const char *name, size_t n)
+static status cpu(const device_table **out, error *err)
 {
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        if (strlen(tables[i]->name) == n && strncmp(tables[i]->name, name, n) == 0)
-            return tables[i];
-    return NULL;
+    (void)err;
+    *out = &device_cpu;
+    return OK;
+}
+
+static status deferred(const device_table **out, error *err)
+{
+    (void)err;
+    *out = &device_deferred;
+    return OK;
+}
+
+static const struct {
+    const char *name;
+    status (*table)(const device_table **out, error *err);
+} devices[] = {{"cpu", cpu}, {"deferred", deferred}, {"cuda", device_cuda_table}};
+
+static status find(const device_table **out, const char *name, size_t n, error *err)
+{
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
+        if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
+            return devices[i].table(out, err);
+    return error_set(err, ERR_MACHINE, "device %s: there is none of that name in this program",
+                     name);
 }
 
 status device_open(device **out, const char *name, comm *c, error *err)
 {
     size_t n = strcspn(name, ":");
-    const device_table *table = find(name, n);
-    if (!table)
-        return error_set(err, ERR_MACHINE, "device %s: there is none of that name in this program",
-                         name);
+    const device_table *table;
+    status s = find(&table, name, n, err);
+    if (s) return s;
     device *d = calloc(1, sizeof *d);
     if (!d) return error_set(err, ERR_MACHINE, "cannot open device %s: out of host memory", name);
     d->table = table;
     d->c = c;
-    status s = table->open(d, name[n] ? name + n + 1 : "", err);
+    s = table->open(d, name[n] ? name + n + 1 : "", err);
     if (s) {
         free(d);
         return s;

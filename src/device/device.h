@@ -6,6 +6,7 @@
  *     cpu       Calls are finished when they return; only messages run beside them.
  *     deferred  A CPU for tests: streams are queues, and what is in them runs late, in a seeded
  *               random order that the waits allow.
+ *     cuda      A GPU (cuda.h), where its object was built.
  *
  * D1  Memory has three spaces, each one allocation. STATE (weights, gradients, optimizer) never
  *     moves. WORK (saved activations, boundaries, buffers of the step, temporaries) may be given

@@ -90,7 +90,7 @@ void host_wait(device *d, op_stream s, int event)
 {
     host_device *h = d->state;
     host_event e = h->events[event];
-    if (e.stream == s) return; /* a stream is in order */
+    if (e.stream == s || (int)s == h->deaf) return; /* a stream is in order */
     if (s == STREAM_COMPUTE && !h->late) {
         queues_until(d, e);
         return;
@@ -157,12 +157,13 @@ void host_copy(device *d, op_stream s, device_address to, device_address from, i
 
 /* ---- opening */
 
-status host_open(device *d, bool late, uint64_t seed, error *err)
+status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
 {
     host_device *h = calloc(1, sizeof *h);
     if (!h) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
     h->late = late;
     h->random = seed;
+    h->deaf = deaf;
     d->state = h;
     status s = queues_open(h, err);
     if (s) host_close(d);

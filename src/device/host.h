@@ -41,6 +41,7 @@ typedef struct host_device {
     host_event *events;
     int64_t waiting;        /* tasks that have not started, in all queues */
     bool late;              /* the compute stream is a queue, too, and queues run when they must */
+    int deaf;               /* a stream whose waits are ignored, or -1: a fault, for tests */
     uint64_t random;        /* late: the state of the generator .. */
     int turn[STREAM_COUNT]; /* .. and which streams go first */
 } host_device;
@@ -69,7 +70,8 @@ void queues_finish(device *d);
 
 /* ---- the table's (host.c) */
 
-status host_open(device *d, bool late, uint64_t seed, error *err);
+/* The state, all zeros but what is named here. */
+status host_open(device *d, bool late, uint64_t seed, int deaf, error *err);
 void host_close(device *d);
 status host_take(device *d, device_space s, int64_t bytes, error *err);
 void *host_pointer(const device *d, device_address at);

@@ -45,10 +45,12 @@ static bool is_complete(device *d, task *t)
     return t->done = true;
 }
 
+/* Asking whether a wait is complete ends tasks of other streams, and that may come back here. */
 static bool end_tasks(device *d, queue *q)
 {
-    int64_t before = q->complete;
-    while (q->complete < q->started && is_complete(d, task_at(q, q->complete))) q->complete++;
+    int64_t before = q->complete, at = before;
+    while (at < q->started && is_complete(d, task_at(q, at)))
+        at = q->complete = q->complete > at ? q->complete : at + 1;
     return q->complete > before;
 }
 
