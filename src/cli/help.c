@@ -52,11 +52,11 @@ static const struct page {
     {"report",
      {{"A recipe as one page: schedule, memory, times, ranks, knobs",
        "moefold report recipes/dsv3-128k-h100.yaml -o page.html"},
-      {"With other sizes, without comparisons",
-       "moefold report recipes/qwen3-30b-4k-h100.yaml ep=4 --brief -o page.html"},
+      {"On other GPUs, without comparisons",
+       "moefold report recipes/qwen3-30b-4k-h100.yaml --gpus 16xH200 --brief -o page.html"},
       {"A plan: its rows, speed against headroom, why",
-       "moefold plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --json > plan.json && moefold report "
-       "plan.json -o page.html"}}},
+       "moefold plan tiny --gpus 8xH100 --seq 4K --json >p.json && moefold report p.json -o "
+       "page.html"}}},
     {"train",
      {{"Train a small model on this machine's CPUs",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},
