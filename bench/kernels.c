@@ -148,7 +148,7 @@ static void measure(const row *r)
     size_t bytes = kernel_workspace_bytes(&o);
     void *room = take(bytes);
     kernels_workspace(room, bytes);
-    const kernel *k = kernel_pick(table, n, &o, false);
+    const kernel *k = kernel_pick(table, n, &o, NULL, false);
     double s = best_seconds(k, &o, in, out);
     printf("%-26s %-9s %9.3f ms  %7.1f %s\n", r->name, k->name, s * 1e3,
            r->gflop > 0 ? r->gflop / s : r->mbytes * 1e-3 / s, r->gflop > 0 ? "GFLOP/s" : "GB/s");

@@ -31,6 +31,7 @@ typedef struct replay {
     step *steps;
     int n, words;
     uint64_t *streams[STREAM_COUNT]; /* [words] what each stream knows */
+    uint64_t *at_start;              /* [words] what the compute stream knew at the list's start */
 } replay;
 
 /* ---- sets of steps */
@@ -82,6 +83,7 @@ static bool runs_in_order(const replay *r, const op *o)
 static const step *target_of(const replay *r, const op *wait, int list)
 {
     bool across = (wait->flags & ACROSS) != 0;
+    if (wait->dim[DIM_WAIT_EVENT] == 0) return NULL;
     for (int i = r->n - 1; i >= 0; i--) {
         const step *s = &r->steps[i];
         if (((s->o->flags & ACROSS) != 0) != across || s->o->event != wait->dim[DIM_WAIT_EVENT])
@@ -93,8 +95,11 @@ static const step *target_of(const replay *r, const op *wait, int list)
 
 static void learn(replay *r, const op *wait, int list) /* I1 */
 {
+    if (wait == r->o.left_out) return;
+    if (!(wait->flags & ACROSS) && wait->dim[DIM_WAIT_EVENT] == 0)
+        put_all(r->streams[wait->stream], r->at_start, r->words);
     const step *s = target_of(r, wait, list);
-    if (wait == r->o.left_out || !s) return;
+    if (!s) return;
     put_all(r->streams[wait->stream], s->known, r->words);
     put(r->streams[wait->stream], (int)(s - r->steps));
 }
@@ -152,8 +157,10 @@ void order_check(order_report *out, const order_list *lists, int n, order_option
     r.words = steps / 64 + 1;
     r.steps = ARENA_RAW(scratch, step, steps + 1);
     for (int i = 0; i < STREAM_COUNT; i++) r.streams[i] = ARENA_ARRAY(scratch, uint64_t, r.words);
+    r.at_start = ARENA_RAW(scratch, uint64_t, r.words);
     for (int i = 0; i < n; i++) {
         const segment *seg = lists[i].seg;
+        memcpy(r.at_start, r.streams[STREAM_COMPUTE], sizeof *r.at_start * (size_t)r.words);
         for (int k = 0; k < seg->n_ops[lists[i].phase]; k++) {
             const op *x = &seg->ops[lists[i].phase][k];
             if (x->kind == OP_WAIT)

@@ -19,9 +19,18 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static status read_all(arena *a, FILE *f, const char *path, size_t limit, char **data, size_t *n,
-                       error *err)
+/* A file that is read, and what messages call it. */
+typedef struct opened {
+    FILE *f;
+    const char *path;
+    size_t limit;
+} opened;
+
+static status read_all(arena *a, const opened *o, char **data, size_t *n, error *err)
 {
+    FILE *f = o->f;
+    size_t limit = o->limit;
+    const char *path = o->path;
     size_t room = 4096, used = 0;
     char *buffer = arena_take(a, room + 1);
     for (;;) {
@@ -54,14 +63,14 @@ status file_read(arena *a, const char *path, size_t limit, char **data, size_t *
         return error_set(err, ERR_INPUT, "%s: %s%s%s", path, strerror(why),
                          near ? "; the nearest name there is " : "", near ? near : "");
     }
-    status s = read_all(a, f, path, limit, data, n, err);
+    status s = read_all(a, &(opened){f, path, limit}, data, n, err);
     fclose(f);
     return s;
 }
 
 status file_read_input(arena *a, size_t limit, char **data, size_t *n, error *err)
 {
-    return read_all(a, stdin, "standard input", limit, data, n, err);
+    return read_all(a, &(opened){stdin, "standard input", limit}, data, n, err);
 }
 
 enum { NAMES_MAX = 4096 };

@@ -20,12 +20,13 @@ int cli_fail(const char *name, status s, const error *err)
     return (int)s;
 }
 
-/* Takes an own option at words[i]. Returns how many words it used, 0 when it is none. */
-static int take_option(const cli_option *options, int n_options, int left, char **words, status *s,
-                       error *err)
+/* Takes an own option at word `at`. Returns how many words it used, 0 when it is none. */
+static int take_option(const cli_words *w, int at, status *s, error *err)
 {
-    for (int i = 0; i < n_options; i++) {
-        const cli_option *o = &options[i];
+    char **words = w->argv + at;
+    int left = w->argc - at;
+    for (int i = 0; i < w->n_options; i++) {
+        const cli_option *o = &w->options[i];
         size_t n = strlen(o->name);
         if (strncmp(words[0], o->name, n) != 0) continue;
         if (words[0][n] == 0 && o->on) {
@@ -115,37 +116,36 @@ static status read_with(recipe *r, const char *path, error *err)
                      near ? near : "");
 }
 
-static status scratch_flag(recipe *r, int left, char **words, const cli_option *options,
-                           int n_options, int *used, error *err)
+static status scratch_flag(recipe *r, const cli_words *w, int at, int *used, error *err)
 {
-    const char *near = nearest_option(r->a, words[0], options, n_options);
+    const char *near = nearest_option(r->a, w->argv[at], w->options, w->n_options);
     if (near)
-        return error_set(err, ERR_INPUT, "unknown option '%.80s'; did you mean %s?", words[0],
+        return error_set(err, ERR_INPUT, "unknown option '%.80s'; did you mean %s?", w->argv[at],
                          near);
-    return megatron_flag(r, left, words, "command line", used, err);
+    return megatron_flag(r, w->argc - at, w->argv + at, "command line", used, err);
 }
 
 /* First pass: options and the recipe's name. Overrides and flags come after, so that they win
  * whatever the order of words. */
-static status first_pass(int argc, char **argv, const cli_option *options, int n_options,
-                         const char **name, bool *help, error *err)
+static status first_pass(const cli_words *w, const char **name, bool *help, error *err)
 {
+    char **argv = w->argv;
     recipe *scratch_recipe = NULL;
     arena *scratch = arena_create();
     scratch_recipe = ARENA_NEW(scratch, recipe);
     recipe_init(scratch_recipe, scratch, "");
     status s = OK;
-    for (int i = 1; i < argc && !s;) {
+    for (int i = 1; i < w->argc && !s;) {
         int used = 1;
         if (asks_help(argv[i])) {
             *help = true;
             break;
         }
-        int taken = take_option(options, n_options, argc - i, argv + i, &s, err);
+        int taken = take_option(w, i, &s, err);
         if (taken)
             used = taken;
         else if (strncmp(argv[i], "--", 2) == 0)
-            s = scratch_flag(scratch_recipe, argc - i, argv + i, options, n_options, &used, err);
+            s = scratch_flag(scratch_recipe, w, i, &used, err);
         else if (override_of(scratch, argv[i]))
             used = 1;
         else if (*name)
@@ -160,12 +160,12 @@ static status first_pass(int argc, char **argv, const cli_option *options, int n
     return s;
 }
 
-static status second_pass(recipe *r, int argc, char **argv, const cli_option *options,
-                          int n_options, error *err)
+static status second_pass(recipe *r, const cli_words *w, error *err)
 {
     status s = OK;
-    for (int i = 1; i < argc && !s;) {
-        int used = take_option(options, n_options, argc - i, argv + i, &s, err);
+    char **argv = w->argv;
+    for (int i = 1; i < w->argc && !s;) {
+        int used = take_option(w, i, &s, err);
         if (used) {
             i += used;
             continue;
@@ -175,7 +175,7 @@ static status second_pass(recipe *r, int argc, char **argv, const cli_option *op
         if (assignment)
             s = recipe_override(r, assignment, "command line", err);
         else if (strncmp(argv[i], "--", 2) == 0)
-            s = megatron_flag(r, argc - i, argv + i, "command line", &used, err);
+            s = megatron_flag(r, w->argc - i, argv + i, "command line", &used, err);
         i += used;
     }
     return s;
@@ -242,14 +242,13 @@ static int add_shared(cli_option *options, int n, shared_words *w)
 }
 
 /* Files of --with, in order: after the recipe, before what the command line sets. */
-static status read_overrides(recipe *r, int argc, char **argv, const cli_option *options,
-                             int n_options, shared_words *w, error *err)
+static status read_overrides(recipe *r, const cli_words *words, shared_words *w, error *err)
 {
     status s = OK;
     const char *folder = r->folder;
-    for (int i = 1; i < argc && !s;) {
+    for (int i = 1; i < words->argc && !s;) {
         w->with = NULL;
-        int used = take_option(options, n_options, argc - i, argv + i, &s, err);
+        int used = take_option(words, i, &s, err);
         if (!s && w->with) s = read_with(r, w->with, err);
         i += used ? used : 1;
     }
@@ -267,20 +266,21 @@ static status set_shared(recipe *r, const shared_words *w, error *err)
     return s;
 }
 
-status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *own, int n_own,
-                recipe *r, bool *done, error *err)
+status cli_read(arena *a, const cli_words *own, recipe *r, bool *done, error *err)
 {
     shared_words w = {0};
-    const char *recipe_name = NULL;
+    const char *recipe_name = NULL, *name = own->name;
     cli_option options[OPTIONS_MAX];
-    for (int i = 0; i < n_own; i++) options[i] = own[i];
-    int n_options = add_shared(options, n_own, &w);
+    cli_words words = *own;
+    for (int i = 0; i < own->n_options; i++) options[i] = own->options[i];
+    words.options = options;
+    words.n_options = add_shared(options, own->n_options, &w);
     *done = false;
     recipe_init(r, a, "");
-    status s = first_pass(argc, argv, options, n_options, &recipe_name, done, err);
+    status s = first_pass(&words, &recipe_name, done, err);
     if (s) return s;
     if (*done) {
-        help_print(name, options, n_options);
+        help_print(name, options, words.n_options);
         return OK;
     }
     if (!recipe_name && !w.megatron)
@@ -290,12 +290,12 @@ status cli_read(arena *a, const char *name, int argc, char **argv, const cli_opt
                          name);
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
-    s = cli_megatron_how(argc, argv, &w.how, err);
+    s = cli_megatron_how(own->argc, own->argv, &w.how, err);
     if (!s && recipe_name) s = read_named(r, recipe_name, &w.how, err);
-    if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, argc, argv, err);
+    if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, own->argc, own->argv, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
-    if (!s) s = read_overrides(r, argc, argv, options, n_options, &w, err);
-    if (!s) s = second_pass(r, argc, argv, options, n_options, err);
+    if (!s) s = read_overrides(r, &words, &w, err);
+    if (!s) s = second_pass(r, &words, err);
     return s ? s : set_shared(r, &w, err);
 }
 
@@ -307,21 +307,21 @@ status cli_needs_file(const recipe *r, error *err)
                      "repair: write it to a file and name that");
 }
 
-status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,
-                      int n_options, const char **word, bool *done, error *err)
+status cli_read_plain(const cli_words *w, const char **word, bool *done, error *err)
 {
+    char **argv = w->argv;
     *done = false;
     status s = OK;
-    for (int i = 1; i < argc && !s;) {
-        int used = take_option(options, n_options, argc - i, argv + i, &s, err);
+    for (int i = 1; i < w->argc && !s;) {
+        int used = take_option(w, i, &s, err);
         if (!used && asks_help(argv[i])) {
-            help_print(name, options, n_options);
+            help_print(w->name, w->options, w->n_options);
             *done = true;
             return OK;
         }
         if (!used && (argv[i][0] == '-' || *word))
             s = error_set(err, ERR_INPUT, "'%s' is not understood (`moefold %s --help`)", argv[i],
-                          name);
+                          w->name);
         if (!used && !s) *word = argv[i];
         i += used ? used : 1;
     }

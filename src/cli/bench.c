@@ -303,8 +303,8 @@ int command_bench(int argc, char **argv)
          &ranks},
         {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
     };
-    status st =
-        cli_read_plain("bench", without_cluster(argc, argv), argv, options, 4, &word, &done, &err);
+    status st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 4},
+                               &word, &done, &err);
     if (!st && !done && word)
         st = error_set(&err, ERR_INPUT, "'%s' is not understood (`moefold bench --help`)", word);
     if (!st && !done) st = read_words(&b, seconds, ranks, &err);

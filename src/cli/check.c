@@ -240,7 +240,7 @@ int command_check(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, "check", argc, argv, options, 4, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"check", argc, argv, options, 4}, r, &done, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     int code = OK;
     if (st)

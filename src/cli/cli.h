@@ -40,10 +40,18 @@ typedef struct cli_option {
     const char **text;
 } cli_option;
 
-/* Reads the words after the command's name into options and recipe (model_fill included). Prints
- * help and sets *done for --help. */
-status cli_read(arena *a, const char *name, int argc, char **argv, const cli_option *options,
-                int n_options, recipe *r, bool *done, error *err);
+/* A command's words, the first of which is its name, and the options that it has. */
+typedef struct cli_words {
+    const char *name;
+    int argc;
+    char **argv;
+    const cli_option *options;
+    int n_options;
+} cli_words;
+
+/* Reads words into options and recipe (model_fill included). Prints help and sets *done for
+ * --help. */
+status cli_read(arena *a, const cli_words *w, recipe *r, bool *done, error *err);
 
 /* ---- words.c */
 
@@ -73,8 +81,7 @@ status cli_needs_file(const recipe *r, error *err);
 status cli_megatron_how(int argc, char **argv, megatron_options *how, error *err);
 
 /* Reads options and at most one other word, for commands without a recipe. */
-status cli_read_plain(const char *name, int argc, char **argv, const cli_option *options,
-                      int n_options, const char **word, bool *done, error *err);
+status cli_read_plain(const cli_words *w, const char **word, bool *done, error *err);
 
 /* Prints "moefold COMMAND: message" on the standard error and returns the exit code. */
 int cli_fail(const char *name, status s, const error *err);

@@ -187,7 +187,7 @@ int command_completion(int argc, char **argv)
     const char *word = NULL;
     bool done = false;
     error err = {{0}};
-    status s = cli_read_plain("completion", argc, argv, NULL, 0, &word, &done, &err);
+    status s = cli_read_plain(&(cli_words){"completion", argc, argv, NULL, 0}, &word, &done, &err);
     if (!s && !done && !(word && text_in("bash|zsh", '|', word)))
         s = error_set(&err, ERR_INPUT, "%s%sname a shell: bash or zsh", word ? word : "",
                       word ? ": " : "");

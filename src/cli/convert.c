@@ -201,7 +201,7 @@ static status load(conversion *v, const char *folder, int64_t iteration)
 {
     if (!v->from_hf) return checkpoint_load(&v->c, folder, iteration, &v->err);
     v->c.state.seed = recipe_int(&v->s.r, K_SEED);
-    return hf_load(&v->s, NULL, &v->w, v->src, v->c.weights, &v->read, &v->err);
+    return hf_load(&(hf_rank){&v->s, NULL, &v->w, v->c.weights}, v->src, &v->read, &v->err);
 }
 
 static void say(void *with, const char *text)
@@ -374,7 +374,9 @@ int command_convert(int argc, char **argv)
     int n_rest = 0;
     bool done = false;
     status s = take_words(v, argc, argv, rest, &n_rest);
-    if (!s) s = cli_read_plain("convert", n_rest, rest, options, 3, &word, &done, &v->err);
+    if (!s)
+        s = cli_read_plain(&(cli_words){"convert", n_rest, rest, options, 3}, &word, &done,
+                           &v->err);
     if (!s && !done) s = convert(v);
     int code = s ? cli_fail("convert", s, &v->err) : OK;
     free(v->c.weights);

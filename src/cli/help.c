@@ -216,7 +216,7 @@ int command_help(int argc, char **argv)
     const char *word = NULL;
     bool done = false;
     error err = {{0}};
-    status s = cli_read_plain("help", argc, argv, NULL, 0, &word, &done, &err);
+    status s = cli_read_plain(&(cli_words){"help", argc, argv, NULL, 0}, &word, &done, &err);
     if (s) return cli_fail("help", s, &err);
     if (done) return OK;
     if (!word) {

@@ -145,7 +145,7 @@ int command_knobs(int argc, char **argv)
         {"--markdown", NULL, "print docs/KNOBS.md", &markdown, NULL},
     };
     error err = {{0}};
-    status s = cli_read_plain("knobs", argc, argv, options, 2, &pattern, &done, &err);
+    status s = cli_read_plain(&(cli_words){"knobs", argc, argv, options, 2}, &pattern, &done, &err);
     if (s) return cli_fail("knobs", s, &err);
     if (done) return OK;
     arena *a = arena_create();

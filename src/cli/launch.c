@@ -139,7 +139,7 @@ int command_launch(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, "launch", argc, argv, options, 3, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"launch", argc, argv, options, 3}, r, &done, &err);
     if (!st && !done && !slurm)
         st = error_set(&err, ERR_INPUT, "the system to write for is not given; repair: --slurm");
     if (!st && !done) st = cli_needs_file(r, &err);

@@ -85,7 +85,7 @@ int command_man(int argc, char **argv)
     const char *word = NULL;
     bool done = false;
     error err = {{0}};
-    status s = cli_read_plain("man", argc, argv, NULL, 0, &word, &done, &err);
+    status s = cli_read_plain(&(cli_words){"man", argc, argv, NULL, 0}, &word, &done, &err);
     if (!s && word)
         s = error_set(&err, ERR_INPUT, "'%s' is not understood; there is one page", word);
     if (s) return cli_fail("man", s, &err);

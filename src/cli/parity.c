@@ -39,19 +39,18 @@ static void print_text(const char *folder, const parity_result *r, arena *a)
 
 /* The case's folder comes first; what it fixes is set before the user's overrides, so that those
  * win. */
-static status read_case(arena *a, int argc, char **argv, const cli_option *options, int n_options,
-                        recipe *r, const char **folder, bool *done, error *err)
+static status read_case(arena *a, const cli_words *w, recipe *r, const char **folder, bool *done,
+                        error *err)
 {
-    if (argc < 2 || argv[1][0] == '-') {
-        if (argc >= 2 && strcmp(argv[1], "--help") == 0)
-            return cli_read(a, "parity", argc, argv, options, n_options, r, done, err);
+    if (w->argc < 2 || w->argv[1][0] == '-') {
+        if (w->argc >= 2 && strcmp(w->argv[1], "--help") == 0) return cli_read(a, w, r, done, err);
         return error_set(err, ERR_INPUT, "name the folder of a reference case first");
     }
-    *folder = argv[1];
+    *folder = w->argv[1];
     recipe *fixed = ARENA_NEW(a, recipe);
     recipe_init(fixed, a, *folder);
     status s = parity_recipe(fixed, *folder, err);
-    if (!s) s = cli_read(a, "parity", argc, argv, options, n_options, r, done, err);
+    if (!s) s = cli_read(a, w, r, done, err);
     for (int k = 0; k < K_COUNT && !s; k++)
         if (fixed->knob[k].from == FROM_USER && r->knob[k].from != FROM_USER)
             r->knob[k] = fixed->knob[k];
@@ -91,7 +90,8 @@ int command_parity(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = read_case(a, argc, argv, options, 3, r, &folder, &done, &err);
+    const cli_words words = {"parity", argc, argv, options, 3};
+    status st = read_case(a, &words, r, &folder, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);

@@ -183,8 +183,9 @@ int command_plan(int argc, char **argv)
     n = with_recipe(n, words, &w);
     if (!st) st = cli_megatron_how(n, words, &w.how, &err);
     if (!st)
-        st = cli_read(a, "plan", n, words, options, sizeof options / sizeof options[0], r, &done,
-                      &err);
+        st =
+            cli_read(a, &(cli_words){"plan", n, words, options, sizeof options / sizeof options[0]},
+                     r, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) st = judge(p, &w, &o, a, &err);

@@ -224,7 +224,7 @@ int command_price(int argc, char **argv)
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
     *q = (priced){0};
-    status st = cli_read(a, "price", argc, argv, options, 3, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"price", argc, argv, options, 3}, r, &done, &err);
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     bool bad = !st && !done && (q->found.n_errors || !q->p.fits);

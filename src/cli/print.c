@@ -81,7 +81,7 @@ static void print_bytes_row(const char *name, const int64_t by_kind[3], int64_t 
 void cli_print_memory(const setup *s, int64_t pp_rank, arena *a)
 {
     state_bytes b;
-    state_of_stage(&b, &s->r, &s->m, &s->params, &s->lay, &s->pipe, pp_rank);
+    state_of_stage(&b, s, pp_rank);
     state_mode mode = state_mode_of(&s->r);
     cli_print("State",
               "weights, gradients and optimizer of rank %" PRId64 " (pipeline rank %" PRId64

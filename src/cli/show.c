@@ -167,7 +167,7 @@ int command_show(int argc, char **argv)
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     bool done = false;
-    status st = cli_read(a, "show", argc, argv, options, 9, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"show", argc, argv, options, 9}, r, &done, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) st = show(r, s, &o, a, &err);
     int code = st ? cli_fail("show", st, &err) : OK;

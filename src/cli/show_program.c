@@ -53,8 +53,11 @@ static void print_op(const program *p, const segment *seg, const op *o)
     printf("  %-15s %-8s %-16s %-22s ", phase_names[o->phase], stream_names[o->stream],
            op_infos[o->kind].name, o->name ? o->name : "");
     if (o->kind == OP_WAIT) {
-        printf("%s %" PRId64 "\n", o->flags & ACROSS ? "event of the program" : "event",
-               o->dim[DIM_WAIT_EVENT]);
+        if (!(o->flags & ACROSS) && o->dim[DIM_WAIT_EVENT] == 0)
+            printf("start of the list on compute\n");
+        else
+            printf("%s %" PRId64 "\n", o->flags & ACROSS ? "event of the program" : "event",
+                   o->dim[DIM_WAIT_EVENT]);
         return;
     }
     double flops = op_flops(o);

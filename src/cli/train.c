@@ -75,7 +75,7 @@ int command_train(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, "train", argc, argv, options, 7, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 7}, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
     if (!st && !done && threads)

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/fast_dense.h"
+#include "kernels/cpu/launch.h"
 #include "kernels/cpu/rows.h"
 
 enum { ROWS_MAX = 4 * OP_COUNT };
@@ -17,6 +18,16 @@ static struct {
     kernel rows[ROWS_MAX];
     int n;
 } cpu = {.once = PTHREAD_ONCE_INIT};
+
+/* A row that names a function only is launched as all of those are. */
+static void adapt(kernel *k)
+{
+    if (k->launch) return;
+    k->prepare = cpu_prepare;
+    k->release = cpu_release;
+    k->workspace = cpu_workspace;
+    k->launch = cpu_launch;
+}
 
 static void gather(void)
 {
@@ -30,6 +41,7 @@ static void gather(void)
         memcpy(cpu.rows + cpu.n, part.rows, sizeof(kernel) * (size_t)part.n);
         cpu.n += part.n;
     }
+    for (int i = 0; i < cpu.n; i++) adapt(&cpu.rows[i]);
 }
 
 const kernel *kernels_cpu(int *n)
@@ -39,16 +51,23 @@ const kernel *kernels_cpu(int *n)
     return cpu.rows;
 }
 
-const kernel *kernel_pick(const kernel *table, int n, const op *o, bool plain_only)
+const kernel *kernel_pick(const kernel *table, int n, const op *o, const op_types *t,
+                          bool plain_only)
 {
+    static const op_types fp32;
     const kernel *best = NULL;
     for (int i = 0; i < n; i++) {
         const kernel *k = table + i;
-        if (k->kind != o->kind || (k->accepts && !k->accepts(o))) continue;
+        if (k->kind != o->kind || (k->accepts && !k->accepts(o, t ? t : &fp32))) continue;
         best = k;
         if (plain_only) break;
     }
     return best;
+}
+
+int64_t kernel_workspace_of(const kernel *k, const op *o, const op_types *t)
+{
+    return k->workspace ? k->workspace(o, t) : 0;
 }
 
 /* An OpenBLAS that is built on OpenMP sets the number of threads of its caller while it is loaded:

@@ -191,7 +191,7 @@ int64_t setup_fullest(const setup *s, state_bytes *bytes)
     for (int64_t q = 0; q < s->pipe.pp; q++) {
         if (q > 0 && like_previous(s, q)) continue;
         state_bytes here;
-        state_of_stage(&here, &s->r, &s->m, &s->params, &s->lay, &s->pipe, q);
+        state_of_stage(&here, s, q);
         if (state_total(&here) <= most) continue;
         most = state_total(&here);
         fullest = q;

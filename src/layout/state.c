@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "base/maths.h"
+#include "layout/setup.h"
 #include "layout/stage_parts.h"
 
 static int64_t bytes_of(int64_t elements, double each)
@@ -140,11 +141,13 @@ static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
     s->host = bytes_of(shard, mode->host);
 }
 
-void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param_table *t,
-                    const layout *l, const pipeline *p, int64_t pp_rank)
+void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
 {
+    const recipe *r = &s->r;
+    const layout *l = &s->lay;
+    const pipeline *p = &s->pipe;
     walk w;
-    walk_init(&w, m, t, l);
+    walk_init(&w, &s->m, &s->params, l);
     int64_t shards[2];
     buffer empty[2];
     for (int i = 0; i < 2; i++) {
@@ -153,9 +156,9 @@ void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param
     }
     for (int64_t v = 0; v < p->vpp; v++) add_chunk(&w, &p->stages[v * p->pp + pp_rank], empty);
     state_mode mode = state_mode_bare(r);
-    *s = (state_bytes){0};
-    count_weights(s, &w, &mode);
-    count_shards(s, &w, &mode, shards);
+    *out = (state_bytes){0};
+    count_weights(out, &w, &mode);
+    count_shards(out, &w, &mode, shards);
 }
 
 int64_t state_weights(const state_bytes *s)

@@ -27,8 +27,8 @@ int64_t state_optimizer(const state_bytes *s); /* with padding; on the GPU */
 int64_t state_total(const state_bytes *s);
 
 /* Of every rank of pipeline stage `pp_rank` (ranks of a stage are alike). */
-void state_of_stage(state_bytes *s, const recipe *r, const model *m, const param_table *t,
-                    const layout *l, const pipeline *p, int64_t pp_rank);
+struct setup;
+void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank);
 
 /* Bytes of one element, and why, for people. */
 typedef struct state_mode {

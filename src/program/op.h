@@ -121,10 +121,11 @@ typedef struct op {
     int layer_step; /* layers after the instance's first one */
 } op;
 
-/* The number formats of an operation's tensors, in the order of op.in and op.out; all zero is FP32
- * everywhere. What is not there counts for nothing. */
+/* The number formats of an operation's tensors and how many elements they have, in the order of
+ * op.in and op.out; all zero is FP32 everywhere. What is not there counts for nothing. */
 typedef struct op_types {
     dtype in[OP_IN_MAX], out[OP_OUT_MAX];
+    int64_t in_elements[OP_IN_MAX], out_elements[OP_OUT_MAX];
 } op_types;
 
 /* Flags, each used by the kinds that name it in ops.def. */

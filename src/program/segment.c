@@ -276,13 +276,18 @@ int64_t seg_group_rank(const builder *b, comm_group g)
     return group_rank(b->s, g, &b->at);
 }
 
+static void type_of(const segment *seg, int id, dtype *type, int64_t *elements)
+{
+    if (id < 0) return;
+    *type = seg->bufs[id].type;
+    *elements = dtype_elements(*type, seg->bufs[id].bytes);
+}
+
 op_types seg_op_types(const segment *seg, const op *o)
 {
-    op_types t = {{0}, {0}};
-    for (int i = 0; i < OP_IN_MAX; i++)
-        if (o->in[i] >= 0) t.in[i] = seg->bufs[o->in[i]].type;
-    for (int i = 0; i < OP_OUT_MAX; i++)
-        if (o->out[i] >= 0) t.out[i] = seg->bufs[o->out[i]].type;
+    op_types t = {.in = {0}};
+    for (int i = 0; i < OP_IN_MAX; i++) type_of(seg, o->in[i], &t.in[i], &t.in_elements[i]);
+    for (int i = 0; i < OP_OUT_MAX; i++) type_of(seg, o->out[i], &t.out[i], &t.out_elements[i]);
     return t;
 }
 

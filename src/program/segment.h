@@ -215,7 +215,7 @@ static inline int seg_root(const segment *seg, int id)
     return id >= 0 && seg->bufs[id].parent >= 0 ? seg->bufs[id].parent : id;
 }
 
-/* The formats of its buffers. */
+/* The formats and sizes of its buffers. */
 op_types seg_op_types(const segment *seg, const op *o);
 
 /* Bytes of the buffers that an operation reads and writes. */
@@ -226,8 +226,9 @@ void segment_fit(segment *seg, arena *a);
 void segment_fit_temporaries(segment *seg, arena *a); /* only those */
 
 /* Gives every operation its event and puts a WAIT before each that touches the memory of a message
- * or copy that may still be under way; at the end of each list all are complete. After
- * segment_fit. */
+ * or copy that may still be under way; at the end of each list all are complete. Event 0 of a list
+ * is the compute stream at its start: the first operation of any other stream waits for it, so that
+ * lists follow each other without a host that waits. After segment_fit. */
 void segment_waits(segment *seg, arena *a);
 
 /* Combined 1F1B: a segment whose forward list runs the forward of `f` and the backward of `b`, node

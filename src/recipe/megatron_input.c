@@ -50,7 +50,8 @@ static bool is_assignment(slice line)
     if (++p < end && *p == '(') return true;
     size_t n;
     error ignored = {0};
-    if (shell_word_end("", p, end, 1, false, &n, &ignored)) return true; /* goes on in the next */
+    shell_source rest = {.name = "", .data = p, .n = (size_t)(end - p), .line = 1};
+    if (shell_word_end(&rest, false, &n, &ignored)) return true; /* goes on in the next */
     for (p += n; p < end && (*p == ' ' || *p == '\t' || *p == '\r' || *p == ';');) p++;
     return p == end || *p == '#';
 }
@@ -114,8 +115,8 @@ static status read_list(reader *rd, const char *data, size_t n, shell_set *sets,
                          o->command, rd->name);
     shell_words w;
     rd->in_launcher = true;
-    status s = shell_list(rd->r->a, rd->name, data, n, sets, o ? o->n_sets : 0, MEGATRON_WORDS_MAX,
-                          &w, rd->err);
+    shell_source from = {rd->name, data, n, 1, sets, o ? o->n_sets : 0};
+    status s = shell_list(rd->r->a, &from, MEGATRON_WORDS_MAX, &w, rd->err);
     return s ? s : reader_words(rd, &w, 0);
 }
 

@@ -208,7 +208,8 @@ status megatron_script(reader *rd, const char *data, size_t n, shell_set *sets,
 {
     shell_result run;
     candidates found = {0};
-    status s = shell_read(rd->r->a, rd->name, data, n, sets, o ? o->n_sets : 0, &run, rd->err);
+    shell_source from = {rd->name, data, n, 1, sets, o ? o->n_sets : 0};
+    status s = shell_read(rd->r->a, &from, &run, rd->err);
     if (s) return s;
     for (int i = 0; i < run.n_notes; i++) recipe_note(rd->r, "%s", run.notes[i]);
     find_training(rd->r->a, &run, &found);

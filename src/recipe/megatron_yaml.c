@@ -29,8 +29,8 @@ static status fail(const source *in, const yaml_node *n, const char *what)
 
 static status expanded(const source *in, const yaml_node *n, char **out)
 {
-    return shell_text(in->rd->r->a, in->rd->name, n->text, n->line, in->sets, in->n_sets, out,
-                      in->rd->err);
+    shell_source from = {in->rd->name, n->text, strlen(n->text), n->line, in->sets, in->n_sets};
+    return shell_text(in->rd->r->a, &from, out, in->rd->err);
 }
 
 /* The words between the brackets. */

@@ -53,19 +53,25 @@ enum shell_limits {
     SHELL_NOTES_MAX = 64,
 };
 
-/* Walks a script. Messages name `name` and the line. */
-status shell_read(arena *a, const char *name, const char *data, size_t n, shell_set *sets,
-                  int n_sets, shell_result *out, error *err);
+/* A text, and what messages call it. */
+typedef struct shell_source {
+    const char *name, *data;
+    size_t n;
+    int line; /* of its first byte */
+    shell_set *sets;
+    int n_sets;
+} shell_source;
+
+/* Walks a script. Messages name it and the line. */
+status shell_read(arena *a, const shell_source *from, shell_result *out, error *err);
 
 /* Splits a list of arguments: words end at white space only and lines mean nothing, so that
  * | ( ) * and the like need no quotes; quotes, backslashes, comments and variables are a
  * shell's. At most `max` words. */
-status shell_list(arena *a, const char *name, const char *data, size_t n, shell_set *sets,
-                  int n_sets, int max, shell_words *out, error *err);
+status shell_list(arena *a, const shell_source *from, int max, shell_words *out, error *err);
 
 /* Expands the variables of one text, as between double quotes. */
-status shell_text(arena *a, const char *name, const char *text, int line, shell_set *sets,
-                  int n_sets, char **out, error *err);
+status shell_text(arena *a, const shell_source *from, char **out, error *err);
 
 /* ---- marks of what is not known */
 enum { SHELL_MARK = 1, SHELL_MARK_END = 2 };

@@ -322,7 +322,8 @@ status shell_run_text(shell *sh, const char *text, size_t n, int line)
     status s = shell_charge(sh, n);
     text = readable_again(sh, text, n);
     n = strlen(text);
-    if (!s) s = shell_parse(sh->a, sh->name, text, n, line, &tree, sh->err);
+    shell_source from = {.name = sh->name, .data = text, .n = n, .line = line};
+    if (!s) s = shell_parse(sh->a, &from, &tree, sh->err);
     truth t;
     if (!s) s = shell_run(sh, tree, &t);
     sh->depth--;
@@ -343,8 +344,10 @@ static status check_bytes(const char *name, const char *data, size_t n, error *e
     return OK;
 }
 
-static status begin(shell *sh)
+static status begin(shell *sh, const shell_source *from)
 {
+    status bytes = check_bytes(from->name, from->data, from->n, sh->err);
+    if (bytes) return bytes;
     for (int i = 0; i < sh->n_sets; i++) {
         status s = check_bytes("--set", sh->sets[i].value, strlen(sh->sets[i].value), sh->err);
         if (!s) s = shell_assign(sh, sh->sets[i].name, sh->sets[i].value);
@@ -354,32 +357,37 @@ static status begin(shell *sh)
     return OK;
 }
 
-status shell_read(arena *a, const char *name, const char *data, size_t n, shell_set *sets,
-                  int n_sets, shell_result *out, error *err)
+static shell shell_of(arena *a, const shell_source *from, shell_result *out, error *err)
 {
-    status s = check_bytes(name, data, n, err);
-    if (s) return s;
+    return (shell){.a = a,
+                   .name = from->name,
+                   .err = err,
+                   .sets = from->sets,
+                   .n_sets = from->n_sets,
+                   .out = out};
+}
+
+status shell_read(arena *a, const shell_source *from, shell_result *out, error *err)
+{
     *out = (shell_result){0};
-    shell sh = {.a = a, .name = name, .err = err, .sets = sets, .n_sets = n_sets, .out = out};
-    const char *text = arena_copy(a, data, n); /* ends with a 0 */
+    shell sh = shell_of(a, from, out, err);
+    shell_source whole = *from;
     node *tree;
     truth t;
-    s = begin(&sh);
-    if (!s) s = shell_parse(a, name, text, n, 1, &tree, err);
+    status s = begin(&sh, from);
+    whole.data = arena_copy(a, from->data, from->n); /* ends with a 0 */
+    if (!s) s = shell_parse(a, &whole, &tree, err);
     return s ? s : shell_run(&sh, tree, &t);
 }
 
-status shell_list(arena *a, const char *name, const char *data, size_t n, shell_set *sets,
-                  int n_sets, int max, shell_words *out, error *err)
+status shell_list(arena *a, const shell_source *from, int max, shell_words *out, error *err)
 {
-    status s = check_bytes(name, data, n, err);
-    if (s) return s;
     shell_result result = {0};
-    shell sh = {.a = a, .name = name, .err = err, .sets = sets, .n_sets = n_sets, .out = &result};
-    const char *p = arena_copy(a, data, n), *end = p + n;
-    int line = 1;
+    shell sh = shell_of(a, from, &result, err);
+    const char *p = arena_copy(a, from->data, from->n), *end = p + from->n;
+    int line = from->line;
     *out = (shell_words){0};
-    s = begin(&sh);
+    status s = begin(&sh, from);
     while (!s && p < end) {
         bool skip = strchr(" \t\r\n\v\f", *p) || (*p == '\\' && p + 1 < end && p[1] == '\n') ||
                     (*p == '\\' && p + 2 < end && p[1] == '\r' && p[2] == '\n');
@@ -392,23 +400,22 @@ status shell_list(arena *a, const char *name, const char *data, size_t n, shell_
             continue;
         }
         size_t len;
-        s = shell_word_end(name, p, end, line, true, &len, err);
+        shell_source rest = {.name = from->name, .data = p, .n = (size_t)(end - p), .line = line};
+        s = shell_word_end(&rest, true, &len, err);
         sh.line = line;
         if (!s) s = shell_expand(&sh, (slice){p, len, line}, true, out);
         for (size_t i = 0; !s && i < len; i++) line += p[i] == '\n';
         p += s ? 0 : len;
         if (!s && out->n > max)
-            s = error_set(err, ERR_INPUT, "%s:%d: more than %d words", name, line, max);
+            s = error_set(err, ERR_INPUT, "%s:%d: more than %d words", from->name, line, max);
     }
     return s;
 }
 
-status shell_text(arena *a, const char *name, const char *text, int line, shell_set *sets,
-                  int n_sets, char **out, error *err)
+status shell_text(arena *a, const shell_source *from, char **out, error *err)
 {
     shell_result result = {0};
-    shell sh = {.a = a, .name = name, .err = err, .sets = sets, .n_sets = n_sets, .out = &result};
-    status s = check_bytes(name, text, strlen(text), err);
-    if (!s) s = begin(&sh);
-    return s ? s : shell_expand_text(&sh, (slice){text, strlen(text), line}, out);
+    shell sh = shell_of(a, from, &result, err);
+    status s = begin(&sh, from);
+    return s ? s : shell_expand_text(&sh, (slice){from->data, from->n, from->line}, out);
 }

@@ -180,7 +180,7 @@ static status parse_test(parser *ps, node **out)
             continue;
         }
         size_t len;
-        status s = shell_word_end(ps->name, ps->p, ps->end, ps->line, plain, &len, ps->err);
+        status s = parser_word_end(ps, plain, &len);
         if (s) return s;
         if (len == 0) return parser_fail(ps, ps->line, "'[[' is not understood here");
         parser_push(ps, &n->words, (slice){ps->p, len, ps->line});
@@ -326,15 +326,19 @@ static status parse_list(parser *ps, node **out)
     return OK;
 }
 
-status shell_parse(arena *a, const char *name, const char *data, size_t n, int line, node **out,
-                   error *err)
+status shell_parse(arena *a, const shell_source *from, node **out, error *err)
 {
-    parser ps = {.a = a, .name = name, .p = data, .end = data + n, .line = line, .err = err};
+    parser ps = {.a = a,
+                 .name = from->name,
+                 .p = from->data,
+                 .end = from->data + from->n,
+                 .line = from->line,
+                 .err = err};
     status s = parse_list(&ps, out);
     if (s || ps.p == ps.end) return s;
     int shown = (int)strcspn(ps.p, " \t\r\n;&|");
     if (shown > 20) shown = 20;
     if (shown > ps.end - ps.p) shown = (int)(ps.end - ps.p);
-    return error_set(err, ERR_INPUT, "%s:%d: '%.*s' is not expected here", name, ps.line,
+    return error_set(err, ERR_INPUT, "%s:%d: '%.*s' is not expected here", from->name, ps.line,
                      shown ? shown : 1, ps.p);
 }

@@ -26,6 +26,7 @@ void parser_skip_blanks(parser *ps);   /* and comments, and joined lines */
 void parser_skip_newlines(parser *ps); /* and the documents that begin there */
 
 /* ---- words */
+status parser_word_end(const parser *ps, bool plain, size_t *n); /* of the word that begins here */
 status parser_take_word(parser *ps, slice *out);
 void parser_push(parser *ps, slices *list, slice word);
 node *parser_make(parser *ps, node_kind kind);

@@ -91,10 +91,17 @@ void parser_skip_newlines(parser *ps)
 
 /* ---- words */
 
+status parser_word_end(const parser *ps, bool plain, size_t *n)
+{
+    shell_source rest = {
+        .name = ps->name, .data = ps->p, .n = (size_t)(ps->end - ps->p), .line = ps->line};
+    return shell_word_end(&rest, plain, n, ps->err);
+}
+
 status parser_take_word(parser *ps, slice *out)
 {
     size_t n;
-    status s = shell_word_end(ps->name, ps->p, ps->end, ps->line, false, &n, ps->err);
+    status s = parser_word_end(ps, false, &n);
     if (s) return s;
     *out = (slice){ps->p, n, ps->line};
     parser_advance(ps, n);
@@ -187,7 +194,7 @@ static status take_assignment(parser *ps, node *n, bool *taken)
     if (ps->p < ps->end && *ps->p == '(')
         s = array_items(ps, &as);
     else
-        s = shell_word_end(ps->name, ps->p, ps->end, ps->line, false, &as.value.n, ps->err);
+        s = parser_word_end(ps, false, &as.value.n);
     if (s) return s;
     if (!as.is_array) {
         as.value.s = ps->p;

@@ -71,13 +71,11 @@ typedef struct node {
     bool subshell; /* ( ): what it sets is lost */
 } node;
 
-status shell_parse(arena *a, const char *name, const char *data, size_t n, int line, node **out,
-                   error *err);
+status shell_parse(arena *a, const shell_source *from, node **out, error *err);
 
-/* How many bytes the word at p has that ends at white space or, unless `plain`, at a mark of the
+/* How many bytes the first word has that ends at white space or, unless `plain`, at a mark of the
  * shell. Fails on a quote without an end. */
-status shell_word_end(const char *name, const char *p, const char *end, int line, bool plain,
-                      size_t *n, error *err);
+status shell_word_end(const shell_source *from, bool plain, size_t *n, error *err);
 
 /* The end of what begins at p with an opening quote, $( $(( ${ or `; 0: it begins none. */
 size_t shell_skip_quoted(const char *p, const char *end, int depth);

@@ -68,9 +68,9 @@ size_t shell_skip_parens(const char *p, const char *end)
     return skip_to(p, 1, end, '(', ')', 0);
 }
 
-status shell_word_end(const char *name, const char *p, const char *end, int line, bool plain,
-                      size_t *n, error *err)
+status shell_word_end(const shell_source *from, bool plain, size_t *n, error *err)
 {
+    const char *p = from->data, *end = p + from->n;
     size_t i = 0;
     while (p + i < end) {
         char c = p[i];
@@ -78,10 +78,11 @@ status shell_word_end(const char *name, const char *p, const char *end, int line
         if (!plain && strchr(";&|()<>", c)) break;
         size_t q = shell_skip_quoted(p + i, end, 0);
         if (!q && opens(p + i, end)) {
+            int line = from->line;
             for (size_t j = 0; j < i; j++) line += p[j] == '\n';
             int shown = c == '$' ? 2 : 1;
-            return error_set(err, ERR_INPUT, "%s:%d: the quote %.*s has no end", name, line, shown,
-                             p + i);
+            return error_set(err, ERR_INPUT, "%s:%d: the quote %.*s has no end", from->name, line,
+                             shown, p + i);
         }
         if (q)
             i += q;

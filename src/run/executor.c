@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/maths.h"
-#include "kernels/cpu/widen.h"
+#include "program/target.h"
 #include "run/executor.h"
 
 #include <assert.h>
@@ -20,10 +20,15 @@
 
 enum { NO_REQUEST = -1 };
 
+typedef struct bound_op {
+    const kernel *row; /* NULL: a message or a wait */
+    void *state;
+    op_types types;
+} bound_op;
+
 typedef struct bound_segment {
     const segment *seg;
-    kernel_run *run[2]; /* [n_ops]; NULL: a message or a wait */
-    widened **wide[2];  /* [n_ops]; NULL: no operand is narrow */
+    bound_op *ops[2];   /* [n_ops] */
     cost_kind *kind[2]; /* [n_ops]; NULL: nobody asked for times */
     int n_events[2];
 } bound_segment;
@@ -71,31 +76,45 @@ static status types_are_run(const segment *seg, const op *o, error *err)
     return s;
 }
 
-static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, error *err)
+static status bind_op(bound_op *b, const segment *seg, const op *o, bool plain, error *err)
 {
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
+    b->types = seg_op_types(seg, o);
+    const kernel *k = kernel_pick(rows, n_rows, o, &b->types, plain);
+    if (!k)
+        return error_set(err, ERR_MACHINE, "operation %s (%s): no kernel on this machine", o->name,
+                         op_infos[o->kind].name);
+    assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(target_row_cpu(), seg, o));
+    status s = k->prepare ? k->prepare(o, &b->types, &b->state, err) : OK;
+    if (!s) b->row = k;
+    return s;
+}
+
+static status bind_ops(executor *e, bound_segment *b, int phase, bool plain, error *err)
+{
     const segment *seg = b->seg;
-    const target_row *target = target_row_cpu();
-    b->run[phase] = ARENA_ARRAY(e->memory, kernel_run, seg->n_ops[phase] + 1);
-    b->wide[phase] = ARENA_ARRAY(e->memory, widened *, seg->n_ops[phase] + 1);
+    b->ops[phase] = ARENA_ARRAY(e->memory, bound_op, seg->n_ops[phase] + 1);
     for (int i = 0; i < seg->n_ops[phase]; i++) {
         const op *o = &seg->ops[phase][i];
         if (!(o->flags & ACROSS) && o->event > b->n_events[phase]) b->n_events[phase] = o->event;
         status s = op_is_comm(o->kind) ? comm_can(o, err) : types_are_run(seg, o, err);
         if (s) return s;
         if (op_is_comm(o->kind) || o->kind == OP_WAIT) continue;
-        const kernel *k = kernel_pick(rows, n_rows, o, plain);
-        if (!k)
-            return error_set(err, ERR_MACHINE, "operation %s (%s): no kernel on this machine",
-                             o->name, op_infos[o->kind].name);
-        b->run[phase][i] = k->run;
-        widened w;
-        if (!widen_plan(&w, target, seg, o)) continue;
-        b->wide[phase][i] = ARENA_NEW(e->memory, widened);
-        *b->wide[phase][i] = w;
+        s = bind_op(&b->ops[phase][i], seg, o, plain, err);
+        if (s) return s;
     }
     return OK;
+}
+
+static void release_ops(executor *e)
+{
+    for (int i = 0; e->segments && i < e->p->n_segments; i++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; e->segments[i].ops[phase] && k < e->p->segments[i]->n_ops[phase]; k++) {
+                bound_op *b = &e->segments[i].ops[phase][k];
+                if (b->row && b->row->release) b->row->release(b->state);
+            }
 }
 
 static const bound_segment *bound_of(const executor *e, const segment *seg)
@@ -183,7 +202,6 @@ static status take_arena(executor *e, error *err)
     if (e->arena != MAP_FAILED) {
         int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset;
         e->workspace = e->arena + (beside ? planned : own);
-        kernels_workspace(e->workspace, (size_t)(beside ? beside : e->p->workspace_bytes));
         return OK;
     }
     e->arena = NULL;
@@ -215,6 +233,7 @@ status executor_open(executor **out, const program *p, comm *c, bool plain, erro
 void executor_close(executor *e)
 {
     if (!e) return;
+    release_ops(e);
     if (e->own) comm_close(e->own);
     if (e->arena) munmap(e->arena, e->bytes);
     arena_destroy(e->memory);
@@ -245,12 +264,14 @@ static void run_op(executor *e, const struct bound_item *it, int phase, int k)
     for (int n = 0; n < OP_OUT_MAX; n++)
         out[n] = o->out[n] < 0 ? NULL : e->arena + it->place[o->out[n]];
     if (!op_is_comm(o->kind)) {
-        kernel_run run = it->seg->run[phase][k];
-        const widened *wide = it->seg->wide[phase][k];
-        if (wide)
-            widen_run(wide, run, o, in, out, e->workspace);
-        else
-            run(o, in, out);
+        const bound_op *b = &it->seg->ops[phase][k];
+        b->row->launch(&(kernel_call){.row = b->row,
+                                      .o = o,
+                                      .types = &b->types,
+                                      .in = in,
+                                      .out = out,
+                                      .workspace = e->workspace,
+                                      .state = b->state});
         return;
     }
     int *request = across ? &e->across[o->event] : &e->requests[o->event];

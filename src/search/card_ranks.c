@@ -194,7 +194,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
 static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
 {
     state_bytes bytes;
-    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, rank);
+    state_of_stage(&bytes, s, rank);
     out->state[0] = state_weights(&bytes);
     out->state[1] = state_gradients(&bytes);
     out->state[2] = state_optimizer(&bytes);

@@ -62,7 +62,7 @@ void oracle(const op *o, void *const *in, void *const *out)
 {
     int n;
     const kernel *table = kernels_cpu(&n);
-    const kernel *k = kernel_pick(table, n, o, true);
+    const kernel *k = kernel_pick(table, n, o, NULL, true);
     if (!k) {
         fprintf(stderr, "%s has no row 0\n", op_infos[o->kind].name);
         exit(1);

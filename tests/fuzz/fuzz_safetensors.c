@@ -181,7 +181,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     arena_place mark = arena_mark(fixed.a);
     hf_report report;
     error err = {0};
-    status s = hf_load(&fixed.s[i], NULL, &fixed.w[i], fixed.folder, fixed.flat[i], &report, &err);
+    status s = hf_load(&(hf_rank){&fixed.s[i], NULL, &fixed.w[i], fixed.flat[i]}, fixed.folder,
+                       &report, &err);
     if (fuzz_accepted(s, &err))
         must_account(&report, i);
     else

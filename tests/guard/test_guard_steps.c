@@ -134,8 +134,8 @@ static void mark_tokens(bool *seen, int step)
     o.n_samples[DATA_TRAIN] = (int64_t)ITERS * GBS;
     if (data_open(&d, &o, a, &err)) fail_msg("%s", err.text);
     for (int i = 0; i < GBS; i++) {
-        if (data_sample(d, DATA_TRAIN, (int64_t)(step - 1) * GBS + i, tokens, labels, mask,
-                        positions, &err))
+        data_item into = {tokens, labels, mask, positions, NULL, 0, 0};
+        if (data_sample(d, DATA_TRAIN, (int64_t)(step - 1) * GBS + i, &into, &err))
             fail_msg("%s", err.text);
         for (int k = 0; k < SEQ; k++) seen[tokens[k]] = true;
     }

@@ -88,7 +88,8 @@ static inline void run(kernel_rows t, const op *o, void *const *in, void *const 
     const kernel *k = row_of(t, o->kind);
     if (!k) k = row_of(plain_moe(), o->kind);
     if (!k) fail_msg("kind %d has no row", (int)o->kind);
-    if (k->accepts && !k->accepts(o)) fail_msg("kind %d: %s refuses", (int)o->kind, k->name);
+    if (k->accepts && !k->accepts(o, &(op_types){.in = {0}}))
+        fail_msg("kind %d: %s refuses", (int)o->kind, k->name);
     k->run(o, in, out);
 }
 

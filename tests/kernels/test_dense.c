@@ -274,7 +274,7 @@ static const char *try_name(const sizes *s)
 static const kernel *fast_row(const op *o)
 {
     const kernel *k = row_of(fast_dense(), o->kind);
-    return k && k->accepts && !k->accepts(o) ? NULL : k;
+    return k && k->accepts && !k->accepts(o, &(op_types){.in = {0}}) ? NULL : k;
 }
 
 /* ---- rows */
@@ -284,9 +284,9 @@ static void pick_prefers_the_last_row_that_accepts(void **state)
     (void)state;
     kernel table[2] = {*row_of(plain_dense_float(), OP_NORM), *row_of(fast_dense(), OP_NORM)};
     op o = {.kind = OP_NORM, .dim = {8, 8}}, other = {.kind = OP_GEMM};
-    assert_ptr_equal(kernel_pick(table, 2, &o, false), &table[1]);
-    assert_ptr_equal(kernel_pick(table, 2, &o, true), &table[0]);
-    assert_null(kernel_pick(table, 2, &other, false));
+    assert_ptr_equal(kernel_pick(table, 2, &o, NULL, false), &table[1]);
+    assert_ptr_equal(kernel_pick(table, 2, &o, NULL, true), &table[0]);
+    assert_null(kernel_pick(table, 2, &other, NULL, false));
 }
 
 static void every_kind_has_rows_and_tries(void **state)
@@ -526,7 +526,7 @@ static void masked_rows_count_for_nothing(void **state)
     for (int i = 0; i < 2; i++) {
         op o = {.kind = OP_HEAD_LOSS, .dim = {T, H, V, 2}, .real = {1}};
         const kernel *k = row_of(tables[i], OP_HEAD_LOSS);
-        if (k->accepts && !k->accepts(&o)) continue;
+        if (k->accepts && !k->accepts(&o, &(op_types){.in = {0}})) continue;
         float loss[2] = {0};
         char room[256] __attribute__((aligned(64)));
         assert_true(kernel_workspace_bytes(&o) <= sizeof room);

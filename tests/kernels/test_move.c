@@ -52,7 +52,7 @@ static void fast_equals_plain_to_the_bit(void **state)
     for (int i = 0; i < 2 * N_TRIES; i++) {
         test_case c;
         try_init(&c, &tries[i / 2], i % 2 ? ADD_TO : 0);
-        assert_true(fast->accepts(&c.o));
+        assert_true(fast->accepts(&c.o, &(op_types){.in = {0}}));
         double e = case_error(&c, plain->run, fast->run);
         if (e != 0) fail_msg("try %d, %s: %g apart", i / 2, i % 2 ? "added" : "written", e);
         assert_true(case_threads_agree(&c, fast->run));
@@ -87,15 +87,15 @@ static void sums_are_left_to_row_0(void **state)
     int n;
     const kernel *table = kernels_cpu(&n);
     op o = {.kind = OP_MOVE, .dim = {1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 0, 0}, .flags = ADD_TO};
-    const kernel *k = kernel_pick(table, n, &o, false);
+    const kernel *k = kernel_pick(table, n, &o, NULL, false);
     float x[6] = {1, 2, 3, 4, 5, 6}, y[2] = {1, 1};
     assert_string_equal(k->name, "plain");
     k->run(&o, (void *[]){x}, (void *[]){y});
     assert_true(y[0] == 10 && y[1] == 13);
     o.dim[10] = 1; /* they overlap */
-    assert_string_equal(kernel_pick(table, n, &o, false)->name, "plain");
+    assert_string_equal(kernel_pick(table, n, &o, NULL, false)->name, "plain");
     o.dim[10] = 2;
-    assert_string_equal(kernel_pick(table, n, &o, false)->name, "threads");
+    assert_string_equal(kernel_pick(table, n, &o, NULL, false)->name, "threads");
 }
 
 int main(void)

@@ -56,7 +56,7 @@ static void rank_init(rank *k, int r, void (*init)(test_case *c, int r), pthread
     const kernel *table = kernels_cpu(&n);
     *k = (rank){.start = start};
     init(&k->c, r);
-    k->run = kernel_pick(table, n, &k->c.o, false)->run;
+    k->run = kernel_pick(table, n, &k->c.o, NULL, false)->run;
     k->bytes = kernel_workspace_bytes(&k->c.o);
     k->room = take(k->bytes);
     kernels_workspace(k->room, k->bytes);

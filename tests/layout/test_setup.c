@@ -240,7 +240,7 @@ static void the_fullest_rank_is_found(void **state)
         state_bytes fullest, here;
         int64_t rank = setup_fullest(&s, &fullest), most = 0, at = -1;
         for (int64_t q = 0; q < s.pipe.pp; q++) {
-            state_of_stage(&here, &s.r, &s.m, &s.params, &s.lay, &s.pipe, q);
+            state_of_stage(&here, &s, q);
             if (state_total(&here) <= most) continue;
             most = state_total(&here);
             at = q;

@@ -52,7 +52,7 @@ static state_bytes bytes_of_rank(const setup *s, int64_t pp_rank)
     state_bytes b;
     assert_true(s->possible);
     assert_null(s->pipe.why_not);
-    state_of_stage(&b, &s->r, &s->m, &s->params, &s->lay, &s->pipe, pp_rank);
+    state_of_stage(&b, s, pp_rank);
     return b;
 }
 

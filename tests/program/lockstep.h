@@ -172,7 +172,7 @@ static inline builder builder_of(const lockstep *l, int64_t rank)
 static inline void run_kernel(lock_rank *r, const op *o)
 {
     int n;
-    const kernel *table = kernels_cpu(&n), *k = kernel_pick(table, n, o, false);
+    const kernel *table = kernels_cpu(&n), *k = kernel_pick(table, n, o, NULL, false);
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
     if (!k) fail_msg("no kernel for %s", op_infos[o->kind].name);
     for (int i = 0; i < OP_IN_MAX; i++) in[i] = o->in[i] < 0 ? NULL : r->mem[o->in[i]];

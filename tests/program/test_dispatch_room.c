@@ -128,7 +128,7 @@ static void round_robin_never_exceeds_its_bound(void **state)
             float logits[40 * 32] = {0}, probs[40 * 8];
             int32_t ids[40 * 8];
             int64_t counts[32] = {0};
-            kernel_pick(table, n_kernels, &o, true)
+            kernel_pick(table, n_kernels, &o, NULL, true)
                 ->run(&o, (void *[]){logits, NULL}, (void *[]){probs, ids});
             for (int64_t k = 0; k < n * K; k++) counts[ids[k]]++;
             for (int64_t e = 0; e < E; e++) assert_true(counts[e] <= round_rows(&r, n));

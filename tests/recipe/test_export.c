@@ -216,7 +216,8 @@ static void flags_give_the_recipe_back(void **state)
 static void apply_lines(recipe *r, const char *text, size_t n)
 {
     shell_words w;
-    assert_int_equal(shell_list(memory, "lines", text, n, NULL, 0, 4096, &w, &err), OK);
+    shell_source from = {"lines", text, n, 1, NULL, 0};
+    assert_int_equal(shell_list(memory, &from, 4096, &w, &err), OK);
     for (int i = 0; i < w.n; i++) set(r, w.text[i]);
 }
 

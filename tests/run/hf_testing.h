@@ -126,7 +126,7 @@ static inline void loaded_release(loaded *x)
 static inline void loaded_from(loaded *x, const char *folder, hf_report *report)
 {
     hf_report own;
-    if (hf_load(x->s, NULL, &x->w, folder, x->flat, report ? report : &own, &x->err))
+    if (hf_load(&(hf_rank){x->s, NULL, &x->w, x->flat}, folder, report ? report : &own, &x->err))
         fail_msg("%s: %s", folder, x->err.text);
 }
 

@@ -222,7 +222,7 @@ static status load_weights(rank_rig *g, error *err)
     if (g->s.m.tied)
         init_weights(&g->s, &g->p.at, &g->p.weights, 1, w.values);
     else
-        s = hf_load(&g->s, &g->p.at, &g->p.weights, g->folder, w.values, &report, err);
+        s = hf_load(&(hf_rank){&g->s, &g->p.at, &g->p.weights, w.values}, g->folder, &report, err);
     array_return(&w, ARRAY_ROUNDED);
     return s;
 }

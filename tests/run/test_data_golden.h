@@ -103,7 +103,7 @@ static inline void item_read(roomy_item *r, const data_source *d, data_split whi
 {
     error err = {{0}};
     r->item = (data_item){r->tokens, r->labels, r->loss_mask, r->positions, r->cu_seqlens, 0, 0};
-    if (data_sample_item(d, which, i, &r->item, &err)) fail_msg("%s", err.text);
+    if (data_sample(d, which, i, &r->item, &err)) fail_msg("%s", err.text);
 }
 
 static inline void assert_list(const int32_t *got, const json_t *want, const char *what)

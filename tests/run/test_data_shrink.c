@@ -100,8 +100,9 @@ static int read_all(const set *x, bool written, error *err)
 {
     int32_t tokens[SEQ], labels[SEQ], positions[SEQ];
     float mask[SEQ];
+    data_item item = {tokens, labels, mask, positions, NULL, 0, 0};
     int n = 0;
-    while (n < 2000 && !data_sample(x->d, DATA_TRAIN, n, tokens, labels, mask, positions, err)) {
+    while (n < 2000 && !data_sample(x->d, DATA_TRAIN, n, &item, err)) {
         for (int i = 0; i < SEQ && written; i++)
             if (tokens[i] == 0 || labels[i] == 0) fail_msg("sample %d has a token of no file", n);
         n++;

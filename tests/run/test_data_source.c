@@ -93,7 +93,8 @@ static void an_id_outside_the_vocabulary_is_named(void **state)
     int refused = 0;
     for (int64_t i = 0; i < data_length(d, DATA_TRAIN); i++) {
         error err = {{0}};
-        status s = data_sample(d, DATA_TRAIN, i, tokens, labels, mask, positions, &err);
+        data_item item = {tokens, labels, mask, positions, NULL, 0, 0};
+        status s = data_sample(d, DATA_TRAIN, i, &item, &err);
         if (!s) continue;
         assert_int_equal(s, ERR_INPUT);
         assert_has(err.text, "a-i32.bin: sequence ");
@@ -119,10 +120,10 @@ static void a_filler_is_the_first_sample_without_loss(void **state)
     for (int i = 0; i < 16; i++) assert_true(first.loss_mask[i] == 1 && filler.loss_mask[i] == 0);
     error err = {{0}};
     int64_t end = data_length(d, DATA_TRAIN);
-    assert_int_equal(data_sample_item(d, DATA_TRAIN, end, &first.item, &err), ERR_INPUT);
+    assert_int_equal(data_sample(d, DATA_TRAIN, end, &first.item, &err), ERR_INPUT);
     assert_has(err.text, "of train was asked for, which has 81");
-    assert_int_equal(data_sample_item(d, DATA_TRAIN, -2, &first.item, &err), ERR_INPUT);
-    assert_int_equal(data_sample_item(d, DATA_VALID, 0, &first.item, &err), ERR_INPUT);
+    assert_int_equal(data_sample(d, DATA_TRAIN, -2, &first.item, &err), ERR_INPUT);
+    assert_int_equal(data_sample(d, DATA_VALID, 0, &first.item, &err), ERR_INPUT);
     data_close(d);
     arena_destroy(a);
 }

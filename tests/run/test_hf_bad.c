@@ -53,7 +53,7 @@ static void try_change(const char *name, const change *c)
     loaded x;
     hf_report r;
     loaded_init(&x, folder, c->settings);
-    status s = hf_load(x.s, NULL, &x.w, folder, x.flat, &r, &x.err);
+    status s = hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, folder, &r, &x.err);
     if (s != (c->says ? ERR_INPUT : OK)) fail_msg("%s %s: %s", name, c->add, x.err.text);
     if (c->says) {
         assert_has(x.err.text, c->says);
@@ -156,7 +156,7 @@ static void weights_without_a_place_are_refused(void **state)
         hf_report r;
         hf_options o = {0};
         loaded_init(&x, GOLDEN "mixtral-tiny", rows[i].settings);
-        status s = hf_load(x.s, NULL, &x.w, GOLDEN "mixtral-tiny", x.flat, &r, &x.err);
+        status s = hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, GOLDEN "mixtral-tiny", &r, &x.err);
         if (s != ERR_INPUT) fail_msg("%s", rows[i].settings);
         assert_has(x.err.text, rows[i].says);
         s = hf_save(x.s, &x.w, x.flat, "/nowhere", &o, &x.err);
@@ -173,7 +173,7 @@ static void a_weight_that_files_do_not_hold_is_named(void **state)
     loaded x;
     hf_report r;
     loaded_init(&x, GOLDEN "mixtral-tiny", "model.normalization=LayerNorm");
-    status s = hf_load(x.s, NULL, &x.w, GOLDEN "mixtral-tiny", x.flat, &r, &x.err);
+    status s = hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, GOLDEN "mixtral-tiny", &r, &x.err);
     assert_int_equal(s, ERR_INPUT);
     assert_has(x.err.text, "'model.layers.0.input_layernorm.bias' is missing");
     loaded_release(&x);
@@ -199,7 +199,7 @@ static void try_index(const char *index, const char *says)
     json_dump_file(root, path, 0);
     json_decref(root);
     json_decref(changes);
-    status s = hf_load(x.s, NULL, &x.w, folder, x.flat, &r, &x.err);
+    status s = hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, folder, &r, &x.err);
     if (s != (says ? ERR_INPUT : OK)) fail_msg("%s: %s", index, x.err.text);
     if (says) assert_has(x.err.text, says);
     scratch_remove(folder);
@@ -234,7 +234,7 @@ static void a_tensor_in_two_files_is_refused(void **state)
     loaded x;
     hf_report r;
     loaded_init(&x, folder, NULL);
-    assert_int_equal(hf_load(x.s, NULL, &x.w, folder, x.flat, &r, &x.err), ERR_INPUT);
+    assert_int_equal(hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, folder, &r, &x.err), ERR_INPUT);
     assert_has(x.err.text, "'lm_head.weight' is in");
     loaded_release(&x);
     scratch_remove(folder);
@@ -291,7 +291,7 @@ static void ten_thousand_damaged_files_end_in_an_answer(void **state)
         arena_place mark = arena_mark(x.a);
         hf_report r;
         error err = {{0}};
-        status s = hf_load(x.s, NULL, &x.w, folder, x.flat, &r, &err);
+        status s = hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, folder, &r, &err);
         assert_true(s == OK || s == ERR_INPUT);
         if (s) assert_has(err.text, "model.safetensors");
         refused += s != OK;
@@ -316,7 +316,8 @@ static void every_truncation_is_refused(void **state)
     for (size_t cut = 0; cut < n; cut += 1 + cut % 7) {
         hf_report r;
         put_file(weights_path(x.a, folder), good, cut);
-        assert_int_equal(hf_load(x.s, NULL, &x.w, folder, x.flat, &r, &x.err), ERR_INPUT);
+        assert_int_equal(hf_load(&(hf_rank){x.s, NULL, &x.w, x.flat}, folder, &r, &x.err),
+                         ERR_INPUT);
         assert_has(x.err.text, "model.safetensors");
     }
     loaded_release(&x);

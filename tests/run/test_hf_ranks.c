@@ -151,7 +151,8 @@ static void see_load(ranks *all)
     loaded_from(&all->x, folder, NULL);
     for (int i = 0; i < all->n; i++) {
         one_rank *r = &all->list[i];
-        status s = hf_load(all->x.s, &r->at, &r->w, folder, r->values, &report, &r->err);
+        status s =
+            hf_load(&(hf_rank){all->x.s, &r->at, &r->w, r->values}, folder, &report, &r->err);
         if (s) fail_msg("%s", r->err.text);
         same_as_whole(r, UNTOUCHED);
         assert_int_equal(report.used.elements, report.found.elements);

@@ -39,8 +39,9 @@ void attention_sizes(attention *a, const op *o)
     a->merges = attention_is_block(o) && o->flags & ADD_TO;
 }
 
-static bool accepts(const op *o)
+static bool accepts(const op *o, const op_types *t)
 {
+    (void)t;
     attention a;
     attention_sizes(&a, o);
     return a.d <= HEAD_MAX && a.dv <= HEAD_MAX;
@@ -243,9 +244,9 @@ static void forward(const op *what, void *const *in, void *const *out)
 
 kernel_rows fast_attention(void)
 {
-    static const kernel rows[] = {{OP_ATTN, "blocks", accepts, forward},
-                                  {OP_ATTN_D, "blocks", accepts, fast_attention_back},
-                                  {OP_ATTN_BLOCK, "blocks", accepts, forward},
-                                  {OP_ATTN_BLOCK_D, "blocks", accepts, fast_attention_back}};
+    static const kernel rows[] = {{OP_ATTN, "blocks", accepts, .run = forward},
+                                  {OP_ATTN_D, "blocks", accepts, .run = fast_attention_back},
+                                  {OP_ATTN_BLOCK, "blocks", accepts, .run = forward},
+                                  {OP_ATTN_BLOCK_D, "blocks", accepts, .run = fast_attention_back}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -25,8 +25,9 @@ void share_rows(span_work work, const call *c, int64_t n, int64_t width)
 
 /* ---- products */
 
-static bool library_takes(const op *o)
+static bool library_takes(const op *o, const op_types *t)
 {
+    (void)t;
     for (int i = 0; i < 3; i++)
         if (o->dim[i] > INT_MAX) return false;
     return blas_ready();
@@ -67,38 +68,38 @@ static void fast_head_logits(const op *o, void *const *in, void *const *out)
 /* ---- the table */
 
 static const kernel fast_dense_rows[] = {
-    {OP_GEMM, "openblas", library_takes, fast_gemm},
-    {OP_GEMM_D, "openblas", library_takes, fast_gemm_d},
-    {OP_GEMM_W, "openblas", library_takes, fast_gemm_w},
-    {OP_BIAS, "threads", NULL, fast_bias},
-    {OP_BIAS_W, "threads", NULL, fast_bias_w},
-    {OP_EMBED, "threads", NULL, fast_embed},
-    {OP_EMBED_W, "threads", NULL, fast_embed_w},
-    {OP_NORM, "threads", NULL, fast_norm},
-    {OP_NORM_D, "threads", NULL, fast_norm_d},
-    {OP_NORM_W, "threads", NULL, fast_norm_w},
-    {OP_ADD, "threads", NULL, fast_add},
-    {OP_COPY, "threads", NULL, fast_copy},
-    {OP_CAST, "threads", NULL, fast_copy},
-    {OP_COPY_OUT, "threads", NULL, fast_copy},
-    {OP_COPY_IN, "threads", NULL, fast_copy},
-    {OP_ZERO, "threads", NULL, fast_zero},
-    {OP_GATE, "threads", NULL, fast_gate},
-    {OP_GATE_D, "threads", NULL, fast_gate_d},
-    {OP_ACT, "threads", NULL, fast_act},
-    {OP_ACT_D, "threads", NULL, fast_act_d},
-    {OP_QKV_SPLIT, "threads", NULL, fast_qkv_split},
-    {OP_QKV_JOIN, "threads", NULL, fast_qkv_join},
-    {OP_ROPE, "threads", NULL, fast_rope},
-    {OP_ROPE_D, "threads", NULL, fast_rope_d},
-    {OP_MLA_KV_SPLIT, "threads", NULL, fast_mla_kv_split},
-    {OP_MLA_KV_MERGE, "threads", NULL, fast_mla_kv_merge},
-    {OP_MLA_KV_JOIN, "threads", NULL, fast_mla_kv_join},
-    {OP_MLA_KV_JOIN_D, "threads", NULL, fast_mla_kv_join_d},
-    {OP_HEAD_LOSS, "openblas", library_takes, fast_head_loss},
-    {OP_HEAD_PART, "openblas", library_takes, fast_head_part},
-    {OP_HEAD_PART_D, "openblas", library_takes, fast_head_part_d},
-    {OP_HEAD_LOGITS, "openblas", library_takes, fast_head_logits},
+    {OP_GEMM, "openblas", library_takes, .run = fast_gemm},
+    {OP_GEMM_D, "openblas", library_takes, .run = fast_gemm_d},
+    {OP_GEMM_W, "openblas", library_takes, .run = fast_gemm_w},
+    {OP_BIAS, "threads", NULL, .run = fast_bias},
+    {OP_BIAS_W, "threads", NULL, .run = fast_bias_w},
+    {OP_EMBED, "threads", NULL, .run = fast_embed},
+    {OP_EMBED_W, "threads", NULL, .run = fast_embed_w},
+    {OP_NORM, "threads", NULL, .run = fast_norm},
+    {OP_NORM_D, "threads", NULL, .run = fast_norm_d},
+    {OP_NORM_W, "threads", NULL, .run = fast_norm_w},
+    {OP_ADD, "threads", NULL, .run = fast_add},
+    {OP_COPY, "threads", NULL, .run = fast_copy},
+    {OP_CAST, "threads", NULL, .run = fast_copy},
+    {OP_COPY_OUT, "threads", NULL, .run = fast_copy},
+    {OP_COPY_IN, "threads", NULL, .run = fast_copy},
+    {OP_ZERO, "threads", NULL, .run = fast_zero},
+    {OP_GATE, "threads", NULL, .run = fast_gate},
+    {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
+    {OP_ACT, "threads", NULL, .run = fast_act},
+    {OP_ACT_D, "threads", NULL, .run = fast_act_d},
+    {OP_QKV_SPLIT, "threads", NULL, .run = fast_qkv_split},
+    {OP_QKV_JOIN, "threads", NULL, .run = fast_qkv_join},
+    {OP_ROPE, "threads", NULL, .run = fast_rope},
+    {OP_ROPE_D, "threads", NULL, .run = fast_rope_d},
+    {OP_MLA_KV_SPLIT, "threads", NULL, .run = fast_mla_kv_split},
+    {OP_MLA_KV_MERGE, "threads", NULL, .run = fast_mla_kv_merge},
+    {OP_MLA_KV_JOIN, "threads", NULL, .run = fast_mla_kv_join},
+    {OP_MLA_KV_JOIN_D, "threads", NULL, .run = fast_mla_kv_join_d},
+    {OP_HEAD_LOSS, "openblas", library_takes, .run = fast_head_loss},
+    {OP_HEAD_PART, "openblas", library_takes, .run = fast_head_part},
+    {OP_HEAD_PART_D, "openblas", library_takes, .run = fast_head_part_d},
+    {OP_HEAD_LOGITS, "openblas", library_takes, .run = fast_head_logits},
 };
 
 kernel_rows fast_dense(void)

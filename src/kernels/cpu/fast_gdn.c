@@ -190,19 +190,19 @@ static void gated_norm_w(const op *o, void *const *in, void *const *out)
 kernel_rows fast_gdn(void)
 {
     static const kernel rows[] = {
-        {OP_GDN_SPLIT, "rows", NULL, split},
-        {OP_GDN_JOIN, "rows", NULL, join},
-        {OP_CONV, "tiles", fast_conv_accepts, fast_conv},
-        {OP_CONV_D, "tiles", fast_conv_accepts, fast_conv_d},
-        {OP_CONV_W, "tiles", fast_conv_accepts, fast_conv_w},
-        {OP_GDN_GATES, "rows", NULL, gates},
-        {OP_GDN_GATES_D, "rows", NULL, gates_d},
-        {OP_GDN_GATES_W, "columns", NULL, gates_w},
-        {OP_GDN_RULE, "chunks", gdn_rule_accepts, fast_gdn_rule},
-        {OP_GDN_RULE_D, "chunks", gdn_rule_accepts, fast_gdn_rule_d},
-        {OP_GATED_NORM, "rows", NULL, gated_norm},
-        {OP_GATED_NORM_D, "rows", NULL, gated_norm_d},
-        {OP_GATED_NORM_W, "parts", NULL, gated_norm_w},
+        {OP_GDN_SPLIT, "rows", NULL, .run = split},
+        {OP_GDN_JOIN, "rows", NULL, .run = join},
+        {OP_CONV, "tiles", fast_conv_accepts, .run = fast_conv},
+        {OP_CONV_D, "tiles", fast_conv_accepts, .run = fast_conv_d},
+        {OP_CONV_W, "tiles", fast_conv_accepts, .run = fast_conv_w},
+        {OP_GDN_GATES, "rows", NULL, .run = gates},
+        {OP_GDN_GATES_D, "rows", NULL, .run = gates_d},
+        {OP_GDN_GATES_W, "columns", NULL, .run = gates_w},
+        {OP_GDN_RULE, "chunks", gdn_rule_accepts, .run = fast_gdn_rule},
+        {OP_GDN_RULE_D, "chunks", gdn_rule_accepts, .run = fast_gdn_rule_d},
+        {OP_GATED_NORM, "rows", NULL, .run = gated_norm},
+        {OP_GATED_NORM_D, "rows", NULL, .run = gated_norm_d},
+        {OP_GATED_NORM_W, "parts", NULL, .run = gated_norm_w},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -51,7 +51,7 @@ typedef struct gdn_chunk {
     float beta[GDN_CHUNK];
 } gdn_chunk;
 
-bool gdn_rule_accepts(const op *o);
+bool gdn_rule_accepts(const op *o, const op_types *t);
 void gdn_rule_sizes(gdn_rule *r, const op *o);
 
 /* x[n] / sqrt(sum of squares + 1e-6); gives that factor. */

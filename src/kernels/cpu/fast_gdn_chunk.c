@@ -11,8 +11,9 @@
 
 enum { STRIP = 16 };
 
-bool gdn_rule_accepts(const op *o)
+bool gdn_rule_accepts(const op *o, const op_types *t)
 {
+    (void)t;
     return o->dim[DIM_GDN_RULE_Dk] <= GDN_HEAD && o->dim[DIM_GDN_RULE_Dv] <= GDN_HEAD &&
            o->dim[DIM_GDN_RULE_CHUNK] <= GDN_CHUNK;
 }

@@ -40,8 +40,9 @@ static conv conv_of(const op *o, const float *x, const float *w)
                   NULL};
 }
 
-bool fast_conv_accepts(const op *o)
+bool fast_conv_accepts(const op *o, const op_types *t)
 {
+    (void)t;
     return o->dim[DIM_CONV_TAPS] <= TAPS_MAX;
 }
 

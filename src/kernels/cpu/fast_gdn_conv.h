@@ -4,7 +4,7 @@
 
 #include "kernels/kernels.h"
 
-bool fast_conv_accepts(const op *o);
+bool fast_conv_accepts(const op *o, const op_types *t);
 void fast_conv(const op *o, void *const *in, void *const *out);
 void fast_conv_d(const op *o, void *const *in, void *const *out);
 void fast_conv_w(const op *o, void *const *in, void *const *out);

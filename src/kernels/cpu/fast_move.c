@@ -24,8 +24,9 @@ static int64_t size_of(int64_t stride)
 }
 
 /* I2: each loop, the nearest first, steps over all that the nearer ones reach. */
-static bool accepts(const op *o)
+static bool accepts(const op *o, const op_types *t)
 {
+    (void)t;
     int64_t reach = o->dim[DIM_MOVE_N3];
     bool used[3] = {false};
     for (int step = 0; step < 3; step++) {
@@ -125,6 +126,6 @@ static void move(const op *o, void *const *in, void *const *out)
 
 kernel_rows fast_move(void)
 {
-    static const kernel rows[] = {{OP_MOVE, "threads", accepts, move}};
+    static const kernel rows[] = {{OP_MOVE, "threads", accepts, .run = move}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

@@ -291,9 +291,9 @@ static void attn_d(const op *what, void *const *in, void *const *out)
 
 kernel_rows plain_attention(void)
 {
-    static const kernel rows[] = {{OP_ATTN, "plain", NULL, attn},
-                                  {OP_ATTN_D, "plain", NULL, attn_d},
-                                  {OP_ATTN_BLOCK, "plain", NULL, attn},
-                                  {OP_ATTN_BLOCK_D, "plain", NULL, attn_d}};
+    static const kernel rows[] = {{OP_ATTN, "plain", NULL, .run = attn},
+                                  {OP_ATTN_D, "plain", NULL, .run = attn_d},
+                                  {OP_ATTN_BLOCK, "plain", NULL, .run = attn},
+                                  {OP_ATTN_BLOCK_D, "plain", NULL, .run = attn_d}};
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};
 }

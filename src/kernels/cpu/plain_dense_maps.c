@@ -127,11 +127,11 @@ static void act_d(const op *o, void *const *in, void *const *out)
 }
 
 static const kernel map_rows[] = {
-    {OP_ADD, "plain", NULL, add},       {OP_COPY, "plain", NULL, copy},
-    {OP_CAST, "plain", NULL, copy},     {OP_ZERO, "plain", NULL, zero},
-    {OP_GATE, "plain", NULL, gate},     {OP_GATE_D, "plain", NULL, gate_d},
-    {OP_ACT, "plain", NULL, act},       {OP_ACT_D, "plain", NULL, act_d},
-    {OP_COPY_OUT, "plain", NULL, copy}, {OP_COPY_IN, "plain", NULL, copy},
+    {OP_ADD, "plain", NULL, .run = add},       {OP_COPY, "plain", NULL, .run = copy},
+    {OP_CAST, "plain", NULL, .run = copy},     {OP_ZERO, "plain", NULL, .run = zero},
+    {OP_GATE, "plain", NULL, .run = gate},     {OP_GATE_D, "plain", NULL, .run = gate_d},
+    {OP_ACT, "plain", NULL, .run = act},       {OP_ACT_D, "plain", NULL, .run = act_d},
+    {OP_COPY_OUT, "plain", NULL, .run = copy}, {OP_COPY_IN, "plain", NULL, .run = copy},
 };
 
 kernel_rows plain_dense_maps(void)

@@ -4,7 +4,7 @@
 
 #include "kernels/kernels.h"
 
-bool plain_gdn_rule_accepts(const op *o);
+bool plain_gdn_rule_accepts(const op *o, const op_types *t);
 void plain_gdn_rule(const op *o, void *const *in, void *const *out);
 void plain_gdn_rule_d(const op *o, void *const *in, void *const *out);
 

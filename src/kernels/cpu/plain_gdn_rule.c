@@ -48,8 +48,9 @@ typedef struct token {
     int64_t k_at, q_at, v_at; /* places in qkv */
 } token;
 
-bool plain_gdn_rule_accepts(const op *o)
+bool plain_gdn_rule_accepts(const op *o, const op_types *t)
 {
+    (void)t;
     return o->dim[DIM_GDN_RULE_Dk] <= KEY_MAX;
 }
 

@@ -284,16 +284,16 @@ static void positions_w(const op *o, void *const *in, void *const *out)
 kernel_rows plain_layer(void)
 {
     static const kernel rows[] = {
-        {OP_ROW_DOTS, "plain", NULL, row_dots},
-        {OP_NORM_PART, "plain", NULL, norm_part},
-        {OP_NORM_PART_D, "plain", NULL, norm_part_d},
-        {OP_LAYER_NORM, "plain", NULL, layer_norm},
-        {OP_LAYER_NORM_D, "plain", NULL, layer_norm_d},
-        {OP_LAYER_NORM_W, "plain", NULL, layer_norm_w},
-        {OP_ACT_AS, "plain", NULL, act_as},
-        {OP_ACT_AS_D, "plain", NULL, act_as_d},
-        {OP_POSITIONS, "plain", NULL, positions},
-        {OP_POSITIONS_W, "plain", NULL, positions_w},
+        {OP_ROW_DOTS, "plain", NULL, .run = row_dots},
+        {OP_NORM_PART, "plain", NULL, .run = norm_part},
+        {OP_NORM_PART_D, "plain", NULL, .run = norm_part_d},
+        {OP_LAYER_NORM, "plain", NULL, .run = layer_norm},
+        {OP_LAYER_NORM_D, "plain", NULL, .run = layer_norm_d},
+        {OP_LAYER_NORM_W, "plain", NULL, .run = layer_norm_w},
+        {OP_ACT_AS, "plain", NULL, .run = act_as},
+        {OP_ACT_AS_D, "plain", NULL, .run = act_as_d},
+        {OP_POSITIONS, "plain", NULL, .run = positions},
+        {OP_POSITIONS_W, "plain", NULL, .run = positions_w},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

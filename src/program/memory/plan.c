@@ -230,7 +230,7 @@ void plan_state(program *p)
     p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, moments);
     if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
-    state_of_stage(&bytes, &s->r, &s->m, &s->params, &s->lay, &s->pipe, p->at.pp);
+    state_of_stage(&bytes, s, p->at.pp);
     p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
     p->bytes[REGION_GRADIENTS] = state_gradients(&bytes);
     p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);

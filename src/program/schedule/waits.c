@@ -11,7 +11,11 @@
  *     Copies and messages know nothing of each other by what the compute stream has waited for:
  *     each waits for the last operation of the other's stream that it conflicts with.
  * I3  At the end of a list no message is under way, but those whose events belong to the program
- *     (ACROSS). */
+ *     (ACROSS).
+ * I4  Event 0 of a list is the compute stream at its start. The first operation of any other stream
+ *     waits for it, unless it waits for another operation of the list, which knows it. With I3 that
+ *     orders lists: what an operation finds is all that came before its list, but for messages with
+ *     ACROSS that the compute stream has not waited for. */
 #include <string.h>
 
 #include "program/schedule/touch.h"
@@ -65,12 +69,13 @@ typedef struct listing {
     const op **by_event;
     bool *under_way; /* by event: a message that the compute stream has not waited for */
     bool *met;       /* by event: a message did */
+    bool begun[STREAM_COUNT];
     int events;
 } listing;
 
-static void put_wait(listing *l, op_stream stream, int event)
+/* A WAIT of a stream, with the names of the operation that it is for. */
+static void add_wait(listing *l, op_stream stream, int event, const op *target)
 {
-    const op *target = l->by_event[event];
     op *w = &l->out[l->n++];
     *w = (op){.kind = OP_WAIT,
               .phase = target->phase,
@@ -81,6 +86,11 @@ static void put_wait(listing *l, op_stream stream, int event)
     for (int i = 0; i < OP_IN_MAX; i++) w->in[i] = NONE;
     for (int i = 0; i < OP_OUT_MAX; i++) w->out[i] = NONE;
     w->dim[DIM_WAIT_EVENT] = event;
+}
+
+static void put_wait(listing *l, op_stream stream, int event)
+{
+    add_wait(l, stream, event, l->by_event[event]);
     if (stream == STREAM_COMPUTE)
         l->under_way[event] = false;
     else
@@ -113,7 +123,11 @@ static void put_waits(listing *l, const op *o, const touched *t) /* I2 */
 static void put(listing *l, const op *o)
 {
     touched t = touched_by(l->seg, l->phase, o);
+    int before = l->n;
     put_waits(l, o, &t);
+    bool first = o->stream != STREAM_COMPUTE && !l->begun[o->stream];
+    if (first && l->n == before) add_wait(l, o->stream, 0, o); /* I4 */
+    l->begun[o->stream] = true;
     l->out[l->n] = *o;
     if (!(o->flags & ACROSS)) {
         int e = ++l->events;
@@ -130,7 +144,7 @@ static void list_waits(segment *seg, int phase, arena *a)
     int n = seg->n_ops[phase], messages = 0;
     for (int i = 0; i < n; i++) messages += op_is_beside(seg->ops[phase][i].kind);
     listing l = {.seg = seg, .phase = phase};
-    l.out = ARENA_RAW(a, op, n + (2 + STREAM_COUNT) * messages + 1);
+    l.out = ARENA_RAW(a, op, n + (2 + STREAM_COUNT) * messages + STREAM_COUNT + 1);
     l.known = ARENA_RAW(a, touched, n + 1);
     l.by_event = (const op **)ARENA_ARRAY(a, op *, n + 1);
     l.under_way = ARENA_ARRAY(a, bool, n + 1);

@@ -269,8 +269,8 @@ const data_blend *data_blend_of(const data_source *d, data_split which)
     return d->sets[which].blend.length ? &d->sets[which].blend : NULL;
 }
 
-status data_sample_item(const data_source *d, data_split which, int64_t index, data_item *item,
-                        error *err)
+status data_sample(const data_source *d, data_split which, int64_t index, data_item *item,
+                   error *err)
 {
     const data_set *set = &d->sets[which];
     bool filler = index == -1;
@@ -290,11 +290,4 @@ status data_sample_item(const data_source *d, data_split which, int64_t index, d
     if (whole) s = whole;
     if (!s && filler) memset(item->loss_mask, 0, (size_t)d->o.seq_length * sizeof(float));
     return s;
-}
-
-status data_sample(const data_source *d, data_split which, int64_t index, int32_t *tokens,
-                   int32_t *labels, float *loss_mask, int32_t *positions, error *err)
-{
-    data_item item = {tokens, labels, loss_mask, positions, NULL, 0, 0};
-    return data_sample_item(d, which, index, &item, err);
 }

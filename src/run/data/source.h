@@ -24,7 +24,7 @@
  *     data_source *d;
  *     status s = data_open(&d, &o, a, err);
  *     ...
- *     s = data_sample(d, DATA_TRAIN, i, tokens, labels, loss_mask, positions, err);
+ *     s = data_sample(d, DATA_TRAIN, i, &item, err);
  *     ...
  *     data_close(d); */
 #ifndef RUN_DATA_SOURCE_H
@@ -79,15 +79,11 @@ void data_close(data_source *d); /* NULL is fine */
 /* Samples of a set; 0 if it was not wanted or the split leaves it out. */
 int64_t data_length(const data_source *d, data_split which);
 
-/* Writes one sample, [seq_length] each. Index -1 is a filler, as Megatron has it: sample 0 with a
+/* Writes one sample where `item` points. Index -1 is a filler, as Megatron has it: sample 0 with a
  * loss mask of zeros. An index outside the set is ERR_INPUT, and so is an id outside the
  * vocabulary; a .bin that cannot be read any more is ERR_MACHINE. */
-status data_sample(const data_source *d, data_split which, int64_t index, int32_t *tokens,
-                   int32_t *labels, float *loss_mask, int32_t *positions, error *err);
-
-/* The same, with the pieces that do not see each other. */
-status data_sample_item(const data_source *d, data_split which, int64_t index, data_item *item,
-                        error *err);
+status data_sample(const data_source *d, data_split which, int64_t index, data_item *item,
+                   error *err);
 
 /* What a set is made of, for reports: its members (one unless it is a blend), their orders, and the
  * blend, or NULL where there is none. */

@@ -155,19 +155,19 @@ static void report_load(hf_report *report, const loading *l, const weight_list *
     for (int i = 0; i < whole->n; i++) report->padded += hf_padding(&l->s->m, &whole->list[i]);
 }
 
-status hf_load(const setup *s, const rank_at *at, const weight_list *w, const char *folder,
-               float *weights, hf_report *report, error *err)
+status hf_load(const hf_rank *to, const char *folder, hf_report *report, error *err)
 {
+    const setup *s = to->s;
     arena *a = arena_create(), *names = arena_create();
     weight_list whole;
     weight_list_init(&whole, s, a);
     hf_source src = {.fd = -1};
     status st = hf_check(s, &whole, err);
     if (!st) st = hf_source_open(&src, a, folder, err);
-    loading l = {.s = s, .src = &src, .weights = weights, .err = err};
+    loading l = {.s = s, .src = &src, .weights = to->values, .err = err};
     if (!st) st = plan_weights(&l, &whole, names); /* I1 */
     if (!st) st = hf_leftovers(&src, s, err);
-    if (!st) st = load_weights(&l, at, w, &whole);
+    if (!st) st = load_weights(&l, to->at, to->w, &whole);
     if (!st) report_load(report, &l, &whole);
     hf_source_close(&src);
     arena_destroy(names);

@@ -39,10 +39,16 @@ typedef struct hf_report {
     int64_t padded;         /* of the whole model that no file has: rows beyond the vocabulary */
 } hf_report;
 
-/* `w` are the weights of the rank `at`, of whose values only those it holds are read; NULL: the
- * whole model. The checks are of all tensors on every rank. */
-status hf_load(const setup *s, const rank_at *at, const weight_list *w, const char *folder,
-               float *weights, hf_report *report, error *err);
+/* Where values go: the weights `w` of the rank `at` (NULL: the whole model). */
+typedef struct hf_rank {
+    const setup *s;
+    const rank_at *at;
+    const weight_list *w;
+    float *values; /* the flat array */
+} hf_rank;
+
+/* Only values that the rank holds are read. The checks are of all tensors on every rank. */
+status hf_load(const hf_rank *to, const char *folder, hf_report *report, error *err);
 
 /* ---- writing
  *

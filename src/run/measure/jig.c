@@ -95,7 +95,7 @@ double jig_time(jig *j, timed_op *t)
     int n_rows, n = 0;
     const kernel *rows = kernels_cpu(&n_rows);
     bind(t);
-    const kernel *k = kernel_pick(rows, n_rows, &t->o, false);
+    const kernel *k = kernel_pick(rows, n_rows, &t->o, NULL, false);
     assert(k && kernel_workspace_bytes(&t->o) <= ROOM_WORKSPACE);
     take_tensors(j, t, in, out);
     k->run(&t->o, in, out); /* threads and library wake up */

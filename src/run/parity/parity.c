@@ -151,7 +151,7 @@ static status run_case(parity *q, parity_result *r, const char *folder, const pa
     array_loan w;
     status s = ranks_agree(q->c, array_borrow(&w, q->e, q->p, ARRAY_WEIGHTS, err), err);
     if (s) return s;
-    s = hf_load(q->s, &q->p->at, &q->p->weights, folder, w.values, &report, err);
+    s = hf_load(&(hf_rank){q->s, &q->p->at, &q->p->weights, w.values}, folder, &report, err);
     array_return(&w, ARRAY_ROUNDED);
     s = ranks_agree(q->c, s, err);
     if (s) return s;

@@ -60,7 +60,7 @@ static void run_op(const op *o, void *const *in, void *const *out)
 {
     int n_rows;
     const kernel *rows = kernels_cpu(&n_rows);
-    kernel_pick(rows, n_rows, o, false)->run(o, in, out);
+    kernel_pick(rows, n_rows, o, NULL, false)->run(o, in, out);
 }
 
 /* What the head multiplies, of all tokens of this CP rank: normed where the head does that. */

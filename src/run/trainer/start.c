@@ -131,7 +131,7 @@ static status load_files(trainer *t, const char *folder, error *err)
     status s = ranks_agree(t->c, array_borrow(&w, t->e, t->p, ARRAY_WEIGHTS, err), err);
     if (s) return s;
     comm_work before = comm_work_begin(t->c, WORK_LOAD);
-    s = hf_load(t->s, &t->p->at, &t->p->weights, folder, w.values, &report, err);
+    s = hf_load(&(hf_rank){t->s, &t->p->at, &t->p->weights, w.values}, folder, &report, err);
     array_return(&w, ARRAY_ROUNDED);
     s = ranks_agree(t->c, s, err);
     comm_work_end(t->c, before);

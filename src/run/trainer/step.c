@@ -39,8 +39,11 @@ static status read_samples(trainer *t, const batch_source *from, int64_t micro, 
                          "the data end after %lld samples; train.train_iters needs more",
                          (long long)from->from.n_samples);
     for (int64_t b = 0; b < t->p->B; b++) {
-        status s = data_sample(t->data, from->which, sample + b, t->tokens + b * seq,
-                               t->labels + b * seq, t->mask + b * seq, t->positions + b * seq, err);
+        data_item into = {.tokens = t->tokens + b * seq,
+                          .labels = t->labels + b * seq,
+                          .loss_mask = t->mask + b * seq,
+                          .positions = t->positions + b * seq};
+        status s = data_sample(t->data, from->which, sample + b, &into, err);
         if (s) return s;
     }
     return OK;

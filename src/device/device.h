@@ -1,0 +1,115 @@
+/* device.h - where a program runs: memory, streams, events, launches, messages.
+ *
+ * A device is a table of functions with a state of its own. The executor binds a program to one and
+ * then only enqueues; nothing else in the program knows which device it is.
+ *
+ *     cpu       Calls are finished when they return; only messages run beside them.
+ *     deferred  A CPU for tests: streams are queues, and what is in them runs late, in a seeded
+ *               random order that the waits allow.
+ *
+ * D1  Memory has three spaces, each one allocation. STATE (weights, gradients, optimizer) never
+ *     moves. WORK (saved activations, boundaries, buffers of the step, temporaries) may be given
+ *     back and taken again with another size: its content is lost then. HOST is pinned memory of
+ *     the host (the offload pool) that kernels of copies can address. An address is a space and an
+ *     offset.
+ * D2  A stream runs in the order of the calls, each operation when the one before it is complete;
+ *     streams know nothing of each other but what waits say. There is one for each op_stream.
+ * D3  An event is a point in a stream. `record` moves it to the stream's end as it is now; a wait
+ *     is for the record that was made last before the wait was called. An event that was never
+ *     recorded is complete.
+ * D4  The host runs ahead. It waits where it reads, writes, fills, syncs or settles.
+ * D5  A rank that waits for other ranks by means of its own (the control plane of comm) settles
+ *     first: what it has enqueued must come to its end while it waits there. On a GPU streams run
+ *     by themselves and there is nothing to do.
+ * D6  Nothing is allocated between device_events and device_close, but by device_take.
+ *
+ * One thread uses a device: the rank's. The header is C; .cu files include it, too. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include "comm/comm.h"
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum device_space { SPACE_STATE, SPACE_WORK, SPACE_HOST, SPACE_COUNT } device_space;
+
+typedef struct device_address {
+    device_space space;
+    int64_t offset;
+} device_address;
+
+typedef struct device device;
+
+typedef struct device_table {
+    const char *name; /* "cpu" */
+
+    /* `words` is what follows the name and a colon, or "". Fills d->state. */
+    status (*open)(device *d, const char *words, error *err);
+    void (*close)(device *d); /* with nothing under way; frees memory that is still taken */
+
+    /* Rows of its kernels, as kernels_cpu gives them. */
+    const kernel *(*rows)(int *n);
+
+    /* Takes a space anew, all zeros; what it had is given back before. Nothing is under way.
+     * ERR_MACHINE: no memory (the text names the bytes and the system's reason). */
+    status (*take)(device *d, device_space s, int64_t bytes, error *err);
+
+    /* The pointer that kernels and messages get. Valid until the space is taken again. */
+    void *(*pointer)(const device *d, device_address at);
+
+    /* The same for the host, where the host can address this memory; else NULL. Whoever uses it has
+     * called sync. */
+    void *(*map)(const device *d, device_address at);
+
+    /* Blocking, behind everything that was put into the compute stream. */
+    void (*read)(device *d, void *to, device_address from, int64_t bytes);
+    void (*write)(device *d, device_address to, const void *from, int64_t bytes);
+    void (*fill)(device *d, device_address to, int byte, int64_t bytes);
+
+    /* On a stream, between any two spaces. */
+    void (*copy)(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
+
+    /* Events 0 .. n-1, none recorded. */
+    status (*events)(device *d, int n, error *err);
+    void (*record)(device *d, op_stream s, int event);
+    void (*wait)(device *d, op_stream s, int event); /* the stream waits */
+    void (*wait_here)(device *d, int event);         /* the host waits */
+    bool (*is_complete)(device *d, int event);
+
+    /* Puts a kernel into a stream. The device fills in c->stream; what `c` and its lists of
+     * addresses are stored in may go when the call returns, operation, types and state stay. */
+    void (*launch)(device *d, op_stream s, kernel_call *c);
+
+    /* Puts a message into a stream: when its turn comes, comm starts it there (comm_start says what
+     * may go). */
+    void (*message)(device *d, op_stream s, const op *o, void *const *in, void *const *out);
+
+    /* The host waits until everything is complete. */
+    void (*sync)(device *d);
+
+    /* D5. */
+    void (*settle)(device *d);
+} device_table;
+
+struct device {
+    const device_table *table;
+    comm *c; /* whose messages it starts; set before the first one */
+    void *state;
+};
+
+/* Opens the device of a name, with words for it after a colon ("cpu", "deferred:7"). ERR_MACHINE:
+ * there is no such device here. */
+status device_open(device **out, const char *name, comm *c, error *err);
+void device_close(device *d);
+
+/* The tables. */
+extern const device_table device_cpu;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
