@@ -113,8 +113,10 @@ typedef struct program {
     int64_t arena_bytes;
     int64_t host_bytes; /* activations on the host; their places follow the arena's end */
     int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
-    number_types types; /* of weights, gradients, masters and moments */
+    number_types types;                  /* of weights, gradients, masters and moments */
     int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
+    int64_t updated; /* elements of each that are on the device: what this rank owns, but for what
+                      * an offloaded optimizer has on the host */
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */

@@ -131,11 +131,10 @@ dtype step_type(step_buffer which)
 step_staged step_is_staged(step_buffer which)
 {
     static const step_staged staged[STEP_COUNT] = {
-        [STEP_IDS] = STAGED_UP,        [STEP_LABELS] = STAGED_UP,  [STEP_MASK] = STAGED_UP,
-        [STEP_MTP_IDS] = STAGED_UP,    [STEP_MTP_LABELS] = STAGED_UP,
-        [STEP_MTP_MASK] = STAGED_UP,   [STEP_COUNTS] = STAGED_UP,  [STEP_GIVEN] = STAGED_UP,
-        [STEP_SUMS] = STAGED_DOWN,     [STEP_VERDICT] = STAGED_DOWN,
-        [STEP_OVERFLOW] = STAGED_DOWN, [STEP_LOAD] = STAGED_DOWN};
+        [STEP_IDS] = STAGED_UP,       [STEP_LABELS] = STAGED_UP,     [STEP_MASK] = STAGED_UP,
+        [STEP_MTP_IDS] = STAGED_UP,   [STEP_MTP_LABELS] = STAGED_UP, [STEP_MTP_MASK] = STAGED_UP,
+        [STEP_COUNTS] = STAGED_UP,    [STEP_GIVEN] = STAGED_UP,      [STEP_SUMS] = STAGED_DOWN,
+        [STEP_VERDICT] = STAGED_DOWN, [STEP_OVERFLOW] = STAGED_DOWN, [STEP_LOAD] = STAGED_DOWN};
     return staged[which];
 }
 

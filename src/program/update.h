@@ -24,7 +24,13 @@ typedef enum given_place {
 
 /* Tokens of a microbatch that count: of all of it, and of this rank's part; of the main loss and of
  * the prediction module's. */
-typedef enum counts_place { COUNTS_WHOLE, COUNTS_HERE, COUNTS_MTP_WHOLE, COUNTS_MTP_HERE, COUNTS_COUNT } counts_place;
+typedef enum counts_place {
+    COUNTS_WHOLE,
+    COUNTS_HERE,
+    COUNTS_MTP_WHOLE,
+    COUNTS_MTP_HERE,
+    COUNTS_COUNT
+} counts_place;
 
 /* What all ranks add up once a step. */
 typedef enum step_sum {
@@ -69,11 +75,11 @@ typedef enum verdict_place {
 
 /* A row of an update's table: the part of one weight that this rank owns. All are whole numbers. */
 typedef enum table_place {
-    TABLE_PIECE,   /* how many pieces of UPDATE_PIECE elements the rows before it have */
-    TABLE_OFFSET,  /* where it starts in the flat arrays of weights and gradients */
-    TABLE_N,       /* elements; may be 0 */
-    TABLE_MOMENTS, /* where it starts in the arrays of masters and moments */
-    TABLE_DECAYS,  /* 0 or 1: */
+    TABLE_PIECE,     /* how many pieces of UPDATE_PIECE elements the rows before it have */
+    TABLE_OFFSET,    /* where it starts in the flat arrays of weights and gradients */
+    TABLE_N,         /* elements; may be 0 */
+    TABLE_MOMENTS,   /* where it starts in the arrays of masters and moments */
+    TABLE_DECAYS,    /* 0 or 1: */
     TABLE_EMBEDDING, /* word table or head, */
     TABLE_ANSWERS,   /* counts in sums: run/owned.h */
     TABLE_SPARE,

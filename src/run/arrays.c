@@ -5,11 +5,11 @@
 
 #include <stdlib.h>
 
-optimizer_arrays arrays_of(const executor *e, const program *p)
+update_arrays arrays_of(const executor *e, const program *p)
 {
     const number_types *t = &p->types;
     unsigned char *moments = executor_region(e, REGION_OPTIMIZER);
-    return (optimizer_arrays){
+    return (update_arrays){
         .weights = {t->weight, executor_region(e, REGION_WEIGHTS)},
         .gradients = {t->gradient, executor_region(e, REGION_GRADIENTS)},
         .masters = {t->master, t->masters ? moments : NULL},
@@ -18,7 +18,7 @@ optimizer_arrays arrays_of(const executor *e, const program *p)
     };
 }
 
-static typed array_at(const optimizer_arrays *x, array_kind k)
+static typed array_at(const update_arrays *x, array_kind k)
 {
     const typed list[] = {x->weights, x->gradients, x->first, x->second};
     return list[k];

@@ -10,13 +10,13 @@
 #include "run/optimizer.h"
 
 /* Where they lie in the executor's memory. */
-optimizer_arrays arrays_of(const executor *e, const program *p);
+update_arrays arrays_of(const executor *e, const program *p);
 
 typedef enum array_kind { ARRAY_WEIGHTS, ARRAY_GRADIENTS, ARRAY_FIRST, ARRAY_SECOND } array_kind;
 
 typedef struct array_loan {
     const program *p;
-    optimizer_arrays of;
+    update_arrays of;
     array_kind kind;
     float *values; /* as many as the array has elements: p->weights says */
     bool copied;

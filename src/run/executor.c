@@ -61,7 +61,7 @@ static status type_is_run(const segment *seg, const op *o, int id, error *err)
 {
     if (id < 0) return OK;
     dtype t = seg->bufs[id].type;
-    if (t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
+    if (t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32 || t == DTYPE_F64) return OK;
     return error_set(err, ERR_MACHINE,
                      "operation %s (%s): %s of %s is not computed on CPUs; repair: "
                      "mixed_precision=bf16_mixed",
@@ -194,7 +194,8 @@ static int64_t unplanned_bytes(const program *p)
 
 static status take_arena(executor *e, error *err)
 {
-    int64_t planned = e->p->arena_bytes + e->p->host_bytes, beside = unplanned_bytes(e->p);
+    int64_t planned = e->p->arena_bytes + e->p->host_bytes + e->p->staging_bytes;
+    int64_t beside = unplanned_bytes(e->p);
     planned = round_up(planned, WORKSPACE_ALIGN);
     e->bytes = (size_t)add_sat(planned, beside);
     e->arena = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE,
@@ -324,13 +325,14 @@ void executor_item(executor *e, item_part part, int64_t i)
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     for (int n = 0; n <= it->seg->n_events[phase]; n++) e->requests[n] = NO_REQUEST;
-    if (e->times) e->last = clock_seconds();
+    bool timed = e->times && part_is_played(part);
+    if (timed) e->last = clock_seconds();
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         comm_where(e->c, seg->name, seg->ops[phase][k].name);
         run_op(e, it, phase, k);
-        if (e->times) time_op(e, it, phase, k);
+        if (timed) time_op(e, it, phase, k);
         comm_progress(e->c); /* I2 */
-        if (e->times && comm_size(e->c) > 1) add_time(e, e->message_kind);
+        if (timed && comm_size(e->c) > 1) add_time(e, e->message_kind);
     }
 }
 
@@ -351,16 +353,9 @@ void *executor_step_buffer(const executor *e, step_buffer which)
     return e->arena + e->p->offset[REGION_STEP] + e->p->step_offset[which];
 }
 
-void executor_clear(executor *e)
+void *executor_staging(const executor *e, step_buffer which)
 {
-    static const step_buffer cleared[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,     STEP_Z,
-                                          STEP_LOAD, STEP_GLOBAL,   STEP_OVERFLOW};
-    memset(executor_region(e, REGION_GRADIENTS), 0, (size_t)e->p->bytes[REGION_GRADIENTS]);
-    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++) {
-        int64_t times = step_by_micro(cleared[i]) ? e->p->micros : 1;
-        memset(executor_step_buffer(e, cleared[i]), 0,
-               (size_t)(times * e->p->step_bytes[cleared[i]]));
-    }
+    return e->arena + program_staging(e->p, which);
 }
 
 void executor_fill(executor *e, unsigned char pattern)

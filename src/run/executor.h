@@ -31,8 +31,9 @@ void executor_time(executor *e, timing *t, const cost_model *cost);
 void *executor_region(const executor *e, region r);
 void *executor_step_buffer(const executor *e, step_buffer which);
 
-/* Gradients, losses and counters to zero: the start of a step. */
-void executor_clear(executor *e);
+/* The copy of a buffer of the step on the host: what PART_BEGIN uploads (of all microbatches), what
+ * PART_REPORT has fetched. */
+void *executor_staging(const executor *e, step_buffer which);
 
 /* For tests: fills the arena with a byte; counts bytes that are not it. */
 void executor_fill(executor *e, unsigned char pattern);

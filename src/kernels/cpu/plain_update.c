@@ -130,12 +130,11 @@ static void adamw(const kernel_call *c)
     adamw_numbers k = {r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
                        (c->o->flags & DECAY_L2) != 0};
     update_table t = {c->in[IN_ADAMW_table], c->o->dim[DIM_ADAMW_ROWS]};
-    update_arrays x = {
-        .weights = output(c, OUT_ADAMW_weight),
-        .gradients = {c->types->in[IN_ADAMW_gradient], c->in[IN_ADAMW_gradient]},
-        .masters = output(c, OUT_ADAMW_master),
-        .first = output(c, OUT_ADAMW_first),
-        .second = output(c, OUT_ADAMW_second)};
+    update_arrays x = {.weights = output(c, OUT_ADAMW_weight),
+                       .gradients = {c->types->in[IN_ADAMW_gradient], c->in[IN_ADAMW_gradient]},
+                       .masters = output(c, OUT_ADAMW_master),
+                       .first = output(c, OUT_ADAMW_first),
+                       .second = output(c, OUT_ADAMW_second)};
     update_adamw(&k, c->in[IN_ADAMW_verdict], t, &x);
 }
 

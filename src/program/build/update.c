@@ -123,8 +123,9 @@ void build_report(builder *b, segment *seg, const program *p)
            IN(gradients(b, p), of_step(b, p, STEP_TABLE)), OUT(squares),
            DIM(p->weights.owned, program_trained_weights(p)));
     seg_op(b, SEG_FORWARD, OP_TALLY, "tally",
-           IN(counts ? of_step(b, p, STEP_LOSS) : NONE, counts ? of_step(b, p, STEP_MTP_LOSS) : NONE,
-              of_step(b, p, STEP_AUX), of_step(b, p, STEP_Z), of_step(b, p, STEP_OVERFLOW),
+           IN(counts ? of_step(b, p, STEP_LOSS) : NONE,
+              counts ? of_step(b, p, STEP_MTP_LOSS) : NONE, of_step(b, p, STEP_AUX),
+              of_step(b, p, STEP_Z), of_step(b, p, STEP_OVERFLOW),
               counts ? of_step(b, p, STEP_COUNTS) : NONE, given, squares),
            OUT(tally), DIM(p->micros, layers));
     int all = gathered(b, p, tally);
@@ -162,7 +163,7 @@ static void update_biases(builder *b, const program *p, int verdict)
 
 static int of_optimizer(builder *b, const program *p, const char *name, int64_t at, dtype type)
 {
-    return seg_fixed(b, name, REGION_OPTIMIZER, at, p->weights.owned, type);
+    return seg_fixed(b, name, REGION_OPTIMIZER, at, p->updated, type);
 }
 
 static void update_weights(builder *b, const program *p, int verdict)
@@ -173,10 +174,9 @@ static void update_weights(builder *b, const program *p, int verdict)
     int masters = t->masters ? of_optimizer(b, p, "masters", 0, t->master) : NONE;
     int first = of_optimizer(b, p, "first moments", p->first_offset, t->first);
     int second = of_optimizer(b, p, "second moments", p->second_offset, t->second);
-    op *o = seg_op(b, SEG_FORWARD, OP_ADAMW, "AdamW",
-                   IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
-                   OUT(weights, masters, first, second),
-                   DIM(p->weights.owned, program_trained_weights(p)));
+    op *o = seg_op(
+        b, SEG_FORWARD, OP_ADAMW, "AdamW", IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
+        OUT(weights, masters, first, second), DIM(p->weights.owned, program_trained_weights(p)));
     o->real[REAL_ADAMW_beta1] = recipe_real(r, K_BETA1);
     o->real[REAL_ADAMW_beta2] = recipe_real(r, K_BETA2);
     o->real[REAL_ADAMW_eps] = recipe_real(r, K_ADAM_EPS);
@@ -189,5 +189,5 @@ void build_update(builder *b, segment *seg, const program *p)
     if (!p->types.moments) return;
     int verdict = of_step(b, p, STEP_VERDICT);
     update_biases(b, p, verdict);
-    update_weights(b, p, verdict);
+    if (p->updated) update_weights(b, p, verdict);
 }

@@ -223,7 +223,10 @@ void plan_state(program *p)
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
-    p->first_offset = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0;
+    double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
+    if (on_host > 0) moments = (int64_t)((double)moments * (1 - on_host));
+    p->updated = moments;
+    p->first_offset = t->masters ? dtype_bytes(t->master, moments) : 0;
     p->second_offset = p->first_offset + dtype_bytes(t->first, moments);
     p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);

@@ -17,9 +17,11 @@ static void add_wanted(trainer *t, iteration_line *line)
 {
     const recipe *r = &t->s->r;
     bool norm = recipe_on(r, K_LOG_PARAMS_NORM), zeros = recipe_on(r, K_LOG_ZEROS);
-    double sums[2] = {norm ? optimizer_squares(&t->opt, t->arrays.weights) : 0,
-                      zeros ? (double)optimizer_zeros(&t->opt, t->arrays.gradients) : 0};
-    if (norm || zeros) comm_sum(t->c, GROUP_WORLD, sums, 2);
+    if (!norm && !zeros) return;
+    update_arrays x = arrays_of(t->e, t->p);
+    double sums[2] = {norm ? optimizer_squares(&t->opt, x.weights) : 0,
+                      zeros ? (double)optimizer_zeros(&t->opt, x.gradients) : 0};
+    comm_sum(t->c, GROUP_WORLD, sums, 2);
     line->params_norm = sqrt(sums[0]);
     line->zeros = (int64_t)sums[1];
     if (norm) line->has |= LINE_PARAMS_NORM;
