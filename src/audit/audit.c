@@ -28,6 +28,7 @@ status audit_run(audit_result *out, const setup *s, const audit_options *o, aren
     t->book = ARENA_NEW(a, audit_book);
     *t->book = (audit_book){.s = s, .a = a};
     classes_make(t);
+    if (t->o->one) races_of_rank(t, t->o->rank);
     tables_make(t);
     match_all(t);
     play_all(t);

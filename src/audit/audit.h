@@ -3,7 +3,7 @@
  *
  * Proved, or a fault is named: every send has its receive with the same bytes in the same order;
  * the members of every group start the same collectives in the same order with the same sizes; no
- * deadlock. Counted: bytes that each rank holds, and sends over each kind of link.
+ * deadlock; inside ranks, as far as they are replayed, conflicting accesses are in order. Counted: bytes that each rank holds, and sends over each kind of link.
  * docs/AUDIT.md says by which arguments.
  *
  * Ranks that are alike are built once: programs are built for some ranks of each pipeline stage,
@@ -28,6 +28,7 @@ typedef enum fault_kind {
     FAULT_MISSING,  /* a member, a receive or a send is not there */
     FAULT_DEADLOCK, /* ranks that wait for each other, or for what never comes */
     FAULT_EVENT,    /* a message takes the event of one that is still under way */
+    FAULT_RACE,     /* accesses of a rank to the same memory in no order */
     FAULT_COUNT
 } fault_kind;
 
@@ -60,7 +61,10 @@ typedef struct audit_class {
 } audit_class;
 
 typedef struct audit_options {
-    bool every; /* build every rank, sharing nothing */
+    bool every;    /* build every rank, sharing nothing */
+    bool one;      /* replay the accesses of ... */
+    int64_t rank;  /* ... this rank, however many they are */
+    unsigned deaf; /* for tests: see order_options */
     /* For tests: may alter the trace of a rank (trace_own_part) before anything is matched. */
     void (*plant)(void *with, int64_t rank, audit_book *book, audit_trace *trace);
     void *with;
@@ -87,8 +91,12 @@ typedef struct audit_result {
     double most[LINK_COUNT];                     /* of one rank */
     int64_t most_rank[LINK_COUNT];               /* which */
     double group_bytes[GROUP_COUNT][LINK_COUNT]; /* of all ranks */
-    int64_t actors; /* ranks that had to be played to look for deadlocks */
-    bool played;    /* false: other faults come first, and playing them would take too long */
+    int64_t actors;       /* ranks that had to be played to look for deadlocks */
+    bool played;          /* false: other faults come first, and playing them would take too long */
+    int replayed;         /* kinds whose accesses were checked for order; the others are too long */
+    int64_t most_ops;     /* operations of the longest program */
+    bool replayed_rank;   /* options.one: that rank's were checked */
+    int64_t replayed_ops; /* of that rank */
     const struct audit_state *state; /* for audit_rank_traffic */
 } audit_result;
 

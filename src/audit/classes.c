@@ -51,9 +51,12 @@ static int32_t build(audit_state *t, int64_t rank)
                      .alive = order_peak(&p->order),
                      .gathers_late = p->gathers_late};
     memcpy(c.bytes, p->bytes, sizeof c.bytes);
+    int before = t->n_classes;
+    t->known[rank] = class_keep(t, &c);
+    if (t->n_classes > before) races_of_kind(t, p);
     arena_destroy(scratch);
     t->out->built++;
-    return t->known[rank] = class_keep(t, &c);
+    return t->known[rank];
 }
 
 /* ---- the ranks of a stage */

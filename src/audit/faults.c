@@ -5,8 +5,8 @@
 
 const char *fault_kind_name(fault_kind k)
 {
-    static const char *const names[FAULT_COUNT] = {"order",   "size",     "kind",
-                                                   "missing", "deadlock", "event"};
+    static const char *const names[FAULT_COUNT] = {"order",    "size",  "kind", "missing",
+                                                   "deadlock", "event", "race"};
     return names[k];
 }
 

@@ -1,181 +1,232 @@
-/* order_check.c - replays lists, with what every operation knows to be complete when it begins.
+/* order_check.c - replays a program with vector clocks.
  *
- * This is a vector clock with one component for each operation instead of one for each stream:
- * under ORDER_HOST messages of one stream end in any order, so that a count would say too much.
- *
- * I1  An operation knows what its stream knew when it was reached. A stream learns by a WAIT: the
- *     operation that is named, and all that this one knew. A stream that runs in order learns of
- *     its own operations by itself.
- * I2  Of two conflicting operations the later one in the lists knows the earlier one, or they are
- *     not ordered: the earlier one cannot wait for what comes after it. */
+ * I1  A clock has for each stream how many of its operations are known to be complete. A stream
+ *     runs in order, so a count is enough. An operation begins with what its stream knows; then the
+ *     stream knows the operation.
+ * I2  A stream learns by a WAIT what the operation that is named knew, and that operation; by one
+ *     for event 0 what the compute stream knew at the start of the list.
+ * I3  Of two conflicting operations the later one in the lists knows the earlier one, or they are
+ *     not ordered: the earlier one cannot wait for what comes after it. The last write and the last
+ *     read of each stream stand for all before them. */
 #include "audit/order_check.h"
 
+#include <inttypes.h>
 #include <string.h>
 
-typedef struct span {
-    int64_t start, end;
-    bool written;
-} span;
+#include "audit/order_memory.h"
 
-typedef struct step {
-    const op *o;
-    int list, n_spans;
-    span *spans;
-    uint64_t *known; /* [words] what was complete when it began (I1) */
-} step;
+typedef struct order_clock {
+    uint32_t n[STREAM_COUNT];
+} order_clock;
+
+typedef struct event {
+    order_clock c;
+    int64_t list; /* of the operation; 0: none yet */
+    uint32_t number;
+    op_stream stream;
+} event;
+
+/* Where the replay is. */
+typedef struct place {
+    int pass, part;
+    int64_t item;
+} place;
 
 typedef struct replay {
     order_report *out;
     order_options o;
-    arena *a;
-    step *steps;
-    int n, words;
-    uint64_t *streams[STREAM_COUNT]; /* [words] what each stream knows */
-    uint64_t *at_start;              /* [words] what the compute stream knew at the list's start */
+    const order_map *m;
+    order_memory memory;
+    uint32_t begun[STREAM_COUNT];    /* operations */
+    uint32_t due[STREAM_COUNT];      /* of the list: the last that must be complete at its end */
+    order_clock known[STREAM_COUNT]; /* I1 */
+    order_clock at_start;            /* I2 */
+    event *own, *across;             /* by event: of the list, of the program */
+    int64_t list;                    /* its number, from 1 on */
 } replay;
 
-/* ---- sets of steps */
+/* ---- the order of items */
 
-static bool has(const uint64_t *set, int i)
+enum { PASSES = 2 };
+
+/* Weights that are gathered late are gathered by the step itself; by a part only where training
+ * stops to look at them. */
+static bool is_run(const program *p, const place *at)
 {
-    return set[i / 64] >> (i % 64) & 1;
+    return at->part != PART_GATHER || !p->gathers_late || at->pass == PASSES - 1;
 }
 
-static void put(uint64_t *set, int i)
+static const item *next_item(const program *p, place *at)
 {
-    set[i / 64] |= (uint64_t)1 << (i % 64);
-}
-
-static void put_all(uint64_t *set, const uint64_t *more, int words)
-{
-    for (int i = 0; i < words; i++) set[i] |= more[i];
-}
-
-/* ---- memory */
-
-static void add_spans(step *s, const order_list *l, const int *ids, int n, bool written)
-{
-    for (int i = 0; i < n; i++) {
-        if (ids[i] < 0 || l->start[ids[i]] < 0) continue;
-        int64_t start = l->start[ids[i]];
-        s->spans[s->n_spans++] = (span){start, start + l->seg->bufs[ids[i]].bytes, written};
-    }
-}
-
-static bool conflict(const step *a, const step *b)
-{
-    for (int i = 0; i < a->n_spans; i++)
-        for (int k = 0; k < b->n_spans; k++) {
-            const span *x = &a->spans[i], *y = &b->spans[k];
-            if ((x->written || y->written) && x->start < y->end && y->start < x->end) return true;
-        }
-    return false;
-}
-
-/* ---- the replay */
-
-static bool runs_in_order(const replay *r, const op *o)
-{
-    return !op_is_comm(o->kind) || r->o.model == ORDER_QUEUES;
-}
-
-/* The operation that a WAIT of the list names; NULL: it is in none of the lists. */
-static const step *target_of(const replay *r, const op *wait, int list)
-{
-    bool across = (wait->flags & ACROSS) != 0;
-    if (wait->dim[DIM_WAIT_EVENT] == 0) return NULL;
-    for (int i = r->n - 1; i >= 0; i--) {
-        const step *s = &r->steps[i];
-        if (((s->o->flags & ACROSS) != 0) != across || s->o->event != wait->dim[DIM_WAIT_EVENT])
-            continue;
-        if (across || s->list == list) return s;
+    for (at->item++; at->pass < PASSES; at->pass++, at->part = 0) {
+        for (; at->part < PART_COUNT; at->part++, at->item = 0)
+            if (is_run(p, at) && at->item < p->items[at->part].n)
+                return &p->items[at->part].list[at->item];
     }
     return NULL;
 }
 
-static void learn(replay *r, const op *wait, int list) /* I1 */
-{
-    if (wait == r->o.left_out) return;
-    if (!(wait->flags & ACROSS) && wait->dim[DIM_WAIT_EVENT] == 0)
-        put_all(r->streams[wait->stream], r->at_start, r->words);
-    const step *s = target_of(r, wait, list);
-    if (!s) return;
-    put_all(r->streams[wait->stream], s->known, r->words);
-    put(r->streams[wait->stream], (int)(s - r->steps));
-}
+static const place before_all = {.item = -1};
 
-static void compare(replay *r, const step *s) /* I2 */
+/* ---- what is wrong */
+
+/* The operation of this number on its stream. */
+static order_at operation(const replay *r, op_stream stream, uint32_t wanted)
 {
-    order_report *out = r->out;
-    for (int i = 0; i < r->n; i++) {
-        const step *before = &r->steps[i];
-        bool messages = op_is_comm(before->o->kind) && op_is_comm(s->o->kind);
-        if (before->o->stream == s->o->stream && !messages) continue;
-        if (!conflict(before, s)) continue;
-        out->pairs++;
-        if (has(s->known, i)) continue;
-        if (!out->unordered++ && !out->first[0]) {
-            out->first[0] = before->o;
-            out->first[1] = s->o;
+    place at = before_all;
+    const item *it;
+    uint32_t n = 0;
+    while ((it = next_item(r->m->p, &at)))
+        for (int k = 0; k < it->seg->n_ops[it->phase]; k++) {
+            const op *o = &it->seg->ops[it->phase][k];
+            if (o->kind == OP_WAIT || o->stream != stream) continue;
+            if (++n == wanted) return (order_at){it, o};
         }
-    }
+    return (order_at){NULL, NULL};
 }
 
-static void run(replay *r, const order_list *l, int list, const op *o)
+static void not_finished(replay *r, op_stream stream, uint32_t number)
 {
-    step *s = &r->steps[r->n];
-    *s = (step){.o = o, .list = list, .spans = ARENA_RAW(r->a, span, OP_IN_MAX + OP_OUT_MAX)};
-    add_spans(s, l, o->in, OP_IN_MAX, false);
-    add_spans(s, l, o->out, OP_OUT_MAX, true);
-    s->known = ARENA_RAW(r->a, uint64_t, r->words);
-    memcpy(s->known, r->streams[o->stream], sizeof *s->known * (size_t)r->words);
-    if (r->o.model == ORDER_HOST) put_all(s->known, r->streams[STREAM_COMPUTE], r->words);
-    compare(r, s);
-    if (runs_in_order(r, o)) put(r->streams[o->stream], r->n);
-    r->n++;
+    if (r->known[STREAM_COMPUTE].n[stream] >= number) return;
+    r->out->unfinished++;
+    if (!r->out->first[0].o) r->out->first[0] = operation(r, stream, number);
 }
 
-/* What a list leaves under way. */
-static void end_list(replay *r, int list)
+/* ---- the replay */
+
+static void learn(replay *r, const op *wait, const item *it) /* I2 */
 {
-    for (int i = 0; i < r->n; i++) {
-        const step *s = &r->steps[i];
-        if (s->list != list || (s->o->flags & ACROSS)) continue;
-        if (!op_is_beside(s->o->kind) || has(r->streams[STREAM_COMPUTE], i)) continue;
-        r->out->unfinished++;
-        if (!r->out->first[0]) r->out->first[0] = s->o;
-    }
+    order_clock *c = &r->known[wait->stream];
+    bool across = (wait->flags & ACROSS) != 0;
+    int64_t e = wait->dim[DIM_WAIT_EVENT];
+    if (r->o.deaf >> wait->stream & 1) return;
+    if (wait == r->o.left_out && (!r->o.left_item || r->o.left_item == it)) return;
+    const event *named = across ? &r->across[e] : &r->own[e];
+    if (e && (across ? !named->list : named->list != r->list)) return;
+    const order_clock *more = e ? &named->c : &r->at_start;
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (more->n[i] > c->n[i]) c->n[i] = more->n[i];
 }
 
-void order_check(order_report *out, const order_list *lists, int n, order_options o, arena *scratch)
+/* Compares an access with what was there before; the first that is not known: its stream, or -1. */
+static int compare(replay *r, const order_run *run, op_stream own, bool writes, uint32_t *number)
+{
+    const order_clock *c = &r->known[own];
+    int wrong = -1;
+    for (int s = 0; s < STREAM_COUNT; s++) { /* I3 */
+        uint32_t last = run->written && run->writer == (op_stream)s ? run->written : 0;
+        if (writes && run->read[s] > last) last = run->read[s];
+        if (!last || s == (int)own) continue;
+        r->out->compared++;
+        if (c->n[s] >= last || wrong >= 0) continue;
+        wrong = s;
+        *number = last;
+    }
+    return wrong;
+}
+
+typedef struct seen {
+    int wrong; /* a stream, or -1 */
+    uint32_t number;
+} seen;
+
+static void touch_memory(replay *r, order_access x, op_stream own, bool writes, seen *found)
+{
+    order_memory *m = &r->memory;
+    order_memory_cut(m, x);
+    for (int32_t i = x.first; i < x.end; i = order_memory_next(m, i)) {
+        uint32_t number = 0;
+        int wrong = compare(r, &m->runs[i], own, writes, &number);
+        if (wrong >= 0 && found->wrong < 0) *found = (seen){wrong, number};
+        if (!writes) m->runs[i].read[own] = r->begun[own];
+    }
+    if (writes) order_memory_write(m, x, own, r->begun[own]);
+}
+
+static void run(replay *r, const item *it, const op *o, order_counts n, const order_access *list)
+{
+    op_stream own = o->stream;
+    seen found = {-1, 0};
+    r->begun[own]++;
+    for (int i = 0; i < n.reads + n.writes; i++)
+        touch_memory(r, list[i], own, i >= n.reads, &found);
+    if (found.wrong >= 0 && !r->out->unordered++ && !r->out->first[0].o) {
+        r->out->first[0] = operation(r, (op_stream)found.wrong, found.number);
+        r->out->first[1] = (order_at){it, o};
+    }
+    r->known[own].n[own] = r->begun[own]; /* I1 */
+    bool across = (o->flags & ACROSS) != 0;
+    event *e = across ? &r->across[o->event] : &r->own[o->event];
+    if (across && e->list) not_finished(r, e->stream, e->number);
+    if (op_is_beside(o->kind) && !across) r->due[own] = r->begun[own];
+    *e = (event){r->known[own], r->list, r->begun[own], own};
+}
+
+static void run_list(replay *r, const item *it, const place *at)
+{
+    int64_t i = r->m->first_op[at->part][at->item];
+    const order_access *list = &r->m->accesses[r->m->first_access[at->part][at->item]];
+    r->list++;
+    r->at_start = r->known[STREAM_COMPUTE];
+    memset(r->due, 0, sizeof r->due);
+    for (int k = 0; k < it->seg->n_ops[it->phase]; k++, i++) {
+        const op *o = &it->seg->ops[it->phase][k];
+        order_counts n = r->m->counts[i];
+        if (o->kind == OP_WAIT)
+            learn(r, o, it);
+        else
+            run(r, it, o, n, list);
+        list += n.reads + n.writes;
+    }
+    for (int s = 0; s < STREAM_COUNT; s++) not_finished(r, (op_stream)s, r->due[s]);
+}
+
+static int most_events(const program *p)
+{
+    int most = 0;
+    for (int i = 0; i < p->n_segments; i++)
+        for (int phase = 0; phase < 2; phase++)
+            if (p->segments[i]->n_ops[phase] > most) most = p->segments[i]->n_ops[phase];
+    return most;
+}
+
+void order_check(order_report *out, const order_map *m, order_options o, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
     *out = (order_report){0};
-    replay r = {.out = out, .o = o, .a = scratch};
-    int steps = 0;
-    for (int i = 0; i < n; i++) steps += lists[i].seg->n_ops[lists[i].phase];
-    r.words = steps / 64 + 1;
-    r.steps = ARENA_RAW(scratch, step, steps + 1);
-    for (int i = 0; i < STREAM_COUNT; i++) r.streams[i] = ARENA_ARRAY(scratch, uint64_t, r.words);
-    r.at_start = ARENA_RAW(scratch, uint64_t, r.words);
-    for (int i = 0; i < n; i++) {
-        const segment *seg = lists[i].seg;
-        memcpy(r.at_start, r.streams[STREAM_COMPUTE], sizeof *r.at_start * (size_t)r.words);
-        for (int k = 0; k < seg->n_ops[lists[i].phase]; k++) {
-            const op *x = &seg->ops[lists[i].phase][k];
-            if (x->kind == OP_WAIT)
-                learn(&r, x, i);
-            else
-                run(&r, &lists[i], i, x);
-        }
-        end_list(&r, i);
-    }
+    replay r = {.out = out, .o = o, .m = m};
+    order_memory_init(&r.memory, m->n_intervals, scratch);
+    r.own = ARENA_ARRAY(scratch, event, most_events(m->p) + 1);
+    r.across = ARENA_ARRAY(scratch, event, m->p->n_events + 1);
+    place at = before_all;
+    const item *it;
+    while ((it = next_item(m->p, &at))) run_list(&r, it, &at);
+    for (int s = 0; s < STREAM_COUNT; s++) not_finished(&r, (op_stream)s, r.begun[s]);
     arena_release(scratch, mark);
 }
 
-order_list order_list_of(const program *p, const item *it, arena *a)
+/* ---- for people */
+
+static void add_operation(textbuf *t, const order_at *at)
 {
-    int64_t *start = ARENA_RAW(a, int64_t, it->seg->n_bufs + 1);
-    for (int i = 0; i < it->seg->n_bufs; i++) start[i] = program_place(p, it, i);
-    return (order_list){it->seg, it->phase, start};
+    const segment *seg = at->it->seg;
+    text_add(t, "%s %s (%s, %s", op_infos[at->o->kind].name, at->o->name ? at->o->name : "",
+             seg->name, at->it->phase == SEG_FORWARD ? "forward" : "backward");
+    if (at->it->at[0].chunk >= 0) text_add(t, ", microbatch %" PRId64, at->it->at[0].micro);
+    text_add(t, "; stream %s)", op_stream_names[at->o->stream]);
+}
+
+const char *order_text(const order_report *r, arena *a)
+{
+    if (!r->first[0].o) return NULL;
+    textbuf t = text_init(a);
+    add_operation(&t, &r->first[0]);
+    if (r->first[1].o) {
+        text_add(&t, " and ");
+        add_operation(&t, &r->first[1]);
+        text_add(&t, " touch the same memory in no order");
+    } else {
+        text_add(&t, " is not waited for");
+    }
+    return t.s;
 }

@@ -30,6 +30,7 @@ typedef struct audit_state {
         int fault;      /* -1: not among those that are named */
     } * seen;
     int n_seen, seen_room;
+    int64_t replayed_ops; /* of kinds of ranks */
 } audit_state;
 
 /* classes.c: builds programs and says which ranks are alike. */
@@ -51,6 +52,10 @@ void play_all(audit_state *t);
 
 /* traffic.c: bytes over links. */
 void traffic_all(audit_state *t);
+
+/* races.c: conflicting accesses of a new kind of ranks; of the rank that is asked for. */
+void races_of_kind(audit_state *t, const program *p);
+void races_of_rank(audit_state *t, int64_t rank);
 
 /* faults.c */
 audit_fault *fault_add(audit_state *t, fault_kind kind, int64_t rank, int64_t peer,

@@ -170,7 +170,8 @@ static status audit_ranks(checked *c, const check_options *o, arena *a, error *e
     if (st) return st;
     audit_result *r = ARENA_NEW(a, audit_result);
     double start = clock_seconds();
-    st = audit_run(r, c->s, NULL, a, err);
+    const audit_options options = {.one = c->rank >= 0, .rank = c->rank};
+    st = audit_run(r, c->s, &options, a, err);
     c->seconds = clock_seconds() - start;
     c->audit = r;
     return st;

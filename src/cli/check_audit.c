@@ -114,6 +114,24 @@ static void print_fullest(const setup *s, const audit_result *r, arena *a)
     printf("\n");
 }
 
+/* Which ranks were looked at for races; those that were found are among the faults. */
+static void print_races(const audit_result *r, arena *a)
+{
+    bool all = r->replayed == r->n_classes;
+    if (r->ok && all)
+        printf(
+            "         no race between streams of a rank: waits order all conflicting accesses\n");
+    else if (r->ok && r->replayed_rank)
+        printf(
+            "         no race between streams of this rank: waits order all conflicting accesses "
+            "(%s operations)\n",
+            text_grouped(a, r->replayed_ops));
+    else if (!all && !r->replayed_rank)
+        printf("         races between streams: %d of %d kinds of ranks checked, of up to %s "
+               "operations; --rank R checks rank R\n",
+               r->replayed, r->n_classes, text_grouped(a, r->most_ops));
+}
+
 void cli_print_audit(const setup *s, const audit_result *r, double seconds, arena *a)
 {
     if (r->why_not) {
@@ -127,6 +145,7 @@ void cli_print_audit(const setup *s, const audit_result *r, double seconds, aren
     if (r->ok)
         printf("         every send has its receive, every group agrees on its collectives, no "
                "deadlock\n");
+    print_races(r, a);
     printf("\n");
     print_faults(r);
     print_links(r, a);
@@ -242,6 +261,8 @@ json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank)
     json_object_set_new(o, "faults", json_faults(r));
     json_object_set_new(o, "n_faults", json_integer(r->n_all_faults));
     json_object_set_new(o, "played", json_boolean(r->played));
+    json_object_set_new(o, "replayed", json_integer(r->replayed));
+    json_object_set_new(o, "replayed_rank", json_boolean(r->replayed_rank));
     json_object_set_new(o, "links", json_links(r));
     json_object_set_new(o, "seconds", json_real(seconds));
     if (rank >= 0) json_object_set_new(o, "one", json_one(r, rank));

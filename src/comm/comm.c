@@ -223,6 +223,7 @@ void comm_begin(comm *c, message *m)
 {
     const plane *p = plane_of(c, m);
     m->begun = true;
+    comm_count(c, m);
     p->b->start(p->state, m);
 }
 
@@ -252,7 +253,7 @@ static bool complete(comm *c, message *m)
 
 static void rest(comm *c, message *waited_for, int tries)
 {
-    message *m = waited_for->begun ? waited_for : c->first[waited_for->stream];
+    message *m = waited_for->begun ? waited_for : c->streams[waited_for->stream].first;
     if (m->admitted) { /* only the emulated link holds it */
         double left = m->ready - clock_seconds();
         long most = 500 * 1000, wanted = left > 1 ? most : (long)(left * 1e9);

@@ -2,7 +2,8 @@
  *
  * A message is an operation of the program (program/ops_comm.def) on addresses: comm_start puts it
  * into the queue of its stream and returns at once, comm_wait ends it. It begins when the one
- * before it on its stream is complete, as on a GPU's streams. Messages of one group and stream
+ * before it on its stream is complete, and what its stream was told to wait for (comm_stream_wait),
+ * as on a GPU's streams. Messages of one group and stream
  * start in the same order on all members: each such pair that is in use has a communicator of its
  * own, and so has the control plane (the small blocking calls), which no queue holds up. Nothing is
  * allocated after comm_streams, other than what a backend's library does for itself.
@@ -85,7 +86,8 @@ status comm_can(const op *o, error *err);
  * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
  * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.
- * Exchange: the table is read until the message is complete; it belongs to it like x and y. */
+ * Nothing of these is read before the message begins; exchange: the table belongs to it like x and
+ * y until it is complete. */
 int comm_start(comm *c, const op *o, void *const *in, void *const *out);
 
 /* Is it complete? Moves messages on. */
@@ -94,6 +96,11 @@ bool comm_test(comm *c, int request);
 /* Ends it; the number is free again. Time spent here counts as exposed on the operation's stream
  * (that of the small calls below: on STREAM_HOST). */
 void comm_wait(comm *c, int request);
+
+/* What is started on `stream` from here on begins only when this message, which may be of another
+ * stream, is complete. The host does not wait: messages begin while others are waited for, and in
+ * comm_progress. The message is still to be ended by comm_wait, before or after. */
+void comm_stream_wait(comm *c, op_stream stream, int request);
 
 /* Gives the library a chance to move messages on: to be called between operations. */
 void comm_progress(comm *c);

@@ -58,6 +58,8 @@ typedef struct message {
 
     struct message *before, *after; /* of this rank, in the order of their start */
     struct message *behind;         /* the next of its stream */
+    uint64_t number;                /* in its stream, from 1 on; see streams.c */
+    uint64_t awaits[STREAM_COUNT];  /* numbers of messages in other streams; 0: none */
     bool begun, left;               /* the backend has it; the next of the stream may begin */
     int next_free;
 } message;
@@ -98,7 +100,7 @@ typedef struct mpi_entry {
     int64_t rank, size;
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 3 };
+enum { MPI_ENTRY_VERSION = 4 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

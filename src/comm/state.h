@@ -34,6 +34,14 @@ typedef struct plane {
     void *state;
 } plane;
 
+/* The queue of a stream (streams.c). */
+typedef struct comm_stream {
+    message *first, *last;
+    uint64_t started, passed;      /* messages: numbers of the last ones */
+    double passed_at;              /* on an emulated link: when that was complete */
+    uint64_t awaits[STREAM_COUNT]; /* of the next message: numbers in other streams; 0: none */
+} comm_stream;
+
 struct comm {
     plane control, data;
     plane alone; /* for groups of one member */
@@ -50,9 +58,9 @@ struct comm {
 
     message *messages; /* [COMM_REQUESTS_MAX] */
     int first_free;
-    message *oldest, *newest;                          /* under way */
-    message *first[STREAM_COUNT], *last[STREAM_COUNT]; /* see streams.c */
-    int queued;                                        /* have not begun */
+    message *oldest, *newest; /* under way */
+    comm_stream streams[STREAM_COUNT];
+    int queued;        /* messages that have not begun */
     comm_use open;     /* communicators of data, by group and channel */
     double *collected; /* for sums: [collected_room] */
     int64_t collected_room;

@@ -1,10 +1,9 @@
-/* Nothing touches memory that a message still needs, no message begins before what it needs is
- * there: checked over whole programs by addresses, without a look at how waits are derived. */
+/* Nothing touches memory that a message still needs, where a host walks the lists and calls are
+ * complete when they return. (Streams that know nothing of each other: tests/audit/test_order.c.) */
 #include "program/testing.h"
 
 #include <stdlib.h>
 
-#include "audit/order_check.h"
 #include "rules/rules.h"
 
 enum { UNDER_WAY_MAX = 512 };
@@ -177,190 +176,6 @@ static int see_layouts(const char *more, int64_t ranks, see *program_is_seen)
     return seen;
 }
 
-/* ---- every pair of conflicting accesses, the compute stream's too */
-
-/* The first item of each list of a program stands for all: of one list only addresses differ. */
-static bool is_new(bool *seen, const item *it)
-{
-    bool *was = &seen[2 * it->seg->id + it->phase];
-    bool fresh = !*was;
-    *was = true;
-    return fresh;
-}
-
-static int64_t pairs;
-
-static void see_list(const order_list *l, order_model m, const char *words, arena *a)
-{
-    order_report r;
-    order_check(&r, l, 1, (order_options){.model = m}, a);
-    if (r.unordered)
-        fail_msg("%s: %s and %s touch the same memory in no order (model %d, %s)", l->seg->name,
-                 r.first[0]->name, r.first[1]->name, m, words);
-    if (r.unfinished) fail_msg("%s ends before %s (%s)", l->seg->name, r.first[0]->name, words);
-    pairs += r.pairs;
-}
-
-static void see_order(const program *p, const char *words)
-{
-    arena *a = arena_create();
-    arena_place mark = arena_mark(a);
-    for (int part = 0; part < PART_COUNT; part++)
-        for (int64_t i = 0; i < p->items[part].n; i++) {
-            order_list l = order_list_of(p, &p->items[part].list[i], a);
-            for (int m = 0; m < ORDER_MODELS; m++) see_list(&l, (order_model)m, words, a);
-            arena_release(a, mark);
-        }
-    arena_destroy(a);
-}
-
-static void all_accesses_are_ordered(void **state)
-{
-    (void)state;
-    pairs = 0;
-    assert_true(see_layouts("", INT64_MAX, see_order) > N_FAMILY_CASES * N_LAYOUTS / 2);
-    assert_true(see_layouts(OFFLOAD, 1, see_order) > N_FAMILY_CASES * N_LAYOUTS / 2);
-    print_message("%lld conflicting pairs\n", (long long)pairs);
-    assert_true(pairs > 10000);
-}
-
-/* ---- a wait less */
-
-/* WAITs by who waits for what: they are noticed when they are missing, or told by others. */
-typedef enum wait_kind {
-    COMPUTE_FOR_MESSAGE,
-    MESSAGE_FOR_COMPUTE,
-    MESSAGE_FOR_MESSAGE,
-    WITH_COPIES,
-    FOR_THE_START,
-    WAIT_KINDS
-} wait_kind;
-static int64_t noticed[WAIT_KINDS], redundant[WAIT_KINDS];
-
-static wait_kind kind_of(const segment *seg, int phase, const op *wait)
-{
-    const op *target = NULL;
-    if (wait->dim[DIM_WAIT_EVENT] == 0) return FOR_THE_START;
-    for (int i = 0; i < seg->n_ops[phase] && !target; i++) {
-        const op *o = &seg->ops[phase][i];
-        bool own = o->kind != OP_WAIT && !(o->flags & ACROSS);
-        if (own && o->event == wait->dim[DIM_WAIT_EVENT]) target = o;
-    }
-    assert_non_null(target);
-    bool copies = wait->stream == STREAM_COPY || wait->stream == STREAM_COPY_BACK;
-    if (copies || op_is_copy(target->kind)) return WITH_COPIES;
-    if (wait->stream == STREAM_COMPUTE) return COMPUTE_FOR_MESSAGE;
-    return target->stream == STREAM_COMPUTE ? MESSAGE_FOR_COMPUTE : MESSAGE_FOR_MESSAGE;
-}
-
-static void take_out_each(const order_list *l, arena *a)
-{
-    for (int i = 0; i < l->seg->n_ops[l->phase]; i++) {
-        const op *o = &l->seg->ops[l->phase][i];
-        if (o->kind != OP_WAIT || (o->flags & ACROSS)) continue;
-        wait_kind k = kind_of(l->seg, l->phase, o);
-        if (k == FOR_THE_START) continue; /* those order lists: below */
-        order_report r[ORDER_MODELS];
-        for (int m = 0; m < ORDER_MODELS; m++)
-            order_check(&r[m], l, 1, (order_options){(order_model)m, o}, a);
-        if (r[0].unordered || r[0].unfinished || r[1].unordered || r[1].unfinished)
-            noticed[k]++;
-        else
-            redundant[k]++;
-    }
-}
-
-static void see_each_wait(const program *p, const char *words)
-{
-    (void)words;
-    arena *a = arena_create();
-    bool *seen = ARENA_ARRAY(a, bool, 2 * p->n_segments);
-    arena_place mark = arena_mark(a);
-    for (int part = 0; part < PART_COUNT; part++)
-        for (int64_t i = 0; i < p->items[part].n; i++) {
-            if (!is_new(seen, &p->items[part].list[i])) continue;
-            order_list l = order_list_of(p, &p->items[part].list[i], a);
-            take_out_each(&l, a);
-            arena_release(a, mark);
-        }
-    arena_destroy(a);
-}
-
-static void a_missing_wait_is_noticed(void **state)
-{
-    (void)state;
-    static const char *const names[WAIT_KINDS] = {"compute for a message", "a message for compute",
-                                                  "a message for another", "with copies",
-                                                  "for the start"};
-    memset(noticed, 0, sizeof noticed);
-    memset(redundant, 0, sizeof redundant);
-    see_layouts("", 1, see_each_wait);
-    see_layouts(OFFLOAD, 1, see_each_wait);
-    for (int k = 0; k < FOR_THE_START; k++) {
-        print_message("waits, %s: %lld noticed when missing, %lld redundant\n", names[k],
-                      (long long)noticed[k], (long long)redundant[k]);
-        assert_true(noticed[k] > 0);
-    }
-}
-
-/* ---- across items */
-
-static int64_t across_pairs;
-
-/* Two items, one after the other, whoever runs them. */
-static void see_two(const program *p, const item *one, const item *next, const char *words,
-                    arena *a)
-{
-    order_list both[2] = {order_list_of(p, one, a), order_list_of(p, next, a)};
-    for (int m = 0; m < ORDER_MODELS; m++) {
-        order_report r;
-        order_check(&r, both, 2, (order_options){.model = (order_model)m}, a);
-        if (r.unordered)
-            fail_msg("%s, then %s: %s and %s touch the same memory in no order (model %d, %s)",
-                     one->seg->name, next->seg->name, r.first[0]->name, r.first[1]->name, m, words);
-        across_pairs += r.pairs;
-    }
-    for (int i = 0; i < next->seg->n_ops[next->phase]; i++) {
-        const op *o = &next->seg->ops[next->phase][i];
-        if (o->kind != OP_WAIT || (o->flags & ACROSS) || o->dim[DIM_WAIT_EVENT]) continue;
-        order_report r;
-        order_check(&r, both, 2, (order_options){ORDER_QUEUES, o}, a);
-        if (r.unordered)
-            noticed[FOR_THE_START]++;
-        else
-            redundant[FOR_THE_START]++;
-    }
-}
-
-static void see_neighbours(const program *p, const char *words)
-{
-    arena *a = arena_create();
-    arena_place mark = arena_mark(a);
-    for (int part = 0; part < PART_COUNT; part++)
-        for (int64_t i = 0; i + 1 < p->items[part].n; i++) {
-            const item *it = &p->items[part].list[i];
-            see_two(p, it, it + 1, words, a);
-            arena_release(a, mark);
-        }
-    arena_destroy(a);
-}
-
-/* Nothing rests on calls that are complete when they return: the wait for the start of a list
- * orders it behind the one before. */
-static void neighbours_are_ordered(void **state)
-{
-    (void)state;
-    across_pairs = 0;
-    noticed[FOR_THE_START] = redundant[FOR_THE_START] = 0;
-    see_layouts("", 1, see_neighbours);
-    see_layouts(OFFLOAD, 1, see_neighbours);
-    print_message("%lld conflicting pairs of neighbouring items; waits for the start of a list: "
-                  "%lld noticed when missing, %lld not between neighbours\n",
-                  (long long)across_pairs, (long long)noticed[FOR_THE_START],
-                  (long long)redundant[FOR_THE_START]);
-    assert_true(noticed[FOR_THE_START] > 0);
-}
-
 static void messages_are_left_alone(void **state)
 {
     (void)state;
@@ -375,9 +190,7 @@ static void copies_are_left_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_are_left_alone), cmocka_unit_test(copies_are_left_alone),
-        cmocka_unit_test(all_accesses_are_ordered), cmocka_unit_test(a_missing_wait_is_noticed),
-        cmocka_unit_test(neighbours_are_ordered)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(messages_are_left_alone),
+                                       cmocka_unit_test(copies_are_left_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
