@@ -241,6 +241,10 @@ static void a_deaf_stream_is_a_fault_of_the_audit(void **state)
         assert_string_equal(fault_kind_name(FAULT_RACE), "race");
         assert_true(r.faults[0].times > 0);
         print_message("%s\n", r.faults[0].text);
+        if (deaf[i] == STREAM_COMPUTE) { /* the upload of the batch is the first to be missed */
+            assert_non_null(strstr(r.faults[0].text, " is not waited for"));
+            continue;
+        }
         assert_non_null(strstr(r.faults[0].text, op_stream_names[deaf[i]]));
         assert_non_null(strstr(r.faults[0].text, " touch the same memory in no order"));
     }
