@@ -21,15 +21,15 @@ OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
              $(WARNINGS) -fopenmp $(SANITIZE)
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
-# The YAML and JSON libraries go into the program, so that it runs where they are not installed.
-LIBRARIES := libfyaml jansson
+# The libraries for YAML, JSON and gzip go into the program, so that it runs where they are not installed.
+LIBRARIES := libfyaml jansson zlib
 LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
 MAIN     := src/cli/main.c
 MPI_PART := $(wildcard src/comm/mpi/*.c)
 MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
-SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/% src/device/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
@@ -87,9 +87,10 @@ test: ## Install what is missing, build, run all tests and a short fuzz run
 test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) all
-	@$(MAKE) $(SUB) build/tests/run/test_layouts
+	@$(MAKE) $(SUB) build/tests/run/test_layouts build/tests/run/test_deferred
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
-	    tools/test build/tests/run/test_layouts tests/cli/test_parity_ranks.sh
+	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
+	    tests/cli/test_parity_ranks.sh
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint

@@ -70,7 +70,7 @@ int main(int argc, char **argv)
     if (!st) {
         program_build(p, s, 0, a);
         kernels_threads(threads);
-        st = executor_open(&e, p, NULL, false, &err);
+        st = executor_open(&e, p, NULL, (executor_options){0}, &err);
     }
     if (st) {
         fprintf(stderr, "%s\n", err.text);

@@ -32,7 +32,7 @@ static const command table[] = {
     {"show", "RECIPE [key=value ...] [--rank R] [--params] [--as SYSTEM] [--json]",
      "show every knob with its reason, what a rank does, or the recipe for another system", false,
      command_show},
-    {"price", "RECIPE [key=value ...] [--stack NAME] [--routing SKEW|FILE] [--json]",
+    {"price", "RECIPE [key=value ...] [--stack NAME] [--routing SKEW|FILE] [--trace FILE] [--json]",
      "predict memory, step time and the bottleneck, and what one changed knob would bring", false,
      command_price},
     {"train", "RECIPE [key=value ...] [--ranks N] [--json] [--metrics FILE] [--threads N]",

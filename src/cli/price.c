@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "cli/price_trace.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "price/changes.h"
@@ -26,6 +27,8 @@ typedef struct priced {
     change_limit limit;
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out;
+    trace_words trace;
+    trace_written traced;
 } priced;
 
 /* ---- for programs */
@@ -96,6 +99,7 @@ static void print_json(const priced *q)
     json_object_set_new(o, "changes", json_changes(q));
     json_object_set_new(o, "changes_left", json_integer(q->limit.left));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
+    if (q->trace.path) json_object_set_new(o, "trace", cli_json_trace(&q->traced, q->trace.path));
     cli_json_print(o);
 }
 
@@ -177,6 +181,7 @@ static void print_text(const priced *q, arena *a)
     for (int i = 0; i < q->s->r.n_notes; i++) cli_print("Note", "%s\n", q->s->r.notes[i]);
     if (q->s->r.n_notes) printf("\n");
     print_changes(q, a);
+    if (q->trace.path) cli_print_trace(&q->traced, q->trace.path, a);
 }
 
 /* ---- the command */
@@ -204,6 +209,8 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
                          s->r.name, why_not);
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     price_setup(&q->p, s, hw, o, a);
+    if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
+    if (st) return st;
     q->limit.seconds = CHANGES_SECONDS;
     change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
     q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
@@ -214,17 +221,27 @@ int command_price(int argc, char **argv)
 {
     bool json = false, done = false;
     const char *stack = NULL, *routed = NULL;
+    trace_words t = {0};
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
+        {"--trace", "FILE",
+         "write the predicted timeline of every operation (Chrome/Perfetto JSON; packed where the "
+         "name ends in .gz)",
+         NULL, &t.path},
+        {"--rank", "R,...", "with --trace: these ranks; unset: the first of each pipeline stage",
+         NULL, &t.ranks},
+        {"--whole-step", NULL, "with --trace: the whole step instead of one steady window",
+         &t.whole, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
-    *q = (priced){0};
-    status st = cli_read(a, &(cli_words){"price", argc, argv, options, 3}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"price", argc, argv, options, 6}, r, &done, &err);
+    if (!st && !done) st = cli_trace_words(&t, &err);
+    *q = (priced){.trace = t};
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     bool bad = !st && !done && (q->found.n_errors || !q->p.fits);

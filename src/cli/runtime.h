@@ -8,8 +8,9 @@
 /* ERR_RULE: the knob that it cannot run, and the repair. */
 status cli_can_run(const setup *s, arena *a, error *err);
 
-/* `train` and `parity` run programs of our own: with moefold.device=cpu a recipe for a GPU gets
- * moefold.target=moefold before it is resolved, and that is said. */
+/* `train` and `parity` run programs of our own: moefold.device=auto becomes cuda where there is a
+ * GPU to use, and a recipe for a GPU gets moefold.target=moefold, before it is resolved; that is
+ * said. */
 void cli_own_target(recipe *r, bool says);
 
 /* ERR_RULE: the ranks that run on this machine (all, or `local` of them) need more memory than it

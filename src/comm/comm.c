@@ -79,6 +79,11 @@ int64_t comm_size(const comm *c)
     return c->size;
 }
 
+int64_t comm_members(const comm *c, comm_group g)
+{
+    return c->groups[g].n;
+}
+
 /* Tests cannot wait a minute, which is the least that the knob takes. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
                     error *err)
@@ -294,6 +299,27 @@ bool comm_test(comm *c, int request)
 void comm_wait(comm *c, int request)
 {
     comm_finish(c, &c->messages[request]);
+}
+
+static int any_complete(comm *c, const int *requests, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (complete(c, &c->messages[requests[i]])) return i;
+    return -1;
+}
+
+int comm_wait_any(comm *c, const int *requests, int n)
+{
+    int i = any_complete(c, requests, n);
+    if (i >= 0) return i;
+    message *m = &c->messages[requests[0]];
+    double from = clock_seconds();
+    watch_begin(c, m);
+    for (int tries = 0; (i = any_complete(c, requests, n)) < 0; tries += tries < 1000000)
+        rest(c, m, tries);
+    watch_end(c);
+    c->stats.exposed[m->stream] += clock_seconds() - from;
+    return i;
 }
 
 void comm_progress(comm *c)

@@ -54,6 +54,7 @@ void comm_close(comm *c);
 
 int64_t comm_rank(const comm *c);
 int64_t comm_size(const comm *c);
+int64_t comm_members(const comm *c, comm_group g); /* of this rank's group; after comm_groups */
 
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
@@ -96,6 +97,10 @@ bool comm_test(comm *c, int request);
 /* Ends it; the number is free again. Time spent here counts as exposed on the operation's stream
  * (that of the small calls below: on STREAM_HOST). */
 void comm_wait(comm *c, int request);
+
+/* Waits until one of these n > 0 messages is complete and says which: requests[i]. It is not ended
+ * yet. Time spent here counts as exposed on the stream of the first. */
+int comm_wait_any(comm *c, const int *requests, int n);
 
 /* What is started on `stream` from here on begins only when this message, which may be of another
  * stream, is complete. The host does not wait: messages begin while others are waited for, and in

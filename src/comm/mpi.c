@@ -1,21 +1,11 @@
-/* mpi.c - finds the MPI backend beside the program, and opens it.
- *
- * The program links no MPI. The shared object lies in the folder of the program, in ../lib/moefold
- * where it was installed, or in $MOEFOLD_BACKENDS; for a test (tests/FOLDER) two folders up. Other
- * folders above are not looked into: whoever may write there is not whoever installed us. Open MPI
- * loads parts of its own that look for its symbols among all, hence RTLD_GLOBAL. */
-#include <dlfcn.h>
-#include <limits.h>
-#include <stdio.h>
+/* mpi.c - opens the MPI backend, a shared object beside the program, which links no MPI. Open MPI
+ * loads parts of its own that look for its symbols among all: it is opened globally. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/file.h"
+#include "base/object.h"
 #include "comm/board.h"
 #include "comm/state.h"
-
-#define OBJECT "moefold-mpi.so"
 
 static bool number_above_one(const char *name)
 {
@@ -33,61 +23,18 @@ bool comm_launched(void)
     return getenv("PMIX_RANK") != NULL;
 }
 
-/* The folder of the program, without a final slash. */
-static bool program_folder(char *out, size_t room)
-{
-    ssize_t n = readlink("/proc/self/exe", out, room - 1);
-    if (n <= 0) return false;
-    out[n] = 0;
-    char *slash = strrchr(out, '/');
-    if (slash) *slash = 0;
-    return slash != NULL;
-}
-
-static bool there(char *path, size_t room, const char *folder, const char *below)
-{
-    int n = snprintf(path, room, "%s%s/" OBJECT, folder, below);
-    return n > 0 && (size_t)n < room && file_exists(path);
-}
-
-static bool find_object(char *path, size_t room)
-{
-    char folder[PATH_MAX];
-    const char *given = getenv("MOEFOLD_BACKENDS");
-    if (given) return there(path, room, given, "");
-    if (!program_folder(folder, sizeof folder)) return false;
-    if (there(path, room, folder, "/../lib/moefold")) return true;
-    if (there(path, room, folder, "")) return true;
-    char *own = strrchr(folder, '/');
-    if (!own) return false;
-    *own = 0;
-    char *parent = strrchr(folder, '/');
-    if (!parent || strcmp(parent, "/tests") != 0) return false;
-    *parent = 0;
-    return there(path, room, folder, "");
-}
-
 static status load(mpi_open_function *open_mpi, error *err)
 {
-    char path[PATH_MAX + 64];
-    if (!find_object(path, sizeof path))
-        return error_set(err, ERR_MACHINE,
-                         "MPI: " OBJECT " is not beside the program%s; install Open MPI (Debian, "
-                         "Ubuntu: apt-get install libopenmpi-dev openmpi-bin) and run `make`",
-                         getenv("MOEFOLD_BACKENDS") ? " (MOEFOLD_BACKENDS says where to look)"
-                                                    : "");
-    void *object = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!object)
-        return error_set(
-            err, ERR_MACHINE,
-            "MPI: %s; install Open MPI (Debian, Ubuntu: apt-get install openmpi-bin), or "
-            "run `make` again if it was replaced by another version",
-            dlerror());
-    void *symbol = dlsym(object, MPI_OPEN_NAME);
-    if (!symbol)
-        return error_set(err, ERR_MACHINE, "MPI: %s is not ours: it has no " MPI_OPEN_NAME, path);
-    memcpy(open_mpi, &symbol, sizeof symbol);
-    return OK;
+    static const object_name mpi = {
+        .what = "MPI",
+        .file = "moefold-mpi.so",
+        .symbol = MPI_OPEN_NAME,
+        .repair = "install Open MPI (Debian, Ubuntu: apt-get install libopenmpi-dev openmpi-bin)",
+        .global = true};
+    void *symbol;
+    status s = object_open(&mpi, &symbol, err);
+    if (!s) memcpy(open_mpi, &symbol, sizeof symbol);
+    return s;
 }
 
 static bool loaded; /* Open MPI is, or was */

@@ -6,6 +6,7 @@
  *     cpu       Calls are finished when they return; only messages run beside them.
  *     deferred  A CPU for tests: streams are queues, and what is in them runs late, in a seeded
  *               random order that the waits allow.
+ *     cuda      A GPU (cuda.h), where its object was built.
  *
  * D1  Memory has three spaces, each one allocation. STATE (weights, gradients, optimizer) never
  *     moves. WORK (saved activations, boundaries, buffers of the step, temporaries) may be given
@@ -50,8 +51,10 @@ typedef struct device_table {
     status (*open)(device *d, const char *words, error *err);
     void (*close)(device *d); /* with nothing under way; frees memory that is still taken */
 
-    /* Rows of its kernels, as kernels_cpu gives them. */
+    /* Rows of its kernels, as kernels_cpu gives them, and the target whose formula says what
+     * workspace they want, whatever target a program was planned for. */
     const kernel *(*rows)(int *n);
+    const struct target_row *(*target)(void);
 
     /* Takes a space anew, all zeros; what it had is given back before. Nothing is under way.
      * ERR_MACHINE: no memory (the text names the bytes and the system's reason). */
@@ -105,8 +108,8 @@ struct device {
 status device_open(device **out, const char *name, comm *c, error *err);
 void device_close(device *d);
 
-/* The tables. */
-extern const device_table device_cpu;
+/* The tables: device.c lists them. */
+extern const device_table device_cpu, device_deferred;
 
 #ifdef __cplusplus
 }

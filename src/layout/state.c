@@ -113,6 +113,45 @@ static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
     }
 }
 
+/* Linear layers: those of Transformer Engine, and the head. */
+static bool is_linear(const param *p)
+{
+    return p->trained && (is_narrow(p) || text_contains(p->name, "output_layer.weight"));
+}
+
+/* Rows of the matrix (of one expert's) that a rank holds; its columns. */
+typedef struct shape {
+    int64_t rows, columns;
+} shape;
+
+static shape shape_of(const param *p, const layout *l)
+{
+    int64_t parts = p->kind == PARAM_EXPERT ? p->dim[0] : 1; /* experts are weights of their own */
+    int64_t columns = p->dim[p->n_dims - 1];
+    if (p->axis == p->n_dims - 1 && p->cut == CUT_TP) columns /= l->tp;
+    if (p->axis == p->n_dims - 1 && p->cut == CUT_ETP) columns /= l->etp;
+    int64_t all = param_local(p, l->tp, l->etp, parts);
+    return (shape){columns > 0 ? all / columns : 0, columns};
+}
+
+static void count_shapes(state_bytes *s, const walk *w)
+{
+    shape seen[ROWS_MAX];
+    int n = 0;
+    for (int i = 0; i < w->t->n_rows; i++) {
+        const param *p = &w->t->rows[i];
+        if (!w->pieces[i].times || !is_linear(p)) continue;
+        if (is_narrow(p))
+            s->narrow = add_sat(s->narrow, mul_sat(w->pieces[i].size, w->pieces[i].times));
+        shape here = shape_of(p, w->l);
+        int k = 0;
+        while (k < n && (seen[k].rows != here.rows || seen[k].columns != here.columns)) k++;
+        if (k < n) continue;
+        seen[n++] = here;
+        s->shapes = add_sat(s->shapes, mul_sat(here.rows, here.columns));
+    }
+}
+
 static int64_t sum3(const int64_t parts[3])
 {
     return add_sat(add_sat(parts[0], parts[1]), parts[2]);
@@ -158,6 +197,7 @@ void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
     state_mode mode = state_mode_bare(r);
     *out = (state_bytes){0};
     count_weights(out, &w, &mode);
+    count_shapes(out, &w);
     count_shards(out, &w, &mode, shards);
 }
 

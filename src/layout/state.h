@@ -19,6 +19,8 @@ typedef struct state_bytes {
     int64_t buffers;     /* untrained: the router's bias and counters; counted with weights */
     int64_t host;        /* optimizer state that lives on the host */
     int64_t elements[3]; /* trained weights on this rank */
+    int64_t narrow;      /* of those, elements of matrices that FP8 and FP4 products read */
+    int64_t shapes;      /* elements of one matrix of each shape that a linear layer has here */
 } state_bytes;
 
 int64_t state_weights(const state_bytes *s);   /* with padding and buffers */

@@ -22,7 +22,14 @@ typedef struct play {
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
+    const watcher *watch;
+    const op *by[EVENTS_MAX]; /* whose event it is; only for a watcher */
 } play;
+
+static void tell(const play *p, seen_op s)
+{
+    if (s.end > s.start) p->watch->see(p->watch->to, &s);
+}
 
 /* The lane of operation `o`, or of a WAIT before it (I3). */
 int play_lane(const cost_model *c, const op *o)
@@ -31,11 +38,26 @@ int play_lane(const cost_model *c, const op *o)
     return own ? STREAM_COUNT + (int)cost_kind_of(o->group) : (int)o->stream;
 }
 
+/* What a lane loses before it goes on: first to the host, then to what it waits for. */
+static void tell_wait(const play *p, int64_t e, int slot)
+{
+    double now = p->stream[slot], host = p->launched[e] > now ? p->launched[e] : now;
+    bool exposed = slot == STREAM_COMPUTE && p->message[e];
+    seen_op s = {.o = p->by[e], .kind = p->kind[e], .lane = slot, .start = now, .end = host};
+    s.as = SEEN_HOST;
+    if (exposed) tell(p, s);
+    s.as = exposed ? SEEN_EXPOSED : SEEN_STREAM;
+    s.start = exposed ? host : now;
+    s.end = p->done[e];
+    tell(p, s);
+}
+
 static void wait_for(play *p, const op *o, int slot)
 {
     int64_t e = o->dim[DIM_WAIT_EVENT];
     double now = p->stream[slot];
     if (e >= EVENTS_MAX || p->done[e] <= now) return;
+    if (p->watch) tell_wait(p, e, slot);
     if (slot == STREAM_COMPUTE && p->message[e]) { /* I2 */
         double late = p->launched[e] > now ? p->launched[e] - now : 0;
         p->out->host += late;
@@ -53,6 +75,10 @@ static void run(play *p, const op *o, op_cost cost)
     double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
     if (slot == STREAM_COMPUTE) p->out->host += start - free;               /* I2 */
     double end = start + cost.seconds;
+    if (p->watch) {
+        tell(p, (seen_op){.o = o, .as = SEEN_HOST, .lane = slot, .start = free, .end = start});
+        tell(p, (seen_op){.o = o, .kind = cost.kind, .lane = slot, .start = start, .end = end});
+    }
     p->stream[slot] = end;
     if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
@@ -62,6 +88,7 @@ static void run(play *p, const op *o, op_cost cost)
     p->done[o->event] = end;
     p->kind[o->event] = cost.kind;
     p->message[o->event] = op_is_beside(o->kind);
+    if (p->watch) p->by[o->event] = o;
 }
 
 /* Messages that run beside products take their share of the chip. */
@@ -98,8 +125,16 @@ void play_list(played *out, const cost_model *c, const segment *seg, int phase, 
     arena_place mark = arena_mark(a);
     op_cost *costs = ARENA_RAW(a, op_cost, seg->n_ops[phase] + 1);
     play_costs(costs, c, seg, phase);
-    play_with(out, c, seg, phase, (play_as){costs, true});
+    play_with(out, c, seg, phase, (play_as){costs, true, NULL});
     arena_release(a, mark);
+}
+
+/* What lies between compute's last operation and the list's end. */
+static void tell_end(const play *p, const played *l)
+{
+    double end = l->seconds - l->slowed;
+    tell(p, (seen_op){.as = SEEN_END, .start = p->stream[STREAM_COMPUTE], .end = end});
+    tell(p, (seen_op){.as = SEEN_SLOWED, .start = end, .end = l->seconds});
 }
 
 void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as)
@@ -109,6 +144,7 @@ void play_with(played *out, const cost_model *c, const segment *seg, int phase, 
     p.c = c;
     p.costs = as.costs;
     p.pace = as.launching;
+    p.watch = as.watch;
     p.out = out;
     p.host = 0;
     memset(p.stream, 0, sizeof p.stream);
@@ -119,4 +155,5 @@ void play_with(played *out, const cost_model *c, const segment *seg, int phase, 
         if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
     out->slowed = share_of_messages(&p);
     out->seconds += out->slowed;
+    if (p.watch) tell_end(&p, out);
 }

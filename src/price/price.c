@@ -177,29 +177,49 @@ static void see_routing(price *out, const setup *s, const cost_model *c)
     }
 }
 
-void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a)
+static void see_step(price_step *step, const setup *s, const stage_time *t, const price *p)
 {
-    *out = (price){.usable = hw->usable};
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        step->end[i] = t[i].end + t[i].finish;
+        if (step->end[i] > step->all_end) step->all_end = step->end[i];
+    }
+    step->optimizer = p->optimizer;
+    step->step_s = p->step_s;
+}
+
+void price_watched(price *out, price_step *step, const price_job *j, const watcher *w, arena *a)
+{
+    const setup *s = j->s;
+    const price_options *o = j->o;
+    *out = (price){.usable = j->hw->usable};
     cost_model c;
-    cost_init(&c, hw, s, o ? o->stack : NULL);
+    cost_init(&c, j->hw, s, o ? o->stack : NULL);
     price_skew(&c, o);
     if (o && o->routing) set_layers(&c, o->routing, a);
     see_routing(out, s, &c);
-    program **programs = ARENA_ARRAY(a, program *, s->pipe.pp);
+    *step = (price_step){.programs = ARENA_ARRAY(a, program *, s->pipe.pp),
+                         .end = ARENA_ARRAY(a, double, s->pipe.pp)};
     double optimizer = 0;
     fit memory = {0};
     for (int64_t i = 0; i < s->pipe.pp; i++) {
-        programs[i] = ARENA_NEW(a, program);
-        program_build(programs[i], s, layout_stage_rank(&s->lay, i), a);
-        program_size size = program_size_of(programs[i]);
+        program *p = step->programs[i] = ARENA_NEW(a, program);
+        program_build(p, s, layout_stage_rank(&s->lay, i), a);
+        program_size size = program_size_of(p);
         fit_see(&memory, s, &size);
-        double seconds = cost_of_optimizer(&c, programs[i]);
+        double seconds = cost_of_optimizer(&c, p);
         if (seconds > optimizer) optimizer = seconds;
     }
     take_fit(out, &memory);
     stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
-    play_stages(t, &c, programs, a);
+    play_stages(t, &(stage_play){&c, step->programs, w}, a);
     see_time(out, s, t, optimizer);
+    see_step(step, s, t, out);
     see_rates(out, s, &c);
     see_wall(out, a);
+}
+
+void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a)
+{
+    price_step step;
+    price_watched(out, &step, &(price_job){s, hw, o}, NULL, a);
 }

@@ -8,6 +8,7 @@
 #define PRICE_PRICE_H
 
 #include "price/cost.h"
+#include "price/watch.h"
 
 /* A list of operations, played once. */
 typedef struct played {
@@ -30,6 +31,7 @@ int play_lane(const cost_model *c, const op *o);
 typedef struct play_as {
     const op_cost *costs;
     bool launching;
+    const watcher *watch; /* told of operations and waits, from the list's start on; or NULL */
 } play_as;
 void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
 void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as);
@@ -83,5 +85,23 @@ void price_skew(cost_model *c, const price_options *o);
 
 /* The setup is possible, and a program can be built for it, valid or not. */
 void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a);
+
+/* What is priced, for whoever watches. */
+typedef struct price_job {
+    const setup *s;
+    const hardware *hw;
+    const price_options *o; /* may be NULL */
+} price_job;
+
+/* The programs that were built and when their lists ended, [pp] each. */
+typedef struct price_step {
+    program **programs;
+    double *end;    /* of the step's lists and of those before the optimizer */
+    double all_end; /* of every stage: the optimizer starts */
+    double optimizer, step_s;
+} price_step;
+
+/* The same price, with a watcher (or NULL) that is told of every list and operation. */
+void price_watched(price *out, price_step *step, const price_job *j, const watcher *w, arena *a);
 
 #endif

@@ -18,6 +18,7 @@
 
 typedef struct sent {
     double start, end;
+    int64_t from;
 } sent;
 
 typedef struct queue {
@@ -44,6 +45,11 @@ typedef struct rank_play {
     double *done;     /* by event of the program */
     int64_t *awaited; /* by event: number of the message in its queue, -1: done[] says */
     cost_kind *kind;  /* by event */
+    const watcher *watch;
+    item_part part; /* for the watcher: what is played now */
+    const item *it;
+    const op *awaits;  /* what is waited for */
+    const op **posted; /* by event: the operation that completes with it */
 } rank_play;
 
 typedef struct stages {
@@ -53,7 +59,53 @@ typedef struct stages {
     int64_t pp;
     rank_play *ranks;
     queue *queues; /* [pp][2]: what arrives at a rank, by tag */
+    const watcher *watch;
+    op_cost *costs; /* of a list that a watcher sees; the arena is the watcher's, too */
+    int costs_room;
 } stages;
+
+/* ---- watchers */
+
+static void tell(const rank_play *r, seen_op s)
+{
+    if (!r->watch || !r->watch->see || !(s.end > s.start)) return;
+    s.p = r->p;
+    s.part = r->part;
+    s.it = r->it;
+    r->watch->see(r->watch->to, &s);
+}
+
+/* Times of a list are from its start on. */
+typedef struct list_watch {
+    const rank_play *r;
+    double start;
+} list_watch;
+
+static void tell_of_list(void *to, const seen_op *in)
+{
+    const list_watch *l = to;
+    seen_op s = *in;
+    s.start += l->start;
+    s.end += l->start;
+    tell(l->r, s);
+}
+
+/* Plays it again, for the watcher alone. */
+static void show_list(stages *s, rank_play *r, const item *it, double seconds)
+{
+    seen_item i = {r->p, r->part, it, r->now, r->now + seconds};
+    const watcher *w = r->watch;
+    bool wanted = w->item ? w->item(w->to, &i) : true;
+    if (!wanted || !w->see) return;
+    list_watch to = {r, r->now};
+    watcher listens = {.to = &to, .see = tell_of_list};
+    const cost_model *c = s->c->by_layer ? s->of_item : s->c;
+    int n = it->seg->n_ops[it->phase];
+    if (n > s->costs_room) s->costs = ARENA_RAW(s->a, op_cost, s->costs_room = 2 * n);
+    played again;
+    play_costs(s->costs, c, it->seg, it->phase);
+    play_with(&again, c, it->seg, it->phase, (play_as){s->costs, true, &listens});
+}
 
 /* ---- lists */
 
@@ -76,12 +128,13 @@ static const played *routed_list(stages *s, rank_play *r, const item *it)
 {
     layer_list **at = &r->routed[it->phase][it->seg->id];
     int64_t f = layer_of(r->p, &it->at[0]), b = layer_of(r->p, &it->at[1]);
+    s->of_item->first[0] = f;
+    s->of_item->first[1] = b;
     for (layer_list *l = *at; l; l = l->next)
         if (l->first[0] == f && l->first[1] == b) return &l->p;
     layer_list *l = ARENA_NEW(s->a, layer_list);
     *l = (layer_list){.next = *at, .first = {f, b}};
     *at = l;
-    memcpy(s->of_item->first, l->first, sizeof l->first);
     play_list(&l->p, s->of_item, it->seg, it->phase, s->a);
     return &l->p;
 }
@@ -121,6 +174,9 @@ static void wait_until(rank_play *r, double when, double since, cost_kind k)
 {
     if (when <= r->now) return;
     double from = since > r->now ? since : r->now; /* I3 */
+    const op *o = r->awaits;
+    tell(r, (seen_op){.o = o, .as = SEEN_BUBBLE, .kind = k, .start = r->now, .end = from});
+    tell(r, (seen_op){.o = o, .as = SEEN_EXPOSED, .kind = k, .start = from, .end = when});
     r->out->bubble += from - r->now;
     r->out->exposed[k] += when - from;
     r->now = when;
@@ -130,7 +186,16 @@ static void wait_until(rank_play *r, double when, double since, cost_kind k)
 static bool take(rank_play *r, queue *q, int64_t number)
 {
     if (number >= q->n) return false;
-    wait_until(r, q->list[number].end, q->list[number].start, COST_PP);
+    const sent *m = &q->list[number];
+    if (r->watch)
+        tell(r, (seen_op){.o = r->awaits,
+                          .kind = COST_PP,
+                          .lane = (int)r->awaits->stream,
+                          .start = m->start,
+                          .end = m->end,
+                          .message = {true, false, m->from, r->p->at.pp,
+                                      r->awaits->dim[DIM_RECV_TAG], number}});
+    wait_until(r, m->end, m->start, COST_PP);
     return true;
 }
 
@@ -144,10 +209,16 @@ static void start_message(stages *s, rank_play *r, const segment *seg, const op 
     r->done[o->event] = *stream;
     r->awaited[o->event] = -1;
     r->kind[o->event] = cost.kind;
+    r->posted[o->event] = o;
+    seen_op told = {.o = o, .kind = cost.kind, .lane = (int)o->stream, .start = start};
+    told.end = *stream;
     if (o->kind == OP_SEND) {
-        int64_t to = neighbour(s, r->p->at.pp, o->dim[DIM_SEND_STEP]);
-        push(s, &s->queues[to * 2 + o->dim[DIM_SEND_TAG]], (sent){start, *stream});
+        int64_t to = neighbour(s, r->p->at.pp, o->dim[DIM_SEND_STEP]), tag = o->dim[DIM_SEND_TAG];
+        queue *q = &s->queues[to * 2 + tag];
+        told.message = (seen_message){true, true, r->p->at.pp, to, tag, q->n};
+        push(s, q, (sent){start, *stream, r->p->at.pp});
     }
+    tell(r, told);
 }
 
 /* Operations of a list of messages. False: it has to stop before operation next_op. */
@@ -162,11 +233,14 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
         if (o->kind == OP_RECV && across) {
             r->awaited[o->event] = mine->taken++;
             r->kind[o->event] = COST_PP;
+            r->posted[o->event] = o;
         } else if (o->kind == OP_RECV) {
+            r->awaits = o;
             if (!take(r, mine, mine->taken)) return false;
             mine->taken++;
         } else if (o->kind == OP_WAIT && across) {
             int64_t e = o->dim[DIM_WAIT_EVENT];
+            r->awaits = r->posted[e];
             bool backward = e == event_of_message(EVENT_RECV_BACKWARD, 0) ||
                             e == event_of_message(EVENT_RECV_BACKWARD, 1);
             if (r->awaited[e] >= 0) {
@@ -187,8 +261,10 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
 
 static bool run_item(stages *s, rank_play *r, const item *it)
 {
+    r->it = it;
     if (r->messages[it->phase][it->seg->id]) return run_messages(s, r, it);
     const played *l = played_list(s, r, it);
+    if (r->watch) show_list(s, r, it, l->seconds);
     add_list(r->out, l);
     r->now += l->seconds;
     return true;
@@ -207,13 +283,14 @@ static void run_part(stages *s, rank_play *r, item_part part, double *seconds)
 {
     double start = r->now;
     const item_list *l = &r->p->items[part];
+    r->part = part;
     for (int64_t i = 0; i < l->n; i++) run_item(s, r, &l->list[i]);
     *seconds = r->now - start;
 }
 
 static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out)
 {
-    *r = (rank_play){.p = p, .out = out};
+    *r = (rank_play){.p = p, .out = out, .watch = s->watch};
     *out = (stage_time){0};
     for (int phase = 0; phase < 2; phase++) {
         r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);
@@ -228,6 +305,7 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
     r->done = ARENA_ARRAY(s->a, double, p->n_events + 1);
     r->awaited = ARENA_ARRAY(s->a, int64_t, p->n_events + 1);
     r->kind = ARENA_ARRAY(s->a, cost_kind, p->n_events + 1);
+    r->posted = ARENA_ARRAY(s->a, const op *, p->n_events + 1);
     for (int i = 0; i <= p->n_events; i++) {
         r->done[i] = 0;
         r->awaited[i] = -1;
@@ -235,9 +313,11 @@ static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out
     }
 }
 
-bool play_stages(stage_time *out, const cost_model *c, program *const *programs, arena *a)
+bool play_stages(stage_time *out, const stage_play *play, arena *a)
 {
-    stages s = {.c = c, .a = a, .pp = c->s->pipe.pp};
+    const cost_model *c = play->c;
+    program *const *programs = play->programs;
+    stages s = {.c = c, .a = a, .pp = c->s->pipe.pp, .watch = play->watch};
     s.of_item = ARENA_NEW(a, cost_model);
     *s.of_item = *c;
     s.ranks = ARENA_ARRAY(a, rank_play, s.pp);

@@ -13,7 +13,13 @@ typedef struct stage_time {
     double slowed;       /* as in played */
 } stage_time;
 
-/* programs[pp], out[pp]. False: a circle of waits (the audit names it). */
-bool play_stages(stage_time *out, const cost_model *c, program *const *programs, arena *a);
+typedef struct stage_play {
+    const cost_model *c;
+    program *const *programs; /* [pp] */
+    const watcher *watch;     /* NULL: nobody */
+} stage_play;
+
+/* out[pp]. False: a circle of waits (the audit names it). */
+bool play_stages(stage_time *out, const stage_play *play, arena *a);
 
 #endif

@@ -9,6 +9,7 @@
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "program/shape.h"
+#include "recipe/target.h"
 
 /* ---- recompute */
 
@@ -223,8 +224,11 @@ void program_sizes(program_size *list, const setup *s, arena *a)
 
 program_size program_size_of(const program *p)
 {
-    program_size z = {
-        .rank = p->at.rank, .arena_bytes = p->arena_bytes, .host_bytes = p->host_bytes};
+    program_size z = {.rank = p->at.rank,
+                      .arena_bytes = p->arena_bytes,
+                      .host_bytes = p->host_bytes,
+                      .owned = p->weights.owned};
+    if (!recipe_on_cpu(&p->s->r) && target_of(&p->s->r) == TARGET_MEGATRON) program_live(&z, p);
     memcpy(z.bytes, p->bytes, sizeof z.bytes);
     return z;
 }

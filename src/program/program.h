@@ -14,6 +14,7 @@
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
+#include "program/memory/live.h"
 #include "program/schedule/order.h"
 #include "program/segment.h"
 #include "program/weights.h"
@@ -125,6 +126,9 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a);
 /* What a rank holds. */
 typedef struct program_size {
     int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes; /* as in its program */
+    int64_t owned;    /* elements of the optimizer's slices */
+    int64_t layers;   /* most in flight at once, of all microbatches */
+    live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
 } program_size;
 program_size program_size_of(const program *p);
 

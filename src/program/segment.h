@@ -149,6 +149,7 @@ typedef struct segment {
     int n_ops[2], ops_room[2];
     const op *bare[2]; /* the lists without WAITs */
     int n_bare[2];
+    unsigned dropped; /* DROP_ bits of its recompute */
     int64_t saved_bytes, host_bytes, temp_bytes[2];
 } segment;
 

@@ -22,6 +22,11 @@ const target_row *target_row_cpu(void)
     return &rows[ROW_CPU];
 }
 
+const target_row *target_row_cuda(void)
+{
+    return &rows[ROW_CUDA_SM90];
+}
+
 int64_t target_logits_rows(const target_row *t, int64_t V, int64_t tokens)
 {
     enum { LEAST = 16 };

@@ -20,7 +20,9 @@ typedef struct target_row {
 /* megatron: the program that Megatron would run, for its bytes and its time. Of our own programs
  * cpu is for CPUs and cuda-sm90 for Hopper; a rule refuses other GPUs. */
 const target_row *target_row_of(const setup *s);
-const target_row *target_row_cpu(void); /* what the CPU's kernels ask for, whatever they run */
+/* What the kernels of a device ask for, whatever they run. */
+const target_row *target_row_cpu(void);
+const target_row *target_row_cuda(void);
 
 /* Rows of a chunk of logits of V columns, of `tokens` tokens. */
 int64_t target_logits_rows(const target_row *t, int64_t V, int64_t tokens);

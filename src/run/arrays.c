@@ -5,42 +5,73 @@
 
 #include <stdlib.h>
 
-update_arrays arrays_of(const executor *e, const program *p)
-{
-    const number_types *t = &p->types;
-    unsigned char *moments = executor_region(e, REGION_OPTIMIZER);
-    return (update_arrays){
-        .weights = {t->weight, executor_region(e, REGION_WEIGHTS)},
-        .gradients = {t->gradient, executor_region(e, REGION_GRADIENTS)},
-        .masters = {t->master, t->masters ? moments : NULL},
-        .first = {t->first, moments + p->first_offset},
-        .second = {t->second, moments + p->second_offset},
-    };
-}
-
-static typed array_at(const update_arrays *x, array_kind k)
-{
-    const typed list[] = {x->weights, x->gradients, x->first, x->second};
-    return list[k];
-}
-
 static int64_t elements_of(const program *p, array_kind k)
 {
     const weight_list *w = &p->weights;
     return k == ARRAY_WEIGHTS ? w->elements : k == ARRAY_GRADIENTS ? w->trained : w->owned;
 }
 
-float *array_buffer(const executor *e, const program *p, const weight *w)
+/* ---- bytes of the device */
+
+static array_bytes bytes_of(const program *p, array_kind k)
 {
-    unsigned char *first = executor_region(e, REGION_WEIGHTS);
-    return (float *)(void *)(first + program_weight_bytes(p, w->offset));
+    const number_types *t = &p->types;
+    int64_t moments = p->offset[REGION_OPTIMIZER], owned = p->weights.owned;
+    switch (k) {
+    case ARRAY_WEIGHTS:
+        return (array_bytes){.as = {t->weight, NULL},
+                             .place = p->offset[REGION_WEIGHTS],
+                             .n = p->bytes[REGION_WEIGHTS]};
+    case ARRAY_GRADIENTS:
+        return (array_bytes){.as = {t->gradient, NULL},
+                             .place = p->offset[REGION_GRADIENTS],
+                             .n = dtype_bytes(t->gradient, p->weights.trained)};
+    case ARRAY_FIRST:
+        return (array_bytes){.as = {t->first, NULL},
+                             .place = moments + p->first_offset,
+                             .n = dtype_bytes(t->first, owned)};
+    case ARRAY_SECOND:
+        break;
+    }
+    return (array_bytes){.as = {t->second, NULL},
+                         .place = moments + p->second_offset,
+                         .n = dtype_bytes(t->second, owned)};
+}
+
+static array_bytes masters_of(const program *p)
+{
+    const number_types *t = &p->types;
+    return (array_bytes){.as = {t->master, NULL},
+                         .place = p->offset[REGION_OPTIMIZER],
+                         .n = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0};
+}
+
+static status take_bytes(executor *e, array_bytes *b, error *err)
+{
+    b->as.at = executor_map(e, b->place);
+    if (b->as.at) return OK;
+    b->as.at = malloc((size_t)b->n + 1);
+    if (!b->as.at)
+        return error_set(err, ERR_MACHINE, "no memory for a copy of %lld bytes of the device's",
+                         (long long)b->n);
+    b->copied = true;
+    executor_read(e, b->as.at, b->place, b->n);
+    return OK;
+}
+
+static void give_bytes(executor *e, array_bytes *b, bool written)
+{
+    if (!b->copied) return;
+    if (written) executor_write(e, b->place, b->as.at, b->n);
+    free(b->as.at);
+    *b = (array_bytes){.n = 0};
 }
 
 /* ---- weights: their formats are mixed */
 
 static typed buffers_of(const array_loan *l)
 {
-    unsigned char *first = l->of.weights.at;
+    unsigned char *first = l->own.as.at;
     return (typed){DTYPE_F32, first + program_weight_bytes(l->p, l->p->weights.trained)};
 }
 
@@ -55,61 +86,73 @@ static void each_slice(const array_loan *l,
 
 static void take_masters(const array_loan *l, int64_t at, int64_t own, int64_t n)
 {
-    typed_read(l->values + at, l->of.masters, own, n);
+    typed_read(l->values + at, l->masters.as, own, n);
 }
 
 static void give_masters(const array_loan *l, int64_t at, int64_t own, int64_t n)
 {
-    typed_write(l->of.masters, own, l->values + at, n);
+    typed_write(l->masters.as, own, l->values + at, n);
 }
 
 static void read_weights(const array_loan *l)
 {
     const weight_list *w = &l->p->weights;
-    typed_read(l->values, l->of.weights, 0, w->trained);
+    typed_read(l->values, l->own.as, 0, w->trained);
     typed_read(l->values + w->trained, buffers_of(l), 0, w->elements - w->trained); /* I1 */
-    if (l->of.masters.at) each_slice(l, take_masters);
+    if (l->masters.n) each_slice(l, take_masters);
 }
 
 static void write_weights(const array_loan *l, bool rounded)
 {
     const weight_list *w = &l->p->weights;
-    typed_write(l->of.weights, 0, l->values, w->trained);
+    typed_write(l->own.as, 0, l->values, w->trained);
     typed_write(buffers_of(l), 0, l->values + w->trained, w->elements - w->trained);
-    if (rounded) typed_read(l->values, l->of.weights, 0, w->trained);
-    if (l->of.masters.at) each_slice(l, give_masters);
+    if (rounded) typed_read(l->values, l->own.as, 0, w->trained);
+    if (l->masters.n) each_slice(l, give_masters);
 }
 
 /* ---- loans */
 
-status array_borrow(array_loan *l, const executor *e, const program *p, array_kind k, error *err)
+static status take_values(array_loan *l, error *err)
 {
-    *l = (array_loan){.p = p, .of = arrays_of(e, p), .kind = k};
-    typed from = array_at(&l->of, k);
-    bool masters = k == ARRAY_WEIGHTS && l->of.masters.at;
-    l->values = from.at;
-    if (from.type == DTYPE_F32 && !masters) return OK;
-    int64_t n = elements_of(p, k);
-    l->copied = true;
+    int64_t n = elements_of(l->p, l->kind);
     l->values = malloc(sizeof(float) * (size_t)(n > 0 ? n : 1));
     if (!l->values)
         return error_set(err, ERR_MACHINE, "no memory for an FP32 copy of %lld elements",
                          (long long)n);
-    if (k == ARRAY_WEIGHTS)
+    l->copied = true;
+    if (l->kind == ARRAY_WEIGHTS)
         read_weights(l);
     else
-        typed_read(l->values, from, 0, n);
+        typed_read(l->values, l->own.as, 0, n);
     return OK;
+}
+
+status array_borrow(array_loan *l, executor *e, const program *p, array_kind k, error *err)
+{
+    *l = (array_loan){.e = e, .p = p, .kind = k, .own = bytes_of(p, k)};
+    if (k == ARRAY_WEIGHTS) l->masters = masters_of(p);
+    status s = take_bytes(e, &l->own, err);
+    if (!s && l->masters.n) s = take_bytes(e, &l->masters, err);
+    if (!s && l->own.as.type == DTYPE_F32 && !l->masters.n)
+        l->values = l->own.as.at;
+    else if (!s)
+        s = take_values(l, err);
+    if (s) array_return(l, ARRAY_READ);
+    return s;
 }
 
 void array_return(array_loan *l, array_end how)
 {
-    if (l->copied && l->values && how != ARRAY_READ) {
+    bool written = how != ARRAY_READ;
+    if (l->copied && written) {
         if (l->kind == ARRAY_WEIGHTS)
             write_weights(l, how == ARRAY_ROUNDED);
         else
-            typed_write(array_at(&l->of, l->kind), 0, l->values, elements_of(l->p, l->kind));
+            typed_write(l->own.as, 0, l->values, elements_of(l->p, l->kind));
     }
     if (l->copied) free(l->values);
+    if (l->e) give_bytes(l->e, &l->own, written);
+    if (l->e) give_bytes(l->e, &l->masters, written);
     *l = (array_loan){0};
 }

@@ -1,36 +1,37 @@
 /* arrays.h - weights, gradients and moments of a rank as FP32 arrays, for whoever reads or writes
  * them between steps: drawing, loading, saving, comparing.
  *
- * Where the array of the program is FP32 it is lent as it is; else a copy, which goes back when the
- * lender says so. */
+ * Where the array of the program is FP32 in memory that the host can address it is lent as it is;
+ * else a copy, which goes back when the lender says so. */
 #ifndef RUN_ARRAYS_H
 #define RUN_ARRAYS_H
 
 #include "run/executor.h"
-#include "run/optimizer.h"
-
-/* Where they lie in the executor's memory. */
-update_arrays arrays_of(const executor *e, const program *p);
 
 typedef enum array_kind { ARRAY_WEIGHTS, ARRAY_GRADIENTS, ARRAY_FIRST, ARRAY_SECOND } array_kind;
 
+/* An array as it lies in the device's memory: the host's pointer to it, or a copy of its bytes. */
+typedef struct array_bytes {
+    typed as;
+    int64_t place, n; /* n 0: there is none */
+    bool copied;
+} array_bytes;
+
 typedef struct array_loan {
+    executor *e;
     const program *p;
-    update_arrays of;
     array_kind kind;
-    float *values; /* as many as the array has elements: p->weights says */
+    array_bytes own, masters; /* masters: of weights only */
+    float *values;            /* as many as the array has elements: p->weights says */
     bool copied;
 } array_loan;
 
 /* Weights have their masters' values where this rank owns those. ERR_MACHINE: no memory. */
-status array_borrow(array_loan *l, const executor *e, const program *p, array_kind k, error *err);
+status array_borrow(array_loan *l, executor *e, const program *p, array_kind k, error *err);
 
 /* Ends a loan. WRITTEN: the values are the array's now; masters take them as they are. ROUNDED: the
  * same, but masters take what the weights became, as at the start of a run. */
 typedef enum array_end { ARRAY_READ, ARRAY_WRITTEN, ARRAY_ROUNDED } array_end;
 void array_return(array_loan *l, array_end how);
-
-/* An untrained buffer, which is FP32 always. */
-float *array_buffer(const executor *e, const program *p, const weight *w);
 
 #endif

@@ -1,42 +1,65 @@
-/* executor.h - runs a step program on this machine's CPU.
+/* executor.h - binds a step program to a device and enqueues it.
  *
- * The arena of the plan is taken once; addresses and kernels of every operation are bound once. A
- * step then only walks the items, calls kernels, and starts and ends messages: it allocates
- * nothing. */
+ * The memory of the plan is taken once; addresses and kernels of every operation are bound once. A
+ * step then only walks the items and puts operations, messages and waits into the device's streams:
+ * it allocates nothing. What happens when is the device's business (device/device.h): on the CPU an
+ * operation is done when its call returns, elsewhere the host runs ahead.
+ *
+ * A place is an offset from the start of the planned arena, as program_place gives it; past its end
+ * lies the host's pool. Nobody outside has pointers into it, but where the device lends them. */
 #ifndef RUN_EXECUTOR_H
 #define RUN_EXECUTOR_H
 
 #include "comm/comm.h"
-#include "kernels/kernels.h"
+#include "device/device.h"
 #include "program/program.h"
 #include "run/timing.h"
 
 typedef struct executor executor;
 
-/* Takes the arena (zeroed) and binds kernels; `plain` binds the oracle rows only. `c` has its
- * groups, or is NULL where the rank is alone. */
-status executor_open(executor **out, const program *p, comm *c, bool plain, error *err);
+typedef struct executor_options {
+    bool plain; /* row 0 of every kind only: the oracle */
+    const char
+        *device; /* NULL: MOEFOLD_DEVICE of the environment, or else as moefold.device says */
+} executor_options;
+
+/* Takes memory (zeros) and binds kernels. `c` has its groups, or is NULL where the rank is alone. */
+status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
 
-/* All items of a part, or one. */
+/* Goes on with another program of the same weights. Weights, gradients and optimizer stay where
+ * they are; all else begins as zeros. Where it fails the executor can only be closed. */
+status executor_rework(executor *e, const program *p, error *err);
+
+/* Enqueues all items of a part, or one. After a part the rank may wait for others by any means. */
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
 /* From now on adds the seconds of every operation to `t`, by the kind that `cost` gives it; a wait
- * counts as its message. `t` stays in place until executor_close. */
+ * counts as its message. `t` stays in place until executor_close or executor_rework. Of use where
+ * calls are finished when they return. */
 void executor_time(executor *e, timing *t, const cost_model *cost);
 
-/* Addresses of regions and of buffers of the step; of those that exist once for each microbatch,
- * the first one's (p->step_bytes apart). */
+/* ---- memory, from outside: behind everything that was enqueued */
+
+void executor_read(executor *e, void *to, int64_t place, int64_t bytes);
+void executor_write(executor *e, int64_t place, const void *from, int64_t bytes);
+void executor_fill(executor *e, int64_t place, int64_t bytes, unsigned char byte);
+
+/* The host's own pointer to a place, or NULL where the device's memory is not the host's. The
+ * region around it is contiguous. Valid until the next part, item or rework. */
+void *executor_map(executor *e, int64_t place);
+
+/* Where a buffer of the step lies; of those that exist once for each microbatch, the first one's
+ * (p->step_bytes apart). */
+int64_t executor_step_place(const program *p, step_buffer which);
+
+/* The pointers of executor_map, where it is known that there are any. */
 void *executor_region(const executor *e, region r);
 void *executor_step_buffer(const executor *e, step_buffer which);
 
 /* The copy of a buffer of the step on the host: what PART_BEGIN uploads (of all microbatches), what
  * PART_REPORT has fetched. */
 void *executor_staging(const executor *e, step_buffer which);
-
-/* For tests: fills the arena with a byte; counts bytes that are not it. */
-void executor_fill(executor *e, unsigned char pattern);
-unsigned char *executor_arena(const executor *e);
 
 #endif

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-void step_table(executor *e, const optimizer *o)
+void step_table(executor *e, const program *p, const optimizer *o)
 {
-    memcpy(executor_step_buffer(e, STEP_TABLE), o->table.rows,
-           sizeof(double) * TABLE_COLUMNS * (size_t)o->table.n);
+    executor_write(e, executor_step_place(p, STEP_TABLE), o->table.rows, p->step_bytes[STEP_TABLE]);
 }
 
 void step_give(executor *e, const double given[GIVEN_COUNT])

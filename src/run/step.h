@@ -12,7 +12,7 @@
 #include "run/optimizer.h"
 
 /* Once, before the first step: what the update works on. */
-void step_table(executor *e, const optimizer *o);
+void step_table(executor *e, const program *p, const optimizer *o);
 
 /* Rates and flags of the next step. Token counts of a microbatch: batch_load. */
 void step_give(executor *e, const double given[GIVEN_COUNT]);

@@ -4,17 +4,10 @@
 #define SEARCH_CARD_LIST_H
 
 #include "price/price.h"
-#include "program/schedule/touch.h"
+#include "program/schedule/wait_finder.h"
 #include "program/segment.h"
 
-/* A part of a buffer that an operation touches. */
-typedef struct event_part {
-    touch at; /* every buffer is a space of its own, views are parts of it */
-    int event;
-    const struct event_part *before; /* that an earlier operation of the compute stream touched */
-} event_part;
-
-enum { WAITS_MAX = 8, FLIGHT_MAX = 32 }; /* what is left out only makes bounds lower */
+enum { WAITS_MAX = 8 }; /* what is left out only makes bounds lower */
 
 typedef struct event {
     op_cost cost[2]; /* under parts of graphs or none, and in a graph of the whole iteration */
@@ -22,22 +15,22 @@ typedef struct event {
     bool message;
     bool passed; /* takes no time and nobody waits for it (play.c) */
     bool early;  /* needs no operation of the compute stream (I3) */
-    int n_parts, n_waits;
-    const event_part *parts;
+    touched t;   /* every buffer is a space of its own, views are parts of it */
+    int n_waits;
     int waits[WAITS_MAX]; /* events that its stream waits for before it */
     double done;
 } event;
 
 typedef struct event_list {
     event *e;
-    event_part *parts;          /* free ones */
-    const event_part **touched; /* by buffer: the last one of the compute stream */
     int n;
-    int flight[FLIGHT_MAX], n_flight; /* messages that the compute stream has not waited for */
-    double flops;                     /* of products */
-    bool steps;                       /* a whole iteration may be captured */
-    unsigned parts_held;              /* CAPTURED_ bits of its operations */
-    int64_t temp;                     /* most bytes of temporaries that live at once */
+    wait_finder finder;
+    touch *free;         /* for the touches of the next operation */
+    int *found;          /* for the finder's answers */
+    double flops;        /* of products */
+    bool steps;          /* a whole iteration may be captured */
+    unsigned parts_held; /* CAPTURED_ bits of its operations */
+    int64_t temp;        /* most bytes of temporaries that live at once */
 } event_list;
 
 /* `costs`: under parts of graphs or none, and in a graph of the whole iteration. */

@@ -12,10 +12,12 @@ check the_gpu_program_computes_the_same \
 check it_is_planned_for_the_gpu \
     [ "$(figure arena_bytes <"$work/cpu.json")" != "$(figure arena_bytes <"$work/gpu.json")" ]
 check the_change_of_target_is_said grep -q 'moefold.target=moefold' "$work/said"
-expect no_gpu_backend 1 'cluster.gpu=H100: there is no GPU backend yet.*moefold.device=cpu' \
-    "$moefold" train tiny cluster.gpu=H100
-expect cuda_is_refused 1 'moefold.device=cuda: there is no GPU backend yet; repair: moefold.device=cpu' \
-    "$moefold" train tiny cluster.gpu=cpu moefold.device=cuda
+expect no_messages_between_gpus 1 'cluster.gpu=H100: our GPU backend runs one rank, and this layout has 8.*moefold.device=cpu' \
+    "$moefold" train tiny cluster.gpu=H100 cluster.n_gpus=8
+if ! nvidia-smi -L >"$work/gpus" 2>&1; then
+    expect no_gpu 3 'moefold.device=cuda: moefold-cuda.so is not beside the program|there is no GPU to use|driver is for CUDA.*moefold.device=cpu' \
+        "$moefold" train tiny cluster.gpu=cpu cluster.n_gpus=1 moefold.device=cuda
+fi
 expect other_gpus_are_refused 1 'our-gpu-programs-are-for-hopper' \
     "$moefold" train tiny cluster.gpu=B200 moefold.device=cpu
 expect fp8_is_refused_by_name 3 "attention.norm .NORM.: FP8 E4M3.*repair: mixed_precision=bf16_mixed" \

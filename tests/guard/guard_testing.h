@@ -69,7 +69,8 @@ static inline void guard_remove(const char *folder)
 typedef struct guard_run {
     const char *model, *words; /* FP32, and a checkpoint at the end: see guard_train */
     const char *metrics;
-    int threads; /* of a rank; 0: 1 */
+    const char *device; /* NULL: as a user's run has it */
+    int threads;        /* of a rank; 0: 1 */
     train_summary sum;
     status s[GUARD_RANKS_MAX];
     error err[GUARD_RANKS_MAX];
@@ -85,6 +86,7 @@ static inline void guard_rank(comm *c, void *with)
     train_summary *sum = ARENA_NEW(a, train_summary);
     train_options o = {.plain = true, .threads = g->threads ? g->threads : 1};
     if (rank == 0) o.metrics = g->metrics;
+    o.device = g->device;
     setup_of_words(s, a, g->model, g->words);
     g->s[rank] = comm_groups(c, s, &g->err[rank]);
     if (!g->s[rank]) g->s[rank] = trainer_run(s, c, &o, sum, a, &g->err[rank]);

@@ -70,7 +70,7 @@ static void load_batch(rank_rig *g)
 static void fill_tables(rank_rig *g)
 {
     batch_tables(g->e, &g->p);
-    step_table(g->e, &g->opt);
+    step_table(g->e, &g->p, &g->opt);
 }
 
 static void update(rank_rig *g)
@@ -198,7 +198,7 @@ static status open_rank(rank_rig *g, error *err)
     status st = comm_groups(g->c, &g->s, err);
     program_build(&g->p, &g->s, comm_rank(g->c), g->a);
     kernels_threads(1);
-    if (!st) st = executor_open(&g->e, &g->p, g->c, false, err);
+    if (!st) st = executor_open(&g->e, &g->p, g->c, (executor_options){0}, err);
     if (st) return st;
     optimizer_init(&g->opt, &g->p, DECAY_MEGATRON, g->a);
     make_batch(g);
@@ -250,20 +250,19 @@ static void touch_rank(rank_rig *g)
 {
     int64_t n = g->p.arena_bytes, used = 0, host = 0;
     int64_t all = n + g->p.host_bytes + g->p.staging_bytes;
-    unsigned char *touched = calloc(1, (size_t)all);
+    unsigned char *touched = calloc(1, (size_t)all), *bytes = malloc((size_t)all);
     for (int k = 0; k < 2; k++) {
         unsigned char pattern = k ? 0x5a : 0xa5;
         error err;
-        executor_fill(g->e, pattern);
-        float *m = executor_region(g->e, REGION_OPTIMIZER);
-        float *w = executor_region(g->e, REGION_WEIGHTS);
-        memset(w, 0, (size_t)g->p.bytes[REGION_WEIGHTS]);
-        memset(m, 0, (size_t)g->p.bytes[REGION_OPTIMIZER]);
+        static const region zeros[] = {REGION_WEIGHTS, REGION_OPTIMIZER};
+        executor_fill(g->e, 0, all, pattern);
+        for (int i = 0; i < 2; i++)
+            executor_fill(g->e, g->p.offset[zeros[i]], g->p.bytes[zeros[i]], 0);
         if (load_weights(g, &err)) snprintf(g->failed, sizeof g->failed, "%s", err.text);
         fill_tables(g);
         run_step(g, 0);
         update(g);
-        const unsigned char *bytes = executor_arena(g->e);
+        executor_read(g->e, bytes, 0, all);
         for (int64_t i = 0; i < all; i++) touched[i] |= bytes[i] != pattern;
     }
     int64_t whole = g->p.offset[REGION_SAVED]; /* weights, gradients, moments: used whole */
@@ -274,6 +273,7 @@ static void touch_rank(rank_rig *g)
                           (double)program_staging_buffer_bytes(&g->p),
                       (double)host};
     free(touched);
+    free(bytes);
     comm_sum(g->c, GROUP_WORLD, sums, 4);
     if (g->p.at.rank) return;
     g->out->planned = (int64_t)sums[0];

@@ -25,7 +25,7 @@ static void rig_open(rig *g, const char *model_name, const char *words)
     g->a = arena_create();
     g->s = ARENA_NEW(g->a, setup);
     program_of(&g->p, g->s, g->a, model_name, words);
-    if (executor_open(&g->e, &g->p, NULL, false, &err)) fail_msg("%s", err.text);
+    if (executor_open(&g->e, &g->p, NULL, (executor_options){0}, &err)) fail_msg("%s", err.text);
     int64_t T = g->p.T;
     g->tokens = ARENA_ARRAY(g->a, int32_t, T);
     g->labels = ARENA_ARRAY(g->a, int32_t, T);
@@ -40,7 +40,7 @@ static void rig_close(rig *g)
 
 static void rig_start(rig *g)
 {
-    memset(executor_region(g->e, REGION_OPTIMIZER), 0, (size_t)g->p.bytes[REGION_OPTIMIZER]);
+    executor_fill(g->e, g->p.offset[REGION_OPTIMIZER], g->p.bytes[REGION_OPTIMIZER], 0);
     array_loan w;
     error err;
     assert_int_equal(array_borrow(&w, g->e, &g->p, ARRAY_WEIGHTS, &err), OK);
@@ -54,7 +54,7 @@ static void rig_step(rig *g)
     optimizer o;
     double given[GIVEN_COUNT];
     optimizer_init(&o, &g->p, DECAY_MEGATRON, g->a);
-    step_table(g->e, &o);
+    step_table(g->e, &g->p, &o);
     for (int64_t m = 0; m < g->p.micros; m++) {
         for (int64_t t = 0; t < g->p.T; t++) {
             g->tokens[t] = (int32_t)((t * 31 + m * 17) % g->s->m.vocab);
@@ -73,11 +73,13 @@ static void rig_step(rig *g)
 
 static void mark(rig *g, unsigned char pattern, unsigned char *touched)
 {
-    executor_fill(g->e, pattern);
+    executor_fill(g->e, 0, g->p.arena_bytes, pattern);
     rig_start(g);
     rig_step(g);
-    const unsigned char *bytes = executor_arena(g->e);
+    unsigned char *bytes = malloc((size_t)g->p.arena_bytes);
+    executor_read(g->e, bytes, 0, g->p.arena_bytes);
     for (int64_t i = 0; i < g->p.arena_bytes; i++) touched[i] |= bytes[i] != pattern;
+    free(bytes);
 }
 
 static const char *const recomputes[] = {

@@ -24,7 +24,7 @@ static void a_sum_of_fp8_is_refused(void **state)
     op *o = first_sum(&p);
     assert_non_null(o);
     o->type = DTYPE_E5M2;
-    assert_int_equal(executor_open(&e, &p, NULL, false, &err), ERR_MACHINE);
+    assert_int_equal(executor_open(&e, &p, NULL, (executor_options){0}, &err), ERR_MACHINE);
     assert_null(e);
     assert_non_null(strstr(err.text, o->name));
     assert_non_null(strstr(err.text, "(ALL_REDUCE): messages do not sum FP8 E5M2"));

@@ -19,6 +19,9 @@ void plan_memory(program *p, arena *a);
  * slots.c */
 int64_t place_slots(program *p, bool host, arena *a);
 
+/* Fills in most activations and layers that live at once under Megatron. live_program.c */
+void program_live(program_size *out, const program *p);
+
 /* Bytes of scratch that a reduction of slices of n gradients takes. */
 int64_t bucket_scratch(const number_types *t, int64_t n);
 

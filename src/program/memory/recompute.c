@@ -105,6 +105,7 @@ static void drop_buffers(segment *seg, unsigned drop)
 
 void segment_recompute(segment *seg, unsigned drop, arena *a)
 {
+    seg->dropped = drop;
     if (!drop) return;
     drop_buffers(seg, drop);
     int n = seg->n_ops[SEG_BACKWARD], n_forward = seg->n_ops[SEG_FORWARD];

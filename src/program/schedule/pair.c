@@ -197,6 +197,7 @@ void segment_pair(segment *out, const segment *f, const segment *b, pair_options
     int kept = o.delay ? hb.n * OP_IN_MAX : 0; /* copies at most */
     int room = hf.n + hb.n + kept;
     *out = (segment){.kind = SEGMENT_PAIR, .name = segment_names[SEGMENT_PAIR], .n_layers = 1};
+    out->dropped = f ? f->dropped : 0;
     out->bufs_room = nf + (b ? b->n_bufs : 0) + kept + 1;
     out->bufs = ARENA_RAW(a, buf, out->bufs_room);
     out->ops[0] = ARENA_RAW(a, op, room + 1);

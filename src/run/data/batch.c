@@ -115,5 +115,11 @@ void batch_load(executor *e, const program *p, int64_t micro, const batch *b, do
 
 void batch_tables(executor *e, const program *p)
 {
-    if (rope_width(p->s)) rope_table(p->s, p->at.cp, executor_step_buffer(e, STEP_ROPE));
+    if (!rope_width(p->s)) return;
+    arena *scratch = arena_create();
+    int64_t bytes = p->step_bytes[STEP_ROPE];
+    float *table = ARENA_ARRAY(scratch, float, dtype_elements(DTYPE_F32, bytes));
+    rope_table(p->s, p->at.cp, table);
+    executor_write(e, executor_step_place(p, STEP_ROPE), table, bytes);
+    arena_destroy(scratch);
 }

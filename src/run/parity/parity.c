@@ -119,7 +119,7 @@ static void open_optimizer(parity *q)
     double lr = golden_number(adam, "lr", 1e-4);
     q->rates = (step_rates){lr, lr, golden_number(adam, "weight_decay_matrices", 0.1), 1};
     optimizer_init(&q->o, q->p, DECAY_FILE, q->a);
-    step_table(q->e, &q->o);
+    step_table(q->e, q->p, &q->o);
 }
 
 static void compare_curve(parity *q, parity_result *r, int max_steps)
@@ -199,7 +199,7 @@ static status run_setup(parity *q, parity_result *r, const char *folder, const p
     program_build(q->p, q->s, q->p->at.rank, q->a);
     double bytes = (double)q->p->arena_bytes;
     status s = fits_case(q, folder, err);
-    if (!s) s = executor_open(&q->e, q->p, q->c, o->plain, err);
+    if (!s) s = executor_open(&q->e, q->p, q->c, (executor_options){.plain = o->plain}, err);
     s = ranks_agree(q->c, s, err);
     if (!s) s = run_case(q, r, folder, o, err);
     executor_close(q->e);

@@ -51,7 +51,8 @@ static float *values_of(const parity *q, const item *it, int buf_id)
     const buf *b = &it->seg->bufs[buf_id];
     int64_t n = dtype_elements(b->type, b->bytes);
     float *values = ARENA_ARRAY(q->a, float, n);
-    typed from = {b->type, executor_arena(q->e) + program_place(q->p, it, buf_id)};
+    typed from = {b->type, ARENA_ARRAY(q->a, char, b->bytes)};
+    executor_read(q->e, from.at, program_place(q->p, it, buf_id), b->bytes);
     typed_read(values, from, 0, n);
     return values;
 }

@@ -1,9 +1,8 @@
 /* grow.c - routed buffers that were too small for a step.
  *
- * Only routed buffers grow: the regions of weights and moments stay as they are laid out, and are
- * copied into the new arena. Gradients are made again by the step that follows. */
+ * Only routed buffers grow: weights and moments stay where they are, the rest of the memory is
+ * taken anew. Gradients are made again by the step that follows. */
 #include <math.h>
-#include <string.h>
 
 #include "run/trainer/agree.h"
 #include "run/trainer/state.h"
@@ -56,18 +55,10 @@ static double enough(const trainer *t, const overflow *o)
 static status open_larger(trainer *t, double factor, error *err)
 {
     setup *s = ARENA_NEW(t->a, setup);
-    program *old = t->p;
-    executor *before = t->e;
     *s = *t->s;
     recipe_set(&s->r, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
     comm_work work = comm_work_begin(t->c, WORK_BUILD);
-    status st = trainer_open(t, s, err);
-    static const region kept[] = {REGION_WEIGHTS, REGION_OPTIMIZER};
-    for (int i = 0; i < 2 && !st; i++)
-        memcpy(executor_region(t->e, kept[i]), executor_region(before, kept[i]),
-               (size_t)old->bytes[kept[i]]);
-    if (!st) executor_close(before);
-    st = ranks_agree(t->c, st, err);
+    status st = ranks_agree(t->c, trainer_open(t, s, err), err);
     comm_work_end(t->c, work);
     return st;
 }

@@ -110,19 +110,18 @@ static void take_arrays(trainer *t)
 status trainer_open(trainer *t, const setup *s, error *err)
 {
     program *p = ARENA_NEW(t->a, program);
-    executor *e;
+    executor_options o = {.plain = t->o->plain, .device = t->o->device};
     program_build(p, s, comm_rank(t->c), t->a);
-    status st = executor_open(&e, p, t->c, t->o->plain, err);
+    status st = t->e ? executor_rework(t->e, p, err) : executor_open(&t->e, p, t->c, o, err);
     if (st) return st;
     t->s = s;
     t->p = p;
-    t->e = e;
     take_arrays(t);
-    batch_tables(e, p);
+    batch_tables(t->e, p);
     int64_t steps = t->opt.steps;
     optimizer_init(&t->opt, p, DECAY_MEGATRON, t->a);
     t->opt.steps = steps;
-    step_table(e, &t->opt);
+    step_table(t->e, p, &t->opt);
     trainer_predict_attach(t);
     return OK;
 }

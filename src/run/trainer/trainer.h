@@ -17,6 +17,7 @@
 typedef struct train_options {
     bool json;           /* lines for programs instead of Megatron's */
     bool plain;          /* oracle kernels only */
+    const char *device;  /* as executor_options has it; NULL: as the recipe says */
     int threads;         /* of this rank; 0: its share of the machine */
     const char *metrics; /* file of JSON lines; NULL: none */
     bool predict; /* print predicted beside measured times at the end, whatever they come from */

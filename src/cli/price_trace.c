@@ -1,0 +1,82 @@
+/* price_trace.c - `price --trace`: the predicted timeline as a file. */
+#include "cli/price_trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+status cli_trace_words(const trace_words *w, error *err)
+{
+    if (w->path || (!w->ranks && !w->whole)) return OK;
+    return error_set(err, ERR_INPUT, "%s is for --trace FILE, which is not given",
+                     w->ranks ? "--rank" : "--whole-step");
+}
+
+/* "0,8,16": each once. */
+static status read_ranks(timeline_options *o, const char *words, const setup *s, arena *a,
+                         error *err)
+{
+    size_t room = strlen(words) + 1;
+    int64_t *list = ARENA_ARRAY(a, int64_t, room), n = 0;
+    for (const char *p = words; p;) {
+        size_t length = strcspn(p, ",");
+        int64_t rank;
+        status st = cli_rank(arena_copy(a, p, length), s, &rank, err);
+        if (st) return st;
+        for (int64_t i = 0; i < n; i++)
+            if (list[i] == rank)
+                return error_set(err, ERR_INPUT, "--rank %s: rank %lld is named twice", words,
+                                 (long long)rank);
+        list[n++] = rank;
+        p = p[length] ? p + length + 1 : NULL;
+    }
+    o->ranks = list;
+    o->n_ranks = n;
+    return OK;
+}
+
+static void count(trace_written *out, const trace *t, arena *a)
+{
+    trace_sum *sums;
+    *out = (trace_written){.from = t->from, .span = t->span, .step = t->step, .ranks = t->n_ranks};
+    out->streams = trace_sums(t, &sums, a);
+    out->messages = trace_match(t, a).matched;
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->ops[i].what == TRACE_WAIT)
+            out->waits++;
+        else
+            out->operations++;
+}
+
+status cli_price_trace(trace_written *out, const trace_words *w, const price_job *j, error *err)
+{
+    arena *a = arena_create();
+    timeline_options o = {.whole = w->whole};
+    trace t;
+    price p;
+    status st = w->ranks ? read_ranks(&o, w->ranks, j->s, a, err) : OK;
+    if (!st) {
+        price_timeline(&t, &p, j, &o, a);
+        count(out, &t, a);
+        st = trace_write(&t, w->path, err);
+    }
+    arena_destroy(a);
+    return st;
+}
+
+void cli_print_trace(const trace_written *t, const char *path, arena *a)
+{
+    cli_print("Trace",
+              "%s: %s operations and %s waits on %s streams of %s ranks, %s messages between "
+              "stages;\n         %s of the step from %s on (open it with ui.perfetto.dev)\n\n",
+              path, text_grouped(a, t->operations), text_grouped(a, t->waits),
+              text_grouped(a, t->streams), text_grouped(a, t->ranks), text_grouped(a, t->messages),
+              text_seconds(a, t->span), text_seconds(a, t->from));
+}
+
+json_t *cli_json_trace(const trace_written *t, const char *path)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "file", path, "operations",
+                     (json_int_t)t->operations, "waits", (json_int_t)t->waits, "messages",
+                     (json_int_t)t->messages, "streams", (json_int_t)t->streams, "ranks",
+                     (json_int_t)t->ranks, "from_s", t->from, "span_s", t->span);
+}

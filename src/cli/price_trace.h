@@ -1,0 +1,27 @@
+/* price_trace.h - `price --trace`: the predicted timeline as a file. */
+#ifndef CLI_PRICE_TRACE_H
+#define CLI_PRICE_TRACE_H
+
+#include "cli/cli.h"
+#include "price/timeline.h"
+
+typedef struct trace_words {
+    const char *path;  /* --trace; NULL: not asked for */
+    const char *ranks; /* --rank; NULL: the first of each stage */
+    bool whole;        /* --whole-step */
+} trace_words;
+
+/* What was written. */
+typedef struct trace_written {
+    int64_t operations, waits, messages, streams, ranks;
+    double from, span, step;
+} trace_written;
+
+/* Options that need --trace. */
+status cli_trace_words(const trace_words *w, error *err);
+
+status cli_price_trace(trace_written *out, const trace_words *w, const price_job *j, error *err);
+void cli_print_trace(const trace_written *t, const char *path, arena *a);
+json_t *cli_json_trace(const trace_written *t, const char *path);
+
+#endif

@@ -1,0 +1,404 @@
+/* device.c - a GPU as a device: memory, streams, events, launches. Part of the CUDA object.
+ *
+ * I1  A failed call of the runtime inside a step ends the job: what was under way is lost, and the
+ *     text names the operation that was put last and the one that each stream finished last.
+ * I2  After each operation a stream writes the operation's number to pinned memory. The numbers are
+ *     those of a ring of names, which the host fills before the operation is put: whoever reads
+ *     both knows what a stream is at, from any thread and after a fault, without a call of CUDA.
+ * I3  Messages need a group of one member: they are copies on their stream. */
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/entry.h"
+#include "kernels/cuda/cuda_rows.h"
+
+enum { NAMES = 4096 };
+
+typedef struct gpu_state {
+    unsigned char *memory[SPACE_COUNT];
+    int64_t bytes[SPACE_COUNT];
+    cudaStream_t streams[STREAM_COUNT];
+    cudaEvent_t *events;
+    int n_events;
+    volatile uint32_t *finished; /* [STREAM_COUNT], pinned (I2) */
+    CUdeviceptr finished_at;     /* the same for the GPU */
+    uint32_t put[STREAM_COUNT];
+    const op *names[STREAM_COUNT][NAMES];
+    CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+} gpu_state;
+
+static cuda_program program;
+
+static gpu_state *state_of(const device *d)
+{
+    return d->state;
+}
+
+/* ---- faults */
+
+static const char *name_of(const op *o)
+{
+    return o ? o->name ? o->name : op_infos[o->kind].name : "nothing";
+}
+
+static void stop(const device *d, cudaError_t e, const char *what) /* I1 */
+{
+    gpu_state *g = state_of(d);
+    char text[1024];
+    int n = snprintf(text, sizeof text, "CUDA: %s: %s", what, cudaGetErrorString(e));
+    for (int s = 0; s < STREAM_COUNT && n > 0 && (size_t)n < sizeof text; s++) {
+        uint32_t done = g->finished[s];
+        if (done == g->put[s]) continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, "; stream %s is at %s (operation %u)",
+                      op_stream_names[s], name_of(g->names[s][(done + 1) % NAMES]), done + 1);
+    }
+    program.fail(d->c, text);
+    abort();
+}
+
+static void check(const device *d, cudaError_t e, const char *what)
+{
+    if (e != cudaSuccess) stop(d, e, what);
+}
+
+/* ---- which GPU */
+
+static int wanted_gpu(int n)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID",
+                                        "MPI_LOCALRANKID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i])) return atoi(getenv(names[i])) % n;
+    return 0;
+}
+
+static status no_gpu(cudaError_t e, error *err)
+{
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver > 0 && driver < runtime)
+        return error_set(err, ERR_MACHINE,
+                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
+                         "newer driver, or moefold.device=cpu",
+                         driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
+    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
+                     e ? cudaGetErrorString(e)
+                       : "none is visible; CUDA_VISIBLE_DEVICES says which");
+}
+
+static status find_gpu(cuda_gpu *out, error *err)
+{
+    int n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (e || n < 1) return no_gpu(e, err);
+    struct cudaDeviceProp p;
+    int at = wanted_gpu(n);
+    e = cudaSetDevice(at);
+    if (!e) e = cudaGetDeviceProperties(&p, at);
+    size_t left = 0, total = 0;
+    if (!e) e = cudaMemGetInfo(&left, &total);
+    if (e)
+        return error_set(err, ERR_MACHINE, "GPU %d cannot be used: %s; repair: moefold.device=cpu",
+                         at, cudaGetErrorString(e));
+    *out = (cuda_gpu){
+        .major = p.major, .minor = p.minor, .total = (int64_t)total, .free = (int64_t)left};
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    cudaDriverGetVersion(&out->driver);
+    cudaRuntimeGetVersion(&out->runtime);
+    if (p.major == 9 && p.minor == 0) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
+                     "H200, H20); repair: moefold.device=cpu",
+                     out->name, p.major, p.minor);
+}
+
+/* ---- opening and closing */
+
+static cudaError_t open_streams(gpu_state *g)
+{
+    cudaError_t e = cudaSuccess;
+    for (int s = 0; s < STREAM_COUNT && !e; s++)
+        e = cudaStreamCreateWithFlags(&g->streams[s], cudaStreamNonBlocking);
+    void *at = NULL, *there = NULL, *function = NULL;
+    enum cudaDriverEntryPointQueryResult found;
+    if (!e) e = cudaHostAlloc(&at, sizeof *g->finished * STREAM_COUNT, cudaHostAllocMapped);
+    if (!e) e = cudaHostGetDevicePointer(&there, at, 0);
+    if (!e)
+        e = cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 12000,
+                                             cudaEnableDefault, &found);
+    if (e) return e;
+    memset(at, 0, sizeof *g->finished * STREAM_COUNT);
+    g->finished = at;
+    g->finished_at = (CUdeviceptr)(uintptr_t)there;
+    memcpy(&g->write_value, &function, sizeof function);
+    return e;
+}
+
+static void close_gpu(device *d)
+{
+    gpu_state *g = state_of(d);
+    for (int s = 0; s < SPACE_COUNT; s++) {
+        if (s == SPACE_HOST)
+            cudaFreeHost(g->memory[s]);
+        else
+            cudaFree(g->memory[s]);
+    }
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (g->streams[s]) cudaStreamDestroy(g->streams[s]);
+    for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
+    cudaFreeHost((void *)(uintptr_t)g->finished);
+    free(g->events);
+    free(g);
+    d->state = NULL;
+}
+
+static status open_gpu(device *d, const char *words, error *err)
+{
+    if (*words)
+        return error_set(err, ERR_MACHINE, "device cuda:%s: it takes no words after the name",
+                         words);
+    cuda_gpu found;
+    status s = find_gpu(&found, err);
+    if (s) return s;
+    gpu_state *g = calloc(1, sizeof *g);
+    if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
+    d->state = g;
+    cudaError_t e = open_streams(g);
+    if (!e) return OK;
+    close_gpu(d);
+    return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
+                     cudaGetErrorString(e));
+}
+
+/* ---- memory */
+
+static const char *gibibytes(char out[32], int64_t bytes)
+{
+    snprintf(out, 32, "%.2f GiB", (double)bytes / (1 << 30));
+    return out;
+}
+
+static status take(device *d, device_space s, int64_t bytes, error *err)
+{
+    gpu_state *g = state_of(d);
+    void *at = NULL;
+    cudaDeviceSynchronize();
+    if (s == SPACE_HOST)
+        cudaFreeHost(g->memory[s]);
+    else
+        cudaFree(g->memory[s]);
+    g->memory[s] = NULL;
+    g->bytes[s] = 0;
+    if (bytes <= 0) return OK;
+    cudaError_t e = s == SPACE_HOST ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
+                                    : cudaMalloc(&at, (size_t)bytes);
+    if (!e && s != SPACE_HOST) e = cudaMemset(at, 0, (size_t)bytes);
+    if (!e && s != SPACE_HOST) e = cudaDeviceSynchronize();
+    if (!e) {
+        if (s == SPACE_HOST) memset(at, 0, (size_t)bytes);
+        g->memory[s] = at;
+        g->bytes[s] = bytes;
+        return OK;
+    }
+    size_t left = 0, total = 0;
+    cudaGetLastError();
+    cudaMemGetInfo(&left, &total);
+    char want[32], have[32], miss[32];
+    if (s == SPACE_HOST)
+        return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
+                         gibibytes(want, bytes), cudaGetErrorString(e));
+    return error_set(err, ERR_MACHINE,
+                     "the plan needs %s more on the GPU, which has %s left: %s are missing (%s)",
+                     gibibytes(want, bytes), gibibytes(have, (int64_t)left),
+                     gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
+}
+
+static void *pointer(const device *d, device_address at)
+{
+    return state_of(d)->memory[at.space] + at.offset;
+}
+
+static void *map(const device *d, device_address at)
+{
+    return at.space == SPACE_HOST ? pointer(d, at) : NULL;
+}
+
+static void move_and_wait(device *d, void *to, const void *from, int64_t bytes, const char *what)
+{
+    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    check(d, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, s), what);
+    check(d, cudaStreamSynchronize(s), what);
+}
+
+static void read(device *d, void *to, device_address from, int64_t bytes)
+{
+    move_and_wait(d, to, pointer(d, from), bytes, "reading from the GPU");
+}
+
+static void write(device *d, device_address to, const void *from, int64_t bytes)
+{
+    move_and_wait(d, pointer(d, to), from, bytes, "writing to the GPU");
+}
+
+static void fill(device *d, device_address to, int byte, int64_t bytes)
+{
+    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    check(d, cudaMemsetAsync(pointer(d, to), byte, (size_t)bytes, s), "filling the GPU's memory");
+    check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
+}
+
+static void copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
+{
+    check(d,
+          cudaMemcpyAsync(pointer(d, to), pointer(d, from), (size_t)bytes, cudaMemcpyDefault,
+                          state_of(d)->streams[s]),
+          "a copy");
+}
+
+/* ---- events */
+
+static status events(device *d, int n, error *err)
+{
+    gpu_state *g = state_of(d);
+    for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
+    free(g->events);
+    g->n_events = 0;
+    g->events = calloc((size_t)n + 1, sizeof *g->events);
+    if (!g->events) return error_set(err, ERR_MACHINE, "no memory for %d events", n);
+    for (; g->n_events < n; g->n_events++) {
+        cudaError_t e = cudaEventCreateWithFlags(&g->events[g->n_events], cudaEventDisableTiming);
+        if (e)
+            return error_set(err, ERR_MACHINE, "the GPU's event %d of %d: %s", g->n_events, n,
+                             cudaGetErrorString(e));
+    }
+    return OK;
+}
+
+static void record(device *d, op_stream s, int event)
+{
+    gpu_state *g = state_of(d);
+    check(d, cudaEventRecord(g->events[event], g->streams[s]), "recording an event");
+}
+
+static void wait(device *d, op_stream s, int event)
+{
+    gpu_state *g = state_of(d);
+    check(d, cudaStreamWaitEvent(g->streams[s], g->events[event], 0), "waiting for an event");
+}
+
+static void wait_here(device *d, int event)
+{
+    check(d, cudaEventSynchronize(state_of(d)->events[event]), "waiting for the GPU");
+}
+
+static bool is_complete(device *d, int event)
+{
+    cudaError_t e = cudaEventQuery(state_of(d)->events[event]);
+    if (e == cudaErrorNotReady) return false;
+    check(d, e, "asking for an event");
+    return true;
+}
+
+/* ---- operations */
+
+static void begin(gpu_state *g, op_stream s, const op *o) /* I2 */
+{
+    g->names[s][++g->put[s] % NAMES] = o;
+}
+
+static void end(device *d, op_stream s, const op *o)
+{
+    gpu_state *g = state_of(d);
+    CUdeviceptr at = g->finished_at + sizeof *g->finished * (size_t)s;
+    check(d, cudaGetLastError(), name_of(o));
+    if (g->write_value((CUstream)g->streams[s], at, g->put[s], CU_STREAM_WRITE_VALUE_DEFAULT))
+        check(d, cudaErrorUnknown, name_of(o));
+}
+
+static void launch(device *d, op_stream s, kernel_call *c)
+{
+    gpu_state *g = state_of(d);
+    begin(g, s, c->o);
+    c->stream = g->streams[s];
+    c->row->launch(c);
+    end(d, s, c->o);
+}
+
+/* Elements of y that a message alone brings; -1: none. */
+static int64_t elements_of(const op *o)
+{
+    switch (o->kind) {
+    case OP_ALL_GATHER:
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+    case OP_SHIFT:
+        return o->dim[DIM_MESSAGE_N];
+    case OP_ALL_REDUCE:
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+static void message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
+{
+    gpu_state *g = state_of(d);
+    int64_t n = elements_of(o);
+    begin(g, s, o);
+    if (n < 0 || program.members(d->c, o->group) != 1) { /* I3 */
+        char text[256];
+        snprintf(text, sizeof text, "operation %s (%s): messages between GPUs are not there yet",
+                 name_of(o), op_infos[o->kind].name);
+        program.fail(d->c, text);
+    }
+    if (n > 0 && in[IN_MESSAGE_x] != out[OUT_MESSAGE_y])
+        check(d,
+              cudaMemcpyAsync(out[OUT_MESSAGE_y], in[IN_MESSAGE_x], (size_t)dtype_bytes(o->type, n),
+                              cudaMemcpyDefault, g->streams[s]),
+              name_of(o));
+    end(d, s, o);
+}
+
+static void sync(device *d)
+{
+    check(d, cudaDeviceSynchronize(), "waiting for the GPU");
+}
+
+static void settle(device *d)
+{
+    (void)d;
+}
+
+status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, error *err)
+{
+    if (version != CUDA_ENTRY_VERSION)
+        return error_set(err, ERR_MACHINE,
+                         "moefold-cuda.so is of another version than the program; repair: `make`");
+    program = *p;
+    *out = (cuda_entry){.table = {.name = "cuda",
+                                  .open = open_gpu,
+                                  .close = close_gpu,
+                                  .rows = kernels_cuda,
+                                  .take = take,
+                                  .pointer = pointer,
+                                  .map = map,
+                                  .read = read,
+                                  .write = write,
+                                  .fill = fill,
+                                  .copy = copy,
+                                  .events = events,
+                                  .record = record,
+                                  .wait = wait,
+                                  .wait_here = wait_here,
+                                  .is_complete = is_complete,
+                                  .launch = launch,
+                                  .message = message,
+                                  .sync = sync,
+                                  .settle = settle},
+                        .look = find_gpu};
+    return OK;
+}

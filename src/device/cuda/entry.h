@@ -1,0 +1,47 @@
+/* entry.h - what the program and its CUDA object (moefold-cuda.so) tell each other.
+ *
+ * The object is opened when something is to run on a GPU. It links CUDA, the program does not. It
+ * calls the program through the functions that it is handed here, and has copies of its own of the
+ * few sources that both need. */
+#ifndef DEVICE_CUDA_ENTRY_H
+#define DEVICE_CUDA_ENTRY_H
+
+#include "device/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CUDA_ENTRY_NAME "moefold_cuda_entry"
+enum { CUDA_ENTRY_VERSION = 1 };
+
+/* What the object calls. */
+typedef struct cuda_program {
+    int64_t (*members)(const comm *c, comm_group g); /* of this rank's group */
+    void (*fail)(comm *c, const char *why);          /* ends the job; does not return */
+} cuda_program;
+
+/* What the program gets: the device's functions (but for `target`, which is the program's own) and
+ * what it may ask before it opens one. */
+typedef struct cuda_gpu {
+    char name[128];
+    int major, minor;    /* compute capability */
+    int64_t total, free; /* bytes */
+    int driver, runtime; /* versions of CUDA: 13000 */
+    char libraries[128]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
+} cuda_gpu;
+
+typedef struct cuda_entry {
+    device_table table;
+    /* The GPU that this rank would take. ERR_MACHINE: none that can be used, and why. */
+    status (*look)(cuda_gpu *out, error *err);
+} cuda_entry;
+
+typedef status cuda_entry_function(int version, const cuda_program *p, cuda_entry *out, error *err);
+cuda_entry_function moefold_cuda_entry;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

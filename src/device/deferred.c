@@ -1,0 +1,54 @@
+/* deferred.c - a CPU that does everything late: for tests.
+ *
+ * Every stream is a queue, the compute stream, too. What is in them runs when the host reads,
+ * writes, settles or finds a queue full, and now and then between calls, in a random order that the
+ * waits allow. A program whose order rests on anything but its waits computes something else here.
+ * Chosen by "deferred:SEED"; every rank draws its own order. With "deferred:SEED,deaf=STREAM" it
+ * ignores the waits of a stream (its number in op_stream): a test shows with it that faults show. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/host.h"
+#include "program/target.h"
+
+static status open_deferred(device *d, const char *words, error *err)
+{
+    static const char deaf_word[] = ",deaf=";
+    char *end;
+    long deaf = -1;
+    bool right = words[0] >= '0' && words[0] <= '9';
+    unsigned long long seed = strtoull(words, &end, 10);
+    if (strncmp(end, deaf_word, strlen(deaf_word)) == 0) {
+        deaf = strtol(end + strlen(deaf_word), &end, 10);
+        right = right && deaf >= 0 && deaf < STREAM_COUNT;
+    }
+    if (!right || *end)
+        return error_set(err, ERR_MACHINE,
+                         "device deferred:%s is not a seed, or a seed and a stream; repair: "
+                         "deferred:1",
+                         words);
+    uint64_t rank = d->c ? (uint64_t)comm_rank(d->c) : 0;
+    return host_open(d, true, (seed << 20) + rank, (int)deaf, err);
+}
+
+const device_table device_deferred = {.name = "deferred",
+                                      .open = open_deferred,
+                                      .close = host_close,
+                                      .rows = kernels_cpu,
+                                      .target = target_row_cpu,
+                                      .take = host_take,
+                                      .pointer = host_pointer,
+                                      .map = host_pointer,
+                                      .read = host_read,
+                                      .write = host_write,
+                                      .fill = host_fill,
+                                      .copy = host_copy,
+                                      .events = host_events,
+                                      .record = host_record,
+                                      .wait = host_wait,
+                                      .wait_here = host_wait_here,
+                                      .is_complete = host_is_complete,
+                                      .launch = host_launch,
+                                      .message = host_message,
+                                      .sync = queues_finish,
+                                      .settle = queues_begin_all};

@@ -1,0 +1,61 @@
+/* device.c - devices by name. */
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda.h"
+
+static status cpu(const device_table **out, error *err)
+{
+    (void)err;
+    *out = &device_cpu;
+    return OK;
+}
+
+static status deferred(const device_table **out, error *err)
+{
+    (void)err;
+    *out = &device_deferred;
+    return OK;
+}
+
+static const struct {
+    const char *name;
+    status (*table)(const device_table **out, error *err);
+} devices[] = {{"cpu", cpu}, {"deferred", deferred}, {"cuda", device_cuda_table}};
+
+static status find(const device_table **out, const char *name, size_t n, error *err)
+{
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
+        if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
+            return devices[i].table(out, err);
+    return error_set(err, ERR_MACHINE, "device %s: there is none of that name in this program",
+                     name);
+}
+
+status device_open(device **out, const char *name, comm *c, error *err)
+{
+    size_t n = strcspn(name, ":");
+    const device_table *table;
+    status s = find(&table, name, n, err);
+    if (s) return s;
+    device *d = calloc(1, sizeof *d);
+    if (!d) return error_set(err, ERR_MACHINE, "cannot open device %s: out of host memory", name);
+    d->table = table;
+    d->c = c;
+    s = table->open(d, name[n] ? name + n + 1 : "", err);
+    if (s) {
+        free(d);
+        return s;
+    }
+    *out = d;
+    return OK;
+}
+
+void device_close(device *d)
+{
+    if (!d) return;
+    d->table->close(d);
+    free(d);
+}

@@ -1,0 +1,179 @@
+/* host.c - memory, events and calls of the devices that compute on this machine's CPU. */
+#define _GNU_SOURCE
+#include "device/host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/arena.h"
+#include "base/text.h"
+
+/* ---- memory */
+
+static void give(host_device *h, device_space s)
+{
+    if (h->memory[s]) munmap(h->memory[s], h->bytes[s]);
+    h->memory[s] = NULL;
+    h->bytes[s] = 0;
+}
+
+status host_take(device *d, device_space s, int64_t bytes, error *err)
+{
+    host_device *h = d->state;
+    give(h, s);
+    if (bytes <= 0) return OK;
+    void *at = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        arena *a = arena_create();
+        const char *why = strerror(errno);
+        error_set(err, ERR_MACHINE, "cannot allocate %s for the planned arena: %s",
+                  text_bytes(a, bytes), why);
+        arena_destroy(a);
+        return ERR_MACHINE;
+    }
+    h->memory[s] = at;
+    h->bytes[s] = (size_t)bytes;
+    return OK;
+}
+
+void *host_pointer(const device *d, device_address at)
+{
+    const host_device *h = d->state;
+    return h->memory[at.space] + at.offset;
+}
+
+/* What the host itself touches comes behind the compute stream. */
+static void meet_compute(device *d)
+{
+    host_device *h = d->state;
+    queues_until(d, (host_event){STREAM_COMPUTE, h->queues[STREAM_COMPUTE].put});
+}
+
+void host_read(device *d, void *to, device_address from, int64_t bytes)
+{
+    meet_compute(d);
+    memcpy(to, host_pointer(d, from), (size_t)bytes);
+}
+
+void host_write(device *d, device_address to, const void *from, int64_t bytes)
+{
+    meet_compute(d);
+    memcpy(host_pointer(d, to), from, (size_t)bytes);
+}
+
+void host_fill(device *d, device_address to, int byte, int64_t bytes)
+{
+    meet_compute(d);
+    if (bytes) memset(host_pointer(d, to), byte, (size_t)bytes);
+}
+
+/* ---- events */
+
+status host_events(device *d, int n, error *err)
+{
+    host_device *h = d->state;
+    free(h->events);
+    h->events = calloc((size_t)n + 1, sizeof *h->events);
+    return h->events ? OK : error_set(err, ERR_MACHINE, "no host memory for %d events", n);
+}
+
+void host_record(device *d, op_stream s, int event)
+{
+    host_device *h = d->state;
+    h->events[event] = (host_event){s, h->queues[s].put};
+}
+
+void host_wait(device *d, op_stream s, int event)
+{
+    host_device *h = d->state;
+    host_event e = h->events[event];
+    if (e.stream == s || (int)s == h->deaf) return; /* a stream is in order */
+    if (s == STREAM_COMPUTE && !h->late) {
+        queues_until(d, e);
+        return;
+    }
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_WAIT, .event = e};
+    queue_put(d, s);
+}
+
+void host_wait_here(device *d, int event)
+{
+    const host_device *h = d->state;
+    queues_until(d, h->events[event]);
+}
+
+bool host_is_complete(device *d, int event)
+{
+    const host_device *h = d->state;
+    queues_move(d);
+    return queues_passed(d, h->events[event]);
+}
+
+/* ---- calls */
+
+static void keep(task *t, void *const *in, void *const *out)
+{
+    memcpy(t->in, in, sizeof t->in);
+    memcpy(t->out, out, sizeof t->out);
+    t->call.in = t->in;
+    t->call.out = t->out;
+}
+
+void host_launch(device *d, op_stream s, kernel_call *c)
+{
+    host_device *h = d->state;
+    c->stream = NULL;
+    if (s == STREAM_COMPUTE && !h->late) {
+        c->row->launch(c);
+        comm_progress(d->c);
+        queues_move(d);
+        return;
+    }
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_LAUNCH, .call = *c};
+    keep(t, c->in, c->out);
+    queue_put(d, s);
+}
+
+void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
+{
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}};
+    keep(t, in, out);
+    queue_put(d, s);
+    comm_progress(d->c);
+}
+
+void host_copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
+{
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_COPY, .to = to, .from = from, .bytes = bytes};
+    queue_put(d, s);
+}
+
+/* ---- opening */
+
+status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
+{
+    host_device *h = calloc(1, sizeof *h);
+    if (!h) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
+    h->late = late;
+    h->random = seed;
+    h->deaf = deaf;
+    d->state = h;
+    status s = queues_open(h, err);
+    if (s) host_close(d);
+    return s;
+}
+
+void host_close(device *d)
+{
+    host_device *h = d->state;
+    for (int s = 0; s < SPACE_COUNT; s++) give(h, (device_space)s);
+    queues_close(h);
+    free(h);
+}

@@ -1,0 +1,91 @@
+/* host.h - devices that compute on this machine's CPU: memory, and streams as queues.
+ *
+ * Both of them, the plain one (cpu.c) and the late one (deferred.c), are these functions; they
+ * differ in when a queue is worked off. */
+#ifndef DEVICE_HOST_H
+#define DEVICE_HOST_H
+
+#include "device/device.h"
+
+/* One entry of a stream. */
+typedef enum task_kind { TASK_WAIT, TASK_LAUNCH, TASK_MESSAGE, TASK_COPY } task_kind;
+
+typedef struct host_event {
+    op_stream stream;
+    int64_t end; /* complete when so many tasks of the stream are */
+} host_event;
+
+typedef struct task {
+    task_kind kind;
+    bool done;
+    host_event event;        /* WAIT */
+    kernel_call call;        /* LAUNCH; of MESSAGE the operation */
+    int request;             /* MESSAGE, once it has started */
+    device_address to, from; /* COPY */
+    int64_t bytes;
+    void *in[OP_IN_MAX], *out[OP_OUT_MAX];
+} task;
+
+/* Tasks complete .. put-1 are in the queue, the n-th at ring[n % QUEUE_MAX]; those before `started`
+ * have begun, or are waits that were fulfilled. */
+enum { QUEUE_MAX = 1024 };
+typedef struct queue {
+    task *ring;
+    int64_t complete, started, put;
+} queue;
+
+typedef struct host_device {
+    unsigned char *memory[SPACE_COUNT];
+    size_t bytes[SPACE_COUNT];
+    queue queues[STREAM_COUNT];
+    host_event *events;
+    int64_t waiting;        /* tasks that have not started, in all queues */
+    bool late;              /* the compute stream is a queue, too, and queues run when they must */
+    int deaf;               /* a stream whose waits are ignored, or -1: a fault, for tests */
+    uint64_t random;        /* late: the state of the generator .. */
+    int turn[STREAM_COUNT]; /* .. and which streams go first */
+} host_device;
+
+/* ---- queues (queues.c) */
+
+status queues_open(host_device *h, error *err);
+void queues_close(host_device *h);
+
+/* A free entry at the end of a stream, to be filled in and put. */
+task *queue_entry(device *d, op_stream s);
+void queue_put(device *d, op_stream s);
+
+/* Works off one entry of one stream; false: nothing can be done now. */
+bool queue_step(device *d, op_stream s);
+
+/* Begins and ends what can be, in the order of streams. */
+void queues_move(device *d);
+
+bool queues_passed(device *d, host_event e);
+
+/* Works until the event has passed; until everything has begun, or is complete. */
+void queues_until(device *d, host_event e);
+void queues_begin_all(device *d);
+void queues_finish(device *d);
+
+/* ---- the table's (host.c) */
+
+/* The state, all zeros but what is named here. */
+status host_open(device *d, bool late, uint64_t seed, int deaf, error *err);
+void host_close(device *d);
+status host_take(device *d, device_space s, int64_t bytes, error *err);
+void *host_pointer(const device *d, device_address at);
+
+status host_events(device *d, int n, error *err);
+void host_record(device *d, op_stream s, int event);
+void host_wait(device *d, op_stream s, int event);
+void host_wait_here(device *d, int event);
+bool host_is_complete(device *d, int event);
+void host_launch(device *d, op_stream s, kernel_call *c);
+void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out);
+void host_copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
+void host_read(device *d, void *to, device_address from, int64_t bytes);
+void host_write(device *d, device_address to, const void *from, int64_t bytes);
+void host_fill(device *d, device_address to, int byte, int64_t bytes);
+
+#endif

@@ -1,0 +1,55 @@
+/* executor_state.h - an executor from inside: what binding leaves for running. */
+#ifndef RUN_EXECUTOR_STATE_H
+#define RUN_EXECUTOR_STATE_H
+
+#include "run/executor.h"
+
+enum { NO_EVENT = -1 };
+
+typedef struct bound_op {
+    const kernel *row; /* NULL: a message or a wait */
+    void *state;
+    op_types types;
+    int event; /* of the device: to be recorded after it; of a wait, to wait for */
+} bound_op;
+
+typedef struct bound_segment {
+    const segment *seg;
+    bound_op *ops[2];   /* [n_ops] */
+    cost_kind *kind[2]; /* [n_ops]; NULL: nobody asked for times */
+    bool starts[2];     /* event 0, the start of the list, is waited for */
+} bound_segment;
+
+typedef struct bound_item {
+    const bound_segment *seg;
+    void **at; /* [n_bufs] */
+} bound_item;
+
+struct executor {
+    const program *p;
+    device *d;
+    comm *c;
+    comm *own; /* of a rank that is alone */
+    bool plain;
+    void *workspace;
+    int64_t state_bytes;     /* places before this are of SPACE_STATE, */
+    int64_t work_bytes;      /* so many that follow of SPACE_WORK, the rest of SPACE_HOST */
+    bound_segment *segments; /* as p->segments */
+    bound_item *items[PART_COUNT];
+    int n_events; /* events of the device: those of a list, then those of the program */
+    int n_list_events;
+    bool joined;            /* communicators are open */
+    timing *times;          /* NULL: nobody asked */
+    double last;            /* when the operation before ended */
+    cost_kind *event_kind;  /* [n_events]: of the messages that were recorded there */
+    cost_kind message_kind; /* of the last message that was started */
+    arena *memory;          /* of what is bound */
+};
+
+/* Binds operations, events and addresses of e->p. The spaces have been taken. */
+status executor_bind(executor *e, error *err);
+void executor_unbind(executor *e);
+
+device_address executor_address(const executor *e, int64_t place);
+
+#endif
