@@ -48,10 +48,13 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
-CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(BUILD)/obj/src/kernels/cuda/rows.pic.o
+CUDA_ALSO    := src/base/status.c src/kernels/pick.c src/program/op.c# of the program: the object has its own copy
+CUDA_C       := $(wildcard src/kernels/cuda/*.c) $(CUDA_ALSO)
+CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
 CUDA_HOME    := $(dir $(realpath $(NVCC)))..
-CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcudart_static -lstdc++ -pthread -ldl -lrt
+CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcublasLt -lcudart_static -lstdc++ \
+                -pthread -ldl -lrt
 
 # Shared objects that the program opens when it needs them; without Open MPI there is none.
 BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
@@ -247,12 +250,13 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
 	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) $(NVCCFLAGS) \
-	    -MMD -MP -MF $@.d -MT $@ $(CUDA_WITH) $< \
+	    -Isrc -I$(BUILD)/generated -MMD -MP -MF $@.d -MT $@ $< $(CUDA_WITH) \
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
 $(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := -Isrc -I$(BUILD)/generated $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := $(CUDA_OBJECTS)
+$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
@@ -262,7 +266,7 @@ $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lc
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
 
-cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows
+cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 
 $(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
@@ -281,12 +285,24 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
+$(BUILD)/obj/src/kernels/cuda/%.pic.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
 $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
+
+# Plans of attention, which need neither a GPU nor CUDA's runtime.
+PLANS := $(addprefix $(BUILD)/obj/src/kernels/cuda/,sdpa.pic.o sdpa_graph.pic.o cudnn_open.pic.o) \
+         $(BUILD)/obj/src/base/status.pic.o
+
+$(BUILD)/obj/tests/cudnn/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+
+$(BUILD)/tests/cudnn/plans: $(BUILD)/obj/tests/cudnn/plans.o $(PLANS)
+	@mkdir -p $(@D)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) -pthread -ldl -lm -o $@
 
 # Goes into other programs (LD_PRELOAD), so it brings no library with it.
 build/torture/inject.so: tests/torture/inject.c

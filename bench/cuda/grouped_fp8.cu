@@ -14,7 +14,7 @@ typedef struct {
     uint8_t *qx, *qw;      /* the same in E4M3 */
     float *sx, *sw;        /* their scales */
     void *c;               /* BF16 [rows][n] */
-    int *counts, *first;   /* [n_experts], [n_experts + 1] */
+    int *first;            /* [n_experts + 1] */
     double *err;           /* [3] */
     int n_rows, n_experts; /* of this problem */
     int n, k;
@@ -34,7 +34,7 @@ static problem as_problem(const memory *m, bool fp8)
     q.a = fp8 ? (const bf16 *)m->qx : m->x;
     q.b = fp8 ? (const bf16 *)m->qw : m->w;
     q.c = m->c;
-    q.counts = m->counts;
+    q.first_row = m->first;
     q.n_experts = m->n_experts;
     q.n_rows = m->n_rows;
     q.p = {"", GEMM_FORWARD, 0, m->n, fp8 ? m->k / 2 : m->k};
@@ -47,11 +47,12 @@ template <int SUM, int CLUSTER> static void ours_fp8(void *memory_, cudaStream_t
     const memory *m = (const memory *)memory_;
     const problem q = as_problem(m, true);
     CUtensorMap map[3];
-    make_maps<GEMM_FORWARD, CLUSTER>(&q, map);
-    gemm_args g = {q.counts, q.c, q.n_experts, 0, q.p.n, q.p.k};
+    const gemm_args g = {q.first_row, q.c, q.n_experts, q.n_rows, 0, q.p.n, q.p.k};
+    if (!make_maps<GEMM_FORWARD, CLUSTER>({q.a, q.b, g}, map)) exit(3);
     fp8_scales s = {m->sx, m->sw, m->n_rows};
-    launch<CLUSTER>(grouped_fp8<SUM, CLUSTER, 4>, &n_clusters, (int)sizeof(gemm_shared<4>), stream,
-                    map[0], map[1], map[2], g, s);
+    CHECK((launch_clusters<CLUSTER>(grouped_fp8<SUM, CLUSTER, 4>, &n_clusters,
+                                    (int)sizeof(gemm_shared<4>), stream, map[0], map[1], map[2], g,
+                                    s)));
 }
 
 static void ours_bf16(void *memory_, cudaStream_t stream)
@@ -305,7 +306,6 @@ static void set_counts(memory *m, const int *counts, int n_experts)
     for (int e = 0; e < n_experts; e++) first[e + 1] = first[e] + counts[e];
     m->n_experts = n_experts;
     m->n_rows = first[n_experts];
-    CHECK(cudaMemcpy(m->counts, counts, (size_t)n_experts * 4, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(m->first, first, (size_t)(n_experts + 1) * 4, cudaMemcpyHostToDevice));
 }
 
@@ -429,7 +429,6 @@ int main(int argc, char **argv)
     CHECK(cudaMalloc(&m.sx, nx / 128 * 4));
     CHECK(cudaMalloc(&m.sw, nw / 128 * 4));
     CHECK(cudaMalloc(&m.c, nx * 2 + 4096));
-    CHECK(cudaMalloc(&m.counts, MAX_EXPERTS * 4));
     CHECK(cudaMalloc(&m.first, MAX_EXPERTS * 4 + 4));
     CHECK(cudaMalloc(&m.err, 3 * sizeof(double)));
     CHECK(cudaMemset(m.err, 0, 3 * sizeof(double)));

@@ -21,7 +21,7 @@
 #ifndef BENCH_CUDA_GROUPED_FP8_CUH
 #define BENCH_CUDA_GROUPED_FP8_CUH
 
-#include "grouped_gemm.cuh"
+#include "kernels/cuda/grouped_gemm.cuh"
 
 enum { SUM_BLOCKS, SUM_WHOLE }; /* SUM_WHOLE: no scales, for comparison only */
 

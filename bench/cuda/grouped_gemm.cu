@@ -129,7 +129,7 @@ __global__ void digest(const uint32_t *c, size_t n, unsigned long long *sum)
 typedef struct {
     bf16 *a, *b;
     void *c;
-    int *counts, *first_row;
+    int *first_row;
     double *err;
 } memory;
 
@@ -187,7 +187,6 @@ static void set_counts(const memory *mem, problem *q, const int *counts, int n_e
     q->n_experts = n_experts;
     q->n_rows = first[n_experts];
     q->host_counts = counts;
-    CHECK(cudaMemcpy(mem->counts, counts, (size_t)n_experts * 4, cudaMemcpyHostToDevice));
     CHECK(cudaMemcpy(mem->first_row, first, (size_t)(n_experts + 1) * 4, cudaMemcpyHostToDevice));
 }
 
@@ -285,7 +284,7 @@ static bool odd_shapes(const memory *mem, const variant *v)
         {"", GEMM_WEIGHT, 256, 512, 0},  {"", GEMM_WEIGHT, 192, 320, 0}};
     bool bad = false;
     for (size_t i = 0; i < sizeof small / sizeof small[0]; i++) {
-        problem q = {mem->a, mem->b, mem->c, mem->counts, NULL, 0, 0, small[i]};
+        problem q = {mem->a, mem->b, mem->c, mem->first_row, NULL, 0, 0, small[i]};
         if (!v->run[q.p.kind]) continue;
         set_counts(mem, &q, counts, sizeof counts / sizeof counts[0]);
         double err = check(mem, &q, v);
@@ -301,7 +300,7 @@ static void time_case(const memory *mem, int i, const char *only, bool once)
     int counts[MAX_EXPERTS];
     for (int e = 0; e < cases[i].n_experts; e++) counts[e] = cases[i].rows(e);
     for (const product *p = cases[i].products; p->name; p++) {
-        problem q = {mem->a, mem->b, mem->c, mem->counts, NULL, 0, 0, *p};
+        problem q = {mem->a, mem->b, mem->c, mem->first_row, NULL, 0, 0, *p};
         set_counts(mem, &q, counts, cases[i].n_experts);
         double k = p->kind == GEMM_WEIGHT ? p->m : p->k, tera = 2e-12 * q.n_rows * p->n * k;
         for (int v = 0; v < N_VARIANTS; v++) {
@@ -329,7 +328,6 @@ int main(int argc, char **argv)
     CHECK(cudaMalloc(&mem.a, n * 2));
     CHECK(cudaMalloc(&mem.b, n * 2));
     CHECK(cudaMalloc(&mem.c, n * 4 + 4096));
-    CHECK(cudaMalloc(&mem.counts, MAX_EXPERTS * 4));
     CHECK(cudaMalloc(&mem.first_row, MAX_EXPERTS * 4 + 4));
     CHECK(cudaMalloc(&mem.err, 3 * sizeof(double)));
     fill_random<<<1056, 256>>>(mem.a, n, 1);

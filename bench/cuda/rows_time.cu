@@ -1,200 +1,258 @@
-/* rows_time.cu - how fast the plain CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768
- * tokens, in BF16; and what an optimizer's step over 10^9 parameters takes in one launch.
+/* rows_time.cu - how fast the CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768 tokens
+ * and at DeepSeek-V3's widths, in BF16; and what an optimizer's step over 10^9 parameters takes in
+ * one launch.
  *
- * Rows that memory binds print GB/s (what must be read and written, once), products TFLOP/s. */
+ *     rows_time [PART OF A NAME ...]
+ *
+ * First an 8192-cubed product and a copy, beside what docs and h200.md have: the rest counts where
+ * both are near. Rows that memory binds print GB/s (what must be read and written, once), products
+ * TFLOP/s. Each is the median of 9 calls with 20 ms of pause before each. */
 #include "common.h"
 #include "kernels/cuda/cuda_rows.h"
 
 enum { T = 32768, H = 2048, E = 128, K = 8, F = 768, N = 32, G = 4, D = 128, V = 151936 };
+enum { TD = 16384, HD = 7168, ED = 32, FD = 2048, ND = 128, VD = 129280 };
 
+/* Tensors as products of sizes, as in tests/cuda: "01" is dim 0 times dim 1, "0(1+1)" dim 0 times
+ * twice dim 1; before it i: int32, f: FP32, else BF16; -: missing; =2: two numbers. */
 typedef struct probe {
     const char *name;
     op_kind kind;
     int64_t dim[OP_DIM_MAX];
-    double real[2];
     unsigned flags;
-    int64_t in[OP_IN_MAX], out[OP_OUT_MAX]; /* numbers; 0: missing */
-    double gigabytes, teraflop;
+    const char *in, *out;
+    double gigabytes, teraflop; /* of work; the other is 0 */
+    bool plain;                 /* the plain row, too */
 } probe;
 
-#define GB(bytes) ((double)(bytes)*1e-9)
+#define GB(bytes)                     ((double)(bytes)*1e-9)
+#define TERA(...)                     (2e-12 * product_of({__VA_ARGS__}))
+#define ATTN_TERA(b, s, n, d, dv, by) (1e-12 * (b) * (n) * (double)(s) * (s)*by)
+
+static constexpr double product_of(const double (&x)[3])
+{
+    return x[0] * x[1] * x[2];
+}
+
+#define GEMMS(name, m, n, k)                                                                       \
+    {name, OP_GEMM, {m, n, k}, 0, "02 12", "01", 0, TERA(m, n, k), false},                         \
+        {name ", data gradient", OP_GEMM_D, {m, n, k}, 0, "01 12", "02", 0, TERA(m, n, k), false}, \
+    {                                                                                              \
+        name ", weight gradient", OP_GEMM_W, {m, n, k}, 0, "01 02", "f12", 0, TERA(m, n, k), false \
+    }
+
+#define EXPERTS(name, room, e, n, k)                                                               \
+    {name, OP_GROUPED, {room, e, n, k}, 0, "03 123 o1", "02", 0, TERA(room, n, k), false},         \
+        {name ", data gradient", OP_GROUPED_D, {room, e, n, k}, 0, "02 123 o1", "03", 0,           \
+         TERA(room, n, k),       false},                                                           \
+    {                                                                                              \
+        name ", weight gradient", OP_GROUPED_W, {room, e, n, k}, 0, "02 03 o1", "f123", 0,         \
+            TERA(room, n, k), false                                                                \
+    }
+
+#define ATTENTION(name, b, s, n, g, d, dv)                                                         \
+    {name,                                                                                         \
+     OP_ATTN,                                                                                      \
+     {b, s, n, g, d, dv},                                                                          \
+     0,                                                                                            \
+     "0124 0134 0135 -",                                                                           \
+     "0125 f012",                                                                                  \
+     0,                                                                                            \
+     ATTN_TERA(b, s, n, d, dv, ((d) + (dv))),                                                      \
+     false},                                                                                       \
+    {                                                                                              \
+        name ", gradient", OP_ATTN_D, {b, s, n, g, d, dv}, 0, "0125 0124 0134 0135 0125 f012 -",   \
+            "0124 0134 0135 -", 0, ATTN_TERA(b, s, n, d, dv, (3 * (d) + 2 * (dv))), false          \
+    }
 
 static const probe probes[] = {
-    {"copy", OP_COPY, {1 << 28}, {0}, 0, {1 << 28}, {1 << 28}, GB(4L << 28), 0},
-    {"add", OP_ADD, {T * H}, {0}, 0, {T * H, T *H}, {T * H}, GB(6L * T * H), 0},
-    {"norm", OP_NORM, {T, H}, {1e-5}, 0, {T * H, H}, {T * H, T}, GB(4L * T * H), 0},
-    {"norm, gradient by x",
+    GEMMS("QKV", T, 5120, 2048),
+    GEMMS("output projection", T, 2048, 4096),
+    {"router product", OP_GEMM, {T, E, H}, 0, "02 12", "f01", 0, TERA(T, E, H), false},
+    {"router product, data gradient",
+     OP_GEMM_D,
+     {T, E, H},
+     0,
+     "f01 12",
+     "02",
+     0,
+     TERA(T, E, H),
+     true},
+    {"router product, weight gradient",
+     OP_GEMM_W,
+     {T, E, H},
+     0,
+     "f01 02",
+     "f12",
+     0,
+     TERA(T, E, H),
+     true},
+    EXPERTS("experts N1536 K2048", T *K, E, 2 * F, H),
+    EXPERTS("experts N2048 K768", T *K, E, H, F),
+    ATTENTION("attention 8x4096", 8, 4096, N, G, D, D),
+    ATTENTION("attention 1x32768", 1, 32768, N, G, D, D),
+    {"attention 8x4096, gradient, deterministic",
+     OP_ATTN_D,
+     {8, 4096, N, G, D, D},
+     FIXED_ORDER,
+     "0125 0124 0134 0135 0125 f012 -",
+     "0124 0134 0135 -",
+     0,
+     ATTN_TERA(8, 4096, N, D, D, 5 * D),
+     false},
+    {"head and loss, 4,096 rows at a time",
+     OP_HEAD_LOSS,
+     {T, H, V, 4096},
+     0,
+     "01 21 i0 f0",
+     "=2 01 f21",
+     0,
+     3 * TERA(T, V, H),
+     false},
+    {"copy", OP_COPY, {1 << 28}, 0, "0", "0", GB(4L << 28), 0, false},
+    {"add", OP_ADD, {T * H}, 0, "0 0", "0", GB(6L * T * H), 0, false},
+    {"norm", OP_NORM, {T, H}, 0, "01 1", "01 f0", GB(4L * T * H), 0, true},
+    {"norm, gradient by x", OP_NORM_D, {T, H}, 0, "01 01 1 f0", "01", GB(6L * T * H), 0, true},
+    {"norm, gradient by w", OP_NORM_W, {T, H}, 0, "01 01 f0", "f1", GB(4L * T * H), 0, true},
+    {"query norm", OP_NORM, {T * N, D}, 0, "01 1", "01 f0", GB(4L * T * N * D), 0, true},
+    {"query norm, gradient by x",
      OP_NORM_D,
-     {T, H},
-     {0},
-     0,
-     {T * H, T *H, H, T},
-     {T * H},
-     GB(6L * T * H),
-     0},
-    {"norm, gradient by w", OP_NORM_W, {T, H}, {0}, 0, {T * H, T *H, T}, {H}, GB(4L * T * H), 0},
-    {"query norm",
-     OP_NORM,
      {T * N, D},
-     {1e-5},
      0,
-     {T * N * D, D},
-     {T * N * D, T *N},
+     "01 01 1 f0",
+     "01",
+     GB(6L * T * N * D),
+     0,
+     true},
+    {"query norm, gradient by w",
+     OP_NORM_W,
+     {T * N, D},
+     0,
+     "01 01 f0",
+     "f1",
      GB(4L * T * N * D),
-     0},
+     0,
+     true},
     {"rotary, queries",
      OP_ROPE,
-     {T, T, N, D, 0, D},
-     {0},
+     {T, 4096, N, D, 0, D},
      0,
-     {T * D},
-     {T * N * D},
+     "f15",
+     "023",
      GB(4L * T * N * D),
-     0},
+     0,
+     true},
     {"qkv split",
      OP_QKV_SPLIT,
      {T, N, G, D},
-     {0},
      0,
-     {T * (N + 2 * G) * D},
-     {T * N * D, T *G *D, T *G *D},
+     "0(1+2+2)3",
+     "013 023 023",
      GB(4L * T * (N + 2 * G) * D),
-     0},
+     0,
+     false},
     {"SwiGLU with probability",
      OP_ACT,
      {T * K, F},
-     {0},
      0,
-     {2L * T * K * F, T *K},
-     {(int64_t)T * K * F},
+     "0(1+1) f0",
+     "01",
      GB(6L * T * K * F),
-     0},
+     0,
+     true},
     {"SwiGLU, gradient",
      OP_ACT_D,
      {T * K, F},
-     {0},
      0,
-     {(int64_t)T * K * F, 2L * T *K *F, T *K},
-     {2L * T * K * F, T *K},
+     "01 0(1+1) f0",
+     "0(1+1) f0",
      GB(10L * T * K * F),
-     0},
-    {"router", OP_ROUTER, {T, E, K}, {1}, 0, {T * E}, {T * K, T *K}, GB(4L * T * E), 0},
-    {"router, gradient",
-     OP_ROUTER_D,
-     {T, E, K},
-     {1},
      0,
-     {T * K, T *E, T *K},
-     {T * E},
-     GB(8L * T * E),
-     0},
-    {"sort", OP_SORT, {T, E, K, T *K}, {0}, 0, {T * K}, {T * K, E + 1}, GB(8L * T * K), 0},
+     true},
+    {"router", OP_ROUTER, {T, E, K}, 0, "f01 -", "f02 i02", GB(4L * T * E), 0, true},
+    {"router, gradient", OP_ROUTER_D, {T, E, K}, 0, "f02 f01 i02", "f01", GB(8L * T * E), 0, true},
+    {"sort", OP_SORT, {T, E, K, T *K}, 0, "i02 -", "i02 i1(0+0) -", GB(8L * T * K), 0, true},
     {"permute",
      OP_PERMUTE,
      {T, K, H, T *K},
-     {0},
      0,
-     {T * H, T *K, T *K},
-     {(int64_t)T * K * H, T *K},
+     "02 f01 r01",
+     "32 f3",
      GB(2L * T * H * (K + 1)),
-     0},
+     0,
+     true},
+    {"permute, gradient",
+     OP_PERMUTE_D,
+     {T, K, H, T *K},
+     0,
+     "32 f3 r01",
+     "02 f01",
+     GB(2L * T * H * (K + 1)),
+     0,
+     true},
     {"unpermute",
      OP_UNPERMUTE,
      {T, K, H, T *K},
-     {0},
      0,
-     {(int64_t)T * K * H, T *K},
-     {T * H},
+     "32 r01",
+     "02",
      GB(2L * T * H * (K + 1)),
-     0},
-    {"cross entropy and its gradient, 4,096 rows of FP32 logits",
-     OP_HEAD_PART_D,
-     {4096, 1, V, 4096, 0, 0, 1},
-     {1},
      0,
-     {4096 * 3, 4096, V, 4096, 4096},
-     {4096L * V, 2},
-     GB(8L * 4096 * V),
-     0},
-    {"product 8192 x 2048 x 2048",
+     true},
+    {"unpermute, gradient",
+     OP_UNPERMUTE_D,
+     {T, K, H, T *K},
+     0,
+     "02 r01",
+     "32",
+     GB(2L * T * H * (K + 1)),
+     0,
+     true},
+    EXPERTS("DeepSeek-V3 experts N4096 K7168", 65536, ED, 2 * FD, HD),
+    EXPERTS("DeepSeek-V3 experts N7168 K2048", 65536, ED, HD, FD),
+    ATTENTION("MLA 4x4096, 128 heads of 192/128", 4, 4096, ND, ND, 192, 128),
+    GEMMS("DeepSeek-V3 q up", TD, ND * 192, 1536),
+    GEMMS("DeepSeek-V3 output", TD, HD, ND * 128),
+    {"DeepSeek-V3 head and loss",
+     OP_HEAD_LOSS,
+     {TD, HD, VD, 4096},
+     0,
+     "01 21 i0 f0",
+     "=2 01 f21",
+     0,
+     3 * TERA(TD, VD, HD),
+     false},
+    {"plain product 8192 x 2048 x 2048",
      OP_GEMM,
      {8192, 2048, 2048},
-     {0},
      0,
-     {8192 * 2048, 2048 * 2048},
-     {8192 * 2048},
+     "02 12",
+     "01",
      0,
-     2e-12 * 8192 * 2048 * 2048},
-    {"attention 1x4096, 32/4 heads of 128",
-     OP_ATTN,
-     {1, 4096, N, G, D, D, 0},
-     {0.088},
-     0,
-     {4096 * N * D, 4096 * G *D, 4096 * G *D},
-     {4096 * N * D, 4096 * N},
-     0,
-     2e-12 * 4096 * 4096 * N *D},
-    {"attention, gradient",
-     OP_ATTN_D,
-     {1, 4096, N, G, D, D, 0},
-     {0.088},
-     0,
-     {4096 * N * D, 4096 * N *D, 4096 * G *D, 4096 * G *D, 4096 * N *D, 4096 * N},
-     {4096 * N * D, 4096 * G *D, 4096 * G *D},
-     0,
-     5e-12 * 4096 * 4096 * N *D},
+     TERA(8192, 2048, 2048),
+     true},
     {"delta rule 1x4096, 16/32 heads of 128",
      OP_GDN_RULE,
      {1, 4096, 16, 32, 128, 128, 64},
-     {0},
      0,
-     {4096 * 8192, 4096 * 32, 4096 * 32},
-     {4096 * 4096, 64 * 32 * 16384},
+     "=33554432 f013 f013",
+     "0135 f=33554432",
      0,
-     0},
-    {"delta rule, gradient",
-     OP_GDN_RULE_D,
-     {1, 4096, 16, 32, 128, 128, 64},
-     {0},
      0,
-     {4096 * 4096, 4096 * 8192, 4096 * 32, 4096 * 32, 64 * 32 * 16384},
-     {4096 * 8192, 4096 * 32, 4096 * 32},
-     0,
-     0},
+     false},
 };
 
-/* Small numbers in either format; for int32, ids of experts, which are rows and labels as well. */
+/* Small numbers in either format; for int32, ids of experts, which are labels as well. */
 __global__ void fill(void *x, int64_t n, dtype type)
 {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n;
          i += (int64_t)gridDim.x * blockDim.x) {
-        const uint32_t h = (uint32_t)i * 2654435761u;
-        if (type == DTYPE_F32) ((float *)x)[i] = (float)(h >> 8) * 0x1p-24f;
-        if (type == DTYPE_BF16) ((uint16_t *)x)[i] = (uint16_t)(0x3d00 + (h >> 24));
+        const uint32_t h = (uint32_t)i * 2654435761u ^ (uint32_t)(i >> 32) * 40503u;
+        const float v = ((float)(h >> 8) * 0x1p-24f - 0.5f) * 2;
+        if (type == DTYPE_F32) ((float *)x)[i] = v;
+        if (type == DTYPE_BF16) ((uint16_t *)x)[i] = (uint16_t)(__float_as_uint(v) >> 16);
         if (type == DTYPE_I32) ((int32_t *)x)[i] = (int32_t)((h >> 16) % E);
     }
-}
-
-typedef struct bench_case {
-    op o;
-    op_types types;
-    const cuda_row *row;
-    void *in[OP_IN_MAX], *out[OP_OUT_MAX], *workspace;
-} bench_case;
-
-static dtype type_of(const char *letters, int i)
-{
-    const char c = i < (int)strlen(letters) ? letters[i] : 'f';
-    return c == 'n' ? DTYPE_BF16 : c == 'i' ? DTYPE_I32 : DTYPE_F32;
-}
-
-static void *make(int64_t n, dtype type)
-{
-    void *p = NULL;
-    if (n == 0) return NULL;
-    CHECK(cudaMalloc(&p, (size_t)n * (type == DTYPE_BF16 ? 2 : 4)));
-    fill<<<1024, 256>>>(p, n, type);
-    return p;
 }
 
 /* A permutation of all rows, as a sort would give it: pair (t, k) of expert e = t * K + k mod E. */
@@ -205,38 +263,81 @@ __global__ void fill_rows(int32_t *rows)
         rows[i] = (int32_t)(i % E * (T * K / E) + i / E);
 }
 
-static const cuda_row *row_of(op_kind kind)
+/* Every expert has as many. */
+__global__ void fill_offsets(int32_t *offsets, int n, int64_t room)
 {
-    int n;
-    const cuda_row *rows = cuda_rows(&n);
-    for (int i = 0; i < n; i++)
-        if (rows[i].kind == kind) return &rows[i];
-    return NULL;
+    for (int i = (int)threadIdx.x; i <= n; i += (int)blockDim.x)
+        offsets[i] = (int32_t)(room / n * i);
 }
 
-static void case_init(bench_case *s, const probe *p)
+typedef struct bench_case {
+    op o;
+    op_types types;
+    const kernel *row;
+    void *in[OP_IN_MAX], *out[OP_OUT_MAX], *workspace, *state;
+} bench_case;
+
+static int64_t factor(const op *o, const char **s)
 {
+    if (**s != '(') return o->dim[*(*s)++ - '0'];
+    int64_t sum = 0;
+    while (*(*s)++ != ')') sum += o->dim[*(*s)++ - '0'];
+    return sum;
+}
+
+/* Reads one tensor of a list and makes it; NULL: missing. */
+static void *make(const op *o, const char **s, dtype *type)
+{
+    const char first = **s;
+    void *p = NULL;
+    int64_t n = 1;
+    *type = first == 'f' || first == '=' ? DTYPE_F32
+            : strchr("iro", first)       ? DTYPE_I32
+                                         : DTYPE_BF16;
+    if (first == '-') {
+        ++*s;
+    } else {
+        if (strchr("firo", first)) ++*s;
+        if (first == 'o') n = o->dim[*(*s)++ - '0'] + 1;
+        if (**s == '=') n = strtoll(*s + 1, (char **)s, 10);
+        while (**s && **s != ' ') n *= factor(o, s);
+        CHECK(cudaMalloc(&p, (size_t)n * (*type == DTYPE_BF16 ? 2 : 4)));
+        fill<<<1024, 256>>>(p, n, *type);
+        if (first == 'r') fill_rows<<<1024, 256>>>((int32_t *)p);
+        if (first == 'o') fill_offsets<<<1, 256>>>((int32_t *)p, (int)(n - 1), o->dim[0]);
+    }
+    *s += **s == ' ';
+    return p;
+}
+
+static bool case_init(bench_case *s, const probe *p, bool plain)
+{
+    int n;
+    const kernel *rows = kernels_cuda(&n);
+    const char *in = p->in, *out = p->out;
+    error err = {""};
     *s = bench_case{};
-    s->row = row_of(p->kind);
     s->o.kind = p->kind;
     s->o.flags = p->flags;
+    s->o.real[0] = s->o.real[1] = 0.088;
     memcpy(s->o.dim, p->dim, sizeof p->dim);
-    memcpy(s->o.real, p->real, sizeof p->real);
     for (int i = 0; i < OP_IN_MAX; i++) {
-        s->types.in[i] = type_of(s->row->in, i);
-        s->in[i] = make(p->in[i], s->types.in[i]);
+        s->in[i] = *in ? make(&s->o, &in, &s->types.in[i]) : NULL;
         s->o.in[i] = s->in[i] ? i : -1;
-        const bool map = p->kind == OP_PERMUTE || p->kind == OP_UNPERMUTE;
-        if (map && s->types.in[i] == DTYPE_I32 && s->in[i])
-            fill_rows<<<1024, 256>>>((int32_t *)s->in[i]);
     }
     for (int i = 0; i < OP_OUT_MAX; i++) {
-        s->types.out[i] = type_of(s->row->out, i);
-        s->out[i] = make(p->out[i], s->types.out[i]);
+        s->out[i] = *out ? make(&s->o, &out, &s->types.out[i]) : NULL;
         s->o.out[i] = s->out[i] ? i : -1;
     }
-    const int64_t bytes = cuda_row_workspace(s->row, &s->o);
+    s->row = kernel_pick(rows, n, &s->o, &s->types, plain);
+    if (!s->row) return false;
+    const int64_t bytes = kernel_workspace_of(s->row, &s->o, &s->types);
     if (bytes) CHECK(cudaMalloc(&s->workspace, (size_t)bytes));
+    if (s->row->prepare && s->row->prepare(&s->o, &s->types, &s->state, &err) != OK) {
+        printf("%s\n", err.text);
+        return false;
+    }
+    return true;
 }
 
 static void case_release(bench_case *s)
@@ -244,13 +345,35 @@ static void case_release(bench_case *s)
     for (int i = 0; i < OP_IN_MAX; i++) cudaFree(s->in[i]);
     for (int i = 0; i < OP_OUT_MAX; i++) cudaFree(s->out[i]);
     cudaFree(s->workspace);
+    if (s->row && s->row->release && s->state) s->row->release(s->state);
 }
 
 static void launch(void *arg, cudaStream_t stream)
 {
     const bench_case *s = (const bench_case *)arg;
-    const cuda_call c = {&s->o, &s->types, s->in, s->out, s->workspace, stream};
+    const kernel_call c = {s->row, &s->o, &s->types, s->in, s->out, s->workspace, stream, s->state};
     s->row->launch(&c);
+}
+
+static double time_probe(const probe *p, bool plain)
+{
+    bench_case s;
+    double ms = -1;
+    if (case_init(&s, p, plain)) {
+        ms = time_ms(launch, &s, 3, 9, 20);
+        printf("| %s | %s | %.3f |", p->name, s.row->name, ms);
+        if (p->gigabytes > 0)
+            printf(" %.0f GB/s |\n", p->gigabytes / ms * 1e3);
+        else if (p->teraflop > 0)
+            printf(" %.1f TFLOP/s |\n", p->teraflop / ms * 1e3);
+        else
+            printf(" |\n");
+    } else {
+        printf("| %s | no row takes it | | |\n", p->name);
+    }
+    fflush(stdout);
+    case_release(&s);
+    return ms;
 }
 
 /* ---- an optimizer's step: FP32 weight, gradient and moments, and the BF16 copy */
@@ -311,23 +434,52 @@ static void time_adam(void)
     cudaFree(s.copy);
 }
 
-int main(void)
+/* ---- the two ceilings */
+
+static void copy_launch(void *arg, cudaStream_t stream)
 {
-    printf("| row | ms | |\n|---|--:|--:|\n");
+    char *p = (char *)arg;
+    CHECK(cudaMemcpyAsync(p, p + (2L << 30), 2L << 30, cudaMemcpyDeviceToDevice, stream));
+}
+
+static void time_ceilings(void)
+{
+    static const probe cube = {
+        "GEMM 8192 cubed",      OP_GEMM, {8192, 8192, 8192}, 0, "02 12", "01", 0,
+        2e-12 * 549755813888.0, false};
+    char *p;
+    const double tera = cube.teraflop / time_probe(&cube, false) * 1e3;
+    CHECK(cudaMalloc(&p, 4L << 30));
+    const double ms = time_ms(copy_launch, p, 3, 9, 20), rate = 4.0 * (1 << 30) / ms * 1e-6;
+    printf("| device copy | | %.3f | %.0f GB/s |\n", ms, rate);
+    printf("| ceilings beside 794 TFLOP/s and 4,244 GB/s | | | %+.1f %%, %+.1f %% |\n",
+           100 * (tera / 794 - 1), 100 * (rate / 4244 - 1));
+    cudaFree(p);
+}
+
+static bool asked_for(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i < argc; i++)
+        if (strstr(name, argv[i])) return true;
+    return argc < 2;
+}
+
+int main(int argc, char **argv)
+{
+    printf("| what | row | ms | |\n|---|---|--:|--:|\n");
+    time_ceilings();
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
+        if (!asked_for(argc, argv, probes[i].name)) continue;
         bench_case s;
-        case_init(&s, &probes[i]);
-        const double ms = time_ms(launch, &s, 3, 9, 20);
-        printf("| %s | %.3f |", probes[i].name, ms);
-        if (probes[i].gigabytes > 0)
-            printf(" %.0f GB/s |\n", probes[i].gigabytes / ms * 1e3);
-        else if (probes[i].teraflop > 0)
-            printf(" %.1f TFLOP/s |\n", probes[i].teraflop / ms * 1e3);
-        else
-            printf(" |\n");
-        fflush(stdout);
-        case_release(&s);
+        time_probe(&probes[i], false);
+        if (probes[i].plain && case_init(&s, &probes[i], false) &&
+            strcmp(s.row->name, "plain") != 0) {
+            case_release(&s);
+            time_probe(&probes[i], true);
+        } else if (probes[i].plain) {
+            case_release(&s);
+        }
     }
-    time_adam();
+    if (asked_for(argc, argv, "AdamW")) time_adam();
     return 0;
 }

@@ -6,6 +6,10 @@
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum status {
     OK = 0,
     ERR_RULE = 1,    /* the recipe can be read but breaks a rule */
@@ -27,5 +31,9 @@ status error_set(error *err, status code, const char *format, ...)
 /* Puts "PREFIX: " before the message that is already there. */
 status error_prefix(error *err, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

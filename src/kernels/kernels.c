@@ -1,4 +1,4 @@
-/* kernels.c - the CPU's table, the choice of a row, and what kernels share: threads, workspace. */
+/* kernels.c - the CPU's table, and what its kernels share: threads, workspace. */
 #include "kernels/kernels.h"
 
 #include <assert.h>
@@ -49,25 +49,6 @@ const kernel *kernels_cpu(int *n)
     pthread_once(&cpu.once, gather);
     *n = cpu.n;
     return cpu.rows;
-}
-
-const kernel *kernel_pick(const kernel *table, int n, const op *o, const op_types *t,
-                          bool plain_only)
-{
-    static const op_types fp32;
-    const kernel *best = NULL;
-    for (int i = 0; i < n; i++) {
-        const kernel *k = table + i;
-        if (k->kind != o->kind || (k->accepts && !k->accepts(o, t ? t : &fp32))) continue;
-        best = k;
-        if (plain_only) break;
-    }
-    return best;
-}
-
-int64_t kernel_workspace_of(const kernel *k, const op *o, const op_types *t)
-{
-    return k->workspace ? k->workspace(o, t) : 0;
 }
 
 /* An OpenBLAS that is built on OpenMP sets the number of threads of its caller while it is loaded:

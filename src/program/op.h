@@ -144,7 +144,8 @@ enum {
     ACROSS = 2048,        /* WAIT: for an event of the program (program.h), not of this list */
     ADD_KV = 4096,        /* attention block: add to dk and dv */
     BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
-    DECAY_L2 = 16384,     /* optimizer: decay goes into the gradient */
+    FIXED_ORDER = 16384,  /* attention's gradient: sums of a fixed order, whatever they take */
+    DECAY_L2 = 32768,     /* optimizer: decay goes into the gradient */
 };
 
 /* Functions of ACT_AS. */

@@ -10,25 +10,6 @@
 
 /* ---- kernels */
 
-static status type_is_run(const segment *seg, const op *o, int id, error *err)
-{
-    if (id < 0) return OK;
-    dtype t = seg->bufs[id].type;
-    if (t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "operation %s (%s): %s of %s is not computed on CPUs; repair: "
-                     "mixed_precision=bf16_mixed",
-                     o->name, op_infos[o->kind].name, dtype_name(t), seg->bufs[id].name);
-}
-
-static status types_are_run(const segment *seg, const op *o, error *err)
-{
-    status s = OK;
-    for (int i = 0; i < OP_IN_MAX && !s; i++) s = type_is_run(seg, o, o->in[i], err);
-    for (int i = 0; i < OP_OUT_MAX && !s; i++) s = type_is_run(seg, o, o->out[i], err);
-    return s;
-}
-
 static status bind_row(const executor *e, bound_op *b, const segment *seg, const op *o, error *err)
 {
     int n_rows;
@@ -50,8 +31,7 @@ static status bind_op(const executor *e, bound_op *b, const segment *seg, const 
     b->event = NO_EVENT;
     if (o->kind == OP_WAIT) return OK;
     if (op_is_comm(o->kind)) return comm_can(o, err);
-    status s = types_are_run(seg, o, err);
-    return s ? s : bind_row(e, b, seg, o, err);
+    return bind_row(e, b, seg, o, err);
 }
 
 /* ---- events */

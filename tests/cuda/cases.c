@@ -103,6 +103,13 @@ static const sizes tries[] = {
     {OP_GEMM, {1030, 17, 96}, 0, NULL, 0, 0},
     {OP_GEMM, {0, 5, 7}, 0, NULL, 0, 0},
     {OP_GEMM, {64, 128, 64}, 0, NULL, 0, 0},
+    {OP_GEMM, {200, 136, 72}, ADD_TO, NULL, 0, 0}, /* sizes that libraries take, too */
+    {OP_GEMM, {1, 8, 8}, 0, NULL, 0, 0},
+    {OP_GEMM, {515, 640, 1032}, 0, NULL, 0, 0},
+    {OP_GEMM_D, {200, 136, 72}, ADD_TO, NULL, 0, 0},
+    {OP_GEMM_D, {515, 128, 264}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {200, 136, 72}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {2055, 128, 264}, 0, NULL, 0, 0},
     {OP_GEMM_D, {1, 1, 1}, 0, NULL, 0, 0},
     {OP_GEMM_D, {131, 67, 35}, ADD_TO, NULL, 0, 0},
     {OP_GEMM_D, {290, 513, 301}, 0, NULL, 0, 0},
@@ -229,6 +236,11 @@ static const sizes tries[] = {
     {OP_HEAD_LOSS, {131, 65, 301, 50}, 0, "o1 o2", 0, 0},
     {OP_HEAD_LOSS, {31, 65, 301, 50}, 0, "o2", 0, 0},
     {OP_HEAD_LOSS, {31, 65, 301, 50}, 0, "o1", 0, 0},
+    {OP_HEAD_LOSS, {37, 64, 264, 16}, 0, NULL, 0, 0}, /* sizes that libraries take */
+    {OP_HEAD_LOSS, {130, 128, 9000, 64}, 0, NULL, 0, 0},
+    {OP_HEAD_LOSS, {130, 128, 1000, 500}, 0, "i3", 0, 0},
+    {OP_HEAD_LOSS, {31, 64, 304, 50}, 0, "o1 o2", 0, 0},
+    {OP_HEAD_LOSS, {31, 64, 304, 50}, 0, "o1", 0, 0},
     {OP_HEAD_PART, {1, 3, 2, 1, 0, 0}, 0, NULL, 0, 0},
     {OP_HEAD_PART, {131, 65, 3001, 50, 50, 0}, 0, NULL, 0, 0},
     {OP_HEAD_PART, {131, 65, 301, 50, 100, 20}, 0, NULL, 0, 0},
@@ -267,6 +279,12 @@ static const sizes tries[] = {
     WITH_SINKS(1, 700, 2, 1, 8, 8, 0),
     ATTENTION(1, 700, 2, 1, 8, 4, 300),
     WITH_SINKS(2, 513, 2, 2, 4, 4, 128),
+    ATTENTION(2, 333, 4, 1, 128, 128, 0),
+    WITH_SINKS(1, 400, 8, 2, 64, 64, 128),
+    ATTENTION(1, 260, 2, 2, 192, 128, 100),
+    {OP_ATTN_D, {2, 333, 4, 1, 128, 128, 0}, FIXED_ORDER, "i6 o3", 0, 0},
+    {OP_ATTN_D, {1, 200, 2, 2, 192, 128, 0}, FIXED_ORDER, "i6 o3", 0, 0},
+    {OP_ATTN_D, {1, 400, 8, 2, 64, 64, 128}, FIXED_ORDER, NULL, 0, 0},
 #define BLOCKS(...)                                                                                \
     {OP_ATTN_BLOCK, {__VA_ARGS__}, 0, NULL, 0, 0},                                                 \
         {OP_ATTN_BLOCK, {__VA_ARGS__}, ADD_TO, NULL, 0, 0},                                        \
@@ -413,6 +431,13 @@ static const sizes tries[] = {
     GROUPS(0, 870, 40, 129, 141),
     GROUPS(5, 300, 3, 65, 33), /* rows at the end that nobody fills */
     GROUPS(4, 0, 7, 33, 19),
+    GROUPS(0, 870, 40, 128, 192), /* sizes that tensor cores take, in the same ways */
+    GROUPS(1, 700, 7, 320, 448),
+    GROUPS(2, 3000, 17, 192, 320),
+    GROUPS(3, 1, 1, 64, 64),
+    GROUPS(4, 200, 7, 64, 128),
+    GROUPS(5, 2900, 13, 512, 64),
+    GROUPS(0, 1500, 250, 64, 64),
 #define BIASES(way, ...)                                                                           \
     {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, NULL, 0, way},                                             \
         {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, "i1", 0, way},                                         \

@@ -22,14 +22,14 @@ typedef struct tensor {
 
 typedef struct trial {
     op o;
-    const cuda_row *row;
+    const kernel *row;
     tensor in[OP_IN_MAX], out[OP_OUT_MAX];
     int in_place; /* output 0 is the buffer of this input, plus 1; 0: of its own */
     int way;      /* for whoever fills the tensors */
     uint64_t random;
 } trial;
 
-/* Formats of the tensors with letter n. */
+/* Formats of the numbers that ops.def leaves open. */
 typedef enum formats { ALL_FP32, ALL_BF16, MIXED, N_FORMATS } formats;
 
 extern const char *const format_names[N_FORMATS];
@@ -52,6 +52,9 @@ void oracle(const op *o, void *const *in, void *const *out);
 typedef struct manner {
     bool exact, once;
 } manner;
+
+/* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets it. */
+bool trial_is_taken(trial *t, formats f);
 
 /* Runs on both sides and says what is wrong, in `text`; true: nothing. */
 bool trial_check(trial *t, formats f, const manner *how, char *text, int room);

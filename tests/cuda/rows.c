@@ -2,10 +2,10 @@
  * that are empty or have everything; FP32, BF16 and both; twice the same bits, captured the same
  * bits.
  *
- *     rows [--exact] [--once] [--small] [--large] [KIND ...]
+ *     rows [--exact] [--once] [--small] [--fast] [--large] [KIND ...]
  *
  * --once runs each once, in FP32; --small leaves out cases that a checker of races takes long
- * for.
+ * for; --fast leaves out plain rows.
  *
  * --large tries tensors of more than 2^31 numbers instead, which takes 20 GB of the GPU.
  *
@@ -16,13 +16,15 @@
 
 #include "cuda/cases.h"
 
-static const cuda_row *row_of(op_kind kind)
+enum { ROWS_MOST = 4 * OP_COUNT };
+
+static bool has_row(op_kind kind)
 {
     int n;
-    const cuda_row *rows = cuda_rows(&n);
+    const kernel *rows = kernels_cuda(&n);
     for (int i = 0; i < n; i++)
-        if (rows[i].kind == kind) return &rows[i];
-    return NULL;
+        if (rows[i].kind == kind) return true;
+    return false;
 }
 
 /* Kinds that no row of ours has to know: messages, and waiting for them. */
@@ -46,7 +48,7 @@ static int missing_kinds(void)
         bool tried = false;
         for (int i = 0; i < n; i++) tried |= s[i].kind == (op_kind)k;
         if (is_message((op_kind)k) || is_missing((op_kind)k)) continue;
-        if (!row_of((op_kind)k)) bad++, printf("%s: there is no row\n", op_infos[k].name);
+        if (!has_row((op_kind)k)) bad++, printf("%s: there is no row\n", op_infos[k].name);
         if (!tried) bad++, printf("%s: there is no case\n", op_infos[k].name);
     }
     return bad;
@@ -60,21 +62,25 @@ static int wrong_answers(void)
         op_types types;
         bool taken;
     } asked[] = {
-        {{.kind = OP_NORM, .dim = {4, 8}}, {{0}, {0}}, true},
-        {{.kind = OP_NORM, .dim = {4, 8}}, {{DTYPE_BF16, DTYPE_F32}, {DTYPE_BF16}}, true},
-        {{.kind = OP_NORM, .dim = {4, 8}}, {{0}, {DTYPE_BF16, DTYPE_BF16}}, false}, /* rstd */
-        {{.kind = OP_NORM, .dim = {4, 8}}, {{DTYPE_F16}, {0}}, false},
-        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {{0}, {0}}, false}, /* ids are int32 */
-        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {{DTYPE_F32, DTYPE_I32}, {0}}, true},
-        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 289, 289}}, {{0}, {0}}, true},
-        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 400, 400}}, {{0}, {0}}, false},
-        {{.kind = OP_Z_LOSS, .dim = {8, 4097}}, {{0}, {0}}, false},
-        {{.kind = OP_POSITIONS_W, .dim = {8, 4, 8, 0, 0, 2}}, {{0}, {0}}, false}, /* halves meet */
-        {{.kind = OP_ALL_GATHER, .dim = {8}}, {{0}, {0}}, false},
+        {{.kind = OP_NORM, .dim = {4, 8}}, {.in = {0}}, true},
+        {{.kind = OP_NORM, .dim = {4, 8}},
+         {.in = {DTYPE_BF16, DTYPE_F32}, .out = {DTYPE_BF16}},
+         true},
+        {{.kind = OP_NORM, .dim = {4, 8}}, {.out = {DTYPE_BF16, DTYPE_BF16}}, false}, /* rstd */
+        {{.kind = OP_NORM, .dim = {4, 8}}, {.in = {DTYPE_F16}}, false},
+        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {.in = {0}}, false}, /* ids are int32 */
+        {{.kind = OP_EMBED, .dim = {4, 8, 3}}, {.in = {DTYPE_F32, DTYPE_I32}}, true},
+        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 289, 289}}, {.in = {0}}, true},
+        {{.kind = OP_ATTN_D, .dim = {1, 8, 2, 1, 400, 400}}, {.in = {0}}, false},
+        {{.kind = OP_Z_LOSS, .dim = {8, 4097}}, {.in = {0}}, false},
+        {{.kind = OP_POSITIONS_W, .dim = {8, 4, 8, 0, 0, 2}}, {.in = {0}}, false}, /* halves meet */
+        {{.kind = OP_ALL_GATHER, .dim = {8}}, {.in = {0}}, false},
     };
-    int bad = 0;
+    int bad = 0, n;
+    const kernel *rows = kernels_cuda(&n);
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        if ((cuda_row_for(&asked[i].o, &asked[i].types) != NULL) == asked[i].taken) continue;
+        const kernel *k = kernel_pick(rows, n, &asked[i].o, &asked[i].types, false);
+        if ((k != NULL) == asked[i].taken) continue;
         printf("%s, question %d: %s\n", op_infos[asked[i].o.kind].name, (int)i,
                asked[i].taken ? "is refused" : "is not refused");
         bad++;
@@ -100,9 +106,9 @@ static bool has_flag(int argc, char **argv, const char *flag)
     return false;
 }
 
-static void print_failure(const sizes *s, formats f, const char *text)
+static void print_failure(const trial *t, const sizes *s, formats f, const char *text)
 {
-    printf("%s", op_infos[s->kind].name);
+    printf("%s, %s:", op_infos[s->kind].name, t->row->name);
     for (int i = 0; i < OP_DIM_MAX; i++) printf(" %lld", (long long)s->dim[i]);
     printf(", flags %u, without '%s', way %d, %s: %s\n", s->flags, s->without ? s->without : "",
            s->way, format_names[f], text);
@@ -115,35 +121,79 @@ static bool is_large(const trial *t)
     return n > 12000;
 }
 
+/* What is asked for, and how it went. */
+typedef struct course {
+    manner how;
+    bool small, fast;
+    const kernel *rows;
+    int n_rows, done, bad;
+    int tries[ROWS_MOST]; /* of each row */
+} course;
+
+/* Copies to and from the host have no other row. */
+static bool is_plain(const kernel *k)
+{
+    return strcmp(k->name, "plain") == 0 || strcmp(k->name, "copy") == 0;
+}
+
+static void try_row(course *c, const sizes *s, formats f, int k)
+{
+    char text[200] = "";
+    trial t;
+    trial_init(&t, s);
+    t.row = &c->rows[k];
+    const bool plain = is_plain(t.row);
+    const bool taken = trial_is_taken(&t, f), left_out = (c->small && is_large(&t));
+    if (!left_out && (plain ? !c->fast : taken)) {
+        bool fine = taken;
+        if (taken)
+            fine = trial_check(&t, f, &c->how, text, sizeof text);
+        else
+            snprintf(text, sizeof text, "is refused");
+        if (!fine) print_failure(&t, s, f, text);
+        c->bad += !fine;
+        c->done++;
+        c->tries[k]++;
+    }
+    trial_release(&t);
+}
+
+/* A row that no case reaches is not tested. */
+static int rows_without_tries(const course *c)
+{
+    int bad = 0;
+    for (int k = 0; k < c->n_rows; k++) {
+        if (c->tries[k] || (c->fast && is_plain(&c->rows[k]))) continue;
+        printf("%s, %s: no case tries it\n", op_infos[c->rows[k].kind].name, c->rows[k].name);
+        bad++;
+    }
+    return bad;
+}
+
 int main(int argc, char **argv)
 {
-    const manner how = {has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once")};
-    const bool small = has_flag(argc, argv, "--small");
-    int n, n_gpus = 0, done = 0, bad = missing_kinds() + wrong_answers();
+    static course c;
+    c.how = (manner){has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once")};
+    c.small = has_flag(argc, argv, "--small");
+    c.fast = has_flag(argc, argv, "--fast");
+    c.rows = kernels_cuda(&c.n_rows);
+    int n, n_gpus = 0;
+    const bool all = asked_for(argc, argv, "");
     const sizes *s = all_sizes(&n);
+    c.bad = missing_kinds() + wrong_answers();
     if (cudaGetDeviceCount(&n_gpus) != cudaSuccess || n_gpus == 0) {
-        printf("%d wrong without a GPU; there is none here: %d cases skipped\n", bad, n);
-        return bad ? 1 : 77;
+        printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
+        return c.bad ? 1 : 77;
     }
-    if (has_flag(argc, argv, "--large")) return bad + check_large() != 0;
+    if (has_flag(argc, argv, "--large")) return c.bad + check_large() != 0;
     for (int i = 0; i < n; i++) {
-        const cuda_row *row = row_of(s[i].kind);
-        if (!row || !asked_for(argc, argv, op_infos[s[i].kind].name)) continue;
-        for (int f = 0; f < (how.once ? 1 : N_FORMATS); f++) {
-            char text[200] = "";
-            trial t;
-            trial_init(&t, &s[i]);
-            t.row = row;
-            if (!small || !is_large(&t)) {
-                const bool fine = trial_check(&t, (formats)f, &how, text, sizeof text);
-                if (!fine) print_failure(&s[i], (formats)f, text);
-                bad += !fine;
-                done++;
-            }
-            trial_release(&t);
-        }
+        if (!asked_for(argc, argv, op_infos[s[i].kind].name)) continue;
+        for (int f = 0; f < (c.how.once && !c.fast ? 1 : N_FORMATS); f++)
+            for (int k = 0; k < c.n_rows; k++)
+                if (c.rows[k].kind == s[i].kind) try_row(&c, &s[i], (formats)f, k);
         fflush(stdout);
     }
-    printf("%d cases, %d wrong\n", done, bad);
-    return bad != 0;
+    if (all && !c.small && !(c.how.once && !c.fast)) c.bad += rows_without_tries(&c);
+    printf("%d cases, %d wrong\n", c.done, c.bad);
+    return c.bad != 0;
 }

@@ -137,12 +137,29 @@ static void narrow_operands_are_widened_and_results_rounded_once(void **state)
     free(y);
 }
 
+static void a_format_that_is_not_computed_is_refused_by_name(void **state)
+{
+    (void)state;
+    int n;
+    const kernel *k = kernels_cpu(&n);
+    op o = {.kind = OP_GEMM, .name = "fc1"};
+    for (int i = 0; i < OP_IN_MAX; i++) o.in[i] = i < 2 ? i : -1;
+    for (int i = 0; i < OP_OUT_MAX; i++) o.out[i] = i < 1 ? 2 : -1;
+    op_types t = {.in = {DTYPE_BF16, DTYPE_E4M3}, .in_elements = {8, 8}};
+    void *kept = NULL;
+    error err = {{0}};
+    assert_int_equal(k->prepare(&o, &t, &kept, &err), ERR_MACHINE);
+    assert_null(kept);
+    assert_non_null(strstr(err.text, "operation fc1 (GEMM): FP8 E4M3 is not computed on CPUs"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_wants_the_workspace_of_the_formula),
         cmocka_unit_test(formats_choose_the_row),
         cmocka_unit_test(narrow_operands_are_widened_and_results_rounded_once),
+        cmocka_unit_test(a_format_that_is_not_computed_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

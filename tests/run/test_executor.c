@@ -157,12 +157,50 @@ static void recompute_changes_no_gradient(void **state)
     }
 }
 
+/* An overflow rerun: routed buffers grow, what was trained stays where it is. */
+static void rework_keeps_the_state_in_place(void **state)
+{
+    (void)state;
+    static const region kept[] = {REGION_WEIGHTS, REGION_GRADIENTS, REGION_OPTIMIZER};
+    static const char common[] = "model.seq_length=48 train.global_batch_size=2 "
+                                 "model.expert_model_parallel_size=1 moefold.moe_buffer_factor=";
+    char words[2][256];
+    snprintf(words[0], sizeof words[0], "%s1.5", common);
+    snprintf(words[1], sizeof words[1], "%s4", common);
+    rig small, large;
+    error err = {{0}};
+    rig_open(&small, family_cases[0], words[0]);
+    rig_open(&large, family_cases[0], words[1]);
+    rig_start(&small);
+    int64_t n = small.p.offset[REGION_SAVED];
+    unsigned char *before = malloc((size_t)n), *after = malloc((size_t)n);
+    executor_read(small.e, before, 0, n);
+    void *at[3];
+    for (int i = 0; i < 3; i++) at[i] = executor_map(small.e, small.p.offset[kept[i]]);
+    assert_int_equal(executor_rework(small.e, &large.p, &err), OK);
+    for (int i = 0; i < 3; i++)
+        assert_ptr_equal(executor_map(small.e, large.p.offset[kept[i]]), at[i]);
+    executor_read(small.e, after, 0, n);
+    assert_memory_equal(before, after, (size_t)n);
+    unsigned char byte = 1;
+    executor_read(small.e, &byte, large.p.arena_bytes - 1, 1);
+    assert_int_equal(byte, 0);
+    program broken = large.p;
+    broken.offset[REGION_SAVED] += 64;
+    assert_int_equal(executor_rework(small.e, &broken, &err), ERR_MACHINE);
+    free(before);
+    free(after);
+    rig_close(&small);
+    rig_close(&large);
+}
+
 int main(void)
 {
     kernels_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planned_bytes_are_used_bytes),
         cmocka_unit_test(recompute_changes_no_gradient),
+        cmocka_unit_test(rework_keeps_the_state_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,11 +55,23 @@ static widened plan(const op *o, const op_types *t) /* I2 */
     return w;
 }
 
+static status is_run(const op *o, int id, dtype t, error *err)
+{
+    if (id < 0 || t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "operation %s (%s): %s is not computed on CPUs; repair: "
+                     "mixed_precision=bf16_mixed",
+                     o->name, op_infos[o->kind].name, dtype_name(t));
+}
+
 status cpu_prepare(const op *o, const op_types *t, void **state, error *err)
 {
     widened w = plan(o, t);
+    status s = OK;
     *state = NULL;
-    if (!w.n) return OK;
+    for (int i = 0; i < OP_IN_MAX && !s; i++) s = is_run(o, o->in[i], t->in[i], err);
+    for (int i = 0; i < OP_OUT_MAX && !s; i++) s = is_run(o, o->out[i], t->out[i], err);
+    if (s || !w.n) return s;
     widened *kept = malloc(sizeof *kept);
     if (!kept)
         return error_set(err, ERR_MACHINE, "operation %s: out of host memory for its kernel",

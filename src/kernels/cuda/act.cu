@@ -100,7 +100,7 @@ struct act_rows {
     }
 };
 
-static void act(const cuda_call *c)
+static void act(const kernel_call *c)
 {
     for_rows(c, c->o->dim[DIM_ACT_M], c->o->dim[DIM_ACT_F],
              act_rows{in_of(c, IN_ACT_u), out_of(c, OUT_ACT_a), floats_in(c, IN_ACT_p),
@@ -137,7 +137,7 @@ struct act_d_rows {
     }
 };
 
-static void act_d(const cuda_call *c)
+static void act_d(const kernel_call *c)
 {
     for_rows(c, c->o->dim[DIM_ACT_D_M], c->o->dim[DIM_ACT_D_F],
              act_d_rows{in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), floats_in(c, IN_ACT_D_p),
@@ -146,11 +146,11 @@ static void act_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_act(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ACT, "plain", "nf", "n", act, NULL, NULL},
-        {OP_ACT_D, "plain", "nnf", "nf", act_d, NULL, NULL},
-        {OP_ACT_AS, "plain", "nf", "n", act, NULL, NULL},
-        {OP_ACT_AS_D, "plain", "nnf", "nf", act_d, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_ACT, "plain", NULL, NULL, NULL, NULL, act},
+        {OP_ACT_D, "plain", NULL, NULL, NULL, NULL, act_d},
+        {OP_ACT_AS, "plain", NULL, NULL, NULL, NULL, act},
+        {OP_ACT_AS_D, "plain", NULL, NULL, NULL, NULL, act_d},
     };
     return PART(rows);
 }

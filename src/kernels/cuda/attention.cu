@@ -132,7 +132,7 @@ static __global__ void forward_kernel(attention a)
     finish(a, s, at, first);
 }
 
-static void forward(const cuda_call *c)
+static void forward(const kernel_call *c)
 {
     attention a = attention_of(c->o);
     a.q = in_of(c, IN_ATTN_q), a.k = in_of(c, IN_ATTN_k), a.v = in_of(c, IN_ATTN_v);
@@ -145,16 +145,16 @@ static void forward(const cuda_call *c)
     forward_kernel<<<grid, BLOCK, (size_t)bytes, stream_of(c)>>>(a);
 }
 
-static bool forward_fits(const op *o)
+static bool forward_fits(const op *o, const op_types *t)
 {
-    return 4 * forward_floats(attention_of(o)) <= SHARED_MOST;
+    return cuda_types_fit(o, t) && 4 * forward_floats(attention_of(o)) <= SHARED_MOST;
 }
 
 extern "C" cuda_part cuda_attention(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ATTN, "plain", "nnnn", "nf", forward, NULL, forward_fits},
-        {OP_ATTN_BLOCK, "plain", "nnn", "nf", forward, NULL, forward_fits},
+    static const kernel rows[] = {
+        {OP_ATTN, "plain", forward_fits, NULL, NULL, NULL, forward},
+        {OP_ATTN_BLOCK, "plain", forward_fits, NULL, NULL, NULL, forward},
     };
     return PART(rows);
 }

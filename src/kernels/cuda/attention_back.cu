@@ -178,14 +178,14 @@ static int64_t delta_bytes(const attention &a)
     return room_of(a.b * a.sq * a.n * (int64_t)sizeof(float));
 }
 
-static int64_t backward_bytes(const op *o)
+static int64_t backward_bytes(const op *o, const op_types *)
 {
     const attention a = attention_of(o);
     const bool sinks = o->kind == OP_ATTN_D && o->in[6] >= 0;
     return delta_bytes(a) + (sinks ? columns_workspace(a.b * a.sq, a.n) : 0);
 }
 
-static void add_sinks(const cuda_call *c, const attention &a, const float *delta)
+static void add_sinks(const kernel_call *c, const attention &a, const float *delta)
 {
     const numbers sinks = in_of(c, IN_ATTN_D_sinks);
     const float *lse = a.lse;
@@ -197,7 +197,7 @@ static void add_sinks(const cuda_call *c, const attention &a, const float *delta
                 });
 }
 
-static void backward(const cuda_call *c)
+static void backward(const kernel_call *c)
 {
     attention a = attention_of(c->o);
     float *delta = (float *)c->workspace;
@@ -220,16 +220,18 @@ static void backward(const cuda_call *c)
     if (!attention_is_block(c->o)) add_sinks(c, a, delta);
 }
 
-static bool backward_fits(const op *o)
+static bool backward_fits(const op *o, const op_types *t)
 {
-    return 4 * back_floats(attention_of(o), true) <= SHARED_MOST;
+    const bool block = attention_is_block(o);
+    return cuda_types_fit(o, t) && (block || is_wide(o, t, OUT_ATTN_D_dsinks)) &&
+           4 * back_floats(attention_of(o), true) <= SHARED_MOST;
 }
 
 extern "C" cuda_part cuda_attention_back(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ATTN_D, "plain", "nnnnnfn", "nnnf", backward, backward_bytes, backward_fits},
-        {OP_ATTN_BLOCK_D, "plain", "nnnnnf", "nnn", backward, backward_bytes, backward_fits},
+    static const kernel rows[] = {
+        {OP_ATTN_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
+        {OP_ATTN_BLOCK_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
     };
     return PART(rows);
 }

@@ -39,7 +39,7 @@ __global__ void columns_kernel(int64_t rows, int64_t each, int64_t columns, floa
 
 /* `workspace` has columns_workspace bytes. */
 template <class F>
-static void add_columns(const cuda_call *c, int64_t rows, int64_t columns, void *workspace,
+static void add_columns(const kernel_call *c, int64_t rows, int64_t columns, void *workspace,
                         float *out, F f)
 {
     if (columns <= 0) return;

@@ -4,14 +4,14 @@
 
 /* ---- products */
 
-static void gemm(const cuda_call *c)
+static void gemm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_M], n = c->o->dim[DIM_GEMM_N], k = c->o->dim[DIM_GEMM_K];
     product(c, {in_of(c, IN_GEMM_x), k, 1}, {in_of(c, IN_GEMM_w), k, 1},
             {out_of(c, OUT_GEMM_y), n, 1}, m, n, k, c->o->flags & ADD_TO);
 }
 
-static void gemm_d(const cuda_call *c)
+static void gemm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_D_M], n = c->o->dim[DIM_GEMM_D_N],
                   k = c->o->dim[DIM_GEMM_D_K];
@@ -19,7 +19,7 @@ static void gemm_d(const cuda_call *c)
             {out_of(c, OUT_GEMM_D_dx), k, 1}, m, k, n, c->o->flags & ADD_TO);
 }
 
-static void gemm_w(const cuda_call *c)
+static void gemm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N],
                   k = c->o->dim[DIM_GEMM_W_K];
@@ -27,19 +27,19 @@ static void gemm_w(const cuda_call *c)
             {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, true);
 }
 
-static void bias(const cuda_call *c)
+static void bias(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_BIAS_M], n = c->o->dim[DIM_BIAS_N];
     const numbers b = in_of(c, IN_BIAS_b), y = out_of(c, OUT_BIAS_y);
     for_each(c, m * n, [=] __device__(int64_t i) { put(y, i, get(y, i) + get(b, i % n)); });
 }
 
-static int64_t bias_w_bytes(const op *o)
+static int64_t bias_w_bytes(const op *o, const op_types *)
 {
     return columns_workspace(o->dim[DIM_BIAS_W_M], o->dim[DIM_BIAS_W_N]);
 }
 
-static void bias_w(const cuda_call *c)
+static void bias_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_BIAS_W_M], n = c->o->dim[DIM_BIAS_W_N];
     const numbers dy = in_of(c, IN_BIAS_W_dy);
@@ -49,7 +49,7 @@ static void bias_w(const cuda_call *c)
 
 /* ---- embedding */
 
-static void embed(const cuda_call *c)
+static void embed(const kernel_call *c)
 {
     const int64_t n_t = c->o->dim[DIM_EMBED_T], h = c->o->dim[DIM_EMBED_H],
                   n_v = c->o->dim[DIM_EMBED_V], first = c->o->dim[DIM_EMBED_FIRST];
@@ -104,7 +104,7 @@ static __global__ void embed_w_kernel(word_sum s)
     }
 }
 
-static void embed_w(const cuda_call *c)
+static void embed_w(const kernel_call *c)
 {
     const op *o = c->o;
     const word_sum s = {in_of(c, IN_EMBED_W_dx),       ints_in(c, IN_EMBED_W_ids),
@@ -116,7 +116,7 @@ static void embed_w(const cuda_call *c)
 
 /* ---- learned positions */
 
-static void positions(const cuda_call *c)
+static void positions(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t n_t = o->dim[DIM_POSITIONS_T], h = o->dim[DIM_POSITIONS_H],
@@ -130,7 +130,7 @@ static void positions(const cuda_call *c)
 }
 
 /* A thread adds all tokens of its position, which lie S apart. */
-static void positions_w(const cuda_call *c)
+static void positions_w(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t n_t = o->dim[DIM_POSITIONS_W_T], h = o->dim[DIM_POSITIONS_W_H],
@@ -149,25 +149,25 @@ static void positions_w(const cuda_call *c)
 }
 
 /* The two halves are parts of one sequence: no row belongs to both. */
-static bool halves_apart(const op *o)
+static bool halves_apart(const op *o, const op_types *t)
 {
     const int64_t s = o->dim[DIM_POSITIONS_W_S], qa = o->dim[DIM_POSITIONS_W_QA],
                   qb = o->dim[DIM_POSITIONS_W_QB];
-    return s > 0 && (s < 2 || qa + s / 2 <= qb || qb + (s - s / 2) <= qa);
+    return sums_wide(o, t) && s > 0 && (s < 2 || qa + s / 2 <= qb || qb + (s - s / 2) <= qa);
 }
 
 extern "C" cuda_part cuda_dense(void)
 {
-    static const cuda_row rows[] = {
-        {OP_GEMM, "plain", "nn", "n", gemm, NULL, NULL},
-        {OP_GEMM_D, "plain", "nn", "n", gemm_d, NULL, NULL},
-        {OP_GEMM_W, "plain", "nn", "f", gemm_w, NULL, NULL},
-        {OP_BIAS, "plain", "n", "n", bias, NULL, NULL},
-        {OP_BIAS_W, "plain", "n", "f", bias_w, bias_w_bytes, NULL},
-        {OP_EMBED, "plain", "ni", "n", embed, NULL, NULL},
-        {OP_EMBED_W, "plain", "ni", "f", embed_w, NULL, NULL},
-        {OP_POSITIONS, "plain", "n", "n", positions, NULL, NULL},
-        {OP_POSITIONS_W, "plain", "n", "f", positions_w, NULL, halves_apart},
+    static const kernel rows[] = {
+        {OP_GEMM, "plain", NULL, NULL, NULL, NULL, gemm},
+        {OP_GEMM_D, "plain", NULL, NULL, NULL, NULL, gemm_d},
+        {OP_GEMM_W, "plain", NULL, NULL, NULL, NULL, gemm_w},
+        {OP_BIAS, "plain", NULL, NULL, NULL, NULL, bias},
+        {OP_BIAS_W, "plain", sums_wide, NULL, NULL, bias_w_bytes, bias_w},
+        {OP_EMBED, "plain", NULL, NULL, NULL, NULL, embed},
+        {OP_EMBED_W, "plain", sums_wide, NULL, NULL, NULL, embed_w},
+        {OP_POSITIONS, "plain", NULL, NULL, NULL, NULL, positions},
+        {OP_POSITIONS_W, "plain", halves_apart, NULL, NULL, NULL, positions_w},
     };
     return PART(rows);
 }

@@ -106,37 +106,37 @@ static __device__ __forceinline__ void store_or_add(numbers x, int64_t i, lanes<
     store(x, i, a);
 }
 
-static inline numbers in_of(const cuda_call *c, int i)
+static inline numbers in_of(const kernel_call *c, int i)
 {
     return {c->in[i], c->types->in[i] == DTYPE_BF16};
 }
 
-static inline numbers out_of(const cuda_call *c, int i)
+static inline numbers out_of(const kernel_call *c, int i)
 {
     return {c->out[i], c->types->out[i] == DTYPE_BF16};
 }
 
-static inline float *floats_in(const cuda_call *c, int i)
+static inline float *floats_in(const kernel_call *c, int i)
 {
     return (float *)c->in[i];
 }
 
-static inline float *floats_out(const cuda_call *c, int i)
+static inline float *floats_out(const kernel_call *c, int i)
 {
     return (float *)c->out[i];
 }
 
-static inline int32_t *ints_in(const cuda_call *c, int i)
+static inline int32_t *ints_in(const kernel_call *c, int i)
 {
     return (int32_t *)c->in[i];
 }
 
-static inline int32_t *ints_out(const cuda_call *c, int i)
+static inline int32_t *ints_out(const kernel_call *c, int i)
 {
     return (int32_t *)c->out[i];
 }
 
-static inline cudaStream_t stream_of(const cuda_call *c)
+static inline cudaStream_t stream_of(const kernel_call *c)
 {
     return (cudaStream_t)c->stream;
 }
@@ -215,7 +215,7 @@ template <class F> __global__ void each_kernel(int64_t n, F f)
 }
 
 /* f(i) for every i < n, a thread each. */
-template <class F> static void for_each(const cuda_call *c, int64_t n, F f)
+template <class F> static void for_each(const kernel_call *c, int64_t n, F f)
 {
     if (n > 0) each_kernel<<<blocks_of(ceil_of(n, BLOCK)), BLOCK, 0, stream_of(c)>>>(n, f);
 }
@@ -227,7 +227,8 @@ template <int THREADS, int W, class F> __global__ void rows_kernel(int64_t n, F 
         f.template row<THREADS, W>(i, (int)threadIdx.x % THREADS);
 }
 
-template <int W, class F> static void for_rows_by(const cuda_call *c, int64_t n, int64_t width, F f)
+template <int W, class F>
+static void for_rows_by(const kernel_call *c, int64_t n, int64_t width, F f)
 {
     if (width <= WARP * 32 * (W > 1 ? 4 : 1))
         rows_kernel<WARP, W><<<blocks_of(ceil_of(n, WARPS)), BLOCK, 0, stream_of(c)>>>(n, f);
@@ -236,7 +237,7 @@ template <int W, class F> static void for_rows_by(const cuda_call *c, int64_t n,
 }
 
 /* Can all of an operation's tensors be read W at a time? Rows then begin at multiples of W. */
-static inline bool all_aligned(const cuda_call *c)
+static inline bool all_aligned(const kernel_call *c)
 {
     uintptr_t all = 0;
     for (int i = 0; i < OP_IN_MAX; i++) all |= (uintptr_t)c->in[i];
@@ -246,7 +247,7 @@ static inline bool all_aligned(const cuda_call *c)
 
 /* f.row<THREADS, W>(i, thread) for every row i < n, W neighbours a thread where all rows of
  * `width` allow it: a warp a row where rows are short, else a block. */
-template <class F> static void for_rows(const cuda_call *c, int64_t n, int64_t width, F f)
+template <class F> static void for_rows(const kernel_call *c, int64_t n, int64_t width, F f)
 {
     if (n <= 0) return;
     if (width % 8 == 0 && width >= WARP * 8 && all_aligned(c))
@@ -258,7 +259,7 @@ template <class F> static void for_rows(const cuda_call *c, int64_t n, int64_t w
 }
 
 /* f.row for rows that are read one number at a time. */
-template <class F> static void for_narrow_rows(const cuda_call *c, int64_t n, int64_t width, F f)
+template <class F> static void for_narrow_rows(const kernel_call *c, int64_t n, int64_t width, F f)
 {
     if (n > 0) for_rows_by<1>(c, n, width, f);
 }
@@ -274,7 +275,7 @@ struct row_copy {
     }
 };
 
-static inline void copy_rows(const cuda_call *c, int64_t n, const row_copy &r)
+static inline void copy_rows(const kernel_call *c, int64_t n, const row_copy &r)
 {
     const uintptr_t places = (uintptr_t)r.to.p | (uintptr_t)r.from.p;
     const bool wide = places % 16 == 0 && (r.to_step | r.from_step | r.width) % 8 == 0;
@@ -311,6 +312,13 @@ static __device__ __forceinline__ float softplus(float x)
 static inline int64_t room_of(int64_t bytes)
 {
     return ceil_of(bytes, 256) * 256;
+}
+
+/* A library refused what it had accepted before: CUDA's last error then says so, which whoever
+ * launches looks at. */
+static inline void launch_failed(const kernel_call *c)
+{
+    (void)cudaLaunchKernel((const void *)NULL, dim3(1), dim3(1), NULL, 0, stream_of(c));
 }
 
 #define PART(rows)                                                                                 \

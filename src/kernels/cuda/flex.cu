@@ -68,7 +68,7 @@ static __global__ void number_rows_kernel(choices c, int64_t domains, const int3
         [&](int64_t t, int64_t number) { rows[t * domains + d] = (int32_t)(start + number); });
 }
 
-static void flex_count(const cuda_call *c)
+static void flex_count(const kernel_call *c)
 {
     const op *o = c->o;
     const choices x = {flex_group_of(o), ints_in(c, IN_FLEX_COUNT_ids),
@@ -217,7 +217,7 @@ static __global__ void plan_kernel(flex_plan p, plan_tables t)
 }
 
 /* A thread a token and domain; a domain without room keeps nothing. */
-static void keep_rows(const cuda_call *c, const flex_plan &plan)
+static void keep_rows(const kernel_call *c, const flex_plan &plan)
 {
     const flex_plan p = plan;
     const int32_t *rows = ints_in(c, IN_FLEX_PLAN_rows);
@@ -228,7 +228,7 @@ static void keep_rows(const cuda_call *c, const flex_plan &plan)
     });
 }
 
-static void flex_plan_all(const cuda_call *c)
+static void flex_plan_all(const kernel_call *c)
 {
     const op *o = c->o;
     const flex_group g = flex_group_of(o);
@@ -279,7 +279,7 @@ static __global__ void fan_kernel(fan f, int32_t *rows)
         });
 }
 
-static void flex_fan(const cuda_call *c)
+static void flex_fan(const kernel_call *c)
 {
     const op *o = c->o;
     const flex_group g = flex_group_of(o);
@@ -297,17 +297,18 @@ static void flex_fan(const cuda_call *c)
     if (n > 0) fan_kernel<<<(unsigned)n, BLOCK, 0, stream_of(c)>>>(f, rows);
 }
 
-static bool members_fit(const op *o)
+static bool members_fit(const op *o, const op_types *t)
 {
-    return o->dim[DIM_FLEX_COUNT_EP] * o->dim[DIM_FLEX_COUNT_ETP] <= MEMBERS_MOST;
+    return cuda_types_fit(o, t) &&
+           o->dim[DIM_FLEX_COUNT_EP] * o->dim[DIM_FLEX_COUNT_ETP] <= MEMBERS_MOST;
 }
 
 extern "C" cuda_part cuda_flex(void)
 {
-    static const cuda_row rows[] = {
-        {OP_FLEX_COUNT, "plain", "if", "ii", flex_count, NULL, members_fit},
-        {OP_FLEX_PLAN, "plain", "ii", "iiiii", flex_plan_all, NULL, members_fit},
-        {OP_FLEX_FAN, "plain", "fii", "i", flex_fan, NULL, members_fit},
+    static const kernel rows[] = {
+        {OP_FLEX_COUNT, "plain", members_fit, NULL, NULL, NULL, flex_count},
+        {OP_FLEX_PLAN, "plain", members_fit, NULL, NULL, NULL, flex_plan_all},
+        {OP_FLEX_FAN, "plain", members_fit, NULL, NULL, NULL, flex_fan},
     };
     return PART(rows);
 }

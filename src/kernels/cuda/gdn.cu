@@ -18,7 +18,7 @@ struct conv {
     }
 };
 
-static conv conv_of(const cuda_call *c, int x)
+static conv conv_of(const kernel_call *c, int x)
 {
     return {in_of(c, x), in_of(c, x + 1), c->o->dim[DIM_CONV_S], c->o->dim[DIM_CONV_C],
             c->o->dim[DIM_CONV_TAPS]};
@@ -29,7 +29,7 @@ static int64_t conv_numbers(const op *o)
     return o->dim[DIM_CONV_B] * o->dim[DIM_CONV_S] * o->dim[DIM_CONV_C];
 }
 
-static void conv_y(const cuda_call *c)
+static void conv_y(const kernel_call *c)
 {
     const conv v = conv_of(c, IN_CONV_x);
     const numbers y = out_of(c, OUT_CONV_y);
@@ -38,7 +38,7 @@ static void conv_y(const cuda_call *c)
 }
 
 /* Tap i has carried token t to the token TAPS - 1 - i on. */
-static void conv_d(const cuda_call *c)
+static void conv_d(const kernel_call *c)
 {
     const conv v = conv_of(c, IN_CONV_D_x);
     const numbers dy = in_of(c, IN_CONV_D_dy), dx = out_of(c, OUT_CONV_D_dx);
@@ -55,13 +55,13 @@ static void conv_d(const cuda_call *c)
     });
 }
 
-static int64_t conv_w_bytes(const op *o)
+static int64_t conv_w_bytes(const op *o, const op_types *)
 {
     return columns_workspace(o->dim[DIM_CONV_W_B] * o->dim[DIM_CONV_W_S],
                              o->dim[DIM_CONV_W_C] * o->dim[DIM_CONV_W_TAPS]);
 }
 
-static void conv_w(const cuda_call *c)
+static void conv_w(const kernel_call *c)
 {
     const conv v = conv_of(c, IN_CONV_W_x);
     const numbers dy = in_of(c, IN_CONV_W_dy);
@@ -76,7 +76,7 @@ static void conv_w(const cuda_call *c)
 
 /* ---- gates: beta = sigmoid(b), g = -exp(a_log) * softplus(a + dt_bias) */
 
-static void gates(const cuda_call *c)
+static void gates(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GDN_GATES_NV];
     const numbers b = in_of(c, IN_GDN_GATES_b), a = in_of(c, IN_GDN_GATES_a),
@@ -88,7 +88,7 @@ static void gates(const cuda_call *c)
     });
 }
 
-static void gates_d(const cuda_call *c)
+static void gates_d(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GDN_GATES_D_NV];
     const numbers dbeta = in_of(c, IN_GDN_GATES_D_dbeta), dg = in_of(c, IN_GDN_GATES_D_dg),
@@ -103,12 +103,12 @@ static void gates_d(const cuda_call *c)
     });
 }
 
-static int64_t gates_w_bytes(const op *o)
+static int64_t gates_w_bytes(const op *o, const op_types *)
 {
     return columns_workspace(o->dim[DIM_GDN_GATES_W_T], o->dim[DIM_GDN_GATES_W_NV]);
 }
 
-static void gates_w(const cuda_call *c)
+static void gates_w(const kernel_call *c)
 {
     const int64_t n_t = c->o->dim[DIM_GDN_GATES_W_T], n = c->o->dim[DIM_GDN_GATES_W_NV];
     const numbers dg = in_of(c, IN_GDN_GATES_W_dg), a = in_of(c, IN_GDN_GATES_W_a),
@@ -128,13 +128,13 @@ static void gates_w(const cuda_call *c)
 
 extern "C" cuda_part cuda_gdn(void)
 {
-    static const cuda_row rows[] = {
-        {OP_CONV, "plain", "nn", "n", conv_y, NULL, NULL},
-        {OP_CONV_D, "plain", "nnn", "n", conv_d, NULL, NULL},
-        {OP_CONV_W, "plain", "nnn", "f", conv_w, conv_w_bytes, NULL},
-        {OP_GDN_GATES, "plain", "nnnn", "nn", gates, NULL, NULL},
-        {OP_GDN_GATES_D, "plain", "nnnnnn", "nn", gates_d, NULL, NULL},
-        {OP_GDN_GATES_W, "plain", "nnnn", "ff", gates_w, gates_w_bytes, NULL},
+    static const kernel rows[] = {
+        {OP_CONV, "plain", NULL, NULL, NULL, NULL, conv_y},
+        {OP_CONV_D, "plain", NULL, NULL, NULL, NULL, conv_d},
+        {OP_CONV_W, "plain", sums_wide, NULL, NULL, conv_w_bytes, conv_w},
+        {OP_GDN_GATES, "plain", NULL, NULL, NULL, NULL, gates},
+        {OP_GDN_GATES_D, "plain", NULL, NULL, NULL, NULL, gates_d},
+        {OP_GDN_GATES_W, "plain", sums_wide, NULL, NULL, gates_w_bytes, gates_w},
     };
     return PART(rows);
 }

@@ -35,12 +35,12 @@ static __global__ void rule_kernel(rule r, numbers o)
     }
 }
 
-static int64_t forward_bytes(const op *o)
+static int64_t forward_bytes(const op *o, const op_types *)
 {
     return factors_bytes(rule_of(o));
 }
 
-static void forward(const cuda_call *c)
+static void forward(const kernel_call *c)
 {
     rule r = rule_of(c->o);
     r.qkv = in_of(c, IN_GDN_RULE_qkv), r.beta = in_of(c, IN_GDN_RULE_beta),
@@ -54,15 +54,15 @@ static void forward(const cuda_call *c)
     rule_kernel<<<grid, BLOCK, bytes, stream_of(c)>>>(r, out_of(c, OUT_GDN_RULE_o));
 }
 
-static bool forward_fits(const op *o)
+static bool forward_fits(const op *o, const op_types *t)
 {
-    return o->dim[DIM_GDN_RULE_Dk] <= KEY_MOST;
+    return cuda_types_fit(o, t) && o->dim[DIM_GDN_RULE_Dk] <= KEY_MOST;
 }
 
 extern "C" cuda_part cuda_gdn_rule(void)
 {
-    static const cuda_row rows[] = {
-        {OP_GDN_RULE, "plain", "nnn", "nf", forward, forward_bytes, forward_fits},
+    static const kernel rows[] = {
+        {OP_GDN_RULE, "plain", forward_fits, NULL, NULL, forward_bytes, forward},
     };
     return PART(rows);
 }

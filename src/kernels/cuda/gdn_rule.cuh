@@ -58,7 +58,7 @@ struct factor_rows {
     }
 };
 
-static void make_factors(const cuda_call *c, const rule &r, float *factors)
+static void make_factors(const kernel_call *c, const rule &r, float *factors)
 {
     for_narrow_rows(c, r.b * r.s * 2 * r.nk, r.dk,
                     factor_rows{r.qkv, factors, 2 * r.nk, r.nk, r.dk, r.row});

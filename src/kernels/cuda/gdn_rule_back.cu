@@ -222,7 +222,7 @@ struct norm_back_rows {
     }
 };
 
-static void finish(const cuda_call *c, const rule_back &t)
+static void finish(const kernel_call *c, const rule_back &t)
 {
     const rule &r = t.r;
     const numbers dbeta = out_of(c, OUT_GDN_RULE_D_dbeta), dg = out_of(c, OUT_GDN_RULE_D_dg);
@@ -257,13 +257,13 @@ static back_sizes sizes_of(const rule &r)
     return z;
 }
 
-static int64_t backward_bytes(const op *o)
+static int64_t backward_bytes(const op *o, const op_types *)
 {
     const back_sizes z = sizes_of(rule_of(o));
     return z.factors + z.before + z.vectors + z.scalars;
 }
 
-static void backward(const cuda_call *c)
+static void backward(const kernel_call *c)
 {
     rule_back t = {};
     t.r = rule_of(c->o);
@@ -287,15 +287,15 @@ static void backward(const cuda_call *c)
     finish(c, t);
 }
 
-static bool backward_fits(const op *o)
+static bool backward_fits(const op *o, const op_types *t)
 {
-    return o->dim[DIM_GDN_RULE_D_Dk] <= KEY_MOST;
+    return cuda_types_fit(o, t) && o->dim[DIM_GDN_RULE_D_Dk] <= KEY_MOST;
 }
 
 extern "C" cuda_part cuda_gdn_rule_back(void)
 {
-    static const cuda_row rows[] = {
-        {OP_GDN_RULE_D, "plain", "nnnnf", "nnn", backward, backward_bytes, backward_fits},
+    static const kernel rows[] = {
+        {OP_GDN_RULE_D, "plain", backward_fits, NULL, NULL, backward_bytes, backward},
     };
     return PART(rows);
 }

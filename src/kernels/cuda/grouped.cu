@@ -8,7 +8,7 @@
 #include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/product.cuh"
 
-static experts experts_of(const cuda_call *c, int i)
+static experts experts_of(const kernel_call *c, int i)
 {
     return {ints_in(c, i), c->o->dim[DIM_GROUPED_E], c->o->dim[DIM_GROUPED_ROOM]};
 }
@@ -36,7 +36,7 @@ static __global__ void rows_by_expert_kernel(matrix a, matrix b, int64_t each, m
     store_tile(c, i0, {filled > i0 ? filled : i0, ex.room}, j0, {0, n}, acc, false);
 }
 
-static void rows_by_expert(const cuda_call *call, matrix a, matrix b, matrix c, int64_t n,
+static void rows_by_expert(const kernel_call *call, matrix a, matrix b, matrix c, int64_t n,
                            int64_t k)
 {
     const experts ex = experts_of(call, 2);
@@ -45,14 +45,14 @@ static void rows_by_expert(const cuda_call *call, matrix a, matrix b, matrix c, 
     rows_by_expert_kernel<<<grid, BLOCK, 0, stream_of(call)>>>(a, b, n * k, c, ex, n, k);
 }
 
-static void grouped(const cuda_call *c)
+static void grouped(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_N], k = c->o->dim[DIM_GROUPED_K];
     rows_by_expert(c, {in_of(c, IN_GROUPED_x), k, 1}, {in_of(c, IN_GROUPED_w), k, 1},
                    {out_of(c, OUT_GROUPED_y), n, 1}, n, k);
 }
 
-static void grouped_d(const cuda_call *c)
+static void grouped_d(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_D_N], k = c->o->dim[DIM_GROUPED_D_K];
     rows_by_expert(c, {in_of(c, IN_GROUPED_D_dy), n, 1}, {in_of(c, IN_GROUPED_D_w), 1, k},
@@ -74,7 +74,7 @@ static __global__ void weights_kernel(matrix dy, matrix x, matrix dw, experts ex
     store_tile(own, i0, {0, n}, j0, {0, k}, acc, true);
 }
 
-static void grouped_w(const cuda_call *c)
+static void grouped_w(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_W_N], k = c->o->dim[DIM_GROUPED_W_K];
     const experts ex = experts_of(c, IN_GROUPED_W_offsets);
@@ -87,7 +87,7 @@ static void grouped_w(const cuda_call *c)
 
 /* ---- biases */
 
-static void grouped_bias(const cuda_call *c)
+static void grouped_bias(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_BIAS_N];
     const experts ex = experts_of(c, IN_GROUPED_BIAS_offsets);
@@ -117,7 +117,7 @@ static __global__ void bias_w_kernel(numbers dy, const float *p, experts ex, int
     db[e * n + j] += sum;
 }
 
-static void grouped_bias_w(const cuda_call *c)
+static void grouped_bias_w(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_BIAS_W_N];
     const experts ex = experts_of(c, IN_GROUPED_BIAS_W_offsets);
@@ -145,7 +145,7 @@ struct bias_p_rows {
     }
 };
 
-static void grouped_bias_p(const cuda_call *c)
+static void grouped_bias_p(const kernel_call *c)
 {
     const int64_t room = c->o->dim[DIM_GROUPED_BIAS_P_ROOM], n = c->o->dim[DIM_GROUPED_BIAS_P_N];
     for_narrow_rows(c, room, n,
@@ -157,13 +157,13 @@ static void grouped_bias_p(const cuda_call *c)
 
 extern "C" cuda_part cuda_grouped(void)
 {
-    static const cuda_row rows[] = {
-        {OP_GROUPED, "plain", "nni", "n", grouped, NULL, NULL},
-        {OP_GROUPED_D, "plain", "nni", "n", grouped_d, NULL, NULL},
-        {OP_GROUPED_W, "plain", "nni", "f", grouped_w, NULL, NULL},
-        {OP_GROUPED_BIAS, "plain", "nfi", "n", grouped_bias, NULL, NULL},
-        {OP_GROUPED_BIAS_W, "plain", "nfi", "f", grouped_bias_w, NULL, NULL},
-        {OP_GROUPED_BIAS_P, "plain", "nni", "f", grouped_bias_p, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_GROUPED, "plain", NULL, NULL, NULL, NULL, grouped},
+        {OP_GROUPED_D, "plain", NULL, NULL, NULL, NULL, grouped_d},
+        {OP_GROUPED_W, "plain", NULL, NULL, NULL, NULL, grouped_w},
+        {OP_GROUPED_BIAS, "plain", NULL, NULL, NULL, NULL, grouped_bias},
+        {OP_GROUPED_BIAS_W, "plain", sums_wide, NULL, NULL, NULL, grouped_bias_w},
+        {OP_GROUPED_BIAS_P, "plain", NULL, NULL, NULL, NULL, grouped_bias_p},
     };
     return PART(rows);
 }

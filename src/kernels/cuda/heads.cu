@@ -24,7 +24,7 @@ static sections sections_of(numbers whole, const numbers *part, const int64_t *w
 }
 
 /* `split`: from the whole to the sections. */
-static void run_sections(const cuda_call *c, const sections &s, int64_t rows, bool split)
+static void run_sections(const kernel_call *c, const sections &s, int64_t rows, bool split)
 {
     int64_t first = 0;
     for (int i = 0; i < SECTIONS; i++) {
@@ -37,7 +37,7 @@ static void run_sections(const cuda_call *c, const sections &s, int64_t rows, bo
 }
 
 /* A group's queries, gates where there are any, key, value. */
-static void qkv(const cuda_call *c, bool split)
+static void qkv(const kernel_call *c, bool split)
 {
     const int64_t n_t = c->o->dim[DIM_QKV_SPLIT_T], n = c->o->dim[DIM_QKV_SPLIT_N],
                   g = c->o->dim[DIM_QKV_SPLIT_G], d = c->o->dim[DIM_QKV_SPLIT_D];
@@ -51,17 +51,17 @@ static void qkv(const cuda_call *c, bool split)
                  n_t * g, split);
 }
 
-static void qkv_split(const cuda_call *c)
+static void qkv_split(const kernel_call *c)
 {
     qkv(c, true);
 }
 
-static void qkv_join(const cuda_call *c)
+static void qkv_join(const kernel_call *c)
 {
     qkv(c, false);
 }
 
-static void latent(const cuda_call *c, bool split)
+static void latent(const kernel_call *c, bool split)
 {
     numbers parts[2];
     for (int i = 0; i < 2; i++) parts[i] = split ? out_of(c, i) : in_of(c, i);
@@ -71,17 +71,17 @@ static void latent(const cuda_call *c, bool split)
                  c->o->dim[DIM_MLA_KV_SPLIT_T], split);
 }
 
-static void mla_kv_split(const cuda_call *c)
+static void mla_kv_split(const kernel_call *c)
 {
     latent(c, true);
 }
 
-static void mla_kv_merge(const cuda_call *c)
+static void mla_kv_merge(const kernel_call *c)
 {
     latent(c, false);
 }
 
-static void gdn_sections(const cuda_call *c, bool split)
+static void gdn_sections(const kernel_call *c, bool split)
 {
     const int64_t widths[] = {c->o->dim[DIM_GDN_SPLIT_C], c->o->dim[DIM_GDN_SPLIT_Z],
                               c->o->dim[DIM_GDN_SPLIT_NV], c->o->dim[DIM_GDN_SPLIT_NV]};
@@ -93,12 +93,12 @@ static void gdn_sections(const cuda_call *c, bool split)
                  c->o->dim[DIM_GDN_SPLIT_T], split);
 }
 
-static void gdn_split(const cuda_call *c)
+static void gdn_split(const kernel_call *c)
 {
     gdn_sections(c, true);
 }
 
-static void gdn_join(const cuda_call *c)
+static void gdn_join(const kernel_call *c)
 {
     gdn_sections(c, false);
 }
@@ -124,7 +124,7 @@ struct rotation {
     }
 };
 
-static void rotate(const cuda_call *c, float sign)
+static void rotate(const kernel_call *c, float sign)
 {
     const int64_t *d = c->o->dim, half = d[DIM_ROPE_ROT] / 2;
     for_narrow_rows(c, d[DIM_ROPE_T] * d[DIM_ROPE_N], half,
@@ -133,19 +133,19 @@ static void rotate(const cuda_call *c, float sign)
                              (c->o->flags & INTERLEAVED) != 0, sign});
 }
 
-static void rope(const cuda_call *c)
+static void rope(const kernel_call *c)
 {
     rotate(c, 1);
 }
 
-static void rope_d(const cuda_call *c)
+static void rope_d(const kernel_call *c)
 {
     rotate(c, -1);
 }
 
 /* ---- latent attention: the rotated part of a key is the same for all heads */
 
-static void mla_kv_join(const cuda_call *c)
+static void mla_kv_join(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_T], n = o->dim[DIM_MLA_KV_JOIN_N],
@@ -165,7 +165,7 @@ static void mla_kv_join(const cuda_call *c)
     });
 }
 
-static void mla_kv_join_d(const cuda_call *c)
+static void mla_kv_join_d(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t n_t = o->dim[DIM_MLA_KV_JOIN_D_T], n = o->dim[DIM_MLA_KV_JOIN_D_N],
@@ -188,17 +188,17 @@ static void mla_kv_join_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_heads(void)
 {
-    static const cuda_row rows[] = {
-        {OP_QKV_SPLIT, "plain", "n", "nnnn", qkv_split, NULL, NULL},
-        {OP_QKV_JOIN, "plain", "nnnn", "n", qkv_join, NULL, NULL},
-        {OP_MLA_KV_SPLIT, "plain", "n", "nn", mla_kv_split, NULL, NULL},
-        {OP_MLA_KV_MERGE, "plain", "nn", "n", mla_kv_merge, NULL, NULL},
-        {OP_GDN_SPLIT, "plain", "n", "nnnn", gdn_split, NULL, NULL},
-        {OP_GDN_JOIN, "plain", "nnnn", "n", gdn_join, NULL, NULL},
-        {OP_ROPE, "plain", "f", "n", rope, NULL, NULL},
-        {OP_ROPE_D, "plain", "f", "n", rope_d, NULL, NULL},
-        {OP_MLA_KV_JOIN, "plain", "nn", "nn", mla_kv_join, NULL, NULL},
-        {OP_MLA_KV_JOIN_D, "plain", "nn", "nn", mla_kv_join_d, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_QKV_SPLIT, "plain", NULL, NULL, NULL, NULL, qkv_split},
+        {OP_QKV_JOIN, "plain", NULL, NULL, NULL, NULL, qkv_join},
+        {OP_MLA_KV_SPLIT, "plain", NULL, NULL, NULL, NULL, mla_kv_split},
+        {OP_MLA_KV_MERGE, "plain", NULL, NULL, NULL, NULL, mla_kv_merge},
+        {OP_GDN_SPLIT, "plain", NULL, NULL, NULL, NULL, gdn_split},
+        {OP_GDN_JOIN, "plain", NULL, NULL, NULL, NULL, gdn_join},
+        {OP_ROPE, "plain", NULL, NULL, NULL, NULL, rope},
+        {OP_ROPE_D, "plain", NULL, NULL, NULL, NULL, rope_d},
+        {OP_MLA_KV_JOIN, "plain", NULL, NULL, NULL, NULL, mla_kv_join},
+        {OP_MLA_KV_JOIN_D, "plain", NULL, NULL, NULL, NULL, mla_kv_join_d},
     };
     return PART(rows);
 }

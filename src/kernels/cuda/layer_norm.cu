@@ -33,7 +33,7 @@ static float plus_of(const op *o)
     return o->flags & ZERO_CENTRED ? 1.f : 0.f;
 }
 
-static void layer_norm(const cuda_call *c)
+static void layer_norm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_M], h = c->o->dim[DIM_LAYER_NORM_H];
     for_narrow_rows(c, m, h,
@@ -69,7 +69,7 @@ struct layer_d_rows {
     }
 };
 
-static void layer_norm_d(const cuda_call *c)
+static void layer_norm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_D_M], h = c->o->dim[DIM_LAYER_NORM_D_H];
     for_narrow_rows(c, m, h,
@@ -79,12 +79,12 @@ static void layer_norm_d(const cuda_call *c)
                                  (c->o->flags & ADD_TO) != 0});
 }
 
-static int64_t column_bytes(const op *o)
+static int64_t column_bytes(const op *o, const op_types *)
 {
     return columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
-static void layer_norm_w(const cuda_call *c)
+static void layer_norm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
     const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
@@ -101,10 +101,10 @@ static void layer_norm_w(const cuda_call *c)
 
 extern "C" cuda_part cuda_layer_norm(void)
 {
-    static const cuda_row rows[] = {
-        {OP_LAYER_NORM, "plain", "nnn", "nf", layer_norm, NULL, NULL},
-        {OP_LAYER_NORM_D, "plain", "nnnf", "n", layer_norm_d, NULL, NULL},
-        {OP_LAYER_NORM_W, "plain", "nnf", "ff", layer_norm_w, column_bytes, NULL},
+    static const kernel rows[] = {
+        {OP_LAYER_NORM, "plain", NULL, NULL, NULL, NULL, layer_norm},
+        {OP_LAYER_NORM_D, "plain", NULL, NULL, NULL, NULL, layer_norm_d},
+        {OP_LAYER_NORM_W, "plain", sums_wide, NULL, NULL, column_bytes, layer_norm_w},
     };
     return PART(rows);
 }

@@ -4,6 +4,7 @@
  * that is cut over ranks in a buffer of the program, since the ranks have to meet before their
  * gradient. A block takes a row: its largest logit, the sum of exponentials, then the gradient in
  * place. A label that is no word of the vocabulary counts as masked. */
+#include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/product.cuh"
 
 /* Rows of logits that become their gradient. */
@@ -75,36 +76,16 @@ static __global__ void loss_kernel(loss_rows r, int64_t n)
     }
 }
 
-/* One block adds all terms, in double and in order of threads. */
-static __global__ void add_terms_kernel(const float *terms, int64_t n, float *loss)
-{
-    double sum = 0, weights = 0;
-    for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
-        sum += (double)terms[2 * i];
-        weights += (double)terms[2 * i + 1];
-    }
-    sum = sum_over<BLOCK>(sum);
-    weights = sum_over<BLOCK>(weights);
-    if (threadIdx.x) return;
-    loss[0] = (float)((double)loss[0] + sum);
-    loss[1] = (float)((double)loss[1] + weights);
-}
-
-static void run_rows(const cuda_call *c, const loss_rows &r, int64_t n)
+static void run_rows(const kernel_call *c, const loss_rows &r, int64_t n)
 {
     if (n > 0) loss_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(r, n);
-}
-
-static void add_terms(const cuda_call *c, const float *terms, int64_t n, float *loss)
-{
-    add_terms_kernel<<<1, BLOCK, 0, stream_of(c)>>>(terms, n, loss);
 }
 
 /* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D. */
 static_assert((int)DIM_HEAD_PART_D_H == DIM_HEAD_LOSS_H &&
               (int)DIM_HEAD_PART_D_V == DIM_HEAD_LOSS_V);
 
-static void push(const cuda_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
+static void push(const kernel_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
                  int64_t n)
 {
     const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
@@ -114,20 +95,13 @@ static void push(const cuda_call *c, numbers g, numbers x, numbers w, numbers dx
 
 /* ---- a whole vocabulary */
 
-static int64_t rows_at_once(const op *o)
-{
-    return o->dim[DIM_HEAD_LOSS_ROWS] < 1                         ? 1
-           : o->dim[DIM_HEAD_LOSS_ROWS] < o->dim[DIM_HEAD_LOSS_T] ? o->dim[DIM_HEAD_LOSS_ROWS]
-                                                                  : o->dim[DIM_HEAD_LOSS_T];
-}
-
-static int64_t head_loss_bytes(const op *o)
+static int64_t head_loss_bytes(const op *o, const op_types *)
 {
     return room_of(o->dim[DIM_HEAD_LOSS_T] * 2 * (int64_t)sizeof(float)) +
            room_of(rows_at_once(o) * o->dim[DIM_HEAD_LOSS_V] * (int64_t)sizeof(float));
 }
 
-static void head_loss(const cuda_call *c)
+static void head_loss(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
@@ -151,7 +125,7 @@ static void head_loss(const cuda_call *c)
     add_terms(c, terms, n_t, floats_out(c, OUT_HEAD_LOSS_loss));
 }
 
-static void head_logits(const cuda_call *c)
+static void head_logits(const kernel_call *c)
 {
     const int64_t n_t = c->o->dim[DIM_HEAD_LOGITS_T], h = c->o->dim[DIM_HEAD_LOGITS_H],
                   n_v = c->o->dim[DIM_HEAD_LOGITS_V];
@@ -181,12 +155,12 @@ static __global__ void stats_kernel(const float *logits, const int32_t *labels, 
     }
 }
 
-static void clear(const cuda_call *c, float *x, int64_t n)
+static void clear(const kernel_call *c, float *x, int64_t n)
 {
     for_each(c, n, [=] __device__(int64_t i) { x[i] = 0; });
 }
 
-static void head_part(const cuda_call *c)
+static void head_part(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
@@ -204,12 +178,12 @@ static void head_part(const cuda_call *c)
     clear(c, stats + n * 3, (rows - n) * 3);
 }
 
-static int64_t head_part_d_bytes(const op *o)
+static int64_t head_part_d_bytes(const op *o, const op_types *)
 {
     return room_of(o->dim[DIM_HEAD_PART_D_ROWS] * 2 * (int64_t)sizeof(float));
 }
 
-static void head_part_d(const cuda_call *c)
+static void head_part_d(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t h = o->dim[DIM_HEAD_PART_D_H], n_v = o->dim[DIM_HEAD_PART_D_V],
@@ -234,11 +208,11 @@ static void head_part_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_loss(void)
 {
-    static const cuda_row rows[] = {
-        {OP_HEAD_LOSS, "plain", "nnif", "fnf", head_loss, head_loss_bytes, NULL},
-        {OP_HEAD_PART, "plain", "nni", "ff", head_part, NULL, NULL},
-        {OP_HEAD_PART_D, "plain", "fnnif", "ffnf", head_part_d, head_part_d_bytes, NULL},
-        {OP_HEAD_LOGITS, "plain", "nn", "n", head_logits, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_HEAD_LOSS, "plain", NULL, NULL, NULL, head_loss_bytes, head_loss},
+        {OP_HEAD_PART, "plain", sums_wide, NULL, NULL, NULL, head_part},
+        {OP_HEAD_PART_D, "plain", sums_wide, NULL, NULL, head_part_d_bytes, head_part_d},
+        {OP_HEAD_LOGITS, "plain", NULL, NULL, NULL, NULL, head_logits},
     };
     return PART(rows);
 }

@@ -21,7 +21,7 @@ struct sums {
     }
 };
 
-static void run_sums(const cuda_call *c, numbers a, numbers b, numbers y, int64_t n)
+static void run_sums(const kernel_call *c, numbers a, numbers b, numbers y, int64_t n)
 {
     const int64_t rows = ceil_of(n, RUN);
     if (n > 0 && n % 8 == 0 && all_aligned(c))
@@ -30,7 +30,7 @@ static void run_sums(const cuda_call *c, numbers a, numbers b, numbers y, int64_
         for_rows_by<1>(c, rows, RUN, sums{a, b, y, n});
 }
 
-static void add(const cuda_call *c)
+static void add(const kernel_call *c)
 {
     run_sums(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y), c->o->dim[DIM_ADD_N]);
 }
@@ -39,18 +39,18 @@ static void add(const cuda_call *c)
 static_assert((int)IN_CAST_x == IN_COPY_a && (int)OUT_CAST_y == OUT_COPY_y &&
               (int)DIM_CAST_N == DIM_COPY_N);
 
-static void copy(const cuda_call *c)
+static void copy(const kernel_call *c)
 {
     run_sums(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
 }
 
-static void zero(const cuda_call *c)
+static void zero(const kernel_call *c)
 {
     run_sums(c, {}, {}, out_of(c, OUT_ZERO_y), c->o->dim[DIM_ZERO_N]);
 }
 
 /* To and from pinned memory of the host. */
-static void copy_bytes(const cuda_call *c)
+static void copy_bytes(const kernel_call *c)
 {
     const size_t bytes =
         (c->types->in[0] == DTYPE_BF16 ? 2 : 4) * (size_t)c->o->dim[DIM_COPY_OUT_N];
@@ -61,7 +61,7 @@ static void copy_bytes(const cuda_call *c)
 
 /* ---- gates: G is N, or 1 for a whole row */
 
-static void gate(const cuda_call *c)
+static void gate(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATE_M], n = c->o->dim[DIM_GATE_N], n_g = c->o->dim[DIM_GATE_G];
     const numbers x = in_of(c, IN_GATE_x), g = in_of(c, IN_GATE_g), y = out_of(c, OUT_GATE_y);
@@ -91,7 +91,7 @@ struct gate_d_rows {
     }
 };
 
-static void gate_d(const cuda_call *c)
+static void gate_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATE_D_M], n = c->o->dim[DIM_GATE_D_N];
     for_narrow_rows(c, m, n,
@@ -102,15 +102,15 @@ static void gate_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_maps(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ADD, "plain", "nn", "n", add, NULL, NULL},
-        {OP_COPY, "plain", "n", "n", copy, NULL, NULL},
-        {OP_CAST, "plain", "n", "n", copy, NULL, NULL},
-        {OP_ZERO, "plain", "", "n", zero, NULL, NULL},
-        {OP_COPY_OUT, "copy", "w", "w", copy_bytes, NULL, NULL},
-        {OP_COPY_IN, "copy", "w", "w", copy_bytes, NULL, NULL},
-        {OP_GATE, "plain", "nn", "n", gate, NULL, NULL},
-        {OP_GATE_D, "plain", "nnn", "nn", gate_d, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_ADD, "plain", NULL, NULL, NULL, NULL, add},
+        {OP_COPY, "plain", NULL, NULL, NULL, NULL, copy},
+        {OP_CAST, "plain", NULL, NULL, NULL, NULL, copy},
+        {OP_ZERO, "plain", NULL, NULL, NULL, NULL, zero},
+        {OP_COPY_OUT, "copy", NULL, NULL, NULL, NULL, copy_bytes},
+        {OP_COPY_IN, "copy", NULL, NULL, NULL, NULL, copy_bytes},
+        {OP_GATE, "plain", NULL, NULL, NULL, NULL, gate},
+        {OP_GATE_D, "plain", NULL, NULL, NULL, NULL, gate_d},
     };
     return PART(rows);
 }

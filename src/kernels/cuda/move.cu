@@ -44,7 +44,7 @@ static __global__ void in_order_kernel(orders m, int64_t n)
     for (int64_t i = 0; i < n; i++) m.one(i);
 }
 
-static void move(const cuda_call *c)
+static void move(const kernel_call *c)
 {
     const int64_t *d = c->o->dim,
                   n = d[DIM_MOVE_N0] * d[DIM_MOVE_N1] * d[DIM_MOVE_N2] * d[DIM_MOVE_N3];
@@ -62,6 +62,6 @@ static void move(const cuda_call *c)
 
 extern "C" cuda_part cuda_move(void)
 {
-    static const cuda_row rows[] = {{OP_MOVE, "plain", "n", "n", move, NULL, NULL}};
+    static const kernel rows[] = {{OP_MOVE, "plain", NULL, NULL, NULL, NULL, move}};
     return PART(rows);
 }

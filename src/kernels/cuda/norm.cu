@@ -18,7 +18,7 @@ struct weights {
     }
 };
 
-static weights weights_of(const cuda_call *c, int i)
+static weights weights_of(const kernel_call *c, int i)
 {
     return {in_of(c, i), (c->o->flags & ZERO_CENTRED) != 0};
 }
@@ -51,7 +51,7 @@ struct norm_rows {
     }
 };
 
-static void norm(const cuda_call *c)
+static void norm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_NORM_M], h = c->o->dim[DIM_NORM_H];
     for_rows(c, m, h,
@@ -86,7 +86,7 @@ struct norm_d_rows {
     }
 };
 
-static void norm_d(const cuda_call *c)
+static void norm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_NORM_D_M], h = c->o->dim[DIM_NORM_D_H];
     for_rows(c, m, h,
@@ -95,12 +95,12 @@ static void norm_d(const cuda_call *c)
                          (c->o->flags & ADD_TO) != 0});
 }
 
-static int64_t column_bytes(const op *o)
+static int64_t column_bytes(const op *o, const op_types *)
 {
     return columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
-static void norm_w(const cuda_call *c)
+static void norm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
     const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
@@ -131,7 +131,7 @@ struct dot_rows {
     }
 };
 
-static void row_dots(const cuda_call *c)
+static void row_dots(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_ROW_DOTS_M], h = c->o->dim[DIM_ROW_DOTS_H];
     for_rows(c, m, h,
@@ -151,7 +151,7 @@ struct part_means {
     }
 };
 
-static part_means means_of(const cuda_call *c, int i)
+static part_means means_of(const kernel_call *c, int i)
 {
     return {floats_in(c, i), c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
             c->o->dim[DIM_NORM_PART_PARTS]};
@@ -178,7 +178,7 @@ struct norm_part_rows {
     }
 };
 
-static void norm_part(const cuda_call *c)
+static void norm_part(const kernel_call *c)
 {
     for_rows(c, c->o->dim[DIM_NORM_PART_M], c->o->dim[DIM_NORM_PART_H],
              norm_part_rows{in_of(c, IN_NORM_PART_x), out_of(c, OUT_NORM_PART_y),
@@ -208,7 +208,7 @@ struct norm_part_d_rows {
     }
 };
 
-static void norm_part_d(const cuda_call *c)
+static void norm_part_d(const kernel_call *c)
 {
     for_rows(c, c->o->dim[DIM_NORM_PART_D_M], c->o->dim[DIM_NORM_PART_D_H],
              norm_part_d_rows{in_of(c, IN_NORM_PART_D_dy), in_of(c, IN_NORM_PART_D_x),
@@ -245,7 +245,7 @@ struct gated_rows {
     }
 };
 
-static void gated_norm(const cuda_call *c)
+static void gated_norm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATED_NORM_M], h = c->o->dim[DIM_GATED_NORM_H];
     for_rows(c, m, h,
@@ -288,7 +288,7 @@ struct gated_d_rows {
     }
 };
 
-static void gated_norm_d(const cuda_call *c)
+static void gated_norm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATED_NORM_D_M], h = c->o->dim[DIM_GATED_NORM_D_H];
     for_rows(c, m, h,
@@ -298,7 +298,7 @@ static void gated_norm_d(const cuda_call *c)
                           out_of(c, OUT_GATED_NORM_D_dz), h});
 }
 
-static void gated_norm_w(const cuda_call *c)
+static void gated_norm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
     const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
@@ -313,16 +313,16 @@ static void gated_norm_w(const cuda_call *c)
 
 extern "C" cuda_part cuda_norm(void)
 {
-    static const cuda_row rows[] = {
-        {OP_NORM, "plain", "nn", "nf", norm, NULL, NULL},
-        {OP_NORM_D, "plain", "nnnf", "n", norm_d, NULL, NULL},
-        {OP_NORM_W, "plain", "nnf", "f", norm_w, column_bytes, NULL},
-        {OP_ROW_DOTS, "plain", "nnn", "f", row_dots, NULL, NULL},
-        {OP_NORM_PART, "plain", "nnf", "nf", norm_part, NULL, NULL},
-        {OP_NORM_PART_D, "plain", "nnnff", "n", norm_part_d, NULL, NULL},
-        {OP_GATED_NORM, "plain", "nnn", "nf", gated_norm, NULL, NULL},
-        {OP_GATED_NORM_D, "plain", "nnnnf", "nn", gated_norm_d, NULL, NULL},
-        {OP_GATED_NORM_W, "plain", "nnnf", "f", gated_norm_w, column_bytes, NULL},
+    static const kernel rows[] = {
+        {OP_NORM, "plain", NULL, NULL, NULL, NULL, norm},
+        {OP_NORM_D, "plain", NULL, NULL, NULL, NULL, norm_d},
+        {OP_NORM_W, "plain", sums_wide, NULL, NULL, column_bytes, norm_w},
+        {OP_ROW_DOTS, "plain", NULL, NULL, NULL, NULL, row_dots},
+        {OP_NORM_PART, "plain", NULL, NULL, NULL, NULL, norm_part},
+        {OP_NORM_PART_D, "plain", NULL, NULL, NULL, NULL, norm_part_d},
+        {OP_GATED_NORM, "plain", NULL, NULL, NULL, NULL, gated_norm},
+        {OP_GATED_NORM_D, "plain", NULL, NULL, NULL, NULL, gated_norm_d},
+        {OP_GATED_NORM_W, "plain", sums_wide, NULL, NULL, column_bytes, gated_norm_w},
     };
     return PART(rows);
 }

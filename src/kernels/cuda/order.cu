@@ -7,7 +7,7 @@
 
 /* Keeps a pair if fewer than CAPACITY of its expert come before it: those with a larger weight, or
  * an equal one and an earlier place; POSITION: the earlier ones. */
-static void drop(const cuda_call *c)
+static void drop(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_DROP_T] * c->o->dim[DIM_DROP_K],
                   capacity = c->o->dim[DIM_DROP_CAPACITY];
@@ -52,7 +52,7 @@ static __global__ void load_kernel(choice list, float *counts)
     if (threadIdx.x == 0) counts[e] += (float)count;
 }
 
-static void load(const cuda_call *c)
+static void load(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_LOAD_T] * c->o->dim[DIM_LOAD_K],
                   n_experts = c->o->dim[DIM_LOAD_E];
@@ -62,7 +62,7 @@ static void load(const cuda_call *c)
             list, floats_out(c, OUT_LOAD_counts));
 }
 
-static void sort(const cuda_call *c)
+static void sort(const kernel_call *c)
 {
     const int64_t *d = c->o->dim, n = d[DIM_SORT_T] * d[DIM_SORT_K];
     const choice list = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, d[DIM_SORT_E],
@@ -82,7 +82,7 @@ static __device__ int64_t received(const int32_t *table, int64_t members)
     return n;
 }
 
-static void flex_pack(const cuda_call *c)
+static void flex_pack(const kernel_call *c)
 {
     const int64_t n_t = c->o->dim[DIM_FLEX_PACK_T], k = c->o->dim[DIM_FLEX_PACK_K];
     const float *probs = floats_in(c, IN_FLEX_PACK_probs), *keep = floats_in(c, IN_FLEX_PACK_keep);
@@ -95,7 +95,7 @@ static void flex_pack(const cuda_call *c)
     });
 }
 
-static void flex_unpack(const cuda_call *c)
+static void flex_unpack(const kernel_call *c)
 {
     const int64_t room = c->o->dim[DIM_FLEX_UNPACK_ROOM], k = c->o->dim[DIM_FLEX_UNPACK_K],
                   n_members = c->o->dim[DIM_FLEX_UNPACK_P];
@@ -127,12 +127,12 @@ struct arrived {
     }
 };
 
-static int64_t flex_place_bytes(const op *o)
+static int64_t flex_place_bytes(const op *o, const op_types *)
 {
     return permute_bytes(o->dim[DIM_FLEX_PLACE_ROOM]);
 }
 
-static void flex_place(const cuda_call *c)
+static void flex_place(const kernel_call *c)
 {
     const int64_t *d = c->o->dim;
     const int64_t n_t = d[DIM_FLEX_PLACE_T], k = d[DIM_FLEX_PLACE_K], h = d[DIM_FLEX_PLACE_H],
@@ -165,7 +165,7 @@ static __global__ void demand_kernel(const int32_t *demand, int64_t n, float *mo
     }
 }
 
-static void demand(const cuda_call *c)
+static void demand(const kernel_call *c)
 {
     demand_kernel<<<1, 1, 0, stream_of(c)>>>(ints_in(c, IN_DEMAND_demand), c->o->dim[DIM_DEMAND_N],
                                              floats_out(c, OUT_DEMAND_most));
@@ -173,14 +173,14 @@ static void demand(const cuda_call *c)
 
 extern "C" cuda_part cuda_order(void)
 {
-    static const cuda_row rows[] = {
-        {OP_DROP, "plain", "fi", "f", drop, NULL, NULL},
-        {OP_LOAD, "plain", "if", "f", load, NULL, NULL},
-        {OP_SORT, "plain", "if", "iii", sort, NULL, NULL},
-        {OP_FLEX_PACK, "plain", "fif", "f", flex_pack, NULL, NULL},
-        {OP_FLEX_UNPACK, "plain", "fi", "fi", flex_unpack, NULL, NULL},
-        {OP_FLEX_PLACE, "plain", "nfi", "nfiii", flex_place, flex_place_bytes, NULL},
-        {OP_DEMAND, "plain", "i", "f", demand, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_DROP, "plain", NULL, NULL, NULL, NULL, drop},
+        {OP_LOAD, "plain", NULL, NULL, NULL, NULL, load},
+        {OP_SORT, "plain", NULL, NULL, NULL, NULL, sort},
+        {OP_FLEX_PACK, "plain", NULL, NULL, NULL, NULL, flex_pack},
+        {OP_FLEX_UNPACK, "plain", NULL, NULL, NULL, NULL, flex_unpack},
+        {OP_FLEX_PLACE, "plain", NULL, NULL, NULL, flex_place_bytes, flex_place},
+        {OP_DEMAND, "plain", NULL, NULL, NULL, NULL, demand},
     };
     return PART(rows);
 }

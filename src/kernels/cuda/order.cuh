@@ -73,7 +73,7 @@ __global__ void number_kernel(L list, const int32_t *offsets, int64_t room, int6
 
 /* rows[n] and offsets[experts + 1] of a list of at most `most` pairs. */
 template <class L>
-static void sort_list(const cuda_call *c, const L &list, int64_t most, int64_t n_experts,
+static void sort_list(const kernel_call *c, const L &list, int64_t most, int64_t n_experts,
                       int64_t room, int64_t pad, int32_t *rows, int32_t *offsets, int32_t *demand)
 {
     for_each(c, most, [=] __device__(int64_t i) { rows[i] = -1; });

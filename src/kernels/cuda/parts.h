@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 typedef struct cuda_part {
-    const cuda_row *rows;
+    const kernel *rows;
     int n;
 } cuda_part;
 
@@ -33,6 +33,12 @@ cuda_part cuda_permute(void);
 cuda_part cuda_grouped(void);
 cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
+
+/* Fast rows, behind all plain ones. */
+cuda_part cuda_fast_grouped(void);
+cuda_part cuda_fast_gemm(void);
+cuda_part cuda_fast_head(void);
+cuda_part cuda_fast_attention(void);
 
 #ifdef __cplusplus
 }

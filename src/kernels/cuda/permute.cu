@@ -1,12 +1,12 @@
 /* permute.cu - tokens to the rows of their experts and back. */
 #include "kernels/cuda/permute.cuh"
 
-static int64_t map_bytes(const op *o)
+static int64_t map_bytes(const op *o, const op_types *)
 {
     return permute_bytes(o->dim[DIM_PERMUTE_ROOM]);
 }
 
-static placing placing_of(const cuda_call *c, const int32_t *rows, float *pp)
+static placing placing_of(const kernel_call *c, const int32_t *rows, float *pp)
 {
     const op *o = c->o;
     return {in_of(c, IN_PERMUTE_x),
@@ -19,7 +19,7 @@ static placing placing_of(const cuda_call *c, const int32_t *rows, float *pp)
             o->dim[DIM_PERMUTE_ROOM]};
 }
 
-static void permute(const cuda_call *c)
+static void permute(const kernel_call *c)
 {
     const float *probs = floats_in(c, IN_PERMUTE_probs);
     place_rows(c, placing_of(c, ints_in(c, IN_PERMUTE_rows), floats_out(c, OUT_PERMUTE_pp)),
@@ -27,7 +27,7 @@ static void permute(const cuda_call *c)
 }
 
 /* The gradient of a sum goes to every row of it. */
-static void unpermute_d(const cuda_call *c)
+static void unpermute_d(const kernel_call *c)
 {
     place_rows(c, placing_of(c, ints_in(c, IN_UNPERMUTE_D_rows), NULL), c->workspace,
                [=] __device__(int64_t pair) { return 0.f; });
@@ -56,7 +56,7 @@ struct sum_of_rows {
     }
 };
 
-static void sum_rows(const cuda_call *c, const int32_t *rows)
+static void sum_rows(const kernel_call *c, const int32_t *rows)
 {
     const int64_t *d = c->o->dim, h = d[DIM_UNPERMUTE_H];
     for_rows(c, d[DIM_UNPERMUTE_T], h,
@@ -64,12 +64,12 @@ static void sum_rows(const cuda_call *c, const int32_t *rows)
                          d[DIM_UNPERMUTE_K], h, (c->o->flags & ADD_TO) != 0});
 }
 
-static void unpermute(const cuda_call *c)
+static void unpermute(const kernel_call *c)
 {
     sum_rows(c, ints_in(c, IN_UNPERMUTE_rows));
 }
 
-static void permute_d(const cuda_call *c)
+static void permute_d(const kernel_call *c)
 {
     const float *dpp = floats_in(c, IN_PERMUTE_D_dpp);
     const int32_t *rows = ints_in(c, IN_PERMUTE_D_rows);
@@ -82,11 +82,11 @@ static void permute_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_permute(void)
 {
-    static const cuda_row rows[] = {
-        {OP_PERMUTE, "plain", "nfi", "nf", permute, map_bytes, NULL},
-        {OP_PERMUTE_D, "plain", "nfi", "nf", permute_d, NULL, NULL},
-        {OP_UNPERMUTE, "plain", "ni", "n", unpermute, NULL, NULL},
-        {OP_UNPERMUTE_D, "plain", "ni", "n", unpermute_d, map_bytes, NULL},
+    static const kernel rows[] = {
+        {OP_PERMUTE, "plain", NULL, NULL, NULL, map_bytes, permute},
+        {OP_PERMUTE_D, "plain", NULL, NULL, NULL, NULL, permute_d},
+        {OP_UNPERMUTE, "plain", NULL, NULL, NULL, NULL, unpermute},
+        {OP_UNPERMUTE_D, "plain", NULL, NULL, NULL, map_bytes, unpermute_d},
     };
     return PART(rows);
 }

@@ -35,7 +35,7 @@ struct place_one {
 };
 
 /* `prob` gives the weight of a pair, where pp is there. */
-template <class P> static void place_rows(const cuda_call *c, const placing &p, void *map, P prob)
+template <class P> static void place_rows(const kernel_call *c, const placing &p, void *map, P prob)
 {
     int64_t *pair = (int64_t *)map; /* [ROOM], -1: nobody */
     const placing q = p;

@@ -93,7 +93,7 @@ static __global__ void product_kernel(matrix a, matrix b, matrix c, int64_t m, i
 }
 
 /* Columns of the result lie along y of the grid: at most 4 million. */
-static void product(const cuda_call *call, matrix a, matrix b, matrix c, int64_t m, int64_t n,
+static void product(const kernel_call *call, matrix a, matrix b, matrix c, int64_t m, int64_t n,
                     int64_t k, bool add)
 {
     if (m <= 0 || n <= 0) return;

@@ -54,7 +54,7 @@ struct routing {
     }
 };
 
-static routing routing_of(const cuda_call *c)
+static routing routing_of(const kernel_call *c)
 {
     const int64_t *d = c->o->dim;
     return {d[DIM_ROUTE_E],     d[DIM_ROUTE_EP],   d[DIM_ROUTE_ETP],
@@ -133,7 +133,7 @@ static __global__ void local_kernel(routing r, const int32_t *starts, int32_t *l
 }
 
 /* Rows that travelled are the first ones of each block. */
-static void keep_rows(const cuda_call *c)
+static void keep_rows(const kernel_call *c)
 {
     const int64_t ep = c->o->dim[DIM_ROUTE_EP];
     const int32_t *rows = ints_in(c, IN_ROUTE_rows), *table = ints_out(c, OUT_ROUTE_ep);
@@ -151,7 +151,7 @@ static void keep_rows(const cuda_call *c)
     });
 }
 
-static void route(const cuda_call *c)
+static void route(const kernel_call *c)
 {
     const routing r = routing_of(c);
     int32_t *local = ints_out(c, OUT_ROUTE_local), *sums = ints_out(c, OUT_ROUTE_sums);
@@ -171,8 +171,8 @@ static void route(const cuda_call *c)
 
 extern "C" cuda_part cuda_route(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ROUTE, "plain", "ii", "iiiiiii", route, NULL, NULL},
+    static const kernel rows[] = {
+        {OP_ROUTE, "plain", NULL, NULL, NULL, NULL, route},
     };
     return PART(rows);
 }

@@ -9,9 +9,9 @@ extern "C" {
 #include "program/build/round_robin.h"
 }
 
-static bool experts_fit(const op *o)
+static bool experts_fit(const op *o, const op_types *t)
 {
-    return o->dim[DIM_ROUTER_E] <= EXPERTS_MOST;
+    return cuda_types_fit(o, t) && o->dim[DIM_ROUTER_E] <= EXPERTS_MOST;
 }
 
 struct choosing {
@@ -115,7 +115,7 @@ static int64_t experts_scored(const op *o)
     return n < size ? n : size;
 }
 
-static void router(const cuda_call *c)
+static void router(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t *d = o->dim;
@@ -210,7 +210,7 @@ struct choosing_d {
     }
 };
 
-static void router_d(const cuda_call *c)
+static void router_d(const kernel_call *c)
 {
     const op *o = c->o;
     for_tokens(c, o->dim[DIM_ROUTER_D_T], o->dim[DIM_ROUTER_D_E],
@@ -222,9 +222,9 @@ static void router_d(const cuda_call *c)
 
 extern "C" cuda_part cuda_router(void)
 {
-    static const cuda_row rows[] = {
-        {OP_ROUTER, "plain", "ff", "fi", router, NULL, experts_fit},
-        {OP_ROUTER_D, "plain", "ffi", "f", router_d, NULL, experts_fit},
+    static const kernel rows[] = {
+        {OP_ROUTER, "plain", experts_fit, NULL, NULL, NULL, router},
+        {OP_ROUTER_D, "plain", experts_fit, NULL, NULL, NULL, router_d},
     };
     return PART(rows);
 }

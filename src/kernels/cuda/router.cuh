@@ -68,7 +68,7 @@ template <class F> __global__ void tokens_kernel(int64_t n, int64_t n_experts, F
 }
 
 template <class F>
-static void for_tokens(const cuda_call *c, int64_t n, int64_t n_experts, const F &f)
+static void for_tokens(const kernel_call *c, int64_t n, int64_t n_experts, const F &f)
 {
     const int64_t bytes = SCRATCH * 4 * n_experts, room = 48 << 10;
     const int64_t fit = bytes > 0 ? room / bytes : WARPS;

@@ -79,7 +79,7 @@ struct counting {
     }
 };
 
-static void count(const cuda_call *c, int32_t *counts, int64_t n_experts, int64_t k)
+static void count(const kernel_call *c, int32_t *counts, int64_t n_experts, int64_t k)
 {
     const samples s = samples_of(c->o);
     for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] = 0; });
@@ -87,12 +87,12 @@ static void count(const cuda_call *c, int32_t *counts, int64_t n_experts, int64_
                counting{floats_in(c, IN_AUX_COUNT_logits), counts, s, n_experts, k, c->o->flags});
 }
 
-static int64_t aux_count_bytes(const op *o)
+static int64_t aux_count_bytes(const op *o, const op_types *)
 {
     return room_of(samples_of(o).n() * o->dim[DIM_AUX_COUNT_E] * (int64_t)sizeof(int32_t));
 }
 
-static void aux_count(const cuda_call *c)
+static void aux_count(const kernel_call *c)
 {
     const int64_t n_experts = c->o->dim[DIM_AUX_COUNT_E];
     const samples s = samples_of(c->o);
@@ -162,14 +162,14 @@ struct loss_memory {
     float *counts;         /* [samples][E] */
 };
 
-static loss_memory memory_of(const cuda_call *c)
+static loss_memory memory_of(const kernel_call *c)
 {
     char *p = (char *)c->workspace;
     const int64_t parts = room_of(c->o->dim[DIM_AUX_LOSS_T] * (int64_t)sizeof(double));
     return {(double *)p, (double *)(p + 256), (float *)(p + 256 + parts)};
 }
 
-static void push(const cuda_call *c, const loss_memory &m, const float *counts, int64_t n_experts)
+static void push(const kernel_call *c, const loss_memory &m, const float *counts, int64_t n_experts)
 {
     const op *o = c->o;
     const samples s = samples_of(o);
@@ -182,13 +182,13 @@ static void push(const cuda_call *c, const loss_memory &m, const float *counts, 
                                                         floats_out(c, OUT_AUX_LOSS_loss));
 }
 
-static int64_t aux_loss_bytes(const op *o)
+static int64_t aux_loss_bytes(const op *o, const op_types *)
 {
     return 256 + room_of(o->dim[DIM_AUX_LOSS_T] * (int64_t)sizeof(double)) +
            room_of(samples_of(o).n() * o->dim[DIM_AUX_LOSS_E] * (int64_t)sizeof(float));
 }
 
-static void aux_loss(const cuda_call *c)
+static void aux_loss(const kernel_call *c)
 {
     const op *o = c->o;
     const samples s = samples_of(o);
@@ -215,12 +215,12 @@ static void aux_loss(const cuda_call *c)
     push(c, m, counts, n_experts);
 }
 
-static int64_t token_bytes(const op *o)
+static int64_t token_bytes(const op *o, const op_types *)
 {
     return 256 + room_of(o->dim[DIM_Z_LOSS_T] * (int64_t)sizeof(double));
 }
 
-static void aux_global(const cuda_call *c)
+static void aux_global(const kernel_call *c)
 {
     const op *o = c->o;
     const loss_memory m = memory_of(c);
@@ -251,7 +251,7 @@ struct z_pushing {
     }
 };
 
-static void z_loss(const cuda_call *c)
+static void z_loss(const kernel_call *c)
 {
     const op *o = c->o;
     const loss_memory m = memory_of(c);
@@ -269,23 +269,23 @@ static void z_loss(const cuda_call *c)
                                                         floats_out(c, OUT_Z_LOSS_loss));
 }
 
-static bool second_fits(const op *o)
+static bool second_fits(const op *o, const op_types *t)
 {
-    return o->dim[DIM_Z_LOSS_E] <= EXPERTS_MOST;
+    return cuda_types_fit(o, t) && o->dim[DIM_Z_LOSS_E] <= EXPERTS_MOST;
 }
 
-static bool third_fits(const op *o)
+static bool third_fits(const op *o, const op_types *t)
 {
-    return o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MOST;
+    return cuda_types_fit(o, t) && o->dim[DIM_AUX_LOSS_E] <= EXPERTS_MOST;
 }
 
 extern "C" cuda_part cuda_router_loss(void)
 {
-    static const cuda_row rows[] = {
-        {OP_AUX_COUNT, "plain", "f", "f", aux_count, aux_count_bytes, second_fits},
-        {OP_AUX_LOSS, "plain", "ff", "ff", aux_loss, aux_loss_bytes, third_fits},
-        {OP_AUX_GLOBAL, "plain", "ff", "ff", aux_global, token_bytes, second_fits},
-        {OP_Z_LOSS, "plain", "f", "ff", z_loss, token_bytes, second_fits},
+    static const kernel rows[] = {
+        {OP_AUX_COUNT, "plain", second_fits, NULL, NULL, aux_count_bytes, aux_count},
+        {OP_AUX_LOSS, "plain", third_fits, NULL, NULL, aux_loss_bytes, aux_loss},
+        {OP_AUX_GLOBAL, "plain", second_fits, NULL, NULL, token_bytes, aux_global},
+        {OP_Z_LOSS, "plain", second_fits, NULL, NULL, token_bytes, z_loss},
     };
     return PART(rows);
 }

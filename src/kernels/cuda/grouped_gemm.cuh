@@ -6,10 +6,11 @@
  *     data gradient     dx[T][N]    = dy[T][K]     W[e][K][N]      W with the result's columns
  *     weight gradient   dw[e][M][N] = dy[T_e][M]^T x[T_e][N]       both with the result's dimension
  *
- * Rows of expert e are those after the rows of experts 0..e-1; `counts` says how many each has.
+ * Rows of expert e are offsets[e] .. offsets[e+1]-1, of as many as there is room for. Without offsets
+ * there is one expert, and all rows are its own: a dense product.
  *
  * I1  The grid is persistent: clusters take tiles in turn from a list that every block derives from
- *     the counts, so the host never needs them, and an expert without rows has no tile.
+ *     the offsets, so the host never needs them, and an expert without rows has no tile.
  * I2  A block has one warpgroup that starts copies (one warp those in, one those out) and two that
  *     multiply, each 64 of the tile's 128 rows by 256 columns. Two blocks of a cluster have
  *     neighbouring rows and the same columns: each loads half of the columns' operand, and the copy
@@ -25,13 +26,13 @@
  * I7  Results leave through one buffer that the storing warp grants to the multiplying warpgroups
  *     in turn, and the copy engine empties it while they go on. So the two drift apart by as much
  *     as the stages allow, and the tensor cores work for one while the other unloads. */
-#ifndef BENCH_CUDA_GROUPED_GEMM_CUH
-#define BENCH_CUDA_GROUPED_GEMM_CUH
+#ifndef KERNELS_CUDA_GROUPED_GEMM_CUH
+#define KERNELS_CUDA_GROUPED_GEMM_CUH
 
-#include "hopper.cuh"
+#include "kernels/cuda/hopper.cuh"
 
 enum { GEMM_FORWARD, GEMM_DATA, GEMM_WEIGHT };
-enum { OUT_BF16, OUT_FP32_ADD };
+enum { OUT_BF16, OUT_FP32_ADD, OUT_FP32 };
 
 enum {
     TILE_M = 128,
@@ -50,9 +51,9 @@ enum {
 };
 
 typedef struct {
-    const int *counts; /* [n_experts], on the device */
-    void *c;           /* [T][n], or [n_experts][m][n] for the weight gradient */
-    int n_experts;
+    const int *offsets; /* [n_experts + 1], on the device; NULL: all rows are of one expert */
+    void *c;            /* [rows][n], or [n_experts][m][n] for the weight gradient */
+    int n_experts, rows;
     int m; /* rows of the result of one expert; weight gradient only */
     int n; /* columns of the result */
     int k; /* what is summed over; not for the weight gradient */
@@ -108,28 +109,33 @@ __device__ __forceinline__ int warp_prefix(int x, int lane)
     return x;
 }
 
+/* Where rows of expert e start, within the room. */
+__device__ __forceinline__ int row_start(gemm_args g, int e)
+{
+    return !g.offsets ? (e ? g.rows : 0) : min(g.offsets[e], g.rows);
+}
+
 /* By one warp. With an accumulating weight gradient an expert without rows has nothing to add. */
 template <int KIND, int CLUSTER, int OUT>
 __device__ void list_tiles(gemm_args g, int *tiles_end, int *first_row)
 {
     const int lane = threadIdx.x % 32, across = (g.n + TILE_N - 1) / TILE_N;
-    int rows_before = 0, tiles_before = 0;
+    int tiles_before = 0;
     for (int e0 = 0; e0 < g.n_experts; e0 += 32) {
-        int e = e0 + lane, rows = e < g.n_experts ? g.counts[e] : 0;
+        const int e = e0 + lane, rows_end = row_start(g, min(e + 1, g.n_experts));
+        const int rows = rows_end - row_start(g, min(e, g.n_experts));
         int full, odd;
         tiles_down<KIND, CLUSTER>(g, rows, &full, &odd);
         int tiles = full * across + odd * ((across + CLUSTER - 1) / CLUSTER);
         if (e >= g.n_experts || (OUT == OUT_FP32_ADD && rows == 0)) tiles = 0;
-        int rows_end = warp_prefix(rows, lane) + rows_before;
         int end = warp_prefix(tiles, lane) + tiles_before;
         if (e < g.n_experts) {
             first_row[e + 1] = rows_end;
             tiles_end[e] = end;
         }
-        rows_before = __shfl_sync(~0u, rows_end, 31);
         tiles_before = __shfl_sync(~0u, end, 31);
     }
-    if (lane == 0) first_row[0] = 0;
+    if (lane == 0) first_row[0] = row_start(g, 0);
 }
 
 /* Tile number t for block `rank` of its cluster; `e` moves on from call to call. */
@@ -270,10 +276,11 @@ __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, con
     }
 }
 
-/* A warp adds its 16 x 256 results to FP32 in memory, 32 columns at a time by way of 2 KiB of its
- * own: whole lines of 128 bytes, which the L2 cache sums. For 2048 rows an expert the copy engine's
+/* A warp adds its 16 x 256 results to FP32 in memory, or writes them, 32 columns at a time by way
+ * of 2 KiB of its own: whole lines of 128 bytes, which the L2 cache sums. For 2048 rows an expert the copy engine's
  * reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half of a warpgroup's),
  * and so were loading, adding and storing (618) and bringing the sums into the L2 first (615). */
+template <int OUT>
 __device__ __forceinline__ void add_results(const float acc[128], uint8_t *staging, gemm_args g,
                                             const tile *t, int half)
 {
@@ -297,8 +304,11 @@ __device__ __forceinline__ void add_results(const float acc[128], uint8_t *stagi
         for (int i = 0; i < 4; i++) {
             const int row = i * 4 + lane / 8;
             float4 v = *(float4 *)(buffer + row * ROW_BYTES + ((chunk ^ (row & 7)) << 4));
-            if (inside && above + row < t->valid)
+            if (!inside || above + row >= t->valid) continue;
+            if constexpr (OUT == OUT_FP32_ADD)
                 add_to_memory(c + (size_t)row * g.n + block * 32, v);
+            else
+                *(float4 *)(c + (size_t)row * g.n + block * 32) = v;
         }
     }
     __syncwarp(); /* the next tile's first block meets its buffer again */
@@ -443,8 +453,9 @@ __device__ void consume(gemm_shared<STAGES> *s, gemm_args g, int rank, int half)
             find_tile<KIND, CLUSTER>(g, s->tiles_end, s->first_row, i += stride, &e, rank, &next);
         wgmma_wait<0>();
         release<CLUSTER>(&s->empty[last]);
-        if constexpr (OUT == OUT_FP32_ADD)
-            add_results(acc, s->out[0] + (threadIdx.x / 32 - 4) * (BLOCK_BYTES / 2), g, &t, half);
+        if constexpr (OUT != OUT_BF16)
+            add_results<OUT>(acc, s->out[0] + (threadIdx.x / 32 - 4) * (BLOCK_BYTES / 2), g, &t,
+                             half);
         else
             hand_over<KIND, STAGES>(acc, s, g, &t, half, &granted);
         t = next;

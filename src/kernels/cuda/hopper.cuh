@@ -3,8 +3,8 @@
  * Barriers are mbarriers in shared memory, named by their 32-bit shared address. A wait takes the
  * parity of the phase that it waits for. Addresses in another block of the cluster come from
  * cluster_address(). */
-#ifndef BENCH_CUDA_HOPPER_CUH
-#define BENCH_CUDA_HOPPER_CUH
+#ifndef KERNELS_CUDA_HOPPER_CUH
+#define KERNELS_CUDA_HOPPER_CUH
 
 #include <stdint.h>
 #include <cuda.h>
