@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/target.h"
+
 enum { GUARD = 256, GUARD_BYTE = 0xA5, TENSORS = OP_IN_MAX + OP_OUT_MAX };
 
 const char *const format_names[N_FORMATS] = {"FP32", "BF16", "mixed"};
@@ -123,6 +125,20 @@ bool trial_is_taken(trial *t, formats f)
     side s;
     types_init(t, &s, f);
     return t->row->accepts(&t->o, &s.types);
+}
+
+bool trial_is_planned(trial *t, formats f)
+{
+    side s;
+    types_init(t, &s, f);
+    if (!t->row->accepts(&t->o, &s.types)) return true;
+    const int64_t wanted = kernel_workspace_of(t->row, &t->o, &s.types),
+                  planned = target_cuda_room(&t->o, &s.types);
+    if (wanted <= planned) return true;
+    printf("%s, %s, %s: wants %lld bytes of workspace, planned are %lld\n",
+           op_infos[t->o.kind].name, t->row->name, format_names[f], (long long)wanted,
+           (long long)planned);
+    return false;
 }
 
 static float rounded(float v, dtype type)
@@ -320,6 +336,7 @@ static double bound_of(const kernel *row, dtype result)
     if (strncmp(row->name, "cudnn", 5) == 0) return 4e-3;
     if (strncmp(row->name, "cublaslt", 8) == 0)
         return row->kind == OP_HEAD_LOSS ? 1e-2 : result == DTYPE_BF16 ? 1e-3 : 2e-5;
+    if (row->kind == OP_MOVE && result == DTYPE_BF16) return 1e-3; /* two may be added to one */
     return strcmp(row->name, "plain") == 0 ? 1e-5 : 2e-5;
 }
 

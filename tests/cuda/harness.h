@@ -56,6 +56,9 @@ typedef struct manner {
 /* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets it. */
 bool trial_is_taken(trial *t, formats f);
 
+/* Does the planner's formula have room for the row's workspace? Says so where it has not. */
+bool trial_is_planned(trial *t, formats f);
+
 /* Runs on both sides and says what is wrong, in `text`; true: nothing. */
 bool trial_check(trial *t, formats f, const manner *how, char *text, int room);
 

@@ -39,6 +39,11 @@ cuda_part cuda_fast_grouped(void);
 cuda_part cuda_fast_gemm(void);
 cuda_part cuda_fast_head(void);
 cuda_part cuda_fast_attention(void);
+cuda_part cuda_fast_wgmma(void);
+cuda_part cuda_fast_order(void);
+cuda_part cuda_fast_router(void);
+cuda_part cuda_fast_norm(void);
+cuda_part cuda_fast_rope(void);
 
 #ifdef __cplusplus
 }

@@ -19,12 +19,16 @@ static struct {
 static void gather(void)
 {
     cuda_part (*const parts[])(void) = {
-        cuda_dense,         cuda_norm,           cuda_layer_norm,  cuda_maps,
-        cuda_act,           cuda_move,           cuda_heads,       cuda_loss,
-        cuda_attention,     cuda_attention_back, cuda_gdn,         cuda_gdn_rule,
-        cuda_gdn_rule_back, cuda_router,         cuda_router_loss, cuda_order,
-        cuda_permute,       cuda_grouped,        cuda_route,       cuda_flex,
-        cuda_fast_grouped,  cuda_fast_gemm,      cuda_fast_head,   cuda_fast_attention,
+        cuda_dense,          cuda_norm,       cuda_layer_norm,
+        cuda_maps,           cuda_act,        cuda_move,
+        cuda_heads,          cuda_loss,       cuda_attention,
+        cuda_attention_back, cuda_gdn,        cuda_gdn_rule,
+        cuda_gdn_rule_back,  cuda_router,     cuda_router_loss,
+        cuda_order,          cuda_permute,    cuda_grouped,
+        cuda_route,          cuda_flex,       cuda_fast_grouped,
+        cuda_fast_wgmma,     cuda_fast_gemm,  cuda_fast_head,
+        cuda_fast_attention, cuda_fast_order, cuda_fast_router,
+        cuda_fast_norm,      cuda_fast_rope,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
