@@ -34,6 +34,8 @@ OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
 OP_NAMES := $(BUILD)/generated/program/op_names.h
+PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
+            src/report/page.css src/report/page.js))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
 SCRIPTS  := $(sort $(wildcard tests/*/test_*.sh))
 FUZZERS  := $(patsubst tests/fuzz/%.c,build/fuzz/%,$(sort $(wildcard tests/fuzz/fuzz_*.c)))
@@ -213,6 +215,13 @@ $(OP_NAMES): tools/op_names $(wildcard src/program/ops*.def) | check-deps
 	@mkdir -p $(@D)
 	$(call say,names,$@)
 	$(Q)tools/op_names $(CC) > $@
+
+# The report's page goes into the program as text.
+$(BUILD)/generated/report/%.h: src/report/% tools/text_lines
+	@mkdir -p $(@D)
+	$(Q)tools/text_lines $< > $@
+
+$(BUILD)/obj/src/report/page.o: $(PAGE)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(OP_NAMES)
 	@mkdir -p $(@D)

@@ -3,7 +3,8 @@
  *
  * Proved, or a fault is named: every send has its receive with the same bytes in the same order;
  * the members of every group start the same collectives in the same order with the same sizes; no
- * deadlock; inside ranks, as far as they are replayed, conflicting accesses are in order. Counted: bytes that each rank holds, and sends over each kind of link.
+ * deadlock; inside ranks, as far as they are replayed, conflicting accesses are in order. Counted:
+ * bytes that each rank holds, and sends over each kind of link.
  * docs/AUDIT.md says by which arguments.
  *
  * Ranks that are alike are built once: programs are built for some ranks of each pipeline stage,

@@ -5,6 +5,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "program/segment.h"
+#include "recipe/export.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
 static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
@@ -226,6 +227,17 @@ void plan_print_json_none(const plan_answer *p, const violations *v, const char 
     cli_json_print(o);
 }
 
+/* As --out would write it into the current folder. */
+static json_t *json_winner(const plan_answer *p, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    textbuf t = text_init(a);
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    recipe_relocate(r, "recipe.yaml");
+    export_yaml(r, false, &t);
+    return json_string(t.s);
+}
+
 void plan_print_json(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
@@ -239,6 +251,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
+    if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     json_object_set_new(o, "front", json_list(r->front, r->n_front, a));

@@ -160,6 +160,9 @@ static void print_regions(const program *p, arena *a)
                "which buffers cover %s\n",
                text_bytes(a, p->host_bytes), text_grouped(a, p->host_bytes),
                text_grouped(a, program_host_buffer_bytes(p)));
+    if (p->staging_bytes)
+        printf("\n  On the host: %s of batch and report (%s bytes)\n",
+               text_bytes(a, p->staging_bytes), text_grouped(a, p->staging_bytes));
     printf("\n");
 }
 
@@ -242,7 +245,8 @@ static void print_schedule(const program *p)
         printf(" %c%" PRId64 ".%" PRId64, e->phase ? 'B' : 'F', e->micro, e->chunk);
     }
     printf("\n\nOperation lists: %" PRId64 " in the step, %" PRId64
-           " before the optimizer, %" PRId64 " after it.\n",
+           " before the optimizer, %" PRId64 " after it; one each to begin, to report and to "
+           "update.\n",
            p->items[PART_STEP].n, p->items[PART_FINISH].n, p->items[PART_GATHER].n);
 }
 

@@ -39,10 +39,11 @@ typedef struct host_device {
     size_t bytes[SPACE_COUNT];
     queue queues[STREAM_COUNT];
     host_event *events;
-    int64_t waiting;        /* tasks that have not started, in all queues */
-    bool late;              /* the compute stream is a queue, too, and queues run when they must */
-    int deaf;               /* a stream whose waits are ignored, or -1: a fault, for tests */
-    uint64_t random;        /* late: the state of the generator .. */
+    int64_t waiting; /* tasks that have not started, in all queues */
+    int64_t moves;   /* tasks that were started or ended, of any stream: has anything happened? */
+    bool late;       /* the compute stream is a queue, too, and queues run when they must */
+    int deaf;        /* a stream whose waits are ignored, or -1: a fault, for tests */
+    uint64_t random; /* late: the state of the generator .. */
     int turn[STREAM_COUNT]; /* .. and which streams go first */
 } host_device;
 
@@ -55,7 +56,7 @@ void queues_close(host_device *h);
 task *queue_entry(device *d, op_stream s);
 void queue_put(device *d, op_stream s);
 
-/* Works off one entry of one stream; false: nothing can be done now. */
+/* Works off one entry of one stream; false: nothing was done, in other streams neither. */
 bool queue_step(device *d, op_stream s);
 
 /* Begins and ends what can be, in the order of streams. */

@@ -46,12 +46,13 @@ static bool is_complete(device *d, task *t)
 }
 
 /* Asking whether a wait is complete ends tasks of other streams, and that may come back here. */
-static bool end_tasks(device *d, queue *q)
+static void end_tasks(device *d, queue *q)
 {
-    int64_t before = q->complete, at = before;
-    while (at < q->started && is_complete(d, task_at(q, at)))
+    host_device *h = d->state;
+    for (int64_t at = q->complete; at < q->started && is_complete(d, task_at(q, at));) {
         at = q->complete = q->complete > at ? q->complete : at + 1;
-    return q->complete > before;
+        h->moves++;
+    }
 }
 
 bool queues_passed(device *d, host_event e)
@@ -92,12 +93,15 @@ bool queue_step(device *d, op_stream s)
 {
     host_device *h = d->state;
     queue *q = &h->queues[s];
-    bool moved = end_tasks(d, q);
-    if (q->started == q->put || !start(d, s, task_at(q, q->started))) return moved;
-    q->started++;
-    h->waiting--;
+    int64_t before = h->moves;
     end_tasks(d, q);
-    return true;
+    if (q->started < q->put && start(d, s, task_at(q, q->started))) {
+        q->started++;
+        h->waiting--;
+        h->moves++;
+        end_tasks(d, q);
+    }
+    return h->moves > before;
 }
 
 /* ---- all streams */
@@ -126,9 +130,10 @@ static bool late_step(device *d)
 {
     enum { SAME_FOR = 16 };
     host_device *h = d->state;
-    for (int s = STREAM_COUNT - 1; s > 0 && draw(h) % SAME_FOR == 0; s--) {
-        int other = (int)(draw(h) % (uint64_t)(s + 1)), kept = h->turn[s];
-        h->turn[s] = h->turn[other];
+    if (draw(h) % SAME_FOR == 0) {
+        uint64_t one = draw(h) % STREAM_COUNT, other = draw(h) % STREAM_COUNT;
+        int kept = h->turn[one];
+        h->turn[one] = h->turn[other];
         h->turn[other] = kept;
     }
     for (int i = 0; i < STREAM_COUNT; i++)
@@ -138,11 +143,11 @@ static bool late_step(device *d)
 
 static bool step(device *d)
 {
-    host_device *h = d->state;
+    const host_device *h = d->state;
     if (h->late) return late_step(d);
-    bool moved = false;
-    for (int s = 0; s < STREAM_COUNT; s++) moved |= queue_step(d, (op_stream)s);
-    return moved;
+    int64_t before = h->moves;
+    for (int s = 0; s < STREAM_COUNT; s++) queue_step(d, (op_stream)s);
+    return h->moves > before;
 }
 
 /* Nothing can be done here until a message is complete. `first` is the stream that is waited for:

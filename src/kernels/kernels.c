@@ -32,8 +32,8 @@ static void adapt(kernel *k)
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense, plain_attention, plain_moe, plain_gdn, plain_move, plain_layer,
-        fast_dense,  fast_attention,  fast_moe,  fast_gdn,  fast_move,
+        plain_dense,  plain_attention, plain_moe,      plain_gdn, plain_move, plain_layer,
+        plain_update, fast_dense,      fast_attention, fast_moe,  fast_gdn,   fast_move,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         kernel_rows part = parts[i]();

@@ -45,4 +45,7 @@ typedef struct state_mode {
 state_mode state_mode_of(const recipe *r);
 state_mode state_mode_bare(const recipe *r); /* without `why`: takes no memory, for loops */
 
+/* How much of the optimizer is on the host: 0 to 1. */
+double state_on_host(const recipe *r);
+
 #endif

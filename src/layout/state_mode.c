@@ -29,7 +29,7 @@ static const narrow_mode *narrow_of(const recipe *r)
     return &fp8_modes[0];
 }
 
-static double offload_fraction(const recipe *r)
+double state_on_host(const recipe *r)
 {
     if (!recipe_on(r, K_OPT_OFFLOAD)) return 0;
     if (!recipe_given(r, K_OPT_OFFLOAD_FRACTION)) return 1;
@@ -47,7 +47,7 @@ state_mode state_mode_bare(const recipe *r)
 {
     number_types t = number_types_of(r);
     const narrow_mode *narrow = narrow_of(r);
-    double p = t.moments ? offload_fraction(r) : 0, plain = (double)dtype_bits(t.weight) / 8;
+    double p = t.moments ? state_on_host(r) : 0, plain = (double)dtype_bits(t.weight) / 8;
     return (state_mode){
         .types = t,
         .weight = narrow ? narrow->bytes : plain,
@@ -70,7 +70,7 @@ state_mode state_mode_of(const recipe *r)
         text_add(&t, ", precision-aware%s",
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");
     if (recipe_on(r, K_DIST_OPT)) text_add(&t, ", sharded");
-    if (m.host > 0) text_add(&t, ", %g %% of it on the host", 100 * offload_fraction(r));
+    if (m.host > 0) text_add(&t, ", %g %% of it on the host", 100 * state_on_host(r));
     if (narrow)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);
     else if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4))

@@ -27,7 +27,7 @@ const char *cost_kind_title(cost_kind k)
 
 /* How seconds come about. Bytes of a memory-bound operation are those of its buffers, but
  * ROWS: of what it writes, twice (it picks rows of a table), and ADDED: of what it reads, three
- * times (it adds rows to one). */
+ * times (it adds rows to one). UPDATE: cost_update_bytes. */
 typedef enum cost_way {
     WAY_NONE,
     WAY_PRODUCT,
@@ -39,7 +39,8 @@ typedef enum cost_way {
     WAY_ADDED,
     WAY_MOVE,
     WAY_MESSAGE,
-    WAY_HOST_COPY
+    WAY_HOST_COPY,
+    WAY_UPDATE
 } cost_way;
 
 typedef struct cost_row {
@@ -144,6 +145,12 @@ static const cost_row rows[OP_COUNT] = {
     [OP_HEAD_PART] = {WAY_HEAD, COST_HEAD},
     [OP_HEAD_PART_D] = {WAY_HEAD, COST_HEAD},
     [OP_HEAD_LOGITS] = {WAY_HEAD, COST_HEAD},
+    [OP_SQUARES] = {WAY_UPDATE, COST_MEMORY},
+    [OP_TALLY] = {WAY_MEMORY, COST_MEMORY},
+    [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
+    [OP_VERDICT] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ADAMW] = {WAY_UPDATE, COST_MEMORY},
+    [OP_BIAS_UPDATE] = {WAY_MEMORY, COST_MEMORY},
 };
 
 static const cost_kind kind_of_group[GROUP_COUNT] = {
@@ -191,6 +198,7 @@ static const unsigned part_of_module[MODULE_COUNT] = {
     [MODULE_MOE] = CAPTURED_EXPERTS,     [MODULE_SHARED] = CAPTURED_ROUTER,
     [MODULE_PREDICTION] = CAPTURED_REST, [MODULE_HEAD] = CAPTURED_REST,
     [MODULE_MESSAGES] = CAPTURED_REST,   [MODULE_REPLICAS] = CAPTURED_REST,
+    [MODULE_OPTIMIZER] = CAPTURED_REST,
 };
 
 /* What has to be captured for this operation to be. */
@@ -293,6 +301,8 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
         return cost_message(c, seg, o);
     case WAY_HOST_COPY:
         return host_copy(c, seg, o);
+    case WAY_UPDATE:
+        return cost_memory(c, cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
     default:
         return cost_memory(c, moved(c, seg, o, row));
     }

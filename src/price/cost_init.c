@@ -132,21 +132,33 @@ static double offloaded(const cost_model *c, double elements, const state_mode *
     return recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP) ? fmax(copies, adam) : copies + adam;
 }
 
+double cost_update_bytes(const cost_model *c, op_kind k, double elements)
+{
+    state_mode mode = state_mode_bare(&c->s->r);
+    double here = elements * (1 - state_on_host(&c->s->r));
+    switch (k) {
+    case OP_SQUARES:
+        return here * mode.gradient;
+    case OP_ADAMW: /* state there and back, the weight */
+        return here * (mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
+    case OP_ZERO:
+        return elements * mode.gradient;
+    case OP_CAST: /* weights by rows and by columns, of what is read once */
+        return c->products != c->plain ? elements * (mode.plain + 2) : 0;
+    default:
+        return 0;
+    }
+}
+
+/* One pass: where kernels begin and end inside it does not show. */
 double cost_of_optimizer(const cost_model *c, const program *p)
 {
-    const recipe *r = &c->s->r;
-    state_mode mode = state_mode_bare(r);
-    double elements = (double)p->weights.owned, part = 0;
-    if (mode.host > 0)
-        part = recipe_given(r, K_OPT_OFFLOAD_FRACTION) ? recipe_real(r, K_OPT_OFFLOAD_FRACTION) : 1;
-    double here = elements * (1 - part);
-    /* the gradient once for its norm and once for the update, state there and back, the weight */
-    double bytes = 0;
+    state_mode mode = state_mode_bare(&c->s->r);
+    double owned = (double)p->weights.owned, trained = (double)p->weights.trained;
+    double part = mode.types.moments ? state_on_host(&c->s->r) : 0;
+    double bytes = cost_update_bytes(c, OP_ZERO, trained) + cost_update_bytes(c, OP_CAST, trained);
     if (mode.types.moments)
-        bytes = here * (2 * mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
-    bytes += (double)p->weights.trained * mode.gradient; /* set to zero */
-    if (c->products != c->plain) /* weights by rows and by columns, of what is read once */
-        bytes += (double)p->weights.trained * (mode.plain + 2);
+        bytes += cost_update_bytes(c, OP_SQUARES, owned) + cost_update_bytes(c, OP_ADAMW, owned);
     double seconds = cost_memory(c, bytes) * c->device + c->hw->step * c->host;
-    return seconds + (part > 0 ? offloaded(c, elements * part, &mode) : 0);
+    return seconds + (part > 0 ? offloaded(c, owned * part, &mode) : 0);
 }

@@ -34,11 +34,15 @@ const char *const op_module_names[MODULE_COUNT] = {
     [MODULE_HEAD] = "head",
     [MODULE_MESSAGES] = "messages",
     [MODULE_REPLICAS] = "replicas",
+    [MODULE_OPTIMIZER] = "optimizer",
 };
 
 static bool letter_fits(char letter, dtype t)
 {
-    return letter == 'f' ? t == DTYPE_F32 : letter == 'i' ? t == DTYPE_I32 : true;
+    return letter == 'f'   ? t == DTYPE_F32
+           : letter == 'd' ? t == DTYPE_F64
+           : letter == 'i' ? t == DTYPE_I32
+                           : true;
 }
 
 bool op_types_fit(const op *o, const op_types *t)
@@ -94,6 +98,11 @@ bool op_is_comm(op_kind k)
 bool op_is_copy(op_kind k)
 {
     return k == OP_COPY_OUT || k == OP_COPY_IN;
+}
+
+bool op_is_typed(op_kind k)
+{
+    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW;
 }
 
 bool op_is_beside(op_kind k)

@@ -77,6 +77,7 @@ typedef enum op_module {
     MODULE_HEAD,
     MODULE_MESSAGES, /* between stages */
     MODULE_REPLICAS,
+    MODULE_OPTIMIZER, /* what a step begins and ends with */
     MODULE_COUNT
 } op_module;
 extern const char *const op_module_names[MODULE_COUNT]; /* for tables */
@@ -144,6 +145,7 @@ enum {
     ADD_KV = 4096,        /* attention block: add to dk and dv */
     BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
     FIXED_ORDER = 16384,  /* attention's gradient: sums of a fixed order, whatever they take */
+    DECAY_L2 = 32768,     /* optimizer: decay goes into the gradient */
 };
 
 /* Functions of ACT_AS. */
@@ -190,6 +192,10 @@ bool op_is_comm(op_kind k);
 
 /* Is it a copy to or from the host? */
 bool op_is_copy(op_kind k);
+
+/* Do its kernels take operands of any format as they are? Others compute on FP32 ones, and on a
+ * device that has no other numbers on copies. */
+bool op_is_typed(op_kind k);
 
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
 bool op_is_beside(op_kind k);

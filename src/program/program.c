@@ -190,6 +190,8 @@ static void assemble(assembly *build, program *p, const setup *s, int64_t rank, 
     order_shape order = order_shape_of(s, &z, p->at.pp);
     order_make(&p->order, &order, build->own);
     plan_boundary(p);
+    plan_step(p);
+    plan_state(p);
 }
 
 void program_build(program *p, const setup *s, int64_t rank, arena *a)

@@ -3,13 +3,14 @@
  *
  * An item is one list of operations of a segment with the place where it runs: which instance of
  * which chunk and which microbatch its buffers belong to. Everything that a rank does in a step is
- * in three lists of items: the step itself, what follows it before the optimizer (sums of
- * gradients), and what follows the optimizer (weights are gathered).
+ * in lists of items, the parts, which the host launches one after another (item_part); it gives the
+ * batch before and reads one report after them.
  *
  * The memory plan is one arena of seven regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
  * pool whose slots are read off the order. What offload copies to the host lies in a pool of its
- * own there, behind the arena's end, and is no part of it. */
+ * own there, behind the arena's end, and is no part of it; behind that lies the staging: the batch
+ * on its way to the device, the report on its way back. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -26,7 +27,8 @@ typedef enum region {
     REGION_BOUNDARY, /* gradients of the hidden state, messages between stages, scratch */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
-    REGION_COUNT
+    REGION_COUNT,
+    REGION_STAGING = REGION_COUNT /* of fixed buffers on the host: no part of the arena */
 } region;
 
 typedef struct instance {
@@ -58,7 +60,21 @@ typedef struct item {
     item_at at[2]; /* of buffers with owner 0 and 1; at[1] only of pairs */
 } item;
 
-typedef enum item_part { PART_STEP, PART_FINISH, PART_GATHER, PART_COUNT } item_part;
+typedef enum item_part {
+    PART_BEGIN,  /* the batch is uploaded, counters and gradients are zero */
+    PART_STEP,   /* forward and backward of all microbatches */
+    PART_FINISH, /* gradients become sums over replicas */
+    PART_REPORT, /* sums over all ranks, the verdict; the host gets both */
+    PART_UPDATE, /* the optimizer; empty without one */
+    PART_GATHER, /* weights are gathered; with gathers_late the next step does it */
+    PART_COUNT
+} item_part;
+
+/* Parts whose operations are priced one by one; the others are what cost_of_optimizer has. */
+static inline bool part_is_played(item_part p)
+{
+    return p == PART_STEP || p == PART_FINISH || p == PART_GATHER;
+}
 
 typedef struct item_list {
     item *list;
@@ -97,8 +113,11 @@ typedef struct program {
     int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
     int64_t arena_bytes;
     int64_t host_bytes; /* activations on the host; their places follow the arena's end */
-    number_types types; /* of weights, gradients, masters and moments */
+    int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
+    number_types types;                  /* of weights, gradients, masters and moments */
     int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
+    int64_t updated; /* elements of each that are on the device: what this rank owns, but for what
+                      * an offloaded optimizer has on the host */
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
@@ -140,7 +159,14 @@ int64_t program_weight_bytes(const program *p, int64_t element);
 
 /* Bytes of the arena that buffers cover, without gaps of alignment: what a step can touch. */
 int64_t program_buffer_bytes(const program *p);
-int64_t program_host_buffer_bytes(const program *p); /* the same of the host's pool */
+int64_t program_host_buffer_bytes(const program *p);    /* the same of the host's pool */
+int64_t program_staging_buffer_bytes(const program *p); /* and of the staging */
+
+/* Where the copy of a step's buffer lies on the host, as an offset from the start of the arena. */
+int64_t program_staging(const program *p, step_buffer which);
+
+/* How many weights the optimizer has: rows of its table. */
+int64_t program_trained_weights(const program *p);
 
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);

@@ -12,7 +12,8 @@ const char *const segment_names[SEGMENT_KINDS] = {
     [SEGMENT_SEND] = "send",           [SEGMENT_POST] = "post",
     [SEGMENT_WAIT] = "wait",           [SEGMENT_REDUCE] = "reduce",
     [SEGMENT_GATHER] = "gather",       [SEGMENT_SUMS] = "sums",
-    [SEGMENT_PAIR] = "pair",
+    [SEGMENT_BEGIN] = "begin",         [SEGMENT_REPORT] = "report",
+    [SEGMENT_UPDATE] = "update",       [SEGMENT_PAIR] = "pair",
 };
 
 void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a)
@@ -80,7 +81,7 @@ int seg_fixed(builder *b, const char *name, int region, int64_t at, int64_t elem
     return id;
 }
 
-static const char *const step_names[STEP_COUNT] = {
+const char *const step_names[STEP_COUNT] = {
     [STEP_IDS] = "ids",
     [STEP_LABELS] = "labels",
     [STEP_MASK] = "mask",
@@ -95,6 +96,14 @@ static const char *const step_names[STEP_COUNT] = {
     [STEP_LOAD] = "expert loads",
     [STEP_GLOBAL] = "global counts",
     [STEP_OVERFLOW] = "routed rows",
+    [STEP_COUNTS] = "token counts",
+    [STEP_GIVEN] = "rates and flags",
+    [STEP_TABLE] = "owned weights",
+    [STEP_SQUARES] = "squares",
+    [STEP_TALLY] = "tally",
+    [STEP_TALLIES] = "tallies",
+    [STEP_SUMS] = "sums",
+    [STEP_VERDICT] = "verdict",
 };
 
 dtype step_type(step_buffer which)
@@ -105,9 +114,28 @@ dtype step_type(step_buffer which)
     case STEP_MTP_IDS:
     case STEP_MTP_LABELS:
         return DTYPE_I32;
+    case STEP_COUNTS:
+    case STEP_GIVEN:
+    case STEP_TABLE:
+    case STEP_SQUARES:
+    case STEP_TALLY:
+    case STEP_TALLIES:
+    case STEP_SUMS:
+    case STEP_VERDICT:
+        return DTYPE_F64;
     default:
         return DTYPE_F32;
     }
+}
+
+step_staged step_is_staged(step_buffer which)
+{
+    static const step_staged staged[STEP_COUNT] = {
+        [STEP_IDS] = STAGED_UP,       [STEP_LABELS] = STAGED_UP,     [STEP_MASK] = STAGED_UP,
+        [STEP_MTP_IDS] = STAGED_UP,   [STEP_MTP_LABELS] = STAGED_UP, [STEP_MTP_MASK] = STAGED_UP,
+        [STEP_COUNTS] = STAGED_UP,    [STEP_GIVEN] = STAGED_UP,      [STEP_SUMS] = STAGED_DOWN,
+        [STEP_VERDICT] = STAGED_DOWN, [STEP_OVERFLOW] = STAGED_DOWN, [STEP_LOAD] = STAGED_DOWN};
+    return staged[which];
 }
 
 static int find_step(const builder *b, step_buffer which, int layer_step)

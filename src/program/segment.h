@@ -35,6 +35,7 @@ typedef enum step_buffer {
     STEP_MTP_IDS, /* the same for the prediction module */
     STEP_MTP_LABELS,
     STEP_MTP_MASK,
+    STEP_COUNTS,   /* double[4]: tokens that count, by counts_place */
     STEP_LOSS,     /* float[2]: sum of weighted losses, sum of weights */
     STEP_MTP_LOSS, /* float[2] */
     STEP_ROPE,     /* float[S][rot]: cosines, sines */
@@ -43,11 +44,23 @@ typedef enum step_buffer {
     STEP_LOAD,     /* float[layers][E]: rows of each expert in the step */
     STEP_GLOBAL,   /* float[layers][E]: counts of the global auxiliary loss */
     STEP_OVERFLOW, /* float[layers][2]: most rows that a routed buffer should take; its room */
+    STEP_GIVEN,    /* double[GIVEN_COUNT]: rates and flags, from the host with the batch */
+    STEP_TABLE,    /* double[trained weights][TABLE_COLUMNS]: what the optimizer owns */
+    STEP_SQUARES,  /* double[1]: of this rank's gradients */
+    STEP_TALLY,    /* double[SUM_COUNT]: what this rank adds to the sums */
+    STEP_TALLIES,  /* double[ranks][SUM_COUNT]: everybody's; none where the rank is alone */
+    STEP_SUMS,     /* double[SUM_COUNT] */
+    STEP_VERDICT,  /* double[VERDICT_COUNT] */
     STEP_COUNT
 } step_buffer;
 
-/* Indices are whole numbers, all else is FP32. */
+/* Indices are whole numbers, blocks of the step's end F64, all else is FP32. */
 dtype step_type(step_buffer which);
+
+/* Which have a copy on the host: what is uploaded before a step, what is fetched after it. */
+typedef enum step_staged { STAGED_NOT, STAGED_UP, STAGED_DOWN } step_staged;
+step_staged step_is_staged(step_buffer which);
+extern const char *const step_names[STEP_COUNT]; /* for people */
 
 static inline bool step_by_micro(step_buffer b)
 {
@@ -117,6 +130,9 @@ typedef enum segment_kind {
     SEGMENT_REDUCE, /* and between replicas */
     SEGMENT_GATHER,
     SEGMENT_SUMS,
+    SEGMENT_BEGIN,  /* of a step: the batch is uploaded, counters are zero */
+    SEGMENT_REPORT, /* its sums and its verdict, fetched by the host */
+    SEGMENT_UPDATE,
     SEGMENT_PAIR, /* the forward of a layer and the backward of another */
     SEGMENT_KINDS
 } segment_kind;

@@ -4,6 +4,7 @@
 #include "base/maths.h"
 #include "program/build/rope.h"
 #include "program/memory/plan.h"
+#include "program/update.h"
 
 step_shape step_shape_of(const setup *s)
 {
@@ -76,8 +77,13 @@ stage_content stage_content_of(const pipeline *p, const model *m, int64_t stage_
 
 /* ---- regions */
 
-int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COUNT],
-                    int64_t bytes[STEP_COUNT])
+static int64_t step_times(const step_shape *z, int which)
+{
+    return step_by_micro((step_buffer)which) ? z->micros : 1;
+}
+
+int64_t step_region(const setup *s, const step_shape *z, int64_t n_weights,
+                    int64_t offset[STEP_COUNT], int64_t bytes[STEP_COUNT])
 {
     const model *m = &s->m;
     int64_t layers = m->n_layers + m->n_mtp, end = 0;
@@ -85,7 +91,15 @@ int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COU
                                     [STEP_LABELS] = z->Tc,
                                     [STEP_MASK] = z->Tc,
                                     [STEP_ROPE] = z->S * rope_width(s),
-                                    [STEP_LOSS] = 2};
+                                    [STEP_LOSS] = 2,
+                                    [STEP_COUNTS] = COUNTS_COUNT,
+                                    [STEP_GIVEN] = GIVEN_COUNT,
+                                    [STEP_TABLE] = n_weights * TABLE_COLUMNS,
+                                    [STEP_SQUARES] = 1,
+                                    [STEP_TALLY] = SUM_COUNT,
+                                    [STEP_SUMS] = SUM_COUNT,
+                                    [STEP_VERDICT] = VERDICT_COUNT};
+    if (s->lay.world > 1) elements[STEP_TALLIES] = s->lay.world * SUM_COUNT;
     if (m->n_mtp) {
         elements[STEP_MTP_IDS] = elements[STEP_MTP_LABELS] = elements[STEP_MTP_MASK] = z->Tc;
         elements[STEP_MTP_LOSS] = 2;
@@ -96,11 +110,22 @@ int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COU
         elements[STEP_OVERFLOW] = layers * 2;
     }
     for (int i = 0; i < STEP_COUNT; i++) {
-        int64_t times = step_by_micro((step_buffer)i) ? z->micros : 1;
         int64_t each = dtype_bytes(step_type((step_buffer)i), elements[i]);
         if (offset) offset[i] = end;
         if (bytes) bytes[i] = each;
-        end = round_up(end + times * each, PLAN_ALIGN);
+        end = round_up(end + step_times(z, i) * each, PLAN_ALIGN);
+    }
+    return end;
+}
+
+int64_t staging_region(const step_shape *z, const int64_t bytes[STEP_COUNT],
+                       int64_t offset[STEP_COUNT])
+{
+    int64_t end = 0;
+    for (int i = 0; i < STEP_COUNT; i++) {
+        offset[i] = end;
+        if (step_is_staged((step_buffer)i) != STAGED_NOT)
+            end = round_up(end + step_times(z, i) * bytes[i], PLAN_ALIGN);
     }
     return end;
 }

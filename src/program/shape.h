@@ -35,9 +35,14 @@ typedef struct stage_content {
 stage_content stage_content_of(const pipeline *p, const model *m, int64_t stage_id);
 
 /* The step region: where each buffer begins and its bytes (by microbatch: of one). Either may be
- * NULL. Returns the length of the region. */
-int64_t step_region(const setup *s, const step_shape *z, int64_t offset[STEP_COUNT],
-                    int64_t bytes[STEP_COUNT]);
+ * NULL. Returns the length of the region, for a rank of so many trained weights. */
+int64_t step_region(const setup *s, const step_shape *z, int64_t n_weights,
+                    int64_t offset[STEP_COUNT], int64_t bytes[STEP_COUNT]);
+
+/* What of it has a copy on the host: where each copy begins, given the bytes of above. Returns
+ * the length of all. */
+int64_t staging_region(const step_shape *z, const int64_t bytes[STEP_COUNT],
+                       int64_t offset[STEP_COUNT]);
 
 /* The boundary region: gradients of the hidden state and messages to the next stage [turns],
  * scratch of reductions, then hidden states that are handed over without being saved. */

@@ -101,7 +101,7 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
-    if (t->widens && !op_is_comm(o->kind) && o->kind != OP_WAIT) add_copies(&p, seg, o);
+    if (t->widens && !op_is_comm(o->kind) && !op_is_typed(o->kind)) add_copies(&p, seg, o);
     return p.n;
 }
 

@@ -5,29 +5,10 @@
 
 #include <stdlib.h>
 
-optimizer_arrays arrays_of(const executor *e, const program *p)
-{
-    const number_types *t = &p->types;
-    unsigned char *moments = executor_region(e, REGION_OPTIMIZER);
-    return (optimizer_arrays){
-        .weights = {t->weight, executor_region(e, REGION_WEIGHTS)},
-        .gradients = {t->gradient, executor_region(e, REGION_GRADIENTS)},
-        .masters = {t->master, t->masters ? moments : NULL},
-        .first = {t->first, moments + p->first_offset},
-        .second = {t->second, moments + p->second_offset},
-    };
-}
-
 static int64_t elements_of(const program *p, array_kind k)
 {
     const weight_list *w = &p->weights;
     return k == ARRAY_WEIGHTS ? w->elements : k == ARRAY_GRADIENTS ? w->trained : w->owned;
-}
-
-float *array_buffer(const executor *e, const program *p, const weight *w)
-{
-    unsigned char *first = executor_region(e, REGION_WEIGHTS);
-    return (float *)(void *)(first + program_weight_bytes(p, w->offset));
 }
 
 /* ---- bytes of the device */

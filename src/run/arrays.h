@@ -7,10 +7,6 @@
 #define RUN_ARRAYS_H
 
 #include "run/executor.h"
-#include "run/optimizer.h"
-
-/* Where they lie in the executor's memory, where the host can address it. */
-optimizer_arrays arrays_of(const executor *e, const program *p);
 
 typedef enum array_kind { ARRAY_WEIGHTS, ARRAY_GRADIENTS, ARRAY_FIRST, ARRAY_SECOND } array_kind;
 
@@ -37,8 +33,5 @@ status array_borrow(array_loan *l, executor *e, const program *p, array_kind k, 
  * same, but masters take what the weights became, as at the start of a run. */
 typedef enum array_end { ARRAY_READ, ARRAY_WRITTEN, ARRAY_ROUNDED } array_end;
 void array_return(array_loan *l, array_end how);
-
-/* An untrained buffer, which is FP32 always. */
-float *array_buffer(const executor *e, const program *p, const weight *w);
 
 #endif

@@ -45,7 +45,7 @@ static status take_work(executor *e, error *err)
     int64_t beside = unplanned_bytes(e), end = round_up(e->work_bytes, WORKSPACE_ALIGN);
     int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset - e->state_bytes;
     status s = table->take(e->d, SPACE_WORK, add_sat(end, beside), err);
-    if (!s) s = table->take(e->d, SPACE_HOST, e->p->host_bytes, err);
+    if (!s) s = table->take(e->d, SPACE_HOST, e->p->host_bytes + e->p->staging_bytes, err);
     if (s) return s;
     device_address at = {SPACE_WORK, beside ? end : own};
     e->workspace = beside || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;
@@ -209,12 +209,13 @@ static void put_item(executor *e, item_part part, int64_t i)
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     if (it->seg->starts[phase]) e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
-    if (e->times) e->last = clock_seconds();
+    bool timed = e->times && part_is_played(part);
+    if (timed) e->last = clock_seconds();
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         const op *o = &seg->ops[phase][k];
         comm_where(e->c, seg->name, o->name);
         put_op(e, it, o, &it->seg->ops[phase][k]);
-        if (!e->times) continue;
+        if (!timed) continue;
         time_op(e, it, phase, k);
         if (comm_size(e->c) > 1) add_time(e, e->message_kind);
     }
@@ -297,14 +298,8 @@ void *executor_step_buffer(const executor *e, step_buffer which)
     return e->d->table->map(e->d, executor_address(e, executor_step_place(e->p, which)));
 }
 
-void executor_clear(executor *e)
+void *executor_staging(const executor *e, step_buffer which)
 {
-    static const step_buffer cleared[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,     STEP_Z,
-                                          STEP_LOAD, STEP_GLOBAL,   STEP_OVERFLOW};
-    executor_fill(e, e->p->offset[REGION_GRADIENTS], e->p->bytes[REGION_GRADIENTS], 0);
-    for (size_t i = 0; i < sizeof cleared / sizeof cleared[0]; i++) {
-        int64_t times = step_by_micro(cleared[i]) ? e->p->micros : 1;
-        executor_fill(e, executor_step_place(e->p, cleared[i]),
-                      times * e->p->step_bytes[cleared[i]], 0);
-    }
+    e->d->table->sync(e->d);
+    return e->d->table->map(e->d, executor_address(e, program_staging(e->p, which)));
 }

@@ -58,7 +58,8 @@ int64_t executor_step_place(const program *p, step_buffer which);
 void *executor_region(const executor *e, region r);
 void *executor_step_buffer(const executor *e, step_buffer which);
 
-/* Gradients, losses and counters to zero: the start of a step. */
-void executor_clear(executor *e);
+/* The copy of a buffer of the step on the host: what PART_BEGIN uploads (of all microbatches), what
+ * PART_REPORT has fetched. */
+void *executor_staging(const executor *e, step_buffer which);
 
 #endif

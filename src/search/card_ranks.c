@@ -92,7 +92,7 @@ typedef struct walk {
     bool replicas[2];
     rank_facts *out;
     number_types types;
-    int64_t trained, owned;
+    int64_t trained, owned, weights;
     struct known_length { /* most buckets are equally long */
         int64_t n;
         int which;
@@ -148,7 +148,9 @@ static void see_row(void *with, const param *row, int64_t layer, bool alone)
     const layout *l = &w->s->lay;
     int64_t n = param_local(row, l->tp, l->etp, l->ep);
     (void)layer;
-    if (n > 0) bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
+    if (n <= 0) return;
+    bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
+    w->weights++;
 }
 
 static void walk_chunk(walk *w, const stage *st)
@@ -185,6 +187,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     out->buckets = kept;
     out->trained = w.trained;
     out->owned = w.owned;
+    out->weights = w.weights;
 }
 
 /* What depends on where the optimizer's state is. */

@@ -25,6 +25,7 @@ typedef struct rank_facts {
     int64_t state[3]; /* weights, gradients, optimizer */
     int64_t scratch;
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
+    int64_t weights;        /* that are trained */
     double optimizer;
     int n_buckets;
     bucket_time *buckets;

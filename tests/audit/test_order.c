@@ -121,6 +121,33 @@ static void all_accesses_are_ordered(void **state)
     }
 }
 
+/* The same at the sizes that people train: FP8 formats, hundreds of layers and microbatches. */
+static void recipes_are_ordered(void **state)
+{
+    (void)state;
+    static const char *const recipes[] = {
+        "recipes/dsv3-4k-h100.yaml", "recipes/dsv3-256k-h100-tp.yaml",
+        "recipes/qwen3-30b-4k-overlap-h100.yaml", "recipes/qwen3-next-8k-gb200.yaml"};
+    tally t = {0};
+    for (int i = 0; i < 4; i++) {
+        arena *a = arena_create();
+        recipe *r = ARENA_NEW(a, recipe);
+        setup *s = ARENA_NEW(a, setup);
+        error err = {{0}};
+        recipe_init(r, a, recipes[i]);
+        status st = recipe_read_yaml(r, recipes[i], &err);
+        if (!st) st = model_fill(r, &err);
+        if (!st) st = setup_init(s, r, a, &err);
+        if (st) fail_msg("%s: %s", recipes[i], err.text);
+        program *p = ARENA_NEW(a, program);
+        program_build(p, s, layout_stage_rank(&s->lay, s->pipe.pp / 2), a);
+        see_order(p, recipes[i], &t);
+        arena_destroy(a);
+    }
+    print_message("%d recipes, %lld operations a step\n", t.programs, (long long)t.ops);
+    assert_true(t.programs == 4 && t.ops > 1000000);
+}
+
 /* ---- a wait less */
 
 typedef enum wait_kind {
@@ -241,8 +268,10 @@ static void a_deaf_stream_is_a_fault_of_the_audit(void **state)
         assert_string_equal(fault_kind_name(FAULT_RACE), "race");
         assert_true(r.faults[0].times > 0);
         print_message("%s\n", r.faults[0].text);
-        assert_non_null(strstr(r.faults[0].text, op_stream_names[deaf[i]]));
-        assert_non_null(strstr(r.faults[0].text, " touch the same memory in no order"));
+        const char *text = r.faults[0].text; /* the compute stream does not end its lists, either */
+        bool raced = strstr(text, " touch the same memory in no order") != NULL;
+        assert_true(raced ? strstr(text, op_stream_names[deaf[i]]) != NULL
+                          : deaf[i] == STREAM_COMPUTE && strstr(text, " is not waited for"));
     }
     arena_destroy(a);
 }
@@ -265,6 +294,7 @@ static void long_programs_are_checked_by_rank(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_accesses_are_ordered),
+                                       cmocka_unit_test(recipes_are_ordered),
                                        cmocka_unit_test(a_missing_wait_is_noticed),
                                        cmocka_unit_test(a_deaf_stream_is_a_fault_of_the_audit),
                                        cmocka_unit_test(long_programs_are_checked_by_rank)};

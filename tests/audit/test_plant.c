@@ -19,7 +19,7 @@ struct mistake {
 
 static mistake at(int64_t rank, op_kind kind, comm_group group, int nth, alter *make)
 {
-    return (mistake){.rank = rank, .kind = kind, .group = group, .nth = nth, .make = make};
+    return (mistake){rank, kind, group, nth, make, PART_STEP, ""};
 }
 
 static mistake in_finish(mistake m)

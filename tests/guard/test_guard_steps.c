@@ -170,7 +170,6 @@ static void fill_row(copy *x, int token, float poison)
 typedef struct skipping {
     const char *layout, *words; /* words: of what goes on only */
     float poison;               /* into a row of the word table that only step three reads; 0: no */
-    bool moves_biases;          /* of experts, though the step is skipped */
 } skipping;
 
 /* Both ends, from two steps on. */
@@ -227,29 +226,25 @@ static void a_step_with_a_large_norm_changes_nothing(void **state)
         (skipping){.words = "optimizer.grad_norm_skip_threshold=8", .poison = 1e-5f}, "norm");
 }
 
-/* The router's biases follow the loads of the batch, not the gradient: a batch whose gradient is
- * too large has moved them, as in Megatron; one whose loss is NaN has not. The rate is so small
- * that no token chooses otherwise for it. */
-static void biases_of_experts_move_in_skipped_steps(void **state)
+/* A skipped step writes nothing, biases of routers included: what they follow are the loads of a
+ * batch that the weights have not learned from. The rate is so small that no token chooses
+ * otherwise for it. */
+static void biases_of_experts_stay_in_skipped_steps(void **state)
 {
     (void)state;
     static const skipping rows[] = {
-        {RANKS(4) EP2 LATE BIAS SLIGHT, "", NAN, false},
-        {RANKS(4) EP2 LATE BIAS SLIGHT, "optimizer.grad_norm_skip_threshold=8", 1e-5f, true},
+        {RANKS(4) EP2 LATE BIAS SLIGHT, "", NAN},
+        {RANKS(4) EP2 LATE BIAS SLIGHT, "optimizer.grad_norm_skip_threshold=8", 1e-5f},
     };
     for (int i = 0; i < 2; i++) {
         arena *a = arena_create();
         guard_state *skipped, *left_out;
-        int moved = 0;
+        int biases = 0;
         ends_of(&rows[i], &skipped, &left_out, a);
-        for (int k = 0; k < skipped->n; k++) {
-            guard_weight *w = &skipped->list[k], *v = &left_out->list[k];
-            if (!strstr(w->name, "expert_bias")) continue;
-            moved += w->sum[0] != v->sum[0];
-            w->sum[0] = v->sum[0];
-        }
-        assert_true(rows[i].moves_biases ? moved > 0 : moved == 0);
-        guard_same(skipped, left_out, "all but the biases");
+        for (int k = 0; k < skipped->n; k++)
+            biases += strstr(skipped->list[k].name, "expert_bias") != NULL;
+        assert_true(biases > 0);
+        guard_same(skipped, left_out, "biases and all else");
         free(skipped);
         free(left_out);
         arena_destroy(a);
@@ -394,7 +389,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_with_a_nan_changes_nothing),
         cmocka_unit_test(a_step_with_a_large_norm_changes_nothing),
-        cmocka_unit_test(biases_of_experts_move_in_skipped_steps),
+        cmocka_unit_test(biases_of_experts_stay_in_skipped_steps),
         cmocka_unit_test(reruns_end_where_room_does),
         cmocka_unit_test(validations_change_nothing),
         cmocka_unit_test(saves_before_late_gathers_change_nothing),

@@ -38,8 +38,10 @@ static int copies_of(const program *p, op_kind kind)
     int n = 0;
     for (int i = 0; i < p->n_segments; i++)
         for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++)
-                n += p->segments[i]->ops[phase][k].kind == kind;
+            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
+                const op *o = &p->segments[i]->ops[phase][k];
+                n += o->kind == kind && o->module != MODULE_OPTIMIZER; /* batch and report */
+            }
     return n;
 }
 

@@ -33,6 +33,11 @@ static const char *const precisions[] = {
     "cluster.gpu=H100 mixed_precision=bf16_mixed moefold.target=moefold",
     "cluster.gpu=H100 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
     ("cluster.gpu=H100 " FP8_WEIGHTS),
+    "cluster.gpu=H100 mixed_precision=bf16_mixed optimizer.optimizer_cpu_offload=true "
+    "optimizer.optimizer_offload_fraction=0.5",
+    "cluster.gpu=H100 mixed_precision=bf16_mixed optimizer.use_precision_aware_optimizer=true "
+    "optimizer.exp_avg_dtype=bf16 optimizer.exp_avg_sq_dtype=fp8",
+    "cluster.gpu=H100 mixed_precision=bf16_mixed optimizer.optimizer=none",
 };
 
 #define COUNT(list) (int)(sizeof list / sizeof list[0])
@@ -56,6 +61,9 @@ static bool lies_in(const program *p, region r, int64_t at, int64_t bytes)
 static bool is_right(const program *p, const buf *b, int64_t at)
 {
     region r = region_of(b);
+    int64_t staging = p->arena_bytes + p->host_bytes;
+    if (b->life == LIFE_FIXED && r == REGION_STAGING)
+        return at >= staging && at + b->bytes <= staging + p->staging_bytes;
     if (b->life == LIFE_HOST)
         return at >= p->arena_bytes && at + b->bytes <= p->arena_bytes + p->host_bytes;
     if (r == REGION_COUNT)

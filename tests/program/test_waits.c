@@ -1,5 +1,5 @@
 /* Nothing touches memory that a message still needs, where a host walks the lists and calls are
- * complete when they return. (Streams that know nothing of each other: tests/audit/test_order.c.) */
+ * complete when they return. (Streams that know nothing of each other: tests/audit/test_order.c) */
 #include "program/testing.h"
 
 #include <stdlib.h>

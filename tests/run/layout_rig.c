@@ -13,6 +13,7 @@
 #include "run/data/batch.h"
 #include "run/executor.h"
 #include "run/init_weights.h"
+#include "run/step.h"
 
 enum { ERROR_ROOM = sizeof(error) + 64 };
 
@@ -25,6 +26,7 @@ typedef struct rank_rig {
     program p;
     executor *e;
     optimizer opt;
+    step_report report;
     int32_t *tokens, *labels; /* [SAMPLES][seq] */
     float *mask;
     double loss[RIG_STEPS];
@@ -64,38 +66,29 @@ static void load_batch(rank_rig *g)
 
 /* ---- a step */
 
-static double loss_of(rank_rig *g)
+/* Tables that steps read: rotations, and what the optimizer owns. */
+static void fill_tables(rank_rig *g)
 {
-    double sum = 0;
-    const float *main = executor_step_buffer(g->e, STEP_LOSS);
-    const float *mtp = executor_step_buffer(g->e, STEP_MTP_LOSS);
-    bool counts = program_head(&g->p) && g->p.at.tp == 0;
-    for (int64_t m = 0; counts && m < g->p.micros; m++) {
-        sum += (double)main[2 * m];
-        if (g->s.m.n_mtp) sum += (double)mtp[2 * m];
-    }
-    comm_sum(g->c, GROUP_WORLD, &sum, 1);
-    return sum;
+    batch_tables(g->e, &g->p);
+    step_table(g->e, &g->p, &g->opt);
 }
 
 static void update(rank_rig *g)
 {
-    optimizer_arrays x = arrays_of(g->e, &g->p);
-    double squares = optimizer_squares(&g->opt, x.gradients);
-    comm_sum(g->c, GROUP_WORLD, &squares, 1);
-    step_result r = optimizer_judge(&g->opt, sqrt(squares));
-    step_rates rates = {1e-3, 1e-3, 0.1, r.clip};
-    optimizer_update(&g->opt, &x, rates);
-    if (!g->p.gathers_late) executor_part(g->e, PART_GATHER);
+    if (!g->p.types.moments) return;
+    step_run_update(g->e, &g->p);
+    g->opt.steps += g->report.verdict[VERDICT_OUTCOME] == STEP_TAKEN;
 }
 
 static void run_step(rank_rig *g, int step)
 {
-    executor_clear(g->e);
+    double given[GIVEN_COUNT];
     load_batch(g);
-    executor_part(g->e, PART_STEP);
-    executor_part(g->e, PART_FINISH);
-    g->loss[step] = loss_of(g);
+    optimizer_give(&g->opt, (step_rates){1e-3, 1e-3, 0.1, 1}, given);
+    step_give(g->e, given);
+    step_run(g->e, &g->p, STEP_ONLY);
+    g->report = step_report_of(g->e, &g->p);
+    g->loss[step] = g->report.sums[SUM_OBJECTIVE];
 }
 
 /* ---- the first step of one rank, and of many beside it */
@@ -131,7 +124,7 @@ static void keep_gradients(rank_rig *g)
 static double *loads_of(rank_rig *g)
 {
     int64_t n = g->p.step_bytes[STEP_LOAD] / 4;
-    const float *mine = executor_step_buffer(g->e, STEP_LOAD);
+    const float *mine = g->report.loads;
     double *sum = ARENA_ARRAY(g->a, double, n + 1);
     for (int64_t i = 0; i < n; i++) sum[i] = (double)mine[i];
     comm_sum(g->c, GROUP_WORLD, sum, (int)n);
@@ -190,7 +183,7 @@ static void add_statistics(rank_rig *g)
 static double overflow_of(rank_rig *g)
 {
     double most = 0;
-    const float *rows = executor_step_buffer(g->e, STEP_OVERFLOW);
+    const float *rows = g->report.rows;
     for (int64_t i = 0; i < g->p.step_bytes[STEP_OVERFLOW] / 8; i++)
         most = fmax(most, (double)rows[2 * i] - (double)rows[2 * i + 1]);
     comm_max(g->c, GROUP_WORLD, &most, 1);
@@ -229,7 +222,7 @@ static status load_weights(rank_rig *g, error *err)
 
 static void run_rank(rank_rig *g)
 {
-    batch_tables(g->e, &g->p);
+    fill_tables(g);
     for (int step = 0; step < RIG_STEPS; step++) {
         if (step == 0) comm_statistics_clear(g->c);
         run_step(g, step);
@@ -255,7 +248,8 @@ static void run_rank(rank_rig *g)
 /* Two patterns: a byte that happens to be written as one of them shows under the other. */
 static void touch_rank(rank_rig *g)
 {
-    int64_t n = g->p.arena_bytes, all = n + g->p.host_bytes, used = 0, host = 0;
+    int64_t n = g->p.arena_bytes, used = 0, host = 0;
+    int64_t all = n + g->p.host_bytes + g->p.staging_bytes;
     unsigned char *touched = calloc(1, (size_t)all), *bytes = malloc((size_t)all);
     for (int k = 0; k < 2; k++) {
         unsigned char pattern = k ? 0x5a : 0xa5;
@@ -265,7 +259,7 @@ static void touch_rank(rank_rig *g)
         for (int i = 0; i < 2; i++)
             executor_fill(g->e, g->p.offset[zeros[i]], g->p.bytes[zeros[i]], 0);
         if (load_weights(g, &err)) snprintf(g->failed, sizeof g->failed, "%s", err.text);
-        batch_tables(g->e, &g->p);
+        fill_tables(g);
         run_step(g, 0);
         update(g);
         executor_read(g->e, bytes, 0, all);
@@ -275,7 +269,9 @@ static void touch_rank(rank_rig *g)
     for (int64_t i = 0; i < n; i++) used += i < whole || touched[i];
     for (int64_t i = n; i < all; i++) host += touched[i];
     double sums[4] = {(double)program_buffer_bytes(&g->p), (double)used,
-                      (double)program_host_buffer_bytes(&g->p), (double)host};
+                      (double)program_host_buffer_bytes(&g->p) +
+                          (double)program_staging_buffer_bytes(&g->p),
+                      (double)host};
     free(touched);
     free(bytes);
     comm_sum(g->c, GROUP_WORLD, sums, 4);

@@ -8,6 +8,7 @@
 #include "run/hf/weights.h"
 #include "run/init_weights.h"
 #include "run/arrays.h"
+#include "run/step.h"
 
 typedef struct rig {
     arena *a;
@@ -50,7 +51,10 @@ static void rig_start(rig *g)
 
 static void rig_step(rig *g)
 {
-    executor_clear(g->e);
+    optimizer o;
+    double given[GIVEN_COUNT];
+    optimizer_init(&o, &g->p, DECAY_MEGATRON, g->a);
+    step_table(g->e, &g->p, &o);
     for (int64_t m = 0; m < g->p.micros; m++) {
         for (int64_t t = 0; t < g->p.T; t++) {
             g->tokens[t] = (int32_t)((t * 31 + m * 17) % g->s->m.vocab);
@@ -60,12 +64,9 @@ static void rig_step(rig *g)
         batch b = {g->tokens, g->labels, g->mask};
         batch_load(g->e, &g->p, m, &b, 0);
     }
-    executor_part(g->e, PART_STEP);
-    executor_part(g->e, PART_FINISH);
-    optimizer o;
-    optimizer_init(&o, &g->p, DECAY_MEGATRON, g->a);
-    optimizer_arrays x = arrays_of(g->e, &g->p);
-    optimizer_step(&o, &x, (step_rates){1e-3, 1e-3, 0.1, 1});
+    optimizer_give(&o, (step_rates){1e-3, 1e-3, 0.1, 1}, given);
+    step_give(g->e, given);
+    step_run(g->e, &g->p, STEP_UPDATES);
 }
 
 /* ---- memory: two runs over different patterns; a byte that either changed was touched */

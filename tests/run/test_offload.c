@@ -77,7 +77,7 @@ static void *bits_main(void *with)
     status st = open_rank(g, &err);
     if (!st) st = load_weights(g, &err);
     if (st) comm_abort(g->c, 3, err.text);
-    batch_tables(g->e, &g->p);
+    fill_tables(g);
     for (int step = 0; step < RIG_STEPS; step++) {
         run_step(g, step);
         if (step == 0) b->gradients = copy_region(g, REGION_GRADIENTS);

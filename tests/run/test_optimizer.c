@@ -39,10 +39,10 @@ static int tear_down(void **state)
 
 #define F32(p) ((typed){DTYPE_F32, p})
 #define ARRAYS(d)                                                                                  \
-    (&(optimizer_arrays){.weights = F32((d).w),                                                    \
-                         .gradients = F32((d).g),                                                  \
-                         .first = F32((d).m),                                                      \
-                         .second = F32((d).v)})
+    (&(update_arrays){.weights = F32((d).w),                                                       \
+                      .gradients = F32((d).g),                                                     \
+                      .first = F32((d).m),                                                         \
+                      .second = F32((d).v)})
 
 /* A model's weights with an optimizer, and arrays of numbers. */
 typedef struct made {
@@ -238,17 +238,24 @@ static void decay_may_go_into_the_gradient(void **state)
 
 /* ---- clip and skip */
 
+static step_result judged(double clip, double norm)
+{
+    const double sums[SUM_COUNT] = {[SUM_SQUARES] = norm * norm},
+                 given[GIVEN_COUNT] = {[GIVEN_SCALE] = 1};
+    double verdict[VERDICT_COUNT];
+    update_verdict(verdict, sums, given, &(verdict_limits){clip, (double)INFINITY, 0.9, 0.95});
+    return step_result_of(verdict);
+}
+
 static void clip_is_megatrons(void **state)
 {
     (void)state;
-    optimizer o = {.clip = 1.5, .skip_norm = (double)INFINITY};
-    step_result r = optimizer_judge(&o, 3);
+    step_result r = judged(1.5, 3);
     assert_true(r.outcome == STEP_TAKEN && r.norm == 3 && r.clip == 1.5 / (3 + 1e-6));
-    assert_true(optimizer_judge(&o, 1).clip == 1);
-    assert_true(optimizer_judge(&o, 0).clip == 1);
-    assert_true(optimizer_judge(&o, 1.5).clip < 1); /* the 1e-6 counts */
-    o.clip = 0;
-    assert_true(optimizer_judge(&o, 1e30).clip == 1);
+    assert_true(judged(1.5, 1).clip == 1);
+    assert_true(judged(1.5, 0).clip == 1);
+    assert_true(judged(1.5, 1.5).clip < 1); /* the 1e-6 counts */
+    assert_true(judged(0, 1e30).clip == 1);
 }
 
 static void clipped_is_scaled(void **state)
@@ -406,13 +413,13 @@ static void learned_positions_have_the_common_rate(void **state)
     (void)state;
     made d = make(SMALL " model.position_embedding_type=learned_absolute", DECAY_MEGATRON);
     int table = 0, positions = 0;
-    for (int64_t i = 0; i < d.o.n_pieces; i++) {
-        const optimizer_piece *p = &d.o.pieces[i];
+    for (int64_t i = 0; i < d.o.table.n; i++) {
+        const double *row = d.o.table.rows + i * TABLE_COLUMNS;
         for (int j = 0; j < d.list.n; j++) {
             const weight *w = &d.list.list[j];
-            if (p->offset < w->offset || p->offset >= w->offset + w->n) continue;
-            assert_int_equal(p->embedding, is_table_or_head(w->row));
-            table += p->embedding;
+            if ((int64_t)row[TABLE_OFFSET] != w->offset || !w->row->trained) continue;
+            assert_int_equal(row[TABLE_EMBEDDING], is_table_or_head(w->row));
+            table += (int)row[TABLE_EMBEDDING];
             positions += strstr(w->row->name, "position_embeddings") != NULL;
         }
     }
@@ -421,13 +428,18 @@ static void learned_positions_have_the_common_rate(void **state)
 
 /* ---- sums */
 
-static void pieces_cover_each_trained_element_once(void **state)
+static void rows_cover_each_trained_element_once(void **state)
 {
     (void)state;
     made d = make(GOLDEN "deepseek-v3-tiny", DECAY_MEGATRON);
     char *times = ARENA_ARRAY(scratch, char, d.n);
-    for (int64_t i = 0; i < d.o.n_pieces; i++)
-        for (int64_t j = 0; j < d.o.pieces[i].n; j++) times[d.o.pieces[i].offset + j]++;
+    int64_t pieces = 0;
+    for (int64_t i = 0; i < d.o.table.n; i++) {
+        const double *row = d.o.table.rows + i * TABLE_COLUMNS;
+        assert_true(row[TABLE_PIECE] == (double)pieces);
+        pieces += ((int64_t)row[TABLE_N] + UPDATE_PIECE - 1) / UPDATE_PIECE;
+        for (int64_t j = 0; j < (int64_t)row[TABLE_N]; j++) times[(int64_t)row[TABLE_OFFSET] + j]++;
+    }
     for (int i = 0; i < d.list.n; i++)
         for (int64_t j = 0; j < d.list.list[i].n; j++)
             assert_int_equal(times[d.list.list[i].offset + j]--, d.list.list[i].row->trained);
@@ -567,7 +579,7 @@ static void expert_bias_is_megatrons(void **state)
         0.006164320278912783, 0.06915325671434402, -0.04996275529265404, -0.490480899810791};
     float bias[16];
     for (int i = 0; i < 16; i++) bias[i] = (float)before[i];
-    expert_bias_update(bias, counts, 16, 1e-3);
+    update_bias(bias, counts, 16, 1e-3);
     for (int i = 0; i < 16; i++) assert_true(bias[i] == (float)after[i]);
 }
 
@@ -586,7 +598,7 @@ int main(void)
         cmocka_unit_test(stacked_biases_are_matrices),
         cmocka_unit_test(only_what_decays_shrinks),
         cmocka_unit_test(learned_positions_have_the_common_rate),
-        cmocka_unit_test(pieces_cover_each_trained_element_once),
+        cmocka_unit_test(rows_cover_each_trained_element_once),
         cmocka_unit_test(zeros_are_counted),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(ranks_share_norm_and_update),

@@ -1,4 +1,5 @@
 /* fast_dense.c - products through OpenBLAS, and the table of all fast_dense*.c. */
+#include "kernels/cpu/bytes.h"
 #include "kernels/cpu/fast_dense.h"
 
 #include <limits.h>
@@ -81,9 +82,9 @@ static const kernel fast_dense_rows[] = {
     {OP_ADD, "threads", NULL, .run = fast_add},
     {OP_COPY, "threads", NULL, .run = fast_copy},
     {OP_CAST, "threads", NULL, .run = fast_copy},
-    {OP_COPY_OUT, "threads", NULL, .run = fast_copy},
-    {OP_COPY_IN, "threads", NULL, .run = fast_copy},
-    {OP_ZERO, "threads", NULL, .run = fast_zero},
+    {OP_COPY_OUT, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+    {OP_COPY_IN, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+    {OP_ZERO, "threads", NULL, .run = fast_zero, .launch = bytes_zero},
     {OP_GATE, "threads", NULL, .run = fast_gate},
     {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
     {OP_ACT, "threads", NULL, .run = fast_act},

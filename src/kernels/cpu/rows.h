@@ -16,6 +16,7 @@ kernel_rows plain_moe(void);
 kernel_rows plain_gdn(void);
 kernel_rows plain_move(void);
 kernel_rows plain_layer(void);
+kernel_rows plain_update(void);
 
 /* Fast rows. */
 kernel_rows fast_dense(void);

@@ -56,10 +56,24 @@ void plan_boundary(program *p)
     p->bytes[REGION_BOUNDARY] = b.bytes;
 }
 
-static void place_step(program *p)
+int64_t program_trained_weights(const program *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < p->weights.n; i++) n += p->weights.list[i].bucket >= 0;
+    return n;
+}
+
+void plan_step(program *p)
 {
     const step_shape z = step_shape_of(p->s);
-    p->bytes[REGION_STEP] = step_region(p->s, &z, p->step_offset, p->step_bytes);
+    int64_t weights = program_trained_weights(p);
+    p->bytes[REGION_STEP] = step_region(p->s, &z, weights, p->step_offset, p->step_bytes);
+    p->staging_bytes = staging_region(&z, p->step_bytes, p->staging_offset);
+}
+
+int64_t program_staging(const program *p, step_buffer which)
+{
+    return p->arena_bytes + p->host_bytes + p->staging_offset[which];
 }
 
 /* ---- temporaries and workspace */
@@ -124,7 +138,16 @@ static int64_t workspace_ranges(const program *p, range *out)
     return n;
 }
 
-static int64_t collect_items(const program *p, bool host, range *out)
+/* Where buffers lie. */
+typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING } memory_kind;
+
+static memory_kind memory_of(const buf *b)
+{
+    if (b->life == LIFE_FIXED && b->region == REGION_STAGING) return MEMORY_STAGING;
+    return b->life == LIFE_HOST ? MEMORY_HOST : MEMORY_ARENA;
+}
+
+static int64_t collect_items(const program *p, memory_kind kind, range *out)
 {
     int64_t n = 0;
     for (int part = 0; part < PART_COUNT; part++)
@@ -134,7 +157,7 @@ static int64_t collect_items(const program *p, bool host, range *out)
                 const buf *b = &it->seg->bufs[id];
                 bool counted = b->life == LIFE_STEP || b->life == LIFE_WEIGHT ||
                                b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT ||
-                               (b->life == LIFE_HOST) != host;
+                               memory_of(b) != kind;
                 int64_t at = counted ? -1 : program_place(p, it, id);
                 if (at >= 0) out[n++] = (range){at, at + b->bytes};
             }
@@ -154,17 +177,17 @@ static int64_t collect(const program *p, range *out)
         out[n++] = (range){at, at + times * p->step_bytes[i]};
     }
     n += workspace_ranges(p, out + n);
-    return n + collect_items(p, false, out + n);
+    return n + collect_items(p, MEMORY_ARENA, out + n);
 }
 
-static int64_t bytes_covered(const program *p, bool host)
+static int64_t bytes_covered(const program *p, memory_kind kind)
 {
     int64_t most = REGION_COUNT + STEP_COUNT + workspace_ranges(p, NULL);
     for (int part = 0; part < PART_COUNT; part++)
         for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
     range *list = malloc(sizeof *list * (size_t)most);
     if (!list) return 0;
-    int64_t n = host ? collect_items(p, true, list) : collect(p, list);
+    int64_t n = kind == MEMORY_ARENA ? collect(p, list) : collect_items(p, kind, list);
     int64_t bytes = union_of(list, n); /* I2 */
     free(list);
     return bytes;
@@ -172,12 +195,17 @@ static int64_t bytes_covered(const program *p, bool host)
 
 int64_t program_buffer_bytes(const program *p)
 {
-    return bytes_covered(p, false);
+    return bytes_covered(p, MEMORY_ARENA);
 }
 
 int64_t program_host_buffer_bytes(const program *p)
 {
-    return bytes_covered(p, true);
+    return bytes_covered(p, MEMORY_HOST);
+}
+
+int64_t program_staging_buffer_bytes(const program *p)
+{
+    return bytes_covered(p, MEMORY_STAGING);
 }
 
 /* Where an element of the flat array of weights lies in its region: untrained buffers, which stand
@@ -190,12 +218,15 @@ int64_t program_weight_bytes(const program *p, int64_t element)
 
 /* On a CPU regions are what the run has. Elsewhere what an element takes may be a fraction (scales
  * of blocks), and some of the optimizer be on the host, so regions have the state's bytes. */
-static void place_state(program *p)
+void plan_state(program *p)
 {
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
-    p->first_offset = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0;
+    double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
+    if (on_host > 0) moments = (int64_t)((double)moments * (1 - on_host));
+    p->updated = moments;
+    p->first_offset = t->masters ? dtype_bytes(t->master, moments) : 0;
     p->second_offset = p->first_offset + dtype_bytes(t->first, moments);
     p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
@@ -210,10 +241,8 @@ static void place_state(program *p)
 
 void plan_memory(program *p, arena *a)
 {
-    place_state(p);
     p->bytes[REGION_SAVED] = place_slots(p, false, a);
     p->host_bytes = place_slots(p, true, a);
-    place_step(p);
     place_temporaries(p);
     int64_t end = 0;
     for (int i = 0; i < REGION_COUNT; i++) {
@@ -302,7 +331,10 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
 int64_t program_place(const program *p, const item *it, int buf_id)
 {
     const buf *b = &it->seg->bufs[buf_id];
-    if (b->life == LIFE_FIXED) return p->offset[b->region] + b->offset[0];
+    if (b->life == LIFE_FIXED)
+        return (b->region == REGION_STAGING ? p->arena_bytes + p->host_bytes
+                                            : p->offset[b->region]) +
+               b->offset[0];
     if (b->life == LIFE_TEMP)
         return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
     if (it->at[b->owner].chunk < 0) return -1;

@@ -6,8 +6,11 @@
 
 enum { PLAN_ALIGN = 64 };
 
-/* Places of the boundary region, which items name; after chunks and weights are there. */
+/* Places of what items name: the boundary region, the step region with its copies on the host, and
+ * weights, gradients and optimizer. After chunks and weights are there. */
 void plan_boundary(program *p);
+void plan_step(program *p);
+void plan_state(program *p);
 
 /* Fills slots, offsets and sizes of a program whose segments, chunks and items are there. */
 void plan_memory(program *p, arena *a);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "program/build/messages.h"
+#include "program/build/update.h"
 #include "program/schedule/items.h"
 
 static const segment *bucket_segment(item_walk *w, int id, bool gather, bool across)
@@ -104,6 +105,17 @@ segment *sums_segment(assembly *s)
     return sums;
 }
 
+/* A part of one segment, which has nothing to do with chunks. */
+static void only_item(item_walk *w, item_part part,
+                      void (*build)(builder *b, segment *seg, const program *p))
+{
+    segment *seg = assembly_segment(w->s);
+    build(&w->s->b, seg, w->p);
+    assembly_done(w->s, seg, 0);
+    w->out = &w->p->items[part];
+    if (seg->n_ops[SEG_FORWARD]) add_item(w, seg, SEG_FORWARD, nowhere);
+}
+
 void finish_items(item_walk *w)
 {
     program *p = w->p;
@@ -117,6 +129,9 @@ void finish_items(item_walk *w)
     }
     const segment *sums = sums_segment(w->s);
     if (sums->n_ops[SEG_FORWARD]) add_item(w, sums, SEG_FORWARD, nowhere);
+    only_item(w, PART_BEGIN, build_begin);
+    only_item(w, PART_REPORT, build_report);
+    only_item(w, PART_UPDATE, build_update);
     w->out = &p->items[PART_GATHER];
     for (int b = 0; b < p->weights.n_buckets && p->types.moments; b++)
         if (p->weights.buckets[b].shards > 1)

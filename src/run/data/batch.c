@@ -5,6 +5,7 @@
 #include "run/data/batch.h"
 
 #include "program/build/rope.h"
+#include "program/update.h"
 
 int64_t batch_seq(const program *p)
 {
@@ -62,7 +63,7 @@ typedef struct target {
 
 static void *buffer_of_micro(executor *e, const program *p, step_buffer which, int64_t micro)
 {
-    unsigned char *first = executor_step_buffer(e, which);
+    unsigned char *first = executor_staging(e, which);
     return p->step_bytes[which] > 0 ? first + micro * p->step_bytes[which] : NULL;
 }
 
@@ -83,8 +84,20 @@ static double at_least_one(double tokens)
     return tokens > 1 ? tokens : 1;
 }
 
+static void count_tokens(executor *e, const program *p, int64_t micro, const batch *b)
+{
+    double *counts = buffer_of_micro(e, p, STEP_COUNTS, micro);
+    batch_count own = batch_tokens(p, b), mtp = {0};
+    if (p->s->m.n_mtp) mtp = batch_mtp_tokens(p, b);
+    counts[COUNTS_WHOLE] = own.whole;
+    counts[COUNTS_HERE] = own.here;
+    counts[COUNTS_MTP_WHOLE] = mtp.whole;
+    counts[COUNTS_MTP_HERE] = mtp.here;
+}
+
 void batch_load(executor *e, const program *p, int64_t micro, const batch *b, double step_tokens)
 {
+    count_tokens(e, p, micro, b);
     target to = {buffer_of_micro(e, p, STEP_IDS, micro), buffer_of_micro(e, p, STEP_LABELS, micro),
                  buffer_of_micro(e, p, STEP_MASK, micro), 0};
     double share = step_tokens > 0 ? 1 : 1.0 / (double)(p->micros * p->s->lay.dp);
@@ -102,5 +115,11 @@ void batch_load(executor *e, const program *p, int64_t micro, const batch *b, do
 
 void batch_tables(executor *e, const program *p)
 {
-    if (rope_width(p->s)) rope_table(p->s, p->at.cp, executor_step_buffer(e, STEP_ROPE));
+    if (!rope_width(p->s)) return;
+    arena *scratch = arena_create();
+    int64_t bytes = p->step_bytes[STEP_ROPE];
+    float *table = ARENA_ARRAY(scratch, float, dtype_elements(DTYPE_F32, bytes));
+    rope_table(p->s, p->at.cp, table);
+    executor_write(e, executor_step_place(p, STEP_ROPE), table, bytes);
+    arena_destroy(scratch);
 }

@@ -1,4 +1,4 @@
-/* batch.h - microbatches in the buffers of the step, and what each token weighs in the objective.
+/* batch.h - microbatches on their way to the buffers of the step, and what each token weighs in the objective.
  *
  * A rank reads whole samples and keeps its CP rank's part: chunks cp and 2 CP - 1 - cp of 2 CP,
  * one after the other. What is counted or shifted is so over whole sequences, before that. */
@@ -22,7 +22,8 @@ typedef struct batch_count {
 int64_t batch_seq(const program *p);
 int64_t batch_position(const program *p, int64_t i);
 
-/* Fills ids, labels and weights of microbatch `micro`, the prediction module's too (one token
+/* Fills the copies on the host that the next step uploads: token counts, ids, labels and
+ * weights of microbatch `micro`, the prediction module's too (one token
  * further to the right; the last position of a sequence does not count). A token weighs 1 / (tokens
  * that count in its microbatch * microbatches * data-parallel ranks), with calculate_per_token_loss
  * 1 / `step_tokens` (else 0); the module's are multiplied by mtp_loss_scaling_factor. */

@@ -143,15 +143,14 @@ static double delta_rule(jig *j)
 /* Elements a second; weights, gradients and moments lie in the pools. */
 static double adam(jig *j)
 {
-    enum { PIECES = 64, EACH = 1 << 16, ALL = PIECES * EACH };
-    optimizer_piece pieces[PIECES];
-    for (int i = 0; i < PIECES; i++)
-        pieces[i] = (optimizer_piece){.offset = i * EACH, .n = EACH, .moments = i * EACH};
-    optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .pieces = pieces, .n_pieces = PIECES};
-    optimizer_arrays x = {.weights = {DTYPE_F32, j->out},
-                          .gradients = {DTYPE_F32, j->in},
-                          .first = {DTYPE_F32, j->out + ALL},
-                          .second = {DTYPE_F32, j->out + 2 * ALL}};
+    enum { ALL = 1 << 22 };
+    const double row[TABLE_COLUMNS] = {[TABLE_N] = ALL};
+    optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {row, 1}};
+    o.skip_norm = (double)INFINITY;
+    update_arrays x = {.weights = {DTYPE_F32, j->out},
+                       .gradients = {DTYPE_F32, j->in},
+                       .first = {DTYPE_F32, j->out + ALL},
+                       .second = {DTYPE_F32, j->out + 2 * ALL}};
     memset(x.first.at, 0, sizeof(float) * 2 * ALL);
     int n = 0;
     jig_barrier(j);

@@ -94,32 +94,39 @@ static status compare_gradients(parity *q, parity_result *r, error *err)
 
 /* ---- the curve: AdamW on this one batch, again and again */
 
-static void update(parity *q, optimizer *o, step_rates rates)
+/* The case says how it was trained: without moving biases of routers. */
+static void take_optimizer(setup *s, const golden_case *g)
 {
-    optimizer_arrays x = arrays_of(q->e, q->p);
-    double sum = optimizer_squares(o, x.gradients);
-    comm_sum(q->c, GROUP_WORLD, &sum, 1);
-    step_result r = optimizer_judge(o, sqrt(sum));
-    if (r.outcome != STEP_TAKEN) return;
-    rates.scale *= r.clip;
-    optimizer_update(o, &x, rates);
-    if (!q->p->gathers_late) executor_part(q->e, PART_GATHER);
+    static const struct {
+        const char *name;
+        knob_id knob;
+        double usual;
+    } numbers[] = {{"beta1", K_BETA1, 0.9},
+                   {"beta2", K_BETA2, 0.95},
+                   {"eps", K_ADAM_EPS, 1e-8},
+                   {"clip", K_CLIP, 1.0}};
+    const json_t *adam = json_object_get(g->json, "adamw");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        double x = golden_number(adam, numbers[i].name, numbers[i].usual);
+        recipe_set(&s->r, numbers[i].knob, value_of_float(x), "of the reference case");
+    }
+    recipe_set(&s->r, K_BIAS_RATE, value_of_float(0), "of the reference case");
+}
+
+static void open_optimizer(parity *q)
+{
+    const json_t *adam = json_object_get(q->g->json, "adamw");
+    double lr = golden_number(adam, "lr", 1e-4);
+    q->rates = (step_rates){lr, lr, golden_number(adam, "weight_decay_matrices", 0.1), 1};
+    optimizer_init(&q->o, q->p, DECAY_FILE, q->a);
+    step_table(q->e, q->p, &q->o);
 }
 
 static void compare_curve(parity *q, parity_result *r, int max_steps)
 {
-    const json_t *adam = json_object_get(q->g->json, "adamw");
     const json_t *losses = json_object_get(q->g->json, "losses");
     int n = (int)json_array_size(losses);
     if (max_steps > 0 && max_steps < n) n = max_steps;
-    optimizer o;
-    optimizer_init(&o, q->p, DECAY_FILE, q->a);
-    o.beta1 = golden_number(adam, "beta1", 0.9);
-    o.beta2 = golden_number(adam, "beta2", 0.95);
-    o.eps = golden_number(adam, "eps", 1e-8);
-    o.clip = golden_number(adam, "clip", 1.0);
-    double lr = golden_number(adam, "lr", 1e-4);
-    step_rates rates = {lr, lr, golden_number(adam, "weight_decay_matrices", 0.1), 1};
     for (int i = 0; i < n; i++) {
         double loss = i ? parity_step(q, NULL) : r->loss;
         double golden = json_number_value(json_array_get(losses, (size_t)i));
@@ -128,7 +135,7 @@ static void compare_curve(parity *q, parity_result *r, int max_steps)
             r->curve_rel_err_max = e;
             r->curve_worst = i;
         }
-        if (q->p->types.moments) update(q, &o, rates);
+        parity_update(q);
     }
 }
 
@@ -156,6 +163,7 @@ static status run_case(parity *q, parity_result *r, const char *folder, const pa
     s = ranks_agree(q->c, s, err);
     if (s) return s;
     batch_tables(q->e, q->p);
+    open_optimizer(q);
     squares logits = {0};
     r->loss = parity_step(q, &logits);
     r->loss_golden = golden_number(q->g->json, "loss", NAN);
@@ -239,6 +247,7 @@ status parity_run(parity_result *out, const recipe *given, const char *folder,
     if (!st) st = ranks_agree(q.c, golden_open(&g, a, folder, err), err);
     if (!st) {
         q.p->at.rank = comm_rank(q.c);
+        take_optimizer(s, &g);
         q.mask = ARENA_ARRAY(a, float, recipe_int(&s->r, K_MBS) * g.seq);
         for (int64_t i = 0; i < recipe_int(&s->r, K_MBS) * g.seq; i++) q.mask[i] = 1;
         st = run_grown(&q, out, folder, o, err);

@@ -161,43 +161,39 @@ static void run_items(parity *q, squares *logits)
 
 /* ---- the step */
 
-static double own_loss(const parity *q)
+static double own_overflow(const step_report *r)
 {
-    const float *main = executor_step_buffer(q->e, STEP_LOSS);
-    const float *mtp = executor_step_buffer(q->e, STEP_MTP_LOSS);
-    double loss = 0;
-    if (!program_head(q->p) || q->p->at.tp != 0) return 0;
-    for (int64_t m = 0; m < q->p->micros; m++) {
-        loss += (double)main[m * q->p->step_bytes[STEP_LOSS] / 4];
-        if (q->s->m.n_mtp) loss += (double)mtp[m * q->p->step_bytes[STEP_MTP_LOSS] / 4];
-    }
-    return loss;
-}
-
-static double own_overflow(const parity *q)
-{
-    const float *rows = executor_step_buffer(q->e, STEP_OVERFLOW);
-    int64_t layers = q->s->m.n_layers + q->s->m.n_mtp;
     double most = 0;
-    for (int64_t i = 0; i < layers && q->p->step_bytes[STEP_OVERFLOW] > 0; i++)
-        if (rows[2 * i] > rows[2 * i + 1])
-            most = fmax(most, (double)rows[2 * i] / fmax((double)rows[2 * i + 1], 1));
+    for (int64_t i = 0; i < r->n_layers && r->rows; i++) {
+        double wanted = (double)r->rows[2 * i], room = (double)r->rows[2 * i + 1];
+        if (wanted > room) most = fmax(most, wanted / fmax(room, 1));
+    }
     return most;
 }
 
 double parity_step(parity *q, squares *logits)
 {
+    double given[GIVEN_COUNT];
     load_all(q);
-    executor_clear(q->e);
+    optimizer_give(&q->o, q->rates, given);
+    step_give(q->e, given);
     comm_where(q->c, "a step of a reference case", NULL);
+    step_run_begin(q->e);
     if (logits)
         run_items(q, logits);
     else
         executor_part(q->e, PART_STEP);
-    executor_part(q->e, PART_FINISH);
-    double loss = own_loss(q), overflow = own_overflow(q);
-    comm_sum(q->c, GROUP_WORLD, &loss, 1);
+    step_run_end(q->e, q->p, STEP_ONLY);
+    step_report report = step_report_of(q->e, q->p);
+    double loss = report.sums[SUM_OBJECTIVE], overflow = own_overflow(&report);
     comm_max(q->c, GROUP_WORLD, &overflow, 1);
     if (overflow > q->overflow) q->overflow = overflow;
     return loss;
+}
+
+void parity_update(parity *q)
+{
+    if (!q->p->types.moments) return;
+    step_run_update(q->e, q->p);
+    q->o.steps += step_report_of(q->e, q->p).verdict[VERDICT_OUTCOME] == STEP_TAKEN;
 }

@@ -4,6 +4,7 @@
 
 #include "run/data/batch.h"
 #include "run/parity/case.h"
+#include "run/step.h"
 
 typedef struct parity {
     const golden_case *g;
@@ -13,6 +14,8 @@ typedef struct parity {
     comm *c;
     float *mask; /* [B][seq] ones */
     arena *a;
+    optimizer o;
+    step_rates rates;
     double overflow; /* a routed buffer was asked for this many times its room, if above 1 */
 } parity;
 
@@ -24,5 +27,8 @@ typedef struct squares {
 /* Forward and backward of the whole batch, collective; the loss. With `logits`, adds those of this
  * rank to it: its tokens, its part of the vocabulary. */
 double parity_step(parity *q, squares *logits);
+
+/* AdamW with the gradients of the last step; collective. */
+void parity_update(parity *q);
 
 #endif

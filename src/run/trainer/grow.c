@@ -20,10 +20,9 @@ static bool worse(const overflow *a, const overflow *b)
 
 static overflow own_overflow(const trainer *t)
 {
-    const float *rows = executor_step_buffer(t->e, STEP_OVERFLOW);
-    const model *m = &t->s->m;
+    const float *rows = t->report.rows;
     overflow worst = {0};
-    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++) {
+    for (int64_t i = 0; i < t->report.n_layers; i++) {
         overflow o = {(double)rows[2 * i], (double)rows[2 * i + 1], i};
         if (o.wanted > o.room && worse(&o, &worst)) worst = o;
     }

@@ -12,18 +12,35 @@ void trainer_say(trainer *t, FILE *to, const char *text)
     if (comm_rank(t->c) == 0) progress_line(&t->bar, to, text);
 }
 
+/* Of one array, what this rank answers for. */
+static status measure(trainer *t, array_kind k, double *sum, error *err)
+{
+    array_loan l;
+    status s = array_borrow(&l, t->e, t->p, k, err);
+    if (s) return s;
+    typed x = {DTYPE_F32, l.values};
+    *sum = k == ARRAY_WEIGHTS ? optimizer_squares(&t->opt, x) : (double)optimizer_zeros(&t->opt, x);
+    array_return(&l, ARRAY_READ);
+    return OK;
+}
+
 /* Numbers that are asked for are added up over all ranks. */
-static void add_wanted(trainer *t, iteration_line *line)
+static status add_wanted(trainer *t, iteration_line *line, error *err)
 {
     const recipe *r = &t->s->r;
     bool norm = recipe_on(r, K_LOG_PARAMS_NORM), zeros = recipe_on(r, K_LOG_ZEROS);
-    double sums[2] = {norm ? optimizer_squares(&t->opt, t->arrays.weights) : 0,
-                      zeros ? (double)optimizer_zeros(&t->opt, t->arrays.gradients) : 0};
-    if (norm || zeros) comm_sum(t->c, GROUP_WORLD, sums, 2);
+    double sums[2] = {0, 0};
+    if (!norm && !zeros) return OK;
+    status s = norm ? measure(t, ARRAY_WEIGHTS, &sums[0], err) : OK;
+    if (!s && zeros) s = measure(t, ARRAY_GRADIENTS, &sums[1], err);
+    s = ranks_agree(t->c, s, err);
+    if (s) return s;
+    comm_sum(t->c, GROUP_WORLD, sums, 2);
     line->params_norm = sqrt(sums[0]);
     line->zeros = (int64_t)sums[1];
     if (norm) line->has |= LINE_PARAMS_NORM;
     if (zeros) line->has |= LINE_ZEROS;
+    return OK;
 }
 
 status trainer_event(trainer *t, json_t *event, error *err)
@@ -69,9 +86,10 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     line.tflops = iteration_tflops(flops, tokens, line.seconds, t->s->lay.world);
     line.tokens_per_second = (double)tokens / line.seconds;
     if (recipe_on(&t->s->r, K_LOG_THROUGHPUT)) line.has |= LINE_THROUGHPUT;
-    add_wanted(t, &line);
+    status s = add_wanted(t, &line, err);
+    if (s) return s;
     if (!t->o->json) print(t, &line);
-    status s = trainer_event(t, iteration_line_json(&line), err);
+    s = trainer_event(t, iteration_line_json(&line), err);
     trainer_traffic_line(t);
     return s;
 }

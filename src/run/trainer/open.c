@@ -98,18 +98,13 @@ static int threads_of(const trainer *t)
 
 static void take_arrays(trainer *t)
 {
-    const model *m = &t->s->m;
     int64_t T = t->p->B * batch_seq(t->p);
     if (!t->tokens) {
         t->tokens = ARENA_ARRAY(t->a, int32_t, T);
         t->labels = ARENA_ARRAY(t->a, int32_t, T);
         t->positions = ARENA_ARRAY(t->a, int32_t, T);
         t->mask = ARENA_ARRAY(t->a, float, T);
-        t->main_tokens = ARENA_ARRAY(t->a, batch_count, t->p->micros);
-        t->mtp_tokens = ARENA_ARRAY(t->a, batch_count, t->p->micros);
-        t->loads = ARENA_ARRAY(t->a, double, (m->n_layers + m->n_mtp) * m->experts + 1);
     }
-    t->arrays = arrays_of(t->e, t->p);
 }
 
 status trainer_open(trainer *t, const setup *s, error *err)
@@ -123,6 +118,10 @@ status trainer_open(trainer *t, const setup *s, error *err)
     t->p = p;
     take_arrays(t);
     batch_tables(t->e, p);
+    int64_t steps = t->opt.steps;
+    optimizer_init(&t->opt, p, DECAY_MEGATRON, t->a);
+    t->opt.steps = steps;
+    step_table(t->e, p, &t->opt);
     trainer_predict_attach(t);
     return OK;
 }
@@ -164,7 +163,6 @@ static status open_alone(trainer *t, error *err)
     if (s) return s;
     kernels_threads(threads_of(t));
     s = trainer_open(t, t->s, err);
-    if (!s) optimizer_init(&t->opt, t->p, DECAY_MEGATRON, t->a);
     if (!s) s = open_data(t, err);
     return s;
 }

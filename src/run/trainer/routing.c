@@ -43,8 +43,7 @@ status trainer_routing_open(trainer *t, error *err)
 void trainer_routing_step(trainer *t)
 {
     if (!t->routed) return;
-    const float *load = executor_step_buffer(t->e, STEP_LOAD);
-    for (int64_t i = 0, n = counts_of(t); i < n; i++) t->routed[i] += (double)load[i];
+    for (int64_t i = 0, n = counts_of(t); i < n; i++) t->routed[i] += (double)t->report.loads[i];
     t->routed_steps++;
 }
 

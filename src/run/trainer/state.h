@@ -3,6 +3,7 @@
 #define RUN_TRAINER_STATE_H
 
 #include "run/data/batch.h"
+#include "run/step.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/data/sampler.h"
 #include "run/data/source.h"
@@ -12,23 +13,6 @@
 #include "run/trainer/schedule.h"
 #include "run/timing.h"
 #include "run/trainer/trainer.h"
-
-/* What all ranks add up once a step. */
-typedef enum step_sum {
-    SUM_LOSS,      /* of tokens that count */
-    SUM_TOKENS,    /* that count */
-    SUM_MTP,       /* means of microbatches */
-    SUM_AUX,       /* auxiliary losses of all layers */
-    SUM_Z,         /* z-losses */
-    SUM_SQUARES,   /* of the gradient */
-    SUM_OVERFLOWS, /* ranks with a routed buffer that was too small */
-    SUM_FAILED,    /* ranks that could not read their part of the batch */
-    SUM_LEAVE,     /* ranks that were told to leave, or whose time is up */
-    SUM_MINUTE,    /* rank 0: it is time to compare the ranks' times */
-    SUM_AGAIN,     /* rank 0: it is time to save again */
-    SUM_SAVING,    /* ranks that still write the checkpoint */
-    SUM_COUNT
-} step_sum;
 
 typedef struct trainer {
     const setup *s; /* the given one, or one with larger routed buffers */
@@ -44,9 +28,7 @@ typedef struct trainer {
     int64_t train_iters, gbs;
     int32_t *tokens, *labels, *positions; /* [B][seq] of a microbatch */
     float *mask;
-    batch_count *main_tokens, *mtp_tokens; /* [micros] */
-    double *loads;                         /* [layers][experts] */
-    optimizer_arrays arrays;
+    step_report report;       /* of the last step */
     int64_t skipped_in_a_row; /* steps without an update, up to the last */
     bool stale;               /* weights of other ranks' slices are from before the last update */
     const char *config;       /* text of config.json, for checkpoints */
@@ -73,8 +55,8 @@ typedef struct trainer {
 typedef struct step_losses {
     named_loss list[LOSSES_MAX];
     int n;
-    bool finite;
     double sums[SUM_COUNT];
+    step_result result; /* was it taken? */
 } step_losses;
 
 bool trainer_asked(void); /* has a signal told this process to leave? */
@@ -88,7 +70,7 @@ status trainer_open_all(trainer *t, error *err);
 /* Program, executor and addresses of a setup. Not collective. */
 status trainer_open(trainer *t, const setup *s, error *err);
 
-/* Forward and backward of one global batch; losses. Collective, like all below. */
+/* Forward, backward and update of one global batch; losses. Collective, like all below. */
 status trainer_step(trainer *t, step_losses *out, error *err);
 
 /* Mean loss over `iters` global batches of the validation set. Runs whole steps, backward

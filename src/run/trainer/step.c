@@ -2,8 +2,9 @@
  * are.
  *
  * I1  All ranks make the same collective calls, whatever they meet: a rank that cannot read its
- *     part of the batch runs the step with what it has, and says so in the sum. */
-#include <math.h>
+ *     part of the batch runs the step with what it has, and says so in the sum.
+ * I2  What a rank wants all others to know goes up with the batch, and comes back as a sum with the
+ *     report: a signal that arrives during a step is seen by the next. */
 #include <string.h>
 #include <time.h>
 
@@ -82,59 +83,12 @@ static status load_batch(trainer *t, const batch_source *from, error *err)
     for (int64_t m = 0; m < t->p->micros && !s; m++) {
         s = read_micro(t, from, m, err);
         if (s) return s;
-        t->main_tokens[m] = batch_tokens(t->p, &b);
-        t->mtp_tokens[m] = batch_mtp_tokens(t->p, &b);
         batch_load(t->e, t->p, m, &b, step_tokens);
     }
     return s;
 }
 
-/* ---- what this rank adds to the sums */
-
-static const float *loss_of(const trainer *t, step_buffer which, int64_t micro)
-{
-    const unsigned char *first = executor_step_buffer(t->e, which);
-    return (const float *)(const void *)(first + micro * t->p->step_bytes[which]);
-}
-
-/* Sum of the losses of this rank's tokens: buffers hold weighted sums, and sums of weights. */
-static double tokens_loss(const float *loss, batch_count n)
-{
-    double weights = (double)loss[1];
-    return weights > 0 ? (double)loss[0] / weights * n.here : 0;
-}
-
-/* Ranks of one TP group have the same losses: the first counts. */
-static void add_losses(const trainer *t, double *sums)
-{
-    if (!program_head(t->p) || t->p->at.tp != 0) return;
-    for (int64_t m = 0; m < t->p->micros; m++) {
-        sums[SUM_LOSS] += tokens_loss(loss_of(t, STEP_LOSS, m), t->main_tokens[m]);
-        sums[SUM_TOKENS] += t->main_tokens[m].here;
-        batch_count n = t->mtp_tokens[m];
-        if (t->s->m.n_mtp && n.whole > 0)
-            sums[SUM_MTP] += tokens_loss(loss_of(t, STEP_MTP_LOSS, m), n) / n.whole;
-    }
-}
-
-static double layers_of(const trainer *t, step_buffer which)
-{
-    const float *values = executor_step_buffer(t->e, which);
-    const model *m = &t->s->m;
-    double sum = 0;
-    for (int64_t i = 0; i < m->n_layers + m->n_mtp; i++)
-        if (model_layer_is(m, i, LAYER_MOE)) sum += (double)values[i];
-    return sum;
-}
-
-static bool overflows(const trainer *t)
-{
-    const float *rows = executor_step_buffer(t->e, STEP_OVERFLOW);
-    const model *m = &t->s->m;
-    for (int64_t i = 0; i < m->n_layers + m->n_mtp && t->p->step_bytes[STEP_OVERFLOW] > 0; i++)
-        if (rows[2 * i] > rows[2 * i + 1]) return true;
-    return false;
-}
+/* ---- running */
 
 static bool time_is_up(const trainer *t)
 {
@@ -142,38 +96,37 @@ static bool time_is_up(const trainer *t)
     return minutes > 0 && clock_seconds() - t->started > 60.0 * (double)minutes;
 }
 
-static void sum_up(trainer *t, bool failed, double *sums)
+/* Rates, and what others should know (I2). */
+static void give(trainer *t, bool failed)
 {
     bool first = t->p->at.rank == 0;
-    double minute = t->o->compare > 0 ? t->o->compare : 60;
-    memset(sums, 0, sizeof *sums * SUM_COUNT);
-    add_losses(t, sums);
-    if (t->s->m.experts) {
-        sums[SUM_AUX] = layers_of(t, STEP_AUX);
-        sums[SUM_Z] = layers_of(t, STEP_Z);
-        sums[SUM_OVERFLOWS] = overflows(t);
-    }
-    sums[SUM_SQUARES] = optimizer_squares(&t->opt, t->arrays.gradients);
-    sums[SUM_FAILED] = failed;
-    sums[SUM_LEAVE] = trainer_asked() || (first && time_is_up(t));
-    sums[SUM_MINUTE] = first && clock_seconds() - t->compared > minute;
-    sums[SUM_AGAIN] = first && trainer_save_again(t);
-    sums[SUM_SAVING] = t->save && !checkpoint_save_done(t->save);
-    comm_sum(t->c, GROUP_WORLD, sums, SUM_COUNT);
+    double minute = t->o->compare > 0 ? t->o->compare : 60, given[GIVEN_COUNT];
+    int64_t samples = t->at.scheduler_samples;
+    step_rates rates = {schedule_lr(&t->rates, samples), schedule_embedding_lr(&t->rates, samples),
+                        schedule_decay(&t->rates, samples), 1};
+    optimizer_give(&t->opt, rates, given);
+    given[GIVEN_FAILED] = failed;
+    given[GIVEN_LEAVE] = trainer_asked() || (first && time_is_up(t));
+    given[GIVEN_MINUTE] = first && clock_seconds() - t->compared > minute;
+    given[GIVEN_AGAIN] = first && trainer_save_again(t);
+    given[GIVEN_SAVING] = t->save && !checkpoint_save_done(t->save);
+    step_give(t->e, given);
 }
 
 /* Runs a batch, again after routed buffers have grown. */
-static status run_batch(trainer *t, const batch_source *from, double *sums, error *err)
+static status run_batch(trainer *t, const batch_source *from, step_losses *out, error *err)
 {
+    bool updates = from->which == DATA_TRAIN && t->p->types.moments;
     for (;;) {
         status mine = load_batch(t, from, err);
-        executor_clear(t->e);
-        executor_part(t->e, PART_STEP);
-        executor_part(t->e, PART_FINISH);
-        t->stale = false;
-        sum_up(t, mine != OK, sums);
-        if (sums[SUM_FAILED] > 0) return ranks_agree(t->c, mine, err); /* I1 */
-        if (sums[SUM_OVERFLOWS] == 0) return OK;
+        give(t, mine != OK);
+        step_run(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
+        t->report = step_report_of(t->e, t->p);
+        memcpy(out->sums, t->report.sums, sizeof out->sums);
+        out->result = step_result_of(t->report.verdict);
+        t->stale = updates && t->p->gathers_late && out->result.outcome == STEP_TAKEN;
+        if (out->result.outcome == STEP_FAILED) return ranks_agree(t->c, mine, err); /* I1 */
+        if (out->result.outcome != STEP_OVERFLOWED) return OK;
         status s = trainer_grow(t, err);
         if (s) return s;
     }
@@ -184,7 +137,6 @@ static status run_batch(trainer *t, const batch_source *from, double *sums, erro
 static void add_loss(step_losses *out, const char *name, double loss)
 {
     out->list[out->n++] = (named_loss){name, loss};
-    out->finite = out->finite && isfinite(loss);
 }
 
 static double first_coefficient(const recipe *r)
@@ -226,9 +178,9 @@ static void name_losses(const trainer *t, step_losses *out)
 status trainer_step(trainer *t, step_losses *out, error *err)
 {
     batch_source from = source_at(t, DATA_TRAIN, t->at.consumed_samples);
-    *out = (step_losses){.finite = true};
+    *out = (step_losses){.n = 0};
     comm_where(t->c, "training step", NULL);
-    status s = run_batch(t, &from, out->sums, err);
+    status s = run_batch(t, &from, out, err);
     if (!s) name_losses(t, out);
     return s;
 }
@@ -236,17 +188,17 @@ status trainer_step(trainer *t, step_losses *out, error *err)
 status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err)
 {
     batch_source from = source_at(t, DATA_VALID, t->at.consumed_valid_samples);
-    double sums[SUM_COUNT], all[SUM_COUNT] = {0};
+    double all[SUM_COUNT] = {0};
     status s = OK;
+    *out = (step_losses){.n = 0};
     comm_where(t->c, "validation", NULL);
     for (int64_t i = 0; i < iters && !s; i++) {
         from.first = i * t->p->micros;
-        s = run_batch(t, &from, sums, err);
-        all[SUM_LOSS] += sums[SUM_LOSS];
-        all[SUM_TOKENS] += sums[SUM_TOKENS];
+        s = run_batch(t, &from, out, err);
+        all[SUM_LOSS] += out->sums[SUM_LOSS];
+        all[SUM_TOKENS] += out->sums[SUM_TOKENS];
     }
     t->at.consumed_valid_samples += iters * t->gbs;
-    *out = (step_losses){.finite = true};
     add_loss(out, "lm loss", token_mean(all));
     return s;
 }

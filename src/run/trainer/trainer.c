@@ -13,26 +13,7 @@ bool trainer_asked(void)
     return stop_asked();
 }
 
-/* ---- the update */
-
-/* Every rank that holds a router makes the same update of its bias. */
-static void update_expert_bias(trainer *t)
-{
-    const model *m = &t->s->m;
-    double rate = recipe_real(&t->s->r, K_BIAS_RATE);
-    int64_t n = (m->n_layers + m->n_mtp) * m->experts;
-    float *load = executor_step_buffer(t->e, STEP_LOAD);
-    if (!m->expert_bias || rate == 0) return;
-    for (int64_t i = 0; i < n; i++) t->loads[i] = (double)load[i];
-    comm_sum(t->c, GROUP_TP_DP_CP, t->loads, (int)n);
-    for (int64_t i = 0; i < n; i++) load[i] = (float)t->loads[i];
-    for (int i = 0; i < t->p->weights.n; i++) {
-        const weight *w = &t->p->weights.list[i];
-        if (!w->row->trained)
-            expert_bias_update(array_buffer(t->e, t->p, w), load + w->layer * m->experts, w->n,
-                               rate);
-    }
-}
+/* ---- after a step */
 
 void trainer_gather(trainer *t)
 {
@@ -40,22 +21,12 @@ void trainer_gather(trainer *t)
     t->stale = false;
 }
 
-static step_result update(trainer *t, const step_losses *losses)
+/* The counters follow what the step did. */
+static void count_step(trainer *t, step_outcome outcome)
 {
-    step_rates rates = {schedule_lr(&t->rates, t->at.scheduler_samples),
-                        schedule_embedding_lr(&t->rates, t->at.scheduler_samples),
-                        schedule_decay(&t->rates, t->at.scheduler_samples), 1};
-    step_result r = {.outcome = STEP_NOT_FINITE, .norm = NAN};
-    if (losses->finite) {
-        if (t->p->types.moments) update_expert_bias(t);
-        r = optimizer_judge(&t->opt, sqrt(losses->sums[SUM_SQUARES]));
-    }
-    if (r.outcome == STEP_TAKEN) {
+    if (outcome == STEP_TAKEN) {
         t->skipped_in_a_row = 0;
-        rates.scale *= r.clip;
-        if (t->p->types.moments) optimizer_update(&t->opt, &t->arrays, rates);
-        t->stale = t->p->types.moments;
-        if (!t->p->gathers_late) trainer_gather(t);
+        t->opt.steps += t->p->types.moments;
         t->at.scheduler_samples += t->gbs;
     } else {
         t->at.skipped_iterations++;
@@ -63,7 +34,6 @@ static step_result update(trainer *t, const step_losses *losses)
     }
     t->at.iteration++;
     t->at.consumed_samples += t->gbs;
-    return r;
 }
 
 /* ---- the loop */
@@ -92,16 +62,17 @@ static bool should_leave(const trainer *t, const step_losses *losses)
 
 /* Is a NaN or Inf of this step one that moefold.on_nan=stop stops at? Megatron's two checks say
  * where it looks. */
-static bool looks_at(const trainer *t, const step_losses *losses)
+static bool looks_at(const trainer *t, const step_result *r)
 {
-    return recipe_on(&t->s->r, losses->finite ? K_NAN_GRAD : K_NAN_LOSS);
+    if (r->outcome == STEP_LOSS_NOT_FINITE) return recipe_on(&t->s->r, K_NAN_LOSS);
+    return r->outcome == STEP_NOT_FINITE && recipe_on(&t->s->r, K_NAN_GRAD);
 }
 
-static status judge(const trainer *t, const step_result *r, const step_losses *losses, error *err)
+static status judge(const trainer *t, const step_losses *losses, error *err)
 {
+    const step_result *r = &losses->result;
     int64_t limit = recipe_int(&t->s->r, K_SKIP_LIMIT), skipped = t->skipped_in_a_row;
-    if (r->outcome == STEP_NOT_FINITE && recipe_is(&t->s->r, K_ON_NAN, "stop") &&
-        looks_at(t, losses))
+    if (recipe_is(&t->s->r, K_ON_NAN, "stop") && looks_at(t, r))
         return error_set(
             err, ERR_MACHINE,
             "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
@@ -160,13 +131,14 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     trainer_predict_begin(t);
     status s = trainer_step(t, losses, err);
     if (s) return s;
-    if (losses->finite) trainer_routing_step(t); /* before the update adds them up */
-    step_result r = update(t, losses);
+    step_result r = losses->result;
+    if (r.outcome != STEP_LOSS_NOT_FINITE) trainer_routing_step(t);
+    count_step(t, r.outcome);
     double seconds = clock_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
-    status judged = judge(t, &r, losses, err);
+    status judged = judge(t, losses, err);
     bool last = t->at.iteration == t->train_iters;
     if (!judged && (last || t->at.iteration % recipe_int(&t->s->r, K_LOG_INTERVAL) == 0))
         s = trainer_line(t, &r, lr, err);

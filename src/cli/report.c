@@ -1,0 +1,170 @@
+/* report.c - `moefold report`: a recipe or a plan as one page that needs nothing else. */
+#include "cli/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "base/file.h"
+#include "report/page.h"
+#include "report/plan_file.h"
+#include "run/timing.h"
+
+/* So long a recipe is compared with others. */
+static const double SECONDS = 12;
+
+typedef struct report_words {
+    const char *out, *stack;
+    bool brief;
+} report_words;
+
+/* ---- what is given */
+
+static bool is_plan(const char *path)
+{
+    arena *a = arena_create();
+    char *data;
+    size_t n;
+    error err = {{0}};
+    bool is = file_exists(path) && !file_is_folder(path) &&
+              file_read(a, path, JSON_BYTES_MAX, &data, &n, &err) == OK && plan_file_is(data);
+    arena_destroy(a);
+    return is;
+}
+
+/* The word that names what is reported on, where it is a plan; NULL: it is not. ERR_INPUT: what is
+ * not there yet. */
+static status find_plan(int argc, char **argv, const char **plan, arena *a, error *err)
+{
+    *plan = NULL;
+    for (int i = 1; i < argc; i++) {
+        bool valued = text_in("-o|--out|--stack", '|', argv[i - 1]);
+        if (argv[i][0] == '-' || valued || strchr(argv[i], '=')) continue;
+        const char *metrics = arena_text(a, "%s/metrics.jsonl", argv[i]);
+        if (file_is_folder(argv[i]) && file_exists(metrics))
+            return error_set(err, ERR_INPUT,
+                             "%s: a run folder; reports of runs are not there yet. Name its "
+                             "recipe, or a plan (moefold plan ... --json > plan.json)",
+                             argv[i]);
+        if (is_plan(argv[i])) *plan = argv[i];
+        return OK;
+    }
+    return OK;
+}
+
+/* ---- one recipe */
+
+static status price_it(report_job *j, const report_words *w, price_options *o, arena *a, error *err)
+{
+    setup *s = ARENA_NEW(a, setup);
+    hardware *hw = ARENA_NEW(a, hardware);
+    violations *found = ARENA_NEW(a, violations);
+    *o = (price_options){.stack = w->stack};
+    j->s = s;
+    j->hw = hw;
+    j->found = found;
+    j->o = o;
+    status st = setup_init(s, j->given, a, err);
+    if (!st) st = timing_machine(hw, s, a, err);
+    if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
+    if (st) return st;
+    rules_check(found, s, false, a);
+    const char *why_not = audit_not_known(s, a);
+    if (why_not) return error_set(err, ERR_RULE, "%s: %s", s->r.name, why_not);
+    why_not = audit_why_not_of(s, found, a);
+    if (!why_not) return OK;
+    return error_set(err, ERR_RULE,
+                     "%s: no program can be built: %s (moefold check names the repair)", s->r.name,
+                     why_not);
+}
+
+static json_t *page_data(const char *kind)
+{
+    return json_pack("{s:s, s:s}", "kind", kind, "version", cli_version);
+}
+
+static status report_recipe(const recipe *r, const report_words *w, bool *good, arena *a,
+                            error *err)
+{
+    report_job j = {.given = r, .seconds = w->brief ? 0 : SECONDS};
+    price_options o;
+    status st = price_it(&j, w, &o, a, err);
+    if (st) return st;
+    bool fits;
+    json_t *data = page_data("recipe");
+    json_object_set_new(data, "own", report_json(&j, &fits, a));
+    *good = fits && !j.found->n_errors;
+    st = page_write(w->out, arena_text(a, "moefold: %s", r->name), data, err);
+    json_decref(data);
+    return st;
+}
+
+/* ---- a plan */
+
+/* The winner as a recipe, from the plan's own text. NULL: the plan has none, or it cannot be
+ * priced here. */
+static json_t *winner_data(const json_t *plan, const report_words *w, arena *a)
+{
+    const char *text = json_string_value(json_object_get(plan, "recipe"));
+    recipe *r = ARENA_NEW(a, recipe);
+    error err = {{0}};
+    if (!text) return NULL;
+    recipe_init(r, a, "the plan's first");
+    status st = recipe_parse_yaml(r, r->name, text, strlen(text), &err);
+    if (!st) st = recipe_read_machine(r, &err);
+    if (!st) st = model_fill(r, &err);
+    report_job j = {.given = r};
+    price_options o;
+    if (!st) st = price_it(&j, w, &o, a, &err);
+    bool fits;
+    return st ? NULL : report_json(&j, &fits, a);
+}
+
+static status report_plan(const char *path, const report_words *w, bool *good, arena *a, error *err)
+{
+    json_t *plan;
+    char *text;
+    size_t n;
+    status st = file_read(a, path, JSON_BYTES_MAX, &text, &n, err);
+    if (!st) st = plan_file_parse(&plan, path, text, n, err);
+    if (st) return st;
+    json_t *data = page_data("plan"), *own = winner_data(plan, w, a);
+    *good = json_is_true(json_object_get(plan, "fits"));
+    json_object_set_new(data, "file", json_string(path));
+    json_object_set_new(data, "plan", plan);
+    if (own) json_object_set_new(data, "own", own);
+    st = page_write(w->out, arena_text(a, "moefold: plan %s", path), data, err);
+    json_decref(data);
+    return st;
+}
+
+/* ---- the command */
+
+int command_report(int argc, char **argv)
+{
+    report_words w = {0};
+    bool done = false, good = true;
+    const char *plan = NULL, *word = NULL;
+    const cli_option options[] = {
+        {"-o", "FILE", "the page to write (HTML)", NULL, &w.out},
+        {"--out", "FILE", "the same", NULL, &w.out},
+        {"--brief", NULL, "of a recipe: without ladder, changes and the front of its job", &w.brief,
+         NULL},
+        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &w.stack},
+    };
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    error err = {{0}};
+    status st = find_plan(argc, argv, &plan, a, &err);
+    cli_words words = {"report", argc, argv, options, 4};
+    if (!st && plan) st = cli_read_plain(&words, &word, &done, &err);
+    if (!st && !plan) st = cli_read(a, &words, r, &done, &err);
+    if (!st && !done && !w.out)
+        st = error_set(&err, ERR_INPUT, "name the page to write: -o page.html");
+    if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);
+    if (!st && !done && !plan) st = report_recipe(r, &w, &good, a, &err);
+    int code = st ? cli_fail("report", st, &err) : good ? OK : ERR_RULE;
+    if (!st && !done) printf("Written to %s: open it in a browser\n", w.out);
+    arena_destroy(a);
+    return code;
+}

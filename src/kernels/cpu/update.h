@@ -1,0 +1,53 @@
+/* update.h - squares, verdict and AdamW of a step's end, on addresses.
+ *
+ * Rows of the operations call these, and so does whoever has arrays without a program: the
+ * benchmark and tests. Tables, blocks and their places: program/update.h. With t counting updates
+ * from 1:
+ *
+ *     g = gradient * scale * clip
+ *     m = b1 m + (1-b1) g        v = b2 v + (1-b2) g^2
+ *     w = w - lr * ( (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps) + decay * w )
+ *
+ * Without decoupled decay, decay * w is added to g instead. Results do not depend on the number of
+ * threads. */
+#ifndef KERNELS_CPU_UPDATE_H
+#define KERNELS_CPU_UPDATE_H
+
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "program/update.h"
+
+typedef struct update_table {
+    const double *rows; /* [n][TABLE_COLUMNS] */
+    int64_t n;
+} update_table;
+
+/* The arrays of a rank. FP32 or BF16 each; everything in between is FP32. */
+typedef struct update_arrays {
+    typed weights, gradients; /* of all weights */
+    typed masters;            /* of what this rank owns; NULL: the weights are their own */
+    typed first, second;      /* moments: the same */
+} update_arrays;
+
+/* Of the elements that this rank answers for: their squares, and how many are zero. */
+double update_squares(update_table t, typed x);
+double update_zeros(update_table t, typed x);
+
+typedef struct verdict_limits {
+    double clip, skip, beta1, beta2; /* as the reals of VERDICT */
+} verdict_limits;
+void update_verdict(double *verdict, const double *sums, const double *given,
+                    const verdict_limits *l);
+
+typedef struct adamw_numbers {
+    double beta1, beta2, eps;
+    bool l2;
+} adamw_numbers;
+void update_adamw(const adamw_numbers *k, const double *verdict, update_table t,
+                  const update_arrays *x);
+
+/* The router's correction bias: experts below the mean load gain `rate`, those above lose it. */
+void update_bias(float *bias, const float *load, int64_t n, double rate);
+
+#endif

@@ -1,0 +1,193 @@
+/* update.c - what a step begins and ends with.
+ *
+ * I1  Every operation names all the memory that it touches: a device may run them late, in any
+ *     order that their addresses allow. So the arrays that the optimizer works on in pieces are
+ *     named as wholes.
+ * I2  What the verdict guards are the last operations of a step: they read it from memory. Nothing
+ *     here depends on what the host has seen of a step. */
+#include "program/build/update.h"
+
+#include <math.h>
+
+#include "program/update.h"
+
+static void begin(builder *b, segment *seg, segment_kind kind)
+{
+    segment_init(seg, b, kind, b->s, b->a);
+    b->module = MODULE_OPTIMIZER;
+    b->role = ROLE_NONE;
+    b->node = NODE_ATTN;
+    b->layer_step = 0;
+}
+
+/* ---- buffers */
+
+static int64_t elements_of(const program *p, step_buffer which)
+{
+    int64_t times = step_by_micro(which) ? p->micros : 1;
+    return dtype_elements(step_type(which), times * p->step_bytes[which]);
+}
+
+/* A buffer of the step, of all microbatches; NONE: the model has none. */
+static int of_step(builder *b, const program *p, step_buffer which)
+{
+    int64_t n = elements_of(p, which);
+    if (!n) return NONE;
+    return seg_fixed(b, step_names[which], REGION_STEP, p->step_offset[which], n, step_type(which));
+}
+
+/* Its copy on the host. */
+static int staged(builder *b, const program *p, step_buffer which)
+{
+    return seg_fixed(b, step_names[which], REGION_STAGING, p->staging_offset[which],
+                     elements_of(p, which), step_type(which));
+}
+
+static int gradients(builder *b, const program *p)
+{
+    return seg_fixed(b, "gradients", REGION_GRADIENTS, 0, p->weights.trained, p->types.gradient);
+}
+
+/* ---- begin */
+
+static void copy(builder *b, const program *p, step_buffer which, bool up)
+{
+    if (!elements_of(p, which)) return;
+    int host = staged(b, p, which), here = of_step(b, p, which);
+    op *o = seg_op(b, SEG_FORWARD, up ? OP_COPY_IN : OP_COPY_OUT, step_names[which],
+                   up ? IN(host) : IN(here), up ? OUT(here) : OUT(host),
+                   DIM(elements_of(p, which), which));
+    o->stream = up ? STREAM_COPY_BACK : STREAM_COPY;
+    o->type = step_type(which);
+}
+
+static void zero(builder *b, const char *name, int buf_id)
+{
+    if (buf_id == NONE) return;
+    const buf *y = &b->seg->bufs[buf_id];
+    seg_op(b, SEG_FORWARD, OP_ZERO, name, NULL, OUT(buf_id),
+           DIM(dtype_elements(y->type, y->bytes)));
+}
+
+void build_begin(builder *b, segment *seg, const program *p)
+{
+    static const step_buffer counters[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,     STEP_Z,
+                                           STEP_LOAD, STEP_GLOBAL,   STEP_OVERFLOW};
+    begin(b, seg, SEGMENT_BEGIN);
+    for (int i = 0; i < STEP_COUNT; i++)
+        if (step_is_staged((step_buffer)i) == STAGED_UP) copy(b, p, (step_buffer)i, true);
+    for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
+        zero(b, step_names[counters[i]], of_step(b, p, counters[i]));
+    zero(b, "gradients", gradients(b, p));
+}
+
+/* ---- report */
+
+/* Ranks of one TP group have the same losses: the first counts. */
+static bool counts_tokens(const program *p)
+{
+    return program_head(p) && p->at.tp == 0;
+}
+
+/* Everybody's tallies, one after another; this rank's where it is alone. */
+static int gathered(builder *b, const program *p, int tally)
+{
+    if (p->s->lay.world == 1) return tally;
+    int all = of_step(b, p, STEP_TALLIES);
+    op *o = seg_comm(b, SEG_FORWARD, OP_ALL_GATHER, "tallies", GROUP_WORLD, IN(tally), OUT(all),
+                     DIM(SUM_COUNT));
+    o->stream = STREAM_DP;
+    return all;
+}
+
+static void judge(builder *b, const program *p, int sums, int given)
+{
+    const recipe *r = &p->s->r;
+    bool skips = recipe_given(r, K_SKIP_NORM);
+    op *o = seg_op(b, SEG_FORWARD, OP_VERDICT, "verdict", IN(sums, given),
+                   OUT(of_step(b, p, STEP_VERDICT)), NULL);
+    o->real[REAL_VERDICT_clip] = recipe_real(r, K_CLIP);
+    o->real[REAL_VERDICT_skip] = skips ? recipe_real(r, K_SKIP_NORM) : (double)INFINITY;
+    o->real[REAL_VERDICT_beta1] = recipe_real(r, K_BETA1);
+    o->real[REAL_VERDICT_beta2] = recipe_real(r, K_BETA2);
+}
+
+void build_report(builder *b, segment *seg, const program *p)
+{
+    begin(b, seg, SEGMENT_REPORT);
+    bool counts = counts_tokens(p);
+    int64_t world = p->s->lay.world, layers = p->s->m.n_layers + p->s->m.n_mtp;
+    int squares = of_step(b, p, STEP_SQUARES), tally = of_step(b, p, STEP_TALLY);
+    int given = of_step(b, p, STEP_GIVEN), sums = of_step(b, p, STEP_SUMS);
+    seg_op(b, SEG_FORWARD, OP_SQUARES, "gradient norm",
+           IN(gradients(b, p), of_step(b, p, STEP_TABLE)), OUT(squares),
+           DIM(p->weights.owned, program_trained_weights(p)));
+    seg_op(b, SEG_FORWARD, OP_TALLY, "tally",
+           IN(counts ? of_step(b, p, STEP_LOSS) : NONE,
+              counts ? of_step(b, p, STEP_MTP_LOSS) : NONE, of_step(b, p, STEP_AUX),
+              of_step(b, p, STEP_Z), of_step(b, p, STEP_OVERFLOW),
+              counts ? of_step(b, p, STEP_COUNTS) : NONE, given, squares),
+           OUT(tally), DIM(p->micros, layers));
+    int all = gathered(b, p, tally);
+    seg_op(b, SEG_FORWARD, OP_SUM, "sums", IN(all), OUT(sums), DIM(world, SUM_COUNT));
+    judge(b, p, sums, given);
+    for (int i = 0; i < STEP_COUNT; i++)
+        if (step_is_staged((step_buffer)i) == STAGED_DOWN) copy(b, p, (step_buffer)i, false);
+}
+
+/* ---- update */
+
+static void update_biases(builder *b, const program *p, int verdict)
+{
+    const model *m = &p->s->m;
+    double rate = recipe_real(&p->s->r, K_BIAS_RATE);
+    int64_t each = dtype_bytes(DTYPE_F32, m->experts);
+    if (!m->expert_bias || rate == 0) return;
+    if (group_width(p->s, GROUP_TP_DP_CP) > 1) {
+        op *o = seg_comm(b, SEG_FORWARD, OP_ALL_REDUCE, "expert loads", GROUP_TP_DP_CP, NULL,
+                         OUT(of_step(b, p, STEP_LOAD)), DIM(elements_of(p, STEP_LOAD)));
+        o->stream = STREAM_DP;
+    }
+    for (int i = 0; i < p->weights.n; i++) {
+        const weight *w = &p->weights.list[i];
+        if (w->row->trained) continue;
+        int load = seg_fixed(b, "expert loads", REGION_STEP,
+                             p->step_offset[STEP_LOAD] + w->layer * each, m->experts, DTYPE_F32);
+        int bias = seg_fixed(b, w->row->name, REGION_WEIGHTS, program_weight_bytes(p, w->offset),
+                             w->n, DTYPE_F32);
+        op *o = seg_op(b, SEG_FORWARD, OP_BIAS_UPDATE, "expert bias", IN(load, verdict), OUT(bias),
+                       DIM(w->n));
+        o->real[REAL_BIAS_UPDATE_rate] = rate;
+    }
+}
+
+static int of_optimizer(builder *b, const program *p, const char *name, int64_t at, dtype type)
+{
+    return seg_fixed(b, name, REGION_OPTIMIZER, at, p->updated, type);
+}
+
+static void update_weights(builder *b, const program *p, int verdict)
+{
+    const recipe *r = &p->s->r;
+    const number_types *t = &p->types;
+    int weights = seg_fixed(b, "weights", REGION_WEIGHTS, 0, p->weights.trained, t->weight);
+    int masters = t->masters ? of_optimizer(b, p, "masters", 0, t->master) : NONE;
+    int first = of_optimizer(b, p, "first moments", p->first_offset, t->first);
+    int second = of_optimizer(b, p, "second moments", p->second_offset, t->second);
+    op *o = seg_op(
+        b, SEG_FORWARD, OP_ADAMW, "AdamW", IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
+        OUT(weights, masters, first, second), DIM(p->weights.owned, program_trained_weights(p)));
+    o->real[REAL_ADAMW_beta1] = recipe_real(r, K_BETA1);
+    o->real[REAL_ADAMW_beta2] = recipe_real(r, K_BETA2);
+    o->real[REAL_ADAMW_eps] = recipe_real(r, K_ADAM_EPS);
+    if (!recipe_on(r, K_DECOUPLED_WD)) o->flags |= DECAY_L2;
+}
+
+void build_update(builder *b, segment *seg, const program *p)
+{
+    begin(b, seg, SEGMENT_UPDATE);
+    if (!p->types.moments) return;
+    int verdict = of_step(b, p, STEP_VERDICT);
+    update_biases(b, p, verdict);
+    if (p->updated) update_weights(b, p, verdict);
+}

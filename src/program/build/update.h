@@ -1,0 +1,21 @@
+/* update.h - segments that a step begins and ends with: upload, report, update.
+ *
+ * All their buffers are fixed ranges of the arena and of the staging on the host. They run once in
+ * a step, whatever its microbatches. */
+#ifndef PROGRAM_BUILD_UPDATE_H
+#define PROGRAM_BUILD_UPDATE_H
+
+#include "program/program.h"
+
+/* The batch comes from the host; gradients, losses and counters are zero. */
+void build_begin(builder *b, segment *seg, const program *p);
+
+/* What this rank adds to the sums of all, the sums in rank order, the verdict, and what the host
+ * fetches: sums, verdict, rows of routed buffers, loads of experts. */
+void build_report(builder *b, segment *seg, const program *p);
+
+/* Loads become sums over ranks, biases of routers follow them, and AdamW works on what this rank
+ * owns. Nothing is written where the verdict says so. */
+void build_update(builder *b, segment *seg, const program *p);
+
+#endif

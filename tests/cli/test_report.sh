@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# Reports: pages of a recipe and of a plan, drawn in headless Chromium where there is one. From the repository's root.
+. tests/cli/saying.sh
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+
+# ---- pages
+expect recipe_is_written 0 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml -o "$work/recipe.html"
+"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --json >"$work/plan.json"
+expect plan_is_written 0 'Written to' "$moefold" report "$work/plan.json" --out "$work/plan.html"
+folded=(tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs=1 gbs=16 seq=256)
+expect overrides_are_taken 0 'Written to' "$moefold" report "${folded[@]}" --brief -o "$work/folded.html"
+expect what_does_not_fit_exits_1 1 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml mbs=8 --brief -o "$work/large.html"
+"$moefold" plan deepseek-v3 --gpus 8xH100 --seq 4K --seconds 5 --json >"$work/none.json"
+expect plan_without_rows_is_written 1 'Written to' "$moefold" report "$work/none.json" -o "$work/none.html"
+
+pages=(recipe plan folded large none)
+data_of() { python3 - "$1" <<'PY'
+import json, re, sys
+text = open(sys.argv[1]).read()
+assert len(text.encode()) < 2_000_000, len(text)
+raw = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)[1]
+print(json.dumps(json.loads(raw)))
+PY
+}
+for p in "${pages[@]}"; do
+    check "${p}_is_small_and_whole" data_of "$work/$p.html" >"$work/$p.data.json"
+    grep '^not ok' "$work/$p.data.json" && failed=1
+    without "${p}_needs_no_network" '(src|href) *= *"?(https?:)?//|@import|url\(|fetch\(|XMLHttpRequest|<iframe' \
+        sed '/id="data"/,/^<\/script>/d' "$work/$p.html"
+done
+"$moefold" price recipes/dsv3-128k-h100.yaml --json >"$work/price.json"
+same_as_price() {
+    sed -n '/^{/p' "$work/recipe.data.json" | python3 -c '
+import json, sys
+d, p = json.load(sys.stdin)["own"], json.load(open(sys.argv[1]))
+assert abs(d["price"]["step_s"] / p["step_s"] - 1) < 1e-6
+assert d["memory"]["peak_bytes"] == p["peak_bytes"]
+assert abs(sum(x["seconds"] for x in d["parts"]) / p["step_s"] - 1) < 1e-6
+assert [x["own"] for x in d["ladder"]].count(True) == 1 and d["front"] and d["best"] and d["changes"]
+assert len(d["knobs"]) > 250 and all(k[3] for k in d["knobs"] if k[2] == "derived")
+' "$work/price.json"
+}
+check numbers_are_those_of_price same_as_price
+winner_is_drawn() {
+    sed -n '/^{/p' "$work/plan.data.json" | python3 -c '
+import json, sys
+d = json.load(sys.stdin)
+assert abs(d["own"]["price"]["step_s"] / d["plan"]["best"][0]["step_s"] - 1) < 1e-6
+assert d["own"]["memory"]["peak_bytes"] == d["plan"]["best"][0]["peak_bytes"]'
+}
+check first_row_of_a_plan_is_drawn winner_is_drawn
+printf 'moefold:\n  model: tiny\n' >"$work/<script>alert(1)<.yaml"
+"$moefold" report "$work/<script>alert(1)<.yaml" cluster.gpu=cpu --brief -o "$work/name.html" >/dev/null
+without names_cannot_leave_the_data '<script>alert' cat "$work/name.html"
+
+# ---- in a browser: drawn without a message on the console, and used by pointer and keys
+drawn() { # PAGE WIDTH: the document after its script, messages on fd 2
+    timeout 120 "$chromium" --headless=new --no-sandbox --disable-gpu --user-data-dir="$work/browser" --enable-logging=stderr \
+        --virtual-time-budget=5000 --window-size="$2",900 --dump-dom "file://$1" 2>"$work/console"
+    ! grep CONSOLE "$work/console" >&2
+}
+uses() { # adds a script that uses the page, and leaves what it found in its title
+    cat "$work/recipe.html" - >"$work/used.html" <<'HTML'
+<script>
+setTimeout(() => {
+  const found = [], must = (name, good) => { if (!good) found.push(name); };
+  const canvas = [...document.querySelectorAll("canvas")], info = document.querySelector("#schedule .info");
+  const key = (c, k) => c.dispatchEvent(new KeyboardEvent("keydown", { key: k, bubbles: true, cancelable: true }));
+  must("three canvases", canvas.length === 3 && canvas.every(c => c.tabIndex === 0 && c.getAttribute("aria-label")));
+  key(canvas[0], "n"); const first = info.textContent; key(canvas[0], "n");
+  must("next microbatch", /microbatch/.test(first) && info.textContent !== first);
+  key(canvas[0], "ArrowDown"); must("next stage", /^Stage 1/.test(info.textContent));
+  const image = c => c.toDataURL().length + c.toDataURL().slice(-200);
+  const before = image(canvas[0]); key(canvas[0], "+"); key(canvas[0], "+"); key(canvas[0], "+");
+  must("zoom", image(canvas[0]) !== before);
+  key(canvas[0], "0"); must("whole step again", image(canvas[0]) === before);
+  const rank = document.getElementById("rank"), text = () => document.getElementById("ranks").textContent;
+  rank.value = 200; rank.dispatchEvent(new Event("change")); must("rank by number", /Rank 200:/.test(text()));
+  key(canvas[1], "ArrowRight"); must("rank by key", /Rank 201:/.test(text()));
+  const box = canvas[1].getBoundingClientRect();
+  canvas[1].dispatchEvent(new MouseEvent("click", { clientX: box.left + 3, clientY: box.top + 19, bubbles: true }));
+  must("rank by click", /Rank 0:/.test(text()));
+  const dot = document.querySelector("#front circle"); dot.dispatchEvent(new MouseEvent("click"));
+  must("a point of the front", /a step/.test(document.querySelector("#front .info").textContent));
+  const find = document.getElementById("knob"); find.value = "recompute_modules"; find.dispatchEvent(new Event("input"));
+  must("a knob is found", document.querySelectorAll("#knobs tbody tr").length === 1);
+  must("no sideways scrolling", document.documentElement.scrollWidth <= window.innerWidth);
+  must("labels", [...document.querySelectorAll("input, select")].every(i => document.querySelector(`label[for=${i.id}]`)));
+  must("names", [...document.querySelectorAll("button, svg, canvas")].every(b => b.textContent.trim() || b.getAttribute("aria-label")));
+  document.body.append("\nUSED: " + (found.join("; ") || "all is well"));
+}, 1000);
+</script>
+HTML
+}
+if [ -n "$chromium" ]; then
+    for p in "${pages[@]}"; do
+        for width in 1400 390; do
+            if drawn "$work/$p.html" "$width" >"$work/$p.dom" 2>"$work/said"; then ok "${p}_at_$width"; else bad "${p}_at_$width" "$(head -3 "$work/said")"; fi
+            expect "${p}_has_its_foot_at_$width" 0 'This page needs no network' cat "$work/$p.dom"
+        done
+    done
+    expect plan_shows_its_rows 0 'id="row10"' cat "$work/plan.dom"
+    expect nothing_fits_is_said 0 'smallest cluster|nothing fits' cat "$work/none.dom"
+    uses
+    for width in 1400 390; do
+        drawn "$work/used.html" "$width" >"$work/used.dom" 2>/dev/null
+        expect "page_can_be_used_at_$width" 0 'USED: all is well' grep -o '^USED: .*' "$work/used.dom"
+    done
+else
+    for name in pages_are_drawn page_can_be_used; do echo "ok $name # skip there is no chromium"; done
+fi
+
+# ---- bad words and files
+expect out_is_needed 2 'name the page to write: -o page.html' "$moefold" report tiny
+expect a_recipe_is_needed 2 'name a recipe' "$moefold" report -o "$work/x.html"
+expect folder_must_be_there 3 'nowhere/x.html: cannot be written' "$moefold" report tiny cluster.gpu=cpu --brief -o "$work/nowhere/x.html"
+expect broken_recipe_is_refused 1 'no program can be built' "$moefold" report tiny cluster.gpu=cpu tp=3 --brief -o "$work/x.html"
+head -c 3000 "$work/plan.json" >"$work/cut.json"
+expect cut_plan_is_refused 2 'cut.json:1:.*cut short or not JSON; repair: write the plan again' "$moefold" report "$work/cut.json" -o "$work/x.html"
+python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); del d["front"][0]["step_s"]; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/row.json"
+expect broken_row_is_named 2 'row.json: front\[0\]: there is no number "step_s"; repair' "$moefold" report "$work/row.json" -o "$work/x.html"
+echo '{"complete": true, "gpus": 8, "best": 3}' >"$work/other.json"
+expect other_json_is_refused 2 'not a plan: .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
+mkdir "$work/run" && touch "$work/run/metrics.jsonl"
+expect run_folder_is_not_there_yet 2 'run: a run folder; reports of runs are not there yet' "$moefold" report "$work/run" -o "$work/x.html"
+check nothing_was_left test ! -e "$work/x.html"
+exit $failed
