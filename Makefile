@@ -50,8 +50,8 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
-CUDA_ALSO    := src/base/status.c src/kernels/pick.c src/program/op.c# of the program: the object has its own copy
-CUDA_C       := $(wildcard src/kernels/cuda/*.c) $(CUDA_ALSO)
+CUDA_ALSO    := src/base/dtype.c src/base/status.c src/kernels/pick.c src/program/op.c# of the program: the object has its own copy
+CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
 CUDA_HOME    := $(dir $(realpath $(NVCC)))..
@@ -294,7 +294,8 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
-$(BUILD)/obj/src/kernels/cuda/%.pic.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: \
+    private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
 $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)

@@ -6,16 +6,17 @@
  * of logits. */
 #include "base/maths.h"
 #include "program/target.h"
+#include "program/update.h"
 
 enum {
     ROOM_ALIGN = 256,
-    LIBRARY = 32 << 20, /* what a product may take of cuBLASLt */
-    PIECES = 528,       /* a sum over rows is cut into so many at most, */
-    PIECE_ROWS = 32,    /* of so many rows at least */
-    SORTED = 2048,      /* pairs that a block sorts */
-    SPLIT_MOST = 1024,  /* columns of a gradient that is cut into two BF16 halves */
-    STATES = 16,        /* of the delta rule, kept by a block */
-    COLUMNS_LEAST = 16, /* of its values in a block */
+    LIBRARY = (32 << 20) + ROOM_ALIGN, /* what a product may take of cuBLASLt */
+    PIECES = 528,                      /* a sum over rows is cut into so many at most, */
+    PIECE_ROWS = 32,                   /* of so many rows at least */
+    SORTED = 2048,                     /* pairs that a block sorts */
+    SPLIT_MOST = 1024,                 /* columns of a gradient that is cut into two BF16 halves */
+    STATES = 16,                       /* of the delta rule, kept by a block */
+    COLUMNS_LEAST = 16,                /* of its values in a block */
     COLUMNS_MOST = 128,
     SHARED_MOST = 200 << 10,
 };
@@ -149,6 +150,8 @@ int64_t target_cuda_room(const op *o, const op_types *t)
                room(samples(d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_S]), d[DIM_AUX_LOSS_E], 4);
     case OP_AUX_GLOBAL:
         return 256 + room(d[DIM_AUX_GLOBAL_T], 8, 1);
+    case OP_SQUARES:
+        return room(d[DIM_SQUARES_N] / UPDATE_PIECE + d[DIM_SQUARES_ROWS] + 1, 8, 1);
     case OP_Z_LOSS:
         return 256 + room(d[DIM_Z_LOSS_T], 8, 1);
     default:

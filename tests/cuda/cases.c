@@ -93,6 +93,12 @@ static const shape shapes[] = {
     {OP_FLEX_PLACE, "02 ? ?", "32 3 ? ? ?", {0}, fill_flex},
     {OP_DEMAND, "?", "=2", {0}, fill_demand},
     {OP_MOVE, "=0", "=0", {0}, NULL},
+    {OP_SQUARES, "? ?", "d=1", {0}, fill_update},
+    {OP_TALLY, "? ? 1 1 (1+1) ? ? d=1", "?", {0}, fill_tally},
+    {OP_SUM, "d01", "d1", {0}, NULL},
+    {OP_VERDICT, "? ?", "?", {0}, fill_verdict},
+    {OP_ADAMW, "? ? ?", "? ? ? ?", {0}, fill_update},
+    {OP_BIAS_UPDATE, "0 ?", "0", {0.25}, fill_verdict},
 };
 
 static const sizes tries[] = {
@@ -514,6 +520,33 @@ static const sizes tries[] = {
     MOVES(80, 80, 0, 4, 4, 5, 0, 20, 5, 0, 0, 20, 5, 0),
     MOVES(6, 2, 1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 0, 0), /* a sum */
     MOVES(6, 4, 1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 1, 0), /* neighbours meet */
+    {OP_SQUARES, {1, 1}, 0, NULL, 0, 0},
+    {OP_SQUARES, {70001, 5}, 0, NULL, 0, 0},
+    {OP_SQUARES, {300000, 700}, 0, NULL, 0, 0},
+    {OP_SQUARES, {0, 3}, 0, NULL, 0, 0},
+    {OP_TALLY, {3, 4}, 0, NULL, 0, 0},
+    {OP_TALLY, {3, 4}, 0, NULL, 0, 1}, /* an overflow */
+    {OP_TALLY, {1, 61}, 0, "i0 i1 i5", 0, 0},
+    {OP_TALLY, {2, 1}, 0, "i1 i2 i3 i4", 0, 0},
+    {OP_SUM, {1, 13}, 0, NULL, 0, 0},
+    {OP_SUM, {37, 13}, 0, NULL, 0, 0},
+#define VERDICTS(way)                                                                              \
+    {                                                                                              \
+        OP_VERDICT, {0}, 0, NULL, 0, way                                                           \
+    }
+    VERDICTS(0),
+    VERDICTS(1),
+    VERDICTS(2),
+    VERDICTS(3),
+    VERDICTS(4),
+    VERDICTS(5),
+    {OP_ADAMW, {1, 1}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5}, DECAY_L2, "o1", 0, 0},
+    {OP_ADAMW, {300000, 700}, 0, NULL, 0, 0},
+    {OP_ADAMW, {3000, 7}, 0, NULL, 0, 1}, /* not taken */
+    {OP_BIAS_UPDATE, {300}, 0, NULL, 0, 0},
+    {OP_BIAS_UPDATE, {8}, 0, NULL, 0, 1},
 };
 
 const shape *shape_of(op_kind kind)
@@ -559,6 +592,8 @@ static void tensors_init(trial *t, const char *s, tensor *x)
             for (int64_t i = 0; i < x->n; i++) x->f[i] = i % 5 == 2 ? 0 : i % 5 == 3 ? 0.5F : 1;
         } else if (*s == '=') {
             tensor_reals(t, x, s[1] - '0');
+        } else if (*s == 'd') {
+            tensor_doubles(t, x, s[1] == '=' ? s[2] - '0' : count_of(o, s + 1));
         } else if (*s != '?') {
             tensor_reals(t, x, count_of(o, s));
         }
