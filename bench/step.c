@@ -39,9 +39,10 @@ static double now(void)
 static double one_step(executor *e, const program *p, const batch *b)
 {
     double start = now();
-    executor_clear(e);
     batch_load(e, p, 0, b, 0);
+    executor_part(e, PART_BEGIN);
     executor_part(e, PART_STEP);
+    executor_staging(e, STEP_GIVEN); /* waits for the device */
     return now() - start;
 }
 
@@ -76,7 +77,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return (int)st;
     }
-    init_weights(s, &p->at, &p->weights, 1, executor_region(e, REGION_WEIGHTS));
+    init_weights(s, &p->at, &p->weights, 1, executor_map(e, p->offset[REGION_WEIGHTS]));
     batch_tables(e, p);
     int32_t *ids = ARENA_ARRAY(a, int32_t, p->T);
     float *mask = ARENA_ARRAY(a, float, p->T);

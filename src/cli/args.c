@@ -1,8 +1,11 @@
 /* args.c - words of the command line: options, a recipe, overrides, flags of Megatron-LM. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "base/git.h"
 #include "base/yaml.h"
 #include "cli/help.h"
 #include "recipe/input.h"
@@ -84,6 +87,28 @@ static status read_input(recipe *r, error *err)
     return s ? s : recipe_parse_yaml(r, from_input, data, n, err);
 }
 
+/* A recipe as it was at another commit. Paths in it start in its folder as it is now. An input of
+ * Megatron-LM is read from a file, so it becomes one for a moment. */
+static status read_revision(recipe *r, const char *name, const megatron_options *how, error *err)
+{
+    char *data, folder[] = "/tmp/moefold-revision-XXXXXX";
+    size_t n;
+    status s = git_show(r->a, name, MEGATRON_BYTES_MAX, &data, &n, err);
+    if (s) return s;
+    if (!input_is_megatron(data, n)) {
+        r->folder = file_folder(r->a, git_path(name));
+        return recipe_parse_yaml(r, git_path(name), data, n, err);
+    }
+    if (!mkdtemp(folder))
+        return error_set(err, ERR_MACHINE, "%s: no folder in /tmp: %s", name, file_why());
+    const char *path = arena_text(r->a, "%s/input", folder);
+    s = file_write(path, data, n, err);
+    if (!s) s = input_read(r, path, how, err);
+    unlink(path);
+    rmdir(folder);
+    return s;
+}
+
 /* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), a YAML
  * file, or an input of Megatron-LM. */
 static status read_named(recipe *r, const char *name, const megatron_options *how, error *err)
@@ -94,6 +119,7 @@ static status read_named(recipe *r, const char *name, const megatron_options *ho
         return OK;
     }
     if (file_exists(name)) return input_read(r, name, how, err);
+    if (git_is_revision(name)) return read_revision(r, name, how, err);
     int n;
     const char *const *presets = model_presets(&n);
     const char *file = file_nearest(r->a, name), *preset = text_nearest(name, presets, n);

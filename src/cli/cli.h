@@ -1,7 +1,7 @@
 /* cli.h - what the commands share: their table, their options, and how a recipe is named.
  *
  * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a
- * preset model, or a config.json or its folder; then overrides (key=value) and flags of Megatron-LM
+ * preset model, a config.json or its folder, or REVISION:path as git has it; then overrides (key=value) and flags of Megatron-LM
  * in any order, the later one winning. `--from-megatron FILE` reads an argument list instead. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
@@ -33,6 +33,7 @@ int command_launch(int argc, char **argv);
 int command_price(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_diff(int argc, char **argv);
 
 /* An option of a command: a switch (`on`), or one that takes a value (`text`). */
 typedef struct cli_option {

@@ -14,7 +14,8 @@ const char cli_version[] = "0.1.0";
 const char help_recipe[] =
     "RECIPE is a YAML file (- for standard input), a preset model (moefold show --presets), a name "
     "on "
-    "the Hugging Face hub, or a config.json or its folder. key=value sets a knob (moefold knobs); "
+    "the Hugging Face hub, a config.json or its folder, or REVISION:path in git. key=value sets a "
+    "knob (moefold knobs); "
     "short words: tp=8 or TP8, cp, ep, pp, vpp, etp, mbs, gbs, seq=128K. Flags of Megatron-LM "
     "work, "
     "too.";
@@ -57,6 +58,14 @@ static const struct page {
       {"A plan: its rows, speed against headroom, why",
        "moefold plan tiny --gpus 8xH100 --seq 4K --json >p.json && moefold report p.json -o "
        "page.html"}}},
+    {"diff",
+     {{"What differs between two recipes, and what each change costs",
+       "moefold diff recipes/dsv3-128k-h100.yaml recipes/dsv3-128k-h100-tp.yaml --tolerance 100"},
+      {"Overrides hold for both sides",
+       "moefold diff deepseek-v3 deepseek-v3 ep=64 --gpus 256xH200"},
+      {"For CI: two recipes must agree within 2 %",
+       "moefold diff recipes/qwen3-30b-4k-h100.yaml recipes/qwen3-30b-4k-h100.yaml --tolerance 2 "
+       "--json"}}},
     {"train",
      {{"Train a small model on this machine's CPUs",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},

@@ -1,6 +1,18 @@
 /* control.c - the control plane: blocking calls on host memory, for barriers, sums and files. */
 #include "comm/state.h"
 
+void comm_settles(comm *c, void (*settle)(void *with), void *with)
+{
+    c->settle = settle;
+    c->settle_with = with;
+}
+
+static message *take(comm *c, message_kind kind, comm_group g, const char *what)
+{
+    if (c->settle) c->settle(c->settle_with);
+    return comm_take(c, kind, g, what);
+}
+
 static void blocking(comm *c, message *m)
 {
     m->stream = STREAM_HOST;
@@ -10,7 +22,7 @@ static void blocking(comm *c, message *m)
 
 static void collect(comm *c, comm_group g, const void *mine, size_t n, void *all, const char *what)
 {
-    message *m = comm_take(c, MESSAGE_GATHER, g, what);
+    message *m = take(c, MESSAGE_GATHER, g, what);
     m->x = mine;
     m->y = all;
     m->n = (int64_t)n;
@@ -31,7 +43,7 @@ void comm_barrier(comm *c, comm_group g)
 
 void comm_broadcast(comm *c, comm_group g, int64_t root_place, void *bytes, size_t n)
 {
-    message *m = comm_take(c, MESSAGE_BROADCAST, g, "broadcast");
+    message *m = take(c, MESSAGE_BROADCAST, g, "broadcast");
     m->y = bytes;
     m->n = (int64_t)n;
     m->type = DTYPE_U8;

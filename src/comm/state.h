@@ -65,6 +65,9 @@ struct comm {
     double *collected; /* for sums: [collected_room] */
     int64_t collected_room;
 
+    void (*settle)(void *with); /* see comm_settles */
+    void *settle_with;
+
     comm_stats stats;
     comm_watch watch;
 };

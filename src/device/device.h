@@ -19,9 +19,9 @@
  *     is for the record that was made last before the wait was called. An event that was never
  *     recorded is complete.
  * D4  The host runs ahead. It waits where it reads, writes, fills, syncs or settles.
- * D5  A rank that waits for other ranks by means of its own (the control plane of comm) settles
- *     first: what it has enqueued must come to its end while it waits there. On a GPU streams run
- *     by themselves and there is nothing to do.
+ * D5  A rank that waits for other ranks in the control plane of comm settles first (comm_settles):
+ *     what it has enqueued must come to its end while it waits there. On a GPU streams run by
+ *     themselves and there is nothing to do.
  * D6  Nothing is allocated between device_events and device_close, but by device_take.
  *
  * One thread uses a device: the rank's. The header is C; .cu files include it, too. */

@@ -210,9 +210,9 @@ static void open_ranks(timeline *l, const timeline_options *o)
     for (int64_t i = 0; i < n; i++) {
         int64_t at = layout_coordinate(&l->s->lay, GRID_DENSE, AXIS_PP, ranks[i]);
         l->of_stage[at][l->n_of_stage[at]++] = i;
-        trace_add_rank(l->t, ranks[i],
-                       arena_text(l->a, "rank %lld, pipeline stage %lld", (long long)ranks[i],
-                                  (long long)at));
+        trace_add_rank(
+            l->t, ranks[i],
+            arena_text(l->a, "rank %lld, pipeline stage %lld", (long long)ranks[i], (long long)at));
     }
 }
 

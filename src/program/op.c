@@ -100,6 +100,11 @@ bool op_is_copy(op_kind k)
     return k == OP_COPY_OUT || k == OP_COPY_IN;
 }
 
+bool op_can_overwrite(op_kind k)
+{
+    return k == OP_GEMM_W || k == OP_GROUPED_W;
+}
+
 bool op_is_typed(op_kind k)
 {
     return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW;

@@ -146,6 +146,7 @@ enum {
     BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
     FIXED_ORDER = 16384,  /* attention's gradient: sums of a fixed order, whatever they take */
     DECAY_L2 = 32768,     /* optimizer: decay goes into the gradient */
+    OVERWRITE = 65536,    /* weight gradient: written instead of added to; op_can_overwrite */
 };
 
 /* Functions of ACT_AS. */
@@ -192,6 +193,9 @@ bool op_is_comm(op_kind k);
 
 /* Is it a copy to or from the host? */
 bool op_is_copy(op_kind k);
+
+/* Is it a weight gradient whose kernels have a mode that writes it whole (OVERWRITE)? */
+bool op_can_overwrite(op_kind k);
 
 /* Do its kernels take operands of any format as they are? Others compute on FP32 ones, and on a
  * device that has no other numbers on copies. */

@@ -116,6 +116,8 @@ typedef struct program {
     int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
     number_types types;                  /* of weights, gradients, masters and moments */
     int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
+    bool *written;   /* [weights.n] is the gradient written whole by the first operation of a step
+                      * that touches it? All others begin as zeros. NULL: none is */
     int64_t updated; /* elements of each that are on the device: what this rank owns, but for what
                       * an offloaded optimizer has on the host */
 } program;

@@ -5,7 +5,11 @@
 #include "recipe/target.h"
 
 static const target_row rows[] = {
-    {.name = "cpu", .widens = true, .wide_blocks = true, .logits_bytes = 8 << 20},
+    {.name = "cpu",
+     .widens = true,
+     .writes_first = true,
+     .wide_blocks = true,
+     .logits_bytes = 8 << 20},
     {.name = "cuda-sm90",
      .wide_blocks = true,
      .logits_rows = 4096,

@@ -11,6 +11,7 @@
 typedef struct target_row {
     const char *name;
     bool widens;          /* kernels compute on FP32 copies of narrow operands, in the workspace */
+    bool writes_first;    /* the first weight gradient of a step is written, and needs no zeros */
     bool wide_blocks;     /* blocks of attention are merged in FP32, and rounded once */
     int64_t logits_bytes; /* a chunk of the head has as many rows as these take in FP32 .. */
     int64_t logits_rows;  /* .. or, where this is not 0, so many */

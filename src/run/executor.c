@@ -78,6 +78,12 @@ static status open_alone(executor *e, error *err)
     return s;
 }
 
+static void settle(void *with)
+{
+    device *d = with;
+    d->table->settle(d);
+}
+
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err)
 {
     executor *e = calloc(1, sizeof *e);
@@ -94,6 +100,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
         executor_close(e);
         return s;
     }
+    comm_settles(e->c, settle, e->d);
     *out = e;
     return OK;
 }
@@ -116,6 +123,7 @@ void executor_close(executor *e)
 {
     if (!e) return;
     if (e->d) e->d->table->sync(e->d);
+    if (e->c) comm_settles(e->c, NULL, NULL);
     executor_unbind(e);
     device_close(e->d);
     if (e->own) comm_close(e->own);
@@ -225,14 +233,12 @@ void executor_item(executor *e, item_part part, int64_t i)
 {
     if (!e->joined) join(e);
     put_item(e, part, i);
-    e->d->table->settle(e->d);
 }
 
 void executor_part(executor *e, item_part part)
 {
     if (!e->joined) join(e);
     for (int64_t i = 0; i < e->p->items[part].n; i++) put_item(e, part, i);
-    e->d->table->settle(e->d);
 }
 
 /* ---- memory, from outside */
@@ -284,18 +290,6 @@ void *executor_map(executor *e, int64_t place)
 int64_t executor_step_place(const program *p, step_buffer which)
 {
     return p->offset[REGION_STEP] + p->step_offset[which];
-}
-
-void *executor_region(const executor *e, region r)
-{
-    e->d->table->sync(e->d);
-    return e->d->table->map(e->d, executor_address(e, e->p->offset[r]));
-}
-
-void *executor_step_buffer(const executor *e, step_buffer which)
-{
-    e->d->table->sync(e->d);
-    return e->d->table->map(e->d, executor_address(e, executor_step_place(e->p, which)));
 }
 
 void *executor_staging(const executor *e, step_buffer which)

@@ -31,7 +31,8 @@ void executor_close(executor *e);
  * they are; all else begins as zeros. Where it fails the executor can only be closed. */
 status executor_rework(executor *e, const program *p, error *err);
 
-/* Enqueues all items of a part, or one. After a part the rank may wait for others by any means. */
+/* Enqueues all items of a part, or one. The rank may use the control plane of its comm after it:
+ * what is enqueued comes to its end while it waits there. */
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
@@ -53,10 +54,6 @@ void *executor_map(executor *e, int64_t place);
 /* Where a buffer of the step lies; of those that exist once for each microbatch, the first one's
  * (p->step_bytes apart). */
 int64_t executor_step_place(const program *p, step_buffer which);
-
-/* The pointers of executor_map, where it is known that there are any. */
-void *executor_region(const executor *e, region r);
-void *executor_step_buffer(const executor *e, step_buffer which);
 
 /* The copy of a buffer of the step on the host: what PART_BEGIN uploads (of all microbatches), what
  * PART_REPORT has fetched. */

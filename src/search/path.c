@@ -73,6 +73,25 @@ static void forget_aliases(recipe *r, knob_id k)
     r->n_aliases = n;
 }
 
+int path_move_of(knob_id k)
+{
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; i < moves[m].n; i++)
+            if (moves[m].knobs[i] == k) return m;
+    return -1;
+}
+
+const char *path_move_name(int m)
+{
+    return moves[m].name;
+}
+
+void path_copy(recipe *r, const recipe *from, knob_id k)
+{
+    r->knob[k] = from->knob[k];
+    forget_aliases(r, k);
+}
+
 void path_open(recipe *r, const char *kept)
 {
     for (int k = 0; k < K_COUNT; k++) {
@@ -124,15 +143,18 @@ static bool has(value list, value word)
     return false;
 }
 
-/* Lists of modules are sets. */
-static bool same_knob(const walk *w, knob_id k)
+bool path_same(knob_id k, value x, value y)
 {
-    value x = w->from->r.knob[k].v, y = w->to->r.knob[k].v;
     bool modules = k == K_RECOMPUTE_MODULES || k == K_GRAPH_MODULES;
     if (!modules || x.kind != V_LIST || y.kind != V_LIST) return value_equal(x, y);
     for (int i = 0; i < x.list.n; i++)
         if (!has(y, x.list.items[i])) return false;
     return x.list.n == y.list.n;
+}
+
+static bool same_knob(const walk *w, knob_id k)
+{
+    return path_same(k, w->from->r.knob[k].v, w->to->r.knob[k].v);
 }
 
 static bool differs(const walk *w, int m)

@@ -36,6 +36,17 @@ typedef struct path_ends {
  * graphs, offload? */
 bool path_decides(knob_id k);
 
+/* The move that a knob belongs to, or -1; its name. */
+int path_move_of(knob_id k);
+const char *path_move_name(int m);
+
+/* Copies one setting as a person made it (or left it open), without other keys that would set it
+ * again. */
+void path_copy(recipe *r, const recipe *from, knob_id k);
+
+/* Are two values of a knob the same? Lists of modules are sets. */
+bool path_same(knob_id k, value x, value y);
+
 /* Leaves what a search decides open, but for settings whose reason is `kept` (may be NULL). */
 void path_open(recipe *r, const char *kept);
 

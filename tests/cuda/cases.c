@@ -129,6 +129,8 @@ static const sizes tries[] = {
     {OP_GEMM_W, {131, 67, 35}, 0, NULL, 0, 0},
     {OP_GEMM_W, {513, 301, 290}, 0, NULL, 0, 0},
     {OP_GEMM_W, {0, 3, 4}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {200, 136, 72}, OVERWRITE, NULL, 0, 0},
+    {OP_GEMM_W, {131, 67, 35}, OVERWRITE, NULL, 0, 0},
     {OP_BIAS, {7, 33}, 0, NULL, 0, 0},
     {OP_BIAS, {501, 129}, 0, NULL, 0, 0},
     {OP_BIAS_W, {1, 1}, 0, NULL, 0, 0},
@@ -461,6 +463,8 @@ static const sizes tries[] = {
     GROUPS(4, 200, 7, 64, 128),
     GROUPS(5, 2900, 13, 512, 64),
     GROUPS(0, 1500, 250, 64, 64),
+    {OP_GROUPED_W, {159, 7, 33, 19}, OVERWRITE, NULL, 0, 2},
+    {OP_GROUPED_W, {3000, 17, 192, 320}, OVERWRITE, NULL, 0, 2},
 #define BIASES(way, ...)                                                                           \
     {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, NULL, 0, way},                                             \
         {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, "i1", 0, way},                                         \

@@ -54,6 +54,7 @@ static void fast_gemm_w(const op *o, void *const *in, void *const *out)
 {
     blas_product p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
                                  o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
+    p.add = !(o->flags & OVERWRITE);
     blas_gemm(&p);
 }
 

@@ -36,7 +36,7 @@ static blas_product product_of(const grouped *g, int64_t e)
         p.a = g->a + s.begin * N, p.b = g->b + weights, p.c = g->c + s.begin * K;
         break;
     default: /* dw[N][K] += dy[rows][N]^T x[rows][K] */
-        p.m = N, p.n = K, p.k = rows, p.ta = true, p.add = true;
+        p.m = N, p.n = K, p.k = rows, p.ta = true, p.add = !(g->o->flags & OVERWRITE);
         p.a = g->a + s.begin * N, p.b = g->b + s.begin * K, p.c = g->c + weights;
     }
     return p;
@@ -141,8 +141,20 @@ void fast_grouped_d(const op *o, void *const *in, void *const *out)
     zero_tail(o, in[IN_GROUPED_D_offsets], out[OUT_GROUPED_D_dx], o->dim[DIM_GROUPED_D_K]);
 }
 
+/* Experts without rows have no tile (T3). */
+static void zero_idle(const op *o, const int32_t *offsets, float *dw)
+{
+    int64_t each = o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
+#pragma omp parallel for schedule(static)
+    for (int64_t e = 0; e < o->dim[DIM_GROUPED_W_E]; e++) {
+        span s = expert_rows(offsets, e, o->dim[DIM_GROUPED_W_ROOM]);
+        if (s.begin >= s.end) memset(dw + e * each, 0, (size_t)each * sizeof *dw);
+    }
+}
+
 void fast_grouped_w(const op *o, void *const *in, void *const *out)
 {
+    if (o->flags & OVERWRITE) zero_idle(o, in[IN_GROUPED_W_offsets], out[OUT_GROUPED_W_dw]);
     run_grouped(&(grouped){o, in[IN_GROUPED_W_dy], in[IN_GROUPED_W_x], in[IN_GROUPED_W_offsets],
                            out[OUT_GROUPED_W_dw]});
 }

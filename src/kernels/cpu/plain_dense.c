@@ -54,7 +54,7 @@ static void gemm_w(const op *o, void *const *in, void *const *out)
     real *dw = out[OUT_GEMM_W_dw];     /* [N][K] */
     for (int64_t j = 0; j < n; j++)
         for (int64_t l = 0; l < k; l++) {
-            double sum = (double)dw[j * k + l];
+            double sum = o->flags & OVERWRITE ? 0 : (double)dw[j * k + l];
             for (int64_t i = 0; i < m; i++) sum += (double)dy[i * n + j] * (double)x[i * k + l];
             dw[j * k + l] = (real)sum;
         }

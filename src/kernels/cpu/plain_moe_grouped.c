@@ -69,7 +69,7 @@ void plain_grouped_w(const op *o, void *const *in, void *const *out)
             double sum = 0;
             for (int64_t r = s.begin; r < s.end; r++)
                 sum += (double)dy[r * N + n] * (double)x[r * K + k];
-            dw[e * N * K + i] += (real)sum;
+            dw[e * N * K + i] = (o->flags & OVERWRITE ? 0 : dw[e * N * K + i]) + (real)sum;
         }
     }
 }

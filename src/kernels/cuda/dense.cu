@@ -24,7 +24,7 @@ static void gemm_w(const kernel_call *c)
     const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N],
                   k = c->o->dim[DIM_GEMM_W_K];
     product(c, {in_of(c, IN_GEMM_W_dy), 1, n}, {in_of(c, IN_GEMM_W_x), 1, k},
-            {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, true);
+            {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, !(c->o->flags & OVERWRITE));
 }
 
 static void bias(const kernel_call *c)

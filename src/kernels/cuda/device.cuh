@@ -141,6 +141,14 @@ static inline cudaStream_t stream_of(const kernel_call *c)
     return (cudaStream_t)c->stream;
 }
 
+/* Where a weight gradient of n elements is written whole by a kernel that adds: zeros first. */
+static inline void clear_first(const kernel_call *c, int64_t n)
+{
+    if (c->o->flags & OVERWRITE)
+        cudaMemsetAsync(c->out[0], 0, (size_t)n * (c->types->out[0] == DTYPE_BF16 ? 2 : 4),
+                        stream_of(c));
+}
+
 /* `x`, n elements on. */
 static inline __host__ __device__ numbers from(numbers x, int64_t n)
 {

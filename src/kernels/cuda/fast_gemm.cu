@@ -46,7 +46,7 @@ static lt_shape shape_of(const op *o, const op_types *t)
     const bool add = o->flags & ADD_TO;
     if (o->kind == OP_GEMM) return {m, n, k, false, false, t->in[0], t->out[0], add};
     if (o->kind == OP_GEMM_D) return {m, k, n, false, true, t->in[0], t->out[0], add};
-    return {n, k, m, true, true, t->in[0], t->out[0], true};
+    return {n, k, m, true, true, t->in[0], t->out[0], !(o->flags & OVERWRITE)};
 }
 
 static status plan(const lt_shape &s, const op *o, void **state, error *err)
@@ -64,6 +64,7 @@ static status prepare_split(const op *o, const op_types *t, void **state, error 
     lt_shape s = shape_of(o, t);
     s.in = DTYPE_BF16;
     if (o->kind == OP_GEMM_D) s.k *= 2;
+    if (o->kind == OP_GEMM_W) s.add = true; /* the second half is added to the first */
     return plan(s, o, state, err);
 }
 
@@ -126,6 +127,7 @@ static void split_w(const kernel_call *c)
     const int64_t m = c->o->dim[DIM_GEMM_W_M], n = c->o->dim[DIM_GEMM_W_N];
     __nv_bfloat16 *high = (__nv_bfloat16 *)((char *)c->workspace + LT_WORKSPACE);
     split(c, n, high, high + m * n);
+    clear_first(c, n * c->o->dim[DIM_GEMM_W_K]);
     run(c, high, c->in[IN_GEMM_W_x], c->workspace);
     run(c, high + m * n, c->in[IN_GEMM_W_x], c->workspace);
 }

@@ -112,6 +112,8 @@ static status w_prepare(const op *o, const op_types *, void **, error *err)
 
 static void w_launch(const kernel_call *c)
 {
+    const int64_t *d = c->o->dim;
+    clear_first(c, d[DIM_GROUPED_W_E] * d[DIM_GROUPED_W_N] * d[DIM_GROUPED_W_K]);
     const grouped_call q = {c->in[IN_GROUPED_W_dy], c->in[IN_GROUPED_W_x],
                             args_of(c, c->o->dim[DIM_GROUPED_W_N], c->o->dim[DIM_GROUPED_W_K], 0)};
     if (grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream_of(c)) != cudaSuccess) launch_failed(c);

@@ -79,6 +79,7 @@ static void grouped_w(const kernel_call *c)
     const int64_t n = c->o->dim[DIM_GROUPED_W_N], k = c->o->dim[DIM_GROUPED_W_K];
     const experts ex = experts_of(c, IN_GROUPED_W_offsets);
     if (n <= 0 || k <= 0 || ex.n <= 0) return;
+    clear_first(c, ex.n * n * k);
     const dim3 grid((unsigned)ceil_of(n, TILE), (unsigned)ceil_of(k, TILE), (unsigned)ex.n);
     weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>({in_of(c, IN_GROUPED_W_dy), 1, n},
                                                      {in_of(c, IN_GROUPED_W_x), 1, k},

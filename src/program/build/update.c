@@ -8,6 +8,7 @@
 #include "program/build/update.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "program/update.h"
 
@@ -69,6 +70,54 @@ static void zero(builder *b, const char *name, int buf_id)
            DIM(dtype_elements(y->type, y->bytes)));
 }
 
+/* ---- gradients that nobody writes whole */
+
+/* Less than this between two ranges of zeros is made zero with them: a launch costs more. */
+enum { GAP_LEAST = 4096 };
+
+typedef struct span {
+    int64_t start, end; /* elements */
+} span;
+
+static int by_start(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return (x->start > y->start) - (x->start < y->start);
+}
+
+static int written_spans(const program *p, span *out)
+{
+    int n = 0;
+    for (int i = 0; i < p->weights.n && p->written; i++) {
+        const weight *w = &p->weights.list[i];
+        if (p->written[i] && w->n >= GAP_LEAST) out[n++] = (span){w->offset, w->offset + w->n};
+    }
+    qsort(out, (size_t)n, sizeof *out, by_start);
+    return n;
+}
+
+static void zero_span(builder *b, const program *p, span s)
+{
+    dtype type = p->types.gradient;
+    if (s.end > s.start)
+        zero(b, "gradients",
+             seg_fixed(b, "gradients", REGION_GRADIENTS, dtype_bytes(type, s.start),
+                       s.end - s.start, type));
+}
+
+/* All but what is written: the padding between weights, too. */
+static void zero_gradients(builder *b, const program *p)
+{
+    span *written = ARENA_ARRAY(b->a, span, p->weights.n + 1);
+    int n = written_spans(p, written);
+    int64_t at = 0;
+    for (int i = 0; i < n; i++) {
+        zero_span(b, p, (span){at, written[i].start});
+        at = written[i].end;
+    }
+    zero_span(b, p, (span){at, p->weights.trained});
+}
+
 void build_begin(builder *b, segment *seg, const program *p)
 {
     static const step_buffer counters[] = {STEP_LOSS, STEP_MTP_LOSS, STEP_AUX,     STEP_Z,
@@ -78,7 +127,7 @@ void build_begin(builder *b, segment *seg, const program *p)
         if (step_is_staged((step_buffer)i) == STAGED_UP) copy(b, p, (step_buffer)i, true);
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
         zero(b, step_names[counters[i]], of_step(b, p, counters[i]));
-    zero(b, "gradients", gradients(b, p));
+    zero_gradients(b, p);
 }
 
 /* ---- report */

@@ -7,7 +7,8 @@
 
 #include "program/program.h"
 
-/* The batch comes from the host; gradients, losses and counters are zero. */
+/* The batch comes from the host; losses, counters and those gradients that are added to only are
+ * zero. */
 void build_begin(builder *b, segment *seg, const program *p);
 
 /* What this rank adds to the sums of all, the sums in rank order, the verdict, and what the host

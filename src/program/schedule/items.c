@@ -328,8 +328,10 @@ void build_items(assembly *s)
     find_users(&w);
     cut_units(&w);
     step_items(&w);
-    if (s->sizes_only)
+    if (s->sizes_only) {
         sums_segment(s);
-    else
+    } else {
+        first_writers(&w);
         finish_items(&w);
+    }
 }

@@ -27,6 +27,13 @@ item *add_item(item_walk *w, const segment *seg, int phase, item_at at);
 void add_wait(item_walk *w, int event);
 bool is_segment(const instance *i, segment_kind kind);
 
+/* ---- first_writers.c */
+
+/* Items of the step whose backward is the first of its instance get a segment of their own, in
+ * which weight gradients are written instead of added to; fills p->written. After the step's items
+ * are there. */
+void first_writers(item_walk *w);
+
 /* ---- items_replicas.c: buckets of gradients and weights */
 
 /* Which instance of its chunk uses a bucket first. */

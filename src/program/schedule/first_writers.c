@@ -1,0 +1,127 @@
+/* first_writers.c - gradients that need no zeros.
+ *
+ * Segments are shared between microbatches, so whether a weight's gradient is written or added to
+ * cannot stand in a segment: it is a matter of the item. The item whose backward is the first of
+ * its instance in the step gets a copy of its segment in which the first operation that touches a
+ * gradient has OVERWRITE.
+ *
+ * I1  Only what one instance alone uses is written: tables of words and heads have several writers,
+ *     whose order depends on the stage.
+ * I2  Only what an operation writes whole, and touches before any other of its list. */
+#include "program/schedule/items.h"
+#include "program/target.h"
+
+/* ---- operations */
+
+static int64_t elements_written(const op *o)
+{
+    if (o->kind == OP_GEMM_W) return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
+    return o->dim[DIM_GROUPED_W_E] * o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
+}
+
+static bool touches(const op *o, int id)
+{
+    for (int i = 0; i < OP_IN_MAX; i++)
+        if (o->in[i] == id) return true;
+    for (int i = 0; i < OP_OUT_MAX; i++)
+        if (o->out[i] == id) return true;
+    return false;
+}
+
+/* May operation k of a list write its gradient? `owner`: of the half that is the first. */
+static bool may_write(const segment *seg, int phase, int k, int owner)
+{
+    const op *o = &seg->ops[phase][k];
+    if (!op_can_overwrite(o->kind)) return false;
+    int id = o->out[OUT_GEMM_W_dw];
+    const buf *dw = &seg->bufs[id];
+    if (dw->life != LIFE_GRADIENT || dw->owner != owner || dw->parent >= 0) return false;
+    param_block block = dw->row->block;
+    if (block == BLOCK_EMBEDDING || block == BLOCK_HEAD) return false; /* I1 */
+    if (elements_written(o) != dtype_elements(dw->type, dw->bytes)) return false;
+    for (int i = 0; i < k; i++)
+        if (touches(&seg->ops[phase][i], id)) return false; /* I2 */
+    return true;
+}
+
+static int count_writes(const segment *seg, int phase, int owner)
+{
+    int n = 0;
+    for (int k = 0; k < seg->n_ops[phase]; k++) n += may_write(seg, phase, k, owner);
+    return n;
+}
+
+/* ---- segments */
+
+typedef struct variant {
+    const segment *of;
+    segment *made; /* NULL: nothing in it can write */
+} variant;
+
+typedef struct variants {
+    variant *list;
+    int n, room;
+} variants;
+
+static segment *made_of(item_walk *w, const segment *seg, int phase, int owner)
+{
+    if (!count_writes(seg, phase, owner)) return NULL;
+    segment *made = assembly_segment(w->s);
+    *made = *seg;
+    made->ops[phase] = ARENA_RAW(w->s->b.a, op, seg->n_ops[phase]);
+    for (int k = 0; k < seg->n_ops[phase]; k++) {
+        made->ops[phase][k] = seg->ops[phase][k];
+        if (may_write(seg, phase, k, owner)) made->ops[phase][k].flags |= OVERWRITE;
+    }
+    return made;
+}
+
+static segment *variant_of(item_walk *w, variants *v, const segment *seg, int phase, int owner)
+{
+    for (int i = 0; i < v->n; i++)
+        if (v->list[i].of == seg) return v->list[i].made;
+    ARENA_GROW(w->s->own, v->list, v->n, v->room);
+    segment *made = made_of(w, seg, phase, owner);
+    v->list[v->n++] = (variant){seg, made};
+    return made;
+}
+
+/* ---- items */
+
+static void mark_written(program *p, const segment *seg, int phase, const item_at *at)
+{
+    const instance *in = &p->chunks[at->chunk].list[at->instance];
+    for (int k = 0; k < seg->n_ops[phase]; k++) {
+        const op *o = &seg->ops[phase][k];
+        if (!(o->flags & OVERWRITE)) continue;
+        const buf *dw = &seg->bufs[o->out[OUT_GEMM_W_dw]];
+        int64_t layer = in->seg->n_layers ? in->layer + dw->layer_step : p->s->m.n_layers;
+        const weight *x = weight_find(&p->weights, dw->row, layer, at->chunk);
+        p->written[x - p->weights.list] = true;
+    }
+}
+
+void first_writers(item_walk *w)
+{
+    program *p = w->p;
+    if (!target_row_of(p->s)->writes_first) return;
+    int64_t slots = 1;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        if (p->chunks[c].n > slots) slots = p->chunks[c].n;
+    bool *seen = ARENA_ARRAY(w->s->own, bool, p->n_chunks *slots);
+    p->written = ARENA_ARRAY(w->s->own, bool, p->weights.n + 1);
+    variants made = {0};
+    for (int64_t i = 0; i < p->items[PART_STEP].n; i++) {
+        item *it = &p->items[PART_STEP].list[i];
+        int owner = it->seg->kind == SEGMENT_PAIR;
+        const item_at *at = &it->at[owner];
+        if (at->chunk < 0 || (!owner && it->phase != SEG_BACKWARD)) continue;
+        bool *before = &seen[at->chunk * slots + at->instance];
+        if (*before) continue;
+        *before = true;
+        segment *first = variant_of(w, &made, it->seg, it->phase, owner);
+        if (!first) continue;
+        it->seg = first;
+        mark_written(p, first, it->phase, at);
+    }
+}

@@ -1,0 +1,137 @@
+/* test_first_writers.c - what a step finds in the memory of gradients does not show in it: they are
+ * made zero, or written by the first operation that touches them. */
+#include "run/layout_rig.c"
+
+#define M       "model."
+#define TP2     M "tensor_model_parallel_size=2 "
+#define PP2     M "pipeline_model_parallel_size=2 "
+#define VPP2    M "virtual_pipeline_model_parallel_size=2 "
+#define EP2     M "expert_model_parallel_size=2 "
+#define ETP1    M "expert_tensor_parallel_size=1 "
+#define A2A     M "moe_token_dispatcher_type=alltoall "
+#define PAIRS   "comm_overlap.overlap_moe_expert_parallel_comm=true "
+#define DELAYED PAIRS "comm_overlap.delay_wgrad_compute=true "
+#define FULL                                                                                       \
+    M "recompute_granularity=full " M "recompute_method=uniform " M "recompute_num_layers=2 "
+#define NARROW   "mixed_precision=bf16_mixed mixed_precision.grad_reduce_in_fp32=false "
+#define TP_TURNS "comm_overlap.tp_comm_overlap=true "
+
+static const char *const layouts[] = {
+    "cluster.n_gpus=1",
+    FULL "cluster.n_gpus=1",
+    NARROW "cluster.n_gpus=1",
+    TP2 EP2 ETP1 TP_TURNS "cluster.n_gpus=2",
+    PP2 VPP2 EP2 A2A PAIRS "cluster.n_gpus=4",
+    PP2 VPP2 EP2 A2A DELAYED "cluster.n_gpus=4",
+    "train.micro_batch_size=8 cluster.n_gpus=1", /* one microbatch */
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+typedef struct filled {
+    rank_rig g;
+    unsigned char pattern;
+    float *gradients;
+    int64_t n, trained, zeroed; /* elements; of weights, and of those that begin as zeros */
+    int written;                /* operations that write */
+} filled;
+
+/* What operations say of the gradients of a step. */
+static void count(filled *x)
+{
+    const program *p = &x->g.p;
+    dtype type = p->types.gradient;
+    x->trained = p->weights.trained;
+    for (int part = 0; part < PART_COUNT; part++)
+        for (int64_t i = 0; i < p->items[part].n; i++) {
+            const item *it = &p->items[part].list[i];
+            for (int k = 0; k < it->seg->n_ops[it->phase]; k++) {
+                const op *o = &it->seg->ops[it->phase][k];
+                x->written += (o->flags & OVERWRITE) != 0;
+                if (o->kind != OP_ZERO || part != PART_BEGIN) continue;
+                const buf *y = &it->seg->bufs[o->out[0]];
+                if (y->region == REGION_GRADIENTS) x->zeroed += dtype_elements(type, y->bytes);
+            }
+        }
+}
+
+static void *filled_main(void *with)
+{
+    filled *x = with;
+    rank_rig *g = &x->g;
+    error err = {{0}};
+    g->a = arena_create();
+    status st = open_rank(g, &err);
+    if (!st) st = load_weights(g, &err);
+    if (st) comm_abort(g->c, 3, err.text);
+    fill_tables(g);
+    executor_fill(g->e, g->p.offset[REGION_GRADIENTS], g->p.bytes[REGION_GRADIENTS], x->pattern);
+    run_step(g, 0);
+    array_loan l = gradients_of(g);
+    x->n = g->p.weights.trained;
+    x->gradients = malloc(sizeof(float) * (size_t)x->n);
+    memcpy(x->gradients, l.values, sizeof(float) * (size_t)x->n);
+    array_return(&l, ARRAY_READ);
+    count(x);
+    executor_close(g->e);
+    arena_destroy(g->a);
+    return NULL;
+}
+
+static int run_filled(filled *list, const char *folder, const char *words, unsigned char pattern)
+{
+    int n = (int)ranks_of(folder, words);
+    comm *comms[RIG_RANKS_MAX];
+    pthread_t threads[RIG_RANKS_MAX];
+    error err = {{0}};
+    assert_int_equal(comm_open_threads(comms, n, &err), OK);
+    for (int i = 0; i < n; i++) {
+        list[i] = (filled){.g = {.folder = folder, .words = words, .c = comms[i]}};
+        list[i].pattern = pattern;
+        pthread_create(&threads[i], NULL, filled_main, &list[i]);
+    }
+    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < n; i++) comm_close(comms[i]);
+    return n;
+}
+
+/* 0xff are NaN in FP32 and BF16: one that were added to would spread. */
+static void old_gradients_do_not_show(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    filled *zeros = calloc(RIG_RANKS_MAX, sizeof *zeros),
+           *nans = calloc(RIG_RANKS_MAX, sizeof *nans);
+    int64_t trained = 0, zeroed = 0;
+    int ran = 0;
+    for (int i = 0; i < N_LAYOUTS * N_FAMILY_CASES; i++) {
+        const char *folder = family_cases[i % N_FAMILY_CASES];
+        const char *words =
+            arena_text(a, "moefold.moe_buffer_factor=64 %s", layouts[i / N_FAMILY_CASES]);
+        if (!rig_is_legal(folder, words, a)) continue;
+        words = common_words(a, words);
+        int n = run_filled(zeros, folder, words, 0);
+        run_filled(nans, folder, words, 0xff);
+        for (int r = 0; r < n; r++) {
+            if (memcmp(zeros[r].gradients, nans[r].gradients, sizeof(float) * (size_t)nans[r].n))
+                fail_msg("%s %s: rank %d differs", folder, words, r);
+            assert_true(nans[r].written > 0);
+            trained += nans[r].trained;
+            zeroed += nans[r].zeroed;
+            free(zeros[r].gradients);
+            free(nans[r].gradients);
+        }
+        ran++;
+    }
+    print_message("%d layouts; %.0f %% of all gradients begin as zeros\n", ran,
+                  100.0 * (double)zeroed / (double)trained);
+    assert_true(ran >= 25 && zeroed < trained / 2);
+    arena_destroy(a);
+    free(zeros);
+    free(nans);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(old_gradients_do_not_show)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
