@@ -50,7 +50,8 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
-CUDA_ALSO    := src/base/dtype.c src/base/status.c src/kernels/pick.c src/program/op.c# of the program: the object has its own copy
+# What is the program's, too: the object has copies of its own.
+CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -58,8 +59,13 @@ CUDA_HOME    := $(dir $(realpath $(NVCC)))..
 CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcublasLt -lcudart_static -lstdc++ \
                 -pthread -ldl -lrt
 
-# Shared objects that the program opens when it needs them; without Open MPI there is none.
-BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
+# Shared objects that the program opens when it needs them: for Open MPI, and for GPUs, where what
+# they need is found.
+CUDA_FOUND   := $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cublasLt.h),$(firstword \
+                  $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h \
+                  /usr/include/*/cudnn.h)))
+BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so) \
+            $(if $(CUDA_FOUND),$(BUILD)/moefold-cuda.so)
 
 # Commands are shown with V=1; else only what is made.
 Q    := $(if $(V),,@)

@@ -67,7 +67,9 @@ static const char *device_name(const program *p, const executor_options *o)
     if (o->device) return o->device;
     if (word && *word) return word;
     word = recipe_word(&p->s->r, K_DEVICE);
-    return word && strcmp(word, "auto") != 0 ? word : "cpu";
+    if (strcmp(word, "cuda") == 0 && recipe_given(&p->s->r, K_CUDNN_PATH))
+        return arena_text(p->s->r.a, "cuda:%s", recipe_word(&p->s->r, K_CUDNN_PATH));
+    return strcmp(word, "auto") != 0 ? word : "cpu";
 }
 
 static status open_alone(executor *e, error *err)

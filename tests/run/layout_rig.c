@@ -33,6 +33,9 @@ typedef struct rank_rig {
     rig_result *out;     /* of the whole layout; rank 0 writes */
     rig_reference *keep; /* where one rank keeps what it did */
     bool touch;
+    const char *device;                        /* NULL: as the recipe says */
+    void (*change)(program *p, const void *w); /* of the program, before it is bound; or NULL */
+    const void *with;
     char failed[ERROR_ROOM];
 } rank_rig;
 
@@ -197,8 +200,9 @@ static status open_rank(rank_rig *g, error *err)
     setup_of_words(&g->s, g->a, g->folder, g->words);
     status st = comm_groups(g->c, &g->s, err);
     program_build(&g->p, &g->s, comm_rank(g->c), g->a);
+    if (g->change) g->change(&g->p, g->with);
     kernels_threads(1);
-    if (!st) st = executor_open(&g->e, &g->p, g->c, (executor_options){0}, err);
+    if (!st) st = executor_open(&g->e, &g->p, g->c, (executor_options){.device = g->device}, err);
     if (st) return st;
     optimizer_init(&g->opt, &g->p, DECAY_MEGATRON, g->a);
     make_batch(g);

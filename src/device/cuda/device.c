@@ -14,6 +14,7 @@
 
 #include "device/cuda/entry.h"
 #include "kernels/cuda/cuda_rows.h"
+#include "kernels/cuda/cudnn_open.h"
 
 enum { NAMES = 4096 };
 
@@ -86,8 +87,9 @@ static status no_gpu(cudaError_t e, error *err)
                          "newer driver, or moefold.device=cpu",
                          driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
     return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
-                     e ? cudaGetErrorString(e)
-                       : "none is visible; CUDA_VISIBLE_DEVICES says which");
+                     driver == 0 ? "no NVIDIA driver is here"
+                     : e         ? cudaGetErrorString(e)
+                                 : "none is visible; CUDA_VISIBLE_DEVICES says which");
 }
 
 static status find_gpu(cuda_gpu *out, error *err)
@@ -158,10 +160,8 @@ static void close_gpu(device *d)
 
 static status open_gpu(device *d, const char *words, error *err)
 {
-    if (*words)
-        return error_set(err, ERR_MACHINE, "device cuda:%s: it takes no words after the name",
-                         words);
     cuda_gpu found;
+    cudnn_use(words);
     status s = find_gpu(&found, err);
     if (s) return s;
     gpu_state *g = calloc(1, sizeof *g);

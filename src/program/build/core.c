@@ -67,6 +67,7 @@ static op *whole(builder *b, int phase, const core_bufs *c, const int *in, const
     op *o = seg_op(b, phase, phase == SEG_FORWARD ? OP_ATTN : OP_ATTN_D, "core attention", in, out,
                    DIM(b->B, c->S, c->n, c->g, c->d, c->dv, c->window));
     o->real[REAL_ATTN_scale] = rope_softmax_scale(b->s);
+    if (recipe_on(&b->s->r, K_DETERMINISTIC)) o->flags |= FIXED_ORDER;
     return o;
 }
 
