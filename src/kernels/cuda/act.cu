@@ -144,10 +144,11 @@ static void act_d(const kernel_call *c)
                         out_of(c, OUT_ACT_D_du), floats_out(c, OUT_ACT_D_dp), function_for(c->o)});
 }
 
-/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first use
+/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
+ * use
  *
- * The general form asks for each number which function it is of, and loads of one chunk wait for the
- * stores of the last, whose addresses might be theirs. */
+ * The general form asks for each number which function it is of, and loads of one chunk wait for
+ * the stores of the last, whose addresses might be theirs. */
 
 enum { WIDE = 8, CHUNK = WARP * WIDE, CHUNKS_MOST = 8 };
 
