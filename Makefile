@@ -300,7 +300,8 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
-$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: \
+    private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
 $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)

@@ -27,7 +27,7 @@ const kernel *kernels_cuda(int *n);
 
 /* ---- for rows: what accepts() is made of */
 
-/* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host: int32 besides). */
+/* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host, and zeros: any). */
 bool cuda_types_fit(const op *o, const op_types *t);
 
 /* Is output i FP32, or not there? */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,6 +175,11 @@ bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *w
     if (!pack.failed) pack.failed = dnn.lib->cudnnBackendExecute(dnn.handle, p->plan, d);
     pthread_mutex_unlock(&dnn.lock);
     const bool fine = !pack.failed;
+    if (!fine) {
+        char text[512] = "";
+        dnn.lib->cudnnGetLastErrorString(text, sizeof text);
+        fprintf(stderr, "cuDNN: %s\n", text);
+    }
     sdpa_graph_release(&pack);
     return fine;
 }

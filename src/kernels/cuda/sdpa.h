@@ -55,7 +55,7 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
 void sdpa_plan_free(sdpa_plan *plan); /* NULL: nothing */
 int64_t sdpa_plan_workspace(const sdpa_plan *plan);
 
-/* Starts it; `at` has addresses by id, values apart. False: cuDNN refused. */
+/* Starts it; `at` has addresses by id, values apart. False: cuDNN refused, and stderr says why. */
 bool sdpa_run(const sdpa_plan *plan, void *const at[SDPA_IDS], float scale, void *workspace,
               void *stream);
 
