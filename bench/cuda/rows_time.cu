@@ -4,7 +4,7 @@
  *
  *     rows_time [PART OF A NAME ...]
  *
- * First an 8192-cubed product and a copy, beside what docs and h200.md have: the rest counts where
+ * First an 8192-cubed product and a copy, beside what torch reached: the rest counts where
  * both are near. Rows that memory binds print GB/s (what must be read and written, once), products
  * TFLOP/s. Each is the median of 9 calls with 20 ms of pause before each. */
 #include "common.h"

@@ -66,7 +66,7 @@ static status refuse(const char *word, arena *a, error *err)
         size_t n = strlen(ends[i][0]);
         if (length > n && strcmp(word + length - n, ends[i][0]) == 0) what = ends[i][1];
     }
-    if (!what && starts(word, "{\"displayTimeUnit\"")) what = "a trace";
+    if (!what && starts(word, "{\"displayTimeUnit\"")) what = "a trace (`moefold trace A B`)";
     if (!what && starts(word, "SQLite format 3")) what = "a profile of Nsight Systems";
     if (!what) return OK;
     return error_set(err, ERR_INPUT,

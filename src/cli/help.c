@@ -66,6 +66,14 @@ static const struct page {
       {"For CI: two recipes must agree within 2 %",
        "moefold diff recipes/qwen3-30b-4k-h100.yaml recipes/qwen3-30b-4k-h100.yaml --tolerance 2 "
        "--json"}}},
+    {"trace",
+     {{"What a larger microbatch does to every operation",
+       "for m in 1 2; do moefold price tiny mbs=$m --trace $m.json >$m.txt; done; moefold trace "
+       "1.json 2.json"},
+      {"Both on one time axis, for ui.perfetto.dev",
+       "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json -o both.json.gz"},
+      {"The three that differ most, for programs",
+       "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json --top 3 --json"}}},
     {"train",
      {{"Train a small model on this machine's CPUs",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},

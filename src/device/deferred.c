@@ -4,7 +4,7 @@
  * writes, settles or finds a queue full, and now and then between calls, in a random order that the
  * waits allow. A program whose order rests on anything but its waits computes something else here.
  * Chosen by "deferred:SEED"; every rank draws its own order. With "deferred:SEED,deaf=STREAM" it
- * ignores the waits of a stream (its number in op_stream): a test shows with it that faults show. */
+ * ignores the waits of a stream (its number in op_stream): with it a test sees that faults show. */
 #include <stdlib.h>
 #include <string.h>
 

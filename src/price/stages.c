@@ -290,7 +290,7 @@ static void run_part(stages *s, rank_play *r, item_part part, double *seconds)
 
 static void open_rank(stages *s, rank_play *r, const program *p, stage_time *out)
 {
-    *r = (rank_play){.p = p, .out = out, .watch = s->watch};
+    *r = (rank_play){.p = p, .out = out, .watch = s->watch, .part = PART_STEP};
     *out = (stage_time){0};
     for (int phase = 0; phase < 2; phase++) {
         r->lists[phase] = ARENA_ARRAY(s->a, played, p->n_segments);

@@ -11,6 +11,7 @@ static const target_row rows[] = {
      .wide_blocks = true,
      .logits_bytes = 8 << 20},
     {.name = "cuda-sm90",
+     .writes_first = true,
      .wide_blocks = true,
      .logits_rows = 4096,
      .logits = DTYPE_BF16,

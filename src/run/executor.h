@@ -23,7 +23,7 @@ typedef struct executor_options {
         *device; /* NULL: MOEFOLD_DEVICE of the environment, or else as moefold.device says */
 } executor_options;
 
-/* Takes memory (zeros) and binds kernels. `c` has its groups, or is NULL where the rank is alone. */
+/* Takes memory (zeros) and binds kernels. `c` has its groups; NULL: the rank is alone. */
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
 

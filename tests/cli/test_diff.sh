@@ -60,5 +60,5 @@ mkdir "$work/run" && touch "$work/run/metrics.jsonl" && echo x >"$work/train.log
 expect run_folders_come_later 2 'run: a run folder; only recipes are compared yet' "$moefold" diff $a "$work/run"
 expect logs_come_later 2 'train.log: a log; only recipes' "$moefold" diff "$work/train.log" $a
 "$moefold" price tiny cluster.gpu=cpu --trace "$work/t.json" >/dev/null
-expect traces_have_their_command 2 't.json: a trace; only recipes' "$moefold" diff $a "$work/t.json"
+expect traces_have_their_command 2 't.json: a trace .`moefold trace A B`.; only recipes' "$moefold" diff $a "$work/t.json"
 exit $failed

@@ -39,6 +39,39 @@ broken lost_receive_is_noticed 'e.remove([i for i in e if i["ph"] == "f"][0])'
 broken lost_operations_are_noticed 'e[:] = [i for i in e if i.get("cat") != "GEMM"]'
 broken nameless_stream_is_noticed 'e.remove([i for i in e if i["name"] == "thread_name"][0])'
 
+# ---- two traces
+"$moefold" price "${folded[@]}" mbs=2 --trace "$work/b.json.gz" >/dev/null
+"$moefold" price "${folded[@]}" --trace "$work/a.json.gz" >/dev/null
+expect the_same_does_not_differ 0 'nothing: every operation takes as long' "$moefold" trace "$work/a.json.gz" "$work/a.json.gz"
+expect a_larger_microbatch_is_slower 0 '^ +\+[0-9.e-]+ s .*\(' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz"
+expect both_on_one_axis 0 'both on one time axis' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz" -o "$work/both.json.gz"
+expect merged_is_valid 0 '"streams"' checked "$work/both.json.gz"
+expect sides_are_named 0 '"B: rank 4, pipeline stage 1"' zcat "$work/both.json.gz"
+expect rows_are_counted 0 '"rows":\[\{[^}]*\},\{[^}]*\}\]' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz" --top 2 --json
+slower() { # one operation is made slower in the file: it is the first row, by that much
+    python3 - "$work/whole.json" "$work/slow.json" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1]))
+ends = [e for e in d["traceEvents"] if e["ph"] == "X" and e["name"] == "experts.fc1" and e["args"].get("phase") == "forward"]
+for e in ends: e["dur"] *= 3
+json.dump(d, open(sys.argv[2], "w"))
+PY
+    "$moefold" trace "$work/whole.json" "$work/slow.json" --top 1
+}
+expect the_planted_operation_is_first 0 '\+.* experts.fc1, forward \(expert GEMM' slower
+expect two_are_needed 2 'name two traces.*there is only' "$moefold" trace "$work/a.json.gz"
+expect not_three 2 'two traces are named already' "$moefold" trace "$work/a.json.gz" "$work/a.json.gz" "$work/b.json.gz"
+expect top_is_a_number 2 'top' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz" --top many
+head -c 2000 "$work/a.json.gz" >"$work/cut.json.gz"
+expect cut_gzip_is_refused 2 'cut.json.gz: the gzip file is cut short; repair' "$moefold" trace "$work/cut.json.gz" "$work/a.json.gz"
+head -c 9000 "$work/whole.json" >"$work/cut.json"
+expect cut_json_is_refused 2 'cut.json:[0-9]+:.*cut short or no JSON: write the trace again' "$moefold" trace "$work/a.json.gz" "$work/cut.json"
+echo '{"traceEvents": [{"ph": "X", "name": "aten::mm", "pid": "Spans", "tid": 0, "ts": 1, "dur": 2}]}' >"$work/torch.json"
+expect other_traces_are_refused 2 'torch.json: not a trace of moefold' "$moefold" trace "$work/a.json.gz" "$work/torch.json"
+expect recipes_are_refused 2 'cut short or no JSON' "$moefold" trace "$work/a.json.gz" recipes/dsv3-4k-h100.yaml
+sed 's/"name":"[^"]*","cat"/"name":"other","cat"/' "$work/whole.json" >"$work/other.json"
+expect nothing_in_common_is_said 2 'traces of different models' "$moefold" trace "$work/whole.json" "$work/other.json"
+
 # ---- bad words
 expect ranks_of_the_layout 2 'rank 99: ranks are 0 to 7' "$moefold" price "${folded[@]}" --trace "$work/x" --rank 0,99
 expect rank_is_a_number 2 'rank' "$moefold" price "${folded[@]}" --trace "$work/x" --rank 0,,1

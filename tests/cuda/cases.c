@@ -118,6 +118,8 @@ static const sizes tries[] = {
     {OP_GEMM_D, {300, 136, 128}, 0, NULL, 0, 0},
     {OP_GEMM_D, {129, 8, 320}, 0, NULL, 0, 0},
     {OP_GEMM_W, {200, 192, 320}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {200, 192, 320}, OVERWRITE, NULL, 0, 0},
+    {OP_GEMM_W, {0, 64, 64}, OVERWRITE, NULL, 0, 0},
     {OP_GEMM_W, {1, 64, 64}, 0, NULL, 0, 0},
     {OP_GEMM_W, {1023, 320, 64}, 0, NULL, 0, 0},
     {OP_GEMM_W, {2055, 128, 264}, 0, NULL, 0, 0},
@@ -465,6 +467,7 @@ static const sizes tries[] = {
     GROUPS(0, 1500, 250, 64, 64),
     {OP_GROUPED_W, {159, 7, 33, 19}, OVERWRITE, NULL, 0, 2},
     {OP_GROUPED_W, {3000, 17, 192, 320}, OVERWRITE, NULL, 0, 2},
+    {OP_GROUPED_W, {200, 7, 64, 128}, OVERWRITE, NULL, 0, 4},
 #define BIASES(way, ...)                                                                           \
     {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, NULL, 0, way},                                             \
         {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, "i1", 0, way},                                         \

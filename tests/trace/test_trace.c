@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/gzip.h"
 #include "base/text.h"
-#include "trace/trace.h"
+#include "trace/compare.h"
 
 static const char *streams[] = {"compute", "layers", "stages, sends \"forward\""};
 
@@ -150,6 +150,90 @@ static void joined_traces_keep_their_messages(void **state)
     arena_destroy(a);
 }
 
+/* ---- two traces */
+
+static const trace_row *row_of(const trace_comparison *c, const char *name, trace_what what)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        if (strcmp(c->rows[i].name, name) == 0 && c->rows[i].what == what) return &c->rows[i];
+    return NULL;
+}
+
+/* A slower operation is the first row, by as much as it is slower; what is alike differs by
+ * nothing; what one alone has counts in full. */
+static void the_slower_operation_comes_first(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    trace x, y;
+    trace_comparison c;
+    make(&x, a);
+    make(&y, a);
+    trace_compare(&c, &x, &y, a);
+    assert_true(c.n == 3 && c.common == 2 && c.rows[0].difference == 0 && !c.whole);
+    for (int64_t i = 0; i < y.n; i++)
+        if (strcmp(y.ops[i].name, "qkv") == 0) y.ops[i].end += 100e-6;
+    trace_op more = {.name = "fc1", .kind = "GEMM", .start = 0.8e-3, .end = 0.85e-3, .stream = 0};
+    trace_add(&y, more);
+    trace_sort(&y);
+    trace_compare(&c, &x, &y, a);
+    assert_string_equal(c.rows[0].name, "qkv");
+    assert_true(fabs(c.rows[0].difference - 50e-6) < 1e-12); /* of two ranks one has it */
+    const trace_row *fc1 = row_of(&c, "fc1", TRACE_OPERATION);
+    assert_true(fc1 && fc1->n[0] == 0 && fabs(fc1->difference - 25e-6) < 1e-12);
+    const trace_row *wait = row_of(&c, "dispatch", TRACE_WAIT);
+    assert_true(wait && wait->difference == 0);
+    arena_destroy(a);
+}
+
+/* Twice as often is twice as long in whole steps; in windows only the length counts. */
+static void windows_are_compared_by_length(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    trace x, y;
+    trace_comparison c;
+    for (int whole = 0; whole < 2; whole++) {
+        make(&x, a);
+        make(&y, a);
+        trace_op again = {.name = "qkv", .kind = "GEMM", .phase = "forward", .stream = 0};
+        again.start = 0.6e-3, again.end = 1e-3;
+        trace_add(&y, again);
+        trace_sort(&y);
+        x.from = y.from = whole ? 0 : 1e-3;
+        x.step = y.step = whole ? x.span : 10 * x.span;
+        trace_compare(&c, &x, &y, a);
+        double difference = row_of(&c, "qkv", TRACE_OPERATION)->difference;
+        assert_true(c.whole == whole && fabs(difference - (whole ? 200e-6 : 0)) < 1e-12);
+    }
+    arena_destroy(a);
+}
+
+/* Both on one axis: nothing is lost, nothing overlaps, streams keep their names. */
+static void two_traces_share_one_axis(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    trace x, y, both;
+    static const char *others[] = {"layers", "compute", "copies"};
+    make(&x, a);
+    make(&y, a);
+    y.streams = others;
+    trace_merge(&both, &x, &y, a);
+    assert_true(both.n == x.n + y.n && both.n_ranks == 4 && both.ranks[2].rank == 10);
+    assert_int_equal(trace_match(&both, a).matched, 2);
+    trace_sum *sums;
+    int64_t n = trace_sums(&both, &sums, a);
+    for (int64_t i = 0; i < n; i++) assert_true(sums[i].overlap == 0);
+    int64_t found = 0;
+    for (int64_t i = 0; i < both.n; i++)
+        if (strcmp(both.ops[i].name, "qkv") == 0)
+            found += strcmp(both.streams[both.ops[i].stream],
+                            both.ops[i].rank < 10 ? "compute" : "layers") == 0;
+    assert_int_equal(found, 2);
+    arena_destroy(a);
+}
+
 /* ---- bad files */
 
 #define HEAD "{\"otherData\":{\"moefold\":\"trace\",\"version\":1,\"span_s\":1},\"traceEvents\":"
@@ -232,6 +316,9 @@ int main(void)
         cmocka_unit_test(sums_and_overlaps_are_seen),
         cmocka_unit_test(lost_messages_are_seen),
         cmocka_unit_test(joined_traces_keep_their_messages),
+        cmocka_unit_test(the_slower_operation_comes_first),
+        cmocka_unit_test(windows_are_compared_by_length),
+        cmocka_unit_test(two_traces_share_one_axis),
         cmocka_unit_test(bad_files_are_refused_by_name),
         cmocka_unit_test(cut_and_damaged_gzip_is_refused),
     };

@@ -31,6 +31,20 @@ template <int KIND, int OUT> static void launch(const kernel_call *c)
     if (grouped_launch<KIND, OUT>(q, stream_of(c)) != cudaSuccess) launch_failed(c);
 }
 
+static status prepare_w(const op *o, const op_types *t, void **state, error *err)
+{
+    return o->flags & OVERWRITE ? prepare<GEMM_WEIGHT, OUT_FP32>(o, t, state, err)
+                                : prepare<GEMM_WEIGHT, OUT_FP32_ADD>(o, t, state, err);
+}
+
+static void launch_w(const kernel_call *c)
+{
+    if (c->o->flags & OVERWRITE)
+        launch<GEMM_WEIGHT, OUT_FP32>(c);
+    else
+        launch<GEMM_WEIGHT, OUT_FP32_ADD>(c);
+}
+
 extern "C" cuda_part cuda_fast_wgmma(void)
 {
     static const kernel rows[] = {
@@ -38,8 +52,7 @@ extern "C" cuda_part cuda_fast_wgmma(void)
          launch<GEMM_FORWARD, OUT_BF16>},
         {OP_GEMM_D, "wgmma", wgmma_takes, prepare<GEMM_DATA, OUT_BF16>, NULL, NULL,
          launch<GEMM_DATA, OUT_BF16>},
-        {OP_GEMM_W, "wgmma", wgmma_takes, prepare<GEMM_WEIGHT, OUT_FP32_ADD>, NULL, NULL,
-         launch<GEMM_WEIGHT, OUT_FP32_ADD>},
+        {OP_GEMM_W, "wgmma", wgmma_takes, prepare_w, NULL, NULL, launch_w},
     };
     return PART(rows);
 }
