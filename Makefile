@@ -124,10 +124,10 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # has one thread here; what is looked at are ranks as threads, the watchdog and saves beside steps.
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
-TSAN_TESTS := $(filter $(BUILD)/tests/comm/%,$(TESTS)) \
+TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
     $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm, a quarter of the layouts and saves under the thread sanitizer
+tsan: ## Run tests/comm and tests/device, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'

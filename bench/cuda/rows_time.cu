@@ -1,6 +1,6 @@
-/* rows_time.cu - how fast the CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768 tokens
- * and at DeepSeek-V3's widths, in BF16; and what an optimizer's step over 10^9 parameters takes in
- * one launch.
+/* rows_time.cu - how fast the CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768
+ * tokens and at DeepSeek-V3's widths, in BF16; and what an optimizer's step over 10^9 parameters
+ * takes in one launch.
  *
  *     rows_time [PART OF A NAME ...]
  *
@@ -373,8 +373,8 @@ static double time_row(const probe *p, const kernel *row)
     return ms;
 }
 
-/* All rows that take it, the one that is chosen first; plain ones only where asked for or alone. That
- * one's time. */
+/* All rows that take it, the one that is chosen first; plain ones only where asked for or alone.
+ * That one's time. */
 static double time_probe(const probe *p)
 {
     int n;
@@ -389,7 +389,8 @@ static double time_probe(const probe *p)
     return ms;
 }
 
-/* ---- an optimizer's step over 10^9 parameters: FP32 gradients, masters and moments, BF16 weights */
+/* ---- an optimizer's step over 10^9 parameters: FP32 gradients, masters and moments, BF16
+ * weights */
 
 static void time_update(op_kind kind, const char *name, double bytes_each)
 {

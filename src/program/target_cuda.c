@@ -1,9 +1,9 @@
 /* target_cuda.c - what kernels of a GPU need beside an operation's buffers, by formula.
  *
- * The planner knows no kernels, so these are bounds for all rows of a kind (src/kernels/cuda), which
- * tests/cuda compares with what each row asks for. The largest are attention's gradient, whose sums
- * are FP32 and whose key and value heads are summed over the query heads that share them, and a chunk
- * of logits. */
+ * The planner knows no kernels, so these are bounds for all rows of a kind (src/kernels/cuda),
+ * which tests/cuda compares with what each row asks for. The largest are attention's gradient,
+ * whose sums are FP32 and whose key and value heads are summed over the query heads that share
+ * them, and a chunk of logits. */
 #include "base/maths.h"
 #include "program/target.h"
 #include "program/update.h"
@@ -35,14 +35,14 @@ static int64_t columns(int64_t rows, int64_t n)
 
 static bool both_are(const op_types *t, dtype type)
 {
-    return t->in[0] == type && t->in[1] == type;
+    return t->in[IN_GEMM_x] == type && t->in[IN_GEMM_w] == type;
 }
 
 static int64_t product(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim, n = d[DIM_GEMM_N];
     if (both_are(t, DTYPE_BF16) || both_are(t, DTYPE_F32)) return LIBRARY;
-    if (o->kind == OP_GEMM || t->in[0] != DTYPE_F32 || n > SPLIT_MOST) return 0;
+    if (o->kind == OP_GEMM || t->in[IN_GEMM_D_dy] != DTYPE_F32 || n > SPLIT_MOST) return 0;
     return LIBRARY + room(d[DIM_GEMM_M], n, 4) + room(n, d[DIM_GEMM_K], 4);
 }
 
@@ -65,7 +65,7 @@ static int64_t attention(const op *o, const op_types *t)
     const int64_t scores = mul_sat(mul_sat(mul_sat(2 * d[DIM_ATTN_B], h), s), s);
     const bool fixed = o->flags & FIXED_ORDER;
     int64_t bytes = room(rows, 4, 1) + columns(d[DIM_ATTN_B] * s, h) + 512;
-    if (t->in[0] != DTYPE_BF16 || (fixed && scores > SCORES_MOST)) return bytes;
+    if (t->in[IN_ATTN_D_do] != DTYPE_BF16 || (fixed && scores > SCORES_MOST)) return bytes;
     bytes += fixed ? room(2 * d[DIM_ATTN_B], h, mul_sat(wide, wide)) : room(rows, d[DIM_ATTN_D], 4);
     return bytes + (h != d[DIM_ATTN_G] ? room(rows, d[DIM_ATTN_D] + d[DIM_ATTN_DV], 2) : 0);
 }

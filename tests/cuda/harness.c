@@ -347,8 +347,8 @@ static void complain(say *y, const char *how, double x)
 }
 
 /* Beside one rounding of the result. Libraries round in between: attention its weights, the fast
- * head its logits, cuBLASLt what it adds to a BF16 result, all to BF16; and sums in tensor cores are
- * not quite FP32. */
+ * head its logits, cuBLASLt what it adds to a BF16 result, all to BF16; and sums in tensor cores
+ * are not quite FP32. */
 static double bound_of(const kernel *row, dtype result)
 {
     if (strncmp(row->name, "cudnn", 5) == 0) return 4e-3;

@@ -55,7 +55,8 @@ typedef struct manner {
     bool exact, once;
 } manner;
 
-/* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets it. */
+/* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets
+ * it. */
 bool trial_is_taken(trial *t, formats f);
 
 /* Does the planner's formula have room for the row's workspace? Says so where it has not. */

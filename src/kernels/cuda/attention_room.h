@@ -1,6 +1,7 @@
 /* attention_room.h - which attention cuDNN takes, and the room that its plans want.
  *
- * The planner knows no library, so the bytes are formulas; tests/cudnn builds the plans and compares. */
+ * The planner knows no library, so the bytes are formulas; tests/cudnn builds the plans and
+ * compares. */
 #ifndef KERNELS_CUDA_ATTENTION_ROOM_H
 #define KERNELS_CUDA_ATTENTION_ROOM_H
 

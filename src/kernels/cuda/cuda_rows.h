@@ -1,5 +1,5 @@
-/* cuda_rows.h - the GPU's rows: one plain kernel of ours for every kind that is no message, and fast
- * ones for what takes the time.
+/* cuda_rows.h - the GPU's rows: one plain kernel of ours for every kind that is no message, and
+ * fast ones for what takes the time.
  *
  * C1  A row may be launched on any stream, and captured into a graph. It allocates nothing, waits
  *     for nothing and reads no operand on the host: counts that the program computes stay in device

@@ -2,7 +2,8 @@
  *
  * F1  Offsets are read on the device. Rows past the last expert's are cleared by a launch of their
  *     own, whose blocks leave at once where there are none.
- * F2  A weight gradient adds (OVERWRITE: writes, zeros of empty experts, too) each element once, so its sums have a fixed order (C2). */
+ * F2  A weight gradient adds (OVERWRITE: writes, zeros of empty experts, too) each element once, so
+ *     its sums have a fixed order (C2). */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/grouped_launch.cuh"
 

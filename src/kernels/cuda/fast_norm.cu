@@ -1,7 +1,7 @@
 /* fast_norm.cu - RMSNorm in BF16 with a row in registers, and sums over rows 8 columns a thread.
  *
- * A row has LANES threads with CHUNKS times 8 numbers each: half a warp for rows of 128, a warp up to
- * 2,048, four warps beyond. Each number is read once, and all of a row's loads are on their way
+ * A row has LANES threads with CHUNKS times 8 numbers each: half a warp for rows of 128, a warp up
+ * to 2,048, four warps beyond. Each number is read once, and all of a row's loads are on their way
  * before the first is used. */
 #include "kernels/cuda/columns.cuh"
 
@@ -253,7 +253,8 @@ static __global__ void weight_sums(numbers dy, numbers x, const float *rstd, int
     for (int k = 0; k < WIDE; k++) parts[blockIdx.y * h + j + k] = sum[k];
 }
 
-/* A warp a column, 32 pieces at a time: few columns would leave most of the GPU without work else. */
+/* A warp a column, 32 pieces at a time: few columns would leave most of the GPU without work
+ * else. */
 static __global__ void add_parts(const float *parts, int64_t pieces, int64_t h, float *dw)
 {
     __shared__ float sums[WARP][WARP + 1];

@@ -1,8 +1,8 @@
 /* fast_order.cu - sorting pairs of tokens and experts, and counting them, in blocks.
  *
  * O1  A block has ITEMS pairs, a warp ITEMS / WARPS neighbouring ones, and goes through them in
- *     order, 32 at a time. So a pair's number among its expert's is: those of blocks before, those of
- *     warps before, those that its own warp has seen, and lanes before it with the same expert.
+ *     order, 32 at a time. So a pair's number among its expert's is: those of blocks before, those
+ *     of warps before, those that its own warp has seen, and lanes before it with the same expert.
  * O2  Counts are integers: atomics on them have no order that could show. */
 #include "kernels/cuda/device.cuh"
 

@@ -1,8 +1,8 @@
 /* fast_router.cu - the choice of experts, a warp a token, all scores in registers.
  *
- * Expert 32 j + lane is a lane's j-th. The best is found by two reductions over the warp: the largest
- * score, as an integer of the same order, then the lowest index that has it. What is no number has no
- * place in that order: such a token is chosen by one lane, as the plain row does. */
+ * Expert 32 j + lane is a lane's j-th. The best is found by two reductions over the warp: the
+ * largest score, as an integer of the same order, then the lowest index that has it. What is no
+ * number has no place in that order: such a token is chosen by one lane, as the plain row does. */
 #include "kernels/cuda/router.cuh"
 
 enum { CHOSEN_MOST = 32 };

@@ -1,4 +1,5 @@
-/* fast_wgmma.cu - dense products by the kernel of the experts' (grouped_gemm.cuh), as one expert. */
+/* fast_wgmma.cu - dense products by the kernel of the experts' (grouped_gemm.cuh), as one
+ * expert. */
 #include "kernels/cuda/fast_wgmma.cuh"
 
 static status ready(cudaError_t e, const op *o, error *err)

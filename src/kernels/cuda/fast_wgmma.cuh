@@ -1,7 +1,7 @@
 /* fast_wgmma.cuh - which dense products our own kernel takes, and where it is the faster one.
  *
- * At Qwen3-30B-A3B's and DeepSeek-V3's sizes it is 1 to 11 % faster than cuBLASLt wherever its tiles
- * fill the last round of blocks, and 5 % slower where they do not (docs/GPU.md). */
+ * At Qwen3-30B-A3B's and DeepSeek-V3's sizes it is level with cuBLASLt or up to 11 % faster where
+ * its tiles fill the last round of blocks, and 5 % slower where they do not (docs/GPU.md). */
 #ifndef KERNELS_CUDA_FAST_WGMMA_CUH
 #define KERNELS_CUDA_FAST_WGMMA_CUH
 

@@ -1,4 +1,5 @@
-/* sdpa.c - running plans of attention, and from a graph to a plan; the graphs are in sdpa_graph.c. */
+/* sdpa.c - running plans of attention, and from a graph to a plan; the graphs are in
+ * sdpa_graph.c. */
 #include "kernels/cuda/sdpa.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* update.cu - what a step ends with: squares, tally, sums, verdict, AdamW, the routers' biases.
  *
- * U1  Squares and the update are one launch each over all that a rank owns: a block takes a piece of
- *     UPDATE_PIECE elements of one weight, which it finds in the table.
+ * U1  Squares and the update are one launch each over all that a rank owns: a block takes a piece
+ *     of UPDATE_PIECE elements of one weight, which it finds in the table.
  * U2  Squares are added in double: within a piece by threads in a fixed way, then pieces likewise.
  * U3  A step that is not taken writes nothing: blocks read the verdict and leave. */
 #include "kernels/cuda/device.cuh"
@@ -34,7 +34,8 @@ struct piece {
     bool decays, embedding, answers;
 };
 
-/* The last row that begins at piece i or before it, by a warp: 32 places of what is left at once. */
+/* The last row that begins at piece i or before it, by a warp: 32 places of what is left at
+ * once. */
 static __device__ int64_t row_of_piece(const update_table &t, int64_t i)
 {
     const int lane = (int)threadIdx.x % WARP;
