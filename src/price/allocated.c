@@ -70,8 +70,8 @@ const char *outside_title(outside_part p)
 
 /* ---- state */
 
-/* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's products
- * of tensors with one scale take either order, so that one copy is enough there. */
+/* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's
+ * products of tensors with one scale take either order, so that one copy is enough there. */
 static double copy_bytes(const setup *s)
 {
     const recipe *r = &s->r;
@@ -83,9 +83,9 @@ static double copy_bytes(const setup *s)
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
-/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of the
- * four streams of grouped ones, and once more for torch's own. Under sequence parallelism the head's
- * input is gathered into one buffer that stays. */
+/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of
+ * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
+ * head's input is gathered into one buffer that stays. */
 static int64_t workspaces(const setup *s, bool head)
 {
     const step_shape z = step_shape_of(s);

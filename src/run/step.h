@@ -1,9 +1,9 @@
 /* step.h - a step of a program as the host sees it: what it gives, what it launches, what it reads.
  *
  * The host writes the batch, and then a block of rates and flags, into the staging, launches the
- * parts one after another, and reads one report. It touches no memory of the arena in between, and whether an
- * update is made is decided where it is made: by the verdict, in memory. Collective over the
- * world, as running a program is. */
+ * parts one after another, and reads one report. It touches no memory of the arena in between, and
+ * whether an update is made is decided where it is made: by the verdict, in memory. Collective over
+ * the world, as running a program is. */
 #ifndef RUN_STEP_H
 #define RUN_STEP_H
 
