@@ -158,7 +158,7 @@ bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed 
 	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-programs; fi
 
-cuda: ## Build the GPU's kernels and their test where nvcc is found (not opened by the program yet)
+cuda: ## Build the GPU's kernels and their test where nvcc is found
 	@if [ -z '$(NVCC)' ]; then echo "cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-backend; fi
 
