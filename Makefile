@@ -64,8 +64,8 @@ CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcublasLt -lcudart_stat
 CUDA_FOUND   := $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cublasLt.h),$(firstword \
                   $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h \
                   /usr/include/*/cudnn.h)))
-BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so) \
-            $(if $(CUDA_FOUND),$(BUILD)/moefold-cuda.so)
+MPI_OBJECT   := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
+BACKENDS     := $(MPI_OBJECT) $(if $(CUDA_FOUND),$(BUILD)/moefold-cuda.so)
 
 # Commands are shown with V=1; else only what is made.
 Q    := $(if $(V),,@)
@@ -348,7 +348,7 @@ $(BUILD)/sources: FORCE
 check-deps:
 	@CC='$(CC)' tools/deps --check build
 
-test-programs: $(TESTS) $(BACKENDS)
+test-programs: $(TESTS) $(MPI_OBJECT)
 	@:
 bench-programs: $(BENCHES)
 	@:
