@@ -70,10 +70,40 @@ static int64_t attention(const op *o, const op_types *t)
     return bytes + (h != d[DIM_ATTN_G] ? room(rows, d[DIM_ATTN_D] + d[DIM_ATTN_DV], 2) : 0);
 }
 
-static int64_t block_gradient(const op *o)
+/* A block's own o and lse, which are merged into what is there. */
+static int64_t block(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
-    return room(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SQ], 4 * d[DIM_ATTN_BLOCK_D_N]);
+    const int64_t rows =
+        mul_sat(mul_sat(d[DIM_ATTN_BLOCK_B], d[DIM_ATTN_BLOCK_SQ]), d[DIM_ATTN_BLOCK_N]);
+    if (t->in[IN_ATTN_BLOCK_q] != DTYPE_BF16) return 0;
+    return room(rows, d[DIM_ATTN_BLOCK_DV], 2) + room(rows, 4, 1) + 512;
+}
+
+/* As of whole attention, and gradients of queries and keys that are added or widened afterwards. A
+ * rank's own keys are the largest block, and alone write theirs at once. */
+static int64_t block_gradient(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim, h = d[DIM_ATTN_BLOCK_D_N], g = d[DIM_ATTN_BLOCK_D_G];
+    const int64_t keys = mul_sat(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SK]);
+    const int64_t rows = mul_sat(mul_sat(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SQ]), h);
+    const int64_t scores =
+        room(2 * d[DIM_ATTN_BLOCK_D_B], h,
+             mul_sat(round_up(d[DIM_ATTN_BLOCK_D_SQ], 128), round_up(d[DIM_ATTN_BLOCK_D_SK], 128)));
+    const bool fixed = o->flags & FIXED_ORDER;
+    const bool at_once = d[DIM_ATTN_BLOCK_D_QA] == d[DIM_ATTN_BLOCK_D_KA] && !(o->flags & ADD_KV) &&
+                         t->out[OUT_ATTN_BLOCK_D_dk] == DTYPE_BF16 &&
+                         t->out[OUT_ATTN_BLOCK_D_dv] == DTYPE_BF16;
+    int64_t bytes = room(rows, 4, 1);
+    if (t->in[IN_ATTN_BLOCK_D_do] != DTYPE_BF16) return bytes;
+    bytes += 512 + room(rows, d[DIM_ATTN_BLOCK_D_D], 2);
+    bytes += fixed ? (scores < SCORES_MOST ? scores : SCORES_MOST)
+                   : room(rows, d[DIM_ATTN_BLOCK_D_D], 4);
+    if (!at_once)
+        bytes +=
+            room(keys, g, 2 * d[DIM_ATTN_BLOCK_D_D]) + room(keys, g, 2 * d[DIM_ATTN_BLOCK_D_DV]);
+    return bytes +
+           (h != g ? room(keys, h, 2 * (d[DIM_ATTN_BLOCK_D_D] + d[DIM_ATTN_BLOCK_D_DV])) : 0);
 }
 
 static int64_t rule_factors(const op *o)
@@ -110,14 +140,19 @@ int64_t target_cuda_room(const op *o, const op_types *t)
         return product(o, t);
     case OP_HEAD_LOSS:
         return head(o, t);
+    case OP_HEAD_PART:
+        return t->in[IN_HEAD_PART_x] == DTYPE_BF16 ? LIBRARY : 0;
     case OP_HEAD_PART_D:
-        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4);
+        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4) +
+               (t->in[IN_HEAD_PART_D_x] == DTYPE_BF16 ? LIBRARY : 0);
     case OP_ATTN:
         return 512;
     case OP_ATTN_D:
         return attention(o, t);
+    case OP_ATTN_BLOCK:
+        return block(o, t);
     case OP_ATTN_BLOCK_D:
-        return block_gradient(o);
+        return block_gradient(o, t);
     case OP_BIAS_W:
         return columns(d[DIM_BIAS_W_M], d[DIM_BIAS_W_N]);
     case OP_NORM_W:

@@ -24,6 +24,16 @@ typedef struct sizes {
     int way;             /* see trial */
 } sizes;
 
+typedef struct sizes_part {
+    const sizes *list;
+    int n;
+} sizes_part;
+
+sizes_part sizes_dense(void);
+sizes_part sizes_attention(void);
+sizes_part sizes_moe(void);
+sizes_part sizes_update(void);
+
 const shape *shape_of(op_kind kind); /* NULL: none */
 const sizes *all_sizes(int *n);
 
