@@ -19,6 +19,8 @@ enum {
     COLUMNS_LEAST = 16,                /* of its values in a block */
     COLUMNS_MOST = 128,
     SHARED_MOST = 200 << 10,
+    RULE_CHUNK = 64, /* tokens, and numbers of a head, of the delta rule in chunks */
+    RULE_HEAD = 128,
 };
 static const int64_t SCORES_MOST = (int64_t)16 << 30; /* of a gradient of a fixed order */
 
@@ -112,16 +114,48 @@ static int64_t rule_factors(const op *o)
     return room(d[DIM_GDN_RULE_B], d[DIM_GDN_RULE_S], 8 * d[DIM_GDN_RULE_Nk]);
 }
 
-static int64_t rule_gradient(const op *o)
+/* Chunks of all heads, where the rule goes by chunks on tensor cores; 0: it does not. */
+static int64_t rule_chunks(const op *o, dtype qkv)
+{
+    const int64_t *d = o->dim, chunk = d[DIM_GDN_RULE_CHUNK];
+    if (qkv != DTYPE_BF16 || chunk < 1 || chunk > RULE_CHUNK || d[DIM_GDN_RULE_Dk] > RULE_HEAD ||
+        d[DIM_GDN_RULE_Dv] > RULE_HEAD)
+        return 0;
+    return mul_sat(mul_sat(d[DIM_GDN_RULE_B], ceil_div(d[DIM_GDN_RULE_S], chunk)),
+                   d[DIM_GDN_RULE_Nv]);
+}
+
+/* Two squares a chunk, and four numbers a token. */
+static int64_t chunks_room(int64_t n)
+{
+    return 2 * room(n, RULE_CHUNK * RULE_CHUNK, 2) + room(n, RULE_CHUNK, 16);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t rule(const op *o, const op_types *t)
+{
+    return larger(rule_factors(o), chunks_room(rule_chunks(o, t->in[IN_GDN_RULE_qkv])));
+}
+
+/* In chunks: the gradient by the state behind each, and by what each token writes. */
+static int64_t rule_gradient(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim, dk = d[DIM_GDN_RULE_D_Dk], dv = d[DIM_GDN_RULE_D_Dv];
     const int64_t tokens = d[DIM_GDN_RULE_D_B] * d[DIM_GDN_RULE_D_S], nv = d[DIM_GDN_RULE_D_Nv];
-    const int64_t stride = round_up(dk, 32) + 8;
+    const int64_t stride = round_up(dk, 32) + 8, chunks = rule_chunks(o, t->in[IN_GDN_RULE_D_qkv]);
     int64_t n = COLUMNS_MOST;
     while (n > COLUMNS_LEAST && (2 * n * stride * 4 > SHARED_MOST || n / 2 >= dv)) n /= 2;
     const int64_t groups = ceil_div(dv, n);
-    return rule_factors(o) + room(d[DIM_GDN_RULE_D_B] * nv * groups, STATES * n * dk, 4) +
-           room(tokens * nv * groups, 2 * dk, 4) + room(tokens * nv * groups, 2, 4);
+    const int64_t by_tokens =
+        rule_factors(o) + room(d[DIM_GDN_RULE_D_B] * nv * groups, STATES * n * dk, 4) +
+        room(tokens * nv * groups, 2 * dk, 4) + room(tokens * nv * groups, 2, 4);
+    if (chunks == 0) return by_tokens;
+    return larger(by_tokens,
+                  chunks_room(chunks) + room(chunks, dk * dv, 2) + room(tokens * nv, dv, 2));
 }
 
 /* Samples of which this rank has tokens. */
@@ -166,9 +200,9 @@ int64_t target_cuda_room(const op *o, const op_types *t)
     case OP_GDN_GATES_W:
         return columns(d[DIM_GDN_GATES_W_T], d[DIM_GDN_GATES_W_NV]);
     case OP_GDN_RULE:
-        return rule_factors(o);
+        return rule(o, t);
     case OP_GDN_RULE_D:
-        return rule_gradient(o);
+        return rule_gradient(o, t);
     case OP_PERMUTE:
         return room(d[DIM_PERMUTE_ROOM], 8, 1);
     case OP_UNPERMUTE_D:

@@ -137,9 +137,9 @@ static void release(void *state)
 /* ---- what cuDNN writes, brought home */
 
 /* Does a result go by the workspace (F2)? */
-static bool is_aside(dtype result, bool add, const share &s)
+static bool is_aside(numbers to, bool add, const share &s)
 {
-    return add || result != DTYPE_BF16 || s.n != s.all;
+    return add || !to.bf16 || s.n != s.all;
 }
 
 static __device__ bool is_inside(const share &s, int64_t row)
@@ -209,26 +209,27 @@ struct shelf {
 /* One result: where cuDNN writes it, the first row that takes part. */
 struct result {
     numbers to;
-    void *part; /* NULL: at `to` itself */
+    bool aside; /* else at `to` itself */
+    void *part;
     share s;
     int64_t width; /* of a row, all heads */
     bool add;
     void *place() const
     {
-        return (char *)(part ? part : to.p) + 2 * s.first * width;
+        return (char *)(aside ? part : to.p) + 2 * s.first * width;
     }
 };
 
 static result result_of(shelf *w, numbers to, const share &s, int64_t b, int64_t width, bool add)
 {
-    result r = {to, NULL, s, width, add};
-    if (is_aside(to.bf16 ? DTYPE_BF16 : DTYPE_F32, add, s)) r.part = w->take(2 * b * s.all * width);
+    result r = {to, is_aside(to, add, s), NULL, s, width, add};
+    if (r.aside) r.part = w->take(2 * b * s.all * width);
     return r;
 }
 
 static void bring_home(const kernel_call *c, const result &r, int64_t b)
 {
-    if (r.part)
+    if (r.aside)
         for_rows(c, b * r.s.all, r.width, home_rows{r.to, {r.part, true}, r.s, r.width, r.add});
 }
 
@@ -254,7 +255,7 @@ static forward_parts forward_parts_of(const op *o, numbers to, float *lse, shelf
     p.z = shape_of(o, p.f);
     const bool add = o->flags & ADD_TO;
     p.o = result_of(w, to, p.f.q, p.z.b, p.z.h * p.z.d_v, add);
-    p.lse = p.o.part ? (float *)w->take(4 * p.z.b * p.f.q.all * p.z.h) : lse;
+    p.lse = p.o.aside ? (float *)w->take(4 * p.z.b * p.f.q.all * p.z.h) : lse;
     p.rest = w->take(sdpa_library_bytes(&p.z, SDPA_FORWARD));
     return p;
 }
@@ -283,7 +284,7 @@ static void forward(const kernel_call *c)
         launch_failed(c);
         return;
     }
-    if (p.o.part)
+    if (p.o.aside)
         for_rows(c, z.b * p.f.q.all * z.h, z.d_v,
                  merge_rows{p.o.to, {p.o.part, true}, lse, p.lse, p.f.q, z.h, z.d_v, p.o.add});
 }

@@ -43,6 +43,8 @@ cuda_part cuda_fast_head_part(void);
 cuda_part cuda_fast_attention(void);
 cuda_part cuda_fast_blocks(void);
 cuda_part cuda_fast_wgmma(void);
+cuda_part cuda_gdn_chunk(void);
+cuda_part cuda_gdn_chunk_back(void);
 cuda_part cuda_fast_order(void);
 cuda_part cuda_fast_router(void);
 cuda_part cuda_fast_norm(void);
