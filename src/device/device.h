@@ -77,6 +77,10 @@ typedef struct device_table {
     void (*write)(device *d, device_address to, const void *from, int64_t bytes);
     void (*fill)(device *d, device_address to, int byte, int64_t bytes);
 
+    /* Sets bit i % 8 of map[i / 8] for every byte i, from `at` on, that is not `byte`; the other
+     * bits stay. Blocking, like the three above. For tests of memory: may take some of its own. */
+    void (*differ)(device *d, device_address at, int byte, int64_t bytes, unsigned char *map);
+
     /* On a stream, between any two spaces. */
     void (*copy)(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
 

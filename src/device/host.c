@@ -71,6 +71,14 @@ void host_fill(device *d, device_address to, int byte, int64_t bytes)
     if (bytes) memset(host_pointer(d, to), byte, (size_t)bytes);
 }
 
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
+{
+    meet_compute(d);
+    const unsigned char *x = host_pointer(d, at);
+    for (int64_t i = 0; i < bytes; i++)
+        if (x[i] != (unsigned char)byte) map[i / 8] |= (unsigned char)(1u << (i % 8));
+}
+
 /* ---- events */
 
 status host_events(device *d, int n, error *err)

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "device/cuda/entry.h"
+#include "device/cuda/probe.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
 
@@ -256,6 +257,27 @@ static void fill(device *d, device_address to, int byte, int64_t bytes)
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
 }
 
+/* In pieces: the map of one is made on the GPU and joined on the host. */
+static void differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map_of)
+{
+    enum { PIECE = 1 << 28, WORDS = PIECE / 32 };
+    static const char what[] = "comparing the GPU's memory";
+    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    uint32_t *there = NULL, *here = NULL;
+    check(d, cudaMalloc((void **)&there, WORDS * sizeof *there), what);
+    check(d, cudaHostAlloc((void **)&here, WORDS * sizeof *here, cudaHostAllocDefault), what);
+    for (int64_t n; bytes > 0; bytes -= n, at.offset += n, map_of += n / 8) {
+        n = bytes < PIECE ? bytes : PIECE;
+        size_t map_bytes = (size_t)(n + 7) / 8, words = (size_t)(n + 31) / 32;
+        gpu_differ(s, pointer(d, at), byte, n, there);
+        check(d, cudaMemcpyAsync(here, there, words * sizeof *here, cudaMemcpyDefault, s), what);
+        check(d, cudaStreamSynchronize(s), what);
+        for (size_t i = 0; i < map_bytes; i++) map_of[i] |= ((const unsigned char *)here)[i];
+    }
+    cudaFree(there);
+    cudaFreeHost(here);
+}
+
 static void copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
 {
     check(d,
@@ -438,6 +460,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .read = read,
                                   .write = write,
                                   .fill = fill,
+                                  .differ = differ,
                                   .copy = copy,
                                   .events = events,
                                   .record = record,

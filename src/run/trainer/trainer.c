@@ -197,16 +197,18 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     comm_work before = comm_work_begin(c, WORK_START);
     status st = trainer_open_all(t, err);
-    if (!st) st = trainer_routing_open(t, err);
-    if (!st) st = trainer_predict(t, err);
+    if (!st && !o->touched) st = trainer_routing_open(t, err);
+    if (!st && !o->touched) st = trainer_predict(t, err);
     comm_work_end(c, before);
-    if (!st) {
+    if (!st && o->touched) {
+        st = trainer_touched(t, err);
+    } else if (!st) {
         start_loop(t);
         st = loop(t, sum, err);
     }
     progress_finish(&t->bar);
-    if (!st) trainer_traffic(t, sum, sum->iterations);
-    if (!st) trainer_predict_table(t);
+    if (!st && !o->touched) trainer_traffic(t, sum, sum->iterations);
+    if (!st && !o->touched) trainer_predict_table(t);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
