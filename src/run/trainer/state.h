@@ -7,6 +7,7 @@
 #include "run/checkpoint/checkpoint.h"
 #include "run/data/sampler.h"
 #include "run/data/source.h"
+#include "run/trainer/event_file.h"
 #include "run/trainer/iteration_line.h"
 #include "run/arrays.h"
 #include "run/trainer/progress.h"
@@ -40,6 +41,7 @@ typedef struct trainer {
     log_interval interval;
     progress bar;
     metrics_file metrics;
+    event_file board; /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
@@ -116,6 +118,13 @@ status trainer_validation_line(trainer *t, error *err);
 /* One object of docs/JSON.md, which goes with it: on the standard output where JSON is asked for,
  * and into the file of metrics. Collective. */
 status trainer_event(trainer *t, json_t *event, error *err);
+
+/* tensorboard.c: the same numbers as scalars, where logger.tensorboard_dir asks for them.
+ * Collective. */
+status trainer_board_open(trainer *t, error *err); /* before the first step */
+status trainer_board_line(trainer *t, const iteration_line *it, error *err);
+status trainer_board_validation(trainer *t, const step_losses *losses, error *err);
+status trainer_board_close(trainer *t, status st, error *err); /* `st`: how the run ended */
 
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */

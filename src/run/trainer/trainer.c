@@ -197,6 +197,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     comm_work before = comm_work_begin(c, WORK_START);
     status st = trainer_open_all(t, err);
+    if (!st) st = trainer_board_open(t, err);
     if (!st) st = trainer_routing_open(t, err);
     if (!st) st = trainer_predict(t, err);
     comm_work_end(c, before);
@@ -211,6 +212,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
     st = close_metrics(t, st, err);
+    st = trainer_board_close(t, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);
