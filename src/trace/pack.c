@@ -71,6 +71,7 @@ static const char *as_place(text_table *t, const char *text)
 
 typedef struct pack_head {
     double from, span, step;
+    int64_t steps, first_step;
     int64_t n_ranks, n_streams, n, texts;
     const char *source, *recipe, *machine;
 } pack_head;
@@ -81,6 +82,8 @@ char *trace_pack(const trace *t, size_t *n, arena *a)
     open_table(&table, 256, a);
     text_put(&table.out, "", 1);
     pack_head head = {.from = t->from, .span = t->span, .step = t->step, .n_ranks = t->n_ranks};
+    head.steps = t->steps;
+    head.first_step = t->first_step;
     head.n_streams = t->n_streams;
     head.n = t->n;
     head.source = as_place(&table, t->source);
@@ -132,6 +135,8 @@ void trace_unpack(trace *t, const char *data, arena *a)
     t->from = h.from;
     t->span = h.span;
     t->step = h.step;
+    t->steps = h.steps;
+    t->first_step = h.first_step;
     t->n_ranks = t->ranks_room = h.n_ranks;
     t->n_streams = (int)h.n_streams;
     t->n = t->room = h.n;

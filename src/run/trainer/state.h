@@ -15,6 +15,8 @@
 #include "run/timing.h"
 #include "run/trainer/trainer.h"
 
+enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
+
 typedef struct trainer {
     const setup *s; /* the given one, or one with larger routed buffers */
     comm *c;
@@ -49,6 +51,8 @@ typedef struct trainer {
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
+    double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
+    int64_t steps_timed;
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
@@ -143,5 +147,11 @@ void trainer_predict_attach(trainer *t);        /* a new executor */
 void trainer_predict_begin(trainer *t);         /* of a step */
 void trainer_predict_step(trainer *t, double seconds);
 void trainer_predict_table(trainer *t);
+json_t *trainer_predict_json(const trainer *t); /* NULL: nothing is predicted; not collective */
+
+/* run_folder.c: --run. Collective, but for the second. */
+status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */
+void trainer_folder_step(trainer *t, double seconds);
+status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err);
 
 #endif

@@ -137,6 +137,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     double seconds = clock_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
+    trainer_folder_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
     status judged = judge(t, losses, err);
     bool last = t->at.iteration == t->train_iters;
@@ -213,6 +214,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
     st = close_metrics(t, st, err);
     st = trainer_board_close(t, st, err);
+    st = trainer_folder_close(t, sum, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);
