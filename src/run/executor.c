@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/maths.h"
 #include "program/target.h"
 #include "run/executor_state.h"
@@ -132,47 +131,6 @@ void executor_close(executor *e)
     free(e);
 }
 
-/* ---- times */
-
-static void bind_kinds(executor *e, bound_segment *b, int phase, const cost_model *cost)
-{
-    const segment *seg = b->seg;
-    b->kind[phase] = ARENA_ARRAY(e->memory, cost_kind, seg->n_ops[phase] + 1);
-    for (int i = 0; i < seg->n_ops[phase]; i++)
-        b->kind[phase][i] = cost_of(cost, seg, &seg->ops[phase][i]).kind;
-}
-
-void executor_time(executor *e, timing *t, const cost_model *cost)
-{
-    e->times = t;
-    e->event_kind = ARENA_ARRAY(e->memory, cost_kind, e->n_events);
-    e->message_kind = COST_OTHER;
-    for (int i = 0; i < e->p->n_segments; i++)
-        for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);
-}
-
-static void add_time(executor *e, cost_kind k)
-{
-    double now = clock_seconds();
-    timing_add(e->times, k, now - e->last);
-    e->last = now;
-}
-
-/* The operation has returned: its time is its own, or that of the message it waited for. */
-static void time_op(executor *e, const bound_item *it, int phase, int k)
-{
-    const op *o = &it->seg->seg->ops[phase][k];
-    int event = it->seg->ops[phase][k].event;
-    cost_kind kind = it->seg->kind[phase][k];
-    if (o->kind == OP_WAIT) {
-        kind = e->event_kind[event];
-    } else if (op_is_comm(o->kind)) {
-        if (event != NO_EVENT) e->event_kind[event] = kind;
-        e->message_kind = kind;
-    }
-    add_time(e, kind);
-}
-
 /* ---- running */
 
 static void put_op(executor *e, const bound_item *it, const op *o, const bound_op *b)
@@ -219,15 +177,13 @@ static void put_item(executor *e, item_part part, int64_t i)
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     if (it->seg->starts[phase]) e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
-    bool timed = e->times && part_is_played(part);
-    if (timed) e->last = clock_seconds();
+    if (e->clock) op_clock_item(e, part);
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         const op *o = &seg->ops[phase][k];
         comm_where(e->c, seg->name, o->name);
+        if (e->clock) op_clock_start(e, part, i, k, o->stream);
         put_op(e, it, o, &it->seg->ops[phase][k]);
-        if (!timed) continue;
-        time_op(e, it, phase, k);
-        if (comm_size(e->c) > 1) add_time(e, e->message_kind);
+        if (e->clock) op_clock_end(e, part, it, phase, k);
     }
 }
 

@@ -36,11 +36,6 @@ status executor_rework(executor *e, const program *p, error *err);
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
-/* From now on adds the seconds of every operation to `t`, by the kind that `cost` gives it; a wait
- * counts as its message. `t` stays in place until executor_close or executor_rework. Of use where
- * calls are finished when they return. */
-void executor_time(executor *e, timing *t, const cost_model *cost);
-
 /* ---- memory, from outside: behind everything that was enqueued */
 
 void executor_read(executor *e, void *to, int64_t place, int64_t bytes);

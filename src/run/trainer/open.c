@@ -122,8 +122,7 @@ status trainer_open(trainer *t, const setup *s, error *err)
     optimizer_init(&t->opt, p, DECAY_MEGATRON, t->a);
     t->opt.steps = steps;
     step_table(t->e, p, &t->opt);
-    trainer_predict_attach(t);
-    return OK;
+    return trainer_predict_attach(t, err);
 }
 
 /* ---- all of it */

@@ -142,9 +142,9 @@ void trainer_routing_step(trainer *t);               /* one step; not collective
 status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
-status trainer_predict(trainer *t, error *err); /* before the first step */
-void trainer_predict_attach(trainer *t);        /* a new executor */
-void trainer_predict_begin(trainer *t);         /* of a step */
+status trainer_predict(trainer *t, error *err);        /* before the first step */
+status trainer_predict_attach(trainer *t, error *err); /* a new executor */
+void trainer_predict_begin(trainer *t);                /* of a step */
 void trainer_predict_step(trainer *t, double seconds);
 void trainer_predict_table(trainer *t);
 json_t *trainer_predict_json(const trainer *t); /* NULL: nothing is predicted; not collective */
