@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "price/measured.h"
 #include "recipe/export.h"
 #include "run/trainer/agree.h"
 #include "run/trainer/state.h"
@@ -210,6 +211,49 @@ static run_memory memory_of(trainer *t)
     return m;
 }
 
+static json_t *json_parts(const step_part *parts)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < STEP_PARTS; i++)
+        if (parts[i].seconds != 0 || parts[i].hidden != 0)
+            json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:f}", "name", parts[i].name,
+                                                  "title", parts[i].title, "seconds",
+                                                  parts[i].seconds, "hidden", parts[i].hidden));
+    return list;
+}
+
+/* Predicted, where the machine has a description, and measured, where steps were traced: of the
+ * stage that is predicted to compute most, else of all ranks in the mean. */
+static void add_parts(json_t *o, const trainer *t)
+{
+    arena *a = arena_create();
+    hardware hw;
+    price p;
+    step_part parts[STEP_PARTS];
+    error why = {{0}};
+    int64_t rank = -1;
+    status s = timing_machine(&hw, t->s, a, &why);
+    if (s) {
+        json_object_set_new(o, "unpredicted", json_string(why.text));
+    } else {
+        price_setup(&p, t->s, &hw, NULL, a);
+        price_parts(parts, &p);
+        rank = layout_stage_rank(&t->s->lay, p.slowest);
+        json_object_set_new(o, "predicted",
+                            json_pack("{s:s, s:I, s:f, s:I, s:o}", "hardware", hw.path, "rank",
+                                      (json_int_t)rank, "step_s", p.step_s, "peak_bytes",
+                                      (json_int_t)p.peak_bytes, "parts", json_parts(parts)));
+    }
+    double step = t->traced ? measured_parts(parts, t->traced, rank) : 0;
+    if (step > 0)
+        json_object_set_new(o, "measured",
+                            json_pack("{s:I, s:f, s:I, s:I, s:o}", "rank", (json_int_t)rank,
+                                      "step_s", step, "steps", (json_int_t)t->traced->steps,
+                                      "first_step", (json_int_t)t->traced->first_step, "parts",
+                                      json_parts(parts)));
+    arena_destroy(a);
+}
+
 static const char *outcome(const train_summary *sum, status st)
 {
     return st ? "failed" : sum->interrupted ? "interrupted" : "finished";
@@ -235,8 +279,7 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "memory", json_memory(&sum->memory));
     json_object_set_new(o, "traffic", json_traffic(&sum->traffic));
     json_object_set_new(o, "streams", json_exposed(&sum->traffic));
-    json_t *predicted = trainer_predict_json(t);
-    if (predicted) json_object_set_new(o, "predicted", predicted);
+    add_parts(o, t);
     return o;
 }
 

@@ -43,7 +43,9 @@ typedef struct trainer {
     log_interval interval;
     progress bar;
     metrics_file metrics;
-    event_file board; /* TensorBoard's, rank 0's; closed where nobody asked */
+    tracing *tracing;         /* NULL: nobody asked */
+    const trace *traced;      /* of all ranks, once it is written; rank 0's */
+    event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
@@ -147,7 +149,10 @@ status trainer_predict_attach(trainer *t, error *err); /* a new executor */
 void trainer_predict_begin(trainer *t);                /* of a step */
 void trainer_predict_step(trainer *t, double seconds);
 void trainer_predict_table(trainer *t);
-json_t *trainer_predict_json(const trainer *t); /* NULL: nothing is predicted; not collective */
+
+/* traced.c: --trace. Collective. */
+status trainer_trace_open(trainer *t, error *err); /* before the first step */
+status trainer_trace_write(trainer *t, error *err);
 
 /* run_folder.c: --run. Collective, but for the second. */
 status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */

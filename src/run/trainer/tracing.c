@@ -34,6 +34,7 @@ struct tracing {
     int64_t n_steps, last;
     bool on;
     double step_begun;
+    double compute_end; /* clock: what compute did last */
     message_count *counts;
     int64_t n_counts, counts_room;
     const trace_op **awaited[2]; /* [events] of the list, of the program: what was put last */
@@ -90,8 +91,15 @@ static bool is_wanted(const tracing *t, int64_t iteration)
     return early || iteration > j->end - 2;
 }
 
+static void forget(tracing *t, int which)
+{
+    for (int i = 0; i < t->n_awaited[which]; i++) t->awaited[which][i] = NULL;
+}
+
 static void start_window(tracing *t)
 {
+    forget(t, 0);
+    forget(t, 1);
     if (t->steps) arena_destroy(t->steps);
     t->steps = arena_create();
     trace_init(&t->own, "measured", t->steps);
@@ -153,11 +161,6 @@ static const trace_op **awaited_at(tracing *t, const op *o, int64_t event)
     return &t->awaited[which][event];
 }
 
-static void forget_list(tracing *t)
-{
-    for (int i = 0; i < t->n_awaited[0]; i++) t->awaited[0][i] = NULL;
-}
-
 /* Of a wait: for whom, and what that costs. */
 static void describe_wait(tracing *t, const op *o, trace_op *out)
 {
@@ -178,7 +181,7 @@ static void describe_wait(tracing *t, const op *o, trace_op *out)
     }
 }
 
-static trace_op describe(tracing *t, const program *p, const op_times *x, double origin)
+static trace_op describe(tracing *t, const program *p, const op_times *x, double from)
 {
     const item *it = &p->items[x->part].list[x->item];
     const op *o = &it->seg->ops[it->phase][x->op];
@@ -186,8 +189,8 @@ static trace_op describe(tracing *t, const program *p, const op_times *x, double
     if (!part_is_played(x->part)) out.kind = "optimizer";
     out.rank = p->at.rank;
     out.stream = (int)o->stream;
-    out.start = origin + x->start;
-    out.end = origin + x->end;
+    out.start = from + x->start;
+    out.end = from + x->end;
     out.seconds = out.end - out.start;
     if (o->kind == OP_WAIT) {
         describe_wait(t, o, &out);
@@ -197,18 +200,36 @@ static trace_op describe(tracing *t, const program *p, const op_times *x, double
     return out;
 }
 
-static void add_row(tracing *t, const program *p, const op_times *x, double origin)
+/* Compute stood without waiting for a stream: the host had not launched the operation yet. */
+static void add_gap(tracing *t, const trace_op *next)
+{
+    trace_op wait = *next;
+    wait.what = TRACE_WAIT;
+    wait.kind = "waiting for kernel launches";
+    wait.phase = wait.group = NULL;
+    wait.bytes = -1;
+    wait.message = TRACE_NO_MESSAGE;
+    wait.start = t->compute_end;
+    wait.end = next->start;
+    wait.seconds = wait.end - wait.start;
+    wait.awaits = false;
+    if (wait.seconds >= least_wait) trace_add(&t->own, wait);
+    t->compute_end = next->end;
+}
+
+static void add_row(tracing *t, const program *p, const op_times *x, double from)
 {
     const item *it = &p->items[x->part].list[x->item];
     const op *o = &it->seg->ops[it->phase][x->op];
-    if (x->op == 0) forget_list(t);
-    trace_op out = describe(t, p, x, origin);
+    if (x->op == 0) forget(t, 0);
+    trace_op out = describe(t, p, x, from);
     if (o->kind != OP_WAIT && (o->event || (o->flags & ACROSS))) {
         trace_op *kept = ARENA_NEW(t->steps, trace_op);
         *kept = out;
         *awaited_at(t, o, o->event) = kept;
     }
     if (out.what == TRACE_WAIT && out.end - out.start < least_wait) return;
+    if (o->stream == STREAM_COMPUTE) add_gap(t, &out);
     trace_add(&t->own, out);
 }
 
@@ -217,10 +238,11 @@ void tracing_end(tracing *t, executor *e, const program *p, double loaded)
     int64_t n;
     if (!t || !t->on) return;
     const op_times *rows = executor_trace_end(e, &n);
-    double origin = executor_trace_origin(e);
-    for (int64_t i = 0; i < n; i++) add_row(t, p, &rows[i], origin);
-    trace_op batch = {.name = "batch", .kind = "reading data", .stream = (int)STREAM_HOST};
-    batch.rank = p->at.rank;
+    double from = executor_trace_origin(e);
+    t->compute_end = loaded;
+    for (int64_t i = 0; i < n; i++) add_row(t, p, &rows[i], from);
+    trace_op batch = {.name = "batch", .kind = "reading data", .rank = p->at.rank};
+    batch.what = TRACE_WAIT;
     batch.micro = batch.layer = batch.bytes = -1;
     batch.start = t->step_begun;
     batch.end = loaded;

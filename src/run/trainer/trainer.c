@@ -201,6 +201,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     if (!st) st = trainer_board_open(t, err);
     if (!st) st = trainer_routing_open(t, err);
     if (!st) st = trainer_predict(t, err);
+    if (!st) st = trainer_trace_open(t, err);
     comm_work_end(c, before);
     if (!st) {
         start_loop(t);
@@ -209,6 +210,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     progress_finish(&t->bar);
     if (!st) trainer_traffic(t, sum, sum->iterations);
     if (!st) trainer_predict_table(t);
+    if (!st) st = trainer_trace_write(t, err);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;

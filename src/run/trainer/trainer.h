@@ -13,6 +13,7 @@
 
 #include "comm/comm.h"
 #include "program/program.h"
+#include "run/trainer/tracing.h"
 
 typedef struct train_options {
     bool json;           /* lines for programs instead of Megatron's */
@@ -22,10 +23,12 @@ typedef struct train_options {
     const char *metrics; /* file of JSON lines; NULL: none */
     bool predict; /* print predicted beside measured times at the end, whatever they come from */
     const char *save_routing; /* file for the loads of experts (price/routing.h); NULL: none */
+    const char *trace;        /* file for the operations of some steps (tracing.h); NULL: none */
+    trace_steps trace_steps;  /* which */
     const char *run;     /* folder of the run (run_folder.c), where metrics, loads and trace lie;
                           * NULL: none */
     const char *machine; /* what computes, in words, for files; NULL: not said */
-    double compare;           /* seconds between comparisons of the ranks' times; 0: 60 */
+    double compare;      /* seconds between comparisons of the ranks' times; 0: 60 */
 } train_options;
 
 /* What the rank with the largest plan holds. */
