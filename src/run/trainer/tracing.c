@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,13 +45,12 @@ struct tracing {
 
 status trace_steps_read(trace_steps *out, const char *word, error *err)
 {
-    int64_t first = 0, last = 0;
-    int used = 0;
-    bool one = sscanf(word, "%9" SCNd64 "%n", &first, &used) == 1;
-    last = first;
-    if (one && word[used] == '-' && sscanf(word + used, "-%9" SCNd64 "%n", &last, &used) == 1)
-        used = (int)strlen(word);
-    bool whole = one && strspn(word, "0123456789-") == strlen(word) && word[used] == 0;
+    char *end;
+    bool digits = word[strspn(word, "0123456789-")] == 0 && strlen(word) < 24;
+    int64_t first = strtoll(word, &end, 10), last = first;
+    bool whole = digits && end != word && (!*end || (*end == '-' && end[1] && end[1] != '-'));
+    if (whole && *end) last = strtoll(end + 1, &end, 10);
+    whole = whole && !*end;
     if (!whole || first < 1 || last < first)
         return error_set(err, ERR_INPUT,
                          "--trace-steps %s: steps from 1 on are wanted; repair: --trace-steps 7 or "
@@ -114,7 +112,8 @@ status tracing_begin(tracing *t, executor *e, int64_t iteration, error *err)
     t->on = is_wanted(t, iteration);
     if (!t->on) return OK;
     t->step_begun = clock_seconds();
-    if (!t->n_steps || iteration > t->last + 1) start_window(t);
+    bool ends = !t->j.steps.first && iteration == t->j.end - 1;
+    if (!t->n_steps || iteration > t->last + 1 || ends) start_window(t);
     t->last = iteration;
     return executor_trace_begin(e, err);
 }
