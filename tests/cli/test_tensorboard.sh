@@ -55,7 +55,7 @@ rm "$file"
 out=$(events "$board" --tensorboard 2>/dev/null)
 case $? in
 77) echo "ok tensorboards_own_reader # skip TensorBoard is not installed" ;;
-0) check tensorboards_own_reader [ "$(grep -c '^lm loss ' <<<"$out")" = 2 ] ;;
+0) check tensorboards_own_reader [ "$(grep -c '^lm loss [0-9]' <<<"$out")" = 2 ] ;;
 *) bad tensorboards_own_reader "$out" ;;
 esac
 
