@@ -175,8 +175,10 @@ status trainer_open_all(trainer *t, error *err)
     if (s) return s;
     fact data = {"data", data_text(t), "give all ranks the same files"};
     s = facts_agree(t->c, &data, 1, t->a, err);
-    if (!s && !t->o->touched) s = trainer_start(t, err);
     if (s || t->o->touched) return s;
+    s = trainer_start(t, err);
+    if (!s) s = trainer_folder_open(t, err);
+    if (s) return s;
     if (t->o->metrics && comm_rank(t->c) == 0)
         s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);
     return ranks_agree(t->c, s, err);
