@@ -21,7 +21,7 @@ speed() {
     least=$(each elapsed_ms <"$work/m" | tail -n +2 | sort -g | head -1)
     say_if "$name: ms (least), Megatron's median beside it" "$(printf '%.1f (%.1f)' "$ms" "$least")" "${theirs:-}" \
         holds "${theirs:-1e9} >= $ms"
-    say "$name: model TFLOP/s" "$(each tflops_per_gpu <"$work/m" | tail -n +2 | median)" "" -
+    say "$name: model TFLOP/s" "$(each tflops_per_gpu <"$work/m" | tail -n +2 | median | xargs printf '%.0f')" "" -
     say_if "$name: predicted ms, and its error" "$(awk "BEGIN {printf \"%.1f, %+.1f %%\", 1000 * $predicted, 100 * (1000 * $predicted / $ms - 1)}")" \
         "within 10 %" holds "1000 * $predicted <= 1.1 * $ms && 1000 * $predicted >= 0.9 * $ms"
     rm -f "$work/m"

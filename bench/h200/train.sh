@@ -9,8 +9,8 @@ losses() { each 'lm loss' <"$1"; }
 
 "$moefold" train "${billion[@]}" moefold.device=cuda train.train_iters=200 logger.log_interval=1 --metrics "$work/m" >"$dir/billion.txt" 2>&1
 first=$(losses "$work/m" | head -1) last=$(losses "$work/m" | tail -1)
-say_if "962 M parameters, 200 steps: lm loss" "$first to $last" "falls" holds "${last:-9} < 0.5 * ${first:-0}"
-say "the same: median ms a step" "$(each elapsed_ms <"$work/m" | median)" "" -
+say_if "962 M parameters, 200 steps: lm loss" "$(printf '%.2f to %.2f' "$first" "$last")" "falls" holds "${last:-9} < 0.5 * ${first:-0}"
+say "the same: median ms a step" "$(each elapsed_ms <"$work/m" | median | xargs printf '%.1f')" "" -
 
 for precision in cpu H200; do
     "$moefold" train "${small[@]}" cluster.gpu=$precision moefold.device=cuda --metrics "$work/gpu" >"$work/log" 2>&1 || tail -2 "$work/log"
