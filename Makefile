@@ -22,7 +22,7 @@ OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
 # The libraries for YAML, JSON and gzip go into the program, so that it runs where they are not installed.
-LIBRARIES := libfyaml jansson zlib
+LIBRARIES := libfyaml jansson sqlite3 zlib
 LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
