@@ -47,6 +47,7 @@ typedef struct trainer {
     const trace *traced;      /* of all ranks, once it is written; rank 0's */
     event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
+    double loaded;            /* clock: the batch of the step was there */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
     struct predicted *predicted; /* NULL: nothing is predicted, */
