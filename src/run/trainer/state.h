@@ -56,6 +56,7 @@ typedef struct trainer {
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
     int64_t steps_timed;
+    double delay_before; /* of this thread, up to the end of the first step */
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
