@@ -79,7 +79,7 @@ static int run_rank(const setup *s, train_options *o, arena *a)
         st = trainer_run(s, c, o, &sum, a, &err);
     }
     if (st && first) cli_fail("train", st, &err);
-    if (!st && first) print_summary(&sum, a);
+    if (!st && first && !o->touched) print_summary(&sum, a);
     comm_close(c);
     return (int)st;
 }
@@ -108,12 +108,14 @@ int command_train(int argc, char **argv)
         {"--run", "DIR", "write recipe, metrics, trace, loads of experts and summary there", NULL,
          &o.run},
         {"--predict", NULL, "print predicted beside measured times at the end", &o.predict, NULL},
+        {"--touched", NULL, "compare the bytes that steps touch with those planned; no training",
+         &o.touched, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 10}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 11}, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
     if (!st && !done && threads)

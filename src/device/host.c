@@ -71,6 +71,14 @@ void host_fill(device *d, device_address to, int byte, int64_t bytes)
     if (bytes) memset(host_pointer(d, to), byte, (size_t)bytes);
 }
 
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
+{
+    meet_compute(d);
+    const unsigned char *x = host_pointer(d, at);
+    for (int64_t i = 0; i < bytes; i++)
+        if (x[i] != (unsigned char)byte) map[i / 8] |= (unsigned char)(1u << (i % 8));
+}
+
 /* ---- events */
 
 status host_events(device *d, int n, error *err)
@@ -129,13 +137,15 @@ void host_launch(device *d, op_stream s, kernel_call *c)
     host_device *h = d->state;
     c->stream = NULL;
     if (s == STREAM_COMPUTE && !h->late) {
+        log_put(d, s, c->o);
         c->row->launch(c);
+        log_finish(d, s);
         comm_progress(d->c);
         queues_move(d);
         return;
     }
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_LAUNCH, .call = *c};
+    *t = (task){.kind = TASK_LAUNCH, .call = *c, .number = log_put(d, s, c->o)};
     keep(t, c->in, c->out);
     queue_put(d, s);
 }
@@ -143,7 +153,7 @@ void host_launch(device *d, op_stream s, kernel_call *c)
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
 {
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}};
+    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}, .number = log_put(d, s, o)};
     keep(t, in, out);
     queue_put(d, s);
     comm_progress(d->c);
@@ -203,6 +213,7 @@ status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
     h->random = seed;
     h->deaf = deaf;
     d->state = h;
+    d->runs_ahead = late;
     status s = queues_open(h, err);
     if (s) host_close(d);
     return s;

@@ -5,7 +5,7 @@
 #ifndef DEVICE_HOST_H
 #define DEVICE_HOST_H
 
-#include "device/device.h"
+#include "device/log.h"
 
 /* One entry of a stream. */
 typedef enum task_kind { TASK_WAIT, TASK_LAUNCH, TASK_MESSAGE, TASK_COPY, TASK_STAMP } task_kind;
@@ -22,6 +22,7 @@ typedef struct task {
     kernel_call call;        /* LAUNCH; of MESSAGE the operation */
     int request;             /* MESSAGE, once it has started */
     int stamp;               /* STAMP */
+    uint32_t number;         /* LAUNCH, MESSAGE: in the log */
     device_address to, from; /* COPY */
     int64_t bytes;
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -101,15 +102,16 @@ double host_stamp_read(device *d, int stamp);
 void host_read(device *d, void *to, device_address from, int64_t bytes);
 void host_write(device *d, device_address to, const void *from, int64_t bytes);
 void host_fill(device *d, device_address to, int byte, int64_t bytes);
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map);
 
 /* What the tables of both have in common: all but name and opening. */
 #define HOST_DEVICE                                                                                \
     .close = host_close, .rows = kernels_cpu, .target = target_row_cpu, .take = host_take,         \
     .pointer = host_pointer, .map = host_pointer, .read = host_read, .write = host_write,          \
-    .fill = host_fill, .copy = host_copy, .events = host_events, .record = host_record,            \
-    .wait = host_wait, .wait_here = host_wait_here, .is_complete = host_is_complete,               \
-    .launch = host_launch, .message = host_message, .stamps = host_stamps,                         \
-    .stamp_origin = host_stamp_origin, .stamp = host_stamp_put, .stamp_read = host_stamp_read,     \
-    .sync = queues_finish, .settle = queues_begin_all
+    .fill = host_fill, .differ = host_differ, .copy = host_copy, .events = host_events,            \
+    .record = host_record, .wait = host_wait, .wait_here = host_wait_here,                         \
+    .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
+    .stamps = host_stamps, .stamp_origin = host_stamp_origin, .stamp = host_stamp_put,             \
+    .stamp_read = host_stamp_read, .sync = queues_finish, .settle = queues_begin_all
 
 #endif

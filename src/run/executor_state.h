@@ -23,7 +23,8 @@ typedef struct bound_segment {
 
 typedef struct bound_item {
     const bound_segment *seg;
-    void **at; /* [n_bufs] */
+    void **at;          /* [n_bufs] */
+    device_place place; /* for people */
 } bound_item;
 
 struct executor {
@@ -32,6 +33,7 @@ struct executor {
     comm *c;
     comm *own; /* of a rank that is alone */
     bool plain;
+    int64_t guard, guard_at; /* bytes, and their offset in SPACE_WORK */
     void *workspace;
     int64_t state_bytes;     /* places before this are of SPACE_STATE, */
     int64_t work_bytes;      /* so many that follow of SPACE_WORK, the rest of SPACE_HOST */

@@ -97,6 +97,10 @@ void trainer_gather(trainer *t);
 /* Weights from a checkpoint, from files, or drawn; counters. */
 status trainer_start(trainer *t, error *err);
 
+/* touched.c: instead of training, two steps over memory that is filled with patterns, and what they
+ * touched of what was planned. ERR_RULE: something else. */
+status trainer_touched(trainer *t, error *err);
+
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
 typedef struct lent_checkpoint {
     checkpoint c;

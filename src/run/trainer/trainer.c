@@ -190,6 +190,27 @@ static status close_metrics(trainer *t, status st, error *err)
     return ranks_agree(t->c, s, err);
 }
 
+/* Who reads what steps give. */
+static status open_readers(trainer *t, error *err)
+{
+    status st = trainer_board_open(t, err);
+    if (!st) st = trainer_routing_open(t, err);
+    if (!st) st = trainer_predict(t, err);
+    if (!st) st = trainer_trace_open(t, err);
+    return st;
+}
+
+static status train(trainer *t, train_summary *sum, error *err)
+{
+    start_loop(t);
+    status st = loop(t, sum, err);
+    progress_finish(&t->bar);
+    if (st) return st;
+    trainer_traffic(t, sum, sum->iterations);
+    trainer_predict_table(t);
+    return trainer_trace_write(t, err);
+}
+
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
                    error *err)
 {
@@ -199,19 +220,9 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     comm_work before = comm_work_begin(c, WORK_START);
     status st = trainer_open_all(t, err);
-    if (!st) st = trainer_board_open(t, err);
-    if (!st) st = trainer_routing_open(t, err);
-    if (!st) st = trainer_predict(t, err);
-    if (!st) st = trainer_trace_open(t, err);
+    if (!st && !o->touched) st = open_readers(t, err);
     comm_work_end(c, before);
-    if (!st) {
-        start_loop(t);
-        st = loop(t, sum, err);
-    }
-    progress_finish(&t->bar);
-    if (!st) trainer_traffic(t, sum, sum->iterations);
-    if (!st) trainer_predict_table(t);
-    if (!st) st = trainer_trace_write(t, err);
+    if (!st) st = o->touched ? trainer_touched(t, err) : train(t, sum, err);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;

@@ -22,6 +22,7 @@ typedef struct train_options {
     int threads;         /* of this rank; 0: its share of the machine */
     const char *metrics; /* file of JSON lines; NULL: none */
     bool predict; /* print predicted beside measured times at the end, whatever they come from */
+    bool touched; /* no training: two steps over patterns, and which bytes they touched */
     const char *save_routing; /* file for the loads of experts (price/routing.h); NULL: none */
     const char *trace;        /* file for the operations of some steps (tracing.h); NULL: none */
     trace_steps trace_steps;  /* which */
