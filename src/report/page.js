@@ -664,8 +664,9 @@ function overSteps(label, list, points, show) {
     for (let v = Math.ceil(y0 / uy) * uy; v <= y1; v += uy)
       grid.push(el("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: "var(--grid)" }),
         el("text", { x: L - 6, y: y(v) + 4, "text-anchor": "end" }, show(+v.toPrecision(6))));
-    for (let v = Math.ceil(x0 / ux) * ux; v <= x1; v += ux)
-      grid.push(el("text", { x: x(v), y: H - 6, "text-anchor": v > x1 - ux / 3 ? "end" : "middle" }, grouped(v)));
+    const inner = Array.from({ length: Math.floor((x1 - x0) / ux) + 1 }, (_, i) => (Math.ceil(x0 / ux) + i) * ux);
+    for (const v of [x0, ...inner.filter(i => i > x0 + ux / 2 && i < x1 - ux / 2), x1])
+      grid.push(el("text", { x: x(v), y: H - 6, "text-anchor": v === x0 ? "start" : v === x1 ? "end" : "middle" }, grouped(v)));
     return [grid, el("polyline", { points: list.map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" "), fill: "none",
       stroke: "var(--c0)", "stroke-width": 2 }),
       list.length < 60 ? list.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.5, fill: "var(--c0)" }, el("title", {}, `step ${p[0]}: ${show(p[1])}`))) : null,
