@@ -30,9 +30,9 @@ first() { diff_ "$work/a" "$work/slow" --json | python3 -c '
 import json, sys
 m = json.load(sys.stdin)["measured"]
 rows = m["operations"]
-assert rows and {r["name"] for r in rows[:2]} == {"experts.fc1"}, rows[:3]
+assert rows and rows[0]["name"] == "experts.fc1", rows[:3]
 fc1 = sum(r["difference_s"] for r in rows if r["name"] == "experts.fc1")
-assert not m["noise"] and fc1 > 0.015 * 4 * 4 * 2, fc1 # 4 layers, 4 microbatches, at least two phases
+assert not m["noise"] and fc1 > 0.015 * 4 * 3, fc1 # 4 microbatches of 3 layers, at least one phase
 '; }
 check the_slower_operation_is_named first
 expect and_its_kind 1 'expert GEMM \(grouped\) .* \+' diff_ "$work/a" "$work/slow"
