@@ -129,10 +129,10 @@ static void put_host(writer *w)
 
 /* Rates are those of three products whose sums have different lengths; the price puts the depth on
  * each by itself, so here it is taken out. */
-static curve without_depth(const curve *c, double depth, bool experts)
+static curve without_depth(const measured *m, const curve *c, double depth, bool experts)
 {
     curve out = *c;
-    double deep = 1 + depth / MEASURED_DEPTH;
+    double deep = 1 + depth / (double)m->scale->depth;
     for (int i = 0; i < c->n; i++)
         out.y[i] *= experts ? (2 * deep + 1 + depth / c->x[i]) / 3 : deep;
     return out;
@@ -141,9 +141,9 @@ static curve without_depth(const curve *c, double depth, bool experts)
 static void put_products(writer *w)
 {
     static const char *const keys[] = {"fp32", "bf16", "fp8", "fp4"};
-    double depth = measured_depth(w->m);
-    curve dense = without_depth(&w->m->gemm, depth, false);
-    curve grouped = without_depth(&w->m->grouped, depth, true);
+    double depth = measured_depth(&w->m->deep);
+    curve dense = without_depth(w->m, &w->m->gemm, depth, false);
+    curve grouped = without_depth(w->m, &w->m->grouped, depth, true);
     fprintf(w->f, "products:\n");
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  %s:\n", keys[i]);
@@ -163,7 +163,7 @@ static void put_attention(writer *w)
     const measured *m = w->m;
     double usual = m->heads.n ? m->heads.y[0] : 1;
     for (int i = 0; i < m->heads.n; i++)
-        if (m->heads.x[i] == MEASURED_HEAD) usual = m->heads.y[i];
+        if (m->heads.x[i] == (double)m->scale->head) usual = m->heads.y[i];
     fprintf(w->f, "attention:\n");
     put_curve(w, "  forward", &m->attention[0], w->peak, "length; 8 heads of 64");
     put_curve(w, "  backward", &m->attention[1], w->peak, "length; 8 heads of 64");
