@@ -105,6 +105,16 @@ static bool on_gpu(const bench *b)
     return text_starts(b->device, "cuda");
 }
 
+/* The late device is for tests, as MOEFOLD_DEVICE has it. */
+static bool is_device(const char *word)
+{
+    static const char *const names[] = {"cpu", "cuda", "deferred"};
+    size_t n = strcspn(word, ":");
+    for (int i = 0; i < 3; i++)
+        if (strlen(names[i]) == n && strncmp(names[i], word, n) == 0) return true;
+    return false;
+}
+
 /* "NVIDIA H200" and "NVIDIA H100 80GB HBM3" -> H200, H100 */
 static const char *short_name(bench *b)
 {
@@ -216,19 +226,40 @@ static json_t *json_curve(const curve *c)
     return list;
 }
 
+/* What only GPUs are measured for. */
+static void add_gpu(json_t *o, const measured *m)
+{
+    static const char *const forms[] = {"forward", "data", "weight", "added"};
+    json_t *dense = json_object(), *experts = json_object(), *kinds = json_object();
+    for (int i = FORM_DATA; i < FORM_COUNT; i++) {
+        json_object_set_new(dense, forms[i], json_curve(&m->gemm_form[i]));
+        json_object_set_new(experts, forms[i], json_curve(&m->grouped_form[i]));
+    }
+    for (int k = 0; k < OP_COUNT; k++)
+        if (m->kind[k] > 0) json_object_set_new(kinds, op_infos[k].name, json_real(m->kind[k]));
+    json_object_set_new(o, "gpu", json_string(m->gpu));
+    json_object_set_new(o, "gemm_gradients", dense);
+    json_object_set_new(o, "grouped_gradients", experts);
+    json_object_set_new(o, "bytes_per_s", kinds);
+    json_object_set_new(o, "to_device", json_real(m->to_device));
+    json_object_set_new(o, "to_host", json_real(m->to_host));
+}
+
 static void print_json(const measured *m, const char *path)
 {
     json_t *messages = json_object();
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
         json_object_set_new(messages, measured_message_name((measured_message)k),
                             json_curve(&m->message[k]));
-    cli_json_print(
+    json_t *o =
         json_pack("{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks",
                   m->ranks, "threads", m->threads, "file", path, "others", m->others, "gemm",
                   json_curve(&m->gemm), "grouped", json_curve(&m->grouped), "attention",
                   json_curve(&m->attention[0]), "attention_backward", json_curve(&m->attention[1]),
                   "memory", json_curve(&m->memory), "copy", json_curve(&m->copy), "least_s",
-                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages));
+                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages);
+    if (m->gpu[0]) add_gpu(o, m);
+    cli_json_print(o);
 }
 
 /* ---- measuring */
@@ -281,7 +312,10 @@ static status measure_here(bench *b, error *err)
     o.says = on_progress;
     o.who = &b->bar;
     blas_ready();
-    if (cli_speaks())
+    if (cli_speaks() && on_gpu(b))
+        fprintf(stderr, "moefold bench: %s, %.0f s of measurements; about twice that in all\n",
+                b->gpu.name, b->seconds);
+    else if (cli_speaks())
         fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,
                 c ? "s" : "", b->seconds, blas_describe());
     st = measure_machine(&m, c, &o, err);
@@ -362,6 +396,8 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
                              (int)RANKS_MAX);
         b->ranks = (int)n;
     }
+    if (!is_device(b->device))
+        return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
     if (on_gpu(b)) {
         status st = find_gpu(b, err);
         if (st) return st;

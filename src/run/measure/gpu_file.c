@@ -5,7 +5,7 @@
  *
  * I1  The price adds the smallest kernel's time to each operation, so it is taken off here.
  * I2  The length of sums counts by itself (depth), so it is taken out of curves.
- * I3  Curves that are read must not grow faster than sizes: noise that does is cut. */
+ * I3  What is read back must not grow faster than sizes (measured_cut). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +15,21 @@
 #include "base/text.h"
 #include "run/measure/measure.h"
 
-/* ---- curves */
+/* ---- curves (I3) */
 
-static void cut(curve *c, double steepest) /* I3 */
-{
-    for (int i = 0; i < c->n; i++) {
-        c->y[i] = fmin(fmax(c->y[i], 1e-6), 1.5);
-        double most = i ? c->y[i - 1] * pow(c->x[i] / c->x[i - 1], steepest) : 1.5;
-        c->y[i] = fmin(c->y[i], most);
-    }
-}
-
-/* Parts of a peak; sums of `sum`, or where that is 0 of the point's own size (I2). */
-static curve parts_of(const curve *rates, double peak, double depth, double sum)
+static curve parts_of(const curve *rates, double peak, double steepest)
 {
     curve c = *rates;
-    for (int i = 0; i < c.n; i++)
-        c.y[i] = rates->y[i] / peak * (1 + depth / (sum > 0 ? sum : c.x[i]));
-    cut(&c, sum > 0 ? 1.9 : 1);
+    for (int i = 0; i < c.n; i++) c.y[i] = rates->y[i] / peak;
+    measured_cut(&c, steepest);
+    return c;
+}
+
+/* Rates as if sums had no end: they are of `sum`, or where that is 0 of the point's size (I2). */
+static curve without_depth(const curve *rates, double depth, double sum)
+{
+    curve c = *rates;
+    for (int i = 0; i < c.n; i++) c.y[i] *= 1 + depth / (sum > 0 ? sum : c.x[i]);
     return c;
 }
 
@@ -48,7 +45,7 @@ static void set_memory(hardware *h, const measured *m)
     curve c = m->memory;
     for (int i = 0; i < c.n; i++)
         c.y[i] = without_least(c.x[i], c.y[i], m->least) / h->memory_bandwidth;
-    cut(&c, 1);
+    measured_cut(&c, MEASURED_BY_SIZE);
     h->memory_efficiency = c;
 }
 
@@ -83,12 +80,14 @@ static void set_products(hardware *h, const measured *m)
     h->depth[NUMBER_BF16] = depth;
     h->grouped_depth = experts;
     h->tile = 1;
-    h->gemm[NUMBER_BF16] = parts_of(&m->gemm, peak, depth, (double)z->depth);
-    h->grouped[NUMBER_BF16] = parts_of(&m->grouped, peak, experts, side);
-    for (int i = 0; i < GRADIENT_FORMS; i++) {
-        const curve *dense = &m->gemm_form[FORM_DATA + i], *own = &m->grouped_form[FORM_DATA + i];
-        h->gemm_gradient[NUMBER_BF16][i] = parts_of(dense, peak, depth, (double)z->depth);
-        h->grouped_gradient[i] = parts_of(own, peak, experts, i == GRADIENT_DATA ? side : 0);
+    for (int f = FORM_FORWARD; f < FORM_COUNT; f++) {
+        curve dense = without_depth(f ? &m->gemm_form[f] : &m->gemm, depth, (double)z->depth);
+        curve own = without_depth(f ? &m->grouped_form[f] : &m->grouped, experts,
+                                  f < FORM_WEIGHT ? side : 0);
+        *(f ? &h->gemm_gradient[NUMBER_BF16][f - 1] : &h->gemm[NUMBER_BF16]) =
+            parts_of(&dense, peak, MEASURED_BY_SIDE);
+        *(f ? &h->grouped_gradient[f - 1] : &h->grouped[NUMBER_BF16]) =
+            parts_of(&own, peak, MEASURED_BY_SIZE);
     }
 }
 
@@ -97,10 +96,9 @@ static void set_attention(hardware *h, const measured *m)
     double peak = h->peak[NUMBER_BF16], usual = m->heads.n ? m->heads.y[0] : 1;
     for (int i = 0; i < m->heads.n; i++)
         if (m->heads.x[i] == (double)m->scale->head) usual = m->heads.y[i];
-    for (int i = 0; i < 2; i++) h->attention[i] = parts_of(&m->attention[i], peak, 0, 1);
-    h->attention_head = parts_of(&m->heads, usual, 0, 1);
-    for (int i = 0; i < 2; i++) cut(&h->attention[i], 1);
-    cut(&h->attention_head, 1);
+    for (int i = 0; i < 2; i++)
+        h->attention[i] = parts_of(&m->attention[i], peak, MEASURED_BY_SIZE);
+    h->attention_head = parts_of(&m->heads, usual, MEASURED_BY_SIZE);
     for (int i = 0; i < 2; i++) h->attention_unequal[i] = m->unequal[i];
     h->attention_sinks = fmin(m->sinks, 1.5);
     h->linear_attention = m->linear / peak;

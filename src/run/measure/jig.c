@@ -335,8 +335,8 @@ static int run_times(jig *j, bound *b, bound *copy)
     enum { LEAST_RUNS = 2 };
     int n = 0;
     run(j, b, 1); /* threads and library wake up */
-    double one = run(j, b, 1), last = one;
-    int batch = batch_of(j, one);
+    double last = j->scale->limited ? run(j, b, 1) : 0;
+    int batch = batch_of(j, last);
     jig_barrier(j);
     double warm = copy ? 0.5 * j->window : 0, begin = clock_seconds();
     while (clock_seconds() - begin < warm) run_beside(j, copy, run(j, b, batch));

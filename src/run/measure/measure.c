@@ -1,6 +1,7 @@
 /* measure.c - products and attention by size, and the order in which all is measured. */
 #include "run/measure/measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -212,6 +213,14 @@ double measured_best(const curve *c)
     for (int i = 0; i < c->n; i++)
         if (c->y[i] > best) best = c->y[i];
     return best;
+}
+
+void measured_cut(curve *c, double steepest)
+{
+    for (int i = 0; i < c->n; i++) {
+        c->y[i] = fmin(fmax(c->y[i], 1e-6), 1.5);
+        if (i) c->y[i] = fmin(c->y[i], c->y[i - 1] * pow(c->x[i] / c->x[i - 1], steepest));
+    }
 }
 
 double measured_peak(const measured *m)

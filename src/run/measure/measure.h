@@ -96,6 +96,12 @@ status measure_machine(measured *out, comm *c, const measure_options *o, error *
 double measured_best(const curve *c);
 double measured_peak(const measured *m);
 
+/* Parts as a hardware file may have them: noise that grows faster than sizes is cut, and so is what
+ * no machine reaches. By the side of a result work grows with the square. */
+#define MEASURED_BY_SIDE 1.9
+#define MEASURED_BY_SIZE 1.0
+void measured_cut(curve *parts, double steepest);
+
 /* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
 double measured_depth(const curve *by_depth);
 

@@ -22,16 +22,21 @@ typedef struct writer {
 
 /* ---- the parts of a line */
 
-/* Efficiencies of a curve of rates: parts of `best`, times factor. */
+/* Efficiencies of a curve of rates: parts of `best`. */
+static void put_steep(writer *w, const char *key, const curve *rates, double best, const char *by,
+                      double steepest)
+{
+    curve c = *rates;
+    for (int i = 0; i < c.n; i++) c.y[i] /= best;
+    measured_cut(&c, steepest);
+    fprintf(w->f, "%s: {", key);
+    for (int i = 0; i < c.n; i++) fprintf(w->f, "%s%.0f: %.4g", i ? ", " : "", c.x[i], c.y[i]);
+    fprintf(w->f, "}  # measured %s: by %s\n", w->date, by);
+}
+
 static void put_curve(writer *w, const char *key, const curve *c, double best, const char *by)
 {
-    fprintf(w->f, "%s: {", key);
-    for (int i = 0; i < c->n; i++) {
-        double part = c->y[i] / best;
-        part = part < 1e-6 ? 1e-6 : part > 1.5 ? 1.5 : part;
-        fprintf(w->f, "%s%.0f: %.4g", i ? ", " : "", c->x[i], part);
-    }
-    fprintf(w->f, "}  # measured %s: by %s\n", w->date, by);
+    put_steep(w, key, c, best, by, MEASURED_BY_SIZE);
 }
 
 static void put(writer *w, const char *key, double x, const char *how)
@@ -148,7 +153,8 @@ static void put_products(writer *w)
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  %s:\n", keys[i]);
         put(w, "    depth", depth, "sums of 32 to 2,048, result of 512 x 512");
-        put_curve(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512");
+        put_steep(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512",
+                  MEASURED_BY_SIDE);
     }
     fprintf(w->f, "grouped:\n");
     put_none(w, "  tile", 1, "every row counts");
