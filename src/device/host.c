@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 /* ---- memory */
@@ -39,6 +40,13 @@ status host_take(device *d, device_space s, int64_t bytes, error *err)
     return OK;
 }
 
+int64_t host_beside(device *d)
+{
+    host_device *h = d->state;
+    if (h->beside >= 0) h->beside += h->grows;
+    return h->beside;
+}
+
 void *host_pointer(const device *d, device_address at)
 {
     const host_device *h = d->state;
@@ -68,6 +76,14 @@ void host_fill(device *d, device_address to, int byte, int64_t bytes)
 {
     meet_compute(d);
     if (bytes) memset(host_pointer(d, to), byte, (size_t)bytes);
+}
+
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
+{
+    meet_compute(d);
+    const unsigned char *x = host_pointer(d, at);
+    for (int64_t i = 0; i < bytes; i++)
+        if (x[i] != (unsigned char)byte) map[i / 8] |= (unsigned char)(1u << (i % 8));
 }
 
 /* ---- events */
@@ -128,13 +144,15 @@ void host_launch(device *d, op_stream s, kernel_call *c)
     host_device *h = d->state;
     c->stream = NULL;
     if (s == STREAM_COMPUTE && !h->late) {
+        log_put(d, s, c->o);
         c->row->launch(c);
+        log_finish(d, s);
         comm_progress(d->c);
         queues_move(d);
         return;
     }
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_LAUNCH, .call = *c};
+    *t = (task){.kind = TASK_LAUNCH, .call = *c, .number = log_put(d, s, c->o)};
     keep(t, c->in, c->out);
     queue_put(d, s);
 }
@@ -142,7 +160,7 @@ void host_launch(device *d, op_stream s, kernel_call *c)
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
 {
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}};
+    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}, .number = log_put(d, s, o)};
     keep(t, in, out);
     queue_put(d, s);
     comm_progress(d->c);
@@ -155,6 +173,43 @@ void host_copy(device *d, op_stream s, device_address to, device_address from, i
     queue_put(d, s);
 }
 
+/* ---- stamps */
+
+status host_stamps(device *d, int n, error *err)
+{
+    host_device *h = d->state;
+    free(h->stamps);
+    h->stamps = calloc((size_t)n + 1, sizeof *h->stamps);
+    return h->stamps ? OK : error_set(err, ERR_MACHINE, "no host memory for %d stamps", n);
+}
+
+double host_stamp_origin(device *d)
+{
+    host_device *h = d->state;
+    return h->origin = clock_seconds();
+}
+
+void host_stamp_put(device *d, op_stream s, int stamp)
+{
+    host_device *h = d->state;
+    if (s == STREAM_COMPUTE && !h->late) {
+        h->stamps[stamp] = (host_stamp){.at = clock_seconds()};
+        return;
+    }
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_STAMP, .stamp = stamp};
+    h->stamps[stamp].is = (host_event){s, h->queues[s].put + 1};
+    h->stamped++;
+    queue_put(d, s);
+}
+
+double host_stamp_read(device *d, int stamp)
+{
+    const host_device *h = d->state;
+    queues_until(d, h->stamps[stamp].is);
+    return h->stamps[stamp].at - h->origin;
+}
+
 /* ---- opening */
 
 status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
@@ -164,7 +219,9 @@ status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
     h->late = late;
     h->random = seed;
     h->deaf = deaf;
+    h->beside = -1;
     d->state = h;
+    d->runs_ahead = late;
     status s = queues_open(h, err);
     if (s) host_close(d);
     return s;

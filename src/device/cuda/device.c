@@ -2,9 +2,7 @@
  *
  * I1  A failed call of the runtime inside a step ends the job: what was under way is lost, and the
  *     text names the operation that was put last and the one that each stream finished last.
- * I2  After each operation a stream writes the operation's number to pinned memory. The numbers are
- *     those of a ring of names, which the host fills before the operation is put: whoever reads
- *     both knows what a stream is at, from any thread and after a fault, without a call of CUDA.
+ * I2  After each operation a stream writes the operation's number to pinned memory (log.h).
  * I3  Messages need a group of one member: they are copies on their stream. */
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -12,11 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/cuda/entry.h"
+#include "device/cuda/probe.h"
+#include "device/log.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
-
-enum { NAMES = 4096 };
 
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
@@ -24,11 +23,12 @@ typedef struct gpu_state {
     cudaStream_t streams[STREAM_COUNT];
     cudaEvent_t *events;
     int n_events;
-    volatile uint32_t *finished; /* [STREAM_COUNT], pinned (I2) */
-    CUdeviceptr finished_at;     /* the same for the GPU */
-    uint32_t put[STREAM_COUNT];
-    const op *names[STREAM_COUNT][NAMES];
+    cudaEvent_t *stamps; /* [n_stamps + 1], with times; the last is the origin */
+    int n_stamps;
+    atomic_uint *finished;   /* [STREAM_COUNT], pinned (I2) */
+    CUdeviceptr finished_at; /* the same for the GPU */
     CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 } gpu_state;
 
 static cuda_program program;
@@ -47,15 +47,9 @@ static const char *name_of(const op *o)
 
 static void stop(const device *d, cudaError_t e, const char *what) /* I1 */
 {
-    gpu_state *g = state_of(d);
-    char text[1024];
-    int n = snprintf(text, sizeof text, "CUDA: %s: %s", what, cudaGetErrorString(e));
-    for (int s = 0; s < STREAM_COUNT && n > 0 && (size_t)n < sizeof text; s++) {
-        uint32_t done = g->finished[s];
-        if (done == g->put[s]) continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, "; stream %s is at %s (operation %u)",
-                      op_stream_names[s], name_of(g->names[s][(done + 1) % NAMES]), done + 1);
-    }
+    char text[LOG_TEXT];
+    int n = snprintf(text, sizeof text, "CUDA: %s: %s; ", what, cudaGetErrorString(e));
+    log_text(d, text + n, sizeof text - (size_t)n);
     program.fail(d->c, text);
     abort();
 }
@@ -76,68 +70,67 @@ static int wanted_gpu(int n)
     return 0;
 }
 
-static status no_gpu(cudaError_t e, error *err)
+static void look(cuda_gpu *out)
 {
-    int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    if (driver > 0 && driver < runtime)
-        return error_set(err, ERR_MACHINE,
-                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
-                         "newer driver, or moefold.device=cpu",
-                         driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
-    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
-                     driver == 0 ? "no NVIDIA driver is here"
-                     : e         ? cudaGetErrorString(e)
-                                 : "none is visible; CUDA_VISIBLE_DEVICES says which");
-}
-
-static status find_gpu(cuda_gpu *out, error *err)
-{
-    int n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
-    if (e || n < 1) return no_gpu(e, err);
-    struct cudaDeviceProp p;
-    int at = wanted_gpu(n);
-    e = cudaSetDevice(at);
-    if (!e) e = cudaGetDeviceProperties(&p, at);
-    size_t left = 0, total = 0;
-    if (!e) e = cudaMemGetInfo(&left, &total);
-    if (e)
-        return error_set(err, ERR_MACHINE, "GPU %d cannot be used: %s; repair: moefold.device=cpu",
-                         at, cudaGetErrorString(e));
-    *out = (cuda_gpu){
-        .major = p.major, .minor = p.minor, .total = (int64_t)total, .free = (int64_t)left};
-    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    *out = (cuda_gpu){.count = 0};
     cudaDriverGetVersion(&out->driver);
     cudaRuntimeGetVersion(&out->runtime);
-    if (p.major == 9 && p.minor == 0) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
-                     "H200, H20); repair: moefold.device=cpu",
-                     out->name, p.major, p.minor);
+    int n = 0, at = 0;
+    struct cudaDeviceProp p = {.major = 0};
+    size_t left = 0, total = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (!e && n > 0) e = cudaSetDevice(at = wanted_gpu(n));
+    if (!e && n > 0) e = cudaGetDeviceProperties(&p, at);
+    if (!e && n > 0) e = cudaMemGetInfo(&left, &total);
+    if (e) snprintf(out->why, sizeof out->why, "GPU %d: %.100s", at, cudaGetErrorString(e));
+    if (e || n < 1) return;
+    out->count = n;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->total = (int64_t)total;
+    out->free = (int64_t)left;
+}
+
+static status look_for_cudnn(const char *folder, char *found, size_t room, error *err)
+{
+    const cudnn_library *library;
+    cudnn_use(folder);
+    status s = cudnn_open(&library, err);
+    if (!s) snprintf(found, room, "%s", cudnn_found());
+    return s;
 }
 
 /* ---- opening and closing */
+
+static cudaError_t find_functions(gpu_state *g)
+{
+    void *list[2] = {NULL, NULL};
+    static const char *const names[] = {"cuStreamWriteValue32", "cuStreamWaitValue32"};
+    enum cudaDriverEntryPointQueryResult found;
+    for (int i = 0; i < 2; i++) {
+        cudaError_t e =
+            cudaGetDriverEntryPointByVersion(names[i], &list[i], 12000, cudaEnableDefault, &found);
+        if (e) return e;
+    }
+    memcpy(&g->write_value, &list[0], sizeof list[0]);
+    memcpy(&g->wait_value, &list[1], sizeof list[1]);
+    return cudaSuccess;
+}
 
 static cudaError_t open_streams(gpu_state *g)
 {
     cudaError_t e = cudaSuccess;
     for (int s = 0; s < STREAM_COUNT && !e; s++)
         e = cudaStreamCreateWithFlags(&g->streams[s], cudaStreamNonBlocking);
-    void *at = NULL, *there = NULL, *function = NULL;
-    enum cudaDriverEntryPointQueryResult found;
+    void *at = NULL, *there = NULL;
     if (!e) e = cudaHostAlloc(&at, sizeof *g->finished * STREAM_COUNT, cudaHostAllocMapped);
     if (!e) e = cudaHostGetDevicePointer(&there, at, 0);
-    if (!e)
-        e = cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 12000,
-                                             cudaEnableDefault, &found);
     if (e) return e;
     memset(at, 0, sizeof *g->finished * STREAM_COUNT);
     g->finished = at;
     g->finished_at = (CUdeviceptr)(uintptr_t)there;
-    memcpy(&g->write_value, &function, sizeof function);
-    return e;
+    return find_functions(g);
 }
 
 static void close_gpu(device *d)
@@ -152,7 +145,10 @@ static void close_gpu(device *d)
     for (int s = 0; s < STREAM_COUNT; s++)
         if (g->streams[s]) cudaStreamDestroy(g->streams[s]);
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
-    cudaFreeHost((void *)(uintptr_t)g->finished);
+    for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
+    free(g->stamps);
+    d->log->finished = d->log->own;
+    cudaFreeHost(g->finished);
     free(g->events);
     free(g);
     d->state = NULL;
@@ -162,13 +158,16 @@ static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
     cudnn_use(words);
-    status s = find_gpu(&found, err);
-    if (s) return s;
+    look(&found); /* takes it for this thread */
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
     cudaError_t e = open_streams(g);
-    if (!e) return OK;
+    if (!e) {
+        d->log->finished = g->finished;
+        d->runs_ahead = true;
+        return OK;
+    }
     close_gpu(d);
     return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
                      cudaGetErrorString(e));
@@ -217,6 +216,21 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
                      gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
 }
 
+/* What a space takes: the driver gives pieces of 2 MiB. */
+static int64_t taken(const gpu_state *g, device_space s)
+{
+    const int64_t piece = 2 << 20;
+    return (g->bytes[s] + piece - 1) / piece * piece;
+}
+
+static int64_t beside(device *d)
+{
+    const gpu_state *g = state_of(d);
+    size_t left = 0, total = 0;
+    check(d, cudaMemGetInfo(&left, &total), "asking for the GPU's memory");
+    return (int64_t)(total - left) - taken(g, SPACE_STATE) - taken(g, SPACE_WORK);
+}
+
 static void *pointer(const device *d, device_address at)
 {
     return state_of(d)->memory[at.space] + at.offset;
@@ -249,6 +263,39 @@ static void fill(device *d, device_address to, int byte, int64_t bytes)
     cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
     check(d, cudaMemsetAsync(pointer(d, to), byte, (size_t)bytes, s), "filling the GPU's memory");
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
+}
+
+static void join_map(unsigned char *to, const unsigned char *from, size_t n)
+{
+    size_t i = 0;
+    for (uint64_t a, b; i + sizeof a <= n; i += sizeof a) {
+        memcpy(&a, to + i, sizeof a);
+        memcpy(&b, from + i, sizeof b);
+        a |= b;
+        memcpy(to + i, &a, sizeof a);
+    }
+    for (; i < n; i++) to[i] |= from[i];
+}
+
+/* In pieces: the map of one is made on the GPU and joined on the host. */
+static void differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map_of)
+{
+    enum { PIECE = 1 << 28, WORDS = PIECE / 32 };
+    static const char what[] = "comparing the GPU's memory";
+    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    uint32_t *there = NULL, *here = NULL;
+    check(d, cudaMalloc((void **)&there, WORDS * sizeof *there), what);
+    check(d, cudaHostAlloc((void **)&here, WORDS * sizeof *here, cudaHostAllocDefault), what);
+    for (int64_t n; bytes > 0; bytes -= n, at.offset += n, map_of += n / 8) {
+        n = bytes < PIECE ? bytes : PIECE;
+        size_t map_bytes = (size_t)(n + 7) / 8, words = (size_t)(n + 31) / 32;
+        gpu_differ(s, pointer(d, at), byte, n, there);
+        check(d, cudaMemcpyAsync(here, there, words * sizeof *here, cudaMemcpyDefault, s), what);
+        check(d, cudaStreamSynchronize(s), what);
+        join_map(map_of, (const unsigned char *)here, map_bytes);
+    }
+    cudaFree(there);
+    cudaFreeHost(here);
 }
 
 static void copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
@@ -303,29 +350,79 @@ static bool is_complete(device *d, int event)
     return true;
 }
 
-/* ---- operations */
+/* ---- stamps */
 
-static void begin(gpu_state *g, op_stream s, const op *o) /* I2 */
+static status stamps(device *d, int n, error *err)
 {
-    g->names[s][++g->put[s] % NAMES] = o;
+    gpu_state *g = state_of(d);
+    for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
+    free(g->stamps);
+    g->n_stamps = 0;
+    g->stamps = calloc((size_t)n + 1, sizeof *g->stamps);
+    if (!g->stamps) return error_set(err, ERR_MACHINE, "no host memory for %d stamps", n);
+    for (; g->n_stamps < n + 1; g->n_stamps++) {
+        cudaError_t e = cudaEventCreate(&g->stamps[g->n_stamps]);
+        if (e)
+            return error_set(err, ERR_MACHINE, "the GPU's stamp %d of %d: %s", g->n_stamps, n,
+                             cudaGetErrorString(e));
+    }
+    return OK;
 }
 
-static void end(device *d, op_stream s, const op *o)
+static void stamp(device *d, op_stream s, int number)
+{
+    gpu_state *g = state_of(d);
+    check(d, cudaEventRecord(g->stamps[number], g->streams[s]), "taking a stamp");
+}
+
+/* The event is recorded on an idle GPU: it passes as the host looks at its clock. */
+static double stamp_origin(device *d)
+{
+    gpu_state *g = state_of(d);
+    stamp(d, STREAM_COMPUTE, g->n_stamps - 1);
+    check(d, cudaEventSynchronize(g->stamps[g->n_stamps - 1]), "the first stamp");
+    return clock_seconds();
+}
+
+static double stamp_read(device *d, int number)
+{
+    gpu_state *g = state_of(d);
+    float ms = 0;
+    check(d, cudaEventSynchronize(g->stamps[number]), "reading a stamp");
+    check(d, cudaEventElapsedTime(&ms, g->stamps[g->n_stamps - 1], g->stamps[number]),
+          "reading a stamp");
+    return 1e-3 * (double)ms;
+}
+
+/* ---- operations */
+
+/* For tests: a kernel that traps, or a wait for a number that nobody writes. */
+static void meet_fault(device *d, op_stream s, uint32_t number)
+{
+    gpu_state *g = state_of(d);
+    log_fault f = log_fault_of(d, s, number);
+    if (f == FAULT_TRAP) gpu_trap(g->streams[s]);
+    if (f == FAULT_HANG)
+        g->wait_value((CUstream)g->streams[s], g->finished_at + sizeof *g->finished * (size_t)s,
+                      UINT32_MAX, CU_STREAM_WAIT_VALUE_EQ);
+}
+
+static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 {
     gpu_state *g = state_of(d);
     CUdeviceptr at = g->finished_at + sizeof *g->finished * (size_t)s;
     check(d, cudaGetLastError(), name_of(o));
-    if (g->write_value((CUstream)g->streams[s], at, g->put[s], CU_STREAM_WRITE_VALUE_DEFAULT))
+    if (g->write_value((CUstream)g->streams[s], at, number, CU_STREAM_WRITE_VALUE_DEFAULT))
         check(d, cudaErrorUnknown, name_of(o));
 }
 
 static void launch(device *d, op_stream s, kernel_call *c)
 {
-    gpu_state *g = state_of(d);
-    begin(g, s, c->o);
-    c->stream = g->streams[s];
+    uint32_t number = log_put(d, s, c->o);
+    c->stream = state_of(d)->streams[s];
+    meet_fault(d, s, number);
     c->row->launch(c);
-    end(d, s, c->o);
+    end(d, s, c->o, number);
 }
 
 /* Elements of y that a message alone brings; -1: none. */
@@ -348,7 +445,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
 {
     gpu_state *g = state_of(d);
     int64_t n = elements_of(o);
-    begin(g, s, o);
+    uint32_t number = log_put(d, s, o);
     if (n < 0 || program.members(d->c, o->group) != 1) { /* I3 */
         char text[256];
         snprintf(text, sizeof text, "operation %s (%s): messages between GPUs are not there yet",
@@ -360,7 +457,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
               cudaMemcpyAsync(out[OUT_MESSAGE_y], in[IN_MESSAGE_x], (size_t)dtype_bytes(o->type, n),
                               cudaMemcpyDefault, g->streams[s]),
               name_of(o));
-    end(d, s, o);
+    end(d, s, o, number);
 }
 
 static void sync(device *d)
@@ -384,11 +481,13 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .close = close_gpu,
                                   .rows = kernels_cuda,
                                   .take = take,
+                                  .beside = beside,
                                   .pointer = pointer,
                                   .map = map,
                                   .read = read,
                                   .write = write,
                                   .fill = fill,
+                                  .differ = differ,
                                   .copy = copy,
                                   .events = events,
                                   .record = record,
@@ -397,8 +496,13 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .is_complete = is_complete,
                                   .launch = launch,
                                   .message = message,
+                                  .stamps = stamps,
+                                  .stamp_origin = stamp_origin,
+                                  .stamp = stamp,
+                                  .stamp_read = stamp_read,
                                   .sync = sync,
                                   .settle = settle},
-                        .look = find_gpu};
+                        .look = look,
+                        .cudnn = look_for_cudnn};
     return OK;
 }
