@@ -414,7 +414,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     out.part = part_of(o);
     if (row->way == WAY_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
-    bool counted = c->hw->calls[CALL_PRODUCT][0] > 0;
+    bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;
     double calls =
         counted ? calls_of(c, o, row, is_product(row) && cost_is_narrow(c, o)) * one : launches;
     out.eager = calls * c->hw->launch * c->host;
