@@ -3,8 +3,8 @@
  * One description for each number of ranks, since ranks share cores and memory: local.yaml for one
  * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
- * of several ranks. With --device cuda it is the GPU, whose file is called H200-measured.yaml and the
- * like; it is what prices of our own program on such a GPU are read from. */
+ * of several ranks. With --device cuda it is the GPU, whose file is called h200-measured.yaml and
+ * the like; it is what prices of our own program on such a GPU are read from. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
