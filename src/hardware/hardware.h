@@ -172,8 +172,8 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
 
-/* The text of such a file, in `a`: every key with its number and what `says` has to say of it (NULL:
- * nothing), behind `heading`, lines of comments. */
+/* The text of such a file, in `a`: every key with its number and what `says` has to say of it
+ * (NULL: nothing), behind `heading`, lines of comments. */
 typedef const char *(*hardware_says)(const void *who, const char *key);
 const char *hardware_text(const hardware *h, const char *heading, hardware_says says,
                           const void *who, arena *a);
