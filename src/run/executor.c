@@ -162,6 +162,11 @@ void executor_close(executor *e)
     free(e);
 }
 
+bool executor_runs_ahead(const executor *e)
+{
+    return e->d->runs_ahead;
+}
+
 int64_t executor_beside(executor *e)
 {
     return e->d->table->beside(e->d);
