@@ -147,8 +147,8 @@ static __global__ void __launch_bounds__(BLOCK) prepare_kernel(chunks w)
     const int64_t key_head = blockIdx.y, heads = r.nv / r.nk;
     const int warp = (int)threadIdx.x / WARP;
     chunk_place c = place_of(r, blockIdx.z, blockIdx.x, key_head * heads);
-    copy_tile(m.q, KEY_STRIDE, CHUNK, HEAD, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile(m.k, KEY_STRIDE, CHUNK, HEAD, key_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
     copies_wait();
     __syncthreads();
     make_factors_here(r, m);
