@@ -1,8 +1,8 @@
 /* gdn_chunk_prepare.cu - matrices of every chunk of the gated delta rule, all at once.
  *
  * A block takes a chunk of a key head and its value heads one after another: k.k and q.k are the
- * same for all of them. I + A is inverted by squares of 16: those on the diagonal by substitution, a
- * thread a column; the others from them, T[i][j] = -T[i][i] (sum over k of A[i][k] T[k][j]). */
+ * same for all of them. I + A is inverted by squares of 16: those on the diagonal by substitution,
+ * a thread a column; the others from them, T[i][j] = -T[i][i] (sum over k of A[i][k] T[k][j]). */
 #include "kernels/cuda/gdn_chunk.cuh"
 
 enum { STRIDE = CHUNK + 1, SQUARE = 16, SQUARES = CHUNK / SQUARE };

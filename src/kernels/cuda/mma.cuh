@@ -131,8 +131,8 @@ static __device__ __forceinline__ void copies_wait(void)
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* to[ROWS][COLUMNS] = from, whose rows lie `step` apart; zeros past n_rows and n_columns, which is a
- * multiple of 8. All threads of a block of BLOCK take part, each in the same columns of every
+/* to[ROWS][COLUMNS] = from, whose rows lie `step` apart; zeros past n_rows and n_columns, which is
+ * a multiple of 8. All threads of a block of BLOCK take part, each in the same columns of every
  * so many-th row: its addresses are one and what is added to it. */
 template <int ROWS, int COLUMNS>
 static __device__ __forceinline__ void copy_tile(bf16 *to, int stride, const bf16 *from,
