@@ -91,6 +91,14 @@ static const struct page {
       {"Keep the metrics, and how many tokens each expert got",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3 --metrics m.jsonl --save-routing "
        "loads.json"}}},
+    {"tune",
+     {{"From a microbatch of one to the fastest that fits, on one thread",
+       "moefold tune tiny cluster.gpu=cpu seq=64 gbs=8 mbs=1 --minutes 1 --threads 1 --dir tuned"},
+      {"The same folder again: goes on, or says what it found",
+       "moefold tune tiny cluster.gpu=cpu seq=64 gbs=8 mbs=1 --minutes 1 --threads 1 --dir tuned "
+       "--json"},
+      {"For a cluster elsewhere: the next trial as recipe, Megatron command and batch script",
+       "moefold tune recipes/qwen3-30b-4k-h100.yaml --dir cluster --next"}}},
     {"bench",
      {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
       {"Two ranks alone, for ten seconds", "moefold bench --ranks 2 --seconds 10 --out two.yaml"},

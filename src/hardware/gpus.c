@@ -42,6 +42,13 @@ static const struct arch_word {
 };
 const char gpu_arch_words[] = "ampere, hopper, blackwell or cpu";
 
+const char *gpu_arch_name(gpu_arch arch)
+{
+    for (size_t i = 0; i < sizeof arch_table / sizeof arch_table[0]; i++)
+        if (arch_table[i].arch == arch) return arch_table[i].word;
+    return "cpu";
+}
+
 bool gpu_arch_find(const char *word, gpu_arch *arch)
 {
     for (size_t i = 0; i < sizeof arch_table / sizeof arch_table[0]; i++) {

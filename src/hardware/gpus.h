@@ -21,6 +21,7 @@ const gpu *gpu_find(const char *name);
 
 /* "hopper" and the like, as a hardware file writes them; false: an unknown word. */
 bool gpu_arch_find(const char *word, gpu_arch *arch);
+const char *gpu_arch_name(gpu_arch arch);
 extern const char gpu_arch_words[]; /* for messages: "ampere, hopper, ..." */
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "hardware/gpus.h"
 
 enum { CURVE_MAX = 16 };
@@ -125,6 +126,9 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 /* The text of such a file; `path` stands in messages. */
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
+
+/* The text of such a file for this machine: hardware_parse reads the same numbers back. */
+void hardware_text(const hardware *h, textbuf *t);
 
 /* What layouts and rules must know of it. */
 gpu hardware_gpu(const hardware *h);

@@ -26,6 +26,9 @@ static inline void timing_add(timing *t, cost_kind k, double seconds)
  * in ./hardware, ~/.config/moefold/hardware or beside the program; else cpu.yaml. */
 status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 
+/* moefold.memory_limit: less is usable. timing_machine has done it. */
+void timing_limit(hardware *h, const recipe *r);
+
 /* The same for `ranks` of this machine; 0: sets it to the most that were measured, but not more
  * than there are cores. ERR_INPUT: nothing was measured. */
 status timing_local(hardware *h, int64_t *ranks, arena *a, error *err);
