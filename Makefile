@@ -51,7 +51,7 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
-CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c
+CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c src/device/log.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -280,6 +280,12 @@ $(BUILD)/bench/cuda/host_cost: private CUDA_LIBS := -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lcudnn
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
+
+# Those with attention take its graphs from the rows.
+SDPA_PROBES := $(addprefix $(BUILD)/bench/cuda/,host_cost memory_outside sdpa_offline sdpa_time)
+SDPA_GRAPH  := $(BUILD)/obj/src/kernels/cuda/sdpa_graph.pic.o
+$(SDPA_PROBES): $(SDPA_GRAPH)
+$(SDPA_PROBES): private CUDA_WITH := $(SDPA_GRAPH)
 
 cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:

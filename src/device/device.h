@@ -65,6 +65,10 @@ typedef struct device_table {
      * ERR_MACHINE: no memory (the text names the bytes and the system's reason). */
     status (*take)(device *d, device_space s, int64_t bytes, error *err);
 
+    /* Bytes in use on the device that are of no space: context, code and libraries of this process,
+     * and what other processes have. -1: the device does not know. */
+    int64_t (*beside)(device *d);
+
     /* The pointer that kernels and messages get. Valid until the space is taken again. */
     void *(*pointer)(const device *d, device_address at);
 
@@ -121,9 +125,20 @@ typedef struct device_table {
     void (*settle)(device *d);
 } device_table;
 
+/* Where in the program operations stand that are put next: for people. */
+typedef struct device_place {
+    const char *segment; /* "embedding" */
+    int64_t layer[2];    /* the first one's number; of operations of the backward [1]; -1: none */
+    int64_t micro[2];    /* -1: none */
+} device_place;
+
 struct device {
     const device_table *table;
-    comm *c; /* whose messages it starts; set before the first one */
+    const device_place
+        *place;             /* stays in place while what is put there is under way; may be NULL */
+    struct device_log *log; /* what streams are at (log.h) */
+    bool runs_ahead; /* streams move by themselves or late: what does not end is watched for */
+    comm *c;         /* whose messages it starts; set before the first one */
     void *state;
 };
 

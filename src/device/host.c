@@ -40,6 +40,13 @@ status host_take(device *d, device_space s, int64_t bytes, error *err)
     return OK;
 }
 
+int64_t host_beside(device *d)
+{
+    host_device *h = d->state;
+    if (h->beside >= 0) h->beside += h->grows;
+    return h->beside;
+}
+
 void *host_pointer(const device *d, device_address at)
 {
     const host_device *h = d->state;
@@ -137,13 +144,15 @@ void host_launch(device *d, op_stream s, kernel_call *c)
     host_device *h = d->state;
     c->stream = NULL;
     if (s == STREAM_COMPUTE && !h->late) {
+        log_put(d, s, c->o);
         c->row->launch(c);
+        log_finish(d, s);
         comm_progress(d->c);
         queues_move(d);
         return;
     }
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_LAUNCH, .call = *c};
+    *t = (task){.kind = TASK_LAUNCH, .call = *c, .number = log_put(d, s, c->o)};
     keep(t, c->in, c->out);
     queue_put(d, s);
 }
@@ -151,7 +160,7 @@ void host_launch(device *d, op_stream s, kernel_call *c)
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
 {
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}};
+    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}, .number = log_put(d, s, o)};
     keep(t, in, out);
     queue_put(d, s);
     comm_progress(d->c);
@@ -210,7 +219,9 @@ status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
     h->late = late;
     h->random = seed;
     h->deaf = deaf;
+    h->beside = -1;
     d->state = h;
+    d->runs_ahead = late;
     status s = queues_open(h, err);
     if (s) host_close(d);
     return s;

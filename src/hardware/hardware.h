@@ -8,10 +8,9 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "base/text.h"
 #include "hardware/gpus.h"
 
-enum { CURVE_MAX = 16 };
+enum { CURVE_MAX = 16, PARTS_MAX = 64 };
 
 typedef struct curve {
     int n;
@@ -39,6 +38,21 @@ typedef enum scaling_kind {
     SCALING_NVFP4,
     SCALING_COUNT
 } scaling_kind;
+
+/* Products of a layer beside its forward one: gradients by inputs, and by weights, which the first
+ * microbatch of a step may write and the others add to. */
+typedef enum gradient_form {
+    GRADIENT_DATA,
+    GRADIENT_WEIGHT,
+    GRADIENT_ADDED,
+    GRADIENT_FORMS
+} gradient_form;
+
+/* What an operation of one kind, by its name in ops.def, reaches of memory.efficiency. */
+typedef struct kind_part {
+    const char *kind;
+    double part;
+} kind_part;
 
 /* One level of links: inside the node, inside the NVLink domain, across. */
 typedef struct link_level {
@@ -72,13 +86,31 @@ typedef enum launch_kind {
     LAUNCH_KINDS
 } launch_kind;
 
+/* Host time of one of our operations in units of hardware.launch, by kind. */
+typedef enum call_kind {
+    CALL_PRODUCT,
+    CALL_GROUPED,
+    CALL_EXPERT, /* of a grouped product, for each expert beside: a loop in C++ */
+    CALL_ATTENTION,
+    CALL_HEAD,
+    CALL_ROUTER,
+    CALL_ROUTING,
+    CALL_ELEMENTWISE,
+    CALL_MESSAGE,
+    CALL_REPLAY, /* of a graph of parts of a layer: beside what its nodes take */
+    CALL_KINDS
+} call_kind;
+
 typedef struct hardware {
     const char *name, *path;
-    gpu_arch arch;             /* for the rules; unsaid: as the shipped GPU of this name has it */
-    double peak[NUMBER_COUNT]; /* FLOP/s; 0: it has no such numbers */
-    int64_t memory, usable;    /* bytes that a program sees; that a framework can really use */
-    double memory_bandwidth;   /* bytes a second */
-    curve memory_efficiency;   /* by bytes of an operation */
+    const char *measured;       /* the day on which `moefold bench` did; NULL: described by hand */
+    gpu_arch arch;              /* for the rules; unsaid: as the shipped GPU of this name has it */
+    double peak[NUMBER_COUNT];  /* FLOP/s; 0: it has no such numbers */
+    int64_t memory, usable;     /* bytes that a program sees; that a framework can really use */
+    double memory_bandwidth;    /* bytes a second */
+    curve memory_efficiency;    /* by bytes of an operation */
+    kind_part kinds[PARTS_MAX]; /* where kinds were measured one by one */
+    int n_kinds;
     int64_t gpus_per_node, nvlink_domain;
     link_level node, domain, across;
     double host_bandwidth;       /* one way */
@@ -95,25 +127,38 @@ typedef struct hardware {
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
     double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
     curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
-    double tile;                 /* rows of an expert are computed in multiples of this */
-    curve attention[2];          /* forward, backward: by tokens of the sequence that are seen */
-    curve attention_head;        /* factor on both, by size of a head */
-    double attention_sinks;      /* factor on both where attention has sinks */
-    double linear_attention;     /* part of the BF16 peak: delta rule */
-    double head;                 /* the same: product with the vocabulary */
-    double logit_bytes;          /* that loss and gradient of one logit move */
+    /* gradients, where they were measured by themselves; of grouped products in the numbers that
+     * are not narrow. No points: as forward. */
+    curve gemm_gradient[NUMBER_COUNT][GRADIENT_FORMS], grouped_gradient[GRADIENT_FORMS];
+    double grouped_depth; /* 0: as that of dense products */
+    double tile;          /* rows of an expert are computed in multiples of this */
+    curve attention[2];   /* forward, backward: by tokens of the sequence that are seen */
+    curve attention_head; /* factor on both, by size of a head */
+    double
+        attention_unequal[2]; /* forward, backward: where heads of values have another size; 0: 1 */
+    double attention_sinks;   /* factor on both where attention has sinks */
+    double linear_attention;  /* part of the BF16 peak: delta rule */
+    double head;              /* the same: product with the vocabulary */
+    double logit_bytes;       /* that loss and gradient of one logit move */
     double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */
     double narrow_bytes[SCALING_COUNT]; /* moved to make one element of an input */
     double dispatch[DISPATCH_KINDS][2]; /* part of the link's bandwidth: inside, across */
     double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
+    double calls[CALL_KINDS][2]; /* forward, backward; 0 everywhere: as many as launches */
+    double narrow_calls;         /* times those of products that are narrow */
+    double unfused_calls;        /* times those of the router or of routing where it is unfused */
     double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
     /* What the framework makes of it: one factor on device times and one on host times for each
      * generation of containers, oldest first. */
     struct stack {
         const char *name; /* "26.08" */
         double device, host;
+        double unfused_sinks; /* attention with sinks keeps all scores in memory: 1, everywhere;
+                                 0.5, with a sliding window; 0, nowhere */
+        double fused_experts; /* 1: its op fuser makes one kernel of grouped product, activation
+                                 and FP8 cast */
     } stacks[CURVE_MAX];
     int n_stacks;
 } hardware;
@@ -127,8 +172,11 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
 
-/* The text of such a file for this machine: hardware_parse reads the same numbers back. */
-void hardware_text(const hardware *h, textbuf *t);
+/* The text of such a file, in `a`: every key with its number and what `says` has to say of it
+ * (NULL: nothing), behind `heading`, lines of comments. */
+typedef const char *(*hardware_says)(const void *who, const char *key);
+const char *hardware_text(const hardware *h, const char *heading, hardware_says says,
+                          const void *who, arena *a);
 
 /* What layouts and rules must know of it. */
 gpu hardware_gpu(const hardware *h);

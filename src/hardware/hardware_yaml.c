@@ -140,14 +140,16 @@ static status read_curve(reader *r, const yaml_node *node, const field *f)
 static status read_stack(reader *r, const yaml_node *node)
 {
     struct stack *k = &r->h->stacks[r->h->n_stacks];
-    static const char *const words[] = {"device", "host"};
-    double *at[2] = {&k->device, &k->host};
+    static const char *const words[] = {"device", "host", "unfused_sinks", "fused_experts"};
+    enum { WORDS = sizeof words / sizeof words[0] };
+    double *at[WORDS] = {&k->device, &k->host, &k->unfused_sinks, &k->fused_experts};
     *k = (struct stack){.name = node->key};
     for (int i = 0; node->kind == YAML_MAP && i < node->n_items; i++) {
         const yaml_node *x = node->items[i];
-        int which = x->key && strcmp(x->key, words[0]) == 0 ? 0 : 1;
-        if (!x->key || strcmp(x->key, words[which]) != 0 || x->kind != YAML_SCALAR ||
-            !number_of(x->text, at[which]) || *at[which] < 100 * LEAST_PART || *at[which] > 100)
+        int which = 0;
+        while (which < WORDS && x->key && strcmp(x->key, words[which]) != 0) which++;
+        if (!x->key || which == WORDS || x->kind != YAML_SCALAR || !number_of(x->text, at[which]) ||
+            *at[which] < 100 * LEAST_PART || *at[which] > 100)
             return bad_number(r, x, "stacks", 100);
     }
     if (!k->name || !*k->name || k->device <= 0 || k->host <= 0)
@@ -168,6 +170,27 @@ static status read_stacks(reader *r, const yaml_node *map)
     for (int i = 0; i < map->n_items; i++) {
         status s = read_stack(r, map->items[i]);
         if (s) return s;
+    }
+    return OK;
+}
+
+/* ---- kinds of operations */
+
+static status read_kinds(reader *r, const yaml_node *map)
+{
+    const double most = 4;
+    if (map->kind != YAML_MAP || map->n_items < 1 || map->n_items > PARTS_MAX || r->h->n_kinds)
+        return error_set(r->err, ERR_INPUT,
+                         "%s:%d: kinds: needs one map of 1 to %d kinds of operations to the part "
+                         "of memory.efficiency that they reach, as {NORM: 0.9, SORT: 0.1}",
+                         r->path, map->line, PARTS_MAX);
+    for (int i = 0; i < map->n_items; i++) {
+        const yaml_node *x = map->items[i];
+        kind_part *k = &r->h->kinds[r->h->n_kinds++];
+        k->kind = x->key ? x->key : "";
+        if (x->kind != YAML_SCALAR || !number_of(x->text, &k->part) || k->part < LEAST_REACHED ||
+            k->part > most)
+            return bad_number(r, x, "kinds", most);
     }
     return OK;
 }
@@ -230,8 +253,13 @@ static status read_node(reader *r, const yaml_node *node, const char *path)
         if (strcmp(fields[i].path, path) == 0) return read_field(r, node, i);
     if (strcmp(path, "stacks") == 0) return read_stacks(r, node);
     if (strcmp(path, "architecture") == 0) return read_architecture(r, node);
+    if (strcmp(path, "kinds") == 0) return read_kinds(r, node);
     if (strcmp(path, "name") == 0 && node->kind == YAML_SCALAR) {
         r->h->name = node->text;
+        return OK;
+    }
+    if (strcmp(path, "measured") == 0 && node->kind == YAML_SCALAR) {
+        r->h->measured = node->text;
         return OK;
     }
     if (node->kind != YAML_MAP || !is_section(path)) return unknown_key(r, node, path);

@@ -46,6 +46,8 @@ typedef struct op_cost {
     double eager;    /* the same where no graph holds it */
     double replayed; /* and where one does */
     unsigned part;   /* CAPTURED_ bit that holds it */
+    bool counts;     /* the host reads what it makes before it launches the exchange after it */
+    int owner;       /* of its buffers, as in buf */
 } op_cost;
 
 /* Links, from the nearest on. */
@@ -82,8 +84,9 @@ typedef struct cost_model {
     number_kind products; /* of linear layers */
     scaling_kind scaling; /* of those, where they are narrower */
     bool narrow_weight_gradients;
-    double device, host; /* factors of the framework */
-    double skew;         /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */
+    double device, host;  /* factors of the framework */
+    double unfused_sinks; /* as in hardware.stacks */
+    double skew;          /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */
     const expert_loads *by_layer; /* [n_by_layer] of a recorded routing; NULL: all have `skew` */
     int64_t n_by_layer;
     int64_t first[2]; /* layers that the list at hand begins with, by owner of its buffers */
@@ -92,13 +95,18 @@ typedef struct cost_model {
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
     double routing_launches, router_launches;
-    double expert_launches[2]; /* wide, narrow */
-    bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
+    double routing_calls, router_calls; /* times what the machine's table has */
+    double expert_launches[2];          /* wide, narrow */
+    double expert_calls;                /* 1: they are launched one by one */
+    double replay[2];   /* seconds of the host to start a graph of parts of a layer, by phase */
+    bool can_fuse;      /* the framework's op fuser has such a kernel */
+    bool fused_experts; /* activation and what makes its inputs and results narrow ride in
                                   the grouped products */
     unsigned captured;
-    bool copies_beside;       /* to the host; on CPUs the cores that compute make them */
-    double gathered_bytes;    /* of a weight that is gathered */
-    double share[COST_KINDS]; /* of the chip, that hidden messages of a kind take */
+    bool copies_beside;         /* to the host; on CPUs the cores that compute make them */
+    double gathered_bytes;      /* of a weight that is gathered */
+    double share[COST_KINDS];   /* of the chip, that hidden messages of a kind take */
+    double kind_part[OP_COUNT]; /* of the memory's efficiency, that a kind of operation reaches */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;
@@ -113,6 +121,9 @@ void cost_set_skew(cost_model *c, double skew);
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 
+/* Bytes that are counted for an operation that memory binds: of its buffers, mostly. */
+double cost_bytes(const segment *seg, const op *o);
+
 /* As if the recipe fused experts (use_transformer_engine_op_fuser). */
 void cost_fuse(cost_model *c);
 
@@ -124,9 +135,13 @@ cost_kind cost_kind_of_op(const op *o);
  * what a message brought, and a message takes what it makes. */
 bool cost_passes_on(const cost_model *c, const segment *seg, const op *o);
 
+/* A kind of the file that ops.def does not have; NULL: there is none. */
+const char *cost_unknown_kind(const hardware *hw);
+
 /* Once a step: PART_BEGIN, PART_REPORT and PART_UPDATE. The optimizer's pass over this rank's
  * shard, gradient norm, gradients set to zero, weights made narrow, offload traffic. Upload, sums
- * over ranks and the report are in the machine's seconds of a step (hardware.step). */
+ * over ranks and the report are in the machine's seconds of a step (hardware.step). On a GPU whose
+ * kinds of operations were measured our own program's operations are priced one by one. */
 double cost_of_optimizer(const cost_model *c, const program *p);
 
 #endif

@@ -17,6 +17,11 @@ double cost_memory(const cost_model *c, double bytes)
     return bytes / (h->memory_bandwidth * curve_at(&h->memory_efficiency, bytes));
 }
 
+double cost_memory_of(const cost_model *c, op_kind k, double bytes)
+{
+    return cost_memory(c, bytes) / c->kind_part[k];
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -44,6 +49,17 @@ static double peak_of(const cost_model *c, bool narrow)
 static double depth_part(const cost_model *c, bool narrow, double sum)
 {
     return sum / (sum + c->hw->depth[narrow ? c->products : c->plain]);
+}
+
+/* The curve of an operation's form: that of the forward product where no other was measured. */
+static const curve *form_of(const curve *forward, const curve *gradients, const op *o)
+{
+    bool data = o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D;
+    if (o->kind == OP_GEMM || o->kind == OP_GROUPED) return forward;
+    const curve *own = &gradients[data                   ? GRADIENT_DATA
+                                  : o->flags & OVERWRITE ? GRADIENT_WEIGHT
+                                                         : GRADIENT_ADDED];
+    return own->n ? own : forward;
 }
 
 /* Sizes of a product's result and the length of its sums. */
@@ -84,7 +100,8 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
     double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
     product_shape z = shape_of(OP_GEMM, o->kind, m, n, k);
-    const curve *reached = &c->hw->gemm[narrow ? c->products : c->plain];
+    number_kind numbers = narrow ? c->products : c->plain;
+    const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
                   depth_part(c, narrow, z.sum);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
@@ -114,8 +131,12 @@ static double even_seconds(const cost_model *c, const op *o, double rows, double
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
     product_shape z = shape_of(OP_GROUPED, o->kind, each, n, k);
-    const curve *reached = &c->hw->grouped[narrow ? c->products : c->plain];
-    double rate = peak_of(c, narrow) * curve_at(reached, each) * depth_part(c, narrow, z.sum);
+    const curve *forward = &c->hw->grouped[narrow ? c->products : c->plain];
+    const curve *reached =
+        !narrow && c->plain == NUMBER_BF16 ? form_of(forward, c->hw->grouped_gradient, o) : forward;
+    double own = c->hw->grouped_depth;
+    double deep = own > 0 && !narrow ? z.sum / (z.sum + own) : depth_part(c, narrow, z.sum);
+    double rate = peak_of(c, narrow) * curve_at(reached, each) * deep;
     return 2 * padded * n * k / rate;
 }
 
@@ -158,6 +179,16 @@ static bool has_sinks(const op *o)
            (o->kind == OP_ATTN_D && o->in[IN_ATTN_D_sinks] >= 0);
 }
 
+/* Every score in BF16, those that a mask or window hides, too: written, read and written again by
+ * the softmax, read by the second product; backward read for the values' gradient, its own gradient
+ * written, both read and one written by the softmax's, that one read twice. */
+static double unfused_scores(const cost_model *c, const op *o)
+{
+    double length = (double)o->dim[DIM_ATTN_S];
+    double scores = (double)o->dim[DIM_ATTN_B] * (double)o->dim[DIM_ATTN_N] * length * length;
+    return cost_memory(c, scores * 2 * (is_backward(o->kind) ? 7 : 4));
+}
+
 double cost_attention(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
@@ -168,10 +199,14 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
     int64_t seen = o->dim[block ? DIM_ATTN_BLOCK_SK : DIM_ATTN_S];
     int64_t window = o->dim[block ? DIM_ATTN_BLOCK_WINDOW : DIM_ATTN_WINDOW];
     int64_t size = o->dim[block ? DIM_ATTN_BLOCK_DV : DIM_ATTN_DV];
-    if (window > 0 && window < seen) seen = window;
+    bool windowed = window > 0 && window < seen;
+    if (windowed) seen = window;
     double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
                   curve_at(&h->attention_head, (double)size);
+    double unequal = h->attention_unequal[is_backward(o->kind)];
+    if (unequal > 0 && o->dim[block ? DIM_ATTN_BLOCK_D : DIM_ATTN_D] != size) rate *= unequal;
     if (has_sinks(o)) rate *= h->attention_sinks;
+    if (has_sinks(o) && c->unfused_sinks > (windowed ? 0 : 0.5)) memory = unfused_scores(c, o);
     return larger(op_flops(o) / rate, memory);
 }
 

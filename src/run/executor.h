@@ -28,7 +28,11 @@ typedef struct executor_options {
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
 
+/* Bytes in use on the device beside all that was taken here; -1: not known. */
+int64_t executor_beside(executor *e);
+
 const char *executor_device(const executor *e); /* "cpu" */
+bool executor_runs_ahead(const executor *e);    /* of its device's streams */
 
 /* Goes on with another program of the same weights. Weights, gradients and optimizer stay where
  * they are; all else begins as zeros. Where it fails the executor can only be closed. */

@@ -10,6 +10,19 @@
 
 /* ---- kernels */
 
+/* A format that no kernel takes, or sizes. */
+static status no_kernel(const device_table *table, const op *o, const op_types *t, error *err)
+{
+    const char *format = NULL;
+    for (int i = 0; i < OP_IN_MAX + OP_OUT_MAX; i++) {
+        dtype d = i < OP_IN_MAX ? t->in[i] : t->out[i - OP_IN_MAX];
+        if (d != DTYPE_F32 && d != DTYPE_BF16 && d != DTYPE_I32) format = dtype_name(d);
+    }
+    return error_set(err, ERR_MACHINE, "operation %s (%s): %s%sdevice %s has no kernel for it%s",
+                     o->name, op_infos[o->kind].name, format ? format : "", format ? ": " : "",
+                     table->name, format ? "; repair: mixed_precision=bf16_mixed" : "");
+}
+
 static status bind_row(const executor *e, bound_op *b, const segment *seg, const op *o, error *err)
 {
     int n_rows;
@@ -17,9 +30,7 @@ static status bind_row(const executor *e, bound_op *b, const segment *seg, const
     const kernel *rows = table->rows(&n_rows);
     b->types = seg_op_types(seg, o);
     const kernel *k = kernel_pick(rows, n_rows, o, &b->types, e->plain);
-    if (!k)
-        return error_set(err, ERR_MACHINE, "operation %s (%s): device %s has no kernel for it",
-                         o->name, op_infos[o->kind].name, table->name);
+    if (!k) return no_kernel(table, o, &b->types, err);
     assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(table->target(), seg, o));
     status s = k->prepare ? k->prepare(o, &b->types, &b->state, err) : OK;
     if (!s) b->row = k;
@@ -107,6 +118,19 @@ static const bound_segment *bound_of(const executor *e, const segment *seg)
     return NULL;
 }
 
+static device_place place_of(const program *p, const item *it)
+{
+    device_place place = {it->seg->name, {-1, -1}, {-1, -1}};
+    bool pair = it->seg->kind == SEGMENT_PAIR, layers = pair || it->seg->kind == SEGMENT_LAYER;
+    for (int half = 0; half < 2; half++) {
+        const item_at *at = &it->at[pair ? half : 0];
+        if (at->chunk < 0) continue;
+        place.micro[half] = at->micro;
+        if (layers) place.layer[half] = p->chunks[at->chunk].list[at->instance].layer;
+    }
+    return place;
+}
+
 static void bind_items(executor *e)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -116,6 +140,7 @@ static void bind_items(executor *e)
             int n = l->list[i].seg->n_bufs;
             bound_item *it = &e->items[part][i];
             it->seg = bound_of(e, l->list[i].seg);
+            it->place = place_of(e->p, &l->list[i]);
             it->at = ARENA_ARRAY(e->memory, void *, n + 1);
             for (int id = 0; id < n; id++) {
                 int64_t place = program_place(e->p, &l->list[i], id);

@@ -212,10 +212,10 @@ status tune_record(tune *t, const trial *x, error *err)
     status s = append(t, x, err);
     if (s) return s;
     tune_learn(t);
-    textbuf text = text_init(t->a);
-    text_add(&text, "# %s, scaled to what the trials of `moefold tune` measured\n", t->base.path);
-    hardware_text(&t->hw, &text);
-    s = file_write(path_of(t, "hardware.yaml"), text.s, text.n, err);
+    const char *heading = arena_text(
+        t->a, "# %s, scaled to what the trials of `moefold tune` measured\n", t->base.path);
+    const char *text = hardware_text(&t->hw, heading, NULL, NULL, t->a);
+    s = file_write(path_of(t, "hardware.yaml"), text, strlen(text), err);
     const trial *best = tune_pick(t);
     recipe *r = ARENA_NEW(t->a, recipe);
     if (s || !best || !tune_recipe(t, best->change, r, t->a)) return s;

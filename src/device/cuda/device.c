@@ -2,12 +2,11 @@
  *
  * I1  A failed call of the runtime inside a step ends the job: what was under way is lost, and the
  *     text names the operation that was put last and the one that each stream finished last.
- * I2  After each operation a stream writes the operation's number to pinned memory. The numbers are
- *     those of a ring of names, which the host fills before the operation is put: whoever reads
- *     both knows what a stream is at, from any thread and after a fault, without a call of CUDA.
+ * I2  After each operation a stream writes the operation's number to pinned memory (log.h).
  * I3  Messages need a group of one member: they are copies on their stream. */
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +14,10 @@
 #include "base/clock.h"
 #include "device/cuda/entry.h"
 #include "device/cuda/probe.h"
+#include "device/log.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
-
-enum { NAMES = 4096 };
+#include "kernels/cuda/lt.h"
 
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
@@ -28,11 +27,10 @@ typedef struct gpu_state {
     int n_events;
     cudaEvent_t *stamps; /* [n_stamps + 1], with times; the last is the origin */
     int n_stamps;
-    volatile uint32_t *finished; /* [STREAM_COUNT], pinned (I2) */
-    CUdeviceptr finished_at;     /* the same for the GPU */
-    uint32_t put[STREAM_COUNT];
-    const op *names[STREAM_COUNT][NAMES];
+    atomic_uint *finished;   /* [STREAM_COUNT], pinned (I2) */
+    CUdeviceptr finished_at; /* the same for the GPU */
     CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 } gpu_state;
 
 static cuda_program program;
@@ -51,15 +49,9 @@ static const char *name_of(const op *o)
 
 static void stop(const device *d, cudaError_t e, const char *what) /* I1 */
 {
-    gpu_state *g = state_of(d);
-    char text[1024];
-    int n = snprintf(text, sizeof text, "CUDA: %s: %s", what, cudaGetErrorString(e));
-    for (int s = 0; s < STREAM_COUNT && n > 0 && (size_t)n < sizeof text; s++) {
-        uint32_t done = g->finished[s];
-        if (done == g->put[s]) continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, "; stream %s is at %s (operation %u)",
-                      op_stream_names[s], name_of(g->names[s][(done + 1) % NAMES]), done + 1);
-    }
+    char text[LOG_TEXT];
+    int n = snprintf(text, sizeof text, "CUDA: %s: %s; ", what, cudaGetErrorString(e));
+    log_text(d, text + n, sizeof text - (size_t)n);
     program.fail(d->c, text);
     abort();
 }
@@ -80,68 +72,67 @@ static int wanted_gpu(int n)
     return 0;
 }
 
-static status no_gpu(cudaError_t e, error *err)
+static void look(cuda_gpu *out)
 {
-    int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    if (driver > 0 && driver < runtime)
-        return error_set(err, ERR_MACHINE,
-                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
-                         "newer driver, or moefold.device=cpu",
-                         driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
-    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
-                     driver == 0 ? "no NVIDIA driver is here"
-                     : e         ? cudaGetErrorString(e)
-                                 : "none is visible; CUDA_VISIBLE_DEVICES says which");
-}
-
-static status find_gpu(cuda_gpu *out, error *err)
-{
-    int n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
-    if (e || n < 1) return no_gpu(e, err);
-    struct cudaDeviceProp p;
-    int at = wanted_gpu(n);
-    e = cudaSetDevice(at);
-    if (!e) e = cudaGetDeviceProperties(&p, at);
-    size_t left = 0, total = 0;
-    if (!e) e = cudaMemGetInfo(&left, &total);
-    if (e)
-        return error_set(err, ERR_MACHINE, "GPU %d cannot be used: %s; repair: moefold.device=cpu",
-                         at, cudaGetErrorString(e));
-    *out = (cuda_gpu){
-        .major = p.major, .minor = p.minor, .total = (int64_t)total, .free = (int64_t)left};
-    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    *out = (cuda_gpu){.count = 0};
     cudaDriverGetVersion(&out->driver);
     cudaRuntimeGetVersion(&out->runtime);
-    if (p.major == 9 && p.minor == 0) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
-                     "H200, H20); repair: moefold.device=cpu",
-                     out->name, p.major, p.minor);
+    int n = 0, at = 0;
+    struct cudaDeviceProp p = {.major = 0};
+    size_t left = 0, total = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (!e && n > 0) e = cudaSetDevice(at = wanted_gpu(n));
+    if (!e && n > 0) e = cudaGetDeviceProperties(&p, at);
+    if (!e && n > 0) e = cudaMemGetInfo(&left, &total);
+    if (e) snprintf(out->why, sizeof out->why, "GPU %d: %.100s", at, cudaGetErrorString(e));
+    if (e || n < 1) return;
+    out->count = n;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->total = (int64_t)total;
+    out->free = (int64_t)left;
+}
+
+static status look_for_cudnn(const char *folder, char *found, size_t room, error *err)
+{
+    const cudnn_library *library;
+    cudnn_use(folder);
+    status s = cudnn_open(&library, err);
+    if (!s) snprintf(found, room, "%s", cudnn_found());
+    return s;
 }
 
 /* ---- opening and closing */
+
+static cudaError_t find_functions(gpu_state *g)
+{
+    void *list[2] = {NULL, NULL};
+    static const char *const names[] = {"cuStreamWriteValue32", "cuStreamWaitValue32"};
+    enum cudaDriverEntryPointQueryResult found;
+    for (int i = 0; i < 2; i++) {
+        cudaError_t e =
+            cudaGetDriverEntryPointByVersion(names[i], &list[i], 12000, cudaEnableDefault, &found);
+        if (e) return e;
+    }
+    memcpy(&g->write_value, &list[0], sizeof list[0]);
+    memcpy(&g->wait_value, &list[1], sizeof list[1]);
+    return cudaSuccess;
+}
 
 static cudaError_t open_streams(gpu_state *g)
 {
     cudaError_t e = cudaSuccess;
     for (int s = 0; s < STREAM_COUNT && !e; s++)
         e = cudaStreamCreateWithFlags(&g->streams[s], cudaStreamNonBlocking);
-    void *at = NULL, *there = NULL, *function = NULL;
-    enum cudaDriverEntryPointQueryResult found;
+    void *at = NULL, *there = NULL;
     if (!e) e = cudaHostAlloc(&at, sizeof *g->finished * STREAM_COUNT, cudaHostAllocMapped);
     if (!e) e = cudaHostGetDevicePointer(&there, at, 0);
-    if (!e)
-        e = cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 12000,
-                                             cudaEnableDefault, &found);
     if (e) return e;
     memset(at, 0, sizeof *g->finished * STREAM_COUNT);
     g->finished = at;
     g->finished_at = (CUdeviceptr)(uintptr_t)there;
-    memcpy(&g->write_value, &function, sizeof function);
-    return e;
+    return find_functions(g);
 }
 
 static void close_gpu(device *d)
@@ -158,23 +149,42 @@ static void close_gpu(device *d)
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
     for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
     free(g->stamps);
-    cudaFreeHost((void *)(uintptr_t)g->finished);
+    d->log->finished = d->log->own;
+    cudaFreeHost(g->finished);
     free(g->events);
     free(g);
     d->state = NULL;
 }
 
+/* Lines, each may be empty: cuDNN's folder, the file where a run keeps choices of algorithms, and
+ * that of the run it goes on from. */
+static void use_words(const char *words)
+{
+    enum { LINES = 3 };
+    char line[LINES][PATH_MAX];
+    for (int i = 0; i < LINES; i++) {
+        const size_t n = strcspn(words, "\n");
+        snprintf(line[i], sizeof line[i], "%.*s", (int)n, words);
+        words += n + (words[n] == '\n');
+    }
+    cudnn_use(line[0]);
+    lt_keep_choices(line[1], line[2]);
+}
+
 static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
-    cudnn_use(words);
-    status s = find_gpu(&found, err);
-    if (s) return s;
+    use_words(words);
+    look(&found); /* takes it for this thread */
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
     cudaError_t e = open_streams(g);
-    if (!e) return OK;
+    if (!e) {
+        d->log->finished = g->finished;
+        d->runs_ahead = true;
+        return OK;
+    }
     close_gpu(d);
     return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
                      cudaGetErrorString(e));
@@ -223,6 +233,21 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
                      gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
 }
 
+/* What a space takes: the driver gives pieces of 2 MiB. */
+static int64_t taken(const gpu_state *g, device_space s)
+{
+    const int64_t piece = 2 << 20;
+    return (g->bytes[s] + piece - 1) / piece * piece;
+}
+
+static int64_t beside(device *d)
+{
+    const gpu_state *g = state_of(d);
+    size_t left = 0, total = 0;
+    check(d, cudaMemGetInfo(&left, &total), "asking for the GPU's memory");
+    return (int64_t)(total - left) - taken(g, SPACE_STATE) - taken(g, SPACE_WORK);
+}
+
 static void *pointer(const device *d, device_address at)
 {
     return state_of(d)->memory[at.space] + at.offset;
@@ -257,6 +282,18 @@ static void fill(device *d, device_address to, int byte, int64_t bytes)
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
 }
 
+static void join_map(unsigned char *to, const unsigned char *from, size_t n)
+{
+    size_t i = 0;
+    for (uint64_t a, b; i + sizeof a <= n; i += sizeof a) {
+        memcpy(&a, to + i, sizeof a);
+        memcpy(&b, from + i, sizeof b);
+        a |= b;
+        memcpy(to + i, &a, sizeof a);
+    }
+    for (; i < n; i++) to[i] |= from[i];
+}
+
 /* In pieces: the map of one is made on the GPU and joined on the host. */
 static void differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map_of)
 {
@@ -272,7 +309,7 @@ static void differ(device *d, device_address at, int byte, int64_t bytes, unsign
         gpu_differ(s, pointer(d, at), byte, n, there);
         check(d, cudaMemcpyAsync(here, there, words * sizeof *here, cudaMemcpyDefault, s), what);
         check(d, cudaStreamSynchronize(s), what);
-        for (size_t i = 0; i < map_bytes; i++) map_of[i] |= ((const unsigned char *)here)[i];
+        join_map(map_of, (const unsigned char *)here, map_bytes);
     }
     cudaFree(there);
     cudaFreeHost(here);
@@ -376,27 +413,33 @@ static double stamp_read(device *d, int number)
 
 /* ---- operations */
 
-static void begin(gpu_state *g, op_stream s, const op *o) /* I2 */
+/* For tests: a kernel that traps, or a wait for a number that nobody writes. */
+static void meet_fault(device *d, op_stream s, uint32_t number)
 {
-    g->names[s][++g->put[s] % NAMES] = o;
+    gpu_state *g = state_of(d);
+    log_fault f = log_fault_of(d, s, number);
+    if (f == FAULT_TRAP) gpu_trap(g->streams[s]);
+    if (f == FAULT_HANG)
+        g->wait_value((CUstream)g->streams[s], g->finished_at + sizeof *g->finished * (size_t)s,
+                      UINT32_MAX, CU_STREAM_WAIT_VALUE_EQ);
 }
 
-static void end(device *d, op_stream s, const op *o)
+static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 {
     gpu_state *g = state_of(d);
     CUdeviceptr at = g->finished_at + sizeof *g->finished * (size_t)s;
     check(d, cudaGetLastError(), name_of(o));
-    if (g->write_value((CUstream)g->streams[s], at, g->put[s], CU_STREAM_WRITE_VALUE_DEFAULT))
+    if (g->write_value((CUstream)g->streams[s], at, number, CU_STREAM_WRITE_VALUE_DEFAULT))
         check(d, cudaErrorUnknown, name_of(o));
 }
 
 static void launch(device *d, op_stream s, kernel_call *c)
 {
-    gpu_state *g = state_of(d);
-    begin(g, s, c->o);
-    c->stream = g->streams[s];
+    uint32_t number = log_put(d, s, c->o);
+    c->stream = state_of(d)->streams[s];
+    meet_fault(d, s, number);
     c->row->launch(c);
-    end(d, s, c->o);
+    end(d, s, c->o, number);
 }
 
 /* Elements of y that a message alone brings; -1: none. */
@@ -419,7 +462,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
 {
     gpu_state *g = state_of(d);
     int64_t n = elements_of(o);
-    begin(g, s, o);
+    uint32_t number = log_put(d, s, o);
     if (n < 0 || program.members(d->c, o->group) != 1) { /* I3 */
         char text[256];
         snprintf(text, sizeof text, "operation %s (%s): messages between GPUs are not there yet",
@@ -431,7 +474,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
               cudaMemcpyAsync(out[OUT_MESSAGE_y], in[IN_MESSAGE_x], (size_t)dtype_bytes(o->type, n),
                               cudaMemcpyDefault, g->streams[s]),
               name_of(o));
-    end(d, s, o);
+    end(d, s, o, number);
 }
 
 static void sync(device *d)
@@ -455,6 +498,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .close = close_gpu,
                                   .rows = kernels_cuda,
                                   .take = take,
+                                  .beside = beside,
                                   .pointer = pointer,
                                   .map = map,
                                   .read = read,
@@ -475,6 +519,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .stamp_read = stamp_read,
                                   .sync = sync,
                                   .settle = settle},
-                        .look = find_gpu};
+                        .look = look,
+                        .cudnn = look_for_cudnn};
     return OK;
 }

@@ -1,20 +1,27 @@
-/* jig.c - one operation under the clock.
+/* jig.c - one operation under the clock, through the device that a run would use.
  *
  * I1  Every rank spends the same window on the same operation, so that each is measured beside busy
  *     neighbours. Who is done early would leave the others more memory than they have in a run.
  * I2  Other programs disturb: of many times the lowest tenth counts, of several rounds the
- *     best. Where ranks share cores they disturb one another in a run too, and the mean counts. */
-#include "base/clock.h"
+ *     best. Where ranks share cores they disturb one another in a run too, and the mean counts;
+ *     where power binds, the middle of what follows the first third of the window.
+ * I3  A device that computes beside the host gets a batch of calls for each look at the clock, so
+ *     that launches hide behind kernels, as they do in a step.
+ * I4  Where a call takes the host longer than the kernel, calls are put behind long ones, and what
+ *     those take alone is taken off.
+ * I5  Where power binds, products by themselves run slower than among the operations of a step,
+ *     which move memory a fifth of the time: copies for that long stand between batches, and are
+ *     not counted. */
 #include "run/measure/jig.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 void jig_barrier(const jig *j)
 {
@@ -42,11 +49,15 @@ static int by_size(const void *a, const void *b)
 /* I2 */
 double jig_typical(const jig *j, int n)
 {
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += j->times[i];
+    double sum = 0, *t = j->times;
+    if (j->scale->limited) {
+        t += n / 3;
+        n -= n / 3;
+    }
+    for (int i = 0; i < n; i++) sum += t[i];
     if (j->crowded) return sum / n;
-    qsort(j->times, (size_t)n, sizeof *j->times, by_size);
-    return j->times[(n - 1) / 10];
+    qsort(t, (size_t)n, sizeof *t, by_size);
+    return t[j->scale->limited ? n / 2 : (n - 1) / 10];
 }
 
 void jig_point(curve *c, int i, double x, double y)
@@ -56,59 +67,147 @@ void jig_point(curve *c, int i, double x, double y)
     c->y[i] = fmax(c->y[i], y);
 }
 
-/* The next n elements of a pool, round and round. */
-static float *next(float *pool, int64_t *at, int64_t n)
+static void unbind(const jig_bound *b)
 {
-    const int64_t line = 16; /* floats of a cache line */
-    assert(n <= ROOM_FLOATS);
-    if (*at + n > ROOM_FLOATS) *at = 0;
-    float *x = pool + *at;
-    *at += (n + line - 1) / line * line;
-    return x;
+    if (b->call.row && b->call.row->release) b->call.row->release(b->call.state);
 }
 
-static void take_tensors(jig *j, const timed_op *t, void **in, void **out)
+static void put(jig *j, jig_bound *b)
 {
-    for (int i = 0; i < JIG_TENSORS; i++) {
-        in[i] = out[i] = NULL;
-        if (t->in[i]) in[i] = next(j->in, &j->in_at, t->in[i]);
-        if (t->out[i]) out[i] = next(j->out, &j->out_at, t->out[i]);
-    }
-    if (t->table >= 0) in[t->table] = j->table;
+    jig_tensors(j, b->t, b->in, b->out);
+    b->call.in = b->in;
+    b->call.out = b->out;
+    j->d->table->launch(j->d, STREAM_COMPUTE, &b->call);
 }
 
-static void bind(timed_op *t)
+/* Seconds of n calls, one after another. */
+static double run(jig *j, jig_bound *b, int n)
 {
-    for (int i = 0; i < OP_IN_MAX; i++) t->o.in[i] = -1;
-    for (int i = 0; i < OP_OUT_MAX; i++) t->o.out[i] = -1;
-    for (int i = 0; i < JIG_TENSORS; i++) {
-        if (t->in[i]) t->o.in[i] = i;
-        if (t->out[i]) t->o.out[i] = JIG_TENSORS + i;
+    double start = clock_seconds();
+    for (int i = 0; i < n; i++) put(j, b);
+    j->d->table->record(j->d, STREAM_COMPUTE, 0);
+    j->d->table->wait_here(j->d, 0);
+    return clock_seconds() - start;
+}
+
+/* I3 */
+static int batch_of(const jig *j, double one)
+{
+    enum { BATCHES = 8, MOST = 256 };
+    if (!j->scale->limited) return 1;
+    double n = j->window / BATCHES / (one > 1e-7 ? one : 1e-7);
+    return n < 1 ? 1 : n > MOST ? MOST : (int)n;
+}
+
+/* I5: copies that take `part` of what the batch before them took. */
+static void run_beside(jig *j, jig_bound *copy, double batch_seconds)
+{
+    const double part = 0.25;
+    for (double left = part * batch_seconds; copy && left > 0;) left -= run(j, copy, 1);
+}
+
+static int run_times(jig *j, jig_bound *b, jig_bound *copy)
+{
+    enum { LEAST_RUNS = 2 };
+    int n = 0;
+    run(j, b, 1); /* threads and library wake up */
+    double last = j->scale->limited ? run(j, b, 1) : 0;
+    int batch = batch_of(j, last);
+    jig_barrier(j);
+    double warm = copy ? 0.5 * j->window : 0, begin = clock_seconds();
+    while (clock_seconds() - begin < warm) run_beside(j, copy, run(j, b, batch));
+    begin = clock_seconds();
+    while (n < LEAST_RUNS || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
+        run_beside(j, copy, last);
+        last = run(j, b, batch);
+        j->times[n++] = last / batch;
     }
-    if (t->table >= 0) t->o.in[t->table] = t->table;
+    return n;
+}
+
+static int run_window(jig *j, jig_bound *b)
+{
+    const int64_t n = 1 << 27;
+    jig_bound copy;
+    timed_op t = {.o = {.kind = OP_COPY, .dim = {n}, .name = "beside"}};
+    t.in[IN_COPY_a] = t.out[OUT_COPY_y] = n;
+    bool beside = j->scale->limited && op_flops(&b->t->o) > 0;
+    if (beside) j->st = jig_bind(j, &t, &copy);
+    int times = j->st ? 0 : run_times(j, b, beside ? &copy : NULL);
+    if (beside && !j->st) unbind(&copy);
+    return times;
+}
+
+/* ---- operations that take less than the host's call (I4) */
+
+enum { BLOCKS = 4, SMALL_CALLS = 256, SMALL_TIMES = 9 };
+
+static double run_behind(jig *j, jig_bound *block, jig_bound *b, int n)
+{
+    double start = clock_seconds();
+    for (int i = 0; i < BLOCKS; i++) put(j, block);
+    for (int i = 0; i < n; i++) put(j, b);
+    j->d->table->record(j->d, STREAM_COMPUTE, 0);
+    j->d->table->wait_here(j->d, 0);
+    return clock_seconds() - start;
+}
+
+static int middle_of(double *list, int n)
+{
+    qsort(list, (size_t)n, sizeof *list, by_size);
+    return n / 2;
+}
+
+static double small_seconds(jig *j, jig_bound *b)
+{
+    const int64_t side = j->scale->side;
+    double with[SMALL_TIMES], without[SMALL_TIMES];
+    timed_op long_one = product_op(OP_GEMM, side, side, side);
+    jig_bound block;
+    j->st = jig_bind(j, &long_one, &block);
+    for (int i = 0; i < SMALL_TIMES && !j->st; i++) {
+        without[i] = run_behind(j, &block, b, 0);
+        with[i] = run_behind(j, &block, b, SMALL_CALLS);
+    }
+    if (j->st) return 1;
+    unbind(&block);
+    double all = with[middle_of(with, SMALL_TIMES)], own = without[middle_of(without, SMALL_TIMES)];
+    return fmax((all - own) / SMALL_CALLS, 1e-7);
 }
 
 double jig_time(jig *j, timed_op *t)
 {
-    enum { LEAST_RUNS = 2 };
-    void *in[OP_IN_MAX] = {0}, *out[OP_OUT_MAX] = {0};
-    int n_rows, n = 0;
-    const kernel *rows = kernels_cpu(&n_rows);
-    bind(t);
-    const kernel *k = kernel_pick(rows, n_rows, &t->o, NULL, false);
-    assert(k && kernel_workspace_bytes(&t->o) <= ROOM_WORKSPACE);
-    take_tensors(j, t, in, out);
-    k->run(&t->o, in, out); /* threads and library wake up */
-    jig_barrier(j);
-    double begin = clock_seconds();
-    while (n < LEAST_RUNS || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
-        take_tensors(j, t, in, out);
-        double start = clock_seconds();
-        k->run(&t->o, in, out);
-        j->times[n++] = clock_seconds() - start;
+    const double host_bound = 20e-6;
+    jig_bound b;
+    double seconds = 1;
+    if (!j->st) j->st = jig_bind(j, t, &b);
+    if (!j->st) {
+        int n = run_window(j, &b);
+        seconds = n ? jig_typical(j, n) : 1;
+        if (j->scale->limited && seconds < host_bound) seconds = small_seconds(j, &b);
+        unbind(&b);
+        seconds = jig_mean(j, seconds);
     }
     jig_step(j);
-    return jig_mean(j, jig_typical(j, n));
+    return seconds;
+}
+
+double jig_host(jig *j, timed_op *t)
+{
+    enum { CALLS = 100 }; /* fewer than a GPU's queue takes */
+    jig_bound b;
+    double least = 1;
+    if (!j->st) j->st = jig_bind(j, t, &b);
+    for (int n = 0; n < 5 && !j->st; n++) {
+        run(j, &b, 1);
+        double start = clock_seconds();
+        for (int i = 0; i < CALLS; i++) put(j, &b);
+        least = fmin(least, (clock_seconds() - start) / CALLS);
+        j->d->table->sync(j->d);
+    }
+    if (!j->st) unbind(&b);
+    jig_step(j);
+    return least;
 }
 
 /* ---- who computes */

@@ -47,14 +47,18 @@ typedef struct trainer {
     const trace *traced;      /* of all ranks, once it is written; rank 0's */
     event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
+    double loaded;            /* clock: the batch of the step was there */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
     struct predicted *predicted; /* NULL: nothing is predicted, */
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
+    bool overflowed;             /* as a test asked for */
+    int64_t beside;              /* bytes of the device that are of no arena; -1: not known */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
     int64_t steps_timed;
+    double delay_before; /* of this thread, up to the end of the first step */
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
@@ -146,6 +150,11 @@ void trainer_traffic(trainer *t, train_summary *sum, int64_t steps);
 status trainer_routing_open(trainer *t, error *err); /* before the first step */
 void trainer_routing_step(trainer *t);               /* one step; not collective */
 status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
+
+/* beside.c: memory of the device that is not planned, after the first step and at the end.
+ * Collective. */
+status trainer_beside_first(trainer *t, error *err);
+status trainer_beside_last(trainer *t, error *err);
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
 status trainer_predict(trainer *t, error *err);        /* before the first step */
