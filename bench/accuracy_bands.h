@@ -122,22 +122,55 @@ static inline const char *band_feature_id(int f)
     return ids[f];
 }
 
+/* What was run on a family of GPUs, by feature. */
+typedef struct band_support {
+    const char *word[BAND_FEATURES][64];
+    int n[BAND_FEATURES];
+} band_support;
+
+static inline void support_add(band_support *s, int f, const char *word)
+{
+    if (!word || (f == BAND_DISPATCH && !strcmp(word, "none"))) return;
+    for (int i = 0; i < s->n[f]; i++)
+        if (!strcmp(s->word[f][i], word)) return;
+    if (s->n[f] < 64) s->word[f][s->n[f]++] = word;
+}
+
+/* Cells of rows that are no recipe here, other models among them: each feature taken alone. */
+static inline void support_of_cells(band_support *s, const csv *t, int row)
+{
+    static const char *const precisions[][2] = {
+        {"BF16", "bf16"},      {"MXFP8", "mxfp8"},       {"FP8-MX", "mxfp8"},
+        {"NVFP4", "nvfp4"},    {"FP8-CS", "tensorwise"}, {"FP8-BLK", "blockwise"},
+        {"FP8-DS", "delayed"},
+    };
+    const char *recompute = csv_cell(t, row, "recompute"), *graphs = csv_cell(t, row, "cuda_graph");
+    const char *precision = csv_cell(t, row, "precision"), *beside = csv_cell(t, row, "overlap_ep");
+    if (*recompute)
+        support_add(s, BAND_RECOMPUTE,
+                    !strcmp(recompute, "full") || !strcmp(recompute, "none") ? recompute
+                                                                             : "selective");
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
+        if (!strcmp(precision, precisions[i][0])) support_add(s, BAND_PRECISION, precisions[i][1]);
+    if (!strcmp(graphs, "full_iteration")) support_add(s, BAND_GRAPHS, graphs);
+    if (text_starts(graphs, "TE")) support_add(s, BAND_GRAPHS, "parts");
+    if (!strcmp(beside, "on")) support_add(s, BAND_OVERLAP, "on");
+}
+
 static inline void print_support(const judging *b, char family)
 {
+    band_support s = {0};
+    for (int i = 0; i < b->n_rows; i++) {
+        if (!band_counts(&b->rows[i])) continue;
+        band_traits t = band_traits_of(b->rows[i].s);
+        for (int f = 0; f < BAND_FEATURES && t.family == family; f++)
+            support_add(&s, f, t.feature[f]);
+    }
+    for (int i = 0; i < b->t.n_rows; i++)
+        if (band_family(csv_cell(&b->t, i, "gpu")) == family) support_of_cells(&s, &b->t, i);
     for (int f = 0; f < BAND_FEATURES; f++)
-        for (int i = 0; i < b->n_rows; i++) {
-            if (!band_counts(&b->rows[i])) continue;
-            band_traits t = band_traits_of(b->rows[i].s);
-            bool known =
-                t.family != family || (f == BAND_DISPATCH && !strcmp(t.feature[f], "none"));
-            for (int k = 0; k < i && !known; k++) {
-                if (!band_counts(&b->rows[k])) continue;
-                band_traits o = band_traits_of(b->rows[k].s);
-                known = o.family == family && !strcmp(o.feature[f], t.feature[f]);
-            }
-            if (!known)
-                printf("SUPPORT('%c', %s, \"%s\")\n", family, band_feature_id(f), t.feature[f]);
-        }
+        for (int i = 0; i < s.n[f]; i++)
+            printf("SUPPORT('%c', %s, \"%s\")\n", family, band_feature_id(f), s.word[f][i]);
 }
 
 static inline status print_bands_def(const judging *b, error *err)

@@ -89,31 +89,28 @@ char band_family(const char *gpu_name)
     return 0;
 }
 
-/* Experts of a group lie side by side in the order of ranks. */
-static const char *reach_of(const setup *s)
-{
-    int64_t ranks = s->lay.ep * s->lay.etp;
-    return ranks <= s->lay.gpus_per_node   ? "node"
-           : ranks <= s->lay.nvlink_domain ? "domain"
-                                           : "across";
-}
-
-static const char *dispatch_of(const setup *s)
+const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, int64_t domain)
 {
     static const char *const words[][3] = {
         {"allgather node", "allgather domain", "allgather across"},
         {"alltoall node", "alltoall domain", "alltoall across"},
         {"deepep node", "deepep domain", "deepep across"},
         {"hybridep node", "hybridep domain", "hybridep across"},
+        {"ncclep node", "ncclep domain", "ncclep across"},
     };
-    const recipe *r = &s->r;
-    if (!s->m.experts || s->lay.ep * s->lay.etp < 2) return "none";
-    int kind = recipe_is(r, K_DISPATCHER, "allgather") ? 0
-               : !recipe_is(r, K_DISPATCHER, "flex")   ? 1
-               : recipe_is(r, K_FLEX, "hybridep")      ? 3
-                                                       : 2;
-    const char *reach = reach_of(s);
-    return words[kind][*reach == 'n' ? 0 : *reach == 'd' ? 1 : 2];
+    int reach = ranks <= node ? 0 : ranks <= domain ? 1 : 2;
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && ranks > 1; i++)
+        if (text_starts(words[i][0], dispatcher)) return words[i][reach];
+    return "none";
+}
+
+/* Experts of a group lie side by side in the order of ranks. */
+static const char *dispatch_of(const setup *s)
+{
+    const char *flex = recipe_word(&s->r, K_FLEX), *word = recipe_word(&s->r, K_DISPATCHER);
+    if (text_equal(word, "flex")) word = flex ? flex : "deepep";
+    if (!s->m.experts || !word) return "none";
+    return band_dispatch(word, s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain);
 }
 
 static const char *precision_of(const recipe *r)
@@ -149,7 +146,9 @@ band_traits band_traits_of(const setup *s)
     t.feature[BAND_DISPATCH] = dispatch_of(s);
     t.feature[BAND_RECOMPUTE] = recompute_of(r);
     t.feature[BAND_PRECISION] = precision_of(r);
-    t.feature[BAND_OVERLAP] = !recipe_on(r, K_EP_OVERLAP)   ? "off"
+    bool beside = recipe_on(r, K_DISPATCH_WGRAD) && !recipe_on(r, K_EP_OVERLAP);
+    t.feature[BAND_OVERLAP] = beside                        ? "wgrad"
+                              : !recipe_on(r, K_EP_OVERLAP) ? "off"
                               : recipe_on(r, K_DELAY_WGRAD) ? "delayed"
                                                             : "on";
     t.feature[BAND_GRAPHS] = graphs_of(r);

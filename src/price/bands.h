@@ -17,7 +17,7 @@
     X(DISPATCH, "dispatcher") /* and its reach: "deepep across", "alltoall node" */                \
     X(RECOMPUTE, "recompute") /* "none", "selective", "full" */                                    \
     X(PRECISION, "precision") /* "bf16", "blockwise", "mxfp8" ... */                               \
-    X(OVERLAP, "EP overlap")  /* "off", "on", "delayed" */                                         \
+    X(OVERLAP, "EP overlap")  /* "off", "on", "delayed", "wgrad" */                                \
     X(GRAPHS, "CUDA graphs")  /* "none", "parts", "full_iteration" */
 
 typedef enum band_feature {
@@ -29,7 +29,7 @@ typedef enum band_feature {
 
 const char *band_feature_name(band_feature f);
 
-/* What a run is known by. */
+/* What a run is known by; words live as long as the recipe. */
 typedef struct band_traits {
     char family;      /* H: Hopper (and Ampere), B: Blackwell, 0: others */
     const char *gpu;  /* as cluster.gpu has it */
@@ -40,6 +40,9 @@ typedef struct band_traits {
 } band_traits;
 
 band_traits band_traits_of(const setup *s);
+
+/* The word of a dispatcher ("alltoall", "deepep") over so many ranks; "none" over one. */
+const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, int64_t domain);
 
 /* Family of a GPU's name. */
 char band_family(const char *gpu_name);
