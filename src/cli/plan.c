@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/waiting.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "recipe/export.h"
@@ -46,12 +47,14 @@ static void price_next(plan_answer *p, arena *a)
 static status print_found(plan_answer *p, const plan_words *w, const search_options *o, arena *a,
                           error *err)
 {
+    waiting_begin("plan", "pricing the reasons", WAITING_ABOUT, w->bring_up ? 10 : 3);
     price_next(p, a);
     plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
+    waiting_end();
     if (st) return st;
     if (w->json) {
         plan_print_json(p, a);
@@ -73,9 +76,11 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
 
 static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
+    waiting_begin("plan", "what would fit", WAITING_AT_MOST, MISS_SECONDS + ALONE_SECONDS);
     plan_find_miss(p, o, MISS_SECONDS);
     plan_find_fewest(p, o, ALONE_SECONDS, a);
     plan_try_offload(p, a);
+    waiting_end();
     if (w->json) {
         plan_print_json(p, a);
         return;
@@ -206,7 +211,11 @@ int command_plan(int argc, char **argv)
                      r, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
-    if (!st && !done) st = judge(p, &w, &o, a, &err);
+    if (!st && !done) {
+        waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
+        st = judge(p, &w, &o, a, &err);
+        waiting_end();
+    }
     bool refused = !done && p->result && plan_refuses(p, w.json, a);
     bool none = !st && !done && !refused && !p->result->n_best;
     bool late = none && !p->complete;
