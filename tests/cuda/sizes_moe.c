@@ -1,5 +1,4 @@
-/* sizes_moe.c - sizes of routing, permutation and experts: empty ones, all rows on one, none at
- * all. */
+/* sizes_moe.c - sizes of routing, permutation and experts: empty ones, all rows on one, none at all. */
 #include "cuda/cases.h"
 
 static const sizes tries[] = {

@@ -272,26 +272,14 @@ template <class F> static void for_narrow_rows(const kernel_call *c, int64_t n, 
     if (n > 0) for_rows_by<1>(c, n, width, f);
 }
 
-/* Loads that are on their way before the first is stored: the compiler would not move one past a
- * store, whose address might be its own. */
-enum { AT_ONCE = 4 };
-
 /* to[row][j] = from[row][j], j < width, of rows that lie so many numbers apart. */
 struct row_copy {
     numbers to, from;
     int64_t to_step, from_step, width;
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int step = THREADS * W;
-        for (int64_t j = thread * W; j < width; j += step * AT_ONCE) {
-            lanes<W> v[AT_ONCE];
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; n++)
-                if (j + n * step < width) v[n] = load<W>(from, i * from_step + j + n * step);
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; n++)
-                if (j + n * step < width) store(to, i * to_step + j + n * step, v[n]);
-        }
+        for (int64_t j = thread * W; j < width; j += THREADS * W)
+            store(to, i * to_step + j, load<W>(from, i * from_step + j));
     }
 };
 

@@ -1,47 +1,38 @@
 /* maps.cu - what works element by element: sums, copies, zeros, gates. */
 #include "kernels/cuda/device.cuh"
 
-/* y = a + b, or without TWO y = a. A row is a run of RUN numbers. */
+/* y = a + b, y = a, or y = 0: as what is missing is. A row is a run of RUN numbers. */
 enum { RUN = 2048 };
 
-template <bool TWO> struct sums {
+struct sums {
     numbers a, b, y; /* [N] */
     int64_t n;
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         const int64_t past = (i + 1) * RUN < n ? (i + 1) * RUN : n;
-        const int step = THREADS * W;
-        for (int64_t j = i * RUN + thread * W; j < past; j += step * AT_ONCE) {
-            lanes<W> v[AT_ONCE] = {}, w[AT_ONCE] = {};
+        for (int64_t j = i * RUN + thread * W; j < past; j += THREADS * W) {
+            lanes<W> v = {}, w = {};
+            if (a.p) v = load<W>(a, j);
+            if (b.p) w = load<W>(b, j);
 #pragma unroll
-            for (int n = 0; n < AT_ONCE; n++) {
-                if (j + n * step < past) v[n] = load<W>(a, j + n * step);
-                if (TWO && j + n * step < past) w[n] = load<W>(b, j + n * step);
-            }
-#pragma unroll
-            for (int n = 0; n < AT_ONCE; n++) {
-#pragma unroll
-                for (int k = 0; k < W; k++) v[n].v[k] += w[n].v[k];
-                if (j + n * step < past) store(y, j + n * step, v[n]);
-            }
+            for (int k = 0; k < W; k++) v.v[k] += w.v[k];
+            store(y, j, v);
         }
     }
 };
 
-template <bool TWO>
 static void run_sums(const kernel_call *c, numbers a, numbers b, numbers y, int64_t n)
 {
     const int64_t rows = ceil_of(n, RUN);
     if (n > 0 && n % 8 == 0 && all_aligned(c))
-        for_rows_by<8>(c, rows, RUN, sums<TWO>{a, b, y, n});
+        for_rows_by<8>(c, rows, RUN, sums{a, b, y, n});
     else if (n > 0)
-        for_rows_by<1>(c, rows, RUN, sums<TWO>{a, b, y, n});
+        for_rows_by<1>(c, rows, RUN, sums{a, b, y, n});
 }
 
 static void add(const kernel_call *c)
 {
-    run_sums<true>(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y),
-                   c->o->dim[DIM_ADD_N]);
+    run_sums(c, in_of(c, IN_ADD_a), in_of(c, IN_ADD_b), out_of(c, OUT_ADD_y), c->o->dim[DIM_ADD_N]);
 }
 
 /* Where formats differ, a change of format: that is all of CAST, whose operands stand alike. */
@@ -50,7 +41,7 @@ static_assert((int)IN_CAST_x == IN_COPY_a && (int)OUT_CAST_y == OUT_COPY_y &&
 
 static void copy(const kernel_call *c)
 {
-    run_sums<false>(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
+    run_sums(c, in_of(c, IN_COPY_a), {}, out_of(c, OUT_COPY_y), c->o->dim[DIM_COPY_N]);
 }
 
 /* ---- bytes, of any format */

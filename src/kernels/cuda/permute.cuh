@@ -19,6 +19,10 @@ struct placing {
     int64_t n_t, k, h, room;
 };
 
+/* Loads that are on their way before the first is stored: the compiler would not move one past a
+ * store, whose address might be its own. */
+enum { AT_ONCE = 4 };
+
 struct place_one {
     numbers x, xp;       /* [T][H] -> [ROOM][H] */
     const int64_t *pair; /* [ROOM], -1: nobody */
