@@ -162,6 +162,7 @@ int command_plan(int argc, char **argv)
         {"--bring-up", "DIR", "write the order in which to bring the winner up, a recipe a step",
          NULL, &w.bring_up},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
+        {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &w.headroom},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
          &w.seconds},
@@ -187,6 +188,7 @@ int command_plan(int argc, char **argv)
             cli_read(a, &(cli_words){"plan", n, words, options, sizeof options / sizeof options[0]},
                      r, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
+    if (!st && !done) st = cli_headroom(r, w.headroom, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) st = judge(p, &w, &o, a, &err);
     bool refused = !done && p->result && plan_refuses(p, w.json, a);

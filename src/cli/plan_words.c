@@ -78,6 +78,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
+    if (recipe_given(r, K_HEADROOM)) hardware_leave(hw, recipe_real(r, K_HEADROOM));
     s = cli_set_gpu(r, w->gpus ? w->gpus : name, name, err);
     if (s) return s;
     if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);

@@ -43,6 +43,13 @@ static double gradient_copy(const number_types *t)
     return t->weight == DTYPE_F16 && t->gradient == DTYPE_F16 ? 4 : 0;
 }
 
+/* Without the precision-aware optimizer Megatron keeps the FP32 weights of its slices on the GPU,
+ * whatever is offloaded: moments go to the host, and a copy of the weights. */
+static double stays_on_gpu(const recipe *r, const number_types *t)
+{
+    return t->masters && !recipe_on(r, K_PRECISION_AWARE) ? 4 : 0;
+}
+
 state_mode state_mode_bare(const recipe *r)
 {
     number_types t = number_types_of(r);
@@ -53,7 +60,8 @@ state_mode state_mode_bare(const recipe *r)
         .weight = narrow ? narrow->bytes : plain,
         .plain = plain,
         .gradient = (double)dtype_bits(t.gradient) / 8,
-        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)),
+        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)) +
+                     p * stays_on_gpu(r, &t),
         .host = p * (4 + 8 + 4)}; /* master, moments, pinned gradients */
 }
 

@@ -20,6 +20,10 @@
 #include "base/maths.h"
 #include "layout/state.h"
 #include "program/shape.h"
+#include "recipe/target.h"
+
+#define LEAST_RATIO   1.03
+#define CONTEXT_BYTES (600LL << 20)
 
 typedef struct part_name {
     const char *name, *title;
@@ -70,8 +74,8 @@ const char *outside_title(outside_part p)
 
 /* ---- state */
 
-/* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's products
- * of tensors with one scale take either order, so that one copy is enough there. */
+/* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's
+ * products of tensors with one scale take either order, so that one copy is enough there. */
 static double copy_bytes(const setup *s)
 {
     const recipe *r = &s->r;
@@ -83,9 +87,9 @@ static double copy_bytes(const setup *s)
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
-/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of the
- * four streams of grouped ones, and once more for torch's own. Under sequence parallelism the head's
- * input is gathered into one buffer that stays. */
+/* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of
+ * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
+ * head's input is gathered into one buffer that stays. */
 static int64_t workspaces(const setup *s, bool head)
 {
     const step_shape z = step_shape_of(s);
@@ -136,12 +140,17 @@ static bool captures_parts(const setup *s)
     return recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
 }
 
+int64_t allocated_state_sum(const allocated_state *s)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < ALLOCATED_PARTS; i++) sum = add_sat(sum, s->part[i]);
+    return sum;
+}
+
 void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
-                        const program_size *p)
+                        const state_bytes *state, const program_size *p)
 {
     const step_shape z = step_shape_of(s);
-    state_bytes state;
-    state_of_stage(&state, s, pp_rank);
     *out = (allocated_state){0};
     bool head = has_head(s, pp_rank);
     int64_t hidden = dtype_bytes(z.types.activation, mul_sat(z.T, s->m.hidden));
@@ -150,9 +159,9 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     part[ALLOCATED_WEIGHTS] = bytes[REGION_WEIGHTS];
     part[ALLOCATED_GRADIENTS] = bytes[REGION_GRADIENTS];
     part[ALLOCATED_OPTIMIZER] = bytes[REGION_OPTIMIZER];
-    part[ALLOCATED_COPIES] = (int64_t)ceil((double)state.narrow * copy_bytes(s));
+    part[ALLOCATED_COPIES] = (int64_t)ceil((double)state->narrow * copy_bytes(s));
     if (recipe_on(&s->r, K_GRAD_FUSION)) {
-        part[ALLOCATED_DUMMIES] = dtype_bytes(z.types.weight, state.shapes); /* I2 */
+        part[ALLOCATED_DUMMIES] = dtype_bytes(z.types.weight, state->shapes); /* I2 */
         if (head && s->m.tied) /* the table is the head's weight */
             part[ALLOCATED_DUMMIES] +=
                 dtype_bytes(z.types.weight, mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden));
@@ -162,22 +171,24 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     part[ALLOCATED_BATCH] = bytes[REGION_STEP];
     if (s->pipe.pp > 1) part[ALLOCATED_PIPELINE] = mul_sat(hidden, z.posts_early ? 2 : 1);
     if (copies_gradients(s, &z.types)) out->step = mul_sat(p->owned, 4); /* I1 */
-    out->step = add_sat(out->step, mul_sat(largest_slice(s, &state), moment_copies(&z.types)));
+    out->step = add_sat(out->step, mul_sat(largest_slice(s, state), moment_copies(&z.types)));
 }
 
 /* ---- reserved */
 
 reserved_ratio reserved_ratio_of(const recipe *r)
 {
-    /* One H200 without expandable segments: BF16 1.04 to 1.08 as it is, 1.07 to 1.15 with modules
-     * made again, 1.19 and 1.23 with whole layers; FP8 1.07 to 1.26. Published: 1.03 to 1.08. */
-    reserved_ratio x = {1.03, 1.065, 1.085};
-    if (recipe_is(r, K_RECOMPUTE, "full"))
-        x = (reserved_ratio){1.05, 1.2, 1.24};
-    else if (recipe_is(r, K_RECOMPUTE, "selective") && recipe_count(r, K_RECOMPUTE_MODULES))
-        x = (reserved_ratio){1.03, 1.095, 1.15};
-    if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4)) {
-        x.middle += 0.05;
+    const char *conf = recipe_word(r, K_ALLOC_CONF);
+    bool narrow = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);
+    /* Published: 1.03 to 1.08. Pages are mapped where a block needs them; what was freed on another
+     * stream, and graphs' pools, stay apart. */
+    if (conf && text_contains(conf, "expandable_segments:true"))
+        return (reserved_ratio){1.01, LEAST_RATIO, 1.08, 0.02, 0.1};
+    /* One H200 without them: 1.04 to 1.08 of BF16 that is kept; of what is made again 0.21 to 0.29
+     * (one run of six: 0.44); FP8 1.07 to 1.13 (one run of five: 1.26). */
+    reserved_ratio x = {1.03, 1.065, 1.085, 0.26, 0.44};
+    if (narrow) {
+        x.middle += 0.03;
         x.high += 0.18;
     }
     return x;
@@ -238,9 +249,11 @@ static int64_t nccl_bytes(const setup *s)
 
 static void see_outside(reported *out, const setup *s, int64_t graphs)
 {
-    out->outside_part[OUTSIDE_CONTEXT] = 600LL << 20; /* as nvidia-smi shows before any tensor */
+    if (recipe_on_cpu(&s->r)) return;
+    out->outside_part[OUTSIDE_CONTEXT] = CONTEXT_BYTES; /* as nvidia-smi shows before any tensor */
     out->outside_part[OUTSIDE_NCCL] = nccl_bytes(s);
-    out->outside_part[OUTSIDE_DISPATCHER] = dispatcher_bytes(s);
+    bool megatron = target_of(&s->r) == TARGET_MEGATRON; /* our dispatch has no library */
+    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? dispatcher_bytes(s) : 0;
     out->outside_part[OUTSIDE_GRAPHS] = graphs;
     out->outside = 0;
     for (int i = 0; i < OUTSIDE_PARTS; i++)
@@ -248,6 +261,33 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
 }
 
 /* ---- all of it */
+
+reported_frame reported_frame_of(const setup *s)
+{
+    reported r = {0};
+    see_outside(&r, s, 0);
+    bool megatron = !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
+    reserved_ratio ratio = reserved_ratio_of(&s->r);
+    return (reported_frame){r.outside, megatron ? ratio.middle : 1, megatron ? ratio.again : 0};
+}
+
+reported_frame reported_frame_least(bool megatron)
+{
+    return megatron ? (reported_frame){CONTEXT_BYTES, LEAST_RATIO, 0} : (reported_frame){0, 1, 0};
+}
+
+int64_t reported_least(const reported_frame *f, int64_t bytes)
+{
+    return add_sat(times(bytes, f->ratio), f->outside);
+}
+
+int64_t reported_peak(const reported_frame *f, const reported_level *x)
+{
+    bool step = x->step > live_sum(x->live);
+    int64_t allocated = add_sat(x->state, step ? x->step : live_sum(x->live));
+    int64_t again = step ? 0 : times(x->live.again, f->again);
+    return add_sat(add_sat(times(allocated, f->ratio), again), add_sat(f->outside, x->graphs));
+}
 
 void reported_of(reported *out, const setup *s, const allocated_state *state, live_level level,
                  int64_t graphs)
@@ -264,9 +304,10 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
     }
     for (int i = 0; i < ALLOCATED_PARTS; i++) out->allocated = add_sat(out->allocated, part[i]);
     reserved_ratio ratio = reserved_ratio_of(&s->r);
-    out->reserved = times(out->allocated, ratio.middle);
+    int64_t again = part[ALLOCATED_STEP] ? 0 : level.again;
+    out->reserved = add_sat(times(out->allocated, ratio.middle), times(again, ratio.again));
     out->reserved_low = times(out->allocated, ratio.low);
-    out->reserved_high = times(out->allocated, ratio.high);
+    out->reserved_high = add_sat(times(out->allocated, ratio.high), times(again, ratio.again_high));
     see_outside(out, s, graphs);
     out->peak = add_sat(out->reserved, out->outside);
 }
@@ -274,6 +315,16 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
 void reported_of_rank(reported *out, const setup *s, const program_size *p, int64_t graphs)
 {
     allocated_state state;
-    allocated_state_of(&state, s, rank_coordinates(&s->lay, p->rank).pp, p);
+    state_bytes bytes;
+    int64_t pp_rank = rank_coordinates(&s->lay, p->rank).pp;
+    state_of_stage(&bytes, s, pp_rank);
+    allocated_state_of(&state, s, pp_rank, &bytes, p);
     reported_of(out, s, &state, p->level, graphs);
+}
+
+void reported_of_arena(reported *out, const setup *s, int64_t arena_bytes, int64_t graphs)
+{
+    *out = (reported){0};
+    see_outside(out, s, graphs);
+    out->peak = add_sat(arena_bytes, out->outside);
 }

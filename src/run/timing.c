@@ -64,7 +64,7 @@ bool timing_measured(const setup *s, arena *a)
     return g->path || measured_name(s->lay.world, &found, a);
 }
 
-status timing_machine(hardware *h, const setup *s, arena *a, error *err)
+static status find_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
     int64_t found = s->lay.world;
@@ -75,6 +75,13 @@ status timing_machine(hardware *h, const setup *s, arena *a, error *err)
     }
     const char *name = measured_name(s->lay.world, &found, a);
     return read_named(h, name ? name : "cpu", a, err);
+}
+
+status timing_machine(hardware *h, const setup *s, arena *a, error *err)
+{
+    status st = find_machine(h, s, a, err);
+    if (!st) hardware_leave(h, recipe_real(&s->r, K_HEADROOM));
+    return st;
 }
 
 /* ---- the table */

@@ -193,11 +193,10 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
 /* What depends on where the optimizer's state is. */
 static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
 {
-    state_bytes bytes;
-    state_of_stage(&bytes, s, rank);
-    out->state[0] = state_weights(&bytes);
-    out->state[1] = state_gradients(&bytes);
-    out->state[2] = state_optimizer(&bytes);
+    state_of_stage(&out->all, s, rank);
+    out->state[0] = state_weights(&out->all);
+    out->state[1] = state_gradients(&out->all);
+    out->state[2] = state_optimizer(&out->all);
     program p = {.s = s, .weights = {.owned = out->owned, .trained = out->trained}};
     out->optimizer = cost_of_optimizer(cost, &p);
 }

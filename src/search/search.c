@@ -48,6 +48,7 @@ static void make_room(search *s, arena *a)
     }
     s->chunks = ARENA_ARRAY(a, chunk_sum, stages);
     s->fixed = ARENA_ARRAY(a, int64_t, pp);
+    s->step = ARENA_ARRAY(a, int64_t, pp);
     s->of_chunk = ARENA_ARRAY(a, int64_t, vpp);
 }
 
@@ -73,6 +74,8 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
         return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
+    s->megatron = fit_by_megatron(probe);
+    s->least = reported_frame_least(s->megatron);
     space_init(&s->sp, m);
     make_room(s, a);
     const model *mod = cards_model(s->k);

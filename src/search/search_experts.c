@@ -82,6 +82,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
         int64_t here = search_count_stages(s, c, c->pp);
         if (!here) continue;
         int64_t state = search_state_least(s, c, offload);
+        state = reported_least(&s->least, state);
         if (state > s->o->hw->usable) {
             counts->state += here;
             see_state(s, c, state);

@@ -12,6 +12,7 @@
 #ifndef SEARCH_SEARCH_PARTS_H
 #define SEARCH_SEARCH_PARTS_H
 
+#include "price/fit.h"
 #include "search/card_steps.h"
 #include "search/search.h"
 #include "search/search_axes.h"
@@ -108,7 +109,7 @@ typedef struct search {
     arena *a, *scratch;
     inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
     chunk_sum *chunks;                   /* [PP x VPP], as many as any split has */
-    int64_t *fixed;                      /* [PP] */
+    int64_t *fixed, *step;               /* [PP] */
     int64_t *of_chunk;                   /* [VPP] */
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     int64_t layers[LAYER_KINDS_MAX];
@@ -122,7 +123,9 @@ typedef struct search {
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
-    bool done, late; /* nothing more is looked at; because time is up */
+    bool megatron;        /* runs it: memory is what it would report */
+    reported_frame least; /* of what bounds say of bytes */
+    bool done, late;      /* nothing more is looked at; because time is up */
 } search;
 
 /* ---- search.c */
@@ -199,7 +202,10 @@ typedef struct attempt {
     const layout_facts *f;
     part_sums sums;
     double message;
-    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries */
+    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries; of Megatron's, all that
+                     * stays through a step */
+    int64_t *step;  /* [pp] Megatron's: what the optimizer's step takes beside that */
+    reported_frame frame;
 } attempt;
 
 typedef enum verdict { TOO_SLOW, TOO_LARGE, BROKEN, GOOD } verdict;
@@ -213,7 +219,7 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
 /* Bytes of the fullest rank. */
 typedef enum peak_level {
     PEAK_LEAST, /* from below */
-    PEAK_ALIVE, /* with what lives at once under combined 1F1B */
+    PEAK_ALIVE, /* with what lives at once, under Megatron or combined 1F1B */
     PEAK_EXACT
 } peak_level;
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level);

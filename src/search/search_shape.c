@@ -101,7 +101,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     memory_row row = {{0}, {{0}}};
     for (int i = 0; i < OFFLOADS; i++) {
         const rank_facts *r = &f[i]->ranks[rank];
-        row.state[i] = r->state[0] + r->state[1] + r->state[2] + r->scratch;
+        row.state[i] = r->state[0] + r->state[1] + r->state[2] + (s->megatron ? 0 : r->scratch);
     }
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;
@@ -114,7 +114,8 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
 
 static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    step_shape z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
+    bool early = f[0]->split->receives_early && !s->megatron;
+    step_shape z = {.micros = search_micros(s, c), .posts_early = early};
     t->ok = true;
     arena_place mark = arena_mark(s->scratch);
     t->rows = ARENA_RAW(s->scratch, memory_row, c->pp);

@@ -16,6 +16,7 @@ typedef struct live_level {
     int64_t saved;  /* from forward to backward */
     int64_t logits; /* of head and loss, and their gradient */
     int64_t temp;   /* everything that goes before its list ends */
+    int64_t again;  /* beside that, and not there: what would be saved, but is made again */
 } live_level;
 
 static inline int64_t live_sum(live_level x)
@@ -25,12 +26,12 @@ static inline int64_t live_sum(live_level x)
 
 static inline live_level live_add(live_level a, live_level b)
 {
-    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp};
+    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp, a.again + b.again};
 }
 
 static inline live_level live_less(live_level a, live_level b)
 {
-    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp};
+    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp, a.again - b.again};
 }
 
 static inline live_level live_most(live_level a, live_level b)
@@ -70,6 +71,7 @@ typedef struct live_rank {
     const live_row *rows; /* [chunks] */
     int64_t n_chunks;
     bool pairs; /* combined 1F1B */
+    bool whole; /* look at every entry, though the order repeats itself: for tests */
     /* The level of instance f of one chunk beside instance b of another. */
     live_level (*pair)(void *with, int64_t f_chunk, int f, int64_t b_chunk, int b);
     void *with;
@@ -77,8 +79,8 @@ typedef struct live_rank {
 
 live_level live_peak(const live_rank *r, arena *scratch);
 
-/* Most of something that a chunk has so many of, from forwards to backwards: a pair counts as its
- * forward followed by its backward. */
+/* Of something that a chunk has so many of: how many are in flight when the first backward
+ * begins. */
 int64_t live_in_flight(const step_order *o, const int64_t *of_chunk);
 
 #endif
