@@ -64,8 +64,8 @@ CUDA_RUNTIME := -L$(CUDA_HOME)/lib64 -L$(CUDA_HOME)/lib -lcublasLt -lcudart_stat
 CUDA_FOUND   := $(and $(NVCC),$(wildcard $(CUDA_HOME)/include/cublasLt.h),$(firstword \
                   $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h \
                   /usr/include/*/cudnn.h)))
-BACKENDS := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so) \
-            $(if $(CUDA_FOUND),$(BUILD)/moefold-cuda.so)
+MPI_OBJECT   := $(if $(shell command -v mpicc),$(BUILD)/moefold-mpi.so)
+BACKENDS     := $(MPI_OBJECT) $(if $(CUDA_FOUND),$(BUILD)/moefold-cuda.so)
 
 # Commands are shown with V=1; else only what is made.
 Q    := $(if $(V),,@)
@@ -124,10 +124,10 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # has one thread here; what is looked at are ranks as threads, the watchdog and saves beside steps.
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
-TSAN_TESTS := $(filter $(BUILD)/tests/comm/%,$(TESTS)) \
+TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
     $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm, a quarter of the layouts and saves under the thread sanitizer
+tsan: ## Run tests/comm and tests/device, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
@@ -158,7 +158,7 @@ bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed 
 	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-programs; fi
 
-cuda: ## Build the GPU's kernels and their test where nvcc is found (not opened by the program yet)
+cuda: ## Build the GPU's kernels and their test where nvcc is found
 	@if [ -z '$(NVCC)' ]; then echo "cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-backend; fi
 
@@ -300,7 +300,8 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
-$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: \
+    private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
 $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
@@ -347,7 +348,7 @@ $(BUILD)/sources: FORCE
 check-deps:
 	@CC='$(CC)' tools/deps --check build
 
-test-programs: $(TESTS) $(BACKENDS)
+test-programs: $(TESTS) $(MPI_OBJECT)
 	@:
 bench-programs: $(BENCHES)
 	@:

@@ -1,14 +1,15 @@
-/* rows_time.cu - how fast the CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768 tokens
- * and at DeepSeek-V3's widths, in BF16; and what an optimizer's step over 10^9 parameters takes in
- * one launch.
+/* rows_time.cu - how fast the CUDA rows are at the sizes of a Qwen3-30B-A3B layer with 32,768
+ * tokens and at DeepSeek-V3's widths, in BF16; and what an optimizer's step over 10^9 parameters
+ * takes in one launch.
  *
  *     rows_time [PART OF A NAME ...]
  *
- * First an 8192-cubed product and a copy, beside what docs and h200.md have: the rest counts where
+ * First an 8192-cubed product and a copy, beside what torch reached: the rest counts where
  * both are near. Rows that memory binds print GB/s (what must be read and written, once), products
  * TFLOP/s. Each is the median of 9 calls with 20 ms of pause before each. */
 #include "common.h"
 #include "kernels/cuda/cuda_rows.h"
+#include "program/update.h"
 
 enum { T = 32768, H = 2048, E = 128, K = 8, F = 768, N = 32, G = 4, D = 128, V = 151936 };
 enum { TD = 16384, HD = 7168, ED = 32, FD = 2048, ND = 128, VD = 129280 };
@@ -310,10 +311,8 @@ static void *make(const op *o, const char **s, dtype *type)
     return p;
 }
 
-static bool case_init(bench_case *s, const probe *p, bool plain)
+static bool case_init(bench_case *s, const probe *p, const kernel *row)
 {
-    int n;
-    const kernel *rows = kernels_cuda(&n);
     const char *in = p->in, *out = p->out;
     error err = {""};
     *s = bench_case{};
@@ -329,8 +328,8 @@ static bool case_init(bench_case *s, const probe *p, bool plain)
         s->out[i] = *out ? make(&s->o, &out, &s->types.out[i]) : NULL;
         s->o.out[i] = s->out[i] ? i : -1;
     }
-    s->row = kernel_pick(rows, n, &s->o, &s->types, plain);
-    if (!s->row) return false;
+    s->row = row;
+    if (!row->accepts(&s->o, &s->types)) return false;
     const int64_t bytes = kernel_workspace_of(s->row, &s->o, &s->types);
     if (bytes) CHECK(cudaMalloc(&s->workspace, (size_t)bytes));
     if (s->row->prepare && s->row->prepare(&s->o, &s->types, &s->state, &err) != OK) {
@@ -355,11 +354,11 @@ static void launch(void *arg, cudaStream_t stream)
     s->row->launch(&c);
 }
 
-static double time_probe(const probe *p, bool plain)
+static double time_row(const probe *p, const kernel *row)
 {
     bench_case s;
     double ms = -1;
-    if (case_init(&s, p, plain)) {
+    if (case_init(&s, p, row)) {
         ms = time_ms(launch, &s, 3, 9, 20);
         printf("| %s | %s | %.3f |", p->name, s.row->name, ms);
         if (p->gigabytes > 0)
@@ -368,70 +367,64 @@ static double time_probe(const probe *p, bool plain)
             printf(" %.1f TFLOP/s |\n", p->teraflop / ms * 1e3);
         else
             printf(" |\n");
-    } else {
-        printf("| %s | no row takes it | | |\n", p->name);
     }
     fflush(stdout);
     case_release(&s);
     return ms;
 }
 
-/* ---- an optimizer's step: FP32 weight, gradient and moments, and the BF16 copy */
-
-typedef struct shard {
-    float4 *w, *g, *m, *v;
-    uint2 *copy;
-    int64_t n; /* in fours */
-} shard;
-
-static __device__ uint32_t pair_of(float a, float b)
+/* All rows that take it, the one that is chosen first; plain ones only where asked for or alone.
+ * That one's time. */
+static double time_probe(const probe *p)
 {
-    const uint32_t x = __float_as_uint(a), y = __float_as_uint(b);
-    return ((x + 0x7fff + (x >> 16 & 1)) >> 16) | ((y + 0x7fff + (y >> 16 & 1)) & 0xffff0000u);
-}
-
-static __device__ float adam_one(float w, float g, float &m, float &v)
-{
-    m = 0.9f * m + 0.1f * g;
-    v = 0.95f * v + 0.05f * g * g;
-    return w - 1e-3f * (m / (sqrtf(v) + 1e-8f) + 0.1f * w);
-}
-
-__global__ void adam(shard s)
-{
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < s.n;
-         i += (int64_t)gridDim.x * blockDim.x) {
-        float4 w = s.w[i], g = s.g[i], m = s.m[i], v = s.v[i];
-        w.x = adam_one(w.x, g.x, m.x, v.x);
-        w.y = adam_one(w.y, g.y, m.y, v.y);
-        w.z = adam_one(w.z, g.z, m.z, v.z);
-        w.w = adam_one(w.w, g.w, m.w, v.w);
-        s.w[i] = w, s.m[i] = m, s.v[i] = v;
-        s.copy[i] = make_uint2(pair_of(w.x, w.y), pair_of(w.z, w.w));
+    int n;
+    double ms = -1;
+    const kernel *rows = kernels_cuda(&n);
+    for (int i = n - 1; i >= 0; i--) {
+        const bool plain = strcmp(rows[i].name, "plain") == 0;
+        if (rows[i].kind != p->kind || (plain && !p->plain && ms > 0)) continue;
+        const double this_ms = time_row(p, &rows[i]);
+        if (ms < 0) ms = this_ms;
     }
+    return ms;
 }
 
-static void adam_launch(void *arg, cudaStream_t stream)
-{
-    const shard *s = (const shard *)arg;
-    adam<<<132 * 8, 512, 0, stream>>>(*s);
-}
+/* ---- an optimizer's step over 10^9 parameters: FP32 gradients, masters and moments, BF16
+ * weights */
 
-static void time_adam(void)
+static void time_update(op_kind kind, const char *name, double bytes_each)
 {
+    int n_rows;
     const int64_t n = 1000000000;
-    shard s = {};
-    s.n = n / 4;
-    float4 **all[] = {&s.w, &s.g, &s.m, &s.v};
-    for (int i = 0; i < 4; i++) {
-        CHECK(cudaMalloc(all[i], (size_t)n * 4));
-        CHECK(cudaMemset(*all[i], 0, (size_t)n * 4));
+    const kernel *rows = kernels_cuda(&n_rows);
+    const double table[TABLE_COLUMNS] = {0, 0, (double)n, 0, 1, 0, 1, 0};
+    const double verdict[VERDICT_COUNT] = {STEP_TAKEN, 1, 1, 1, 1e-3, 1e-3, 0.1, 1, 1};
+    bench_case s = {};
+    s.o.kind = kind;
+    s.o.dim[DIM_ADAMW_N] = n;
+    s.o.dim[DIM_ADAMW_ROWS] = 1;
+    s.o.real[0] = 0.9, s.o.real[1] = 0.95, s.o.real[2] = 1e-8;
+    s.types.in[1] = s.types.in[2] = DTYPE_F64;
+    CHECK(cudaMalloc(&s.in[0], (size_t)n * 4));
+    CHECK(cudaMemset(s.in[0], 0, (size_t)n * 4));
+    CHECK(cudaMalloc(&s.in[1], sizeof table));
+    CHECK(cudaMalloc(&s.in[2], sizeof verdict));
+    CHECK(cudaMemcpy(s.in[1], table, sizeof table, cudaMemcpyHostToDevice));
+    CHECK(cudaMemcpy(s.in[2], verdict, sizeof verdict, cudaMemcpyHostToDevice));
+    for (int i = 0; i < (kind == OP_ADAMW ? 4 : 1); i++) {
+        s.types.out[i] = kind == OP_SQUARES ? DTYPE_F64 : i ? DTYPE_F32 : DTYPE_BF16;
+        CHECK(cudaMalloc(&s.out[i], (size_t)n * 4));
+        CHECK(cudaMemset(s.out[i], 0, (size_t)n * 4));
     }
-    CHECK(cudaMalloc(&s.copy, (size_t)n * 2));
-    const double ms = time_ms(adam_launch, &s, 3, 9, 20);
-    printf("| AdamW, 10^9 parameters, one launch | %.3f | %.0f GB/s |\n", ms, 30.0 * n * 1e-6 / ms);
-    for (int i = 0; i < 4; i++) cudaFree(*all[i]);
-    cudaFree(s.copy);
+    for (int i = 0; i < OP_IN_MAX; i++) s.o.in[i] = s.in[i] ? i : -1;
+    for (int i = 0; i < OP_OUT_MAX; i++) s.o.out[i] = s.out[i] ? i : -1;
+    s.row = kernel_pick(rows, n_rows, &s.o, &s.types, false);
+    const int64_t bytes = kernel_workspace_of(s.row, &s.o, &s.types);
+    if (bytes) CHECK(cudaMalloc(&s.workspace, (size_t)bytes));
+    const double ms = time_ms(launch, &s, 3, 9, 20);
+    printf("| %s, 10^9 parameters | %s | %.3f | %.0f GB/s |\n", name, s.row->name, ms,
+           bytes_each * n * 1e-6 / ms);
+    case_release(&s);
 }
 
 /* ---- the two ceilings */
@@ -448,7 +441,7 @@ static void time_ceilings(void)
         "GEMM 8192 cubed",      OP_GEMM, {8192, 8192, 8192}, 0, "02 12", "01", 0,
         2e-12 * 549755813888.0, false};
     char *p;
-    const double tera = cube.teraflop / time_probe(&cube, false) * 1e3;
+    const double tera = cube.teraflop / time_probe(&cube) * 1e3;
     CHECK(cudaMalloc(&p, 4L << 30));
     const double ms = time_ms(copy_launch, p, 3, 9, 20), rate = 4.0 * (1 << 30) / ms * 1e-6;
     printf("| device copy | | %.3f | %.0f GB/s |\n", ms, rate);
@@ -470,16 +463,9 @@ int main(int argc, char **argv)
     time_ceilings();
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {
         if (!asked_for(argc, argv, probes[i].name)) continue;
-        bench_case s;
-        time_probe(&probes[i], false);
-        if (probes[i].plain && case_init(&s, &probes[i], false) &&
-            strcmp(s.row->name, "plain") != 0) {
-            case_release(&s);
-            time_probe(&probes[i], true);
-        } else if (probes[i].plain) {
-            case_release(&s);
-        }
+        time_probe(&probes[i]);
     }
-    if (asked_for(argc, argv, "AdamW")) time_adam();
+    if (asked_for(argc, argv, "squares")) time_update(OP_SQUARES, "squares", 4);
+    if (asked_for(argc, argv, "AdamW")) time_update(OP_ADAMW, "AdamW", 30);
     return 0;
 }

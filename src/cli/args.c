@@ -1,8 +1,6 @@
 /* args.c - words of the command line: options, a recipe, overrides, flags of Megatron-LM. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/git.h"
@@ -87,26 +85,17 @@ static status read_input(recipe *r, error *err)
     return s ? s : recipe_parse_yaml(r, from_input, data, n, err);
 }
 
-/* A recipe as it was at another commit. Paths in it start in its folder as it is now. An input of
- * Megatron-LM is read from a file, so it becomes one for a moment. */
+/* A recipe as it was at another commit. Paths in it start in its folder as it is now. */
 static status read_revision(recipe *r, const char *name, const megatron_options *how, error *err)
 {
-    char *data, folder[] = "/tmp/moefold-revision-XXXXXX";
+    char *data;
     size_t n;
+    const char *path = git_path(name);
     status s = git_show(r->a, name, MEGATRON_BYTES_MAX, &data, &n, err);
     if (s) return s;
-    if (!input_is_megatron(data, n)) {
-        r->folder = file_folder(r->a, git_path(name));
-        return recipe_parse_yaml(r, git_path(name), data, n, err);
-    }
-    if (!mkdtemp(folder))
-        return error_set(err, ERR_MACHINE, "%s: no folder in /tmp: %s", name, file_why());
-    const char *path = arena_text(r->a, "%s/input", folder);
-    s = file_write(path, data, n, err);
-    if (!s) s = input_read(r, path, how, err);
-    unlink(path);
-    rmdir(folder);
-    return s;
+    r->folder = file_folder(r->a, path);
+    if (input_is_megatron(data, n)) return megatron_parse_with(r, path, data, n, how, err);
+    return recipe_parse_yaml(r, path, data, n, err);
 }
 
 /* What stands for the recipe: a model (preset, name on the hub, config.json or its folder), a YAML

@@ -1,8 +1,9 @@
 /* cli.h - what the commands share: their table, their options, and how a recipe is named.
  *
  * Wherever a command takes a RECIPE, it takes a YAML file (`-`: the standard input), the name of a
- * preset model, a config.json or its folder, or REVISION:path as git has it; then overrides (key=value) and flags of Megatron-LM
- * in any order, the later one winning. `--from-megatron FILE` reads an argument list instead. */
+ * preset model, a config.json or its folder, or REVISION:path as git has it; then overrides
+ * (key=value) and flags of Megatron-LM in any order, the later one winning. `--from-megatron FILE`
+ * reads an argument list instead. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 

@@ -7,6 +7,7 @@
 
 #include "base/maths.h"
 #include "device/cuda.h"
+#include "kernels/cpu/blas.h"
 #include "layout/number_types.h"
 #include "program/program.h"
 
@@ -113,6 +114,17 @@ status cli_can_run(const setup *s, arena *a, error *err)
     status st = on_gpu ? gpu_can_run(s, err) : OK;
     if (!st) st = formats_are_run(&s->r, a, err);
     return st ? st : nothing_is_ignored(&s->r, a, err);
+}
+
+const char *cli_runs_on(const setup *s, arena *a)
+{
+    cuda_gpu found;
+    error why;
+    if (!recipe_is(&s->r, K_DEVICE, "cuda") || device_cuda_look(&found, &why))
+        return blas_describe();
+    return arena_text(a, "%s, %s free of %s, driver for CUDA %d.%d", found.name,
+                      text_bytes(a, found.free), text_bytes(a, found.total), found.driver / 1000,
+                      found.driver / 10 % 100);
 }
 
 /* ---- memory */

@@ -112,7 +112,8 @@ static void print_ops(const program *p, arena *a)
     printf("Operations of rank %" PRId64 ": a microbatch is %" PRId64 " x %" PRId64
            " tokens here; one segment of each kind.\n",
            p->at.rank, p->B, p->S);
-    printf("A name with ' is a gradient; => writes it, all else adds to it. Sizes are of all buffers that an operation touches; of a "
+    printf("A name with ' is a gradient; => writes it, all else adds to it. Sizes are of all "
+           "buffers that an operation touches; of a "
            "message also what goes to each other member.\n\n");
     for (int i = 0; i < p->n_segments; i++) print_segment(p, p->segments[i], a);
 }

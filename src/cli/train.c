@@ -7,7 +7,6 @@
 #include "cli/join.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
-#include "kernels/cpu/blas.h"
 #include "run/trainer/trainer.h"
 
 /* Without a GPU a recipe that names none is for the CPUs of this machine. */
@@ -42,7 +41,7 @@ static int run_rank(const setup *s, const train_options *o, arena *a)
     status st = cli_join(&c, s, a, &err);
     bool first = cli_speaks();
     if (!st) {
-        if (first) fprintf(stderr, "%s\n", blas_describe());
+        if (first) fprintf(stderr, "%s\n", cli_runs_on(s, a));
         st = trainer_run(s, c, o, &sum, a, &err);
     }
     if (st && first) cli_fail("train", st, &err);

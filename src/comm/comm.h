@@ -113,8 +113,8 @@ void comm_progress(comm *c);
 /* ---- small, blocking, on host memory: for counters, control and files */
 
 /* Before any of these, on this rank, `settle` is called: who has put work aside (a device, in its
- * streams) begins it there, for another rank may wait for it before it comes to the same call. NULL:
- * nobody has. */
+ * streams) begins it there, for another rank may wait for it before it comes to the same call.
+ * NULL: nobody has. */
 void comm_settles(comm *c, void (*settle)(void *with), void *with);
 
 void comm_barrier(comm *c, comm_group g);

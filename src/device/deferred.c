@@ -31,24 +31,4 @@ static status open_deferred(device *d, const char *words, error *err)
     return host_open(d, true, (seed << 20) + rank, (int)deaf, err);
 }
 
-const device_table device_deferred = {.name = "deferred",
-                                      .open = open_deferred,
-                                      .close = host_close,
-                                      .rows = kernels_cpu,
-                                      .target = target_row_cpu,
-                                      .take = host_take,
-                                      .pointer = host_pointer,
-                                      .map = host_pointer,
-                                      .read = host_read,
-                                      .write = host_write,
-                                      .fill = host_fill,
-                                      .copy = host_copy,
-                                      .events = host_events,
-                                      .record = host_record,
-                                      .wait = host_wait,
-                                      .wait_here = host_wait_here,
-                                      .is_complete = host_is_complete,
-                                      .launch = host_launch,
-                                      .message = host_message,
-                                      .sync = queues_finish,
-                                      .settle = queues_begin_all};
+const device_table device_deferred = {.name = "deferred", .open = open_deferred, HOST_DEVICE};

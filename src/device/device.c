@@ -30,7 +30,9 @@ static status find(const device_table **out, const char *name, size_t n, error *
     for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++)
         if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
             return devices[i].table(out, err);
-    return error_set(err, ERR_MACHINE, "device %s: there is none of that name in this program",
+    return error_set(err, ERR_MACHINE,
+                     "device %s: there is none of that name; repair: MOEFOLD_DEVICE=cpu, cuda or "
+                     "deferred:SEED",
                      name);
 }
 

@@ -89,4 +89,13 @@ void host_read(device *d, void *to, device_address from, int64_t bytes);
 void host_write(device *d, device_address to, const void *from, int64_t bytes);
 void host_fill(device *d, device_address to, int byte, int64_t bytes);
 
+/* What the tables of both have in common: all but name and opening. */
+#define HOST_DEVICE                                                                                \
+    .close = host_close, .rows = kernels_cpu, .target = target_row_cpu, .take = host_take,         \
+    .pointer = host_pointer, .map = host_pointer, .read = host_read, .write = host_write,          \
+    .fill = host_fill, .copy = host_copy, .events = host_events, .record = host_record,            \
+    .wait = host_wait, .wait_here = host_wait_here, .is_complete = host_is_complete,               \
+    .launch = host_launch, .message = host_message, .sync = queues_finish,                         \
+    .settle = queues_begin_all
+
 #endif

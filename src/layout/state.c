@@ -81,13 +81,6 @@ static void add_chunk(walk *w, const stage *s, const buffer empty[2])
 
 /* ---- bytes */
 
-/* Matrices that Transformer Engine's linear layers hold, and may hold narrower. */
-static bool is_narrow(const param *p)
-{
-    return p->n_dims >= 2 && p->kind != PARAM_EMBEDDING && !text_contains(p->name, "router") &&
-           !text_contains(p->name, "gate_weight") && !text_contains(p->name, "conv1d");
-}
-
 /* An untrained buffer: FP32, with a counter beside each (the tokens of an expert), and no less than
  * a start at a multiple of 256 bytes takes. */
 static int64_t buffer_bytes(int64_t n)
@@ -107,16 +100,10 @@ static void count_weights(state_bytes *s, const walk *w, const state_mode *mode)
             s->buffers = add_sat(s->buffers, mul_sat(buffer_bytes(here->size), here->times));
             continue;
         }
-        double each = mode->weight != mode->plain && is_narrow(p) ? mode->weight : mode->plain;
+        double each = mode->weight != mode->plain && p->linear ? mode->weight : mode->plain;
         s->elements[p->kind] = add_sat(s->elements[p->kind], n);
         s->weights[p->kind] = add_sat(s->weights[p->kind], bytes_of(n, each));
     }
-}
-
-/* Linear layers: those of Transformer Engine, and the head. */
-static bool is_linear(const param *p)
-{
-    return p->trained && (is_narrow(p) || text_contains(p->name, "output_layer.weight"));
 }
 
 /* Rows of the matrix (of one expert's) that a rank holds; its columns. */
@@ -140,8 +127,8 @@ static void count_shapes(state_bytes *s, const walk *w)
     int n = 0;
     for (int i = 0; i < w->t->n_rows; i++) {
         const param *p = &w->t->rows[i];
-        if (!w->pieces[i].times || !is_linear(p)) continue;
-        if (is_narrow(p))
+        if (!w->pieces[i].times || !p->product) continue;
+        if (p->linear)
             s->narrow = add_sat(s->narrow, mul_sat(w->pieces[i].size, w->pieces[i].times));
         shape here = shape_of(p, w->l);
         int k = 0;

@@ -4,9 +4,10 @@
  * reserved    what the allocator takes from the GPU for it: blocks that do not fit stay unused
  * outside     what others take beside the allocator: the CUDA context, NCCL, dispatcher buffers
  *
- * Each is a sum of parts. Nothing is fitted: parts follow from how Megatron-Core and Transformer
- * Engine allocate (docs/ACCURACY.md names the code), except the ratio of reserved to allocated,
- * which is measured, and what libraries take, which is stated. */
+ * Each is a sum of parts, which follow from how Megatron-Core and Transformer Engine allocate
+ * (docs/ACCURACY.md names the code), except the ratio of reserved to allocated, which is measured,
+ * and what libraries take, which is stated. Several parts were found with the measured rows in
+ * sight: the rows say how well the sum holds, not how an unseen recipe would come out. */
 #ifndef PRICE_ALLOCATED_H
 #define PRICE_ALLOCATED_H
 

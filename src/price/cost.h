@@ -123,9 +123,9 @@ cost_kind cost_kind_of(comm_group g);
  * what a message brought, and a message takes what it makes. */
 bool cost_passes_on(const cost_model *c, const segment *seg, const op *o);
 
-/* Once a step: PART_BEGIN, PART_REPORT and PART_UPDATE. The optimizer's pass over this rank's shard,
- * gradient norm, gradients set to zero, weights made narrow, offload traffic. Upload, sums over
- * ranks and the report are in the machine's seconds of a step (hardware.step). */
+/* Once a step: PART_BEGIN, PART_REPORT and PART_UPDATE. The optimizer's pass over this rank's
+ * shard, gradient norm, gradients set to zero, weights made narrow, offload traffic. Upload, sums
+ * over ranks and the report are in the machine's seconds of a step (hardware.step). */
 double cost_of_optimizer(const cost_model *c, const program *p);
 
 #endif

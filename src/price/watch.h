@@ -6,7 +6,7 @@
  *
  * I1  What is told of the compute stream of a rank has no gap and no overlap from the start of the
  *     step to the end of its last list: operations, waits with a cause, and what is added to both.
- * I2  Times of PART_GATHER follow those of PART_FINISH; the optimizer between them is not played. */
+ * I2  Times of PART_GATHER follow those of PART_FINISH; the optimizer between is not played. */
 #ifndef PRICE_WATCH_H
 #define PRICE_WATCH_H
 

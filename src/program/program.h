@@ -61,10 +61,11 @@ typedef struct item {
 } item;
 
 typedef enum item_part {
-    PART_BEGIN,  /* the batch is uploaded, counters and gradients are zero */
+    PART_BEGIN,  /* the batch is uploaded; counters are zero, and gradients that need it */
     PART_STEP,   /* forward and backward of all microbatches */
     PART_FINISH, /* gradients become sums over replicas */
-    PART_REPORT, /* sums over all ranks, the verdict; the host gets both */
+    PART_REPORT, /* rates and flags are uploaded; sums over all ranks, the verdict; the host gets
+                  * both */
     PART_UPDATE, /* the optimizer; empty without one */
     PART_GATHER, /* weights are gathered; with gathers_late the next step does it */
     PART_COUNT

@@ -5,8 +5,17 @@
 #include "recipe/target.h"
 
 static const target_row rows[] = {
-    {.name = "cpu", .widens = true, .writes_first = true, .wide_blocks = true, .logits_bytes = 8 << 20},
-    {.name = "cuda-sm90", .wide_blocks = true, .logits_rows = 4096, .logits = DTYPE_BF16},
+    {.name = "cpu",
+     .widens = true,
+     .writes_first = true,
+     .wide_blocks = true,
+     .logits_bytes = 8 << 20},
+    {.name = "cuda-sm90",
+     .writes_first = true,
+     .wide_blocks = true,
+     .logits_rows = 4096,
+     .logits = DTYPE_BF16,
+     .room = target_cuda_room},
     {.name = "megatron", .logits_bytes = 8 << 20},
 };
 enum { ROW_CPU, ROW_CUDA_SM90, ROW_MEGATRON };
@@ -86,6 +95,12 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
                     const op *o)
 {
     parts p = {.list = out};
+    if (t->room) {
+        const op_types types = seg_op_types(seg, o);
+        const int64_t bytes = t->room(o, &types);
+        if (bytes > 0) add(&p, bytes, -1, -1);
+        return p.n;
+    }
     if (o->kind == OP_HEAD_LOSS) {
         int64_t rows_n = o->dim[DIM_HEAD_LOSS_ROWS];
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);

@@ -16,6 +16,7 @@ typedef struct target_row {
     int64_t logits_bytes; /* a chunk of the head has as many rows as these take in FP32 .. */
     int64_t logits_rows;  /* .. or, where this is not 0, so many */
     dtype logits;
+    int64_t (*room)(const op *o, const op_types *t); /* workspace by formula; NULL: as below */
 } target_row;
 
 /* megatron: the program that Megatron would run, for its bytes and its time. Of our own programs
@@ -38,6 +39,9 @@ typedef struct workspace_part {
 } workspace_part;
 int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, const segment *seg,
                     const op *o);
+
+/* The formula of GPUs (target_cuda.c): a bound for all rows of a kind. */
+int64_t target_cuda_room(const op *o, const op_types *t);
 
 /* Its bytes, at most. */
 int64_t workspace_bytes(const target_row *t, const segment *seg, const op *o);

@@ -1,13 +1,13 @@
 /* update.h - the F64 blocks that a step begins and ends with, place by place.
  *
- * The host gives a block with every batch (STEP_GIVEN): rates, how often Adam has stepped, and what
+ * The host gives a block with every step (STEP_GIVEN): rates, how often Adam has stepped, and what
  * it wants all ranks to know. Each rank makes a tally; the tallies of all ranks are gathered and
  * added up in the order of ranks, so that every rank has the same bits. From the sums follows the
  * verdict, and from the verdict whether anything is written at all. */
 #ifndef PROGRAM_UPDATE_H
 #define PROGRAM_UPDATE_H
 
-/* What the host gives with a batch. */
+/* What the host gives with a step. */
 typedef enum given_place {
     GIVEN_LR,
     GIVEN_EMBEDDING_LR, /* of word table and head */

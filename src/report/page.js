@@ -18,7 +18,7 @@ function el(tag, attrs, ...children) {
   return e;
 }
 const grouped = n => Math.round(n).toLocaleString("en-US");
-const gib = bytes => (bytes / GIB).toFixed(Math.abs(bytes) < 100 * GIB ? 2 : 1) + " GiB";
+const gib = bytes => Math.abs(bytes) < 0.1 * GIB ? bytesText(bytes) : (bytes / GIB).toFixed(Math.abs(bytes) < 100 * GIB ? 2 : 1) + " GiB";
 function bytesText(b) {
   const units = [[GIB, "GiB"], [2 ** 20, "MiB"], [1024, "KiB"]];
   for (const [u, name] of units) if (Math.abs(b) >= u) return (b / u).toFixed(2) + " " + name;
@@ -122,7 +122,7 @@ function head() {
   const p = own.price, room = own.memory.usable_bytes - own.memory.peak_bytes;
   h.append(el("div", { class: "tiles" },
     tile(seconds(p.step_s), "a step"), tile(p.tokens_per_s_per_gpu.toFixed(1), "tokens/s a GPU"),
-    tile(p.tflops_per_gpu.toFixed(1), "TFLOP/s a GPU"), tile(percent(p.mfu_bf16), "MFU of BF16"),
+    tile(p.tflops_per_gpu < 10 ? p.tflops_per_gpu.toPrecision(3) : p.tflops_per_gpu.toFixed(1), "TFLOP/s a GPU"), tile(percent(p.mfu_bf16), "MFU of BF16"),
     tile(gib(own.memory.peak_bytes), "on the fullest rank of " + gib(own.memory.usable_bytes)),
     tile(el("em", { class: p.fits ? "good" : "bad" }, p.fits ? "fits" : "does not fit"),
       p.fits ? gib(room) + " free" : gib(-room) + " too much")));
@@ -359,7 +359,8 @@ function memory() {
   const m = own.memory, step = own.schedule.step_s, H = 300, L = 62, B = 26, T = 8;
   const byName = Object.fromEntries(m.regions.map(r => [r.name, r]));
   const fixed = ["weights", "gradients", "optimizer", "boundary", "step"].map(n => byName[n]).filter(r => r && r.bytes > 0);
-  const n = m.saved.length, top = 1.06 * Math.max(m.usable_bytes, m.peak_bytes);
+  const n = m.saved.length, small = m.peak_bytes < 0.25 * m.usable_bytes; // then the usable line would hide all else
+  const top = 1.06 * (small ? m.peak_bytes : Math.max(m.usable_bytes, m.peak_bytes));
   const layers = fixed.map(r => ({ title: r.title, at: () => r.bytes }))
     .concat([{ title: byName.saved.title, at: i => m.saved[i] }, { title: byName.temporaries.title, at: i => m.temporaries[i] }]);
   if (m.beside > 0) layers.splice(fixed.length, 0, { title: "graphs and libraries", at: () => m.beside });
@@ -367,7 +368,8 @@ function memory() {
   for (let i = 0; i < n; i++) most = Math.max(most, layers.reduce((sum, l) => sum + l.at(i), 0));
   function build(W) {
     const x = i => L + (W - L) * i / n, y = b => T + (H - T - B) * (1 - b / top);
-    const base = new Array(n).fill(0), areas = [], grid = [], unit = niceStep(top / GIB / 5) * GIB;
+    const base = new Array(n).fill(0), areas = [], grid = [];
+    const size = top >= 4 * GIB ? GIB : top >= 4 * 2 ** 20 ? 2 ** 20 : 1024, unit = niceStep(top / size / 5) * size;
     layers.forEach((l, k) => {
       let up = "", down = "";
       for (let i = 0; i < n; i++) {
@@ -381,10 +383,10 @@ function memory() {
     const lineAt = (b, c) => el("line", { x1: L, x2: W, y1: y(b), y2: y(b), stroke: c, "stroke-width": 2, "stroke-dasharray": "7 5" });
     for (let b = 0; b <= top; b += unit)
       grid.push(el("line", { x1: L, x2: W, y1: y(b), y2: y(b), stroke: "var(--grid)" }),
-        el("text", { x: L - 6, y: y(b) + 4, "text-anchor": "end" }, top < 4 * GIB ? bytesText(b) : Math.round(b / GIB) + " GiB"));
+        el("text", { x: L - 6, y: y(b) + 4, "text-anchor": "end" }, +(b / size).toPrecision(4) + (size === GIB ? " GiB" : size === 1024 ? " KiB" : " MiB")));
     for (let i = 0; i <= 4; i++)
       grid.push(el("text", { x: x(n * i / 4), y: H - 6, "text-anchor": i === 4 ? "end" : i ? "middle" : "start" }, seconds(step * i / 4)));
-    return [grid, areas, lineAt(m.peak_bytes, "var(--mark)"), lineAt(m.usable_bytes, "var(--bad)")];
+    return [grid, areas, lineAt(m.peak_bytes, "var(--mark)"), small ? null : lineAt(m.usable_bytes, "var(--bad)")];
   }
   card("memory", "Memory over the step",
     el("p", { class: "soft" }, `Rank ${m.rank}, the fullest (stage ${m.stage}); the most that is alive at once in each moment. ` +
@@ -392,7 +394,7 @@ function memory() {
     chart(H, { role: "img", "aria-label": `Memory of rank ${m.rank} over the step: at most ${bytesText(most)} alive, ` +
       `${bytesText(m.peak_bytes)} planned, ${bytesText(m.usable_bytes)} usable` }, build),
     legend(layers.map((l, k) => [colour(k), l.title]).concat([["var(--mark)", "planned " + bytesText(m.peak_bytes), 1],
-      ["var(--bad)", "usable " + bytesText(m.usable_bytes), 1]])),
+      ["var(--bad)", "usable " + bytesText(m.usable_bytes) + (small ? ", above the picture" : ""), 1]])),
     table(["Region", { n: "Planned" }, { n: "Of usable" }], m.regions.filter(r => r.bytes > 0).map(r =>
       [r.title, { n: bytesText(r.bytes) }, { n: percent(r.bytes / m.usable_bytes) }])
       .concat(m.beside > 0 ? [["graphs and libraries, beside the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
@@ -433,8 +435,9 @@ function front() {
   }
   const H = 340, L = 64, B = 44, T = 14, R = 16, free = f => (usable - f.peak_bytes) / GIB;
   const xs = all.map(free), ys = all.map(f => f.step_s);
-  let [x0, x1] = [Math.min(0, ...xs), Math.max(...xs) * 1.05 || 1], [y0, y1] = [Math.min(...ys) * 0.98, Math.max(...ys) * 1.02];
-  if (x1 <= x0) x1 = x0 + 1;
+  const reach = Math.max(...xs) - Math.min(...xs), pad = reach * 0.06 || 1e-3;
+  let [x0, x1] = [Math.min(...xs) - pad, Math.max(...xs) + pad], [y0, y1] = [Math.min(...ys) * 0.98, Math.max(...ys) * 1.02];
+  if (x0 < 0 && Math.min(...xs) >= 0) x0 = 0;
   const info = el("p", { class: "info", "aria-live": "polite" }, "Select a point.");
   const describe = f => (f.row ? `Row ${f.row}: ` : "") + (f.what === "own" ? "This recipe" : sizesText(f) + "; " + restText(f)) +
     `: ${seconds(f.step_s)} a step, ${gib(usable - f.peak_bytes)} free`;
@@ -450,7 +453,7 @@ function front() {
     const grid = [], ux = niceStep((x1 - x0) / Math.max(3, W / 150)), uy = niceStep((y1 - y0) / 5);
     for (let v = Math.ceil(x0 / ux) * ux; v <= x1; v += ux)
       grid.push(el("line", { x1: x(v), x2: x(v), y1: T, y2: H - B, stroke: "var(--grid)" }),
-        el("text", { x: x(v), y: H - B + 18, "text-anchor": "middle" }, +v.toPrecision(6)));
+        el("text", { x: x(v), y: H - B + 18, "text-anchor": "middle" }, +v.toPrecision(7)));
     for (let v = Math.ceil(y0 / uy) * uy; v <= y1; v += uy)
       grid.push(el("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: "var(--grid)" }),
         el("text", { x: L - 6, y: y(v) + 4, "text-anchor": "end" }, seconds(+v.toPrecision(6))));

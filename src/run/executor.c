@@ -294,8 +294,13 @@ int64_t executor_step_place(const program *p, step_buffer which)
     return p->offset[REGION_STEP] + p->step_offset[which];
 }
 
-void *executor_staging(const executor *e, step_buffer which)
+const void *executor_fetched(const executor *e, step_buffer which)
 {
     e->d->table->sync(e->d);
+    return executor_staging(e, which);
+}
+
+void *executor_staging(const executor *e, step_buffer which)
+{
     return e->d->table->map(e->d, executor_address(e, program_staging(e->p, which)));
 }

@@ -55,8 +55,10 @@ void *executor_map(executor *e, int64_t place);
  * (p->step_bytes apart). */
 int64_t executor_step_place(const program *p, step_buffer which);
 
-/* The copy of a buffer of the step on the host: what PART_BEGIN uploads (of all microbatches), what
- * PART_REPORT has fetched. */
+/* The copy of a buffer of the step on the host, of all microbatches. What goes up may be written
+ * once the report of the step before was read, and until the part that uploads it is put; what came
+ * down is there when everything is complete, which executor_fetched waits for. */
 void *executor_staging(const executor *e, step_buffer which);
+const void *executor_fetched(const executor *e, step_buffer which);
 
 #endif

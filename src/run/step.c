@@ -16,6 +16,7 @@ void step_give(executor *e, const double given[GIVEN_COUNT])
 void step_run_begin(executor *e)
 {
     executor_part(e, PART_BEGIN);
+    executor_part(e, PART_STEP);
 }
 
 void step_run_update(executor *e, const program *p)
@@ -31,16 +32,9 @@ void step_run_end(executor *e, const program *p, step_end end)
     if (end == STEP_UPDATES) step_run_update(e, p);
 }
 
-void step_run(executor *e, const program *p, step_end end)
-{
-    step_run_begin(e);
-    executor_part(e, PART_STEP);
-    step_run_end(e, p, end);
-}
-
 static const void *fetched(const executor *e, const program *p, step_buffer which)
 {
-    return p->step_bytes[which] > 0 ? executor_staging(e, which) : NULL;
+    return p->step_bytes[which] > 0 ? executor_fetched(e, which) : NULL;
 }
 
 step_report step_report_of(const executor *e, const program *p)

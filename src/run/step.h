@@ -1,9 +1,9 @@
 /* step.h - a step of a program as the host sees it: what it gives, what it launches, what it reads.
  *
- * The host writes the batch and a block of rates and flags into the staging, launches the parts one
- * after another, and reads one report. It touches no memory of the arena in between, and whether an
- * update is made is decided where it is made: by the verdict, in memory. Collective over the
- * world, as running a program is. */
+ * The host writes the batch, and then a block of rates and flags, into the staging, launches the
+ * parts one after another, and reads one report. It touches no memory of the arena in between, and
+ * whether an update is made is decided where it is made: by the verdict, in memory. Collective over
+ * the world, as running a program is. */
 #ifndef RUN_STEP_H
 #define RUN_STEP_H
 
@@ -14,16 +14,15 @@
 /* Once, before the first step: what the update works on. */
 void step_table(executor *e, const program *p, const optimizer *o);
 
-/* Rates and flags of the next step. Token counts of a microbatch: batch_load. */
-void step_give(executor *e, const double given[GIVEN_COUNT]);
-
 /* What a step may end with. STEP_ONLY: sums and verdict; what is updated, if anything, is left
  * alone. STEP_UPDATES: and the update, and gathers where they are not late. */
 typedef enum step_end { STEP_ONLY, STEP_UPDATES } step_end;
 
-/* Runs all parts; one after another, or the last ones behind a PART_STEP that the caller runs. */
-void step_run(executor *e, const program *p, step_end end);
+/* A step is four calls: batch_load of every microbatch, step_run_begin (all up to the last
+ * backward), step_give (rates and flags, as late as a host can give them that does not wait), and
+ * step_run_end. */
 void step_run_begin(executor *e);
+void step_give(executor *e, const double given[GIVEN_COUNT]);
 void step_run_end(executor *e, const program *p, step_end end);
 void step_run_update(executor *e, const program *p); /* behind a STEP_ONLY */
 

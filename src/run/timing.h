@@ -1,8 +1,9 @@
 /* timing.h - where the seconds of a step went, beside where the price expected them.
  *
  * The executor adds up the seconds of each operation by its cost kind, waiting for a message by the
- * message's kind; what a step takes outside of operations (optimizer, clearing, sums over ranks,
- * reading data) is the difference to the whole step. One reading of the clock an operation. */
+ * message's kind; what a step takes outside of the parts that the price plays (reading data,
+ * upload, sums over ranks, the optimizer) is the difference to the whole step. One reading of the
+ * clock an operation. */
 #ifndef RUN_TIMING_H
 #define RUN_TIMING_H
 

@@ -40,7 +40,7 @@ expect one_queue_with_context_parallel 0 '^CUDA_DEVICE_MAX_CONNECTIONS=1 torchru
     "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm
 expect tokenizer_is_kept 0 'tokenizer-type HuggingFaceTokenizer' \
     "$moefold" show --from-megatron tests/data/megatron/qwen3_30b_a3b.txt --as megatron-lm
-expect lost_flags_are_named 0 'not written: .*--attention-backend' \
+expect lost_flags_are_named 0 'not written: .*--transformer-impl' \
     "$moefold" show --from-megatron tests/data/megatron/deepseek_v3.txt --as megatron-bridge
 
 # ---- an export means the recipe: what it sets, its memory and its step time, read back

@@ -35,14 +35,15 @@ json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a 
 
 # ---- lists: the winner is a recipe that check takes, with the bytes and seconds that plan said
 for name in deepseek_v3 qwen3_30b_a3b mixtral_8x7b; do
-    out=$(timeout 600 "$moefold" plan --from-megatron $lists/$name.txt --gpus 256xH100 --seconds 600 --json --out "$work/$name.yaml" 2>&1)
+    timeout 600 "$moefold" plan --from-megatron $lists/$name.txt --gpus 256xH100 --seconds 600 --json --out "$work/$name.yaml" \
+        >"$work/plan.json" 2>"$work/said"
     verdict "${name}_is_planned" $?
     "$moefold" check "$work/$name.yaml" >/dev/null
     verdict "${name}_winner_is_valid" $?
     "$moefold" price "$work/$name.yaml" --json >"$work/price.json"
-    python3 - "$work/price.json" <<PY
+    python3 - "$work/plan.json" "$work/price.json" <<'PY'
 import json, sys
-plan, price = json.loads('''$out'''), json.load(open(sys.argv[1]))
+plan, price = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
 best = plan["best"][0]
 sys.exit(abs(best["step_s"] / price["step_s"] - 1) > 1e-9 or best["peak_bytes"] != price["peak_bytes"])
 PY

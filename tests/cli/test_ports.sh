@@ -6,7 +6,7 @@ if ! command -v mpirun >/dev/null; then
     exit 0
 fi
 "$moefold" train tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 \
-    train.train_iters=100000000 --ranks 2 >"$work/out" 2>"$work/err" &
+    train.train_iters=1000000 --ranks 2 >"$work/out" 2>"$work/err" &
 pid=$!
 for _ in $(seq 1200); do
     grep -q 'iteration  *2/' "$work/out" && break

@@ -37,8 +37,8 @@ within plan_65536_gpus_to_the_end 7 0 plan deepseek-v3 --gpus 65536xH100 --seq 4
 # own weights
 layers=(--seq 4096 --pin model.num_layers=4096)
 [ $scale = 1 ] && ulimit -v 4000000
-within plan_4096_layers 15 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
-within plan_4096_layers_on_256_gpus 12 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
+within plan_4096_layers 45 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
+within plan_4096_layers_on_256_gpus 45 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
 
 # what a clock left out is counted
 out=$("$moefold" price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json 2>/dev/null)

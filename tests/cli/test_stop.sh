@@ -3,7 +3,7 @@
 #
 # Nothing here depends on how fast the machine is: what is awaited is looked for again and again, with a limit of minutes.
 . tests/cli/saying.sh
-small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3 train.train_iters=100000000)
+small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3 train.train_iters=1000000)
 trap 'end_all; rm -rf "$work"' EXIT
 
 # All processes of this test have its folder on their command line or in their environment.

@@ -1,38 +1,6 @@
 /* A stream waits for a message of another without the host: what is behind the wait begins when
  * that message is complete, what is before it is not held up. */
-#include "comm/running.h"
-
-enum { N = 5 };
-
-typedef struct gathered {
-    float x[N], y[4 * N];
-    int request;
-} gathered;
-
-static void start_gather(comm *c, comm_group g, op_stream stream, float v, gathered *m)
-{
-    op o = {.kind = OP_ALL_GATHER, .group = g, .stream = stream, .name = "test", .dim = {N}};
-    for (int i = 0; i < N; i++) m->x[i] = v;
-    for (int i = 0; i < 4 * N; i++) m->y[i] = -1;
-    m->request = comm_start(c, &o, (void *[]){m->x}, (void *[]){m->y});
-}
-
-static bool completes(comm *c, const gathered *m)
-{
-    for (int i = 0; i < 200; i++) {
-        if (comm_test(c, m->request)) return true;
-        comm_progress(c);
-        sleep_for(0.0001);
-    }
-    return false;
-}
-
-static void end(comm *c, gathered *m, int members_n, float v, result *r)
-{
-    comm_wait(c, m->request);
-    for (int i = 0; i < members_n * N; i++)
-        EXPECT(r, m->y[i] == v, "element %d is %g, not %g", i, (double)m->y[i], (double)v);
-}
+#include "comm/gathering.h"
 
 /* Ranks 0 and 1, a TP group: the second message on COMM, which lacks nothing, waits for one of the
  * world on DP that the others start later. */

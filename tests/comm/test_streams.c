@@ -1,38 +1,6 @@
 /* A stream begins a message when the one before it is complete; streams, and the control plane,
  * know nothing of each other. */
-#include "comm/running.h"
-
-enum { N = 5 };
-
-typedef struct gathered {
-    float x[N], y[4 * N];
-    int request;
-} gathered;
-
-static void start_gather(comm *c, comm_group g, op_stream stream, float v, gathered *m)
-{
-    op o = {.kind = OP_ALL_GATHER, .group = g, .stream = stream, .name = "test", .dim = {N}};
-    for (int i = 0; i < N; i++) m->x[i] = v;
-    for (int i = 0; i < 4 * N; i++) m->y[i] = -1;
-    m->request = comm_start(c, &o, (void *[]){m->x}, (void *[]){m->y});
-}
-
-static bool is_complete(comm *c, const gathered *m)
-{
-    for (int i = 0; i < 200; i++) {
-        if (comm_test(c, m->request)) return true;
-        comm_progress(c);
-        sleep_for(0.0001);
-    }
-    return false;
-}
-
-static void end(comm *c, gathered *m, int members_n, float v, result *r)
-{
-    comm_wait(c, m->request);
-    for (int i = 0; i < members_n * N; i++)
-        EXPECT(r, m->y[i] == v, "element %d is %g, not %g", i, (double)m->y[i], (double)v);
-}
+#include "comm/gathering.h"
 
 /* Ranks 0 and 1, a TP group, start a message of the world, and behind it one of their own, which
  * lacks nothing but its turn. The others come to the first message after a call of the control
@@ -50,8 +18,8 @@ static void check_order(comm *c, const setup *s, result *r)
             start_gather(c, GROUP_TP, STREAM_COMM, 20 + v, &behind);
             if (comm_rank(c) == 0) start_gather(c, GROUP_TP, STREAM_DP, 10 + v, &beside);
             end(c, &beside, 2, 10 + v, r);
-            EXPECT(r, !is_complete(c, &world), "the others have not started it");
-            EXPECT(r, !is_complete(c, &behind), "it began before the one before it was complete");
+            EXPECT(r, !completes(c, &world), "the others have not started it");
+            EXPECT(r, !completes(c, &behind), "it began before the one before it was complete");
         }
         comm_barrier(c, GROUP_WORLD);
         if (!early) {

@@ -93,6 +93,12 @@ static const shape shapes[] = {
     {OP_FLEX_PLACE, "02 ? ?", "32 3 ? ? ?", {0}, fill_flex},
     {OP_DEMAND, "?", "=2", {0}, fill_demand},
     {OP_MOVE, "=0", "=0", {0}, NULL},
+    {OP_SQUARES, "? ?", "d=1", {0}, fill_update},
+    {OP_TALLY, "? ? 1 1 (1+1) ? ? d=1", "?", {0}, fill_tally},
+    {OP_SUM, "d01", "d1", {0}, NULL},
+    {OP_VERDICT, "? ?", "?", {0}, fill_verdict},
+    {OP_ADAMW, "? ? ?", "? ? ? ?", {0}, fill_update},
+    {OP_BIAS_UPDATE, "0 ?", "0", {0.25}, fill_verdict},
 };
 
 static const sizes tries[] = {
@@ -109,6 +115,13 @@ static const sizes tries[] = {
     {OP_GEMM_D, {200, 136, 72}, ADD_TO, NULL, 0, 0},
     {OP_GEMM_D, {515, 128, 264}, 0, NULL, 0, 0},
     {OP_GEMM_W, {200, 136, 72}, 0, NULL, 0, 0},
+    {OP_GEMM_D, {300, 136, 128}, 0, NULL, 0, 0},
+    {OP_GEMM_D, {129, 8, 320}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {200, 192, 320}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {200, 192, 320}, OVERWRITE, NULL, 0, 0},
+    {OP_GEMM_W, {0, 64, 64}, OVERWRITE, NULL, 0, 0},
+    {OP_GEMM_W, {1, 64, 64}, 0, NULL, 0, 0},
+    {OP_GEMM_W, {1023, 320, 64}, 0, NULL, 0, 0},
     {OP_GEMM_W, {2055, 128, 264}, 0, NULL, 0, 0},
     {OP_GEMM_D, {1, 1, 1}, 0, NULL, 0, 0},
     {OP_GEMM_D, {131, 67, 35}, ADD_TO, NULL, 0, 0},
@@ -152,7 +165,11 @@ static const sizes tries[] = {
     {OP_NORM_D, {37, 132}, ADD_TO, NULL, 0, 0},
     {OP_NORM_D, {37, 2048}, 0, NULL, 0, 0},
     {OP_NORM_D, {9, 7168}, ADD_TO | ZERO_CENTRED, NULL, 0, 0},
+    {OP_NORM_D, {37, 128}, ADD_TO | ZERO_CENTRED, NULL, 0, 0},
     {OP_NORM_W, {67, 33}, 0, NULL, 0, 0},
+    {OP_NORM_W, {1000, 128}, 0, NULL, 0, 0},
+    {OP_NORM_W, {333, 7168}, 0, NULL, 0, 0},
+    {OP_NORM_W, {70, 2048}, 0, NULL, 0, 0},
     {OP_NORM_W, {20500, 64}, 0, NULL, 0, 0},
     {OP_NORM_W, {67, 1031}, 0, NULL, 0, 0},
     {OP_NORM_W, {0, 33}, 0, NULL, 0, 0},
@@ -223,6 +240,10 @@ static const sizes tries[] = {
     {OP_QKV_JOIN, {37, 6, 2, 5}, 0, NULL, 0, 0},
     {OP_QKV_JOIN, {301, 8, 4, 64}, 0, "i3", 0, 0},
     {OP_ROPE, {34, 17, 3, 10, 0, 10}, 0, NULL, 0, 0},
+    {OP_ROPE, {37, 8, 3, 24, 8, 16}, 0, NULL, 0, 0}, /* pairs that are read 8 at a time */
+    {OP_ROPE, {40, 10, 5, 192, 128, 64}, INTERLEAVED, NULL, 0, 0},
+    {OP_ROPE_D, {37, 8, 3, 24, 8, 16}, INTERLEAVED, NULL, 0, 0},
+    {OP_ROPE_D, {40, 10, 5, 128, 0, 128}, 0, NULL, 0, 0},
     {OP_ROPE, {300, 100, 4, 64, 16, 34}, INTERLEAVED, NULL, 0, 0},
     {OP_ROPE_D, {34, 17, 3, 10, 2, 6}, INTERLEAVED, NULL, 0, 0},
     {OP_ROPE_D, {300, 100, 4, 64, 16, 34}, 0, NULL, 0, 0},
@@ -366,6 +387,9 @@ static const sizes tries[] = {
     ROUTERS(SIGMOID | RENORMALISE, 5, 7, 1),
     ROUTERS(0, 3, 4096, 22),
     ROUTERS(0, 0, 8, 2),
+    ROUTERS(0, 300, 128, 8),
+    ROUTERS(SIGMOID | RENORMALISE, 50, 160, 6, 5, 3),
+    ROUTERS(PRE_SOFTMAX | RENORMALISE, 50, 512, 10),
     {OP_ROUTER, {8, 8, 3}, 0, "i1", 0, 1}, /* ties, infinities, what is no number */
     {OP_ROUTER, {8, 8, 3}, SIGMOID, "i1", 0, 1},
     {OP_ROUTER, {8, 8, 3, 4, 2}, SIGMOID, "i1", 0, 1},
@@ -374,6 +398,7 @@ static const sizes tries[] = {
     {OP_DROP, {300, 7, 3, 0, 0}, 0, NULL, 0, 2},
     {OP_DROP, {0, 7, 3, 5, 0}, 0, NULL, 0, 0},
     {OP_LOAD, {100, 7, 3}, 0, "i1", 0, 0},
+    {OP_LOAD, {5000, 300, 8}, 0, NULL, 0, 0},
     {OP_LOAD, {1000, 7, 3}, 0, NULL, 0, 1},
     {OP_LOAD, {0, 7, 3}, 0, NULL, 0, 1},
     {OP_SORT, {53, 7, 3, 159, 0, 0}, 0, "i1", 0, 0},
@@ -442,6 +467,7 @@ static const sizes tries[] = {
     GROUPS(0, 1500, 250, 64, 64),
     {OP_GROUPED_W, {159, 7, 33, 19}, OVERWRITE, NULL, 0, 2},
     {OP_GROUPED_W, {3000, 17, 192, 320}, OVERWRITE, NULL, 0, 2},
+    {OP_GROUPED_W, {200, 7, 64, 128}, OVERWRITE, NULL, 0, 4},
 #define BIASES(way, ...)                                                                           \
     {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, NULL, 0, way},                                             \
         {OP_GROUPED_BIAS, {__VA_ARGS__}, 0, "i1", 0, way},                                         \
@@ -501,6 +527,33 @@ static const sizes tries[] = {
     MOVES(80, 80, 0, 4, 4, 5, 0, 20, 5, 0, 0, 20, 5, 0),
     MOVES(6, 2, 1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 0, 0), /* a sum */
     MOVES(6, 4, 1, 1, 3, 2, 0, 0, 2, 0, 0, 0, 1, 0), /* neighbours meet */
+    {OP_SQUARES, {1, 1}, 0, NULL, 0, 0},
+    {OP_SQUARES, {70001, 5}, 0, NULL, 0, 0},
+    {OP_SQUARES, {300000, 700}, 0, NULL, 0, 0},
+    {OP_SQUARES, {0, 3}, 0, NULL, 0, 0},
+    {OP_TALLY, {3, 4}, 0, NULL, 0, 0},
+    {OP_TALLY, {3, 4}, 0, NULL, 0, 1}, /* an overflow */
+    {OP_TALLY, {1, 61}, 0, "i0 i1 i5", 0, 0},
+    {OP_TALLY, {2, 1}, 0, "i1 i2 i3 i4", 0, 0},
+    {OP_SUM, {1, 13}, 0, NULL, 0, 0},
+    {OP_SUM, {37, 13}, 0, NULL, 0, 0},
+#define VERDICTS(way)                                                                              \
+    {                                                                                              \
+        OP_VERDICT, {0}, 0, NULL, 0, way                                                           \
+    }
+    VERDICTS(0),
+    VERDICTS(1),
+    VERDICTS(2),
+    VERDICTS(3),
+    VERDICTS(4),
+    VERDICTS(5),
+    {OP_ADAMW, {1, 1}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5}, DECAY_L2, "o1", 0, 0},
+    {OP_ADAMW, {300000, 700}, 0, NULL, 0, 0},
+    {OP_ADAMW, {3000, 7}, 0, NULL, 0, 1}, /* not taken */
+    {OP_BIAS_UPDATE, {300}, 0, NULL, 0, 0},
+    {OP_BIAS_UPDATE, {8}, 0, NULL, 0, 1},
 };
 
 const shape *shape_of(op_kind kind)
@@ -546,6 +599,8 @@ static void tensors_init(trial *t, const char *s, tensor *x)
             for (int64_t i = 0; i < x->n; i++) x->f[i] = i % 5 == 2 ? 0 : i % 5 == 3 ? 0.5F : 1;
         } else if (*s == '=') {
             tensor_reals(t, x, s[1] - '0');
+        } else if (*s == 'd') {
+            tensor_doubles(t, x, s[1] == '=' ? s[2] - '0' : count_of(o, s + 1));
         } else if (*s != '?') {
             tensor_reals(t, x, count_of(o, s));
         }

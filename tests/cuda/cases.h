@@ -50,5 +50,9 @@ void fill_grouped(trial *t);
 void fill_route(trial *t);
 void fill_flex(trial *t);
 void fill_demand(trial *t);
+void fill_update(
+    trial *t); /* SQUARES, ADAMW: a table of weights; way 1: a step that is not taken */
+void fill_tally(trial *t);
+void fill_verdict(trial *t); /* VERDICT, BIAS_UPDATE */
 
 #endif

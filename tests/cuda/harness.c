@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "program/target.h"
+
 enum { GUARD = 256, GUARD_BYTE = 0xA5, TENSORS = OP_IN_MAX + OP_OUT_MAX };
 
 const char *const format_names[N_FORMATS] = {"FP32", "BF16", "mixed"};
@@ -45,6 +47,13 @@ void tensor_ints(tensor *x, int64_t n)
     *x = (tensor){.n = n, .ints = true, .start = take(sizeof(int32_t) * (size_t)n)};
 }
 
+void tensor_doubles(trial *t, tensor *x, int64_t n)
+{
+    tensor_release(x);
+    *x = (tensor){.n = n, .doubles = true, .start = take(sizeof(double) * (size_t)n)};
+    for (int64_t i = 0; i < n; i++) x->d[i] = next_random(t);
+}
+
 void tensor_release(tensor *x)
 {
     free(x->start);
@@ -65,7 +74,11 @@ void oracle(const op *o, void *const *in, void *const *out)
         fprintf(stderr, "%s has no row 0\n", op_infos[o->kind].name);
         exit(1);
     }
-    k->run(o, in, out);
+    static const op_types fp32;
+    if (k->run)
+        k->run(o, in, out);
+    else
+        k->launch(&(kernel_call){.row = k, .o = o, .types = &fp32, .in = in, .out = out});
 }
 
 /* ---- the CPU's side */
@@ -86,6 +99,11 @@ static dtype type_at(const side *s, int i)
     return i < OP_IN_MAX ? s->types.in[i] : s->types.out[i - OP_IN_MAX];
 }
 
+static size_t bytes_each(const tensor *x, dtype type)
+{
+    return x->doubles ? 8 : type == DTYPE_BF16 ? 2 : 4;
+}
+
 static bool borrows(const trial *t, int i)
 {
     return t->in_place && i == OP_IN_MAX;
@@ -95,6 +113,7 @@ static bool borrows(const trial *t, int i)
 static dtype type_for(char letter, int i, formats f)
 {
     if (letter == 'i') return DTYPE_I32;
+    if (letter == 'd') return DTYPE_F64;
     if (letter != '.' || f == ALL_FP32) return DTYPE_F32;
     return f == ALL_BF16 || i % 2 ? DTYPE_BF16 : DTYPE_F32;
 }
@@ -125,6 +144,20 @@ bool trial_is_taken(trial *t, formats f)
     return t->row->accepts(&t->o, &s.types);
 }
 
+bool trial_is_planned(trial *t, formats f)
+{
+    side s;
+    types_init(t, &s, f);
+    if (!t->row->accepts(&t->o, &s.types)) return true;
+    const int64_t wanted = kernel_workspace_of(t->row, &t->o, &s.types),
+                  planned = target_cuda_room(&t->o, &s.types);
+    if (wanted <= planned) return true;
+    printf("%s, %s, %s: wants %lld bytes of workspace, planned are %lld\n",
+           op_infos[t->o.kind].name, t->row->name, format_names[f], (long long)wanted,
+           (long long)planned);
+    return false;
+}
+
 static float rounded(float v, dtype type)
 {
     return type == DTYPE_BF16 ? bf16_to_float(bf16_of_float(v)) : v;
@@ -140,9 +173,10 @@ static void run_cpu(trial *t, side *s)
             s->data[i] = s->data[t->in_place - 1];
             continue;
         }
-        s->data[i] = take(4 * (size_t)x->n);
-        memcpy(s->data[i], x->start, 4 * (size_t)x->n);
-        for (int64_t k = 0; !x->ints && k < x->n; k++)
+        const size_t bytes = bytes_each(x, DTYPE_F32) * (size_t)x->n;
+        s->data[i] = take(bytes);
+        memcpy(s->data[i], x->start, bytes);
+        for (int64_t k = 0; !x->ints && !x->doubles && k < x->n; k++)
             ((float *)s->data[i])[k] = rounded(x->f[k], type_at(s, i));
     }
     oracle(&t->o, s->data, s->data + OP_IN_MAX);
@@ -179,7 +213,7 @@ static void gpu_init(trial *t, const side *s, card *g, bool exact)
     for (int i = 0; i < TENSORS; i++) {
         const tensor *x = tensor_at(t, i);
         if (!x->start) continue;
-        g->bytes[i] = (type_at(s, i) == DTYPE_BF16 ? 2 : 4) * (size_t)x->n;
+        g->bytes[i] = bytes_each(x, type_at(s, i)) * (size_t)x->n;
         g->data[i] = borrows(t, i) ? g->data[t->in_place - 1] : device_take(g, g->bytes[i]);
     }
     g->workspace_bytes = (size_t)kernel_workspace_of(t->row, &t->o, &s->types);
@@ -313,13 +347,14 @@ static void complain(say *y, const char *how, double x)
 }
 
 /* Beside one rounding of the result. Libraries round in between: attention its weights, the fast
- * head its logits, cuBLASLt what it adds to a BF16 result, all to BF16; and sums in tensor cores are
- * not quite FP32. */
+ * head its logits, cuBLASLt what it adds to a BF16 result, all to BF16; and sums in tensor cores
+ * are not quite FP32. */
 static double bound_of(const kernel *row, dtype result)
 {
     if (strncmp(row->name, "cudnn", 5) == 0) return 4e-3;
     if (strncmp(row->name, "cublaslt", 8) == 0)
         return row->kind == OP_HEAD_LOSS ? 1e-2 : result == DTYPE_BF16 ? 1e-3 : 2e-5;
+    if (row->kind == OP_MOVE && result == DTYPE_BF16) return 1e-3; /* two may be added to one */
     return strcmp(row->name, "plain") == 0 ? 1e-5 : 2e-5;
 }
 
@@ -327,6 +362,13 @@ static void compare_output(trial *t, const side *s, void *const *got, int i, say
 {
     const tensor *x = tensor_at(t, i);
     char what[64];
+    if (x->doubles) {
+        const double *a = got[i], *b = s->data[i];
+        for (int64_t k = 0; k < x->n; k++)
+            if (!(fabs(a[k] - b[k]) <= 1e-12 * fabs(b[k])) && !(isnan(a[k]) && isnan(b[k])))
+                complain(y, "a number in double precision is %g off", a[k] - b[k]);
+        return;
+    }
     if (x->ints) {
         for (int64_t k = 0; k < x->n; k++)
             if (((int32_t *)got[i])[k] != ((int32_t *)s->data[i])[k]) {

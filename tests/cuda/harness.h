@@ -12,11 +12,12 @@
 
 typedef struct tensor {
     int64_t n;
-    bool ints;
+    bool ints, doubles;
     union { /* NULL: missing */
         void *start;
         float *f;
         int32_t *i;
+        double *d;
     };
 } tensor;
 
@@ -40,6 +41,7 @@ int64_t next_below(trial *t, int64_t n);
 /* A tensor of n random numbers, or of zeros to be filled. */
 void tensor_reals(trial *t, tensor *x, int64_t n);
 void tensor_ints(tensor *x, int64_t n);
+void tensor_doubles(trial *t, tensor *x, int64_t n);
 void tensor_release(tensor *x);
 void tensor_scale(tensor *x, double by, double plus);
 
@@ -53,8 +55,12 @@ typedef struct manner {
     bool exact, once;
 } manner;
 
-/* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets it. */
+/* Does the trial's row take it in these formats? Where a row wants an output in FP32, it gets
+ * it. */
 bool trial_is_taken(trial *t, formats f);
+
+/* Does the planner's formula have room for the row's workspace? Says so where it has not. */
+bool trial_is_planned(trial *t, formats f);
 
 /* Runs on both sides and says what is wrong, in `text`; true: nothing. */
 bool trial_check(trial *t, formats f, const manner *how, char *text, int room);

@@ -33,13 +33,6 @@ static bool is_message(op_kind k)
     return op_is_comm(k) || k == OP_WAIT;
 }
 
-/* Kinds that the CPU has and we have not yet: what a step ends with. */
-static bool is_missing(op_kind k)
-{
-    return k == OP_SQUARES || k == OP_TALLY || k == OP_SUM || k == OP_VERDICT || k == OP_ADAMW ||
-           k == OP_BIAS_UPDATE;
-}
-
 static int missing_kinds(void)
 {
     int bad = 0, n;
@@ -47,7 +40,7 @@ static int missing_kinds(void)
     for (int k = 0; k < OP_COUNT; k++) {
         bool tried = false;
         for (int i = 0; i < n; i++) tried |= s[i].kind == (op_kind)k;
-        if (is_message((op_kind)k) || is_missing((op_kind)k)) continue;
+        if (is_message((op_kind)k)) continue;
         if (!has_row((op_kind)k)) bad++, printf("%s: there is no row\n", op_infos[k].name);
         if (!tried) bad++, printf("%s: there is no case\n", op_infos[k].name);
     }
@@ -84,6 +77,25 @@ static int wrong_answers(void)
         printf("%s, question %d: %s\n", op_infos[asked[i].o.kind].name, (int)i,
                asked[i].taken ? "is refused" : "is not refused");
         bad++;
+    }
+    return bad;
+}
+
+/* What a row asks for is planned: without a GPU, too. */
+static int unplanned_rooms(void)
+{
+    int bad = 0, n, n_rows;
+    const sizes *s = all_sizes(&n);
+    const kernel *rows = kernels_cuda(&n_rows);
+    for (int i = 0; i < n; i++) {
+        trial t;
+        trial_init(&t, &s[i]);
+        for (int k = 0; k < n_rows; k++) {
+            if (rows[k].kind != s[i].kind) continue;
+            t.row = &rows[k];
+            for (int f = 0; f < N_FORMATS; f++) bad += !trial_is_planned(&t, (formats)f);
+        }
+        trial_release(&t);
     }
     return bad;
 }
@@ -180,7 +192,7 @@ int main(int argc, char **argv)
     int n, n_gpus = 0;
     const bool all = asked_for(argc, argv, "");
     const sizes *s = all_sizes(&n);
-    c.bad = missing_kinds() + wrong_answers();
+    c.bad = missing_kinds() + wrong_answers() + unplanned_rooms();
     if (cudaGetDeviceCount(&n_gpus) != cudaSuccess || n_gpus == 0) {
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
         return c.bad ? 1 : 77;

@@ -113,12 +113,11 @@ static void long_schedules_are_shortened_in_the_middle(void **state)
 static void ladder_goes_down(void **state)
 {
     (void)state;
-    static const char *const own[] = {"",
-                                      "model.recompute_granularity=full "
-                                      "model.recompute_method=uniform "
-                                      "model.recompute_num_layers=1",
-                                      "model.recompute_granularity=selective "
-                                      "model.recompute_modules=[moe_act]"};
+    static const char *const own[] = {
+        "",
+        ("model.recompute_granularity=full model.recompute_method=uniform "
+         "model.recompute_num_layers=1"),
+        ("model.recompute_granularity=selective model.recompute_modules=[moe_act]")};
     for (int i = 0; i < 3; i++) {
         played_case c;
         const char *base = "cluster.gpu=H100 cluster.n_gpus=256 tp=4 pp=8 ep=32 etp=1 gbs=256";

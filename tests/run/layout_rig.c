@@ -88,8 +88,9 @@ static void run_step(rank_rig *g, int step)
     double given[GIVEN_COUNT];
     load_batch(g);
     optimizer_give(&g->opt, (step_rates){1e-3, 1e-3, 0.1, 1}, given);
+    step_run_begin(g->e);
     step_give(g->e, given);
-    step_run(g->e, &g->p, STEP_ONLY);
+    step_run_end(g->e, &g->p, STEP_ONLY);
     g->report = step_report_of(g->e, &g->p);
     g->loss[step] = g->report.sums[SUM_OBJECTIVE];
 }

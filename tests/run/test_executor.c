@@ -65,8 +65,9 @@ static void rig_step(rig *g)
         batch_load(g->e, &g->p, m, &b, 0);
     }
     optimizer_give(&o, (step_rates){1e-3, 1e-3, 0.1, 1}, given);
+    step_run_begin(g->e);
     step_give(g->e, given);
-    step_run(g->e, &g->p, STEP_UPDATES);
+    step_run_end(g->e, &g->p, STEP_UPDATES);
 }
 
 /* ---- memory: two runs over different patterns; a byte that either changed was touched */

@@ -1,6 +1,7 @@
 /* test_first_writers.c - what a step finds in the memory of gradients does not show in it: they are
  * made zero, or written by the first operation that touches them. */
 #include "run/layout_rig.c"
+#include "run/rig_threads.h"
 
 #define M       "model."
 #define TP2     M "tensor_model_parallel_size=2 "
@@ -58,12 +59,7 @@ static void *filled_main(void *with)
 {
     filled *x = with;
     rank_rig *g = &x->g;
-    error err = {{0}};
-    g->a = arena_create();
-    status st = open_rank(g, &err);
-    if (!st) st = load_weights(g, &err);
-    if (st) comm_abort(g->c, 3, err.text);
-    fill_tables(g);
+    rig_open(g);
     executor_fill(g->e, g->p.offset[REGION_GRADIENTS], g->p.bytes[REGION_GRADIENTS], x->pattern);
     run_step(g, 0);
     array_loan l = gradients_of(g);
@@ -72,26 +68,14 @@ static void *filled_main(void *with)
     memcpy(x->gradients, l.values, sizeof(float) * (size_t)x->n);
     array_return(&l, ARRAY_READ);
     count(x);
-    executor_close(g->e);
-    arena_destroy(g->a);
+    rig_close(g);
     return NULL;
 }
 
 static int run_filled(filled *list, const char *folder, const char *words, unsigned char pattern)
 {
-    int n = (int)ranks_of(folder, words);
-    comm *comms[RIG_RANKS_MAX];
-    pthread_t threads[RIG_RANKS_MAX];
-    error err = {{0}};
-    assert_int_equal(comm_open_threads(comms, n, &err), OK);
-    for (int i = 0; i < n; i++) {
-        list[i] = (filled){.g = {.folder = folder, .words = words, .c = comms[i]}};
-        list[i].pattern = pattern;
-        pthread_create(&threads[i], NULL, filled_main, &list[i]);
-    }
-    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < n; i++) comm_close(comms[i]);
-    return n;
+    for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (filled){.pattern = pattern};
+    return rig_run(list, sizeof *list, folder, words, filled_main);
 }
 
 /* 0xff are NaN in FP32 and BF16: one that were added to would spread. */

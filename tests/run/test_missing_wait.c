@@ -141,7 +141,9 @@ static bool run_apart(uint64_t *sums, const char *folder, const char *words, con
         error err = {{0}};
         int n = (int)ranks_of(folder, words);
         setenv("MOEFOLD_TIMEOUT_SECONDS", "10", 1);
-        if (!freopen("/dev/null", "w", stderr) || comm_open_threads(comms, n, &err)) _exit(1);
+        if ((!getenv("MOEFOLD_VERBOSE") && !freopen("/dev/null", "w", stderr)) ||
+            comm_open_threads(comms, n, &err))
+            _exit(1);
         for (int i = 0; i < n; i++) {
             rigs[i] = (rank_rig){.folder = folder, .words = words, .out = &out, .c = comms[i]};
             rigs[i].device = on;

@@ -1,6 +1,7 @@
 /* Offload of activations: nothing that is computed changes by a bit; what is planned on either side
  * is used; and the device loses exactly what the host takes. */
 #include "run/layout_rig.c"
+#include "run/rig_threads.h"
 
 #define M         "model."
 #define TP2       M "tensor_model_parallel_size=2 "
@@ -72,12 +73,7 @@ static void *bits_main(void *with)
 {
     bits *b = with;
     rank_rig *g = &b->g;
-    error err = {{0}};
-    g->a = arena_create();
-    status st = open_rank(g, &err);
-    if (!st) st = load_weights(g, &err);
-    if (st) comm_abort(g->c, 3, err.text);
-    fill_tables(g);
+    rig_open(g);
     for (int step = 0; step < RIG_STEPS; step++) {
         run_step(g, step);
         if (step == 0) b->gradients = copy_region(g, REGION_GRADIENTS);
@@ -87,25 +83,14 @@ static void *bits_main(void *with)
     b->n_gradients = g->p.bytes[REGION_GRADIENTS];
     b->n_weights = g->p.bytes[REGION_WEIGHTS];
     b->host = g->p.host_bytes;
-    executor_close(g->e);
-    arena_destroy(g->a);
+    rig_close(g);
     return NULL;
 }
 
 static int run_bits(bits *list, const char *folder, const char *words)
 {
-    int n = (int)ranks_of(folder, words);
-    comm *comms[RIG_RANKS_MAX];
-    pthread_t threads[RIG_RANKS_MAX];
-    error err = {{0}};
-    assert_int_equal(comm_open_threads(comms, n, &err), OK);
-    for (int i = 0; i < n; i++) {
-        list[i] = (bits){.g = {.folder = folder, .words = words, .c = comms[i]}};
-        pthread_create(&threads[i], NULL, bits_main, &list[i]);
-    }
-    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < n; i++) comm_close(comms[i]);
-    return n;
+    for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (bits){.n_weights = 0};
+    return rig_run(list, sizeof *list, folder, words, bits_main);
 }
 
 static int64_t same_bits(const char *folder, const char *words, const char *offload, arena *a)

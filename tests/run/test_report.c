@@ -1,6 +1,7 @@
 /* test_report.c - what the host reads of a step is the same on every rank, bit by bit, and is what
  * ranks would have added up by hand. */
 #include "run/layout_rig.c"
+#include "run/rig_threads.h"
 
 #define M      "model."
 #define TP2    M "tensor_model_parallel_size=2 "
@@ -30,12 +31,7 @@ static void *read_main(void *with)
 {
     reading *x = with;
     rank_rig *g = &x->g;
-    error err = {{0}};
-    g->a = arena_create();
-    status st = open_rank(g, &err);
-    if (!st) st = load_weights(g, &err);
-    if (st) comm_abort(g->c, 3, err.text);
-    fill_tables(g);
+    rig_open(g);
     for (int step = 0; step < STEPS; step++) {
         run_step(g, step);
         memcpy(x->sums[step], g->report.sums, sizeof x->sums[0]);
@@ -45,25 +41,13 @@ static void *read_main(void *with)
         array_return(&l, ARRAY_READ);
         update(g);
     }
-    executor_close(g->e);
-    arena_destroy(g->a);
+    rig_close(g);
     return NULL;
 }
 
 static int read_layout(reading *list, const char *words)
 {
-    int n = (int)ranks_of(family_cases[0], words);
-    comm *comms[RIG_RANKS_MAX];
-    pthread_t threads[RIG_RANKS_MAX];
-    error err = {{0}};
-    assert_int_equal(comm_open_threads(comms, n, &err), OK);
-    for (int i = 0; i < n; i++) {
-        list[i] = (reading){.g = {.folder = family_cases[0], .words = words, .c = comms[i]}};
-        pthread_create(&threads[i], NULL, read_main, &list[i]);
-    }
-    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < n; i++) comm_close(comms[i]);
-    return n;
+    return rig_run(list, sizeof *list, family_cases[0], words, read_main);
 }
 
 static void reports_are_equal_on_all_ranks(void **state)

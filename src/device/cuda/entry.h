@@ -28,7 +28,6 @@ typedef struct cuda_gpu {
     int major, minor;    /* compute capability */
     int64_t total, free; /* bytes */
     int driver, runtime; /* versions of CUDA: 13000 */
-    char libraries[128]; /* "cuBLASLt 13.1.0, cuDNN 9.19.0" */
 } cuda_gpu;
 
 typedef struct cuda_entry {

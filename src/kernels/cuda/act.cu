@@ -144,6 +144,141 @@ static void act_d(const kernel_call *c)
                         out_of(c, OUT_ACT_D_du), floats_out(c, OUT_ACT_D_dp), function_for(c->o)});
 }
 
+/* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
+ * use
+ *
+ * The general form asks for each number which function it is of, and loads of one chunk wait for
+ * the stores of the last, whose addresses might be theirs. */
+
+enum { WIDE = 8, CHUNK = WARP * WIDE, CHUNKS_MOST = 8 };
+
+static __device__ __forceinline__ lanes<WIDE> unpack(uint4 p)
+{
+    const uint32_t pair[4] = {p.x, p.y, p.z, p.w};
+    lanes<WIDE> a;
+#pragma unroll
+    for (int k = 0; k < WIDE; k++)
+        a.v[k] = __uint_as_float(k % 2 ? pair[k / 2] & 0xffff0000u : pair[k / 2] << 16);
+    return a;
+}
+
+static __device__ __forceinline__ const uint4 *row_at(numbers x, int64_t i, int64_t width)
+{
+    return (const uint4 *)((const __nv_bfloat16 *)x.p + i * width);
+}
+
+template <int CHUNKS>
+static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64_t m)
+{
+    constexpr int f = CHUNKS * CHUNK;
+    const int lane = (int)threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * WARPS;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < m; i += step) {
+        const uint4 *from = row_at(u, i, 2 * f);
+        const float scale = p ? p[i] : 1;
+        uint4 gate[CHUNKS], up[CHUNKS];
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            gate[c] = from[c * WARP + lane];
+            up[c] = from[f / WIDE + c * WARP + lane];
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]);
+            lanes<WIDE> to;
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) to.v[k] = silu(x.v[k]) * y.v[k] * scale;
+            store(a, i * f + (c * WARP + lane) * WIDE, to);
+        }
+    }
+}
+
+struct swiglu_arrays {
+    numbers da, u, du;
+    const float *p; /* [M], may be missing */
+    float *dp;      /* the same */
+    int64_t m;
+};
+
+template <int CHUNKS> static __global__ void swiglu_d_kernel(swiglu_arrays s)
+{
+    constexpr int f = CHUNKS * CHUNK;
+    const int lane = (int)threadIdx.x % WARP;
+    const int64_t step = (int64_t)gridDim.x * WARPS;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m; i += step) {
+        const uint4 *from = row_at(s.u, i, 2 * f), *of_da = row_at(s.da, i, f);
+        const float scale = s.p ? s.p[i] : 1;
+        uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            gate[c] = from[c * WARP + lane];
+            up[c] = from[f / WIDE + c * WARP + lane];
+            d[c] = of_da[c * WARP + lane];
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
+            lanes<WIDE> to_x, to_up;
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) {
+                const float s1 = sigmoid(x.v[k]), value = x.v[k] * s1, by = g.v[k] * scale;
+                sum += g.v[k] * value * y.v[k];
+                to_x.v[k] = by * y.v[k] * (s1 * (1 + x.v[k] * (1 - s1)));
+                to_up.v[k] = by * value;
+            }
+            const int64_t at = i * 2 * f + (c * WARP + lane) * WIDE;
+            store(s.du, at, to_x);
+            store(s.du, at + f, to_up);
+        }
+        if (!s.dp) continue;
+        sum = sum_warp(sum);
+        if (lane == 0) s.dp[i] = sum;
+    }
+}
+
+static bool swiglu_width(const op *o)
+{
+    const int64_t f = o->dim[DIM_ACT_F];
+    return !(o->flags & CLAMPED) && o->dim[DIM_ACT_M] > 0 && f > 0 && f % CHUNK == 0 &&
+           f <= CHUNKS_MOST * CHUNK;
+}
+
+static bool takes_swiglu(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_ACT_u] == DTYPE_BF16 &&
+           t->out[OUT_ACT_a] == DTYPE_BF16 && swiglu_width(o);
+}
+
+static bool takes_swiglu_d(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
+           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && swiglu_width(o);
+}
+
+template <int CHUNKS> static void swiglu_of(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_ACT_M], n = c->o->dim[DIM_ACT_F] / CHUNK;
+    const unsigned blocks = blocks_of(ceil_of(m, WARPS));
+    if (n != CHUNKS) {
+        if constexpr (CHUNKS > 1) swiglu_of<CHUNKS - 1>(c);
+    } else if (c->o->kind == OP_ACT) {
+        swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
+            in_of(c, IN_ACT_u), floats_in(c, IN_ACT_p), out_of(c, OUT_ACT_a), m);
+    } else {
+        swiglu_d_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
+            {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
+             floats_in(c, IN_ACT_D_p), floats_out(c, OUT_ACT_D_dp), m});
+    }
+}
+
+static_assert((int)DIM_ACT_D_M == DIM_ACT_M && (int)DIM_ACT_D_F == DIM_ACT_F);
+
+static void swiglu(const kernel_call *c)
+{
+    swiglu_of<CHUNKS_MOST>(c);
+}
+
 extern "C" cuda_part cuda_act(void)
 {
     static const kernel rows[] = {
@@ -151,6 +286,8 @@ extern "C" cuda_part cuda_act(void)
         {OP_ACT_D, "plain", NULL, NULL, NULL, NULL, act_d},
         {OP_ACT_AS, "plain", NULL, NULL, NULL, NULL, act},
         {OP_ACT_AS_D, "plain", NULL, NULL, NULL, NULL, act_d},
+        {OP_ACT, "swiglu", takes_swiglu, NULL, NULL, NULL, swiglu},
+        {OP_ACT_D, "swiglu", takes_swiglu_d, NULL, NULL, NULL, swiglu},
     };
     return PART(rows);
 }

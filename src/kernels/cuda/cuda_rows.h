@@ -1,5 +1,5 @@
-/* cuda_rows.h - the GPU's rows: one plain kernel of ours for every kind that is no message, and fast
- * ones for what takes the time.
+/* cuda_rows.h - the GPU's rows: one plain kernel of ours for every kind that is no message, and
+ * fast ones for what takes the time.
  *
  * C1  A row may be launched on any stream, and captured into a graph. It allocates nothing, waits
  *     for nothing and reads no operand on the host: counts that the program computes stay in device
@@ -27,7 +27,7 @@ const kernel *kernels_cuda(int *n);
 
 /* ---- for rows: what accepts() is made of */
 
-/* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host: int32 besides). */
+/* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host, and zeros: any). */
 bool cuda_types_fit(const op *o, const op_types *t);
 
 /* Is output i FP32, or not there? */

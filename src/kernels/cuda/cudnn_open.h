@@ -1,8 +1,8 @@
 /* cudnn_open.h - cuDNN, opened when attention first needs it: nothing of the backend links with it.
  *
- * Machines have several side by side, and a process that loads parts of two fails late and unclearly
- * (SUBLIBRARY_LOADING_FAILED). So a folder can be named, from which all parts are loaded; one that
- * is too old is refused by its version. */
+ * Machines have several side by side, and a process that loads parts of two fails late and
+ * unclearly (SUBLIBRARY_LOADING_FAILED). So a folder can be named, from which all parts are loaded;
+ * one that is too old is refused by its version. */
 #ifndef KERNELS_CUDA_CUDNN_OPEN_H
 #define KERNELS_CUDA_CUDNN_OPEN_H
 

@@ -2,8 +2,8 @@
  *
  * T1  The statistics are ours as they are: cuDNN writes and reads lse[B*S][N] by its strides.
  * T2  A sink is one more logit without value, so it only makes weights smaller: it is put in after
- *     the forward pass, o times exp(lse - lse') with lse' = log(exp(lse) + exp(sink)). The gradients
- *     by q, k and v then come out of lse' and the scaled o without knowing of it.
+ *     the forward pass, o times exp(lse - lse') with lse' = log(exp(lse) + exp(sink)). The
+ *     gradients by q, k and v then come out of lse' and the scaled o without knowing of it.
  * T3  The gradient of queries is summed with atomics, the one sum here whose order is not fixed;
  *     with FIXED_ORDER cuDNN keeps the gradient of all scores instead, up to SCORES_MOST bytes of
  *     them. Longer sequences are the plain row's then. */

@@ -1,14 +1,13 @@
-/* fast_gemm.cu - dense products by cuBLASLt.
+/* fast_gemm.cu - dense products by cuBLASLt, where our own kernel is not the faster one.
  *
  * The gradient of a router's scores is FP32 and what it is multiplied with BF16, which no library
  * takes. Such a dy is cut in two BF16 numbers, dy = high + low with 16 bits of mantissa together,
  * and both are multiplied: in dx = dy w as one product over twice as many columns, in dw = dy^T x
  * one after the other, added in FP32. */
-#include "kernels/cuda/device.cuh"
+#include "kernels/cuda/fast_wgmma.cuh"
 #include "kernels/cuda/lt.h"
 
-static_assert((int)DIM_GEMM_D_M == DIM_GEMM_M && (int)DIM_GEMM_W_M == DIM_GEMM_M &&
-              (int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N &&
+static_assert((int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N &&
               (int)DIM_GEMM_D_K == DIM_GEMM_K && (int)DIM_GEMM_W_K == DIM_GEMM_K);
 
 /* ---- which */
@@ -22,6 +21,7 @@ static bool aligned(const op *o, int64_t to)
 static bool takes_alike(const op *o, const op_types *t)
 {
     if (!cuda_types_fit(o, t) || t->in[0] != t->in[1]) return false;
+    if (wgmma_takes(o, t) && wgmma_fills(o)) return false; /* is faster */
     return t->in[0] == DTYPE_BF16 ? aligned(o, 8) : t->out[0] == DTYPE_F32 && aligned(o, 4);
 }
 

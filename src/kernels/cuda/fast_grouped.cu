@@ -2,7 +2,8 @@
  *
  * F1  Offsets are read on the device. Rows past the last expert's are cleared by a launch of their
  *     own, whose blocks leave at once where there are none.
- * F2  A weight gradient adds each element once, so its sums have a fixed order (C2). */
+ * F2  A weight gradient adds (OVERWRITE: writes, zeros of empty experts, too) each element once, so
+ *     its sums have a fixed order (C2). */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/grouped_launch.cuh"
 
@@ -107,16 +108,20 @@ static void d_launch(const kernel_call *c)
 
 static status w_prepare(const op *o, const op_types *, void **, error *err)
 {
-    return ready(grouped_prepare<GEMM_WEIGHT, OUT_FP32_ADD>(), o, err);
+    const bool writes = o->flags & OVERWRITE;
+    return ready(writes ? grouped_prepare<GEMM_WEIGHT, OUT_FP32>()
+                        : grouped_prepare<GEMM_WEIGHT, OUT_FP32_ADD>(),
+                 o, err);
 }
 
 static void w_launch(const kernel_call *c)
 {
-    const int64_t *d = c->o->dim;
-    clear_first(c, d[DIM_GROUPED_W_E] * d[DIM_GROUPED_W_N] * d[DIM_GROUPED_W_K]);
     const grouped_call q = {c->in[IN_GROUPED_W_dy], c->in[IN_GROUPED_W_x],
                             args_of(c, c->o->dim[DIM_GROUPED_W_N], c->o->dim[DIM_GROUPED_W_K], 0)};
-    if (grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream_of(c)) != cudaSuccess) launch_failed(c);
+    const bool writes = c->o->flags & OVERWRITE;
+    const cudaError_t e = writes ? grouped_launch<GEMM_WEIGHT, OUT_FP32>(q, stream_of(c))
+                                 : grouped_launch<GEMM_WEIGHT, OUT_FP32_ADD>(q, stream_of(c));
+    if (e != cudaSuccess) launch_failed(c);
 }
 
 extern "C" cuda_part cuda_fast_grouped(void)

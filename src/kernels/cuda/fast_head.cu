@@ -108,7 +108,7 @@ typedef struct head_plans {
 static bool takes(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
-    return cuda_types_fit(o, t) && t->in[IN_HEAD_LOSS_x] == DTYPE_BF16 &&
+    return head_loss_fits(o, t) && t->in[IN_HEAD_LOSS_x] == DTYPE_BF16 &&
            t->in[IN_HEAD_LOSS_w] == DTYPE_BF16 && d[DIM_HEAD_LOSS_T] > 0 &&
            d[DIM_HEAD_LOSS_H] > 0 && d[DIM_HEAD_LOSS_V] > 0 && d[DIM_HEAD_LOSS_H] % WIDE == 0 &&
            d[DIM_HEAD_LOSS_V] % WIDE == 0;

@@ -6,8 +6,8 @@
  *     data gradient     dx[T][N]    = dy[T][K]     W[e][K][N]      W with the result's columns
  *     weight gradient   dw[e][M][N] = dy[T_e][M]^T x[T_e][N]       both with the result's dimension
  *
- * Rows of expert e are offsets[e] .. offsets[e+1]-1, of as many as there is room for. Without offsets
- * there is one expert, and all rows are its own: a dense product.
+ * Rows of expert e are offsets[e] .. offsets[e+1]-1, of as many as there is room for. Without
+ * offsets there is one expert, and all rows are its own: a dense product.
  *
  * I1  The grid is persistent: clusters take tiles in turn from a list that every block derives from
  *     the offsets, so the host never needs them, and an expert without rows has no tile.
@@ -277,9 +277,10 @@ __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, con
 }
 
 /* A warp adds its 16 x 256 results to FP32 in memory, or writes them, 32 columns at a time by way
- * of 2 KiB of its own: whole lines of 128 bytes, which the L2 cache sums. For 2048 rows an expert the copy engine's
- * reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half of a warpgroup's),
- * and so were loading, adding and storing (618) and bringing the sums into the L2 first (615). */
+ * of 2 KiB of its own: whole lines of 128 bytes, which the L2 cache sums. For 2048 rows an expert
+ * the copy engine's reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half
+ * of a warpgroup's), and so were loading, adding and storing (618) and bringing the sums into the
+ * L2 first (615). */
 template <int OUT>
 __device__ __forceinline__ void add_results(const float acc[128], uint8_t *staging, gemm_args g,
                                             const tile *t, int half)

@@ -209,7 +209,7 @@ static void head_part_d(const kernel_call *c)
 extern "C" cuda_part cuda_loss(void)
 {
     static const kernel rows[] = {
-        {OP_HEAD_LOSS, "plain", NULL, NULL, NULL, head_loss_bytes, head_loss},
+        {OP_HEAD_LOSS, "plain", head_loss_fits, NULL, NULL, head_loss_bytes, head_loss},
         {OP_HEAD_PART, "plain", sums_wide, NULL, NULL, NULL, head_part},
         {OP_HEAD_PART_D, "plain", sums_wide, NULL, NULL, head_part_d_bytes, head_part_d},
         {OP_HEAD_LOGITS, "plain", NULL, NULL, NULL, NULL, head_logits},

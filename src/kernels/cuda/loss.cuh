@@ -24,6 +24,12 @@ static void add_terms(const kernel_call *c, const float *terms, int64_t n, float
     add_terms_kernel<<<1, BLOCK, 0, stream_of(c)>>>(terms, n, loss);
 }
 
+/* Chunks add to dw one after another: in BF16 each would be rounded. */
+static inline bool head_loss_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && is_wide(o, t, OUT_HEAD_LOSS_dw);
+}
+
 /* HEAD_LOSS: rows of a chunk of logits. */
 static int64_t rows_at_once(const op *o)
 {

@@ -3,6 +3,7 @@
 
 #include <cublasLt.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct lt_plan {
@@ -59,7 +60,7 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t pref)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint32_t aligned = 16;
-    const size_t most = LT_WORKSPACE;
+    const size_t most = LT_WORKSPACE - LT_ALIGN;
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
     for (size_t i = 0; !e && i < sizeof places / sizeof places[0]; i++)
@@ -119,7 +120,10 @@ void lt_plan_free(lt_plan *p)
 bool lt_run(const lt_plan *p, const void *a, const void *b, void *c, void *workspace, void *stream)
 {
     const float one = 1;
-    return cublasLtMatmul(lt.handle, p->d, &one, b, p->first, a, p->second, &p->beta, c, p->result,
-                          c, p->result, &p->algo, workspace, LT_WORKSPACE,
-                          (cudaStream_t)stream) == CUBLAS_STATUS_SUCCESS;
+    void *aligned = (void *)(((uintptr_t)workspace + LT_ALIGN - 1) / LT_ALIGN * LT_ALIGN);
+    const cublasStatus_t e =
+        cublasLtMatmul(lt.handle, p->d, &one, b, p->first, a, p->second, &p->beta, c, p->result, c,
+                       p->result, &p->algo, aligned, LT_WORKSPACE - LT_ALIGN, (cudaStream_t)stream);
+    if (e) fprintf(stderr, "cuBLASLt: %s\n", cublasLtGetStatusString(e));
+    return !e;
 }

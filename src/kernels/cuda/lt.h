@@ -1,7 +1,7 @@
 /* lt.h - products by cuBLASLt: C[m][n] (+)= sum over l of A[m][l] B[n][l], all row-major.
  *
  * L1  A plan is made before the first launch: the heuristic's first algorithm that needs no more
- *     workspace than LT_WORKSPACE and addresses at multiples of 16 bytes only, as views have.
+ *     workspace than 32 MiB and addresses at multiples of 16 bytes only, as views have.
  * L2  Sums are FP32 (of FP32 operands without TF32). The algorithms chosen repeat bit by bit, those
  *     that cut the sum included: they add their parts in the workspace (docs/GPU.md).
  * L3  There is no cuBLAS handle: that takes 66 MiB of the GPU, this one 2. */
@@ -18,7 +18,8 @@
 extern "C" {
 #endif
 
-enum { LT_WORKSPACE = 32 << 20 };
+/* What a call needs: 32 MiB at a multiple of 256 bytes, wherever the workspace begins. */
+enum { LT_ALIGN = 256, LT_WORKSPACE = (32 << 20) + LT_ALIGN };
 
 typedef struct lt_shape {
     int64_t m, n, k;
@@ -33,7 +34,7 @@ typedef struct lt_plan lt_plan;
 status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *err);
 void lt_plan_free(lt_plan *plan); /* NULL: nothing */
 
-/* Starts it on `stream`; false: cuBLASLt refused. */
+/* Starts it on `stream`; false: cuBLASLt refused, and stderr says why. */
 bool lt_run(const lt_plan *plan, const void *a, const void *b, void *c, void *workspace,
             void *stream);
 

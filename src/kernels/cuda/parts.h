@@ -33,12 +33,18 @@ cuda_part cuda_permute(void);
 cuda_part cuda_grouped(void);
 cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
+cuda_part cuda_update(void);
 
 /* Fast rows, behind all plain ones. */
 cuda_part cuda_fast_grouped(void);
 cuda_part cuda_fast_gemm(void);
 cuda_part cuda_fast_head(void);
 cuda_part cuda_fast_attention(void);
+cuda_part cuda_fast_wgmma(void);
+cuda_part cuda_fast_order(void);
+cuda_part cuda_fast_router(void);
+cuda_part cuda_fast_norm(void);
+cuda_part cuda_fast_rope(void);
 
 #ifdef __cplusplus
 }

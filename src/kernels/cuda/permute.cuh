@@ -19,17 +19,26 @@ struct placing {
     int64_t n_t, k, h, room;
 };
 
+/* Loads that are on their way before the first is stored: the compiler would not move one past a
+ * store, whose address might be its own. */
+enum { AT_ONCE = 4 };
+
 struct place_one {
     numbers x, xp;       /* [T][H] -> [ROOM][H] */
     const int64_t *pair; /* [ROOM], -1: nobody */
     int64_t k, h;
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
-        const int64_t who = pair[i];
-        for (int64_t j = thread * W; j < h; j += THREADS * W) {
-            lanes<W> v = {};
-            if (who >= 0) v = load<W>(x, who / k * h + j);
-            store(xp, i * h + j, v);
+        const int64_t who = pair[i], from = who / k * h;
+        for (int64_t j = thread * W; j < h; j += THREADS * W * AT_ONCE) {
+            lanes<W> v[AT_ONCE] = {};
+#pragma unroll
+            for (int n = 0; n < AT_ONCE; n++)
+                if (who >= 0 && j + n * THREADS * W < h)
+                    v[n] = load<W>(x, from + j + n * THREADS * W);
+#pragma unroll
+            for (int n = 0; n < AT_ONCE; n++)
+                if (j + n * THREADS * W < h) store(xp, i * h + j + n * THREADS * W, v[n]);
         }
     }
 };

@@ -103,18 +103,6 @@ struct choosing {
     }
 };
 
-/* How many experts count for the score of their group: at least one. */
-static int64_t experts_scored(const op *o)
-{
-    if (o->dim[DIM_ROUTER_GROUP_TOPK] <= 0) return 0;
-    const int64_t size = o->dim[DIM_ROUTER_E] / o->dim[DIM_ROUTER_GROUPS];
-    int64_t n = o->flags & BEST_TWO   ? 2
-                : o->flags & BEST_ONE ? 1
-                                      : o->dim[DIM_ROUTER_K] / o->dim[DIM_ROUTER_GROUP_TOPK];
-    if (n < 1) n = 1;
-    return n < size ? n : size;
-}
-
 static void router(const kernel_call *c)
 {
     const op *o = c->o;

@@ -24,7 +24,9 @@ static void gather(void)
         cuda_attention,     cuda_attention_back, cuda_gdn,         cuda_gdn_rule,
         cuda_gdn_rule_back, cuda_router,         cuda_router_loss, cuda_order,
         cuda_permute,       cuda_grouped,        cuda_route,       cuda_flex,
-        cuda_fast_grouped,  cuda_fast_gemm,      cuda_fast_head,   cuda_fast_attention,
+        cuda_update,        cuda_fast_grouped,   cuda_fast_wgmma,  cuda_fast_gemm,
+        cuda_fast_head,     cuda_fast_attention, cuda_fast_order,  cuda_fast_router,
+        cuda_fast_norm,     cuda_fast_rope,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -43,9 +45,10 @@ const kernel *kernels_cuda(int *n)
     return all.rows;
 }
 
+/* Copies to and from the host, and zeros, are of bytes. */
 static bool is_number(op_kind k, dtype t)
 {
-    return t == DTYPE_F32 || t == DTYPE_BF16 || (op_is_copy(k) && t == DTYPE_I32);
+    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO;
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)

@@ -1,8 +1,10 @@
-/* sdpa.c - running plans of attention, and from a graph to a plan; the graphs are in sdpa_graph.c. */
+/* sdpa.c - running plans of attention, and from a graph to a plan; the graphs are in
+ * sdpa_graph.c. */
 #include "kernels/cuda/sdpa.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,6 +176,11 @@ bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *w
     if (!pack.failed) pack.failed = dnn.lib->cudnnBackendExecute(dnn.handle, p->plan, d);
     pthread_mutex_unlock(&dnn.lock);
     const bool fine = !pack.failed;
+    if (!fine) {
+        char text[512] = "";
+        dnn.lib->cudnnGetLastErrorString(text, sizeof text);
+        fprintf(stderr, "cuDNN: %s\n", text);
+    }
     sdpa_graph_release(&pack);
     return fine;
 }

@@ -1,10 +1,12 @@
 /* sdpa.h - causal attention by cuDNN: plans of forward and backward, by its backend API.
  *
- * S1  Before cuDNN 9.21 a causal mask cannot be said with the one-node form, so the graph is written
- *     out: two products, scale, mask, softmax (and their derivatives), which cuDNN recognises as a
- *     whole. Tensors are BF16 [B][S][H][D]; key and value heads may be fewer than query heads.
- * S2  Hopper's backward sums the query gradient with atomics into FP32 (SDPA_DQ_SUM). A graph without
- *     that buffer asks for the deterministic form; cuDNN then wants B*H*S*S*2 bytes of workspace.
+ * S1  Before cuDNN 9.21 a causal mask cannot be said with the one-node form, so the graph is
+ *     written out: two products, scale, mask, softmax (and their derivatives), which cuDNN
+ *     recognises as a whole. Tensors are BF16 [B][S][H][D]; key and value heads may be fewer than
+ *     query heads.
+ * S2  Hopper's backward sums the query gradient with atomics into FP32 (SDPA_DQ_SUM). A graph
+ *     without that buffer asks for the deterministic form; cuDNN then wants B*H*S*S*2 bytes of
+ *     workspace.
  * S3  With properties of a device instead of a device nothing touches one: plans of tests. */
 #ifndef KERNELS_CUDA_SDPA_H
 #define KERNELS_CUDA_SDPA_H
@@ -55,7 +57,7 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
 void sdpa_plan_free(sdpa_plan *plan); /* NULL: nothing */
 int64_t sdpa_plan_workspace(const sdpa_plan *plan);
 
-/* Starts it; `at` has addresses by id, values apart. False: cuDNN refused. */
+/* Starts it; `at` has addresses by id, values apart. False: cuDNN refused, and stderr says why. */
 bool sdpa_run(const sdpa_plan *plan, void *const at[SDPA_IDS], float scale, void *workspace,
               void *stream);
 

@@ -1,7 +1,7 @@
 /* sdpa_graph.h - graphs of cuDNN's backend API: descriptors that live as long as their graph.
  *
- * After the first failure nothing more is done, and `failed` says what it was; so who builds a graph
- * looks once, at its end. */
+ * After the first failure nothing more is done, and `failed` says what it was; so who builds a
+ * graph looks once, at its end. */
 #ifndef KERNELS_CUDA_SDPA_GRAPH_H
 #define KERNELS_CUDA_SDPA_GRAPH_H
 

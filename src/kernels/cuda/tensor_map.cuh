@@ -1,7 +1,7 @@
 /* tensor_map.cuh - descriptions of BF16 tensors for the copy engine.
  *
- * The encoder belongs to the driver and is asked for by name: nothing links against it. Making a map
- * costs the host 0.06 us, so maps are made anew for every launch. */
+ * The encoder belongs to the driver and is asked for by name: nothing links against it. Making a
+ * map costs the host 0.06 us, so maps are made anew for every launch. */
 #ifndef KERNELS_CUDA_TENSOR_MAP_CUH
 #define KERNELS_CUDA_TENSOR_MAP_CUH
 

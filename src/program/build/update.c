@@ -124,7 +124,8 @@ void build_begin(builder *b, segment *seg, const program *p)
                                            STEP_LOAD, STEP_GLOBAL,   STEP_OVERFLOW};
     begin(b, seg, SEGMENT_BEGIN);
     for (int i = 0; i < STEP_COUNT; i++)
-        if (step_is_staged((step_buffer)i) == STAGED_UP) copy(b, p, (step_buffer)i, true);
+        if (step_is_staged((step_buffer)i) == STAGED_UP && i != STEP_GIVEN)
+            copy(b, p, (step_buffer)i, true);
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++)
         zero(b, step_names[counters[i]], of_step(b, p, counters[i]));
     zero_gradients(b, p);
@@ -164,6 +165,7 @@ static void judge(builder *b, const program *p, int sums, int given)
 void build_report(builder *b, segment *seg, const program *p)
 {
     begin(b, seg, SEGMENT_REPORT);
+    copy(b, p, STEP_GIVEN, true);
     bool counts = counts_tokens(p);
     int64_t world = p->s->lay.world, layers = p->s->m.n_layers + p->s->m.n_mtp;
     int squares = of_step(b, p, STEP_SQUARES), tally = of_step(b, p, STEP_TALLY);

@@ -11,8 +11,9 @@
  * zero. */
 void build_begin(builder *b, segment *seg, const program *p);
 
-/* What this rank adds to the sums of all, the sums in rank order, the verdict, and what the host
- * fetches: sums, verdict, rows of routed buffers, loads of experts. */
+/* What the host gives beside the batch, what this rank adds to the sums of all, the sums in rank
+ * order, the verdict, and what the host fetches: sums, verdict, rows of routed buffers, loads of
+ * experts. */
 void build_report(builder *b, segment *seg, const program *p);
 
 /* Loads become sums over ranks, biases of routers follow them, and AdamW works on what this rank

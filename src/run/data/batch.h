@@ -1,7 +1,8 @@
-/* batch.h - microbatches on their way to the buffers of the step, and what each token weighs in the objective.
+/* batch.h - microbatches on their way to the buffers of the step, and what each token weighs in the
+ * objective.
  *
- * A rank reads whole samples and keeps its CP rank's part: chunks cp and 2 CP - 1 - cp of 2 CP,
- * one after the other. What is counted or shifted is so over whole sequences, before that. */
+ * A rank reads whole samples and keeps its CP rank's part: chunks cp and 2 CP - 1 - cp of 2 CP, one
+ * after the other. What is counted or shifted is so over whole sequences, before that. */
 #ifndef RUN_DATA_BATCH_H
 #define RUN_DATA_BATCH_H
 

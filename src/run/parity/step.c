@@ -148,6 +148,7 @@ static void run_items(parity *q, squares *logits)
 {
     arena_place mark = arena_mark(q->a);
     bool *seen = ARENA_ARRAY(q->a, bool, q->p->micros);
+    executor_part(q->e, PART_BEGIN);
     for (int64_t i = 0; i < q->p->items[PART_STEP].n; i++) {
         int64_t micro = head_of(q, &q->p->items[PART_STEP].list[i], seen);
         if (micro >= 0) {
@@ -176,13 +177,12 @@ double parity_step(parity *q, squares *logits)
     double given[GIVEN_COUNT];
     load_all(q);
     optimizer_give(&q->o, q->rates, given);
-    step_give(q->e, given);
     comm_where(q->c, "a step of a reference case", NULL);
-    step_run_begin(q->e);
     if (logits)
         run_items(q, logits);
     else
-        executor_part(q->e, PART_STEP);
+        step_run_begin(q->e);
+    step_give(q->e, given);
     step_run_end(q->e, q->p, STEP_ONLY);
     step_report report = step_report_of(q->e, q->p);
     double loss = report.sums[SUM_OBJECTIVE], overflow = own_overflow(&report);

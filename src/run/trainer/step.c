@@ -3,8 +3,9 @@
  *
  * I1  All ranks make the same collective calls, whatever they meet: a rank that cannot read its
  *     part of the batch runs the step with what it has, and says so in the sum.
- * I2  What a rank wants all others to know goes up with the batch, and comes back as a sum with the
- *     report: a signal that arrives during a step is seen by the next. */
+ * I2  What a rank wants all others to know goes up before the sums of a step and comes back with
+ *     its report. Where the host runs ahead of the device, a signal that arrives while the device
+ *     is at the step is seen by the next one's. */
 #include <string.h>
 #include <time.h>
 
@@ -119,8 +120,9 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
     bool updates = from->which == DATA_TRAIN && t->p->types.moments;
     for (;;) {
         status mine = load_batch(t, from, err);
+        step_run_begin(t->e);
         give(t, mine != OK);
-        step_run(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
+        step_run_end(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
         t->report = step_report_of(t->e, t->p);
         memcpy(out->sums, t->report.sums, sizeof out->sums);
         out->result = step_result_of(t->report.verdict);

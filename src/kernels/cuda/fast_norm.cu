@@ -1,0 +1,304 @@
+/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and sums over rows 8 columns a thread.
+ *
+ * A row has LANES threads with CHUNKS times 8 numbers each: half a warp for rows of 128, a warp up
+ * to 2,048, four warps beyond. Each number is read once, and all of a row's loads are on their way
+ * before the first is used. */
+#include "kernels/cuda/columns.cuh"
+
+enum { WIDE = 8, ROW_BLOCK = 128, CHUNKS_MOST = 8 };
+
+static __device__ __forceinline__ lanes<WIDE> unpack(uint4 p)
+{
+    const uint32_t pair[4] = {p.x, p.y, p.z, p.w};
+    lanes<WIDE> a;
+#pragma unroll
+    for (int k = 0; k < WIDE; k++)
+        a.v[k] = __uint_as_float(k % 2 ? pair[k / 2] & 0xffff0000u : pair[k / 2] << 16);
+    return a;
+}
+
+/* Over the threads of a row; each gets it. Those of a block all call it. */
+template <int LANES> static __device__ float sum_row(float v)
+{
+    constexpr int width = LANES < WARP ? LANES : WARP;
+#pragma unroll
+    for (int step = width / 2; step > 0; step /= 2) v += __shfl_xor_sync(ALL_LANES, v, step);
+    if (LANES <= WARP) return v;
+    __shared__ float parts[ROW_BLOCK / WARP];
+    __syncthreads(); /* who still reads the last sum */
+    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = v;
+    __syncthreads();
+    float all = 0;
+    for (int i = 0; i < ROW_BLOCK / WARP; i++) all += parts[i];
+    return all;
+}
+
+struct row_norm {
+    numbers x, y, w; /* [M][H] twice in BF16, [H] or missing */
+    float *rstd;     /* [M], may be missing */
+    int64_t m;
+    float eps, plus; /* plus: 1 where weights are kept about zero */
+
+    __device__ lanes<WIDE> weight(int j) const
+    {
+        lanes<WIDE> a;
+        if (w.p) a = load<WIDE>(w, j);
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) a.v[k] = w.p ? a.v[k] + plus : 1.f;
+        return a;
+    }
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        constexpr int h = LANES * CHUNKS * WIDE;
+        const uint4 *from = (const uint4 *)((const __nv_bfloat16 *)x.p + i * h);
+        uint4 raw[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            raw[c] = there ? from[c * LANES + lane] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(raw[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += v.v[k] * v.v[k];
+        }
+        const float r = rsqrtf(sum_row<LANES>(sum) / (float)h + eps);
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            lanes<WIDE> v = unpack(raw[c]);
+            const lanes<WIDE> by = weight(j);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) v.v[k] *= r * by.v[k];
+            store(y, i * h + j, v);
+        }
+        if (rstd && lane == 0) rstd[i] = r;
+    }
+};
+
+struct row_norm_d {
+    row_norm n; /* x and w */
+    numbers dy, dx;
+    const float *rstd; /* [M] */
+    bool add;
+    int64_t m;
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        constexpr int h = LANES * CHUNKS * WIDE;
+        const uint4 *of_x = (const uint4 *)((const __nv_bfloat16 *)n.x.p + i * h);
+        const uint4 *of_dy = (const uint4 *)((const __nv_bfloat16 *)dy.p + i * h);
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        const float r = there ? rstd[i] : 0;
+        uint4 raw_x[CHUNKS], raw_d[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            raw_x[c] = there ? of_x[c * LANES + lane] : none;
+            raw_d[c] = there ? of_dy[c * LANES + lane] : none;
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(raw_x[c]), d = unpack(raw_d[c]),
+                              by = n.weight((c * LANES + lane) * WIDE);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += d.v[k] * by.v[k] * v.v[k];
+        }
+        const float along = r * r * r * sum_row<LANES>(sum) / (float)h;
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            const lanes<WIDE> v = unpack(raw_x[c]), by = n.weight(j);
+            lanes<WIDE> d = unpack(raw_d[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
+            store_or_add(dx, i * h + j, d, add);
+        }
+    }
+};
+
+template <int LANES, int CHUNKS, class F>
+static __global__ void __launch_bounds__(ROW_BLOCK) register_rows(F f)
+{
+    constexpr int each = ROW_BLOCK / LANES;
+    const int lane = (int)threadIdx.x % LANES;
+    for (int64_t i0 = (int64_t)blockIdx.x * each; i0 < f.m; i0 += (int64_t)gridDim.x * each) {
+        const int64_t i = i0 + threadIdx.x / LANES;
+        f.template row<LANES, CHUNKS>(i, lane, i < f.m);
+    }
+}
+
+/* ---- which rows, and how they are cut */
+
+template <int LANES, int CHUNKS, class F> static void run(const kernel_call *c, const F &f)
+{
+    const unsigned blocks = blocks_of(ceil_of(f.m, ROW_BLOCK / LANES));
+    register_rows<LANES, CHUNKS><<<blocks, ROW_BLOCK, 0, stream_of(c)>>>(f);
+}
+
+/* Rows of CHUNKS times `LANES * 8`, found from most chunks to few. */
+template <int LANES, int CHUNKS, class F>
+static void run_chunks(const kernel_call *c, int64_t chunks, const F &f)
+{
+    if (chunks == CHUNKS) {
+        run<LANES, CHUNKS>(c, f);
+    } else if constexpr (CHUNKS > 1) {
+        run_chunks<LANES, CHUNKS - 1>(c, chunks, f);
+    }
+}
+
+static bool width_fits(int64_t h)
+{
+    const int64_t warp = WARP * WIDE, block = ROW_BLOCK * WIDE;
+    return h == warp / 2 || (h > 0 && h % warp == 0 && h <= CHUNKS_MOST * warp) ||
+           (h > 0 && h % block == 0 && h <= CHUNKS_MOST * block);
+}
+
+template <class F> static void run_width(const kernel_call *c, int64_t h, const F &f)
+{
+    const int64_t warp = WARP * WIDE, block = ROW_BLOCK * WIDE;
+    if (h == warp / 2)
+        run<WARP / 2, 1>(c, f);
+    else if (h <= CHUNKS_MOST * warp)
+        run_chunks<WARP, CHUNKS_MOST>(c, h / warp, f);
+    else
+        run_chunks<ROW_BLOCK, CHUNKS_MOST>(c, h / block, f);
+}
+
+static bool norm_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_NORM_x] == DTYPE_BF16 &&
+           t->out[OUT_NORM_y] == DTYPE_BF16 && o->dim[DIM_NORM_M] > 0 &&
+           width_fits(o->dim[DIM_NORM_H]);
+}
+
+static void norm(const kernel_call *c)
+{
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const row_norm f = {in_of(c, IN_NORM_x),
+                        out_of(c, OUT_NORM_y),
+                        in_of(c, IN_NORM_w),
+                        floats_out(c, OUT_NORM_rstd),
+                        c->o->dim[DIM_NORM_M],
+                        (float)c->o->real[REAL_NORM_eps],
+                        plus};
+    run_width(c, c->o->dim[DIM_NORM_H], f);
+}
+
+static bool norm_d_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_NORM_D_dy] == DTYPE_BF16 &&
+           t->in[IN_NORM_D_x] == DTYPE_BF16 && t->out[OUT_NORM_D_dx] == DTYPE_BF16 &&
+           o->dim[DIM_NORM_D_M] > 0 && width_fits(o->dim[DIM_NORM_D_H]);
+}
+
+static void norm_d(const kernel_call *c)
+{
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const int64_t m = c->o->dim[DIM_NORM_D_M];
+    const numbers none = {};
+    const row_norm n = {in_of(c, IN_NORM_D_x), none, in_of(c, IN_NORM_D_w), NULL, m, 0, plus};
+    const row_norm_d f = {n,
+                          in_of(c, IN_NORM_D_dy),
+                          out_of(c, OUT_NORM_D_dx),
+                          floats_in(c, IN_NORM_D_rstd),
+                          (c->o->flags & ADD_TO) != 0,
+                          m};
+    run_width(c, c->o->dim[DIM_NORM_D_H], f);
+}
+
+/* ---- the gradient by weights: a thread has 8 columns of every so many-th row of its piece */
+
+enum { PIECES = 528, PIECE_ROWS = 32, SPAN = BLOCK * WIDE };
+
+static int64_t pieces_of(int64_t rows)
+{
+    const int64_t n = ceil_of(rows, PIECE_ROWS);
+    return n < 1 ? 1 : n < PIECES ? n : PIECES;
+}
+
+/* Threads that share the columns of a block: all of a row's, as far as a block reaches. */
+static int across_of(int64_t h)
+{
+    return (int)(h < SPAN ? h / WIDE : BLOCK);
+}
+
+static __global__ void weight_sums(numbers dy, numbers x, const float *rstd, int64_t m, int64_t h,
+                                   int across, int64_t each, float *parts)
+{
+    __shared__ float sums[BLOCK][WIDE + 1];
+    const int lines = BLOCK / across, line = (int)threadIdx.x / across;
+    const int64_t j = blockIdx.x * (int64_t)SPAN + (int)threadIdx.x % across * WIDE;
+    const int64_t first = blockIdx.y * each, past = first + each < m ? first + each : m;
+    const bool busy = line < lines && j < h;
+    float sum[WIDE] = {};
+#pragma unroll 4
+    for (int64_t i = first + line; busy && i < past; i += lines) {
+        const lanes<WIDE> d = load<WIDE>(dy, i * h + j), v = load<WIDE>(x, i * h + j);
+        const float r = rstd[i];
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) sum[k] += d.v[k] * v.v[k] * r;
+    }
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) sums[threadIdx.x][k] = sum[k];
+    __syncthreads();
+    if (line != 0 || j >= h) return;
+    for (int l = 1; l < lines; l++)
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) sum[k] += sums[threadIdx.x + l * across][k];
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) parts[blockIdx.y * h + j + k] = sum[k];
+}
+
+/* A warp a column, 32 pieces at a time: few columns would leave most of the GPU without work
+ * else. */
+static __global__ void add_parts(const float *parts, int64_t pieces, int64_t h, float *dw)
+{
+    __shared__ float sums[WARP][WARP + 1];
+    const int lane = (int)threadIdx.x % WARP, line = (int)threadIdx.x / WARP;
+    const int64_t j = blockIdx.x * (int64_t)WARP + lane;
+    float sum = 0;
+    for (int64_t i = line; j < h && i < pieces; i += WARP) sum += parts[i * h + j];
+    sums[line][lane] = sum;
+    __syncthreads();
+    if (line != 0 || j >= h) return;
+    for (int l = 1; l < WARP; l++) sum += sums[l][lane];
+    dw[j] += sum;
+}
+
+static bool norm_w_fits(const op *o, const op_types *t)
+{
+    const int64_t h = o->dim[DIM_NORM_W_H];
+    return sums_wide(o, t) && o->dim[DIM_NORM_W_M] > 0 && h >= 64 && h % WIDE == 0;
+}
+
+static int64_t norm_w_bytes(const op *o, const op_types *)
+{
+    return room_of(pieces_of(o->dim[DIM_NORM_W_M]) * o->dim[DIM_NORM_W_H] * 4);
+}
+
+static void norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
+    const int64_t pieces = pieces_of(m);
+    float *parts = (float *)c->workspace; /* [pieces][h] */
+    const dim3 grid((unsigned)ceil_of(h, SPAN), (unsigned)pieces);
+    weight_sums<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, IN_NORM_W_dy), in_of(c, IN_NORM_W_x),
+                                                  floats_in(c, IN_NORM_W_rstd), m, h, across_of(h),
+                                                  ceil_of(m, pieces), parts);
+    add_parts<<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
+        parts, pieces, h, floats_out(c, OUT_NORM_W_dw));
+}
+
+extern "C" cuda_part cuda_fast_norm(void)
+{
+    static const kernel rows[] = {
+        {OP_NORM, "registers", norm_fits, NULL, NULL, NULL, norm},
+        {OP_NORM_D, "registers", norm_d_fits, NULL, NULL, NULL, norm_d},
+        {OP_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, norm_w},
+    };
+    return PART(rows);
+}

@@ -1,0 +1,160 @@
+/* target_cuda.c - what kernels of a GPU need beside an operation's buffers, by formula.
+ *
+ * The planner knows no kernels, so these are bounds for all rows of a kind (src/kernels/cuda),
+ * which tests/cuda compares with what each row asks for. The largest are attention's gradient,
+ * whose sums are FP32 and whose key and value heads are summed over the query heads that share
+ * them, and a chunk of logits. */
+#include "base/maths.h"
+#include "program/target.h"
+#include "program/update.h"
+
+enum {
+    ROOM_ALIGN = 256,
+    LIBRARY = (32 << 20) + ROOM_ALIGN, /* what a product may take of cuBLASLt */
+    PIECES = 528,                      /* a sum over rows is cut into so many at most, */
+    PIECE_ROWS = 32,                   /* of so many rows at least */
+    SORTED = 2048,                     /* pairs that a block sorts */
+    SPLIT_MOST = 1024,                 /* columns of a gradient that is cut into two BF16 halves */
+    STATES = 16,                       /* of the delta rule, kept by a block */
+    COLUMNS_LEAST = 16,                /* of its values in a block */
+    COLUMNS_MOST = 128,
+    SHARED_MOST = 200 << 10,
+};
+static const int64_t SCORES_MOST = (int64_t)16 << 30; /* of a gradient of a fixed order */
+
+static int64_t room(int64_t a, int64_t b, int64_t c)
+{
+    return round_up(mul_sat(mul_sat(a, b), c), ROOM_ALIGN);
+}
+
+static int64_t columns(int64_t rows, int64_t n)
+{
+    const int64_t pieces = ceil_div(rows, PIECE_ROWS);
+    return room(pieces < 1 ? 1 : pieces < PIECES ? pieces : PIECES, n, 4);
+}
+
+static bool both_are(const op_types *t, dtype type)
+{
+    return t->in[IN_GEMM_x] == type && t->in[IN_GEMM_w] == type;
+}
+
+static int64_t product(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim, n = d[DIM_GEMM_N];
+    if (both_are(t, DTYPE_BF16) || both_are(t, DTYPE_F32)) return LIBRARY;
+    if (o->kind == OP_GEMM || t->in[IN_GEMM_D_dy] != DTYPE_F32 || n > SPLIT_MOST) return 0;
+    return LIBRARY + room(d[DIM_GEMM_M], n, 4) + room(n, d[DIM_GEMM_K], 4);
+}
+
+static int64_t head(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim, n_t = d[DIM_HEAD_LOSS_T];
+    const int64_t rows = d[DIM_HEAD_LOSS_ROWS] < n_t ? d[DIM_HEAD_LOSS_ROWS] : n_t;
+    const int64_t n = rows < 1 ? 1 : rows, n_v = d[DIM_HEAD_LOSS_V];
+    if (both_are(t, DTYPE_BF16) && n_v % 8 == 0 && d[DIM_HEAD_LOSS_H] % 8 == 0)
+        return room(n, n_v, 2) + room(n, 2, 4) + LIBRARY;
+    return room(n_t, 2, 4) + room(n, n_v, 4);
+}
+
+/* dO times O, the FP32 sum of dQ (of a fixed order: the gradient of the scores), and, where heads
+ * share keys and values, gradients of those for every query head. */
+static int64_t attention(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim, s = d[DIM_ATTN_S], h = d[DIM_ATTN_N];
+    const int64_t rows = mul_sat(mul_sat(d[DIM_ATTN_B], s), h), wide = round_up(s, 128);
+    const int64_t scores = mul_sat(mul_sat(mul_sat(2 * d[DIM_ATTN_B], h), s), s);
+    const bool fixed = o->flags & FIXED_ORDER;
+    int64_t bytes = room(rows, 4, 1) + columns(d[DIM_ATTN_B] * s, h) + 512;
+    if (t->in[IN_ATTN_D_do] != DTYPE_BF16 || (fixed && scores > SCORES_MOST)) return bytes;
+    bytes += fixed ? room(2 * d[DIM_ATTN_B], h, mul_sat(wide, wide)) : room(rows, d[DIM_ATTN_D], 4);
+    return bytes + (h != d[DIM_ATTN_G] ? room(rows, d[DIM_ATTN_D] + d[DIM_ATTN_DV], 2) : 0);
+}
+
+static int64_t block_gradient(const op *o)
+{
+    const int64_t *d = o->dim;
+    return room(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SQ], 4 * d[DIM_ATTN_BLOCK_D_N]);
+}
+
+static int64_t rule_factors(const op *o)
+{
+    const int64_t *d = o->dim;
+    return room(d[DIM_GDN_RULE_B], d[DIM_GDN_RULE_S], 8 * d[DIM_GDN_RULE_Nk]);
+}
+
+static int64_t rule_gradient(const op *o)
+{
+    const int64_t *d = o->dim, dk = d[DIM_GDN_RULE_D_Dk], dv = d[DIM_GDN_RULE_D_Dv];
+    const int64_t tokens = d[DIM_GDN_RULE_D_B] * d[DIM_GDN_RULE_D_S], nv = d[DIM_GDN_RULE_D_Nv];
+    const int64_t stride = round_up(dk, 32) + 8;
+    int64_t n = COLUMNS_MOST;
+    while (n > COLUMNS_LEAST && (2 * n * stride * 4 > SHARED_MOST || n / 2 >= dv)) n /= 2;
+    const int64_t groups = ceil_div(dv, n);
+    return rule_factors(o) + room(d[DIM_GDN_RULE_D_B] * nv * groups, STATES * n * dk, 4) +
+           room(tokens * nv * groups, 2 * dk, 4) + room(tokens * nv * groups, 2, 4);
+}
+
+/* Samples of which this rank has tokens. */
+static int64_t samples(int64_t tokens, int64_t size)
+{
+    return size > 0 ? tokens / size + 2 : 1;
+}
+
+int64_t target_cuda_room(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim;
+    switch (o->kind) {
+    case OP_GEMM:
+    case OP_GEMM_D:
+    case OP_GEMM_W:
+        return product(o, t);
+    case OP_HEAD_LOSS:
+        return head(o, t);
+    case OP_HEAD_PART_D:
+        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4);
+    case OP_ATTN:
+        return 512;
+    case OP_ATTN_D:
+        return attention(o, t);
+    case OP_ATTN_BLOCK_D:
+        return block_gradient(o);
+    case OP_BIAS_W:
+        return columns(d[DIM_BIAS_W_M], d[DIM_BIAS_W_N]);
+    case OP_NORM_W:
+        return columns(d[DIM_NORM_W_M], d[DIM_NORM_W_H]);
+    case OP_LAYER_NORM_W:
+        return columns(d[DIM_LAYER_NORM_W_M], d[DIM_LAYER_NORM_W_H]);
+    case OP_GATED_NORM_W:
+        return columns(d[DIM_GATED_NORM_W_M], d[DIM_GATED_NORM_W_H]);
+    case OP_CONV_W:
+        return columns(d[DIM_CONV_W_B] * d[DIM_CONV_W_S], d[DIM_CONV_W_C] * d[DIM_CONV_W_TAPS]);
+    case OP_GDN_GATES_W:
+        return columns(d[DIM_GDN_GATES_W_T], d[DIM_GDN_GATES_W_NV]);
+    case OP_GDN_RULE:
+        return rule_factors(o);
+    case OP_GDN_RULE_D:
+        return rule_gradient(o);
+    case OP_PERMUTE:
+        return room(d[DIM_PERMUTE_ROOM], 8, 1);
+    case OP_UNPERMUTE_D:
+        return room(d[DIM_UNPERMUTE_D_ROOM], 8, 1);
+    case OP_FLEX_PLACE:
+        return room(d[DIM_FLEX_PLACE_ROOM], 8, 1);
+    case OP_SORT:
+    case OP_LOAD:
+        return room(ceil_div(d[DIM_SORT_T] * d[DIM_SORT_K], SORTED), d[DIM_SORT_E], 4);
+    case OP_AUX_COUNT:
+        return room(samples(d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S]), d[DIM_AUX_COUNT_E], 4);
+    case OP_AUX_LOSS:
+        return 256 + room(d[DIM_AUX_LOSS_T], 8, 1) +
+               room(samples(d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_S]), d[DIM_AUX_LOSS_E], 4);
+    case OP_AUX_GLOBAL:
+        return 256 + room(d[DIM_AUX_GLOBAL_T], 8, 1);
+    case OP_SQUARES:
+        return room(d[DIM_SQUARES_N] / UPDATE_PIECE + d[DIM_SQUARES_ROWS] + 1, 8, 1);
+    case OP_Z_LOSS:
+        return 256 + room(d[DIM_Z_LOSS_T], 8, 1);
+    default:
+        return 0;
+    }
+}
