@@ -22,7 +22,6 @@
 #include "program/shape.h"
 #include "recipe/target.h"
 
-#define LEAST_RATIO   1.03
 #define CONTEXT_BYTES (600LL << 20)
 
 typedef struct part_name {
@@ -90,14 +89,28 @@ static double copy_bytes(const setup *s)
 /* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of
  * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
  * head's input is gathered into one buffer that stays. */
-static int64_t workspaces(const setup *s, bool head)
+static int64_t workspaces(const setup *s)
 {
-    const step_shape z = step_shape_of(s);
-    int64_t each = s->gpu && s->gpu->arch < ARCH_HOPPER ? 4 << 20 : 32 << 20;
-    int64_t gathered = head && s->lay.tp > 1 && recipe_on(&s->r, K_SP)
-                           ? dtype_bytes(z.types.activation, mul_sat(z.Tc, s->m.hidden))
-                           : 0;
-    return add_sat(6 * each, gathered);
+    return 6 * (s->gpu && s->gpu->arch < ARCH_HOPPER ? 4LL << 20 : 32LL << 20);
+}
+
+static int64_t gathered(const setup *s, const step_shape *z)
+{
+    if (s->lay.tp == 1 || !recipe_on(&s->r, K_SP)) return 0;
+    return dtype_bytes(z->types.activation, mul_sat(z->Tc, s->m.hidden));
+}
+
+/* I2; a tied head's weight is the table. */
+static int64_t dummies(const setup *s, const number_types *t, bool head, const state_bytes *state)
+{
+    if (!recipe_on(&s->r, K_GRAD_FUSION)) return 0;
+    int64_t table = head && s->m.tied ? mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden) : 0;
+    return add_sat(dtype_bytes(t->weight, state->shapes), dtype_bytes(t->weight, table));
+}
+
+static int64_t copies(const setup *s, const state_bytes *state)
+{
+    return (int64_t)ceil((double)state->narrow * copy_bytes(s)); /* I3 */
 }
 
 static bool copies_gradients(const setup *s, const number_types *t)
@@ -159,19 +172,21 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     part[ALLOCATED_WEIGHTS] = bytes[REGION_WEIGHTS];
     part[ALLOCATED_GRADIENTS] = bytes[REGION_GRADIENTS];
     part[ALLOCATED_OPTIMIZER] = bytes[REGION_OPTIMIZER];
-    part[ALLOCATED_COPIES] = (int64_t)ceil((double)state->narrow * copy_bytes(s));
-    if (recipe_on(&s->r, K_GRAD_FUSION)) {
-        part[ALLOCATED_DUMMIES] = dtype_bytes(z.types.weight, state->shapes); /* I2 */
-        if (head && s->m.tied) /* the table is the head's weight */
-            part[ALLOCATED_DUMMIES] +=
-                dtype_bytes(z.types.weight, mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden));
-    }
-    part[ALLOCATED_WORKSPACES] = workspaces(s, head);
+    part[ALLOCATED_COPIES] = copies(s, state);
+    part[ALLOCATED_DUMMIES] = dummies(s, &z.types, head, state);
+    part[ALLOCATED_WORKSPACES] = add_sat(workspaces(s), head ? gathered(s, &z) : 0);
     if (captures_parts(s)) part[ALLOCATED_GRAPHS] = mul_sat(p->layers, 2 * hidden);
     part[ALLOCATED_BATCH] = bytes[REGION_STEP];
     if (s->pipe.pp > 1) part[ALLOCATED_PIPELINE] = mul_sat(hidden, z.posts_early ? 2 : 1);
     if (copies_gradients(s, &z.types)) out->step = mul_sat(p->owned, 4); /* I1 */
     out->step = add_sat(out->step, mul_sat(largest_slice(s, state), moment_copies(&z.types)));
+}
+
+int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state)
+{
+    number_types t = number_types_of(&s->r);
+    int64_t bytes = dummies(s, &t, has_head(s, pp_rank), state);
+    return add_sat(add_sat(copies(s, state), workspaces(s)), bytes);
 }
 
 /* ---- reserved */
@@ -183,7 +198,7 @@ reserved_ratio reserved_ratio_of(const recipe *r)
     /* Published: 1.03 to 1.08. Pages are mapped where a block needs them; what was freed on another
      * stream, and graphs' pools, stay apart. */
     if (conf && text_contains(conf, "expandable_segments:true"))
-        return (reserved_ratio){1.01, LEAST_RATIO, 1.08, 0.02, 0.1};
+        return (reserved_ratio){1.01, 1.03, 1.08, 0.02, 0.1};
     /* One H200 without them: 1.04 to 1.08 of BF16 that is kept; of what is made again 0.21 to 0.29
      * (one run of six: 0.44); FP8 1.07 to 1.13 (one run of five: 1.26). */
     reserved_ratio x = {1.03, 1.065, 1.085, 0.26, 0.44};
@@ -262,18 +277,27 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
 
 /* ---- all of it */
 
+reported_frame reported_frame_least(const recipe *r)
+{
+    if (recipe_on_cpu(r)) return (reported_frame){0, 1, 0};
+    if (target_of(r) != TARGET_MEGATRON) return (reported_frame){CONTEXT_BYTES, 1, 0};
+    reserved_ratio ratio = reserved_ratio_of(r);
+    return (reported_frame){CONTEXT_BYTES, ratio.middle, ratio.again};
+}
+
 reported_frame reported_frame_of(const setup *s)
 {
     reported r = {0};
+    reported_frame f = reported_frame_least(&s->r);
     see_outside(&r, s, 0);
-    bool megatron = !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
-    reserved_ratio ratio = reserved_ratio_of(&s->r);
-    return (reported_frame){r.outside, megatron ? ratio.middle : 1, megatron ? ratio.again : 0};
+    f.outside = r.outside;
+    return f;
 }
 
-reported_frame reported_frame_least(bool megatron)
+int64_t reported_room(const reported_frame *f, int64_t usable)
 {
-    return megatron ? (reported_frame){CONTEXT_BYTES, LEAST_RATIO, 0} : (reported_frame){0, 1, 0};
+    double room = (double)(usable - f->outside) / f->ratio;
+    return room > 0 ? (int64_t)ceil(room) : 0;
 }
 
 int64_t reported_least(const reported_frame *f, int64_t bytes)

@@ -56,6 +56,10 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
                         const state_bytes *state, const program_size *p);
 int64_t allocated_state_sum(const allocated_state *s); /* without the optimizer's step */
 
+/* Of that, what microbatch, CP and dispatcher leave as it is, beside weights, gradients and
+ * optimizer: copies, dummies, workspaces. */
+int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state);
+
 typedef struct reported {
     int64_t allocated, part[ALLOCATED_PARTS];
     int64_t reserved, reserved_low, reserved_high;
@@ -78,9 +82,12 @@ typedef struct reported_level {
 } reported_level;
 int64_t reported_peak(const reported_frame *f, const reported_level *x);
 
-/* No setup has a smaller ratio, or less outside: for bounds on bytes that are there. */
-reported_frame reported_frame_least(bool megatron);
+/* No layout of the recipe has less outside: for bounds on bytes that are there. */
+reported_frame reported_frame_least(const recipe *r);
 int64_t reported_least(const reported_frame *f, int64_t bytes);
+
+/* How many bytes may be there at most, where so many are usable. */
+int64_t reported_room(const reported_frame *f, int64_t usable);
 
 /* `level`: the most activations at once; `graphs`: bytes in pools of CUDA graphs. */
 void reported_of(reported *out, const setup *s, const allocated_state *state, live_level level,

@@ -75,7 +75,10 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
-    s->least = reported_frame_least(s->megatron);
+    for (int i = 0; i < m->n_precisions; i++) {
+        const setup *base = choice_base(m, i, 1);
+        s->least[i] = reported_frame_least(base ? &base->r : &probe->r);
+    }
     space_init(&s->sp, m);
     make_room(s, a);
     const model *mod = cards_model(s->k);
@@ -85,6 +88,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     memo_init(&s->bytes, 8 * sizeof(int64_t), a);
     memo_init(&s->states, 6 * sizeof(int64_t), a);
     memo_init(&s->messages, 6 * sizeof(int64_t), a);
+    memo_init(&s->frames, 8 * sizeof(int64_t), a);
     return OK;
 }
 

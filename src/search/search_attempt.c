@@ -32,9 +32,7 @@ static live_level live_of(search *s, const slots_of *slots, const int64_t *sizes
 {
     if (level == PEAK_EXACT) return live_exact(slots, s->scratch);
     if (level == PEAK_LEAST) return (live_level){.saved = live_least(slots, sizes)};
-    live_level light = live_light(slots, sizes, s->scratch);
-    if (slots->c->beside >= BESIDE_EP) light.again = 0; /* not at the same moment, perhaps */
-    return light;
+    return live_light(slots, sizes, s->scratch);
 }
 
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)

@@ -55,7 +55,8 @@ typedef struct memory_row {
 } memory_row;
 
 typedef struct stage_bytes {
-    bool ok; /* the stages can be made */
+    bool ok;     /* the stages can be made */
+    int passing; /* hidden states on their way, under Megatron */
     int n, n_parts;
     int parts[MIX_PARTS];
     memory_row *rows;
@@ -75,7 +76,7 @@ typedef enum least_level {
 enum { LEAST_WAYS = 3 };
 typedef struct drop_bytes {
     unsigned visit;
-    int64_t saved[MIX_PARTS];
+    int64_t saved[2][MIX_PARTS]; /* [combined 1F1B] */
 } drop_bytes;
 typedef struct drop_times {
     unsigned visit;
@@ -84,6 +85,13 @@ typedef struct drop_times {
     double seconds[LEAST_WAYS][MIX_PARTS];
     double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
 } drop_times;
+
+/* Of sizes, dispatcher and PP: what lies outside, and under Megatron a hidden state between
+ * stages. */
+typedef struct visit_frame {
+    reported_frame all;
+    int64_t passing;
+} visit_frame;
 
 /* What rules exclude (search_rules.c). */
 enum { MASKS_MOST = 64 };
@@ -112,6 +120,7 @@ typedef struct search {
     int64_t *fixed, *step;               /* [PP] */
     int64_t *of_chunk;                   /* [VPP] */
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
+    memo frames;                         /* visit_frame */
     int64_t layers[LAYER_KINDS_MAX];
     int module;     /* kind of the layer in the prediction module; -1: there is none */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
@@ -123,9 +132,10 @@ typedef struct search {
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
-    bool megatron;        /* runs it: memory is what it would report */
-    reported_frame least; /* of what bounds say of bytes */
-    bool done, late;      /* nothing more is looked at; because time is up */
+    bool megatron;                        /* runs it: memory is what it would report */
+    reported_frame least[PRECISIONS_MAX]; /* of whatever layout */
+    const visit_frame *frame;             /* of the attention, experts and PP that are visited */
+    bool done, late;                      /* nothing more is looked at; because time is up */
 } search;
 
 /* ---- search.c */
@@ -181,8 +191,9 @@ int64_t search_micros(const search *s, const choice *c);
 /* Bytes of state of the mean rank, from below. */
 int64_t search_state_least(search *s, const choice *c, int offload);
 
-/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
-const int64_t *search_drop_bytes(search *s, const choice *c, int d);
+/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. Under Megatron
+ * what is reserved for that which is made again counts, too. */
+const int64_t *search_drop_bytes(search *s, const choice *c, int d, bool pairs);
 
 /* Seconds of the choice's attention and experts with the d-th set of modules. */
 const drop_times *search_drop_times(search *s, const choice *c, int d, least_level level);

@@ -16,7 +16,7 @@ typedef struct live_level {
     int64_t saved;  /* from forward to backward */
     int64_t logits; /* of head and loss, and their gradient */
     int64_t temp;   /* everything that goes before its list ends */
-    int64_t again;  /* beside that, and not there: what would be saved, but is made again */
+    int64_t again;  /* not there: what would be saved, but is made again; the most at any moment */
 } live_level;
 
 static inline int64_t live_sum(live_level x)
@@ -34,9 +34,12 @@ static inline live_level live_less(live_level a, live_level b)
     return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp, a.again - b.again};
 }
 
+/* What is made again has a fullest moment of its own. */
 static inline live_level live_most(live_level a, live_level b)
 {
-    return live_sum(b) > live_sum(a) ? b : a;
+    live_level x = live_sum(b) > live_sum(a) ? b : a;
+    x.again = a.again > b.again ? a.again : b.again;
+    return x;
 }
 
 /* An instance of a segment, or several in a row. */
