@@ -39,6 +39,7 @@ int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level le
 {
     int64_t most = 0, *sizes = s->of_chunk;
     for (int64_t q = 0; q < c->pp; q++) {
+        if (level != PEAK_EXACT && t->f->ranks[q].as_before) continue; /* not fuller, or no bound */
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
         bool parts = c->graphs && c->graphs != SCOPE_STEP && level == PEAK_EXACT;
@@ -74,7 +75,13 @@ static void fix_regions(search *s, const choice *c, attempt *t)
     t->fixed = s->fixed;
     t->step = s->step;
     t->frame = reported_frame_of(&t->s);
+    bool parts = c->graphs && c->graphs != SCOPE_STEP; /* counts what is in flight */
     for (int64_t q = 0; q < c->pp; q++) {
+        if (t->f->ranks[q].as_before && !parts) {
+            t->fixed[q] = t->fixed[q - 1];
+            t->step[q] = t->step[q - 1];
+            continue;
+        }
         int64_t bytes[REGION_COUNT];
         rank_regions(bytes, &t->s, &t->z, t->f, q);
         t->fixed[q] = t->step[q] = 0;
