@@ -13,6 +13,7 @@
 #include "cli/plan.h"
 #include "cli/routing.h"
 #include "recipe/input.h"
+#include "recipe/target.h"
 #include "run/timing.h"
 #include "search/against.h"
 #include "search/search_space.h"
@@ -203,6 +204,16 @@ static status set_time(plan_answer *p, const plan_words *w, error *err)
     return OK;
 }
 
+/* Where nobody said how torch's allocator works, the recipe that is written says it: what is
+ * reserved beside what is allocated decides which layouts fit. */
+static void set_allocator(recipe *r)
+{
+    if (recipe_on_cpu(r) || target_of(r) != TARGET_MEGATRON || recipe_given(r, K_ALLOC_CONF))
+        return;
+    recipe_set(r, K_ALLOC_CONF, value_of_text("expandable_segments:True"),
+               "less of what torch reserves stays unused");
+}
+
 /* ---- the whole */
 
 /* Whatever the layout, the model is the same. */
@@ -228,6 +239,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     if (!s && w->precision && strcmp(w->precision, "any") != 0)
         s = error_set(err, ERR_INPUT, "--precision %s: any, or --pin mixed_precision=NAME",
                       w->precision);
+    set_allocator(r);
     p->hw = hw;
     p->given = r;
     p->world = recipe_int(r, K_N_GPUS);
