@@ -49,7 +49,7 @@ PROBES    := $(patsubst %.cu,$(BUILD)/%,$(sort $(wildcard bench/cuda/*.cu)))
 NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
-CUDA_PART    := $(wildcard src/kernels/cuda/*.cu)
+CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
 CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)

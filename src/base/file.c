@@ -148,6 +148,24 @@ bool file_is_folder(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
+status file_make_folder(const char *path, error *err)
+{
+    char part[PATH_MAX];
+    size_t n = strlen(path);
+    if (!n || n >= sizeof part - 1)
+        return error_set(err, ERR_INPUT, "'%s': no name for a folder; repair: another one", path);
+    for (size_t i = 0; i <= n; i++) {
+        bool ends = i > 0 && (path[i] == '/' || !path[i]);
+        part[i] = 0;
+        if (ends && mkdir(part, 0777) != 0 && errno != EEXIST)
+            return error_set(err, ERR_INPUT, "cannot make the folder %s: %s; repair: another one",
+                             part, file_why());
+        part[i] = path[i];
+    }
+    if (file_is_folder(path)) return OK;
+    return error_set(err, ERR_INPUT, "%s: is a file; repair: name a folder", path);
+}
+
 const char *file_folder(arena *a, const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -23,6 +23,9 @@ const char *file_why(void);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 
+/* Makes a folder and those above it; one that is there is fine. ERR_INPUT: the system's reason. */
+status file_make_folder(const char *path, error *err);
+
 /* The file or folder beside a missing path whose name is nearest, as a path; NULL: none is near. */
 const char *file_nearest(arena *a, const char *path);
 

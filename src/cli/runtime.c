@@ -12,14 +12,11 @@
 #include "program/program.h"
 
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,
-                                  K_RESET_POSITIONS, K_RESET_MASK,
-                                  K_FORCE_RANDOM,    K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,
-                                  K_TENSORBOARD,     K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,
-                                  K_RETAIN,          K_PROBS_ON_INPUT,
-                                  K_HYBRID_CP,       K_DISTRIBUTE_SAVED,
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,        K_RESET_POSITIONS,
+                                  K_RESET_MASK,      K_FORCE_RANDOM,      K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,     K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,    K_RETAIN,
+                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,         K_DISTRIBUTE_SAVED,
                                   K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
 
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)

@@ -37,7 +37,7 @@ static void print_head(const trace_command *q, arena *a)
 /* Of compute, which every rank has: what its stream did, a rank in the mean. */
 static void print_streams(const trace_command *q, arena *a)
 {
-    cli_print("\nStreams", "seconds of a rank in the mean: operations, waits, idle\n\n");
+    cli_print("\nStreams", "seconds of a rank in a step, in the mean: operations, waits, idle\n\n");
     for (int i = 0; i < 2; i++) {
         const trace *t = &q->t[i];
         trace_sum *sums;
@@ -49,7 +49,7 @@ static void print_streams(const trace_command *q, arena *a)
                 all[0] += sums[k].operations;
                 all[1] += sums[k].waits;
                 all[2] += sums[k].idle;
-                ranks++;
+                ranks += trace_steps_of(t);
             }
             if (ranks > 0)
                 printf("         %c  %-32s %10.4g s %10.4g s %10.4g s\n", side[i], t->streams[s],
@@ -69,7 +69,7 @@ static void print_count(double n)
 static void print_rows(const trace_command *q)
 {
     const trace_comparison *c = &q->c;
-    cli_print("\nDiffer", "most, a rank in the mean (%s):\n\n",
+    cli_print("\nDiffer", "most, a rank in a step, in the mean (%s):\n\n",
               c->whole ? "both are whole steps: sums are compared"
                        : "windows of steps: mean lengths are compared, at A's count");
     printf("         %12s %9s %12s %9s %12s\n", "B - A", "times A", "each A", "times B", "each B");

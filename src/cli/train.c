@@ -7,6 +7,7 @@
 #include "cli/join.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
+#include "price/routing.h"
 #include "run/trainer/trainer.h"
 
 /* Without a GPU a recipe that names none is for the CPUs of this machine. */
@@ -31,8 +32,40 @@ static void print_summary(const train_summary *sum, arena *a)
             text_grouped(a, (int64_t)sum->tokens_per_second));
 }
 
+/* --run: the files of the folder. What else asks for one of them would leave the folder without. */
+static status name_files(train_options *o, const setup *s, arena *a, error *err)
+{
+    const struct {
+        const char *option, *name, **path;
+        bool wanted;
+    } files[] = {
+        {"--metrics", "metrics.jsonl", &o->metrics, true},
+        {"--save-routing", "routing.json", &o->save_routing, routing_layers(&s->m, NULL) > 0},
+        {"--trace", "trace.json.gz", &o->trace, true}};
+    if (!o->run) return OK;
+    if (!*o->run) return error_set(err, ERR_INPUT, "--run '': has no name; repair: name a folder");
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (*files[i].path)
+            return error_set(err, ERR_INPUT,
+                             "%s %s: --run %s writes %s/%s; repair: leave one of the two out",
+                             files[i].option, *files[i].path, o->run, o->run, files[i].name);
+        if (files[i].wanted) *files[i].path = arena_text(a, "%s/%s", o->run, files[i].name);
+    }
+    return OK;
+}
+
+static status read_trace_steps(train_options *o, const char *word, error *err)
+{
+    if (!word) return OK;
+    if (o->trace || o->run) return trace_steps_read(&o->trace_steps, word, err);
+    return error_set(err, ERR_INPUT,
+                     "--trace-steps %s: is for --trace or --run, which are not given; repair: "
+                     "--trace FILE",
+                     word);
+}
+
 /* The run of this rank, from joining the job to leaving it. */
-static int run_rank(const setup *s, const train_options *o, arena *a)
+static int run_rank(const setup *s, train_options *o, arena *a)
 {
     comm *c = NULL;
     error err = {{0}};
@@ -41,11 +74,12 @@ static int run_rank(const setup *s, const train_options *o, arena *a)
     status st = cli_join(&c, s, a, &err);
     bool first = cli_speaks();
     if (!st) {
-        if (first) fprintf(stderr, "%s\n", cli_runs_on(s, a));
+        o->machine = cli_runs_on(s, a);
+        if (first) fprintf(stderr, "%s\n", o->machine);
         st = trainer_run(s, c, o, &sum, a, &err);
     }
     if (st && first) cli_fail("train", st, &err);
-    if (!st && first) print_summary(&sum, a);
+    if (!st && first && !o->touched) print_summary(&sum, a);
     comm_close(c);
     return (int)st;
 }
@@ -58,7 +92,7 @@ int command_train(int argc, char **argv)
     bool done = false, broken = false;
     int code = OK, n_ranks = 0;
     int64_t n_threads = 0; /* its share of the cores */
-    const char *threads = NULL, *ranks = NULL;
+    const char *threads = NULL, *ranks = NULL, *steps = NULL;
     const cli_option options[] = {
         {"--json", NULL, "iteration lines as JSON (docs/JSON.md)", &o.json, NULL},
         {"--metrics", "FILE", "write every iteration line to this file as JSON", NULL, &o.metrics},
@@ -68,21 +102,30 @@ int command_train(int argc, char **argv)
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
         {"--save-routing", "FILE", "write how many tokens each expert got, for price --routing",
          NULL, &o.save_routing},
+        {"--trace", "FILE", "write the operations of the last two steps (docs/TRACE.md)", NULL,
+         &o.trace},
+        {"--trace-steps", "A-B", "trace these steps instead", NULL, &steps},
+        {"--run", "DIR", "write recipe, metrics, trace, loads of experts and summary there", NULL,
+         &o.run},
         {"--predict", NULL, "print predicted beside measured times at the end", &o.predict, NULL},
+        {"--touched", NULL, "compare the bytes that steps touch with those planned; no training",
+         &o.touched, NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 7}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 11}, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
     if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
     if (!st && !done && threads)
         st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
     o.threads = (int)n_threads;
+    if (!st && !done) st = read_trace_steps(&o, steps, &err);
     if (!st && !done) derive_here(r, !n_ranks);
     if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
+    if (!st && !done) st = name_files(&o, s, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (!st && !done && !broken) st = cli_can_run(s, a, &err);
     if (!st && !done && !broken) st = cli_fits_here(s, n_ranks, a, &err);

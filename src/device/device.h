@@ -22,7 +22,12 @@
  * D5  A rank that waits for other ranks in the control plane of comm settles first (comm_settles):
  *     what it has enqueued must come to its end while it waits there. On a GPU streams run by
  *     themselves and there is nothing to do.
- * D6  Nothing is allocated between device_events and device_close, but by device_take.
+ * D6  Nothing is allocated between device_events and device_close, but by take and stamps.
+ * D7  A stamp is the time at which a stream passes a point. Stamps stand in a table that is made
+ *     before the step; taking one costs the stream a write and the host a call, waits for nothing
+ *     and changes no order. Only who wants times takes them: one before an operation and one behind
+ *     it give its start and end on its stream. They are read when they have passed, by number, as
+ *     seconds since an origin that all streams share.
  *
  * One thread uses a device: the rank's. The header is C; .cu files include it, too. */
 #ifndef DEVICE_DEVICE_H
@@ -72,6 +77,10 @@ typedef struct device_table {
     void (*write)(device *d, device_address to, const void *from, int64_t bytes);
     void (*fill)(device *d, device_address to, int byte, int64_t bytes);
 
+    /* Sets bit i % 8 of map[i / 8] for every byte i, from `at` on, that is not `byte`; the other
+     * bits stay. Blocking, like the three above. For tests of memory: may take some of its own. */
+    void (*differ)(device *d, device_address at, int byte, int64_t bytes, unsigned char *map);
+
     /* On a stream, between any two spaces. */
     void (*copy)(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
 
@@ -89,6 +98,21 @@ typedef struct device_table {
     /* Puts a message into a stream: when its turn comes, comm starts it there (comm_start says what
      * may go). */
     void (*message)(device *d, op_stream s, const op *o, void *const *in, void *const *out);
+
+    /* Stamps 0 .. n-1, none taken (D7). Nothing is under way. */
+    status (*stamps)(device *d, int n, error *err);
+
+    /* From here on seconds are counted. Returns the host's clock (clock_seconds) at that moment, by
+     * which ranks and the host's own work are lined up. Called with nothing under way, before the
+     * first stamp of a step: a GPU's times are exact to a microsecond for some seconds only. */
+    double (*stamp_origin)(device *d);
+
+    /* Puts a stamp into a stream; one that was taken before is overwritten. */
+    void (*stamp)(device *d, op_stream s, int stamp);
+
+    /* Seconds since the origin. The host waits until the stamp has passed: it never does behind a
+     * sync. */
+    double (*stamp_read)(device *d, int stamp);
 
     /* The host waits until everything is complete. */
     void (*sync)(device *d);

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 /* ---- memory */
@@ -68,6 +69,14 @@ void host_fill(device *d, device_address to, int byte, int64_t bytes)
 {
     meet_compute(d);
     if (bytes) memset(host_pointer(d, to), byte, (size_t)bytes);
+}
+
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
+{
+    meet_compute(d);
+    const unsigned char *x = host_pointer(d, at);
+    for (int64_t i = 0; i < bytes; i++)
+        if (x[i] != (unsigned char)byte) map[i / 8] |= (unsigned char)(1u << (i % 8));
 }
 
 /* ---- events */
@@ -153,6 +162,43 @@ void host_copy(device *d, op_stream s, device_address to, device_address from, i
     task *t = queue_entry(d, s);
     *t = (task){.kind = TASK_COPY, .to = to, .from = from, .bytes = bytes};
     queue_put(d, s);
+}
+
+/* ---- stamps */
+
+status host_stamps(device *d, int n, error *err)
+{
+    host_device *h = d->state;
+    free(h->stamps);
+    h->stamps = calloc((size_t)n + 1, sizeof *h->stamps);
+    return h->stamps ? OK : error_set(err, ERR_MACHINE, "no host memory for %d stamps", n);
+}
+
+double host_stamp_origin(device *d)
+{
+    host_device *h = d->state;
+    return h->origin = clock_seconds();
+}
+
+void host_stamp_put(device *d, op_stream s, int stamp)
+{
+    host_device *h = d->state;
+    if (s == STREAM_COMPUTE && !h->late) {
+        h->stamps[stamp] = (host_stamp){.at = clock_seconds()};
+        return;
+    }
+    task *t = queue_entry(d, s);
+    *t = (task){.kind = TASK_STAMP, .stamp = stamp};
+    h->stamps[stamp].is = (host_event){s, h->queues[s].put + 1};
+    h->stamped++;
+    queue_put(d, s);
+}
+
+double host_stamp_read(device *d, int stamp)
+{
+    const host_device *h = d->state;
+    queues_until(d, h->stamps[stamp].is);
+    return h->stamps[stamp].at - h->origin;
 }
 
 /* ---- opening */

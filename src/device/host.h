@@ -8,7 +8,7 @@
 #include "device/device.h"
 
 /* One entry of a stream. */
-typedef enum task_kind { TASK_WAIT, TASK_LAUNCH, TASK_MESSAGE, TASK_COPY } task_kind;
+typedef enum task_kind { TASK_WAIT, TASK_LAUNCH, TASK_MESSAGE, TASK_COPY, TASK_STAMP } task_kind;
 
 typedef struct host_event {
     op_stream stream;
@@ -21,6 +21,7 @@ typedef struct task {
     host_event event;        /* WAIT */
     kernel_call call;        /* LAUNCH; of MESSAGE the operation */
     int request;             /* MESSAGE, once it has started */
+    int stamp;               /* STAMP */
     device_address to, from; /* COPY */
     int64_t bytes;
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -34,11 +35,19 @@ typedef struct queue {
     int64_t complete, started, put;
 } queue;
 
+typedef struct host_stamp {
+    double at;     /* clock, once it has passed */
+    host_event is; /* the end of its task */
+} host_stamp;
+
 typedef struct host_device {
     unsigned char *memory[SPACE_COUNT];
     size_t bytes[SPACE_COUNT];
     queue queues[STREAM_COUNT];
     host_event *events;
+    host_stamp *stamps;
+    double origin;   /* clock */
+    int64_t stamped; /* stamps that are in queues */
     int64_t waiting; /* tasks that have not started, in all queues */
     int64_t moves;   /* tasks that were started or ended, of any stream: has anything happened? */
     bool late;       /* the compute stream is a queue, too, and queues run when they must */
@@ -85,17 +94,23 @@ bool host_is_complete(device *d, int event);
 void host_launch(device *d, op_stream s, kernel_call *c);
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out);
 void host_copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
+status host_stamps(device *d, int n, error *err);
+double host_stamp_origin(device *d);
+void host_stamp_put(device *d, op_stream s, int stamp);
+double host_stamp_read(device *d, int stamp);
 void host_read(device *d, void *to, device_address from, int64_t bytes);
 void host_write(device *d, device_address to, const void *from, int64_t bytes);
 void host_fill(device *d, device_address to, int byte, int64_t bytes);
+void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map);
 
 /* What the tables of both have in common: all but name and opening. */
 #define HOST_DEVICE                                                                                \
     .close = host_close, .rows = kernels_cpu, .target = target_row_cpu, .take = host_take,         \
     .pointer = host_pointer, .map = host_pointer, .read = host_read, .write = host_write,          \
-    .fill = host_fill, .copy = host_copy, .events = host_events, .record = host_record,            \
-    .wait = host_wait, .wait_here = host_wait_here, .is_complete = host_is_complete,               \
-    .launch = host_launch, .message = host_message, .sync = queues_finish,                         \
-    .settle = queues_begin_all
+    .fill = host_fill, .differ = host_differ, .copy = host_copy, .events = host_events,            \
+    .record = host_record, .wait = host_wait, .wait_here = host_wait_here,                         \
+    .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
+    .stamps = host_stamps, .stamp_origin = host_stamp_origin, .stamp = host_stamp_put,             \
+    .stamp_read = host_stamp_read, .sync = queues_finish, .settle = queues_begin_all
 
 #endif

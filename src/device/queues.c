@@ -5,12 +5,15 @@
  *     emulated link. Late queues start it only then, as a GPU does.
  * I2  A kernel or copy runs when everything before it in its stream is complete; it is done when it
  *     returns. A wait is complete when its event has passed.
+ *     A stamp is complete, and its time is read, when everything before it is; it holds up nothing.
  * I3  Whoever waits for one stream moves all of them: what it waits for may wait for another rank,
  *     and that one for a message in another queue of this rank. */
 #include "device/host.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/clock.h"
 
 status queues_open(host_device *h, error *err)
 {
@@ -27,6 +30,7 @@ void queues_close(host_device *h)
 {
     for (int s = 0; s < STREAM_COUNT; s++) free(h->queues[s].ring);
     free(h->events);
+    free(h->stamps);
 }
 
 static task *task_at(const queue *q, int64_t n)
@@ -36,10 +40,18 @@ static task *task_at(const queue *q, int64_t n)
 
 /* ---- one stream */
 
+static bool pass_stamp(host_device *h, const task *t)
+{
+    h->stamps[t->stamp].at = clock_seconds();
+    h->stamped--;
+    return true;
+}
+
 static bool is_complete(device *d, task *t)
 {
     if (t->done) return true;
     if (t->kind == TASK_WAIT) return t->done = queues_passed(d, t->event);
+    if (t->kind == TASK_STAMP) return t->done = pass_stamp(d->state, t);
     if (!comm_test(d->c, t->request)) return false;
     comm_wait(d->c, t->request);
     return t->done = true;
@@ -79,6 +91,7 @@ static bool start(device *d, op_stream s, task *t)
     const host_device *h = d->state;
     const queue *q = &h->queues[s];
     if (t->kind == TASK_WAIT) return queues_passed(d, t->event) || leave_to_comm(d, s, t->event);
+    if (t->kind == TASK_STAMP) return true;
     bool behind = q->complete < q->started;
     if (behind && (h->late || t->kind != TASK_MESSAGE)) return false; /* I1, I2 */
     t->done = t->kind != TASK_MESSAGE;
@@ -109,7 +122,7 @@ bool queue_step(device *d, op_stream s)
 void queues_move(device *d)
 {
     const host_device *h = d->state;
-    for (bool moved = true; moved && h->waiting;) {
+    for (bool moved = true; moved && (h->waiting || h->stamped);) {
         moved = false;
         for (int s = 0; s < STREAM_COUNT; s++)
             while (queue_step(d, (op_stream)s)) moved = true;

@@ -166,6 +166,11 @@ cost_kind cost_kind_of(comm_group g)
     return kind_of_group[g];
 }
 
+cost_kind cost_kind_of_op(const op *o)
+{
+    return rows[o->kind].way == WAY_MESSAGE ? kind_of_group[o->group] : rows[o->kind].kind;
+}
+
 /* ---- launches */
 
 /* Router and what follows its choice, as far as `moe_router` captures it. */

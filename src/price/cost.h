@@ -116,8 +116,9 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 /* As if the recipe fused experts (use_transformer_engine_op_fuser). */
 void cost_fuse(cost_model *c);
 
-/* What messages of a group count as. */
+/* What messages of a group count as; what an operation does, on any machine. */
 cost_kind cost_kind_of(comm_group g);
+cost_kind cost_kind_of_op(const op *o);
 
 /* Is it, where Megatron runs, part of a dispatch's kernel? It stands between two hops: it takes
  * what a message brought, and a message takes what it makes. */

@@ -6,6 +6,8 @@
  * I3  The optimizer starts when the last stage is through; lists behind it move to its end. */
 #include "price/timeline.h"
 
+#include "price/described.h"
+
 /* ---- the window */
 
 typedef struct unit {
@@ -74,8 +76,6 @@ typedef struct timeline {
     int64_t *n_of_stage;
 } timeline;
 
-static const char *const phase_names[] = {"forward", "backward", "weight gradient", "recompute"};
-
 static const char *wait_kind(const timeline *l, const seen_op *s)
 {
     switch (s->as) {
@@ -92,57 +92,22 @@ static const char *wait_kind(const timeline *l, const seen_op *s)
     }
 }
 
-static const char *op_title(const op *o)
-{
-    return o->name && *o->name ? o->name : op_infos[o->kind].name;
-}
-
-static int64_t op_layer(const seen_op *s)
-{
-    const item_at *at = &s->it->at[0];
-    if (at->chunk < 0 || !s->it->seg->n_layers) return -1;
-    return s->p->chunks[at->chunk].list[at->instance].layer + (s->o ? s->o->layer_step : 0);
-}
-
-/* What a message carries, or what an operation reads and writes. */
-static int64_t op_bytes(const seen_op *s)
-{
-    const op *o = s->o;
-    if (!o || s->as != SEEN_OP) return -1;
-    if (!op_is_comm(o->kind) || o->kind == OP_EXCHANGE) return seg_op_bytes(s->it->seg, o);
-    return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
-}
-
-/* The half of a pair that an operation belongs to. */
-static int64_t op_micro(const seen_op *s)
-{
-    const item *it = s->it;
-    bool pair = it->seg->kind == SEGMENT_PAIR && s->o && s->o->phase != PHASE_FORWARD;
-    const item_at *at = &it->at[pair && it->at[1].chunk >= 0];
-    return at->chunk < 0 ? -1 : at->micro;
-}
-
 static trace_op describe(const timeline *l, const seen_op *s)
 {
     bool op_seen = s->as == SEEN_OP, slowed = s->as == SEEN_SLOWED;
-    trace_op o = {.what = op_seen || slowed ? TRACE_OPERATION : TRACE_WAIT,
-                  .name = s->o     ? op_title(s->o)
-                          : slowed ? "slowed by hidden transfers"
-                                   : "",
-                  .kind = op_seen  ? cost_kind_title(s->kind)
-                          : slowed ? "compute slowed by hidden transfers"
-                                   : wait_kind(l, s),
-                  .stream = s->lane,
-                  .micro = op_micro(s),
-                  .layer = op_layer(s),
-                  .bytes = op_bytes(s),
-                  .start = s->start,
-                  .end = s->end,
-                  .tag = s->message.tag,
-                  .number = s->message.number};
-    if (s->o && op_seen) o.phase = phase_names[s->o->phase];
-    if (s->o && op_seen && op_is_comm(s->o->kind)) o.group = comm_group_name(s->o->group);
+    trace_op o = described(s->p, s->it, s->o, s->kind);
+    o.stream = s->lane;
+    o.start = s->start;
+    o.end = s->end;
+    o.tag = s->message.tag;
+    o.number = s->message.number;
     if (s->message.is) o.message = s->message.sends ? TRACE_SENDS : TRACE_RECEIVES;
+    if (op_seen) return o;
+    o.what = slowed ? TRACE_OPERATION : TRACE_WAIT;
+    o.kind = slowed ? "compute slowed by hidden transfers" : wait_kind(l, s);
+    if (slowed && !s->o) o.name = "slowed by hidden transfers";
+    o.phase = o.group = NULL;
+    o.bytes = -1;
     return o;
 }
 
@@ -157,19 +122,12 @@ static bool cut(const timeline *l, trace_op *o)
     return o->end > o->start;
 }
 
-/* The rank of another stage that shares all other places with this one. */
-static int64_t rank_at_stage(const timeline *l, int64_t rank, int64_t pp)
-{
-    int64_t own = layout_coordinate(&l->s->lay, GRID_DENSE, AXIS_PP, rank);
-    return rank + (pp - own) * l->s->lay.stride[GRID_DENSE][AXIS_PP];
-}
-
 static void add_for_stage(timeline *l, int64_t pp, trace_op o, const seen_message *m)
 {
     if (!cut(l, &o)) return;
     for (int64_t i = 0; i < l->n_of_stage[pp]; i++) {
         o.rank = l->ranks[l->of_stage[pp][i]];
-        if (m && m->is) o.peer = rank_at_stage(l, o.rank, m->sends ? m->to : m->from);
+        if (m && m->is) o.peer = described_at_stage(l->s, o.rank, m->sends ? m->to : m->from);
         trace_add(l->t, o);
     }
 }
@@ -210,9 +168,7 @@ static void open_ranks(timeline *l, const timeline_options *o)
     for (int64_t i = 0; i < n; i++) {
         int64_t at = layout_coordinate(&l->s->lay, GRID_DENSE, AXIS_PP, ranks[i]);
         l->of_stage[at][l->n_of_stage[at]++] = i;
-        trace_add_rank(
-            l->t, ranks[i],
-            arena_text(l->a, "rank %lld, pipeline stage %lld", (long long)ranks[i], (long long)at));
+        trace_add_rank(l->t, ranks[i], described_rank(l->s, ranks[i], l->a));
     }
 }
 

@@ -165,6 +165,14 @@ int64_t program_buffer_bytes(const program *p);
 int64_t program_host_buffer_bytes(const program *p);    /* the same of the host's pool */
 int64_t program_staging_buffer_bytes(const program *p); /* and of the staging */
 
+/* The same bytes as places, in order, none touching another; those of the host's pool and of the
+ * staging lie past the arena's end. The kernels' workspace, of which operations use what they use,
+ * is not among them. Memory comes from `a`. */
+typedef struct program_range {
+    int64_t start, end;
+} program_range;
+int64_t program_ranges(const program *p, program_range **out, arena *a);
+
 /* Where the copy of a step's buffer lies on the host, as an offset from the start of the arena. */
 int64_t program_staging(const program *p, step_buffer which);
 

@@ -6,10 +6,10 @@
  *     step are not: whoever writes them (tables, batches) writes them again. */
 #include "run/executor.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/maths.h"
 #include "program/target.h"
 #include "run/executor_state.h"
@@ -44,7 +44,8 @@ static status take_work(executor *e, error *err)
     const device_table *table = e->d->table;
     int64_t beside = unplanned_bytes(e), end = round_up(e->work_bytes, WORKSPACE_ALIGN);
     int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset - e->state_bytes;
-    status s = table->take(e->d, SPACE_WORK, add_sat(end, beside), err);
+    e->guard_at = add_sat(end, beside);
+    status s = table->take(e->d, SPACE_WORK, add_sat(e->guard_at, e->guard), err);
     if (!s) s = table->take(e->d, SPACE_HOST, e->p->host_bytes + e->p->staging_bytes, err);
     if (s) return s;
     device_address at = {SPACE_WORK, beside ? end : own};
@@ -92,6 +93,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
     if (!e) return error_set(err, ERR_MACHINE, "cannot allocate the executor: out of host memory");
     e->c = c;
     e->plain = o.plain;
+    e->guard = o.guard;
     measure(e, p);
     status s = device_open(&e->d, device_name(p, &o), c, err);
     if (!s) s = e->d->table->take(e->d, SPACE_STATE, e->state_bytes, err);
@@ -132,45 +134,9 @@ void executor_close(executor *e)
     free(e);
 }
 
-/* ---- times */
-
-static void bind_kinds(executor *e, bound_segment *b, int phase, const cost_model *cost)
+const char *executor_device(const executor *e)
 {
-    const segment *seg = b->seg;
-    b->kind[phase] = ARENA_ARRAY(e->memory, cost_kind, seg->n_ops[phase] + 1);
-    for (int i = 0; i < seg->n_ops[phase]; i++)
-        b->kind[phase][i] = cost_of(cost, seg, &seg->ops[phase][i]).kind;
-}
-
-void executor_time(executor *e, timing *t, const cost_model *cost)
-{
-    e->times = t;
-    e->event_kind = ARENA_ARRAY(e->memory, cost_kind, e->n_events);
-    e->message_kind = COST_OTHER;
-    for (int i = 0; i < e->p->n_segments; i++)
-        for (int phase = 0; phase < 2; phase++) bind_kinds(e, &e->segments[i], phase, cost);
-}
-
-static void add_time(executor *e, cost_kind k)
-{
-    double now = clock_seconds();
-    timing_add(e->times, k, now - e->last);
-    e->last = now;
-}
-
-/* The operation has returned: its time is its own, or that of the message it waited for. */
-static void time_op(executor *e, const bound_item *it, int phase, int k)
-{
-    const op *o = &it->seg->seg->ops[phase][k];
-    int event = it->seg->ops[phase][k].event;
-    cost_kind kind = it->seg->kind[phase][k];
-    if (o->kind == OP_WAIT) {
-        kind = e->event_kind[event];
-    } else if (op_is_comm(o->kind)) {
-        if (event != NO_EVENT) e->event_kind[event] = kind;
-        e->message_kind = kind;
-    }
-    add_time(e, kind);
+    return e->d->table->name;
 }
 
 /* ---- running */
@@ -219,15 +185,13 @@ static void put_item(executor *e, item_part part, int64_t i)
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
     if (it->seg->starts[phase]) e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
-    bool timed = e->times && part_is_played(part);
-    if (timed) e->last = clock_seconds();
+    if (e->clock) op_clock_item(e, part);
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         const op *o = &seg->ops[phase][k];
         comm_where(e->c, seg->name, o->name);
+        if (e->clock) op_clock_start(e, part, i, k, o->stream);
         put_op(e, it, o, &it->seg->ops[phase][k]);
-        if (!timed) continue;
-        time_op(e, it, phase, k);
-        if (comm_size(e->c) > 1) add_time(e, e->message_kind);
+        if (e->clock) op_clock_end(e, part, it, phase, k);
     }
 }
 
@@ -281,6 +245,36 @@ void executor_fill(executor *e, int64_t place, int64_t bytes, unsigned char byte
         n = together(e, place, bytes);
         e->d->table->fill(e->d, executor_address(e, place), byte, n);
     }
+}
+
+void executor_differ(executor *e, int64_t place, int64_t bytes, unsigned char byte,
+                     unsigned char *map)
+{
+    e->d->table->sync(e->d);
+    for (int64_t n; bytes > 0; place += n, bytes -= n, map += n / 8) {
+        assert(place % 8 == 0);
+        n = together(e, place, bytes);
+        e->d->table->differ(e->d, executor_address(e, place), byte, n, map);
+    }
+}
+
+void executor_guard_fill(executor *e, unsigned char byte)
+{
+    e->d->table->sync(e->d);
+    e->d->table->fill(e->d, (device_address){SPACE_WORK, e->guard_at}, byte, e->guard);
+}
+
+int64_t executor_guard_touched(executor *e, unsigned char byte)
+{
+    unsigned char block[4096];
+    int64_t touched = 0;
+    e->d->table->sync(e->d);
+    for (int64_t at = 0, n; at < e->guard; at += n) {
+        n = e->guard - at < (int64_t)sizeof block ? e->guard - at : (int64_t)sizeof block;
+        e->d->table->read(e->d, block, (device_address){SPACE_WORK, e->guard_at + at}, n);
+        for (int64_t i = 0; i < n; i++) touched += block[i] != byte;
+    }
+    return touched;
 }
 
 void *executor_map(executor *e, int64_t place)

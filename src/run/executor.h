@@ -18,7 +18,8 @@
 typedef struct executor executor;
 
 typedef struct executor_options {
-    bool plain; /* row 0 of every kind only: the oracle */
+    bool plain;    /* row 0 of every kind only: the oracle */
+    int64_t guard; /* bytes behind the arena that nothing is planned for: see executor_guard_fill */
     const char
         *device; /* NULL: MOEFOLD_DEVICE of the environment, or else as moefold.device says */
 } executor_options;
@@ -26,6 +27,8 @@ typedef struct executor_options {
 /* Takes memory (zeros) and binds kernels. `c` has its groups; NULL: the rank is alone. */
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
+
+const char *executor_device(const executor *e); /* "cpu" */
 
 /* Goes on with another program of the same weights. Weights, gradients and optimizer stay where
  * they are; all else begins as zeros. Where it fails the executor can only be closed. */
@@ -36,16 +39,20 @@ status executor_rework(executor *e, const program *p, error *err);
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
-/* From now on adds the seconds of every operation to `t`, by the kind that `cost` gives it; a wait
- * counts as its message. `t` stays in place until executor_close or executor_rework. Of use where
- * calls are finished when they return. */
-void executor_time(executor *e, timing *t, const cost_model *cost);
-
 /* ---- memory, from outside: behind everything that was enqueued */
 
 void executor_read(executor *e, void *to, int64_t place, int64_t bytes);
 void executor_write(executor *e, int64_t place, const void *from, int64_t bytes);
 void executor_fill(executor *e, int64_t place, int64_t bytes, unsigned char byte);
+
+/* As the device's `differ`: map[(bytes + 7) / 8]; `place` is a multiple of 8. */
+void executor_differ(executor *e, int64_t place, int64_t bytes, unsigned char byte,
+                     unsigned char *map);
+
+/* Of the guard behind everything that kernels may use: fills it; how many of its bytes are another
+ * one. */
+void executor_guard_fill(executor *e, unsigned char byte);
+int64_t executor_guard_touched(executor *e, unsigned char byte);
 
 /* The host's own pointer to a place, or NULL where the device's memory is not the host's. The
  * region around it is contiguous. Valid until the next part, item or rework. */

@@ -145,4 +145,5 @@ void executor_unbind(executor *e)
     e->segments = NULL;
     e->memory = NULL;
     e->times = NULL;
+    e->clock = NULL;
 }

@@ -31,6 +31,7 @@ struct executor {
     comm *c;
     comm *own; /* of a rank that is alone */
     bool plain;
+    int64_t guard, guard_at; /* bytes, and their offset in SPACE_WORK */
     void *workspace;
     int64_t state_bytes;     /* places before this are of SPACE_STATE, */
     int64_t work_bytes;      /* so many that follow of SPACE_WORK, the rest of SPACE_HOST */
@@ -40,15 +41,22 @@ struct executor {
     int n_list_events;
     bool joined;            /* communicators are open */
     timing *times;          /* NULL: nobody asked */
-    double last;            /* when the operation before ended */
     cost_kind *event_kind;  /* [n_events]: of the messages that were recorded there */
-    cost_kind message_kind; /* of the last message that was started */
+    struct op_clock *clock; /* NULL: no operation is stamped */
     arena *memory;          /* of what is bound */
 };
 
 /* Binds operations, events and addresses of e->p. The spaces have been taken. */
 status executor_bind(executor *e, error *err);
 void executor_unbind(executor *e);
+
+/* ---- stamps (executor_times.c), where there is a clock */
+
+typedef struct op_clock op_clock;
+
+void op_clock_item(executor *e, item_part part);
+void op_clock_start(executor *e, item_part part, int64_t i, int k, op_stream s);
+void op_clock_end(executor *e, item_part part, const bound_item *it, int phase, int k);
 
 device_address executor_address(const executor *e, int64_t place);
 

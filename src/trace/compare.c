@@ -1,6 +1,7 @@
 /* compare.c - two traces side by side.
  *
- * I1  Rows are a rank in the mean: traces may have other ranks, or other numbers of them.
+ * I1  Rows are a rank in a step, in the mean: traces may have other ranks, or other numbers of
+ *     them, and a run's has several steps.
  * I2  In whole steps what is there twice as often costs twice as much. Windows hold more or less of
  *     the same by where they were cut, so there only lengths count; what one of them alone has
  *     counts in full.
@@ -48,9 +49,10 @@ static int64_t sorted(const trace_op ***out, const trace *t, arena *a)
     return n;
 }
 
+/* Steps of ranks. */
 static double ranks_of(const trace *t)
 {
-    return t->n_ranks > 0 ? (double)t->n_ranks : 1;
+    return (t->n_ranks > 0 ? (double)t->n_ranks : 1) * trace_steps_of(t);
 }
 
 /* Adds all operations like the first of the list; returns how many they were. */

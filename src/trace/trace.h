@@ -42,6 +42,7 @@ typedef struct trace_op {
     double seconds; /* of the whole operation, where the window cut it; else end - start */
     trace_end message;
     int64_t peer, tag, number; /* of a message: the other rank; its number with this tag */
+    bool awaits;               /* a wait for the receive with these; not in files */
 } trace_op;
 
 typedef struct trace_rank {
@@ -53,9 +54,11 @@ typedef struct trace {
     arena *a;
     const char *source; /* "predicted", "measured" */
     const char *recipe, *machine;
-    double from; /* of the step, where the trace begins: 0 for a whole one */
-    double span; /* seconds that it covers */
-    double step; /* seconds of a whole step */
+    double from;               /* of the step, where the trace begins: 0 for a whole one */
+    double span;               /* seconds that it covers */
+    double step;               /* seconds of a whole step */
+    int64_t steps, first_step; /* of a run: how many it covers, and the first one's iteration; 0: a
+                                * prediction, of one step or a window of it */
     trace_rank *ranks;
     int64_t n_ranks, ranks_room;
     const char **streams; /* [n_streams] names, by stream */
@@ -67,6 +70,12 @@ typedef struct trace {
 void trace_init(trace *t, const char *source, arena *a);
 void trace_add_rank(trace *t, int64_t rank, const char *name);
 void trace_add(trace *t, trace_op o); /* what has no length is left out */
+
+/* How many steps it covers, in its operations' counts. */
+static inline double trace_steps_of(const trace *t)
+{
+    return t->steps > 0 ? (double)t->steps : 1;
+}
 
 /* By rank, stream and start: as files have them. */
 void trace_sort(trace *t);

@@ -152,6 +152,9 @@ static status take_head(reader *r, json_t *root)
     t->from = json_number_value(json_object_get(head, "from_s"));
     t->span = json_number_value(json_object_get(head, "span_s"));
     t->step = json_number_value(json_object_get(head, "step_s"));
+    t->steps = whole(head, "steps");
+    t->first_step = whole(head, "first_step");
+    if (t->steps < 1 || t->steps > (1 << 20)) t->steps = t->first_step = 0;
     if (!(t->span > 0) || !isfinite(t->span))
         return error_set(r->err, ERR_INPUT,
                          "%s: otherData.span_s is not a length; repair: write the trace again",

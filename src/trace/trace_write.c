@@ -138,6 +138,10 @@ static void put_start(textbuf *t, const trace *x)
     put_pair(t, "source", x->source);
     put_pair(t, "recipe", x->recipe);
     put_pair(t, "machine", x->machine);
+    if (x->steps > 0) {
+        put_number(t, "steps", x->steps);
+        put_number(t, "first_step", x->first_step);
+    }
     text_add(t, ",\"from_s\":%.9f,\"span_s\":%.9f,\"step_s\":%.9f},\n\"traceEvents\":[\n", x->from,
              x->span, x->step);
     text_add(t,

@@ -2,6 +2,8 @@
  *
  * Work is a kernel that notes when it ran; random lists of work, records and waits are run on each
  * device, and what ran when is compared with what the list allows. */
+#include <time.h>
+
 #include "comm/running.h"
 #include "device/device.h"
 
@@ -234,6 +236,73 @@ static void an_event_is_the_record_before_the_wait(void **state)
     free(l);
 }
 
+/* ---- stamps */
+
+static double clock_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void nap(const kernel_call *c)
+{
+    note(c);
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+static const kernel napping = {.name = "nap", .launch = nap};
+
+static void launch_nap(device *d, op *o, int stream, history *h)
+{
+    static const op_types none;
+    void *in[OP_IN_MAX] = {NULL}, *out[OP_OUT_MAX] = {h};
+    d->table->launch(d, (op_stream)stream,
+                     &(kernel_call){.row = &napping, .o = o, .types = &none, .in = in, .out = out});
+}
+
+/* Work of 2 ms on two streams, of which one waits for the other; a stamp before and behind each.
+ * Taken stamps hold up nobody and change no order. */
+static void stamps_stand_where_their_stream_was(void **state)
+{
+    (void)state;
+    enum { NAPS = 6 };
+    comm *c = alone();
+    for (int i = 0; i < N_DEVICES; i++) {
+        device *d = opened(devices[i], c);
+        const device_table *t = d->table;
+        history h = {.n = 0};
+        op ops[NAPS];
+        double at[2 * NAPS];
+        error err;
+        assert_int_equal(t->events(d, 1, &err), OK);
+        assert_int_equal(t->stamps(d, 2 * NAPS, &err), OK);
+        double before = clock_now(), began = t->stamp_origin(d), after = clock_now();
+        assert_true(began >= before && began <= after);
+        for (int k = 0; k < NAPS; k++) {
+            int stream = k % 2;
+            ops[k] = (op){.dim = {k}};
+            if (k == 3) t->wait(d, (op_stream)stream, 0);
+            t->stamp(d, (op_stream)stream, 2 * k);
+            launch_nap(d, &ops[k], stream, &h);
+            t->stamp(d, (op_stream)stream, 2 * k + 1);
+            if (k == 2) t->record(d, (op_stream)stream, 0);
+        }
+        for (int k = 0; k < 2 * NAPS; k++) at[k] = t->stamp_read(d, k);
+        double end = clock_now() - began;
+        for (int k = 0; k < NAPS; k++) {
+            assert_true(at[2 * k + 1] - at[2 * k] >= 0.002 && at[2 * k + 1] <= end);
+            if (k >= 2) assert_true(at[2 * k] >= at[2 * k - 3]); /* of the same stream */
+        }
+        assert_true(at[2 * 3] >= at[2 * 2 + 1]); /* the wait */
+        t->stamp(d, STREAM_COMPUTE, 0);          /* again: the last one counts */
+        assert_true(t->stamp_read(d, 0) >= at[2 * NAPS - 2]);
+        t->sync(d);
+        device_close(d);
+    }
+    comm_close(c);
+}
+
 /* ---- messages */
 
 enum { N = 5 };
@@ -256,7 +325,8 @@ static void check_chain(comm *c, result *r, const char *name)
     error err = {{0}};
     op ops[CHAINS][LONG];
     float y[CHAINS][LONG + 1][2 * N];
-    if (device_open(&d, name, c, &err) || d->table->events(d, CHAINS * LONG, &err)) {
+    if (device_open(&d, name, c, &err) || d->table->events(d, CHAINS * LONG, &err) ||
+        d->table->stamps(d, 2 * CHAINS * LONG, &err)) {
         snprintf(r->text, sizeof r->text, "%.200s", err.text);
         return;
     }
@@ -268,14 +338,20 @@ static void check_chain(comm *c, result *r, const char *name)
             int k = (m + (int)comm_rank(c)) % CHAINS;
             op_stream s = streams[k][i % 2];
             if (i) d->table->wait(d, s, k * LONG + i - 1);
+            d->table->stamp(d, s, 2 * (k * LONG + i));
             gather(d, &ops[k][i], s, y[k][i], y[k][i + 1]);
             d->table->record(d, s, k * LONG + i);
+            d->table->stamp(d, s, 2 * (k * LONG + i) + 1);
         }
     for (int k = 0; k < CHAINS; k++) d->table->wait_here(d, k * LONG + LONG - 1);
     for (int k = 0; k < CHAINS; k++)
         for (int i = 0; i < 2 * N; i++)
             EXPECT(r, y[k][LONG][i] == (float)(k + 1), "%s: chain %d, element %d is %g", name, k, i,
                    (double)y[k][LONG][i]);
+    for (int n = 2; n < CHAINS * LONG; n++)
+        if (n % LONG > 1)
+            EXPECT(r, d->table->stamp_read(d, 2 * n + 1) >= d->table->stamp_read(d, 2 * n - 3),
+                   "%s: message %d ends before the one before it in its stream", name, n);
     d->table->sync(d);
     device_close(d);
 }
@@ -331,6 +407,7 @@ int main(void)
         cmocka_unit_test(memory_that_is_not_there_is_refused),
         cmocka_unit_test(random_lists_run_as_their_waits_allow),
         cmocka_unit_test(an_event_is_the_record_before_the_wait),
+        cmocka_unit_test(stamps_stand_where_their_stream_was),
         cmocka_unit_test(messages_of_streams_wait_for_each_other),
         cmocka_unit_test(a_wait_of_another_stream_does_not_hold_up_the_host),
     };

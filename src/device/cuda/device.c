@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "device/cuda/entry.h"
+#include "device/cuda/probe.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
 
@@ -24,6 +26,8 @@ typedef struct gpu_state {
     cudaStream_t streams[STREAM_COUNT];
     cudaEvent_t *events;
     int n_events;
+    cudaEvent_t *stamps; /* [n_stamps + 1], with times; the last is the origin */
+    int n_stamps;
     volatile uint32_t *finished; /* [STREAM_COUNT], pinned (I2) */
     CUdeviceptr finished_at;     /* the same for the GPU */
     uint32_t put[STREAM_COUNT];
@@ -152,6 +156,8 @@ static void close_gpu(device *d)
     for (int s = 0; s < STREAM_COUNT; s++)
         if (g->streams[s]) cudaStreamDestroy(g->streams[s]);
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
+    for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
+    free(g->stamps);
     cudaFreeHost((void *)(uintptr_t)g->finished);
     free(g->events);
     free(g);
@@ -251,6 +257,27 @@ static void fill(device *d, device_address to, int byte, int64_t bytes)
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
 }
 
+/* In pieces: the map of one is made on the GPU and joined on the host. */
+static void differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map_of)
+{
+    enum { PIECE = 1 << 28, WORDS = PIECE / 32 };
+    static const char what[] = "comparing the GPU's memory";
+    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    uint32_t *there = NULL, *here = NULL;
+    check(d, cudaMalloc((void **)&there, WORDS * sizeof *there), what);
+    check(d, cudaHostAlloc((void **)&here, WORDS * sizeof *here, cudaHostAllocDefault), what);
+    for (int64_t n; bytes > 0; bytes -= n, at.offset += n, map_of += n / 8) {
+        n = bytes < PIECE ? bytes : PIECE;
+        size_t map_bytes = (size_t)(n + 7) / 8, words = (size_t)(n + 31) / 32;
+        gpu_differ(s, pointer(d, at), byte, n, there);
+        check(d, cudaMemcpyAsync(here, there, words * sizeof *here, cudaMemcpyDefault, s), what);
+        check(d, cudaStreamSynchronize(s), what);
+        for (size_t i = 0; i < map_bytes; i++) map_of[i] |= ((const unsigned char *)here)[i];
+    }
+    cudaFree(there);
+    cudaFreeHost(here);
+}
+
 static void copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
 {
     check(d,
@@ -301,6 +328,50 @@ static bool is_complete(device *d, int event)
     if (e == cudaErrorNotReady) return false;
     check(d, e, "asking for an event");
     return true;
+}
+
+/* ---- stamps */
+
+static status stamps(device *d, int n, error *err)
+{
+    gpu_state *g = state_of(d);
+    for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
+    free(g->stamps);
+    g->n_stamps = 0;
+    g->stamps = calloc((size_t)n + 1, sizeof *g->stamps);
+    if (!g->stamps) return error_set(err, ERR_MACHINE, "no host memory for %d stamps", n);
+    for (; g->n_stamps < n + 1; g->n_stamps++) {
+        cudaError_t e = cudaEventCreate(&g->stamps[g->n_stamps]);
+        if (e)
+            return error_set(err, ERR_MACHINE, "the GPU's stamp %d of %d: %s", g->n_stamps, n,
+                             cudaGetErrorString(e));
+    }
+    return OK;
+}
+
+static void stamp(device *d, op_stream s, int number)
+{
+    gpu_state *g = state_of(d);
+    check(d, cudaEventRecord(g->stamps[number], g->streams[s]), "taking a stamp");
+}
+
+/* The event is recorded on an idle GPU: it passes as the host looks at its clock. */
+static double stamp_origin(device *d)
+{
+    gpu_state *g = state_of(d);
+    stamp(d, STREAM_COMPUTE, g->n_stamps - 1);
+    check(d, cudaEventSynchronize(g->stamps[g->n_stamps - 1]), "the first stamp");
+    return clock_seconds();
+}
+
+static double stamp_read(device *d, int number)
+{
+    gpu_state *g = state_of(d);
+    float ms = 0;
+    check(d, cudaEventSynchronize(g->stamps[number]), "reading a stamp");
+    check(d, cudaEventElapsedTime(&ms, g->stamps[g->n_stamps - 1], g->stamps[number]),
+          "reading a stamp");
+    return 1e-3 * (double)ms;
 }
 
 /* ---- operations */
@@ -389,6 +460,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .read = read,
                                   .write = write,
                                   .fill = fill,
+                                  .differ = differ,
                                   .copy = copy,
                                   .events = events,
                                   .record = record,
@@ -397,6 +469,10 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .is_complete = is_complete,
                                   .launch = launch,
                                   .message = message,
+                                  .stamps = stamps,
+                                  .stamp_origin = stamp_origin,
+                                  .stamp = stamp,
+                                  .stamp_read = stamp_read,
                                   .sync = sync,
                                   .settle = settle},
                         .look = find_gpu};

@@ -98,17 +98,13 @@ static void place_temporaries(program *p)
 
 /* ---- what buffers cover */
 
-typedef struct range {
-    int64_t start, end;
-} range;
-
 static int by_start(const void *a, const void *b)
 {
-    const range *x = a, *y = b;
+    const program_range *x = a, *y = b;
     return (x->start > y->start) - (x->start < y->start);
 }
 
-static int64_t union_of(range *list, int64_t n)
+static int64_t union_of(program_range *list, int64_t n)
 {
     qsort(list, (size_t)n, sizeof *list, by_start);
     int64_t covered = 0, end = 0;
@@ -121,7 +117,7 @@ static int64_t union_of(range *list, int64_t n)
 }
 
 /* Without gaps of alignment inside; `out` NULL: counts alone. */
-static int64_t workspace_ranges(const program *p, range *out)
+static int64_t workspace_ranges(const program *p, program_range *out)
 {
     int64_t at = p->offset[REGION_TEMP] + p->workspace_offset, n = 0;
     const target_row *target = target_row_of(p->s);
@@ -132,7 +128,7 @@ static int64_t workspace_ranges(const program *p, range *out)
                 const segment *seg = p->segments[i];
                 int parts = workspace_parts(list, target, seg, &seg->ops[phase][k]);
                 for (int m = 0; m < parts && out; m++)
-                    out[n + m] = (range){at + list[m].at, at + list[m].at + list[m].bytes};
+                    out[n + m] = (program_range){at + list[m].at, at + list[m].at + list[m].bytes};
                 n += parts;
             }
     return n;
@@ -147,7 +143,7 @@ static memory_kind memory_of(const buf *b)
     return b->life == LIFE_HOST ? MEMORY_HOST : MEMORY_ARENA;
 }
 
-static int64_t collect_items(const program *p, memory_kind kind, range *out)
+static int64_t collect_items(const program *p, memory_kind kind, program_range *out)
 {
     int64_t n = 0;
     for (int part = 0; part < PART_COUNT; part++)
@@ -159,38 +155,63 @@ static int64_t collect_items(const program *p, memory_kind kind, range *out)
                                b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT ||
                                memory_of(b) != kind;
                 int64_t at = counted ? -1 : program_place(p, it, id);
-                if (at >= 0) out[n++] = (range){at, at + b->bytes};
+                if (at >= 0) out[n++] = (program_range){at, at + b->bytes};
             }
         }
     return n;
 }
 
-static int64_t collect(const program *p, range *out)
+/* But for the workspace. */
+static int64_t collect(const program *p, program_range *out)
 {
     int64_t n = 0;
     for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER;
          i++) /* their padding is used like the rest */
-        out[n++] = (range){p->offset[i], p->offset[i] + p->bytes[i]};
+        out[n++] = (program_range){p->offset[i], p->offset[i] + p->bytes[i]};
     for (int i = 0; i < STEP_COUNT; i++) {
         int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
         int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
-        out[n++] = (range){at, at + times * p->step_bytes[i]};
+        out[n++] = (program_range){at, at + times * p->step_bytes[i]};
     }
-    n += workspace_ranges(p, out + n);
     return n + collect_items(p, MEMORY_ARENA, out + n);
 }
 
-static int64_t bytes_covered(const program *p, memory_kind kind)
+static int64_t ranges_most(const program *p)
 {
     int64_t most = REGION_COUNT + STEP_COUNT + workspace_ranges(p, NULL);
     for (int part = 0; part < PART_COUNT; part++)
         for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
-    range *list = malloc(sizeof *list * (size_t)most);
+    return most;
+}
+
+static int64_t bytes_covered(const program *p, memory_kind kind)
+{
+    program_range *list = malloc(sizeof *list * (size_t)ranges_most(p));
     if (!list) return 0;
     int64_t n = kind == MEMORY_ARENA ? collect(p, list) : collect_items(p, kind, list);
+    if (kind == MEMORY_ARENA) n += workspace_ranges(p, list + n);
     int64_t bytes = union_of(list, n); /* I2 */
     free(list);
     return bytes;
+}
+
+int64_t program_ranges(const program *p, program_range **out, arena *a)
+{
+    program_range *list = ARENA_ARRAY(a, program_range, 2 * ranges_most(p));
+    int64_t n = collect(p, list), joined = 0;
+    n += collect_items(p, MEMORY_HOST, list + n);
+    n += collect_items(p, MEMORY_STAGING, list + n);
+    qsort(list, (size_t)n, sizeof *list, by_start);
+    for (int64_t i = 0; i < n; i++) {
+        if (list[i].end <= list[i].start) continue;
+        if (joined && list[i].start <= list[joined - 1].end) {
+            if (list[i].end > list[joined - 1].end) list[joined - 1].end = list[i].end;
+        } else {
+            list[joined++] = list[i];
+        }
+    }
+    *out = list;
+    return joined;
 }
 
 int64_t program_buffer_bytes(const program *p)

@@ -90,6 +90,7 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err)
     if (s) return s;
     if (!t->o->json) print(t, &line);
     s = trainer_event(t, iteration_line_json(&line), err);
+    if (!s) s = trainer_board_line(t, &line, err);
     trainer_traffic_line(t);
     return s;
 }
@@ -125,5 +126,6 @@ status trainer_validation_line(trainer *t, error *err)
     char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
     validation_print(text, sizeof text, name, losses.list, losses.n);
     trainer_say(t, t->o->json ? stderr : stdout, text);
-    return trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n), err);
+    s = trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n), err);
+    return s ? s : trainer_board_validation(t, &losses, err);
 }

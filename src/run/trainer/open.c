@@ -13,6 +13,7 @@
 #include "run/trainer/agree.h"
 #include "run/trainer/facts.h"
 #include "run/trainer/state.h"
+#include "run/touched.h"
 
 /* ---- data */
 
@@ -110,7 +111,8 @@ static void take_arrays(trainer *t)
 status trainer_open(trainer *t, const setup *s, error *err)
 {
     program *p = ARENA_NEW(t->a, program);
-    executor_options o = {.plain = t->o->plain, .device = t->o->device};
+    executor_options o = {
+        .plain = t->o->plain, .guard = t->o->touched ? TOUCHED_GUARD : 0, .device = t->o->device};
     program_build(p, s, comm_rank(t->c), t->a);
     status st = t->e ? executor_rework(t->e, p, err) : executor_open(&t->e, p, t->c, o, err);
     if (st) return st;
@@ -122,8 +124,7 @@ status trainer_open(trainer *t, const setup *s, error *err)
     optimizer_init(&t->opt, p, DECAY_MEGATRON, t->a);
     t->opt.steps = steps;
     step_table(t->e, p, &t->opt);
-    trainer_predict_attach(t);
-    return OK;
+    return trainer_predict_attach(t, err);
 }
 
 /* ---- all of it */
@@ -174,7 +175,9 @@ status trainer_open_all(trainer *t, error *err)
     if (s) return s;
     fact data = {"data", data_text(t), "give all ranks the same files"};
     s = facts_agree(t->c, &data, 1, t->a, err);
-    if (!s) s = trainer_start(t, err);
+    if (s || t->o->touched) return s;
+    s = trainer_start(t, err);
+    if (!s) s = trainer_folder_open(t, err);
     if (s) return s;
     if (t->o->metrics && comm_rank(t->c) == 0)
         s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);

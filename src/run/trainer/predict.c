@@ -4,6 +4,7 @@
  * whatever description there is; and where `moefold bench` has measured the machine, but not beside
  * JSON. What is wrong with a description ends a run only where a person asked. The first step is
  * not counted: pages are touched and threads started there. */
+#include "run/executor_times.h"
 #include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
@@ -17,9 +18,10 @@ struct predicted {
     bool first;      /* the first step is over */
 };
 
-void trainer_predict_attach(trainer *t)
+status trainer_predict_attach(trainer *t, error *err)
 {
-    if (t->predicted) executor_time(t->e, &t->predicted->running, &t->predicted->cost);
+    struct predicted *p = t->predicted;
+    return p ? executor_time(t->e, &p->running, &p->cost, err) : OK;
 }
 
 static bool is_asked(const trainer *t)
@@ -62,19 +64,21 @@ status trainer_predict(trainer *t, error *err)
     arena_destroy(scratch);
     cost_init(&p->cost, &p->hw, t->s, NULL);
     t->predicted = p;
-    trainer_predict_attach(t);
-    return OK;
+    return ranks_agree(t->c, trainer_predict_attach(t, err), err);
 }
 
 void trainer_predict_begin(trainer *t)
 {
-    if (t->predicted) t->predicted->begun = t->predicted->running;
+    if (!t->predicted) return;
+    executor_time_begin(t->e);
+    t->predicted->begun = t->predicted->running;
 }
 
 void trainer_predict_step(trainer *t, double seconds)
 {
     struct predicted *p = t->predicted;
     if (!p) return;
+    executor_time_end(t->e);
     if (p->first) {
         for (int k = 0; k < COST_KINDS; k++)
             timing_add(&p->measured, (cost_kind)k, p->running.seconds[k] - p->begun.seconds[k]);

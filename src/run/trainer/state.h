@@ -7,12 +7,15 @@
 #include "run/checkpoint/checkpoint.h"
 #include "run/data/sampler.h"
 #include "run/data/source.h"
+#include "run/trainer/event_file.h"
 #include "run/trainer/iteration_line.h"
 #include "run/arrays.h"
 #include "run/trainer/progress.h"
 #include "run/trainer/schedule.h"
 #include "run/timing.h"
 #include "run/trainer/trainer.h"
+
+enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
 
 typedef struct trainer {
     const setup *s; /* the given one, or one with larger routed buffers */
@@ -40,6 +43,9 @@ typedef struct trainer {
     log_interval interval;
     progress bar;
     metrics_file metrics;
+    tracing *tracing;         /* NULL: nobody asked */
+    const trace *traced;      /* of all ranks, once it is written; rank 0's */
+    event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
@@ -47,6 +53,8 @@ typedef struct trainer {
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
+    double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
+    int64_t steps_timed;
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;
@@ -87,6 +95,10 @@ void trainer_gather(trainer *t);
 /* Weights from a checkpoint, from files, or drawn; counters. */
 status trainer_start(trainer *t, error *err);
 
+/* touched.c: instead of training, two steps over memory that is filled with patterns, and what they
+ * touched of what was planned. ERR_RULE: something else. */
+status trainer_touched(trainer *t, error *err);
+
 /* The arrays of this rank, as a checkpoint takes them. Not collective. */
 typedef struct lent_checkpoint {
     checkpoint c;
@@ -117,6 +129,13 @@ status trainer_validation_line(trainer *t, error *err);
  * and into the file of metrics. Collective. */
 status trainer_event(trainer *t, json_t *event, error *err);
 
+/* tensorboard.c: the same numbers as scalars, where logger.tensorboard_dir asks for them.
+ * Collective. */
+status trainer_board_open(trainer *t, error *err); /* before the first step */
+status trainer_board_line(trainer *t, const iteration_line *it, error *err);
+status trainer_board_validation(trainer *t, const step_losses *losses, error *err);
+status trainer_board_close(trainer *t, status st, error *err); /* `st`: how the run ended */
+
 /* report.c: who is slow, and what messages cost. */
 void trainer_count(trainer *t, double seconds, double waited); /* one step; not collective */
 void trainer_compare(trainer *t);
@@ -129,10 +148,19 @@ void trainer_routing_step(trainer *t);               /* one step; not collective
 status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
-status trainer_predict(trainer *t, error *err); /* before the first step */
-void trainer_predict_attach(trainer *t);        /* a new executor */
-void trainer_predict_begin(trainer *t);         /* of a step */
+status trainer_predict(trainer *t, error *err);        /* before the first step */
+status trainer_predict_attach(trainer *t, error *err); /* a new executor */
+void trainer_predict_begin(trainer *t);                /* of a step */
 void trainer_predict_step(trainer *t, double seconds);
 void trainer_predict_table(trainer *t);
+
+/* traced.c: --trace. Collective. */
+status trainer_trace_open(trainer *t, error *err); /* before the first step */
+status trainer_trace_write(trainer *t, error *err);
+
+/* run_folder.c: --run. Collective, but for the second. */
+status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */
+void trainer_folder_step(trainer *t, double seconds);
+status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err);
 
 #endif

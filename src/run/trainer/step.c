@@ -118,8 +118,11 @@ static void give(trainer *t, bool failed)
 static status run_batch(trainer *t, const batch_source *from, step_losses *out, error *err)
 {
     bool updates = from->which == DATA_TRAIN && t->p->types.moments;
+    tracing *traced = from->which == DATA_TRAIN ? t->tracing : NULL;
     for (;;) {
-        status mine = load_batch(t, from, err);
+        status mine = tracing_begin(traced, t->e, t->at.iteration + 1, err);
+        if (!mine) mine = load_batch(t, from, err);
+        double loaded = clock_seconds();
         step_run_begin(t->e);
         give(t, mine != OK);
         step_run_end(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
@@ -128,7 +131,10 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
         out->result = step_result_of(t->report.verdict);
         t->stale = updates && t->p->gathers_late && out->result.outcome == STEP_TAKEN;
         if (out->result.outcome == STEP_FAILED) return ranks_agree(t->c, mine, err); /* I1 */
-        if (out->result.outcome != STEP_OVERFLOWED) return OK;
+        if (out->result.outcome != STEP_OVERFLOWED) {
+            tracing_end(traced, t->e, t->p, loaded);
+            return OK;
+        }
         status s = trainer_grow(t, err);
         if (s) return s;
     }

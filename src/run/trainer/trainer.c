@@ -137,6 +137,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     double seconds = clock_seconds() - start;
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
+    trainer_folder_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
     status judged = judge(t, losses, err);
     bool last = t->at.iteration == t->train_iters;
@@ -188,6 +189,27 @@ static status close_metrics(trainer *t, status st, error *err)
     return ranks_agree(t->c, s, err);
 }
 
+/* Who reads what steps give. */
+static status open_readers(trainer *t, error *err)
+{
+    status st = trainer_board_open(t, err);
+    if (!st) st = trainer_routing_open(t, err);
+    if (!st) st = trainer_predict(t, err);
+    if (!st) st = trainer_trace_open(t, err);
+    return st;
+}
+
+static status train(trainer *t, train_summary *sum, error *err)
+{
+    start_loop(t);
+    status st = loop(t, sum, err);
+    progress_finish(&t->bar);
+    if (st) return st;
+    trainer_traffic(t, sum, sum->iterations);
+    trainer_predict_table(t);
+    return trainer_trace_write(t, err);
+}
+
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
                    error *err)
 {
@@ -197,20 +219,15 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     comm_work before = comm_work_begin(c, WORK_START);
     status st = trainer_open_all(t, err);
-    if (!st) st = trainer_routing_open(t, err);
-    if (!st) st = trainer_predict(t, err);
+    if (!st && !o->touched) st = open_readers(t, err);
     comm_work_end(c, before);
-    if (!st) {
-        start_loop(t);
-        st = loop(t, sum, err);
-    }
-    progress_finish(&t->bar);
-    if (!st) trainer_traffic(t, sum, sum->iterations);
-    if (!st) trainer_predict_table(t);
+    if (!st) st = o->touched ? trainer_touched(t, err) : train(t, sum, err);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;
     st = close_metrics(t, st, err);
+    st = trainer_board_close(t, st, err);
+    st = trainer_folder_close(t, sum, st, err);
     trainer_save_close(t);
     data_close(t->data);
     executor_close(t->e);

@@ -13,6 +13,7 @@
 
 #include "comm/comm.h"
 #include "program/program.h"
+#include "run/trainer/tracing.h"
 
 typedef struct train_options {
     bool json;           /* lines for programs instead of Megatron's */
@@ -21,9 +22,21 @@ typedef struct train_options {
     int threads;         /* of this rank; 0: its share of the machine */
     const char *metrics; /* file of JSON lines; NULL: none */
     bool predict; /* print predicted beside measured times at the end, whatever they come from */
+    bool touched; /* no training: two steps over patterns, and which bytes they touched */
     const char *save_routing; /* file for the loads of experts (price/routing.h); NULL: none */
-    double compare;           /* seconds between comparisons of the ranks' times; 0: 60 */
+    const char *trace;        /* file for the operations of some steps (tracing.h); NULL: none */
+    trace_steps trace_steps;  /* which */
+    const char *run;     /* folder of the run (run_folder.c), where metrics, loads and trace lie;
+                          * NULL: none */
+    const char *machine; /* what computes, in words, for files; NULL: not said */
+    double compare;      /* seconds between comparisons of the ranks' times; 0: 60 */
 } train_options;
+
+/* What the rank with the largest plan holds. */
+typedef struct run_memory {
+    int64_t rank, arena, host, bytes[REGION_COUNT]; /* planned */
+    int64_t resident;                               /* of its process, as the system has counted */
+} run_memory;
 
 typedef struct train_summary {
     double first_loss, last_loss; /* of steps that were not skipped; NaN: all were */
@@ -31,6 +44,7 @@ typedef struct train_summary {
     double seconds, tokens_per_second;
     bool interrupted;
     comm_stats traffic; /* a step; of each number the largest of all ranks */
+    run_memory memory;  /* where a folder of the run is written */
 } train_summary;
 
 /* Trains as the setup says; it is valid, and comm_groups has been called with it. Collective over

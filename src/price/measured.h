@@ -1,0 +1,14 @@
+/* measured.h - the parts of a step as a trace has them, to stand beside those of a price. */
+#ifndef PRICE_MEASURED_H
+#define PRICE_MEASURED_H
+
+#include "price/price.h"
+#include "trace/trace.h"
+
+/* Seconds of a step on the compute stream of a rank, in the mean over the trace's steps: operations
+ * by kind, waits by what is waited for; the rest is what has no cause. `hidden`: communication and
+ * copies that compute did not wait for. `rank` -1: all ranks in the mean. Returns the seconds of a
+ * step, which the parts add up to; 0: the trace has no such rank. */
+double measured_parts(step_part out[STEP_PARTS], const trace *t, int64_t rank);
+
+#endif
