@@ -99,11 +99,10 @@ void reported_of_rank(reported *out, const setup *s, const program_size *p, int6
 /* Of our own program: nothing is allocated but its arena. */
 void reported_of_arena(reported *out, const setup *s, int64_t arena_bytes, int64_t graphs);
 
-/* Reserved over allocated, and beside it a part of what is made again instead of kept: blocks of
- * those sizes come and go, and what lies between them stays unused. It grows with FP8 (casts of
- * many sizes), too, and is small where env_vars.PYTORCH_CUDA_ALLOC_CONF has
- * expandable_segments:True, as
- * in Megatron-Bridge's recipes. */
+/* Reserved over allocated, and beside it a part of what one layer makes again instead of keeping:
+ * its tensors come and go between blocks of other sizes, and what lies between them stays unused.
+ * Reserved grows with FP8 (casts of many sizes), too, and is small where
+ * env_vars.PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, as in Megatron-Bridge's recipes. */
 typedef struct reserved_ratio {
     double low, middle, high;
     double again, again_high;

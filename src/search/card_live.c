@@ -27,7 +27,10 @@ static live_span half_span(const levels *l, card_what half, int kind)
 static live_span layer_span(const levels *l, int kind)
 {
     if (cards_whole(l->s->k, l->s->c)) return half_span(l, CARD_LAYER, kind);
-    return live_join(half_span(l, CARD_ATTENTION, kind), half_span(l, CARD_MLP, kind)); /* I1 */
+    live_span a = half_span(l, CARD_ATTENTION, kind), m = half_span(l, CARD_MLP, kind);
+    live_span x = live_join(a, m); /* I1 */
+    x.kept.again = x.forward.again = x.backward.again = a.kept.again + m.kept.again;
+    return x;
 }
 
 /* Cards of the prediction module are dear, the others are few. */

@@ -88,21 +88,17 @@ static double module_rough(search *s, const choice *c, bool tight)
 
 /* ---- bytes */
 
-/* A layer's, and under Megatron what is reserved for that which is made again, and the second
- * attention output (live.c). */
+/* A layer's, and under Megatron the second attention output (live.c). */
 static int64_t layer_bytes(search *s, const choice *c, int kind, unsigned drop)
 {
     const card_light *half[2] = {card_bound_of(s->k, c, CARD_ATTENTION, kind),
                                  card_bound_of(s->k, c, CARD_MLP, kind)};
-    int64_t all = card_saved(half[0], 0) + card_saved(half[1], 0);
     int64_t bytes = half[0]->input;
     if (drop != DROP_FULL) bytes = card_saved(half[0], drop) + card_saved(half[1], drop);
     if (!s->megatron || cards_offload(s->k)) return bytes;
-    const reported_frame *f = &s->least[c->precision];
-    double again = (double)(all - bytes) * f->again / f->ratio;
     bool second = drop != DROP_FULL && !(drop & DROP_CORE_ATTN);
     int64_t more = half[0]->live.kept.saved - card_saved(half[0], 0);
-    return bytes + (int64_t)again + (second && more > 0 ? more : 0);
+    return bytes + (second && more > 0 ? more : 0);
 }
 
 /* The logits of the head's microbatch lie beside all that is kept before it; under combined 1F1B

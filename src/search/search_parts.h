@@ -191,8 +191,7 @@ int64_t search_micros(const search *s, const choice *c);
 /* Bytes of state of the mean rank, from below. */
 int64_t search_state_least(search *s, const choice *c, int offload);
 
-/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. Under Megatron
- * what is reserved for that which is made again counts, too. */
+/* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
 const int64_t *search_drop_bytes(search *s, const choice *c, int d, bool pairs);
 
 /* Seconds of the choice's attention and experts with the d-th set of modules. */

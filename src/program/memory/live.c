@@ -261,7 +261,7 @@ live_span live_of_segment(const segment *seg, const setup *s, arena *scratch)
         x.backward.temp += extra.beside;
     }
     if (seg->kind == SEGMENT_HEAD) add_logits(&x, s);
-    x.forward.again = x.kept.again;
+    x.forward.again = x.backward.again = x.kept.again;
     return x;
 }
 
@@ -275,15 +275,11 @@ live_level live_of_pair(const segment *pair, const setup *s, arena *scratch)
     return x;
 }
 
-/* What is made again counts whole while any of the span lives, so that it does not depend on where
- * a span is cut. */
 live_span live_join(live_span a, live_span b)
 {
     live_span x = {.kept = live_add(a.kept, b.kept),
                    .forward = live_most(a.forward, live_add(a.kept, b.forward)),
                    .backward = live_most(b.backward, live_less(a.backward, b.kept))};
-    x.forward.again = x.kept.again;
-    x.backward.again = 0;
     return x;
 }
 

@@ -16,7 +16,7 @@ typedef struct live_level {
     int64_t saved;  /* from forward to backward */
     int64_t logits; /* of head and loss, and their gradient */
     int64_t temp;   /* everything that goes before its list ends */
-    int64_t again;  /* not there: what would be saved, but is made again; the most at any moment */
+    int64_t again;  /* not there: what one layer would save, but makes again; the largest */
 } live_level;
 
 static inline int64_t live_sum(live_level x)
@@ -24,21 +24,25 @@ static inline int64_t live_sum(live_level x)
     return x.saved + x.logits + x.temp;
 }
 
+static inline int64_t live_again(live_level a, live_level b)
+{
+    return a.again > b.again ? a.again : b.again;
+}
+
 static inline live_level live_add(live_level a, live_level b)
 {
-    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp, a.again + b.again};
+    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp, live_again(a, b)};
 }
 
 static inline live_level live_less(live_level a, live_level b)
 {
-    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp, a.again - b.again};
+    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp, a.again};
 }
 
-/* What is made again has a fullest moment of its own. */
 static inline live_level live_most(live_level a, live_level b)
 {
     live_level x = live_sum(b) > live_sum(a) ? b : a;
-    x.again = a.again > b.again ? a.again : b.again;
+    x.again = live_again(a, b);
     return x;
 }
 

@@ -1,9 +1,9 @@
-/* measured.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its memory.
+/* memory_rows.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its memory.
  *
  * Columns: id; rank (which was measured); optimizer (0: the run had none); system; overrides,
  * separated by blanks; allocated and reserved as measured, in unit (GiB or GB, 1e9 bytes). */
-#ifndef TESTS_PRICE_MEASURED_H
-#define TESTS_PRICE_MEASURED_H
+#ifndef TESTS_PRICE_MEMORY_ROWS_H
+#define TESTS_PRICE_MEMORY_ROWS_H
 
 #include <inttypes.h>
 #include <stdlib.h>
