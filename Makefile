@@ -22,7 +22,7 @@ OUR_FLAGS := -std=c11 -D_XOPEN_SOURCE=700 -Isrc -Itests -I$(BUILD)/generated \
 COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
 # The libraries for YAML, JSON and gzip go into the program, so that it runs where they are not installed.
-LIBRARIES := libfyaml jansson zlib
+LIBRARIES := libfyaml jansson sqlite3 zlib
 LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
@@ -51,7 +51,7 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
-CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c
+CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c src/device/log.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))

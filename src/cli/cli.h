@@ -36,6 +36,7 @@ int command_bench(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_trace(int argc, char **argv);
+int command_profile(int argc, char **argv);
 
 /* An option of a command: a switch (`on`), or one that takes a value (`text`). */
 typedef struct cli_option {

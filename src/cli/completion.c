@@ -69,6 +69,7 @@ static const struct value_words {
     {"--to", "hf moefold"},
     {"--dtype", "float32 bfloat16"},
     {"--precision", "any"},
+    {"--without", "optimizer"},
 };
 
 static void put_option_values(const char *before, const char *after)
@@ -177,7 +178,8 @@ static void print_zsh(void)
     printf(")\n    keys=(");
     put_keys();
     printf(")\n"
-           "    compadd -a presets\n    compadd -S '' -a keys\n    _files -g '*.yaml'\n"
+           "    compadd -a presets\n    compadd -S '' -a keys\n    _files -g "
+           "'*.(yaml|json|gz|log|sqlite)'\n"
            "}\n"
            "_moefold \"$@\"\n");
 }

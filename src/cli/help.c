@@ -74,6 +74,15 @@ static const struct page {
        "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json -o both.json.gz"},
       {"The three that differ most, for programs",
        "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json --top 3 --json"}}},
+    {"profile",
+     {{"A PyTorch-profiler trace of a step without its optimizer",
+       "moefold profile qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 seq=4K gbs=8 mbs=8 "
+       "tests/data/profile/megatron-8x4k.json.gz --without optimizer"},
+      {"A log of Megatron: iteration lines, memory, timers",
+       "moefold profile recipes/qwen3-30b-4k-h100.yaml tests/data/profile/megatron.log"},
+      {"Nsight Systems: export it first (nsys export --type sqlite)",
+       "moefold profile recipes/qwen3-30b-4k-h100.yaml tests/data/profile/nsight.sqlite "
+       "--json"}}},
     {"train",
      {{"Train a small model on this machine's CPUs",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},

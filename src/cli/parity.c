@@ -1,4 +1,5 @@
 /* parity.c - `moefold parity`: our numbers beside a reference case. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,14 +8,23 @@
 #include "cli/runtime.h"
 #include "run/parity/parity.h"
 
+/* JSON knows no number that is none: null, and the other keys stay. */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
 static void print_json(const parity_result *r)
 {
+    json_t *curve = json_array();
+    for (int i = 0; i < r->n_curve; i++) json_array_append_new(curve, number(r->curve[i]));
     cli_json_print(json_pack(
-        "{s:b, s:f, s:f, s:f, s:f, s:f, s:s, s:f, s:i, s:I}", "ok", r->ok, "loss", r->loss,
-        "loss_golden", r->loss_golden, "loss_rel_err", r->loss_rel_err, "logits_rel_err",
-        r->logits_rel_err, "grad_rel_err_max", r->grad_rel_err_max, "grad_worst",
-        r->grad_worst ? r->grad_worst : "", "curve_rel_err_max", r->curve_rel_err_max,
-        "curve_worst_step", r->curve_worst, "arena_bytes", (json_int_t)r->arena_bytes));
+        "{s:b, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:i, s:o, s:I}", "ok", r->ok, "loss",
+        number(r->loss), "loss_golden", number(r->loss_golden), "loss_rel_err",
+        number(r->loss_rel_err), "logits_rel_err", number(r->logits_rel_err), "grad_rel_err_max",
+        number(r->grad_rel_err_max), "grad_worst", r->grad_worst ? r->grad_worst : "",
+        "curve_rel_err_max", number(r->curve_rel_err_max), "curve_worst_step", r->curve_worst,
+        "curve", curve, "arena_bytes", (json_int_t)r->arena_bytes));
 }
 
 static void print_row(const char *name, double e, double tolerance, const char *where)

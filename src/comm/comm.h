@@ -153,6 +153,16 @@ void comm_statistics_clear(comm *c);
 /* Says where this rank is, for the message of a fault; the text stays in place. Cheap. */
 void comm_where(comm *c, const char *what, const char *detail);
 
+/* A device that runs by itself: the watchdog asks it, from its own thread, how many operations are
+ * complete and whether others are under way. Where for the timeout of messages none has been
+ * completed, the job ends, and `text` names what it was at. NULL: there is none (any more). */
+typedef struct comm_device {
+    uint64_t (*progress)(const void *with, bool *busy);
+    void (*text)(const void *with, char *out, size_t room);
+    const void *with;
+} comm_device;
+void comm_watches(comm *c, const comm_device *w);
+
 /* Long work of the host, between messages. Saving to a slow disk takes as long as it takes: that is
  * no hanging message, and ranks that wait for it are not at fault.
  *

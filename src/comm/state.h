@@ -21,6 +21,11 @@ typedef struct comm_watch {
     atomic_int work;         /* comm_work */
     atomic_llong work_since; /* nanoseconds: its begin, or the end of the last wait in it */
     struct comm *next;
+    bool listed;
+    /* Of the device, under the watchdog's lock. */
+    comm_device device;
+    uint64_t device_progress;
+    long long device_since; /* nanoseconds: when it last moved, or had nothing to do */
 } comm_watch;
 
 /* MOEFOLD_SLOW */

@@ -65,7 +65,7 @@ void watch_end(comm *c)
 /* ---- what is said; also in a signal handler, so without stdio */
 
 typedef struct line {
-    char text[512];
+    char text[3072];
     size_t n;
 } line;
 
@@ -180,8 +180,48 @@ static void look_at_work(comm *c, comm_work w, long long now)
                &l);
 }
 
+/* Has it moved, or nothing to do, since `since`? While the host is at long work of its own, it may
+ * be what would move it. */
+static bool device_moves(comm *c, uint64_t *progress)
+{
+    bool busy = false;
+    *progress = c->watch.device.progress(c->watch.device.with, &busy);
+    return !busy || *progress != c->watch.device_progress || work_of(c) != WORK_NONE;
+}
+
+static void put_device(line *l, comm *c, const char *before)
+{
+    char text[2048];
+    uint64_t progress;
+    if (!c->watch.device.progress || device_moves(c, &progress)) return;
+    c->watch.device.text(c->watch.device.with, text, sizeof text);
+    put(l, before);
+    put(l, text);
+}
+
+static void look_at_device(comm *c, long long now)
+{
+    uint64_t progress;
+    if (device_moves(c, &progress)) {
+        c->watch.device_since = now;
+        c->watch.device_progress = progress;
+        return;
+    }
+    double stood = 1e-9 * (double)(now - c->watch.device_since);
+    if (stood <= c->timeout) return;
+    line l = {.n = 0};
+    put_rank(&l, c);
+    put(&l, "no operation has ended on the device for ");
+    put_number(&l, (long long)stood);
+    put(&l, " s");
+    put_device(&l, c, ": ");
+    end_unless(device_moves(c, &progress), &l);
+}
+
 static void look(comm *c)
 {
+    if (c->watch.device.progress) look_at_device(c, watch_now());
+    if (c->size == 1) return; /* nobody else waits for it */
     long long now = watch_now(),
               since = atomic_load_explicit(&c->watch.since, memory_order_acquire);
     comm_work w = work_of(c);
@@ -252,6 +292,7 @@ static void after_fork(void)
 
 static void in_child(void)
 {
+    for (comm *c = watch.list; c; c = c->watch.next) c->watch.listed = false;
     watch.list = NULL;
     watch.runs = false;
     atomic_store(&call.since, 0);
@@ -286,13 +327,31 @@ void watch_call(const char *what, double timeout)
     pthread_mutex_unlock(&watch.lock);
 }
 
+static void add_locked(comm *c)
+{
+    if (!c->watch.listed) {
+        c->watch.next = watch.list;
+        watch.list = c;
+        c->watch.listed = true;
+    }
+    if (!watch.runs) start_thread();
+    pthread_cond_signal(&watch.added);
+}
+
 void watch_add(comm *c)
 {
     pthread_mutex_lock(&watch.lock);
-    c->watch.next = watch.list;
-    watch.list = c;
-    if (!watch.runs) start_thread();
-    pthread_cond_signal(&watch.added);
+    add_locked(c);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+void comm_watches(comm *c, const comm_device *w)
+{
+    pthread_mutex_lock(&watch.lock);
+    c->watch.device = w ? *w : (comm_device){0};
+    c->watch.device_since = watch_now();
+    c->watch.device_progress = 0;
+    if (w) add_locked(c);
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -306,6 +365,7 @@ void watch_remove(comm *c)
     comm **p = &watch.list;
     while (*p && *p != c) p = &(*p)->watch.next;
     if (*p) *p = c->watch.next;
+    c->watch.listed = false;
     pthread_mutex_unlock(&watch.lock);
 }
 

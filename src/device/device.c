@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/cuda.h"
+#include "device/log.h"
 
 static status cpu(const device_table **out, error *err)
 {
@@ -46,8 +47,10 @@ status device_open(device **out, const char *name, comm *c, error *err)
     if (!d) return error_set(err, ERR_MACHINE, "cannot open device %s: out of host memory", name);
     d->table = table;
     d->c = c;
-    s = table->open(d, name[n] ? name + n + 1 : "", err);
+    s = log_open(d, err);
+    if (!s) s = table->open(d, name[n] ? name + n + 1 : "", err);
     if (s) {
+        log_close(d);
         free(d);
         return s;
     }
@@ -59,5 +62,6 @@ void device_close(device *d)
 {
     if (!d) return;
     d->table->close(d);
+    log_close(d);
     free(d);
 }

@@ -121,9 +121,20 @@ typedef struct device_table {
     void (*settle)(device *d);
 } device_table;
 
+/* Where in the program operations stand that are put next: for people. */
+typedef struct device_place {
+    const char *segment; /* "embedding" */
+    int64_t layer[2];    /* the first one's number; of operations of the backward [1]; -1: none */
+    int64_t micro[2];    /* -1: none */
+} device_place;
+
 struct device {
     const device_table *table;
-    comm *c; /* whose messages it starts; set before the first one */
+    const device_place
+        *place;             /* stays in place while what is put there is under way; may be NULL */
+    struct device_log *log; /* what streams are at (log.h) */
+    bool runs_ahead; /* streams move by themselves or late: what does not end is watched for */
+    comm *c;         /* whose messages it starts; set before the first one */
     void *state;
 };
 

@@ -137,13 +137,15 @@ void host_launch(device *d, op_stream s, kernel_call *c)
     host_device *h = d->state;
     c->stream = NULL;
     if (s == STREAM_COMPUTE && !h->late) {
+        log_put(d, s, c->o);
         c->row->launch(c);
+        log_finish(d, s);
         comm_progress(d->c);
         queues_move(d);
         return;
     }
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_LAUNCH, .call = *c};
+    *t = (task){.kind = TASK_LAUNCH, .call = *c, .number = log_put(d, s, c->o)};
     keep(t, c->in, c->out);
     queue_put(d, s);
 }
@@ -151,7 +153,7 @@ void host_launch(device *d, op_stream s, kernel_call *c)
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
 {
     task *t = queue_entry(d, s);
-    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}};
+    *t = (task){.kind = TASK_MESSAGE, .call = {.o = o}, .number = log_put(d, s, o)};
     keep(t, in, out);
     queue_put(d, s);
     comm_progress(d->c);
@@ -211,6 +213,7 @@ status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)
     h->random = seed;
     h->deaf = deaf;
     d->state = h;
+    d->runs_ahead = late;
     status s = queues_open(h, err);
     if (s) host_close(d);
     return s;

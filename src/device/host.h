@@ -5,7 +5,7 @@
 #ifndef DEVICE_HOST_H
 #define DEVICE_HOST_H
 
-#include "device/device.h"
+#include "device/log.h"
 
 /* One entry of a stream. */
 typedef enum task_kind { TASK_WAIT, TASK_LAUNCH, TASK_MESSAGE, TASK_COPY, TASK_STAMP } task_kind;
@@ -22,6 +22,7 @@ typedef struct task {
     kernel_call call;        /* LAUNCH; of MESSAGE the operation */
     int request;             /* MESSAGE, once it has started */
     int stamp;               /* STAMP */
+    uint32_t number;         /* LAUNCH, MESSAGE: in the log */
     device_address to, from; /* COPY */
     int64_t bytes;
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];

@@ -62,6 +62,7 @@ static void end_tasks(device *d, queue *q)
 {
     host_device *h = d->state;
     for (int64_t at = q->complete; at < q->started && is_complete(d, task_at(q, at));) {
+        if (q->complete == at && task_at(q, at)->number) log_finish(d, (op_stream)(q - h->queues));
         at = q->complete = q->complete > at ? q->complete : at + 1;
         h->moves++;
     }
@@ -86,6 +87,17 @@ static bool leave_to_comm(device *d, op_stream s, host_event e)
     return true;
 }
 
+/* As on a GPU: a fault is known when somebody waits, and what does not end holds up who does. */
+static void meet_fault(device *d, op_stream s, const task *t)
+{
+    char text[LOG_TEXT];
+    log_fault f = log_fault_of(d, s, t->number);
+    while (f == FAULT_HANG) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    if (f == FAULT_NONE) return;
+    log_text(d, text, sizeof text);
+    comm_abort(d->c, ERR_MACHINE, text);
+}
+
 static bool start(device *d, op_stream s, task *t)
 {
     const host_device *h = d->state;
@@ -95,6 +107,7 @@ static bool start(device *d, op_stream s, task *t)
     bool behind = q->complete < q->started;
     if (behind && (h->late || t->kind != TASK_MESSAGE)) return false; /* I1, I2 */
     t->done = t->kind != TASK_MESSAGE;
+    if (t->kind == TASK_LAUNCH) meet_fault(d, s, t);
     if (t->kind == TASK_LAUNCH) t->call.row->launch(&t->call);
     if (t->kind == TASK_MESSAGE) t->request = comm_start(d->c, t->call.o, t->in, t->out);
     if (t->kind == TASK_COPY)

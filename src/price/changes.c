@@ -237,28 +237,48 @@ static const char *swap_words(const changing *w, const swap *x)
     return t.s;
 }
 
-int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a)
+/* False: the recipe cannot be laid out. */
+static bool start(changing *w, const change_job *j, arena *a)
 {
-    double start = clock_seconds();
     error err = {{0}};
     setup *s = ARENA_NEW(a, setup);
     recipe *whole = ARENA_NEW(a, recipe);
     *whole = *j->given;
-    if (room < 1 || setup_init(s, j->given, a, &err) || !s->possible) return 0;
+    if (setup_init(s, j->given, a, &err) || !s->possible) return false;
     /* what is derived from the world and the batch must not move with the sizes */
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
-    changing w = {.before = s, .given = whole, .hw = j->hw, .o = j->o, .now = j->now, .a = a};
-    rules_check(&w.found, s, false, a);
+    *w = (changing){.before = s, .given = whole, .hw = j->hw, .o = j->o, .now = j->now, .a = a};
+    rules_check(&w->found, s, false, a);
+    return true;
+}
+
+int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a)
+{
+    double begin = clock_seconds();
+    changing w;
+    if (room < 1 || !start(&w, j, a)) return 0;
     enum { TABLE = sizeof table / sizeof table[0], SWAPS = sizeof swaps / sizeof swaps[0] };
     int n = 0;
     for (int i = 0; i < TABLE + SWAPS; i++) {
         const char *words = i < TABLE ? table[i] : swap_words(&w, &swaps[i - TABLE]);
         if (!words) continue;
-        if (limit->seconds > 0 && clock_seconds() - start >= limit->seconds)
+        if (limit->seconds > 0 && clock_seconds() - begin >= limit->seconds)
             limit->left++;
         else
             n = try_words(out, n, room, &w, words);
     }
     return n;
+}
+
+int price_these(price_change *out, const char *const *words, int n, const change_job *j, arena *a)
+{
+    changing w;
+    int found = 0;
+    if (!start(&w, j, a)) return 0;
+    for (int i = 0; i < n; i++) {
+        out[i] = (price_change){0};
+        if (words[i] && try_words(&out[i], 0, 1, &w, words[i])) found++;
+    }
+    return found;
 }

@@ -30,4 +30,8 @@ typedef struct change_job {
  * returns how many. */
 int price_changes(price_change *out, int room, const change_job *j, change_limit *limit, arena *a);
 
+/* These changes, each in its place of out[n]: `words` stays NULL where one changes nothing or
+ * breaks a rule. Returns how many could be priced. */
+int price_these(price_change *out, const char *const *words, int n, const change_job *j, arena *a);
+
 #endif

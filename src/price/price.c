@@ -114,7 +114,7 @@ static const char *largest_message(const price *p, double *seconds)
     return words[most];
 }
 
-static void see_wall(price *p, arena *a)
+void price_see_wall(price *p, arena *a)
 {
     double exposed = total(p->exposed, COST_TP, COST_COPY), seconds, step = p->step_s;
     const char *message = largest_message(p, &seconds);
@@ -218,7 +218,7 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
     see_time(out, s, t, optimizer);
     see_step(step, s, t, out);
     see_rates(out, s, &c);
-    see_wall(out, a);
+    price_see_wall(out, a);
 }
 
 void price_setup(price *out, const setup *s, const hardware *hw, const price_options *o, arena *a)

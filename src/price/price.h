@@ -67,6 +67,9 @@ typedef struct price {
     const char *evidence; /* one sentence with the numbers */
 } price;
 
+/* The wall and its evidence, by the times and the memory that are set: predicted or measured. */
+void price_see_wall(price *p, arena *a);
+
 /* The step in parts that add up to it: every kind of cost (of messages and copies what is exposed),
  * then what is in no kind. */
 typedef struct step_part {

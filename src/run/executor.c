@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "device/log.h"
 #include "program/target.h"
 #include "run/executor_state.h"
 
@@ -87,6 +88,17 @@ static void settle(void *with)
     d->table->settle(d);
 }
 
+/* The watchdog's, from its thread. */
+static uint64_t progress(const void *with, bool *busy)
+{
+    return log_progress(with, busy);
+}
+
+static void text(const void *with, char *out, size_t room)
+{
+    log_text(with, out, room);
+}
+
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err)
 {
     executor *e = calloc(1, sizeof *e);
@@ -105,6 +117,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
         return s;
     }
     comm_settles(e->c, settle, e->d);
+    if (e->d->runs_ahead) comm_watches(e->c, &(comm_device){progress, text, e->d});
     *out = e;
     return OK;
 }
@@ -128,6 +141,7 @@ void executor_close(executor *e)
     if (!e) return;
     if (e->d) e->d->table->sync(e->d);
     if (e->c) comm_settles(e->c, NULL, NULL);
+    if (e->c) comm_watches(e->c, NULL);
     executor_unbind(e);
     device_close(e->d);
     if (e->own) comm_close(e->own);
@@ -184,6 +198,7 @@ static void put_item(executor *e, item_part part, int64_t i)
     const bound_item *it = &e->items[part][i];
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
+    e->d->place = &it->place;
     if (it->seg->starts[phase]) e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
     if (e->clock) op_clock_item(e, part);
     for (int k = 0; k < seg->n_ops[phase]; k++) {

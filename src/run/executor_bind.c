@@ -107,6 +107,19 @@ static const bound_segment *bound_of(const executor *e, const segment *seg)
     return NULL;
 }
 
+static device_place place_of(const program *p, const item *it)
+{
+    device_place place = {it->seg->name, {-1, -1}, {-1, -1}};
+    bool pair = it->seg->kind == SEGMENT_PAIR, layers = pair || it->seg->kind == SEGMENT_LAYER;
+    for (int half = 0; half < 2; half++) {
+        const item_at *at = &it->at[pair ? half : 0];
+        if (at->chunk < 0) continue;
+        place.micro[half] = at->micro;
+        if (layers) place.layer[half] = p->chunks[at->chunk].list[at->instance].layer;
+    }
+    return place;
+}
+
 static void bind_items(executor *e)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -116,6 +129,7 @@ static void bind_items(executor *e)
             int n = l->list[i].seg->n_bufs;
             bound_item *it = &e->items[part][i];
             it->seg = bound_of(e, l->list[i].seg);
+            it->place = place_of(e->p, &l->list[i]);
             it->at = ARENA_ARRAY(e->memory, void *, n + 1);
             for (int id = 0; id < n; id++) {
                 int64_t place = program_place(e->p, &l->list[i], id);

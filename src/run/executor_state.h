@@ -22,7 +22,8 @@ typedef struct bound_segment {
 
 typedef struct bound_item {
     const bound_segment *seg;
-    void **at; /* [n_bufs] */
+    void **at;          /* [n_bufs] */
+    device_place place; /* for people */
 } bound_item;
 
 struct executor {

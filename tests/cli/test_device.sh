@@ -9,6 +9,7 @@ figure() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" | head -1; }
 "$moefold" parity "$case" cluster.gpu=H100 moefold.device=cpu --json >"$work/gpu.json" 2>"$work/said"
 check the_gpu_program_computes_the_same \
     [ -n "$(figure loss <"$work/cpu.json")" -a "$(figure loss <"$work/cpu.json")" = "$(figure loss <"$work/gpu.json")" ]
+check the_curve_begins_with_the_loss grep -q "\"curve\":\[$(figure loss <"$work/cpu.json"),[0-9.]*,[0-9.]*" "$work/cpu.json"
 check it_is_planned_for_the_gpu \
     [ "$(figure arena_bytes <"$work/cpu.json")" != "$(figure arena_bytes <"$work/gpu.json")" ]
 check the_change_of_target_is_said grep -q 'moefold.target=moefold' "$work/said"

@@ -14,10 +14,10 @@ enum { STEPS = 2 };
 static const int chosen[] = {2, 3, 4, 5, 8, 9, 11, 13, 14, 15, 19, 20};
 
 /* NULL: a rank failed, and `why` says how. */
-static guard_state *train(int which, const char *device, const char *folder, const char **why,
+static guard_state *train(int which, const char *name, const char *folder, const char **why,
                           arena *a)
 {
-    guard_run g = {.model = guard_layouts[which].model, .device = device};
+    guard_run g = {.model = guard_layouts[which].model, .device = name};
     g.words = arena_text(a, GUARD_COMMON "%s train.train_iters=%d checkpoint.save=%s",
                          guard_layouts[which].words, STEPS, folder);
     guard_train(&g);
@@ -30,10 +30,10 @@ static guard_state *train(int which, const char *device, const char *folder, con
     return guard_read(folder, STEPS);
 }
 
-static guard_state *state_after(int which, const char *device, arena *a)
+static guard_state *state_after(int which, const char *name, arena *a)
 {
     const char *folder = guard_folder(a), *why = "";
-    guard_state *s = train(which, device, folder, &why, a);
+    guard_state *s = train(which, name, folder, &why, a);
     guard_remove(folder);
     if (!s) fail_msg("%s: %s", guard_layouts[which].name, why);
     return s;
@@ -73,12 +73,12 @@ static void late_and_in_any_order_is_the_same(void **state)
 /* ---- faults */
 
 /* Ignored waits may end a job in any way: in a process of its own. */
-static void run_deaf(int which, const char *device, const char *folder, const guard_state *right)
+static void run_deaf(int which, const char *name, const char *folder, const guard_state *right)
 {
     arena *a = arena_create();
     const char *why;
     setenv("MOEFOLD_TIMEOUT_SECONDS", "10", 1);
-    guard_state *s = train(which, device, folder, &why, a);
+    guard_state *s = train(which, name, folder, &why, a);
     bool same = s != NULL;
     for (int k = 0; same && k < GUARD_KINDS; k++) same = s->total[k] == right->total[k];
     _exit(same ? 0 : 1);

@@ -2,9 +2,7 @@
  *
  * I1  A failed call of the runtime inside a step ends the job: what was under way is lost, and the
  *     text names the operation that was put last and the one that each stream finished last.
- * I2  After each operation a stream writes the operation's number to pinned memory. The numbers are
- *     those of a ring of names, which the host fills before the operation is put: whoever reads
- *     both knows what a stream is at, from any thread and after a fault, without a call of CUDA.
+ * I2  After each operation a stream writes the operation's number to pinned memory (log.h).
  * I3  Messages need a group of one member: they are copies on their stream. */
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -15,10 +13,9 @@
 #include "base/clock.h"
 #include "device/cuda/entry.h"
 #include "device/cuda/probe.h"
+#include "device/log.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
-
-enum { NAMES = 4096 };
 
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
@@ -28,11 +25,10 @@ typedef struct gpu_state {
     int n_events;
     cudaEvent_t *stamps; /* [n_stamps + 1], with times; the last is the origin */
     int n_stamps;
-    volatile uint32_t *finished; /* [STREAM_COUNT], pinned (I2) */
-    CUdeviceptr finished_at;     /* the same for the GPU */
-    uint32_t put[STREAM_COUNT];
-    const op *names[STREAM_COUNT][NAMES];
+    atomic_uint *finished;   /* [STREAM_COUNT], pinned (I2) */
+    CUdeviceptr finished_at; /* the same for the GPU */
     CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 } gpu_state;
 
 static cuda_program program;
@@ -51,15 +47,9 @@ static const char *name_of(const op *o)
 
 static void stop(const device *d, cudaError_t e, const char *what) /* I1 */
 {
-    gpu_state *g = state_of(d);
-    char text[1024];
-    int n = snprintf(text, sizeof text, "CUDA: %s: %s", what, cudaGetErrorString(e));
-    for (int s = 0; s < STREAM_COUNT && n > 0 && (size_t)n < sizeof text; s++) {
-        uint32_t done = g->finished[s];
-        if (done == g->put[s]) continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, "; stream %s is at %s (operation %u)",
-                      op_stream_names[s], name_of(g->names[s][(done + 1) % NAMES]), done + 1);
-    }
+    char text[LOG_TEXT];
+    int n = snprintf(text, sizeof text, "CUDA: %s: %s; ", what, cudaGetErrorString(e));
+    log_text(d, text + n, sizeof text - (size_t)n);
     program.fail(d->c, text);
     abort();
 }
@@ -124,24 +114,34 @@ static status find_gpu(cuda_gpu *out, error *err)
 
 /* ---- opening and closing */
 
+static cudaError_t find_functions(gpu_state *g)
+{
+    void *list[2] = {NULL, NULL};
+    static const char *const names[] = {"cuStreamWriteValue32", "cuStreamWaitValue32"};
+    enum cudaDriverEntryPointQueryResult found;
+    for (int i = 0; i < 2; i++) {
+        cudaError_t e =
+            cudaGetDriverEntryPointByVersion(names[i], &list[i], 12000, cudaEnableDefault, &found);
+        if (e) return e;
+    }
+    memcpy(&g->write_value, &list[0], sizeof list[0]);
+    memcpy(&g->wait_value, &list[1], sizeof list[1]);
+    return cudaSuccess;
+}
+
 static cudaError_t open_streams(gpu_state *g)
 {
     cudaError_t e = cudaSuccess;
     for (int s = 0; s < STREAM_COUNT && !e; s++)
         e = cudaStreamCreateWithFlags(&g->streams[s], cudaStreamNonBlocking);
-    void *at = NULL, *there = NULL, *function = NULL;
-    enum cudaDriverEntryPointQueryResult found;
+    void *at = NULL, *there = NULL;
     if (!e) e = cudaHostAlloc(&at, sizeof *g->finished * STREAM_COUNT, cudaHostAllocMapped);
     if (!e) e = cudaHostGetDevicePointer(&there, at, 0);
-    if (!e)
-        e = cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &function, 12000,
-                                             cudaEnableDefault, &found);
     if (e) return e;
     memset(at, 0, sizeof *g->finished * STREAM_COUNT);
     g->finished = at;
     g->finished_at = (CUdeviceptr)(uintptr_t)there;
-    memcpy(&g->write_value, &function, sizeof function);
-    return e;
+    return find_functions(g);
 }
 
 static void close_gpu(device *d)
@@ -158,7 +158,8 @@ static void close_gpu(device *d)
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
     for (int i = 0; i < g->n_stamps; i++) cudaEventDestroy(g->stamps[i]);
     free(g->stamps);
-    cudaFreeHost((void *)(uintptr_t)g->finished);
+    d->log->finished = d->log->own;
+    cudaFreeHost(g->finished);
     free(g->events);
     free(g);
     d->state = NULL;
@@ -174,7 +175,11 @@ static status open_gpu(device *d, const char *words, error *err)
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
     cudaError_t e = open_streams(g);
-    if (!e) return OK;
+    if (!e) {
+        d->log->finished = g->finished;
+        d->runs_ahead = true;
+        return OK;
+    }
     close_gpu(d);
     return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
                      cudaGetErrorString(e));
@@ -257,6 +262,18 @@ static void fill(device *d, device_address to, int byte, int64_t bytes)
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
 }
 
+static void join_map(unsigned char *to, const unsigned char *from, size_t n)
+{
+    size_t i = 0;
+    for (uint64_t a, b; i + sizeof a <= n; i += sizeof a) {
+        memcpy(&a, to + i, sizeof a);
+        memcpy(&b, from + i, sizeof b);
+        a |= b;
+        memcpy(to + i, &a, sizeof a);
+    }
+    for (; i < n; i++) to[i] |= from[i];
+}
+
 /* In pieces: the map of one is made on the GPU and joined on the host. */
 static void differ(device *d, device_address at, int byte, int64_t bytes, unsigned char *map_of)
 {
@@ -272,7 +289,7 @@ static void differ(device *d, device_address at, int byte, int64_t bytes, unsign
         gpu_differ(s, pointer(d, at), byte, n, there);
         check(d, cudaMemcpyAsync(here, there, words * sizeof *here, cudaMemcpyDefault, s), what);
         check(d, cudaStreamSynchronize(s), what);
-        for (size_t i = 0; i < map_bytes; i++) map_of[i] |= ((const unsigned char *)here)[i];
+        join_map(map_of, (const unsigned char *)here, map_bytes);
     }
     cudaFree(there);
     cudaFreeHost(here);
@@ -376,27 +393,33 @@ static double stamp_read(device *d, int number)
 
 /* ---- operations */
 
-static void begin(gpu_state *g, op_stream s, const op *o) /* I2 */
+/* For tests: a kernel that traps, or a wait for a number that nobody writes. */
+static void meet_fault(device *d, op_stream s, uint32_t number)
 {
-    g->names[s][++g->put[s] % NAMES] = o;
+    gpu_state *g = state_of(d);
+    log_fault f = log_fault_of(d, s, number);
+    if (f == FAULT_TRAP) gpu_trap(g->streams[s]);
+    if (f == FAULT_HANG)
+        g->wait_value((CUstream)g->streams[s], g->finished_at + sizeof *g->finished * (size_t)s,
+                      UINT32_MAX, CU_STREAM_WAIT_VALUE_EQ);
 }
 
-static void end(device *d, op_stream s, const op *o)
+static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 {
     gpu_state *g = state_of(d);
     CUdeviceptr at = g->finished_at + sizeof *g->finished * (size_t)s;
     check(d, cudaGetLastError(), name_of(o));
-    if (g->write_value((CUstream)g->streams[s], at, g->put[s], CU_STREAM_WRITE_VALUE_DEFAULT))
+    if (g->write_value((CUstream)g->streams[s], at, number, CU_STREAM_WRITE_VALUE_DEFAULT))
         check(d, cudaErrorUnknown, name_of(o));
 }
 
 static void launch(device *d, op_stream s, kernel_call *c)
 {
-    gpu_state *g = state_of(d);
-    begin(g, s, c->o);
-    c->stream = g->streams[s];
+    uint32_t number = log_put(d, s, c->o);
+    c->stream = state_of(d)->streams[s];
+    meet_fault(d, s, number);
     c->row->launch(c);
-    end(d, s, c->o);
+    end(d, s, c->o, number);
 }
 
 /* Elements of y that a message alone brings; -1: none. */
@@ -419,7 +442,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
 {
     gpu_state *g = state_of(d);
     int64_t n = elements_of(o);
-    begin(g, s, o);
+    uint32_t number = log_put(d, s, o);
     if (n < 0 || program.members(d->c, o->group) != 1) { /* I3 */
         char text[256];
         snprintf(text, sizeof text, "operation %s (%s): messages between GPUs are not there yet",
@@ -431,7 +454,7 @@ static void message(device *d, op_stream s, const op *o, void *const *in, void *
               cudaMemcpyAsync(out[OUT_MESSAGE_y], in[IN_MESSAGE_x], (size_t)dtype_bytes(o->type, n),
                               cudaMemcpyDefault, g->streams[s]),
               name_of(o));
-    end(d, s, o);
+    end(d, s, o, number);
 }
 
 static void sync(device *d)

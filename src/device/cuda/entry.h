@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 2 };
+enum { CUDA_ENTRY_VERSION = 3 };
 
 /* What the object calls. */
 typedef struct cuda_program {

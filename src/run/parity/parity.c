@@ -127,8 +127,11 @@ static void compare_curve(parity *q, parity_result *r, int max_steps)
     const json_t *losses = json_object_get(q->g->json, "losses");
     int n = (int)json_array_size(losses);
     if (max_steps > 0 && max_steps < n) n = max_steps;
+    double *ours = ARENA_ARRAY(q->a, double, n);
+    r->curve = ours;
+    r->n_curve = n;
     for (int i = 0; i < n; i++) {
-        double loss = i ? parity_step(q, NULL) : r->loss;
+        const double loss = ours[i] = i ? parity_step(q, NULL) : r->loss;
         double golden = json_number_value(json_array_get(losses, (size_t)i));
         double e = fabs(loss - golden) / fabs(golden);
         if (!(e <= r->curve_rel_err_max)) {

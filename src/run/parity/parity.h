@@ -16,6 +16,8 @@ typedef struct parity_result {
     const char *grad_worst;
     double curve_rel_err_max;
     int curve_worst;     /* step, from 0 */
+    const double *curve; /* our losses, step by step */
+    int n_curve;
     double tolerance[4]; /* loss, logits, grad, curve */
     int n_gradients;
     int64_t arena_bytes; /* of the fullest rank */

@@ -1,0 +1,267 @@
+/* profile_print.c - a profile for people, and for programs. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/profile.h"
+
+/* ---- for people */
+
+static void print_head(const profiled *q, arena *a)
+{
+    const profile *p = &q->p;
+    const profile_log *l = &p->log;
+    if (p->source == SOURCE_LOG) {
+        cli_print("Profile", "%s: %s, %s iterations", q->path, profile_source_name(p->source),
+                  text_grouped(a, l->n_iterations));
+        if (l->n_kept)
+            printf("; median of the last %s: %.4g s (%.4g to %.4g s)", text_grouped(a, l->n_kept),
+                   l->step_s, l->least_s, l->most_s);
+        printf("\n\n");
+        return;
+    }
+    cli_print("Profile", "%s: %s%s%s, %s kernels, %s waits of the host; %g step%s of %.4g s\n\n",
+              q->path, profile_source_name(p->source), p->gpu ? " of " : "", p->gpu ? p->gpu : "",
+              text_grouped(a, p->n_kernels), text_grouped(a, p->n_syncs), p->steps,
+              p->steps == 1 ? "" : "s", p->span / p->steps);
+}
+
+static void print_seconds(double x)
+{
+    if (isnan(x))
+        printf(" %12s", "?");
+    else
+        printf(" %10.4g s", x);
+}
+
+static void print_time(const profiled *q)
+{
+    double step = q->p.span / q->p.steps;
+    cli_print("Time", "of a step, measured beside predicted%s:\n\n",
+              q->without_optimizer ? " (without the optimizer)" : "");
+    printf("         %-44s %12s %7s %12s\n", "", "measured", "", "predicted");
+    for (int i = 0; i < q->n_rows; i++) {
+        const profile_row *r = &q->rows[i];
+        bool message = false;
+        for (int k = COST_TP; k <= COST_COPY; k++)
+            message |= strcmp(r->name, cost_kind_name((cost_kind)k)) == 0;
+        printf("         %-44s", r->title);
+        print_seconds(r->measured);
+        printf(isnan(r->measured) ? "        " : " %5.1f %%", 100 * r->measured / step);
+        print_seconds(r->predicted);
+        if (message && r->hidden > 0) printf("   and %.4g s hidden", r->hidden);
+        printf("\n");
+    }
+    printf("         %-44s %10.4g s %5.1f %% %10.4g s   measured over predicted %.3f\n\n", "step",
+           step, 100.0, q->predicted_step, step / q->predicted_step);
+}
+
+static void print_memory(const profiled *q, arena *a)
+{
+    if (!q->p.peak_bytes) return;
+    cli_print("Memory", "measured %s reserved at most, predicted %s of %s usable\n\n",
+              text_bytes(a, q->p.peak_bytes), text_bytes(a, q->predicted.peak_bytes),
+              text_bytes(a, q->predicted.usable));
+}
+
+/* What no row names: a new row of the table explains it. */
+static void print_unknown(const profiled *q, arena *a)
+{
+    const profile *p = &q->p;
+    double lost = p->busy[KIND_UNKNOWN] + p->idle[CAUSE_UNKNOWN];
+    cli_print("Explained", " %.1f %% of the time; %s of %s is not\n\n", 100 * p->explained,
+              text_seconds(a, lost), text_seconds(a, p->span));
+    if (!p->n_unknown) return;
+    cli_print("Unknown", "kernels that no row of src/profile/names.def names:\n\n");
+    for (int i = 0; i < p->n_unknown; i++) {
+        const profile_unknown *u = &p->unknown[i];
+        printf("         %10.4g s %8s x  %.80s%s%.60s\n", u->seconds, text_grouped(a, u->n),
+               u->name, u->op ? "  in " : "", u->op ? u->op : "");
+    }
+    printf("\n");
+}
+
+/* For which kernels the host was late. */
+static void print_late(const profiled *q)
+{
+    double late[PROFILE_KINDS];
+    memcpy(late, q->p.waited, sizeof late);
+    if (q->p.source == SOURCE_LOG || !(q->measured.host > 0)) return;
+    cli_print("Host", "is late for:");
+    for (int n = 0; n < 3; n++) {
+        int most = 0;
+        for (int k = 1; k < PROFILE_KINDS; k++)
+            if (late[k] > late[most]) most = k;
+        if (late[most] <= 0) break;
+        printf("%s %s (%.4g s, %lld kernels)", n ? "," : "", profile_kind_title(most),
+               late[most] / q->p.steps, (long long)((double)q->p.kernels[most] / q->p.steps));
+        late[most] = 0;
+    }
+    printf("\n\n");
+}
+
+/* Where memory is not the wall, what is predicted to lose is no fix of it. */
+static bool loses(const profiled *q, const price_change *c)
+{
+    return c->words && c->gain < -0.005 && q->measured.wall != WALL_MEMORY;
+}
+
+static void print_fixes(const profiled *q, arena *a)
+{
+    int n = 0, lost = 0;
+    for (int i = 0; i < q->n_fixes; i++) {
+        const profile_fix *f = &q->fixes[i];
+        const price_change *c = &f->change;
+        lost += loses(q, c);
+        if (loses(q, c)) continue;
+        if (!n++)
+            cli_print("Fixes", "of that wall, in the guides' order, with what they are predicted "
+                               "to bring (! does not fit):\n\n");
+        if (c->words)
+            printf("         %2d. %+6.1f %% %10s%s  %s\n                   %s\n", n, 100 * c->gain,
+                   text_bytes(a, c->peak_bytes), c->fits ? " " : "!", f->what, c->words);
+        else
+            printf("         %2d. %s\n", n, f->what);
+    }
+    if (n) printf("\n");
+    if (!lost) return;
+    cli_print("Not", "these, which are predicted to lose:");
+    for (int i = 0, k = 0; i < q->n_fixes; i++)
+        if (loses(q, &q->fixes[i].change))
+            printf("%s %s (%+.1f %%)", k++ ? ";" : "", q->fixes[i].what,
+                   100 * q->fixes[i].change.gain);
+    printf("\n\n");
+}
+
+static void print_notes(const profiled *q)
+{
+    const profile *p = &q->p;
+    const profile_log *l = &p->log;
+    if (!p->marked)
+        cli_print("Note", "the file does not mark steps: taken as %g (--steps N says otherwise)\n",
+                  p->steps);
+    double ratio = p->span / p->steps / q->predicted_step;
+    if (p->span > 0 && (ratio < 0.2 || ratio > 5))
+        cli_print("Note", "measured over predicted is %.3g: is this a whole step of this recipe?\n",
+                  ratio);
+    if (p->gpu && !text_contains(p->gpu, q->hw->name))
+        cli_print("Note", "measured on %s, predicted for %s (cluster.gpu)\n", p->gpu, q->hw->name);
+    if (p->n_devices > 1)
+        cli_print("Note", "%lld devices in the file: the busiest is shown\n",
+                  (long long)p->n_devices);
+    if (p->gemms_alone)
+        cli_print("Note",
+                  "%lld GEMMs have no operation around their launch: experts, projections and head "
+                  "share names and are counted as GEMM (PyTorch: record CPU operations; Nsight: "
+                  "--trace cuda,nvtx with autograd's NVTX ranges)\n",
+                  (long long)p->gemms_alone);
+    if (p->source == SOURCE_LOG && l->n_iterations && !l->n_timers)
+        cli_print("Note",
+                  "the log has no timers (--timing-log-level 2): where the step goes is the "
+                  "prediction's\n");
+    int64_t batch = recipe_int(&q->s->r, K_GBS);
+    if (l->global_batch && l->global_batch != batch)
+        cli_print("Note", "the log's global batch size is %lld, the recipe's %lld\n",
+                  (long long)l->global_batch, (long long)batch);
+    if (l->nan_iterations || l->skipped_iterations)
+        cli_print("Note", "%lld iterations were skipped, %lld had NaN\n",
+                  (long long)l->skipped_iterations, (long long)l->nan_iterations);
+}
+
+void profile_print(const profiled *q, arena *a)
+{
+    print_head(q, a);
+    if (q->p.span > 0) {
+        print_time(q);
+        print_unknown(q, a);
+    }
+    print_memory(q, a);
+    print_late(q);
+    if (q->measured.evidence)
+        cli_print("Wall", "%s: %s\n         (predicted: %s)\n\n", wall_name(q->measured.wall),
+                  q->measured.evidence, wall_name(q->predicted.wall));
+    print_fixes(q, a);
+    print_notes(q);
+}
+
+/* ---- for programs */
+
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *json_rows(const profiled *q)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < q->n_rows; i++) {
+        const profile_row *r = &q->rows[i];
+        json_t *o =
+            json_pack("{s:s, s:s, s:f}", "name", r->name, "title", r->title, "hidden_s", r->hidden);
+        json_object_set_new(o, "measured_s", number(r->measured));
+        json_object_set_new(o, "predicted_s", number(r->predicted));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *json_unknown(const profile *p)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < p->n_unknown; i++) {
+        const profile_unknown *u = &p->unknown[i];
+        json_t *o =
+            json_pack("{s:o, s:I, s:f}", "kernel", json_stringn_nocheck(u->name, strlen(u->name)),
+                      "times", (json_int_t)u->n, "seconds", u->seconds);
+        json_object_set_new(o, "operation", u->op ? json_string(u->op) : json_null());
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *json_fixes(const profiled *q)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < q->n_fixes; i++) {
+        const price_change *c = &q->fixes[i].change;
+        json_t *o = json_pack("{s:s}", "what", q->fixes[i].what);
+        json_object_set_new(o, "change", c->words ? json_string(c->words) : json_null());
+        json_object_set_new(o, "gain", c->words ? json_real(c->gain) : json_null());
+        json_object_set_new(o, "fits", c->words ? json_boolean(c->fits) : json_null());
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *json_timers(const profile_log *l)
+{
+    json_t *o = json_object();
+    for (int i = 0; i < l->n_timers; i++)
+        json_object_set_new(o, l->timers[i].name,
+                            json_pack("[f,f]", l->timers[i].min, l->timers[i].max));
+    return o;
+}
+
+json_t *profile_json(const profiled *q)
+{
+    const profile *p = &q->p;
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "recipe", q->s->r.name, "file",
+        q->path, "source", profile_source_name(p->source), "steps", p->steps, "measured_step_s",
+        p->span / p->steps, "predicted_step_s", q->predicted_step, "explained", p->explained,
+        "kernels", (json_int_t)p->n_kernels, "launches", (json_int_t)p->n_launches, "host_waits",
+        (json_int_t)p->n_syncs, "iterations", (json_int_t)p->log.n_iterations);
+    json_object_set_new(o, "gpu", p->gpu ? json_string(p->gpu) : json_null());
+    json_object_set_new(o, "rows", json_rows(q));
+    json_object_set_new(o, "unknown", json_unknown(p));
+    json_object_set_new(o, "timers_s", json_timers(&p->log));
+    json_object_set_new(o, "measured_peak_bytes",
+                        p->peak_bytes ? json_integer(p->peak_bytes) : json_null());
+    json_object_set_new(o, "predicted_peak_bytes", json_integer(q->predicted.peak_bytes));
+    bool known = q->measured.evidence != NULL;
+    json_object_set_new(o, "wall", known ? json_string(wall_name(q->measured.wall)) : json_null());
+    json_object_set_new(o, "evidence", known ? json_string(q->measured.evidence) : json_null());
+    json_object_set_new(o, "predicted_wall", json_string(wall_name(q->predicted.wall)));
+    json_object_set_new(o, "fixes", json_fixes(q));
+    return o;
+}

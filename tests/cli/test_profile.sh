@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# `moefold profile`: profiles and logs of other programs beside the price. From the repository's root.
+. tests/cli/saying.sh
+data=tests/data/profile
+small=(qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 seq=4K)
+
+expect the_small_batch_is_bound_by_the_host 0 '^Wall +host: [5-9][0-9] %' \
+    "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer
+expect the_large_one_computes 0 '^Wall +compute' \
+    "$moefold" profile "${small[@]}" gbs=8 mbs=8 $data/megatron-8x4k.json.gz --without optimizer
+expect graphs_are_a_fix_of_the_host 0 'cuda_graph_impl=transformer_engine' \
+    "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz
+expect a_log_is_taken 0 'median of the last 2: 21.1 s' \
+    "$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/megatron.log
+expect another_gpu_is_said 0 'measured on NVIDIA H200, predicted for H100' \
+    "$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/nsight.sqlite
+
+# Rows add up on both sides; both readers explain the same events alike.
+"$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer --json >"$work/torch.json"
+python3 tests/profile/nsight_of.py $data/megatron-1x4k.json.gz "$work/all.sqlite"
+"$moefold" profile "${small[@]}" gbs=1 mbs=1 "$work/all.sqlite" --without optimizer --json >"$work/nsight.json"
+judged() {
+    python3 - "$work/torch.json" "$work/nsight.json" <<'PY'
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+for d in a, b:
+    for key in "measured", "predicted":
+        total = sum(r[key + "_s"] for r in d["rows"])
+        assert abs(total - d[key + "_step_s"]) < 1e-6 * total, (key, total, d[key + "_step_s"])
+    assert d["explained"] >= 0.95 and not d["unknown"], d["explained"]
+    assert d["wall"] == "host" and d["fixes"][0]["change"] is None
+x = {r["name"]: r["measured_s"] for r in a["rows"]}
+y = {r["name"]: r["measured_s"] for r in b["rows"]}
+for name in x:  # nsys does not tell of PyTorch's profiler, which is then the host's
+    if name not in ("profiler", "launches"):
+        assert abs(x[name] - y[name]) <= 1e-3 * x[name] + 1e-6, (name, x[name], y[name])
+assert abs(x["profiler"] + x["launches"] - y["launches"]) < 1e-3 * y["launches"]
+PY
+}
+check both_readers_agree judged
+
+expect no_file 2 'no profile is named' "$moefold" profile tiny
+expect missing_file 2 'cannot read none.json: No such file' "$moefold" profile tiny none.json
+expect a_folder 2 'is a folder' "$moefold" profile tiny tests
+expect other_program 2 "none of its [0-9]+ lines is an iteration line" "$moefold" profile tiny README.md
+: >"$work/empty"
+expect empty_file 2 'is empty; repair' "$moefold" profile tiny "$work/empty"
+head -c 200000 $data/megatron-1x4k.json.gz >"$work/cut.json.gz"
+expect truncated 2 'cut short; repair' "$moefold" profile tiny "$work/cut.json.gz"
+gzip -dc $data/megatron-1x4k.json.gz | head -c 3000000 >"$work/cut.json"
+expect truncated_plain 2 'cut short after 3000000 bytes' "$moefold" profile tiny "$work/cut.json"
+head -c 20000 $data/nsight.sqlite >"$work/cut.sqlite"
+expect truncated_export 2 'SQLite cannot read it|without kernels' "$moefold" profile tiny "$work/cut.sqlite"
+expect other_part 2 "only the optimizer can be left out" "$moefold" profile tiny $data/megatron.log --without head
+"$moefold" price tiny --trace "$work/ours.json" >/dev/null
+expect our_own_trace 2 'moefold trace A B' "$moefold" profile tiny "$work/ours.json"
+exit $failed
