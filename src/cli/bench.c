@@ -3,7 +3,9 @@
  * One description for each number of ranks, since ranks share cores and memory: local.yaml for one
  * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
- * of several ranks. */
+ * of several ranks. With --device cuda it is the GPU, whose file is called H200-measured.yaml and the
+ * like; it is what prices of our own program on such a GPU are read from. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <omp.h>
@@ -16,6 +18,7 @@
 #include "base/file.h"
 #include "cli/join.h"
 #include "cli/ranks.h"
+#include "device/cuda.h"
 #include "kernels/cpu/blas.h"
 #include "run/measure/measure.h"
 #include "run/trainer/progress.h"
@@ -24,6 +27,8 @@ enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
 static const int rank_counts[] = {2, 4};
 static const double much = 0.1;         /* part of the cores that may not go to others */
 static const double usual_seconds = 45; /* of all measurements together */
+static const char unknown_base[] =
+    "H100"; /* whose links stand in for a GPU's that is not shipped */
 
 typedef struct bench {
     arena *a;
@@ -31,6 +36,10 @@ typedef struct bench {
     double seconds;  /* of one measurement of the machine */
     int ranks;       /* measure these alone; 0: the usual numbers of them */
     bool json;
+    const char *device; /* "cpu", "cuda" */
+    const char *file;   /* "local.yaml": what it is called where nobody says */
+    cuda_gpu gpu;       /* of cuda */
+    hardware base;      /* the shipped file of that GPU */
     progress bar;
 } bench;
 
@@ -52,7 +61,7 @@ static status usual_place(bench *b, error *err)
     static const char *const parts[] = {"/.config", "/moefold", "/hardware"};
     const char *home = getenv("HOME");
     if (make_folder("hardware") && writable("hardware")) {
-        b->out = "hardware/local.yaml";
+        b->out = arena_text(b->a, "hardware/%s", b->file);
         return OK;
     }
     const char *folder = home ? home : "";
@@ -60,7 +69,7 @@ static status usual_place(bench *b, error *err)
         folder = arena_text(b->a, "%s%s", folder, parts[i]);
         make_folder(folder);
     }
-    b->out = arena_text(b->a, "%s/local.yaml", folder);
+    b->out = arena_text(b->a, "%s/%s", folder, b->file);
     if (writable(folder)) return OK;
     return error_set(err, ERR_MACHINE,
                      "neither ./hardware nor %s can be written; repair: --out FILE", folder);
@@ -73,8 +82,8 @@ static status check_place(bench *b, error *err)
     if (file_is_folder(b->out))
         return error_set(err, ERR_INPUT,
                          "--out %s: is a folder; repair: a file in it, as in "
-                         "%s/local.yaml",
-                         b->out, b->out);
+                         "%s/%s",
+                         b->out, b->out, b->file);
     if (writable(*folder ? folder : ".")) return OK;
     return error_set(err, ERR_MACHINE,
                      "--out %s: there is no folder %s, or it cannot be written "
@@ -87,6 +96,60 @@ static const char *for_ranks(bench *b, int ranks)
 {
     size_t n = strlen(b->out), tail = n > 5 && text_equal(b->out + n - 5, ".yaml") ? 5 : 0;
     return arena_text(b->a, "%.*s-%d.yaml", (int)(n - tail), b->out, ranks);
+}
+
+/* ---- the GPU */
+
+static bool on_gpu(const bench *b)
+{
+    return text_starts(b->device, "cuda");
+}
+
+/* The late device is for tests, as MOEFOLD_DEVICE has it. */
+static bool is_device(const char *word)
+{
+    static const char *const names[] = {"cpu", "cuda", "deferred"};
+    size_t n = strcspn(word, ":");
+    for (int i = 0; i < 3; i++)
+        if (strlen(names[i]) == n && strncmp(names[i], word, n) == 0) return true;
+    return false;
+}
+
+/* "NVIDIA H200" and "NVIDIA H100 80GB HBM3" -> H200, H100 */
+static const char *short_name(bench *b)
+{
+    const char *name = b->gpu.name;
+    if (text_starts(name, "NVIDIA ")) name += strlen("NVIDIA ");
+    return arena_copy(b->a, name, strcspn(name, " "));
+}
+
+static status find_gpu(bench *b, error *err)
+{
+    static const char other[] = "moefold.device=cpu", here[] = "--device cpu";
+    status st = device_cuda_look(&b->gpu, err);
+    char *said = st ? strstr(err->text, other) : NULL;
+    if (said) { /* the same repair in this command's words */
+        memmove(said + strlen(here), said + strlen(other), strlen(said + strlen(other)) + 1);
+        memcpy(said, here, strlen(here));
+    }
+    if (st) return error_prefix(err, st, "--device %s", b->device);
+    if (b->ranks > 1)
+        return error_set(err, ERR_INPUT,
+                         "--ranks %d with --device cuda: one rank is measured on a GPU; repair: "
+                         "without --ranks",
+                         b->ranks);
+    const char *name = short_name(b);
+    const gpu *known = gpu_find(name);
+    if (!known)
+        fprintf(stderr,
+                "moefold bench: no hardware description for %s: peaks and links are those of %s\n",
+                b->gpu.name, unknown_base);
+    st = hardware_read(&b->base, known ? known->name : unknown_base, b->a, err);
+    if (!known) b->base.name = name;
+    char *file = arena_text(b->a, "%s-measured.yaml", name);
+    for (char *c = file; *c; c++) *c = (char)tolower((unsigned char)*c);
+    b->file = file;
+    return st;
 }
 
 /* ---- what is printed */
@@ -105,8 +168,29 @@ static void print_curve(bench *b, const char *name, const curve *c, const char *
     printf("   best %s\n", rate(b->a, best, unit));
 }
 
+static void print_kinds(bench *b, const measured *m)
+{
+    static const char *const forms[] = {"", "  data gradient", "  weight gradient", "  added to"};
+    for (int i = FORM_DATA; i < FORM_COUNT; i++) {
+        print_curve(b, arena_text(b->a, "GEMM%s", forms[i]), &m->gemm_form[i], "GFLOP/s");
+        print_curve(b, arena_text(b->a, "experts%s", forms[i]), &m->grouped_form[i], "GFLOP/s");
+    }
+    print_curve(b, "expert GEMM, by K", &m->grouped_deep, "GFLOP/s");
+    printf("  unequal heads %.3f forward, %.3f backward; sinks %.3f\n", m->unequal[0],
+           m->unequal[1], m->sinks);
+    printf("  bytes by kind           ");
+    for (int k = 0; k < OP_COUNT; k++)
+        if (m->kind[k] > 0) printf(" %s:%.0f", op_infos[k].name, m->kind[k] * 1e-9);
+    printf(" GB/s\n  host's us by kind       ");
+    for (int k = 0; k < LAUNCH_KINDS; k++)
+        if (m->host[k] > 0) printf(" %.2f", m->host[k] * 1e6);
+    printf("\n  host to device %s, device to host %s, the host knows after %.1f us\n",
+           rate(b->a, m->to_device, "GB/s"), rate(b->a, m->to_host, "GB/s"), m->wait * 1e6);
+}
+
 static void print_table(bench *b, const measured *m)
 {
+    if (m->gpu[0]) printf("%s\n", m->gpu);
     printf("%d rank%s of %d thread%s%s\n", m->ranks, m->ranks > 1 ? "s" : "", m->threads,
            m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are of one rank" : "");
     print_curve(b, "GEMM, by side", &m->gemm, "GFLOP/s");
@@ -119,6 +203,7 @@ static void print_table(bench *b, const measured *m)
     print_curve(b, "copies, by bytes", &m->copy, "GB/s");
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
         print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");
+    if (m->gpu[0]) print_kinds(b, m);
     printf("  head and loss %s, delta rule %s, optimizer %.3g M elements/s\n",
            rate(b->a, m->head, "GFLOP/s"), rate(b->a, m->linear, "GFLOP/s"), m->adam * 1e-6);
     printf("  smallest operation %.2f us, between two %.2f us", m->least * 1e6, m->launch * 1e6);
@@ -141,19 +226,40 @@ static json_t *json_curve(const curve *c)
     return list;
 }
 
+/* What only GPUs are measured for. */
+static void add_gpu(json_t *o, const measured *m)
+{
+    static const char *const forms[] = {"forward", "data", "weight", "added"};
+    json_t *dense = json_object(), *experts = json_object(), *kinds = json_object();
+    for (int i = FORM_DATA; i < FORM_COUNT; i++) {
+        json_object_set_new(dense, forms[i], json_curve(&m->gemm_form[i]));
+        json_object_set_new(experts, forms[i], json_curve(&m->grouped_form[i]));
+    }
+    for (int k = 0; k < OP_COUNT; k++)
+        if (m->kind[k] > 0) json_object_set_new(kinds, op_infos[k].name, json_real(m->kind[k]));
+    json_object_set_new(o, "gpu", json_string(m->gpu));
+    json_object_set_new(o, "gemm_gradients", dense);
+    json_object_set_new(o, "grouped_gradients", experts);
+    json_object_set_new(o, "bytes_per_s", kinds);
+    json_object_set_new(o, "to_device", json_real(m->to_device));
+    json_object_set_new(o, "to_host", json_real(m->to_host));
+}
+
 static void print_json(const measured *m, const char *path)
 {
     json_t *messages = json_object();
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
         json_object_set_new(messages, measured_message_name((measured_message)k),
                             json_curve(&m->message[k]));
-    cli_json_print(
+    json_t *o =
         json_pack("{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks",
                   m->ranks, "threads", m->threads, "file", path, "others", m->others, "gemm",
                   json_curve(&m->gemm), "grouped", json_curve(&m->grouped), "attention",
                   json_curve(&m->attention[0]), "attention_backward", json_curve(&m->attention[1]),
                   "memory", json_curve(&m->memory), "copy", json_curve(&m->copy), "least_s",
-                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages));
+                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages);
+    if (m->gpu[0]) add_gpu(o, m);
+    cli_json_print(o);
 }
 
 /* ---- measuring */
@@ -199,18 +305,30 @@ static status measure_here(bench *b, error *err)
     status st = open_job(b, &c, err);
     if (st) return st;
     measure_options o = {.seconds = b->seconds, .threads = threads_of(c ? (int)comm_size(c) : 1)};
+    o.device = b->device;
+    o.scale = on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu;
     progress_init(&b->bar, stderr, 0, 1, omp_get_wtime());
     if (!cli_speaks()) b->bar.on = false;
     o.says = on_progress;
     o.who = &b->bar;
     blas_ready();
-    if (cli_speaks())
+    if (cli_speaks() && on_gpu(b))
+        fprintf(stderr, "moefold bench: %s, %.0f s of measurements; about twice that in all\n",
+                b->gpu.name, b->seconds);
+    else if (cli_speaks())
         fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,
                 c ? "s" : "", b->seconds, blas_describe());
     st = measure_machine(&m, c, &o, err);
     progress_finish(&b->bar);
+    if (!st && on_gpu(b)) {
+        snprintf(m.gpu, sizeof m.gpu, "%s", b->gpu.name);
+        snprintf(m.device, sizeof m.device, "cuda");
+        m.gpu_total = b->gpu.total;
+        m.gpu_free = b->gpu.free;
+    }
     if (!st && cli_speaks()) {
-        st = measured_write(&m, b->out, err);
+        st = on_gpu(b) ? measured_write_gpu(&m, &b->base, b->out, err)
+                       : measured_write(&m, b->out, err);
         if (!st && b->json) print_json(&m, b->out);
         if (!st && !b->json) print_table(b, &m);
         if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
@@ -242,7 +360,8 @@ static int measure_ranks(bench *b, int n)
 /* A machine without mpirun keeps what was measured so far; who interrupts it, too. */
 static status measure_machines(bench *b, error *err)
 {
-    if (comm_launched() || b->ranks == 1) return measure_here(b, err);
+    bool alone = b->ranks == 1 || on_gpu(b) || !text_equal(b->device, "cpu");
+    if (comm_launched() || alone) return measure_here(b, err);
     if (b->ranks > 1) {
         int code = measure_ranks(b, b->ranks);
         return code ? error_set(err, (status)code, "--ranks %d: nothing was written", b->ranks)
@@ -277,6 +396,12 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
                              (int)RANKS_MAX);
         b->ranks = (int)n;
     }
+    if (!is_device(b->device))
+        return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
+    if (on_gpu(b)) {
+        status st = find_gpu(b, err);
+        if (st) return st;
+    }
     if (!b->out && usual_place(b, err)) return ERR_MACHINE;
     return check_place(b, err);
 }
@@ -292,18 +417,21 @@ static int without_cluster(int argc, char **argv)
 
 int command_bench(int argc, char **argv)
 {
-    bench b = {.a = arena_create(), .seconds = usual_seconds};
+    bench b = {
+        .a = arena_create(), .seconds = usual_seconds, .device = "cpu", .file = "local.yaml"};
     const char *seconds = NULL, *ranks = NULL, *word = NULL;
     bool done = false;
     error err = {{0}};
     const cli_option options[] = {
         {"--out", "FILE", "write the description there; unset: hardware/local.yaml", NULL, &b.out},
         {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
+        {"--device", "NAME", "cpu, or cuda: the GPU, as NAME-measured.yaml; unset: cpu", NULL,
+         &b.device},
         {"--ranks", "N", "measure N ranks alone (local-N.yaml); unset: one, two and four", NULL,
          &ranks},
         {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
     };
-    status st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 4},
+    status st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 5},
                                &word, &done, &err);
     if (!st && !done && word)
         st = error_set(&err, ERR_INPUT, "'%s' is not understood (`moefold bench --help`)", word);

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "cli/diff.h"
+#include "cli/verdict.h"
+#include "run/timing.h"
 
 enum { KINDS_SHOWN = 4 };
 
@@ -20,6 +22,9 @@ static void print_head(const diff_end *e, const char *side, arena *a)
         printf("; %s a step, %.1f tokens/s a GPU, %s%s\n", text_seconds(a, e->p.step_s),
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
+    if (timing_estimated(&s->r, e->hw))
+        printf("         its times are estimates: our kernels were not measured on %s\n",
+               e->hw->name);
     for (int i = 0; i < e->found.n; i++)
         if (e->found.list[i].rule->severity == ERROR)
             printf("         breaks a rule: %s: %s\n", e->found.list[i].rule->id,
@@ -163,6 +168,7 @@ static json_t *json_end(const diff_end *e)
     json_object_set_new(o, "peak_bytes", json_integer(p->peak_bytes));
     json_object_set_new(o, "usable_bytes", json_integer(p->usable));
     json_object_set_new(o, "fits", json_boolean(p->fits));
+    cli_json_times(o, &e->s->r, e->hw);
     json_object_set_new(o, "wall", json_string(wall_name(p->wall)));
     return o;
 }

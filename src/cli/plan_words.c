@@ -76,7 +76,8 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     if (!name)
         return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
-    s = local ? timing_local(hw, &n, a, err) : hardware_read(hw, name, a, err);
+    bool ours = target_of(r) == TARGET_MOEFOLD;
+    s = local ? timing_local(hw, &n, a, err) : timing_gpu(hw, name, ours, a, err);
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
     if (recipe_given(r, K_HEADROOM)) hardware_leave(hw, recipe_real(r, K_HEADROOM));

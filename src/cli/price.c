@@ -97,6 +97,7 @@ static void print_json(const priced *q)
                   "peak_bytes", (json_int_t)p->peak_bytes, "usable_bytes", (json_int_t)p->usable,
                   "fits", p->fits, "fullest_rank", (json_int_t)p->fullest, "slowest_pipeline_rank",
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
+    cli_json_times(o, &q->s->r, q->hw);
     json_object_set_new(o, "memory", json_memory(q));
     json_object_set_new(o, "time", json_times(p));
     json_object_set_new(o, "parts", json_parts(p));
@@ -183,6 +184,7 @@ static void print_text(const priced *q, arena *a)
         if (q->found.list[i].rule->severity == ERROR)
             printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
                    q->found.list[i].message);
+    cli_print_times(&q->s->r, q->hw);
     print_memory(q, a);
     print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);

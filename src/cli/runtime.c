@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #include "base/maths.h"
-#include "device/cuda.h"
-#include "kernels/cpu/blas.h"
+#include "cli/gpu.h"
 #include "layout/number_types.h"
 #include "program/program.h"
 
@@ -57,71 +56,11 @@ static status formats_are_run(const recipe *r, arena *a, error *err)
     return OK;
 }
 
-static bool device_is_open(const recipe *r)
-{
-    return !recipe_is(r, K_DEVICE, "cpu") && !recipe_is(r, K_DEVICE, "cuda");
-}
-
-/* moefold.device=auto: the GPU for what was planned for one, and for a rank that is alone on a
- * machine that has one, unless the CPU is asked for. Where there is none it stays open. */
-static void pick_device(recipe *r)
-{
-    cuda_gpu found;
-    error why;
-    bool alone = recipe_given(r, K_N_GPUS) && recipe_int(r, K_N_GPUS) == 1;
-    bool wanted = !recipe_on_cpu(r) || (alone && recipe_is(r, K_GPU, "local"));
-    if (!device_is_open(r) || !wanted || device_cuda_look(&found, &why)) return;
-    recipe_set(r, K_DEVICE, value_of_text("cuda"),
-               arena_text(r->a, "this machine has a GPU: %s", found.name));
-}
-
-void cli_own_target(recipe *r, bool says)
-{
-    pick_device(r);
-    if (device_is_open(r) || recipe_on_cpu(r)) return;
-    if (recipe_is(r, K_TARGET, "moefold")) return;
-    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs programs of our own");
-    if (says)
-        fprintf(stderr, "%s=moefold: what runs here is our own program, on the %s's kernels\n",
-                knobs[K_TARGET].key, recipe_is(r, K_DEVICE, "cpu") ? "CPU" : "GPU");
-}
-
-/* A program that is to run on a GPU: alone, and here is one. */
-static status gpu_can_run(const setup *s, error *err)
-{
-    static const char instead[] = "cluster.gpu=cpu trains on CPUs, moefold.device=cpu runs the "
-                                  "GPU's program on them, and `moefold show RECIPE --as "
-                                  "megatron-lm` writes the arguments for Megatron";
-    cuda_gpu found;
-    error why;
-    if (s->lay.world > 1)
-        return error_set(err, ERR_RULE,
-                         "cluster.gpu=%s: our GPU backend runs one rank, and this layout has %lld; "
-                         "repair: %s",
-                         recipe_word(&s->r, K_GPU), (long long)s->lay.world, instead);
-    if (!device_cuda_look(&found, &why)) return OK;
-    return error_set(err, ERR_MACHINE, "cluster.gpu=%s: %s; or %s", recipe_word(&s->r, K_GPU),
-                     why.text, instead);
-}
-
 status cli_can_run(const setup *s, arena *a, error *err)
 {
-    bool on_gpu =
-        recipe_is(&s->r, K_DEVICE, "cuda") || (device_is_open(&s->r) && !recipe_on_cpu(&s->r));
-    status st = on_gpu ? gpu_can_run(s, err) : OK;
+    status st = gpu_can_run(s, err);
     if (!st) st = formats_are_run(&s->r, a, err);
     return st ? st : nothing_is_ignored(&s->r, a, err);
-}
-
-const char *cli_runs_on(const setup *s, arena *a)
-{
-    cuda_gpu found;
-    error why;
-    if (!recipe_is(&s->r, K_DEVICE, "cuda") || device_cuda_look(&found, &why))
-        return blas_describe();
-    return arena_text(a, "%s, %s free of %s, driver for CUDA %d.%d", found.name,
-                      text_bytes(a, found.free), text_bytes(a, found.total), found.driver / 1000,
-                      found.driver / 10 % 100);
 }
 
 /* ---- memory */
@@ -143,14 +82,14 @@ static int64_t machine_memory(void)
 }
 
 /* Ranks of one stage hold the same. */
-static int64_t bytes_of_all(const setup *s, arena *a)
+static int64_t bytes_of_all(const setup *s, bool host_too, arena *a)
 {
     arena_place mark = arena_mark(a);
     program_size *list = ARENA_ARRAY(a, program_size, s->pipe.pp);
     program_sizes(list, s, a);
     int64_t sum = 0;
     for (int64_t i = 0; i < s->pipe.pp; i++)
-        sum = add_sat(sum, mul_sat(add_sat(list[i].arena_bytes, list[i].host_bytes),
+        sum = add_sat(sum, mul_sat(add_sat(list[i].arena_bytes, host_too ? list[i].host_bytes : 0),
                                    s->lay.world / s->pipe.pp));
     arena_release(a, mark);
     return sum;
@@ -164,25 +103,13 @@ static int64_t local_ranks(int64_t world)
     return n > 0 && n < world ? n : world;
 }
 
-static status fits_gpu(const setup *s, arena *a, error *err)
+status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *a, error *err)
 {
-    cuda_gpu found;
-    status st = device_cuda_look(&found, err);
-    int64_t need = st ? 0 : bytes_of_all(s, a);
-    if (st || need <= found.free) return st;
-    return error_set(err, ERR_RULE,
-                     "%s does not fit: it needs %s, and of the %s of this %s %s are free: %s are "
-                     "missing; repair: `moefold check` names recompute that frees memory",
-                     s->r.name, text_bytes(a, need), text_bytes(a, found.total), found.name,
-                     text_bytes(a, found.free), text_bytes(a, need - found.free));
-}
-
-status cli_fits_here(const setup *s, int64_t local, arena *a, error *err)
-{
-    if (recipe_is(&s->r, K_DEVICE, "cuda")) return fits_gpu(s, a, err);
+    if (recipe_is(&s->r, K_DEVICE, "cuda"))
+        return gpu_fits(s, given, bytes_of_all(s, false, a), a, err);
     int64_t world = s->lay.world, have = machine_memory();
     if (local < 1) local = local_ranks(world);
-    double need = (double)bytes_of_all(s, a) * (double)local / (double)world;
+    double need = (double)bytes_of_all(s, true, a) * (double)local / (double)world;
     if (need <= (double)have) return OK;
     return error_set(err, ERR_RULE,
                      "%s does not fit: %lld rank%s of it here need %s, and this machine has %s; "

@@ -16,8 +16,9 @@ void cli_own_target(recipe *r, bool says);
 /* The GPU and its driver, or the matrix library of the CPU: what computes, in a line. */
 const char *cli_runs_on(const setup *s, arena *a);
 
-/* ERR_RULE: the ranks that run on this machine (all, or `local` of them) need more memory than it
- * has. A program can be built of the setup. */
-status cli_fits_here(const setup *s, int64_t local, arena *a, error *err);
+/* ERR_RULE: the ranks that run on this machine (all, or `local` of them) need more memory than it,
+ * or its GPU, has free. `given` is the recipe before setup_init. A program can be built of the
+ * setup. */
+status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *a, error *err);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
+#include "recipe/target.h"
 #include "run/timing.h"
 
 status cli_headroom(recipe *r, const char *word, error *err)
@@ -128,6 +129,30 @@ void cli_print_not_priced(const not_priced *list, int n)
         printf("%s %s=%s (the price assumes: %s)\n", i ? "           " : "Not priced:", list[i].key,
                list[i].value, list[i].assumed);
     if (n) printf("\n");
+}
+
+static bool is_own_gpu(const recipe *r, const hardware *hw)
+{
+    return target_of(r) == TARGET_MOEFOLD && hw->arch != ARCH_CPU;
+}
+
+void cli_print_times(const recipe *r, const hardware *hw)
+{
+    if (!is_own_gpu(r, hw)) return;
+    if (timing_estimated(r, hw))
+        cli_print("Estimate",
+                  "times are estimates: our kernels were not measured on %s; repair: `moefold "
+                  "bench --device cuda` there\n\n",
+                  hw->name);
+    else
+        cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);
+}
+
+void cli_json_times(json_t *o, const recipe *r, const hardware *hw)
+{
+    if (!is_own_gpu(r, hw)) return;
+    json_object_set_new(o, "estimate", json_boolean(timing_estimated(r, hw)));
+    json_object_set_new(o, "measured", hw->measured ? json_string(hw->measured) : json_null());
 }
 
 json_t *cli_json_not_priced(const not_priced *list, int n)

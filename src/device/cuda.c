@@ -36,17 +36,55 @@ static status entry_of(const cuda_entry **out, error *err)
     return s;
 }
 
-status device_cuda_table(const device_table **out, error *err)
+/* ---- which GPUs can be used */
+
+static status none_is_there(const cuda_gpu *g, error *err)
 {
-    const cuda_entry *entry;
-    status s = entry_of(&entry, err);
-    *out = &entry->table;
-    return s;
+    if (g->driver > 0 && g->driver < g->runtime)
+        return error_set(err, ERR_MACHINE,
+                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
+                         "newer driver, or moefold.device=cpu",
+                         g->driver / 1000, g->driver / 10 % 100, g->runtime / 1000,
+                         g->runtime / 10 % 100);
+    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
+                     g->driver == 0 ? "no NVIDIA driver is here"
+                     : g->why[0]    ? g->why
+                                    : "none is visible; CUDA_VISIBLE_DEVICES says which");
 }
+
+status device_cuda_judge(const cuda_gpu *g, error *err)
+{
+    if (g->count < 1) return none_is_there(g, err);
+    if (g->major == 9 && g->minor == 0) return OK;
+    return error_set(err, ERR_MACHINE,
+                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
+                     "H200, H20); repair: moefold.device=cpu",
+                     g->name, g->major, g->minor);
+}
+
+/* ---- asking */
 
 status device_cuda_look(cuda_gpu *out, error *err)
 {
     const cuda_entry *entry;
     status s = entry_of(&entry, err);
-    return s ? s : entry->look(out, err);
+    if (s) return s;
+    entry->look(out);
+    return device_cuda_judge(out, err);
+}
+
+status device_cuda_table(const device_table **out, error *err)
+{
+    const cuda_entry *entry;
+    cuda_gpu found;
+    status s = entry_of(&entry, err);
+    *out = &entry->table;
+    return s ? s : device_cuda_look(&found, err);
+}
+
+status device_cuda_cudnn(const char *folder, char *found, size_t room, error *err)
+{
+    const cuda_entry *entry;
+    status s = entry_of(&entry, err);
+    return s ? s : entry->cudnn(folder, found, room, err);
 }

@@ -65,6 +65,10 @@ typedef struct device_table {
      * ERR_MACHINE: no memory (the text names the bytes and the system's reason). */
     status (*take)(device *d, device_space s, int64_t bytes, error *err);
 
+    /* Bytes in use on the device that are of no space: context, code and libraries of this process,
+     * and what other processes have. -1: the device does not know. */
+    int64_t (*beside)(device *d);
+
     /* The pointer that kernels and messages get. Valid until the space is taken again. */
     void *(*pointer)(const device *d, device_address at);
 

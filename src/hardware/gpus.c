@@ -31,6 +31,11 @@ const gpu *gpu_find(const char *name)
     return NULL;
 }
 
+const gpu *gpu_at(int i)
+{
+    return i >= 0 && (size_t)i < sizeof gpus / sizeof gpus[0] ? &gpus[i] : NULL;
+}
+
 static const struct arch_word {
     const char *word;
     gpu_arch arch;
@@ -41,6 +46,13 @@ static const struct arch_word {
     {"blackwell", ARCH_BLACKWELL},
 };
 const char gpu_arch_words[] = "ampere, hopper, blackwell or cpu";
+
+const char *gpu_arch_word(gpu_arch arch)
+{
+    for (size_t i = 0; i < sizeof arch_table / sizeof arch_table[0]; i++)
+        if (arch_table[i].arch == arch) return arch_table[i].word;
+    return "";
+}
 
 bool gpu_arch_find(const char *word, gpu_arch *arch)
 {

@@ -19,8 +19,12 @@ typedef struct gpu {
 /* A shipped name, in any case; NULL for an unknown name. */
 const gpu *gpu_find(const char *name);
 
+/* The i-th of them; NULL: no more. */
+const gpu *gpu_at(int i);
+
 /* "hopper" and the like, as a hardware file writes them; false: an unknown word. */
 bool gpu_arch_find(const char *word, gpu_arch *arch);
+const char *gpu_arch_word(gpu_arch arch);
 extern const char gpu_arch_words[]; /* for messages: "ampere, hopper, ..." */
 
 #endif

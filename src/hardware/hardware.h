@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "hardware/gpus.h"
 
-enum { CURVE_MAX = 16 };
+enum { CURVE_MAX = 16, PARTS_MAX = 64 };
 
 typedef struct curve {
     int n;
@@ -38,6 +38,21 @@ typedef enum scaling_kind {
     SCALING_NVFP4,
     SCALING_COUNT
 } scaling_kind;
+
+/* Products of a layer beside its forward one: gradients by inputs, and by weights, which the first
+ * microbatch of a step may write and the others add to. */
+typedef enum gradient_form {
+    GRADIENT_DATA,
+    GRADIENT_WEIGHT,
+    GRADIENT_ADDED,
+    GRADIENT_FORMS
+} gradient_form;
+
+/* What an operation of one kind, by its name in ops.def, reaches of memory.efficiency. */
+typedef struct kind_part {
+    const char *kind;
+    double part;
+} kind_part;
 
 /* One level of links: inside the node, inside the NVLink domain, across. */
 typedef struct link_level {
@@ -73,11 +88,14 @@ typedef enum launch_kind {
 
 typedef struct hardware {
     const char *name, *path;
-    gpu_arch arch;             /* for the rules; unsaid: as the shipped GPU of this name has it */
-    double peak[NUMBER_COUNT]; /* FLOP/s; 0: it has no such numbers */
-    int64_t memory, usable;    /* bytes that a program sees; that plans may fill (headroom) */
-    double memory_bandwidth;   /* bytes a second */
-    curve memory_efficiency;   /* by bytes of an operation */
+    const char *measured;       /* the day on which `moefold bench` did; NULL: described by hand */
+    gpu_arch arch;              /* for the rules; unsaid: as the shipped GPU of this name has it */
+    double peak[NUMBER_COUNT];  /* FLOP/s; 0: it has no such numbers */
+    int64_t memory, usable;     /* bytes that a program sees; that plans may fill (headroom) */
+    double memory_bandwidth;    /* bytes a second */
+    curve memory_efficiency;    /* by bytes of an operation */
+    kind_part kinds[PARTS_MAX]; /* where kinds were measured one by one */
+    int n_kinds;
     int64_t gpus_per_node, nvlink_domain;
     link_level node, domain, across;
     double host_bandwidth;       /* one way */
@@ -94,13 +112,19 @@ typedef struct hardware {
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
     double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
     curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
-    double tile;                 /* rows of an expert are computed in multiples of this */
-    curve attention[2];          /* forward, backward: by tokens of the sequence that are seen */
-    curve attention_head;        /* factor on both, by size of a head */
-    double attention_sinks;      /* factor on both where attention has sinks */
-    double linear_attention;     /* part of the BF16 peak: delta rule */
-    double head;                 /* the same: product with the vocabulary */
-    double logit_bytes;          /* that loss and gradient of one logit move */
+    /* gradients, where they were measured by themselves; of grouped products in the numbers that
+     * are not narrow. No points: as forward. */
+    curve gemm_gradient[NUMBER_COUNT][GRADIENT_FORMS], grouped_gradient[GRADIENT_FORMS];
+    double grouped_depth; /* 0: as that of dense products */
+    double tile;          /* rows of an expert are computed in multiples of this */
+    curve attention[2];   /* forward, backward: by tokens of the sequence that are seen */
+    curve attention_head; /* factor on both, by size of a head */
+    double
+        attention_unequal[2]; /* forward, backward: where heads of values have another size; 0: 1 */
+    double attention_sinks;   /* factor on both where attention has sinks */
+    double linear_attention;  /* part of the BF16 peak: delta rule */
+    double head;              /* the same: product with the vocabulary */
+    double logit_bytes;       /* that loss and gradient of one logit move */
     double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */
     double narrow_bytes[SCALING_COUNT]; /* moved to make one element of an input */
     double dispatch[DISPATCH_KINDS][2]; /* part of the link's bandwidth: inside, across */
@@ -134,6 +158,12 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
 
 /* Sets `usable`. */
 void hardware_leave(hardware *h, double headroom);
+
+/* The text of such a file, in `a`: every key with its number and what `says` has to say of it (NULL:
+ * nothing), behind `heading`, lines of comments. */
+typedef const char *(*hardware_says)(const void *who, const char *key);
+const char *hardware_text(const hardware *h, const char *heading, hardware_says says,
+                          const void *who, arena *a);
 
 /* What layouts and rules must know of it. */
 gpu hardware_gpu(const hardware *h);

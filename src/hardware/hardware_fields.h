@@ -39,6 +39,9 @@ typedef struct field {
 #define LEVEL(p, member)                                                                           \
     NUM(p ".latency", member.latency, 1), NUM(p ".bandwidth", member.bandwidth, 1e15),             \
         CRV(p ".efficiency", member.efficiency)
+#define GRADIENTS(p, member)                                                                       \
+    COP(p "data", member[GRADIENT_DATA]), COP(p "weight", member[GRADIENT_WEIGHT]),                \
+        COP(p "added", member[GRADIENT_ADDED])
 #define SCALED(p, i)                                                                               \
     NUM("quantise." p ".rate", narrow_rate[i], 1.5),                                               \
         NUM("quantise." p ".bytes", narrow_bytes[i], 64)
@@ -75,20 +78,26 @@ static const field fields[] = {
     NUM("device.unfused", unfused, 16),
     NUM("products.fp32.depth", depth[NUMBER_FP32], 1e6),
     CRV("products.fp32.efficiency", gemm[NUMBER_FP32]),
+    GRADIENTS("products.fp32.", gemm_gradient[NUMBER_FP32]),
     NUM("products.bf16.depth", depth[NUMBER_BF16], 1e6),
     CRV("products.bf16.efficiency", gemm[NUMBER_BF16]),
+    GRADIENTS("products.bf16.", gemm_gradient[NUMBER_BF16]),
     OPT("products.fp8.depth", depth[NUMBER_FP8], 1e6),
     COP("products.fp8.efficiency", gemm[NUMBER_FP8]),
     OPT("products.fp4.depth", depth[NUMBER_FP4], 1e6),
     COP("products.fp4.efficiency", gemm[NUMBER_FP4]),
     NUM("grouped.tile", tile, 1 << 20),
+    OPT("grouped.depth", grouped_depth, 1e6),
     CRV("grouped.fp32", grouped[NUMBER_FP32]),
     CRV("grouped.bf16", grouped[NUMBER_BF16]),
+    GRADIENTS("grouped.", grouped_gradient),
     COP("grouped.fp8", grouped[NUMBER_FP8]),
     COP("grouped.fp4", grouped[NUMBER_FP4]),
     CRV("attention.forward", attention[0]),
     CRV("attention.backward", attention[1]),
     CRV("attention.head", attention_head),
+    OPT("attention.unequal_forward", attention_unequal[0], 4),
+    OPT("attention.unequal_backward", attention_unequal[1], 4),
     NUM("attention.sinks", attention_sinks, 1.5),
     NUM("attention.linear", linear_attention, 1.5),
     NUM("head.efficiency", head, 1.5),

@@ -172,6 +172,27 @@ static status read_stacks(reader *r, const yaml_node *map)
     return OK;
 }
 
+/* ---- kinds of operations */
+
+static status read_kinds(reader *r, const yaml_node *map)
+{
+    const double most = 4;
+    if (map->kind != YAML_MAP || map->n_items < 1 || map->n_items > PARTS_MAX || r->h->n_kinds)
+        return error_set(r->err, ERR_INPUT,
+                         "%s:%d: kinds: needs one map of 1 to %d kinds of operations to the part "
+                         "of memory.efficiency that they reach, as {NORM: 0.9, SORT: 0.1}",
+                         r->path, map->line, PARTS_MAX);
+    for (int i = 0; i < map->n_items; i++) {
+        const yaml_node *x = map->items[i];
+        kind_part *k = &r->h->kinds[r->h->n_kinds++];
+        k->kind = x->key ? x->key : "";
+        if (x->kind != YAML_SCALAR || !number_of(x->text, &k->part) || k->part < LEAST_REACHED ||
+            k->part > most)
+            return bad_number(r, x, "kinds", most);
+    }
+    return OK;
+}
+
 /* ---- the tree */
 
 static status unknown_key(reader *r, const yaml_node *node, const char *path)
@@ -235,8 +256,13 @@ static status read_node(reader *r, const yaml_node *node, const char *path)
         if (strcmp(fields[i].path, path) == 0) return read_field(r, node, i);
     if (strcmp(path, "stacks") == 0) return read_stacks(r, node);
     if (strcmp(path, "architecture") == 0) return read_architecture(r, node);
+    if (strcmp(path, "kinds") == 0) return read_kinds(r, node);
     if (strcmp(path, "name") == 0 && node->kind == YAML_SCALAR) {
         r->h->name = node->text;
+        return OK;
+    }
+    if (strcmp(path, "measured") == 0 && node->kind == YAML_SCALAR) {
+        r->h->measured = node->text;
         return OK;
     }
     if (node->kind != YAML_MAP || !is_section(path)) return unknown_key(r, node, path);

@@ -260,6 +260,11 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
+double cost_bytes(const segment *seg, const op *o)
+{
+    return bytes_of(seg, o, rows[o->kind].way);
+}
+
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 {
     expert_loads even = {.skew = c->skew};
@@ -307,9 +312,10 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_HOST_COPY:
         return host_copy(c, seg, o);
     case WAY_UPDATE:
-        return cost_memory(c, cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
+        return cost_memory_of(c, o->kind,
+                              cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
     default:
-        return cost_memory(c, moved(c, seg, o, row));
+        return cost_memory_of(c, o->kind, moved(c, seg, o, row));
     }
 }
 

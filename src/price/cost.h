@@ -96,9 +96,10 @@ typedef struct cost_model {
     bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
                                   the grouped products */
     unsigned captured;
-    bool copies_beside;       /* to the host; on CPUs the cores that compute make them */
-    double gathered_bytes;    /* of a weight that is gathered */
-    double share[COST_KINDS]; /* of the chip, that hidden messages of a kind take */
+    bool copies_beside;         /* to the host; on CPUs the cores that compute make them */
+    double gathered_bytes;      /* of a weight that is gathered */
+    double share[COST_KINDS];   /* of the chip, that hidden messages of a kind take */
+    double kind_part[OP_COUNT]; /* of the memory's efficiency, that a kind of operation reaches */
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;
@@ -113,6 +114,9 @@ void cost_set_skew(cost_model *c, double skew);
 
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o);
 
+/* Bytes that are counted for an operation that memory binds: of its buffers, mostly. */
+double cost_bytes(const segment *seg, const op *o);
+
 /* As if the recipe fused experts (use_transformer_engine_op_fuser). */
 void cost_fuse(cost_model *c);
 
@@ -124,9 +128,13 @@ cost_kind cost_kind_of_op(const op *o);
  * what a message brought, and a message takes what it makes. */
 bool cost_passes_on(const cost_model *c, const segment *seg, const op *o);
 
+/* A kind of the file that ops.def does not have; NULL: there is none. */
+const char *cost_unknown_kind(const hardware *hw);
+
 /* Once a step: PART_BEGIN, PART_REPORT and PART_UPDATE. The optimizer's pass over this rank's
  * shard, gradient norm, gradients set to zero, weights made narrow, offload traffic. Upload, sums
- * over ranks and the report are in the machine's seconds of a step (hardware.step). */
+ * over ranks and the report are in the machine's seconds of a step (hardware.step). On a GPU whose
+ * kinds of operations were measured our own program's operations are priced one by one. */
 double cost_of_optimizer(const cost_model *c, const program *p);
 
 #endif

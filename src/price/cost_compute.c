@@ -17,6 +17,11 @@ double cost_memory(const cost_model *c, double bytes)
     return bytes / (h->memory_bandwidth * curve_at(&h->memory_efficiency, bytes));
 }
 
+double cost_memory_of(const cost_model *c, op_kind k, double bytes)
+{
+    return cost_memory(c, bytes) / c->kind_part[k];
+}
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -44,6 +49,17 @@ static double peak_of(const cost_model *c, bool narrow)
 static double depth_part(const cost_model *c, bool narrow, double sum)
 {
     return sum / (sum + c->hw->depth[narrow ? c->products : c->plain]);
+}
+
+/* The curve of an operation's form: that of the forward product where no other was measured. */
+static const curve *form_of(const curve *forward, const curve *gradients, const op *o)
+{
+    bool data = o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D;
+    if (o->kind == OP_GEMM || o->kind == OP_GROUPED) return forward;
+    const curve *own = &gradients[data                   ? GRADIENT_DATA
+                                  : o->flags & OVERWRITE ? GRADIENT_WEIGHT
+                                                         : GRADIENT_ADDED];
+    return own->n ? own : forward;
 }
 
 /* Sizes of a product's result and the length of its sums. */
@@ -84,7 +100,8 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
     double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
     product_shape z = shape_of(OP_GEMM, o->kind, m, n, k);
-    const curve *reached = &c->hw->gemm[narrow ? c->products : c->plain];
+    number_kind numbers = narrow ? c->products : c->plain;
+    const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
                   depth_part(c, narrow, z.sum);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
@@ -114,8 +131,12 @@ static double even_seconds(const cost_model *c, const op *o, double rows, double
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
     product_shape z = shape_of(OP_GROUPED, o->kind, each, n, k);
-    const curve *reached = &c->hw->grouped[narrow ? c->products : c->plain];
-    double rate = peak_of(c, narrow) * curve_at(reached, each) * depth_part(c, narrow, z.sum);
+    const curve *forward = &c->hw->grouped[narrow ? c->products : c->plain];
+    const curve *reached =
+        !narrow && c->plain == NUMBER_BF16 ? form_of(forward, c->hw->grouped_gradient, o) : forward;
+    double own = c->hw->grouped_depth;
+    double deep = own > 0 && !narrow ? z.sum / (z.sum + own) : depth_part(c, narrow, z.sum);
+    double rate = peak_of(c, narrow) * curve_at(reached, each) * deep;
     return 2 * padded * n * k / rate;
 }
 
@@ -171,6 +192,8 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
     if (window > 0 && window < seen) seen = window;
     double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
                   curve_at(&h->attention_head, (double)size);
+    double unequal = h->attention_unequal[is_backward(o->kind)];
+    if (unequal > 0 && o->dim[block ? DIM_ATTN_BLOCK_D : DIM_ATTN_D] != size) rate *= unequal;
     if (has_sinks(o)) rate *= h->attention_sinks;
     return larger(op_flops(o) / rate, memory);
 }

@@ -1,6 +1,7 @@
 /* cost_init.c - what all operations of a setup have in common: numbers, factors, graphs; and what
  * happens once a step. */
 #include <math.h>
+#include <string.h>
 
 #include "price/cost_parts.h"
 
@@ -107,6 +108,31 @@ static const struct stack *stack_of(const hardware *h, const char *name)
     return &h->stacks[h->n_stacks - 1];
 }
 
+/* ---- kinds */
+
+static int kind_named(const char *name)
+{
+    int k = 0;
+    while (k < OP_COUNT && strcmp(op_infos[k].name, name) != 0) k++;
+    return k;
+}
+
+static void init_kinds(cost_model *c)
+{
+    for (int k = 0; k < OP_COUNT; k++) c->kind_part[k] = 1;
+    for (int i = 0; i < c->hw->n_kinds; i++) {
+        int k = kind_named(c->hw->kinds[i].kind);
+        if (k < OP_COUNT) c->kind_part[k] = c->hw->kinds[i].part;
+    }
+}
+
+const char *cost_unknown_kind(const hardware *hw)
+{
+    for (int i = 0; i < hw->n_kinds; i++)
+        if (kind_named(hw->kinds[i].kind) == OP_COUNT) return hw->kinds[i].kind;
+    return NULL;
+}
+
 void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack)
 {
     *c = (cost_model){.hw = hw, .s = s};
@@ -118,6 +144,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     init_numbers(c);
     init_gathers(c);
     init_routing(c);
+    init_kinds(c);
     cost_init_links(c);
 }
 
@@ -150,6 +177,39 @@ double cost_update_bytes(const cost_model *c, op_kind k, double elements)
     }
 }
 
+/* Of a program that is not built: what it has for its elements. */
+static double update_by_elements(const cost_model *c, const program *p)
+{
+    double owned = (double)p->weights.owned, trained = (double)p->weights.trained, seconds = 0;
+    static const op_kind kinds[] = {OP_ZERO, OP_CAST, OP_SQUARES, OP_ADAMW};
+    for (int i = 0; i < 4; i++) {
+        if (kinds[i] == OP_ADAMW && !state_mode_bare(&c->s->r).types.moments) continue;
+        double bytes = cost_update_bytes(c, kinds[i], i < 2 ? trained : owned);
+        seconds += bytes > 0 ? cost_memory_of(c, kinds[i], bytes) : 0;
+    }
+    return seconds;
+}
+
+/* The compute stream's operations of the step's parts outside of the layers. */
+static double update_of(const cost_model *c, const program *p)
+{
+    if (!p->items[PART_REPORT].n) return update_by_elements(c, p);
+    static const item_part parts[] = {PART_BEGIN, PART_REPORT, PART_UPDATE};
+    double seconds = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const item_list *l = &p->items[parts[i]];
+        for (int64_t n = 0; n < l->n; n++) {
+            const segment *seg = l->list[n].seg;
+            for (int k = 0; k < seg->n_ops[SEG_FORWARD]; k++) {
+                const op *o = &seg->ops[SEG_FORWARD][k];
+                if (o->stream == STREAM_COMPUTE && !op_is_comm(o->kind))
+                    seconds += cost_of(c, seg, o).seconds;
+            }
+        }
+    }
+    return seconds;
+}
+
 /* One pass: where kernels begin and end inside it does not show. */
 double cost_of_optimizer(const cost_model *c, const program *p)
 {
@@ -159,6 +219,7 @@ double cost_of_optimizer(const cost_model *c, const program *p)
     double bytes = cost_update_bytes(c, OP_ZERO, trained) + cost_update_bytes(c, OP_CAST, trained);
     if (mode.types.moments)
         bytes += cost_update_bytes(c, OP_SQUARES, owned) + cost_update_bytes(c, OP_ADAMW, owned);
-    double seconds = cost_memory(c, bytes) * c->device + c->hw->step * c->host;
+    double seconds = c->hw->n_kinds ? update_of(c, p) : cost_memory(c, bytes) * c->device;
+    seconds += c->hw->step * c->host;
     return seconds + (part > 0 ? offloaded(c, owned * part, &mode) : 0);
 }

@@ -10,6 +10,9 @@ void cost_init_links(cost_model *c);
 /* Seconds of `bytes` of memory moved by one kernel. */
 double cost_memory(const cost_model *c, double bytes);
 
+/* The same of an operation of a kind. */
+double cost_memory_of(const cost_model *c, op_kind k, double bytes);
+
 /* Bytes that SQUARES, ADAMW move for `elements` that a rank owns, ZERO and CAST for as many that it
  * holds: of what is on the device. Together they are what cost_of_optimizer counts. */
 double cost_update_bytes(const cost_model *c, op_kind k, double elements);

@@ -117,7 +117,8 @@ function head() {
   const seq = plan ? plan.seq_length : own.model.seq_length, gbs = plan ? plan.global_batch_size : own.global_batch_size;
   if (seq) facts.push(`sequence length ${grouped(seq)}`);
   if (gbs) facts.push(`global batch ${grouped(gbs)}`);
-  h.append(el("p", { class: "soft" }, facts.join(", "), ". All times are predicted."));
+  h.append(el("p", { class: "soft" }, facts.join(", "), ". All times are predicted.",
+    (own || plan).estimate ? ` They are estimates: our kernels were not measured on ${(own || plan).gpu}.` : ""));
   if (!own) return;
   const p = own.price, room = own.memory.usable_bytes - own.memory.peak_bytes;
   h.append(el("div", { class: "tiles" },

@@ -148,6 +148,11 @@ void executor_close(executor *e)
     free(e);
 }
 
+int64_t executor_beside(executor *e)
+{
+    return e->d->table->beside(e->d);
+}
+
 const char *executor_device(const executor *e)
 {
     return e->d->table->name;

@@ -28,6 +28,9 @@ typedef struct executor_options {
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err);
 void executor_close(executor *e);
 
+/* Bytes in use on the device beside all that was taken here; -1: not known. */
+int64_t executor_beside(executor *e);
+
 const char *executor_device(const executor *e); /* "cpu" */
 
 /* Goes on with another program of the same weights. Weights, gradients and optimizer stay where

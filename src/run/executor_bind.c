@@ -10,6 +10,19 @@
 
 /* ---- kernels */
 
+/* A format that no kernel takes, or sizes. */
+static status no_kernel(const device_table *table, const op *o, const op_types *t, error *err)
+{
+    const char *format = NULL;
+    for (int i = 0; i < OP_IN_MAX + OP_OUT_MAX; i++) {
+        dtype d = i < OP_IN_MAX ? t->in[i] : t->out[i - OP_IN_MAX];
+        if (d != DTYPE_F32 && d != DTYPE_BF16 && d != DTYPE_I32) format = dtype_name(d);
+    }
+    return error_set(err, ERR_MACHINE, "operation %s (%s): %s%sdevice %s has no kernel for it%s",
+                     o->name, op_infos[o->kind].name, format ? format : "", format ? ": " : "",
+                     table->name, format ? "; repair: mixed_precision=bf16_mixed" : "");
+}
+
 static status bind_row(const executor *e, bound_op *b, const segment *seg, const op *o, error *err)
 {
     int n_rows;
@@ -17,9 +30,7 @@ static status bind_row(const executor *e, bound_op *b, const segment *seg, const
     const kernel *rows = table->rows(&n_rows);
     b->types = seg_op_types(seg, o);
     const kernel *k = kernel_pick(rows, n_rows, o, &b->types, e->plain);
-    if (!k)
-        return error_set(err, ERR_MACHINE, "operation %s (%s): device %s has no kernel for it",
-                         o->name, op_infos[o->kind].name, table->name);
+    if (!k) return no_kernel(table, o, &b->types, err);
     assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(table->target(), seg, o));
     status s = k->prepare ? k->prepare(o, &b->types, &b->state, err) : OK;
     if (!s) b->row = k;

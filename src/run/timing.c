@@ -1,10 +1,13 @@
 /* timing.c - predicted beside measured, and for which machine. */
 #include "run/timing.h"
 
+#include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "recipe/target.h"
 
 /* ---- the machine */
 
@@ -64,13 +67,85 @@ bool timing_measured(const setup *s, arena *a)
     return g->path || measured_name(s->lay.world, &found, a);
 }
 
+/* "H200" -> "h200-measured" */
+static const char *measured_gpu(const gpu *g, arena *a)
+{
+    char *name = arena_text(a, "%s-measured", g->name);
+    for (char *c = name; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return name;
+}
+
+/* A GPU that was measured, of the same architecture; NULL: none. */
+static const char *measured_sibling(const gpu *g, arena *a)
+{
+    const gpu *other;
+    for (int i = 0; (other = gpu_at(i)); i++) {
+        const char *name = measured_gpu(other, a);
+        if (other->arch == g->arch && is_there(name, a)) return name;
+    }
+    return NULL;
+}
+
+/* What differs between GPUs of one architecture is the described one's; parts of peaks and the host
+ * are the measured one's. */
+static hardware estimated(const hardware *described, const hardware *sibling)
+{
+    hardware h = *sibling;
+    h.name = described->name;
+    h.path = described->path;
+    h.measured = NULL;
+    memcpy(h.peak, described->peak, sizeof h.peak);
+    h.memory = described->memory;
+    h.usable = described->usable;
+    h.memory_bandwidth = described->memory_bandwidth;
+    h.gpus_per_node = described->gpus_per_node;
+    h.nvlink_domain = described->nvlink_domain;
+    h.node = described->node;
+    h.domain = described->domain;
+    h.across = described->across;
+    h.host_bandwidth = described->host_bandwidth;
+    return h;
+}
+
+static status read_own(hardware *h, const gpu *g, arena *a, error *err)
+{
+    hardware other;
+    const char *name = measured_gpu(g, a);
+    if (is_there(name, a)) return read_named(h, name, a, err);
+    status st = hardware_read(h, g->name, a, err);
+    const char *sibling = st ? NULL : measured_sibling(g, a);
+    if (!sibling) return st;
+    st = read_named(&other, sibling, a, err);
+    if (!st) *h = estimated(h, &other);
+    return st;
+}
+
+status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err)
+{
+    const gpu *g = gpu_find(name);
+    bool own = ours && g && g->arch != ARCH_CPU;
+    status st = own ? read_own(h, g, a, err) : hardware_read(h, name, a, err);
+    const char *unknown = st ? NULL : cost_unknown_kind(h);
+    if (!unknown) return st;
+    return error_set(err, ERR_INPUT,
+                     "%s: kinds: %.40s is no kind of operation; repair: a name that `moefold show "
+                     "--ops` prints, as NORM",
+                     h->path, unknown);
+}
+
+bool timing_estimated(const recipe *r, const hardware *h)
+{
+    return target_of(r) == TARGET_MOEFOLD && h->arch != ARCH_CPU && !h->measured;
+}
+
 static status find_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
     int64_t found = s->lay.world;
     if (!text_equal(gpu_name, "cpu")) {
         bool local = text_equal(gpu_name, "local");
-        status st = local ? timing_local(h, &found, a, err) : hardware_read(h, gpu_name, a, err);
+        bool ours = target_of(&s->r) == TARGET_MOEFOLD;
+        status st = local ? timing_local(h, &found, a, err) : timing_gpu(h, gpu_name, ours, a, err);
         return st ? error_prefix(err, st, "cluster.gpu=%s", gpu_name) : OK;
     }
     const char *name = measured_name(s->lay.world, &found, a);

@@ -26,6 +26,15 @@ static inline void timing_add(timing *t, cost_kind k, double seconds)
  * in ./hardware, ~/.config/moefold/hardware or beside the program; else cpu.yaml. */
 status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 
+/* The description of a GPU by its name or path. For our own program that is what `moefold bench`
+ * measured of such a GPU, NAME-measured.yaml in the same folders; where there is none, peaks, memory
+ * and links of the GPU as it is sold with what was measured of the kernels on another one of its
+ * architecture: an estimate. */
+status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err);
+
+/* Are times of our own program on this GPU estimates, because nobody has measured it? */
+bool timing_estimated(const recipe *r, const hardware *h);
+
 /* The same for `ranks` of this machine; 0: sets it to the most that were measured, but not more
  * than there are cores. ERR_INPUT: nothing was measured. */
 status timing_local(hardware *h, int64_t *ranks, arena *a, error *err);

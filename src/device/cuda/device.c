@@ -70,46 +70,35 @@ static int wanted_gpu(int n)
     return 0;
 }
 
-static status no_gpu(cudaError_t e, error *err)
+static void look(cuda_gpu *out)
 {
-    int driver = 0, runtime = 0;
-    cudaDriverGetVersion(&driver);
-    cudaRuntimeGetVersion(&runtime);
-    if (driver > 0 && driver < runtime)
-        return error_set(err, ERR_MACHINE,
-                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
-                         "newer driver, or moefold.device=cpu",
-                         driver / 1000, driver / 10 % 100, runtime / 1000, runtime / 10 % 100);
-    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
-                     driver == 0 ? "no NVIDIA driver is here"
-                     : e         ? cudaGetErrorString(e)
-                                 : "none is visible; CUDA_VISIBLE_DEVICES says which");
-}
-
-static status find_gpu(cuda_gpu *out, error *err)
-{
-    int n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
-    if (e || n < 1) return no_gpu(e, err);
-    struct cudaDeviceProp p;
-    int at = wanted_gpu(n);
-    e = cudaSetDevice(at);
-    if (!e) e = cudaGetDeviceProperties(&p, at);
-    size_t left = 0, total = 0;
-    if (!e) e = cudaMemGetInfo(&left, &total);
-    if (e)
-        return error_set(err, ERR_MACHINE, "GPU %d cannot be used: %s; repair: moefold.device=cpu",
-                         at, cudaGetErrorString(e));
-    *out = (cuda_gpu){
-        .major = p.major, .minor = p.minor, .total = (int64_t)total, .free = (int64_t)left};
-    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    *out = (cuda_gpu){.count = 0};
     cudaDriverGetVersion(&out->driver);
     cudaRuntimeGetVersion(&out->runtime);
-    if (p.major == 9 && p.minor == 0) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
-                     "H200, H20); repair: moefold.device=cpu",
-                     out->name, p.major, p.minor);
+    int n = 0, at = 0;
+    struct cudaDeviceProp p = {.major = 0};
+    size_t left = 0, total = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    if (!e && n > 0) e = cudaSetDevice(at = wanted_gpu(n));
+    if (!e && n > 0) e = cudaGetDeviceProperties(&p, at);
+    if (!e && n > 0) e = cudaMemGetInfo(&left, &total);
+    if (e) snprintf(out->why, sizeof out->why, "GPU %d: %.100s", at, cudaGetErrorString(e));
+    if (e || n < 1) return;
+    out->count = n;
+    snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    out->major = p.major;
+    out->minor = p.minor;
+    out->total = (int64_t)total;
+    out->free = (int64_t)left;
+}
+
+static status look_for_cudnn(const char *folder, char *found, size_t room, error *err)
+{
+    const cudnn_library *library;
+    cudnn_use(folder);
+    status s = cudnn_open(&library, err);
+    if (!s) snprintf(found, room, "%s", cudnn_found());
+    return s;
 }
 
 /* ---- opening and closing */
@@ -169,8 +158,7 @@ static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
     cudnn_use(words);
-    status s = find_gpu(&found, err);
-    if (s) return s;
+    look(&found); /* takes it for this thread */
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
@@ -226,6 +214,21 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
                      "the plan needs %s more on the GPU, which has %s left: %s are missing (%s)",
                      gibibytes(want, bytes), gibibytes(have, (int64_t)left),
                      gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
+}
+
+/* What a space takes: the driver gives pieces of 2 MiB. */
+static int64_t taken(const gpu_state *g, device_space s)
+{
+    const int64_t piece = 2 << 20;
+    return (g->bytes[s] + piece - 1) / piece * piece;
+}
+
+static int64_t beside(device *d)
+{
+    const gpu_state *g = state_of(d);
+    size_t left = 0, total = 0;
+    check(d, cudaMemGetInfo(&left, &total), "asking for the GPU's memory");
+    return (int64_t)(total - left) - taken(g, SPACE_STATE) - taken(g, SPACE_WORK);
 }
 
 static void *pointer(const device *d, device_address at)
@@ -478,6 +481,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .close = close_gpu,
                                   .rows = kernels_cuda,
                                   .take = take,
+                                  .beside = beside,
                                   .pointer = pointer,
                                   .map = map,
                                   .read = read,
@@ -498,6 +502,7 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .stamp_read = stamp_read,
                                   .sync = sync,
                                   .settle = settle},
-                        .look = find_gpu};
+                        .look = look,
+                        .cudnn = look_for_cudnn};
     return OK;
 }

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 3 };
+enum { CUDA_ENTRY_VERSION = 5 };
 
 /* What the object calls. */
 typedef struct cuda_program {
@@ -21,19 +21,25 @@ typedef struct cuda_program {
     void (*fail)(comm *c, const char *why);          /* ends the job; does not return */
 } cuda_program;
 
-/* What the program gets: the device's functions (but for `target`, which is the program's own) and
- * what it may ask before it opens one. */
+/* The GPU that this rank would take, as CUDA describes it; what follows from it is the program's to
+ * say (device/cuda.h). */
 typedef struct cuda_gpu {
+    int count;           /* GPUs that are visible; 0: the fields below are not set */
+    char why[128];       /* the runtime's words, where it could not be asked; else "" */
+    int driver, runtime; /* versions of CUDA: 13000; 0: there is no driver */
     char name[128];
     int major, minor;    /* compute capability */
     int64_t total, free; /* bytes */
-    int driver, runtime; /* versions of CUDA: 13000 */
 } cuda_gpu;
 
+/* What the program gets: the device's functions (but for `target`, which is the program's own) and
+ * what it may ask before it opens one. */
 typedef struct cuda_entry {
     device_table table;
-    /* The GPU that this rank would take. ERR_MACHINE: none that can be used, and why. */
-    status (*look)(cuda_gpu *out, error *err);
+    void (*look)(cuda_gpu *out);
+    /* Opens the cuDNN of this folder, as device cuda:FOLDER will, and says which it is: "cuDNN
+     * 9.19.0 (PATH)". ERR_MACHINE: it cannot be used, and why. */
+    status (*cudnn)(const char *folder, char *found, size_t room, error *err);
 } cuda_entry;
 
 typedef status cuda_entry_function(int version, const cuda_program *p, cuda_entry *out, error *err);

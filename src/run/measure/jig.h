@@ -2,41 +2,68 @@
 #ifndef RUN_MEASURE_JIG_H
 #define RUN_MEASURE_JIG_H
 
-#include "kernels/kernels.h"
+#include "device/device.h"
+#include "program/segment.h"
 #include "run/measure/measure.h"
+#include "run/measure/scale.h"
 
 enum {
     JIG_TENSORS = 7,
-    ROOM_FLOATS = 1 << 25, /* of a pool: 128 MiB, more than caches hold */
-    ROOM_TABLE = 1 << 18,
-    ROOM_WORKSPACE = 1 << 26,
-    ROOM_TIMES = 20000, /* runs of one operation at most */
+    ROOM_TABLE = 1 << 20, /* bytes: of the whole numbers of one operation, */
+    ROOM_BLOCKS = 4096,   /* and of the F64 blocks of an update */
+    ROOM_TIMES = 20000,   /* times of one operation at most */
 };
 
 typedef struct jig {
     comm *c; /* NULL: alone */
+    device *d;
+    const measure_scale *scale;
     int64_t ranks;
     bool crowded;          /* more threads than cores */
     double window;         /* seconds of one measurement */
-    float *in, *out;       /* pools; only `out` is written */
-    int32_t *table;        /* whole numbers of one operation */
-    void *room;            /* workspace */
     double *times;         /* of one operation */
-    int64_t in_at, out_at; /* where the next tensor is taken */
+    int64_t in_at, out_at; /* bytes: where the next tensor is taken from a pool */
     int done, total;
+    status st; /* the first thing that failed: nothing is run after it */
+    error *err;
     const measure_options *o;
 } jig;
 
-/* An operation with the sizes of its tensors, in elements. */
+/* Whole numbers that an operation reads. */
+typedef enum jig_table {
+    JIG_NONE,
+    JIG_OFFSETS, /* of as many experts as `table_n` says, with `table_each` rows */
+    JIG_ROWS,    /* of pairs of a token and an expert, table_each experts in turn */
+    JIG_IDS,     /* below table_n */
+    JIG_BLOCKS,  /* F64 blocks of an update over table_n elements */
+} jig_table;
+
+/* An operation with the sizes of its tensors, in elements. Numbers are those of the scale but where
+ * the operation or a bit of `wide` says FP32. */
 typedef struct timed_op {
     op o;
     int64_t in[JIG_TENSORS], out[JIG_TENSORS];
-    int table; /* the input that is the jig's table; -1: none */
-    double bytes;
+    unsigned wide_in, wide_out;
+    jig_table table;
+    int64_t table_n, table_each;
+    op_types types; /* set by the jig */
 } timed_op;
 
 /* Typical seconds of an operation beside the other ranks' same. Collective. */
 double jig_time(jig *j, timed_op *t);
+
+/* Seconds of the host for putting one into a stream. */
+double jig_host(jig *j, timed_op *t);
+
+/* Bytes that the price counts for an operation that memory binds. */
+double jig_bytes(const timed_op *t);
+
+/* Places: pools of inputs and of outputs, what lies behind them. */
+device_address jig_in(const jig *j), jig_out(const jig *j), jig_room(const jig *j),
+    jig_tables(const jig *j);
+
+/* Takes the pools and fills them with small numbers, none the same as the next. */
+status jig_take(jig *j, error *err);
 
 /* All ranks have come here; sums are means over ranks. */
 void jig_barrier(const jig *j);
@@ -60,18 +87,27 @@ jig_load jig_load_now(const jig *j);
 /* Adds operations up: FLOPs over seconds of all. */
 double jig_flops(jig *j, timed_op *list, int n);
 
+/* products.c: products and attention. */
+timed_op product_op(op_kind kind, int64_t m, int64_t n, int64_t k);
+timed_op grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t k);
+timed_op attention_op(const jig *j, int64_t s, int64_t d, int64_t dv, bool backward);
+void measure_variants(jig *j, measured *m);
+enum { MEASURED_VARIANTS = 6 };
+
 /* layers.c: what is measured once, or by bytes. */
-extern const int measured_passes, measured_copies; /* operations of a point */
+enum { MEASURED_PASSES = 8, MEASURED_COPIES = 1 }; /* operations of a point */
 double measure_memory(jig *j, double bytes);
 double measure_copies(jig *j, double bytes);
 enum { MEASURED_ONCE = 6 };
 void measure_once(jig *j, measured *m);
 
+/* kinds.c: every kind of operation by itself, launches, copies. Of GPUs. */
+int measure_kinds_count(void);
+void measure_kinds(jig *j, measured *m);
+
 /* messages.c */
 int measure_messages_count(const jig *j);
 void measure_messages(jig *j, measured *m);
 void measure_messages_end(measured *m);
-
-enum { MEASURE_ROUNDS = 3 };
 
 #endif

@@ -1,155 +1,161 @@
 /* measure.c - products and attention by size, and the order in which all is measured. */
 #include "run/measure/measure.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "run/trainer/agree.h"
 #include "run/measure/jig.h"
-
-static const double sides[] = {32, 64, 128, 256, 512, 1024, 2048};
-static const double depths[] = {32, 64, 128, 256, 1024, 2048};
-static const double expert_rows[] = {1, 4, 16, 32, 64, 128, 256, 512, 1024};
-static const double lengths[] = {64, 128, 256, 512, 1024, 2048, 4096};
-static const double head_sizes[] = {16, 32, 64, 128, 256};
-static const double passes[] = {1 << 12, 1 << 14, 1 << 16, 1 << 18,
-                                1 << 20, 1 << 22, 1 << 24, 1 << 26};
+#include "run/trainer/agree.h"
 
 #define COUNT(list) ((int)(sizeof(list) / sizeof((list)[0])))
 
-/* ---- products */
+/* ---- products: one of a layer's forms, or the three of them together */
 
-static timed_op product(op_kind kind, int64_t m, int64_t n, int64_t k)
+static timed_op added(timed_op t, measured_form f)
 {
-    timed_op t = {.o = {.kind = kind, .dim = {m, n, k}, .name = "product"}, .table = -1};
-    int64_t x = m * k, w = n * k, y = m * n;
-    if (kind == OP_GEMM)
-        t.in[IN_GEMM_x] = x, t.in[IN_GEMM_w] = w, t.out[OUT_GEMM_y] = y;
-    else if (kind == OP_GEMM_D)
-        t.in[IN_GEMM_D_dy] = y, t.in[IN_GEMM_D_w] = w, t.out[OUT_GEMM_D_dx] = x;
-    else
-        t.in[IN_GEMM_W_dy] = y, t.in[IN_GEMM_W_x] = x, t.out[OUT_GEMM_W_dw] = w;
+    if (f == FORM_WEIGHT) t.o.flags |= OVERWRITE;
     return t;
 }
 
-/* Result of side squared, sums of `depth`, as each of the three products of a layer. */
-static double products(jig *j, double side, double depth)
+static int of_forms(timed_op *list, const timed_op *all, measured_form f)
+{
+    if (f == FORM_ALL) {
+        memcpy(list, all, 3 * sizeof *list);
+        return 3;
+    }
+    list[0] = added(all[f < FORM_WEIGHT ? f : FORM_WEIGHT], f);
+    return 1;
+}
+
+/* Result of side squared, sums of `depth`. */
+static double products(jig *j, double side, double depth, measured_form f)
 {
     int64_t s = (int64_t)side, d = (int64_t)depth;
-    timed_op list[] = {product(OP_GEMM, s, s, d), product(OP_GEMM_D, s, d, s),
-                       product(OP_GEMM_W, d, s, s)};
-    return jig_flops(j, list, COUNT(list));
+    const timed_op all[] = {product_op(OP_GEMM, s, s, d), product_op(OP_GEMM_D, s, d, s),
+                            product_op(OP_GEMM_W, d, s, s)};
+    timed_op list[3];
+    return jig_flops(j, list, of_forms(list, all, f));
 }
 
-static double by_side(jig *j, double side)
+static double by_side(jig *j, double side, measured_form f)
 {
-    return products(j, side, MEASURED_DEPTH);
+    return products(j, side, (double)j->scale->depth, f);
 }
 
-static double by_depth(jig *j, double depth)
+static double by_depth(jig *j, double depth, measured_form f)
 {
-    return products(j, MEASURED_DEPTH, depth);
+    return products(j, (double)j->scale->side, depth, f);
 }
 
-/* ---- experts */
-
-enum { EXPERTS = 8, EXPERT_SIDE = 512 };
-
-static timed_op grouped(op_kind kind, int64_t rows)
+static double experts(jig *j, double rows, measured_form f)
 {
-    int64_t room = rows * EXPERTS, x = room * EXPERT_SIDE, w = EXPERTS * EXPERT_SIDE * EXPERT_SIDE;
-    timed_op t = {.o = {.kind = kind, .name = "experts"}, .table = 2};
-    const int64_t dim[] = {room, EXPERTS, EXPERT_SIDE, EXPERT_SIDE};
-    memcpy(t.o.dim, dim, sizeof dim);
-    if (kind == OP_GROUPED_W)
-        t.in[IN_GROUPED_W_dy] = t.in[IN_GROUPED_W_x] = x, t.out[OUT_GROUPED_W_dw] = w;
-    else /* rows in and out have one size, forward and backward */
-        t.in[IN_GROUPED_x] = t.out[OUT_GROUPED_y] = x, t.in[IN_GROUPED_w] = w;
-    return t;
+    int64_t n = (int64_t)rows, side = j->scale->expert_side;
+    const timed_op all[] = {grouped_op(j, OP_GROUPED, n, side, side),
+                            grouped_op(j, OP_GROUPED_D, n, side, side),
+                            grouped_op(j, OP_GROUPED_W, n, side, side)};
+    timed_op list[3];
+    return jig_flops(j, list, of_forms(list, all, f));
 }
 
-static double experts(jig *j, double rows)
+static double experts_by_depth(jig *j, double depth, measured_form f)
 {
-    int64_t n = (int64_t)rows;
-    timed_op list[] = {grouped(OP_GROUPED, n), grouped(OP_GROUPED_D, n), grouped(OP_GROUPED_W, n)};
-    for (int e = 0; e <= EXPERTS; e++) j->table[e] = (int32_t)(e * n);
-    return jig_flops(j, list, COUNT(list));
-}
-
-/* ---- attention */
-
-enum { HEADS = 8, KEY_HEADS = 4, USUAL_LENGTH = 1024 };
-
-static timed_op attention(int64_t s, int64_t d, bool backward)
-{
-    int64_t q = s * HEADS * d, k = s * KEY_HEADS * d, lse = s * HEADS;
-    timed_op t = {.o = {.kind = backward ? OP_ATTN_D : OP_ATTN, .name = "attention"}, .table = -1};
-    const int64_t dim[] = {1, s, HEADS, KEY_HEADS, d, d, 0};
-    const int64_t in[2][JIG_TENSORS] = {{q, k, k}, {q, q, k, k, q, lse}};
-    const int64_t out[2][JIG_TENSORS] = {{q, lse}, {q, k, k}};
-    memcpy(t.o.dim, dim, sizeof dim);
-    memcpy(t.in, in[backward], sizeof t.in);
-    memcpy(t.out, out[backward], sizeof t.out);
-    t.o.real[REAL_ATTN_scale] = 0.125;
-    return t;
-}
-
-static double attention_forward(jig *j, double length)
-{
-    timed_op t = attention((int64_t)length, MEASURED_HEAD, false);
+    (void)f;
+    timed_op t =
+        grouped_op(j, OP_GROUPED, j->scale->usual_rows, j->scale->expert_side, (int64_t)depth);
     return jig_flops(j, &t, 1);
 }
 
-static double attention_backward(jig *j, double length)
+/* ---- attention: forward, backward, or both */
+
+static double by_length(jig *j, double length, measured_form f)
 {
-    timed_op t = attention((int64_t)length, MEASURED_HEAD, true);
+    int64_t d = j->scale->head;
+    timed_op t = attention_op(j, (int64_t)length, d, d, f == FORM_DATA);
     return jig_flops(j, &t, 1);
 }
 
-static double by_head(jig *j, double size)
+static double by_head(jig *j, double size, measured_form f)
 {
-    timed_op list[] = {attention(USUAL_LENGTH, (int64_t)size, false),
-                       attention(USUAL_LENGTH, (int64_t)size, true)};
+    (void)f;
+    int64_t s = j->scale->usual_length, d = (int64_t)size;
+    timed_op list[] = {attention_op(j, s, d, d, false), attention_op(j, s, d, d, true)};
     return jig_flops(j, list, COUNT(list));
+}
+
+static double by_bytes(jig *j, double bytes, measured_form f)
+{
+    (void)f;
+    return measure_memory(j, bytes);
+}
+
+static double copies_by_bytes(jig *j, double bytes, measured_form f)
+{
+    (void)f;
+    return measure_copies(j, bytes);
 }
 
 /* ---- all of it */
 
 typedef struct series {
-    double (*rate)(jig *j, double x);
-    const double *x;
-    int n, ops; /* points; operations of each */
+    double (*rate)(jig *j, double x, measured_form f);
+    const scale_list *x;
+    int ops; /* operations of a point */
     curve *to;
+    measured_form form;
 } series;
 
-static int add_up(const series *list, int n, int most)
+enum { SERIES_MAX = 16 };
+
+static int list_series(series *out, const measure_scale *z, measured *m)
 {
-    int sum = 0;
-    for (int i = 0; i < n; i++) sum += (most && list[i].n > most ? most : list[i].n) * list[i].ops;
-    return sum;
+    int n = 0, ops = z->forms ? 1 : 3;
+    measured_form f = z->forms ? FORM_FORWARD : FORM_ALL;
+    out[n++] = (series){by_side, &z->sides, ops, &m->gemm, f};
+    out[n++] = (series){by_depth, &z->depths, ops, &m->deep, f};
+    out[n++] = (series){experts, &z->expert_rows, ops, &m->grouped, f};
+    for (int i = FORM_DATA; z->forms && i <= FORM_ADDED; i++) {
+        out[n++] = (series){by_side, &z->sides, 1, &m->gemm_form[i], (measured_form)i};
+        out[n++] = (series){experts, &z->expert_rows, 1, &m->grouped_form[i], (measured_form)i};
+    }
+    out[n++] = (series){experts_by_depth, &z->expert_depths, 1, &m->grouped_deep, FORM_FORWARD};
+    out[n++] = (series){by_length, &z->lengths, 1, &m->attention[0], FORM_FORWARD};
+    out[n++] = (series){by_length, &z->lengths, 1, &m->attention[1], FORM_DATA};
+    out[n++] = (series){by_head, &z->head_sizes, 2, &m->heads, FORM_ALL};
+    out[n++] = (series){by_bytes, &z->passes, MEASURED_PASSES, &m->memory, FORM_ALL};
+    out[n++] = (series){copies_by_bytes, &z->passes, MEASURED_COPIES, &m->copy, FORM_ALL};
+    return n;
+}
+
+static int points_of(const jig *j, const series *s)
+{
+    return j->o->rows && s->x->n > j->o->rows ? j->o->rows : s->x->n;
+}
+
+static int add_up(const jig *j, const series *list, int n)
+{
+    int sum = MEASURED_ONCE + measure_messages_count(j);
+    for (int i = 0; i < n; i++) sum += points_of(j, &list[i]) * list[i].ops;
+    if (j->scale->forms) sum += measure_kinds_count() + MEASURED_VARIANTS;
+    return sum * j->scale->rounds;
 }
 
 static void measure_all(jig *j, measured *m)
 {
-    const series list[] = {
-        {by_side, sides, COUNT(sides), 3, &m->gemm},
-        {by_depth, depths, COUNT(depths), 3, &m->deep},
-        {experts, expert_rows, COUNT(expert_rows), 3, &m->grouped},
-        {attention_forward, lengths, COUNT(lengths), 1, &m->attention[0]},
-        {attention_backward, lengths, COUNT(lengths), 1, &m->attention[1]},
-        {by_head, head_sizes, COUNT(head_sizes), 2, &m->heads},
-        {measure_memory, passes, COUNT(passes), measured_passes, &m->memory},
-        {measure_copies, passes, COUNT(passes), measured_copies, &m->copy},
-    };
-    j->total = add_up(list, COUNT(list), j->o->rows) + MEASURED_ONCE + measure_messages_count(j);
-    j->total *= MEASURE_ROUNDS;
+    series list[SERIES_MAX];
+    int n = list_series(list, j->scale, m);
+    j->total = add_up(j, list, n);
     j->window = j->o->seconds / j->total;
-    for (int round = 0; round < MEASURE_ROUNDS; round++) {
-        for (int i = 0; i < COUNT(list); i++)
-            for (int k = 0; k < list[i].n && (!j->o->rows || k < j->o->rows); k++)
-                jig_point(list[i].to, k, list[i].x[k], list[i].rate(j, list[i].x[k]));
+    for (int round = 0; round < j->scale->rounds && !j->st; round++) {
+        for (int i = 0; i < n; i++)
+            for (int k = 0; k < points_of(j, &list[i]); k++) {
+                double x = list[i].x->x[k];
+                jig_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
+            }
         measure_once(j, m);
+        if (j->scale->forms) measure_kinds(j, m);
+        if (j->scale->forms) measure_variants(j, m);
         if (j->ranks > 1) measure_messages(j, m);
     }
     measure_messages_end(m);
@@ -163,46 +169,43 @@ static double others_since(const jig *j, const jig_load *before)
     return all > own ? (all - own) / (cores * time) : 0;
 }
 
-static float *pool(void)
+/* A rank that is alone has a world of its own, for the device. */
+static status measure_on(measured *m, comm *c, comm *world, const measure_options *o, error *err)
 {
-    const size_t line = 64;
-    float *x = aligned_alloc(line, sizeof(float) * ROOM_FLOATS);
-    /* small numbers, none the same as the next */
-    for (int64_t i = 0; x && i < ROOM_FLOATS; i++) x[i] = (float)(i * 7919 % 2003) * 1e-3F - 1;
-    return x;
+    jig j = {.c = c, .ranks = c ? comm_size(c) : 1, .scale = o->scale, .o = o, .err = err};
+    j.crowded = j.ranks * o->threads > sysconf(_SC_NPROCESSORS_ONLN);
+    if (!j.scale) j.scale = &measure_scale_cpu;
+    m->scale = j.scale;
+    m->ranks = (int)j.ranks;
+    m->threads = o->threads;
+    j.d = o->on;
+    status s = j.d ? OK : device_open(&j.d, o->device ? o->device : "cpu", world, err);
+    if (!s) s = jig_take(&j, err);
+    s = ranks_agree(c, s, err);
+    if (!s) {
+        jig_load before = jig_load_now(&j);
+        measure_all(&j, m);
+        m->others = others_since(&j, &before);
+        s = j.st;
+    }
+    free(j.times);
+    if (!o->on) device_close(j.d);
+    return s;
 }
 
 status measure_machine(measured *out, comm *c, const measure_options *o, error *err)
 {
-    jig j = {.c = c, .ranks = c ? comm_size(c) : 1, .o = o};
-    j.crowded = j.ranks * o->threads > sysconf(_SC_NPROCESSORS_ONLN);
-    measured m = {.ranks = (int)j.ranks, .threads = o->threads};
-    status s = OK;
+    measured m = {0};
+    comm *own = NULL;
+    status s = c ? OK : comm_open_self(&own, err);
     kernels_threads(o->threads);
-    j.in = pool();
-    j.out = pool();
-    j.table = calloc(ROOM_TABLE, sizeof *j.table);
-    j.times = calloc(ROOM_TIMES, sizeof *j.times);
-    j.room = calloc(1, ROOM_WORKSPACE);
-    if (!j.in || !j.out || !j.table || !j.times || !j.room)
-        s = error_set(err, ERR_MACHINE, "the measurement takes %d MiB a rank; there are none left",
-                      2 * ROOM_FLOATS / (1 << 18) + ROOM_WORKSPACE / (1 << 20));
-    s = ranks_agree(c, s, err);
-    if (!s) {
-        kernels_workspace(j.room, ROOM_WORKSPACE);
-        jig_load before = jig_load_now(&j);
-        measure_all(&j, &m);
-        m.others = others_since(&j, &before);
-        kernels_workspace(NULL, 0);
-    }
-    free(j.in);
-    free(j.out);
-    free(j.table);
-    free(j.times);
-    free(j.room);
+    if (!s) s = measure_on(&m, c, c ? c : own, o, err);
+    if (own) comm_close(own);
     if (!s) *out = m;
     return s;
 }
+
+/* ---- what follows from it */
 
 double measured_best(const curve *c)
 {
@@ -210,6 +213,14 @@ double measured_best(const curve *c)
     for (int i = 0; i < c->n; i++)
         if (c->y[i] > best) best = c->y[i];
     return best;
+}
+
+void measured_cut(curve *c, double steepest)
+{
+    for (int i = 0; i < c->n; i++) {
+        c->y[i] = fmin(fmax(c->y[i], 1e-6), 1.5);
+        if (i) c->y[i] = fmin(c->y[i], c->y[i - 1] * pow(c->x[i] / c->x[i - 1], steepest));
+    }
 }
 
 double measured_peak(const measured *m)
@@ -224,9 +235,8 @@ double measured_peak(const measured *m)
 }
 
 /* 1 / rate is a line over 1 / K: least squares. */
-double measured_depth(const measured *m)
+double measured_depth(const curve *c)
 {
-    const curve *c = &m->deep;
     double n = c->n, sx = 0, sy = 0, sxx = 0, sxy = 0;
     for (int i = 0; i < c->n; i++) {
         double x = 1 / c->x[i], y = 1 / c->y[i];

@@ -13,8 +13,19 @@
 
 #include "comm/comm.h"
 #include "hardware/hardware.h"
+#include "program/op.h"
+#include "run/measure/scale.h"
 
-enum { MEASURED_DEPTH = 512, MEASURED_HEAD = 64 };
+/* A layer's products: its three forms together, or one of them. The gradient of a weight is written
+ * by the first microbatch of a step and added to by the others. */
+typedef enum measured_form {
+    FORM_FORWARD,
+    FORM_DATA,
+    FORM_WEIGHT,
+    FORM_ADDED,
+    FORM_COUNT,
+    FORM_ALL = FORM_COUNT
+} measured_form;
 
 /* Messages that are measured, each over all ranks. */
 typedef enum measured_message {
@@ -29,16 +40,29 @@ typedef enum measured_message {
 const char *measured_message_name(measured_message m);
 
 typedef struct measured {
+    const measure_scale *scale;
     int ranks, threads; /* threads of a rank */
     double others;      /* part of the cores that other programs took meanwhile */
     /* FLOP/s, forward and gradients together where not said otherwise: */
-    curve gemm;         /* by the side of the result, sums of MEASURED_DEPTH */
-    curve deep;         /* by the length of the sums, result of MEASURED_DEPTH squared */
+    curve gemm;         /* by the side of the result, sums of the scale's depth */
+    curve deep;         /* by the length of the sums, result of the scale's side squared */
     curve grouped;      /* by rows of an expert */
-    curve attention[2]; /* by length, forward and backward; heads of MEASURED_HEAD */
+    curve attention[2]; /* by length, forward and backward; heads of the scale's size */
     curve heads;        /* attention by size of a head */
     double head;        /* product with the vocabulary, loss and gradient in one */
     double linear;      /* delta rule */
+    /* where the scale has forms: those above are forward only */
+    curve gemm_form[FORM_COUNT], grouped_form[FORM_COUNT], grouped_deep;
+    char gpu[128];               /* its name by the driver, */
+    char device[32];             /* and the device's here */
+    int64_t gpu_total, gpu_free; /* bytes */
+    double sinks;                /* attention with sinks over attention without */
+    double unequal[2]; /* attention of unequal heads over that of equal ones, forward, backward */
+    double kind[OP_COUNT];       /* bytes/s of an operation that memory binds; 0: not measured */
+    double kind_bytes[OP_COUNT]; /* and of how many bytes */
+    double host[LAUNCH_KINDS];   /* seconds of the host to put an operation into a stream */
+    double wait;                 /* seconds from a small operation's end to the host's next step */
+    double to_device, to_host;   /* bytes/s of copies with pinned memory */
     /* bytes/s, by bytes of an operation: */
     curve memory; /* the mix of a layer */
     curve copy;
@@ -54,9 +78,12 @@ typedef struct measured {
 typedef void (*measure_says)(void *who, int done, int total);
 
 typedef struct measure_options {
-    double seconds; /* in all, about; large operations are run twice at least */
-    int threads;    /* of this rank */
-    int rows;       /* at most so many points of a curve, 0: all; for tests */
+    double seconds;             /* in all, about; large operations are run twice at least */
+    int threads;                /* of this rank */
+    int rows;                   /* at most so many points of a curve, 0: all; for tests */
+    const char *device;         /* "cpu", "cuda", "deferred:7"; NULL: cpu */
+    struct device *on;          /* an open one instead, which stays the caller's; for tests */
+    const measure_scale *scale; /* NULL: a CPU's */
     measure_says says;
     void *who;
 } measure_options;
@@ -69,10 +96,18 @@ status measure_machine(measured *out, comm *c, const measure_options *o, error *
 double measured_best(const curve *c);
 double measured_peak(const measured *m);
 
-/* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
-double measured_depth(const measured *m);
+/* Parts as a hardware file may have them: noise that grows faster than sizes is cut, and so is what
+ * no machine reaches. By the side of a result work grows with the square. */
+#define MEASURED_BY_SIDE 1.9
+#define MEASURED_BY_SIZE 1.0
+void measured_cut(curve *parts, double steepest);
 
-/* Writes hardware/NAME.yaml as hardware_read takes it, whole or not at all. */
+/* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
+double measured_depth(const curve *by_depth);
+
+/* Writes hardware/NAME.yaml as hardware_read takes it, whole or not at all. The GPU's: what one GPU
+ * does not show is that of `base`, the shipped file. */
 status measured_write(const measured *m, const char *path, error *err);
+status measured_write_gpu(const measured *m, const hardware *base, const char *path, error *err);
 
 #endif

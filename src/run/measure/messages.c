@@ -45,6 +45,7 @@ static op message_of(jig *j, measured_message m, double bytes)
     op o = {.kind = kinds[m].kind, .group = GROUP_WORLD, .stream = STREAM_COMM};
     int32_t others = (int32_t)(m == MEASURED_SHIFT ? 1 : j->ranks - 1);
     int32_t n = (int32_t)(bytes / 4) / others, ranks = (int32_t)j->ranks;
+    int32_t *table = j->d->table->map(j->d, jig_tables(j));
     if (n < 1) n = 1;
     o.name = "bench";
     o.out[OUT_REDUCE_SCATTER_scratch] = -1;
@@ -53,8 +54,8 @@ static op message_of(jig *j, measured_message m, double bytes)
     if (o.kind == OP_EXCHANGE)
         o.dim[DIM_EXCHANGE_ROOM] = (int64_t)n * ranks, o.dim[DIM_EXCHANGE_W] = 1;
     for (int32_t r = 0; r < ranks; r++) { /* of an exchange of rows of one float */
-        j->table[r] = j->table[2 * ranks + r] = r * n;
-        j->table[ranks + r] = j->table[3 * ranks + r] = n;
+        table[r] = table[2 * ranks + r] = r * n;
+        table[ranks + r] = table[3 * ranks + r] = n;
     }
     return o;
 }
@@ -68,7 +69,9 @@ static void open_stream(const jig *j)
 
 static double one(jig *j, const op *o)
 {
-    void *in[OP_IN_MAX] = {j->in, j->table}, *out[OP_OUT_MAX] = {j->out};
+    const device_table *t = j->d->table;
+    void *in[OP_IN_MAX] = {t->map(j->d, jig_in(j)), t->map(j->d, jig_tables(j))};
+    void *out[OP_OUT_MAX] = {t->map(j->d, jig_out(j))};
     double start = clock_seconds();
     comm_wait(j->c, comm_start(j->c, o, in, out));
     return clock_seconds() - start;

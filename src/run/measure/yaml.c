@@ -22,16 +22,21 @@ typedef struct writer {
 
 /* ---- the parts of a line */
 
-/* Efficiencies of a curve of rates: parts of `best`, times factor. */
+/* Efficiencies of a curve of rates: parts of `best`. */
+static void put_steep(writer *w, const char *key, const curve *rates, double best, const char *by,
+                      double steepest)
+{
+    curve c = *rates;
+    for (int i = 0; i < c.n; i++) c.y[i] /= best;
+    measured_cut(&c, steepest);
+    fprintf(w->f, "%s: {", key);
+    for (int i = 0; i < c.n; i++) fprintf(w->f, "%s%.0f: %.4g", i ? ", " : "", c.x[i], c.y[i]);
+    fprintf(w->f, "}  # measured %s: by %s\n", w->date, by);
+}
+
 static void put_curve(writer *w, const char *key, const curve *c, double best, const char *by)
 {
-    fprintf(w->f, "%s: {", key);
-    for (int i = 0; i < c->n; i++) {
-        double part = c->y[i] / best;
-        part = part < 1e-6 ? 1e-6 : part > 1.5 ? 1.5 : part;
-        fprintf(w->f, "%s%.0f: %.4g", i ? ", " : "", c->x[i], part);
-    }
-    fprintf(w->f, "}  # measured %s: by %s\n", w->date, by);
+    put_steep(w, key, c, best, by, MEASURED_BY_SIZE);
 }
 
 static void put(writer *w, const char *key, double x, const char *how)
@@ -128,10 +133,10 @@ static void put_host(writer *w)
 
 /* Rates are those of three products whose sums have different lengths; the price puts the depth on
  * each by itself, so here it is taken out. */
-static curve without_depth(const curve *c, double depth, bool experts)
+static curve without_depth(const measured *m, const curve *c, double depth, bool experts)
 {
     curve out = *c;
-    double deep = 1 + depth / MEASURED_DEPTH;
+    double deep = 1 + depth / (double)m->scale->depth;
     for (int i = 0; i < c->n; i++)
         out.y[i] *= experts ? (2 * deep + 1 + depth / c->x[i]) / 3 : deep;
     return out;
@@ -140,14 +145,15 @@ static curve without_depth(const curve *c, double depth, bool experts)
 static void put_products(writer *w)
 {
     static const char *const keys[] = {"fp32", "bf16", "fp8", "fp4"};
-    double depth = measured_depth(w->m);
-    curve dense = without_depth(&w->m->gemm, depth, false);
-    curve grouped = without_depth(&w->m->grouped, depth, true);
+    double depth = measured_depth(&w->m->deep);
+    curve dense = without_depth(w->m, &w->m->gemm, depth, false);
+    curve grouped = without_depth(w->m, &w->m->grouped, depth, true);
     fprintf(w->f, "products:\n");
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  %s:\n", keys[i]);
         put(w, "    depth", depth, "sums of 32 to 2,048, result of 512 x 512");
-        put_curve(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512");
+        put_steep(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512",
+                  MEASURED_BY_SIDE);
     }
     fprintf(w->f, "grouped:\n");
     put_none(w, "  tile", 1, "every row counts");
@@ -162,7 +168,7 @@ static void put_attention(writer *w)
     const measured *m = w->m;
     double usual = m->heads.n ? m->heads.y[0] : 1;
     for (int i = 0; i < m->heads.n; i++)
-        if (m->heads.x[i] == MEASURED_HEAD) usual = m->heads.y[i];
+        if (m->heads.x[i] == (double)m->scale->head) usual = m->heads.y[i];
     fprintf(w->f, "attention:\n");
     put_curve(w, "  forward", &m->attention[0], w->peak, "length; 8 heads of 64");
     put_curve(w, "  backward", &m->attention[1], w->peak, "length; 8 heads of 64");

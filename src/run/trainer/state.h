@@ -51,6 +51,7 @@ typedef struct trainer {
     int64_t busy_steps;
     struct predicted *predicted; /* NULL: nothing is predicted, */
     const char *unpredicted;     /* and this is said about it; NULL: nothing is */
+    int64_t beside;              /* bytes of the device that are of no arena; -1: not known */
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
@@ -146,6 +147,11 @@ void trainer_traffic(trainer *t, train_summary *sum, int64_t steps);
 status trainer_routing_open(trainer *t, error *err); /* before the first step */
 void trainer_routing_step(trainer *t);               /* one step; not collective */
 status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
+
+/* beside.c: memory of the device that is not planned, after the first step and at the end.
+ * Collective. */
+status trainer_beside_first(trainer *t, error *err);
+status trainer_beside_last(trainer *t, error *err);
 
 /* predict.c: predicted beside measured. The first and the last are collective. */
 status trainer_predict(trainer *t, error *err);        /* before the first step */

@@ -1,0 +1,146 @@
+/* gpu.c - choosing a GPU, and what keeps a recipe from running on it. */
+#include "cli/gpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "cli/runtime.h"
+#include "device/cuda.h"
+#include "kernels/cpu/blas.h"
+#include "report/ladder.h"
+
+/* ---- choosing */
+
+static bool device_is_open(const recipe *r)
+{
+    return !recipe_is(r, K_DEVICE, "cpu") && !recipe_is(r, K_DEVICE, "cuda");
+}
+
+/* moefold.device=auto: the GPU for what was planned for one, and for a rank that is alone on a
+ * machine that has one, unless the CPU is asked for. Where there is none it stays open. */
+static void pick_device(recipe *r)
+{
+    cuda_gpu found;
+    error why;
+    bool alone = recipe_given(r, K_N_GPUS) && recipe_int(r, K_N_GPUS) == 1;
+    bool wanted = !recipe_on_cpu(r) || (alone && recipe_is(r, K_GPU, "local"));
+    if (!device_is_open(r) || !wanted || device_cuda_look(&found, &why)) return;
+    recipe_set(r, K_DEVICE, value_of_text("cuda"),
+               arena_text(r->a, "this machine has a GPU: %s", found.name));
+}
+
+void cli_own_target(recipe *r, bool says)
+{
+    pick_device(r);
+    if (device_is_open(r) || recipe_on_cpu(r)) return;
+    if (recipe_is(r, K_TARGET, "moefold")) return;
+    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs programs of our own");
+    if (says)
+        fprintf(stderr, "%s=moefold: what runs here is our own program, on the %s's kernels\n",
+                knobs[K_TARGET].key, recipe_is(r, K_DEVICE, "cpu") ? "CPU" : "GPU");
+}
+
+/* ---- can it run */
+
+static const char *cudnn_folder(const recipe *r)
+{
+    return recipe_given(r, K_CUDNN_PATH) ? recipe_word(r, K_CUDNN_PATH) : "";
+}
+
+/* Whoever names a folder wants that one. Where none is named, attention that needs cuDNN says so
+ * when its kernels are bound. */
+static status named_cudnn_is_there(const recipe *r, error *err)
+{
+    char found[4300];
+    error why = {{0}};
+    const char *variable = getenv("MOEFOLD_CUDNN"), *folder = cudnn_folder(r);
+    bool by_variable = !*folder && variable && *variable;
+    if ((!*folder && !by_variable) || !device_cuda_cudnn(folder, found, sizeof found, &why))
+        return OK;
+    return error_set(err, ERR_MACHINE, "%s=%s: %s",
+                     by_variable ? "MOEFOLD_CUDNN" : knobs[K_CUDNN_PATH].key,
+                     by_variable ? variable : folder, why.text);
+}
+
+status gpu_can_run(const setup *s, error *err)
+{
+    static const char instead[] = "cluster.gpu=cpu trains on CPUs, moefold.device=cpu runs the "
+                                  "GPU's program on them, and `moefold show RECIPE --as "
+                                  "megatron-lm` writes the arguments for Megatron";
+    cuda_gpu found;
+    error why;
+    const recipe *r = &s->r;
+    bool on_gpu = recipe_is(r, K_DEVICE, "cuda") || (device_is_open(r) && !recipe_on_cpu(r));
+    if (!on_gpu) return OK;
+    if (s->lay.world > 1)
+        return error_set(err, ERR_RULE,
+                         "cluster.gpu=%s: our GPU backend runs one rank, and this layout has %lld; "
+                         "repair: %s",
+                         recipe_word(r, K_GPU), (long long)s->lay.world, instead);
+    status st = recipe_is(r, K_DEVICE, "cuda") ? named_cudnn_is_there(r, err) : OK;
+    if (st || !device_cuda_look(&found, &why)) return st;
+    return error_set(err, ERR_MACHINE, "cluster.gpu=%s: %s; or %s", recipe_word(r, K_GPU), why.text,
+                     instead);
+}
+
+const char *cli_runs_on(const setup *s, arena *a)
+{
+    cuda_gpu found;
+    error why;
+    char cudnn[4300];
+    if (!recipe_is(&s->r, K_DEVICE, "cuda") || device_cuda_look(&found, &why))
+        return blas_describe();
+    if (device_cuda_cudnn(cudnn_folder(&s->r), cudnn, sizeof cudnn, &why))
+        snprintf(cudnn, sizeof cudnn, "no cuDNN");
+    return arena_text(a, "%s, %s free of %s, driver for CUDA %d.%d, %s", found.name,
+                      text_bytes(a, found.free), text_bytes(a, found.total), found.driver / 1000,
+                      found.driver / 10 % 100, cudnn);
+}
+
+/* ---- memory */
+
+/* What libraries and code take after the context is there; the measured number is printed by a run
+ * (about 20 MiB), this is what is kept free for it. */
+static const int64_t KEPT = (int64_t)64 << 20;
+
+/* Rungs with their bytes, and the first that fits. */
+static const char *ladder_text(const setup *s, const recipe *given, int64_t room, arena *a)
+{
+    enum { SECONDS = 5 };
+    rung rungs[RUNGS_MAX];
+    hardware *hw = ARENA_NEW(a, hardware);
+    price *now = ARENA_NEW(a, price);
+    error ignored;
+    if (hardware_read(hw, recipe_word(&s->r, K_GPU), a, &ignored)) return "";
+    price_setup(now, s, hw, NULL, a);
+    ladder_job job = {given, &s->r, now, hw, NULL, clock_seconds() + SECONDS};
+    int n = report_ladder(rungs, &job, a), fits = -1;
+    textbuf t = text_init(a);
+    text_add(&t, "; memory by recompute:");
+    for (int i = 0; i < n; i++) {
+        bool room_for_it = rungs[i].peak_bytes <= room;
+        text_add(&t, "%s %s %s%s", i ? "," : "", rungs[i].name, text_bytes(a, rungs[i].peak_bytes),
+                 room_for_it ? " (fits)" : "");
+        if (room_for_it && fits < 0 && !rungs[i].own) fits = i;
+    }
+    if (fits >= 0)
+        text_add(&t, "; repair: %s", rungs[fits].words);
+    else
+        text_add(&t, "; none fits: fewer tokens a microbatch, layers or experts, or more GPUs");
+    return n ? t.s : "";
+}
+
+status gpu_fits(const setup *s, const recipe *given, int64_t need, arena *a, error *err)
+{
+    cuda_gpu found;
+    status st = device_cuda_look(&found, err);
+    int64_t room = found.free - KEPT;
+    if (st || need <= room) return st;
+    return error_set(err, ERR_RULE,
+                     "%s does not fit: it needs %s and %s for libraries, and of the %s of this %s "
+                     "%s are free: %s are missing%s",
+                     s->r.name, text_bytes(a, need), text_bytes(a, KEPT),
+                     text_bytes(a, found.total), found.name, text_bytes(a, found.free),
+                     text_bytes(a, need - room), ladder_text(s, given, room, a));
+}

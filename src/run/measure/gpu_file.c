@@ -1,0 +1,227 @@
+/* gpu_file.c - a measured GPU as a hardware file.
+ *
+ * One GPU shows its own kernels, memory and host; peaks, links to others and what only other numbers
+ * need are those of the shipped file of that GPU. Efficiencies are parts of that file's peaks.
+ *
+ * I1  The price adds the smallest kernel's time to each operation, so it is taken off here.
+ * I2  The length of sums counts by itself (depth), so it is taken out of curves.
+ * I3  What is read back must not grow faster than sizes (measured_cut). */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "run/measure/measure.h"
+
+/* ---- curves (I3) */
+
+static curve parts_of(const curve *rates, double peak, double steepest)
+{
+    curve c = *rates;
+    for (int i = 0; i < c.n; i++) c.y[i] = rates->y[i] / peak;
+    measured_cut(&c, steepest);
+    return c;
+}
+
+/* Rates as if sums had no end: they are of `sum`, or where that is 0 of the point's size (I2). */
+static curve without_depth(const curve *rates, double depth, double sum)
+{
+    curve c = *rates;
+    for (int i = 0; i < c.n; i++) c.y[i] *= 1 + depth / (sum > 0 ? sum : c.x[i]);
+    return c;
+}
+
+/* Bytes a second beside the smallest kernel (I1). */
+static double without_least(double bytes, double rate, double least)
+{
+    double t = bytes / rate;
+    return bytes / fmax(t - least, 0.2 * t);
+}
+
+static void set_memory(hardware *h, const measured *m)
+{
+    curve c = m->memory;
+    for (int i = 0; i < c.n; i++)
+        c.y[i] = without_least(c.x[i], c.y[i], m->least) / h->memory_bandwidth;
+    measured_cut(&c, MEASURED_BY_SIZE);
+    h->memory_efficiency = c;
+}
+
+/* A curve that was made here has no logarithms yet. */
+static double part_at(const curve *c, double x)
+{
+    if (x <= c->x[0]) return c->y[0];
+    for (int i = 1; i < c->n; i++) {
+        if (x > c->x[i]) continue;
+        double w = log(x / c->x[i - 1]) / log(c->x[i] / c->x[i - 1]);
+        return c->y[i - 1] * pow(c->y[i] / c->y[i - 1], w);
+    }
+    return c->y[c->n - 1];
+}
+
+static void set_kinds(hardware *h, const measured *m)
+{
+    h->n_kinds = 0;
+    for (int k = 0; k < OP_COUNT; k++) {
+        if (!(m->kind[k] > 0)) continue;
+        double bytes = m->kind_bytes[k], own = without_least(bytes, m->kind[k], m->least);
+        double all = h->memory_bandwidth * part_at(&h->memory_efficiency, bytes);
+        h->kinds[h->n_kinds++] = (kind_part){op_infos[k].name, fmin(own / all, 4)};
+    }
+}
+
+static void set_products(hardware *h, const measured *m)
+{
+    const measure_scale *z = m->scale;
+    double peak = h->peak[NUMBER_BF16], depth = measured_depth(&m->deep);
+    double experts = measured_depth(&m->grouped_deep), side = (double)z->expert_side;
+    h->depth[NUMBER_BF16] = depth;
+    h->grouped_depth = experts;
+    h->tile = 1;
+    for (int f = FORM_FORWARD; f < FORM_COUNT; f++) {
+        curve dense = without_depth(f ? &m->gemm_form[f] : &m->gemm, depth, (double)z->depth);
+        curve own = without_depth(f ? &m->grouped_form[f] : &m->grouped, experts,
+                                  f < FORM_WEIGHT ? side : 0);
+        *(f ? &h->gemm_gradient[NUMBER_BF16][f - 1] : &h->gemm[NUMBER_BF16]) =
+            parts_of(&dense, peak, MEASURED_BY_SIDE);
+        *(f ? &h->grouped_gradient[f - 1] : &h->grouped[NUMBER_BF16]) =
+            parts_of(&own, peak, MEASURED_BY_SIZE);
+    }
+}
+
+static void set_attention(hardware *h, const measured *m)
+{
+    double peak = h->peak[NUMBER_BF16], usual = m->heads.n ? m->heads.y[0] : 1;
+    for (int i = 0; i < m->heads.n; i++)
+        if (m->heads.x[i] == (double)m->scale->head) usual = m->heads.y[i];
+    for (int i = 0; i < 2; i++)
+        h->attention[i] = parts_of(&m->attention[i], peak, MEASURED_BY_SIZE);
+    h->attention_head = parts_of(&m->heads, usual, MEASURED_BY_SIZE);
+    for (int i = 0; i < 2; i++) h->attention_unequal[i] = m->unequal[i];
+    h->attention_sinks = fmin(m->sinks, 1.5);
+    h->linear_attention = m->linear / peak;
+    h->head = m->head / peak;
+    h->logit_bytes = 1e-3;
+}
+
+static void set_host(hardware *h, const measured *m)
+{
+    double one = m->host[LAUNCH_ELEMENTWISE];
+    h->launch = h->graph_launch = one;
+    for (int k = 0; k < LAUNCH_KINDS; k++) h->launches[k] = m->host[k] > 0 ? m->host[k] / one : 1;
+    h->launches[LAUNCH_ROUTER_UNFUSED] = h->launches[LAUNCH_ROUTER];
+    h->launches[LAUNCH_ROUTING_UNFUSED] = h->launches[LAUNCH_ROUTING];
+    h->launches[LAUNCH_EXPERT] = h->launches[LAUNCH_EXPERT_NARROW] = 0;
+    h->sync = 1e-8;
+    h->step = m->wait;
+    h->host_bandwidth = fmin(m->to_device, m->to_host);
+    h->host_adam = m->adam;
+    h->least = m->least;
+    h->fusion = h->unfused = 1;
+    h->clock = h->framework = 0;
+}
+
+static hardware described(const measured *m, const hardware *base)
+{
+    hardware h = *base;
+    h.memory = m->gpu_total;
+    hardware_leave(&h, HEADROOM_DEFAULT);
+    set_memory(&h, m);
+    set_kinds(&h, m);
+    set_products(&h, m);
+    set_attention(&h, m);
+    set_host(&h, m);
+    h.n_stacks = 1;
+    h.stacks[0] = (struct stack){"any", 1, 1};
+    return h;
+}
+
+/* ---- where each number is from */
+
+typedef struct reasons {
+    const measured *m;
+    const char *base;
+    arena *a;
+} reasons;
+
+static const struct {
+    const char *key; /* or its beginning */
+    const char *why;
+} whys[] = {
+    {"memory.visible", "as the driver prints it"},
+    {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
+    {"host.bandwidth", "the slower way between pinned memory and the GPU"},
+    {"host.adam", "elements a second that the host updates"},
+    {"host.launch", "host's time to put an elementwise operation into a stream"},
+    {"host.graph_launch", "there are no graphs"},
+    {"host.sync", "nothing is read back inside a step"},
+    {"host.step", "until the host knows that a step is through"},
+    {"device.least", "sum of one number"},
+    {"device.fusion", "operations move what they name"},
+    {"device.unfused", "there is one kind of them"},
+    {"products.bf16.depth", "length of sums at which half is reached, forward"},
+    {"products.bf16.efficiency", "forward, by side of the result"},
+    {"products.bf16.data", "gradient by the input"},
+    {"products.bf16.weight", "gradient by the weight, written in FP32"},
+    {"products.bf16.added", "the same, added"},
+    {"grouped.tile", "what is lost to tiles is in the curves"},
+    {"grouped.depth", "as above, of experts"},
+    {"grouped.bf16", "forward, by rows of an expert"},
+    {"grouped.data", "gradient by the input"},
+    {"grouped.weight", "gradient by the weight, written in FP32"},
+    {"grouped.added", "the same, added"},
+    {"attention.forward", "by length"},
+    {"attention.backward", "by length"},
+    {"attention.head", "by size of a head"},
+    {"attention.unequal_forward", "heads of 192 and 128 beside 128 and 128"},
+    {"attention.unequal_backward", "the same"},
+    {"attention.sinks", "with sinks beside without"},
+    {"attention.linear", "delta rule"},
+    {"head.efficiency", "product with the vocabulary, loss and gradients in one"},
+    {"head.logit_bytes", "what they take is in the efficiency"},
+    {"launches.expert", "one launch for all experts"},
+    {"launches.quantise", "not measured"},
+    {"launches.message", "not measured"},
+    {"launches", "host's time of such an operation over that of an elementwise one"},
+    {"kinds", "part of memory.efficiency that a kind of operation reaches"},
+};
+
+static const char *why_of(const void *who, const char *key)
+{
+    const reasons *r = who;
+    for (size_t i = 0; i < sizeof whys / sizeof whys[0]; i++)
+        if (text_starts(key, whys[i].key)) return whys[i].why;
+    return arena_text(r->a, "as %s", r->base);
+}
+
+static const char *heading_of(const measured *m, const char *day, const char *base, arena *a)
+{
+    return arena_text(
+        a,
+        "# %s, our own program's kernels at the power limit, measured by `moefold bench --device "
+        "%s` on %s.\n"
+        "# Links, peaks and what other numbers need are those of %s: one GPU does not show them.\n"
+        "# Device copy %.0f GB/s, host to device %.1f GB/s, device to host %.1f GB/s.\n",
+        m->gpu, m->device, day, base, measured_best(&m->copy) * 1e-9, m->to_device * 1e-9,
+        m->to_host * 1e-9);
+}
+
+status measured_write_gpu(const measured *m, const hardware *base, const char *path, error *err)
+{
+    char day[16];
+    time_t now = time(NULL);
+    struct tm t;
+    localtime_r(&now, &t);
+    strftime(day, sizeof day, "%Y-%m-%d", &t);
+    arena *a = arena_create();
+    const char *slash = strrchr(base->path, '/');
+    reasons r = {m, arena_text(a, "hardware/%s", slash ? slash + 1 : base->path), a};
+    hardware h = described(m, base);
+    h.measured = day;
+    const char *text = hardware_text(&h, heading_of(m, day, r.base, a), why_of, &r, a);
+    status s = file_write(path, text, strlen(text), err);
+    arena_destroy(a);
+    return s;
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# What keeps a GPU from being used is named before anything starts. A stand-in for the CUDA object answers for GPUs that are not here,
+# and a stand-in for cuDNN has another version.
+. tests/cli/saying.sh
+export OMP_NUM_THREADS=1
+mkdir "$work/fake"
+${CC:-cc} -std=c11 -Isrc -Ibuild/generated -fPIC -shared tests/device/fake_cuda.c -o "$work/fake/moefold-cuda.so" || exit 1
+GiB=$((1 << 30))
+small=(tiny cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=64 train.train_iters=1)
+on() { # FAKE_GPU WORDS...
+    FAKE_GPU=$1 FAKE_CUDNN=${cudnn-cuDNN 9.19.0 (/here)} MOEFOLD_BACKENDS=$work/fake MOEFOLD_CUDNN=${named-} "$moefold" train "${@:2}"
+}
+h200() { on "1 13000 13000 9 0 $((140 * GiB)) ${free:-$((139 * GiB))} NVIDIA H200" "$@"; }
+cuda=moefold.device=cuda
+
+expect no_driver 3 'there is no GPU to use \(no NVIDIA driver is here\); repair: moefold.device=cpu' on "0 0 13000" "${small[@]}" $cuda
+expect old_driver 3 "the GPU's driver is for CUDA 12.2, this program is for 13.0; repair: a newer driver, or moefold.device=cpu" \
+    on "0 12020 13000" "${small[@]}" $cuda
+expect none_visible 3 'there is no GPU to use \(none is visible; CUDA_VISIBLE_DEVICES says which\)' on "0 13000 13000" "${small[@]}" $cuda
+expect out_of_order 3 'there is no GPU to use \(GPU 0: out of order\)' on "-1 13000 13000" "${small[@]}" $cuda
+expect another_gpu 3 'NVIDIA A100-SXM4-80GB has compute capability 8.0: our kernels are made for 9.0' \
+    on "1 13000 13000 8 0 $((80 * GiB)) $((79 * GiB)) NVIDIA A100-SXM4-80GB" "${small[@]}" $cuda
+expect a_newer_gpu 3 'NVIDIA B200 has compute capability 10.0: our kernels are made for 9.0' \
+    on "1 13000 13000 10 0 $((180 * GiB)) $((179 * GiB)) NVIDIA B200" "${small[@]}" $cuda
+expect auto_takes_the_gpu 3 'NVIDIA H200, 139.00 GiB free of 140.00 GiB, driver for CUDA 13.0, cuDNN 9.19.0 \(/here\)' \
+    h200 "${small[@]}"
+expect one_local_rank_takes_it 3 'the fake GPU was opened' h200 tiny cluster.gpu=local cluster.n_gpus=1 train.train_iters=1
+expect the_cpu_is_taken_where_it_is_asked_for 0 'done after 1 steps' h200 "${small[@]}" moefold.device=cpu
+expect mxfp8_on_hopper 1 'mxfp8-needs-blackwell: .* needs Blackwell; H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_mxfp8_mixed
+expect nvfp4_on_hopper 1 'nvfp4-needs-blackwell: .* need Blackwell, not H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_nvfp4_mixed
+expect several_ranks 1 'our GPU backend runs one rank, and this layout has 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
+
+# Memory: how much is missing, and the ladder with what would help.
+large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=4
+    train.global_batch_size=4 train.train_iters=1)
+free=$((57 * GiB)) expect too_little_memory 1 \
+    'does not fit: it needs [0-9.]+ GiB and 64.00 MiB for libraries, and of the 140.00 GiB of this NVIDIA H200 57.00 GiB are free: [0-9.]+ [GM]iB are missing; memory by recompute: none [0-9.]+ GiB,.*, full [0-9.]+ GiB \(fits\); repair: model.recompute_granularity=' \
+    h200 "${large[@]}"
+free=$((10 * GiB)) expect far_too_little_memory 1 '10.00 GiB are free: [0-9.]+ GiB are missing; memory by recompute: .*; none fits: fewer tokens' \
+    h200 "${large[@]}"
+words=$(free=$((57 * GiB)) h200 "${large[@]}" 2>&1 | sed -n 's/.*; repair: //p')
+free=$((57 * GiB)) expect the_repair_fits 3 'the fake GPU was opened' h200 "${large[@]}" $words
+
+# cuDNN: one that was named and is not there, or is too old, is refused; one that nobody named is only missed.
+cudnn= named=/nowhere expect a_named_cudnn_that_is_not_there 3 'MOEFOLD_CUDNN=/nowhere: cuDNN cannot be opened' h200 "${small[@]}"
+cudnn= expect a_cudnn_in_the_recipe_that_is_not_there 3 'moefold.cudnn_path=/nowhere: cuDNN cannot be opened' \
+    h200 "${small[@]}" moefold.cudnn_path=/nowhere
+cudnn= expect no_cudnn_is_said 3 'driver for CUDA 13.0, no cuDNN' h200 "${small[@]}"
+if [ -e "$(dirname "$(readlink -f "$moefold")")/moefold-cuda.so" ]; then
+    mkdir "$work/old"
+    {
+        echo '#include <stddef.h>'
+        echo 'size_t cudnnGetVersion(void) { return 91400; }'
+        for f in GetErrorString GetLastErrorString Create SetStream BackendCreateDescriptor BackendDestroyDescriptor BackendFinalize \
+            BackendSetAttribute BackendGetAttribute BackendExecute; do echo "int cudnn$f(void) { return 0; }"; done
+    } | ${CC:-cc} -x c - -fPIC -shared -o "$work/old/libcudnn.so.9" || exit 1
+    MOEFOLD_CUDNN=$work/old expect an_old_cudnn_is_refused_by_its_version 3 \
+        'MOEFOLD_CUDNN=.*/old: .*libcudnn.so.9 is cuDNN 9.14.0, which is too old: 9.19 or newer is needed' \
+        "$moefold" train "${small[@]}" $cuda
+    expect a_folder_without_cudnn_is_named 3 'moefold.cudnn_path=/nowhere: cuDNN, which BF16 attention needs, cannot be opened: .*/nowhere/libcudnn.so.9' \
+        "$moefold" train "${small[@]}" $cuda moefold.cudnn_path=/nowhere
+else
+    echo "ok an_old_cudnn_is_refused_by_its_version # skip: no CUDA object was built"
+fi
+exit $failed

@@ -1,0 +1,155 @@
+/* test_measure_gpu.c - what a GPU's measurement asks for is there: a row for every operation, room in
+ * the pools and in the workspace. The kernels are those of the GPU's object where it was built, but
+ * nothing is launched; without the object the CPU's rows stand in. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "device/device.h"
+#include "run/measure/measure.h"
+
+/* ---- a device without memory: what is put counts, and is not run */
+
+enum { ROWS_MAX = 1024 };
+
+static struct {
+    kernel rows[ROWS_MAX];
+    int n;
+    int64_t bytes[SPACE_COUNT], put[OP_COUNT];
+    bool gpu;
+} dry;
+
+static void put_nothing(const kernel_call *c)
+{
+    (void)c;
+}
+
+static void load_rows(void)
+{
+    char path[4096], *slash;
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    assert_true(n > 0);
+    path[n] = 0;
+    for (int i = 0; i < 3 && (slash = strrchr(path, '/')); i++) *slash = 0; /* build/tests/run */
+    strncat(path, "/moefold-cuda.so", sizeof path - strlen(path) - 1);
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL), *symbol = NULL;
+    const kernel *(*rows)(int *) = kernels_cpu;
+    if (object) symbol = dlsym(object, "kernels_cuda");
+    if (symbol) memcpy(&rows, &symbol, sizeof symbol);
+    dry.gpu = symbol != NULL;
+    const kernel *list = rows(&dry.n);
+    assert_true(dry.n <= ROWS_MAX);
+    memcpy(dry.rows, list, sizeof *list * (size_t)dry.n);
+    for (int i = 0; i < dry.n; i++) {
+        dry.rows[i].prepare = NULL;
+        dry.rows[i].release = NULL;
+        dry.rows[i].launch = put_nothing;
+    }
+}
+
+static const kernel *dry_rows(int *n)
+{
+    *n = dry.n;
+    return dry.rows;
+}
+
+static status dry_take(device *d, device_space s, int64_t bytes, error *err)
+{
+    (void)d, (void)err;
+    dry.bytes[s] = bytes;
+    return OK;
+}
+
+static void *dry_pointer(const device *d, device_address at)
+{
+    (void)d;
+    assert_true(at.offset >= 0 && at.offset < dry.bytes[at.space]);
+    return (void *)(uintptr_t)(0x1000 + at.offset);
+}
+
+static void dry_write(device *d, device_address to, const void *from, int64_t bytes)
+{
+    (void)d, (void)from;
+    assert_true(to.offset + bytes <= dry.bytes[to.space]);
+}
+
+static void dry_copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes)
+{
+    (void)d, (void)s;
+    assert_true(to.offset + bytes <= dry.bytes[to.space]);
+    assert_true(from.offset + bytes <= dry.bytes[from.space]);
+}
+
+static status dry_events(device *d, int n, error *err)
+{
+    (void)d, (void)n, (void)err;
+    return OK;
+}
+
+static void dry_record(device *d, op_stream s, int event)
+{
+    (void)d, (void)s, (void)event;
+}
+
+static void dry_wait_here(device *d, int event)
+{
+    (void)d, (void)event;
+}
+
+static void dry_launch(device *d, op_stream s, kernel_call *c)
+{
+    (void)d, (void)s;
+    dry.put[c->o->kind]++;
+    if (dry.gpu && c->row->workspace)
+        assert_true(c->row->workspace(c->o, c->types) <= measure_scale_gpu.workspace);
+}
+
+static void dry_sync(device *d)
+{
+    (void)d;
+}
+
+static const device_table dry_table = {.name = "dry",
+                                       .rows = dry_rows,
+                                       .take = dry_take,
+                                       .pointer = dry_pointer,
+                                       .write = dry_write,
+                                       .copy = dry_copy,
+                                       .events = dry_events,
+                                       .record = dry_record,
+                                       .wait_here = dry_wait_here,
+                                       .launch = dry_launch,
+                                       .sync = dry_sync};
+
+static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
+{
+    (void)state;
+    static const op_kind some[] = {OP_GEMM_W,    OP_GROUPED_W, OP_ATTN_D,  OP_HEAD_LOSS,
+                                   OP_PERMUTE_D, OP_SORT,      OP_EMBED_W, OP_SQUARES,
+                                   OP_ADAMW,     OP_GDN_RULE_D};
+    device d = {.table = &dry_table};
+    measure_options o = {.seconds = 0.01, .threads = 1, .on = &d, .scale = &measure_scale_gpu};
+    measured m;
+    error err = {{0}};
+    load_rows();
+    if (measure_machine(&m, NULL, &o, &err)) fail_msg("%s", err.text);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) assert_true(dry.put[some[i]] > 0);
+    for (int k = 0; k < GRADIENT_FORMS; k++) assert_true(m.grouped_form[FORM_DATA + k].n > 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_of_the_gpus_scale_has_a_row_and_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
