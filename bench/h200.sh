@@ -2,7 +2,7 @@
 # What is claimed about one H200, measured again: each part runs on the GPU and writes its rows to
 # build/h200/PART.tsv (H200_DIR names another folder); `table` prints one table from all these files.
 #
-#     bench/h200.sh PART ...     parity kernels sanitizer speed train table
+#     bench/h200.sh PART ...     parity kernels sanitizer speed train run memory table
 #
 # Needs what `make` and `make cuda bench-cuda` build. Every call first runs an 8192-cubed product and a copy: its times count
 # where both are within 3 % of what this kind of GPU reached before. A row that is not as asked ends the call with code 1.
@@ -12,7 +12,7 @@ rows=${ROWS:-build/tests/cuda/rows}
 rows_time=${ROWS_TIME:-build/bench/cuda/rows_time}
 dir=${H200_DIR:-build/h200}
 here=$(dirname "$0")/h200
-parts=(parity kernels sanitizer speed train)
+parts=(parity kernels sanitizer speed train run memory)
 golden=tests/data/golden
 
 # A row of the table: what, what was seen, what was asked for, and whether it is so (yes, no, or - where nothing was asked).
@@ -28,8 +28,11 @@ say_if() {
     if "$@"; then say "$what" "$seen" "$asked" yes; else say "$what" "$seen" "$asked" no; fi
 }
 
-# Is arithmetic on numbers true? `holds '0.3 <= 1'`.
-holds() { awk "BEGIN {exit !($1)}"; }
+# Is arithmetic on numbers true? `holds '0.3 <= 1'`. What is no number holds nowhere; to awk nan would be a variable, and 0.
+holds() {
+    case $1 in *nan* | *inf*) return 1 ;; esac
+    awk "BEGIN {exit !($1)}"
+}
 
 # figure KEY: the first number of that name in JSON from standard input.
 figure() { grep -o "\"$1\":[-0-9.e+]*" | head -1 | sed 's/.*://'; }
@@ -45,7 +48,7 @@ apart() {
         END {if (!short) print NR ? most + 0 : "nan"}'
 }
 
-percent() { awk "BEGIN {printf \"%.2f %%\", 100 * ($1)}"; }
+percent() { [ "$1" = nan ] && echo nan || awk "BEGIN {printf \"%.2f %%\", 100 * ($1)}"; }
 
 pace() {
     local found product copy

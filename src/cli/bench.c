@@ -3,8 +3,8 @@
  * One description for each number of ranks, since ranks share cores and memory: local.yaml for one
  * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
- * of several ranks. With --device cuda it is the GPU, whose file is called H200-measured.yaml and the
- * like; it is what prices of our own program on such a GPU are read from. */
+ * of several ranks. With --device cuda it is the GPU, whose file is called h200-measured.yaml and
+ * the like; it is what prices of our own program on such a GPU are read from. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -398,12 +398,10 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
     }
     if (!is_device(b->device))
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
-    if (on_gpu(b)) {
-        status st = find_gpu(b, err);
-        if (st) return st;
-    }
-    if (!b->out && usual_place(b, err)) return ERR_MACHINE;
-    return check_place(b, err);
+    status st = b->out ? check_place(b, err) : OK;
+    if (!st && on_gpu(b)) st = find_gpu(b, err);
+    if (!st && !b->out) st = usual_place(b, err);
+    return st ? st : check_place(b, err);
 }
 
 /* The launcher of ranks adds the cluster to the words of a command; here it has no meaning. */

@@ -93,7 +93,7 @@ static const struct page {
        "loads.json"}}},
     {"bench",
      {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
-      {"Two ranks alone, for ten seconds", "moefold bench --ranks 2 --seconds 10 --out two.yaml"},
+      {"The GPU: writes hardware/h200-measured.yaml and the like", "moefold bench --device cuda"},
       {"For programs", "moefold bench --ranks 1 --seconds 5 --out one.yaml --json"}}},
     {"launch",
      {{"The batch script of a recipe",

@@ -85,6 +85,14 @@ static const char *spelled(arena *a, const char *file, size_t n)
     return g ? g->name : name;
 }
 
+/* Found by the name of its GPU. */
+static bool is_measured(const char *file)
+{
+    static const char tail[] = "-measured.yaml";
+    size_t n = strlen(file), own = sizeof tail - 1;
+    return n > own && strcmp(file + n - own, tail) == 0;
+}
+
 enum { NAMES_MAX = 256 };
 
 static int names_in(const char *folder, const char **out, arena *a)
@@ -94,7 +102,7 @@ static int names_in(const char *folder, const char **out, arena *a)
     if (!dir) return 0;
     for (struct dirent *e; (e = readdir(dir)) && n < NAMES_MAX;) {
         size_t length = strlen(e->d_name);
-        if (length > 5 && strcmp(e->d_name + length - 5, ".yaml") == 0)
+        if (length > 5 && strcmp(e->d_name + length - 5, ".yaml") == 0 && !is_measured(e->d_name))
             out[n++] = spelled(a, e->d_name, length - 5);
     }
     closedir(dir);

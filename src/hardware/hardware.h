@@ -159,8 +159,8 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
 /* Sets `usable`. */
 void hardware_leave(hardware *h, double headroom);
 
-/* The text of such a file, in `a`: every key with its number and what `says` has to say of it (NULL:
- * nothing), behind `heading`, lines of comments. */
+/* The text of such a file, in `a`: every key with its number and what `says` has to say of it
+ * (NULL: nothing), behind `heading`, lines of comments. */
 typedef const char *(*hardware_says)(const void *who, const char *key);
 const char *hardware_text(const hardware *h, const char *heading, hardware_says says,
                           const void *who, arena *a);

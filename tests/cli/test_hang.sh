@@ -15,4 +15,14 @@ expect a_fault_that_is_never_met_changes_nothing 0 'done after 3 steps' run hang
 expect what_is_no_fault_is_refused 3 'MOEFOLD_FAULT=hang in the environment is not trap:N or hang:N' run hang
 # Work of the host that takes longer than the timeout is no hang of the device.
 MOEFOLD_SLOW=save:0:5 expect a_slow_save_is_no_hang 0 'done after 3 steps' run hang:100000000 "checkpoint.save=$work/slow"
+
+# A step that finds a routed buffer too small, where the device counts, is run again: nothing else changes.
+losses() { grep -o '"lm loss":[0-9.]*' "$1"; }
+unset MOEFOLD_DEVICE
+for device in cpu deferred:2; do
+    MOEFOLD_DEVICE=$device run hang:100000000 --json >"$work/whole" 2>/dev/null
+    MOEFOLD_DEVICE=$device run overflow:2 --json >"$work/again" 2>"$work/said"
+    check an_overflow_runs_again_on_$device grep -q 'step 2: rank 0, layer 0: 2 rows for a routed buffer of 1;.*and the step runs again' "$work/said"
+    check and_changes_nothing_on_$device [ "$(losses "$work/whole" | wc -l)" = 3 -a "$(losses "$work/whole")" = "$(losses "$work/again")" ]
+done
 exit $failed

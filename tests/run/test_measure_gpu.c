@@ -1,6 +1,6 @@
-/* test_measure_gpu.c - what a GPU's measurement asks for is there: a row for every operation, room in
- * the pools and in the workspace. The kernels are those of the GPU's object where it was built, but
- * nothing is launched; without the object the CPU's rows stand in. */
+/* test_measure_gpu.c - what a GPU's measurement asks for is there: a row for every operation, room
+ * in the pools and in the workspace. The kernels are those of the GPU's object where it was built,
+ * but nothing is launched; without the object the CPU's rows stand in. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

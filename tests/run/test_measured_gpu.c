@@ -1,5 +1,5 @@
-/* test_measured_gpu.c - what was measured of a GPU is what its file says and what prices follow; times
- * of GPUs that nobody measured are estimates. */
+/* test_measured_gpu.c - what was measured of a GPU is what its file says and what prices follow;
+ * times of GPUs that nobody measured are estimates. */
 #define _GNU_SOURCE
 #include "price/costing.h"
 

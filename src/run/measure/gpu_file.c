@@ -1,7 +1,8 @@
 /* gpu_file.c - a measured GPU as a hardware file.
  *
- * One GPU shows its own kernels, memory and host; peaks, links to others and what only other numbers
- * need are those of the shipped file of that GPU. Efficiencies are parts of that file's peaks.
+ * One GPU shows its own kernels, memory and host; peaks, links to others and what only other
+ * numbers need are those of the shipped file of that GPU. Efficiencies are parts of that file's
+ * peaks.
  *
  * I1  The price adds the smallest kernel's time to each operation, so it is taken off here.
  * I2  The length of sums counts by itself (depth), so it is taken out of curves.

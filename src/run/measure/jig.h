@@ -49,6 +49,17 @@ typedef struct timed_op {
     op_types types; /* set by the jig */
 } timed_op;
 
+/* The same with its row and, for each call, its tensors. */
+typedef struct bound {
+    const timed_op *t;
+    kernel_call call;
+    void *in[OP_IN_MAX], *out[OP_OUT_MAX];
+} jig_bound;
+
+/* Picks and prepares the row; ERR_MACHINE: the device has none for it. */
+status jig_bind(jig *j, timed_op *t, jig_bound *b);
+void jig_tensors(jig *j, const timed_op *t, void **in, void **out);
+
 /* Typical seconds of an operation beside the other ranks' same. Collective. */
 double jig_time(jig *j, timed_op *t);
 

@@ -1,5 +1,5 @@
-/* kinds.c - every kind of operation that memory binds by itself, what the host takes to put one into
- * a stream, copies to and from the host. Measured where kinds differ much: on GPUs.
+/* kinds.c - every kind of operation that memory binds by itself, what the host takes to put one
+ * into a stream, copies to and from the host. Measured where kinds differ much: on GPUs.
  *
  * Sizes are those of a layer that is `width` wide, with as many tokens as attention has. */
 #include <math.h>
@@ -14,8 +14,8 @@
 enum { T = 32768, W = 4096, HEADS = 32, KEYS = 4, D = 128, E = 128, K = 8, H = 2048, F = 768 };
 enum { V = 131072, R = 512, DR = 64, PAIRS = T * K, N = 1 << 27 };
 
-/* Tensors are products of sizes: "01" is dim 0 times dim 1, "0(1+1)" dim 0 times twice dim 1; "-" is
- * missing, "=2" two numbers. */
+/* Tensors are products of sizes: "01" is dim 0 times dim 1, "0(1+1)" dim 0 times twice dim 1; "-"
+ * is missing, "=2" two numbers. */
 typedef struct kind_row {
     op_kind kind;
     int64_t dim[OP_DIM_MAX];

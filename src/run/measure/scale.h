@@ -1,7 +1,7 @@
 /* scale.h - at which sizes a kind of machine is measured: those that programs for it have.
  *
- * A CPU's operations take microseconds to milliseconds at a few hundred rows, a GPU is not even full
- * there: each has its own lists. What is measured, and how, is the same for both. */
+ * A CPU's operations take microseconds to milliseconds at a few hundred rows, a GPU is not even
+ * full there: each has its own lists. What is measured, and how, is the same for both. */
 #ifndef RUN_MEASURE_SCALE_H
 #define RUN_MEASURE_SCALE_H
 
