@@ -28,16 +28,11 @@ static inline void tune_grace(hardware *h, double x)
 }
 static inline void tune_narrow(hardware *h, double x)
 {
-    h->launches[LAUNCH_EXPERT_NARROW] *= x;
+    h->narrow_calls *= x;
 }
 static inline void tune_clock(hardware *h, double x)
 {
     if (strcmp(h->name, "GB300") == 0) h->clock *= x;
-}
-/* Of the models here only gpt-oss has sinks. */
-static inline void tune_sinks(hardware *h, double x)
-{
-    h->attention_sinks *= x;
 }
 static inline void tune_across(hardware *h, double x)
 {
@@ -49,9 +44,11 @@ static inline void tune_share(hardware *h, double x)
 }
 
 static const tunable tunables[] = {
-    {"host.launch beside x86", 0.5, 2, tune_launch}, {"host.launch of Grace", 0.5, 2, tune_grace},
-    {"launches.expert_narrow", 0.5, 3, tune_narrow}, {"attention.sinks", 0.5, 3, tune_sinks},
-    {"dispatch.*.across", 0.7, 1.15, tune_across},   {"device.near_share", 0.5, 1.8, tune_share},
+    {"host.launch beside x86", 0.5, 2, tune_launch},
+    {"host.launch of Grace", 0.5, 2, tune_grace},
+    {"calls.narrow", 0.5, 3, tune_narrow},
+    {"dispatch.*.across", 0.7, 1.15, tune_across},
+    {"device.near_share", 0.5, 1.8, tune_share},
     {"device.clock of GB300", 0.9, 1.1, tune_clock},
 };
 enum { N_TUNABLES = sizeof tunables / sizeof tunables[0], N_KNOBS = N_TUNABLES + CURVE_MAX };
@@ -97,6 +94,16 @@ static inline void fit_generations(fit *f)
     }
 }
 
+/* What a generation has or has not is no factor. */
+static inline void fit_keep(struct stack *to, const hardware *h)
+{
+    for (int i = 0; i < h->n_stacks; i++) {
+        if (strcmp(h->stacks[i].name, to->name) != 0) continue;
+        to->unfused_sinks = h->stacks[i].unfused_sinks;
+        to->fused_experts = h->stacks[i].fused_experts;
+    }
+}
+
 static inline void fit_machines(fit *f)
 {
     for (int i = 0; i < f->b->n_machines; i++) {
@@ -108,7 +115,9 @@ static inline void fit_machines(fit *f)
         double x = 1;
         for (int k = 0; k < f->n_generations; k++) {
             x *= f->x[N_TUNABLES + k];
-            h->stacks[f->n_generations - 1 - k] = (struct stack){f->generations[k], x, x};
+            struct stack *to = &h->stacks[f->n_generations - 1 - k];
+            *to = (struct stack){.name = f->generations[k], .device = x, .host = x};
+            fit_keep(to, &f->base[i]);
         }
     }
 }
@@ -192,8 +201,8 @@ static inline void fit_print(const fit *f, double before, double after)
     for (int i = 0; i < f->b->n_machines; i++) {
         const hardware *h = &f->b->machines[i];
         if (family_of(h->name) != f->family) continue;
-        printf("%s: host.launch %.1f us, launches.expert_narrow %.2f, device.near_share %.2f\n",
-               h->name, 1e6 * h->launch, h->launches[LAUNCH_EXPERT_NARROW], h->near_share);
+        printf("%s: host.launch %.1f us, calls.narrow %.2f, device.near_share %.2f\n", h->name,
+               1e6 * h->launch, h->narrow_calls, h->near_share);
         for (int k = 0; k < h->n_stacks; k++)
             printf("  stacks: %s device %.3f host %.3f\n", h->stacks[k].name, h->stacks[k].device,
                    h->stacks[k].host);

@@ -2,7 +2,7 @@
  *
  * I1  Each side is read by the words of the command without the other's name, so overrides and
  *     flags hold for both. */
-#include "cli/diff.h"
+#include "cli/diff_runs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,9 +49,9 @@ static bool starts(const char *path, const char *with)
 }
 
 /* What is not compared yet is refused by name, not as a broken recipe. */
-static status refuse(const char *word, arena *a, error *err)
+static status refuse(const char *word, error *err)
 {
-    static const char *const ends[][2] = {{".jsonl", "metrics of a run"},
+    static const char *const ends[][2] = {{".jsonl", "metrics of a run (name its folder)"},
                                           {".log", "a log"},
                                           {".sqlite", "a profile of Nsight Systems"},
                                           {".nsys-rep", "a profile of Nsight Systems"},
@@ -59,9 +59,6 @@ static status refuse(const char *word, arena *a, error *err)
     size_t length = strlen(word);
     const char *what = NULL;
     if (!file_exists(word)) return OK;
-    if (file_is_folder(word) && (file_exists(arena_text(a, "%s/metrics.jsonl", word)) ||
-                                 file_exists(arena_text(a, "%s/summary.json", word))))
-        what = "a run folder";
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         size_t n = strlen(ends[i][0]);
         if (length > n && strcmp(word + length - n, ends[i][0]) == 0) what = ends[i][1];
@@ -70,8 +67,8 @@ static status refuse(const char *word, arena *a, error *err)
     if (!what && starts(word, "SQLite format 3")) what = "a profile of Nsight Systems";
     if (!what) return OK;
     return error_set(err, ERR_INPUT,
-                     "%s: %s; only recipes are compared yet. Name the recipe that it came from "
-                     "(REVISION:path for an older one)",
+                     "%s: %s; recipes and folders of runs (train --run) are compared. Name one of "
+                     "these (REVISION:path for an older recipe)",
                      word, what);
 }
 
@@ -81,29 +78,47 @@ static status find_operands(const cli_words *w, int at[2], arena *a, error *err)
     for (int i = 1; i < w->argc; i++) {
         if (!is_operand(w, i, a)) continue;
         if (n == 2)
-            return error_set(err, ERR_INPUT, "'%s': two recipes are named already, '%s' and '%s'",
+            return error_set(err, ERR_INPUT, "'%s': two are named already, '%s' and '%s'",
                              w->argv[i], w->argv[at[0]], w->argv[at[1]]);
-        status s = refuse(w->argv[i], a, err);
+        status s = refuse(w->argv[i], err);
         if (s) return s;
         at[n++] = i;
     }
     if (n == 2) return OK;
     return error_set(err, ERR_INPUT,
-                     "name two recipes, as in `moefold diff old.yaml new.yaml` or `moefold diff "
-                     "main:recipes/a.yaml recipes/a.yaml`%s%s",
+                     "name two recipes or folders of runs, as in `moefold diff old.yaml new.yaml`, "
+                     "`moefold diff main:recipes/a.yaml recipes/a.yaml` or `moefold diff runs/a "
+                     "runs/b`%s%s",
                      n ? "; there is only " : "", n ? w->argv[at[0]] : "");
 }
 
-/* I1 */
-static status read_side(recipe *r, const cli_words *w, int without, arena *a, error *err)
+/* I1. A run's folder is read by its recipe. */
+static status read_side(recipe *r, const cli_words *w, const diff_run *run, int at, int without,
+                        arena *a, error *err)
 {
     cli_words own = *w;
     bool done;
     own.argv = ARENA_ARRAY(a, char *, w->argc + 1);
     own.argc = 0;
-    for (int i = 0; i < w->argc; i++)
-        if (i != without) own.argv[own.argc++] = w->argv[i];
+    for (int i = 0; i < w->argc; i++) {
+        if (i == without) continue;
+        bool folder = i == at && run->word;
+        own.argv[own.argc++] = folder ? arena_text(a, "%s", run->recipe) : w->argv[i];
+    }
     return cli_read(a, &own, r, &done, err);
+}
+
+static status read_runs(diff_runs *r, const cli_words *w, const int at[2], arena *a, error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        status s = diff_run_read(&r->side[i], w->argv[at[i]], a, err);
+        if (s) return s;
+    }
+    r->both = r->side[0].word && r->side[1].word;
+    for (int i = 0; i < 2; i++)
+        if (r->side[i].word) r->c.steps[i] = compare_steps(&r->side[i].m, a);
+    if (r->both) compare_runs(&r->c, &r->side[0].m, &r->side[1].m, a);
+    return OK;
 }
 
 /* ---- verdict */
@@ -133,6 +148,18 @@ static diff_verdict judge(const differences *d, double tolerance)
     return v;
 }
 
+/* Of two runs: what was measured counts, and noise is no difference. */
+static void judge_runs(diff_verdict *v, const diff_runs *r)
+{
+    int64_t p = r->side[0].m.peak_bytes, q = r->side[1].m.peak_bytes;
+    v->measured = true;
+    v->noise = r->c.noise;
+    v->time = r->c.change;
+    v->time_differs = fabs(v->time) > v->tolerance && !v->noise;
+    v->memory = p && q ? (double)q / (double)p - 1 : 0;
+    v->memory_differs = fabs(v->memory) > v->tolerance;
+}
+
 /* ---- the command */
 
 static bool asks_help(const cli_words *w)
@@ -142,28 +169,40 @@ static bool asks_help(const cli_words *w)
     return false;
 }
 
+static void print_all(const differences *d, const diff_verdict *v, const diff_runs *r, bool json,
+                      arena *a)
+{
+    const diff_runs *runs = r->side[0].word || r->side[1].word ? r : NULL;
+    if (json)
+        cli_json_print(diff_json(d, v, runs));
+    else
+        diff_print(d, v, runs, a);
+}
+
 static status compare(const cli_words *w, const diff_words *own, int *code, arena *a, error *err)
 {
     int at[2];
     double tolerance = 0;
     recipe *x = ARENA_NEW(a, recipe), *y = ARENA_NEW(a, recipe);
     differences *d = ARENA_NEW(a, differences);
+    diff_runs *r = ARENA_NEW(a, diff_runs);
     status st = find_operands(w, at, a, err);
-    if (!st) st = read_side(x, w, at[1], a, err);
-    if (!st) st = read_side(y, w, at[0], a, err);
+    if (!st) st = read_runs(r, w, at, a, err);
+    if (!st) st = read_side(x, w, &r->side[0], at[0], at[1], a, err);
+    if (!st) st = read_side(y, w, &r->side[1], at[1], at[0], a, err);
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
     diff_job j = {x, y, timing_machine, &o, clock_seconds() + SECONDS};
     if (!st) st = differences_find(d, &j, a, err);
     if (!st) st = hardware_has_stack(d->a.hw, own->stack, err);
-    if (st) return st;
-    diff_verdict v = judge(d, tolerance);
-    *code = diff_is_beyond(&v) ? ERR_RULE : OK;
-    if (own->json)
-        cli_json_print(diff_json(d, &v, a));
-    else
-        diff_print(d, &v, a);
-    return OK;
+    if (!st) {
+        diff_verdict v = judge(d, tolerance);
+        if (r->both) judge_runs(&v, r);
+        *code = diff_is_beyond(&v) ? ERR_RULE : OK;
+        print_all(d, &v, r, own->json, a);
+    }
+    for (int i = 0; i < 2; i++) diff_run_release(&r->side[i]);
+    return st;
 }
 
 int command_diff(int argc, char **argv)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/diff.h"
+#include "cli/diff_runs.h"
 #include "cli/verdict.h"
 #include "run/timing.h"
 
@@ -137,20 +137,28 @@ static void print_changes(const differences *d, arena *a)
                alone, all, all - alone);
 }
 
-void diff_print(const differences *d, const diff_verdict *v, arena *a)
+static void print_verdict(const diff_verdict *v)
+{
+    cli_print("\nVerdict",
+              "B's step is %.1f %% %s than A's%s, its %s %.1f %% %s; tolerance %.3g %%: %s\n",
+              100 * fabs(v->time), v->time < 0 ? "shorter" : "longer", v->noise ? " (noise)" : "",
+              v->measured ? "planned memory" : "peak", 100 * fabs(v->memory),
+              v->memory < 0 ? "smaller" : "larger", 100 * v->tolerance,
+              diff_is_beyond(v) ? "they differ" : "they do not differ");
+}
+
+void diff_print(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
 {
     print_head(&d->a, "A", a);
     print_head(&d->b, "B", a);
     print_knobs(d, a);
-    if (!v->priced) return;
-    print_time(d);
-    print_memory(d, a);
-    print_changes(d, a);
-    cli_print("\nVerdict",
-              "B's step is %.1f %% %s than A's, its peak %.1f %% %s; tolerance %.3g %%: %s\n",
-              100 * fabs(v->time), v->time < 0 ? "shorter" : "longer", 100 * fabs(v->memory),
-              v->memory < 0 ? "smaller" : "larger", 100 * v->tolerance,
-              diff_is_beyond(v) ? "they differ" : "they do not differ");
+    if (v->priced && (!v->measured || d->n_knobs)) {
+        print_time(d);
+        print_memory(d, a);
+        print_changes(d, a);
+    }
+    if (r) diff_runs_print(r, d, a);
+    if (v->priced || v->measured) print_verdict(v);
 }
 
 /* ---- for programs */
@@ -231,18 +239,19 @@ static json_t *json_changes(const differences *d)
     return list;
 }
 
-json_t *diff_json(const differences *d, const diff_verdict *v, arena *a)
+json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *r)
 {
-    (void)a;
     json_t *o = json_object();
     json_object_set_new(o, "a", json_end(&d->a));
     json_object_set_new(o, "b", json_end(&d->b));
     json_object_set_new(o, "knobs", json_knobs(d));
     json_object_set_new(o, "tolerance", json_real(v->tolerance));
     json_object_set_new(o, "differ", json_boolean(diff_is_beyond(v)));
-    if (!v->priced) return o;
+    if (r) diff_runs_json(o, r);
+    if (!v->priced && !v->measured) return o;
     json_object_set_new(o, "time", json_real(v->time));
     json_object_set_new(o, "memory", json_real(v->memory));
+    if (!v->priced) return o;
     json_object_set_new(o, "parts", json_parts(d));
     json_object_set_new(o, "regions", json_memory(d));
     json_object_set_new(o, "changes", json_changes(d));

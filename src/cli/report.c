@@ -1,5 +1,5 @@
-/* report.c - `moefold report`: a recipe or a plan as one page that needs nothing else. */
-#include "cli/report.h"
+/* report.c - `moefold report`: a recipe, a plan or a run as one page that needs nothing else. */
+#include "cli/report_run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,24 +32,19 @@ static bool is_plan(const char *path)
     return is;
 }
 
-/* The word that names what is reported on, where it is a plan; NULL: it is not. ERR_INPUT: what is
- * not there yet. */
-static status find_plan(int argc, char **argv, const char **plan, arena *a, error *err)
+/* The word that names what is reported on, where it is a plan or a run's folder; NULL: it is not. */
+static void find_files(int argc, char **argv, const char **plan, const char **run)
 {
-    *plan = NULL;
+    *plan = *run = NULL;
     for (int i = 1; i < argc; i++) {
         bool valued = text_in("-o|--out|--stack", '|', argv[i - 1]);
         if (argv[i][0] == '-' || valued || strchr(argv[i], '=')) continue;
-        const char *metrics = arena_text(a, "%s/metrics.jsonl", argv[i]);
-        if (file_is_folder(argv[i]) && file_exists(metrics))
-            return error_set(err, ERR_INPUT,
-                             "%s: a run folder; reports of runs are not there yet. Name its "
-                             "recipe, or a plan (moefold plan ... --json > plan.json)",
-                             argv[i]);
-        if (is_plan(argv[i])) *plan = argv[i];
-        return OK;
+        if (run_folder_is(argv[i]))
+            *run = argv[i];
+        else if (is_plan(argv[i]))
+            *plan = argv[i];
+        return;
     }
-    return OK;
 }
 
 /* ---- one recipe */
@@ -99,6 +94,35 @@ static status report_recipe(const recipe *r, const report_words *w, bool *good, 
     return st;
 }
 
+/* ---- a run */
+
+static status report_run(const char *path, const report_words *w, bool *good, arena *a, error *err)
+{
+    run_folder f;
+    recipe *r = ARENA_NEW(a, recipe);
+    report_job j = {.given = r};
+    price_options o;
+    bool fits;
+    json_t *run = NULL, *data;
+    status st = run_folder_read(&f, path, a, err);
+    if (!st) recipe_init(r, a, f.recipe);
+    if (!st) st = recipe_read_yaml(r, f.recipe, err);
+    if (!st) st = recipe_read_machine(r, err);
+    if (!st) st = model_fill(r, err);
+    if (!st) st = price_it(&j, w, &o, a, err);
+    if (!st) st = report_json_run(&run, &f, j.s, a, err);
+    if (!st) {
+        data = page_data("run");
+        json_object_set_new(data, "own", report_json(&j, &fits, a));
+        json_object_set_new(data, "run", run);
+        *good = true;
+        st = page_write(w->out, arena_text(a, "moefold: run %s", path), data, err);
+        json_decref(data);
+    }
+    run_folder_release(&f);
+    return st;
+}
+
 /* ---- a plan */
 
 /* The winner as a recipe, from the plan's own text. NULL: the plan has none, or it cannot be
@@ -144,7 +168,7 @@ int command_report(int argc, char **argv)
 {
     report_words w = {0};
     bool done = false, good = true;
-    const char *plan = NULL, *word = NULL;
+    const char *plan = NULL, *run = NULL, *word = NULL;
     const cli_option options[] = {
         {"-o", "FILE", "the page to write (HTML)", NULL, &w.out},
         {"--out", "FILE", "the same", NULL, &w.out},
@@ -155,14 +179,15 @@ int command_report(int argc, char **argv)
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
     error err = {{0}};
-    status st = find_plan(argc, argv, &plan, a, &err);
+    find_files(argc, argv, &plan, &run);
     cli_words words = {"report", argc, argv, options, 4};
-    if (!st && plan) st = cli_read_plain(&words, &word, &done, &err);
-    if (!st && !plan) st = cli_read(a, &words, r, &done, &err);
+    status st = plan || run ? cli_read_plain(&words, &word, &done, &err)
+                            : cli_read(a, &words, r, &done, &err);
     if (!st && !done && !w.out)
         st = error_set(&err, ERR_INPUT, "name the page to write: -o page.html");
     if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);
-    if (!st && !done && !plan) st = report_recipe(r, &w, &good, a, &err);
+    if (!st && !done && run) st = report_run(run, &w, &good, a, &err);
+    if (!st && !done && !plan && !run) st = report_recipe(r, &w, &good, a, &err);
     int code = st ? cli_fail("report", st, &err) : good ? OK : ERR_RULE;
     if (!st && !done) printf("Written to %s: open it in a browser\n", w.out);
     arena_destroy(a);

@@ -4,6 +4,7 @@
 
 #include "cli/cli.h"
 #include "price/price.h"
+#include "report/schedule.h"
 
 /* A recipe that can be priced. */
 typedef struct report_job {
@@ -17,6 +18,8 @@ typedef struct report_job {
 
 /* Everything about one recipe; `fits` is set. The caller gives it back. */
 json_t *report_json(const report_job *j, bool *fits, arena *a);
+
+json_t *report_json_schedule(const report_schedule *x);
 
 /* report_layout.c: both rank grids, stages, knobs. */
 json_t *report_json_layout(const setup *s);

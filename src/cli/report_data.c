@@ -43,7 +43,7 @@ static json_t *json_units(const report_stage *s, double step)
     return list;
 }
 
-static json_t *json_schedule(const report_schedule *x)
+json_t *report_json_schedule(const report_schedule *x)
 {
     json_t *stages = json_array();
     double step = x->step.step_s;
@@ -121,7 +121,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     json_object_set_new(o, "price", json_price(&x->p));
     json_object_set_new(o, "parts", json_parts(&x->p));
     json_object_set_new(o, "memory", json_memory(x));
-    json_object_set_new(o, "schedule", json_schedule(x));
+    json_object_set_new(o, "schedule", report_json_schedule(x));
     json_object_set_new(o, "layout", report_json_layout(s));
     json_object_set_new(o, "stages", report_json_stages(s));
     json_object_set_new(o, "knobs", report_json_knobs(s, a));

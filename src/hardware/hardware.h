@@ -86,6 +86,21 @@ typedef enum launch_kind {
     LAUNCH_KINDS
 } launch_kind;
 
+/* Host time of one of our operations in units of hardware.launch, by kind. */
+typedef enum call_kind {
+    CALL_PRODUCT,
+    CALL_GROUPED,
+    CALL_EXPERT, /* of a grouped product, for each expert beside: a loop in C++ */
+    CALL_ATTENTION,
+    CALL_HEAD,
+    CALL_ROUTER,
+    CALL_ROUTING,
+    CALL_ELEMENTWISE,
+    CALL_MESSAGE,
+    CALL_REPLAY, /* of a graph of parts of a layer: beside what its nodes take */
+    CALL_KINDS
+} call_kind;
+
 typedef struct hardware {
     const char *name, *path;
     const char *measured;       /* the day on which `moefold bench` did; NULL: described by hand */
@@ -131,12 +146,19 @@ typedef struct hardware {
     double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];
+    double calls[CALL_KINDS][2]; /* forward, backward; 0 everywhere: as many as launches */
+    double narrow_calls;         /* times those of products that are narrow */
+    double unfused_calls;        /* times those of the router or of routing where it is unfused */
     double framework; /* 1: what runs there is Megatron's program, not ours (see play.c, cost.c) */
     /* What the framework makes of it: one factor on device times and one on host times for each
      * generation of containers, oldest first. */
     struct stack {
         const char *name; /* "26.08" */
         double device, host;
+        double unfused_sinks; /* attention with sinks keeps all scores in memory: 1, everywhere;
+                                 0.5, with a sliding window; 0, nowhere */
+        double fused_experts; /* 1: its op fuser makes one kernel of grouped product, activation
+                                 and FP8 cast */
     } stacks[CURVE_MAX];
     int n_stacks;
 } hardware;

@@ -50,6 +50,8 @@ typedef struct field {
         NUM("dispatch." p ".across", dispatch[i][1], 1.5),                                         \
         NUM("dispatch." p ".copies", dispatch_copies[i], 4)
 #define LAUNCHED(p, i) NUM("launches." p, launches[i], 1000)
+#define CALLED(p, i)                                                                               \
+    OPT("calls." p ".forward", calls[i][0], 1000), OPT("calls." p ".backward", calls[i][1], 1000)
 
 static const field fields[] = {
     NUM("peak.fp32", peak[NUMBER_FP32], 1e18),
@@ -124,6 +126,18 @@ static const field fields[] = {
     LAUNCHED("elementwise", LAUNCH_ELEMENTWISE),
     LAUNCHED("quantise", LAUNCH_QUANTISE),
     LAUNCHED("message", LAUNCH_MESSAGE),
+    CALLED("product", CALL_PRODUCT),
+    CALLED("grouped", CALL_GROUPED),
+    CALLED("expert", CALL_EXPERT),
+    CALLED("attention", CALL_ATTENTION),
+    CALLED("head", CALL_HEAD),
+    CALLED("router", CALL_ROUTER),
+    CALLED("routing", CALL_ROUTING),
+    CALLED("elementwise", CALL_ELEMENTWISE),
+    CALLED("message", CALL_MESSAGE),
+    CALLED("replay", CALL_REPLAY),
+    OPT("calls.narrow", narrow_calls, 100),
+    OPT("calls.unfused", unfused_calls, 100),
     OPT("framework", framework, 1),
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };

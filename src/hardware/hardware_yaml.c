@@ -140,14 +140,16 @@ static status read_curve(reader *r, const yaml_node *node, const field *f)
 static status read_stack(reader *r, const yaml_node *node)
 {
     struct stack *k = &r->h->stacks[r->h->n_stacks];
-    static const char *const words[] = {"device", "host"};
-    double *at[2] = {&k->device, &k->host};
+    static const char *const words[] = {"device", "host", "unfused_sinks", "fused_experts"};
+    enum { WORDS = sizeof words / sizeof words[0] };
+    double *at[WORDS] = {&k->device, &k->host, &k->unfused_sinks, &k->fused_experts};
     *k = (struct stack){.name = node->key};
     for (int i = 0; node->kind == YAML_MAP && i < node->n_items; i++) {
         const yaml_node *x = node->items[i];
-        int which = x->key && strcmp(x->key, words[0]) == 0 ? 0 : 1;
-        if (!x->key || strcmp(x->key, words[which]) != 0 || x->kind != YAML_SCALAR ||
-            !number_of(x->text, at[which]) || *at[which] < 100 * LEAST_PART || *at[which] > 100)
+        int which = 0;
+        while (which < WORDS && x->key && strcmp(x->key, words[which]) != 0) which++;
+        if (!x->key || which == WORDS || x->kind != YAML_SCALAR || !number_of(x->text, at[which]) ||
+            *at[which] < 100 * LEAST_PART || *at[which] > 100)
             return bad_number(r, x, "stacks", 100);
     }
     if (!k->name || !*k->name || k->device <= 0 || k->host <= 0)

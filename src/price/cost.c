@@ -214,6 +214,7 @@ static unsigned part_of(const op *o)
     return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
+/* Kernels on the device. */
 static double launches_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
 {
     const double *n = c->hw->launches;
@@ -235,6 +236,47 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
     default:
         if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE] * c->hw->fusion;
         return is_router(o->kind) ? c->router_launches : c->routing_launches;
+    }
+}
+
+/* Autograd's engine calls it from C++; everything else, recompute too, comes from Python. */
+static bool is_backward(const op *o)
+{
+    return o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
+}
+
+static bool is_product(const cost_row *row)
+{
+    return row->way == WAY_PRODUCT || row->way == WAY_GROUPED;
+}
+
+/* The host's time for it, in units of hardware.launch; DEMAND is our own program's. */
+static double calls_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+{
+    int way = is_backward(o);
+    const double(*n)[2] = c->hw->calls;
+    double times = narrow ? c->hw->narrow_calls : 1;
+    switch (row->way) {
+    case WAY_PRODUCT:
+        return n[CALL_PRODUCT][way] * times;
+    case WAY_GROUPED:
+        return times * (n[CALL_GROUPED][way] +
+                        n[CALL_EXPERT][way] * c->expert_calls * (double)o->dim[DIM_GROUPED_E]);
+    case WAY_ATTENTION:
+        return n[CALL_ATTENTION][way];
+    case WAY_HEAD:
+        return n[CALL_HEAD][way];
+    case WAY_MESSAGE:
+        return cost_rides_along(c, o) ? 0 : n[CALL_MESSAGE][way];
+    case WAY_HOST_COPY:
+        return n[CALL_MESSAGE][way];
+    case WAY_NONE:
+        return 0;
+    default:
+        if (row->kind != COST_ROUTING) return n[CALL_ELEMENTWISE][way];
+        if (o->kind == OP_DEMAND) return 0;
+        return is_router(o->kind) ? n[CALL_ROUTER][way] * c->router_calls
+                                  : n[CALL_ROUTING][way] * c->routing_calls;
     }
 }
 
@@ -260,6 +302,12 @@ static double bytes_of(const segment *seg, const op *o, cost_way way)
     return moved * bits / 8 * (o->flags & ADD_TO ? 3 : 2);
 }
 
+static int owner_of(const segment *seg, const op *o)
+{
+    int id = op_first_buf(o);
+    return id >= 0 ? seg->bufs[id].owner : 0;
+}
+
 double cost_bytes(const segment *seg, const op *o)
 {
     return bytes_of(seg, o, rows[o->kind].way);
@@ -269,9 +317,7 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
 {
     expert_loads even = {.skew = c->skew};
     if (!c->by_layer) return even;
-    int id = op_first_buf(o);
-    int owner = id >= 0 ? seg->bufs[id].owner : 0;
-    int64_t layer = c->first[owner ? 1 : 0] + o->layer_step;
+    int64_t layer = c->first[owner_of(seg, o) ? 1 : 0] + o->layer_step;
     return layer >= 0 && layer < c->n_by_layer ? c->by_layer[layer] : even;
 }
 
@@ -325,6 +371,12 @@ static bool reads_back(const cost_model *c, const op *o)
     return o->role == ROLE_COUNTS && c->dispatch == DISPATCH_ALLTOALL;
 }
 
+/* Where Megatron runs, every dispatcher does, but where a graph holds the experts. */
+static bool is_counted(const cost_model *c, const op *o)
+{
+    return o->role == ROLE_COUNTS && c->hw->framework > 0 && !(c->captured & CAPTURED_EXPERTS);
+}
+
 /* Does an exchange of the segment write (or read) this buffer? */
 static bool exchanged(const segment *seg, int id, bool written)
 {
@@ -362,9 +414,14 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     out.part = part_of(o);
     if (row->way == WAY_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
-    out.eager = launches * c->hw->launch * c->host;
+    bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;
+    double calls =
+        counted ? calls_of(c, o, row, is_product(row) && cost_is_narrow(c, o)) * one : launches;
+    out.eager = calls * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;
     out.host = c->captured & out.part ? out.replayed : out.eager;
+    out.counts = is_counted(c, o);
+    out.owner = owner_of(seg, o);
     return out;
 }

@@ -46,6 +46,8 @@ typedef struct op_cost {
     double eager;    /* the same where no graph holds it */
     double replayed; /* and where one does */
     unsigned part;   /* CAPTURED_ bit that holds it */
+    bool counts;     /* the host reads what it makes before it launches the exchange after it */
+    int owner;       /* of its buffers, as in buf */
 } op_cost;
 
 /* Links, from the nearest on. */
@@ -82,8 +84,9 @@ typedef struct cost_model {
     number_kind products; /* of linear layers */
     scaling_kind scaling; /* of those, where they are narrower */
     bool narrow_weight_gradients;
-    double device, host; /* factors of the framework */
-    double skew;         /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */
+    double device, host;  /* factors of the framework */
+    double unfused_sinks; /* as in hardware.stacks */
+    double skew;          /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */
     const expert_loads *by_layer; /* [n_by_layer] of a recorded routing; NULL: all have `skew` */
     int64_t n_by_layer;
     int64_t first[2]; /* layers that the list at hand begins with, by owner of its buffers */
@@ -92,8 +95,12 @@ typedef struct cost_model {
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
     double routing_launches, router_launches;
-    double expert_launches[2]; /* wide, narrow */
-    bool fused_experts;        /* activation and what makes its inputs and results narrow ride in
+    double routing_calls, router_calls; /* times what the machine's table has */
+    double expert_launches[2];          /* wide, narrow */
+    double expert_calls;                /* 1: they are launched one by one */
+    double replay[2];   /* seconds of the host to start a graph of parts of a layer, by phase */
+    bool can_fuse;      /* the framework's op fuser has such a kernel */
+    bool fused_experts; /* activation and what makes its inputs and results narrow ride in
                                   the grouped products */
     unsigned captured;
     bool copies_beside;         /* to the host; on CPUs the cores that compute make them */

@@ -179,6 +179,16 @@ static bool has_sinks(const op *o)
            (o->kind == OP_ATTN_D && o->in[IN_ATTN_D_sinks] >= 0);
 }
 
+/* Every score in BF16, those that a mask or window hides, too: written, read and written again by
+ * the softmax, read by the second product; backward read for the values' gradient, its own gradient
+ * written, both read and one written by the softmax's, that one read twice. */
+static double unfused_scores(const cost_model *c, const op *o)
+{
+    double length = (double)o->dim[DIM_ATTN_S];
+    double scores = (double)o->dim[DIM_ATTN_B] * (double)o->dim[DIM_ATTN_N] * length * length;
+    return cost_memory(c, scores * 2 * (is_backward(o->kind) ? 7 : 4));
+}
+
 double cost_attention(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
@@ -189,12 +199,14 @@ double cost_attention(const cost_model *c, const segment *seg, const op *o)
     int64_t seen = o->dim[block ? DIM_ATTN_BLOCK_SK : DIM_ATTN_S];
     int64_t window = o->dim[block ? DIM_ATTN_BLOCK_WINDOW : DIM_ATTN_WINDOW];
     int64_t size = o->dim[block ? DIM_ATTN_BLOCK_DV : DIM_ATTN_DV];
-    if (window > 0 && window < seen) seen = window;
+    bool windowed = window > 0 && window < seen;
+    if (windowed) seen = window;
     double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
                   curve_at(&h->attention_head, (double)size);
     double unequal = h->attention_unequal[is_backward(o->kind)];
     if (unequal > 0 && o->dim[block ? DIM_ATTN_BLOCK_D : DIM_ATTN_D] != size) rate *= unequal;
     if (has_sinks(o)) rate *= h->attention_sinks;
+    if (has_sinks(o) && c->unfused_sinks > (windowed ? 0 : 0.5)) memory = unfused_scores(c, o);
     return larger(op_flops(o) / rate, memory);
 }
 

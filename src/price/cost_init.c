@@ -44,7 +44,8 @@ static void init_gathers(cost_model *c)
 void cost_fuse(cost_model *c)
 {
     c->expert_launches[0] = c->expert_launches[1] = 0;
-    c->fused_experts = c->products != c->plain && c->scaling >= SCALING_MXFP8;
+    c->expert_calls = 0;
+    c->fused_experts = c->can_fuse && c->products != c->plain && c->scaling >= SCALING_MXFP8;
 }
 
 static void init_routing(cost_model *c)
@@ -63,6 +64,9 @@ static void init_routing(cost_model *c)
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
     c->expert_launches[0] = n[LAUNCH_EXPERT];
     c->expert_launches[1] = fmax(n[LAUNCH_EXPERT], n[LAUNCH_EXPERT_NARROW]);
+    c->expert_calls = 1;
+    c->routing_calls = copies * (fused ? 1 : c->hw->unfused_calls);
+    c->router_calls = router ? 1 : c->hw->unfused_calls;
     if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
     double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
@@ -139,7 +143,11 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     const struct stack *k = stack_of(hw, stack ? stack : recipe_word(&s->r, K_STACK));
     c->device = k->device;
     c->host = k->host;
+    c->unfused_sinks = k->unfused_sinks;
+    c->can_fuse = k->fused_experts > 0;
     c->captured = cost_captured(&s->r);
+    for (int phase = 0; phase < 2; phase++)
+        c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;
     c->copies_beside = !recipe_on_cpu(&s->r);
     init_numbers(c);
     init_gathers(c);

@@ -6,7 +6,14 @@
  *     for the host.
  * I3  Where Megatron runs, each kind of message has a stream of its own (ours share one), and what
  *     stands between the two hops of a dispatch is part of its kernel: compute does not wait there,
- *     and rows are passed on while more arrive. */
+ *     and rows are passed on while more arrive.
+ * I4  Lists of a step repeat, and the host's lead is carried from each to the next: a list takes
+ *     what it takes in a long row of its like. Times are maxima of sums, so two numbers are the
+ *     state between lists, when the host and when the device are done, and a list maps them by
+ *     four: device to device (a), host to device (b), host to host (c), and, where the host reads
+ *     counts back, device to host (e). In a long row each takes max(a, c, (b + e) / 2).
+ * I5  The host launches a dispatch once it has read the counts that were made for it.
+ * I6  On CPUs launching is calling: there is no lead. */
 #include <string.h>
 
 #include "price/price.h"
@@ -19,6 +26,8 @@ typedef struct play {
     played *out;
     double stream[PLAY_LANES], host;
     double pace;                                   /* of the host: 0, or 1 */
+    double counted[2];                             /* by owner: counts are there (I5) */
+    unsigned graph;                                /* inside a replay of captured parts? */
     double launched[EVENTS_MAX], done[EVENTS_MAX]; /* by event */
     cost_kind kind[EVENTS_MAX];
     bool message[EVENTS_MAX];
@@ -66,10 +75,22 @@ static void wait_for(play *p, const op *o, int slot)
     p->stream[slot] = p->done[e];
 }
 
+/* A graph of parts of a layer takes the host a fixed time, one of the whole step none here. */
+static double launching(play *p, const op *o, const op_cost *cost)
+{
+    bool held = (p->c->captured & cost->part) != 0, starts = held && !p->graph;
+    bool back = o->phase == PHASE_BACKWARD || o->phase == PHASE_WGRAD;
+    p->graph = held;
+    if (!held) return cost->eager;
+    return cost->replayed + (starts && p->c->captured != ~0u ? p->c->replay[back] : 0);
+}
+
 static void run(play *p, const op *o, op_cost cost)
 {
-    int slot = play_lane(p->c, o);
-    p->host += (p->c->captured & cost.part ? cost.replayed : cost.eager) * p->pace;
+    int slot = play_lane(p->c, o), half = cost.owner ? 1 : 0;
+    if (o->kind == OP_EXCHANGE && p->counted[half] > p->host && p->pace > 0)
+        p->host = p->counted[half]; /* I5 */
+    p->host += launching(p, o, &cost) * p->pace;
     bool here = op_is_copy(o->kind) && !p->c->copies_beside;
     if (here) slot = STREAM_COMPUTE;
     double free = p->stream[slot], start = free > p->host ? free : p->host; /* I1 */
@@ -80,6 +101,7 @@ static void run(play *p, const op *o, op_cost cost)
         tell(p, (seen_op){.o = o, .kind = cost.kind, .lane = slot, .start = start, .end = end});
     }
     p->stream[slot] = end;
+    if (cost.counts) p->counted[half] = end;
     if (here) p->out->exposed[COST_COPY] += cost.seconds;
     p->out->busy[cost.kind] += cost.seconds - cost.quantise;
     p->out->busy[COST_QUANTISE] += cost.quantise;
@@ -137,23 +159,82 @@ static void tell_end(const play *p, const played *l)
     tell(p, (seen_op){.as = SEEN_SLOWED, .start = end, .end = l->seconds});
 }
 
+static const double LONG_AGO = -1e6; /* seconds: before anything that a list waits for */
+
+/* Plays all of it from a state between lists. Returns when the last of its streams is done. */
+static double play_from(play *p, const segment *seg, int phase, double host, double device)
+{
+    int n = seg->n_ops[phase];
+    *p->out = (played){0};
+    p->host = host;
+    p->counted[0] = p->counted[1] = LONG_AGO;
+    p->graph = 0;
+    for (int s = 0; s < PLAY_LANES; s++) p->stream[s] = device;
+    for (int i = 0; i < n && i < EVENTS_MAX; i++) p->done[i] = device;
+    for (int i = 0; i < n;) i = play_next(p, seg, phase, i);
+    double end = device;
+    for (int s = 0; s < PLAY_LANES; s++)
+        if (p->stream[s] > end) end = p->stream[s];
+    return end;
+}
+
+static double larger(double x, double y)
+{
+    return x > y ? x : y;
+}
+
+double pace_seconds(const play_pace *p)
+{
+    return larger(p->device + p->slowed, larger(p->host, (p->late + p->back) / 2));
+}
+
+play_pace pace_join(const play_pace *x, const play_pace *y)
+{
+    return (play_pace){.device = larger(x->device + y->device, x->back + y->late),
+                       .late = larger(x->late + y->device, x->host + y->late),
+                       .host = larger(x->host + y->host, x->late + y->back),
+                       .back = larger(x->back + y->host, x->device + y->back),
+                       .slowed = x->slowed + y->slowed};
+}
+
+/* In a long row of its like (I4): `out` is of one that has many before it. Slower products fit into
+ * the gaps in which the device waits for its host. */
+static void play_in_row(play *p, const segment *seg, int phase)
+{
+    const watcher *watch = p->watch;
+    play_pace pace;
+    p->watch = NULL;
+    pace.late = play_from(p, seg, phase, 0, LONG_AGO);
+    pace.host = p->host;
+    pace.device = play_from(p, seg, phase, LONG_AGO, 0);
+    pace.back = p->host;
+    pace.slowed = share_of_messages(p);
+    double hosts = larger(pace.host, (pace.late + pace.back) / 2), seconds = pace_seconds(&pace);
+    p->watch = watch;
+    if (hosts > pace.device)
+        play_from(p, seg, phase, hosts - pace.late, 0);
+    else if (watch)
+        play_from(p, seg, phase, pace.back - pace.device, 0);
+    p->out->pace = pace;
+    p->out->seconds = seconds;
+    p->out->slowed = seconds - larger(hosts, pace.device);
+}
+
 void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as)
 {
     static _Thread_local play p; /* large, and used again and again */
-    *out = (played){0};
     p.c = c;
     p.costs = as.costs;
     p.pace = as.launching;
     p.watch = as.watch;
     p.out = out;
-    p.host = 0;
-    memset(p.stream, 0, sizeof p.stream);
-    int n = seg->n_ops[phase];
-    for (int i = 0; i < n && i < EVENTS_MAX; i++) p.done[i] = 0;
-    for (int i = 0; i < n;) i = play_next(&p, seg, phase, i);
-    for (int s = 0; s < PLAY_LANES; s++)
-        if (p.stream[s] > out->seconds) out->seconds = p.stream[s];
-    out->slowed = share_of_messages(&p);
-    out->seconds += out->slowed;
+    if (as.launching && c->copies_beside) {
+        play_in_row(&p, seg, phase);
+    } else { /* I6 */
+        double end = play_from(&p, seg, phase, 0, 0);
+        out->pace = (play_pace){end, LONG_AGO, LONG_AGO, LONG_AGO, share_of_messages(&p)};
+        out->slowed = out->pace.slowed;
+        out->seconds = end + out->slowed;
+    }
     if (p.watch) tell_end(&p, out);
 }

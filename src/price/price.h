@@ -11,6 +11,22 @@
 #include "price/cost.h"
 #include "price/watch.h"
 
+/* How a list moves the state between lists (play.c, I4): seconds from when the device or the host
+ * were done with what was before to when they are done with it. */
+typedef struct play_pace {
+    double device; /* from the device to the device */
+    double late;   /* from the host to the device */
+    double host;   /* from the host to the host: launching */
+    double back;   /* from the device to the host, which reads counts; long ago: it does not */
+    double slowed; /* what hidden messages take of the chip, beside all that */
+} play_pace;
+
+/* Seconds of each of many such lists in a row. */
+double pace_seconds(const play_pace *p);
+
+/* Of one list and the next as one. */
+play_pace pace_join(const play_pace *first, const play_pace *next);
+
 /* A list of operations, played once. */
 typedef struct played {
     double seconds;             /* from its first operation to the end of all its streams */
@@ -18,6 +34,7 @@ typedef struct played {
     double exposed[COST_KINDS]; /* the compute stream waited for messages of that kind */
     double host;                /* it waited for the host */
     double slowed;              /* hidden messages took their share of the chip */
+    play_pace pace;
 } played;
 
 void play_list(played *out, const cost_model *c, const segment *seg, int phase, arena *scratch);

@@ -1,9 +1,9 @@
 "use strict";
 // Draws the page from the data that stand in it. One function a card; what is in the data is drawn, what is not is
-// left out, so that a recipe, a plan and later a run use the same page.
+// left out, so that a recipe, a plan and a run use the same page.
 (() => {
 const data = JSON.parse(document.getElementById("data").textContent);
-const own = data.own || null, plan = data.plan || null;
+const own = data.own || null, plan = data.plan || null, run = data.run || null;
 const GIB = 2 ** 30;
 
 // ---- small things
@@ -109,7 +109,7 @@ function restText(b) {
 const tile = (value, what) => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, what));
 function head() {
   const h = document.getElementById("head");
-  const title = plan ? "Plan" + (own ? ": " + own.model.name : "") : own.recipe;
+  const title = plan ? "Plan" + (own ? ": " + own.model.name : "") : run ? "Run " + run.path : own.recipe;
   h.append(el("h1", {}, title));
   const facts = [];
   if (plan) facts.push(`${grouped(plan.gpus)} x ${plan.gpu}`);
@@ -117,9 +117,10 @@ function head() {
   const seq = plan ? plan.seq_length : own.model.seq_length, gbs = plan ? plan.global_batch_size : own.global_batch_size;
   if (seq) facts.push(`sequence length ${grouped(seq)}`);
   if (gbs) facts.push(`global batch ${grouped(gbs)}`);
-  h.append(el("p", { class: "soft" }, facts.join(", "), ". All times are predicted.",
-    (own || plan).estimate ? ` They are estimates: our kernels were not measured on ${(own || plan).gpu}.` : ""));
-  if (!own) return;
+  h.append(el("p", { class: "soft" }, facts.join(", "), run ? "." : ". All times are predicted.",
+    (own || plan).estimate ? ` ${run ? "Predicted times" : "They"} are estimates: our kernels were not measured on ${(own || plan).gpu}.` : ""));
+  if (run) runTiles(h);
+  if (!own || run) return;
   const p = own.price, room = own.memory.usable_bytes - own.memory.peak_bytes;
   h.append(el("div", { class: "tiles" },
     tile(seconds(p.step_s), "a step"), tile(p.tokens_per_s_per_gpu.toFixed(1), "tokens/s a GPU"),
@@ -151,8 +152,8 @@ function unpack(stage, ticks, step) {
   }
   return units;
 }
-function schedule() {
-  const s = own.schedule, step = s.step_s, stages = s.stages.map(x => unpack(x, s.ticks, step));
+function schedule(s, id, title, about) {
+  const step = s.step_s, stages = s.stages.map(x => unpack(x, s.ticks, step));
   const rowH = stages.length > 24 ? 16 : 26, top = 6, axis = 24, left = 64;
   let from = 0, to = step, picked = null;
   const info = el("p", { class: "info", "aria-live": "polite" }, "Point at or select a microbatch.");
@@ -308,7 +309,7 @@ function schedule() {
     zoom(e.deltaY > 0 ? 1.25 : 0.8, timeAt(place(e)[0]));
   }, { passive: false });
   const button = (name, label, f) => el("button", { type: "button", "aria-label": label, on: { click: f } }, name);
-  card("schedule", "Schedule",
+  card(id, title, about ? el("p", {}, about) : null,
     el("p", { class: "soft" }, "Stages over time. Drag to move, pinch or use the wheel (after a click) to zoom; keys: + - 0, arrows, n and p."),
     el("div", { class: "bar" }, button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
       button("◀", "Earlier", () => move(-0.3)), button("▶", "Later", () => move(0.3)),
@@ -631,12 +632,167 @@ function knobs() {
   show();
 }
 
+// ---- a run
+function median(list) {
+  const a = [...list].sort((x, y) => x - y), n = a.length;
+  return n ? (a[(n - 1) >> 1] + a[n >> 1]) / 2 : 0;
+}
+function runTiles(h) {
+  const s = run.summary, last = run.lines[run.lines.length - 1], step = median(run.steps), p = own && own.price;
+  const good = s && s.outcome === "finished";
+  h.append(el("div", { class: "tiles" },
+    tile(el("em", { class: good ? "good" : "bad" }, s ? s.outcome : "not ended"), `after ${grouped(last[0])} steps`),
+    tile(step ? seconds(step) : "-", "a step, measured (median)"),
+    p ? tile(seconds(p.step_s), "a step, predicted for " + own.gpu) : null,
+    s ? tile(grouped(s.tokens_per_second), "tokens/s, all ranks") : null,
+    tile(last[1] === null ? "-" : last[1].toPrecision(5), "lm loss of the last step"),
+    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `taken on rank ${s.memory.rank}, the fullest`) : null));
+  if (s && s.error) h.append(el("p", { class: "bad" }, s.error));
+  if (s) h.append(el("p", { class: "soft" }, `${grouped(s.ranks)} rank${s.ranks > 1 ? "s" : ""} on ${s.machine || "an unnamed machine"}.` +
+    (s.delay_s > 0.01 * step ? ` Other programs had the cores for ${seconds(s.delay_s)} of a step.` : "")));
+}
+
+// Lines over the iterations: one picture a number, the validation's points in that of the loss.
+function overSteps(label, list, points, show) {
+  const H = 190, L = 62, R = 10, T = 10, B = 24, ys = list.map(p => p[1]).concat(points.map(p => p[1]));
+  let y0 = Math.min(...ys), y1 = Math.max(...ys);
+  const pad = (y1 - y0) * 0.06 || Math.abs(y1) * 0.05 || 1, x0 = list[0][0], x1 = Math.max(x0 + 1, list[list.length - 1][0]);
+  y0 -= pad;
+  y1 += pad;
+  return chart(H, { role: "img", "aria-label": `${label} from ${show(list[0][1])} at step ${x0} to ${show(list[list.length - 1][1])} at step ${list[list.length - 1][0]}` }, W => {
+    const x = v => L + (W - L - R) * (v - x0) / (x1 - x0), y = v => T + (H - T - B) * (1 - (v - y0) / (y1 - y0));
+    const grid = [], uy = niceStep((y1 - y0) / 4), ux = Math.max(1, niceStep((x1 - x0) / Math.max(2, W / 140)));
+    for (let v = Math.ceil(y0 / uy) * uy; v <= y1; v += uy)
+      grid.push(el("line", { x1: L, x2: W - R, y1: y(v), y2: y(v), stroke: "var(--grid)" }),
+        el("text", { x: L - 6, y: y(v) + 4, "text-anchor": "end" }, show(+v.toPrecision(6))));
+    const inner = Array.from({ length: Math.floor((x1 - x0) / ux) + 1 }, (_, i) => (Math.ceil(x0 / ux) + i) * ux);
+    for (const v of [x0, ...inner.filter(i => i > x0 + ux / 2 && i < x1 - ux / 2), x1])
+      grid.push(el("text", { x: x(v), y: H - 6, "text-anchor": v === x0 ? "start" : v === x1 ? "end" : "middle" }, grouped(v)));
+    return [grid, el("polyline", { points: list.map(p => `${x(p[0]).toFixed(1)},${y(p[1]).toFixed(1)}`).join(" "), fill: "none",
+      stroke: "var(--c0)", "stroke-width": 2 }),
+      list.length < 60 ? list.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 2.5, fill: "var(--c0)" }, el("title", {}, `step ${p[0]}: ${show(p[1])}`))) : null,
+      points.map(p => el("circle", { cx: x(p[0]), cy: y(p[1]), r: 4, fill: "var(--mark)" }, el("title", {}, `validation after step ${p[0]}: ${show(p[1])}`)))];
+  });
+}
+function losses() {
+  const plain = v => String(+v.toPrecision(4)), some = k => run.lines.filter(l => l[k] !== null).map(l => [l[0], l[k]]);
+  const pictures = [["Loss", 1, plain], ["Gradient norm", 2, plain], ["Seconds of a step", 4, seconds]].map(([name, k, show]) => {
+    const list = some(k);
+    return list.length ? [el("h3", {}, name), overSteps(name, list, k === 1 ? run.validation : [], show)] : null;
+  });
+  const shown = run.lines.length < run.all_lines ? `${grouped(run.lines.length)} of ${grouped(run.all_lines)} lines are drawn. ` : "";
+  card("loss", "Loss and gradient norm", el("p", { class: "soft" }, shown + "Over the steps of the run."), pictures,
+    run.validation.length ? legend([["var(--c0)", "training"], ["var(--mark)", "validation"]]) : null,
+    el("details", {}, el("summary", {}, "The last lines as a table"),
+      table([{ n: "Step" }, { n: "lm loss" }, { n: "Gradient norm" }, { n: "Learning rate" }, { n: "Time" }], run.lines.slice(-30).map(l =>
+        [{ n: grouped(l[0]) }].concat([1, 2, 3].map(k => ({ n: l[k] === null ? "-" : l[k].toPrecision(5) })), [{ n: seconds(l[4]) }])),
+      { caption: "Lines of the run" })));
+}
+
+// Predicted beside measured, by kind: of the same rank, on its compute stream.
+function beside() {
+  const s = run.summary || {}, p = s.predicted, m = s.measured;
+  if (!m) return;
+  const of = (side, name) => side && side.parts.find(x => x.name === name), names = [...new Set(m.parts.concat(p ? p.parts : []).map(x => x.name))];
+  const rows = names.map(n => ({ title: (of(m, n) || of(p, n)).title, p: (of(p, n) || { seconds: 0 }).seconds, m: (of(m, n) || { seconds: 0 }).seconds,
+    hidden: (of(m, n) || { hidden: 0 }).hidden })).sort((a, b) => Math.max(b.p, b.m) - Math.max(a.p, a.m));
+  const most = Math.max(...rows.map(r => Math.max(r.p, r.m))), wide = v => `${Math.max(0.3, 100 * v / most)}%`;
+  const pair = r => el("span", { "aria-hidden": "true", style: "display:block;min-width:120px" },
+    el("span", { class: "meter", style: `width:${wide(r.m)};background:var(--c0)` }),
+    p ? el("span", { class: "meter", style: `width:${wide(r.p)};background:var(--mark);margin-top:2px` }) : null);
+  const cells = r => [r.title, pair(r), { n: seconds(r.m) }].concat(p ? [{ n: seconds(r.p) }, { n: (r.m >= r.p ? "+" : "−") + seconds(Math.abs(r.m - r.p)) }] : [],
+    [{ n: r.hidden > 0 ? seconds(r.hidden) : "" }]);
+  card("beside", p ? "Predicted beside measured" : "Time of a step, measured",
+    el("p", { class: "soft" }, `${m.rank < 0 ? "All ranks in the mean" : "Rank " + m.rank}, ${m.steps} traced step${m.steps > 1 ? "s" : ""} from step ${m.first_step} on` +
+      (p ? `; predicted from ${p.hardware}. ` : ". ") + "Communication counts where compute waits for it; beside compute it is hidden."),
+    legend([["var(--c0)", "measured"]].concat(p ? [["var(--mark)", "predicted"]] : [])),
+    table(["Kind", "", { n: "Measured" }].concat(p ? [{ n: "Predicted" }, { n: "Difference" }] : [], [{ n: "Hidden beside" }]),
+      rows.filter(r => r.p > 0 || r.m > 0).map(cells).concat([Object.assign(["Step", "", { n: seconds(m.step_s) }].concat(
+        p ? [{ n: seconds(p.step_s) }, { n: (m.step_s >= p.step_s ? "+" : "−") + percent(Math.abs(m.step_s / p.step_s - 1)) }] : [], [""]), { cls: "own" })]),
+      { caption: "Time by kind, measured and predicted", stack: true }),
+    s.memory ? el("h3", {}, "Memory") : null,
+    s.memory ? el("p", {}, `Rank ${s.memory.rank} took ${bytesText(s.memory.planned_bytes)}` + (p ? `; predicted ${bytesText(p.peak_bytes)}` : "") +
+      `. Its process had at most ${bytesText(s.memory.resident_bytes)} in the host's memory, program and libraries included.`) : null);
+}
+
+// Loads of experts: a cell an expert of a layer, as warm as its load is over the mean.
+function loads() {
+  const r = run.loads;
+  if (!r || !r.layers.length) return;
+  const left = 64, top = 4, axis = 22, rows = r.layers.length, rowH = Math.max(8, Math.min(24, 420 / rows));
+  const flat = r.layers.flatMap(l => l.loads), high = Math.max(2000, Math.max(...flat));
+  const hue = v => v >= 1000 ? `color-mix(in srgb, ${css("--c4")} ${Math.round(100 * Math.min(1, (v - 1000) / (high - 1000)))}%, ${css("--empty")})`
+    : `color-mix(in srgb, ${css("--c0")} ${Math.round(100 * (1000 - v) / 1000)}%, ${css("--empty")})`;
+  const info = el("p", { class: "info", "aria-live": "polite" }, "Point at a cell, or use the arrows.");
+  let at = null;
+  const most = r.layers.map(l => l.loads.indexOf(Math.max(...l.loads))), fullest = Math.max(...flat) / 1000;
+  const say = () => { info.textContent = `Layer ${r.layers[at[0]].layer}, expert ${at[1]}: ${(r.layers[at[0]].loads[at[1]] / 1000).toFixed(2)} times the mean`; };
+  const c = canvas(top + rows * rowH + axis, `Load of ${r.experts} experts in ${rows} layers over the mean of the layer; the most is ${fullest.toFixed(2)} times. Arrows choose a cell.`,
+    (g, w) => {
+      const cell = (w - left) / r.experts;
+      g.font = "11px system-ui, sans-serif";
+      r.layers.forEach((l, i) => {
+        l.loads.forEach((v, e) => { g.fillStyle = hue(v); g.fillRect(left + e * cell, top + i * rowH, Math.max(0.5, cell - (cell > 4 ? 1 : 0)), rowH - (rowH > 9 ? 1 : 0)); });
+        g.fillStyle = css("--soft");
+        if (rowH >= 12 || i % Math.ceil(12 / rowH) === 0) g.fillText("layer " + l.layer, 2, top + i * rowH + Math.min(rowH, 14) - 3, left - 8);
+      });
+      g.fillStyle = css("--soft");
+      const unit = Math.max(1, niceStep(r.experts / Math.max(2, (w - left) / 70)));
+      for (let e = 0; e < r.experts; e += unit) g.fillText(String(e), left + e * cell, top + rows * rowH + 15);
+      if (at) { g.strokeStyle = css("--select"); g.lineWidth = 2; g.strokeRect(left + at[1] * cell, top + at[0] * rowH, Math.max(3, cell), rowH); }
+    }, { tabindex: 0 });
+  const go = (i, e) => { at = [Math.max(0, Math.min(rows - 1, i)), Math.max(0, Math.min(r.experts - 1, e))]; say(); c.paint(); };
+  c.addEventListener("pointermove", e => {
+    const b = c.getBoundingClientRect(), i = Math.floor((e.clientY - b.top - top) / rowH), x = Math.floor((e.clientX - b.left - left) / ((b.width - left) / r.experts));
+    if (i >= 0 && i < rows && x >= 0 && x < r.experts) go(i, x);
+  });
+  c.addEventListener("keydown", e => {
+    const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
+    if (!by) return;
+    e.preventDefault();
+    go((at || [0, -1])[0] + by[0], (at || [0, -1])[1] + by[1]);
+  });
+  card("experts", "Load of experts", el("p", { class: "soft" }, `Tokens of each expert over the mean of its layer, of ${grouped(r.steps)} steps.` +
+      (r.left_out > 0 ? ` ${grouped(r.left_out)} layers are not drawn.` : "")), c, info,
+    legend([[`var(--c0)`, "no token"], ["var(--empty)", "the mean"], ["var(--c4)", (high / 1000).toFixed(1) + " times the mean or more"]]),
+    el("details", {}, el("summary", {}, "The fullest of each layer as a table"), table([{ n: "Layer" }, { n: "Fullest expert" }, { n: "Over the mean" }, { n: "Emptiest" }],
+      r.layers.map((l, i) => [{ n: String(l.layer) }, { n: String(most[i]) }, { n: (l.loads[most[i]] / 1000).toFixed(2) }, { n: (Math.min(...l.loads) / 1000).toFixed(2) }]),
+      { caption: "Fullest experts" })));
+}
+
+// What a rank sends in a step, by group and by how far it goes.
+function links() {
+  const s = run.summary || {}, t = s.traffic || [];
+  if (!t.length) return;
+  const names = { node: "inside the node", domain: "inside the NVLink domain", across: "across" }, far = ["node", "domain", "across"].filter(l => t.some(x => x.link === l));
+  const groups = [...new Set(t.map(x => x.group))], of = (g, l) => (t.find(x => x.group === g && x.link === l) || { bytes: 0 }).bytes;
+  const all = g => far.reduce((n, l) => n + of(g, l), 0), most = Math.max(...groups.map(all));
+  groups.sort((a, b) => all(b) - all(a));
+  const bar = g => el("span", { "aria-hidden": "true", style: "display:flex;min-width:120px;height:10px" }, far.map((l, i) =>
+    el("span", { style: `width:${100 * of(g, l) / most}%;background:${colour(i)}` })));
+  const exposed = Object.entries(s.streams || {}).filter(([, x]) => x.messages > 0);
+  card("links", "Bytes by link", el("p", { class: "soft" }, "What a rank sends in a step; of each number the largest of all ranks."),
+    table(["Group", ""].concat(far.map(l => ({ n: names[l] }))), groups.map(g => [g, bar(g)].concat(far.map(l => ({ n: bytesText(of(g, l)) })))),
+      { caption: "Bytes of a step by group and link", stack: true }),
+    legend(far.map((l, i) => [colour(i), names[l]])),
+    exposed.length ? table(["Stream", { n: "Messages" }, { n: "Exposed" }], exposed.map(([name, x]) => [name, { n: x.messages.toFixed(1) }, { n: seconds(x.exposed_s) }]),
+      { caption: "Messages of a step by stream", stack: true }) : null);
+}
+
 // ---- all of it
 head();
 rows();
 if (plan) front();
 reasons();
-if (own) { schedule(); times(); memory(); }
+if (run) { losses(); beside(); }
+if (run && run.schedule)
+  schedule(run.schedule, "measured", "Schedule, measured", "The last traced step; of each stage its first rank.");
+if (own) {
+  schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
+  times();
+  memory();
+}
+if (run) { loads(); links(); }
 ladder();
 if (!plan) front();
 changes();

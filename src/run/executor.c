@@ -111,6 +111,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
     if (!s) s = e->d->table->take(e->d, SPACE_STATE, e->state_bytes, err);
     if (!s) s = take_work(e, err);
     if (!s) s = executor_bind(e, err);
+    if (!s) s = slow_op_read(&e->slow, p->s->r.a, err);
     if (!s && !c) s = open_alone(e, err);
     if (s) {
         executor_close(e);
@@ -211,6 +212,7 @@ static void put_item(executor *e, item_part part, int64_t i)
         comm_where(e->c, seg->name, o->name);
         if (e->clock) op_clock_start(e, part, i, k, o->stream);
         put_op(e, it, o, &it->seg->ops[phase][k]);
+        if (e->slow.name && o->kind != OP_WAIT) slow_op_wait(&e->slow, o->name);
         if (e->clock) op_clock_end(e, part, it, phase, k);
     }
 }

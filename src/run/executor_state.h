@@ -3,6 +3,7 @@
 #define RUN_EXECUTOR_STATE_H
 
 #include "run/executor.h"
+#include "run/slow_op.h"
 
 enum { NO_EVENT = -1 };
 
@@ -40,6 +41,7 @@ struct executor {
     bound_item *items[PART_COUNT];
     int n_events; /* events of the device: those of a list, then those of the program */
     int n_list_events;
+    slow_op slow;           /* for tests */
     bool joined;            /* communicators are open */
     timing *times;          /* NULL: nobody asked */
     cost_kind *event_kind;  /* [n_events]: of the messages that were recorded there */

@@ -176,12 +176,7 @@ static void play_phase(const cards *k, card *out, const card_bench *w, const seg
         if (!g || dispatch) play_costs(costs, &cost, seg, phase);
         play_with(&p, &cost, seg, phase, (play_as){costs, true, NULL});
         out->seconds[g][phase] = p.seconds;
-        for (int i = 0; i < n; i++)
-            out->host[g][phase] +=
-                cost.captured & costs[i].part ? costs[i].replayed : costs[i].eager;
-        if (g && g != SCOPE_STEP) continue;
-        play_with(&p, &cost, seg, phase, (play_as){costs, false, NULL});
-        out->unhindered[g == SCOPE_STEP][phase] = p.seconds;
+        out->pace[g][phase] = p.pace;
     }
     arena_release(k->scratch, mark);
 }

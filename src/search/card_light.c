@@ -10,6 +10,7 @@
  * I3  In a pair the operations of a half stay together on the compute stream. Messages that need
  *     none of them first may have started before; the others are waited for where they stand. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -50,9 +51,10 @@ static void read_bytes(card_light *l, const segment *seg, const recipe *r)
 
 enum { LAUNCH_FREE = SCOPES }; /* after the scopes of graphs: launching takes no time */
 
-static double play(const cards *k, event_list *l, int how, bool inside)
+/* Without the host, which may be ahead by any time (play.c, I4). */
+static double play(event_list *l, int how, bool inside)
 {
-    double lane[PLAY_LANES] = {0}, host = 0, end = 0;
+    double lane[PLAY_LANES] = {0}, end = 0;
     int step = how == SCOPE_STEP || (how == LAUNCH_FREE && l->steps);
     for (int i = 0; i < l->n; i++) {
         event *e = &l->e[i];
@@ -60,8 +62,6 @@ static double play(const cards *k, event_list *l, int how, bool inside)
         e->done = 0;
         if (e->passed || (inside && e->early)) continue; /* I3 */
         double start = lane[e->lane];
-        if (how != LAUNCH_FREE) host += k->captured[how] & c->part ? c->replayed : c->eager;
-        if (host > start) start = host;
         for (int n = 0; n < e->n_waits; n++)
             if (l->e[e->waits[n]].done > start) start = l->e[e->waits[n]].done;
         e->done = lane[e->lane] = start + c->seconds;
@@ -96,6 +96,17 @@ static load load_of(const event_list *l, const double *share, int step)
     return of;
 }
 
+/* All launches of a list. */
+static double host_of(const cards *k, const event_list *l, int g)
+{
+    double host = 0;
+    for (int i = 0; i < l->n; i++) {
+        const op_cost *c = &l->e[i].cost[g == SCOPE_STEP];
+        host += k->captured[g] & c->part ? c->replayed : c->eager;
+    }
+    return host;
+}
+
 /* Scopes that hold the same of this half take as long. */
 static void play_scopes(const cards *k, double *alone[SCOPES], event_list *of, const double *share)
 {
@@ -105,7 +116,8 @@ static void play_scopes(const cards *k, double *alone[SCOPES], event_list *of, c
         while (same < g && (g == SCOPE_STEP || (k->captured[same] & of->parts_held) != held))
             same++;
         load sums = load_of(of, share, g == SCOPE_STEP);
-        *alone[g] = same < g ? *alone[same] : with_share(&sums, play(k, of, g, false), true);
+        *alone[g] = same < g ? *alone[same]
+                             : fmax(with_share(&sums, play(of, g, false), true), host_of(k, of, g));
     }
 }
 
@@ -116,18 +128,15 @@ static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
     load sums = load_of(of, share, of->steps);
     for (int i = 0; i < of->n; i++) {
         lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
-        for (int g = 0; g < SCOPES; g++) {
-            const op_cost *c = &of->e[i].cost[g == SCOPE_STEP];
-            l->host[g][phase] += k->captured[g] & c->part ? c->replayed : c->eager;
-        }
     }
+    for (int g = 0; g < SCOPES; g++) l->host[g][phase] = host_of(k, of, g);
     for (int i = 0; i < PLAY_LANES; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
     l->compute[phase] = sums.compute + sums.shared;
     for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][phase];
     play_scopes(k, alone, of, share);
-    l->free[phase] = with_share(&sums, play(k, of, LAUNCH_FREE, false), true);
-    l->waited[phase] = play(k, of, LAUNCH_FREE, true);
+    l->free[phase] = with_share(&sums, play(of, LAUNCH_FREE, false), true);
+    l->waited[phase] = play(of, LAUNCH_FREE, true);
     l->inside[phase] = with_share(&sums, l->waited[phase], false);
 }
 

@@ -83,22 +83,14 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
         p->saved[MIX_MTP] = card_saved(card_light_of(k, c, CARD_MTP, 0), drop_of_module(c->drop));
 }
 
-/* The host has launched part of the second half while the first still runs. */
-static double behind(const card *c, const card *before, graph_scope graphs, int phase)
-{
-    double ahead = before->seconds[graphs][phase] - before->host[graphs][phase];
-    double seconds = c->seconds[graphs][phase] - (ahead > 0 ? ahead : 0);
-    double least = c->unhindered[graphs == SCOPE_STEP][phase];
-    return seconds > least ? seconds : least;
-}
-
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
 {
     graph_scope g = c->graphs;
     if (cards_whole(k, c)) return card_of(k, c, CARD_LAYER, kind, 0)->seconds[g][phase];
     const card *a = card_of(k, c, CARD_ATTENTION, kind, 0), *m = card_of(k, c, CARD_MLP, kind, 0);
     const card *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    return first->seconds[g][phase] + behind(second, first, g, phase);
+    play_pace layer = pace_join(&first->pace[g][phase], &second->pace[g][phase]);
+    return pace_seconds(&layer);
 }
 
 static void add_times(part_sums *p, int part, const card *c, graph_scope graphs)
@@ -130,8 +122,8 @@ double layer_least(cards *k, const choice *c, int kind, int phase)
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
     const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    return fmax(first->alone[g][phase] + second->free[phase],
-                first->host[g][phase] + second->alone[g][phase]);
+    return fmax(first->free[phase] + second->free[phase],
+                first->host[g][phase] + second->host[g][phase]);
 }
 
 unsigned drop_of_module(unsigned drop)

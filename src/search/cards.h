@@ -30,8 +30,7 @@ typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
     live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
     double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
-    double host[SCOPES][2];    /* launching all of it */
-    double unhindered[2][2];   /* [SCOPE_STEP?][phase]: as played if launching took no time */
+    play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
 } card;
 
 /* What a half saves under any recompute, without building it again. */

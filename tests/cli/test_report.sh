@@ -12,8 +12,13 @@ expect overrides_are_taken 0 'Written to' "$moefold" report "${folded[@]}" --bri
 expect what_does_not_fit_exits_1 1 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml mbs=8 --brief -o "$work/large.html"
 "$moefold" plan deepseek-v3 --gpus 8xH100 --seq 4K --seconds 5 --json >"$work/none.json"
 expect plan_without_rows_is_written 1 'Written to' "$moefold" report "$work/none.json" -o "$work/none.html"
+OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive "$moefold" train tiny cluster.gpu=cpu pp=2 ep=2 etp=1 mbs=1 gbs=8 seq=64 train.train_iters=8 \
+    validation.eval_interval=4 validation.eval_iters=1 --ranks 4 --run "$work/trained" >"$work/log" 2>&1 || cat "$work/log"
+expect run_is_written 0 'Written to' "$moefold" report "$work/trained" -o "$work/run.html"
+mkdir "$work/half" && cp "$work/trained"/{recipe.yaml,metrics.jsonl} "$work/half" && printf '{"event":"itera' >>"$work/half/metrics.jsonl"
+expect a_run_that_goes_on_is_written 0 'Written to' "$moefold" report "$work/half" -o "$work/half.html"
 
-pages=(recipe plan folded large none)
+pages=(recipe plan folded large none run half)
 data_of() { python3 - "$1" <<'PY'
 import json, re, sys
 text = open(sys.argv[1]).read()
@@ -49,6 +54,18 @@ assert abs(d["own"]["price"]["step_s"] / d["plan"]["best"][0]["step_s"] - 1) < 1
 assert d["own"]["memory"]["peak_bytes"] == d["plan"]["best"][0]["peak_bytes"]'
 }
 check first_row_of_a_plan_is_drawn winner_is_drawn
+run_is_whole() {
+    sed -n '/^{/p' "$work/run.data.json" | python3 -c '
+import json, sys
+d, s = json.load(sys.stdin), json.load(open(sys.argv[1] + "/summary.json"))
+r = d["run"]
+assert d["kind"] == "run" and [l[0] for l in r["lines"]] == list(range(1, 9)) and len(r["validation"]) == 2
+assert r["summary"]["measured"] == s["measured"] and len(r["schedule"]["stages"]) == 2
+assert all(len(st["units"]) == 4 * 2 * 4 for st in r["schedule"]["stages"]), [len(st["units"]) for st in r["schedule"]["stages"]]
+assert all(abs(sum(l["loads"]) / len(l["loads"]) - 1000) < 1 for l in r["loads"]["layers"])
+assert any(t["group"] == "ep" for t in r["summary"]["traffic"])' "$work/trained"
+}
+check numbers_are_those_of_the_run run_is_whole
 printf 'moefold:\n  model: tiny\n' >"$work/<script>alert(1)<.yaml"
 "$moefold" report "$work/<script>alert(1)<.yaml" cluster.gpu=cpu --brief -o "$work/name.html" >/dev/null
 without names_cannot_leave_the_data '<script>alert' cat "$work/name.html"
@@ -99,6 +116,9 @@ if [ -n "$chromium" ]; then
             expect "${p}_has_its_foot_at_$width" 0 'This page needs no network' cat "$work/$p.dom"
         done
     done
+    for id in loss beside measured schedule memory experts links ranks; do
+        expect "run_shows_$id" 0 "<section class=\"card\" id=\"$id\"" cat "$work/run.dom"
+    done
     expect plan_shows_its_rows 0 'id="row10"' cat "$work/plan.dom"
     expect nothing_fits_is_said 0 'smallest cluster|nothing fits' cat "$work/none.dom"
     uses
@@ -122,6 +142,10 @@ expect broken_row_is_named 2 'row.json: front\[0\]: there is no number "step_s";
 echo '{"complete": true, "gpus": 8, "best": 3}' >"$work/other.json"
 expect other_json_is_refused 2 'not a plan: .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
 mkdir "$work/run" && touch "$work/run/metrics.jsonl"
-expect run_folder_is_not_there_yet 2 'run: a run folder; reports of runs are not there yet' "$moefold" report "$work/run" -o "$work/x.html"
+expect half_a_run_is_refused 2 "run: a run's folder without recipe.yaml; repair" "$moefold" report "$work/run" -o "$work/x.html"
+rm "$work/half/metrics.jsonl"
+expect a_run_without_metrics_is_refused 2 'half: a run.s folder without metrics.jsonl: .*repair' "$moefold" report "$work/half" -o "$work/x.html"
+head -c 5000 "$work/trained/trace.json.gz" >"$work/cut.gz" && cp "$work/cut.gz" "$work/trained/trace.json.gz"
+expect a_cut_trace_is_refused 2 'trace.json.gz: .*cut short.*repair' "$moefold" report "$work/trained" -o "$work/x.html"
 check nothing_was_left test ! -e "$work/x.html"
 exit $failed

@@ -135,7 +135,7 @@ static hardware described(const measured *m, const hardware *base)
     set_attention(&h, m);
     set_host(&h, m);
     h.n_stacks = 1;
-    h.stacks[0] = (struct stack){"any", 1, 1};
+    h.stacks[0] = (struct stack){.name = "any", .device = 1, .host = 1};
     return h;
 }
 

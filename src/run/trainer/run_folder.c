@@ -114,9 +114,31 @@ status trainer_folder_open(trainer *t, error *err)
     return s;
 }
 
+/* Seconds in which this thread could run and had no core, as Linux counts them; 0: it does not. */
+static double delay_so_far(void)
+{
+    unsigned long long on_core, waited = 0;
+    FILE *f = fopen("/proc/thread-self/schedstat", "r");
+    if (f && fscanf(f, "%llu %llu", &on_core, &waited) != 2) waited = 0;
+    if (f) fclose(f);
+    return 1e-9 * (double)waited;
+}
+
+/* The first step is not counted: pages are touched and threads started there. */
 void trainer_folder_step(trainer *t, double seconds)
 {
-    if (t->step_seconds) t->step_seconds[t->steps_timed++ % STEPS_KEPT] = seconds;
+    if (!t->step_seconds) return;
+    t->step_seconds[t->steps_timed++ % STEPS_KEPT] = seconds;
+    if (t->steps_timed == 1) t->delay_before = delay_so_far();
+}
+
+/* A step's in the mean over ranks. Collective. */
+static double delay_of(const trainer *t)
+{
+    double steps = (double)(t->steps_timed - 1);
+    double sum = steps > 0 ? (delay_so_far() - t->delay_before) / steps : 0;
+    comm_sum(t->c, GROUP_WORLD, &sum, 1);
+    return sum / (double)comm_size(t->c);
 }
 
 /* ---- the summary */
@@ -126,8 +148,7 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-/* In their order; the first of the run is left out where there are others: pages are touched and
- * threads started there. */
+/* In their order; the first of the run is left out where there are others. */
 static json_t *json_steps(const trainer *t)
 {
     json_t *list = json_array();
@@ -276,6 +297,7 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "step_seconds", json_steps(t));
     json_object_set_new(o, "knobs", json_knobs(t));
     if (st) return o;
+    json_object_set_new(o, "delay_s", json_real(sum->delay));
     json_object_set_new(o, "memory", json_memory(&sum->memory));
     json_object_set_new(o, "traffic", json_traffic(&sum->traffic));
     json_object_set_new(o, "streams", json_exposed(&sum->traffic));
@@ -287,6 +309,7 @@ status trainer_folder_close(trainer *t, train_summary *sum, status st, error *er
 {
     if (!t->o->run || !t->step_seconds) return st;
     if (!st) sum->memory = memory_of(t);
+    if (!st) sum->delay = delay_of(t);
     error why = {{0}};
     status s = OK;
     if (comm_rank(t->c) == 0) {

@@ -47,6 +47,7 @@ typedef struct trainer {
     const trace *traced;      /* of all ranks, once it is written; rank 0's */
     event_file board;         /* TensorBoard's, rank 0's; closed where nobody asked */
     double started, compared; /* clock */
+    double loaded;            /* clock: the batch of the step was there */
     double busy;              /* seconds of steps without waiting for others, since `compared` */
     int64_t busy_steps;
     struct predicted *predicted; /* NULL: nothing is predicted, */
@@ -57,6 +58,7 @@ typedef struct trainer {
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
     int64_t steps_timed;
+    double delay_before; /* of this thread, up to the end of the first step */
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
 } trainer;

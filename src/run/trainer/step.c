@@ -137,7 +137,7 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
     for (;;) {
         status mine = tracing_begin(traced, t->e, t->at.iteration + 1, err);
         if (!mine) mine = load_batch(t, from, err);
-        double loaded = clock_seconds();
+        t->loaded = clock_seconds();
         step_run_begin(t->e);
         meet_overflow(t, from);
         give(t, mine != OK);
@@ -147,10 +147,7 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
         out->result = step_result_of(t->report.verdict);
         t->stale = updates && t->p->gathers_late && out->result.outcome == STEP_TAKEN;
         if (out->result.outcome == STEP_FAILED) return ranks_agree(t->c, mine, err); /* I1 */
-        if (out->result.outcome != STEP_OVERFLOWED) {
-            tracing_end(traced, t->e, t->p, loaded);
-            return OK;
-        }
+        if (out->result.outcome != STEP_OVERFLOWED) return OK;
         status s = trainer_grow(t, err);
         if (s) return s;
     }

@@ -232,22 +232,22 @@ static void add_row(tracing *t, const program *p, const op_times *x, double from
     trace_add(&t->own, out);
 }
 
-void tracing_end(tracing *t, executor *e, const program *p, double loaded)
+void tracing_end(tracing *t, executor *e, const program *p, step_clock at)
 {
     int64_t n;
     if (!t || !t->on) return;
     const op_times *rows = executor_trace_end(e, &n);
     double from = executor_trace_origin(e);
-    t->compute_end = loaded;
+    t->compute_end = at.loaded;
     for (int64_t i = 0; i < n; i++) add_row(t, p, &rows[i], from);
     trace_op batch = {.name = "batch", .kind = "reading data", .rank = p->at.rank};
     batch.what = TRACE_WAIT;
     batch.micro = batch.layer = batch.bytes = -1;
     batch.start = t->step_begun;
-    batch.end = loaded;
-    batch.seconds = loaded - t->step_begun;
+    batch.end = at.loaded;
+    batch.seconds = at.loaded - t->step_begun;
     trace_add(&t->own, batch);
-    t->ended = clock_seconds();
+    t->ended = at.ended;
     t->n_steps++;
     t->on = false;
 }

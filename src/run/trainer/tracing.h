@@ -43,9 +43,12 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err);
  * again. Nothing where tracing is NULL, like all below. */
 status tracing_begin(tracing *t, executor *e, int64_t iteration, error *err);
 
-/* Its report has been read; `p` is the program that ran. `loaded`: the clock when its batch was
- * there. */
-void tracing_end(tracing *t, executor *e, const program *p, double loaded);
+/* It is over; `p` is the program that ran. The clock when its batch was there, and at its end: what
+ * this call takes is no part of the step. */
+typedef struct step_clock {
+    double loaded, ended;
+} step_clock;
+void tracing_end(tracing *t, executor *e, const program *p, step_clock at);
 
 /* The trace of all ranks, on rank 0; elsewhere, and where no step was traced, it is empty (n 0).
  * Collective over the world. Lives as long as the arena of tracing_open. */

@@ -134,7 +134,8 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     step_result r = losses->result;
     if (r.outcome != STEP_LOSS_NOT_FINITE) trainer_routing_step(t);
     count_step(t, r.outcome);
-    double seconds = clock_seconds() - start;
+    double ended = clock_seconds(), seconds = ended - start;
+    tracing_end(t->tracing, t->e, t->p, (step_clock){t->loaded, ended});
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
     trainer_folder_step(t, seconds);

@@ -44,7 +44,9 @@ typedef struct train_summary {
     double seconds, tokens_per_second;
     bool interrupted;
     comm_stats traffic; /* a step; of each number the largest of all ranks */
-    run_memory memory;  /* where a folder of the run is written */
+    /* Where a folder of the run is written: */
+    run_memory memory;
+    double delay; /* of a step: seconds without a core that others had, in the mean over ranks */
 } train_summary;
 
 /* Trains as the setup says; it is valid, and comm_groups has been called with it. Collective over

@@ -1,0 +1,217 @@
+/* diff_runs.c - what was measured, beside each other: steps, parts, operations, memory. */
+#include "cli/diff_runs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* ---- reading */
+
+static status read_folder(diff_run *out, const char *word, arena *a, error *err)
+{
+    run_folder *f = &out->folder;
+    double *steps;
+    status s = run_folder_read(f, word, a, err);
+    if (s) return s;
+    out->recipe = f->recipe;
+    out->m = (measured_side){.name = word, .n = run_steps(f, &steps, a)};
+    out->m.steps = steps;
+    out->m.loss_at = f->lines.list[f->lines.n - 1].iteration;
+    out->m.loss = f->lines.list[f->lines.n - 1].loss;
+    out->m.peak_bytes =
+        json_integer_value(json_object_get(json_object_get(f->summary, "memory"), "planned_bytes"));
+    double delay = json_number_value(json_object_get(f->summary, "delay_s"));
+    if (delay > 0 && isfinite(delay)) out->m.delay = delay;
+    if (!f->trace) return OK;
+    s = trace_read(&out->t, f->trace, a, err);
+    out->m.t = &out->t;
+    return s;
+}
+
+static const struct {
+    bool (*is)(const char *path);
+    status (*read)(diff_run *out, const char *word, arena *a, error *err);
+} readers[] = {{run_folder_is, read_folder}};
+
+status diff_run_read(diff_run *out, const char *word, arena *a, error *err)
+{
+    *out = (diff_run){0};
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
+        if (!readers[i].is(word)) continue;
+        out->word = word;
+        status s = readers[i].read(out, word, a, err);
+        if (s || out->m.n > 0) return s;
+        return error_set(err, ERR_INPUT,
+                         "%s: has one step, and the first is not compared; repair: a run of at "
+                         "least %d steps",
+                         word, STEPS_FOR_BAND + 1);
+    }
+    return OK;
+}
+
+void diff_run_release(diff_run *r)
+{
+    run_folder_release(&r->folder);
+}
+
+/* ---- for people */
+
+static void print_steps(const diff_runs *r, arena *a)
+{
+    cli_print("\nMeasured", "seconds of a step\n\n");
+    printf("         %12s %12s %12s %8s\n", "median", "a tenth", "nine tenths", "steps");
+    for (int i = 0; i < 2; i++) {
+        const diff_run *x = &r->side[i];
+        if (!x->word) continue;
+        const side_steps *s = &r->c.steps[i];
+        printf("         %10.4g s %10.4g s %10.4g s %8lld  %c", s->median, s->low, s->high,
+               (long long)x->m.n, 'A' + i);
+        if (isfinite(x->m.loss))
+            printf("; lm loss %.5g at step %lld", x->m.loss, (long long)x->m.loss_at);
+        if (x->m.peak_bytes) printf("; %s planned", text_bytes(a, x->m.peak_bytes));
+        if (x->m.delay > 0.01 * s->median)
+            printf("; %.3g s of a step without a core, which others had", x->m.delay);
+        printf("\n");
+    }
+}
+
+static void print_parts(const runs_compared *c)
+{
+    double least = (c->step_s[0] + c->step_s[1]) * 5e-4, small[2] = {0};
+    cli_print("\nTraced", "a step by kind, measured, a rank in the mean; the last column is of A's "
+                          "step\n\n");
+    printf("         %-36s %12s %12s %12s\n", "", "A", "B", "B - A");
+    for (int i = 0; i < STEP_PARTS; i++) {
+        double x = c->parts[0][i].seconds, y = c->parts[1][i].seconds;
+        bool rest = i == STEP_PARTS - 1;
+        if (rest || (fabs(x) < least && fabs(y) < least)) {
+            small[0] += x;
+            small[1] += y;
+            if (!rest) continue;
+            x = small[0];
+            y = small[1];
+        }
+        bool message = i >= COST_TP && i <= COST_COPY;
+        char title[80];
+        snprintf(title, sizeof title, "%s%s", c->parts[0][i].title, message ? ", exposed" : "");
+        printf("         %-36s %10.4g s %10.4g s %+10.4g s %+7.1f %%\n", title, x, y, y - x,
+               100 * (y - x) / c->step_s[0]);
+    }
+    printf("         %-36s %10.4g s %10.4g s %+10.4g s %+7.1f %%\n", "step", c->step_s[0],
+           c->step_s[1], c->step_s[1] - c->step_s[0], 100 * (c->step_s[1] / c->step_s[0] - 1));
+}
+
+static void print_rows(const runs_compared *c)
+{
+    if (!c->n_rows) {
+        cli_print("\nDiffer", "no operation, by more than noise and a hundredth of the step\n");
+        return;
+    }
+    cli_print("\nDiffer", "operations, by more than they vary, a rank in a step in the mean:\n\n");
+    printf("         %12s %9s %12s %12s %12s\n", "B - A", "of step", "A", "B", "noise");
+    for (int i = 0; i < c->n_rows; i++) {
+        const trace_row *w = &c->rows[i].row;
+        printf("         %+10.4g s %+7.1f %% %10.4g s %10.4g s %10.4g s  %s%s%s%s (%s)\n",
+               w->difference, 100 * w->difference / c->step_s[0], w->seconds[0], w->seconds[1],
+               c->rows[i].noise, w->what == TRACE_WAIT ? "wait for " : "", *w->name ? w->name : "-",
+               w->phase ? ", " : "", w->phase ? w->phase : "", w->kind);
+    }
+}
+
+/* Knobs that a build has derived otherwise: the recipes do not show them. */
+static void print_derived(const diff_runs *r, const differences *d)
+{
+    const json_t *x = json_object_get(r->side[0].folder.summary, "knobs");
+    const json_t *y = json_object_get(r->side[1].folder.summary, "knobs");
+    for (int k = 0; k < K_COUNT; k++) {
+        const char *p = json_string_value(json_object_get(x, knobs[k].key));
+        const char *q = json_string_value(json_object_get(y, knobs[k].key));
+        bool known = false;
+        for (int i = 0; i < d->n_knobs; i++) known = known || d->knobs[i].k == (knob_id)k;
+        if (p && q && !known && strcmp(p, q) != 0)
+            printf("       ! %-50s %s -> %s (as the runs had it: another build)\n", knobs[k].key, p,
+                   q);
+    }
+}
+
+static void print_one(const diff_runs *r, const differences *d)
+{
+    int i = r->side[0].word ? 0 : 1;
+    const diff_end *e = i ? &d->b : &d->a;
+    if (!e->why_not)
+        printf("\n         %c was measured at %.4g s a step and is predicted at %.4g s; the other "
+               "side is a recipe, so what follows of it is predicted.\n",
+               'A' + i, r->c.steps[i].median, e->p.step_s);
+}
+
+void diff_runs_print(const diff_runs *r, const differences *d, arena *a)
+{
+    if (r->both) print_derived(r, d);
+    print_steps(r, a);
+    if (!r->both) {
+        print_one(r, d);
+        return;
+    }
+    if (r->c.has_parts) print_parts(&r->c);
+    if (r->c.has_parts && !r->c.noise) print_rows(&r->c);
+    if (r->c.band <= 0)
+        cli_print("\nNoise", "not known: runs of at least %d steps each are needed\n",
+                  STEPS_FOR_BAND + 1);
+    else
+        cli_print("\nNoise",
+                  "steps vary, so medians of runs like these may differ by %.1f %%; they "
+                  "differ by %.1f %%: %s\n",
+                  100 * r->c.band, 100 * fabs(r->c.change),
+                  r->c.noise ? "noise" : "more than noise");
+}
+
+/* ---- for programs */
+
+static json_t *json_side(const diff_run *x, const side_steps *s)
+{
+    json_t *o = json_pack("{s:s, s:f, s:f, s:f, s:I}", "run", x->word, "median_s", s->median,
+                          "low_s", s->low, "high_s", s->high, "steps", (json_int_t)x->m.n);
+    if (x->m.peak_bytes) json_object_set_new(o, "planned_bytes", json_integer(x->m.peak_bytes));
+    if (isfinite(x->m.loss)) json_object_set_new(o, "loss", json_real(x->m.loss));
+    return o;
+}
+
+static json_t *json_rows(const runs_compared *c)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < c->n_rows; i++) {
+        const trace_row *w = &c->rows[i].row;
+        json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:[f,f], s:f}", "what",
+                              w->what == TRACE_WAIT ? "wait" : "operation", "name", w->name, "kind",
+                              w->kind, "difference_s", w->difference, "seconds", w->seconds[0],
+                              w->seconds[1], "noise_s", c->rows[i].noise);
+        json_object_set_new(o, "phase", w->phase ? json_string(w->phase) : json_null());
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+void diff_runs_json(json_t *o, const diff_runs *r)
+{
+    json_t *m = json_object();
+    for (int i = 0; i < 2; i++)
+        if (r->side[i].word)
+            json_object_set_new(m, i ? "b" : "a", json_side(&r->side[i], &r->c.steps[i]));
+    if (r->both) {
+        json_object_set_new(m, "change", json_real(r->c.change));
+        json_object_set_new(m, "band", r->c.band > 0 ? json_real(r->c.band) : json_null());
+        json_object_set_new(m, "noise", json_boolean(r->c.noise));
+        json_object_set_new(m, "operations", json_rows(&r->c));
+    }
+    if (r->both && r->c.has_parts) {
+        json_t *parts = json_object();
+        for (int i = 0; i < STEP_PARTS; i++)
+            json_object_set_new(parts, r->c.parts[0][i].name,
+                                json_pack("{s:f, s:f}", "a", r->c.parts[0][i].seconds, "b",
+                                          r->c.parts[1][i].seconds));
+        json_object_set_new(m, "parts", parts);
+    }
+    json_object_set_new(o, "measured", m);
+}

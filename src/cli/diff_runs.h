@@ -1,0 +1,32 @@
+/* diff_runs.h - `moefold diff` where a side was measured. */
+#ifndef CLI_DIFF_RUNS_H
+#define CLI_DIFF_RUNS_H
+
+#include "cli/diff.h"
+#include "report/compare_runs.h"
+#include "report/run_folder.h"
+
+/* A side of the command, where it is something measured. Who reads another kind (a log, a profile)
+ * adds a row to the table of diff_runs.c: what it is, its recipe if it has one, its steps. */
+typedef struct diff_run {
+    const char *word;   /* as it was named; NULL: a recipe, nothing was measured */
+    const char *recipe; /* what to read as the side's recipe */
+    measured_side m;
+    run_folder folder; /* where it is one */
+    trace t;
+} diff_run;
+
+/* ERR_INPUT: it is one, but cannot be read. Where it is none, `out->word` is NULL. */
+status diff_run_read(diff_run *out, const char *word, arena *a, error *err);
+void diff_run_release(diff_run *r);
+
+typedef struct diff_runs {
+    diff_run side[2];
+    bool both;
+    runs_compared c; /* both */
+} diff_runs;
+
+void diff_runs_print(const diff_runs *r, const differences *d, arena *a);
+void diff_runs_json(json_t *o, const diff_runs *r);
+
+#endif
