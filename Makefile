@@ -281,6 +281,12 @@ $(BUILD)/bench/cuda/memory_outside: private CUDA_LIBS := -lcublas -lcublasLt -lc
 $(BUILD)/bench/cuda/sdpa_offline: private CUDA_LIBS := -lcudnn
 $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
 
+# Those with attention take its graphs from the rows.
+SDPA_PROBES := $(addprefix $(BUILD)/bench/cuda/,host_cost memory_outside sdpa_offline sdpa_time)
+SDPA_GRAPH  := $(BUILD)/obj/src/kernels/cuda/sdpa_graph.pic.o
+$(SDPA_PROBES): $(SDPA_GRAPH)
+$(SDPA_PROBES): private CUDA_WITH := $(SDPA_GRAPH)
+
 cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 

@@ -80,7 +80,7 @@ static void prepare(state *s)
 {
     const uint64_t n = 512;
     const size_t workspace = 32 << 20;
-    const sdpa_shape z = {1, 32, 4, 256, 128, 128};
+    const sdpa_shape z = shape_of(1, 32, 4, 256, 128, 128);
     const size_t piece = (size_t)(z.s * z.h * z.d) * 4;
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t r;
@@ -105,18 +105,15 @@ static void prepare(state *s)
     CHECK_DNN(cudnnSetStream(s->dnn, s->stream));
     for (int backward = 0; backward < 2; backward++) {
         sdpa_graph g;
-        sdpa_plan p;
+        probe_plan p;
         static sdpa_memory m[2];
-        if (backward)
-            sdpa_backward(&g, z, false);
-        else
-            sdpa_forward(&g, z);
-        if (!sdpa_plan_make(&g, s->dnn, NULL, &p)) exit(3);
-        for (int i = 1; i < (backward ? N_IDS : ID_DO); i++)
+        graph_init(&g, z, backward ? SDPA_BACKWARD : SDPA_FORWARD);
+        if (!probe_plan_make(&g, s->dnn, NULL, &p)) exit(3);
+        for (int i = 1; i < (backward ? SDPA_IDS : SDPA_DO); i++)
             m[backward].at[i] = s->memory + (size_t)i * piece;
         s->plan[backward] = p.plan;
         s->pack[backward] =
-            sdpa_bind(&m[backward], z.d, backward, s->memory + (size_t)N_IDS * piece);
+            sdpa_bind(&m[backward], z.d, backward, s->memory + (size_t)SDPA_IDS * piece);
     }
 }
 

@@ -100,23 +100,21 @@ static void cublas_product(void *a, void *b, void *c)
 
 static void attention(char *arena)
 {
-    const sdpa_shape z = {1, 32, 4, 4096, 128, 128};
+    const sdpa_shape z = shape_of(1, 32, 4, 4096, 128, 128);
     const size_t piece = (size_t)(z.s * z.h * z.d) * 4;
     cudnnHandle_t h;
     CHECK_DNN(cudnnCreate(&h));
     step("cudnnCreate");
     for (int backward = 0; backward < 2; backward++) {
         sdpa_graph g;
-        sdpa_plan p;
+        probe_plan p;
         sdpa_memory m = {};
-        if (backward)
-            sdpa_backward(&g, z, false);
-        else
-            sdpa_forward(&g, z);
-        if (!sdpa_plan_make(&g, h, NULL, &p)) exit(3);
+        graph_init(&g, z, backward ? SDPA_BACKWARD : SDPA_FORWARD);
+        if (!probe_plan_make(&g, h, NULL, &p)) exit(3);
         step(backward ? "attention backward planned" : "attention forward planned");
-        for (int i = 1; i < (backward ? N_IDS : ID_DO); i++) m.at[i] = arena + (size_t)i * piece;
-        node pack = sdpa_bind(&m, z.d, backward, arena + (size_t)N_IDS * piece);
+        for (int i = 1; i < (backward ? SDPA_IDS : SDPA_DO); i++)
+            m.at[i] = arena + (size_t)i * piece;
+        node pack = sdpa_bind(&m, z.d, backward, arena + (size_t)SDPA_IDS * piece);
         CHECK_DNN(cudnnBackendExecute(h, p.plan, pack));
         step(backward ? "attention backward run" : "attention forward run");
     }

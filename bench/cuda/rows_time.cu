@@ -66,6 +66,24 @@ static constexpr double product_of(const double (&x)[3])
             "0124 0134 0135 -", 0, ATTN_TERA(b, s, n, d, dv, (3 * (d) + 2 * (dv))), false          \
     }
 
+/* A block of a ring of four ranks with 32,768 tokens: `share` of the 8,192 x 8,192 pairs are seen.
+ * Results are FP32 sums over blocks, as in a step; keys' gradients are not. */
+#define RING(name, flags, qa, qb, ka, kb, share, plain)                                            \
+    {name,                                                                                         \
+     OP_ATTN_BLOCK,                                                                                \
+     {1, 8192, 8192, N, G, D, D, 0, qa, qb, ka, kb},                                               \
+     flags,                                                                                        \
+     "0135 0245 0246",                                                                             \
+     "f0136 f013",                                                                                 \
+     0,                                                                                            \
+     TERA(8192.0 * 8192, N * (D + D), share),                                                      \
+     plain},                                                                                       \
+    {                                                                                              \
+        name ", gradient", OP_ATTN_BLOCK_D, {1, 8192, 8192, N, G, D, D, 0, qa, qb, ka, kb}, flags, \
+            "0136 0135 0245 0246 0136 f013", "f0135 0245 0246", 0,                                 \
+            TERA(8192.0 * 8192, N * 5 * D, share), plain                                           \
+    }
+
 static const probe probes[] = {
     GEMMS("QKV", T, 5120, 2048),
     GEMMS("output projection", T, 2048, 4096),
@@ -110,6 +128,27 @@ static const probe probes[] = {
      0,
      3 * TERA(T, V, H),
      false},
+    RING("ring, own keys", 0, 4096, 24576, 4096, 24576, 0.5, true),
+    RING("ring, keys of an earlier rank", ADD_TO, 4096, 24576, 0, 28672, 0.5, false),
+    RING("ring, keys of a later rank", ADD_TO, 4096, 24576, 8192, 20480, 0.5, false),
+    {"head of an eighth of the words, 4,096 rows",
+     OP_HEAD_PART,
+     {T, H, V / 8, 4096, 0, 0},
+     0,
+     "01 21 i0",
+     "32 f(3+3+3)",
+     0,
+     TERA(4096, V / 8, H),
+     true},
+    {"head of an eighth of the words, 4,096 rows, gradients",
+     OP_HEAD_PART_D,
+     {T, H, V / 8, 4096, 0, 0, 8},
+     0,
+     "f6(3+3+3) 01 21 i0 f0",
+     "32 =2 01 f21",
+     0,
+     2 * TERA(4096, V / 8, H),
+     true},
     {"copy", OP_COPY, {1 << 28}, 0, "0", "0", GB(4L << 28), 0, false},
     {"add", OP_ADD, {T * H}, 0, "0 0", "0", GB(6L * T * H), 0, false},
     {"norm", OP_NORM, {T, H}, 0, "01 1", "01 f0", GB(4L * T * H), 0, true},
@@ -236,11 +275,20 @@ static const probe probes[] = {
      OP_GDN_RULE,
      {1, 4096, 16, 32, 128, 128, 64},
      0,
-     "=33554432 f013 f013",
+     "01(2+2+3)4 f013 f013",
      "0135 f=33554432",
      0,
      0,
-     false},
+     true},
+    {"delta rule 1x4096, 16/32 heads of 128, gradient",
+     OP_GDN_RULE_D,
+     {1, 4096, 16, 32, 128, 128, 64},
+     0,
+     "0135 01(2+2+3)4 f013 f013 f=33554432",
+     "01(2+2+3)4 f013 f013",
+     0,
+     0,
+     true},
 };
 
 /* Small numbers in either format; for int32, ids of experts, which are labels as well. */

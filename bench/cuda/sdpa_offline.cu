@@ -7,15 +7,12 @@
 #include <cuda_bf16.h>
 #include "sdpa.h"
 
-static const sdpa_shape shape = {8, 32, 4, 4096, 128, 128};
+static const sdpa_shape shape = shape_of(8, 32, 4, 4096, 128, 128);
 static const char *names[] = {"forward", "backward", "backward, deterministic"};
 
 static void graph_of(sdpa_graph *g, int kind)
 {
-    if (kind)
-        sdpa_backward(g, shape, kind == 2);
-    else
-        sdpa_forward(g, shape);
+    graph_init(g, shape, (sdpa_pass)kind);
 }
 
 static const char *plan_name(const char *stem, int kind)
@@ -69,9 +66,9 @@ static int plan_all(const char *props_file, const char *plan_file)
     int failed = 0;
     for (int i = 0; i < 3; i++) {
         sdpa_graph g;
-        sdpa_plan p;
+        probe_plan p;
         graph_of(&g, i);
-        bool ok = sdpa_plan_make(&g, NULL, props, &p);
+        bool ok = probe_plan_make(&g, NULL, props, &p);
         printf("%-24s %s: %d configurations, number %d, workspace %.1f MiB, %.2f s\n", names[i],
                ok ? "built" : "NOT built", p.n_configs, p.used, (double)p.workspace_bytes / MIB,
                p.seconds);
@@ -110,11 +107,12 @@ __global__ void compare(const __nv_bfloat16 *x, const __nv_bfloat16 *y, size_t n
     atomicAdd(out + 2, y2);
 }
 
-static const int results[3][4] = {{ID_O}, {ID_DQ, ID_DK, ID_DV}, {ID_DQ, ID_DK, ID_DV}};
+static const int results[3][4] = {
+    {SDPA_O}, {SDPA_DQ, SDPA_DK, SDPA_DV}, {SDPA_DQ, SDPA_DK, SDPA_DV}};
 
 static size_t elements(int id)
 {
-    const bool wide = id == ID_Q || id == ID_O || id == ID_DO || id == ID_DQ;
+    const bool wide = id == SDPA_Q || id == SDPA_O || id == SDPA_DO || id == SDPA_DQ;
     return (size_t)(shape.b * shape.s * (wide ? shape.h : shape.h_kv) * shape.d);
 }
 
@@ -125,8 +123,8 @@ static void execute(cudnnHandle_t handle, node plan, sdpa_memory m, int kind)
     CHECK_DNN(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                        CUDNN_TYPE_INT64, 1, NULL, &workspace_bytes));
     CHECK(cudaMalloc(&workspace, (size_t)workspace_bytes + 16));
-    for (int i = ID_DO; i < N_IDS && !kind; i++) m.at[i] = NULL;
-    if (kind == 2) m.at[ID_DQ_SUM] = NULL;
+    for (int i = SDPA_DO; i < SDPA_IDS && !kind; i++) m.at[i] = NULL;
+    if (kind == 2) m.at[SDPA_DQ_SUM] = NULL;
     for (int i = 0; results[kind][i]; i++)
         CHECK(cudaMemset(m.at[results[kind][i]], 0xff, elements(results[kind][i]) * 2));
     CHECK_DNN(cudnnBackendExecute(handle, plan, sdpa_bind(&m, shape.d, kind > 0, workspace)));
@@ -139,7 +137,7 @@ static int run_plan(cudnnHandle_t handle, const char *file, const sdpa_memory *m
     __nv_bfloat16 *kept[3];
     double *sums, s[3];
     sdpa_graph g;
-    sdpa_plan here;
+    probe_plan here;
     int failed = 0;
     CHECK(cudaMalloc(&sums, sizeof s));
     double t = seconds_now();
@@ -153,7 +151,7 @@ static int run_plan(cudnnHandle_t handle, const char *file, const sdpa_memory *m
         CHECK(cudaMemcpy(kept[i], m->at[results[kind][i]], bytes, cudaMemcpyDeviceToDevice));
     }
     graph_of(&g, kind);
-    if (!sdpa_plan_make(&g, handle, NULL, &here)) return 1;
+    if (!probe_plan_make(&g, handle, NULL, &here)) return 1;
     execute(handle, here.plan, *m, kind);
     for (int i = 0; results[kind][i]; i++) {
         const size_t n = elements(results[kind][i]);
@@ -171,7 +169,7 @@ static int run_plan(cudnnHandle_t handle, const char *file, const sdpa_memory *m
 
 static int run_all(const char *stem)
 {
-    static const int ids[] = {ID_Q, ID_K, ID_V, ID_O, ID_DO, ID_DQ, ID_DK, ID_DV};
+    static const int ids[] = {SDPA_Q, SDPA_K, SDPA_V, SDPA_O, SDPA_DO, SDPA_DQ, SDPA_DK, SDPA_DV};
     const size_t rows = (size_t)(shape.b * shape.s * shape.h);
     cudnnHandle_t handle;
     sdpa_memory m = {};
@@ -182,9 +180,9 @@ static int run_all(const char *stem)
         fill_random<<<1056, 256>>>((__nv_bfloat16 *)m.at[ids[i]], elements(ids[i]),
                                    77u * (uint32_t)i);
     }
-    CHECK(cudaMalloc(&m.at[ID_STATS], rows * 4));
-    CHECK(cudaMalloc(&m.at[ID_DO_O], rows * 4));
-    CHECK(cudaMalloc(&m.at[ID_DQ_SUM], rows * (size_t)shape.d * 4));
+    CHECK(cudaMalloc(&m.at[SDPA_STATS], rows * 4));
+    CHECK(cudaMalloc(&m.at[SDPA_DO_O], rows * 4));
+    CHECK(cudaMalloc(&m.at[SDPA_DQ_SUM], rows * (size_t)shape.d * 4));
     for (int kind = 0; kind < 3; kind++)
         failed |= run_plan(handle, plan_name(stem, kind), &m, kind);
     return failed;

@@ -93,16 +93,17 @@ static void setup(problem *p, sdpa_shape z)
     p->n_q = (size_t)(z.b * z.s * z.h * z.d);
     p->n_k = (size_t)(z.b * z.s * z.h_kv * z.d);
     p->n_v = (size_t)(z.b * z.s * z.h_kv * z.d_v);
-    static const int wide[] = {ID_Q, ID_O, ID_DO, ID_DQ}, narrow[] = {ID_K, ID_V, ID_DK, ID_DV};
+    static const int wide[] = {SDPA_Q, SDPA_O, SDPA_DO, SDPA_DQ},
+                     narrow[] = {SDPA_K, SDPA_V, SDPA_DK, SDPA_DV};
     for (int i = 0; i < 4; i++) {
         p->m.at[wide[i]] = take(p->n_q * 2);
         p->m.at[narrow[i]] = take(p->n_k * 2);
         fill_random<<<1056, 256>>>((bf16 *)p->m.at[wide[i]], p->n_q, 77u * (uint32_t)i);
         fill_random<<<1056, 256>>>((bf16 *)p->m.at[narrow[i]], p->n_k, 99u * (uint32_t)i + 5);
     }
-    p->m.at[ID_STATS] = take((size_t)(z.b * z.s * z.h) * 4);
-    p->m.at[ID_DO_O] = take((size_t)(z.b * z.s * z.h) * 4);
-    p->m.at[ID_DQ_SUM] = take(p->n_q * 4);
+    p->m.at[SDPA_STATS] = take((size_t)(z.b * z.s * z.h) * 4);
+    p->m.at[SDPA_DO_O] = take((size_t)(z.b * z.s * z.h) * 4);
+    p->m.at[SDPA_DQ_SUM] = take(p->n_q * 4);
     p->kept[0] = (bf16 *)take(p->n_q * 2);
     p->kept[1] = (bf16 *)take(p->n_k * 2);
     p->kept[2] = (bf16 *)take(p->n_v * 2);
@@ -112,13 +113,13 @@ static void setup(problem *p, sdpa_shape z)
 
 static void release(problem *p)
 {
-    for (int i = 1; i < N_IDS; i++)
-        if (i != ID_SCALE && i != ID_MASKED && i != ID_ONE) CHECK(cudaFree(p->m.at[i]));
+    for (int i = 1; i < SDPA_IDS; i++)
+        if (i != SDPA_SCALE && i != SDPA_MASKED && i != SDPA_ONE) CHECK(cudaFree(p->m.at[i]));
     for (int i = 0; i < 3; i++) CHECK(cudaFree(p->kept[i]));
     CHECK(cudaFree(p->sums));
 }
 
-static const int gradients[] = {ID_DQ, ID_DK, ID_DV};
+static const int gradients[] = {SDPA_DQ, SDPA_DK, SDPA_DV};
 
 static size_t gradient_elements(const problem *p, int i)
 {
@@ -154,8 +155,8 @@ static void check_rows(problem *p)
     CHECK(cudaMemset(p->sums, 0, sizeof s));
     for (int64_t row = 0; row < p->z.s; row += p->z.s / 4 - 1)
         plain_row<<<dim3((unsigned)p->z.h, (unsigned)p->z.b), 128>>>(
-            (bf16 *)p->m.at[ID_Q], (bf16 *)p->m.at[ID_K], (bf16 *)p->m.at[ID_V],
-            (bf16 *)p->m.at[ID_O], p->z, row, p->sums);
+            (bf16 *)p->m.at[SDPA_Q], (bf16 *)p->m.at[SDPA_K], (bf16 *)p->m.at[SDPA_V],
+            (bf16 *)p->m.at[SDPA_O], p->z, row, p->sums);
     CHECK(cudaMemcpy(s, p->sums, sizeof s, cudaMemcpyDeviceToHost));
     printf("    O against the definition, 5 rows of every head: relative error %.1e\n",
            sqrt(s[0] / s[1]));
@@ -165,13 +166,10 @@ static void run(problem *p, int kind)
 {
     static const char *names[] = {"forward", "backward", "backward, deterministic"};
     sdpa_graph g;
-    sdpa_plan plan;
+    probe_plan plan;
     const sdpa_shape z = p->z;
-    if (kind)
-        sdpa_backward(&g, z, kind == 2);
-    else
-        sdpa_forward(&g, z);
-    if (!sdpa_plan_make(&g, handle, NULL, &plan)) {
+    graph_init(&g, z, (sdpa_pass)kind);
+    if (!probe_plan_make(&g, handle, NULL, &plan)) {
         printf("%lldx%lld %-24s no plan\n", (long long)z.b, (long long)z.s, names[kind]);
         return;
     }
@@ -186,8 +184,8 @@ static void run(problem *p, int kind)
     }
     void *workspace = take((size_t)plan.workspace_bytes + 16);
     sdpa_memory m = p->m;
-    for (int i = ID_DO; i < N_IDS && !kind; i++) m.at[i] = NULL;
-    if (kind == 2) m.at[ID_DQ_SUM] = NULL;
+    for (int i = SDPA_DO; i < SDPA_IDS && !kind; i++) m.at[i] = NULL;
+    if (kind == 2) m.at[SDPA_DQ_SUM] = NULL;
     call c = {plan.plan, sdpa_bind(&m, z.d, kind > 0, workspace)};
     execute(&c, 0);
     CHECK(cudaDeviceSynchronize());
@@ -208,10 +206,11 @@ static void run(problem *p, int kind)
 /* sdpa_time [TOKENS]: all shapes, or those of that length. */
 int main(int argc, char **argv)
 {
-    static const sdpa_shape shapes[] = {
-        {8, 32, 4, 4096, 128, 128},   {1, 32, 4, 32768, 128, 128},    {4, 128, 128, 4096, 192, 128},
-        {1, 32, 4, 65536, 128, 128},  {1, 128, 128, 32768, 192, 128}, {1, 32, 4, 131072, 128, 128},
-        {1, 32, 4, 262144, 128, 128}, {1, 32, 4, 524288, 128, 128}};
+    const sdpa_shape shapes[] = {
+        shape_of(8, 32, 4, 4096, 128, 128),     shape_of(1, 32, 4, 32768, 128, 128),
+        shape_of(4, 128, 128, 4096, 192, 128),  shape_of(1, 32, 4, 65536, 128, 128),
+        shape_of(1, 128, 128, 32768, 192, 128), shape_of(1, 32, 4, 131072, 128, 128),
+        shape_of(1, 32, 4, 262144, 128, 128),   shape_of(1, 32, 4, 524288, 128, 128)};
     const long only = argc > 1 ? atol(argv[1]) : 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK_DNN(cudnnCreate(&handle));

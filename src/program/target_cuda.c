@@ -19,6 +19,8 @@ enum {
     COLUMNS_LEAST = 16,                /* of its values in a block */
     COLUMNS_MOST = 128,
     SHARED_MOST = 200 << 10,
+    RULE_CHUNK = 64, /* tokens, and numbers of a head, of the delta rule in chunks */
+    RULE_HEAD = 128,
 };
 static const int64_t SCORES_MOST = (int64_t)16 << 30; /* of a gradient of a fixed order */
 
@@ -70,10 +72,40 @@ static int64_t attention(const op *o, const op_types *t)
     return bytes + (h != d[DIM_ATTN_G] ? room(rows, d[DIM_ATTN_D] + d[DIM_ATTN_DV], 2) : 0);
 }
 
-static int64_t block_gradient(const op *o)
+/* A block's own o and lse, which are merged into what is there. */
+static int64_t block(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
-    return room(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SQ], 4 * d[DIM_ATTN_BLOCK_D_N]);
+    const int64_t rows =
+        mul_sat(mul_sat(d[DIM_ATTN_BLOCK_B], d[DIM_ATTN_BLOCK_SQ]), d[DIM_ATTN_BLOCK_N]);
+    if (t->in[IN_ATTN_BLOCK_q] != DTYPE_BF16) return 0;
+    return room(rows, d[DIM_ATTN_BLOCK_DV], 2) + room(rows, 4, 1) + 512;
+}
+
+/* As of whole attention, and gradients of queries and keys that are added or widened afterwards. A
+ * rank's own keys are the largest block, and alone write theirs at once. */
+static int64_t block_gradient(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim, h = d[DIM_ATTN_BLOCK_D_N], g = d[DIM_ATTN_BLOCK_D_G];
+    const int64_t keys = mul_sat(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SK]);
+    const int64_t rows = mul_sat(mul_sat(d[DIM_ATTN_BLOCK_D_B], d[DIM_ATTN_BLOCK_D_SQ]), h);
+    const int64_t scores =
+        room(2 * d[DIM_ATTN_BLOCK_D_B], h,
+             mul_sat(round_up(d[DIM_ATTN_BLOCK_D_SQ], 128), round_up(d[DIM_ATTN_BLOCK_D_SK], 128)));
+    const bool fixed = o->flags & FIXED_ORDER;
+    const bool at_once = d[DIM_ATTN_BLOCK_D_QA] == d[DIM_ATTN_BLOCK_D_KA] && !(o->flags & ADD_KV) &&
+                         t->out[OUT_ATTN_BLOCK_D_dk] == DTYPE_BF16 &&
+                         t->out[OUT_ATTN_BLOCK_D_dv] == DTYPE_BF16;
+    int64_t bytes = room(rows, 4, 1);
+    if (t->in[IN_ATTN_BLOCK_D_do] != DTYPE_BF16) return bytes;
+    bytes += 512 + room(rows, d[DIM_ATTN_BLOCK_D_D], 2);
+    bytes += fixed ? (scores < SCORES_MOST ? scores : SCORES_MOST)
+                   : room(rows, d[DIM_ATTN_BLOCK_D_D], 4);
+    if (!at_once)
+        bytes +=
+            room(keys, g, 2 * d[DIM_ATTN_BLOCK_D_D]) + room(keys, g, 2 * d[DIM_ATTN_BLOCK_D_DV]);
+    return bytes +
+           (h != g ? room(keys, h, 2 * (d[DIM_ATTN_BLOCK_D_D] + d[DIM_ATTN_BLOCK_D_DV])) : 0);
 }
 
 static int64_t rule_factors(const op *o)
@@ -82,16 +114,48 @@ static int64_t rule_factors(const op *o)
     return room(d[DIM_GDN_RULE_B], d[DIM_GDN_RULE_S], 8 * d[DIM_GDN_RULE_Nk]);
 }
 
-static int64_t rule_gradient(const op *o)
+/* Chunks of all heads, where the rule goes by chunks on tensor cores; 0: it does not. */
+static int64_t rule_chunks(const op *o, dtype qkv)
+{
+    const int64_t *d = o->dim, chunk = d[DIM_GDN_RULE_CHUNK];
+    if (qkv != DTYPE_BF16 || chunk < 1 || chunk > RULE_CHUNK || d[DIM_GDN_RULE_Dk] > RULE_HEAD ||
+        d[DIM_GDN_RULE_Dv] > RULE_HEAD)
+        return 0;
+    return mul_sat(mul_sat(d[DIM_GDN_RULE_B], ceil_div(d[DIM_GDN_RULE_S], chunk)),
+                   d[DIM_GDN_RULE_Nv]);
+}
+
+/* Two squares a chunk, and four numbers a token. */
+static int64_t chunks_room(int64_t n)
+{
+    return 2 * room(n, RULE_CHUNK * RULE_CHUNK, 2) + room(n, RULE_CHUNK, 16);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t rule(const op *o, const op_types *t)
+{
+    return larger(rule_factors(o), chunks_room(rule_chunks(o, t->in[IN_GDN_RULE_qkv])));
+}
+
+/* In chunks: the gradient by the state behind each, and by what each token writes. */
+static int64_t rule_gradient(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim, dk = d[DIM_GDN_RULE_D_Dk], dv = d[DIM_GDN_RULE_D_Dv];
     const int64_t tokens = d[DIM_GDN_RULE_D_B] * d[DIM_GDN_RULE_D_S], nv = d[DIM_GDN_RULE_D_Nv];
-    const int64_t stride = round_up(dk, 32) + 8;
+    const int64_t stride = round_up(dk, 32) + 8, chunks = rule_chunks(o, t->in[IN_GDN_RULE_D_qkv]);
     int64_t n = COLUMNS_MOST;
     while (n > COLUMNS_LEAST && (2 * n * stride * 4 > SHARED_MOST || n / 2 >= dv)) n /= 2;
     const int64_t groups = ceil_div(dv, n);
-    return rule_factors(o) + room(d[DIM_GDN_RULE_D_B] * nv * groups, STATES * n * dk, 4) +
-           room(tokens * nv * groups, 2 * dk, 4) + room(tokens * nv * groups, 2, 4);
+    const int64_t by_tokens =
+        rule_factors(o) + room(d[DIM_GDN_RULE_D_B] * nv * groups, STATES * n * dk, 4) +
+        room(tokens * nv * groups, 2 * dk, 4) + room(tokens * nv * groups, 2, 4);
+    if (chunks == 0) return by_tokens;
+    return larger(by_tokens,
+                  chunks_room(chunks) + room(chunks, dk * dv, 2) + room(tokens * nv, dv, 2));
 }
 
 /* Samples of which this rank has tokens. */
@@ -110,14 +174,19 @@ int64_t target_cuda_room(const op *o, const op_types *t)
         return product(o, t);
     case OP_HEAD_LOSS:
         return head(o, t);
+    case OP_HEAD_PART:
+        return t->in[IN_HEAD_PART_x] == DTYPE_BF16 ? LIBRARY : 0;
     case OP_HEAD_PART_D:
-        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4);
+        return room(d[DIM_HEAD_PART_D_ROWS], 2, 4) +
+               (t->in[IN_HEAD_PART_D_x] == DTYPE_BF16 ? LIBRARY : 0);
     case OP_ATTN:
         return 512;
     case OP_ATTN_D:
         return attention(o, t);
+    case OP_ATTN_BLOCK:
+        return block(o, t);
     case OP_ATTN_BLOCK_D:
-        return block_gradient(o);
+        return block_gradient(o, t);
     case OP_BIAS_W:
         return columns(d[DIM_BIAS_W_M], d[DIM_BIAS_W_N]);
     case OP_NORM_W:
@@ -131,9 +200,9 @@ int64_t target_cuda_room(const op *o, const op_types *t)
     case OP_GDN_GATES_W:
         return columns(d[DIM_GDN_GATES_W_T], d[DIM_GDN_GATES_W_NV]);
     case OP_GDN_RULE:
-        return rule_factors(o);
+        return rule(o, t);
     case OP_GDN_RULE_D:
-        return rule_gradient(o);
+        return rule_gradient(o, t);
     case OP_PERMUTE:
         return room(d[DIM_PERMUTE_ROOM], 8, 1);
     case OP_UNPERMUTE_D:

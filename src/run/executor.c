@@ -63,14 +63,27 @@ static void measure(executor *e, const program *p)
 
 /* ---- opening */
 
+/* A file of the run's folder, or "". */
+static const char *file_in(const recipe *r, knob_id folder, const char *file)
+{
+    return recipe_given(r, folder) ? arena_text(r->a, "%s/%s", recipe_word(r, folder), file) : "";
+}
+
+/* What a GPU is told: lines, see device/cuda/device.c. */
+static const char *cuda_name(const recipe *r)
+{
+    const char *file = "cublaslt.txt", *save = file_in(r, K_SAVE, file);
+    const char *cudnn = recipe_given(r, K_CUDNN_PATH) ? recipe_word(r, K_CUDNN_PATH) : "";
+    return arena_text(r->a, "cuda:%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file));
+}
+
 static const char *device_name(const program *p, const executor_options *o)
 {
     const char *word = getenv("MOEFOLD_DEVICE");
     if (o->device) return o->device;
     if (word && *word) return word;
     word = recipe_word(&p->s->r, K_DEVICE);
-    if (strcmp(word, "cuda") == 0 && recipe_given(&p->s->r, K_CUDNN_PATH))
-        return arena_text(p->s->r.a, "cuda:%s", recipe_word(&p->s->r, K_CUDNN_PATH));
+    if (strcmp(word, "cuda") == 0) return cuda_name(&p->s->r);
     return strcmp(word, "auto") != 0 ? word : "cpu";
 }
 
@@ -147,6 +160,11 @@ void executor_close(executor *e)
     device_close(e->d);
     if (e->own) comm_close(e->own);
     free(e);
+}
+
+bool executor_runs_ahead(const executor *e)
+{
+    return e->d->runs_ahead;
 }
 
 int64_t executor_beside(executor *e)

@@ -32,6 +32,7 @@ void executor_close(executor *e);
 int64_t executor_beside(executor *e);
 
 const char *executor_device(const executor *e); /* "cpu" */
+bool executor_runs_ahead(const executor *e);    /* of its device's streams */
 
 /* Goes on with another program of the same weights. Weights, gradients and optimizer stay where
  * they are; all else begins as zeros. Where it fails the executor can only be closed. */

@@ -24,6 +24,16 @@ typedef struct sizes {
     int way;             /* see trial */
 } sizes;
 
+typedef struct sizes_part {
+    const sizes *list;
+    int n;
+} sizes_part;
+
+sizes_part sizes_dense(void);
+sizes_part sizes_attention(void);
+sizes_part sizes_moe(void);
+sizes_part sizes_update(void);
+
 const shape *shape_of(op_kind kind); /* NULL: none */
 const sizes *all_sizes(int *n);
 
@@ -32,6 +42,9 @@ void trial_release(trial *t);
 
 /* Tensors of more than 2^31 numbers; how many cases are wrong. */
 int check_large(void);
+
+/* Choices of algorithms that are kept with a run; how many checks fail. */
+int wrong_choices(void);
 
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */

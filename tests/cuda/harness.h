@@ -31,7 +31,7 @@ typedef struct trial {
 } trial;
 
 /* Formats of the numbers that ops.def leaves open. */
-typedef enum formats { ALL_FP32, ALL_BF16, MIXED, N_FORMATS } formats;
+typedef enum formats { ALL_FP32, ALL_BF16, MIXED, WIDE_RESULTS, N_FORMATS } formats;
 
 extern const char *const format_names[N_FORMATS];
 

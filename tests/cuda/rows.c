@@ -2,10 +2,12 @@
  * that are empty or have everything; FP32, BF16 and both; twice the same bits, captured the same
  * bits.
  *
- *     rows [--exact] [--once] [--small] [--fast] [--large] [KIND ...]
+ *     rows [--exact] [--once] [--small] [--fast] [--no-tma] [--list] [--large] [KIND ...]
  *
  * --once runs each once, in FP32; --small leaves out cases that a checker of races takes long
- * for; --fast leaves out plain rows.
+ * for; --fast leaves out plain rows; --no-tma leaves out those that the copy engine (TMA) fills
+ * shared memory for, which a checker of races does not see; --list prints all rows, and which of
+ * them those are.
  *
  * --large tries tensors of more than 2^31 numbers instead, which takes 20 GB of the GPU.
  *
@@ -136,7 +138,7 @@ static bool is_large(const trial *t)
 /* What is asked for, and how it went. */
 typedef struct course {
     manner how;
-    bool small, fast;
+    bool small, fast, no_tma;
     const kernel *rows;
     int n_rows, done, bad;
     int tries[ROWS_MOST]; /* of each row */
@@ -148,6 +150,30 @@ static bool is_plain(const kernel *k)
     return strcmp(k->name, "plain") == 0 || strcmp(k->name, "copy") == 0;
 }
 
+/* Our kernels of wgmma, and libraries' own. */
+static bool uses_tma(const kernel *k)
+{
+    static const char *const names[] = {"wgmma", "cublaslt", "cudnn"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strncmp(k->name, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+static int list_rows(void)
+{
+    int n;
+    const kernel *rows = kernels_cuda(&n);
+    for (int i = 0; i < n; i++)
+        printf("%-16s %s%s\n", op_infos[rows[i].kind].name, rows[i].name,
+               uses_tma(&rows[i]) ? " (TMA)" : "");
+    return 0;
+}
+
+static bool is_left_out(const course *c, const kernel *k)
+{
+    return (c->fast && is_plain(k)) || (c->no_tma && uses_tma(k));
+}
+
 static void try_row(course *c, const sizes *s, formats f, int k)
 {
     char text[200] = "";
@@ -155,8 +181,9 @@ static void try_row(course *c, const sizes *s, formats f, int k)
     trial_init(&t, s);
     t.row = &c->rows[k];
     const bool plain = is_plain(t.row);
-    const bool taken = trial_is_taken(&t, f), left_out = (c->small && is_large(&t));
-    if (!left_out && (plain ? !c->fast : taken)) {
+    const bool taken = trial_is_taken(&t, f);
+    const bool left_out = (c->small && is_large(&t)) || is_left_out(c, t.row);
+    if (!left_out && (plain || taken)) {
         bool fine = taken;
         if (taken)
             fine = trial_check(&t, f, &c->how, text, sizeof text);
@@ -175,7 +202,7 @@ static int rows_without_tries(const course *c)
 {
     int bad = 0;
     for (int k = 0; k < c->n_rows; k++) {
-        if (c->tries[k] || (c->fast && is_plain(&c->rows[k]))) continue;
+        if (c->tries[k] || is_left_out(c, &c->rows[k])) continue;
         printf("%s, %s: no case tries it\n", op_infos[c->rows[k].kind].name, c->rows[k].name);
         bad++;
     }
@@ -188,11 +215,13 @@ int main(int argc, char **argv)
     c.how = (manner){has_flag(argc, argv, "--exact"), has_flag(argc, argv, "--once")};
     c.small = has_flag(argc, argv, "--small");
     c.fast = has_flag(argc, argv, "--fast");
+    c.no_tma = has_flag(argc, argv, "--no-tma");
     c.rows = kernels_cuda(&c.n_rows);
+    if (has_flag(argc, argv, "--list")) return list_rows();
     int n, n_gpus = 0;
     const bool all = asked_for(argc, argv, "");
     const sizes *s = all_sizes(&n);
-    c.bad = missing_kinds() + wrong_answers() + unplanned_rooms();
+    c.bad = missing_kinds() + wrong_answers() + unplanned_rooms() + wrong_choices();
     if (cudaGetDeviceCount(&n_gpus) != cudaSuccess || n_gpus == 0) {
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
         return c.bad ? 1 : 77;

@@ -6,6 +6,7 @@
  * I3  Messages need a group of one member: they are copies on their stream. */
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "device/log.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
+#include "kernels/cuda/lt.h"
 
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
@@ -154,10 +156,25 @@ static void close_gpu(device *d)
     d->state = NULL;
 }
 
+/* Lines, each may be empty: cuDNN's folder, the file where a run keeps choices of algorithms, and
+ * that of the run it goes on from. */
+static void use_words(const char *words)
+{
+    enum { LINES = 3 };
+    char line[LINES][PATH_MAX];
+    for (int i = 0; i < LINES; i++) {
+        const size_t n = strcspn(words, "\n");
+        snprintf(line[i], sizeof line[i], "%.*s", (int)n, words);
+        words += n + (words[n] == '\n');
+    }
+    cudnn_use(line[0]);
+    lt_keep_choices(line[1], line[2]);
+}
+
 static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
-    cudnn_use(words);
+    use_words(words);
     look(&found); /* takes it for this thread */
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");

@@ -69,21 +69,8 @@ static bool takes_deterministic(const op *o, const op_types *t)
 static status prepare(const op *o, const op_types *, void **state, error *err)
 {
     const sdpa_shape z = shape_of(o);
-    const sdpa_pass pass = pass_of(o);
-    sdpa_plan *plan = NULL;
-    status s = sdpa_plan_make(&plan, &z, pass, NULL, err);
-    if (s != OK) return s;
-    if (sdpa_plan_workspace(plan) > sdpa_library_bytes(&z, pass)) {
-        s = error_set(err, ERR_MACHINE,
-                      "%s: cuDNN's attention wants %lld bytes of workspace, planned are %lld",
-                      o->name ? o->name : op_infos[o->kind].name,
-                      (long long)sdpa_plan_workspace(plan),
-                      (long long)sdpa_library_bytes(&z, pass));
-        sdpa_plan_free(plan);
-        return s;
-    }
-    *state = plan;
-    return OK;
+    return sdpa_plan_within((sdpa_plan **)state, &z, pass_of(o),
+                            o->name ? o->name : op_infos[o->kind].name, err);
 }
 
 static void release(void *state)

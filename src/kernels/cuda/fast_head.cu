@@ -4,10 +4,7 @@
  *     Sums over a row are FP32.
  * H2  A block of 1,024 threads takes a row and reads it twice, the second time backwards: the 132
  *     rows that are under way (40 MB with 151,936 words) still lie in the L2 cache. */
-#include "kernels/cuda/loss.cuh"
-#include "kernels/cuda/lt.h"
-
-enum { ROW_THREADS = 1024, ROW_WARPS = ROW_THREADS / WARP, WIDE = 8 };
+#include "kernels/cuda/fast_head.cuh"
 
 struct narrow_rows {
     __nv_bfloat16 *logits; /* [n][V] */
@@ -19,57 +16,9 @@ struct narrow_rows {
     bool gradient;
 };
 
-/* The largest of some numbers, and the sum of the exponentials of their distances to it. */
-struct tops {
-    float top, sum;
-};
-
-static __device__ __forceinline__ tops join(tops a, tops b)
-{
-    if (a.top < b.top) {
-        const tops c = a;
-        a = b;
-        b = c;
-    }
-    if (b.sum > 0) a.sum += b.sum * __expf(b.top - a.top);
-    return a;
-}
-
-/* Of all threads; each gets it. */
-static __device__ tops join_block(tops t)
-{
-    __shared__ tops parts[ROW_WARPS];
-    for (int step = WARP / 2; step > 0; step /= 2) {
-        const tops other = {__shfl_xor_sync(ALL_LANES, t.top, step),
-                            __shfl_xor_sync(ALL_LANES, t.sum, step)};
-        t = join(t, other);
-    }
-    if (threadIdx.x % WARP == 0) parts[threadIdx.x / WARP] = t;
-    __syncthreads();
-    t = parts[0];
-    for (int i = 1; i < ROW_WARPS; i++) t = join(t, parts[i]);
-    return t;
-}
-
-static __device__ tops tops_of_row(numbers l, int64_t n_v)
-{
-    tops t = {-CUDART_INF_F, 0};
-#pragma unroll 4
-    for (int64_t v = threadIdx.x * WIDE; v < n_v; v += ROW_THREADS * WIDE) {
-        const lanes<WIDE> x = load<WIDE>(l, v);
-        float top = t.top;
-#pragma unroll
-        for (int k = 0; k < WIDE; k++) top = fmaxf(top, x.v[k]);
-        if (top > t.top) t = {top, t.sum * __expf(t.top - top)};
-#pragma unroll
-        for (int k = 0; k < WIDE; k++) t.sum += __expf(x.v[k] - top);
-    }
-    return join_block(t);
-}
-
 static __global__ void __launch_bounds__(ROW_THREADS) narrow_loss_kernel(narrow_rows r)
 {
-    const int64_t i = blockIdx.x, label = r.labels[i], last = (r.n_v / WIDE - 1) * WIDE;
+    const int64_t i = blockIdx.x, label = r.labels[i];
     const numbers l = {r.logits + i * r.n_v, true};
     const bool known = label >= 0 && label < r.n_v;
     const float weight = !known ? 0 : r.mask ? r.mask[i] : 1, scale = weight * r.scale;
@@ -84,19 +33,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) narrow_loss_kernel(narrow_
         r.terms[2 * i] = weight == 0 ? 0 : weight * (lse - right);
         r.terms[2 * i + 1] = weight;
     }
-    if (!r.gradient) return;
-#pragma unroll 4
-    for (int64_t at = threadIdx.x * WIDE; at < r.n_v; at += ROW_THREADS * WIDE) {
-        const int64_t v = last - at;
-        lanes<WIDE> x = {};
-        if (scale != 0) {
-            x = load<WIDE>(l, v);
-#pragma unroll
-            for (int k = 0; k < WIDE; k++)
-                x.v[k] = scale * (__expf(x.v[k] - lse) - (v + k == label ? 1.f : 0.f));
-        }
-        store(l, v, x);
-    }
+    if (r.gradient) row_gradient(l, r.n_v, lse, label, scale);
 }
 
 /* ---- plans: of whole chunks and of the last one */

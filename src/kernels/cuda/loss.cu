@@ -9,7 +9,7 @@
 
 /* Rows of logits that become their gradient. */
 struct loss_rows {
-    float *logits;         /* [n][V] */
+    numbers logits;        /* [n][V] */
     const int32_t *labels; /* [n] */
     const float *mask;     /* [n], may be missing: all ones */
     float *terms;          /* [n][2]: weight * loss, weight */
@@ -21,55 +21,41 @@ struct loss_rows {
     int64_t parts, stats_rows;
 };
 
-static __device__ float row_top(const float *l, int64_t n)
+static __device__ float row_top(numbers l, int64_t n)
 {
     float top = -CUDART_INF_F;
-    for (int64_t v = threadIdx.x; v < n; v += BLOCK) top = fmaxf(top, l[v]);
+    for (int64_t v = threadIdx.x; v < n; v += BLOCK) top = fmaxf(top, get(l, v));
     return most_over<BLOCK>(top);
 }
 
-static __device__ float row_sum(const float *l, int64_t n, float top)
+static __device__ float row_sum(numbers l, int64_t n, float top)
 {
     float sum = 0;
-    for (int64_t v = threadIdx.x; v < n; v += BLOCK) sum += expf(l[v] - top);
+    for (int64_t v = threadIdx.x; v < n; v += BLOCK) sum += expf(get(l, v) - top);
     return sum_over<BLOCK>(sum);
 }
 
-/* The logarithm of the sum of exponentials, and the label's logit: as all ranks know them. */
-struct totals {
-    float lse, right;
-};
-
-static __device__ totals totals_of_parts(const loss_rows &r, int64_t i)
-{
-    float top = -CUDART_INF_F, sum = 0, right = 0;
-    for (int64_t p = 0; p < r.parts; p++) top = fmaxf(top, r.stats[(p * r.stats_rows + i) * 3]);
-    for (int64_t p = 0; p < r.parts; p++) {
-        const float *s = r.stats + (p * r.stats_rows + i) * 3;
-        sum += s[1] * expf(s[0] - top);
-        right += s[2];
-    }
-    return {top + logf(sum), right};
-}
-
-static __device__ totals totals_here(const float *l, int64_t n_v, int64_t label)
+static __device__ totals totals_here(numbers l, int64_t n_v, int64_t label)
 {
     const float top = row_top(l, n_v);
-    return {top + logf(row_sum(l, n_v, top)), l[label]};
+    return {top + logf(row_sum(l, n_v, top)), get(l, label)};
 }
 
 static __global__ void loss_kernel(loss_rows r, int64_t n)
 {
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
-        float *l = r.logits + i * r.n_v;
+        const numbers l = from(r.logits, i * r.n_v);
         const int64_t word = r.labels[i], label = word - r.first;
         const bool known = word >= 0 && word < r.words;
         const float weight = !known ? 0 : r.mask ? r.mask[i] : 1, scale = weight * r.scale;
         totals all = {0, 0};
-        if (weight != 0) all = r.stats ? totals_of_parts(r, i) : totals_here(l, r.n_v, label);
+        if (weight != 0)
+            all = r.stats ? totals_of_parts(r.stats, r.parts, r.stats_rows, i)
+                          : totals_here(l, r.n_v, label);
         __syncthreads(); /* the label's logit is read */
         for (int64_t v = threadIdx.x; r.gradient && v < r.n_v; v += BLOCK)
-            l[v] = scale == 0 ? 0 : scale * (expf(l[v] - all.lse) - (v == label ? 1.f : 0.f));
+            put(l, v,
+                scale == 0 ? 0 : scale * (expf(get(l, v) - all.lse) - (v == label ? 1.f : 0.f)));
         if (threadIdx.x) continue;
         r.terms[2 * i] = weight == 0 ? 0 : weight * (all.lse - all.right);
         r.terms[2 * i + 1] = weight;
@@ -117,7 +103,7 @@ static void head_loss(const kernel_call *c)
             floats_in(c, IN_HEAD_LOSS_mask) ? floats_in(c, IN_HEAD_LOSS_mask) + t : NULL;
         product(c, {from(x, t * h), h, 1}, {w, h, 1}, {g, n_v, 1}, n, n_v, h, false);
         run_rows(c,
-                 {logits, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
+                 {g, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
                   (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
                  n);
         push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n);
@@ -135,29 +121,18 @@ static void head_logits(const kernel_call *c)
 
 /* ---- a vocabulary that is cut over ranks */
 
-static int64_t rows_there(const op *o)
-{
-    const int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
-    return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
-}
-
-static __global__ void stats_kernel(const float *logits, const int32_t *labels, int64_t n,
-                                    int64_t n_v, int64_t first, float *stats)
+static __global__ void stats_kernel(numbers logits, const int32_t *labels, int64_t n, int64_t n_v,
+                                    int64_t first, float *stats)
 {
     for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
-        const float *l = logits + i * n_v;
+        const numbers l = from(logits, i * n_v);
         const float top = row_top(l, n_v), sum = row_sum(l, n_v, top);
         const int64_t label = labels[i] - first;
         if (threadIdx.x) continue;
         stats[i * 3] = top;
         stats[i * 3 + 1] = sum;
-        stats[i * 3 + 2] = label >= 0 && label < n_v ? l[label] : 0;
+        stats[i * 3 + 2] = label >= 0 && label < n_v ? get(l, label) : 0;
     }
-}
-
-static void clear(const kernel_call *c, float *x, int64_t n)
-{
-    for_each(c, n, [=] __device__(int64_t i) { x[i] = 0; });
 }
 
 static void head_part(const kernel_call *c)
@@ -166,16 +141,16 @@ static void head_part(const kernel_call *c)
     const int64_t h = o->dim[DIM_HEAD_PART_H], n_v = o->dim[DIM_HEAD_PART_V],
                   rows = o->dim[DIM_HEAD_PART_ROWS], first = o->dim[DIM_HEAD_PART_FIRST];
     const int64_t n = rows_there(o);
-    float *logits = floats_out(c, OUT_HEAD_PART_logits),
-          *stats = floats_out(c, OUT_HEAD_PART_stats);
+    const numbers logits = out_of(c, OUT_HEAD_PART_logits);
+    float *stats = floats_out(c, OUT_HEAD_PART_stats);
     product(c, {from(in_of(c, IN_HEAD_PART_x), first * h), h, 1}, {in_of(c, IN_HEAD_PART_w), h, 1},
-            {{logits, false}, n_v, 1}, n, n_v, h, false);
+            {logits, n_v, 1}, n, n_v, h, false);
     if (n > 0)
         stats_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(
             logits, ints_in(c, IN_HEAD_PART_labels) + first, n, n_v, o->dim[DIM_HEAD_PART_VFIRST],
             stats);
-    clear(c, logits + n * n_v, (rows - n) * n_v);
-    clear(c, stats + n * 3, (rows - n) * 3);
+    clear(c, logits, n * n_v, rows * n_v);
+    clear(c, {stats, false}, n * 3, rows * 3);
 }
 
 static int64_t head_part_d_bytes(const op *o, const op_types *)
@@ -193,16 +168,17 @@ static void head_part_d(const kernel_call *c)
                   dx = out_of(c, OUT_HEAD_PART_D_dx);
     const float *mask =
         floats_in(c, IN_HEAD_PART_D_mask) ? floats_in(c, IN_HEAD_PART_D_mask) + first : NULL;
-    float *logits = floats_out(c, OUT_HEAD_PART_D_logits), *terms = (float *)c->workspace;
+    const numbers logits = out_of(c, OUT_HEAD_PART_D_logits);
+    float *terms = (float *)c->workspace;
     run_rows(c,
              {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask, terms, n_v,
               o->dim[DIM_HEAD_PART_D_VFIRST], n_v * o->dim[DIM_HEAD_PART_D_PARTS],
               (float)o->real[REAL_HEAD_PART_D_scale], true, floats_in(c, IN_HEAD_PART_D_stats),
               o->dim[DIM_HEAD_PART_D_PARTS], rows},
              n);
-    push(c, {logits, false}, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
+    push(c, logits, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
          out_of(c, OUT_HEAD_PART_D_dw), n);
-    clear(c, logits + n * n_v, (rows - n) * n_v);
+    clear(c, logits, n * n_v, rows * n_v);
     add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
 }
 
@@ -210,8 +186,8 @@ extern "C" cuda_part cuda_loss(void)
 {
     static const kernel rows[] = {
         {OP_HEAD_LOSS, "plain", head_loss_fits, NULL, NULL, head_loss_bytes, head_loss},
-        {OP_HEAD_PART, "plain", sums_wide, NULL, NULL, NULL, head_part},
-        {OP_HEAD_PART_D, "plain", sums_wide, NULL, NULL, head_part_d_bytes, head_part_d},
+        {OP_HEAD_PART, "plain", NULL, NULL, NULL, NULL, head_part},
+        {OP_HEAD_PART_D, "plain", NULL, NULL, NULL, head_part_d_bytes, head_part_d},
         {OP_HEAD_LOGITS, "plain", NULL, NULL, NULL, NULL, head_logits},
     };
     return PART(rows);

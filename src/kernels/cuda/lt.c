@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/lt_choices.h"
 
 struct lt_plan {
     cublasLtMatmulDesc_t d;
@@ -68,7 +71,8 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t pref)
     return e;
 }
 
-static cublasStatus_t choose(lt_plan *p)
+/* The heuristic's first. */
+static cublasStatus_t choose_first(lt_plan *p)
 {
     cublasLtMatmulPreference_t pref = NULL;
     cublasLtMatmulHeuristicResult_t best;
@@ -84,6 +88,35 @@ static cublasStatus_t choose(lt_plan *p)
     return e;
 }
 
+/* Can what was chosen once still be used? */
+static bool is_usable(const lt_plan *p)
+{
+    cublasLtMatmulHeuristicResult_t r;
+    return cublasLtMatmulAlgoCheck(lt.handle, p->d, p->first, p->second, p->result, p->result,
+                                   &p->algo, &r) == CUBLAS_STATUS_SUCCESS &&
+           r.workspaceSize <= LT_WORKSPACE - LT_ALIGN;
+}
+
+static cublasStatus_t choose(lt_plan *p, const lt_shape *s)
+{
+    lt_choice c = {.shape = *s};
+    _Static_assert(sizeof p->algo == sizeof c.algo, "an algorithm is eight words");
+    if (lt_choices_find(&c)) {
+        memcpy(&p->algo, c.algo, sizeof c.algo);
+        if (is_usable(p)) return CUBLAS_STATUS_SUCCESS;
+    }
+    const cublasStatus_t e = choose_first(p);
+    if (e) return e;
+    memcpy(c.algo, &p->algo, sizeof c.algo);
+    lt_choices_keep(&c);
+    return e;
+}
+
+void lt_keep_choices(const char *path, const char *from)
+{
+    lt_choices_use(path, from, cublasLtGetVersion());
+}
+
 status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *err)
 {
     pthread_once(&lt.once, make_handle);
@@ -94,7 +127,7 @@ status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *
     if (!p) return error_set(err, ERR_MACHINE, "%s: out of memory", what);
     p->beta = s->add ? 1 : 0;
     cublasStatus_t e = describe(p, s);
-    if (!e) e = choose(p);
+    if (!e) e = choose(p, s);
     if (e) {
         lt_plan_free(p);
         return error_set(err, ERR_MACHINE,

@@ -26,7 +26,8 @@ static void gather(void)
         cuda_permute,       cuda_grouped,        cuda_route,       cuda_flex,
         cuda_update,        cuda_fast_grouped,   cuda_fast_wgmma,  cuda_fast_gemm,
         cuda_fast_head,     cuda_fast_attention, cuda_fast_order,  cuda_fast_router,
-        cuda_fast_norm,     cuda_fast_rope,
+        cuda_fast_norm,     cuda_fast_rope,      cuda_fast_blocks, cuda_fast_head_part,
+        cuda_gdn_chunk,     cuda_gdn_chunk_back,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();

@@ -144,10 +144,11 @@ int64_t sdpa_plan_workspace(const sdpa_plan *p)
 static bool is_used(const sdpa_plan *p, int id)
 {
     const bool backward = p->pass != SDPA_FORWARD;
+    if (id == SDPA_MASKED) return !p->shape.full;
     if (id == SDPA_WINDOW) return p->shape.window > 0;
     if (id == SDPA_DQ_SUM) return p->pass == SDPA_BACKWARD;
     if (id == SDPA_ONE || id >= SDPA_DO_O) return backward;
-    return id < SDPA_DO || id == SDPA_SCALE || id == SDPA_MASKED || backward;
+    return id < SDPA_DO || id == SDPA_SCALE || backward;
 }
 
 bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *workspace,

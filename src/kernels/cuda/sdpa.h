@@ -7,7 +7,9 @@
  * S2  Hopper's backward sums the query gradient with atomics into FP32 (SDPA_DQ_SUM). A graph
  *     without that buffer asks for the deterministic form; cuDNN then wants B*H*S*S*2 bytes of
  *     workspace.
- * S3  With properties of a device instead of a device nothing touches one: plans of tests. */
+ * S3  With properties of a device instead of a device nothing touches one: plans of tests.
+ * S4  A block is some of each sample's queries against some of its keys, all of them seen or the
+ *     same positions: rows between samples are strides, so nothing is copied. */
 #ifndef KERNELS_CUDA_SDPA_H
 #define KERNELS_CUDA_SDPA_H
 
@@ -24,7 +26,20 @@ typedef struct sdpa_shape {
     int64_t b, h, h_kv, s;
     int64_t d, d_v; /* of queries and keys; of values */
     int64_t window; /* a token sees itself and the window-1 before; 0: all */
+    /* of blocks */
+    int64_t s_kv;            /* keys; 0: as many as queries */
+    int64_t q_rows, kv_rows; /* of a sample in memory; 0: as many as are taken */
+    bool full;               /* every query sees every key */
 } sdpa_shape;
+
+/* The same, with numbers for what was left out. */
+static inline sdpa_shape sdpa_filled(sdpa_shape z)
+{
+    if (!z.s_kv) z.s_kv = z.s;
+    if (!z.q_rows) z.q_rows = z.s;
+    if (!z.kv_rows) z.kv_rows = z.s_kv;
+    return z;
+}
 
 typedef enum sdpa_pass { SDPA_FORWARD, SDPA_BACKWARD, SDPA_DETERMINISTIC } sdpa_pass;
 

@@ -83,12 +83,19 @@ static node inside(sdpa_graph *g, cudnnDataType_t type, four z)
     return tensor_of(g, (tensor){.type = type, .size = z, .stride = stride});
 }
 
+static bool is_of_keys(int64_t id)
+{
+    return id == SDPA_K || id == SDPA_V || id == SDPA_DK || id == SDPA_DV;
+}
+
 /* [B][S][H][D], seen as (b, h, s, d) or, turned, as (b, h, d, s). */
 static node activation(sdpa_graph *g, int64_t id, int64_t heads, int64_t d, bool turned)
 {
     const sdpa_shape z = g->shape;
-    const four straight = {{z.b, heads, z.s, d}}, steps = {{z.s * heads * d, d, heads * d, 1}};
-    const four across = {{z.b, heads, d, z.s}}, turns = {{z.s * heads * d, d, 1, heads * d}};
+    const int64_t s = is_of_keys(id) ? z.s_kv : z.s;
+    const int64_t sample = (is_of_keys(id) ? z.kv_rows : z.q_rows) * heads * d;
+    const four straight = {{z.b, heads, s, d}}, steps = {{sample, d, heads * d, 1}};
+    const four across = {{z.b, heads, d, s}}, turns = {{sample, d, 1, heads * d}};
     return tensor_of(g, (tensor){id, CUDNN_DATA_BFLOAT16, turned ? across : straight,
                                  turned ? turns : steps, IN_MEMORY});
 }
@@ -102,7 +109,7 @@ static node value(sdpa_graph *g, int64_t id, cudnnDataType_t type)
 static node scores(sdpa_graph *g, cudnnDataType_t type)
 {
     const sdpa_shape z = g->shape;
-    return inside(g, type, (four){{z.b, z.h, z.s, z.s}});
+    return inside(g, type, (four){{z.b, z.h, z.s, z.s_kv}});
 }
 
 /* A number a query, between operations. */
@@ -122,7 +129,7 @@ static node rows_in_memory(sdpa_graph *g, int64_t id, four stride)
 static node stats(sdpa_graph *g)
 {
     const sdpa_shape z = g->shape;
-    return rows_in_memory(g, SDPA_STATS, (four){{z.h * z.s, 1, z.h, 1}});
+    return rows_in_memory(g, SDPA_STATS, (four){{z.h * z.q_rows, 1, z.h, 1}});
 }
 
 /* ---- operations */
@@ -226,6 +233,7 @@ static node keep_where(sdpa_graph *g, cudnnPointwiseMode_t mode, node a, node b,
 
 static node masked(sdpa_graph *g, node x)
 {
+    if (g->shape.full) return x;
     x = keep_where(g, CUDNN_POINTWISE_CMP_GE, index_of(g, x, 2), index_of(g, x, 3), x);
     if (g->shape.window <= 0) return x;
     const point shift = {CUDNN_POINTWISE_ADD,
@@ -263,7 +271,8 @@ static void forward(sdpa_graph *g)
 static node turn(sdpa_graph *g, node x)
 {
     const sdpa_shape z = g->shape;
-    const four size = {{z.b, z.h, z.s, z.s}}, stride = {{z.h * z.s * z.s, z.s * z.s, 1, z.s}};
+    const int64_t head = z.s * z.s_kv;
+    const four size = {{z.b, z.h, z.s_kv, z.s}}, stride = {{z.h * head, head, 1, z.s_kv}};
     return reshape(
         g, x, tensor_of(g, (tensor){.type = CUDNN_DATA_BFLOAT16, .size = size, .stride = stride}));
 }
@@ -277,7 +286,7 @@ static void shared_heads(sdpa_graph *g, node a, node b, int64_t id, int64_t d)
         matmul(g, a, b, out);
         return;
     }
-    node all = inside(g, CUDNN_DATA_BFLOAT16, (four){{z.b, z.h, z.s, d}});
+    node all = inside(g, CUDNN_DATA_BFLOAT16, (four){{z.b, z.h, z.s_kv, d}});
     reduce(g, CUDNN_REDUCE_TENSOR_ADD, matmul(g, a, b, all), out);
 }
 
@@ -300,8 +309,8 @@ static node row_dots(sdpa_graph *g, node d_o)
 static void query_gradient(sdpa_graph *g, node ds, node k, bool deterministic)
 {
     const sdpa_shape z = g->shape;
-    const four size = {{z.b, z.h_kv, z.s, z.d}};
-    const four stride = {{z.s * z.h_kv * z.d, z.d, z.h_kv * z.d, 1}};
+    const four size = {{z.b, z.h_kv, z.s_kv, z.d}};
+    const four stride = {{z.kv_rows * z.h_kv * z.d, z.d, z.h_kv * z.d, 1}};
     const four all = {{z.b, z.h, z.s, z.d}};
     const four steps = {{z.h * z.s * z.d, z.s * z.d, z.d, 1}};
     node rows = reshape(
@@ -343,7 +352,7 @@ static void backward(sdpa_graph *g, bool deterministic)
 void sdpa_graph_init(sdpa_graph *g, const cudnn_library *lib, const sdpa_shape *z, sdpa_pass pass)
 {
     sdpa_graph_open(g, lib);
-    g->shape = *z;
+    g->shape = sdpa_filled(*z);
     if (pass == SDPA_FORWARD)
         forward(g);
     else

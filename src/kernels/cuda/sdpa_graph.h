@@ -8,6 +8,10 @@
 #include "kernels/cuda/cudnn_open.h"
 #include "kernels/cuda/sdpa.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef cudnnBackendDescriptor_t node;
 
 enum { SDPA_NODES = 256, SDPA_OPS = 64 };
@@ -31,5 +35,9 @@ void sdpa_set(sdpa_graph *g, node n, cudnnBackendAttributeName_t a, cudnnBackend
               int64_t count, const void *value);
 void sdpa_set_node(sdpa_graph *g, node n, cudnnBackendAttributeName_t a, node value);
 node sdpa_finish(sdpa_graph *g, node n); /* gives n back */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

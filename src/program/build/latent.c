@@ -54,7 +54,7 @@ void latent_forward(builder *b, const attention_bufs *t)
         qkv_set e = expand(b, SEG_FORWARD, t, both);
         op *o =
             core_block(b, SEG_FORWARD, c, core_owner(c, h), IN(e.q, e.k, e.v), OUT(c->o, c->lse));
-        o->flags = h ? ADD_TO : 0;
+        if (h) o->flags |= ADD_TO;
         both = next;
     }
 }
@@ -90,7 +90,7 @@ qkv_set latent_backward(builder *b, const attention_bufs *t, int dout)
         d.v = seg_temp(b, "dv", b->Tc * c->n * c->dv);
         op *o = core_block(b, SEG_BACKWARD, c, core_owner(c, h),
                            IN(dout, e.q, e.k, e.v, c->o, c->lse), OUT(d.q, d.k, d.v));
-        o->flags = h ? ADD_TO : 0;
+        if (h) o->flags |= ADD_TO;
         sum = contract(b, t, both, d);
         if (h)
             seg_op(b, SEG_BACKWARD, OP_ADD, "attention.ring", IN(sum, so_far), OUT(sum),

@@ -127,6 +127,24 @@ status trainer_open(trainer *t, const setup *s, error *err)
     return trainer_predict_attach(t, err);
 }
 
+/* Every operation is launched once, over zeros, before the first step, which then meets no kernel
+ * that is still to be loaded: where the host runs ahead nothing may wait for it in a step. Nothing is
+ * kept. Collective. */
+static void launch_once(trainer *t)
+{
+    const program *p = t->p;
+    if (!executor_runs_ahead(t->e)) return;
+    comm_work before = comm_work_begin(t->c, WORK_NONE); /* a hang is watched for */
+    comm_where(t->c, "the first launches", NULL);
+    step_run_begin(t->e);
+    step_run_end(t->e, p, p->types.moments ? STEP_UPDATES : STEP_ONLY);
+    step_report_of(t->e, p);
+    executor_fill(t->e, 0, p->arena_bytes + p->host_bytes + p->staging_bytes, 0);
+    batch_tables(t->e, p);
+    step_table(t->e, p, &t->opt);
+    comm_work_end(t->c, before);
+}
+
 /* ---- all of it */
 
 /* As many as a double counts. */
@@ -176,6 +194,7 @@ status trainer_open_all(trainer *t, error *err)
     fact data = {"data", data_text(t), "give all ranks the same files"};
     s = facts_agree(t->c, &data, 1, t->a, err);
     if (s || t->o->touched) return s;
+    launch_once(t);
     s = trainer_start(t, err);
     if (!s) s = trainer_folder_open(t, err);
     if (s) return s;
