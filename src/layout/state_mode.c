@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "recipe/target.h"
+
 /* Transformer Engine keeps narrow weights twice, by rows and by columns; each copy has its
  * scales. */
 typedef struct narrow_mode {
@@ -35,6 +37,11 @@ double state_on_host(const recipe *r)
     if (!recipe_given(r, K_OPT_OFFLOAD_FRACTION)) return 1;
     double p = recipe_real(r, K_OPT_OFFLOAD_FRACTION);
     return p > 0 ? fmin(p, 1) : 0; /* NaN is 0 too */
+}
+
+bool state_waits_on_host(const recipe *r)
+{
+    return recipe_on(r, K_OPT_STATES) && !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
 }
 
 /* FP16 gradients that are kept narrow have an FP32 copy in the optimizer. */
@@ -79,6 +86,7 @@ state_mode state_mode_of(const recipe *r)
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");
     if (recipe_on(r, K_DIST_OPT)) text_add(&t, ", sharded");
     if (m.host > 0) text_add(&t, ", %g %% of it on the host", 100 * state_on_host(r));
+    if (state_waits_on_host(r)) text_add(&t, ", on the host between updates");
     if (narrow)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);
     else if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4))

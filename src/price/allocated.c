@@ -180,6 +180,10 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     if (s->pipe.pp > 1) part[ALLOCATED_PIPELINE] = mul_sat(hidden, z.posts_early ? 2 : 1);
     if (copies_gradients(s, &z.types)) out->step = mul_sat(p->owned, 4); /* I1 */
     out->step = add_sat(out->step, mul_sat(largest_slice(s, state), moment_copies(&z.types)));
+    if (!state_waits_on_host(&s->r)) return;
+    out->waited = part[ALLOCATED_OPTIMIZER];
+    out->step = add_sat(out->step, out->waited);
+    part[ALLOCATED_OPTIMIZER] = 0;
 }
 
 int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state)
@@ -320,7 +324,8 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
     int64_t *part = out->part;
     for (int i = 0; i < ALLOCATED_PARTS; i++) part[i] = state->part[i];
     if (state->step > live_sum(level)) {
-        part[ALLOCATED_STEP] = state->step;
+        part[ALLOCATED_STEP] = state->step - state->waited;
+        part[ALLOCATED_OPTIMIZER] += state->waited;
     } else {
         part[ALLOCATED_ACTIVATIONS] = level.saved;
         part[ALLOCATED_LOGITS] = level.logits;
@@ -328,7 +333,7 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
     }
     for (int i = 0; i < ALLOCATED_PARTS; i++) out->allocated = add_sat(out->allocated, part[i]);
     reserved_ratio ratio = reserved_ratio_of(&s->r);
-    int64_t again = part[ALLOCATED_STEP] ? 0 : level.again;
+    int64_t again = state->step > live_sum(level) ? 0 : level.again;
     out->reserved = add_sat(times(out->allocated, ratio.middle), times(again, ratio.again));
     out->reserved_low = times(out->allocated, ratio.low);
     out->reserved_high = add_sat(times(out->allocated, ratio.high), times(again, ratio.again_high));

@@ -48,7 +48,8 @@ const char *outside_title(outside_part p);
 /* What does not change while a step runs, by part. */
 typedef struct allocated_state {
     int64_t part[ALLOCATED_PARTS];
-    int64_t step; /* the optimizer's step takes beside it */
+    int64_t step;   /* the optimizer's step takes beside it */
+    int64_t waited; /* of that: state that waits on the host otherwise */
 } allocated_state;
 
 /* Of a rank of pipeline stage `pp_rank`, from what its program_size says beside the level. */

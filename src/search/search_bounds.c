@@ -23,6 +23,7 @@ static int64_t state_least(search *s, const choice *c, int offload)
         patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
     state_mode mode = state_mode_bare(&patched.r);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
+    if (s->waits) mode.optimizer = 0;
     const param_table *t = &base->params;
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];

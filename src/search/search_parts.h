@@ -132,6 +132,7 @@ typedef struct search {
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
+    bool waits;                           /* the optimizer's state, on the host between updates */
     bool megatron;                        /* runs it: memory is what it would report */
     reported_frame least[PRECISIONS_MAX]; /* of whatever layout */
     const visit_frame *frame;             /* of the attention, experts and PP that are visited */
