@@ -68,4 +68,22 @@ assert first['memory']['allocated'] != last['memory']['allocated']
 assert first['peak_bytes'] == last['peak_bytes'] # of the fullest, whoever is shown
 E
 expect no_such_rank 2 'rank' "$moefold" price recipes/dsv3-128k-h100.yaml --rank 100000
+
+# ---- optimizer state that waits on the host between updates: another knob, another price
+states=(deepseek-v3 cluster.gpu=GB200 cluster.n_gpus=256 model.pipeline_model_parallel_size=4 model.expert_model_parallel_size=64
+    train.global_batch_size=2048 model.moe_router_force_load_balancing=true model.recompute_granularity=full
+    model.recompute_method=uniform model.recompute_num_layers=1)
+"$moefold" price "${states[@]}" --json >"$work/here.json"
+"$moefold" price "${states[@]}" optimizer.offload_optimizer_states=true --json >"$work/waits.json"
+check states_wait_on_the_host python3 - "$work/here.json" "$work/waits.json" <<'PY'
+import json, sys
+a, b = (json.load(open(f)) for f in sys.argv[1:])
+part = lambda x, k: x["memory"]["allocated"]["parts"][k]
+more = b["step_s"] - a["step_s"]
+assert 0.05 < more < 0.4, more
+assert part(a, "optimizer") > 0
+assert b["peak_bytes"] < a["peak_bytes"]
+assert b["memory"]["allocated"]["bytes"] >= a["memory"]["allocated"]["bytes"] - part(a, "optimizer")
+PY
+
 exit $failed

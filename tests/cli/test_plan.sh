@@ -95,7 +95,7 @@ own=recipes/qwen3-30b-4k-h100.yaml
 expect against_is_the_job 0 '^Plan +qwen3-30b-a3b on 16 H100, sequence length 4,096, global batch 1,024 \(recipes' --against $own
 expect against_has_a_place 0 'It stands (at place|below)' --against $own
 expect against_has_a_path 0 'change by change' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 1024 --against $own
-expect against_says_what_fell 0 '(host|EP messages|attention) [-+][0-9.]+ s' --against $own
+expect against_says_what_fell 0 '(launches|communication|attention) [-+][0-9.]+ s' --against $own
 expect against_what_cannot_be_built 1 'no program can be built: ' --against $own --gpus 1xH100
 expect against_what_does_not_fit 0 'it does not fit, by .*' --against $own --seq 16384 --gbs 256
 for key in place path moved violations same_sizes fits; do
