@@ -13,6 +13,8 @@
 
 #include "audit/state.h"
 
+#include "base/waiting.h"
+
 enum { PROBES_MAX = 40, AXES = 3 };
 
 static bool class_equal(const audit_class *a, const audit_class *b)
@@ -195,11 +197,15 @@ static void plant(audit_state *t)
 
 void classes_make(audit_state *t)
 {
+    static const double built = 0.8; /* of an audit's time; matching is the rest */
     const layout *l = &t->s->lay;
     t->class_of = ARENA_ARRAY(t->a, int32_t, l->world);
     t->known = ARENA_ARRAY(t->a, int32_t, l->world);
     for (int64_t r = 0; r < l->world; r++) t->known[r] = -1;
-    for (int64_t p = 0; p < l->pp; p++) make_stage(t, layout_stage_rank(l, p)); /* I2 */
+    for (int64_t p = 0; p < l->pp; p++) {
+        make_stage(t, layout_stage_rank(l, p)); /* I2 */
+        waiting_part(built * (double)(p + 1) / (double)l->pp);
+    }
     if (t->o->plant) plant(t);
     for (int64_t r = l->world - 1; r >= 0; r--) {
         t->classes[t->class_of[r]].n++;

@@ -313,7 +313,7 @@ static status measure_here(bench *b, error *err)
     o.who = &b->bar;
     blas_ready();
     if (cli_speaks() && on_gpu(b))
-        fprintf(stderr, "moefold bench: %s, %.0f s of measurements; about twice that in all\n",
+        fprintf(stderr, "moefold bench: %s, %.0f s of measurements, and as much to prepare them\n",
                 b->gpu.name, b->seconds);
     else if (cli_speaks())
         fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/waiting.h"
 #include "cli/check_audit.h"
 #include "cli/verdict.h"
 #include "price/repairs.h"
@@ -209,19 +210,24 @@ static status find_fix(checked *c, const recipe *r, const check_options *o, aren
     return OK;
 }
 
+enum { FIX_SECONDS = 5 };
+
 static int check(const recipe *r, const setup *s, const check_options *o, arena *a)
 {
     static const char *const none[] = {NULL};
     checked c = {.s = s, .fix = none, .rank = -1};
     error err = {{0}};
+    bool only_fix = o->fix && !o->json;
+    waiting_begin("check", only_fix ? "looking for a repair" : "rules, programs of ranks, messages",
+                  only_fix ? WAITING_ABOUT : WAITING_UNKNOWN, FIX_SECONDS);
     rules_check(&c.found, s, false, a);
     cli_price_advice(&c.found, r, s, a);
     status st = cli_fit(&c.memory, s, &c.found, a, &err);
     if (!st) st = find_fix(&c, r, o, a, &err);
+    if (!st && !only_fix) st = audit_ranks(&c, o, a, &err);
+    waiting_end();
     if (st) return cli_fail("check", st, &err);
-    if (o->fix && !o->json) return print_fix(&c, a);
-    st = audit_ranks(&c, o, a, &err);
-    if (st) return cli_fail("check", st, &err);
+    if (only_fix) return print_fix(&c, a);
     if (o->json)
         print_json(&c);
     else

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/clock.h"
+#include "base/waiting.h"
 #include "cli/cli.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/hf/source.h"
@@ -207,6 +209,7 @@ static status load(conversion *v, const char *folder, int64_t iteration)
 static void say(void *with, const char *text)
 {
     (void)with;
+    waiting_clear();
     fprintf(stderr, "convert: %s\n", text);
 }
 
@@ -349,8 +352,13 @@ static status convert(conversion *v)
     if (!s) s = find_destination(v);
     if (!s && !v->from_hf) s = checkpoint_read_info(&v->info, v->a, folder, iteration, &v->err);
     if (!s) s = prepare(v);
+    double start = clock_seconds();
+    waiting_begin("convert", "reading weights", WAITING_UNKNOWN, 0);
     if (!s) s = load(v, folder, iteration);
+    waiting_end();
+    waiting_begin("convert", "writing weights", WAITING_ABOUT, clock_seconds() - start);
     if (!s) s = save(v);
+    waiting_end();
     if (s) return s;
     if (v->json)
         print_json(v);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/git.h"
+#include "base/waiting.h"
 #include "run/timing.h"
 
 /* So long changes are priced. */
@@ -193,7 +194,9 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
     diff_job j = {x, y, timing_machine, &o, clock_seconds() + SECONDS};
+    waiting_begin("diff", "pricing both", WAITING_AT_MOST, SECONDS);
     if (!st) st = differences_find(d, &j, a, err);
+    waiting_end();
     if (!st) st = hardware_has_stack(d->a.hw, own->stack, err);
     if (!st) {
         diff_verdict v = judge(d, tolerance);

@@ -88,9 +88,9 @@ static const struct page {
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},
       {"On two ranks (starts mpirun), cut by TP",
        "moefold train tiny cluster.gpu=cpu tp=2 seq=64 gbs=4 train.train_iters=3 --ranks 2"},
-      {"Keep the metrics, and how many tokens each expert got",
-       "moefold train tiny seq=64 gbs=4 train.train_iters=3 --metrics m.jsonl --save-routing "
-       "loads.json"}}},
+      {"Keep the run as a folder, for `diff` and `report`",
+       "moefold train tiny seq=64 gbs=4 train.train_iters=6 --run run && moefold report run -o "
+       "run.html"}}},
     {"bench",
      {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
       {"The GPU: writes hardware/h200-measured.yaml and the like", "moefold bench --device cuda"},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/join.h"
+#include "base/waiting.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "run/parity/parity.h"
@@ -75,7 +76,11 @@ static int run_rank(const setup *s, const recipe *r, const char *folder, const p
     error err = {{0}};
     parity_result result = {0};
     status st = cli_open(&c, s, r->a, &err);
-    if (!st) st = parity_run(&result, r, folder, o, c, &err);
+    if (!st) {
+        if (cli_speaks()) waiting_begin("parity", "steps of the case", WAITING_UNKNOWN, 0);
+        st = parity_run(&result, r, folder, o, c, &err);
+        if (cli_speaks()) waiting_end();
+    }
     int code = st ? (int)st : result.ok ? OK : ERR_RULE;
     bool speaks = cli_speaks();
     if (st && speaks) cli_fail("parity", st, &err);

@@ -6,9 +6,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/waiting.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "recipe/export.h"
+#include "search/search_ties.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
@@ -45,12 +47,14 @@ static void price_next(plan_answer *p, arena *a)
 static status print_found(plan_answer *p, const plan_words *w, const search_options *o, arena *a,
                           error *err)
 {
+    waiting_begin("plan", "pricing the reasons", WAITING_ABOUT, w->bring_up ? 10 : 3);
     price_next(p, a);
     plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
+    waiting_end();
     if (st) return st;
     if (w->json) {
         plan_print_json(p, a);
@@ -72,9 +76,11 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
 
 static void print_nothing(plan_answer *p, const plan_words *w, const search_options *o, arena *a)
 {
+    waiting_begin("plan", "what would fit", WAITING_AT_MOST, MISS_SECONDS + ALONE_SECONDS);
     plan_find_miss(p, o, MISS_SECONDS);
     plan_find_fewest(p, o, ALONE_SECONDS, a);
     plan_try_offload(p, a);
+    waiting_end();
     if (w->json) {
         plan_print_json(p, a);
         return;
@@ -121,17 +127,31 @@ static int with_recipe(int n, char **words, plan_words *w)
     return n;
 }
 
+/* Was everything looked at, and nothing fits? */
+static bool found_nothing(const search_result *r, status st)
+{
+    if (r->not_known || r->never.n || !r->complete) return false;
+    return st == ERR_RULE ? !r->counts.legal : !st && !r->n_best;
+}
+
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
     *o = (search_options){.hw = p->hw,
                           .prices = p->prices,
                           .any_precision = w->precision != NULL,
+                          .published = p->published,
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_target(p, a, err);
     if (!st) st = search_run(p->result, p->given, o, a, err);
+    if (p->published && found_nothing(p->result, st)) {
+        p->published = o->published = false;
+        p->fell_back = true;
+        st = search_run(p->result, p->given, o, a, err);
+    }
     p->complete = p->result->complete;
+    if (!st && p->hw->framework > 0) search_judge_ties(p->result, o);
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
@@ -164,6 +184,9 @@ int command_plan(int argc, char **argv)
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &w.headroom},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
+        {"--search", "all|published",
+         "features that published runs on such GPUs have, or all; unset: published", NULL,
+         &w.space},
         {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
          &w.seconds},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
@@ -190,7 +213,11 @@ int command_plan(int argc, char **argv)
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = cli_headroom(r, w.headroom, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
-    if (!st && !done) st = judge(p, &w, &o, a, &err);
+    if (!st && !done) {
+        waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
+        st = judge(p, &w, &o, a, &err);
+        waiting_end();
+    }
     bool refused = !done && p->result && plan_refuses(p, w.json, a);
     bool none = !st && !done && !refused && !p->result->n_best;
     bool late = none && !p->complete;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/waiting.h"
 #include "cli/price_trace.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
@@ -242,13 +243,14 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
                          "%s: no program can be built: %s (moefold check names the repair)",
                          s->r.name, why_not);
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
+    waiting_begin("price", "playing the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
     price_setup(&q->p, s, hw, o, a);
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
-    if (st) return st;
     q->limit.seconds = CHANGES_SECONDS;
     change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
-    q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
-    return see_rank(q, a, err);
+    if (!st) q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
+    waiting_end();
+    return st ? st : see_rank(q, a, err);
 }
 
 int command_price(int argc, char **argv)

@@ -5,6 +5,7 @@
 
 #include "audit/audit.h"
 #include "base/file.h"
+#include "base/waiting.h"
 #include "run/timing.h"
 
 enum { STEPS_MAX = 1000000 };
@@ -98,7 +99,9 @@ static cost_kind largest_exposed(const price *p)
 
 static status look(profiled *q, const recipe *r, const price_options *o, arena *a, error *err)
 {
+    waiting_begin("profile", "reading", WAITING_UNKNOWN, 0);
     status st = profile_read(&q->p, q->path, q->steps, a, err);
+    waiting_end();
     if (!st) st = price_recipe(q, r, o, a, err);
     if (st) return st;
     profile_make_rows(q);

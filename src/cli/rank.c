@@ -74,8 +74,10 @@ status cli_rank(const char *word, const setup *s, int64_t *rank, error *err)
         return error_set(err, ERR_RULE,
                          "--rank %s: the recipe has no valid layout; see `moefold check`", word);
     if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
-        return error_set(err, ERR_INPUT, "--rank %s: ranks are 0 to %" PRId64, word,
-                         s->lay.world - 1);
+        return error_set(err, ERR_INPUT,
+                         "--rank %s: ranks are 0 to %" PRId64 " (cluster.n_gpus=%" PRId64
+                         "); repair: --rank 0, or more GPUs",
+                         word, s->lay.world - 1, s->lay.world);
     *rank = v.whole;
     return OK;
 }

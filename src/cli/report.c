@@ -6,6 +6,7 @@
 
 #include "audit/audit.h"
 #include "base/file.h"
+#include "base/waiting.h"
 #include "report/page.h"
 #include "report/plan_file.h"
 #include "run/timing.h"
@@ -185,9 +186,12 @@ int command_report(int argc, char **argv)
                             : cli_read(a, &words, r, &done, &err);
     if (!st && !done && !w.out)
         st = error_set(&err, ERR_INPUT, "name the page to write: -o page.html");
+    waiting_begin("report", "playing the step", WAITING_ABOUT,
+                  w.brief || plan || run ? 3 : SECONDS + 2);
     if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);
     if (!st && !done && run) st = report_run(run, &w, &good, a, &err);
     if (!st && !done && !plan && !run) st = report_recipe(r, &w, &good, a, &err);
+    waiting_end();
     int code = st ? cli_fail("report", st, &err) : good ? OK : ERR_RULE;
     if (!st && !done) printf("Written to %s: open it in a browser\n", w.out);
     arena_destroy(a);

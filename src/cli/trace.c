@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "base/waiting.h"
 #include "trace/compare.h"
 
 enum { TOP = 20, TOP_MAX = 10000 };
@@ -140,7 +141,12 @@ static status find_paths(int argc, char **argv, const char *paths[2], error *err
 static status compare(trace_command *q, arena *a, error *err)
 {
     status st = OK;
-    for (int i = 0; i < 2 && !st; i++) st = trace_read(&q->t[i], q->paths[i], a, err);
+    waiting_begin("trace", "reading both", WAITING_UNKNOWN, 0);
+    for (int i = 0; i < 2 && !st; i++) {
+        st = trace_read(&q->t[i], q->paths[i], a, err);
+        waiting_part(0.5 * (i + 1));
+    }
+    waiting_end();
     if (st) return st;
     trace_compare(&q->c, &q->t[0], &q->t[1], a);
     if (!q->c.common)

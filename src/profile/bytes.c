@@ -4,6 +4,8 @@
  * I2  A gzip file may have several members, one after another, as gzip itself takes them. */
 #include "profile/bytes.h"
 
+#include "base/waiting.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,9 @@ static size_t take(bytes *b, unsigned char *to)
         return n;
     }
     size_t n = fread(to, 1, ROOM, b->file);
+    struct stat all;
+    if (fstat(fileno(b->file), &all) == 0 && all.st_size > 0)
+        waiting_part((double)ftello(b->file) / (double)all.st_size);
     if (ferror(b->file)) fail(b, strerror(errno));
     return n;
 }

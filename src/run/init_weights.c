@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/philox.h"
+#include "base/waiting.h"
 #include "run/part_map.h"
 
 enum { CHUNK = 1 << 14 };
@@ -97,6 +98,7 @@ void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint6
         weight_box boxes[PARAM_SECTIONS_MAX];
         int n = weight_boxes(boxes, s, at, one);
         for (int k = 0; k < n; k++) init_box(&from, one, &boxes[k], weights + one->offset);
+        waiting_part((double)(i + 1) / (double)w->n);
     }
     arena_destroy(names);
 }

@@ -135,7 +135,7 @@ static status take_head(reader *r, json_t *root)
     if (!what || strcmp(what, "trace") != 0)
         return error_set(r->err, ERR_INPUT,
                          "%s: not a trace of moefold (otherData.moefold is not \"trace\"); repair: "
-                         "name a file of `moefold price RECIPE --trace FILE`",
+                         "name a file of `moefold price RECIPE --trace FILE` or of `train`",
                          r->path);
     int64_t version = whole(head, "version");
     if (version != 1)
@@ -186,6 +186,12 @@ static status take_all(reader *r, json_t *root)
                      r->path);
 }
 
+static status with_repair(status s, const char *repair, arena *a, error *err)
+{
+    const char *why = arena_text(a, "%s", err->text);
+    return error_set(err, s, "%s; repair: %s", why, repair);
+}
+
 status trace_parse(trace *t, const char *path, const char *data, size_t n, arena *a, error *err)
 {
     trace_init(t, "", a);
@@ -195,14 +201,12 @@ status trace_parse(trace *t, const char *path, const char *data, size_t n, arena
     if (gzip_is(data, n)) {
         gzip_text in = {path, data, n, TRACE_BYTES_MAX};
         status s = gzip_unpack(a, &in, &text, &n, err);
-        if (s) return s;
+        if (s) return with_repair(s, "write the trace again, of fewer ranks or steps", a, err);
     }
     json_t *root = NULL;
     status s = json_parse(path, text, n, &root, err);
     if (s) {
-        const char *why = arena_text(a, "%s", err->text);
-        return error_set(err, s, "%s; repair: it is cut short or no JSON: write the trace again",
-                         why);
+        return with_repair(s, "it is cut short or no JSON: write the trace again", a, err);
     }
     s = take_all(&r, root);
     json_decref(root);
@@ -215,5 +219,7 @@ status trace_read(trace *t, const char *path, arena *a, error *err)
     char *data;
     size_t n;
     status s = file_read(a, path, TRACE_BYTES_MAX, &data, &n, err);
-    return s ? s : trace_parse(t, path, data, n, a, err);
+    if (s)
+        return with_repair(s, "name a file that `price --trace` or `train --trace` wrote", a, err);
+    return trace_parse(t, path, data, n, a, err);
 }

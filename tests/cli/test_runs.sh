@@ -61,6 +61,20 @@ expect steps_need_a_file 2 'trace-steps 2: .*repair: --trace FILE' "$moefold" tr
     --trace-steps 2
 expect a_folder_is_no_trace 2 'is a folder; repair' "$moefold" train "${small[@]}" train.train_iters=5 --trace "$work"
 
+# ---- what is not there
+expect a_missing_trace_has_a_repair 2 'nowhere.json: No such file.*; repair: name a file that `price --trace`' "$moefold" trace \
+    "$work/nowhere.json" "$work/named.json"
+expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: a revision that' "$moefold" show nosuchrev:recipes/a.yaml
+expect a_rank_out_of_range_has_a_repair 2 'rank 99: ranks are 0 to 7 .cluster.n_gpus=8.; repair: --rank 0' "$moefold" price \
+    "${ranks[@]}" cluster.n_gpus=8 --trace "$work/x.json" --rank 99
+head -c 3000 "$work/eight.json.gz" >"$work/cut.json.gz"
+expect a_cut_trace_has_a_repair 2 'cut.json.gz: .*cut short.*; repair: write the trace again' "$moefold" trace "$work/cut.json.gz" \
+    "$work/named.json"
+head -c 3000 "$work/named.json" >"$work/cut.json"
+expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or no JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
+echo '{"traceEvents": []}' >"$work/other.json"
+expect a_trace_of_others_is_refused 2 'other.json: not a trace of moefold.*repair' "$moefold" trace "$work/named.json" "$work/other.json"
+
 # ---- folders
 run=$work/runs/a
 expect a_run_has_a_folder 0 'done after 6 steps' "$moefold" train "${small[@]}" train.train_iters=6 --run "$run" \

@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/maths.h"
+#include "base/waiting.h"
 #include "run/trainer/agree.h"
 #include "run/checkpoint/folder.h"
 #include "run/checkpoint/kinds.h"
@@ -244,7 +245,10 @@ static status load_weight(const loading *l, const checkpoint_kind *k, const weig
 static status load_kind(const loading *l, const checkpoint_kind *k, const box_list *boxes)
 {
     status s = OK;
-    for (int i = 0; i < l->c->w->n && !s; i++) s = load_weight(l, k, &l->c->w->list[i], boxes);
+    for (int i = 0; i < l->c->w->n && !s; i++) {
+        s = load_weight(l, k, &l->c->w->list[i], boxes);
+        waiting_part((double)(i + 1) / (double)l->c->w->n);
+    }
     return s;
 }
 

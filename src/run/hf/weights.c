@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/waiting.h"
 #include "run/hf/held.h"
 #include "run/hf/leftover.h"
 #include "run/hf/source.h"
@@ -116,6 +117,7 @@ static status load_weights(loading *l, const rank_at *at, const weight_list *w,
         part_map_init(&map, l->s, at, one);
         l->map = &map;
         st = each_part(l, all, a, load_part);
+        waiting_part((double)(i + 1) / (double)w->n);
     }
     arena_destroy(a);
     return st;

@@ -4,14 +4,14 @@
  *     neighbours. Who is done early would leave the others more memory than they have in a run.
  * I2  Other programs disturb: of many times the lowest tenth counts, of several rounds the
  *     best. Where ranks share cores they disturb one another in a run too, and the mean counts;
- *     where power binds, the middle of what follows the first third of the window.
+ *     where power binds, the middle of the window's second half.
  * I3  A device that computes beside the host gets a batch of calls for each look at the clock, so
  *     that launches hide behind kernels, as they do in a step.
  * I4  Where a call takes the host longer than the kernel, calls are put behind long ones, and what
  *     those take alone is taken off.
- * I5  Where power binds, products by themselves run slower than among the operations of a step,
- *     which move memory a fifth of the time: copies for that long stand between batches, and are
- *     not counted. */
+ * I5  Where power binds, the clock follows what ran for some ten milliseconds: alone, products are
+ *     slower than among the operations of a step, and attention is faster. So between two batches
+ *     products and copies run, about as long as a step has them, and are not counted. */
 #include "run/measure/jig.h"
 
 #include <math.h>
@@ -51,8 +51,8 @@ double jig_typical(const jig *j, int n)
 {
     double sum = 0, *t = j->times;
     if (j->scale->limited) {
-        t += n / 3;
-        n -= n / 3;
+        t += n / 2;
+        n -= n / 2;
     }
     for (int i = 0; i < n; i++) sum += t[i];
     if (j->crowded) return sum / n;
@@ -93,49 +93,61 @@ static double run(jig *j, jig_bound *b, int n)
 /* I3 */
 static int batch_of(const jig *j, double one)
 {
-    enum { BATCHES = 8, MOST = 256 };
+    const double long_enough = 1.5e-3;
+    enum { MOST = 256 };
     if (!j->scale->limited) return 1;
-    double n = j->window / BATCHES / (one > 1e-7 ? one : 1e-7);
+    double n = long_enough / (one > 1e-7 ? one : 1e-7);
     return n < 1 ? 1 : n > MOST ? MOST : (int)n;
 }
 
-/* I5: copies that take `part` of what the batch before them took. */
-static void run_beside(jig *j, jig_bound *copy, double batch_seconds)
+/* ---- what a step has beside the operation (I5) */
+
+typedef struct beside {
+    timed_op t[2];
+    jig_bound b[2];
+} beside;
+
+static status beside_bind(jig *j, beside *x)
 {
-    const double part = 0.25;
-    for (double left = part * batch_seconds; copy && left > 0;) left -= run(j, copy, 1);
+    const int64_t side = j->scale->side, n = 1 << 27;
+    x->t[0] = product_op(OP_GEMM, side, side, j->scale->depth);
+    x->t[1] = (timed_op){.o = {.kind = OP_COPY, .dim = {n}, .name = "beside"}};
+    x->t[1].in[IN_COPY_a] = x->t[1].out[OUT_COPY_y] = n;
+    status s = jig_bind(j, &x->t[0], &x->b[0]);
+    return s ? s : jig_bind(j, &x->t[1], &x->b[1]);
 }
 
-static int run_times(jig *j, jig_bound *b, jig_bound *copy)
+static void beside_run(jig *j, beside *x)
 {
-    enum { LEAST_RUNS = 2 };
-    int n = 0;
+    enum { PRODUCTS = 8, COPIES = 12 }; /* of an H200: 6.5 and 1.7 ms */
+    for (int i = 0; i < PRODUCTS; i++) put(j, &x->b[0]);
+    run(j, &x->b[1], COPIES);
+}
+
+/* ---- the window */
+
+static int run_times(jig *j, jig_bound *b, beside *x)
+{
+    int n = 0, least = x ? 6 : 2;
     run(j, b, 1); /* threads and library wake up */
-    double last = j->scale->limited ? run(j, b, 1) : 0;
-    int batch = batch_of(j, last);
+    int batch = batch_of(j, x ? run(j, b, 1) : 0);
     jig_barrier(j);
-    double warm = copy ? 0.5 * j->window : 0, begin = clock_seconds();
-    while (clock_seconds() - begin < warm) run_beside(j, copy, run(j, b, batch));
-    begin = clock_seconds();
-    while (n < LEAST_RUNS || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
-        run_beside(j, copy, last);
-        last = run(j, b, batch);
-        j->times[n++] = last / batch;
+    double begin = clock_seconds();
+    while (n < least || (n < ROOM_TIMES && clock_seconds() - begin < j->window)) {
+        if (x) beside_run(j, x);
+        j->times[n++] = run(j, b, batch) / batch;
     }
     return n;
 }
 
 static int run_window(jig *j, jig_bound *b)
 {
-    const int64_t n = 1 << 27;
-    jig_bound copy;
-    timed_op t = {.o = {.kind = OP_COPY, .dim = {n}, .name = "beside"}};
-    t.in[IN_COPY_a] = t.out[OUT_COPY_y] = n;
-    bool beside = j->scale->limited && op_flops(&b->t->o) > 0;
-    if (beside) j->st = jig_bind(j, &t, &copy);
-    int times = j->st ? 0 : run_times(j, b, beside ? &copy : NULL);
-    if (beside && !j->st) unbind(&copy);
-    return times;
+    beside x;
+    if (!j->scale->limited) return run_times(j, b, NULL);
+    j->st = beside_bind(j, &x);
+    int n = j->st ? 0 : run_times(j, b, &x);
+    for (int i = 0; i < 2 && !j->st; i++) unbind(&x.b[i]);
+    return n;
 }
 
 /* ---- operations that take less than the host's call (I4) */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/waiting.h"
 #include "run/trainer/agree.h"
 #include "run/hf/weights.h"
 #include "run/arrays.h"
@@ -139,6 +140,7 @@ static void compare_curve(parity *q, parity_result *r, int max_steps)
             r->curve_worst = i;
         }
         parity_update(q);
+        waiting_part((double)(i + 1) / (double)n);
     }
 }
 

@@ -5,6 +5,8 @@
  * I2  The estimate is the mean over this run, so that checkpoints and validations count. */
 #include "run/trainer/progress.h"
 
+#include "base/waiting.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +120,7 @@ void progress_step(progress *p, int64_t done, double now)
 void progress_line(progress *p, FILE *to, const char *text)
 {
     erase(p);
+    waiting_clear();
     fprintf(to, "%s\n", text);
     fflush(to);
     if (p->on && p->done > p->first) draw(p);

@@ -45,11 +45,11 @@ static void say(trainer *t, const trace *x)
     trace_matches m = trace_match(x, t->a);
     trainer_say(t, stderr,
                 arena_text(t->a,
-                           "trace %s: %s operations and %s waits of %lld ranks in steps %lld to "
+                           "trace %s: %s operations and %s waits of %lld rank%s in steps %lld to "
                            "%lld, %s messages between stages (open it with ui.perfetto.dev)",
                            t->o->trace, text_grouped(t->a, x->n - waits), text_grouped(t->a, waits),
-                           (long long)x->n_ranks, (long long)x->first_step,
-                           (long long)(x->first_step + x->steps - 1),
+                           (long long)x->n_ranks, x->n_ranks == 1 ? "" : "s",
+                           (long long)x->first_step, (long long)(x->first_step + x->steps - 1),
                            text_grouped(t->a, m.matched)));
 }
 

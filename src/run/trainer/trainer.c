@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "base/waiting.h"
 #include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
@@ -221,9 +222,12 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds(), .beside = -1};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
+    bool first = comm_rank(c) == 0;
     comm_work before = comm_work_begin(c, WORK_START);
+    if (first) waiting_begin("train", "program, weights, data", WAITING_UNKNOWN, 0);
     status st = trainer_open_all(t, err);
     if (!st && !o->touched) st = open_readers(t, err);
+    if (first) waiting_end();
     comm_work_end(c, before);
     if (!st) st = o->touched ? trainer_touched(t, err) : train(t, sum, err);
     if (sum->seconds > 0)
