@@ -122,7 +122,8 @@ void lt_choices_use(const char *path, const char *from, size_t version)
     kept.path = path && *path ? strdup(path) : NULL;
     kept.n = 0;
     const bool there = kept.path && read_all(kept.path, version);
-    if (!there && from && *from) read_all(from, version);
+    const bool other = from && *from && !(kept.path && strcmp(from, kept.path) == 0);
+    if (!there && other) read_all(from, version);
     if (!there && kept.path) write_all(version);
     pthread_mutex_unlock(&kept.lock);
 }
