@@ -74,4 +74,16 @@ expect another_version_is_refused 2 'recompute/summary.json: version is not 1.*r
 echo '{"event": "iteration"}' >"$work/recompute/metrics.jsonl"
 expect a_broken_line_is_refused 2 'metrics.jsonl:1: an iteration without its number; repair' diff_ "$work/a" "$work/recompute"
 expect metrics_alone_are_refused 2 'metrics of a run \(name its folder\)' diff_ "$work/a" "$work/a/metrics.jsonl"
+
+# ---- what other programs measured
+profiles=(tests/data/profile/megatron-1x4k.json.gz tests/data/profile/megatron-8x4k.json.gz)
+expect profiles_are_compared 1 'LM head and loss +0.0107 s +0.0903' diff_ "${profiles[@]}"
+expect the_same_profile_does_not_differ 0 'they do not differ' diff_ "${profiles[0]}" "${profiles[0]}"
+expect profiles_as_json 1 '"parts":.*"differ":true' diff_ "${profiles[@]}" --json
+sed 's/elapsed time per iteration (ms): 2/elapsed time per iteration (ms): 3/' tests/data/profile/megatron.log >"$work/slower.log"
+expect logs_are_compared 1 "B's step is [0-9.]+ % longer.*they differ" diff_ tests/data/profile/megatron.log "$work/slower.log"
+expect a_log_knows_its_noise 0 'differ by 0.0 %: noise' diff_ tests/data/profile/megatron.log tests/data/profile/megatron.log
+echo 'make: *** [all] Error 1' >"$work/other.log"
+expect a_log_of_another_program_is_refused 2 'other.log' diff_ tests/data/profile/megatron.log "$work/other.log"
+expect our_trace_is_no_profile 2 'trace' diff_ "$work/a/trace.json.gz" "$work/batch/trace.json.gz"
 exit $failed
