@@ -49,7 +49,7 @@ say_if "the losses of all 6 steps then" "$(cmp -s "$work/a" "$work/b" && echo th
 
 # Checkpoints: saved on one, continued on the other; FP32.
 for d in cuda cpu; do
-    trained "${fp32[@]}" moefold.device=$d train.train_iters=3 checkpoint.save="$work/kept-$d"
+    trained "${fp32[@]}" moefold.device=$d train.train_iters=6 train.exit_interval=3 checkpoint.save="$work/kept-$d"
     trained "${fp32[@]}" moefold.device=$d train.train_iters=6 --metrics "$work/whole-$d"
 done
 for pair in "cuda cpu" "cpu cuda"; do

@@ -92,18 +92,23 @@ static status find_operands(const cli_words *w, int at[2], arena *a, error *err)
                      n ? "; there is only " : "", n ? w->argv[at[0]] : "");
 }
 
+/* One of the two: its place among the words, the other one's, and what was measured of it. */
+typedef struct diff_side {
+    int at, other;
+    const diff_run *run;
+} diff_side;
+
 /* I1. A run's folder is read by its recipe. */
-static status read_side(recipe *r, const cli_words *w, const diff_run *run, int at, int without,
-                        arena *a, error *err)
+static status read_side(recipe *r, const cli_words *w, diff_side d, arena *a, error *err)
 {
     cli_words own = *w;
     bool done;
     own.argv = ARENA_ARRAY(a, char *, w->argc + 1);
     own.argc = 0;
     for (int i = 0; i < w->argc; i++) {
-        if (i == without) continue;
-        bool folder = i == at && run->word;
-        own.argv[own.argc++] = folder ? arena_text(a, "%s", run->recipe) : w->argv[i];
+        if (i == d.other) continue;
+        bool folder = i == d.at && d.run->word;
+        own.argv[own.argc++] = folder ? arena_text(a, "%s", d.run->recipe) : w->argv[i];
     }
     return cli_read(a, &own, r, &done, err);
 }
@@ -214,8 +219,8 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
     if (!st && (diff_is_profile(w->argv[at[0]]) || diff_is_profile(w->argv[at[1]])))
         return compare_profiles(w, at, own, code, a, err);
     if (!st) st = read_runs(r, w, at, a, err);
-    if (!st) st = read_side(x, w, &r->side[0], at[0], at[1], a, err);
-    if (!st) st = read_side(y, w, &r->side[1], at[1], at[0], a, err);
+    if (!st) st = read_side(x, w, (diff_side){at[0], at[1], &r->side[0]}, a, err);
+    if (!st) st = read_side(y, w, (diff_side){at[1], at[0], &r->side[1]}, a, err);
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
     diff_job j = {x, y, timing_machine, &o, clock_seconds() + SECONDS};

@@ -1,5 +1,5 @@
-/* cuda.h - the GPU as a device: opens the CUDA object where one was built, and says what keeps a GPU
- * from being used. */
+/* cuda.h - the GPU as a device: opens the CUDA object where one was built, and says what keeps a
+ * GPU from being used. */
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
 
@@ -15,8 +15,8 @@ status device_cuda_look(cuda_gpu *out, error *err);
 /* Can this one be used? */
 status device_cuda_judge(const cuda_gpu *g, error *err);
 
-/* The cuDNN that attention will use: `folder` as moefold.cudnn_path has it, or "". ERR_MACHINE: none
- * that can be used, and why. */
+/* The cuDNN that attention will use: `folder` as moefold.cudnn_path has it, or "". ERR_MACHINE:
+ * none that can be used, and why. */
 status device_cuda_cudnn(const char *folder, char *found, size_t room, error *err);
 
 #endif

@@ -4,8 +4,9 @@
  * writes, settles or finds a queue full, and now and then between calls, in a random order that the
  * waits allow. A program whose order rests on anything but its waits computes something else here.
  * Chosen by "deferred:SEED"; every rank draws its own order. With "deferred:SEED,deaf=STREAM" it
- * ignores the waits of a stream (its number in op_stream): with it a test sees that faults show. With
- * "deferred:SEED,grows=BYTES" it has bytes beside its spaces, as a GPU has, more with each question. */
+ * ignores the waits of a stream (its number in op_stream): with it a test sees that faults show.
+ * With "deferred:SEED,grows=BYTES" it has bytes beside its spaces, as a GPU has, and so many more
+ * with each question. */
 #include <stdlib.h>
 #include <string.h>
 

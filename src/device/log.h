@@ -22,8 +22,8 @@ typedef struct log_name {
     const device_place *_Atomic at;
 } log_name;
 
-/* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end with
- * a fault, or never (and overflow:N lets step N find a routed buffer too small: trainer/step.c). */
+/* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end
+ * with a fault, or never (and overflow:N lets step N find a routed buffer too small: trainer/step.c). */
 typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG } log_fault;
 
 typedef struct device_log {

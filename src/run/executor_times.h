@@ -1,5 +1,5 @@
-/* executor_times.h - when operations ran: stamps of the device (device.h, D7), taken while a step is
- * put and read behind it.
+/* executor_times.h - when operations ran: stamps of the device (device.h, D7), taken while a step
+ * is put and read behind it.
  *
  * Two readers share them. A trace wants start and end of every operation on its stream. Times by
  * kind want only the ends on the compute stream: the time of an operation is what has passed since

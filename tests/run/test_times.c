@@ -123,8 +123,8 @@ static void a_trace_has_every_operation_of_its_step(void **state)
     }
 }
 
-/* The kinds of a step sum up to no more than the step, and to a good part of it on a CPU; a trace beside
- * them takes nothing from them. */
+/* The kinds of a step sum up to no more than the step, and to a good part of it on a CPU; a trace
+ * beside them takes nothing from them. */
 static void times_by_kind_are_the_step(void **state)
 {
     (void)state;

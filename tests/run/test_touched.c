@@ -1,5 +1,5 @@
-/* test_touched.c - planned bytes beside those that a step touches, on every device by the same code;
- * and that the comparison sees a byte too many and a byte too few. */
+/* test_touched.c - planned bytes beside those that a step touches, on every device by the same
+ * code; and that the comparison sees a byte too many and a byte too few. */
 #include "../program/testing.h"
 
 #include <stdlib.h>

@@ -2,7 +2,8 @@
  *
  * It is not planned, so it is measured: after the first step, when every kernel has run once, and
  * again at the end. Nothing allocates in a step, so a difference is a leak of a library, or another
- * process on the same GPU; either way it is said. CPUs do not know it, and nothing is said there. */
+ * process on the same GPU; either way it is said. CPUs do not know it, and nothing is said
+ * there. */
 #include <inttypes.h>
 
 #include "run/trainer/state.h"

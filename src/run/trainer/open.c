@@ -128,8 +128,8 @@ status trainer_open(trainer *t, const setup *s, error *err)
 }
 
 /* Every operation is launched once, over zeros, before the first step, which then meets no kernel
- * that is still to be loaded: where the host runs ahead nothing may wait for it in a step. Nothing is
- * kept. Collective. */
+ * that is still to be loaded: where the host runs ahead nothing may wait for it in a step. Nothing
+ * is kept. Collective. */
 static void launch_once(trainer *t)
 {
     const program *p = t->p;
