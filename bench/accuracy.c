@@ -3,11 +3,12 @@
  * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs. --fit looks
  * for better numbers of machines on one half of the set and prints them beside what they would
  * change; it writes nothing. */
+#include "accuracy_bands.h"
 #include "accuracy_fit.h"
 #include "accuracy_print.h"
 
 typedef struct options {
-    bool json, csv, fit;
+    bool json, csv, fit, bands;
     const char *folder, *only;
 } options;
 
@@ -21,13 +22,15 @@ static status read_options(int argc, char **argv, options *o, error *err)
             o->csv = true;
         else if (strcmp(argv[i], "--fit") == 0)
             o->fit = true;
+        else if (strcmp(argv[i], "--bands") == 0)
+            o->bands = true;
         else if (strcmp(argv[i], "--hardware") == 0 && more)
             o->folder = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && more)
             o->only = argv[++i];
         else
             return error_set(err, ERR_INPUT,
-                             "'%s' is not understood: accuracy [--json | --csv] [--fit] "
+                             "'%s' is not understood: accuracy [--json | --csv | --bands] [--fit] "
                              "[--hardware DIR] [--only PART-OF-AN-ID]",
                              argv[i]);
     }
@@ -54,6 +57,7 @@ static status judge(judging *b, const options *o, error *err)
         fit_family(b, 'H');
         fit_family(b, 'B');
     }
+    if (o->bands) return print_bands_def(b, err);
     if (o->json)
         print_json(b);
     else if (o->csv)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "accuracy_bands.h"
 #include "accuracy_rows.h"
 #include "accuracy_stats.h"
 
@@ -212,6 +213,8 @@ static inline void print_markdown(const judging *b)
            "|---|---|--:|--:|\n",
            RANKED_LEAST);
     printf("\nMean %.2f.\n\n", print_ranks(b, true));
+    printf("## Bands\n\n");
+    print_bands(b);
     printf("## Factors of the framework\n\n");
     print_stacks(b);
     printf("## The accuracy set, row by row\n\n");

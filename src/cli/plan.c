@@ -10,6 +10,7 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "recipe/export.h"
+#include "search/search_ties.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
@@ -126,17 +127,31 @@ static int with_recipe(int n, char **words, plan_words *w)
     return n;
 }
 
+/* Was everything looked at, and nothing fits? */
+static bool found_nothing(const search_result *r, status st)
+{
+    if (r->not_known || r->never.n || !r->complete) return false;
+    return st == ERR_RULE ? !r->counts.legal : !st && !r->n_best;
+}
+
 static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
 {
     *o = (search_options){.hw = p->hw,
                           .prices = p->prices,
                           .any_precision = w->precision != NULL,
+                          .published = p->published,
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_target(p, a, err);
     if (!st) st = search_run(p->result, p->given, o, a, err);
+    if (p->published && found_nothing(p->result, st)) {
+        p->published = o->published = false;
+        p->fell_back = true;
+        st = search_run(p->result, p->given, o, a, err);
+    }
     p->complete = p->result->complete;
+    if (!st && p->hw->framework > 0) search_judge_ties(p->result, o);
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {
@@ -168,6 +183,9 @@ int command_plan(int argc, char **argv)
          NULL, &w.bring_up},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
+        {"--search", "all|published",
+         "features that published runs on such GPUs have, or all; unset: published", NULL,
+         &w.space},
         {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
          &w.seconds},
         {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},

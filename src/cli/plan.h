@@ -7,7 +7,8 @@
 #include "search/against.h"
 
 typedef struct plan_words {
-    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up;
+    const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,
+        *space;
     megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
     bool json, more, pin_all;
 } plan_words;
@@ -80,10 +81,12 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
-    bool more;     /* --more */
-    double until;  /* of clock_seconds: all searches end then (--seconds) */
-    double limit;  /* those seconds */
-    bool complete; /* none was cut short */
+    bool more;      /* --more */
+    bool published; /* only what published runs have was searched (--search) */
+    bool fell_back; /* that has nothing that fits, so everything was */
+    double until;   /* of clock_seconds: all searches end then (--seconds) */
+    double limit;   /* those seconds */
+    bool complete;  /* none was cut short */
     search_result *result;
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */

@@ -1,4 +1,5 @@
 /* plan_print.c - the table of the best, the front of speed against headroom, and the near miss. */
+#include <math.h>
 #include <stdio.h>
 
 #include "cli/plan.h"
@@ -89,10 +90,24 @@ static void print_counts(const plan_answer *p, arena *a)
         if (rows[i].n) printf("         %8s %s\n", about(a, rows[i].n), rows[i].what);
     printf("         %8s were simulated with their memory to the byte; %s of them fit\n",
            about(a, n->summed), about(a, n->fitted));
+    if (p->published)
+        printf(
+            "         of features that published runs on such GPUs have (--search all: of all)\n");
+    if (p->fell_back)
+        printf("         Of features that published runs on such GPUs have, nothing fits: all were "
+               "searched.\n");
     if (!p->complete)
         printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
                p->limit);
     printf("\n");
+}
+
+/* What its number is worth. */
+static void print_judgement(const found *f)
+{
+    printf("            +-%.0f %%%s%s\n", 100 * (exp(f->band) - 1),
+           f->tie ? ", a tie with the fastest" : "",
+           f->supported ? "" : ", no published run has all of its features");
 }
 
 static void print_table(const plan_answer *p, arena *a)
@@ -115,6 +130,7 @@ static void print_table(const plan_answer *p, arena *a)
                c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
         printf("            %s\n", plan_knobs_text(p, c, a));
+        if (f->band > 0) print_judgement(f);
         if (f->exact.peak_bytes != f->peak_bytes)
             printf(
                 "            warning: the whole program takes %lld bytes, the estimate was %lld\n",
@@ -205,6 +221,14 @@ json_t *plan_json_found(const found *f, arena *a)
         json_object_set_new(o, "tflops_per_gpu", json_real(f->exact.tflops_per_gpu));
         json_object_set_new(o, "wall", json_string(wall_name(f->exact.wall)));
     }
+    if (f->band > 0) {
+        double seconds = f->priced ? f->exact.step_s : f->step_s;
+        json_object_set_new(o, "band",
+                            json_pack("{s:f, s:f}", "low_s", seconds * exp(-f->band), "high_s",
+                                      seconds * exp(f->band)));
+        json_object_set_new(o, "tie", json_boolean(f->tie));
+        json_object_set_new(o, "supported", json_boolean(f->supported));
+    }
     return o;
 }
 
@@ -252,6 +276,8 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "seq_length", json_integer(recipe_int(p->given, K_SEQ)));
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
+    json_object_set_new(o, "search", json_string(p->published ? "published" : "all"));
+    json_object_set_new(o, "nothing_published_fits", json_boolean(p->fell_back));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
     if (r->n_best && r->best[0].priced)

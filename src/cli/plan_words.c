@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
+#include "price/bands.h"
 #include "recipe/input.h"
 #include "recipe/target.h"
 #include "run/timing.h"
@@ -190,6 +191,22 @@ static status read_against(plan_answer *p, recipe *r, const plan_words *w, arena
     return against_join(r, own, err);
 }
 
+/* ---- what is searched */
+
+/* Our own program is not bound to what others ran. */
+static status set_space(plan_answer *p, const recipe *r, const plan_words *w, error *err)
+{
+    bool all = text_equal(w->space, "all");
+    if (w->space && !all && !text_equal(w->space, "published"))
+        return error_set(err, ERR_INPUT,
+                         "--search %s: write all, or published (features that published runs on "
+                         "such GPUs have)",
+                         w->space);
+    bool known = band_family(recipe_word(r, K_GPU)) != 0;
+    p->published = known && (w->space ? !all : target_of(r) != TARGET_MOEFOLD);
+    return OK;
+}
+
 /* ---- time */
 
 static status set_time(plan_answer *p, const plan_words *w, error *err)
@@ -222,6 +239,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     open_job(p, r, w, a);
     if (!s && w->against) s = read_against(p, r, w, a, err);
     if (!s) s = set_cluster(r, w, hw, a, err);
+    if (!s) s = set_space(p, r, w, err);
     if (!s) s = set_batch(r, w, a, err);
     if (!s && p->own) s = against_join(r, p->own, err); /* now with cluster and batch */
     if (!s && w->routed) s = set_routing(r, w, p, a, err);

@@ -321,10 +321,18 @@ expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o)
     return layer >= 0 && layer < c->n_by_layer ? c->by_layer[layer] : even;
 }
 
+/* Rows of all ranks that are made FP32 before they are summed, and their gradients narrow again. */
+static double widened(const segment *seg, const op *o)
+{
+    if (o->kind == OP_UNPERMUTE) return 3 * buffers(seg, o->out, 1);
+    return o->kind == OP_UNPERMUTE_D ? 3 * buffers(seg, o->in, 1) : 0;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
     if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
     double bytes = bytes_of(seg, o, row->way);
+    if (c->wide_combine) bytes += widened(seg, o);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *
                (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);
@@ -371,10 +379,12 @@ static bool reads_back(const cost_model *c, const op *o)
     return o->role == ROLE_COUNTS && c->dispatch == DISPATCH_ALLTOALL;
 }
 
-/* Where Megatron runs, every dispatcher does, but where a graph holds the experts. */
+/* Where Megatron runs, every dispatcher does, but where a graph holds the experts; allgather counts
+ * what it has sorted. */
 static bool is_counted(const cost_model *c, const op *o)
 {
-    return o->role == ROLE_COUNTS && c->hw->framework > 0 && !(c->captured & CAPTURED_EXPERTS);
+    if (!(c->hw->framework > 0) || (c->captured & CAPTURED_EXPERTS)) return false;
+    return c->gathers ? o->kind == OP_SORT : o->role == ROLE_COUNTS;
 }
 
 /* Does an exchange of the segment write (or read) this buffer? */

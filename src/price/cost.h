@@ -92,6 +92,8 @@ typedef struct cost_model {
     int64_t first[2]; /* layers that the list at hand begins with, by owner of its buffers */
     double fill;      /* rows of routed buffers that are filled, over their room */
     dispatch_kind dispatch;
+    bool gathers;      /* its dispatcher is allgather, which no price of a dispatch is for */
+    bool wide_combine; /* and it sums up what experts made in FP32, as the router's numbers are */
     double routing;       /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
     double routing_launches, router_launches;

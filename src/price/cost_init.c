@@ -57,6 +57,8 @@ static void init_routing(cost_model *c)
     c->dispatch = !flex                              ? DISPATCH_ALLTOALL
                   : recipe_is(r, K_FLEX, "hybridep") ? DISPATCH_HYBRIDEP
                                                      : DISPATCH_DEEPEP;
+    c->gathers = c->hw->framework > 0 && recipe_is(r, K_DISPATCHER, "allgather");
+    c->wide_combine = c->gathers && recipe_is(r, K_ROUTER_DTYPE, "fp32");
     double copies = c->hw->dispatch_copies[c->dispatch];
     c->routing = copies * (fused ? 1 : c->hw->unfused);
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];

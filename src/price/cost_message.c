@@ -305,10 +305,18 @@ static double bytes_sent(const cost_model *c, const segment *seg, const op *o)
     return (double)o->dim[DIM_MESSAGE_N] * c->gathered_bytes;
 }
 
+/* What allgather sums up travels in FP32, and so do its gradients. */
+static bool is_wide(const cost_model *c, const op *o)
+{
+    if (!c->wide_combine || o->module != MODULE_MOE || o->type != DTYPE_BF16) return false;
+    bool back = o->phase == PHASE_BACKWARD;
+    return o->kind == OP_REDUCE_SCATTER ? !back : o->kind == OP_ALL_GATHER && back;
+}
+
 double cost_message(const cost_model *c, const segment *seg, const op *o)
 {
     const group_facts *g = &c->groups[o->group];
-    double bytes = bytes_sent(c, seg, o);
+    double bytes = bytes_sent(c, seg, o) * (is_wide(c, o) ? 2 : 1);
     switch (o->kind) {
     case OP_ALL_GATHER:
     case OP_REDUCE_SCATTER:

@@ -73,7 +73,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
         return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
-    space_init(&s->sp, m);
+    space_init(&s->sp, m, s->o->published);
     make_room(s, a);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;

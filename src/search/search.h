@@ -20,6 +20,9 @@ typedef struct found {
     int64_t peak_bytes; /* of the fullest rank, to the byte */
     bool priced;        /* `exact` is there */
     price exact;        /* of the whole programs */
+    double band;        /* half of the band of its time (price/bands.h); 0: not judged */
+    bool tie;           /* with the fastest, as far as published pairs let tell */
+    bool supported;     /* each of its features occurs in a published run on such GPUs */
 } found;
 
 typedef struct search_counts {
@@ -45,6 +48,7 @@ typedef struct search_options {
     const hardware *hw;
     price_options prices;
     bool any_precision;
+    bool published; /* of features that nobody set only those that a published run has */
     bool only_fit;  /* stop at the first layout that fits */
     bool judge_all; /* no bounds: for tests */
     bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */

@@ -1,13 +1,16 @@
 /* search_space.c - the lists of a search, and which combinations are legal.
  *
  * I1  A knob that a person set has one value.
- * I2  Conditions here are those of rules that say ERROR, restated for loops; a layout that passes
+ * I2  Where only published features are searched, each value of a knob that nobody set is one that
+ *     occurs in a published run on the family of GPUs (price/bands.h).
+ * I3  Conditions here are those of rules that say ERROR, restated for loops; a layout that passes
  *     them and breaks another rule is found when it would enter the list of the best. */
 #include "search/search_space.h"
 
 #include <string.h>
 
 #include "base/maths.h"
+#include "price/bands.h"
 #include "program/segment.h"
 #include "recipe/target.h"
 
@@ -18,6 +21,12 @@ static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
 static bool pinned(const space *s, knob_id k)
 {
     return s->given->knob[k].from == FROM_USER;
+}
+
+/* May it be tried (I2)? `k`: the knob that would say it. */
+static bool ran(const space *s, knob_id k, band_feature f, const char *word)
+{
+    return !s->family || pinned(s, k) || band_supports(s->family, f, word);
 }
 
 static void fill(axis_list *l, const space *s, knob_id k, int64_t most)
@@ -79,7 +88,7 @@ static void list_drops(space *s, const setup *base)
             if ((d & ~all) || inside || __builtin_popcount(d) != size) continue;
             add_drop(s, d);
         }
-    add_drop(s, DROP_FULL);
+    if (ran(s, K_RECOMPUTE, BAND_RECOMPUTE, "full")) add_drop(s, DROP_FULL);
 }
 
 /* ---- stages */
@@ -135,6 +144,8 @@ static void list_splits(space *s, const model *m)
 static bool scope_is_open(const space *s, graph_scope g)
 {
     bool partial = g == SCOPE_ATTENTION || g == SCOPE_ROUTER || g == SCOPE_BOTH;
+    if (!ran(s, K_GRAPHS, BAND_GRAPHS, partial ? "parts" : g ? "full_iteration" : "none"))
+        return false;
     if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
     if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
     if (recipe_is(s->given, K_GRAPHS, "none")) return g == SCOPE_NONE;
@@ -143,11 +154,12 @@ static bool scope_is_open(const space *s, graph_scope g)
 
 /* ---- the whole */
 
-void space_init(space *s, choice_maker *m)
+void space_init(space *s, choice_maker *m, bool published)
 {
     const recipe *r = m->given;
     *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
     s->gbs = recipe_int(r, K_GBS);
+    s->family = published ? band_family(recipe_word(r, K_GPU)) : 0;
     const setup *base = choice_base(m, 0, 1);
     const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
@@ -232,6 +244,17 @@ bool space_kind_ok(const space *s, const choice *c)
     }
 }
 
+/* The dispatcher with its reach. */
+static bool dispatch_ran(const space *s, const choice *c, const setup *base)
+{
+    static const char *const words[] = {"allgather", "alltoall", NULL};
+    if (!s->family || c->ep * c->etp == 1) return true;
+    const char *name = c->to == TO_DOMAINS ? choice_flex(s->given) : words[c->to];
+    return ran(s, K_DISPATCHER, BAND_DISPATCH,
+               band_dispatch(name, c->ep * c->etp, recipe_int(&base->r, K_GPUS_PER_NODE),
+                             recipe_int(&base->r, K_NVLINK)));
+}
+
 bool space_experts_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
@@ -243,6 +266,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
     if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
     if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
+    if (!dispatch_ran(s, c, base)) return false;
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
@@ -285,6 +309,8 @@ static bool beside_ok(const space *s, const choice *c, const setup *base)
         !pin_agrees(s, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED) ||
         !pin_agrees(s, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD))
         return false;
+    static const char *const overlaps[BESIDE_KINDS] = {"off", "off", "wgrad", "on", "delayed"};
+    if (!ran(s, K_EP_OVERLAP, BAND_OVERLAP, overlaps[c->beside])) return false;
     switch (c->beside) {
     case BESIDE_NOTHING:
         return true;

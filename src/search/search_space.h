@@ -17,6 +17,7 @@ typedef struct axis_list {
 typedef struct space {
     choice_maker *m;
     const recipe *given;
+    char family; /* of GPUs: only what was published on it is looked at; 0: everything is */
     int64_t world, seq, gbs;
     axis_list tp, cp, mbs, ep, etp, pp;
     unsigned drops[DROPS_MAX]; /* fewer modules first; DROP_FULL last */
@@ -30,7 +31,7 @@ typedef struct space {
     int n_splits;
 } space;
 
-void space_init(space *s, choice_maker *m);
+void space_init(space *s, choice_maker *m, bool published);
 
 /* Structural rules, level by level; what is not looked at here the rule table sees. */
 bool space_dense_ok(const space *s, const choice *c);   /* precision, TP, CP, microbatch */

@@ -79,13 +79,17 @@ plans=("qwen3-235b-a22b --gpus 256xH100 --seq 4096"
     "deepseek-v3 --gpus 256xH100 --seq 131072")
 for words in "${plans[@]}"; do
     # shellcheck disable=SC2086
-    "$moefold" plan $words --json --out "$folder/winner.yaml" >"$folder/plan.json"
+    "$moefold" plan $words --search all --json --out "$folder/winner.yaml" >"$folder/plan.json"
+    holds "ties of $words stand before the rest, and bands hold their times" \
+        '[b["tie"] for b in x["best"]] == sorted([b["tie"] for b in x["best"]], reverse=True) and
+         x["best"][0]["tie"] and all(b["band"]["low_s"] < b["step_s"] < b["band"]["high_s"] and
+         isinstance(b["supported"], bool) for b in x["best"])' "$folder/plan.json"
     holds "the dispatcher of $words stands beside prices of the others" \
         'len([w for w in x["why"] if w["choice"] == "dispatcher"]) == 2 and
          all(w["rule"] or w["step_s"] > 0 for w in x["why"])' "$folder/plan.json"
     holds "no alternative of $words that fits is faster" \
         'not [w for w in x["why"] if w["fits"] and
-         w["step_s"] < 0.995 * x["best"][0]["step_s"]]' "$folder/plan.json"
+         w["step_s"] < 0.995 * min(b["step_s"] for b in x["best"])]' "$folder/plan.json"
     "$moefold" check "$folder/winner.yaml" --json >"$folder/checked.json"
     python3 - "$folder" "$words" <<'PY' || failed=1
 import json, sys
@@ -105,6 +109,15 @@ PY
         failed=1
     fi
 done
+
+# ---- what nobody ran
+
+"$moefold" plan qwen3-235b-a22b --gpus 256xH100 --seq 4096 --json >"$folder/ran.json"
+holds "published features alone are searched unless all are asked for" \
+    'x["search"] == "published" and not x["nothing_published_fits"] and
+     all(b["supported"] and b["dispatcher"] != "allgather" for b in x["best"])' "$folder/ran.json"
+"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --json moefold.target=moefold >"$folder/own.json"
+holds "our own program is not bound to them" 'x["search"] == "all"' "$folder/own.json"
 
 # A pin that check warns of: the plan says so, with what the repair would cost.
 "$moefold" plan qwen3-30b-a3b --gpus 128xH100 --seq 4096 --json \

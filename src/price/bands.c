@@ -1,0 +1,248 @@
+/* bands.c - errors of the nearest published rows, and what was published; see bands.h.
+ *
+ * I1  The nearest nine count, and all that are as near as the ninth. `make accuracy` judges each row
+ *     by the others: about four in five must lie within their bands.
+ * I2  The band of a difference grows as the fourth root of the knobs that differ: errors of pairs
+ *     that differ in two to six are hardly larger than of those that differ in one (12 to 13 % each
+ *     cover four in five), but few pairs differ in so many. */
+#include "price/bands.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "base/text.h"
+
+enum { NEAREST = 9 };
+static const double COVERED = 0.8;
+
+typedef struct support_row {
+    char family;
+    band_feature feature;
+    const char *word;
+} support_row;
+
+#define ROW(...)
+#define DIFFERENCE(x)
+#define SUPPORT(...)
+
+static const band_row rows[] = {
+#undef ROW
+#define ROW(id, gpu, name, seq, dispatch, recompute, precision, overlap, graphs, error)            \
+    {id, gpu, name, seq, {dispatch, recompute, precision, overlap, graphs}, error},
+#include "price/bands.def"
+#undef ROW
+#define ROW(...)
+};
+
+static const double difference = 0
+#undef DIFFERENCE
+#define DIFFERENCE(x) +x
+#include "price/bands.def"
+#undef DIFFERENCE
+#define DIFFERENCE(x)
+    ;
+
+static const support_row supported[] = {
+#undef SUPPORT
+#define SUPPORT(family, feature, word) {family, BAND_##feature, word},
+#include "price/bands.def"
+};
+
+enum {
+    N_ROWS = sizeof rows / sizeof rows[0],
+    N_SUPPORTED = sizeof supported / sizeof supported[0]
+};
+
+const band_row *band_rows(int *n)
+{
+    *n = N_ROWS;
+    return rows;
+}
+
+const char *band_feature_name(band_feature f)
+{
+    static const char *const names[] = {
+#define BAND_NAME(id, name) name,
+        BAND_FEATURES_TABLE(BAND_NAME)
+#undef BAND_NAME
+    };
+    return names[f];
+}
+
+/* ---- traits */
+
+/* cluster.gpu is read in any case. */
+static bool same_gpu(const char *x, const char *y)
+{
+    return strcasecmp(x, y) == 0;
+}
+
+char band_family(const char *gpu_name)
+{
+    static const char *const hopper[] = {"H100", "H200", "H800", "A100"};
+    static const char *const blackwell[] = {"B200", "B300", "GB200", "GB300"};
+    for (size_t i = 0; gpu_name && i < sizeof hopper / sizeof hopper[0]; i++) {
+        if (same_gpu(gpu_name, hopper[i])) return 'H';
+        if (same_gpu(gpu_name, blackwell[i])) return 'B';
+    }
+    return 0;
+}
+
+const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, int64_t domain)
+{
+    static const char *const words[][3] = {
+        {"allgather node", "allgather domain", "allgather across"},
+        {"alltoall node", "alltoall domain", "alltoall across"},
+        {"deepep node", "deepep domain", "deepep across"},
+        {"hybridep node", "hybridep domain", "hybridep across"},
+        {"ncclep node", "ncclep domain", "ncclep across"},
+    };
+    int reach = ranks <= node ? 0 : ranks <= domain ? 1 : 2;
+    for (size_t i = 0; i < sizeof words / sizeof words[0] && ranks > 1; i++)
+        if (text_starts(words[i][0], dispatcher)) return words[i][reach];
+    return "none";
+}
+
+/* Experts of a group lie side by side in the order of ranks. */
+static const char *dispatch_of(const setup *s)
+{
+    const char *flex = recipe_word(&s->r, K_FLEX), *word = recipe_word(&s->r, K_DISPATCHER);
+    if (text_equal(word, "flex")) word = flex ? flex : "deepep";
+    if (!s->m.experts || !word) return "none";
+    return band_dispatch(word, s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain);
+}
+
+static const char *precision_of(const recipe *r)
+{
+    if (recipe_given(r, K_FP4)) return "nvfp4";
+    if (!recipe_given(r, K_FP8))
+        return recipe_on(r, K_BF16) || recipe_on(r, K_FP16) ? "bf16" : "fp32";
+    const char *word = recipe_word(r, K_FP8_RECIPE);
+    return word ? word : "tensorwise";
+}
+
+static const char *graphs_of(const recipe *r)
+{
+    const char *how = recipe_word(r, K_GRAPHS);
+    if (!how || text_equal(how, "none")) return "none";
+    return text_equal(how, "full_iteration") ? "full_iteration" : "parts";
+}
+
+static const char *recompute_of(const recipe *r)
+{
+    if (recipe_is(r, K_RECOMPUTE, "full")) return "full";
+    return recipe_is(r, K_RECOMPUTE, "selective") ? "selective" : "none";
+}
+
+band_traits band_traits_of(const setup *s)
+{
+    const recipe *r = &s->r;
+    const char *chip = recipe_word(r, K_GPU), *name = recipe_word(r, K_MODEL);
+    band_traits t = {.family = band_family(chip),
+                     .gpu = chip ? chip : "",
+                     .name = name ? name : "",
+                     .seq = recipe_int(r, K_SEQ)};
+    t.feature[BAND_DISPATCH] = dispatch_of(s);
+    t.feature[BAND_RECOMPUTE] = recompute_of(r);
+    t.feature[BAND_PRECISION] = precision_of(r);
+    bool beside = recipe_on(r, K_DISPATCH_WGRAD) && !recipe_on(r, K_EP_OVERLAP);
+    t.feature[BAND_OVERLAP] = beside                        ? "wgrad"
+                              : !recipe_on(r, K_EP_OVERLAP) ? "off"
+                              : recipe_on(r, K_DELAY_WGRAD) ? "delayed"
+                                                            : "on";
+    t.feature[BAND_GRAPHS] = graphs_of(r);
+    double host = recipe_on(r, K_OPT_OFFLOAD) ? recipe_real(r, K_OPT_OFFLOAD_FRACTION) : 0;
+    int64_t sizes[] = {s->lay.tp,
+                       s->lay.cp,
+                       s->lay.ep,
+                       s->lay.etp,
+                       s->lay.pp,
+                       s->pipe.vpp,
+                       recipe_int(r, K_MBS),
+                       (int64_t)(4 * host)};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) t.sizes[i] = sizes[i];
+    return t;
+}
+
+int band_differences(const band_traits *x, const band_traits *y)
+{
+    int n = 0;
+    for (int i = 0; i < BAND_FEATURES; i++) n += !text_equal(x->feature[i], y->feature[i]);
+    for (size_t i = 0; i < sizeof x->sizes / sizeof x->sizes[0]; i++)
+        n += x->sizes[i] != y->sizes[i];
+    return n;
+}
+
+/* ---- bands */
+
+double band_distance(const band_traits *t, const band_row *r)
+{
+    double d = t->family == band_family(r->gpu) ? 0 : 4;
+    d += same_gpu(t->gpu, r->gpu) ? 0 : 1;
+    d += text_equal(t->name, r->name) ? 0 : 1.5;
+    for (int i = 0; i < BAND_FEATURES; i++) d += text_equal(t->feature[i], r->feature[i]) ? 0 : 1;
+    return d + 0.5 * fabs(log2((double)(t->seq > 0 ? t->seq : 1) / (double)r->seq));
+}
+
+typedef struct near_row {
+    double distance, error;
+} near_row;
+
+static int by_distance(const void *x, const void *y)
+{
+    const near_row *a = x, *b = y;
+    return (a->distance > b->distance) - (a->distance < b->distance);
+}
+
+static int by_error(const void *x, const void *y)
+{
+    const near_row *a = x, *b = y;
+    return (a->error > b->error) - (a->error < b->error);
+}
+
+double band_of_time(const band_traits *t, int skip)
+{
+    near_row list[N_ROWS + NEAREST];
+    int n = 0, near_n;
+    for (int i = 0; i < N_ROWS; i++)
+        if (i != skip) list[n++] = (near_row){band_distance(t, &rows[i]), fabs(rows[i].error)};
+    qsort(list, (size_t)n, sizeof list[0], by_distance);
+    near_n = n < NEAREST ? n : NEAREST;
+    while (near_n < n && list[near_n].distance <= list[near_n - 1].distance) near_n++; /* I1 */
+    qsort(list, (size_t)near_n, sizeof list[0], by_error);
+    double at = COVERED * (near_n - 1);
+    int below = (int)at, above = below + 1 < near_n ? below + 1 : below;
+    double part = at - below;
+    return near_n ? list[below].error * (1 - part) + list[above].error * part : 0;
+}
+
+double band_growth(int n)
+{
+    return sqrt(sqrt((double)n)); /* I2 */
+}
+
+double band_of_difference(int n)
+{
+    return difference * band_growth(n);
+}
+
+/* ---- support */
+
+bool band_supports(char family, band_feature f, const char *word)
+{
+    for (int i = 0; i < N_SUPPORTED; i++)
+        if (supported[i].family == family && supported[i].feature == f &&
+            text_equal(supported[i].word, word))
+            return true;
+    return false;
+}
+
+band_feature band_unsupported(const band_traits *t)
+{
+    for (int i = 0; i < BAND_FEATURES; i++)
+        if (!(i == BAND_DISPATCH && text_equal(t->feature[i], "none")) &&
+            !band_supports(t->family, (band_feature)i, t->feature[i]))
+            return (band_feature)i;
+    return BAND_FEATURES;
+}

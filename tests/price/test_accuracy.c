@@ -1,0 +1,80 @@
+/* The headline figures of docs/ACCURACY.md, and the table of bands that ships: they are what today's
+ * prices give. `make accuracy` writes both again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../bench/accuracy_bands.h"
+#include "../../bench/accuracy_print.h"
+
+static judging *judged_rows(void)
+{
+    static judging *b;
+    error err = {{0}};
+    if (b) return b;
+    arena *a = arena_create();
+    b = ARENA_NEW(a, judging);
+    b->a = a;
+    b->folder = "hardware";
+    if (rows_read(b, &err) || rows_price(b, &err)) fail_msg("%s", err.text);
+    return b;
+}
+
+static int close_rows(void **state)
+{
+    (void)state;
+    arena_destroy(judged_rows()->a);
+    return 0;
+}
+
+static void the_accuracy_set_is_as_near_as_it_says(void **state)
+{
+    (void)state;
+    const judging *b = judged_rows();
+    numbers errors = {0};
+    for (int i = 0; i < b->n_rows; i++)
+        if (judged_counts(&b->rows[i], LIST_SET)) numbers_add(&errors, judged_error(&b->rows[i]));
+    numbers size = numbers_absolute(&errors);
+    assert_int_equal(errors.n, 79);
+    assert_true(numbers_median(&size) <= 0.06);
+    assert_true(numbers_within(&errors, 0.17) >= 0.9);
+    assert_true(numbers_within(&errors, 0.25) >= 0.96);
+}
+
+static void models_are_in_order(void **state)
+{
+    (void)state;
+    assert_true(print_ranks(judged_rows(), false) >= 0.925);
+}
+
+/* Prices that move must be judged again: bands.def would be of other ones. */
+static void the_table_of_bands_is_of_these_prices(void **state)
+{
+    (void)state;
+    const judging *b = judged_rows();
+    int n, at = 0;
+    const band_row *rows = band_rows(&n);
+    for (int i = 0; i < b->n_rows; i++) {
+        const judged *j = &b->rows[i];
+        if (!band_counts(j)) continue;
+        assert_true(at < n);
+        if (strcmp(rows[at].id, j->id) != 0 || fabs(rows[at].error - band_error(j)) > 1e-3)
+            fail_msg("%s: %.4f, bands.def has %s with %.4f: run make accuracy", j->id,
+                     band_error(j), rows[at].id, rows[at].error);
+        at++;
+    }
+    assert_int_equal(at, n);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_accuracy_set_is_as_near_as_it_says),
+        cmocka_unit_test(models_are_in_order),
+        cmocka_unit_test(the_table_of_bands_is_of_these_prices),
+    };
+    return cmocka_run_group_tests(tests, NULL, close_rows);
+}
