@@ -14,7 +14,7 @@ NONE = ["model.recompute_method=null", "model.recompute_num_layers=null"]
 FULL = ["model.recompute_granularity=full", "model.recompute_method=uniform", "model.recompute_num_layers=1", "model.recompute_modules=null"]
 RECOMPUTE = [["model.recompute_granularity=null", "model.recompute_modules=null", *NONE]] + [
     ["model.recompute_granularity=selective", "model.recompute_modules=" + m, *NONE]
-    for m in ("[layernorm]", "[moe_act]", "[layernorm,moe_act]", "[moe,layernorm]")] + [FULL]
+    for m in ("[layernorm]", "[moe_act]", "[layernorm,moe_act]", "[moe]", "[moe,layernorm]", "[core_attn]")] + [FULL]
 TWO = ["cluster.n_gpus=2", "ep=2"]
 DISPATCH = [["model.moe_token_dispatcher_type=" + d] for d in ("alltoall", "allgather")]
 CASES = {

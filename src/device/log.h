@@ -23,7 +23,8 @@ typedef struct log_name {
 } log_name;
 
 /* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end
- * with a fault, or never (and overflow:N lets step N find a routed buffer too small: trainer/step.c). */
+ * with a fault, or never; overflow:N lets step N find a routed buffer too small (step.c of the
+ * trainer). */
 typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG } log_fault;
 
 typedef struct device_log {

@@ -23,7 +23,7 @@ static const double CLEARLY_LESS = 0.85;                    /* memory than one t
 static const double ALIKE = 0.015;                          /* as fast, if measured again */
 static const double SECONDS = 30;                           /* so long candidates are priced */
 
-enum { CANDIDATES = 2048, IN_VAIN = 4 };
+enum { CANDIDATES = 2048, IN_VAIN = 3 };
 
 static const char *const recompute[] = {
     "",
@@ -59,8 +59,8 @@ static const char *const singles[] = {
     "model.moe_shared_expert_overlap=false",
     "comm_overlap.tp_comm_overlap=true",
     "comm_overlap.tp_comm_overlap=false",
-    "model.cuda_graph_impl=transformer_engine "
-    "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]",
+    ("model.cuda_graph_impl=transformer_engine "
+     "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"),
     "model.cuda_graph_impl=none model.cuda_graph_modules=[]",
     "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null",
     "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null",
@@ -328,37 +328,46 @@ static void name_next(choosing *c, tune_next *out, const candidate *x)
                         .peak_bytes = x->peak_bytes};
 }
 
+/* Why nothing more is tried, or NULL. */
+static const char *why_end(const choosing *c, const tune_next *n, const candidate *least)
+{
+    const trial *best = c->best;
+    if (!least && best) return "every change that is legal and fits was tried";
+    if (!least) return "nothing is legal and fits";
+    if (!best) return NULL;
+    if (least->seconds * (1 - n->band) >= best->step_s) /* I1 */
+        return arena_text(c->a,
+                          "nothing that was not tried is predicted below %.4g s less a band of "
+                          "%.1f %% (the least is %.4g s)",
+                          best->step_s, 100 * n->band, least->seconds);
+    if (in_vain(c->t) < IN_VAIN) return NULL;
+    return arena_text(c->a,
+                      "the last %d trials brought nothing; the least that is predicted is %.4g s",
+                      IN_VAIN, least->seconds);
+}
+
+static void choose_least(choosing *c, tune_next *out)
+{
+    const candidate *least = NULL;
+    consider_all(c);
+    for (int i = 0; i < c->n; i++)
+        if (!least || c->list[i].seconds < least->seconds) least = &c->list[i];
+    out->n_left = c->n;
+    out->least_s = least ? least->seconds : 0;
+    out->why = c->t->n < TRIALS_MAX ? why_end(c, out, least) : "the list of trials is full";
+    out->done = out->why != NULL;
+    if (!out->done) name_next(c, out, least);
+}
+
 void tune_choose(const tune *t, tune_next *out, arena *a)
 {
-    choosing c = {.t = t, .best = tune_best(t), .a = a, .scratch = arena_create()};
+    choosing *c = ARENA_NEW(a, choosing);
+    *c = (choosing){.t = t, .best = tune_best(t), .a = a, .scratch = arena_create()};
     *out = (tune_next){.band = band_of(t)};
-    c.base = c.best ? c.best->change : "";
-    c.list = ARENA_ARRAY(a, candidate, CANDIDATES);
-    c.until = clock_seconds() + SECONDS;
-    price_trials(&c);
-    if (!start_first(&c, out)) {
-        consider_all(&c);
-        const candidate *least = NULL;
-        for (int i = 0; i < c.n; i++)
-            if (!least || c.list[i].seconds < least->seconds) least = &c.list[i];
-        out->n_left = c.n;
-        out->least_s = least ? least->seconds : 0;
-        bool worth = least && (!c.best || least->seconds * (1 - out->band) < c.best->step_s);
-        if (!least)
-            out->why = c.best ? "every change that is legal and fits was tried"
-                              : "nothing is legal and fits";
-        else if (!worth)
-            out->why = arena_text(a,
-                                  "nothing that was not tried is predicted below %.4g s less a "
-                                  "band of %.1f %% (the least is %.4g s)",
-                                  c.best->step_s, 100 * out->band, least->seconds);
-        else if (c.best && in_vain(t) >= IN_VAIN)
-            out->why = arena_text(
-                a, "the last %d trials brought nothing; the least that is predicted is %.4g s",
-                IN_VAIN, least->seconds);
-        out->done = out->why != NULL;
-        if (!out->done) name_next(&c, out, least);
-    }
-    if (t->n >= TRIALS_MAX) out->done = true, out->why = "the list of trials is full";
-    arena_destroy(c.scratch);
+    c->base = c->best ? c->best->change : "";
+    c->list = ARENA_ARRAY(a, candidate, CANDIDATES);
+    c->until = clock_seconds() + SECONDS;
+    price_trials(c);
+    if (!start_first(c, out)) choose_least(c, out);
+    arena_destroy(c->scratch);
 }
