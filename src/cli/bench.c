@@ -123,16 +123,25 @@ static const char *short_name(bench *b)
     return arena_copy(b->a, name, strcspn(name, " "));
 }
 
-static status find_gpu(bench *b, error *err)
+static status look_at_gpu(bench *b, error *err)
 {
     static const char other[] = "moefold.device=cpu", here[] = "--device cpu";
+    char found[512];
+    const char *folder = strchr(b->device, ':');
     status st = device_cuda_look(&b->gpu, err);
+    if (!st) st = device_cuda_cudnn(folder ? folder + 1 : "", found, sizeof found, err);
     char *said = st ? strstr(err->text, other) : NULL;
     if (said) { /* the same repair in this command's words */
         memmove(said + strlen(here), said + strlen(other), strlen(said + strlen(other)) + 1);
         memcpy(said, here, strlen(here));
     }
-    if (st) return error_prefix(err, st, "--device %s", b->device);
+    return st ? error_prefix(err, st, "--device %s", b->device) : OK;
+}
+
+static status find_gpu(bench *b, error *err)
+{
+    status st = look_at_gpu(b, err);
+    if (st) return st;
     if (b->ranks > 1)
         return error_set(err, ERR_INPUT,
                          "--ranks %d with --device cuda: one rank is measured on a GPU; repair: "
@@ -320,6 +329,7 @@ static status measure_here(bench *b, error *err)
                 c ? "s" : "", b->seconds, blas_describe());
     st = measure_machine(&m, c, &o, err);
     progress_finish(&b->bar);
+    if (!st && on_gpu(b)) st = device_cuda_look(&b->gpu, err); /* now with code and libraries */
     if (!st && on_gpu(b)) {
         snprintf(m.gpu, sizeof m.gpu, "%s", b->gpu.name);
         snprintf(m.device, sizeof m.device, "cuda");

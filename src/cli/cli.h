@@ -37,6 +37,7 @@ int command_report(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_trace(int argc, char **argv);
 int command_profile(int argc, char **argv);
+int command_tune(int argc, char **argv);
 
 /* An option of a command: a switch (`on`), or one that takes a value (`text`). */
 typedef struct cli_option {

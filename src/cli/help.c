@@ -76,8 +76,7 @@ static const struct page {
        "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json --top 3 --json"}}},
     {"profile",
      {{"A PyTorch-profiler trace of a step without its optimizer",
-       "moefold profile qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 seq=4K gbs=8 mbs=8 "
-       "tests/data/profile/megatron-8x4k.json.gz --without optimizer"},
+       "moefold profile tiny tests/data/profile/megatron-8x4k.json.gz --without optimizer"},
       {"A log of Megatron: iteration lines, memory, timers",
        "moefold profile recipes/qwen3-30b-4k-h100.yaml tests/data/profile/megatron.log"},
       {"Nsight Systems: export it first (nsys export --type sqlite)",
@@ -91,6 +90,14 @@ static const struct page {
       {"Keep the run as a folder, for `diff` and `report`",
        "moefold train tiny seq=64 gbs=4 train.train_iters=6 --run run && moefold report run -o "
        "run.html"}}},
+    {"tune",
+     {{"From a microbatch of one to the fastest that fits, on one thread",
+       "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned"},
+      {"The same folder again: goes on, or says what it found",
+       "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned "
+       "--json"},
+      {"For a cluster elsewhere: the next trial as recipe, Megatron command and batch script",
+       "moefold tune recipes/qwen3-30b-4k-h100.yaml --dir cluster --next"}}},
     {"bench",
      {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
       {"The GPU: writes hardware/h200-measured.yaml and the like", "moefold bench --device cuda"},

@@ -138,7 +138,7 @@ bool timing_estimated(const recipe *r, const hardware *h)
     return target_of(r) == TARGET_MOEFOLD && h->arch != ARCH_CPU && !h->measured;
 }
 
-status timing_machine(hardware *h, const setup *s, arena *a, error *err)
+static status read_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     const char *gpu_name = recipe_word(&s->r, K_GPU);
     int64_t found = s->lay.world;
@@ -150,6 +150,19 @@ status timing_machine(hardware *h, const setup *s, arena *a, error *err)
     }
     const char *name = measured_name(s->lay.world, &found, a);
     return read_named(h, name ? name : "cpu", a, err);
+}
+
+status timing_machine(hardware *h, const setup *s, arena *a, error *err)
+{
+    status st = read_machine(h, s, a, err);
+    if (!st) timing_limit(h, &s->r);
+    return st;
+}
+
+void timing_limit(hardware *h, const recipe *r)
+{
+    int64_t most = recipe_given(r, K_MEMORY_LIMIT) ? recipe_int(r, K_MEMORY_LIMIT) : h->usable;
+    if (most < h->usable) h->usable = most;
 }
 
 /* ---- the table */

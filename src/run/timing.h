@@ -26,6 +26,9 @@ static inline void timing_add(timing *t, cost_kind k, double seconds)
  * in ./hardware, ~/.config/moefold/hardware or beside the program; else cpu.yaml. */
 status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 
+/* moefold.memory_limit: less is usable. timing_machine has done it. */
+void timing_limit(hardware *h, const recipe *r);
+
 /* The description of a GPU by its name or path. For our own program that is what `moefold bench`
  * measured of such a GPU, NAME-measured.yaml in the same folders; where there is none, peaks, memory
  * and links of the GPU as it is sold with what was measured of the kernels on another one of its

@@ -12,6 +12,21 @@ expect no_such_device 2 'device gpu7: cpu, or cuda' "$moefold" bench --device gp
 expect no_place 3 'out /nowhere/x.yaml' "$moefold" bench --out /nowhere/x.yaml
 expect a_folder 2 'is a folder' "$moefold" bench --out hardware
 
+
+# GPUs that are not here, by a stand-in for the object.
+mkdir "$work/fake" "$work/empty"
+${CC:-cc} -std=c11 -Isrc -Ibuild/generated -fPIC -shared tests/device/fake_cuda.c -o "$work/fake/moefold-cuda.so" || exit 1
+on() { # FAKE_GPU WORDS...
+    (cd "$work/empty" && FAKE_GPU=$1 FAKE_CUDNN=${cudnn-cuDNN 9.19.0 (/here)} MOEFOLD_BACKENDS=$work/fake MOEFOLD_CUDNN= "$moefold" bench --device cuda "${@:2}")
+}
+h200="1 13000 13000 9 0 150000000000 149000000000 NVIDIA H200"
+expect old_drivers 3 "device cuda: the GPU's driver is for CUDA 12.2.*repair: a newer driver, or --device cpu" on "0 12020 13000"
+expect other_gpus 3 'device cuda: NVIDIA B200 has compute capability 10.0' on "1 13000 13000 10 0 190000000000 189000000000 NVIDIA B200"
+expect several_ranks 2 'ranks 2 with --device cuda: one rank is measured' on "$h200" --ranks 2
+expect it_says_what_it_measures 3 'moefold bench: NVIDIA H200, .* s of measurements' on "$h200"
+expect gpus_without_a_file 3 'no hardware description for NVIDIA H20: peaks and links are those of H100' on "${h200%0}"
+cudnn= expect old_libraries 3 'device cuda: .*cuDNN' on "$h200"
+
 # ---- a copy without measured files: estimates
 mkdir -p "$work/bin" "$work/hardware" "$work/home"
 cp "$moefold" "$work/bin/moefold"

@@ -152,7 +152,7 @@ static const struct {
     const char *why;
 } whys[] = {
     {"memory.visible", "as the driver prints it"},
-    {"memory.usable", "free beside the context of a process"},
+    {"memory.usable", "free beside context, code and libraries of a process"},
     {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
     {"host.bandwidth", "the slower way between pinned memory and the GPU"},
     {"host.adam", "elements a second that the host updates"},

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# `moefold tune` against every combination, on this machine: from bad starts of a small model (microbatch, recompute,
+# dispatcher; a memory limit; a crash), the chosen recipe and the best of all are measured again in turns. Minutes each.
+# TUNE_CASES="microbatch ..." does only those; TUNE_ROUNDS (10).
+set -eu
+moefold=$(readlink -f "${MOEFOLD:-./moefold}")
+export OMP_WAIT_POLICY=passive MOEFOLD=$moefold
+python3 - "$moefold" <<'PY'
+import itertools, json, os, subprocess, statistics, sys, tempfile
+
+moefold, rounds = sys.argv[1], int(os.environ.get("TUNE_ROUNDS", "10"))
+JOB = ["tiny", "cluster.gpu=cpu", "seq=128", "gbs=16"]
+NONE = ["model.recompute_method=null", "model.recompute_num_layers=null"]
+FULL = ["model.recompute_granularity=full", "model.recompute_method=uniform", "model.recompute_num_layers=1", "model.recompute_modules=null"]
+RECOMPUTE = [["model.recompute_granularity=null", "model.recompute_modules=null", *NONE]] + [
+    ["model.recompute_granularity=selective", "model.recompute_modules=" + m, *NONE]
+    for m in ("[layernorm]", "[moe_act]", "[layernorm,moe_act]", "[moe,layernorm]")] + [FULL]
+TWO = ["cluster.n_gpus=2", "ep=2"]
+DISPATCH = [["model.moe_token_dispatcher_type=" + d] for d in ("alltoall", "allgather")]
+CASES = {
+    "microbatch": (JOB, ["mbs=1"], RECOMPUTE, [[]], {}),
+    "recompute": (JOB, ["mbs=4", *FULL[:3]], RECOMPUTE, [[]], {}),
+    "dispatcher": (JOB + TWO, ["mbs=2", "model.moe_token_dispatcher_type=allgather"], RECOMPUTE[::2], DISPATCH, {}),
+    "limited": (JOB + ["moefold.memory_limit=45000000"], ["mbs=1"], RECOMPUTE, [[]], {}),
+    "crashing": (JOB, ["mbs=1"], RECOMPUTE, [[]], {"CRASH": "8"}),
+}
+STEPS = 8
+
+
+def measure(words, ranks):
+    """Lower quartile of steps, in a process of its own; None: it does not run."""
+    with tempfile.TemporaryDirectory() as d:
+        run = [moefold, "train", *words, "train.train_iters=%d" % STEPS, "--threads", "1", "--run", d + "/run"]
+        if ranks > 1:
+            run += ["--ranks", str(ranks)]
+        if subprocess.run(run, capture_output=True).returncode:
+            return None
+        s = sorted(json.load(open(d + "/run/summary.json"))["step_seconds"])
+        return s[len(s) // 4]
+
+
+def fits(words):
+    p = subprocess.run([moefold, "check", *words], capture_output=True, text=True)
+    return p.returncode == 0
+
+
+def crash_program(folder, micro):
+    """Stands in for the program: trials of one microbatch crash."""
+    path = folder + "/crashes"
+    with open(path, "w") as f:
+        f.write('#!/bin/bash\ngrep -q "micro_batch_size: %s$" "$2" && kill -SEGV $$\nexec "%s" "$@"\n' % (micro, moefold))
+    os.chmod(path, 0o755)
+    return path
+
+
+for name in os.environ.get("TUNE_CASES", " ".join(CASES)).split():
+    job, start, recompute, dispatch, more = CASES[name]
+    ranks = 2 if "ep=2" in job else 1
+    with tempfile.TemporaryDirectory() as d:
+        env = dict(os.environ)
+        if "CRASH" in more:
+            env["MOEFOLD_TUNE_PROGRAM"] = crash_program(d, more["CRASH"])
+        out = subprocess.run([moefold, "tune", *job, *start, "--threads", "1", "--dir", d + "/t", "--json"], env=env,
+                             capture_output=True, text=True)
+        if out.returncode:
+            print(name, "FAILED", out.stderr)
+            continue
+        answer = json.loads(out.stdout)
+        chosen = answer["trials"][answer["best"]]
+        choice = [d + "/t/best.yaml"]
+        times = {}
+        for m, r, x in itertools.product((1, 2, 4, 8, 16), recompute, dispatch):
+            words = (*job, "mbs=%d" % m, *r, *x)
+            if str(m) != more.get("CRASH") and fits(words):
+                t = measure(words, ranks)
+                if t:
+                    times[words] = t
+        best = min(times, key=times.get)
+        ratios = []
+        for i in range(rounds):
+            pair = [measure(w, ranks) for w in ((choice, best) if i % 2 else (best, choice))]
+            a, b = pair if i % 2 else pair[::-1]
+            ratios.append(a / b)
+        ends = sorted({t["end"] for t in answer["trials"]})
+        walls = [t["wall"] for t in answer["trials"]]
+        print("%-11s chosen over best of %d: median %.3f (%.3f to %.3f) in %d rounds; %d trials (%s); walls %s" % (
+            name, len(times), statistics.median(ratios), min(ratios), max(ratios), rounds, len(answer["trials"]),
+            ", ".join(ends), ",".join(w or "-" for w in walls)))
+        print("            chosen %s; best %s" % (chosen["change"] or "the start", " ".join(best[len(job):])), flush=True)
+PY

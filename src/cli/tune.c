@@ -1,0 +1,178 @@
+/* tune.c - `moefold tune RECIPE`: fit, scale, profile, retune. */
+#include "cli/tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/stop.h"
+#include "cli/plan.h"
+#include "run/timing.h"
+
+enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
+
+/* A trial takes about so many seconds of steps, between so few and so many steps. */
+static const double TRIAL_SECONDS = 3;
+enum { LEAST_STEPS = 6, MOST_STEPS = 60 };
+
+typedef struct limits {
+    double start, end; /* of clock_seconds */
+    int64_t steps;     /* 0: by what a step is predicted to take */
+} limits;
+
+static int64_t steps_of(const limits *l, double step_s)
+{
+    if (l->steps) return l->steps;
+    double n = step_s > 0 ? TRIAL_SECONDS / step_s : LEAST_STEPS;
+    return 1 + (n < LEAST_STEPS ? LEAST_STEPS : n > MOST_STEPS ? MOST_STEPS : (int64_t)n);
+}
+
+/* Generous: a description that nobody measured may be wrong by much. */
+static double patience(double step_s, int64_t steps)
+{
+    double seconds = 30 + 20 * step_s * (double)steps;
+    return seconds < 60 ? 60 : seconds;
+}
+
+static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next *n, arena *a,
+                        error *err)
+{
+    tune_price p = {0};
+    trial x = n->next;
+    double step_s = x.expected_s;
+    if (!(step_s > 0) && tune_price_of(t, x.change, &p, a)) step_s = p.p.step_s;
+    trial_run run = {.steps = steps_of(l, step_s), .threads = w->threads};
+    run.most_seconds = patience(step_s, run.steps);
+    status st = trial_measure(t, &x, &run, err);
+    if (st || stop_asked()) return st; /* what was interrupted is tried again */
+    st = tune_record(t, &x, err);
+    if (!st && !w->json) tune_print_end(t, &x);
+    return st;
+}
+
+static status go_on(tune *t, const tune_words *w, const limits *l, const char **why, arena *a,
+                    error *err)
+{
+    status st = OK;
+    for (*why = NULL; !st && !*why;) {
+        tune_next *n = ARENA_NEW(a, tune_next);
+        tune_choose(t, n, a);
+        if (n->done) {
+            *why = n->why;
+        } else if (clock_seconds() > l->end) {
+            *why = "time is up (--minutes); the next call goes on";
+        } else {
+            if (!w->json) tune_print_trial(n, a);
+            st = one_trial(t, w, l, n, a, err);
+            if (!st && stop_asked()) *why = "interrupted; the next call goes on";
+        }
+    }
+    return st;
+}
+
+/* ---- words */
+
+static void mark_pins(tune *t, int argc, char **argv, arena *a)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *pin = text_starts(argv[i], "--pin=")      ? argv[i] + 6
+                          : strcmp(argv[i - 1], "--pin") == 0 ? argv[i]
+                                                              : NULL;
+        if (!pin) continue;
+        const char *words = cli_short_word(a, pin) ? cli_short_word(a, pin) : pin;
+        size_t n = strcspn(words, "=");
+        for (knob_id k = 0; k < K_COUNT; k++)
+            if (strlen(knobs[k].key) == n && strncmp(knobs[k].key, words, n) == 0)
+                t->pinned[k] = true;
+    }
+}
+
+static status read_limits(limits *l, const tune_words *w, error *err)
+{
+    int64_t minutes = MINUTES;
+    status st = OK;
+    if (w->minutes) st = cli_read_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err);
+    if (!st && w->steps) st = cli_read_count("--steps", w->steps, STEPS_MAX, &l->steps, err);
+    if (!st && w->next && w->tell)
+        st = error_set(err, ERR_INPUT, "--next and --tell: one after the other");
+    l->start = clock_seconds();
+    l->end = l->start + 60 * (double)minutes;
+    return st;
+}
+
+static status open_tuning(tune *t, const recipe *r, setup *s, arena *a, error *err)
+{
+    t->a = a;
+    status st = setup_init(s, r, a, err);
+    if (!st) st = timing_machine(&t->base, s, a, err);
+    if (st) return st;
+    /* the job is fixed: ranks and batch do not follow from sizes that may change */
+    recipe *fixed = ARENA_NEW(a, recipe);
+    *fixed = *r;
+    recipe_set(fixed, K_N_GPUS, value_of_int(s->lay.world), "the job's");
+    recipe_set(fixed, K_GBS, s->r.knob[K_GBS].v, "the job's");
+    t->start = fixed;
+    t->hw = t->base;
+    return tune_open(t, err);
+}
+
+static status work(tune *t, const tune_words *w, const recipe *r, arena *a, error *err)
+{
+    limits l = {0};
+    setup *s = ARENA_NEW(a, setup);
+    const char *why = NULL;
+    t->dir = w->dir ? w->dir : "tune";
+    status st = read_limits(&l, w, err);
+    if (!st) st = open_tuning(t, r, s, a, err);
+    if (st) return st;
+    if (w->tell) return tune_take_log(t, w->tell, w->json, a, err);
+    if (w->next) {
+        tune_next *n = ARENA_NEW(a, tune_next);
+        tune_choose(t, n, a);
+        return tune_write_next(t, n, w->json, a, err);
+    }
+    stop_watch(false, NULL);
+    if (!w->json) tune_print_start(t, s, a);
+    st = go_on(t, w, &l, &why, a, err);
+    if (st) return st;
+    if (w->json)
+        cli_json_print(tune_json(t, why));
+    else
+        tune_print_done(t, why, clock_seconds() - l.start);
+    return OK;
+}
+
+int command_tune(int argc, char **argv)
+{
+    tune_words w = {0};
+    const char *pin = NULL; /* plan_take_pins reads them */
+    const cli_option options[] = {
+        {"--minutes", "N", "no trial begins later; unset: 10", NULL, &w.minutes},
+        {"--dir", "DIR", "folder of the trials, which goes on where it ended; unset: ./tune", NULL,
+         &w.dir},
+        {"--pin", "KEY=VALUE", "keep a knob at this value; may be repeated", NULL, &pin},
+        {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
+         &w.threads},
+        {"--steps", "N", "steps of a trial; unset: about three seconds of them", NULL, &w.steps},
+        {"--next", NULL, "write the next trial for a cluster elsewhere, and run nothing", &w.next,
+         NULL},
+        {"--tell", "LOG", "the log (or profile) of the trial that --next wrote", NULL, &w.tell},
+        {"--json", NULL, "print for programs, at the end (docs/JSON.md)", &w.json, NULL},
+    };
+    arena *a = arena_create();
+    tune *t = ARENA_NEW(a, tune);
+    recipe *r = ARENA_NEW(a, recipe);
+    error err = {{0}};
+    bool done = false, all = false;
+    char **words = ARENA_ARRAY(a, char *, argc + 1);
+    int n = 0;
+    status st = plan_take_pins(argc, argv, words, &n, &all, &err);
+    if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 8}, r, &done, &err);
+    if (!st && !done) {
+        mark_pins(t, argc, argv, a);
+        st = work(t, &w, r, a, &err);
+    }
+    int code = st ? cli_fail("tune", st, &err) : OK;
+    arena_destroy(a);
+    return code;
+}

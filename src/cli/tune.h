@@ -1,0 +1,25 @@
+/* tune.h - what the command of a tuning has in hand. Internal to src/cli. */
+#ifndef CLI_TUNE_H
+#define CLI_TUNE_H
+
+#include "cli/cli.h"
+#include "tune/tune.h"
+
+typedef struct tune_words {
+    bool json, next;
+    const char *minutes, *dir, *threads, *steps, *tell;
+} tune_words;
+
+/* For people, while it goes on. */
+void tune_print_start(const tune *t, const setup *s, arena *a);
+void tune_print_trial(const tune_next *n, arena *a);
+void tune_print_end(const tune *t, const trial *x);
+void tune_print_done(const tune *t, const char *why, double seconds);
+
+json_t *tune_json(const tune *t, const char *why);
+
+/* tune_cluster.c: the next trial as files, and what its log says. */
+status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *err);
+status tune_take_log(tune *t, const char *log, bool json, arena *a, error *err);
+
+#endif

@@ -1,0 +1,89 @@
+/* tune_print.c - a tuning for people, turn by turn, and for programs. */
+#include <stdio.h>
+
+#include "cli/tune.h"
+
+void tune_print_start(const tune *t, const setup *s, arena *a)
+{
+    cli_print("Tune", "%s: %lld ranks of %s, %s usable each; trials in %s%s\n", s->r.name,
+              (long long)s->lay.world, t->base.name, text_bytes(a, t->base.usable), t->dir,
+              t->n ? arena_text(a, ", %d of them from before", t->n) : "");
+}
+
+void tune_print_trial(const tune_next *n, arena *a)
+{
+    const trial *x = &n->next;
+    printf("\n");
+    cli_print(arena_text(a, "Trial %d", x->number), " %s\n          because %s\n",
+              *x->change ? x->change : "no change", x->reason);
+    fflush(stdout);
+}
+
+void tune_print_end(const tune *t, const trial *x)
+{
+    if (x->end != TRIAL_MEASURED) {
+        printf("          %s after %.1f s%s%s\n", trial_end_name(x->end), x->seconds,
+               x->said ? ": " : "", x->said ? x->said : "");
+        return;
+    }
+    printf("          measured %.4g s a step (half of the steps within %.1f %%)", x->step_s,
+           100 * x->spread);
+    if (x->expected_s > 0)
+        printf(", expected %.4g: %+.1f %%", x->expected_s, 100 * (x->step_s / x->expected_s - 1));
+    const trial *before = NULL;
+    for (int i = 0; i < x->number; i++)
+        if (t->trials[i].end == TRIAL_MEASURED && (!before || t->trials[i].step_s < before->step_s))
+            before = &t->trials[i];
+    if (before)
+        printf("; %+.1f %% against trial %d", 100 * (x->step_s / before->step_s - 1),
+               before->number);
+    printf("\n");
+    if (x->evidence) printf("          wall: %s: %s\n", wall_name(x->wall), x->evidence);
+    fflush(stdout);
+}
+
+static const trial *first_measured(const tune *t)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->trials[i].end == TRIAL_MEASURED) return &t->trials[i];
+    return NULL;
+}
+
+void tune_print_done(const tune *t, const char *why, double seconds)
+{
+    const trial *best = tune_pick(t), *first = first_measured(t);
+    printf("\n");
+    cli_print("Ended", "%s\n", why);
+    if (!best) {
+        cli_print("Best", "none: no trial was measured\n");
+        return;
+    }
+    cli_print("Best", "trial %d, %.4g s a step: %s\n", best->number, best->step_s,
+              *best->change ? best->change : "the recipe as it was given");
+    cli_print("Gained", "%.1f %% of the first trial's %.4g s, in %d trials and %.0f s\n",
+              100 * (1 - best->step_s / first->step_s), first->step_s, t->n, seconds);
+    cli_print("Files", "%s/best.yaml; %s/trials.jsonl; %s/hardware.yaml\n", t->dir, t->dir, t->dir);
+}
+
+json_t *tune_json(const tune *t, const char *why)
+{
+    json_t *list = json_array();
+    const trial *best = tune_pick(t), *first = first_measured(t);
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        json_t *o = json_pack("{s:i, s:i, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:I}", "trial",
+                              x->number, "from", x->from, "change", x->change, "reason", x->reason,
+                              "end", trial_end_name(x->end), "step_s", x->step_s, "spread",
+                              x->spread, "expected_s", x->expected_s, "seconds", x->seconds,
+                              "peak_bytes", (json_int_t)x->peak_bytes);
+        json_object_set_new(o, "said", x->said ? json_string(x->said) : json_null());
+        json_object_set_new(o, "wall", x->evidence ? json_string(wall_name(x->wall)) : json_null());
+        json_object_set_new(o, "evidence", x->evidence ? json_string(x->evidence) : json_null());
+        json_array_append_new(list, o);
+    }
+    json_t *o = json_pack("{s:s, s:s, s:o}", "dir", t->dir, "ended", why, "trials", list);
+    json_object_set_new(o, "best", best ? json_integer(best->number) : json_null());
+    json_object_set_new(o, "gain",
+                        best ? json_real(first->step_s / best->step_s - 1) : json_null());
+    return o;
+}

@@ -1,0 +1,364 @@
+/* next.c - which trial is worth its time.
+ *
+ * Candidates are all combinations of microbatch, recompute and dispatcher on top of the best trial,
+ * and single changes of the layout and of overlap. A candidate's time is its price, scaled by what
+ * the nearest trial took over what it was priced at.
+ *
+ * I1  A candidate is worth a trial while its time, less the band of a difference, is below the best
+ *     that was measured. The band is the median error of the expectations so far, between LEAST and
+ *     MOST: a price that proved good ends the search early.
+ * I2  Candidates that cost the same to nine digits are one program: only the first is tried.
+ * I3  The start comes first. Where it does not fit, the fastest that fits does. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "tune/tune.h"
+
+static const double BAND = 0.05, LEAST = 0.01, MOST = 0.10; /* I1 */
+static const double CLEARLY_LESS = 0.85;                    /* memory than one that lacked it */
+static const double ALIKE = 0.015;                          /* as fast, if measured again */
+static const double SECONDS = 30;                           /* so long candidates are priced */
+
+enum { CANDIDATES = 2048, IN_VAIN = 4 };
+
+static const char *const recompute[] = {
+    "",
+    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
+    "model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[layernorm] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[mla_up_proj,layernorm,moe_act] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=selective model.recompute_modules=[moe,layernorm] "
+    "model.recompute_method=null model.recompute_num_layers=null",
+    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 "
+    "model.recompute_modules=null",
+};
+
+static const char *const dispatchers[] = {
+    "",
+    "model.moe_token_dispatcher_type=alltoall model.moe_flex_dispatcher_backend=null",
+    "model.moe_token_dispatcher_type=allgather model.moe_flex_dispatcher_backend=null",
+    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep",
+    "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep",
+};
+
+static const char *const singles[] = {
+    "comm_overlap.overlap_moe_expert_parallel_comm=true",
+    "comm_overlap.overlap_moe_expert_parallel_comm=true comm_overlap.delay_wgrad_compute=true",
+    "comm_overlap.overlap_moe_expert_parallel_comm=false comm_overlap.delay_wgrad_compute=false",
+    "model.moe_shared_expert_overlap=true",
+    "model.moe_shared_expert_overlap=false",
+    "comm_overlap.tp_comm_overlap=true",
+    "comm_overlap.tp_comm_overlap=false",
+    "model.cuda_graph_impl=transformer_engine "
+    "model.cuda_graph_modules=[attn,moe_router,moe_preprocess]",
+    "model.cuda_graph_impl=none model.cuda_graph_modules=[]",
+    "model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null",
+    "model.cp_comm_type=all_gather model.hierarchical_context_parallel_sizes=null",
+    "model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null",
+};
+
+static const knob_id sizes[] = {K_TP, K_PP, K_EP, K_CP, K_VPP};
+
+typedef struct candidate {
+    const char *change;
+    double priced, seconds;
+    int64_t peak_bytes;
+} candidate;
+
+typedef struct choosing {
+    const tune *t;
+    const trial *best;
+    const char *base; /* the change that candidates start from */
+    candidate *list;
+    int n;
+    double priced[TRIALS_MAX]; /* of each trial, with what is known now; 0: it has no price */
+    int64_t lacking;           /* bytes that were too much; 0: none were */
+    double until;
+    arena *a, *scratch;
+} choosing;
+
+/* ---- the band */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double band_of(const tune *t)
+{
+    double errors[TRIALS_MAX];
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        if (x->end == TRIAL_MEASURED && x->expected_s > 0)
+            errors[n++] = fabs(x->step_s / x->expected_s - 1);
+    }
+    if (!n) return BAND;
+    qsort(errors, (size_t)n, sizeof *errors, by_size);
+    double median = n % 2 ? errors[n / 2] : (errors[n / 2 - 1] + errors[n / 2]) / 2;
+    return median < LEAST ? LEAST : median > MOST ? MOST : median;
+}
+
+const trial *tune_best(const tune *t)
+{
+    const trial *best = NULL;
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        if (x->end == TRIAL_MEASURED && (!best || x->step_s < best->step_s)) best = x;
+    }
+    return best;
+}
+
+const trial *tune_pick(const tune *t)
+{
+    const trial *best = tune_best(t), *pick = best;
+    double least = 0;
+    arena *a = arena_create();
+    for (int i = 0; best && i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        tune_price p;
+        if (x->end != TRIAL_MEASURED || x->step_s > best->step_s * (1 + ALIKE)) continue;
+        if (!tune_price_of(t, x->change, &p, a)) continue;
+        if (least == 0 || p.p.step_s < least) pick = x, least = p.p.step_s;
+    }
+    arena_destroy(a);
+    return pick;
+}
+
+/* ---- how near two changes are */
+
+static int words_apart(const char *x, const char *y)
+{
+    int n = 0;
+    for (const char *p = x; *p;) {
+        size_t length = strcspn(p, " ");
+        bool found = false;
+        for (const char *q = y; *q && !found;) {
+            size_t other = strcspn(q, " ");
+            found = other == length && strncmp(p, q, length) == 0;
+            q += other + (q[other] == ' ');
+        }
+        n += !found;
+        p += length + (p[length] == ' ');
+    }
+    return n;
+}
+
+/* What the nearest trial took over its price. */
+static double measured_over_priced(const choosing *c, const char *change)
+{
+    int nearest = -1, least = 0;
+    for (int i = 0; i < c->t->n; i++) {
+        const trial *x = &c->t->trials[i];
+        if (x->end != TRIAL_MEASURED || !(c->priced[i] > 0)) continue;
+        int apart = words_apart(change, x->change) + words_apart(x->change, change);
+        if (nearest < 0 || apart < least) nearest = i, least = apart;
+    }
+    return nearest < 0 ? 1 : c->t->trials[nearest].step_s / c->priced[nearest];
+}
+
+/* ---- candidates */
+
+static bool tried(const choosing *c, const char *change)
+{
+    for (int i = 0; i < c->t->n; i++)
+        if (strcmp(c->t->trials[i].change, change) == 0) return true;
+    for (int i = 0; i < c->n; i++)
+        if (strcmp(c->list[i].change, change) == 0) return true;
+    return false;
+}
+
+/* I2 */
+static bool same_program(const choosing *c, double seconds, int64_t bytes)
+{
+    for (int i = 0; i < c->t->n; i++)
+        if (fabs(c->priced[i] - seconds) <= 1e-9 * seconds && c->t->trials[i].peak_bytes == bytes)
+            return true;
+    for (int i = 0; i < c->n; i++)
+        if (fabs(c->list[i].priced - seconds) <= 1e-9 * seconds && c->list[i].peak_bytes == bytes)
+            return true;
+    return false;
+}
+
+/* Does a change have a word of a trial that failed, and that the best trial does not have? */
+static bool suspect(const choosing *c, const char *change, const char *failed)
+{
+    int own = words_apart(change, c->base), rest = 0;
+    for (const char *p = change; *p;) {
+        size_t n = strcspn(p, " ");
+        const char *one = arena_copy(c->scratch, p, n);
+        if (words_apart(one, c->base) && words_apart(one, failed)) rest++;
+        p += n + (p[n] == ' ');
+    }
+    return rest < own;
+}
+
+/* What failed may fail again with whatever made it fail: others come first. */
+static double suspicion(const choosing *c, const char *change)
+{
+    double by = 1;
+    for (int i = 0; i < c->t->n; i++) {
+        const trial *x = &c->t->trials[i];
+        bool failed = x->end == TRIAL_CRASHED || x->end == TRIAL_FAILED || x->end == TRIAL_SLOW;
+        if (failed && suspect(c, change, x->change)) by *= 1 + MOST;
+    }
+    return by;
+}
+
+static void consider(choosing *c, const char *words)
+{
+    if (c->n == CANDIDATES || clock_seconds() > c->until) return;
+    arena_place mark = arena_mark(c->scratch);
+    const char *change = tune_change(c->t, c->base, words, c->scratch);
+    tune_price p;
+    if (change && !tried(c, change) && tune_price_of(c->t, change, &p, c->scratch)) {
+        double peak = (double)p.p.peak_bytes, most = CLEARLY_LESS * (double)c->lacking;
+        bool too_much = !p.p.fits || (c->lacking && peak > most);
+        if (!too_much && !same_program(c, p.p.step_s, p.p.peak_bytes))
+            c->list[c->n++] = (candidate){
+                .change = arena_text(c->a, "%s", change),
+                .priced = p.p.step_s,
+                .seconds = p.p.step_s * measured_over_priced(c, change) * suspicion(c, change),
+                .peak_bytes = p.p.peak_bytes,
+            };
+    }
+    arena_release(c->scratch, mark);
+}
+
+static const char *size_words(const choosing *c, const setup *s, knob_id k, bool up)
+{
+    int64_t now = recipe_int(&s->r, k);
+    if (now < 1) now = 1;
+    if (!up && now % 2) return NULL;
+    return arena_text(c->a, "%s=%lld", knobs[k].key, (long long)(up ? now * 2 : now / 2));
+}
+
+static void consider_all(choosing *c)
+{
+    enum {
+        R = sizeof recompute / sizeof recompute[0],
+        D = sizeof dispatchers / sizeof *dispatchers
+    };
+    recipe *r = ARENA_NEW(c->a, recipe);
+    setup *s = ARENA_NEW(c->a, setup);
+    error err = {{0}};
+    if (!tune_recipe(c->t, c->base, r, c->a) || setup_init(s, r, c->a, &err)) return;
+    int64_t batch = recipe_int(&s->r, K_GBS);
+    for (int64_t m = 0; m <= batch && m <= 4096; m = m ? 2 * m : 1)
+        for (int i = 0; i < R; i++)
+            for (int d = 0; d < D; d++) {
+                const char *micro =
+                    m ? arena_text(c->a, "%s=%lld ", knobs[K_MBS].key, (long long)m) : "";
+                consider(c, arena_text(c->a, "%s%s %s", micro, recompute[i], dispatchers[d]));
+            }
+    for (size_t i = 0; i < sizeof singles / sizeof singles[0]; i++) consider(c, singles[i]);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int up = 0; up < 2; up++) {
+            const char *words = size_words(c, s, sizes[i], up);
+            if (words) consider(c, words);
+        }
+}
+
+static void price_trials(choosing *c)
+{
+    for (int i = 0; i < c->t->n; i++) {
+        arena_place mark = arena_mark(c->scratch);
+        const trial *x = &c->t->trials[i];
+        tune_price p;
+        if (tune_price_of(c->t, x->change, &p, c->scratch)) c->priced[i] = p.p.step_s;
+        arena_release(c->scratch, mark);
+        bool lacked = x->end == TRIAL_NO_MEMORY;
+        if (lacked && (!c->lacking || x->peak_bytes < c->lacking)) c->lacking = x->peak_bytes;
+    }
+}
+
+/* ---- the choice */
+
+/* Measured trials in a row, the last ones, that did not lower the best time by LEAST. */
+static int in_vain(const tune *t)
+{
+    double best = 0;
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        if (x->end != TRIAL_MEASURED) continue;
+        n = best == 0 || x->step_s < best * (1 - LEAST) ? 0 : n + 1;
+        if (best == 0 || x->step_s < best) best = x->step_s;
+    }
+    return n;
+}
+
+/* I3 */
+static bool start_first(choosing *c, tune_next *out)
+{
+    tune_price p;
+    if (c->t->n || !tune_price_of(c->t, "", &p, c->scratch) || !p.p.fits) return false;
+    out->next = (trial){.from = -1, .change = "", .reason = "the recipe as it was given"};
+    out->next.peak_bytes = p.p.peak_bytes;
+    return true;
+}
+
+static void name_next(choosing *c, tune_next *out, const candidate *x)
+{
+    const trial *b = c->best;
+    const char *reason =
+        b ? arena_text(c->a,
+                       "%s is the wall of trial %d (%s): predicted %.4g s a step instead of %.4g",
+                       b->evidence ? wall_name(b->wall) : "nothing", b->number,
+                       b->evidence ? b->evidence : "no parts", x->seconds, b->step_s)
+          : arena_text(c->a, "%s: the fastest that is predicted to fit",
+                       c->t->n ? "nothing was measured yet"
+                               : "the recipe as it was given does not fit");
+    out->next = (trial){.number = c->t->n,
+                        .from = b ? b->number : -1,
+                        .change = x->change,
+                        .reason = reason,
+                        .expected_s = b ? x->seconds : 0,
+                        .peak_bytes = x->peak_bytes};
+}
+
+void tune_choose(const tune *t, tune_next *out, arena *a)
+{
+    choosing c = {.t = t, .best = tune_best(t), .a = a, .scratch = arena_create()};
+    *out = (tune_next){.band = band_of(t)};
+    c.base = c.best ? c.best->change : "";
+    c.list = ARENA_ARRAY(a, candidate, CANDIDATES);
+    c.until = clock_seconds() + SECONDS;
+    price_trials(&c);
+    if (!start_first(&c, out)) {
+        consider_all(&c);
+        const candidate *least = NULL;
+        for (int i = 0; i < c.n; i++)
+            if (!least || c.list[i].seconds < least->seconds) least = &c.list[i];
+        out->n_left = c.n;
+        out->least_s = least ? least->seconds : 0;
+        bool worth = least && (!c.best || least->seconds * (1 - out->band) < c.best->step_s);
+        if (!least)
+            out->why = c.best ? "every change that is legal and fits was tried"
+                              : "nothing is legal and fits";
+        else if (!worth)
+            out->why = arena_text(a,
+                                  "nothing that was not tried is predicted below %.4g s less a "
+                                  "band of %.1f %% (the least is %.4g s)",
+                                  c.best->step_s, 100 * out->band, least->seconds);
+        else if (c.best && in_vain(t) >= IN_VAIN)
+            out->why = arena_text(
+                a, "the last %d trials brought nothing; the least that is predicted is %.4g s",
+                IN_VAIN, least->seconds);
+        out->done = out->why != NULL;
+        if (!out->done) name_next(&c, out, least);
+    }
+    if (t->n >= TRIALS_MAX) out->done = true, out->why = "the list of trials is full";
+    arena_destroy(c.scratch);
+}

@@ -1,0 +1,124 @@
+/* tune.h - fit, scale, profile, retune: trials of a recipe, each measured, until none is left that
+ * is predicted to be better.
+ *
+ * The job (model, sequence, batch, precision, data, number of ranks) is fixed; what a search
+ * decides (path_decides) and nobody pinned may change. A trial is the start recipe with a *change*:
+ * overrides in the order of the knob table, so that two ways to the same recipe are one trial. All
+ * trials lie in a folder:
+ *
+ *     start.yaml      the recipe that tuning began with; another one is refused
+ *     trials.jsonl    a line for every trial that was written or measured; of a number the last
+ *                     line counts
+ *     hardware.yaml   the machine as the trials measured it, which the next prices use
+ *     NNN/            a trial: recipe.yaml, log, run/ (as `train --run` writes it); beside/ is the
+ *                     best so far, run again right before it
+ *     best.yaml       the fastest so far
+ *
+ * I1  Which trial comes next follows from the folder alone: a tuning that was interrupted goes on
+ *     as if it had not been.
+ * I2  A trial that crashes, is too slow or lacks memory is a result, and is not tried again. What
+ *     needs as much memory as one that lacked it is not tried at all. */
+#ifndef TUNE_TUNE_H
+#define TUNE_TUNE_H
+
+#include "price/price.h"
+
+typedef enum trial_end {
+    TRIAL_PENDING, /* written for a cluster elsewhere, not told yet */
+    TRIAL_MEASURED,
+    TRIAL_NO_MEMORY,
+    TRIAL_CRASHED, /* by a signal */
+    TRIAL_FAILED,  /* it ended with an error */
+    TRIAL_SLOW,    /* it was ended: its time was up */
+    TRIAL_ENDS
+} trial_end;
+const char *trial_end_name(trial_end e);
+
+typedef struct trial {
+    int number, from;                   /* of the trial that it changes; -1: it is the start */
+    const char *change, *reason, *said; /* `said`: an error's last line, or NULL */
+    trial_end end;
+    double step_s, spread; /* lower quartile of steps; distance of quartiles over it */
+    double expected_s;     /* before it was measured; 0: nothing was known */
+    double seconds;        /* that the trial took */
+    int64_t peak_bytes;    /* predicted */
+    bool has_parts;
+    double parts[STEP_PARTS]; /* measured, as price_parts has them */
+    wall wall;
+    const char *evidence; /* NULL: not measured */
+} trial;
+
+enum { TRIALS_MAX = 1000 };
+
+typedef struct tune {
+    const char *dir;
+    const recipe *start; /* before setup_init, pins and all */
+    bool pinned[K_COUNT];
+    hardware base, hw; /* as it was described; as the trials measured it */
+    trial trials[TRIALS_MAX];
+    int n;
+    arena *a;
+} tune;
+
+/* ---- the folder */
+
+/* Makes it, or reads what is there. ERR_INPUT: it is of another recipe, or a line is damaged. */
+status tune_open(tune *t, error *err);
+/* Appends the trial's line, and writes hardware.yaml and best.yaml anew. */
+status tune_record(tune *t, const trial *x, error *err);
+status tune_write_recipe(const tune *t, const trial *x, error *err);
+const char *tune_path(const tune *t, const trial *x, const char *name);
+
+/* ---- prices */
+
+typedef struct tune_price {
+    setup *s;
+    price p;
+} tune_price;
+
+/* The recipe of a change; false: it cannot be laid out, breaks a rule or cannot run here. */
+bool tune_recipe(const tune *t, const char *change, recipe *out, arena *a);
+bool tune_price_of(const tune *t, const char *change, tune_price *out, arena *a);
+
+/* Overrides on top of a change, as a change; NULL: a knob that may not change, or a wrong one. */
+const char *tune_change(const tune *t, const char *change, const char *words, arena *a);
+
+/* Sets t->hw by all trials that were measured. */
+void tune_learn(tune *t);
+
+/* The parts that were measured as a price: its wall and evidence. */
+void tune_see_wall(const tune *t, trial *x);
+
+/* ---- what comes next */
+
+typedef struct tune_next {
+    bool done;
+    trial next;      /* where not done: number, from, change, reason, expected_s, peak_bytes */
+    double band;     /* of a difference, as a part */
+    double least_s;  /* the fastest that is predicted and was not tried; 0: nothing is left */
+    const char *why; /* where done */
+    int n_left;      /* that were priced and not tried */
+} tune_next;
+
+const trial *tune_best(const tune *t); /* the fastest; NULL: nothing was measured */
+/* Of those that are as fast as the fastest, as far as measurements can tell, the one with the
+ * lowest price: what is recommended. */
+const trial *tune_pick(const tune *t);
+void tune_choose(const tune *t, tune_next *out, arena *a);
+
+/* ---- a trial */
+
+typedef struct trial_run {
+    int64_t steps;
+    const char *threads; /* NULL: the program's own choice */
+    double most_seconds;
+} trial_run;
+
+/* Runs `moefold train` in a process of its own and reads what it left. ERR_MACHINE: no process
+ * could be started. */
+status trial_measure(tune *t, trial *x, const trial_run *r, error *err);
+
+/* What a log of a cluster says about a trial. */
+status trial_told(tune *t, trial *x, const char *log, error *err);
+
+#endif

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# `moefold tune`: on an invented machine, where trials take no time, and once on this one. From the repository's root.
+. tests/cli/saying.sh
+export MOEFOLD=$moefold OMP_WAIT_POLICY=passive
+invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/tune/machine.py "$moefold" tune "$@"; }
+job=(tiny cluster.gpu=cpu seq=64 gbs=16)
+full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
+
+# ---- bad starts, against all combinations
+judged() { # NAME WORDS...
+    invented "${@:2}" --dir "$work/$1" --json >"$work/$1.json"
+    expect "$1_is_near_the_best" 0 'ratio' python3 tests/tune/judge.py "$work/$1.json" "${@:2}"
+}
+judged microbatch "${job[@]}" mbs=1
+judged recompute "${job[@]}" mbs=4 "${full[@]}"
+judged dispatcher "${job[@]}" cluster.n_gpus=2 ep=2 mbs=2 model.moe_token_dispatcher_type=allgather
+judged limited "${job[@]}" mbs=1 moefold.memory_limit=33000000
+FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' judged crashed "${job[@]}" mbs=1
+FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' \
+    expect a_crash_is_a_result 0 'crashed after .* signal 11' invented "${job[@]}" mbs=1 --dir "$work/crash"
+expect and_is_in_the_folder 0 '"end":"crashed"' cat "$work/crash/trials.jsonl"
+FAIL='"memory" if k["train.micro_batch_size"] >= 8 else None' \
+    expect lack_of_memory_is_a_result 0 'no memory after .*cannot allocate' invented "${job[@]}" mbs=1 --dir "$work/memory"
+check what_needs_more_is_not_tried test "$(grep -c '"end":"no memory"' "$work/memory/trials.jsonl")" -le 3
+expect the_limit_is_kept 0 'under' python3 - "$work/limited.json" <<'PY'
+import json, sys
+a = json.load(open(sys.argv[1]))
+assert all(t["peak_bytes"] <= 33000000 for t in a["trials"]), [t["peak_bytes"] for t in a["trials"]]
+print("under")
+PY
+expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/said"
+expect what_it_gained 0 '^Gained +[0-9.]+ % of the first' invented "${job[@]}" mbs=1 --dir "$work/said"
+
+# ---- the folder: resumed as if it had not been interrupted; another recipe's is refused
+cp -r "$work/microbatch" "$work/resumed"
+{ head -2 "$work/microbatch/trials.jsonl"; head -3 "$work/microbatch/trials.jsonl" | tail -1 | head -c 50; } >"$work/resumed/trials.jsonl"
+invented "${job[@]}" mbs=1 --dir "$work/resumed" --json >/dev/null
+same() { diff <(grep -o '"change":"[^"]*"' "$1/trials.jsonl") <(grep -o '"change":"[^"]*"' "$2/trials.jsonl") >/dev/null; }
+check resumed_with_a_cut_line same "$work/microbatch" "$work/resumed"
+expect another_recipe 2 'the tuning of another recipe' invented "${job[@]}" mbs=2 --dir "$work/microbatch"
+echo '{"trial": "x"}' >>"$work/resumed/trials.jsonl"
+expect a_strange_line 2 'trials.jsonl:[0-9]+: not a line of a tuning' invented "${job[@]}" mbs=1 --dir "$work/resumed"
+invented "${job[@]}" --pin mbs=1 --dir "$work/pinned" --json >"$work/pinned.json"
+without pinned_knobs_stay 'micro_batch_size=[2-9]' cat "$work/pinned/trials.jsonl"
+expect measured_rates_are_a_machine 0 '^Time' "$moefold" price "${job[@]}" mbs=4 "cluster.gpu=$work/microbatch/hardware.yaml"
+expect the_best_is_a_recipe 0 'VALID|valid' "$moefold" check "$work/microbatch/best.yaml"
+
+# ---- a cluster elsewhere
+far=(recipes/qwen3-30b-4k-h100.yaml --dir "$work/far")
+expect nothing_is_out 2 'no trial of .* is out' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
+expect the_start_is_written 0 'Trial 0 .*no change' "$moefold" tune "${far[@]}" --next
+expect as_megatron_takes_it 0 'torchrun .*pretrain_gpt.py' cat "$work/far/000/megatron.sh"
+expect as_a_batch_script 0 '^#SBATCH --nodes=2' cat "$work/far/000/job.sh"
+check that_bash_takes bash -n "$work/far/000/job.sh"
+expect only_one_is_out 0 'Trial 0 ' "$moefold" tune "${far[@]}" --next
+expect other_logs_are_refused 2 'iteration line' "$moefold" tune "${far[@]}" --tell README.md
+expect its_log_is_taken 0 'measured 21.1 s' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
+expect the_next_one_has_a_reason 0 'because communication is the wall of trial 0' "$moefold" tune "${far[@]}" --next
+printf 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n' >"$work/oom.log"
+expect no_memory_there 0 'no memory' "$moefold" tune "${far[@]}" --tell "$work/oom.log"
+expect both_at_once 2 'one after the other' "$moefold" tune "${far[@]}" --next --tell x
+
+# ---- this machine
+expect a_real_one 0 '^Best +trial' "$moefold" tune tiny cluster.gpu=cpu seq=32 gbs=4 mbs=1 --threads 1 --steps 4 \
+    --pin model.recompute_granularity=null --dir "$work/real"
+check trials_are_run_folders test -s "$work/real/000/run/summary.json" -a -s "$work/real/000/run/trace.json.gz"
+expect a_limit_of_the_process 0 'no memory|measured' "$moefold" tune tiny cluster.gpu=cpu seq=32 gbs=4 mbs=1 --threads 1 \
+    --steps 2 --pin mbs=1 --pin model.recompute_granularity=null moefold.memory_limit=30000000 --dir "$work/small"
+exit $failed

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""An invented machine for `moefold tune`: stands in for `moefold train RECIPE --run DIR ...`, in no time.
+
+What a step takes there is our price with every kind of operation slower or faster by a factor of its own, and so much
+for every microbatch: nothing that a tuner could know before it measures. FAIL is a Python expression over the knobs (k)
+and says which trials end badly: 'crash', 'memory' or 'error'.
+"""
+import json, os, signal, subprocess, sys
+
+FACTORS = {"products": 2.5, "experts": 1.6, "attention": 4.0, "head and loss": 0.8, "routing": 3.0, "elementwise": 2.0,
+           "EP messages": 2.0, "TP messages": 1.5, "DP messages": 1.3, "optimizer": 1.2}
+MICROBATCH = float(os.environ.get("MICROBATCH", "0.0004"))
+
+
+def knobs_of_words(words):
+    show = subprocess.run([os.environ["MOEFOLD"], "show", *words, "--json"], capture_output=True, text=True, check=True)
+    k = {key: x["value"] for key, x in json.loads(show.stdout)["knobs"].items()}
+    return k
+
+
+def parts_of(words):
+    out = subprocess.run([os.environ["MOEFOLD"], "price", *words, "--json"], capture_output=True, text=True)
+    if out.returncode not in (0, 1) or not out.stdout:
+        raise SystemExit("moefold train: " + out.stderr)
+    p = json.loads(out.stdout)
+    return {k: v * FACTORS.get(k, 1) for k, v in p["parts"].items()}, p
+
+
+def step_of(words):
+    """Seconds by part; the price."""
+    parts, p = parts_of(words)
+    k = knobs_of_words(words)
+    parts["elementwise"] += MICROBATCH * k["train.global_batch_size"] / k["train.micro_batch_size"]
+    return parts, p
+
+
+if __name__ == "__main__":
+    recipe, run = sys.argv[2], sys.argv[sys.argv.index("--run") + 1]
+    k = knobs_of_words([recipe])
+    fail = os.environ.get("FAIL")
+    bad = eval(fail, {"k": k}) if fail else None  # a test's own words
+    if bad == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if bad == "memory":
+        sys.exit(print("moefold train: cannot allocate 3.00 GiB for the planned arena: no memory") or 3)
+    if bad == "error":
+        sys.exit(print("moefold train: the data ended") or 2)
+    parts, p = step_of([recipe])
+    step = sum(parts.values())
+    os.makedirs(run, exist_ok=True)
+    with open(run + "/summary.json", "w") as f:
+        json.dump({"moefold": "run", "outcome": "finished", "step_seconds": [step] * 8,
+                   "measured": {"step_s": step, "parts": [{"name": n, "seconds": s} for n, s in parts.items()]}}, f)
