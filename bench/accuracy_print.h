@@ -6,6 +6,7 @@
 
 #include "accuracy_bands.h"
 #include "accuracy_rows.h"
+#include "accuracy_memory.h"
 #include "accuracy_stats.h"
 
 #define GIBIBYTES(bytes) ((double)(bytes) / 1073741824.0)
@@ -145,25 +146,6 @@ static inline void print_rows(const judging *b, row_list list)
     printf("\n");
 }
 
-static inline void print_memory(const judging *b)
-{
-    numbers errors = {0};
-    printf("| id | published GiB | ours, GiB | error |\n|---|--:|--:|--:|\n");
-    for (int i = 0; i < b->n_rows; i++) {
-        const judged *j = &b->rows[i];
-        if (j->list != LIST_MEMORY || j->refused) continue;
-        double published_gib = GIBIBYTES(j->gigabytes * 1e9);
-        double ours = GIBIBYTES(j->pr.peak_bytes - j->pr.beside);
-        numbers_add(&errors, ours / published_gib - 1);
-        printf("| %s | %.1f | %.1f | %+.1f %% |\n", j->id, published_gib, ours,
-               100 * errors.x[errors.n - 1]);
-    }
-    numbers size = numbers_absolute(&errors);
-    if (errors.n)
-        printf("\nMedian %.1f %%, worst %+.1f %%.\n\n", 100 * numbers_median(&size),
-               100 * errors.x[numbers_worst(&errors)]);
-}
-
 /* Published runs ran, so each must fit. */
 static inline void print_misfits(const judging *b)
 {
@@ -225,13 +207,19 @@ static inline void print_markdown(const judging *b)
     printf("## Memory: does what was run fit?\n\n");
     print_misfits(b);
     printf(
-        "## Memory: published peaks\n\nSources print what the allocator gave out on one rank; "
-        "ours is the fullest rank, without what\nlibraries and graphs take. A framework makes all "
-        "logits at once, our program a few rows at a time: for\nQwen3-30B 1.2 GiB in BF16, 2.3 GiB "
-        "where they are made wider, and their gradient. Moonlight's 5.6 to 6.2 GiB\ndo not depend "
-        "on what is recomputed; they are what its moments would take more in FP32 (5.6 GiB) than "
-        "in\nthe BF16 that its recipe sets. Which of the two ran is not known.\n\n");
-    print_memory(b);
+        "## Memory: measured peaks\n\nGiB. Allocated and reserved as torch reports them, of the "
+        "rank "
+        "that was measured (tests/data/measured-memory.csv).\nH200: Megatron-Core with Transformer "
+        "Engine 2.20 on one GPU, no optimizer. CI: last rank, natural routing, priced at\na skew "
+        "of "
+        "1.2: what theirs was is not published, and over 50 steps from random weights (MINI) it is "
+        "more. CI-MX7 ran on\n128 GPUs: its bytes behind a step say so. SK-MOON: five of six meet "
+        "at "
+        "35.9 GB whatever is made again, which is the optimizer\'s\nstep (FP32 copies of BF16 "
+        "moments). VC: forced balance. H200-Q30-1x32k-fp8 reserved 67.1 GiB, and 56.8 with another "
+        "padding:\nthe allocator, not the tensors.\n\n");
+    error err = {{0}};
+    if (memory_table("", b->a, &err)) printf("%s\n\n", err.text);
     printf("## Rows that are no recipe here\n\n");
     print_refusals(b);
 }

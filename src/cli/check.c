@@ -44,7 +44,12 @@ static void print_json(const checked *c)
     json_object_set_new(o, "notes", json_notes(&s->r));
     json_object_set_new(o, "model", cli_json_model(s));
     json_object_set_new(o, "layout", cli_json_layout(s));
-    json_object_set_new(o, "memory", cli_json_memory(s));
+    json_t *memory = cli_json_memory(s);
+    if (!c->memory.why_not && json_is_object(memory)) {
+        json_object_set_new(memory, "arena_bytes", json_integer(c->memory.arena_bytes));
+        cli_json_reported(memory, &c->memory.memory, c->memory.megatron);
+    }
+    json_object_set_new(o, "memory", memory);
     if (c->audit) {
         json_object_set_new(o, "audit", cli_json_audit(c->audit, c->seconds, c->rank));
         if (c->audit->why_not)
@@ -161,7 +166,7 @@ static int print_fix(const checked *c, arena *a)
 
 typedef struct check_options {
     bool json, fix, all_ranks;
-    const char *rank;
+    const char *rank, *headroom;
 } check_options;
 
 static status audit_ranks(checked *c, const check_options *o, arena *a, error *err)
@@ -239,6 +244,7 @@ int command_check(int argc, char **argv)
         {"--all-ranks", NULL, "build the program of every rank and match their communication",
          &o.all_ranks, NULL},
         {"--rank", "R", "the same, and what rank R holds and sends", NULL, &o.rank},
+        {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &o.headroom},
         {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
         {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid and fit",
          &o.fix, NULL},
@@ -247,7 +253,8 @@ int command_check(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"check", argc, argv, options, 4}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"check", argc, argv, options, 5}, r, &done, &err);
+    if (!st && !done) st = cli_headroom(r, o.headroom, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     int code = OK;
     if (st)

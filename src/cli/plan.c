@@ -182,6 +182,7 @@ int command_plan(int argc, char **argv)
         {"--bring-up", "DIR", "write the order in which to bring the winner up, a recipe a step",
          NULL, &w.bring_up},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
+        {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &w.headroom},
         {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
         {"--search", "all|published",
          "features that published runs on such GPUs have, or all; unset: published", NULL,
@@ -210,6 +211,7 @@ int command_plan(int argc, char **argv)
             cli_read(a, &(cli_words){"plan", n, words, options, sizeof options / sizeof options[0]},
                      r, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
+    if (!st && !done) st = cli_headroom(r, w.headroom, &err);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) {
         waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());

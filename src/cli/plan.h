@@ -8,7 +8,7 @@
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,
-        *space;
+        *headroom, *space;
     megatron_options how; /* --set, --command: how a file of Megatron-LM is read */
     bool json, more, pin_all;
 } plan_words;

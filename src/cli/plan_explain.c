@@ -14,18 +14,36 @@ static double gib(int64_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
+/* What Megatron would report; small parts together. */
+static void say_reported(const reported *r)
+{
+    static const allocated_part large[] = {ALLOCATED_WEIGHTS, ALLOCATED_GRADIENTS,
+                                           ALLOCATED_OPTIMIZER, ALLOCATED_ACTIVATIONS,
+                                           ALLOCATED_LOGITS};
+    int64_t rest = r->allocated;
+    for (size_t i = 0; i < sizeof large / sizeof large[0]; i++) rest -= r->part[large[i]];
+    printf("weights %.2f, gradients %.2f, optimizer %.2f,\n             activations %.2f, logits "
+           "%.2f, other tensors %.2f; reserved beyond that %.2f, outside the allocator %.2f.\n",
+           gib(r->part[ALLOCATED_WEIGHTS]), gib(r->part[ALLOCATED_GRADIENTS]),
+           gib(r->part[ALLOCATED_OPTIMIZER]), gib(r->part[ALLOCATED_ACTIVATIONS]),
+           gib(r->part[ALLOCATED_LOGITS]), gib(rest), gib(r->reserved - r->allocated),
+           gib(r->outside));
+}
+
 static void say_memory(const plan_answer *p)
 {
     const price *x = &p->result->best[0].exact;
     cli_print("Why", "Each choice beside what the others would cost with all else equal.\n\n");
-    printf(
-        "          1. Memory: rank %lld is the fullest, %.2f of %.2f GiB: weights %.2f, gradients "
-        "%.2f, optimizer %.2f,\n             activations %.2f, communication buffers %.2f, "
-        "temporaries %.2f, CUDA graphs %.2f.\n",
-        (long long)x->fullest, gib(x->peak_bytes), gib(x->usable), gib(x->bytes[REGION_WEIGHTS]),
-        gib(x->bytes[REGION_GRADIENTS]), gib(x->bytes[REGION_OPTIMIZER]),
-        gib(x->bytes[REGION_SAVED]), gib(x->bytes[REGION_BOUNDARY]), gib(x->bytes[REGION_TEMP]),
-        gib(x->beside));
+    printf("          1. Memory: rank %lld is the fullest, %.2f of %.2f GiB: ",
+           (long long)x->fullest, gib(x->peak_bytes), gib(x->usable));
+    if (x->megatron)
+        say_reported(&x->memory);
+    else
+        printf("weights %.2f, gradients %.2f, optimizer %.2f,\n             activations %.2f, "
+               "communication buffers %.2f, temporaries %.2f, outside %.2f.\n",
+               gib(x->bytes[REGION_WEIGHTS]), gib(x->bytes[REGION_GRADIENTS]),
+               gib(x->bytes[REGION_OPTIMIZER]), gib(x->bytes[REGION_SAVED]),
+               gib(x->bytes[REGION_BOUNDARY]), gib(x->bytes[REGION_TEMP]), gib(x->memory.outside));
     const search_counts *n = &p->result->counts;
     double all = (double)(n->legal ? n->legal : 1);
     printf(

@@ -81,6 +81,7 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     s = local ? timing_local(hw, &n, a, err) : timing_gpu(hw, name, ours, a, err);
     if (s && w->gpus) error_prefix(err, s, "--gpus %s", w->gpus);
     if (s) return s;
+    if (recipe_given(r, K_HEADROOM)) hardware_leave(hw, recipe_real(r, K_HEADROOM));
     s = cli_set_gpu(r, w->gpus ? w->gpus : name, name, err);
     if (s) return s;
     if (n < 1 && recipe_on_cpu(r)) n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -221,6 +222,16 @@ static status set_time(plan_answer *p, const plan_words *w, error *err)
     return OK;
 }
 
+/* Where nobody said how torch's allocator works, the recipe that is written says it: what is
+ * reserved beside what is allocated decides which layouts fit. */
+static void set_allocator(recipe *r)
+{
+    if (recipe_on_cpu(r) || target_of(r) != TARGET_MEGATRON || recipe_given(r, K_ALLOC_CONF))
+        return;
+    recipe_set(r, K_ALLOC_CONF, value_of_text("expandable_segments:True"),
+               "less of what torch reserves stays unused");
+}
+
 /* ---- the whole */
 
 /* Whatever the layout, the model is the same. */
@@ -247,6 +258,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     if (!s && w->precision && strcmp(w->precision, "any") != 0)
         s = error_set(err, ERR_INPUT, "--precision %s: any, or --pin mixed_precision=NAME",
                       w->precision);
+    set_allocator(r);
     p->hw = hw;
     p->given = r;
     p->world = recipe_int(r, K_N_GPUS);

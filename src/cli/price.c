@@ -32,17 +32,23 @@ typedef struct priced {
     int n_left_out;
     trace_words trace;
     trace_written traced;
+    int64_t rank;    /* whose memory is shown: the fullest, or --rank */
+    reported memory; /* of that rank */
 } priced;
 
 /* ---- for programs */
 
-static json_t *json_memory(const price *p)
+static json_t *json_memory(const priced *q)
 {
+    const price *p = &q->p;
     json_t *o = json_object();
     for (int i = 0; i < REGION_COUNT; i++)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     json_object_set_new(o, "beside", json_integer(p->beside));
     json_object_set_new(o, "on_host", json_integer(p->host_bytes));
+    json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
+    json_object_set_new(o, "rank", json_integer(q->rank));
+    cli_json_reported(o, &q->memory, p->megatron);
     return o;
 }
 
@@ -107,7 +113,7 @@ static void print_json(const priced *q)
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
     cli_json_times(o, &q->s->r, q->hw);
     json_band(o, q);
-    json_object_set_new(o, "memory", json_memory(p));
+    json_object_set_new(o, "memory", json_memory(q));
     json_object_set_new(o, "time", json_times(p));
     json_object_set_new(o, "parts", json_parts(p));
     json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
@@ -121,16 +127,21 @@ static void print_json(const priced *q)
 
 /* ---- for people */
 
-static void print_memory(const price *p, arena *a)
+static void print_memory(const priced *q, arena *a)
 {
+    const price *p = &q->p;
     fit f = {.peak_bytes = p->peak_bytes,
              .usable_bytes = p->usable,
              .fits = p->fits,
              .fullest = p->fullest,
              .beside = p->beside,
+             .memory = q->memory,
+             .megatron = p->megatron,
              .host_bytes = p->host_bytes};
     memcpy(f.bytes, p->bytes, sizeof f.bytes);
     cli_print("Memory", "%s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
+    if (q->rank != p->fullest)
+        printf("         of rank %lld: %s\n\n", (long long)q->rank, text_bytes(a, q->memory.peak));
     cli_print_regions(&f, a);
 }
 
@@ -189,7 +200,7 @@ static void print_text(const priced *q, arena *a)
             printf("  breaks a rule: %s: %s\n\n", q->found.list[i].rule->id,
                    q->found.list[i].message);
     cli_print_times(&q->s->r, q->hw);
-    print_memory(p, a);
+    print_memory(q, a);
     print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);
     if (routed) cli_print("Routing", "%s\n\n", routed);
@@ -202,6 +213,27 @@ static void print_text(const priced *q, arena *a)
 }
 
 /* ---- the command */
+
+/* Memory of the fullest rank, or of the one that is asked for. */
+static status see_rank(priced *q, arena *a, error *err)
+{
+    q->rank = q->p.fullest;
+    q->memory = q->p.memory;
+    if (!q->trace.ranks || q->trace.path) return OK;
+    status st = cli_rank(q->trace.ranks, q->s, &q->rank, err);
+    if (st) return st;
+    program *p = ARENA_NEW(a, program);
+    program_build(p, q->s, q->rank, a);
+    program_size size = program_size_of(p);
+    fit f = {0};
+    fit_see(&f, q->s, &size);
+    q->memory = f.memory;
+    memcpy(q->p.bytes, f.bytes, sizeof f.bytes);
+    q->p.arena_bytes = f.arena_bytes;
+    q->p.beside = f.beside;
+    q->p.host_bytes = f.host_bytes;
+    return OK;
+}
 
 static status price_recipe(priced *q, const recipe *r, const char *routed, price_options *o,
                            arena *a, error *err)
@@ -232,23 +264,26 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
     if (!st) q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
     waiting_end();
-    return st;
+    return st ? st : see_rank(q, a, err);
 }
 
 int command_price(int argc, char **argv)
 {
     bool json = false, done = false;
-    const char *stack = NULL, *routed = NULL;
+    const char *stack = NULL, *routed = NULL, *headroom = NULL;
     trace_words t = {0};
     const cli_option options[] = {
         {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
         {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
+        {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &headroom},
         {"--trace", "FILE",
          "write the predicted timeline of every operation (Chrome/Perfetto JSON; packed where the "
          "name ends in .gz)",
          NULL, &t.path},
-        {"--rank", "R,...", "with --trace: these ranks; unset: the first of each pipeline stage",
+        {"--rank", "R,...",
+         "whose memory is shown (unset: the fullest); with --trace: the ranks that are written "
+         "(unset: the first of each pipeline stage)",
          NULL, &t.ranks},
         {"--whole-step", NULL, "with --trace: the whole step instead of one steady window",
          &t.whole, NULL},
@@ -257,8 +292,9 @@ int command_price(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     priced *q = ARENA_NEW(a, priced);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"price", argc, argv, options, 6}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"price", argc, argv, options, 7}, r, &done, &err);
     if (!st && !done) st = cli_trace_words(&t, &err);
+    if (!st && !done) st = cli_headroom(r, headroom, &err);
     *q = (priced){.trace = t};
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);

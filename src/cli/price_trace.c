@@ -6,9 +6,8 @@
 
 status cli_trace_words(const trace_words *w, error *err)
 {
-    if (w->path || (!w->ranks && !w->whole)) return OK;
-    return error_set(err, ERR_INPUT, "%s is for --trace FILE, which is not given",
-                     w->ranks ? "--rank" : "--whole-step");
+    if (w->path || !w->whole) return OK;
+    return error_set(err, ERR_INPUT, "--whole-step is for --trace FILE, which is not given");
 }
 
 /* "0,8,16": each once. */

@@ -2,10 +2,24 @@
 #include "cli/verdict.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "audit/audit.h"
 #include "recipe/target.h"
 #include "run/timing.h"
+
+status cli_headroom(recipe *r, const char *word, error *err)
+{
+    char *end;
+    if (!word) return OK;
+    double part = strtod(word, &end);
+    if (end == word || *end || !(part >= 0 && part <= 0.9))
+        return error_set(err, ERR_INPUT,
+                         "--headroom %s: a part of visible memory, 0..0.9; repair: --headroom %g",
+                         word, HEADROOM_DEFAULT);
+    recipe_set(r, K_HEADROOM, value_of_float(part), "--headroom");
+    return OK;
+}
 
 status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err)
 {
@@ -26,16 +40,66 @@ const char *cli_fit_text(const fit *f, arena *a)
                       text_bytes(a, left < 0 ? -left : left), left < 0 ? "too much" : "to spare");
 }
 
+static void print_part(const char *title, int64_t bytes, arena *a)
+{
+    if (bytes) printf("         %-40s %12s\n", title, text_bytes(a, bytes));
+}
+
+static void print_outside(const reported *r, arena *a)
+{
+    for (int i = 0; i < OUTSIDE_PARTS; i++)
+        print_part(arena_text(a, "outside: %s", outside_title((outside_part)i)), r->outside_part[i],
+                   a);
+}
+
+static void print_reported(const reported *r, arena *a)
+{
+    for (int i = 0; i < ALLOCATED_PARTS; i++)
+        print_part(allocated_title((allocated_part)i), r->part[i], a);
+    print_part("allocated (torch's peak)", r->allocated, a);
+    printf("         %-40s %12s   %s to %s\n", "reserved by the allocator",
+           text_bytes(a, r->reserved), text_bytes(a, r->reserved_low),
+           text_bytes(a, r->reserved_high));
+    print_outside(r, a);
+}
+
 void cli_print_regions(const fit *f, arena *a)
 {
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (f->bytes[i])
-            printf("         %-34s %12s\n", region_title((region)i), text_bytes(a, f->bytes[i]));
-    if (f->beside) printf("         %-34s %12s\n", "CUDA graph pools", text_bytes(a, f->beside));
-    if (f->host_bytes)
-        printf("         %-34s %12s\n", "on the host: offloaded activations",
-               text_bytes(a, f->host_bytes));
+    if (f->megatron) {
+        print_reported(&f->memory, a);
+    } else {
+        for (int i = 0; i < REGION_COUNT; i++) print_part(region_title((region)i), f->bytes[i], a);
+        print_outside(&f->memory, a);
+    }
+    print_part("on the host: offloaded activations", f->host_bytes, a);
     printf("\n");
+}
+
+/* {bytes, parts}; parts that are zero are there, too. */
+static json_t *json_parts_of(int64_t bytes, json_t *parts)
+{
+    return json_pack("{s:I, s:o}", "bytes", (json_int_t)bytes, "parts", parts);
+}
+
+void cli_json_reported(json_t *o, const reported *r, bool megatron)
+{
+    json_t *allocated = json_object(), *outside = json_object();
+    for (int i = 0; i < ALLOCATED_PARTS; i++)
+        json_object_set_new(allocated, allocated_name((allocated_part)i), json_integer(r->part[i]));
+    for (int i = 0; i < OUTSIDE_PARTS; i++)
+        json_object_set_new(outside, outside_name((outside_part)i),
+                            json_integer(r->outside_part[i]));
+    json_t *reserved = json_pack("{s:I, s:I}", "allocated", (json_int_t)r->allocated, "unused",
+                                 (json_int_t)(r->reserved - r->allocated));
+    json_t *band = json_pack("[I, I]", (json_int_t)r->reserved_low, (json_int_t)r->reserved_high);
+    json_t *all = json_parts_of(r->allocated, allocated),
+           *held = json_parts_of(r->reserved, reserved);
+    json_object_set_new(held, "band", band);
+    json_object_set_new(o, "allocated", megatron ? json_incref(all) : json_null());
+    json_object_set_new(o, "reserved", megatron ? json_incref(held) : json_null());
+    json_object_set_new(o, "outside", json_parts_of(r->outside, outside));
+    json_decref(all);
+    json_decref(held);
 }
 
 void cli_print_fit(const setup *s, const fit *f, arena *a)

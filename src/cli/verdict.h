@@ -6,6 +6,13 @@
 #include "price/fit.h"
 #include "price/not_priced.h"
 
+#define HEADROOM_WORD "PART"
+#define HEADROOM_HELP                                                                              \
+    "part of a GPU's visible memory that must stay free to fit (moefold.headroom; unset: 0.05)"
+
+/* --headroom sets the knob; NULL: it is not given. */
+status cli_headroom(recipe *r, const char *word, error *err);
+
 /* What the recipe needs beside what its hardware description has. ERR_INPUT: there is no such
  * description. `found`: what rules_check says of it. */
 status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err);
@@ -26,6 +33,10 @@ void cli_print_regions(const fit *f, arena *a); /* its rows */
 /* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
  * memory_why_not says why. */
 void cli_json_fit(json_t *o, const fit *f);
+
+/* Keys of `memory`: allocated, reserved (null where our own program runs), outside: {bytes,
+ * parts}. */
+void cli_json_reported(json_t *o, const reported *r, bool megatron);
 
 /* What a price leaves out: "Not priced: key=value (the price assumes: ...)". */
 void cli_print_not_priced(const not_priced *list, int n);

@@ -161,6 +161,12 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err)
     return nobody(name, a, err);
 }
 
+void hardware_leave(hardware *h, double headroom)
+{
+    int64_t left = (int64_t)((double)h->memory * (1 - headroom));
+    h->usable = left > 1 ? left : 1;
+}
+
 gpu hardware_gpu(const hardware *h)
 {
     return (gpu){h->name, h->path, h->arch, h->memory, h->gpus_per_node, h->nvlink_domain};

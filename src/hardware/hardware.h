@@ -106,7 +106,7 @@ typedef struct hardware {
     const char *measured;       /* the day on which `moefold bench` did; NULL: described by hand */
     gpu_arch arch;              /* for the rules; unsaid: as the shipped GPU of this name has it */
     double peak[NUMBER_COUNT];  /* FLOP/s; 0: it has no such numbers */
-    int64_t memory, usable;     /* bytes that a program sees; that a framework can really use */
+    int64_t memory, usable;     /* bytes that a program sees; that plans may fill (headroom) */
     double memory_bandwidth;    /* bytes a second */
     curve memory_efficiency;    /* by bytes of an operation */
     kind_part kinds[PARTS_MAX]; /* where kinds were measured one by one */
@@ -171,6 +171,15 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err);
 /* The text of such a file; `path` stands in messages. */
 status hardware_parse(hardware *h, const char *path, const char *data, size_t n, arena *a,
                       error *err);
+
+/* The part of visible memory that plans leave free unless a recipe says otherwise
+ * (moefold.headroom). A rank is not alone with its plan: other processes, a larger step (evaluation,
+ * a checkpoint's buffers) and the spread of routing and of the allocator come on top. Published runs
+ * go up to 92.7 % of what is visible, reserved, and to 96 % with what lies outside the allocator. */
+#define HEADROOM_DEFAULT 0.05
+
+/* Sets `usable`. */
+void hardware_leave(hardware *h, double headroom);
 
 /* The text of such a file, in `a`: every key with its number and what `says` has to say of it
  * (NULL: nothing), behind `heading`, lines of comments. */

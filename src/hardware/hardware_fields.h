@@ -59,7 +59,6 @@ static const field fields[] = {
     OPT("peak.fp8", peak[NUMBER_FP8], 1e18),
     OPT("peak.fp4", peak[NUMBER_FP4], 1e18),
     INT("memory.visible", memory, 1e18),
-    INT("memory.usable", usable, 1e18),
     NUM("memory.bandwidth", memory_bandwidth, 1e18),
     CRV("memory.efficiency", memory_efficiency),
     INT("node.gpus", gpus_per_node, 1 << 20),

@@ -48,4 +48,7 @@ state_mode state_mode_bare(const recipe *r); /* without `why`: takes no memory, 
 /* How much of the optimizer is on the host: 0 to 1. */
 double state_on_host(const recipe *r);
 
+/* Does what is left on the GPU wait on the host between updates (Megatron's)? */
+bool state_waits_on_host(const recipe *r);
+
 #endif

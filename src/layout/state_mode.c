@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "recipe/target.h"
+
 /* Transformer Engine keeps narrow weights twice, by rows and by columns; each copy has its
  * scales. */
 typedef struct narrow_mode {
@@ -37,10 +39,22 @@ double state_on_host(const recipe *r)
     return p > 0 ? fmin(p, 1) : 0; /* NaN is 0 too */
 }
 
+bool state_waits_on_host(const recipe *r)
+{
+    return recipe_on(r, K_OPT_STATES) && !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
+}
+
 /* FP16 gradients that are kept narrow have an FP32 copy in the optimizer. */
 static double gradient_copy(const number_types *t)
 {
     return t->weight == DTYPE_F16 && t->gradient == DTYPE_F16 ? 4 : 0;
+}
+
+/* Without the precision-aware optimizer Megatron keeps the FP32 weights of its slices on the GPU,
+ * whatever is offloaded: moments go to the host, and a copy of the weights. */
+static double stays_on_gpu(const recipe *r, const number_types *t)
+{
+    return t->masters && !recipe_on(r, K_PRECISION_AWARE) ? 4 : 0;
 }
 
 state_mode state_mode_bare(const recipe *r)
@@ -53,7 +67,8 @@ state_mode state_mode_bare(const recipe *r)
         .weight = narrow ? narrow->bytes : plain,
         .plain = plain,
         .gradient = (double)dtype_bits(t.gradient) / 8,
-        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)),
+        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)) +
+                     p * stays_on_gpu(r, &t),
         .host = p * (4 + 8 + 4)}; /* master, moments, pinned gradients */
 }
 
@@ -71,6 +86,7 @@ state_mode state_mode_of(const recipe *r)
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");
     if (recipe_on(r, K_DIST_OPT)) text_add(&t, ", sharded");
     if (m.host > 0) text_add(&t, ", %g %% of it on the host", 100 * state_on_host(r));
+    if (state_waits_on_host(r)) text_add(&t, ", on the host between updates");
     if (narrow)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);
     else if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4))

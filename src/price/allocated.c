@@ -20,6 +20,9 @@
 #include "base/maths.h"
 #include "layout/state.h"
 #include "program/shape.h"
+#include "recipe/target.h"
+
+#define CONTEXT_BYTES (600LL << 20)
 
 typedef struct part_name {
     const char *name, *title;
@@ -86,14 +89,28 @@ static double copy_bytes(const setup *s)
 /* cuBLAS: 32 MiB from Hopper on, 4 MiB before it, for Transformer Engine's products, for each of
  * the four streams of grouped ones, and once more for torch's own. Under sequence parallelism the
  * head's input is gathered into one buffer that stays. */
-static int64_t workspaces(const setup *s, bool head)
+static int64_t workspaces(const setup *s)
 {
-    const step_shape z = step_shape_of(s);
-    int64_t each = s->gpu && s->gpu->arch < ARCH_HOPPER ? 4 << 20 : 32 << 20;
-    int64_t gathered = head && s->lay.tp > 1 && recipe_on(&s->r, K_SP)
-                           ? dtype_bytes(z.types.activation, mul_sat(z.Tc, s->m.hidden))
-                           : 0;
-    return add_sat(6 * each, gathered);
+    return 6 * (s->gpu && s->gpu->arch < ARCH_HOPPER ? 4LL << 20 : 32LL << 20);
+}
+
+static int64_t gathered(const setup *s, const step_shape *z)
+{
+    if (s->lay.tp == 1 || !recipe_on(&s->r, K_SP)) return 0;
+    return dtype_bytes(z->types.activation, mul_sat(z->Tc, s->m.hidden));
+}
+
+/* I2; a tied head's weight is the table. */
+static int64_t dummies(const setup *s, const number_types *t, bool head, const state_bytes *state)
+{
+    if (!recipe_on(&s->r, K_GRAD_FUSION)) return 0;
+    int64_t table = head && s->m.tied ? mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden) : 0;
+    return add_sat(dtype_bytes(t->weight, state->shapes), dtype_bytes(t->weight, table));
+}
+
+static int64_t copies(const setup *s, const state_bytes *state)
+{
+    return (int64_t)ceil((double)state->narrow * copy_bytes(s)); /* I3 */
 }
 
 static bool copies_gradients(const setup *s, const number_types *t)
@@ -136,12 +153,17 @@ static bool captures_parts(const setup *s)
     return recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
 }
 
+int64_t allocated_state_sum(const allocated_state *s)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < ALLOCATED_PARTS; i++) sum = add_sat(sum, s->part[i]);
+    return sum;
+}
+
 void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
-                        const program_size *p)
+                        const state_bytes *state, const program_size *p)
 {
     const step_shape z = step_shape_of(s);
-    state_bytes state;
-    state_of_stage(&state, s, pp_rank);
     *out = (allocated_state){0};
     bool head = has_head(s, pp_rank);
     int64_t hidden = dtype_bytes(z.types.activation, mul_sat(z.T, s->m.hidden));
@@ -150,34 +172,42 @@ void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
     part[ALLOCATED_WEIGHTS] = bytes[REGION_WEIGHTS];
     part[ALLOCATED_GRADIENTS] = bytes[REGION_GRADIENTS];
     part[ALLOCATED_OPTIMIZER] = bytes[REGION_OPTIMIZER];
-    part[ALLOCATED_COPIES] = (int64_t)ceil((double)state.narrow * copy_bytes(s));
-    if (recipe_on(&s->r, K_GRAD_FUSION)) {
-        part[ALLOCATED_DUMMIES] = dtype_bytes(z.types.weight, state.shapes); /* I2 */
-        if (head && s->m.tied) /* the table is the head's weight */
-            part[ALLOCATED_DUMMIES] +=
-                dtype_bytes(z.types.weight, mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden));
-    }
-    part[ALLOCATED_WORKSPACES] = workspaces(s, head);
+    part[ALLOCATED_COPIES] = copies(s, state);
+    part[ALLOCATED_DUMMIES] = dummies(s, &z.types, head, state);
+    part[ALLOCATED_WORKSPACES] = add_sat(workspaces(s), head ? gathered(s, &z) : 0);
     if (captures_parts(s)) part[ALLOCATED_GRAPHS] = mul_sat(p->layers, 2 * hidden);
     part[ALLOCATED_BATCH] = bytes[REGION_STEP];
     if (s->pipe.pp > 1) part[ALLOCATED_PIPELINE] = mul_sat(hidden, z.posts_early ? 2 : 1);
     if (copies_gradients(s, &z.types)) out->step = mul_sat(p->owned, 4); /* I1 */
-    out->step = add_sat(out->step, mul_sat(largest_slice(s, &state), moment_copies(&z.types)));
+    out->step = add_sat(out->step, mul_sat(largest_slice(s, state), moment_copies(&z.types)));
+    if (!state_waits_on_host(&s->r)) return;
+    out->waited = part[ALLOCATED_OPTIMIZER];
+    out->step = add_sat(out->step, out->waited);
+    part[ALLOCATED_OPTIMIZER] = 0;
+}
+
+int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state)
+{
+    number_types t = number_types_of(&s->r);
+    int64_t bytes = dummies(s, &t, has_head(s, pp_rank), state);
+    return add_sat(add_sat(copies(s, state), workspaces(s)), bytes);
 }
 
 /* ---- reserved */
 
 reserved_ratio reserved_ratio_of(const recipe *r)
 {
-    /* One H200 without expandable segments: BF16 1.04 to 1.08 as it is, 1.07 to 1.15 with modules
-     * made again, 1.19 and 1.23 with whole layers; FP8 1.07 to 1.26. Published: 1.03 to 1.08. */
-    reserved_ratio x = {1.03, 1.065, 1.085};
-    if (recipe_is(r, K_RECOMPUTE, "full"))
-        x = (reserved_ratio){1.05, 1.2, 1.24};
-    else if (recipe_is(r, K_RECOMPUTE, "selective") && recipe_count(r, K_RECOMPUTE_MODULES))
-        x = (reserved_ratio){1.03, 1.095, 1.15};
-    if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4)) {
-        x.middle += 0.05;
+    const char *conf = recipe_word(r, K_ALLOC_CONF);
+    bool narrow = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);
+    /* Published: 1.03 to 1.08. Pages are mapped where a block needs them; what was freed on another
+     * stream, and graphs' pools, stay apart. */
+    if (conf && text_contains(conf, "expandable_segments:true"))
+        return (reserved_ratio){1.01, 1.03, 1.08, 0.1, 0.4};
+    /* One H200 without them: 1.04 to 1.08 of BF16 that is kept; of what a layer makes again about
+     * all (six runs of three and four layers); FP8 1.07 to 1.13 (one run of five: 1.26). */
+    reserved_ratio x = {1.03, 1.065, 1.085, 1.0, 1.8};
+    if (narrow) {
+        x.middle += 0.03;
         x.high += 0.18;
     }
     return x;
@@ -238,9 +268,11 @@ static int64_t nccl_bytes(const setup *s)
 
 static void see_outside(reported *out, const setup *s, int64_t graphs)
 {
-    out->outside_part[OUTSIDE_CONTEXT] = 600LL << 20; /* as nvidia-smi shows before any tensor */
+    if (recipe_on_cpu(&s->r)) return;
+    out->outside_part[OUTSIDE_CONTEXT] = CONTEXT_BYTES; /* as nvidia-smi shows before any tensor */
     out->outside_part[OUTSIDE_NCCL] = nccl_bytes(s);
-    out->outside_part[OUTSIDE_DISPATCHER] = dispatcher_bytes(s);
+    bool megatron = target_of(&s->r) == TARGET_MEGATRON; /* our dispatch has no library */
+    out->outside_part[OUTSIDE_DISPATCHER] = megatron ? dispatcher_bytes(s) : 0;
     out->outside_part[OUTSIDE_GRAPHS] = graphs;
     out->outside = 0;
     for (int i = 0; i < OUTSIDE_PARTS; i++)
@@ -249,6 +281,42 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
 
 /* ---- all of it */
 
+reported_frame reported_frame_least(const recipe *r)
+{
+    if (recipe_on_cpu(r)) return (reported_frame){0, 1, 0};
+    if (target_of(r) != TARGET_MEGATRON) return (reported_frame){CONTEXT_BYTES, 1, 0};
+    reserved_ratio ratio = reserved_ratio_of(r);
+    return (reported_frame){CONTEXT_BYTES, ratio.middle, ratio.again};
+}
+
+reported_frame reported_frame_of(const setup *s)
+{
+    reported r = {0};
+    reported_frame f = reported_frame_least(&s->r);
+    see_outside(&r, s, 0);
+    f.outside = r.outside;
+    return f;
+}
+
+int64_t reported_room(const reported_frame *f, int64_t usable)
+{
+    double room = (double)(usable - f->outside) / f->ratio;
+    return room > 0 ? (int64_t)ceil(room) : 0;
+}
+
+int64_t reported_least(const reported_frame *f, int64_t bytes)
+{
+    return add_sat(times(bytes, f->ratio), f->outside);
+}
+
+int64_t reported_peak(const reported_frame *f, const reported_level *x)
+{
+    bool step = x->step > live_sum(x->live);
+    int64_t allocated = add_sat(x->state, step ? x->step : live_sum(x->live));
+    int64_t again = step ? 0 : times(x->live.again, f->again);
+    return add_sat(add_sat(times(allocated, f->ratio), again), add_sat(f->outside, x->graphs));
+}
+
 void reported_of(reported *out, const setup *s, const allocated_state *state, live_level level,
                  int64_t graphs)
 {
@@ -256,7 +324,8 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
     int64_t *part = out->part;
     for (int i = 0; i < ALLOCATED_PARTS; i++) part[i] = state->part[i];
     if (state->step > live_sum(level)) {
-        part[ALLOCATED_STEP] = state->step;
+        part[ALLOCATED_STEP] = state->step - state->waited;
+        part[ALLOCATED_OPTIMIZER] += state->waited;
     } else {
         part[ALLOCATED_ACTIVATIONS] = level.saved;
         part[ALLOCATED_LOGITS] = level.logits;
@@ -264,9 +333,10 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
     }
     for (int i = 0; i < ALLOCATED_PARTS; i++) out->allocated = add_sat(out->allocated, part[i]);
     reserved_ratio ratio = reserved_ratio_of(&s->r);
-    out->reserved = times(out->allocated, ratio.middle);
+    int64_t again = state->step > live_sum(level) ? 0 : level.again;
+    out->reserved = add_sat(times(out->allocated, ratio.middle), times(again, ratio.again));
     out->reserved_low = times(out->allocated, ratio.low);
-    out->reserved_high = times(out->allocated, ratio.high);
+    out->reserved_high = add_sat(times(out->allocated, ratio.high), times(again, ratio.again_high));
     see_outside(out, s, graphs);
     out->peak = add_sat(out->reserved, out->outside);
 }
@@ -274,6 +344,16 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
 void reported_of_rank(reported *out, const setup *s, const program_size *p, int64_t graphs)
 {
     allocated_state state;
-    allocated_state_of(&state, s, rank_coordinates(&s->lay, p->rank).pp, p);
+    state_bytes bytes;
+    int64_t pp_rank = rank_coordinates(&s->lay, p->rank).pp;
+    state_of_stage(&bytes, s, pp_rank);
+    allocated_state_of(&state, s, pp_rank, &bytes, p);
     reported_of(out, s, &state, p->level, graphs);
+}
+
+void reported_of_arena(reported *out, const setup *s, int64_t arena_bytes, int64_t graphs)
+{
+    *out = (reported){0};
+    see_outside(out, s, graphs);
+    out->peak = add_sat(arena_bytes, out->outside);
 }

@@ -12,6 +12,7 @@
 #define PRICE_ALLOCATED_H
 
 #include "hardware/hardware.h"
+#include "layout/state.h"
 #include "program/program.h"
 
 typedef enum allocated_part {
@@ -47,12 +48,18 @@ const char *outside_title(outside_part p);
 /* What does not change while a step runs, by part. */
 typedef struct allocated_state {
     int64_t part[ALLOCATED_PARTS];
-    int64_t step; /* the optimizer's step takes beside it */
+    int64_t step;   /* the optimizer's step takes beside it */
+    int64_t waited; /* of that: state that waits on the host otherwise */
 } allocated_state;
 
 /* Of a rank of pipeline stage `pp_rank`, from what its program_size says beside the level. */
 void allocated_state_of(allocated_state *out, const setup *s, int64_t pp_rank,
-                        const program_size *p);
+                        const state_bytes *state, const program_size *p);
+int64_t allocated_state_sum(const allocated_state *s); /* without the optimizer's step */
+
+/* Of that, what microbatch, CP and dispatcher leave as it is, beside weights, gradients and
+ * optimizer: copies, dummies, workspaces. */
+int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes *state);
 
 typedef struct reported {
     int64_t allocated, part[ALLOCATED_PARTS];
@@ -61,6 +68,28 @@ typedef struct reported {
     int64_t peak; /* reserved + outside: what the GPU must have */
 } reported;
 
+/* What every rank of a setup has in common: what lies outside but graphs, and the ratio. */
+typedef struct reported_frame {
+    int64_t outside;
+    double ratio, again;
+} reported_frame;
+reported_frame reported_frame_of(const setup *s);
+
+/* The peak alone. */
+typedef struct reported_level {
+    int64_t state, step; /* what stays; what the optimizer's step takes beside it */
+    live_level live;
+    int64_t graphs;
+} reported_level;
+int64_t reported_peak(const reported_frame *f, const reported_level *x);
+
+/* No layout of the recipe has less outside: for bounds on bytes that are there. */
+reported_frame reported_frame_least(const recipe *r);
+int64_t reported_least(const reported_frame *f, int64_t bytes);
+
+/* How many bytes may be there at most, where so many are usable. */
+int64_t reported_room(const reported_frame *f, int64_t usable);
+
 /* `level`: the most activations at once; `graphs`: bytes in pools of CUDA graphs. */
 void reported_of(reported *out, const setup *s, const allocated_state *state, live_level level,
                  int64_t graphs);
@@ -68,11 +97,16 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
 /* Of a whole rank. */
 void reported_of_rank(reported *out, const setup *s, const program_size *p, int64_t graphs);
 
-/* Reserved over allocated. It grows with what is made again (blocks of other sizes come and go) and
- * with FP8 (casts of many sizes); with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True it is near
- * the low end. */
+/* Of our own program: nothing is allocated but its arena. */
+void reported_of_arena(reported *out, const setup *s, int64_t arena_bytes, int64_t graphs);
+
+/* Reserved over allocated, and beside it a part of what one layer makes again instead of keeping:
+ * its tensors come and go between blocks of other sizes, and what lies between them stays unused.
+ * Reserved grows with FP8 (casts of many sizes), too, and is small where
+ * env_vars.PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, as in Megatron-Bridge's recipes. */
 typedef struct reserved_ratio {
     double low, middle, high;
+    double again, again_high;
 } reserved_ratio;
 reserved_ratio reserved_ratio_of(const recipe *r);
 

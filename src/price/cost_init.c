@@ -169,6 +169,13 @@ static double offloaded(const cost_model *c, double elements, const state_mode *
     return recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP) ? fmax(copies, adam) : copies + adam;
 }
 
+/* State that waits on the host is fetched before the update and sent back behind it. */
+static double fetched(const cost_model *c, double elements, const state_mode *mode)
+{
+    if (!state_waits_on_host(&c->s->r)) return 0;
+    return 2 * elements * mode->optimizer / c->hw->host_bandwidth;
+}
+
 double cost_update_bytes(const cost_model *c, op_kind k, double elements)
 {
     state_mode mode = state_mode_bare(&c->s->r);
@@ -231,5 +238,6 @@ double cost_of_optimizer(const cost_model *c, const program *p)
         bytes += cost_update_bytes(c, OP_SQUARES, owned) + cost_update_bytes(c, OP_ADAMW, owned);
     double seconds = c->hw->n_kinds ? update_of(c, p) : cost_memory(c, bytes) * c->device;
     seconds += c->hw->step * c->host;
+    seconds += mode.types.moments ? fetched(c, owned, &mode) : 0;
     return seconds + (part > 0 ? offloaded(c, owned * part, &mode) : 0);
 }

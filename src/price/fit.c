@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
-#include "base/maths.h"
+#include "recipe/target.h"
 
 /* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
  * each scope once more, a full iteration none beside the plan. */
@@ -15,11 +15,25 @@ static int64_t bytes_beside(const setup *s, const program_size *p)
     return partial && !recipe_on_cpu(&s->r) ? p->bytes[REGION_TEMP] : 0;
 }
 
+bool fit_by_megatron(const setup *s)
+{
+    return !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
+}
+
 void fit_see(fit *out, const setup *s, const program_size *p)
 {
-    int64_t beside = bytes_beside(s, p), peak = add_sat(p->arena_bytes, beside);
-    if (peak <= out->peak_bytes) return;
-    out->peak_bytes = peak;
+    int64_t beside = bytes_beside(s, p);
+    reported r;
+    bool megatron = fit_by_megatron(s);
+    if (megatron)
+        reported_of_rank(&r, s, p, beside);
+    else
+        reported_of_arena(&r, s, p->arena_bytes, beside);
+    if (r.peak <= out->peak_bytes) return;
+    out->peak_bytes = r.peak;
+    out->memory = r;
+    out->megatron = megatron;
+    out->arena_bytes = p->arena_bytes;
     out->beside = beside;
     out->fullest = p->rank;
     out->host_bytes = p->host_bytes;

@@ -19,6 +19,9 @@ static void take_fit(price *out, const fit *f)
 {
     out->peak_bytes = f->peak_bytes;
     out->beside = f->beside;
+    out->memory = f->memory;
+    out->megatron = f->megatron;
+    out->arena_bytes = f->arena_bytes;
     out->fullest = f->fullest;
     out->host_bytes = f->host_bytes;
     out->fits = f->peak_bytes <= out->usable;

@@ -7,6 +7,7 @@
 #ifndef PRICE_PRICE_H
 #define PRICE_PRICE_H
 
+#include "price/allocated.h"
 #include "price/cost.h"
 #include "price/watch.h"
 
@@ -68,7 +69,10 @@ typedef struct price {
     /* of the fullest rank: */
     int64_t fullest; /* rank */
     int64_t bytes[REGION_COUNT];
-    int64_t beside; /* what libraries, graphs and the framework take */
+    int64_t arena_bytes; /* of our own program */
+    int64_t beside;      /* pools of CUDA graphs */
+    reported memory;     /* as in fit.h */
+    bool megatron;
     int64_t peak_bytes, usable;
     int64_t host_bytes; /* activations on the host, beside all that */
     bool fits;

@@ -248,8 +248,10 @@ static void write_launch(writer *w)
     int64_t gpus = recipe_int(w->r, K_N_GPUS), per_node = recipe_int(w->r, K_GPUS_PER_NODE);
     for (int k = 0; k < K_COUNT; k++) {
         if (!is_environment((knob_id)k) || !recipe_given(w->r, (knob_id)k)) continue;
-        text_add(w->out, "%s=%s ", knobs[k].key + strlen("env_vars."),
-                 value_text(w->a, w->r->knob[k].v));
+        value v = w->r->knob[k].v;
+        text_add(w->out, "%s=", knobs[k].key + strlen("env_vars."));
+        export_shell_word(w->out, v.kind == V_TEXT ? v.text : value_text(w->a, v));
+        text_add(w->out, " ");
         w->said[k] = true;
     }
     if (recipe_on(w->r, K_OFFLOAD)) text_add(w->out, "%s=1 ", EXPORT_OFFLOAD_VARIABLE);

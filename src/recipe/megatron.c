@@ -351,14 +351,15 @@ status reader_environment(reader *rd, const char *word, bool *taken)
 {
     size_t n = strcspn(word, "=");
     const char *key = arena_text(rd->r->a, "env_vars.%.*s", n > 100 ? 100 : (int)n, word);
-    *taken = word[n] && knob_find(key, NULL) >= 0;
+    int known = knob_find(key, NULL);
+    *taken = word[n] && known >= 0;
     if (!*taken) return OK;
     if (shell_has_mark(word)) {
         gather_marks(rd, word, arena_copy(rd->r->a, word, n));
         return OK;
     }
-    value v;
-    status s = value_parse(rd->r->a, word + n + 1, &v, rd->err);
+    value v = value_of_text(word + n + 1); /* all that the shell left is the text */
+    status s = knobs[known].kind == TEXT ? OK : value_parse(rd->r->a, word + n + 1, &v, rd->err);
     if (s) return error_prefix(rd->err, s, "%s: %s", rd->where, word);
     return recipe_set_key(rd->r, key, v, rd->where, rd->err);
 }

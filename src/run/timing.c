@@ -155,6 +155,7 @@ static status read_machine(hardware *h, const setup *s, arena *a, error *err)
 status timing_machine(hardware *h, const setup *s, arena *a, error *err)
 {
     status st = read_machine(h, s, a, err);
+    if (!st) hardware_leave(h, recipe_real(&s->r, K_HEADROOM));
     if (!st) timing_limit(h, &s->r);
     return st;
 }

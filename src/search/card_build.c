@@ -185,6 +185,10 @@ static void play_card(const cards *k, card *out, const card_bench *w, const segm
 {
     const target_row *target = target_row_of(&w->s);
     out->saved = seg->saved_bytes;
+    if (seg->kind == SEGMENT_PAIR)
+        out->live.forward = live_of_pair(seg, &w->s, k->scratch);
+    else
+        out->live = live_of_segment(seg, &w->s, k->scratch);
     for (int phase = 0; phase < 2; phase++) {
         if (seg->temp_bytes[phase] > out->temp) out->temp = seg->temp_bytes[phase];
         for (int i = 0; i < seg->n_ops[phase]; i++) {

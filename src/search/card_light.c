@@ -157,6 +157,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     card_part(k, w, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
     read_bytes(l, &seg, &w->s.r);
+    l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
     double narrow = k->hw->peak[w->cost.products], plain = k->hw->peak[w->cost.plain];
     double peak = (narrow > plain ? narrow : plain) * (k->hw->clock > 1 ? k->hw->clock : 1);
@@ -193,6 +194,7 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     pair_options o = card_pairing(w, &w->c);
     o.unplanned = true;
     segment_pair(&pair, &half[0], &half[n - 1], o, k->scratch);
+    l->live.forward = live_of_pair(&pair, &w->s, k->scratch);
     event_list of = {0};
     cost_model cost[2];
     double *alone[SCOPES];

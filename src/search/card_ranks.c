@@ -79,6 +79,15 @@ static bool like_previous(const model *m, const pipe_split *p, int64_t q)
     return true;
 }
 
+static bool same_mix(const chunk_mix *mix, const choice *c, int64_t q)
+{
+    for (int64_t v = 0; v < c->vpp; v++) {
+        const chunk_mix *m = &mix[v * c->pp + q];
+        if (memcmp(m, m - 1, sizeof *m) != 0) return false;
+    }
+    return true;
+}
+
 /* ---- buckets */
 
 enum { LENGTHS_MAX = 64 };
@@ -193,11 +202,11 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
 /* What depends on where the optimizer's state is. */
 static void find_state(rank_facts *out, const setup *s, const cost_model *cost, int64_t rank)
 {
-    state_bytes bytes;
-    state_of_stage(&bytes, s, rank);
-    out->state[0] = state_weights(&bytes);
-    out->state[1] = state_gradients(&bytes);
-    out->state[2] = state_optimizer(&bytes);
+    state_of_stage(&out->all, s, rank);
+    out->beside = allocated_state_least(s, rank, &out->all);
+    out->state[0] = state_weights(&out->all);
+    out->state[1] = state_gradients(&out->all);
+    out->state[2] = state_optimizer(&out->all);
     program p = {.s = s, .weights = {.owned = out->owned, .trained = out->trained}};
     out->optimizer = cost_of_optimizer(cost, &p);
 }
@@ -230,6 +239,7 @@ const layout_facts *ranks_facts(ranks *r, const choice *c)
     for (int64_t q = 0; q < c->pp; q++) {
         if (q > 0 && like_previous(&s.m, f->split, q)) {
             f->ranks[q] = f->ranks[q - 1]; /* I1 */
+            f->ranks[q].as_before = same_mix(f->mix, c, q);
             continue;
         }
         if (known)

@@ -23,6 +23,9 @@ typedef struct bucket_time {
 /* What a pipeline rank has whatever the microbatch, recompute and dispatcher. */
 typedef struct rank_facts {
     int64_t state[3]; /* weights, gradients, optimizer */
+    state_bytes all;  /* the same by kind */
+    int64_t beside;   /* under Megatron, at least: allocated_state_least */
+    bool as_before;   /* the rank before it has the same chunks, and more of them in flight */
     int64_t scratch;
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
     int64_t weights;        /* that are trained */
@@ -93,6 +96,17 @@ typedef struct slots_of {
 int64_t saved_least(const slots_of *s, const int64_t *chunks);
 int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch);
 int64_t saved_alive(const slots_of *s, arena *scratch); /* under combined 1F1B: from below */
+
+/* Most activations at once under Megatron, as program_live finds them; and most layers in
+ * flight. */
+live_level live_exact(const slots_of *s, arena *scratch);
+int64_t layers_exact(const slots_of *s, arena *scratch);
+
+/* The same from below: with what the parts of a stage save, and the logits. */
+int64_t live_least(const slots_of *s, const int64_t *chunks);
+
+/* The same before cards are built: without offload and combined 1F1B what it will be. */
+live_level live_light(const slots_of *s, const int64_t *chunks, arena *scratch);
 
 /* Temporaries and workspace of a rank: from below, and as they are. `scratch` is not the cards'
  * arena: some are made here. */

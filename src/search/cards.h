@@ -28,6 +28,7 @@ typedef enum card_what {
 
 typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
+    live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
     double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
     play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
 } card;
@@ -38,9 +39,10 @@ typedef struct card_light {
     int n_masks;
     unsigned mask[CARD_MASKS_MAX];
     int64_t bytes[CARD_MASKS_MAX];
-    unsigned any;  /* of all masks */
-    int64_t input; /* bytes of the half's input, which nothing drops */
-    int64_t temp;  /* most bytes of temporaries that live at once: a card's are not fewer */
+    unsigned any;   /* of all masks */
+    int64_t input;  /* bytes of the half's input, which nothing drops */
+    int64_t temp;   /* most bytes of temporaries that live at once: a card's are not fewer */
+    live_span live; /* as the card's, but without offload; of a pair: `forward` alone */
     /* Seconds by phase, each below what a card with this recompute takes: */
     double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
     double free[2];          /* the same if launching took no time */

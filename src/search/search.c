@@ -48,6 +48,7 @@ static void make_room(search *s, arena *a)
     }
     s->chunks = ARENA_ARRAY(a, chunk_sum, stages);
     s->fixed = ARENA_ARRAY(a, int64_t, pp);
+    s->step = ARENA_ARRAY(a, int64_t, pp);
     s->of_chunk = ARENA_ARRAY(a, int64_t, vpp);
 }
 
@@ -73,6 +74,12 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
         return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
+    s->megatron = fit_by_megatron(probe);
+    s->waits = state_waits_on_host(&probe->r);
+    for (int i = 0; i < m->n_precisions; i++) {
+        const setup *base = choice_base(m, i, 1);
+        s->least[i] = reported_frame_least(base ? &base->r : &probe->r);
+    }
     space_init(&s->sp, m, s->o->published);
     make_room(s, a);
     const model *mod = cards_model(s->k);
@@ -82,6 +89,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     memo_init(&s->bytes, 8 * sizeof(int64_t), a);
     memo_init(&s->states, 6 * sizeof(int64_t), a);
     memo_init(&s->messages, 6 * sizeof(int64_t), a);
+    memo_init(&s->frames, 8 * sizeof(int64_t), a);
     return OK;
 }
 

@@ -1,5 +1,7 @@
 /* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
  * step, and whether it is among the best. */
+#include <string.h>
+
 #include "base/maths.h"
 #include "program/memory/plan.h"
 #include "search/search_best.h"
@@ -11,35 +13,82 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t)
         s->chunks[i] = chunk_sum_of(&t->sums, &t->f->mix[i]);
 }
 
+/* Of our own arena: the regions that change. */
+static int64_t arena_most(search *s, const slots_of *slots, const int64_t *sizes, peak_level level)
+{
+    bool pairs = slots->c->beside >= BESIDE_EP;
+    int64_t saved = -1;
+    if (level == PEAK_EXACT) saved = saved_packed(slots, sizes, s->scratch);
+    if (level == PEAK_ALIVE) saved = saved_alive(slots, s->scratch);
+    if (saved < 0) saved = saved_least(slots, sizes);
+    int64_t temp = level == PEAK_EXACT ? temp_bytes(slots, s->scratch) : 0;
+    if (level == PEAK_ALIVE || (level == PEAK_LEAST && !pairs))
+        temp = temp_least(slots, s->scratch);
+    return round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN);
+}
+
+/* Of Megatron's: activations. */
+static live_level live_of(search *s, const slots_of *slots, const int64_t *sizes, peak_level level)
+{
+    if (level == PEAK_EXACT) return live_exact(slots, s->scratch);
+    if (level == PEAK_LEAST) return (live_level){.saved = live_least(slots, sizes)};
+    return live_light(slots, sizes, s->scratch);
+}
+
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
 {
-    bool pairs = c->beside >= BESIDE_EP;
     int64_t most = 0, *sizes = s->of_chunk;
     for (int64_t q = 0; q < c->pp; q++) {
+        if (level != PEAK_EXACT && t->f->ranks[q].as_before) continue; /* not fuller, or no bound */
         for (int64_t v = 0; v < c->vpp; v++) sizes[v] = s->chunks[v * c->pp + q].saved;
         slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
-        int64_t saved = -1;
-        if (level == PEAK_EXACT) saved = saved_packed(&slots, sizes, s->scratch);
-        if (level == PEAK_ALIVE) saved = saved_alive(&slots, s->scratch);
-        if (saved < 0) saved = saved_least(&slots, sizes);
-        int64_t temp = level == PEAK_EXACT ? temp_bytes(&slots, s->scratch) : 0;
-        if (level == PEAK_ALIVE || (level == PEAK_LEAST && !pairs))
-            temp = temp_least(&slots, s->scratch);
-        int64_t sum = t->fixed[q] + round_up(saved, PLAN_ALIGN) + round_up(temp, PLAN_ALIGN) +
-                      (c->graphs && c->graphs != SCOPE_STEP ? temp : 0);
-        if (sum > most) most = sum;
+        bool parts = c->graphs && c->graphs != SCOPE_STEP && level == PEAK_EXACT;
+        live_level live = {.temp = 0};
+        if (s->megatron)
+            live = live_of(s, &slots, sizes, level);
+        else
+            live.temp = arena_most(s, &slots, sizes, level);
+        reported_level x = {.state = t->fixed[q], .step = t->step[q], .live = live};
+        x.graphs = parts ? temp_bytes(&slots, s->scratch) : 0;
+        int64_t peak = reported_peak(&t->frame, &x);
+        if (peak > most) most = peak;
     }
     return most;
+}
+
+/* What stays through a step of Megatron's. */
+static void fix_state(search *s, const choice *c, attempt *t, int64_t q, const int64_t *bytes)
+{
+    const rank_facts *own = &t->f->ranks[q];
+    slots_of slots = {c, &t->z, t->f, s->k, &t->sums, q};
+    program_size size = {.owned = own->owned};
+    memcpy(size.bytes, bytes, sizeof size.bytes);
+    if (c->graphs && c->graphs != SCOPE_STEP) size.layers = layers_exact(&slots, s->scratch);
+    allocated_state state;
+    allocated_state_of(&state, &t->s, q, &own->all, &size);
+    t->fixed[q] = allocated_state_sum(&state);
+    t->step[q] = state.step;
 }
 
 static void fix_regions(search *s, const choice *c, attempt *t)
 {
     t->fixed = s->fixed;
+    t->step = s->step;
+    t->frame = reported_frame_of(&t->s);
+    bool parts = c->graphs && c->graphs != SCOPE_STEP; /* counts what is in flight */
     for (int64_t q = 0; q < c->pp; q++) {
+        if (t->f->ranks[q].as_before && !parts) {
+            t->fixed[q] = t->fixed[q - 1];
+            t->step[q] = t->step[q - 1];
+            continue;
+        }
         int64_t bytes[REGION_COUNT];
         rank_regions(bytes, &t->s, &t->z, t->f, q);
-        t->fixed[q] = 0;
-        for (int i = 0; i < REGION_COUNT; i++) t->fixed[q] += round_up(bytes[i], PLAN_ALIGN);
+        t->fixed[q] = t->step[q] = 0;
+        if (s->megatron)
+            fix_state(s, c, t, q, bytes);
+        else
+            for (int i = 0; i < REGION_COUNT; i++) t->fixed[q] += round_up(bytes[i], PLAN_ALIGN);
     }
 }
 
@@ -107,7 +156,8 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     attempt_sum_chunks(s, c, t);
     int64_t least = 0;
     bool pairs = c->beside >= BESIDE_EP;
-    for (int level = PEAK_LEAST; level <= (pairs ? PEAK_ALIVE : PEAK_LEAST); level++) {
+    for (int level = PEAK_LEAST; level <= (pairs || s->megatron ? PEAK_ALIVE : PEAK_LEAST);
+         level++) {
         least = attempt_peak(s, c, t, (peak_level)level);
         if (least <= s->o->hw->usable) continue;
         n->saved++;

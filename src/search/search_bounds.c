@@ -23,6 +23,7 @@ static int64_t state_least(search *s, const choice *c, int offload)
         patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
     state_mode mode = state_mode_bare(&patched.r);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
+    if (s->waits) mode.optimizer = 0;
     const param_table *t = &base->params;
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
@@ -88,32 +89,52 @@ static double module_rough(search *s, const choice *c, bool tight)
 
 /* ---- bytes */
 
-static int64_t layer_saved(search *s, const choice *c, int kind, unsigned drop)
+/* A layer's, and under Megatron the second attention output (live.c). */
+static int64_t layer_bytes(search *s, const choice *c, int kind, unsigned drop)
 {
-    return card_saved(card_bound_of(s->k, c, CARD_ATTENTION, kind), drop) +
-           card_saved(card_bound_of(s->k, c, CARD_MLP, kind), drop);
+    const card_light *half[2] = {card_bound_of(s->k, c, CARD_ATTENTION, kind),
+                                 card_bound_of(s->k, c, CARD_MLP, kind)};
+    int64_t bytes = half[0]->input;
+    if (drop != DROP_FULL) bytes = card_saved(half[0], drop) + card_saved(half[1], drop);
+    if (!s->megatron || cards_offload(s->k)) return bytes;
+    bool second = drop != DROP_FULL && !(drop & DROP_CORE_ATTN);
+    int64_t more = half[0]->live.kept.saved - card_saved(half[0], 0);
+    return bytes + (second && more > 0 ? more : 0);
 }
 
-const int64_t *search_drop_bytes(search *s, const choice *c, int d)
+/* The logits of the head's microbatch lie beside all that is kept before it; under combined 1F1B
+ * they need not. */
+static int64_t head_logits(const search *s, const card *head)
 {
-    drop_bytes *b = &s->drop_bytes[d];
-    if (b->visit == s->visit) return b->saved;
-    *b = (drop_bytes){.visit = s->visit};
+    int64_t loss = head->live.backward.logits > 0 ? head->live.backward.logits : 0;
+    return s->megatron ? head->live.kept.logits + loss : 0;
+}
+
+static void find_drop_bytes(search *s, const choice *c, int d, int64_t saved[2][MIX_PARTS])
+{
     choice plain = *c;
     plain.drop = 0;
     plain.beside = BESIDE_NOTHING;
-    for (int i = 0; i < cards_kinds(s->k); i++) {
-        const card_light *a = card_bound_of(s->k, &plain, CARD_ATTENTION, i);
-        b->saved[i] = a->input;
-        if (s->sp.drops[d] != DROP_FULL) b->saved[i] = layer_saved(s, &plain, i, s->sp.drops[d]);
-    }
+    int64_t *of = saved[0];
+    for (int i = 0; i < cards_kinds(s->k); i++) of[i] = layer_bytes(s, &plain, i, s->sp.drops[d]);
     if (s->module >= 0)
-        b->saved[MIX_MTP] = layer_saved(s, &plain, s->module, drop_of_module(s->sp.drops[d]));
+        of[MIX_MTP] = layer_bytes(s, &plain, s->module, drop_of_module(s->sp.drops[d]));
     for (int i = 0; i < OTHERS; i++) {
         const card *o = other_card(s, c, i);
-        if (o) b->saved[others[i].part] = o->saved;
+        if (o) of[others[i].part] = o->saved;
     }
-    return b->saved;
+    memcpy(saved[1], of, sizeof saved[1]);
+    of[MIX_HEAD] += head_logits(s, card_of(s->k, c, CARD_HEAD, 0, 0));
+}
+
+const int64_t *search_drop_bytes(search *s, const choice *c, int d, bool pairs)
+{
+    drop_bytes *b = &s->drop_bytes[d];
+    if (b->visit != s->visit) {
+        *b = (drop_bytes){.visit = s->visit};
+        find_drop_bytes(s, c, d, b->saved);
+    }
+    return b->saved[pairs];
 }
 
 /* ---- seconds */

@@ -27,6 +27,24 @@ static void see_state(search *s, const choice *c, int64_t bytes)
     search_see_miss(s, &x, bytes);
 }
 
+/* What lies outside depends on no stage, recompute or overlap. */
+static const visit_frame *frame_visit(search *s, const choice *c)
+{
+    int64_t key[8] = {c->precision, c->tp, c->cp, c->mbs, c->ep, c->etp, c->pp, c->to};
+    visit_frame *f = memo_get(&s->frames, key);
+    if (f) return f;
+    static _Thread_local setup patched;
+    f = ARENA_NEW(s->a, visit_frame);
+    memo_put(&s->frames, key, f);
+    f->all = s->least[c->precision];
+    if (!choice_patch(&patched, s->sp.m, c, choice_split(s->sp.m, c))) return f;
+    f->all = reported_frame_of(&patched);
+    const step_shape z = step_shape_of(&patched);
+    if (c->pp > 1 && s->megatron)
+        f->passing = dtype_bytes(z.types.activation, z.T * patched.m.hidden);
+    return f;
+}
+
 /* Stages of one PP. */
 static void try_splits(search *s, const choice *c)
 {
@@ -38,6 +56,7 @@ static void try_splits(search *s, const choice *c)
         x.split = s->sp.splits[k].split;
         if (!space_stages_ok(&s->sp, &x)) continue;
         if (first) s->message = c->pp > 1 ? search_message(s, &x) : 0;
+        if (first) s->frame = frame_visit(s, &x);
         first = false;
         search_try_stages(s, x);
     }
@@ -82,6 +101,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
         int64_t here = search_count_stages(s, c, c->pp);
         if (!here) continue;
         int64_t state = search_state_least(s, c, offload);
+        state = reported_least(&s->least[c->precision], state);
         if (state > s->o->hw->usable) {
             counts->state += here;
             see_state(s, c, state);

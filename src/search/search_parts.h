@@ -12,6 +12,7 @@
 #ifndef SEARCH_SEARCH_PARTS_H
 #define SEARCH_SEARCH_PARTS_H
 
+#include "price/fit.h"
 #include "search/card_steps.h"
 #include "search/search.h"
 #include "search/search_axes.h"
@@ -54,7 +55,8 @@ typedef struct memory_row {
 } memory_row;
 
 typedef struct stage_bytes {
-    bool ok; /* the stages can be made */
+    bool ok;     /* the stages can be made */
+    int passing; /* hidden states on their way, under Megatron */
     int n, n_parts;
     int parts[MIX_PARTS];
     memory_row *rows;
@@ -74,7 +76,7 @@ typedef enum least_level {
 enum { LEAST_WAYS = 3 };
 typedef struct drop_bytes {
     unsigned visit;
-    int64_t saved[MIX_PARTS];
+    int64_t saved[2][MIX_PARTS]; /* [combined 1F1B] */
 } drop_bytes;
 typedef struct drop_times {
     unsigned visit;
@@ -83,6 +85,13 @@ typedef struct drop_times {
     double seconds[LEAST_WAYS][MIX_PARTS];
     double longer[LEAST_WAYS][MIX_PARTS]; /* than that alone, where those are of a pair */
 } drop_times;
+
+/* Of sizes, dispatcher and PP: what lies outside, and under Megatron a hidden state between
+ * stages. */
+typedef struct visit_frame {
+    reported_frame all;
+    int64_t passing;
+} visit_frame;
 
 /* What rules exclude (search_rules.c). */
 enum { MASKS_MOST = 64 };
@@ -108,9 +117,10 @@ typedef struct search {
     arena *a, *scratch;
     inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
     chunk_sum *chunks;                   /* [PP x VPP], as many as any split has */
-    int64_t *fixed;                      /* [PP] */
+    int64_t *fixed, *step;               /* [PP] */
     int64_t *of_chunk;                   /* [VPP] */
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
+    memo frames;                         /* visit_frame */
     int64_t layers[LAYER_KINDS_MAX];
     int module;     /* kind of the layer in the prediction module; -1: there is none */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
@@ -122,7 +132,11 @@ typedef struct search {
     drop_bytes drop_bytes[DROPS_MAX];
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
-    bool done, late; /* nothing more is looked at; because time is up */
+    bool waits;                           /* the optimizer's state, on the host between updates */
+    bool megatron;                        /* runs it: memory is what it would report */
+    reported_frame least[PRECISIONS_MAX]; /* of whatever layout */
+    const visit_frame *frame;             /* of the attention, experts and PP that are visited */
+    bool done, late;                      /* nothing more is looked at; because time is up */
 } search;
 
 /* ---- search.c */
@@ -179,7 +193,7 @@ int64_t search_micros(const search *s, const choice *c);
 int64_t search_state_least(search *s, const choice *c, int offload);
 
 /* What the d-th set of modules leaves; the choice's own `drop` counts for nothing. */
-const int64_t *search_drop_bytes(search *s, const choice *c, int d);
+const int64_t *search_drop_bytes(search *s, const choice *c, int d, bool pairs);
 
 /* Seconds of the choice's attention and experts with the d-th set of modules. */
 const drop_times *search_drop_times(search *s, const choice *c, int d, least_level level);
@@ -199,7 +213,10 @@ typedef struct attempt {
     const layout_facts *f;
     part_sums sums;
     double message;
-    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries */
+    int64_t *fixed; /* [pp] bytes of all regions but saved and temporaries; of Megatron's, all that
+                     * stays through a step */
+    int64_t *step;  /* [pp] Megatron's: what the optimizer's step takes beside that */
+    reported_frame frame;
 } attempt;
 
 typedef enum verdict { TOO_SLOW, TOO_LARGE, BROKEN, GOOD } verdict;
@@ -213,7 +230,7 @@ void attempt_sum_chunks(search *s, const choice *c, const attempt *t);
 /* Bytes of the fullest rank. */
 typedef enum peak_level {
     PEAK_LEAST, /* from below */
-    PEAK_ALIVE, /* with what lives at once under combined 1F1B */
+    PEAK_ALIVE, /* with what lives at once, under Megatron or combined 1F1B */
     PEAK_EXACT
 } peak_level;
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level);

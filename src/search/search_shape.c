@@ -101,7 +101,8 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     memory_row row = {{0}, {{0}}};
     for (int i = 0; i < OFFLOADS; i++) {
         const rank_facts *r = &f[i]->ranks[rank];
-        row.state[i] = r->state[0] + r->state[1] + r->state[2] + r->scratch;
+        row.state[i] = r->state[0] + r->state[1] + (s->waits ? 0 : r->state[2]);
+        row.state[i] += s->megatron ? r->beside : r->scratch;
     }
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;
@@ -114,8 +115,10 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
 
 static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    step_shape z = {.micros = search_micros(s, c), .posts_early = f[0]->split->receives_early};
+    bool early = f[0]->split->receives_early && !s->megatron;
+    step_shape z = {.micros = search_micros(s, c), .posts_early = early};
     t->ok = true;
+    t->passing = f[0]->split->receives_early ? 2 : 1;
     arena_place mark = arena_mark(s->scratch);
     t->rows = ARENA_RAW(s->scratch, memory_row, c->pp);
     t->n_parts = list_parts(t->parts, f[0], c->pp * c->vpp);

@@ -110,12 +110,18 @@ static int by_promise(const void *a, const void *b)
     return (x->d > y->d) - (x->d < y->d);
 }
 
+/* Bytes that state and activations may have: what bounds say is compared with it. */
+static int64_t search_room(const search *s, const site *t)
+{
+    return reported_room(&s->frame->all, s->o->hw->usable) - t->bytes->passing * s->frame->passing;
+}
+
 /* All offloads of one set: those below `least` do not fit. */
 static int sieve_set(search *s, choice *c, site *t, candidate x, candidate *out)
 {
     const int64_t *from = search_inner_table(s, c)->n_from[x.d][x.pairs];
-    const int64_t *saved = search_drop_bytes(s, c, x.d);
-    int least = stage_bytes_offload(t->bytes, saved, x.pairs, s->o->hw->usable), n = 0;
+    const int64_t *saved = search_drop_bytes(s, c, x.d, x.pairs);
+    int least = stage_bytes_offload(t->bytes, saved, x.pairs, search_room(s, t)), n = 0;
     s->out->counts.saved += from[0] - from[least];
     if (!from[least]) return 0;
     if (set_is_slow(s, c, t, x.d, least)) {
@@ -155,7 +161,9 @@ static void check_bounds(search *s, const choice *c, site *t, const found *f)
     bool pairs = c->beside >= BESIDE_EP;
     double step = f->step_s * (1 + 1e-9);
     while (s->sp.drops[d] != c->drop) d++;
-    int64_t bytes = stage_bytes_least(t->bytes, search_drop_bytes(s, c, d), c->offload, pairs);
+    const int64_t *saved = search_drop_bytes(s, c, d, pairs);
+    int64_t bytes = stage_bytes_least(t->bytes, saved, c->offload, pairs);
+    bytes = reported_least(&s->frame->all, bytes + t->bytes->passing * s->frame->passing);
     bool broken = bytes > f->peak_bytes || s->node_least > step;
     for (int level = 0; level < levels; level++) {
         double least = *known_at(s, c, t, d, (least_level)level);
@@ -238,6 +246,7 @@ static bool all_large(search *s, const choice *c, const site *t)
         int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
         if (x < bytes) bytes = x;
     }
+    bytes = reported_least(&s->frame->all, bytes + t->bytes->passing * s->frame->passing);
     if (bytes <= s->o->hw->usable) return false;
     if (s->out->has_miss && s->out->miss.peak_bytes <= bytes) return true;
     choice x = search_smallest(s, c);

@@ -35,8 +35,8 @@ expect recipe_of_the_same_is_written 0 'mla_latent_ring: true' "$moefold" show r
 for flag in '--tokenizer-type NullTokenizer' '--vocab-size' '--train-iters' '--eval-interval' '--lr ' '--mock-data'; do
     check "export_has_${flag// /_}" grep -qe "$flag" "$work/args.txt"
 done
-check export_is_a_command grep -q '^torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py' "$work/args.txt"
-expect one_queue_with_context_parallel 0 '^CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun' \
+check export_is_a_command grep -q '^PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py' "$work/args.txt"
+expect one_queue_with_context_parallel 0 '^PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun' \
     "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm
 expect tokenizer_is_kept 0 'tokenizer-type HuggingFaceTokenizer' \
     "$moefold" show --from-megatron tests/data/megatron/qwen3_30b_a3b.txt --as megatron-lm

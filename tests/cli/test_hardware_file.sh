@@ -5,7 +5,7 @@
 root=$PWD
 mkdir -p "$work/hw" "$work/out"
 # An H100 with half the links and 40 GiB; a Blackwell with NVLink over nine nodes of eight.
-sed -e 's/^name: .*/name: slow/' -e 's/visible: 79.1 GiB/visible: 40 GiB/' -e 's/usable: 73.3 GiB/usable: 36 GiB/' \
+sed -e 's/^name: .*/name: slow/' -e 's/visible: 79.1 GiB/visible: 40 GiB/' \
     -e 's/bandwidth: 50 GB/bandwidth: 25 GB/' hardware/h100.yaml >"$work/slow.yaml"
 sed -e 's/^name: .*/name: wide/' -e 's/gpus: 72/gpus: 36/' hardware/gb200.yaml >"$work/hw/wide.yaml"
 sed -e 's/^name: .*/name: slow/' -e '/^architecture/d' hardware/h100.yaml >"$work/unsaid.yaml"
@@ -32,9 +32,9 @@ expect check_takes_it 0 '"ok":true' "$moefold" check out/w.yaml --json
 cd / || exit 1
 expect check_elsewhere 0 '"ok":true' "$moefold" check "$work/out/w.yaml" --json
 expect show_takes_it 0 'slow.yaml' "$moefold" show "$work/out/w.yaml"
-expect price_elsewhere 0 '"usable_bytes":38654705664' "$moefold" price "$work/out/w.yaml" --json
+expect price_elsewhere 0 '"usable_bytes":40802189312' "$moefold" price "$work/out/w.yaml" --json
 cd "$work" || exit 1
-expect price_takes_it 0 '"usable_bytes":38654705664' "$moefold" price out/w.yaml --json
+expect price_takes_it 0 '"usable_bytes":40802189312' "$moefold" price out/w.yaml --json
 expect launch_takes_it 0 'sbatch|SBATCH' "$moefold" launch tiny cluster.gpu=./cores.yaml cluster.n_gpus=16 train.train_iters=5 --slurm
 expect from_the_command_line 0 'slow.yaml' "$moefold" show tiny cluster.gpu=slow.yaml
 expect without_an_ending 0 '\./slow' "$moefold" show tiny cluster.gpu=slow

@@ -76,7 +76,8 @@ expect nothing_in_common_is_said 2 'traces of different models' "$moefold" trace
 expect ranks_of_the_layout 2 'rank 99: ranks are 0 to 7' "$moefold" price "${folded[@]}" --trace "$work/x" --rank 0,99
 expect rank_is_a_number 2 'rank' "$moefold" price "${folded[@]}" --trace "$work/x" --rank 0,,1
 expect ranks_are_named_once 2 'rank 1 is named twice' "$moefold" price "${folded[@]}" --trace "$work/x" --rank 1,2,1
-expect rank_needs_trace 2 'is for --trace FILE' "$moefold" price "${folded[@]}" --rank 1
+expect rank_alone_shows_memory 0 '"rank":1,' "$moefold" price "${folded[@]}" --rank 1 --json
+expect whole_step_needs_trace 2 'is for --trace FILE' "$moefold" price "${folded[@]}" --whole-step
 expect whole_step_needs_trace 2 'is for --trace FILE' "$moefold" price "${folded[@]}" --whole-step
 expect folder_must_be_there 3 'nowhere/t.json: cannot be written' "$moefold" price "${folded[@]}" --trace "$work/nowhere/t.json"
 exit $failed

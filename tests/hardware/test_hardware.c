@@ -39,7 +39,9 @@ static void every_gpu_is_described(void **state)
         assert_true(h.memory == sold->memory_bytes);
         assert_true(h.gpus_per_node == sold->gpus_per_node);
         assert_true(h.nvlink_domain == sold->nvlink_domain);
-        assert_true(h.usable < h.memory && (double)h.usable > 0.85 * (double)h.memory);
+        assert_int_equal(h.usable, (int64_t)((double)h.memory * (1 - HEADROOM_DEFAULT)));
+        hardware_leave(&h, 0.5);
+        assert_int_equal(h.usable, h.memory / 2);
     }
     arena_destroy(a);
 }
@@ -108,7 +110,7 @@ static void wrong_files_are_refused(void **state)
     refused("{128: 0.3, 1024: 0.6}", "{}", "map of 1 to 16");
     refused("{128: 0.3, 1024: 0.6}", "0.5", "map of 1 to 16");
     refused("{128: 0.3, 1024: 0.6}", "{128: 3}", "grouped.fp32");
-    refused("usable: 73.3 GiB", "usable: 90 GiB", "more than memory.visible");
+    refused("visible: 79.1 GiB", "visible: 79.1 GiB\n  usable: 73.3 GiB", "moefold.headroom");
     refused("\"25.09\": {device: 1.22, ", "\"25.09\": {", "stacks");
     refused("name: H100", "- name", "h.yaml");
     refused("architecture: hopper", "architecture: volta", "h.yaml:7: architecture: \"volta\"");

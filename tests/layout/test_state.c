@@ -97,8 +97,10 @@ static const mode_case modes[] = {
     {PREC "fp32 ddp.use_distributed_optimizer=false", 4, 4, 8, 0, false},
     {PREC "fp16_mixed", 2, 4, 12, 0, true},
     {PREC "fp16_mixed mixed_precision.grad_reduce_in_fp32=false", 2, 2, 16, 0, true},
-    {" optimizer.optimizer_cpu_offload=true", 2, 4, 0, 16, true},
-    {" optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=0.25", 2, 4, 9, 4,
+    /* without the precision-aware optimizer the FP32 weights stay on the GPU */
+    {" optimizer.optimizer_cpu_offload=true", 2, 4, 4, 16, true},
+    {AWARE " optimizer.optimizer_cpu_offload=true", 2, 4, 0, 16, true},
+    {" optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=0.25", 2, 4, 10, 4,
      true},
     {AWARE " optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=0.5", 2, 4,
      6, 8, true},

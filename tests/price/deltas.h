@@ -2,7 +2,7 @@
  *
  * A row names a base (a recipe's file or a preset model, then overrides), what is set before and
  * after, and what is compared: speed (% of tokens a second), time (% of the step), tflops (%),
- * seconds (of the step), GB (of the fullest rank, 10^9 bytes), "GiB of rank 2" (of that pipeline
+ * seconds (of the step), GB (allocated on the fullest rank, 10^9 bytes), "GiB of rank 2" (of that pipeline
  * rank). With the base "published" before and after are ids of published.csv. */
 #ifndef TESTS_PRICE_DELTAS_H
 #define TESTS_PRICE_DELTAS_H
@@ -100,7 +100,7 @@ static inline double delta_between(const char *metric, const delta_end *x, const
     if (!strcmp(metric, "tflops")) return delta_percent(x->p.tflops_per_gpu, y->p.tflops_per_gpu);
     if (!strcmp(metric, "time")) return delta_percent(x->p.step_s, y->p.step_s);
     if (!strcmp(metric, "seconds")) return y->p.step_s - x->p.step_s;
-    if (!strcmp(metric, "GB")) return (double)(y->p.peak_bytes - x->p.peak_bytes) / 1e9;
+    if (!strcmp(metric, "GB")) return (double)(y->p.memory.allocated - x->p.memory.allocated) / 1e9;
     return (double)(y->rank2 - x->rank2) / 1073741824.0;
 }
 

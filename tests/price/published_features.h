@@ -205,6 +205,7 @@ static inline void published_habits(published *p, const char *preset)
     if (published_narrow_moments(p, preset))
         published_sets(p, "optimizer.use_precision_aware_optimizer=true "
                           "optimizer.exp_avg_dtype=bf16 optimizer.exp_avg_sq_dtype=bf16");
+    published_set(p, "env_vars.PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
     published_own(p);
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "price/measured.h"
+#include "price/memory_rows.h"
 
 typedef struct errors {
     double list[128];

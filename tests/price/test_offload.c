@@ -116,7 +116,7 @@ static void bytes_go_to_the_host(void **state)
     assert_int_equal(off->p.bytes[REGION_SAVED] - on->p.bytes[REGION_SAVED], on->p.host_bytes);
     int64_t more = on->p.bytes[REGION_TEMP] - off->p.bytes[REGION_TEMP] +
                    on->p.bytes[REGION_BOUNDARY] - off->p.bytes[REGION_BOUNDARY];
-    assert_int_equal(off->p.peak_bytes - on->p.peak_bytes, on->p.host_bytes - more);
+    assert_int_equal(off->p.arena_bytes - on->p.arena_bytes, on->p.host_bytes - more);
     assert_true(more < on->p.host_bytes / 2);
     arena_destroy(off->a), arena_destroy(on->a);
 }

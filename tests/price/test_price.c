@@ -70,9 +70,11 @@ static void memory_adds_up(void **state)
     (void)state;
     for (int i = 0; i < N_RECIPES; i++) {
         price p = price_of_words(recipes[i], "", 0);
-        int64_t bytes = p.beside;
+        int64_t bytes = 0;
         for (int r = 0; r < REGION_COUNT; r++) bytes += p.bytes[r];
-        assert_true(llabs(bytes - p.peak_bytes) < 64 * REGION_COUNT);
+        assert_true(llabs(bytes - p.arena_bytes) < 64 * REGION_COUNT);
+        int64_t inside = p.megatron ? p.memory.reserved : p.arena_bytes;
+        assert_int_equal(p.peak_bytes, inside + p.memory.outside);
     }
 }
 

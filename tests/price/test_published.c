@@ -120,6 +120,7 @@ static void price_row(world *w, int i, price *cost)
     error err = {{0}};
     make(w, i, &p, s);
     if (hardware_read(hw, csv_cell(&w->t, p.row, "gpu"), w->a, &err)) fail_msg("%s", err.text);
+    hardware_leave(hw, 0); /* whoever ran it may have left nothing free */
     price_setup(cost, s, hw, &(price_options){.stack = published_stack(&p)}, w->a);
 }
 

@@ -68,6 +68,27 @@ static void same_knobs(fixture *f, const choice *c, setup *patched, setup *whole
                      value_text(f->a, patched->r.knob[k].v), value_text(f->a, whole->r.knob[k].v));
 }
 
+/* What Megatron would have at once. */
+static void same_live(fixture *f, const slots_of *s, const int64_t *chunks, const program *p)
+{
+    program_size z = program_size_of(p);
+    live_level sum = live_exact(s, f->scratch);
+    const char *text = choice_text(f->a, s->c), *drop = choice_modules(f->a, s->c->drop);
+    if (memcmp(&sum, &z.level, sizeof sum) != 0)
+        fail_msg(
+            "%s, recompute %s, rank %lld: saved %lld, logits %lld, temporaries %lld, again %lld as "
+            "sums, %lld, %lld, %lld, %lld as a program",
+            text, drop, (long long)s->rank, (long long)sum.saved, (long long)sum.logits,
+            (long long)sum.temp, (long long)sum.again, (long long)z.level.saved,
+            (long long)z.level.logits, (long long)z.level.temp, (long long)z.level.again);
+    assert_int_equal(layers_exact(s, f->scratch), z.layers);
+    int64_t least = live_least(s, chunks), light = live_sum(live_light(s, chunks, f->scratch));
+    if (least > live_sum(sum) || light > live_sum(sum))
+        fail_msg("%s, recompute %s, rank %lld: bounds of %lld and %lld over %lld", text, drop,
+                 (long long)s->rank, (long long)least, (long long)light, (long long)live_sum(sum));
+    if (s->c->beside < BESIDE_EP && !cards_offload(f->k)) assert_int_equal(light, live_sum(sum));
+}
+
 static void same_bytes(fixture *f, const choice *c)
 {
     setup *s = ARENA_NEW(f->a, setup), *whole = ARENA_NEW(f->a, setup);
@@ -93,6 +114,7 @@ static void same_bytes(fixture *f, const choice *c)
                 fail_msg("%s, recompute %s, rank %lld: %s is %lld as sums, %lld as a program",
                          choice_text(f->a, c), choice_modules(f->a, c->drop), (long long)q,
                          region_name((region)i), (long long)bytes[i], (long long)p->bytes[i]);
+        same_live(f, &slots, chunks, p);
     }
 }
 

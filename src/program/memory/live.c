@@ -64,13 +64,23 @@ static bool runs_forward(const segment *seg, int phase, const buf *b)
     return seg->kind == SEGMENT_PAIR ? b->owner == 0 : phase == SEG_FORWARD;
 }
 
+/* What backward does not read goes with the module that saved it. */
+static int last_of_module(const timeline *t, const segment *seg, int phase, const buf *b)
+{
+    for (int i = t->n - 1; i > 0; i--) {
+        const op *o = &seg->ops[phase][i];
+        if (o->kind != OP_WAIT && o->phase != PHASE_FORWARD && o->module == b->module) return i;
+    }
+    return 0;
+}
+
 /* I1 */
 static void put_saved(timeline *t, const segment *seg, int phase, int id)
 {
     const buf *b = &seg->bufs[id];
     int64_t bytes = allocated(b->bytes);
     if (!runs_forward(seg, phase, b))
-        t->take[t->last[id] < 0 ? 0 : t->last[id]].saved += bytes;
+        t->take[t->last[id] < 0 ? last_of_module(t, seg, phase, b) : t->last[id]].saved += bytes;
     else if (id == 0 || t->first[id] < 0)
         t->start.saved += bytes;
     else
@@ -127,14 +137,16 @@ static live_level list_level(const segment *seg, int phase, arena *scratch)
 
 /* ---- a segment */
 
-/* The second attention output of the half that runs forward (I4). */
+/* The second attention output of the half that runs forward (I4). Where heads are exchanged our
+ * program has both, too: the one of heads goes with core_attn. */
 static int64_t second_output(const segment *seg)
 {
     int64_t bytes = 0;
     for (int id = 0; id < seg->n_bufs; id++) {
         const buf *b = &seg->bufs[id];
-        bool output = b->parent < 0 && b->owner == 0 && b->life == LIFE_SAVED;
-        if (output && (b->offload & OFF_ATTN_PROJ)) bytes += allocated(b->bytes);
+        if (b->parent >= 0 || b->owner != 0 || b->life != LIFE_SAVED) continue;
+        if ((b->drop & DROP_CORE_ATTN) && b->type != DTYPE_F32) return 0;
+        if (b->offload & OFF_ATTN_PROJ) bytes += allocated(b->bytes);
     }
     return bytes;
 }
@@ -210,6 +222,17 @@ static int64_t kept_bytes(const segment *seg)
     return bytes;
 }
 
+static int64_t again_bytes(const segment *seg)
+{
+    int64_t bytes = 0;
+    for (int id = 1; id < seg->n_bufs; id++) {
+        const buf *b = &seg->bufs[id];
+        bool made = b->life == LIFE_TEMP && b->parent < 0 && b->owner == 0;
+        if (made && (b->drop & seg->dropped)) bytes += allocated(b->bytes);
+    }
+    return bytes;
+}
+
 /* I3 */
 static void add_logits(live_span *x, const setup *s)
 {
@@ -227,7 +250,7 @@ static void add_logits(live_span *x, const setup *s)
 
 live_span live_of_segment(const segment *seg, const setup *s, arena *scratch)
 {
-    live_span x = {.kept.saved = kept_bytes(seg)};
+    live_span x = {.kept = {.saved = kept_bytes(seg), .again = again_bytes(seg)}};
     x.forward = list_level(seg, SEG_FORWARD, scratch);
     x.backward = list_level(seg, SEG_BACKWARD, scratch);
     if (seg->kind == SEGMENT_LAYER || seg->kind == SEGMENT_MTP) {
@@ -238,6 +261,7 @@ live_span live_of_segment(const segment *seg, const setup *s, arena *scratch)
         x.backward.temp += extra.beside;
     }
     if (seg->kind == SEGMENT_HEAD) add_logits(&x, s);
+    x.forward.again = x.backward.again = x.kept.again;
     return x;
 }
 
@@ -247,14 +271,16 @@ live_level live_of_pair(const segment *pair, const setup *s, arena *scratch)
     layer_extra extra = extra_of(pair, s);
     x.saved += extra.kept;
     x.temp += extra.beside;
+    x.again = again_bytes(pair);
     return x;
 }
 
 live_span live_join(live_span a, live_span b)
 {
-    return (live_span){.kept = live_add(a.kept, b.kept),
-                       .forward = live_most(a.forward, live_add(a.kept, b.forward)),
-                       .backward = live_most(b.backward, live_less(a.backward, b.kept))};
+    live_span x = {.kept = live_add(a.kept, b.kept),
+                   .forward = live_most(a.forward, live_add(a.kept, b.forward)),
+                   .backward = live_most(b.backward, live_less(a.backward, b.kept))};
+    return x;
 }
 
 /* ---- a rank */
@@ -264,15 +290,22 @@ typedef struct walk {
     live_level now, most;
 } walk;
 
+/* Two chunks side by side are the same wherever they meet. */
+typedef struct meeting {
+    bool known;
+    live_level most;
+} meeting;
+
 static void see(walk *w, live_level level)
 {
     w->most = live_most(w->most, live_add(w->now, level));
 }
 
 /* Both chunks, instance by instance, as combined 1F1B runs them. */
-static void run_both(walk *w, const order_entry *f, const order_entry *b)
+static live_level both_level(const live_rank *r, const order_entry *f, const order_entry *b)
 {
-    const live_row *of_f = &w->r->rows[f->chunk], *of_b = &w->r->rows[b->chunk];
+    walk own = {.r = r}, *w = &own;
+    const live_row *of_f = &r->rows[f->chunk], *of_b = &r->rows[b->chunk];
     unit_walk u = {
         .f = of_f->kinds, .b = of_b->kinds, .f_end = of_f->n, .b_at = of_b->n - 1, .b_end = -1};
     unit_step x;
@@ -284,6 +317,7 @@ static void run_both(walk *w, const order_entry *f, const order_entry *b)
         if (x.f >= 0) w->now = live_add(w->now, of_f->spans[x.f].kept);
         if (x.b >= 0) w->now = live_less(w->now, of_b->spans[x.b].kept);
     }
+    return own.most;
 }
 
 static live_span whole(const live_row *row)
@@ -295,32 +329,47 @@ static live_span whole(const live_row *row)
 
 int64_t live_in_flight(const step_order *o, const int64_t *of_chunk)
 {
-    int64_t n = 0, most = 0;
-    for (int64_t i = 0; i < o->n; i++) {
-        const order_entry *e = &o->list[i];
-        n += e->phase == ORDER_FORWARD ? of_chunk[e->chunk] : -of_chunk[e->chunk];
-        if (n > most) most = n;
-    }
-    return most;
+    int64_t n = 0;
+    for (int64_t i = 0; i <= o->warmup && i < o->n; i++)
+        if (o->list[i].phase == ORDER_FORWARD) n += of_chunk[o->list[i].chunk];
+    return n;
 }
 
+/* One entry of the order, or a pair of them. Returns how many. */
+static int64_t step(walk *w, const live_span *chunks, meeting *met, int64_t i)
+{
+    const live_rank *r = w->r;
+    const order_entry *e = &r->order->list[i];
+    const live_span *of = &chunks[e->chunk];
+    if (r->pairs && order_is_pair(r->order, i)) {
+        const order_entry *b = e + 1;
+        meeting *m = &met[e->chunk * r->n_chunks + b->chunk];
+        if (!m->known) *m = (meeting){true, both_level(r, e, b)};
+        see(w, m->most);
+        w->now = live_less(live_add(w->now, of->kept), chunks[b->chunk].kept);
+        return 2;
+    }
+    bool forward = e->phase == ORDER_FORWARD;
+    see(w, forward ? of->forward : of->backward);
+    w->now = forward ? live_add(w->now, of->kept) : live_less(w->now, of->kept);
+    return 1;
+}
+
+/* Behind the warm-up the order repeats itself, and behind that it only goes down: where many
+ * entries in a row were no higher, none will be. */
 live_level live_peak(const live_rank *r, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
     walk w = {.r = r};
     live_span *chunks = ARENA_RAW(scratch, live_span, r->n_chunks + 1);
+    meeting *met = r->pairs ? ARENA_ARRAY(scratch, meeting, r->n_chunks * r->n_chunks) : NULL;
     for (int64_t i = 0; i < r->n_chunks; i++) chunks[i] = whole(&r->rows[i]);
-    for (int64_t i = 0; i < r->order->n; i++) {
-        const order_entry *e = &r->order->list[i];
-        if (r->pairs && order_is_pair(r->order, i)) {
-            run_both(&w, e, &r->order->list[++i]);
-        } else if (e->phase == ORDER_FORWARD) {
-            see(&w, chunks[e->chunk].forward);
-            w.now = live_add(w.now, chunks[e->chunk].kept);
-        } else {
-            see(&w, chunks[e->chunk].backward);
-            w.now = live_less(w.now, chunks[e->chunk].kept);
-        }
+    int64_t many = 4 * (r->order->warmup + 2 * r->n_chunks), highest = 0, most = 0;
+    for (int64_t i = 0; i < r->order->n;) {
+        i += step(&w, chunks, met, i);
+        if (live_sum(w.most) > most) highest = i;
+        most = live_sum(w.most);
+        if (!r->whole && i > r->order->warmup + many && i > highest + many) break;
     }
     arena_release(scratch, mark);
     return w.most;

@@ -16,6 +16,7 @@ typedef struct live_level {
     int64_t saved;  /* from forward to backward */
     int64_t logits; /* of head and loss, and their gradient */
     int64_t temp;   /* everything that goes before its list ends */
+    int64_t again;  /* not there: what one layer would save, but makes again; the largest */
 } live_level;
 
 static inline int64_t live_sum(live_level x)
@@ -23,19 +24,26 @@ static inline int64_t live_sum(live_level x)
     return x.saved + x.logits + x.temp;
 }
 
+static inline int64_t live_again(live_level a, live_level b)
+{
+    return a.again > b.again ? a.again : b.again;
+}
+
 static inline live_level live_add(live_level a, live_level b)
 {
-    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp};
+    return (live_level){a.saved + b.saved, a.logits + b.logits, a.temp + b.temp, live_again(a, b)};
 }
 
 static inline live_level live_less(live_level a, live_level b)
 {
-    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp};
+    return (live_level){a.saved - b.saved, a.logits - b.logits, a.temp - b.temp, a.again};
 }
 
 static inline live_level live_most(live_level a, live_level b)
 {
-    return live_sum(b) > live_sum(a) ? b : a;
+    live_level x = live_sum(b) > live_sum(a) ? b : a;
+    x.again = live_again(a, b);
+    return x;
 }
 
 /* An instance of a segment, or several in a row. */
@@ -70,6 +78,7 @@ typedef struct live_rank {
     const live_row *rows; /* [chunks] */
     int64_t n_chunks;
     bool pairs; /* combined 1F1B */
+    bool whole; /* look at every entry, though the order repeats itself: for tests */
     /* The level of instance f of one chunk beside instance b of another. */
     live_level (*pair)(void *with, int64_t f_chunk, int f, int64_t b_chunk, int b);
     void *with;
@@ -77,8 +86,8 @@ typedef struct live_rank {
 
 live_level live_peak(const live_rank *r, arena *scratch);
 
-/* Most of something that a chunk has so many of, from forwards to backwards: a pair counts as its
- * forward followed by its backward. */
+/* Of something that a chunk has so many of: how many are in flight when the first backward
+ * begins. */
 int64_t live_in_flight(const step_order *o, const int64_t *of_chunk);
 
 #endif

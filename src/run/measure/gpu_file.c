@@ -128,7 +128,7 @@ static hardware described(const measured *m, const hardware *base)
 {
     hardware h = *base;
     h.memory = m->gpu_total;
-    h.usable = m->gpu_free < m->gpu_total ? m->gpu_free : m->gpu_total;
+    hardware_leave(&h, HEADROOM_DEFAULT);
     set_memory(&h, m);
     set_kinds(&h, m);
     set_products(&h, m);
@@ -152,7 +152,6 @@ static const struct {
     const char *why;
 } whys[] = {
     {"memory.visible", "as the driver prints it"},
-    {"memory.usable", "free beside context, code and libraries of a process"},
     {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
     {"host.bandwidth", "the slower way between pinned memory and the GPU"},
     {"host.adam", "elements a second that the host updates"},

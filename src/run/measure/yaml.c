@@ -74,10 +74,9 @@ static void put_memory(writer *w)
 {
     const measured *m = w->m;
     double best = measured_best(&m->memory);
-    double all = memory_of(_SC_PHYS_PAGES, m), free_now = memory_of(_SC_AVPHYS_PAGES, m);
+    double all = memory_of(_SC_PHYS_PAGES, m);
     fprintf(w->f, "memory:\n");
     fprintf(w->f, "  visible: %.0f  # the host's, %s of %d\n", all, "for each rank", m->ranks);
-    fprintf(w->f, "  usable: %.0f  # free on %s\n", free_now < all ? free_now : all, w->date);
     put(w, "  bandwidth", best, "sums, norms, activations, heads cut and joined, rotation");
     put_curve(w, "  efficiency", &m->memory, best, "bytes of an operation, of those");
 }

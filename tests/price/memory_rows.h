@@ -1,9 +1,9 @@
-/* measured.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its memory.
+/* memory_rows.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its memory.
  *
  * Columns: id; rank (which was measured); optimizer (0: the run had none); system; overrides,
  * separated by blanks; allocated and reserved as measured, in unit (GiB or GB, 1e9 bytes). */
-#ifndef TESTS_PRICE_MEASURED_H
-#define TESTS_PRICE_MEASURED_H
+#ifndef TESTS_PRICE_MEMORY_ROWS_H
+#define TESTS_PRICE_MEMORY_ROWS_H
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -59,7 +59,8 @@ static inline status measured_row(measured *m, const csv *t, int row, arena *a, 
     reported_of_rank(&m->r, s, &z, 0);
     double optimizer = csv_int(t, row, "optimizer", 1) ? 0 : (double)m->r.part[ALLOCATED_OPTIMIZER];
     m->ours = (double)m->r.allocated - optimizer;
-    m->ours_reserved = (double)m->r.reserved / (double)m->r.allocated * m->ours;
+    double ratio = reserved_ratio_of(&s->r).middle;
+    m->ours_reserved = (double)m->r.reserved - ratio * optimizer;
     return OK;
 }
 
