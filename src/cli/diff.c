@@ -2,6 +2,7 @@
  *
  * I1  Each side is read by the words of the command without the other's name, so overrides and
  *     flags hold for both. */
+#include "cli/diff_profiles.h"
 #include "cli/diff_runs.h"
 
 #include <math.h>
@@ -49,14 +50,12 @@ static bool starts(const char *path, const char *with)
     return is;
 }
 
-/* What is not compared yet is refused by name, not as a broken recipe. */
+/* What is not compared is refused by name, not as a broken recipe. */
 static status refuse(const char *word, error *err)
 {
     static const char *const ends[][2] = {{".jsonl", "metrics of a run (name its folder)"},
-                                          {".log", "a log"},
-                                          {".sqlite", "a profile of Nsight Systems"},
-                                          {".nsys-rep", "a profile of Nsight Systems"},
-                                          {".json.gz", "a packed trace"}};
+                                          {".nsys-rep", "a report of Nsight Systems (export it: "
+                                                        "nsys export --type sqlite)"}};
     size_t length = strlen(word);
     const char *what = NULL;
     if (!file_exists(word)) return OK;
@@ -65,11 +64,10 @@ static status refuse(const char *word, error *err)
         if (length > n && strcmp(word + length - n, ends[i][0]) == 0) what = ends[i][1];
     }
     if (!what && starts(word, "{\"displayTimeUnit\"")) what = "a trace (`moefold trace A B`)";
-    if (!what && starts(word, "SQLite format 3")) what = "a profile of Nsight Systems";
     if (!what) return OK;
     return error_set(err, ERR_INPUT,
-                     "%s: %s; recipes and folders of runs (train --run) are compared. Name one of "
-                     "these (REVISION:path for an older recipe)",
+                     "%s: %s; recipes, folders of runs (train --run), profiles and logs are "
+                     "compared. Name one of these (REVISION:path for an older recipe)",
                      word, what);
 }
 
@@ -87,24 +85,30 @@ static status find_operands(const cli_words *w, int at[2], arena *a, error *err)
     }
     if (n == 2) return OK;
     return error_set(err, ERR_INPUT,
-                     "name two recipes or folders of runs, as in `moefold diff old.yaml new.yaml`, "
+                     "name two recipes, folders of runs, profiles or logs, as in `moefold diff "
+                     "old.yaml new.yaml`, "
                      "`moefold diff main:recipes/a.yaml recipes/a.yaml` or `moefold diff runs/a "
                      "runs/b`%s%s",
                      n ? "; there is only " : "", n ? w->argv[at[0]] : "");
 }
 
+/* One of the two: its place among the words, the other one's, and what was measured of it. */
+typedef struct diff_side {
+    int at, other;
+    const diff_run *run;
+} diff_side;
+
 /* I1. A run's folder is read by its recipe. */
-static status read_side(recipe *r, const cli_words *w, const diff_run *run, int at, int without,
-                        arena *a, error *err)
+static status read_side(recipe *r, const cli_words *w, diff_side d, arena *a, error *err)
 {
     cli_words own = *w;
     bool done;
     own.argv = ARENA_ARRAY(a, char *, w->argc + 1);
     own.argc = 0;
     for (int i = 0; i < w->argc; i++) {
-        if (i == without) continue;
-        bool folder = i == at && run->word;
-        own.argv[own.argc++] = folder ? arena_text(a, "%s", run->recipe) : w->argv[i];
+        if (i == d.other) continue;
+        bool folder = i == d.at && d.run->word;
+        own.argv[own.argc++] = folder ? arena_text(a, "%s", d.run->recipe) : w->argv[i];
     }
     return cli_read(a, &own, r, &done, err);
 }
@@ -180,6 +184,30 @@ static void print_all(const differences *d, const diff_verdict *v, const diff_ru
         diff_print(d, v, runs, a);
 }
 
+/* Two profiles or logs have no recipes. ERR_INPUT: one of them and something else. */
+static status compare_profiles(const cli_words *w, const int at[2], const diff_words *own,
+                               int *code, arena *a, error *err)
+{
+    diff_files f = {{w->argv[at[0]], w->argv[at[1]]}, 0, false};
+    for (int i = 0; i < 2; i++)
+        if (!diff_is_profile(f.words[i]))
+            return error_set(err, ERR_INPUT,
+                             "%s is a profile or a log, %s is not; repair: `moefold profile RECIPE "
+                             "%s` puts it beside a prediction",
+                             f.words[1 - i], f.words[i], f.words[1 - i]);
+    cli_words rest = *w;
+    const char *none = NULL;
+    bool done;
+    rest.argv = ARENA_ARRAY(a, char *, w->argc + 1);
+    rest.argc = 0;
+    for (int i = 0; i < w->argc; i++)
+        if (i != at[0] && i != at[1]) rest.argv[rest.argc++] = w->argv[i];
+    status st = cli_read_plain(&rest, &none, &done, err);
+    if (!st) st = read_tolerance(own->tolerance, &f.tolerance, err);
+    f.json = own->json;
+    return st ? st : diff_profiles(&f, code, a, err);
+}
+
 static status compare(const cli_words *w, const diff_words *own, int *code, arena *a, error *err)
 {
     int at[2];
@@ -188,9 +216,11 @@ static status compare(const cli_words *w, const diff_words *own, int *code, aren
     differences *d = ARENA_NEW(a, differences);
     diff_runs *r = ARENA_NEW(a, diff_runs);
     status st = find_operands(w, at, a, err);
+    if (!st && (diff_is_profile(w->argv[at[0]]) || diff_is_profile(w->argv[at[1]])))
+        return compare_profiles(w, at, own, code, a, err);
     if (!st) st = read_runs(r, w, at, a, err);
-    if (!st) st = read_side(x, w, &r->side[0], at[0], at[1], a, err);
-    if (!st) st = read_side(y, w, &r->side[1], at[1], at[0], a, err);
+    if (!st) st = read_side(x, w, (diff_side){at[0], at[1], &r->side[0]}, a, err);
+    if (!st) st = read_side(y, w, (diff_side){at[1], at[0], &r->side[1]}, a, err);
     if (!st) st = read_tolerance(own->tolerance, &tolerance, err);
     price_options o = {.stack = own->stack};
     diff_job j = {x, y, timing_machine, &o, clock_seconds() + SECONDS};

@@ -33,7 +33,7 @@ static bool is_plan(const char *path)
     return is;
 }
 
-/* The word that names what is reported on, where it is a plan or a run's folder; NULL: it is not. */
+/* The word that names what is reported on, where it is a plan or a run's folder; else NULL. */
 static void find_files(int argc, char **argv, const char **plan, const char **run)
 {
     *plan = *run = NULL;

@@ -1,7 +1,7 @@
 /* report_run.c - what a run's folder holds, for the report's page.
  *
  * I1  A page stays small: of many iterations LINES_MAX are shown, evenly chosen, the last one
- *     always; of many experts and layers the loads are whole numbers of a thousandth of the mean. */
+ *     always; loads of experts are whole numbers of a thousandth of their mean. */
 #include "cli/report_run.h"
 
 #include <math.h>

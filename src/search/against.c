@@ -41,6 +41,10 @@ static void place_it(against *out, const search_result *r)
         if (r->best[i].exact.step_s < out->p.step_s) out->place++;
         if (!out->same && same_sizes(&out->s->r, &out->s->pipe, &r->best[i].c)) out->same = i + 1;
     }
+    /* a row of the list has its place there, whatever orders ties */
+    const price *row = out->same ? &r->best[out->same - 1].exact : NULL;
+    if (row && row->step_s == out->p.step_s && row->peak_bytes == out->p.peak_bytes)
+        out->place = out->same;
 }
 
 static void see_faster(against *out, const price *first)

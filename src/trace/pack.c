@@ -1,7 +1,7 @@
 /* pack.c - operations as they lie in memory, with places of their texts instead of pointers.
  *
- * I1  A text is written once: operations of a kind share theirs, so the place of a pointer is looked
- *     up by the pointer itself. Place 0 is NULL. */
+ * I1  A text is written once: operations of a kind share theirs, so the place of a pointer is
+ *     looked up by the pointer itself. Place 0 is NULL. */
 #include "trace/pack.h"
 
 #include <stdint.h>

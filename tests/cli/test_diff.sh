@@ -58,7 +58,7 @@ expect tolerance_is_not_negative 2 'a number of percent from 0 on' "$moefold" di
 expect missing_file_is_named 2 'no file, folder or preset model' "$moefold" diff $a recipes/qwen.yaml
 mkdir "$work/run" && touch "$work/run/metrics.jsonl" && echo x >"$work/train.log"
 expect half_a_run_is_refused 2 "run: a run's folder without recipe.yaml; repair" "$moefold" diff $a "$work/run"
-expect logs_come_later 2 'train.log: a log; recipes and folders' "$moefold" diff "$work/train.log" $a
+expect a_log_beside_a_recipe 2 'train.log is a profile or a log, .* is not; repair: .moefold profile' "$moefold" diff "$work/train.log" $a
 "$moefold" price tiny cluster.gpu=cpu --trace "$work/t.json" >/dev/null
-expect traces_have_their_command 2 't.json: a trace ..moefold trace A B..; recipes and folders' "$moefold" diff $a "$work/t.json"
+expect traces_have_their_command 2 't.json: a trace ..moefold trace A B..; recipes, folders' "$moefold" diff $a "$work/t.json"
 exit $failed

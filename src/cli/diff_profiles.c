@@ -1,0 +1,187 @@
+/* diff_profiles.c - two profiles or logs, kind by kind.
+ *
+ * I1  Neither has a recipe: what is compared is what was measured. A log has the steps' least and
+ *     most beside their median, and half of that is its spread; a profile has one number, and its
+ *     noise is not known. */
+#include "cli/diff_profiles.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "profile/profile.h"
+
+static bool ends_in(const char *word, const char *end)
+{
+    size_t length = strlen(word), n = strlen(end);
+    return length > n && strcmp(word + length - n, end) == 0;
+}
+
+/* A profile of PyTorch, and neither a model's config.json nor a plan. */
+static bool is_torch(const char *word)
+{
+    char start[4096];
+    FILE *f = fopen(word, "rb");
+    size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
+    if (f) fclose(f);
+    start[n] = 0;
+    return strstr(start, "\"schemaVersion\"") || strstr(start, "\"traceEvents\"");
+}
+
+bool diff_is_profile(const char *word)
+{
+    static const char *const ends[] = {".log", ".out", ".sqlite", ".json.gz"};
+    if (!file_exists(word) || file_is_folder(word)) return false;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
+        if (ends_in(word, ends[i])) return true;
+    return ends_in(word, ".json") && is_torch(word);
+}
+
+typedef struct profile_side {
+    profile p;
+    double step, spread; /* seconds; spread -1: not known */
+} profile_side;
+
+typedef struct profile_diff {
+    const diff_files *f;
+    profile_side side[2];
+    double change, band; /* of the step; band -1: not known */
+    double memory;       /* 0: not known of both */
+    bool noise, differ;
+} profile_diff;
+
+static status read_side(profile_side *s, const char *word, arena *a, error *err)
+{
+    status st = profile_read(&s->p, word, 0, a, err);
+    if (st) return st;
+    s->step = s->p.span / s->p.steps;
+    s->spread = -1;
+    if (s->p.source == SOURCE_LOG && s->p.log.n_kept > 1) /* I1 */
+        s->spread = (s->p.log.most_s - s->p.log.least_s) / 2;
+    if (s->step > 0 && isfinite(s->step)) return OK;
+    return error_set(err, ERR_INPUT, "%s: there is no step in it; repair: a longer profile", word);
+}
+
+static void judge(profile_diff *d)
+{
+    const profile_side *x = &d->side[0], *y = &d->side[1];
+    d->change = y->step / x->step - 1;
+    d->band = x->spread < 0 || y->spread < 0 ? -1 : hypot(x->spread, y->spread) / x->step;
+    d->noise = d->band >= 0 && fabs(d->change) <= d->band;
+    if (x->p.peak_bytes && y->p.peak_bytes)
+        d->memory = (double)y->p.peak_bytes / (double)x->p.peak_bytes - 1;
+    d->differ =
+        (fabs(d->change) > d->f->tolerance && !d->noise) || fabs(d->memory) > d->f->tolerance;
+}
+
+/* ---- for people */
+
+static void print_head(const profile_diff *d, arena *a)
+{
+    for (int i = 0; i < 2; i++) {
+        const profile *p = &d->side[i].p;
+        const char name[] = {(char)('A' + i), 0};
+        cli_print(name, "%s: %s%s%s; %s a step of %g", d->f->words[i],
+                  profile_source_name(p->source), p->gpu ? ", " : "", p->gpu ? p->gpu : "",
+                  text_seconds(a, d->side[i].step), p->steps);
+        if (p->source == SOURCE_LOG)
+            printf(" (%s to %s)", text_seconds(a, p->log.least_s), text_seconds(a, p->log.most_s));
+        if (p->peak_bytes) printf(", %s", text_bytes(a, p->peak_bytes));
+        printf("\n");
+    }
+}
+
+static void print_row(const profile_diff *d, const char *title, double x, double y)
+{
+    double step = d->side[0].step;
+    if (fabs(x) < 5e-4 * step && fabs(y) < 5e-4 * step) return;
+    printf("         %-44s %10.4g s %10.4g s %+10.4g s %+7.1f %%\n", title, x, y, y - x,
+           100 * (y - x) / step);
+}
+
+static void print_rows(const profile_diff *d, arena *a)
+{
+    const profile *p = &d->side[0].p, *q = &d->side[1].p;
+    cli_print("\nTime",
+              "of a step, measured, by kind; the last column is of A's step\n\n"
+              "         %-44s %12s %12s %12s\n",
+              "", "A", "B", "B - A");
+    for (int k = 0; k < PROFILE_KINDS; k++)
+        print_row(
+            d,
+            arena_text(a, "%s%s", profile_kind_title(k), profile_is_message(k) ? ", exposed" : ""),
+            p->busy[k] / p->steps, q->busy[k] / q->steps);
+    print_row(d, "forward and backward (a log's)", p->mixed / p->steps, q->mixed / q->steps);
+    for (int c = 0; c < CAUSE_COUNT; c++)
+        print_row(d, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
+                  q->idle[c] / q->steps);
+    print_row(d, "step", d->side[0].step, d->side[1].step);
+}
+
+static void print_text(const profile_diff *d, arena *a)
+{
+    print_head(d, a);
+    print_rows(d, a);
+    if (d->band < 0)
+        cli_print("\nNoise", "not known: a profile has no steps to compare with each other\n");
+    else
+        cli_print("\nNoise",
+                  "steps vary, so medians may differ by %.1f %%; they differ by %.1f "
+                  "%%: %s\n",
+                  100 * d->band, 100 * fabs(d->change), d->noise ? "noise" : "more than noise");
+    cli_print("\nVerdict", "B's step is %.1f %% %s than A's%s; tolerance %.3g %%: %s\n",
+              100 * fabs(d->change), d->change < 0 ? "shorter" : "longer",
+              d->memory != 0 ? arena_text(a, ", its peak %.1f %% %s", 100 * fabs(d->memory),
+                                          d->memory < 0 ? "smaller" : "larger")
+                             : "",
+              100 * d->f->tolerance, d->differ ? "they differ" : "they do not differ");
+}
+
+/* ---- for programs */
+
+static void print_json(const profile_diff *d)
+{
+    json_t *o = json_object(), *kinds = json_object(), *idle = json_object();
+    const profile *p = &d->side[0].p, *q = &d->side[1].p;
+    for (int i = 0; i < 2; i++) {
+        const profile *s = &d->side[i].p;
+        json_object_set_new(o, i ? "b" : "a",
+                            json_pack("{s:s, s:s, s:f, s:f, s:I}", "file", d->f->words[i], "source",
+                                      profile_source_name(s->source), "step_s", d->side[i].step,
+                                      "steps", s->steps, "peak_bytes", (json_int_t)s->peak_bytes));
+    }
+    for (int k = 0; k < PROFILE_KINDS; k++)
+        json_object_set_new(
+            kinds, profile_kind_name(k),
+            json_pack("{s:f, s:f}", "a", p->busy[k] / p->steps, "b", q->busy[k] / q->steps));
+    for (int c = 0; c < CAUSE_COUNT; c++)
+        json_object_set_new(
+            idle, profile_cause_name((idle_cause)c),
+            json_pack("{s:f, s:f}", "a", p->idle[c] / p->steps, "b", q->idle[c] / q->steps));
+    json_object_set_new(o, "parts", kinds);
+    json_object_set_new(o, "idle", idle);
+    json_object_set_new(o, "time", json_real(d->change));
+    json_object_set_new(o, "memory", json_real(d->memory));
+    json_object_set_new(o, "band", d->band < 0 ? json_null() : json_real(d->band));
+    json_object_set_new(o, "noise", json_boolean(d->noise));
+    json_object_set_new(o, "tolerance", json_real(d->f->tolerance));
+    json_object_set_new(o, "differ", json_boolean(d->differ));
+    cli_json_print(o);
+}
+
+status diff_profiles(const diff_files *f, int *code, arena *a, error *err)
+{
+    profile_diff *d = ARENA_NEW(a, profile_diff);
+    status st = OK;
+    d->f = f;
+    for (int i = 0; i < 2 && !st; i++) st = read_side(&d->side[i], f->words[i], a, err);
+    if (st) return st;
+    judge(d);
+    if (f->json)
+        print_json(d);
+    else
+        print_text(d, a);
+    *code = d->differ ? ERR_RULE : OK;
+    return OK;
+}
