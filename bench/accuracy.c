@@ -6,9 +6,10 @@
 #include "accuracy_bands.h"
 #include "accuracy_fit.h"
 #include "accuracy_print.h"
+#include "accuracy_winners.h"
 
 typedef struct options {
-    bool json, csv, fit, bands;
+    bool json, csv, fit, bands, winners;
     const char *folder, *only;
 } options;
 
@@ -24,15 +25,18 @@ static status read_options(int argc, char **argv, options *o, error *err)
             o->fit = true;
         else if (strcmp(argv[i], "--bands") == 0)
             o->bands = true;
+        else if (strcmp(argv[i], "--winners") == 0)
+            o->winners = true;
         else if (strcmp(argv[i], "--hardware") == 0 && more)
             o->folder = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && more)
             o->only = argv[++i];
         else
-            return error_set(err, ERR_INPUT,
-                             "'%s' is not understood: accuracy [--json | --csv | --bands] [--fit] "
-                             "[--hardware DIR] [--only PART-OF-AN-ID]",
-                             argv[i]);
+            return error_set(
+                err, ERR_INPUT,
+                "'%s' is not understood: accuracy [--json | --csv | --bands | --winners] [--fit] "
+                "[--hardware DIR] [--only PART-OF-AN-ID]",
+                argv[i]);
     }
     return OK;
 }
@@ -58,6 +62,10 @@ static status judge(judging *b, const options *o, error *err)
         fit_family(b, 'B');
     }
     if (o->bands) return print_bands_def(b, err);
+    if (o->winners) {
+        print_winners(b);
+        return OK;
+    }
     if (o->json)
         print_json(b);
     else if (o->csv)

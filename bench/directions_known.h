@@ -77,7 +77,7 @@ static inline status known_compare(known_row *out, const known *k, const known_j
                            *k->words ? ", " : "", *k->words ? strchr(k->words, '.') + 1 : "");
     search_options o = {.hw = j->hw};
     status st = words_recipe(own, arena_text(a, "%s %s", k->recipe, k->words), a, err);
-    if (!st) st = against_price(out->g, own, j->job, j->r, &o, a, err);
+    if (!st) st = against_price(out->g, own, &(searched){j->job, j->r, &o}, a, err);
     if (!st && out->g->why_not) st = error_set(err, ERR_RULE, "%s: %s", k->recipe, out->g->why_not);
     return st;
 }

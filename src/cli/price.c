@@ -1,4 +1,5 @@
 /* price.c - `moefold price`: memory, time, the wall, and what one change would bring. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "cli/price_trace.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
+#include "price/bands.h"
 #include "price/changes.h"
 #include "price/not_priced.h"
 #include "run/timing.h"
@@ -75,6 +77,17 @@ static json_t *json_parts(const price *p)
     return o;
 }
 
+/* How far the step may be off, and whether others have published its features. */
+static void json_band(json_t *o, const priced *q)
+{
+    if (!(q->hw->framework > 0)) return;
+    band_traits t = band_traits_of(q->s);
+    double half = band_of_time(&t, -1), step = q->p.step_s;
+    json_object_set_new(
+        o, "band", json_pack("{s:f, s:f}", "low_s", step * exp(-half), "high_s", step * exp(half)));
+    json_object_set_new(o, "supported", json_boolean(band_unsupported(&t) == BAND_FEATURES));
+}
+
 static json_t *json_changes(const priced *q)
 {
     json_t *list = json_array();
@@ -99,6 +112,7 @@ static void print_json(const priced *q)
                   "fits", p->fits, "fullest_rank", (json_int_t)p->fullest, "slowest_pipeline_rank",
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
     cli_json_times(o, &q->s->r, q->hw);
+    json_band(o, q);
     json_object_set_new(o, "memory", json_memory(q));
     json_object_set_new(o, "time", json_times(p));
     json_object_set_new(o, "parts", json_parts(p));

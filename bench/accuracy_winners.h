@@ -1,0 +1,119 @@
+/* accuracy_winners.h - what `plan` finds for the jobs of published runs, beside the fastest of those.
+ *
+ * A job is a model, a GPU, their number and a precision at 4K; its batch, number formats and
+ * container generation are those of its fastest published run. Routing is balanced, and features
+ * that published runs have are searched: what `plan` does unless told otherwise. */
+#ifndef BENCH_ACCURACY_WINNERS_H
+#define BENCH_ACCURACY_WINNERS_H
+
+#include "accuracy_rows.h"
+#include "accuracy_stats.h"
+#include "base/clock.h"
+#include "price/bands.h"
+#include "search/search_ties.h"
+
+static const double WINNER_SECONDS = 30;
+
+static inline bool winner_job(const judged *j)
+{
+    return j->list != LIST_MEMORY && !j->refused && j->tokens > 0 &&
+           recipe_int(&j->s->r, K_SEQ) == 4096 && strcmp(j->source, "GBO") != 0;
+}
+
+/* Sources write one precision in several ways. */
+static inline const char *winner_precision(const judged *j)
+{
+    return band_traits_of(j->s).feature[BAND_PRECISION];
+}
+
+static inline bool winner_same(const judged *x, const judged *y)
+{
+    return !strcmp(x->model, y->model) && !strcmp(x->gpu, y->gpu) &&
+           recipe_int(&x->s->r, K_N_GPUS) == recipe_int(&y->s->r, K_N_GPUS) &&
+           !strcmp(winner_precision(x), winner_precision(y));
+}
+
+/* The fastest run of its job? */
+static inline bool winner_best(const judging *b, int i)
+{
+    const judged *j = &b->rows[i];
+    if (!winner_job(j)) return false;
+    for (int k = 0; k < b->n_rows; k++)
+        if (k != i && winner_job(&b->rows[k]) && winner_same(j, &b->rows[k]) &&
+            (b->rows[k].tokens > j->tokens || (b->rows[k].tokens == j->tokens && k < i)))
+            return false;
+    return true;
+}
+
+/* The job alone: what a plan decides is left open. */
+static inline status winner_recipe(recipe *r, const judging *b, const judged *j, arena *a,
+                                   error *err)
+{
+    published p = {.t = &b->t, .row = j->p.row, .a = a};
+    const published_name *m = published_known(csv_cell(&b->t, j->p.row, "model"));
+    published_model(&p, m);
+    published_set(&p, arena_text(a, "cluster.gpu=%s", j->gpu));
+    published_size(&p, "n_gpus", "cluster.n_gpus", 0);
+    if (text_starts(j->gpu, "GB")) published_set(&p, "cluster.nvlink_domain=64");
+    published_size(&p, "gbs", "train.global_batch_size", 0);
+    published_precision(&p);
+    published_habits(&p, m->preset);
+    recipe_init(r, a, j->id);
+    status st = OK;
+    for (int i = 0; i < p.n && !st; i++) st = recipe_override(r, p.overrides[i], j->id, err);
+    return st ? st : model_fill(r, err);
+}
+
+static inline status winner_of(found *out, const char **text, judging *b, const judged *j, arena *a,
+                               error *err)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    search_result *found_all = ARENA_NEW(a, search_result);
+    status st = winner_recipe(r, b, j, a, err);
+    if (st) return st;
+    search_options o = {.hw = machine_of(b, j->gpu, err),
+                        .prices = {.stack = j->stack},
+                        .published = true,
+                        .until = clock_seconds() + WINNER_SECONDS};
+    st = search_run(found_all, r, &o, a, err);
+    if (!st && !found_all->n_best) st = error_set(err, ERR_RULE, "nothing published fits");
+    if (st) return st;
+    search_judge_ties(found_all, &o);
+    *out = found_all->best[0];
+    *text = arena_text(b->a, "%s, recompute %s, graphs %s", choice_text(b->a, &out->c),
+                       choice_modules(b->a, out->c.drop), choice_graphs(out->c.graphs));
+    return OK;
+}
+
+static inline void print_winners(judging *b)
+{
+    numbers ratios = {0};
+    printf("| model | GPU | n | precision | best published | tokens/s | plan's first | tokens/s | "
+           "ratio |\n|---|---|--:|---|---|--:|---|--:|--:|\n");
+    for (int i = 0; i < b->n_rows; i++) {
+        const judged *j = &b->rows[i];
+        if (!winner_best(b, i)) continue;
+        arena *a = arena_create();
+        error err = {{0}};
+        found f;
+        const char *text = NULL;
+        printf("| %s | %s | %" PRId64 " | %s | %s | %.0f | ", j->model, j->gpu,
+               recipe_int(&j->s->r, K_N_GPUS), winner_precision(j), j->id, j->tokens);
+        if (winner_of(&f, &text, b, j, a, &err)) {
+            printf("%s | - | - |\n", err.text);
+        } else {
+            double ratio = f.exact.tokens_per_s_per_gpu / j->tokens;
+            numbers_add(&ratios, log(ratio));
+            printf("%s | %.0f | %.2f |\n", text, f.exact.tokens_per_s_per_gpu, ratio);
+        }
+        fflush(stdout);
+        arena_destroy(a);
+    }
+    numbers sorted = ratios;
+    qsort(sorted.x, (size_t)sorted.n, sizeof sorted.x[0], numbers_order);
+    if (ratios.n)
+        printf("\n%d jobs: geometric mean of the ratio %.2f, smallest %.2f, largest %.2f.\n\n",
+               ratios.n, exp(numbers_mean(&ratios)), exp(sorted.x[0]), exp(sorted.x[sorted.n - 1]));
+}
+
+#endif
