@@ -110,6 +110,21 @@ static const sizes tries[] = {
     RULES(2, 1, 150, 2, 2, 120, 24, 64),
     RULES(1, 1, 0, 2, 2, 16, 24, 64),
     {OP_GDN_RULE, {1, 70, 2, 4, 8, 8, 64}, 0, "o1", 0, 1},
+    /* no tokens */
+    WITH_SINKS(0, 65, 4, 2, 64, 64, 0),
+    BLOCKS(0, 140, 140, 4, 2, 64, 64, 0, 70, 420, 70, 420),
+    {OP_GDN_SPLIT, {0, 12, 6, 2}, 0, NULL, 0, 0},
+    {OP_GDN_JOIN, {0, 12, 6, 2}, 0, NULL, 0, 0},
+    {OP_CONV, {0, 9, 64, 4}, 0, NULL, 0, 0},
+    {OP_CONV_D, {0, 9, 64, 4}, 0, NULL, 0, 0},
+    {OP_CONV_W, {0, 9, 64, 4}, 0, NULL, 0, 0},
+    {OP_GDN_GATES, {0, 5}, 0, NULL, 0, 0},
+    {OP_GDN_GATES_D, {0, 5}, 0, NULL, 0, 0},
+    {OP_GDN_GATES_W, {0, 5}, 0, NULL, 0, 0},
+    RULES(1, 0, 70, 2, 4, 128, 128, 64),
+    {OP_GATED_NORM, {0, 128}, 0, NULL, 0, 0},
+    {OP_GATED_NORM_D, {0, 128}, 0, NULL, 0, 0},
+    {OP_GATED_NORM_W, {0, 128}, 0, NULL, 0, 0},
 };
 
 sizes_part sizes_attention(void)

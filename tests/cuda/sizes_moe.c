@@ -1,4 +1,5 @@
-/* sizes_moe.c - sizes of routing, permutation and experts: empty ones, all rows on one, none at all. */
+/* sizes_moe.c - sizes of routing, permutation and experts: empty ones, all rows on one, none at
+ * all. */
 #include "cuda/cases.h"
 
 static const sizes tries[] = {

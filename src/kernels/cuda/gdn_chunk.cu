@@ -23,12 +23,12 @@ static __device__ void read_stage(const chunks &w, const chunk_place &c, int64_t
                                   chunk_stage &in)
 {
     const rule &r = w.r;
-    copy_tile(in.q, KEY_STRIDE, CHUNK, HEAD, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile(in.k, KEY_STRIDE, CHUNK, HEAD, key_at(r, c), r.row, c.n, r.dk);
-    copy_tile(in.t, SQUARE_STRIDE, CHUNK, CHUNK, w.t + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
-    copy_tile(in.p, SQUARE_STRIDE, CHUNK, CHUNK, w.p + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
-    copy_tile(in.v, GROUP_STRIDE, CHUNK, GROUP, (const bf16 *)r.qkv.p + value_offset(r, c) + column,
-              r.row, c.n, r.dv - column);
+    copy_tile<CHUNK, HEAD>(in.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(in.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, CHUNK>(in.t, SQUARE_STRIDE, w.t + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
+    copy_tile<CHUNK, CHUNK>(in.p, SQUARE_STRIDE, w.p + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
+    copy_tile<CHUNK, GROUP>(in.v, GROUP_STRIDE, (const bf16 *)r.qkv.p + value_offset(r, c) + column,
+                            r.row, c.n, r.dv - column);
     copy_gates(&in.g, w.g + c.at);
 }
 
@@ -37,15 +37,16 @@ static __device__ void write_state(const rule &r, const chunk_place &c, int64_t 
                                    const float (&s)[4][4])
 {
     const int warp = (int)threadIdx.x / WARP;
-    float *to = r.states + c.at * r.dk * r.dv;
+    float *to = r.states + c.at * r.dk * r.dv + first;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int half = 0; half < 2; half++) {
+        const int row = warp * 16 + tile_row() + 8 * half, columns = (int)(r.dv - first);
+        float *line = to + row * r.dv;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int64_t row = warp * 16 + tile_row() + 8 * half, column = first + tile_column(i);
-            if (row < r.dk && column < r.dv)
-                *(float2 *)(to + row * r.dv + column) = {s[i][2 * half], s[i][2 * half + 1]};
-        }
+        for (int i = 0; i < 4; i++)
+            if (row < (int)r.dk && tile_column(i) < columns)
+                *(float2 *)(line + tile_column(i)) = {s[i][2 * half], s[i][2 * half + 1]};
+    }
 }
 
 static __device__ void keep_state(bf16 *to, const float (&s)[4][4])
@@ -110,14 +111,12 @@ static __device__ void write_output(const rule &r, const chunk_place &c, int64_t
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int64_t t = row + tile_row() + 8 * half;
+        const int t = row + tile_row() + 8 * half, columns = (int)(r.dv - first);
+        bf16 *line = to + ((c.first + t) * r.nv + c.h) * r.dv + first;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int64_t column = first + tile_column(i);
-            if (t < c.n && column < r.dv)
-                put_pair(to + ((c.first + t) * r.nv + c.h) * r.dv + column, o[i][2 * half],
-                         o[i][2 * half + 1]);
-        }
+        for (int i = 0; i < 4; i++)
+            if (t < (int)c.n && tile_column(i) < columns)
+                put_pair(line + tile_column(i), o[i][2 * half], o[i][2 * half + 1]);
     }
 }
 

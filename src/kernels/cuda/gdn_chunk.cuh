@@ -73,7 +73,7 @@ static __device__ __forceinline__ chunk_place place_of(const rule &r, int64_t b,
     return {b,
             index,
             h,
-            h / (r.nv / r.nk),
+            (int)h / ((int)r.nv / (int)r.nk),
             b * r.s + start,
             left < r.chunk ? left : r.chunk,
             (b * r.n_chunks + index) * r.nv + h};

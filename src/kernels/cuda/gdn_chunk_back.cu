@@ -22,12 +22,12 @@ static __device__ void read_stage(const back_chunks &w, const chunk_place &c, in
 {
     const rule &r = w.w.r;
     const int64_t square = c.at * CHUNK * CHUNK;
-    copy_tile(in.q, KEY_STRIDE, CHUNK, HEAD, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile(in.k, KEY_STRIDE, CHUNK, HEAD, key_at(r, c), r.row, c.n, r.dk);
-    copy_tile(in.t, SQUARE_STRIDE, CHUNK, CHUNK, w.w.t + square, CHUNK, CHUNK, CHUNK);
-    copy_tile(in.p, SQUARE_STRIDE, CHUNK, CHUNK, w.w.p + square, CHUNK, CHUNK, CHUNK);
-    copy_tile(in.d_o, GROUP_STRIDE, CHUNK, GROUP, w.d_o + (c.first * r.nv + c.h) * r.dv + column,
-              r.nv * r.dv, c.n, r.dv - column);
+    copy_tile<CHUNK, HEAD>(in.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(in.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, CHUNK>(in.t, SQUARE_STRIDE, w.w.t + square, CHUNK, CHUNK, CHUNK);
+    copy_tile<CHUNK, CHUNK>(in.p, SQUARE_STRIDE, w.w.p + square, CHUNK, CHUNK, CHUNK);
+    copy_tile<CHUNK, GROUP>(in.d_o, GROUP_STRIDE, w.d_o + (c.first * r.nv + c.h) * r.dv + column,
+                            r.nv * r.dv, c.n, r.dv - column);
     copy_gates(&in.g, w.w.g + c.at);
 }
 
@@ -47,16 +47,17 @@ static __device__ void write_state(const back_chunks &w, const chunk_place &c, i
                                    const float (&s)[4][4])
 {
     const rule &r = w.w.r;
-    bf16 *to = w.ds + c.at * r.dk * r.dv;
+    bf16 *to = w.ds + c.at * r.dk * r.dv + first;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int half = 0; half < 2; half++) {
+        const int row = (int)threadIdx.x / WARP * 16 + tile_row() + 8 * half;
+        const int columns = (int)(r.dv - first);
+        bf16 *line = to + row * r.dv;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int64_t row = threadIdx.x / WARP * 16 + tile_row() + 8 * half,
-                          column = first + tile_column(i);
-            if (row < r.dk && column < r.dv)
-                put_pair(to + row * r.dv + column, s[i][2 * half], s[i][2 * half + 1]);
-        }
+        for (int i = 0; i < 4; i++)
+            if (row < (int)r.dk && tile_column(i) < columns)
+                put_pair(line + tile_column(i), s[i][2 * half], s[i][2 * half + 1]);
+    }
 }
 
 static __device__ void scale_rows(const gates &g, int row, float (&x)[2][4])

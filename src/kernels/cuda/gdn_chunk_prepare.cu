@@ -1,8 +1,8 @@
 /* gdn_chunk_prepare.cu - matrices of every chunk of the gated delta rule, all at once.
  *
  * A block takes a chunk of a key head and its value heads one after another: k.k and q.k are the
- * same for all of them. I + A is inverted by squares of 16: those on the diagonal by substitution, a
- * thread a column; the others from them, T[i][j] = -T[i][i] (sum over k of A[i][k] T[k][j]). */
+ * same for all of them. I + A is inverted by squares of 16: those on the diagonal by substitution,
+ * a thread a column; the others from them, T[i][j] = -T[i][i] (sum over k of A[i][k] T[k][j]). */
 #include "kernels/cuda/gdn_chunk.cuh"
 
 enum { STRIDE = CHUNK + 1, SQUARE = 16, SQUARES = CHUNK / SQUARE };
@@ -33,16 +33,29 @@ static __device__ void make_factors_here(const rule &r, prepare_memory &m)
     }
 }
 
-/* Sums of g in double: exponents are differences of numbers that may be far larger. */
+/* Sums of g in double: exponents are differences of numbers that may be far larger. A lane of the
+ * first warp has two tokens. */
 static __device__ void read_gates(const rule &r, const chunk_place &c, prepare_memory &m)
 {
-    const int t = (int)threadIdx.x;
-    if (t >= CHUNK) return;
-    const float *g = (const float *)r.g.p + c.first * r.nv + c.h;
-    double sum = 0;
-    for (int64_t u = 0; u <= t && u < c.n; u++) sum += (double)g[u * r.nv];
-    m.g.sum[t] = (float)sum;
-    m.g.beta[t] = t < c.n ? ((const float *)r.beta.p)[(c.first + t) * r.nv + c.h] : 0;
+    const int lane = (int)threadIdx.x, t = 2 * lane;
+    if (lane >= WARP) return;
+    const float *g = (const float *)r.g.p, *beta = (const float *)r.beta.p;
+    float x[2] = {0, 0}, y[2] = {0, 0};
+#pragma unroll
+    for (int e = 0; e < 2; e++) {
+        const int64_t at = (c.first + t + e) * r.nv + c.h;
+        if (t + e < c.n) x[e] = g[at], y[e] = beta[at];
+    }
+    const double both = (double)x[0] + (double)x[1];
+    double sum = both;
+    for (int step = 1; step < WARP; step *= 2) {
+        const double before = __shfl_up_sync(ALL_LANES, sum, step);
+        if (lane >= step) sum += before;
+    }
+    m.g.sum[t] = (float)(sum - (double)x[1]);
+    m.g.sum[t + 1] = (float)sum;
+    m.g.beta[t] = y[0];
+    m.g.beta[t + 1] = y[1];
 }
 
 /* A to shared memory, P to where it belongs; upper halves are zero. */
@@ -96,13 +109,15 @@ static __device__ void invert_row(prepare_memory &m, int i)
     const float *a = m.a + (i * SQUARE + y) * STRIDE;
     for (int j = 0; j < i; j++) {
         float sum = 0;
-        for (int k = j * SQUARE; k < i * SQUARE; k++)
-            sum += a[k] * m.t[k * STRIDE + j * SQUARE + x];
+        for (int k = j * SQUARE; k < i * SQUARE; k += SQUARE)
+#pragma unroll
+            for (int l = k; l < k + SQUARE; l++) sum += a[l] * m.t[l * STRIDE + j * SQUARE + x];
         m.a[(j * SQUARE + y) * STRIDE + i * SQUARE + x] = sum;
     }
     __syncthreads();
     for (int j = 0; j < i; j++) {
         float sum = 0;
+#pragma unroll
         for (int k = 0; k < SQUARE; k++)
             sum += m.t[(i * SQUARE + y) * STRIDE + i * SQUARE + k] *
                    m.a[(j * SQUARE + k) * STRIDE + i * SQUARE + x];
@@ -132,8 +147,8 @@ static __global__ void __launch_bounds__(BLOCK) prepare_kernel(chunks w)
     const int64_t key_head = blockIdx.y, heads = r.nv / r.nk;
     const int warp = (int)threadIdx.x / WARP;
     chunk_place c = place_of(r, blockIdx.z, blockIdx.x, key_head * heads);
-    copy_tile(m.q, KEY_STRIDE, CHUNK, HEAD, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile(m.k, KEY_STRIDE, CHUNK, HEAD, key_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
     copies_wait();
     __syncthreads();
     make_factors_here(r, m);

@@ -43,23 +43,35 @@ static __device__ __forceinline__ warp_place warp_at(void)
     return {warp % 4 * 16, warp / 4};
 }
 
+enum { STATES_AT_ONCE = 8 }; /* loads that are on their way; a warp has a row */
+
 /* S and dS, and what they have in common. */
 static __device__ void read_states(const back_chunks &w, const chunk_place &c, rest_memory &m)
 {
     const rule &r = w.w.r;
     const float *s = r.states + c.at * r.dk * r.dv;
     const bf16 *ds = w.ds + c.at * r.dk * r.dv;
+    const int row = (int)threadIdx.x / (HEAD / 4), j = (int)threadIdx.x % (HEAD / 4) * 4;
     float kept = 0;
-    for (int e = (int)threadIdx.x * 2; e < HEAD * HEAD; e += 2 * BLOCK) {
-        const int i = e / HEAD, j = e % HEAD;
-        float2 x = {0, 0}, y = {0, 0};
-        if (i < r.dk && j < r.dv) {
-            x = *(const float2 *)(s + i * r.dv + j);
-            y = get_pair(ds + i * r.dv + j);
+    for (int i0 = 0; i0 < HEAD; i0 += 8 * STATES_AT_ONCE) {
+        float4 x[STATES_AT_ONCE];
+        uint2 y[STATES_AT_ONCE]; /* four numbers */
+#pragma unroll
+        for (int n = 0; n < STATES_AT_ONCE; n++) {
+            const int i = i0 + 8 * n + row;
+            const bool there = i < (int)r.dk && j < (int)r.dv;
+            x[n] = there ? *(const float4 *)(s + i * r.dv + j) : make_float4(0, 0, 0, 0);
+            y[n] = there ? *(const uint2 *)(ds + i * r.dv + j) : make_uint2(0, 0);
         }
-        kept += x.x * y.x + x.y * y.y;
-        put_pair(m.s + i * KEY_STRIDE + j, x.x, x.y);
-        put_pair(m.ds + i * KEY_STRIDE + j, y.x, y.y);
+#pragma unroll
+        for (int n = 0; n < STATES_AT_ONCE; n++) {
+            bf16 *to = m.s + (i0 + 8 * n + row) * KEY_STRIDE + j;
+            const float2 a = get_pair((const bf16 *)&y[n].x), b = get_pair((const bf16 *)&y[n].y);
+            kept += x[n].x * a.x + x[n].y * a.y + x[n].z * b.x + x[n].w * b.y;
+            put_pair(to, x[n].x, x[n].y);
+            put_pair(to + 2, x[n].z, x[n].w);
+            *(uint2 *)(m.ds + (i0 + 8 * n + row) * KEY_STRIDE + j) = y[n];
+        }
     }
     kept = sum_warp(kept);
     if (threadIdx.x % WARP == 0) m.sum.kept[threadIdx.x / WARP] = kept;
@@ -69,11 +81,11 @@ static __device__ void read_head(const back_chunks &w, const chunk_place &c, res
 {
     const rule &r = w.w.r;
     const int64_t head = (c.first * r.nv + c.h) * r.dv, step = r.nv * r.dv;
-    copy_tile(m.v, KEY_STRIDE, CHUNK, HEAD, (const bf16 *)r.qkv.p + value_offset(r, c), r.row, c.n,
-              r.dv);
-    copy_tile(m.d_o, KEY_STRIDE, CHUNK, HEAD, w.d_o + head, step, c.n, r.dv);
-    copy_tile(m.y, KEY_STRIDE, CHUNK, HEAD, w.y + head, step, c.n, r.dv);
-    copy_tile(m.t, SQUARE_STRIDE, CHUNK, CHUNK, w.w.t + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
+    copy_tile<CHUNK, HEAD>(m.v, KEY_STRIDE, (const bf16 *)r.qkv.p + value_offset(r, c), r.row, c.n,
+                           r.dv);
+    copy_tile<CHUNK, HEAD>(m.d_o, KEY_STRIDE, w.d_o + head, step, c.n, r.dv);
+    copy_tile<CHUNK, HEAD>(m.y, KEY_STRIDE, w.y + head, step, c.n, r.dv);
+    copy_tile<CHUNK, CHUNK>(m.t, SQUARE_STRIDE, w.w.t + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
     copy_gates(&m.g, w.w.g + c.at);
     read_states(w, c, m);
     copies_wait();
@@ -334,8 +346,8 @@ static __global__ void __launch_bounds__(BLOCK) rest_kernel(back_chunks w)
     const rule &r = w.w.r;
     const int64_t key_head = blockIdx.y, heads = r.nv / r.nk;
     chunk_place c = place_of(r, blockIdx.z, blockIdx.x, key_head * heads);
-    copy_tile(m.q, KEY_STRIDE, CHUNK, HEAD, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile(m.k, KEY_STRIDE, CHUNK, HEAD, key_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
+    copy_tile<CHUNK, HEAD>(m.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
     float dq[8][4], dk[8][4];
     clear_tiles(dq);
     clear_tiles(dk);

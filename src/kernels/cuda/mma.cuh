@@ -131,17 +131,23 @@ static __device__ __forceinline__ void copies_wait(void)
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* to[rows][columns] = from, whose rows lie `step` apart; zeros past n_rows and n_columns, which is a
- * multiple of 8. All threads take part. */
-static __device__ __forceinline__ void copy_tile(bf16 *to, int stride, int rows, int columns,
-                                                 const bf16 *from, int64_t step, int64_t n_rows,
-                                                 int64_t n_columns)
+/* to[ROWS][COLUMNS] = from, whose rows lie `step` apart; zeros past n_rows and n_columns, which is
+ * a multiple of 8. All threads of a block of BLOCK take part, each in the same columns of every
+ * so many-th row: its addresses are one and what is added to it. */
+template <int ROWS, int COLUMNS>
+static __device__ __forceinline__ void copy_tile(bf16 *to, int stride, const bf16 *from,
+                                                 int64_t step, int64_t n_rows, int64_t n_columns)
 {
-    const int pieces = columns / 8;
-    for (int e = (int)threadIdx.x; e < rows * pieces; e += (int)blockDim.x) {
-        const int i = e / pieces, j = e % pieces * 8;
-        const bool there = i < n_rows && j < n_columns;
-        copy_16(to + i * stride + j, there ? from + i * step + j : from, there);
+    enum { PIECES = COLUMNS / 8, EACH = BLOCK / PIECES };
+    static_assert(ROWS % EACH == 0, "every thread copies as much");
+    const int row = (int)threadIdx.x / PIECES, column = (int)threadIdx.x % PIECES * 8;
+    const int rows = column < (int)n_columns ? (int)n_rows : 0;
+    const bf16 *p = from + row * step + column;
+    to += row * stride + column;
+#pragma unroll
+    for (int i = 0; i < ROWS / EACH; i++, p += EACH * step, to += EACH * stride) {
+        const bool there = row + i * EACH < rows;
+        copy_16(to, there ? p : from, there);
     }
 }
 
