@@ -186,7 +186,8 @@ static inline status print_bands_def(const judging *b, error *err)
         if (!band_counts(j)) continue;
         band_traits t = band_traits_of(j->s);
         printf("ROW(\"%s\", \"%s\", \"%s\", %" PRId64, j->id, t.gpu, t.name, t.seq);
-        for (int f = 0; f < BAND_FEATURES; f++) printf(", \"%s\"", t.feature[f]);
+        for (int f = 0; f < BAND_FEATURES; f++)
+            printf("%s\"%s\"", f ? ", " : ",\n    ", t.feature[f]);
         printf(", %.4f)\n", band_error(j));
     }
     printf("DIFFERENCE(%.4f)\n", numbers_quantile(&p.apart, 0.8));

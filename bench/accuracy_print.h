@@ -201,7 +201,8 @@ static inline void print_markdown(const judging *b)
     print_stacks(b);
     printf("## The accuracy set, row by row\n\n");
     print_rows(b, LIST_SET);
-    printf("## Other rows that can be priced\n\nSK-Q30-OV-off, VC-Q30-H100 and SK-MOON-RC-none were in the descents.\n\n");
+    printf("## Other rows that can be priced\n\nSK-Q30-OV-off, VC-Q30-H100 and SK-MOON-RC-none "
+           "were in the descents.\n\n");
     print_summary(b, LIST_OTHER);
     print_rows(b, LIST_OTHER);
     printf("## Memory: does what was run fit?\n\n");

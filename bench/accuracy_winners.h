@@ -1,4 +1,5 @@
-/* accuracy_winners.h - what `plan` finds for the jobs of published runs, beside the fastest of those.
+/* accuracy_winners.h - what `plan` finds for the jobs of published runs, beside the fastest of
+ * those.
  *
  * A job is a model, a GPU, their number and a precision at 4K; its batch, number formats and
  * container generation are those of its fastest published run. Routing is balanced, and features

@@ -42,8 +42,8 @@ void cli_json_reported(json_t *o, const reported *r, bool megatron);
 void cli_print_not_priced(const not_priced *list, int n);
 json_t *cli_json_not_priced(const not_priced *list, int n); /* {key, value, assumed} */
 
-/* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing, and
- * have no such keys: estimate, measured (the day, or null). */
+/* Where times of our own program on a GPU are from: measured, or estimates. Others print nothing,
+ * and have no such keys: estimate, measured (the day, or null). */
 void cli_print_times(const recipe *r, const hardware *hw);
 void cli_json_times(json_t *o, const recipe *r, const hardware *hw);
 

@@ -173,9 +173,10 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
                       error *err);
 
 /* The part of visible memory that plans leave free unless a recipe says otherwise
- * (moefold.headroom). A rank is not alone with its plan: other processes, a larger step (evaluation,
- * a checkpoint's buffers) and the spread of routing and of the allocator come on top. Published runs
- * go up to 92.7 % of what is visible, reserved, and to 96 % with what lies outside the allocator. */
+ * (moefold.headroom). A rank is not alone with its plan: other processes, a larger step
+ * (evaluation, a checkpoint's buffers) and the spread of routing and of the allocator come on top.
+ * Published runs go up to 92.7 % of what is visible, reserved, and to 96 % with what lies outside
+ * the allocator. */
 #define HEADROOM_DEFAULT 0.05
 
 /* Sets `usable`. */

@@ -103,7 +103,8 @@ void reported_of_arena(reported *out, const setup *s, int64_t arena_bytes, int64
 /* Reserved over allocated, and beside it a part of what one layer makes again instead of keeping:
  * its tensors come and go between blocks of other sizes, and what lies between them stays unused.
  * Reserved grows with FP8 (casts of many sizes), too, and is small where
- * env_vars.PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, as in Megatron-Bridge's recipes. */
+ * env_vars.PYTORCH_CUDA_ALLOC_CONF has expandable_segments:True, as in Megatron-Bridge's recipes.
+ */
 typedef struct reserved_ratio {
     double low, middle, high;
     double again, again_high;

@@ -2,8 +2,8 @@
  *
  * Published runs that were priced (bands.def, written by `make accuracy`) say how wrong prices are.
  * The band of a time is what covers four in five of the errors of its nearest published rows; that
- * of a difference comes from pairs of published runs and grows with the knobs that differ. Halves of
- * bands are logarithms: a price p lies between p exp(-half) and p exp(half).
+ * of a difference comes from pairs of published runs and grows with the knobs that differ. Halves
+ * of bands are logarithms: a price p lies between p exp(-half) and p exp(half).
  *
  * A row is supported if each of its features, taken alone, occurs in a published run on the same
  * family of GPUs. */

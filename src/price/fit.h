@@ -2,8 +2,9 @@
  *
  * Memory is that of the fullest rank. Where Megatron runs the recipe: what its allocator would
  * reserve, and what lies outside of it (allocated.h). Where we run it: our arena, to the byte, and
- * what lies outside. Either is compared with visible memory less the headroom. It is summed up from segments that all stages share, without whole
- * programs: milliseconds where building those takes tens of them. */
+ * what lies outside. Either is compared with visible memory less the headroom. It is summed up from
+ * segments that all stages share, without whole programs: milliseconds where building those takes
+ * tens of them. */
 #ifndef PRICE_FIT_H
 #define PRICE_FIT_H
 

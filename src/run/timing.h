@@ -30,9 +30,9 @@ status timing_machine(hardware *h, const setup *s, arena *a, error *err);
 void timing_limit(hardware *h, const recipe *r);
 
 /* The description of a GPU by its name or path. For our own program that is what `moefold bench`
- * measured of such a GPU, NAME-measured.yaml in the same folders; where there is none, peaks, memory
- * and links of the GPU as it is sold with what was measured of the kernels on another one of its
- * architecture: an estimate. */
+ * measured of such a GPU, NAME-measured.yaml in the same folders; where there is none, peaks,
+ * memory and links of the GPU as it is sold with what was measured of the kernels on another one of
+ * its architecture: an estimate. */
 status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err);
 
 /* Are times of our own program on this GPU estimates, because nobody has measured it? */

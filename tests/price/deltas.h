@@ -2,8 +2,8 @@
  *
  * A row names a base (a recipe's file or a preset model, then overrides), what is set before and
  * after, and what is compared: speed (% of tokens a second), time (% of the step), tflops (%),
- * seconds (of the step), GB (allocated on the fullest rank, 10^9 bytes), "GiB of rank 2" (of that pipeline
- * rank). With the base "published" before and after are ids of published.csv. */
+ * seconds (of the step), GB (allocated on the fullest rank, 10^9 bytes), "GiB of rank 2" (of that
+ * pipeline rank). With the base "published" before and after are ids of published.csv. */
 #ifndef TESTS_PRICE_DELTAS_H
 #define TESTS_PRICE_DELTAS_H
 

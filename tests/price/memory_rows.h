@@ -1,4 +1,5 @@
-/* memory_rows.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its memory.
+/* memory_rows.h - a row of tests/data/measured-memory.csv as a recipe, and what we say of its
+ * memory.
  *
  * Columns: id; rank (which was measured); optimizer (0: the run had none); system; overrides,
  * separated by blanks; allocated and reserved as measured, in unit (GiB or GB, 1e9 bytes). */

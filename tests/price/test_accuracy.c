@@ -1,5 +1,5 @@
-/* The headline figures of docs/ACCURACY.md, and the table of bands that ships: they are what today's
- * prices give. `make accuracy` writes both again. */
+/* The headline figures of docs/ACCURACY.md, and the table of bands that ships: they are what
+ * today's prices give. `make accuracy` writes both again. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -57,8 +57,8 @@ static __device__ tops tops_of_row(numbers l, int64_t n_v)
     return join_block(t);
 }
 
-/* Logits become their gradient, scale * (exp(l - lse) - is label), last ones first (H2). `label` may
- * be no word of this row. */
+/* Logits become their gradient, scale * (exp(l - lse) - is label), last ones first (H2). `label`
+ * may be no word of this row. */
 static __device__ void row_gradient(numbers l, int64_t n_v, float lse, int64_t label, float scale)
 {
     const int64_t last = (n_v / WIDE - 1) * WIDE;
