@@ -14,21 +14,10 @@
 #include "rules/rules.h"
 
 static const char *const table[] = {
-    /* recompute */
-    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
-    "model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[mla_up_proj,layernorm,moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[moe,layernorm] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 "
-    "model.recompute_modules=null",
+/* recompute */
+#define RECOMPUTE(knobs) knobs,
+#include "price/recompute.def"
+#undef RECOMPUTE
     /* overlap */
     "comm_overlap.overlap_moe_expert_parallel_comm=true",
     "comm_overlap.overlap_moe_expert_parallel_comm=true comm_overlap.delay_wgrad_compute=true",

@@ -27,20 +27,9 @@ enum { CANDIDATES = 2048, IN_VAIN = 3 };
 
 static const char *const recompute[] = {
     "",
-    "model.recompute_granularity=null model.recompute_modules=null model.recompute_method=null "
-    "model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[mla_up_proj,layernorm,moe_act] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=selective model.recompute_modules=[moe,layernorm] "
-    "model.recompute_method=null model.recompute_num_layers=null",
-    "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1 "
-    "model.recompute_modules=null",
+#define RECOMPUTE(knobs) knobs,
+#include "price/recompute.def"
+#undef RECOMPUTE
 };
 
 static const char *const dispatchers[] = {
