@@ -6,13 +6,14 @@
 
 #include "base/clock.h"
 #include "base/stop.h"
+#include "base/waiting.h"
 #include "cli/plan.h"
 #include "run/timing.h"
 
 enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
 
 /* A trial takes about so many seconds of steps, between so few and so many steps. */
-static const double TRIAL_SECONDS = 3;
+static const double TRIAL_SECONDS = 3, START_SECONDS = 2; /* the latter of two processes */
 enum { LEAST_STEPS = 6, MOST_STEPS = 60 };
 
 typedef struct limits {
@@ -43,7 +44,10 @@ static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next
     if (!(step_s > 0) && tune_price_of(t, x.change, &p, a)) step_s = p.p.step_s;
     trial_run run = {.steps = steps_of(l, step_s), .threads = w->threads};
     run.most_seconds = patience(step_s, run.steps);
+    waiting_begin("tune", "the best again, and the trial", WAITING_ABOUT,
+                  START_SECONDS + 2 * step_s * (double)run.steps);
     status st = trial_measure(t, &x, &run, err);
+    waiting_end();
     if (st || stop_asked()) return st; /* what was interrupted is tried again */
     st = tune_record(t, &x, err);
     if (!st && !w->json) tune_print_end(t, &x);
@@ -56,7 +60,9 @@ static status go_on(tune *t, const tune_words *w, const limits *l, const char **
     status st = OK;
     for (*why = NULL; !st && !*why;) {
         tune_next *n = ARENA_NEW(a, tune_next);
+        waiting_begin("tune", "pricing what could come next", WAITING_AT_MOST, TUNE_PRICING);
         tune_choose(t, n, a);
+        waiting_end();
         if (n->done) {
             *why = n->why;
         } else if (clock_seconds() > l->end) {

@@ -21,7 +21,6 @@
 static const double BAND = 0.05, LEAST = 0.01, MOST = 0.10; /* I1 */
 static const double CLEARLY_LESS = 0.85;                    /* memory than one that lacked it */
 static const double ALIKE = 0.015;                          /* as fast, if measured again */
-static const double SECONDS = 30;                           /* so long candidates are priced */
 
 enum { CANDIDATES = 2048, IN_VAIN = 3 };
 
@@ -355,7 +354,7 @@ void tune_choose(const tune *t, tune_next *out, arena *a)
     *out = (tune_next){.band = band_of(t)};
     c->base = c->best ? c->best->change : "";
     c->list = ARENA_ARRAY(a, candidate, CANDIDATES);
-    c->until = clock_seconds() + SECONDS;
+    c->until = clock_seconds() + TUNE_PRICING;
     price_trials(c);
     if (!start_first(c, out)) choose_least(c, out);
     arena_destroy(c->scratch);

@@ -48,7 +48,7 @@ typedef struct trial {
     const char *evidence; /* NULL: not measured */
 } trial;
 
-enum { TRIALS_MAX = 1000 };
+enum { TRIALS_MAX = 1000, TUNE_PRICING = 30 }; /* the latter: seconds that candidates are priced */
 
 typedef struct tune {
     const char *dir;

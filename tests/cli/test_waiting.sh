@@ -44,6 +44,9 @@ profile=$(ls tests/data/profile/*.json.gz 2>/dev/null | head -1)
 [ -z "$profile" ] || drawn profile 'moefold profile: reading, [0-9]+ s so far' profile qwen3-30b-a3b model.num_layers=4 --gpus 1xH200 \
     seq=4K gbs=8 mbs=8 "$profile" --without optimizer
 "$moefold" train tiny cluster.gpu=cpu mbs=1 gbs=2 seq=64 train.train_iters=1 checkpoint.save="$work/save" --threads 1 >/dev/null 2>&1
+words=$(printf '%q ' "$moefold" tune tiny cluster.gpu=cpu mbs=1 gbs=2 seq=64 --steps 2 --minutes 1 --threads 1 --dir "$work/tuned" --pin mbs=1)
+timeout 40 script -qec "$words" /dev/null </dev/null >"$work/terminal" 2>&1
+check tune_on_a_terminal grep -qE 'moefold tune: the best again, and the trial, [0-9]+ s so far, about [0-9]+ s left' "$work/terminal"
 words=$(printf '%q ' "$moefold" convert "$work/save" "$work/hf")
 script -qec "$words" /dev/null </dev/null >"$work/terminal" 2>&1
 check convert_on_a_terminal grep -qE 'moefold convert: (reading|writing) weights' "$work/terminal"
