@@ -104,7 +104,8 @@ const char *cli_runs_on(const setup *s, arena *a)
  * (about 20 MiB), this is what is kept free for it. */
 static const int64_t KEPT = (int64_t)64 << 20;
 
-/* Rungs with their bytes, and the first that fits. */
+/* Rungs with their bytes, and the first that fits. A peak has what lies outside the arena, too; here
+ * the context is there already, and what is free is free beside it. */
 static const char *ladder_text(const setup *s, const recipe *given, int64_t room, arena *a)
 {
     enum { SECONDS = 5 };
@@ -116,11 +117,13 @@ static const char *ladder_text(const setup *s, const recipe *given, int64_t room
     price_setup(now, s, hw, NULL, a);
     ladder_job job = {given, &s->r, now, hw, NULL, clock_seconds() + SECONDS};
     int n = report_ladder(rungs, &job, a), fits = -1;
+    const int64_t outside = now->peak_bytes - now->arena_bytes;
     textbuf t = text_init(a);
     text_add(&t, "; memory by recompute:");
     for (int i = 0; i < n; i++) {
-        bool room_for_it = rungs[i].peak_bytes <= room;
-        text_add(&t, "%s %s %s%s", i ? "," : "", rungs[i].name, text_bytes(a, rungs[i].peak_bytes),
+        const int64_t arena_bytes = rungs[i].peak_bytes - outside;
+        bool room_for_it = arena_bytes <= room;
+        text_add(&t, "%s %s %s%s", i ? "," : "", rungs[i].name, text_bytes(a, arena_bytes),
                  room_for_it ? " (fits)" : "");
         if (room_for_it && fits < 0 && !rungs[i].own) fits = i;
     }

@@ -5,7 +5,7 @@ small=(tiny cluster.gpu=cpu model.seq_length=64 train.train_iters=3)
 gpu=(qwen3-30b-a3b cluster.gpu=H100 cluster.n_gpus=16 moefold.target=moefold)
 
 losses() { grep -o 'lm loss: [^|]*'; }
-key() { sed -n "s/.*\"$1\": *\([0-9.e+-]*\).*/\1/p" | head -1; }
+key() { grep -o "\"$1\": *[0-9.e+-]*" | head -1 | sed 's/.*: *//'; }
 
 for precision in fp32 bf16_mixed; do
     "$moefold" train "${small[@]}" mixed_precision=$precision >"$work/adam" 2>"$work/said"
