@@ -104,8 +104,8 @@ const char *cli_runs_on(const setup *s, arena *a)
  * (about 20 MiB), this is what is kept free for it. */
 static const int64_t KEPT = (int64_t)64 << 20;
 
-/* Rungs with their bytes, and the first that fits. A peak has what lies outside the arena, too; here
- * the context is there already, and what is free is free beside it. */
+/* Rungs with their bytes, and the first that fits. A peak has what lies outside the arena, too;
+ * here the context is there already, and what is free is free beside it. */
 static const char *ladder_text(const setup *s, const recipe *given, int64_t room, arena *a)
 {
     enum { SECONDS = 5 };
