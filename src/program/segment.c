@@ -234,7 +234,8 @@ static bool is_weight_gradient(op_kind k)
 {
     return k == OP_GEMM_W || k == OP_BIAS_W || k == OP_EMBED_W || k == OP_NORM_W ||
            k == OP_LAYER_NORM_W || k == OP_POSITIONS_W || k == OP_CONV_W || k == OP_GDN_GATES_W ||
-           k == OP_GATED_NORM_W || k == OP_GROUPED_W || k == OP_GROUPED_BIAS_W;
+           k == OP_GATED_NORM_W || k == OP_GROUPED_W || k == OP_GROUPED_BIAS_W ||
+           k == OP_QGEMM_W || k == OP_QGROUPED_W;
 }
 
 op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in, const int *out,

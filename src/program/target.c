@@ -2,6 +2,7 @@
 #include "program/target.h"
 
 #include "base/maths.h"
+#include "program/quant.h"
 #include "recipe/target.h"
 
 static const target_row rows[] = {
@@ -106,6 +107,8 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
+    if (t->widens && op_is_quantised(o->kind) && o->kind != OP_QUANTISE)
+        add(&p, quant_product_room(o), -1, -1);
     if (t->widens && !op_is_comm(o->kind) && !op_is_typed(o->kind)) add_copies(&p, seg, o);
     return p.n;
 }
