@@ -43,7 +43,7 @@ typedef struct message {
 
     const char *x;        /* what goes out */
     char *y;              /* what comes in */
-    char *scratch;        /* reduce-scatter with y inside x */
+    bool in_place;        /* reduce-scatter: y is x's own part, the rest of x may be written */
     const int32_t *table; /* exchange: int32[4][P] */
     int64_t n;            /* elements of a block; exchange: of a row */
     dtype type;           /* of an element; raw bytes are UINT8 */
@@ -100,7 +100,7 @@ typedef struct mpi_entry {
     int64_t rank, size;
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 4 };
+enum { MPI_ENTRY_VERSION = 5 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

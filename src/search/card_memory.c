@@ -46,7 +46,6 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape 
     }
     boundary_region b = {.dhidden_bytes = dhidden * hidden,
                          .message_bytes = message * hidden,
-                         .scratch_bytes = own->scratch,
                          .passed_bytes = passes_any(s, z, rank) ? hidden : 0};
     boundary_place(&b, s, z);
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
