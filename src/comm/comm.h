@@ -87,8 +87,8 @@ void comm_streams(comm *c, const comm_use *use);
 status comm_can(const op *o, error *err);
 
 /* Starts an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
- * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
- * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
+ * as ops_comm.def names them; `left` of REDUCE_SCATTER says by being there that y is x's own part.
+ * Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.
  * Nothing of these is read before the message begins; exchange: the table belongs to it like x and
  * y until it is complete. */

@@ -43,7 +43,7 @@ typedef struct message {
 
     const char *x;        /* what goes out */
     char *y;              /* what comes in */
-    char *scratch;        /* reduce-scatter with y inside x */
+    bool in_place;        /* reduce-scatter: y is x's own part, the rest of x may be written */
     const int32_t *table; /* exchange: int32[4][P] */
     int64_t n;            /* elements of a block; exchange: of a row */
     dtype type;           /* of an element; raw bytes are UINT8 */
