@@ -57,7 +57,7 @@ static void write_note(const hall *x, const meeting_op *at)
 {
     const op *o = x->o;
     note *mine = &x->m->mine;
-    bool shifts = o->kind == OP_SHIFT, scratch = o->kind == OP_REDUCE_SCATTER;
+    bool shifts = o->kind == OP_SHIFT;
     memset(mine, 0, offsetof(note, table));
     mine->kind = is_pair(o) ? OP_SEND : (int32_t)o->kind;
     mine->type = (int32_t)o->type;
@@ -66,9 +66,6 @@ static void write_note(const hall *x, const meeting_op *at)
     mine->x =
         located(x, o->kind == OP_ALL_REDUCE || o->kind == OP_RECV ? NULL : at->in[IN_MESSAGE_x]);
     mine->y = located(x, o->kind == OP_SEND ? NULL : at->out[OUT_MESSAGE_y]);
-    mine->scratch = located(x, scratch && o->out[OUT_REDUCE_SCATTER_scratch] >= 0
-                                   ? at->out[OUT_REDUCE_SCATTER_scratch]
-                                   : NULL);
     if (o->kind == OP_EXCHANGE)
         memcpy(mine->table, x->m->table, 4 * (size_t)x->n * sizeof *mine->table);
 }
@@ -163,6 +160,7 @@ static void part_of(const hall *x, int64_t n, int64_t *first, int64_t *count)
     *count = (b < n ? b : n) - *first;
 }
 
+/* A sum that takes the place of this member's own part of x overwrites what nobody else reads. */
 static void add_up(const hall *x)
 {
     issue_sum sum = {.type = x->o->type, .n_from = (int)x->n, .n_to = 1};
@@ -177,11 +175,10 @@ static void add_up(const hall *x)
         sum.from[q] = address(x, q, all ? theirs->y : theirs->x) + skip;
         if (all) sum.to[q] = address(x, q, theirs->y) + skip;
     }
-    const note *mine = note_at(x, place);
     if (all)
         sum.n_to = (int)x->n;
     else
-        sum.to[0] = address(x, place, mine->scratch.space == SPACE_COUNT ? mine->y : mine->scratch);
+        sum.to[0] = address(x, place, note_at(x, place)->y);
     if (sum.n) x->h->sum(x->d, x->s, &sum);
 }
 
@@ -283,17 +280,9 @@ static void move_share(const hall *x)
 
 static void leave(const hall *x, const meeting_op *at)
 {
-    issue_copy back;
-    const op *o = x->o;
-    bool scratch = o->kind == OP_REDUCE_SCATTER && o->out[OUT_REDUCE_SCATTER_scratch] >= 0;
     await_all(x, POINT_DONE);
-    if (scratch && block_bytes(o)) {
-        back = (issue_copy){at->out[OUT_MESSAGE_y], at->out[OUT_REDUCE_SCATTER_scratch],
-                            (int64_t)block_bytes(o)};
-        x->h->move(x->d, x->s, &back, 1);
-    }
     x->m->state = MEETING_BEGINS;
-    x->h->end(x->d, x->s, o, at->number);
+    x->h->end(x->d, x->s, x->o, at->number);
 }
 
 /* A group of one: what the member has for itself. */

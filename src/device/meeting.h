@@ -11,7 +11,7 @@
 typedef struct note {
     int32_t kind, type;
     int64_t n, step;
-    device_address x, y, scratch;
+    device_address x, y;
     int32_t table[4 * PEERS_MAX]; /* of EXCHANGE; else not sent */
 } note;
 
