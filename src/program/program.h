@@ -24,7 +24,7 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
-    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages, scratch */
+    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT,
@@ -105,7 +105,6 @@ typedef struct program {
     int64_t dhidden_offset, dhidden_bytes;   /* in the boundary region: gradients of the hidden
                                               * state: [turns] */
     int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
-    int64_t scratch_offset, scratch_bytes;   /* of reductions */
     int64_t passed_offset, passed_bytes;     /* hidden states between segments, where they are not
                                               * saved: [2], then [turns] that are received */
     int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:

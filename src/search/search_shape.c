@@ -102,7 +102,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     for (int i = 0; i < OFFLOADS; i++) {
         const rank_facts *r = &f[i]->ranks[rank];
         row.state[i] = r->state[0] + r->state[1] + (s->waits ? 0 : r->state[2]);
-        row.state[i] += s->megatron ? r->beside : r->scratch;
+        if (s->megatron) row.state[i] += r->beside;
     }
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;

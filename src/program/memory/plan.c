@@ -23,35 +23,15 @@ static int64_t most_bytes(const program *p, life l)
     return most;
 }
 
-int64_t bucket_scratch(const number_types *t, int64_t n)
-{
-    return dtype_bytes(t->gradient, round_up(n, WEIGHT_ALIGN_ELEMENTS));
-}
-
-static int64_t scratch_bytes(const program *p)
-{
-    int64_t most = 0, sum = 0;
-    for (int i = 0; i < p->weights.n_buckets; i++) {
-        const bucket *k = &p->weights.buckets[i];
-        if (k->shards == 1) continue;
-        int64_t n = bucket_scratch(&p->types, bucket_slice(k));
-        if (n > most) most = n;
-        sum += n;
-    }
-    return recipe_on(&p->s->r, K_GRAD_OVERLAP) ? sum : most;
-}
-
 void plan_boundary(program *p)
 {
     const step_shape z = step_shape_of(p->s);
     boundary_region b = {.dhidden_bytes = most_bytes(p, LIFE_DHIDDEN),
                          .message_bytes = most_bytes(p, LIFE_BOUNDARY),
-                         .scratch_bytes = scratch_bytes(p),
                          .passed_bytes = most_bytes(p, LIFE_PASSED)};
     boundary_place(&b, p->s, &z);
     p->dhidden_bytes = b.dhidden_bytes, p->dhidden_offset = b.dhidden_offset;
     p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
-    p->scratch_bytes = b.scratch_bytes, p->scratch_offset = b.scratch_offset;
     p->passed_bytes = b.passed_bytes, p->passed_offset = b.passed_offset;
     p->bytes[REGION_BOUNDARY] = b.bytes;
 }
@@ -377,7 +357,7 @@ const char *region_title(region r)
                                          "gradients",
                                          "optimizer",
                                          "activations",
-                                         "pipeline and reduction buffers",
+                                         "pipeline buffers",
                                          "batch, losses and counters",
                                          "temporaries and workspace"};
     return titles[r];

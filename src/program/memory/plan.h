@@ -22,7 +22,4 @@ int64_t place_slots(program *p, bool host, arena *a);
 /* Fills in most activations and layers that live at once under Megatron. live_program.c */
 void program_live(program_size *out, const program *p);
 
-/* Bytes of scratch that a reduction of slices of n gradients takes. */
-int64_t bucket_scratch(const number_types *t, int64_t n);
-
 #endif
