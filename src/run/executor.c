@@ -143,6 +143,7 @@ status executor_rework(executor *e, const program *p, error *err)
                          "the program that goes on has %lld bytes of state, not %lld",
                          (long long)p->offset[REGION_SAVED], (long long)e->state_bytes);
     e->d->table->sync(e->d);
+    if (e->joined && e->d->table->leave) e->d->table->leave(e->d);
     executor_unbind(e);
     measure(e, p);
     e->joined = false;
@@ -214,6 +215,8 @@ static void join(executor *e)
             for (int k = 0; k < seg->n_ops[phase]; k++) comm_use_add(&use, &seg->ops[phase][k]);
     }
     comm_streams(e->c, &use);
+    error err = {{0}};
+    if (e->d->table->join && e->d->table->join(e->d, &err)) comm_abort(e->c, ERR_MACHINE, err.text);
     e->joined = true;
 }
 

@@ -125,12 +125,12 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 double layer_least(cards *k, const choice *c, int kind, int phase)
 {
     graph_scope g = c->graphs;
-    if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
+    if (cards_whole(k, c))
+        return list_least_seconds(&card_bound_of(k, c, CARD_LAYER, kind)->least[g][phase]);
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
     const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    return fmax(first->free[phase] + second->free[phase],
-                first->host[g][phase] + second->host[g][phase]);
+    return list_least_of_two(&first->least[g][phase], &second->least[g][phase]);
 }
 
 unsigned drop_of_module(unsigned drop)
@@ -142,7 +142,7 @@ double module_least(cards *k, const choice *c, int phase)
 {
     choice x = *c;
     x.drop = drop_of_module(c->drop);
-    return card_bound_of(k, &x, CARD_MTP, 0)->alone[c->graphs][phase];
+    return list_least_seconds(&card_bound_of(k, &x, CARD_MTP, 0)->least[c->graphs][phase]);
 }
 
 void sums_least(part_sums *p, cards *k, const choice *c)

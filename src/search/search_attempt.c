@@ -1,5 +1,6 @@
 /* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
  * step, and whether it is among the best. */
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -167,6 +168,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     /* cards of pairs and of the prediction module are dear */
     bool dear = pairs || cards_model(s->k)->n_mtp > 0;
     double light = dear || all ? light_step(s, c, t, false) : 0;
+    if (all && pairs) light = fmax(light, light_step(s, c, t, true));
     for (int half = 0; half < 2 && !all; half++) {
         if (half && pairs) light = light_step(s, c, t, true);
         if (best_enters(s->out, c, light)) continue;
