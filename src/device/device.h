@@ -107,8 +107,9 @@ typedef struct device_table {
     /* Where ranks move messages by themselves: tells them where this one's memory lies, and opens
      * theirs. Collective over all ranks of comm, before the first message and after STATE or WORK
      * was taken anew; `leave`, which every rank calls before it takes one of them anew, closes what
-     * join opened, and returns when all have. Both may be NULL. */
-    status (*join)(device *d, error *err);
+     * join opened, and returns when all have. `sent`[STREAM_COUNT]: bytes of the largest message
+     * that each stream sends. Both may be NULL. */
+    status (*join)(device *d, const int64_t *sent, error *err);
     void (*leave)(device *d);
 
     /* How messages travel, in words: "CUDA IPC"; after join. NULL: comm moves them. */

@@ -160,7 +160,7 @@ static void rest(device *d)
     for (int s = 0; s < STREAM_COUNT; s++) {
         const stream_queue *l = &q->queues[s];
         if (l->issued == l->put || l->ring[l->issued % QUEUE].kind != ENTRY_MESSAGE) continue;
-        if (l->meeting.state == MEETING_REACHES)
+        if (meeting_looks(&l->meeting))
             looks++;
         else
             requests[n++] = l->meeting.request;

@@ -41,6 +41,10 @@ typedef struct device_calls {
 
 enum { PEERS_MAX = 64 }; /* members of a group whose data is moved here */
 
+/* Addresses of messages beside those of spaces: the window of a stream, whose number the offset is
+ * (see staged), and none. */
+enum { SPACE_WINDOW = SPACE_COUNT, SPACE_NONE };
+
 typedef struct issue_copy {
     void *to;
     const void *from;
@@ -66,6 +70,13 @@ typedef struct issue_hooks {
     void (*launch)(device *d, op_stream s, kernel_call *c, uint32_t number);
     void (*copy)(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
     void (*stamp)(device *d, op_stream s, int stamp);
+
+    /* Where ranks cannot reach each other's memory data goes through windows, which they can: each
+     * stream of a rank has one, with room for the largest message that it sends. What goes out is
+     * staged there, others read it there, and since no event reaches another process either, hosts
+     * meet when their streams have come to the place. */
+    bool (*staged)(const device *d);
+    void (*stage)(device *d, op_stream s, const void *from, int64_t bytes);
 
     /* Messages. `fetch`: n numbers to memory of the host, one place a stream, which may be read when
      * the stream has passed a mark behind it. */

@@ -15,6 +15,7 @@ typedef struct hall {
     const op *o;
     const members *who;
     int64_t n; /* members */
+    bool staged;
 } hall;
 
 static bool is_pair(const op *o)
@@ -45,12 +46,45 @@ static const note *note_at(const hall *x, int64_t place)
 
 static device_address located(const hall *x, const void *at)
 {
-    return at ? x->h->locate(x->d, at) : (device_address){SPACE_COUNT, 0};
+    return at ? x->h->locate(x->d, at) : (device_address){(device_space)SPACE_NONE, 0};
 }
 
 static int64_t elements(const op *o)
 {
     return o->kind == OP_EXCHANGE ? o->dim[DIM_EXCHANGE_W] : o->dim[DIM_MESSAGE_N];
+}
+
+/* NULL: nothing is sent. */
+static const void *sent_from(const meeting_op *at)
+{
+    if (at->o->kind == OP_ALL_REDUCE) return at->out[OUT_MESSAGE_y];
+    return at->o->kind == OP_RECV ? NULL : at->in[IN_MESSAGE_x];
+}
+
+int64_t meeting_sent(const op *o, const op_types *t, int64_t n)
+{
+    switch (o->kind) {
+    case OP_REDUCE_SCATTER:
+    case OP_ALL_TO_ALL:
+        return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N] * n);
+    case OP_EXCHANGE:
+        return dtype_bytes(o->type, t->in_elements[IN_MESSAGE_x]);
+    case OP_RECV:
+        return 0;
+    default:
+        return dtype_bytes(o->type, o->dim[DIM_MESSAGE_N]);
+    }
+}
+
+static int64_t sent_now(const hall *x)
+{
+    int64_t rows = 0;
+    if (x->o->kind != OP_EXCHANGE) return meeting_sent(x->o, NULL, x->n);
+    for (int64_t q = 0; q < x->n; q++) {
+        int64_t end = (int64_t)x->m->table[q] + x->m->table[x->n + q];
+        if (end > rows) rows = end;
+    }
+    return dtype_bytes(x->o->type, rows * x->o->dim[DIM_EXCHANGE_W]);
 }
 
 static void write_note(const hall *x, const meeting_op *at)
@@ -63,8 +97,8 @@ static void write_note(const hall *x, const meeting_op *at)
     mine->type = (int32_t)o->type;
     mine->n = elements(o);
     mine->step = shifts ? o->dim[DIM_SHIFT_STEP] : 0;
-    mine->x =
-        located(x, o->kind == OP_ALL_REDUCE || o->kind == OP_RECV ? NULL : at->in[IN_MESSAGE_x]);
+    mine->x = x->staged ? (device_address){(device_space)SPACE_WINDOW, (int64_t)x->s}
+                        : located(x, sent_from(at));
     mine->y = located(x, o->kind == OP_SEND ? NULL : at->out[OUT_MESSAGE_y]);
     if (o->kind == OP_EXCHANGE)
         memcpy(mine->table, x->m->table, 4 * (size_t)x->n * sizeof *mine->table);
@@ -89,7 +123,7 @@ static void check(const hall *x, const note *other, int64_t place)
 
 static char *address(const hall *x, int64_t place, device_address at)
 {
-    if (at.space == SPACE_COUNT) return NULL;
+    if (at.space == (device_space)SPACE_NONE) return NULL;
     return x->h->peer(x->d, x->who->ranks[place], at);
 }
 
@@ -165,17 +199,17 @@ static void add_up(const hall *x)
 {
     issue_sum sum = {.type = x->o->type, .n_from = (int)x->n, .n_to = 1};
     const int64_t place = x->who->place, n = elements(x->o);
-    bool all = x->o->kind == OP_ALL_REDUCE;
-    int64_t first = place * n;
+    bool all = x->o->kind == OP_ALL_REDUCE, parts = all && !x->staged;
+    int64_t first = all ? 0 : place * n;
     sum.n = n;
-    if (all) part_of(x, n, &first, &sum.n);
+    if (parts) part_of(x, n, &first, &sum.n);
     const size_t skip = (size_t)dtype_bytes(x->o->type, first);
     for (int64_t q = 0; q < x->n; q++) {
         const note *theirs = note_at(x, q);
-        sum.from[q] = address(x, q, all ? theirs->y : theirs->x) + skip;
-        if (all) sum.to[q] = address(x, q, theirs->y) + skip;
+        sum.from[q] = address(x, q, theirs->x) + skip;
+        if (parts) sum.to[q] = address(x, q, theirs->y) + skip;
     }
-    if (all)
+    if (parts)
         sum.n_to = (int)x->n;
     else
         sum.to[0] = address(x, place, note_at(x, place)->y);
@@ -232,6 +266,7 @@ static bool met(const hall *x)
 static void await_all(const hall *x, issue_point p)
 {
     const op *o = x->o;
+    if (x->staged) return;
     if (!is_pair(o)) {
         for (int64_t q = 0; q < x->n; q++)
             if (q != x->who->place) x->h->await(x->d, x->s, x->who->ranks[q], x->s, p);
@@ -251,14 +286,27 @@ static void begin(const hall *x, const meeting_op *at)
         fail(x, text);
     }
     x->m->table = counts ? x->h->fetch(x->d, x->s, at->in[IN_EXCHANGE_table], 4 * x->n) : NULL;
-    if (counts || x->calls->is_delayed(x->d->c)) x->h->mark(x->d, x->s);
+    if (counts) x->h->mark(x->d, x->s);
+    x->m->state = MEETING_COUNTS;
+}
+
+static bool is_marked(const hall *x)
+{
+    return x->staged || (x->n > 1 && x->calls->is_delayed(x->d->c));
+}
+
+static bool has_counts(const hall *x, const meeting_op *at)
+{
+    if (x->o->kind == OP_EXCHANGE && !x->h->passed(x->d, x->s)) return false;
+    if (x->staged && sent_from(at)) x->h->stage(x->d, x->s, sent_from(at), sent_now(x));
+    if (is_marked(x)) x->h->mark(x->d, x->s);
     x->m->state = MEETING_REACHES;
+    return true;
 }
 
 static bool reached(const hall *x, const meeting_op *at)
 {
-    bool marked = x->o->kind == OP_EXCHANGE || x->calls->is_delayed(x->d->c);
-    if (marked && !x->h->passed(x->d, x->s)) return false;
+    if (is_marked(x) && !x->h->passed(x->d, x->s)) return false;
     write_note(x, at);
     x->m->state = MEETING_MEETS;
     if (x->n == 1) return true;
@@ -274,8 +322,16 @@ static void move_share(const hall *x)
     await_all(x, POINT_READY);
     share(x);
     x->h->point(x->d, x->s, POINT_DONE);
+    if (x->staged) x->h->mark(x->d, x->s);
+    x->m->state = MEETING_MOVES;
+}
+
+static bool is_moved(const hall *x)
+{
+    if (x->staged && !x->h->passed(x->d, x->s)) return false;
     x->m->state = MEETING_LEAVES;
     x->m->request = meet(x, true);
+    return true;
 }
 
 static void leave(const hall *x, const meeting_op *at)
@@ -303,8 +359,9 @@ bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, me
                   op_stream s, const meeting_op *at)
 {
     const members *who = calls->group(d->c, at->o->group);
-    const hall x = {d, h, calls, m, s, at->o, who, who->n};
+    const hall x = {d, h, calls, m, s, at->o, who, who->n, who->n > 1 && h->staged(d)};
     if (m->state == MEETING_BEGINS) begin(&x, at);
+    if (m->state == MEETING_COUNTS && !has_counts(&x, at)) return false;
     if (m->state == MEETING_REACHES && !reached(&x, at)) return false;
     if (x.n == 1) {
         alone(&x, at);
@@ -314,6 +371,7 @@ bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, me
         if (!met(&x)) return false;
         move_share(&x);
     }
+    if (m->state == MEETING_MOVES && !is_moved(&x)) return false;
     if (!met(&x)) return false;
     leave(&x, at);
     return true;

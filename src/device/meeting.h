@@ -17,8 +17,10 @@ typedef struct note {
 
 typedef enum meeting_state {
     MEETING_BEGINS,
-    MEETING_REACHES, /* the host waits for the stream: counts, or the start on an emulated link */
+    MEETING_COUNTS,  /* the host waits for the table of an exchange */
+    MEETING_REACHES, /* the host waits for the stream: staged, or the start on an emulated link */
     MEETING_MEETS,
+    MEETING_MOVES, /* staged: the host waits until the share is moved */
     MEETING_LEAVES
 } meeting_state;
 
@@ -36,6 +38,16 @@ typedef struct meeting_op {
     void *const *in, *const *out;
     uint32_t number; /* in the log */
 } meeting_op;
+
+/* Is it at a place where the host looks at the device, instead of waiting for a request? */
+static inline bool meeting_looks(const meeting *m)
+{
+    return m->state == MEETING_COUNTS || m->state == MEETING_REACHES || m->state == MEETING_MOVES;
+}
+
+/* Bytes that a member of a group of n sends, as they lie in its memory; of an EXCHANGE, whose table
+ * says that when it runs, at most. `t` has the number of its elements. */
+int64_t meeting_sent(const op *o, const op_types *t, int64_t n);
 
 /* Moves on as far as it can; true: the message has been issued to its end. */
 bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, meeting *m,

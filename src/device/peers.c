@@ -1,7 +1,8 @@
 /* peers.c - a CPU whose ranks, threads of one process, move their messages by themselves.
  *
  * For tests: queues and meetings are those of a GPU (issue.h, meeting.h). What is issued is done
- * when the call returns, so a point in a stream has passed when it is there. */
+ * when the call returns, so a point in a stream has passed when it is there. With "peers:staged"
+ * they do as if they could not reach each other's memory. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +15,14 @@
 
 typedef struct card {
     unsigned char *memory[SPACE_COUNT];
+    unsigned char *windows[STREAM_COUNT];
 } card;
 
 typedef struct peers_device {
     host_device *host; /* memory and stamps; its queues stay empty */
-    card *cards;       /* [size], by rank; after join */
+    bool staged;
+    unsigned char *windows[STREAM_COUNT];
+    card *cards; /* [size], by rank; after join */
     int32_t table[STREAM_COUNT][4 * PEERS_MAX];
 } peers_device;
 
@@ -89,8 +93,19 @@ static device_address hook_locate(const device *d, const void *at)
     return (device_address){SPACE_COUNT, 0};
 }
 
+static bool hook_staged(const device *d)
+{
+    return peers_of(d)->staged;
+}
+
+static void hook_stage(device *d, op_stream s, const void *from, int64_t bytes)
+{
+    if (bytes) memcpy(peers_of(d)->windows[s], from, (size_t)bytes);
+}
+
 static void *hook_peer(const device *d, int64_t rank, device_address at)
 {
+    if (at.space == (device_space)SPACE_WINDOW) return peers_of(d)->cards[rank].windows[at.offset];
     const bool own = rank == comm_rank(d->c);
     return own ? host_pointer(d, at) : peers_of(d)->cards[rank].memory[at.space] + at.offset;
 }
@@ -125,6 +140,8 @@ static const issue_hooks hooks = {.wait = hook_wait,
                                   .launch = hook_launch,
                                   .copy = hook_copy,
                                   .stamp = host_stamp_now,
+                                  .staged = hook_staged,
+                                  .stage = hook_stage,
                                   .fetch = hook_fetch,
                                   .mark = hook_mark,
                                   .passed = hook_passed,
@@ -143,13 +160,16 @@ static void close_peers(device *d)
     peers_device *p = peers_of(d);
     issue_close(d);
     host_close(d);
+    for (int s = 0; s < STREAM_COUNT; s++) free(p->windows[s]);
     free(p->cards);
     free(p);
 }
 
 static status open_peers(device *d, const char *words, error *err)
 {
-    (void)words;
+    bool staged = strcmp(words, "staged") == 0;
+    if (*words && !staged)
+        return error_set(err, ERR_MACHINE, "device peers:%s; repair: peers or peers:staged", words);
     peers_device *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
     status s = host_open(d, false, 0, -1, err);
@@ -157,6 +177,7 @@ static status open_peers(device *d, const char *words, error *err)
         free(p);
         return s;
     }
+    p->staged = staged;
     p->host = d->state;
     p->host->owner = p;
     d->runs_ahead = true;
@@ -165,11 +186,24 @@ static status open_peers(device *d, const char *words, error *err)
     return s;
 }
 
-static status join(device *d, error *err)
+static status take_windows(peers_device *p, const int64_t *sent, error *err)
+{
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        free(p->windows[s]);
+        p->windows[s] = malloc((size_t)sent[s] + 1);
+        if (!p->windows[s]) return error_set(err, ERR_MACHINE, "no host memory for windows");
+    }
+    return OK;
+}
+
+static status join(device *d, const int64_t *sent, error *err)
 {
     peers_device *p = peers_of(d);
     card mine;
+    status st = take_windows(p, sent, err);
+    if (st) return st;
     memcpy(mine.memory, p->host->memory, sizeof mine.memory);
+    memcpy(mine.windows, p->windows, sizeof mine.windows);
     if (!comm_shares_process(d->c))
         return error_set(err, ERR_MACHINE, "device peers: its ranks are threads of one process");
     free(p->cards);
@@ -186,8 +220,7 @@ static void leave(device *d)
 
 static const char *transport(const device *d)
 {
-    (void)d;
-    return "threads of one process";
+    return peers_of(d)->staged ? "shared memory" : "threads of one process";
 }
 
 static void read_peers(device *d, void *to, device_address from, int64_t bytes)

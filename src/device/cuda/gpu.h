@@ -13,7 +13,15 @@ typedef struct gpu_peer {
     unsigned char *memory[SPACE_COUNT];
     cudaEvent_t points[STREAM_COUNT][POINT_COUNT];
     bool opened; /* through CUDA IPC: to be closed */
+    /* Staged: its windows, one behind the other in shared memory that this rank has registered. */
+    unsigned char *shared;
+    int64_t shared_bytes, window_at[STREAM_COUNT];
 } gpu_peer;
+
+static inline unsigned char *gpu_window(const gpu_peer *p, int64_t stream)
+{
+    return p->shared + p->window_at[stream];
+}
 
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
@@ -30,7 +38,9 @@ typedef struct gpu_state {
     int32_t *tables; /* [STREAM_COUNT][4 * PEERS_MAX], pinned: counts of exchanges */
     gpu_peer *peers; /* [n_peers], by rank; after join */
     int64_t n_peers;
-    const char *transport;
+    bool staged; /* data goes through shared memory */
+    char transport[160];
+    char shared_name[64]; /* of this rank's windows, while it has a name */
     CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
     CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
 } gpu_state;
@@ -43,15 +53,22 @@ static inline gpu_state *gpu_of(const device *d)
 /* Ends the job where a call of the runtime failed: names what was under way. */
 void gpu_check(const device *d, cudaError_t e, const char *what);
 
-/* ---- ranks (peers.c) */
-
 extern const device_calls *gpu_calls;
+
+/* ---- how ranks reach each other (join.c) */
+
+bool gpu_between_processes(const device *d);
+status gpu_join(device *d, const int64_t *sent, error *err);
+void gpu_leave(device *d);
+void gpu_close_peers(gpu_state *g);
+const char *gpu_transport(const device *d);
+
+/* ---- messages (peers.c) */
 
 cudaError_t gpu_open_points(device *d);
 void gpu_close_points(device *d);
-status gpu_join(device *d, error *err);
-void gpu_leave(device *d);
-const char *gpu_transport(const device *d);
+bool gpu_is_staged(const device *d);
+void gpu_stage(device *d, op_stream s, const void *from, int64_t bytes);
 
 const int32_t *gpu_fetch(device *d, op_stream s, const void *from, int64_t n);
 void gpu_mark(device *d, op_stream s);
