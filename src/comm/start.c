@@ -80,3 +80,40 @@ int comm_start(comm *c, const op *o, void *const *in, void *const *out)
     stream_put(c, m);
     return (int)(m - c->messages);
 }
+
+/* Data of a SEND goes one way, the word that it was taken the other: a tag for each. */
+static void pair_note(message *m, const op *o, const comm_note *n)
+{
+    bool gives = (o->kind == OP_SEND) != n->last;
+    m->kind = gives ? MESSAGE_SEND : MESSAGE_RECV;
+    m->x = gives ? n->mine : NULL;
+    m->y = gives ? NULL : n->all;
+    m->tag = 2 * o->dim[DIM_MESSAGE_TAG] + n->last;
+    m->step = o->dim[DIM_MESSAGE_STEP];
+}
+
+int comm_meet(comm *c, const op *o, const comm_note *n)
+{
+    const row *r = &rows[o->kind];
+    message *m = comm_take(c, MESSAGE_GATHER, o->group, op_infos[o->kind].name);
+    m->name = o->name;
+    m->stream = o->stream;
+    m->type = DTYPE_U8;
+    m->n = (int64_t)n->bytes;
+    m->x = n->mine;
+    m->y = n->all;
+    if (message_is_pair(&(message){.kind = r->kind})) pair_note(m, o, n);
+    m->counted = true;
+    if (!n->last) {
+        message data = {.kind = r->kind,
+                        .group = o->group,
+                        .type = o->type,
+                        .n = o->dim[r->n],
+                        .step = r->step < 0 ? 0 : o->dim[r->step],
+                        .table = n->table};
+        c->stats.messages[o->stream]++;
+        comm_count_as(c, m, &data);
+    }
+    stream_put(c, m);
+    return (int)(m - c->messages);
+}

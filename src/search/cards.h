@@ -28,6 +28,7 @@ typedef enum card_what {
 
 typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
+    int64_t input;             /* of the saved bytes: its input */
     live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
     double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
     play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */

@@ -19,7 +19,7 @@ static int64_t arena_most(search *s, const slots_of *slots, const int64_t *sizes
 {
     bool pairs = slots->c->beside >= BESIDE_EP;
     int64_t saved = -1;
-    if (level == PEAK_EXACT) saved = saved_packed(slots, sizes, s->scratch);
+    if (level == PEAK_EXACT) saved = saved_packed(slots, s->scratch);
     if (level == PEAK_ALIVE) saved = saved_alive(slots, s->scratch);
     if (saved < 0) saved = saved_least(slots, sizes);
     int64_t temp = level == PEAK_EXACT ? temp_bytes(slots, s->scratch) : 0;
