@@ -3,8 +3,8 @@
  * I1  Each number is the one that src/program/memory/plan.c computes from a whole program; a test
  *     holds them against each other.
  * I2  The first moment at which most slots are taken comes before the first backward gives one
- *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
- *     follows the warm-up takes places as others are left. */
+ *     back: warm-up and one forward more; an input that is received ahead comes on top. With
+ *     combined 1F1B what follows the warm-up takes places as others are left. */
 #include <math.h>
 #include <string.h>
 
@@ -74,12 +74,20 @@ static int64_t layer_saved(cards *k, const choice *c, int kind)
 
 void sums_saved(part_sums *p, cards *k, const choice *c)
 {
-    for (int i = 0; i < cards_kinds(k); i++) p->saved[i] = layer_saved(k, c, i);
-    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
-        if (has_part(k, i) && i != MIX_MTP)
-            p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
-    if (has_part(k, MIX_MTP))
-        p->saved[MIX_MTP] = card_saved(card_light_of(k, c, CARD_MTP, 0), drop_of_module(c->drop));
+    for (int i = 0; i < cards_kinds(k); i++) {
+        p->saved[i] = layer_saved(k, c, i);
+        p->input[i] = card_light_of(k, c, CARD_ATTENTION, i)->input;
+    }
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {
+        if (!has_part(k, i) || i == MIX_MTP) continue;
+        const card *part = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0);
+        p->saved[i] = part->saved;
+        p->input[i] = part->input;
+    }
+    if (!has_part(k, MIX_MTP)) return;
+    const card_light *module = card_light_of(k, c, CARD_MTP, 0);
+    p->saved[MIX_MTP] = card_saved(module, drop_of_module(c->drop));
+    p->input[MIX_MTP] = module->input;
 }
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
@@ -178,7 +186,7 @@ int64_t saved_least(const slots_of *s, const int64_t *chunks)
     const step_shape *z = s->z;
     order_shape h = choice_order(c, z, s->rank);
     int64_t total = z->micros * c->vpp, taken = order_warmup(&h); /* I2 */
-    if (!h.ep_overlap) taken += 1 + z->posts_early;
+    if (!h.ep_overlap) taken++;
     if (taken > total) taken = total;
     if (c->vpp == 1) return taken * chunks[0];
     int64_t bytes = 0, in_group = h.group * h.vpp, left = taken;

@@ -28,6 +28,7 @@ typedef enum card_what {
 
 typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
+    int64_t input;             /* of the saved bytes: its input */
     live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
     double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
     play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
@@ -98,6 +99,19 @@ double card_message(cards *k, const setup *s, int64_t parts);
 void cards_release(cards *k);
 
 int64_t cards_built(const cards *k);
+
+/* How often a rank's chunks run by themselves and beside one another, under combined 1F1B. */
+typedef struct order_meet {
+    int64_t forward, backward, times; /* chunks */
+} order_meet;
+
+typedef struct order_meets {
+    int64_t *alone; /* [vpp][phase] */
+    order_meet *list;
+    int n;
+    bool by_first_stage; /* the first forward and the last backward are of the first chunk, alone */
+} order_meets;
+const order_meets *cards_meets(cards *k, const order_shape *h);
 
 /* The order of a rank; good until one of another pipeline is asked for. */
 const step_order *cards_order(cards *k, const order_shape *h);

@@ -19,7 +19,7 @@ static int64_t arena_most(search *s, const slots_of *slots, const int64_t *sizes
 {
     bool pairs = slots->c->beside >= BESIDE_EP;
     int64_t saved = -1;
-    if (level == PEAK_EXACT) saved = saved_packed(slots, sizes, s->scratch);
+    if (level == PEAK_EXACT) saved = saved_packed(slots, s->scratch);
     if (level == PEAK_ALIVE) saved = saved_alive(slots, s->scratch);
     if (saved < 0) saved = saved_least(slots, sizes);
     int64_t temp = level == PEAK_EXACT ? temp_bytes(slots, s->scratch) : 0;
@@ -145,7 +145,9 @@ static double light_step(search *s, const choice *c, attempt *t, bool half)
     step_play p = attempt_play(s, c, t);
     p.light = true;
     p.half_light = half;
-    return step_seconds(&p, s->scratch);
+    double least = c->beside >= BESIDE_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
+    if (!s->o->judge_all && !best_enters(s->out, c, least)) return least;
+    return fmax(least, step_seconds(&p, s->scratch));
 }
 
 /* Step played, memory summed. */

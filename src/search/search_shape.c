@@ -115,8 +115,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
 
 static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    bool early = f[0]->split->receives_early && !s->megatron;
-    step_shape z = {.micros = search_micros(s, c), .posts_early = early};
+    step_shape z = {.micros = search_micros(s, c)};
     t->ok = true;
     t->passing = f[0]->split->receives_early ? 2 : 1;
     arena_place mark = arena_mark(s->scratch);

@@ -1,4 +1,5 @@
-/* test_arena.c - the arena holds nothing twice: gradients are reduced where they lie. */
+/* test_arena.c - the arena holds nothing twice and nothing early: gradients are reduced where they
+ * lie, a receive that is posted ahead takes one hidden state. */
 #include "testing.h"
 
 #define M     "model."
@@ -52,10 +53,63 @@ static void gradients_are_reduced_in_place(void **state)
     assert_true(reductions > 40);
 }
 
+#define VPP2  PP2 M "virtual_pipeline_model_parallel_size=2 cluster.n_gpus=2 "
+#define POSTS "comm_overlap.overlap_p2p_comm="
+
+static const program *built(arena *a, const char *name, const char *words)
+{
+    setup *s = ARENA_NEW(a, setup);
+    program *p = ARENA_NEW(a, program);
+    setup_of_words(s, a, name, words);
+    program_build(p, s, s->lay.world - 1, a); /* of the last stage: it receives in every chunk */
+    return p;
+}
+
+static void a_posted_receive_takes_one_hidden_state(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_FAMILY_CASES; i++) {
+        arena *a = arena_create();
+        const program *off = built(a, family_cases[i], VPP2 POSTS "false");
+        const program *on = built(a, family_cases[i], VPP2 POSTS "true");
+        assert_true(on->posts_early && !off->posts_early);
+        int64_t input = on->chunks[0].list[1].input_bytes;
+        assert_int_equal(input, dtype_bytes(on->types.activation, on->T * on->s->m.hidden));
+        assert_int_equal(on->saved_live, off->saved_live + input);
+        assert_true(on->bytes[REGION_SAVED] >= on->saved_live);
+        arena_destroy(a);
+    }
+}
+
+/* The input of an instance is left when its backward is done: nothing before it reads it then. */
+static void no_backward_reads_what_the_next_one_saved(void **state)
+{
+    (void)state;
+    int64_t operations = 0;
+    for (int i = 0; i < N_FAMILY_CASES; i++) {
+        arena *a = arena_create();
+        const program *p = built(a, family_cases[i], VPP2);
+        for (int k = 0; k < p->n_segments; k++) {
+            const segment *seg = p->segments[k];
+            for (int n = 0; n < seg->n_ops[SEG_BACKWARD]; n++, operations++) {
+                const op *o = &seg->ops[SEG_BACKWARD][n];
+                for (int in = 0; in < OP_IN_MAX; in++)
+                    assert_true(o->in[in] < 0 || seg->bufs[o->in[in]].life != LIFE_OUTPUT);
+                for (int out = 0; out < OP_OUT_MAX; out++)
+                    assert_true(o->out[out] < 0 || seg->bufs[o->out[out]].life != LIFE_OUTPUT);
+            }
+        }
+        arena_destroy(a);
+    }
+    assert_true(operations > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_reduced_in_place),
+        cmocka_unit_test(a_posted_receive_takes_one_hidden_state),
+        cmocka_unit_test(no_backward_reads_what_the_next_one_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
