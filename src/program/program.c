@@ -123,7 +123,7 @@ static both_segments segment_for(assembly *s, int64_t layer, int n_layers, unsig
 static void add_instance(chunk *c, both_segments b, int64_t layer)
 {
     c->kinds[c->n] = b.seg->kind;
-    c->list[c->n++] = (instance){b.seg, b.copies, layer, c->saved_bytes, c->host_bytes};
+    c->list[c->n++] = (instance){b.seg, b.copies, layer, segment_input_bytes(b.seg)};
     c->saved_bytes += b.seg->saved_bytes;
     c->host_bytes += b.seg->host_bytes;
 }
@@ -220,7 +220,7 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
     assemble(&build, p, s, rank, a);
     build_items(&build);
     number_segments(p);
-    plan_memory(p, a);
+    plan_memory(p, false, a);
 }
 
 void program_sizes(program_size *list, const setup *s, arena *a)
@@ -235,7 +235,7 @@ void program_sizes(program_size *list, const setup *s, arena *a)
             build_items(&build);
         else
             sums_segment(&build);
-        plan_memory(&p, build.own);
+        plan_memory(&p, true, build.own);
         list[i] = program_size_of(&p);
         arena_release(build.own, empty);
     }
@@ -247,6 +247,7 @@ program_size program_size_of(const program *p)
     program_size z = {.rank = p->at.rank,
                       .arena_bytes = p->arena_bytes,
                       .host_bytes = p->host_bytes,
+                      .saved_live = p->saved_live,
                       .owned = p->weights.owned};
     if (!recipe_on_cpu(&p->s->r) && target_of(&p->s->r) == TARGET_MEGATRON) program_live(&z, p);
     memcpy(z.bytes, p->bytes, sizeof z.bytes);
