@@ -13,6 +13,12 @@
 
 #include "base/dtype.h"
 
+#ifdef __CUDACC__
+#define ON_BOTH static __host__ __device__ inline /* a GPU's kernels use the very same */
+#else
+#define ON_BOTH static inline
+#endif
+
 /* A format of a sign, an exponent and `fraction` bits behind it. */
 typedef struct narrow_format {
     int fraction, bias;
@@ -20,21 +26,21 @@ typedef struct narrow_format {
     float largest;
 } narrow_format;
 
-static inline narrow_format narrow_format_of(dtype t)
+ON_BOTH narrow_format narrow_format_of(dtype t)
 {
     const narrow_format e4m3 = {3, 7, 0x7e, 0x7f, 448}, e5m2 = {2, 15, 0x7b, 0x7f, 57344},
                         e2m1 = {1, 1, 7, 7, 6};
     return t == DTYPE_E4M3 ? e4m3 : t == DTYPE_E5M2 ? e5m2 : e2m1;
 }
 
-static inline uint32_t float_bits(float v)
+ON_BOTH uint32_t float_bits(float v)
 {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
     return bits;
 }
 
-static inline float float_of_bits(uint32_t bits)
+ON_BOTH float float_of_bits(uint32_t bits)
 {
     float v;
     memcpy(&v, &bits, sizeof v);
@@ -42,12 +48,12 @@ static inline float float_of_bits(uint32_t bits)
 }
 
 /* 2^e, -126 <= e <= 127. */
-static inline float power_of_two(int e)
+ON_BOTH float power_of_two(int e)
 {
     return float_of_bits((uint32_t)(e + 127) << 23);
 }
 
-static inline uint8_t narrow_of_float(narrow_format f, float v)
+ON_BOTH uint8_t narrow_of_float(narrow_format f, float v)
 {
     uint32_t bits = float_bits(v), size = bits & 0x7fffffff, code;
     uint8_t sign = (uint8_t)(bits >> 31 << (f.most < 8 ? 3 : 7));
@@ -64,7 +70,7 @@ static inline uint8_t narrow_of_float(narrow_format f, float v)
     return (uint8_t)(sign | (code < f.most ? code : f.most));
 }
 
-static inline float narrow_to_float(narrow_format f, uint8_t code)
+ON_BOTH float narrow_to_float(narrow_format f, uint8_t code)
 {
     int top = f.most < 8 ? 3 : 7;
     uint32_t size = code & ((1u << top) - 1), sign = (uint32_t)(code >> top & 1) << 31;
@@ -78,7 +84,7 @@ static inline float narrow_to_float(narrow_format f, uint8_t code)
 
 /* ---- scales */
 
-static inline float e8m0_to_float(uint8_t code)
+ON_BOTH float e8m0_to_float(uint8_t code)
 {
     return code == 255 ? float_of_bits(0x7fc00000u)
            : code      ? float_of_bits((uint32_t)code << 23)
@@ -86,14 +92,14 @@ static inline float e8m0_to_float(uint8_t code)
 }
 
 /* The code of a power of two. */
-static inline uint8_t e8m0_of_power(float v)
+ON_BOTH uint8_t e8m0_of_power(float v)
 {
     return (uint8_t)(float_bits(v) >> 23);
 }
 
 /* The smallest power of two s, not below 2^-126, with amax / s <= largest; 1 where amax is 0. What
  * is infinite takes the scale of the largest finite number. */
-static inline float scale_of_amax(float amax, float largest)
+ON_BOTH float scale_of_amax(float amax, float largest)
 {
     uint32_t a = float_bits(amax), l = float_bits(largest);
     if (a == 0) return 1;
@@ -103,7 +109,7 @@ static inline float scale_of_amax(float amax, float largest)
 }
 
 /* The factor of a whole tensor: `reach` over the largest number; 1 where that is 0 or infinite. */
-static inline float factor_of_amax(float amax, float reach)
+ON_BOTH float factor_of_amax(float amax, float reach)
 {
     if (amax == 0 || float_bits(amax) >= 0x7f800000) return 1;
     float factor = reach / amax;

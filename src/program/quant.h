@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/dtype.h"
+#include "base/narrow.h"
 
 typedef enum quant_form {
     QUANT_NONE,
@@ -52,25 +52,37 @@ typedef struct quant_shape {
     int64_t rows, cols;
 } quant_shape;
 
-static inline int64_t quant_blocks(int64_t n, int64_t block)
+/* Elements of a block; 0: no scales. */
+ON_BOTH int64_t quant_block(quant_form f)
+{
+    return f == QUANT_BLOCK ? 128 : f == QUANT_MX ? 32 : f == QUANT_NV ? 16 : 0;
+}
+
+ON_BOTH int64_t quant_blocks(int64_t n, int64_t block)
 {
     return (n + block - 1) / block;
 }
 
-static inline int64_t quant_up4(int64_t n)
+ON_BOTH int64_t quant_up4(int64_t n)
 {
     return (n + 3) / 4 * 4;
 }
 
 /* Elements of a row of codes (I3), and of all scales; 0: none. */
-static inline int64_t quant_row(dtype code, int64_t cols)
+ON_BOTH int64_t quant_row(dtype code, int64_t cols)
 {
     return code == DTYPE_FP4 ? cols + cols % 2 : cols;
 }
 
-static inline int64_t quant_scales(quant_shape z)
+/* Bytes of that many codes, whose rows are whole bytes. */
+ON_BOTH int64_t quant_code_bytes(dtype code, int64_t n)
 {
-    int64_t block = quant_info_of(z.form).block;
+    return code == DTYPE_FP4 ? n / 2 : n;
+}
+
+ON_BOTH int64_t quant_scales(quant_shape z)
+{
+    int64_t block = quant_block(z.form);
     if (!block) return 0;
     int64_t across = quant_blocks(z.cols, block);
     if (z.square) return quant_blocks(z.rows, block) * quant_up4(across);
@@ -78,15 +90,19 @@ static inline int64_t quant_scales(quant_shape z)
 }
 
 /* Where the scale of element (i, j) lies. */
-static inline int64_t quant_scale_at(quant_shape z, int64_t i, int64_t j)
+ON_BOTH int64_t quant_scale_at(quant_shape z, int64_t i, int64_t j)
 {
-    int64_t block = quant_info_of(z.form).block, across = quant_blocks(z.cols, block);
+    int64_t block = quant_block(z.form), across = quant_blocks(z.cols, block);
     if (z.square) return i / block * quant_up4(across) + j / block;
     return z.form == QUANT_BLOCK ? j / block * quant_up4(z.rows) + i : i * across + j / block;
 }
 
 /* The operands of a quantised product: a [rows][cols] and b [rows][cols], both contiguous along
  * what is summed; a weight's b has `parts` of them. The result is [a.rows][b.rows]. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct op;
 typedef struct quant_pair {
     quant_shape a, b;
@@ -98,5 +114,9 @@ quant_pair quant_pair_of(const struct op *o);
 
 /* Bytes of both operands in FP32: what a CPU multiplies. */
 int64_t quant_product_room(const struct op *o);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

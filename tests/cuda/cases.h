@@ -43,6 +43,10 @@ void trial_release(trial *t);
 /* Tensors of more than 2^31 numbers; how many cases are wrong. */
 int check_large(void);
 
+/* Quantising and quantised products, which random bytes are no test of; and how long they take. */
+int wrong_quantised(void);
+void time_quantised(void);
+
 /* Choices of algorithms that are kept with a run; how many checks fail. */
 int wrong_choices(void);
 

@@ -34,6 +34,7 @@ cuda_part cuda_grouped(void);
 cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
 cuda_part cuda_update(void);
+cuda_part cuda_quant(void);
 
 /* Fast rows, behind all plain ones. */
 cuda_part cuda_fast_grouped(void);
@@ -49,6 +50,7 @@ cuda_part cuda_fast_order(void);
 cuda_part cuda_fast_router(void);
 cuda_part cuda_fast_norm(void);
 cuda_part cuda_fast_rope(void);
+cuda_part cuda_fast_quant(void);
 
 #ifdef __cplusplus
 }

@@ -27,7 +27,7 @@ static void gather(void)
         cuda_update,        cuda_fast_grouped,   cuda_fast_wgmma,  cuda_fast_gemm,
         cuda_fast_head,     cuda_fast_attention, cuda_fast_order,  cuda_fast_router,
         cuda_fast_norm,     cuda_fast_rope,      cuda_fast_blocks, cuda_fast_head_part,
-        cuda_gdn_chunk,     cuda_gdn_chunk_back,
+        cuda_gdn_chunk,     cuda_gdn_chunk_back, cuda_quant,       cuda_fast_quant,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -49,7 +49,7 @@ const kernel *kernels_cuda(int *n)
 /* Copies to and from the host, and zeros, are of bytes. */
 static bool is_number(op_kind k, dtype t)
 {
-    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO;
+    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO || op_is_quantised(k);
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)
