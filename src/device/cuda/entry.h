@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 5 };
+enum { CUDA_ENTRY_VERSION = 6 };
 
 /* What the object calls. */
 typedef struct cuda_program {
