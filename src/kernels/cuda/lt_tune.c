@@ -3,9 +3,12 @@
  * T1  A product finds its operands as it does in a step: written by something else a while ago. So
  *     before each timed call 256 MiB are filled, five times the L2 cache, which also lets the host
  *     run ahead of calls that are shorter than its own.
- * T2  Algorithms take turns, each round from another one on, without pauses: clock and power are
- *     the same for all, and those of a busy chip. The first half of the rounds does not count; of
- *     the second the median does.
+ * T2  A step is held at the GPU's power limit, where a product that draws more takes the clock down
+ *     for all. Taking turns call by call, 7 % were gained for a head that gained 2 % in its step,
+ *     and the step nothing: all algorithms ran at the clock of their mean. So each runs by itself
+ *     for WINDOW, without pauses, until the clock has settled where the limit holds it; its time is
+ *     then its energy. The first half does not count, of the second the median does; the first
+ *     algorithm runs once more before all, so that none starts from a cool chip.
  * T3  Operands are random numbers: what zeros take says nothing, since power binds.
  * T4  What wins gives the same bits twice, or the next one is taken. */
 #include <cuda_runtime.h>
@@ -15,9 +18,9 @@
 #include "base/dtype.h"
 #include "kernels/cuda/lt_plan.h"
 
-static const double window = 0.3; /* seconds of a product's rounds */
+static const double window = 0.2; /* seconds of one algorithm's calls */
 static const int64_t FLUSH = (int64_t)256 << 20;
-enum { ROUNDS_LEAST = 6, ROUNDS_MOST = 40, PIECE = 1 << 22 };
+enum { CALLS_LEAST = 8, CALLS_MOST = 128, PIECE = 1 << 22 };
 
 /* Memory of one product. */
 typedef struct bench_top {
@@ -26,8 +29,7 @@ typedef struct bench_top {
     unsigned long long *sum;
     int64_t a_bytes, b_bytes, c_bytes;
     cudaStream_t stream;
-    cudaEvent_t before[LT_TRIED], behind[LT_TRIED];
-    float ms[LT_TRIED][ROUNDS_MOST];
+    cudaEvent_t before[CALLS_MOST], behind[CALLS_MOST];
 } bench_top;
 
 /* ---- memory */
@@ -50,15 +52,15 @@ static cudaError_t take(bench_top *t, const lt_shape *s)
     char *at = t->all;
     for (int i = 0; i < 6; i++, at += room_for(rooms[i - 1])) *places[i] = at;
     if (!e) e = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking);
-    for (int i = 0; i < LT_TRIED && !e; i++) e = cudaEventCreate(&t->before[i]);
-    for (int i = 0; i < LT_TRIED && !e; i++) e = cudaEventCreate(&t->behind[i]);
+    for (int i = 0; i < CALLS_MOST && !e; i++) e = cudaEventCreate(&t->before[i]);
+    for (int i = 0; i < CALLS_MOST && !e; i++) e = cudaEventCreate(&t->behind[i]);
     return e;
 }
 
 static void give_back(bench_top *t)
 {
     if (t->stream) cudaStreamSynchronize(t->stream);
-    for (int i = 0; i < LT_TRIED; i++) {
+    for (int i = 0; i < CALLS_MOST; i++) {
         if (t->before[i]) cudaEventDestroy(t->before[i]);
         if (t->behind[i]) cudaEventDestroy(t->behind[i]);
     }
@@ -112,43 +114,49 @@ static bool put(bench_top *t, lt_plan *p, const cublasLtMatmulAlgo_t *algo)
     return lt_run(p, t->a, t->b, t->c, t->workspace, t->stream);
 }
 
-/* One round of all (T1, T2). False: one of them could not be run. */
-static bool run_round(bench_top *t, lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, int round)
-{
-    bool fine = true;
-    for (int i = 0; i < n && fine; i++) {
-        const int own = (i + round) % n;
-        cudaMemsetAsync(t->flush, round, (size_t)FLUSH, t->stream);
-        cudaEventRecord(t->before[own], t->stream);
-        fine = put(t, p, &list[own]);
-        cudaEventRecord(t->behind[own], t->stream);
-    }
-    fine &= cudaStreamSynchronize(t->stream) == cudaSuccess;
-    for (int i = 0; i < n && fine; i++)
-        cudaEventElapsedTime(&t->ms[i][round], t->before[i], t->behind[i]);
-    return fine;
-}
-
-static int rounds_for(const bench_top *t, int n)
-{
-    double round_s = 0;
-    for (int i = 0; i < n; i++) round_s += 1e-3 * (double)t->ms[i][0] + 1e-4;
-    const double rounds = window / round_s;
-    return rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : (int)rounds;
-}
-
 static int by_size(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
-static double seconds_of(float *ms, int rounds)
+/* Seconds of n calls, the median of the second half (T1, T2). Negative: they could not be run. */
+static double run_calls(bench_top *t, lt_plan *p, const cublasLtMatmulAlgo_t *algo, int n)
 {
-    float *second = ms + rounds / 2;
-    const int n = rounds - rounds / 2;
-    qsort(second, (size_t)n, sizeof *second, by_size);
-    return 1e-3 * (double)second[n / 2];
+    float ms[CALLS_MOST];
+    bool fine = true;
+    for (int i = 0; i < n && fine; i++) {
+        cudaMemsetAsync(t->flush, i, (size_t)FLUSH, t->stream);
+        cudaEventRecord(t->before[i], t->stream);
+        fine = put(t, p, algo);
+        cudaEventRecord(t->behind[i], t->stream);
+    }
+    if (cudaStreamSynchronize(t->stream) != cudaSuccess || !fine) return -1;
+    for (int i = 0; i < n; i++) cudaEventElapsedTime(&ms[i], t->before[i], t->behind[i]);
+    const int half = n / 2;
+    qsort(ms + half, (size_t)(n - half), sizeof *ms, by_size);
+    return 1e-3 * (double)ms[half + (n - half) / 2];
+}
+
+static int calls_for(double seconds)
+{
+    const double flush = 1e-4, n = window / (seconds + flush);
+    return n < CALLS_LEAST ? CALLS_LEAST : n > CALLS_MOST ? CALLS_MOST : (int)n;
+}
+
+/* Of all algorithms. False: one could not be run. */
+static bool time_all(bench_top *t, lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, double *s)
+{
+    for (int i = 0; i < n; i++) { /* loads them */
+        s[i] = run_calls(t, p, &list[i], 3);
+        if (s[i] < 0) return false;
+    }
+    bool fine = run_calls(t, p, &list[0], calls_for(s[0])) >= 0;
+    for (int i = 0; i < n && fine; i++) {
+        s[i] = run_calls(t, p, &list[i], calls_for(s[i]));
+        fine = s[i] >= 0;
+    }
+    return fine;
 }
 
 /* ---- the choice */
@@ -183,14 +191,11 @@ static int best_of(bench_top *t, lt_plan *p, const cublasLtMatmulAlgo_t *list, d
 status lt_tune(lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, lt_use *u, error *err)
 {
     bench_top *t = calloc(1, sizeof *t);
-    double s[LT_TRIED];
+    double s[LT_TRIED] = {0};
     if (!t) return error_set(err, ERR_MACHINE, "%s: no host memory to time it", u->name);
     cudaError_t e = take(t, &u->shape);
     if (!e) e = fill_operands(t, u->shape.in);
-    bool fine = !e && run_round(t, p, list, n, 0) && run_round(t, p, list, n, 0); /* loads them */
-    const int rounds = fine ? rounds_for(t, n) : 0;
-    for (int r = 0; r < rounds && fine; r++) fine = run_round(t, p, list, n, r);
-    for (int i = 0; i < n && fine; i++) s[i] = seconds_of(t->ms[i], rounds);
+    const bool fine = !e && time_all(t, p, list, n, s);
     if (fine) {
         u->tried = n;
         u->first_s = s[0];
