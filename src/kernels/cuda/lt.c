@@ -176,11 +176,15 @@ static status choose(lt_plan *p, lt_use *u, error *err)
 void lt_use_files(const char *run, const char *from, const char *tuned, const char *gpu, bool tunes)
 {
     const char *forced = getenv("MOEFOLD_CUBLASLT"); /* for tests of resuming: docs/GPU.md */
+    static char last[1024];
+    char words[1024];
+    snprintf(words, sizeof words, "%s\n%s\n%s\n%d", run, from, tuned, tunes);
     lt_choices_use(&(lt_files){run, from, tuned, cublasLtGetVersion(), gpu});
     pthread_mutex_lock(&lt.lock);
     lt.tunes = tunes;
     lt.forced = forced && atoi(forced) > 0 ? atoi(forced) : 0;
-    lt.n_uses = 0;
+    if (strcmp(last, words) != 0) lt.n_uses = 0; /* ranks that are threads share one list */
+    memcpy(last, words, sizeof last);
     pthread_mutex_unlock(&lt.lock);
 }
 

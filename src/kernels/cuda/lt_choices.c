@@ -152,12 +152,12 @@ static void make_folder_of(char *path)
     *slash = '/';
 }
 
-/* The file anew, with what is known. */
-static bool write_all(const choice_list *l, const char *path)
+/* The file anew (`how`: "w", or "wx" for one that is not there), with what is known. */
+static bool write_all(const choice_list *l, const char *path, const char *how)
 {
     char line[LINE];
     snprintf(line, LINE, "cublaslt %zu %s\n", kept.version, kept.gpu);
-    bool fine = write_text(path, "w", line);
+    bool fine = write_text(path, how, line);
     for (int i = 0; i < l->n && fine; i++) {
         print_choice(line, &l->list[i]);
         fine = write_text(path, "a", line);
@@ -187,7 +187,9 @@ static void use_run(const char *path, const char *from)
     if (!there && other) read_all(&kept.run, from);
     if (there || !path) return;
     make_folder_of(kept.run.path);
-    if (!write_all(&kept.run, path)) leave_run_file();
+    if (write_all(&kept.run, path, "wx")) return;
+    if (errno == EEXIST && read_all(&kept.run, path)) return; /* C4 */
+    if (!write_all(&kept.run, path, "w")) leave_run_file();
 }
 
 void lt_choices_use(const lt_files *f)
@@ -235,7 +237,7 @@ status lt_choices_tune(const lt_choice *c, const char *note, error *err)
     put(&kept.tuned, &own);
     if (path) {
         snprintf(beside, sizeof beside, "%s.new", path);
-        if (!write_all(&kept.tuned, beside) || rename(beside, path) != 0)
+        if (!write_all(&kept.tuned, beside, "w") || rename(beside, path) != 0)
             s = error_set(err, ERR_MACHINE,
                           "%s: tuned algorithms cannot be written there (%s); repair: --out in "
                           "another folder",

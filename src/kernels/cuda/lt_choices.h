@@ -12,7 +12,9 @@
  * C2  Lines of a run are appended as choices are made, each by one write: a run that is killed
  *     leaves whole lines. What cannot be read is chosen anew, too. The machine's file is written
  *     whole, beside itself first.
- * C3  The run's go before the machine's: a run that goes on after a tuning keeps its bits. */
+ * C3  The run's go before the machine's: a run that goes on after a tuning keeps its bits.
+ * C4  Ranks share a run's file: the first makes it, the others add to it. Two that meet the same
+ *     product choose the same, so what is there twice does no harm. */
 #ifndef KERNELS_CUDA_LT_CHOICES_H
 #define KERNELS_CUDA_LT_CHOICES_H
 
