@@ -74,6 +74,16 @@ shm qwen3-moe 2 EP2 alltoall
 shm deepseek-v3 4 TP2 PP2 EP2 ETP1
 LIST
 
+# ---- planned bytes are those that steps touch, on all ranks
+for how in --as-threads ''; do
+    # shellcheck disable=SC2086
+    timeout 60 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks 4 $how --touched model.expert_model_parallel_size=4 \
+        model.moe_router_force_load_balancing=true train.global_batch_size=4 train.train_iters=1 >"$work/out" 2>&1
+    code=$?
+    say_if "train --touched, 4 ranks ${how:-as processes}" "code $code: $(grep -oE 'planned.*' "$work/out" | tail -1 | cut -c1-120)" "code 0" [ $code = 0 ]
+    [ $code = 0 ] || tail -4 "$work/out" | cut -c1-300
+done
+
 # ---- overlaps, as threads, over an emulated link
 wide=(tiny cluster.gpu=H200 moefold.device=cuda model.num_layers=4 model.hidden_size=1024 model.num_attention_heads=8 model.num_query_groups=4
     model.kv_channels=128 model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=768 model.vocab_size=8192
