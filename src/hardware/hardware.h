@@ -115,6 +115,7 @@ typedef struct hardware {
     int64_t gpus_per_node, nvlink_domain;
     link_level node, domain, across;
     double host_bandwidth;       /* one way */
+    double host_memory;          /* bytes of a node's host; 0: nobody has said */
     double host_adam;            /* elements a second that a GPU's share of the host updates */
     double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */
     double sync;                 /* seconds that the host loses when it reads a count back */
@@ -163,6 +164,10 @@ typedef struct hardware {
     } stacks[CURVE_MAX];
     int n_stacks;
 } hardware;
+
+/* A file beside the descriptions: in the folders that `moefold bench` writes to (./hardware, the
+ * user's), else where all are. NULL: in none of them. */
+const char *hardware_file(const char *name, arena *a);
 
 /* hardware/NAME.yaml in a folder above the program, in share/moefold/hardware beside its folder, or
  * a path. ERR_INPUT: nobody described such a GPU (those described are named), or the file is wrong

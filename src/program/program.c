@@ -123,7 +123,7 @@ static both_segments segment_for(assembly *s, int64_t layer, int n_layers, unsig
 static void add_instance(chunk *c, both_segments b, int64_t layer)
 {
     c->kinds[c->n] = b.seg->kind;
-    c->list[c->n++] = (instance){b.seg, b.copies, layer, segment_input_bytes(b.seg)};
+    c->list[c->n++] = (instance){b.seg, b.copies, layer};
     c->saved_bytes += b.seg->saved_bytes;
     c->host_bytes += b.seg->host_bytes;
 }

@@ -35,8 +35,7 @@ typedef enum region {
 typedef struct instance {
     const segment *seg;
     const segment *copies; /* what quantises its weights, before its first forward; or NULL */
-    int64_t layer;         /* first decoder layer; 0 for embedding and head */
-    int64_t input_bytes;   /* of its saved bytes: buffer 0, which comes first; 0: it is not saved */
+    int64_t layer; /* first decoder layer; 0 for embedding and head */
 } instance;
 
 typedef struct chunk {

@@ -47,9 +47,6 @@ int check_large(void);
 int wrong_quantised(void);
 void time_quantised(void);
 
-/* Choices of algorithms that are kept with a run; how many checks fail. */
-int wrong_choices(void);
-
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */
