@@ -183,7 +183,7 @@ const card_light *card_pair_light(cards *k, const choice *c, int kind, int other
 
 double card_pair_least(cards *k, const choice *c, int kind, int other)
 {
-    return card_pair_light(k, c, kind, other)->alone[c->graphs][0];
+    return list_least_seconds(&card_pair_light(k, c, kind, other)->least[c->graphs][0]);
 }
 
 int64_t card_saved(const card_light *l, unsigned drop)
