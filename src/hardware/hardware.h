@@ -98,6 +98,7 @@ typedef enum call_kind {
     CALL_ELEMENTWISE,
     CALL_MESSAGE,
     CALL_REPLAY, /* of a graph of parts of a layer: beside what its nodes take */
+    CALL_NODE,   /* of a part of a layer that EP overlap schedules by itself */
     CALL_KINDS
 } call_kind;
 

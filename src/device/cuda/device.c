@@ -54,6 +54,18 @@ static void check(const device *d, cudaError_t e, const char *what)
     gpu_check(d, e, what);
 }
 
+/* "Not ready" is kept as the last error, which a launch would then be blamed for. */
+bool gpu_is_past(const device *d, cudaEvent_t event, const char *what)
+{
+    cudaError_t e = cudaEventQuery(event);
+    if (e == cudaErrorNotReady) {
+        cudaGetLastError();
+        return false;
+    }
+    gpu_check(d, e, what);
+    return true;
+}
+
 /* ---- which GPU */
 
 static int wanted_gpu(int n)
@@ -351,10 +363,7 @@ static void wait_here(device *d, int event)
 static bool is_complete(device *d, int event)
 {
     if (!issue_recorded(d, event)) return false;
-    cudaError_t e = cudaEventQuery(state_of(d)->events[event]);
-    if (e == cudaErrorNotReady) return false;
-    check(d, e, "asking for an event");
-    return true;
+    return gpu_is_past(d, state_of(d)->events[event], "asking for an event");
 }
 
 /* ---- stamps */

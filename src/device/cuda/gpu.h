@@ -55,6 +55,9 @@ void gpu_check(const device *d, cudaError_t e, const char *what);
 
 extern const device_calls *gpu_calls;
 
+/* Has the event passed? */
+bool gpu_is_past(const device *d, cudaEvent_t event, const char *what);
+
 /* ---- how ranks reach each other (join.c) */
 
 bool gpu_between_processes(const device *d);
