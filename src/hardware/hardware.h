@@ -164,6 +164,10 @@ typedef struct hardware {
     int n_stacks;
 } hardware;
 
+/* A file beside the descriptions: in the folders that `moefold bench` writes to (./hardware, the
+ * user's), else where all are. NULL: in none of them. */
+const char *hardware_file(const char *name, arena *a);
+
 /* hardware/NAME.yaml in a folder above the program, in share/moefold/hardware beside its folder, or
  * a path. ERR_INPUT: nobody described such a GPU (those described are named), or the file is wrong
  * (line, key). */
