@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/fast_dense.h"
+#include "kernels/cpu/fused.h"
 #include "kernels/cpu/launch.h"
 #include "kernels/cpu/rows.h"
 #include "program/quant.h"
@@ -33,9 +34,9 @@ static void adapt(kernel *k)
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense, plain_attention, plain_moe,   plain_gdn,  plain_move,
-        plain_layer, plain_update,    plain_quant, fast_dense, fast_attention,
-        fast_moe,    fast_gdn,        fast_move,   fast_quant,
+        plain_dense,  plain_attention, plain_moe,   plain_gdn,  plain_move,     plain_layer,
+        plain_update, plain_fused,     plain_quant, fast_dense, fast_attention, fast_moe,
+        fast_gdn,     fast_move,       fast_fused,  fast_quant,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         kernel_rows part = parts[i]();
@@ -92,7 +93,7 @@ size_t kernel_workspace_bytes(const op *o)
 {
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (needs[i].kind == o->kind) return needs[i].bytes(o);
-    return 0;
+    return op_is_fused(o->kind) ? fused_bytes(o) : 0;
 }
 
 void kernels_workspace(void *p, size_t bytes)

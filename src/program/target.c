@@ -3,6 +3,7 @@
 
 #include "base/maths.h"
 #include "program/quant.h"
+#include "program/fused.h"
 #include "recipe/target.h"
 
 static const target_row rows[] = {
@@ -10,10 +11,12 @@ static const target_row rows[] = {
      .widens = true,
      .writes_first = true,
      .wide_blocks = true,
+     .can_fuse = FUSE_ALL,
      .logits_bytes = 8 << 20},
     {.name = "cuda-sm90",
      .writes_first = true,
      .wide_blocks = true,
+     .can_fuse = FUSE_ALL,
      .logits_rows = 4096,
      .logits = DTYPE_BF16,
      .room = target_cuda_room},
@@ -109,6 +112,12 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
     }
     if (t->widens && op_is_quantised(o->kind) && o->kind != OP_QUANTISE)
         add(&p, quant_product_room(o), -1, -1);
+    if (op_is_fused(o->kind)) {
+        fused_steps parts_of;
+        int64_t at[FUSED_BETWEEN_MAX];
+        fused_expand(&parts_of, o, NULL);
+        add(&p, fused_places(&parts_of, at), -1, -1);
+    }
     if (t->widens && !op_is_comm(o->kind) && !op_is_typed(o->kind)) add_copies(&p, seg, o);
     return p.n;
 }
