@@ -40,6 +40,7 @@ static void gather(void)
         cuda_route,
         cuda_flex,
         cuda_update,
+        cuda_fused,
         cuda_fast_grouped,
         cuda_fast_wgmma,
         cuda_fast_gemm,
@@ -53,6 +54,8 @@ static void gather(void)
         cuda_fast_head_part,
         cuda_gdn_chunk,
         cuda_gdn_chunk_back,
+        cuda_fast_fused,
+        cuda_fast_heads,
         cuda_fast_router_loss,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
