@@ -7,7 +7,7 @@
 #ifndef BENCH_ACCURACY_WINNERS_H
 #define BENCH_ACCURACY_WINNERS_H
 
-#include "accuracy_rows.h"
+#include "accuracy_parts.h"
 #include "accuracy_stats.h"
 #include "base/clock.h"
 #include "price/bands.h"
@@ -86,7 +86,19 @@ static inline status winner_of(found *out, const char **text, judging *b, const 
     return OK;
 }
 
-static inline void print_winners(judging *b)
+/* The winner's dispatcher and overlap, which its text leaves out, and both steps. */
+static inline void print_winner_parts(const judged *j, const found *f)
+{
+    static const char *const to[] = {"allgather", "alltoall", "flex"};
+    static const char *const beside[] = {"-", "shared", "wgrad", "EP", "EP delayed"};
+    printf("%s, beside %s, offload %d/4, %.1f of %.1f GiB\n", to[f->c.to], beside[f->c.beside],
+           f->c.offload, (double)f->exact.peak_bytes / (1 << 30),
+           (double)f->exact.usable / (1 << 30));
+    print_parts("  published run", &j->pr);
+    print_parts("  winner", &f->exact);
+}
+
+static inline void print_winners(judging *b, bool parts)
 {
     numbers ratios = {0};
     printf("| model | GPU | n | precision | best published | tokens/s | plan's first | tokens/s | "
@@ -106,6 +118,7 @@ static inline void print_winners(judging *b)
             double ratio = f.exact.tokens_per_s_per_gpu / j->tokens;
             numbers_add(&ratios, log(ratio));
             printf("%s | %.0f | %.2f |\n", text, f.exact.tokens_per_s_per_gpu, ratio);
+            if (parts) print_winner_parts(j, &f);
         }
         fflush(stdout);
         arena_destroy(a);

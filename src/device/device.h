@@ -36,6 +36,7 @@
 
 #include "comm/comm.h"
 #include "kernels/kernels.h"
+#include "kernels/lt_use.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -148,6 +149,10 @@ typedef struct device_table {
 
     /* D5. */
     void (*settle)(device *d);
+
+    /* Products for which a library chose an algorithm since the device was opened, at most `room`;
+     * returns how many there are. NULL: the device has no such library. */
+    int (*products)(const device *d, lt_use *list, int room);
 } device_table;
 
 /* Where in the program operations stand that are put next: for people. */

@@ -1,6 +1,7 @@
 /* issue.c - see issue.h. */
 #include "device/issue.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -48,6 +49,7 @@ struct issue {
     stream_queue queues[STREAM_COUNT];
     record_at *events;
     int64_t held; /* entries in all queues */
+    int looked;   /* times that nothing could be issued since something was */
 };
 
 /* ---- opening */
@@ -149,13 +151,15 @@ static bool move(device *d)
             }
         }
     }
+    if (any) q->looked = 0;
     return any;
 }
 
 /* Nothing can be issued before a meeting is over, or the device has come to where one begins. */
 static void rest(device *d)
 {
-    const issue *q = d->issue;
+    enum { SOON = 2000 };
+    issue *q = d->issue;
     int requests[STREAM_COUNT], n = 0, looks = 0;
     for (int s = 0; s < STREAM_COUNT; s++) {
         const stream_queue *l = &q->queues[s];
@@ -165,8 +169,10 @@ static void rest(device *d)
         else
             requests[n++] = l->meeting.request;
     }
-    if (looks)
-        nanosleep(&(struct timespec){.tv_nsec = 5000}, NULL);
+    if (looks && q->looked++ < SOON) /* a sleep takes far longer than counts on their way */
+        sched_yield();
+    else if (looks)
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
     else if (n)
         q->calls->wait_any(d->c, requests, n);
     else

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "device/cuda.h"
 #include "device/log.h"
 #include "device/meeting.h"
 #include "program/target.h"
@@ -70,12 +71,23 @@ static const char *file_in(const recipe *r, knob_id folder, const char *file)
     return recipe_given(r, folder) ? arena_text(r->a, "%s/%s", recipe_word(r, folder), file) : "";
 }
 
+/* Algorithms that `bench` tuned for this machine's GPU, as the recipe says; "": none. */
+static const char *tuned_file(const recipe *r)
+{
+    cuda_gpu found;
+    error ignored;
+    if (recipe_given(r, K_CUBLASLT))
+        return recipe_is(r, K_CUBLASLT, "none") ? "" : recipe_word(r, K_CUBLASLT);
+    return device_cuda_look(&found, &ignored) ? "" : device_cuda_tuned(&found, r->a);
+}
+
 /* What a GPU is told: lines, see device/cuda/device.c. */
 static const char *cuda_name(const recipe *r)
 {
     const char *file = "cublaslt.txt", *save = file_in(r, K_SAVE, file);
     const char *cudnn = recipe_given(r, K_CUDNN_PATH) ? recipe_word(r, K_CUDNN_PATH) : "";
-    return arena_text(r->a, "cuda:%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file));
+    return arena_text(r->a, "cuda:%s\n%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file),
+                      tuned_file(r));
 }
 
 static const char *device_name(const program *p, const executor_options *o)
@@ -172,6 +184,11 @@ bool executor_runs_ahead(const executor *e)
 int64_t executor_beside(executor *e)
 {
     return e->d->table->beside(e->d);
+}
+
+int executor_products(const executor *e, lt_use *list, int room)
+{
+    return e->d->table->products ? e->d->table->products(e->d, list, room) : 0;
 }
 
 const char *executor_device(const executor *e)

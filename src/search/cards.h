@@ -100,6 +100,19 @@ void cards_release(cards *k);
 
 int64_t cards_built(const cards *k);
 
+/* How often a rank's chunks run by themselves and beside one another, under combined 1F1B. */
+typedef struct order_meet {
+    int64_t forward, backward, times; /* chunks */
+} order_meet;
+
+typedef struct order_meets {
+    int64_t *alone; /* [vpp][phase] */
+    order_meet *list;
+    int n;
+    bool by_first_stage; /* the first forward and the last backward are of the first chunk, alone */
+} order_meets;
+const order_meets *cards_meets(cards *k, const order_shape *h);
+
 /* The order of a rank; good until one of another pipeline is asked for. */
 const step_order *cards_order(cards *k, const order_shape *h);
 

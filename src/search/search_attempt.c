@@ -145,7 +145,9 @@ static double light_step(search *s, const choice *c, attempt *t, bool half)
     step_play p = attempt_play(s, c, t);
     p.light = true;
     p.half_light = half;
-    return step_seconds(&p, s->scratch);
+    double least = c->beside >= BESIDE_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
+    if (!s->o->judge_all && !best_enters(s->out, c, least)) return least;
+    return fmax(least, step_seconds(&p, s->scratch));
 }
 
 /* Step played, memory summed. */

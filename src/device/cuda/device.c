@@ -54,6 +54,18 @@ static void check(const device *d, cudaError_t e, const char *what)
     gpu_check(d, e, what);
 }
 
+/* "Not ready" is kept as the last error, which a launch would then be blamed for. */
+bool gpu_is_past(const device *d, cudaEvent_t event, const char *what)
+{
+    cudaError_t e = cudaEventQuery(event);
+    if (e == cudaErrorNotReady) {
+        cudaGetLastError();
+        return false;
+    }
+    gpu_check(d, e, what);
+    return true;
+}
+
 /* ---- which GPU */
 
 static int wanted_gpu(int n)
@@ -167,11 +179,11 @@ static void close_gpu(device *d)
     d->state = NULL;
 }
 
-/* Lines, each may be empty: cuDNN's folder, the file where a run keeps choices of algorithms, and
- * that of the run it goes on from. */
-static void use_words(const char *words)
+/* Lines, each may be empty: cuDNN's folder; files of cuBLASLt's algorithms: the run's, that of the
+ * run it goes on from, the machine's; "tune". */
+static void use_words(const char *words, const char *name)
 {
-    enum { LINES = 3 };
+    enum { LINES = 5 };
     char line[LINES][PATH_MAX];
     for (int i = 0; i < LINES; i++) {
         const size_t n = strcspn(words, "\n");
@@ -179,7 +191,7 @@ static void use_words(const char *words)
         words += n + (words[n] == '\n');
     }
     cudnn_use(line[0]);
-    lt_keep_choices(line[1], line[2]);
+    lt_use_files(line[1], line[2], line[3], name, strcmp(line[4], "tune") == 0);
 }
 
 /* ---- memory */
@@ -352,10 +364,7 @@ static void wait_here(device *d, int event)
 static bool is_complete(device *d, int event)
 {
     if (!issue_recorded(d, event)) return false;
-    cudaError_t e = cudaEventQuery(state_of(d)->events[event]);
-    if (e == cudaErrorNotReady) return false;
-    check(d, e, "asking for an event");
-    return true;
+    return gpu_is_past(d, state_of(d)->events[event], "asking for an event");
 }
 
 /* ---- stamps */
@@ -467,8 +476,8 @@ static const issue_hooks hooks = {.wait = wait,
 static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
-    use_words(words);
     look(&found); /* takes it for this thread */
+    use_words(words, found.name);
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
@@ -484,6 +493,12 @@ static status open_gpu(device *d, const char *words, error *err)
     if (st) return st;
     return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
                      cudaGetErrorString(e));
+}
+
+static int products(const device *d, lt_use *list, int room)
+{
+    (void)d;
+    return lt_uses(list, room);
 }
 
 status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, error *err)
@@ -525,7 +540,8 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .stamp = issue_stamp,
                                   .stamp_read = stamp_read,
                                   .sync = sync,
-                                  .settle = issue_all},
+                                  .settle = issue_all,
+                                  .products = products},
                         .look = look,
                         .cudnn = look_for_cudnn};
     return OK;

@@ -69,6 +69,9 @@ int gpu_captured(device *d, int graph);
 void gpu_replay(device *d, int graph, const op *o);
 void gpu_close_graphs(gpu_state *g);
 
+/* Has the event passed? */
+bool gpu_is_past(const device *d, cudaEvent_t event, const char *what);
+
 /* ---- how ranks reach each other (join.c) */
 
 bool gpu_between_processes(const device *d);

@@ -99,10 +99,7 @@ void gpu_mark(device *d, op_stream s)
 
 bool gpu_passed(device *d, op_stream s)
 {
-    cudaError_t e = cudaEventQuery(gpu_of(d)->marks[s]);
-    if (e == cudaErrorNotReady) return false;
-    gpu_check(d, e, "waiting for a stream");
-    return true;
+    return gpu_is_past(d, gpu_of(d)->marks[s], "waiting for a stream");
 }
 
 void gpu_point(device *d, op_stream s, issue_point p)

@@ -56,6 +56,7 @@ static void gather(void)
         cuda_gdn_chunk_back,
         cuda_fast_fused,
         cuda_fast_heads,
+        cuda_fast_router_loss,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
