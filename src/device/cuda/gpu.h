@@ -41,7 +41,6 @@ typedef struct gpu_state {
     cudaGraphExec_t *graphs; /* [n_graphs] */
     int n_graphs;
     bool capturing;
-    bool staged; /* data goes through shared memory */
     bool staged;           /* data goes through shared memory */
     struct gpu_nccl *nccl; /* a library moves messages; NULL: ranks do */
     char transport[160];
