@@ -324,10 +324,10 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     double bytes = bytes_of(seg, o, row->way);
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
+    double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
     if (row->kind == COST_MEMORY)
-        return bytes * c->hw->fusion *
-               (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);
-    return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * c->fill);
+        return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
+    return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * full);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
