@@ -86,10 +86,23 @@ static __device__ void step(sums d, const uint8_t *a, const uint8_t *b, int row0
     }
 }
 
-/* The scale of row i at step k, or 1. */
-static __device__ __forceinline__ float scale_at(const quant_side &s, int64_t i, int64_t k)
+/* Scales of a matrix by blocks of 128, as quant_scale_at has them; none: 1. */
+struct scales {
+    const float *s;
+    int64_t rows, down, across; /* from one row (of blocks, where they are square) or step on */
+    bool square;
+    __device__ __forceinline__ float at(int64_t i, int64_t step) const
+    {
+        if (!s || i >= rows) return 1;
+        return __ldg(s + (square ? i >> 7 : i) * down + step * across);
+    }
+};
+
+static __device__ scales scales_of(const quant_side &q)
 {
-    return s.s && i < s.z.rows ? ((const float *)s.s)[quant_scale_at(s.z, i, k)] : 1;
+    const int64_t blocks = quant_up4((q.z.cols + SIDE - 1) >> 7);
+    if (q.z.square) return {(const float *)q.s, q.z.rows, blocks, 1, true};
+    return {(const float *)q.s, q.z.rows, 1, quant_up4(q.z.rows), false};
 }
 
 struct place {
@@ -105,14 +118,14 @@ struct place {
     }
 };
 
-static __device__ void add_scaled(sums acc, const sums d, const quant_side &a, const quant_side &b,
+static __device__ void add_scaled(sums acc, const sums d, const scales &a, const scales &b,
                                   const place &p, int64_t k)
 {
     float sa[FRAGS_M][2], sb[FRAGS_N][2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        for (int i = 0; i < FRAGS_M; i++) sa[i][h] = scale_at(a, p.row(i, h), k);
-        for (int j = 0; j < FRAGS_N; j++) sb[j][h] = scale_at(b, p.col(j, h), k);
+        for (int i = 0; i < FRAGS_M; i++) sa[i][h] = a.at(p.row(i, h), k);
+        for (int j = 0; j < FRAGS_N; j++) sb[j][h] = b.at(p.col(j, h), k);
     }
 #pragma unroll
     for (int i = 0; i < FRAGS_M; i++)
@@ -167,6 +180,7 @@ template <bool WIDE_A> static __global__ void __launch_bounds__(BLOCK) mma_kerne
     const extent x = extent_of(p, row0);
     const quant_side a = p.side_a(x.e), b = p.side_b(x.e);
     const place at = {row0 + row_w, col0 + col_w, (int)threadIdx.x % WARP};
+    const scales scale_a = scales_of(a), scale_b = scales_of(b);
     const int64_t steps = (x.end - x.first + SIDE - 1) / SIDE;
     sums acc = {};
     for (int s = 0; s < STAGES - 1; s++) {
@@ -189,7 +203,7 @@ template <bool WIDE_A> static __global__ void __launch_bounds__(BLOCK) mma_kerne
         sums d = {};
         const uint8_t *now = tiles + 2 * (s % STAGES) * TILE;
         step<WIDE_A>(d, now, now + TILE, row_w, col_w);
-        add_scaled(acc, d, a, b, at, x.first + s * SIDE);
+        add_scaled(acc, d, scale_a, scale_b, at, (x.first >> 7) + s);
     }
     const float factor = (a.g ? a.g[0] : 1) * (b.g ? b.g[0] : 1);
     write_sums(p, acc, at, p.weights ? x.e : 0, factor);

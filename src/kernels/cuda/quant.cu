@@ -65,21 +65,23 @@ static __device__ float lanes_amax(float v, int side)
 }
 
 /* What a number is multiplied by, given the largest of its block; `writes` its scale. */
+template <quant_form FORM>
 static __device__ float times_of(const copy &c, dtype type, int64_t i, int64_t j, float amax,
                                  float factor, bool writes)
 {
-    if (c.z.form == QUANT_TENSOR) return factor;
-    const int64_t at = quant_scale_at(c.z, i, j);
+    if (FORM == QUANT_TENSOR) return factor;
+    const quant_shape z = {FORM, c.z.square, c.z.rows, c.z.cols};
+    const int64_t at = writes ? quant_scale_at(z, i, j) : 0;
     const float largest = narrow_format_of(type).largest;
-    if (c.z.form == QUANT_NV) {
+    if (FORM == QUANT_NV) {
         const narrow_format e4m3 = narrow_format_of(DTYPE_E4M3);
         const uint8_t code = narrow_of_float(e4m3, __fmul_rn(__fdiv_rn(amax, largest), factor));
         if (writes) ((uint8_t *)c.s)[at] = code;
         return code ? __fdiv_rn(factor, narrow_to_float(e4m3, code)) : 0;
     }
     const float scale = scale_of_amax(amax, largest);
-    if (writes && c.z.form == QUANT_MX) ((uint8_t *)c.s)[at] = e8m0_of_power(scale);
-    if (writes && c.z.form == QUANT_BLOCK) ((float *)c.s)[at] = scale;
+    if (writes && FORM == QUANT_MX) ((uint8_t *)c.s)[at] = e8m0_of_power(scale);
+    if (writes && FORM == QUANT_BLOCK) ((float *)c.s)[at] = scale;
     return 1 / scale;
 }
 
@@ -91,25 +93,31 @@ static __device__ uint8_t code_of(dtype type, float v)
 
 /* A warp encodes a line of up to 128 numbers of a tile: line i of the copy, from column j0 on.
  * get(c), factor(c): number and factor of column j0 + c. `square`: the scale's amax, or below 0. */
-template <class G, class F>
+template <quant_form FORM, class G, class F>
 static __device__ void encode_line(const copy &c, dtype type, int64_t i, int64_t j0, float square,
                                    const G &number, const F &factor)
 {
     const int lane = (int)threadIdx.x % WARP;
-    const int64_t side = quant_block(c.z.form), row = quant_row(type, c.z.cols);
+    constexpr int side = FORM == QUANT_BLOCK ? 128
+                         : FORM == QUANT_MX  ? 32
+                         : FORM == QUANT_NV  ? 16
+                                             : 0;
+    const int64_t row = quant_row(type, c.z.cols);
     float v[PARTS], amax[PARTS], whole = 0;
 #pragma unroll
     for (int p = 0; p < PARTS; p++) {
         v[p] = j0 + lane + p * WARP < c.z.cols ? number(lane + p * WARP) : 0;
-        amax[p] = lanes_amax(fabsf(v[p]), side && side < WARP ? (int)side : WARP);
+        amax[p] = lanes_amax(fabsf(v[p]), side && side < WARP ? side : WARP);
         if (amax[p] > whole) whole = amax[p];
     }
 #pragma unroll
     for (int p = 0; p < PARTS; p++) {
         const int64_t j = j0 + lane + p * WARP;
         const float most = square >= 0 ? square : side == SIDE ? whole : amax[p];
-        const bool in = j < c.z.cols, writes = in && side && j % side == 0;
-        const float times = in ? times_of(c, type, i, j, most, factor(lane + p * WARP), writes) : 0;
+        const bool in = j < c.z.cols,
+                   writes = in && side && (lane + p * WARP) % (side ? side : 1) == 0;
+        const float times =
+            in ? times_of<FORM>(c, type, i, j, most, factor(lane + p * WARP), writes) : 0;
         const uint8_t code = in ? code_of(type, __fmul_rn(v[p], times)) : 0;
         const uint8_t next = (uint8_t)__shfl_down_sync(ALL_LANES, (int)code, 1);
         if (!in) continue;
@@ -156,7 +164,7 @@ static __device__ copy copy_of_part(copy c, int64_t part, int64_t codes, int64_t
     return c;
 }
 
-static __global__ void __launch_bounds__(BLOCK) tile_kernel(quantising z)
+template <quant_form FORM> static __global__ void __launch_bounds__(BLOCK) tile_kernel(quantising z)
 {
     extern __shared__ float tile[]; /* [SIDE][STRIDE] */
     __shared__ float factors[SIDE];
@@ -179,11 +187,11 @@ static __global__ void __launch_bounds__(BLOCK) tile_kernel(quantising z)
     const copy row = copy_of_part(z.row, part, z.codes[0], z.scales[0]);
     const copy turned = copy_of_part(z.turned, part, z.codes[1], z.scales[1]);
     for (int i = (int)threadIdx.x / WARP; row.q && i < SIDE && m0 + i < z.m; i += WARPS)
-        encode_line(
+        encode_line<FORM>(
             row, z.type, m0 + i, k0, square, [&](int c) { return tile[i * STRIDE + c]; },
             [&](int) { return factors[i]; });
     for (int i = (int)threadIdx.x / WARP; turned.q && i < SIDE && k0 + i < z.k; i += WARPS)
-        encode_line(
+        encode_line<FORM>(
             turned, z.type, k0 + i, m0, square, [&](int c) { return tile[c * STRIDE + i]; },
             [&](int c) { return factors[c]; });
 }
@@ -229,8 +237,13 @@ static void quantise(const kernel_call *c)
     const dim3 tiles((unsigned)quant_blocks(z.k, SIDE), (unsigned)quant_blocks(z.m, SIDE),
                      (unsigned)parts);
     const size_t shared = sizeof(float) * SIDE * STRIDE;
-    cudaFuncSetAttribute(tile_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    tile_kernel<<<tiles, BLOCK, shared, stream_of(c)>>>(z);
+    const quant_form form = (quant_form)d[DIM_QUANTISE_FORM];
+    auto *kernel = form == QUANT_BLOCK    ? tile_kernel<QUANT_BLOCK>
+                   : form == QUANT_TENSOR ? tile_kernel<QUANT_TENSOR>
+                   : form == QUANT_MX     ? tile_kernel<QUANT_MX>
+                                          : tile_kernel<QUANT_NV>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    kernel<<<tiles, BLOCK, shared, stream_of(c)>>>(z);
     if (g) for_each(c, experts, [=] __device__(int64_t e) { g[e] = __fdiv_rn(1, g[e]); });
 }
 
