@@ -233,16 +233,26 @@ static bool all_say(device *d, bool yes, int64_t n, char *room)
     return yes;
 }
 
+/* Processes that share a GPU run at the same time only under MPS. */
+static bool take_turns(const device *d)
+{
+    int at = 0, mps = 0;
+    cudaError_t e = cudaGetDevice(&at);
+    if (!e) e = cudaDeviceGetAttribute(&mps, cudaDevAttrMpsEnabled, at);
+    return gpu_between_processes(d) && !e && !mps;
+}
+
 static void describe(gpu_state *g, const device *d, const card *mine, const card *all)
 {
     int64_t sharing = 0;
     for (int64_t r = 0; r < g->n_peers; r++)
         sharing += memcmp(all[r].gpu, mine->gpu, sizeof mine->gpu) == 0;
-    snprintf(g->transport, sizeof g->transport, "%s, %lld rank%s on this GPU",
+    snprintf(g->transport, sizeof g->transport, "%s, %lld rank%s on this GPU%s",
              g->staged                  ? "pinned shared memory"
              : gpu_between_processes(d) ? "CUDA IPC"
                                         : "threads of one process",
-             (long long)sharing, sharing == 1 ? "" : "s");
+             (long long)sharing, sharing == 1 ? "" : "s",
+             sharing > 1 && take_turns(d) ? ", in turns (there is no MPS)" : "");
 }
 
 static status connect(device *d, card *mine, card *all, const int64_t *sent, error *err)
