@@ -50,6 +50,7 @@ cuda_part cuda_fast_router(void);
 cuda_part cuda_fast_router_loss(void);
 cuda_part cuda_fast_norm(void);
 cuda_part cuda_fast_rope(void);
+cuda_part cuda_fast_embed(void);
 
 #ifdef __cplusplus
 }
