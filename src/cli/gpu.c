@@ -75,6 +75,13 @@ static status named_algorithms_are_there(const recipe *r, error *err)
                      knobs[K_CUBLASLT].key, recipe_word(r, K_CUBLASLT));
 }
 
+/* Messages between nodes go by NCCL, which has run with one rank only: who asks for it may try. */
+static bool wants_nccl(void)
+{
+    const char *way = getenv("MOEFOLD_TRANSPORT");
+    return way && text_equal(way, "nccl");
+}
+
 status gpu_can_run(const setup *s, error *err)
 {
     static const char instead[] = "cluster.gpu=cpu trains on CPUs, moefold.device=cpu runs the "
@@ -85,7 +92,7 @@ status gpu_can_run(const setup *s, error *err)
     const recipe *r = &s->r;
     bool on_gpu = recipe_is(r, K_DEVICE, "cuda") || (device_is_open(r) && !recipe_on_cpu(r));
     if (!on_gpu) return OK;
-    if (s->lay.world > s->lay.gpus_per_node)
+    if (s->lay.world > s->lay.gpus_per_node && !wants_nccl())
         return error_set(err, ERR_RULE,
                          "cluster.gpu=%s: our GPU backend runs the ranks of one node, and this "
                          "layout has %lld, cluster.gpus_per_node=%lld; repair: %s",

@@ -46,6 +46,7 @@ static json_t *json_memory(const priced *q)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     json_object_set_new(o, "beside", json_integer(p->beside));
     json_object_set_new(o, "on_host", json_integer(p->host_bytes));
+    json_object_set_new(o, "host", cli_json_host(&p->on_host));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
     json_object_set_new(o, "rank", json_integer(q->rank));
     cli_json_reported(o, &q->memory, p->megatron);
@@ -137,7 +138,9 @@ static void print_memory(const priced *q, arena *a)
              .beside = p->beside,
              .memory = q->memory,
              .megatron = p->megatron,
-             .host_bytes = p->host_bytes};
+             .saved_live = p->saved_live,
+             .host_bytes = p->host_bytes,
+             .on_host = p->on_host};
     memcpy(f.bytes, p->bytes, sizeof f.bytes);
     cli_print("Memory", "%s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
     if (q->rank != p->fullest)
@@ -231,7 +234,9 @@ static status see_rank(priced *q, arena *a, error *err)
     memcpy(q->p.bytes, f.bytes, sizeof f.bytes);
     q->p.arena_bytes = f.arena_bytes;
     q->p.beside = f.beside;
+    q->p.saved_live = f.saved_live;
     q->p.host_bytes = f.host_bytes;
+    q->p.on_host.state = f.on_host.state;
     return OK;
 }
 

@@ -23,7 +23,9 @@ static void take_fit(price *out, const fit *f)
     out->megatron = f->megatron;
     out->arena_bytes = f->arena_bytes;
     out->fullest = f->fullest;
+    out->saved_live = f->saved_live;
     out->host_bytes = f->host_bytes;
+    out->on_host = f->on_host;
     out->fits = f->peak_bytes <= out->usable;
     memcpy(out->bytes, f->bytes, sizeof out->bytes);
 }
@@ -213,6 +215,7 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
         if (seconds > optimizer) optimizer = seconds;
     }
     take_fit(out, &memory);
+    out->on_host.memory = (int64_t)j->hw->host_memory;
     stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
     play_stages(t, &(stage_play){&c, step->programs, w}, a);
     see_time(out, s, t, optimizer);

@@ -227,31 +227,33 @@ static void put_op(executor *e, const bound_item *it, const op *o, const bound_o
     if (b->event != NO_EVENT) table->record(e->d, o->stream, b->event);
 }
 
-static void count_sent(const executor *e, const segment *seg, const op *o, int64_t *sent)
+static void add_traffic(const executor *e, const segment *seg, const op *o, device_traffic *t)
 {
     if (!op_is_comm(o->kind)) return;
     op_types types = seg_op_types(seg, o);
     int64_t bytes = meeting_sent(o, &types, comm_members(e->c, o->group));
-    if (bytes > sent[o->stream]) sent[o->stream] = bytes;
+    bool gives = o->kind == OP_SEND, takes = o->kind == OP_RECV;
+    comm_use_add(&t->use, o);
+    if (bytes > t->sent[o->stream]) t->sent[o->stream] = bytes;
+    if (gives || takes)
+        t->step[op_stream_channel(o->stream)] =
+            gives ? o->dim[DIM_MESSAGE_STEP] : -o->dim[DIM_MESSAGE_STEP];
 }
 
 /* Collective, as running is. Where it is done at the first item all ranks have opened theirs: none
  * leaves alone between the two. */
 static void join(executor *e)
 {
-    comm_use use = {{{false}}};
-    int64_t sent[STREAM_COUNT] = {0};
+    device_traffic t = {.sent = {0}};
     for (int i = 0; i < e->p->n_segments; i++) {
         const segment *seg = e->p->segments[i];
         for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < seg->n_ops[phase]; k++) {
-                comm_use_add(&use, &seg->ops[phase][k]);
-                count_sent(e, seg, &seg->ops[phase][k], sent);
-            }
+            for (int k = 0; k < seg->n_ops[phase]; k++)
+                add_traffic(e, seg, &seg->ops[phase][k], &t);
     }
-    comm_streams(e->c, &use);
+    comm_streams(e->c, &t.use);
     error err = {{0}};
-    if (e->d->table->join && e->d->table->join(e->d, sent, &err))
+    if (e->d->table->join && e->d->table->join(e->d, &t, &err))
         comm_abort(e->c, ERR_MACHINE, err.text);
     e->joined = true;
 }

@@ -326,11 +326,11 @@ static void check_chain(comm *c, result *r, const char *name)
     device *d = NULL;
     error err = {{0}};
     op ops[CHAINS][LONG];
-    const int64_t sent[STREAM_COUNT] = {0};
+    const device_traffic none = {.sent = {0}};
     if (device_open(&d, name, c, &err) || d->table->events(d, CHAINS * LONG, &err) ||
         d->table->stamps(d, 2 * CHAINS * LONG, &err) ||
         d->table->take(d, SPACE_WORK, CHAINS * sizeof(chain), &err) ||
-        (d->table->join && d->table->join(d, sent, &err))) {
+        (d->table->join && d->table->join(d, &none, &err))) {
         snprintf(r->text, sizeof r->text, "%.200s", err.text);
         return;
     }

@@ -5,6 +5,7 @@
  * E2  Finding them is a search through all ids for every token. Each thread has AT_ONCE loads under
  *     way, and a group of ids without a match costs one barrier. */
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/fast_embed.h"
 
 enum { WIDE = 8, AT_ONCE = 16, GROUP = AT_ONCE * BLOCK };
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "kernels/cuda/fast_embed.h"
 #include "kernels/cuda/parts.h"
 
 enum { ROWS_MAX = 2 * OP_COUNT };
@@ -40,6 +41,7 @@ static void gather(void)
         cuda_route,
         cuda_flex,
         cuda_update,
+        cuda_fused,
         cuda_fast_grouped,
         cuda_fast_wgmma,
         cuda_fast_gemm,
@@ -53,6 +55,8 @@ static void gather(void)
         cuda_fast_head_part,
         cuda_gdn_chunk,
         cuda_gdn_chunk_back,
+        cuda_fast_fused,
+        cuda_fast_heads,
         cuda_fast_router_loss,
         cuda_fast_embed,
     };
