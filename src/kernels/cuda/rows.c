@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernels/cuda/fast_embed.h"
 #include "kernels/cuda/parts.h"
 
 enum { ROWS_MAX = 2 * OP_COUNT };
@@ -58,7 +57,6 @@ static void gather(void)
         cuda_fast_fused,
         cuda_fast_heads,
         cuda_fast_router_loss,
-        cuda_fast_embed,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
