@@ -181,7 +181,8 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
 {
     expert_loads l = cost_loads(c, seg, o);
     int64_t n_experts = o->dim[DIM_GROUPED_E];
-    double even = (double)o->dim[DIM_GROUPED_ROOM] * c->fill, experts = (double)n_experts;
+    double even = floor((double)o->dim[DIM_GROUPED_ROOM] * c->fill * (1 + 1e-12)); /* whole rows */
+    double experts = (double)n_experts;
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     double rows = even * l.skew;
     bool narrow = cost_is_narrow(c, o);

@@ -156,7 +156,7 @@ void price_skew(cost_model *c, const price_options *o)
     if (o && o->routing)
         cost_set_skew(c, routing_skew(o->routing, c->s->lay.ep));
     else if (o && o->skew > 0)
-        cost_set_skew(c, fmin(o->skew, (double)c->s->lay.ep)); /* one rank has them all, at most */
+        cost_set_skew(c, o->skew);
 }
 
 /* Every layer with its own loads. */
@@ -174,6 +174,7 @@ static void see_routing(price *out, const setup *s, const cost_model *c)
     if (!s->m.experts || s->lay.ep < 2) return;
     out->skew = out->worst_skew = c->skew;
     out->room = recipe_real(&s->r, K_BUFFER_FACTOR);
+    out->room_is_planned = !fit_by_megatron(s);
     out->worst_layer = -1;
     for (int64_t i = 0; i < c->n_by_layer; i++) {
         if (out->worst_layer >= 0 && c->by_layer[i].skew <= out->worst_skew) continue;
