@@ -1,7 +1,7 @@
 /* rank_threads.c - ranks as threads: no MPI, one process, and on a GPU one context for all.
  *
- * Each rank has an arena, a recipe and a setup of its own, as it has in a process of its own: what a
- * rank resolves later it writes there. */
+ * Each rank has an arena, a recipe and a setup of its own, as in a process of its own: what a rank
+ * resolves later it writes there. */
 #include "cli/rank_threads.h"
 
 #include <pthread.h>
