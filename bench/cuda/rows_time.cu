@@ -251,6 +251,8 @@ static const probe probes[] = {
      0,
      true},
     {"router", OP_ROUTER, {T, E, K}, 0, "f01 -", "f02 i02", GB(4L * T * E), 0, true},
+    {"words", OP_EMBED, {T, H, V}, 0, "21 i0", "01", GB(4L * T * H), 0, true},
+    {"words, gradient", OP_EMBED_W, {T, H, V}, 0, "01 i0", "f21", GB(10L * T * H), 0, true},
     {"router, forced balance",
      OP_ROUTER,
      {T, E, K},
