@@ -35,6 +35,12 @@ typedef struct gpu_state {
 
 static cuda_program program;
 
+/* Is it pinned memory of the host? */
+static bool is_host(int space)
+{
+    return space == SPACE_HOST || space == SPACE_KEPT;
+}
+
 static gpu_state *state_of(const device *d)
 {
     return d->state;
@@ -139,7 +145,7 @@ static void close_gpu(device *d)
 {
     gpu_state *g = state_of(d);
     for (int s = 0; s < SPACE_COUNT; s++) {
-        if (s == SPACE_HOST)
+        if (is_host(s))
             cudaFreeHost(g->memory[s]);
         else
             cudaFree(g->memory[s]);
@@ -203,19 +209,19 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     gpu_state *g = state_of(d);
     void *at = NULL;
     cudaDeviceSynchronize();
-    if (s == SPACE_HOST)
+    if (is_host(s))
         cudaFreeHost(g->memory[s]);
     else
         cudaFree(g->memory[s]);
     g->memory[s] = NULL;
     g->bytes[s] = 0;
     if (bytes <= 0) return OK;
-    cudaError_t e = s == SPACE_HOST ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
+    cudaError_t e = is_host(s) ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
                                     : cudaMalloc(&at, (size_t)bytes);
-    if (!e && s != SPACE_HOST) e = cudaMemset(at, 0, (size_t)bytes);
-    if (!e && s != SPACE_HOST) e = cudaDeviceSynchronize();
+    if (!e && !is_host(s)) e = cudaMemset(at, 0, (size_t)bytes);
+    if (!e && !is_host(s)) e = cudaDeviceSynchronize();
     if (!e) {
-        if (s == SPACE_HOST) memset(at, 0, (size_t)bytes);
+        if (is_host(s)) memset(at, 0, (size_t)bytes);
         g->memory[s] = at;
         g->bytes[s] = bytes;
         return OK;
@@ -224,7 +230,7 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaGetLastError();
     cudaMemGetInfo(&left, &total);
     char want[32], have[32], miss[32];
-    if (s == SPACE_HOST)
+    if (is_host(s))
         return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
                          gibibytes(want, bytes), cudaGetErrorString(e));
     return error_set(err, ERR_MACHINE,
@@ -255,7 +261,7 @@ static void *pointer(const device *d, device_address at)
 
 static void *map(const device *d, device_address at)
 {
-    return at.space == SPACE_HOST ? pointer(d, at) : NULL;
+    return is_host(at.space) ? pointer(d, at) : NULL;
 }
 
 static void move_and_wait(device *d, void *to, const void *from, int64_t bytes, const char *what)
