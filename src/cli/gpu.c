@@ -73,11 +73,12 @@ status gpu_can_run(const setup *s, error *err)
     const recipe *r = &s->r;
     bool on_gpu = recipe_is(r, K_DEVICE, "cuda") || (device_is_open(r) && !recipe_on_cpu(r));
     if (!on_gpu) return OK;
-    if (s->lay.world > 1)
+    if (s->lay.world > s->lay.gpus_per_node)
         return error_set(err, ERR_RULE,
-                         "cluster.gpu=%s: our GPU backend runs one rank, and this layout has %lld; "
-                         "repair: %s",
-                         recipe_word(r, K_GPU), (long long)s->lay.world, instead);
+                         "cluster.gpu=%s: our GPU backend runs the ranks of one node, and this "
+                         "layout has %lld, cluster.gpus_per_node=%lld; repair: %s",
+                         recipe_word(r, K_GPU), (long long)s->lay.world,
+                         (long long)s->lay.gpus_per_node, instead);
     status st = recipe_is(r, K_DEVICE, "cuda") ? named_cudnn_is_there(r, err) : OK;
     if (st || !device_cuda_look(&found, &why)) return st;
     return error_set(err, ERR_MACHINE, "cluster.gpu=%s: %s; or %s", recipe_word(r, K_GPU), why.text,
@@ -134,16 +135,32 @@ static const char *ladder_text(const setup *s, const recipe *given, int64_t room
     return n ? t.s : "";
 }
 
-status gpu_fits(const setup *s, const recipe *given, int64_t need, arena *a, error *err)
+/* What each process that shares a GPU takes beside its arena: context, code, libraries. */
+static const int64_t CONTEXT = (int64_t)600 << 20;
+
+/* Ranks that start one after another find less and less free: each counts all that are to share its
+ * GPU, against the whole of it. */
+status gpu_fits(const setup *s, const recipe *given, gpu_need need, arena *a, error *err)
 {
     cuda_gpu found;
     status st = device_cuda_look(&found, err);
-    int64_t room = found.free - KEPT;
-    if (st || need <= room) return st;
+    if (st) return st;
+    const int64_t sharing = (need.local + found.count - 1) / found.count;
+    int64_t room = (sharing > 1 ? found.total - sharing * CONTEXT : found.free) - KEPT;
+    const double each = (double)need.bytes / (double)s->lay.world;
+    const int64_t bytes = sharing > 1 ? (int64_t)(each * (double)sharing) : (int64_t)each;
+    if (bytes <= room) return OK;
+    if (sharing > 1)
+        return error_set(err, ERR_RULE,
+                         "%s does not fit: %lld ranks share a GPU and need %s, %s each beside it "
+                         "for contexts and libraries, and this %s has %s; repair: more GPUs, or "
+                         "what `moefold check` names",
+                         s->r.name, (long long)sharing, text_bytes(a, bytes),
+                         text_bytes(a, CONTEXT), found.name, text_bytes(a, found.total));
     return error_set(err, ERR_RULE,
                      "%s does not fit: it needs %s and %s for libraries, and of the %s of this %s "
                      "%s are free: %s are missing%s",
-                     s->r.name, text_bytes(a, need), text_bytes(a, KEPT),
+                     s->r.name, text_bytes(a, bytes), text_bytes(a, KEPT),
                      text_bytes(a, found.total), found.name, text_bytes(a, found.free),
-                     text_bytes(a, need - room), ladder_text(s, given, room, a));
+                     text_bytes(a, bytes - room), ladder_text(s, given, room, a));
 }

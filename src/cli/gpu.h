@@ -5,12 +5,17 @@
 
 #include "cli/cli.h"
 
-/* Nothing for a program that does not go to a GPU. ERR_RULE: it has more than one rank.
+/* Nothing for a program that does not go to a GPU. ERR_RULE: more ranks than a node has.
  * ERR_MACHINE: no GPU that can be used, or a cuDNN that was named and cannot be used. */
 status gpu_can_run(const setup *s, error *err);
 
-/* ERR_RULE: `need` bytes do not fit into what is free; the text has the missing bytes and the
- * memory ladder of the recipe. */
-status gpu_fits(const setup *s, const recipe *given, int64_t need, arena *a, error *err);
+typedef struct gpu_need {
+    int64_t bytes; /* of the arenas of all ranks */
+    int64_t local; /* ranks of this machine, which share its GPUs evenly */
+} gpu_need;
+
+/* ERR_RULE: what the ranks of one GPU need does not fit into it; for one rank the text has the
+ * missing bytes and the memory ladder of the recipe. */
+status gpu_fits(const setup *s, const recipe *given, gpu_need need, arena *a, error *err);
 
 #endif

@@ -105,10 +105,10 @@ static int64_t local_ranks(int64_t world)
 
 status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *a, error *err)
 {
-    if (recipe_is(&s->r, K_DEVICE, "cuda"))
-        return gpu_fits(s, given, bytes_of_all(s, false, a), a, err);
     int64_t world = s->lay.world, have = machine_memory();
     if (local < 1) local = local_ranks(world);
+    if (recipe_is(&s->r, K_DEVICE, "cuda"))
+        return gpu_fits(s, given, (gpu_need){bytes_of_all(s, false, a), local}, a, err);
     double need = (double)bytes_of_all(s, true, a) * (double)local / (double)world;
     if (need <= (double)have) return OK;
     return error_set(err, ERR_RULE,

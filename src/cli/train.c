@@ -5,6 +5,7 @@
 
 #include "base/stop.h"
 #include "cli/join.h"
+#include "cli/rank_threads.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "price/routing.h"
@@ -84,12 +85,23 @@ static int run_rank(const setup *s, train_options *o, arena *a)
     return (int)st;
 }
 
+/* All ranks of the run, as threads. */
+static int run_threads(const recipe *r, const setup *s, train_options *o, int n, arena *a)
+{
+    train_summary sum = {0};
+    o->machine = cli_runs_on(s, a);
+    fprintf(stderr, "%s\n", o->machine);
+    int code = cli_train_threads(r, o, n, &sum);
+    if (!code && !o->touched) print_summary(&sum, a);
+    return code;
+}
+
 enum { THREADS_MOST = 1024 };
 
 int command_train(int argc, char **argv)
 {
     train_options o = {0};
-    bool done = false, broken = false;
+    bool done = false, broken = false, as_threads = false;
     int code = OK, n_ranks = 0;
     int64_t n_threads = 0; /* its share of the cores */
     const char *threads = NULL, *ranks = NULL, *steps = NULL;
@@ -99,6 +111,8 @@ int command_train(int argc, char **argv)
         {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
          &threads},
         {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
+        {"--as-threads", NULL, "with --ranks: as threads of this process, without mpirun",
+         &as_threads, NULL},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
         {"--save-routing", "FILE", "write how many tokens each expert got, for price --routing",
          NULL, &o.save_routing},
@@ -115,15 +129,18 @@ int command_train(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 11}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"train", argc, argv, options, 12}, r, &done, &err);
     if (!st && !done) st = cli_read_ranks(ranks, argc, argv, r, &n_ranks, &err);
-    if (!st && !done && n_ranks) st = cli_needs_file(r, &err);
+    if (!st && !done && n_ranks && !as_threads) st = cli_needs_file(r, &err);
+    if (!st && !done && as_threads && !n_ranks)
+        st = error_set(&err, ERR_INPUT,
+                       "--as-threads is for --ranks N, which is not given; repair: --ranks 2");
     if (!st && !done && threads)
         st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
     o.threads = (int)n_threads;
     if (!st && !done) st = read_trace_steps(&o, steps, &err);
-    if (!st && !done) derive_here(r, !n_ranks);
-    if (!st && !done) cli_own_target(r, !n_ranks && cli_speaks());
+    if (!st && !done) derive_here(r, !n_ranks || as_threads);
+    if (!st && !done) cli_own_target(r, (!n_ranks || as_threads) && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) st = name_files(&o, s, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
@@ -133,6 +150,8 @@ int command_train(int argc, char **argv)
         code = cli_fail_alone("train", st, &err);
     else if (broken)
         code = ERR_RULE;
+    else if (n_ranks && as_threads)
+        code = run_threads(r, s, &o, n_ranks, a);
     else if (n_ranks)
         code = cli_run_ranks(argc, argv, n_ranks);
     else if (!done)

@@ -36,21 +36,19 @@ static void sum_all(message *const *all, int64_t members_n, int64_t first, int64
     }
 }
 
+/* Where y is x's own part, nobody else's sum reads what it overwrites. */
 static void reduce_scatter(message *const *all, int64_t n)
 {
     adder s;
     int64_t size = all[0]->n;
     dtype type = all[0]->type;
     for (int64_t p = 0; p < n; p++) {
-        char *to = all[p]->scratch ? all[p]->scratch : all[p]->y;
         for (int64_t i = 0; i < size; i += ADDER_BLOCK) {
             int64_t count = size - i < ADDER_BLOCK ? size - i : ADDER_BLOCK;
             sum_all(all, n, p * size + i, count, &s);
-            adder_take(&s, type, to + dtype_bytes(type, i), count);
+            adder_take(&s, type, all[p]->y + dtype_bytes(type, i), count);
         }
     }
-    for (int64_t p = 0; p < n; p++)
-        if (all[p]->scratch) copy(all[p]->y, all[p]->scratch, message_bytes(all[p]));
 }
 
 static void all_reduce(message *const *all, int64_t n)

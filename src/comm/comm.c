@@ -84,6 +84,21 @@ int64_t comm_members(const comm *c, comm_group g)
     return c->groups[g].n;
 }
 
+const members *comm_group_of(const comm *c, comm_group g)
+{
+    return &c->groups[g];
+}
+
+bool comm_is_delayed(const comm *c)
+{
+    return c->delay.on;
+}
+
+bool comm_shares_process(const comm *c)
+{
+    return !has_library(c);
+}
+
 /* Tests cannot wait a minute, which is the least that the knob takes. */
 status comm_seconds(const char *variable, const char *key, double otherwise, double *seconds,
                     error *err)

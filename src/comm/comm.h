@@ -55,6 +55,9 @@ void comm_close(comm *c);
 int64_t comm_rank(const comm *c);
 int64_t comm_size(const comm *c);
 int64_t comm_members(const comm *c, comm_group g); /* of this rank's group; after comm_groups */
+const members *comm_group_of(const comm *c, comm_group g); /* the same, by rank */
+bool comm_is_delayed(const comm *c);     /* moefold.comm_delay is set; after comm_groups */
+bool comm_shares_process(const comm *c); /* are the ranks threads of this process? */
 
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
@@ -84,8 +87,8 @@ void comm_streams(comm *c, const comm_use *use);
 status comm_can(const op *o, error *err);
 
 /* Starts an operation with op_is_comm; in[], out[] are the addresses of its buffers (host memory),
- * as ops_comm.def names them; scratch of REDUCE_SCATTER is read only where the operation has it
- * (not -1) and may be NULL. Never waits. Returns a number for comm_wait. `o` may go, what
+ * as ops_comm.def names them; `left` of REDUCE_SCATTER says by being there that y is x's own part.
+ * Never waits. Returns a number for comm_wait. `o` may go, what
  * its name points to stays. Groups of one member are done by a copy.
  * Nothing of these is read before the message begins; exchange: the table belongs to it like x and
  * y until it is complete. */
@@ -109,6 +112,23 @@ void comm_stream_wait(comm *c, op_stream stream, int request);
 
 /* Gives the library a chance to move messages on: to be called between operations. */
 void comm_progress(comm *c);
+
+/* ---- messages whose data a device moves by itself
+ *
+ * Its members meet twice. First they tell each other where their data lies; when that is complete
+ * all of them have come to the message, and on an emulated link as much time has passed as its data
+ * would take. Then each moves its share, and they meet again to say that it is moved. A meeting is
+ * a message like others: comm_test, comm_wait and comm_wait_any end it. */
+typedef struct comm_note {
+    bool last;        /* the second meeting */
+    size_t bytes;     /* of a note */
+    const void *mine; /* stays in place until it is complete, as does `all` */
+    void *all;        /* [P][bytes] by place; of SEND and RECV one note: the sender's in the first
+                           * meeting, the receiver's in the second */
+    const int32_t *table; /* of EXCHANGE, as the host can read it: what is counted */
+} comm_note;
+
+int comm_meet(comm *c, const op *o, const comm_note *n);
 
 /* ---- small, blocking, on host memory: for counters, control and files */
 

@@ -43,7 +43,7 @@ typedef struct message {
 
     const char *x;        /* what goes out */
     char *y;              /* what comes in */
-    char *scratch;        /* reduce-scatter with y inside x */
+    bool in_place;        /* reduce-scatter: y is x's own part, the rest of x may be written */
     const int32_t *table; /* exchange: int32[4][P] */
     int64_t n;            /* elements of a block; exchange: of a row */
     dtype type;           /* of an element; raw bytes are UINT8 */
@@ -53,6 +53,7 @@ typedef struct message {
     double last_start; /* on the last member to start, as far as the backend can know; with done */
     double ready;      /* emulated link: complete no sooner than this; see `admitted` */
     bool admitted;     /* `ready` has been worked out */
+    bool counted;      /* `seen` is set: a note that stands for data which a device moves */
     double seen[LEVEL_COUNT]; /* bytes sent or received by level, whichever is more */
     atomic_bool done;
 
@@ -100,7 +101,7 @@ typedef struct mpi_entry {
     int64_t rank, size;
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 4 };
+enum { MPI_ENTRY_VERSION = 6 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

@@ -22,15 +22,16 @@ static const row rows[] = {
     [OP_RECV] = {MESSAGE_RECV, DIM_RECV_N, DIM_RECV_STEP, DIM_RECV_TAG, false, true},
 };
 
-/* Without scratch the parts of x that others still read would be overwritten. */
-static void scratch_is_there(comm *c, const message *m)
+/* Anywhere else in x the sum would overwrite what others still read. */
+static void lies_at_its_place(comm *c, const message *m)
 {
-    size_t block = message_bytes(m);
-    size_t whole = block * (size_t)c->groups[m->group].n;
-    if (m->scratch || !block || m->y + block <= m->x || m->y >= m->x + whole) return;
+    const members *g = &c->groups[m->group];
+    size_t block = message_bytes(m), whole = block * (size_t)g->n;
+    if (!block || m->y + block <= m->x || m->y >= m->x + whole) return;
+    if (m->in_place && m->y == m->x + block * (size_t)g->place) return;
     char text[160];
-    snprintf(text, sizeof text, "%s %s: y lies in x, and there is no scratch", m->what,
-             m->name ? m->name : "");
+    snprintf(text, sizeof text, "%s %s: y lies in x, and %s", m->what, m->name ? m->name : "",
+             m->in_place ? "not at this rank's part" : "the operation does not say so");
     comm_abort(c, ERR_MACHINE, text);
 }
 
@@ -73,9 +74,45 @@ int comm_start(comm *c, const op *o, void *const *in, void *const *out)
     if (r->to_y) m->y = out[OUT_MESSAGE_y];
     if (o->kind == OP_EXCHANGE) m->table = in[IN_EXCHANGE_table];
     if (o->kind == OP_REDUCE_SCATTER) {
-        const int scratch = OUT_REDUCE_SCATTER_scratch;
-        m->scratch = o->out[scratch] < 0 ? NULL : out[scratch];
-        if (c->groups[m->group].n > 1) scratch_is_there(c, m);
+        m->in_place = o->out[OUT_REDUCE_SCATTER_left] >= 0;
+        if (c->groups[m->group].n > 1) lies_at_its_place(c, m);
+    }
+    stream_put(c, m);
+    return (int)(m - c->messages);
+}
+
+/* Data of a SEND goes one way, the word that it was taken the other: a tag for each. */
+static void pair_note(message *m, const op *o, const comm_note *n)
+{
+    bool gives = (o->kind == OP_SEND) != n->last;
+    m->kind = gives ? MESSAGE_SEND : MESSAGE_RECV;
+    m->x = gives ? n->mine : NULL;
+    m->y = gives ? NULL : n->all;
+    m->tag = 2 * o->dim[DIM_MESSAGE_TAG] + n->last;
+    m->step = o->dim[DIM_MESSAGE_STEP];
+}
+
+int comm_meet(comm *c, const op *o, const comm_note *n)
+{
+    const row *r = &rows[o->kind];
+    message *m = comm_take(c, MESSAGE_GATHER, o->group, op_infos[o->kind].name);
+    m->name = o->name;
+    m->stream = o->stream;
+    m->type = DTYPE_U8;
+    m->n = (int64_t)n->bytes;
+    m->x = n->mine;
+    m->y = n->all;
+    if (message_is_pair(&(message){.kind = r->kind})) pair_note(m, o, n);
+    m->counted = true;
+    if (!n->last) {
+        message data = {.kind = r->kind,
+                        .group = o->group,
+                        .type = o->type,
+                        .n = o->dim[r->n],
+                        .step = r->step < 0 ? 0 : o->dim[r->step],
+                        .table = n->table};
+        c->stats.messages[o->stream]++;
+        comm_count_as(c, m, &data);
     }
     stream_put(c, m);
     return (int)(m - c->messages);

@@ -92,6 +92,7 @@ void stream_leave(comm *c, message *m);
 /* traffic.c: levels of links; what a message sends and how long the emulated link takes it. */
 void comm_levels(comm *c);
 void comm_count(comm *c, message *m);
+void comm_count_as(comm *c, message *m, const message *data); /* what `data` sends is m's */
 void comm_admit(comm *c, message *m);
 
 /* watch.c */

@@ -87,9 +87,14 @@ static traffic traffic_of(const comm *c, const message *m)
 
 void comm_count(comm *c, message *m)
 {
+    if (m->counted) return;
     c->stats.messages[m->stream]++;
-    if (m->stream == STREAM_HOST) return;
-    traffic t = traffic_of(c, m);
+    if (m->stream != STREAM_HOST) comm_count_as(c, m, m);
+}
+
+void comm_count_as(comm *c, message *m, const message *data)
+{
+    traffic t = traffic_of(c, data);
     for (int k = LEVEL_NODE; k < LEVEL_COUNT; k++) {
         c->stats.bytes[m->group][k] += t.sent[k];
         m->seen[k] = t.sent[k] > t.received[k] ? t.sent[k] : t.received[k];

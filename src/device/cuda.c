@@ -1,9 +1,11 @@
 /* cuda.c - opens the CUDA object and joins its table with what is the program's own. */
 #include "device/cuda.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "base/object.h"
+#include "device/calls.h"
 #include "program/target.h"
 
 static const object_name object = {.what = "moefold.device=cuda",
@@ -12,27 +14,30 @@ static const object_name object = {.what = "moefold.device=cuda",
                                    .repair =
                                        "install the CUDA toolkit (nvcc in PATH, cuBLAS, cuDNN)"};
 
-static void fail(comm *c, const char *why)
-{
-    comm_abort(c, ERR_MACHINE, why);
-}
+static cuda_entry opened;
 
-/* Opened once; ranks that are threads open it one after another, before they run. */
-static status entry_of(const cuda_entry **out, error *err)
+static status open_entry(error *err)
 {
-    static cuda_entry entry;
-    static bool open;
-    static const cuda_program program = {.members = comm_members, .fail = fail};
-    *out = &entry;
-    if (open) return OK;
     void *symbol;
     cuda_entry_function *function;
     status s = object_open(&object, &symbol, err);
     if (s) return s;
     memcpy(&function, &symbol, sizeof symbol);
-    s = function(CUDA_ENTRY_VERSION, &program, &entry, err);
-    entry.table.target = target_row_cuda;
+    s = function(CUDA_ENTRY_VERSION, &device_comm_calls, &opened, err);
+    opened.table.target = target_row_cuda;
+    return s;
+}
+
+/* Opened once, by whichever rank comes first. */
+static status entry_of(const cuda_entry **out, error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool open;
+    *out = &opened;
+    pthread_mutex_lock(&lock);
+    status s = open ? OK : open_entry(err);
     open = !s;
+    pthread_mutex_unlock(&lock);
     return s;
 }
 

@@ -21,10 +21,17 @@ static status deferred(const device_table **out, error *err)
     return OK;
 }
 
+static status peers(const device_table **out, error *err)
+{
+    (void)err;
+    *out = &device_peers;
+    return OK;
+}
+
 static const struct {
     const char *name;
     status (*table)(const device_table **out, error *err);
-} devices[] = {{"cpu", cpu}, {"deferred", deferred}, {"cuda", device_cuda_table}};
+} devices[] = {{"cpu", cpu}, {"deferred", deferred}, {"peers", peers}, {"cuda", device_cuda_table}};
 
 static status find(const device_table **out, const char *name, size_t n, error *err)
 {
@@ -32,8 +39,8 @@ static status find(const device_table **out, const char *name, size_t n, error *
         if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
             return devices[i].table(out, err);
     return error_set(err, ERR_MACHINE,
-                     "device %s: there is none of that name; repair: MOEFOLD_DEVICE=cpu, cuda or "
-                     "deferred:SEED",
+                     "device %s: there is none of that name; repair: MOEFOLD_DEVICE=cpu, cuda, "
+                     "peers or deferred:SEED",
                      name);
 }
 

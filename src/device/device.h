@@ -6,6 +6,7 @@
  *     cpu       Calls are finished when they return; only messages run beside them.
  *     deferred  A CPU for tests: streams are queues, and what is in them runs late, in a seeded
  *               random order that the waits allow.
+ *     peers     A CPU for tests: ranks move messages by themselves, as on GPUs (issue.h).
  *     cuda      A GPU (cuda.h), where its object was built.
  *
  * D1  Memory has four spaces, each one allocation. STATE (weights, gradients, optimizer) never
@@ -47,6 +48,12 @@ typedef enum device_space {
     SPACE_KEPT,
     SPACE_COUNT
 } device_space;
+
+/* Is it pinned memory of the host? */
+static inline bool space_is_host(int s)
+{
+    return s == SPACE_HOST || s == SPACE_KEPT;
+}
 
 typedef struct device_address {
     device_space space;
@@ -109,6 +116,17 @@ typedef struct device_table {
      * may go). */
     void (*message)(device *d, op_stream s, const op *o, void *const *in, void *const *out);
 
+    /* Where ranks move messages by themselves: tells them where this one's memory lies, and opens
+     * theirs. Collective over all ranks of comm, before the first message and after STATE or WORK
+     * was taken anew; `leave`, which every rank calls before it takes one of them anew, closes what
+     * join opened, and returns when all have. `sent`[STREAM_COUNT]: bytes of the largest message
+     * that each stream sends. Both may be NULL. */
+    status (*join)(device *d, const int64_t *sent, error *err);
+    void (*leave)(device *d);
+
+    /* How messages travel, in words: "CUDA IPC"; after join. NULL: comm moves them. */
+    const char *(*transport)(const device *d);
+
     /* Stamps 0 .. n-1, none taken (D7). Nothing is under way. */
     status (*stamps)(device *d, int n, error *err);
 
@@ -143,8 +161,9 @@ struct device {
     const device_place
         *place;             /* stays in place while what is put there is under way; may be NULL */
     struct device_log *log; /* what streams are at (log.h) */
-    bool runs_ahead; /* streams move by themselves or late: what does not end is watched for */
-    comm *c;         /* whose messages it starts; set before the first one */
+    bool runs_ahead;     /* streams move by themselves or late: what does not end is watched for */
+    comm *c;             /* whose messages it starts; set before the first one */
+    struct issue *issue; /* queues before its streams (issue.h), or NULL */
     void *state;
 };
 
@@ -154,7 +173,7 @@ status device_open(device **out, const char *name, comm *c, error *err);
 void device_close(device *d);
 
 /* The tables: device.c lists them. */
-extern const device_table device_cpu, device_deferred;
+extern const device_table device_cpu, device_deferred, device_peers;
 
 #ifdef __cplusplus
 }

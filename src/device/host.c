@@ -189,11 +189,18 @@ double host_stamp_origin(device *d)
     return h->origin = clock_seconds();
 }
 
+void host_stamp_now(device *d, op_stream s, int stamp)
+{
+    host_device *h = d->state;
+    (void)s;
+    h->stamps[stamp] = (host_stamp){.at = clock_seconds()};
+}
+
 void host_stamp_put(device *d, op_stream s, int stamp)
 {
     host_device *h = d->state;
     if (s == STREAM_COMPUTE && !h->late) {
-        h->stamps[stamp] = (host_stamp){.at = clock_seconds()};
+        host_stamp_now(d, s, stamp);
         return;
     }
     task *t = queue_entry(d, s);

@@ -57,6 +57,7 @@ typedef struct host_device {
     int deaf;        /* a stream whose waits are ignored, or -1: a fault, for tests */
     uint64_t random; /* late: the state of the generator .. */
     int turn[STREAM_COUNT]; /* .. and which streams go first */
+    void *owner;            /* of a device that has this one in it */
 } host_device;
 
 /* ---- queues (queues.c) */
@@ -102,6 +103,7 @@ status host_stamps(device *d, int n, error *err);
 double host_stamp_origin(device *d);
 void host_stamp_put(device *d, op_stream s, int stamp);
 double host_stamp_read(device *d, int stamp);
+void host_stamp_now(device *d, op_stream s, int stamp); /* passes in the call */
 void host_read(device *d, void *to, device_address from, int64_t bytes);
 void host_write(device *d, device_address to, const void *from, int64_t bytes);
 void host_fill(device *d, device_address to, int byte, int64_t bytes);

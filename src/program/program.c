@@ -102,7 +102,7 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 static void add_instance(chunk *c, const segment *seg, int64_t layer)
 {
     c->kinds[c->n] = seg->kind;
-    c->list[c->n++] = (instance){seg, layer, c->saved_bytes, c->host_bytes};
+    c->list[c->n++] = (instance){seg, layer, segment_input_bytes(seg)};
     c->saved_bytes += seg->saved_bytes;
     c->host_bytes += seg->host_bytes;
 }
@@ -200,7 +200,7 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
     assemble(&build, p, s, rank, a);
     build_items(&build);
     number_segments(p);
-    plan_memory(p, a);
+    plan_memory(p, false, a);
 }
 
 void program_sizes(program_size *list, const setup *s, arena *a)
@@ -215,7 +215,7 @@ void program_sizes(program_size *list, const setup *s, arena *a)
             build_items(&build);
         else
             sums_segment(&build);
-        plan_memory(&p, build.own);
+        plan_memory(&p, true, build.own);
         list[i] = program_size_of(&p);
         arena_release(build.own, empty);
     }
@@ -227,6 +227,7 @@ program_size program_size_of(const program *p)
     program_size z = {.rank = p->at.rank,
                       .arena_bytes = p->arena_bytes,
                       .host_bytes = p->host_bytes,
+                      .saved_live = p->saved_live,
                       .owned = p->weights.owned};
     if (!recipe_on_cpu(&p->s->r) && target_of(&p->s->r) == TARGET_MEGATRON) program_live(&z, p);
     memcpy(z.bytes, p->bytes, sizeof z.bytes);

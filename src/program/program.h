@@ -8,7 +8,7 @@
  *
  * The memory plan is one arena of seven regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
- * pool whose slots are read off the order. What offload copies to the host lies in a pool of its
+ * region whose places are read off the order. What offload copies to the host lies in a pool of its
  * own there, behind the arena's end, and is no part of it; behind that lies the staging: the batch
  * on its way to the device, the report on its way back; and behind that what the host keeps of the
  * optimizer's state, from step to step. */
@@ -25,7 +25,7 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
-    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages, scratch */
+    REGION_BOUNDARY, /* gradients of the hidden state, messages between stages */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT,
@@ -47,9 +47,8 @@ typedef struct kept_state {
 
 typedef struct instance {
     const segment *seg;
-    int64_t layer;        /* first decoder layer; 0 for embedding and head */
-    int64_t saved_offset; /* in its chunk's slot */
-    int64_t host_offset;  /* the same on the host */
+    int64_t layer;       /* first decoder layer; 0 for embedding and head */
+    int64_t input_bytes; /* of its saved bytes: buffer 0, which comes first; 0: it is not saved */
 } instance;
 
 typedef struct chunk {
@@ -113,13 +112,13 @@ typedef struct program {
     int turns;          /* buffers of each direction between stages: 1, or 2 in turn */
     bool posts_early;   /* receives are posted one unit ahead: messages overlap compute */
     bool gathers_late;  /* weights are gathered at the start of the next step, beside it */
-    int64_t *slot;      /* [n_chunks][micros][slots] places in the saved region, by instance */
+    int64_t *slot;      /* places of saved parts in their region, as packing_place finds them */
     int64_t *host_slot; /* the same in the host's pool */
-    int64_t slots;      /* most instances of a chunk */
+    int64_t slots;      /* most instances of a chunk, without messages */
+    int64_t saved_live; /* most saved bytes that live at once: the region is no shorter */
     int64_t dhidden_offset, dhidden_bytes;   /* in the boundary region: gradients of the hidden
                                               * state: [turns] */
     int64_t boundary_offset, boundary_bytes; /* messages to the next stage: [turns] */
-    int64_t scratch_offset, scratch_bytes;   /* of reductions */
     int64_t passed_offset, passed_bytes;     /* hidden states between segments, where they are not
                                               * saved: [2], then [turns] that are received */
     int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:
@@ -144,7 +143,7 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a);
 
 /* What a rank holds. */
 typedef struct program_size {
-    int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes; /* as in its program */
+    int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes, saved_live; /* as in its program */
     int64_t owned;    /* elements of the optimizer's slices */
     int64_t layers;   /* most in flight at once, of all microbatches */
     live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
@@ -154,20 +153,6 @@ program_size program_size_of(const program *p);
 /* That of the first rank of every pipeline stage, list[pp]: to the byte what program_build plans
  * for them, without items to run. What stages have in common is built once. */
 void program_sizes(program_size *list, const setup *s, arena *a);
-
-/* Where the saved buffers of an instance of a microbatch begin, in the saved region. */
-static inline int64_t *program_slot(const program *p, int64_t chunk_id, int64_t micro,
-                                    int instance_id)
-{
-    return &p->slot[(chunk_id * p->micros + micro) * p->slots + instance_id];
-}
-
-/* The same in the host's pool. */
-static inline int64_t *program_host_slot(const program *p, int64_t chunk_id, int64_t micro,
-                                         int instance_id)
-{
-    return &p->host_slot[(chunk_id * p->micros + micro) * p->slots + instance_id];
-}
 
 /* Where a buffer of an item lies, as an offset from the start of the arena (past its end: on the
  * host); -1: the item does not use it. */

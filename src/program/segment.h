@@ -226,6 +226,9 @@ int64_t seg_op_bytes(const segment *seg, const op *o);
 void segment_fit(segment *seg, arena *a);
 void segment_fit_temporaries(segment *seg, arena *a); /* only those */
 
+/* Bytes of its input, buffer 0, where that is saved; they are the first of its saved bytes. */
+int64_t segment_input_bytes(const segment *seg);
+
 /* Gives every operation its event and puts a WAIT before each that touches the memory of a message
  * or copy that may still be under way; at the end of each list all are complete. Event 0 of a list
  * is the compute stream at its start: the first operation of any other stream waits for it, so that

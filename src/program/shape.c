@@ -137,8 +137,7 @@ void boundary_place(boundary_region *b, const setup *s, const step_shape *z)
     b->passed_bytes = round_up(b->passed_bytes, PLAN_ALIGN);
     b->dhidden_offset = 0;
     b->message_offset = z->turns * b->dhidden_bytes;
-    b->scratch_offset = b->message_offset + z->turns * b->message_bytes;
-    b->passed_offset = b->scratch_offset + b->scratch_bytes;
+    b->passed_offset = b->message_offset + z->turns * b->message_bytes;
     int passed = 2 + (s->pipe.pp > 1 ? z->turns : 0); /* in turn, then those that are received */
     b->bytes = b->passed_offset + passed * b->passed_bytes;
 }

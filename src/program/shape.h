@@ -44,12 +44,11 @@ int64_t step_region(const setup *s, const step_shape *z, int64_t n_weights,
 int64_t staging_region(const step_shape *z, const int64_t bytes[STEP_COUNT],
                        int64_t offset[STEP_COUNT]);
 
-/* The boundary region: gradients of the hidden state and messages to the next stage [turns],
- * scratch of reductions, then hidden states that are handed over without being saved. */
+/* The boundary region: gradients of the hidden state and messages to the next stage [turns], then
+ * hidden states that are handed over without being saved. */
 typedef struct boundary_region {
     int64_t dhidden_bytes, dhidden_offset;
     int64_t message_bytes, message_offset;
-    int64_t scratch_bytes, scratch_offset;
     int64_t passed_bytes, passed_offset;
     int64_t bytes; /* of all */
 } boundary_region;

@@ -12,6 +12,7 @@
 
 #include "base/maths.h"
 #include "device/log.h"
+#include "device/meeting.h"
 #include "program/target.h"
 #include "run/executor_state.h"
 
@@ -146,6 +147,7 @@ status executor_rework(executor *e, const program *p, error *err)
                          "the program that goes on has %lld bytes of state, not %lld",
                          (long long)p->offset[REGION_SAVED], (long long)e->state_bytes);
     e->d->table->sync(e->d);
+    if (e->joined && e->d->table->leave) e->d->table->leave(e->d);
     executor_unbind(e);
     measure(e, p);
     e->joined = false;
@@ -180,6 +182,11 @@ const char *executor_device(const executor *e)
     return e->d->table->name;
 }
 
+const char *executor_transport(const executor *e)
+{
+    return e->joined && e->d->table->transport ? e->d->table->transport(e->d) : NULL;
+}
+
 /* ---- running */
 
 static void put_op(executor *e, const bound_item *it, const op *o, const bound_op *b)
@@ -206,17 +213,32 @@ static void put_op(executor *e, const bound_item *it, const op *o, const bound_o
     if (b->event != NO_EVENT) table->record(e->d, o->stream, b->event);
 }
 
+static void count_sent(const executor *e, const segment *seg, const op *o, int64_t *sent)
+{
+    if (!op_is_comm(o->kind)) return;
+    op_types types = seg_op_types(seg, o);
+    int64_t bytes = meeting_sent(o, &types, comm_members(e->c, o->group));
+    if (bytes > sent[o->stream]) sent[o->stream] = bytes;
+}
+
 /* Collective, as running is. Where it is done at the first item all ranks have opened theirs: none
  * leaves alone between the two. */
 static void join(executor *e)
 {
     comm_use use = {{{false}}};
+    int64_t sent[STREAM_COUNT] = {0};
     for (int i = 0; i < e->p->n_segments; i++) {
         const segment *seg = e->p->segments[i];
         for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < seg->n_ops[phase]; k++) comm_use_add(&use, &seg->ops[phase][k]);
+            for (int k = 0; k < seg->n_ops[phase]; k++) {
+                comm_use_add(&use, &seg->ops[phase][k]);
+                count_sent(e, seg, &seg->ops[phase][k], sent);
+            }
     }
     comm_streams(e->c, &use);
+    error err = {{0}};
+    if (e->d->table->join && e->d->table->join(e->d, sent, &err))
+        comm_abort(e->c, ERR_MACHINE, err.text);
     e->joined = true;
 }
 

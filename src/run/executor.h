@@ -34,6 +34,10 @@ int64_t executor_beside(executor *e);
 const char *executor_device(const executor *e); /* "cpu" */
 bool executor_runs_ahead(const executor *e);    /* of its device's streams */
 
+/* "CUDA IPC, 4 ranks share a GPU": how ranks that move their messages by themselves do it, once
+ * something has run; NULL: comm moves them. */
+const char *executor_transport(const executor *e);
+
 /* Goes on with another program of the same weights. Weights, gradients and optimizer stay where
  * they are; all else begins as zeros. Where it fails the executor can only be closed. */
 status executor_rework(executor *e, const program *p, error *err);

@@ -1,14 +1,5 @@
 /* card_light.c - a half of a layer without a memory plan: what it saves under any recompute, and
- * seconds that no card goes below.
- *
- * I1  Streams run in order, so a list in which something waits longer never ends sooner. Memory
- *     that buffers share only adds waits: played with every buffer at a place of its own, a list
- *     ends no later than the card's.
- * I2  A list takes its end, and of each kind of messages that were hidden the share that they take
- *     of the chip. What the compute stream lost is at least what was exposed, so it takes no less
- *     than its end + (shares of all messages - the largest share x what was lost).
- * I3  In a pair the operations of a half stay together on the compute stream. Messages that need
- *     none of them first may have started before; the others are waited for where they stand. */
+ * seconds that no card goes below (card_play.c). */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +7,7 @@
 #include "base/maths.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
-#include "search/card_list.h"
+#include "search/card_play.h"
 #include "search/card_parts.h"
 
 /* ---- bytes */
@@ -47,97 +38,32 @@ static void read_bytes(card_light *l, const segment *seg, const recipe *r)
     }
 }
 
-/* ---- playing */
+/* ---- seconds */
 
-enum { LAUNCH_FREE = SCOPES }; /* after the scopes of graphs: launching takes no time */
-
-/* Without the host, which may be ahead by any time (play.c, I4). */
-static double play(event_list *l, int how, bool inside)
+static list_host host_of(const cards *k, const card_bench *w)
 {
-    double lane[PLAY_LANES] = {0}, end = 0;
-    int step = how == SCOPE_STEP || (how == LAUNCH_FREE && l->steps);
-    for (int i = 0; i < l->n; i++) {
-        event *e = &l->e[i];
-        const op_cost *c = &e->cost[step];
-        e->done = 0;
-        if (e->passed || (inside && e->early)) continue; /* I3 */
-        double start = lane[e->lane];
-        for (int n = 0; n < e->n_waits; n++)
-            if (l->e[e->waits[n]].done > start) start = l->e[e->waits[n]].done;
-        e->done = lane[e->lane] = start + c->seconds;
-    }
-    if (inside) return lane[STREAM_COMPUTE];
-    for (int i = 0; i < PLAY_LANES; i++)
-        if (lane[i] > end) end = lane[i];
-    return end;
+    return (list_host){.captured = k->captured,
+                       .share = w->cost.share,
+                       .replay = w->cost.replay,
+                       .leads = w->cost.copies_beside};
 }
 
-/* What the compute stream has to do, and what messages take from it (I2). */
-typedef struct load {
-    double compute, shared, share;
-} load;
-
-static double with_share(const load *of, double end, bool clamped)
+static void read_phase(card_light *l, event_list *of, int phase, const list_host *h)
 {
-    double taken = of->shared - of->share * (end - of->compute);
-    return end + (clamped && taken < 0 ? 0 : taken);
-}
-
-static load load_of(const event_list *l, const double *share, int step)
-{
-    load of = {0};
-    for (int i = 0; i < l->n; i++) {
-        const op_cost *c = &l->e[i].cost[step];
-        if (l->e[i].lane == STREAM_COMPUTE) of.compute += c->seconds;
-        if (c->kind < COST_TP || c->kind > COST_DP) continue;
-        of.shared += share[c->kind] * c->seconds;
-        if (share[c->kind] > of.share) of.share = share[c->kind];
-    }
-    return of;
-}
-
-/* All launches of a list. */
-static double host_of(const cards *k, const event_list *l, int g)
-{
-    double host = 0;
-    for (int i = 0; i < l->n; i++) {
-        const op_cost *c = &l->e[i].cost[g == SCOPE_STEP];
-        host += k->captured[g] & c->part ? c->replayed : c->eager;
-    }
-    return host;
-}
-
-/* Scopes that hold the same of this half take as long. */
-static void play_scopes(const cards *k, double *alone[SCOPES], event_list *of, const double *share)
-{
-    for (int g = 0; g < SCOPES; g++) {
-        int same = 0;
-        unsigned held = k->captured[g] & of->parts_held;
-        while (same < g && (g == SCOPE_STEP || (k->captured[same] & of->parts_held) != held))
-            same++;
-        load sums = load_of(of, share, g == SCOPE_STEP);
-        *alone[g] = same < g ? *alone[same]
-                             : fmax(with_share(&sums, play(of, g, false), true), host_of(k, of, g));
-    }
-}
-
-static void read_phase(const cards *k, card_light *l, event_list *of, int phase,
-                       const double *share)
-{
-    double lane[PLAY_LANES] = {0}, *alone[SCOPES];
-    load sums = load_of(of, share, of->steps);
-    for (int i = 0; i < of->n; i++) {
-        lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
-    }
-    for (int g = 0; g < SCOPES; g++) l->host[g][phase] = host_of(k, of, g);
+    double lane[PLAY_LANES] = {0};
+    list_least *least[SCOPES];
+    list_load sums = list_load_of(of, h->share, of->steps);
+    for (int i = 0; i < of->n; i++) lane[of->e[i].lane] += of->e[i].cost[of->steps].seconds;
     for (int i = 0; i < PLAY_LANES; i++)
         if (i != STREAM_COMPUTE && lane[i] > l->messages[phase]) l->messages[phase] = lane[i];
+    for (int g = 0; g < SCOPES; g++) {
+        l->host[g][phase] = list_launches(of, h, g);
+        least[g] = &l->least[g][phase];
+    }
+    list_paces(least, of, h);
     l->compute[phase] = sums.compute + sums.shared;
-    for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][phase];
-    play_scopes(k, alone, of, share);
-    l->free[phase] = with_share(&sums, play(of, LAUNCH_FREE, false), true);
-    l->waited[phase] = play(of, LAUNCH_FREE, true);
-    l->inside[phase] = with_share(&sums, l->waited[phase], false);
+    l->waited[phase] = list_play(of, of->steps, true);
+    l->inside[phase] = list_with_share(&sums, l->waited[phase], false);
 }
 
 /* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others
@@ -159,13 +85,14 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
     read_bytes(l, &seg, &w->s.r);
     l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
+    list_host host = host_of(k, w);
     double narrow = k->hw->peak[w->cost.products], plain = k->hw->peak[w->cost.plain];
     double peak = (narrow > plain ? narrow : plain) * (k->hw->clock > 1 ? k->hw->clock : 1);
     for (int phase = 0; phase < 2; phase++) {
         event_list of = {0};
         two_costs(k, w, cost, &of);
         event_list_fill(&of, cost, &seg, phase, k->scratch);
-        read_phase(k, l, &of, phase, w->cost.share);
+        read_phase(l, &of, phase, &host);
         if (of.temp > l->temp) l->temp = of.temp;
         l->fastest[phase] = of.flops * w->cost.device / peak;
     }
@@ -197,11 +124,12 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     l->live.forward = live_of_pair(&pair, &w->s, k->scratch);
     event_list of = {0};
     cost_model cost[2];
-    double *alone[SCOPES];
+    list_host host = host_of(k, w);
+    list_least *least[SCOPES];
     two_costs(k, w, cost, &of);
     event_list_fill(&of, cost, &pair, 0, k->scratch);
-    for (int g = 0; g < SCOPES; g++) alone[g] = &l->alone[g][0];
-    play_scopes(k, alone, &of, w->cost.share);
+    for (int g = 0; g < SCOPES; g++) least[g] = &l->least[g][0];
+    list_paces(least, &of, &host);
     l->temp = of.temp;
     arena_release(k->scratch, mark);
 }

@@ -3,8 +3,8 @@
  * I1  Each number is the one that src/program/memory/plan.c computes from a whole program; a test
  *     holds them against each other.
  * I2  The first moment at which most slots are taken comes before the first backward gives one
- *     back: warm-up, one forward more, and one that is received ahead. With combined 1F1B what
- *     follows the warm-up takes places as others are left. */
+ *     back: warm-up and one forward more; an input that is received ahead comes on top. With
+ *     combined 1F1B what follows the warm-up takes places as others are left. */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +46,6 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape 
     }
     boundary_region b = {.dhidden_bytes = dhidden * hidden,
                          .message_bytes = message * hidden,
-                         .scratch_bytes = own->scratch,
                          .passed_bytes = passes_any(s, z, rank) ? hidden : 0};
     boundary_place(&b, s, z);
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
@@ -75,12 +74,20 @@ static int64_t layer_saved(cards *k, const choice *c, int kind)
 
 void sums_saved(part_sums *p, cards *k, const choice *c)
 {
-    for (int i = 0; i < cards_kinds(k); i++) p->saved[i] = layer_saved(k, c, i);
-    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++)
-        if (has_part(k, i) && i != MIX_MTP)
-            p->saved[i] = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0)->saved;
-    if (has_part(k, MIX_MTP))
-        p->saved[MIX_MTP] = card_saved(card_light_of(k, c, CARD_MTP, 0), drop_of_module(c->drop));
+    for (int i = 0; i < cards_kinds(k); i++) {
+        p->saved[i] = layer_saved(k, c, i);
+        p->input[i] = card_light_of(k, c, CARD_ATTENTION, i)->input;
+    }
+    for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {
+        if (!has_part(k, i) || i == MIX_MTP) continue;
+        const card *part = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0);
+        p->saved[i] = part->saved;
+        p->input[i] = part->input;
+    }
+    if (!has_part(k, MIX_MTP)) return;
+    const card_light *module = card_light_of(k, c, CARD_MTP, 0);
+    p->saved[MIX_MTP] = card_saved(module, drop_of_module(c->drop));
+    p->input[MIX_MTP] = module->input;
 }
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)
@@ -118,12 +125,12 @@ void sums_times(part_sums *p, cards *k, const choice *c)
 double layer_least(cards *k, const choice *c, int kind, int phase)
 {
     graph_scope g = c->graphs;
-    if (cards_whole(k, c)) return card_bound_of(k, c, CARD_LAYER, kind)->alone[g][phase];
+    if (cards_whole(k, c))
+        return list_least_seconds(&card_bound_of(k, c, CARD_LAYER, kind)->least[g][phase]);
     const card_light *a = card_bound_of(k, c, CARD_ATTENTION, kind);
     const card_light *m = card_bound_of(k, c, CARD_MLP, kind);
     const card_light *first = phase == SEG_FORWARD ? a : m, *second = phase == SEG_FORWARD ? m : a;
-    return fmax(first->free[phase] + second->free[phase],
-                first->host[g][phase] + second->host[g][phase]);
+    return list_least_of_two(&first->least[g][phase], &second->least[g][phase]);
 }
 
 unsigned drop_of_module(unsigned drop)
@@ -135,7 +142,7 @@ double module_least(cards *k, const choice *c, int phase)
 {
     choice x = *c;
     x.drop = drop_of_module(c->drop);
-    return card_bound_of(k, &x, CARD_MTP, 0)->alone[c->graphs][phase];
+    return list_least_seconds(&card_bound_of(k, &x, CARD_MTP, 0)->least[c->graphs][phase]);
 }
 
 void sums_least(part_sums *p, cards *k, const choice *c)
@@ -179,7 +186,7 @@ int64_t saved_least(const slots_of *s, const int64_t *chunks)
     const step_shape *z = s->z;
     order_shape h = choice_order(c, z, s->rank);
     int64_t total = z->micros * c->vpp, taken = order_warmup(&h); /* I2 */
-    if (!h.ep_overlap) taken += 1 + z->posts_early;
+    if (!h.ep_overlap) taken++;
     if (taken > total) taken = total;
     if (c->vpp == 1) return taken * chunks[0];
     int64_t bytes = 0, in_group = h.group * h.vpp, left = taken;

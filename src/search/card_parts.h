@@ -35,7 +35,8 @@ typedef struct known_orders {
     order_shape shape; /* of any rank */
     arena *a;
     arena_place empty;
-    step_order *ranks; /* list NULL: not made yet */
+    step_order *ranks;  /* list NULL: not made yet */
+    order_meets *meets; /* alone NULL: not counted yet */
 } known_orders;
 
 struct cards {

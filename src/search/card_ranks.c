@@ -140,15 +140,9 @@ static bucket_time time_of(walk *w, int which, int64_t n)
 static void end_bucket(void *with, int which, int64_t start, int64_t end)
 {
     walk *w = with;
-    int64_t n = end - start, slice = n / w->shards[which];
-    w->owned += slice;
+    int64_t n = end - start;
+    w->owned += n / w->shards[which];
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
-    if (w->shards[which] == 1) return;
-    int64_t bytes = bucket_scratch(&w->types, slice);
-    if (recipe_on(&w->s->r, K_GRAD_OVERLAP))
-        w->out->scratch += bytes;
-    else if (bytes > w->out->scratch)
-        w->out->scratch = bytes;
 }
 
 static void see_row(void *with, const param *row, int64_t layer, bool alone)

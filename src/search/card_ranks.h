@@ -26,7 +26,6 @@ typedef struct rank_facts {
     state_bytes all;  /* the same by kind */
     int64_t beside;   /* under Megatron, at least: allocated_state_least */
     bool as_before;   /* the rank before it has the same chunks, and more of them in flight */
-    int64_t scratch;
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
     int64_t weights;        /* that are trained */
     double optimizer;
@@ -62,6 +61,7 @@ order_shape choice_order(const choice *c, const step_shape *z, int64_t rank);
 /* What each part of a stage saves for one microbatch, and takes. */
 typedef struct part_sums {
     int64_t saved[MIX_PARTS];
+    int64_t input[MIX_PARTS]; /* of what is saved */
     double seconds[MIX_PARTS][2]; /* by phase */
 } part_sums;
 void sums_saved(part_sums *p, cards *k, const choice *c);
@@ -83,8 +83,8 @@ typedef struct chunk_sum {
 } chunk_sum;
 chunk_sum chunk_sum_of(const part_sums *p, const chunk_mix *m);
 
-/* Most saved bytes alive at once: packed exactly as the plan does, or a bound from below that takes
- * no time. `chunks`: saved bytes of each chunk of the rank. */
+/* Saved bytes of a rank: packed exactly as the plan does; those that live at once, from the same
+ * walk; or a bound from below that takes no time. `chunks`: saved bytes of each chunk. */
 typedef struct slots_of {
     const choice *c;
     const step_shape *z;
@@ -94,8 +94,8 @@ typedef struct slots_of {
     int64_t rank;
 } slots_of;
 int64_t saved_least(const slots_of *s, const int64_t *chunks);
-int64_t saved_packed(const slots_of *s, const int64_t *chunks, arena *scratch);
-int64_t saved_alive(const slots_of *s, arena *scratch); /* under combined 1F1B: from below */
+int64_t saved_packed(const slots_of *s, arena *scratch);
+int64_t saved_alive(const slots_of *s, arena *scratch);
 
 /* Most activations at once under Megatron, as program_live finds them; and most layers in
  * flight. */

@@ -18,12 +18,21 @@ double step_optimizer(const step_play *p)
 
 /* ---- playing */
 
+/* A stage in one phase. */
+typedef struct side {
+    double seconds, message; /* alone; of what it sends */
+    const double *in;        /* [micros] when what it needs arrives, < 0: not sent yet; or NULL */
+    double *out;             /* of the stage that gets its message; or NULL */
+    bool waits;              /* for the buffer that it sends from */
+} side;
+
 typedef struct rank_steps {
     const step_order *order;
     int64_t next;
     double now, p2p, dp;
-    int count[2];      /* entries of each phase so far */
+    int turn[2];       /* of each phase: the buffer that is next */
     double sent[2][2]; /* [phase][turn]: when the last message from that buffer was out */
+    side *sides;       /* [vpp][2] */
     double *ready;     /* [vpp] no forward starts earlier that would have to wait for weights */
     int64_t *left;     /* [vpp] backwards to come */
 } rank_steps;
@@ -33,42 +42,26 @@ typedef struct steps {
     int64_t pp, vpp, stages;
     rank_steps *ranks;
     double *arrived[2];                            /* [phase][stages][micros]; < 0: not sent yet */
-    double *pairs;                                 /* [stages][stages]; < 0: not worked out */
+    double *pairs;                                 /* [pp][vpp][vpp]; < 0: not worked out */
     double gain[LAYER_KINDS_MAX][LAYER_KINDS_MAX]; /* of two layers as a pair; 1: not worked out */
 } steps;
-
-static double *arrival(steps *s, int phase, int64_t stage_id, int64_t micro)
-{
-    return &s->arrived[phase][stage_id * s->p->z->micros + micro];
-}
-
-static int64_t stage_of(const steps *s, const rank_steps *r, const order_entry *e)
-{
-    return e->chunk * s->pp + (r - s->ranks);
-}
-
-/* False: what it needs was not sent yet (I1). */
-static bool can_start(steps *s, const rank_steps *r, const order_entry *e)
-{
-    int64_t id = stage_of(s, r, e);
-    bool needs = e->phase == SEG_FORWARD ? id > 0 : id < s->stages - 1;
-    return !needs || *arrival(s, e->phase, id, e->micro) >= 0;
-}
 
 static void wait_until(rank_steps *r, double when)
 {
     if (when > r->now) r->now = when;
 }
 
-static void begin(steps *s, rank_steps *r, const order_entry *e)
+/* False: what it needs was not sent yet (I1). */
+static bool can_start(const side *x, const order_entry *e)
 {
-    int64_t id = stage_of(s, r, e);
-    bool forward = e->phase == SEG_FORWARD;
-    bool needs = forward ? id > 0 : id < s->stages - 1;
-    if (needs) wait_until(r, *arrival(s, e->phase, id, e->micro));
-    bool sends = forward ? id < s->stages - 1 : s->pp > 1;
-    if (sends) wait_until(r, r->sent[e->phase][r->count[e->phase] % s->p->z->turns]); /* I2 */
-    if (forward) wait_until(r, r->ready[e->chunk]);
+    return !x->in || x->in[e->micro] >= 0;
+}
+
+static void begin(rank_steps *r, const side *x, const order_entry *e)
+{
+    if (x->in) wait_until(r, x->in[e->micro]);
+    if (x->waits) wait_until(r, r->sent[e->phase][r->turn[e->phase]]); /* I2 */
+    if (e->phase == SEG_FORWARD) wait_until(r, r->ready[e->chunk]);
 }
 
 /* Buckets are reduced one after another as the last backward leaves them. */
@@ -83,19 +76,17 @@ static void reduce(steps *s, rank_steps *r, const order_entry *e, double from)
     }
 }
 
-static void end(steps *s, rank_steps *r, const order_entry *e, double from)
+static void end(steps *s, rank_steps *r, const side *x, const order_entry *e, double from)
 {
-    int64_t id = stage_of(s, r, e);
-    bool forward = e->phase == SEG_FORWARD;
-    int turn = r->count[e->phase]++ % s->p->z->turns;
-    if (!forward && --r->left[e->chunk] == 0 && s->p->z->reduces_beside) reduce(s, r, e, from);
-    if (forward ? id == s->stages - 1 : id == 0) return;
-    const chunk_mix *m = &s->p->f->mix[id];
-    double parts = (double)(forward ? m->parts_out : m->parts_in);
+    int turn = r->turn[e->phase];
+    r->turn[e->phase] = turn + 1 < s->p->z->turns ? turn + 1 : 0;
+    if (e->phase == SEG_BACKWARD && --r->left[e->chunk] == 0 && s->p->z->reduces_beside)
+        reduce(s, r, e, from);
+    if (!x->out) return;
     if (r->p2p < r->now) r->p2p = r->now;
-    r->p2p += parts * s->p->message; /* I2 */
+    r->p2p += x->message; /* I2 */
     r->sent[e->phase][turn] = r->p2p;
-    *arrival(s, e->phase, forward ? id + 1 : id - 1, e->micro) = r->p2p;
+    x->out[e->micro] = r->p2p;
 }
 
 /* What two layers take more as a pair than one after the other. */
@@ -120,11 +111,12 @@ static double pair_gain(steps *s, int kf, int kb)
 }
 
 /* Forward of one chunk beside the backward of another: layers in pairs, the rest by itself. */
-static double pair_seconds(steps *s, int64_t f, int64_t b)
+static double pair_seconds(steps *s, int64_t rank, int64_t vf, int64_t vb)
 {
-    double *known = &s->pairs[f * s->stages + b];
+    double *known = &s->pairs[(rank * s->vpp + vf) * s->vpp + vb];
     if (*known >= 0) return *known;
     const step_play *p = s->p;
+    int64_t f = vf * s->pp + rank, b = vb * s->pp + rank;
     const stage *sf = &p->f->split->pipe.stages[f], *sb = &p->f->split->pipe.stages[b];
     double sum = p->chunks[f].seconds[0] + p->chunks[b].seconds[1];
     for (int64_t i = 0; i < sf->n_layers && i < sb->n_layers; i++) {
@@ -135,21 +127,44 @@ static double pair_seconds(steps *s, int64_t f, int64_t b)
     return *known = sum;
 }
 
-static bool run_unit(steps *s, rank_steps *r)
+static bool run_alone(steps *s, rank_steps *r, const order_entry *e)
+{
+    const side *x = &r->sides[2 * e->chunk + e->phase];
+    if (!can_start(x, e)) return false;
+    begin(r, x, e);
+    double from = r->now;
+    r->now += x->seconds;
+    end(s, r, x, e, from);
+    r->next++;
+    return true;
+}
+
+static bool run_pair(steps *s, rank_steps *r, const order_entry *f)
+{
+    const order_entry *b = f + 1;
+    const side *x = &r->sides[2 * f->chunk + f->phase], *y = &r->sides[2 * b->chunk + b->phase];
+    if (!can_start(x, f) || !can_start(y, b)) return false;
+    begin(r, x, f);
+    begin(r, y, b);
+    double from = r->now;
+    r->now += pair_seconds(s, r - s->ranks, f->chunk, b->chunk);
+    end(s, r, x, f, from);
+    end(s, r, y, b, from);
+    r->next += 2;
+    return true;
+}
+
+/* As far as it gets. */
+static bool run_rank(steps *s, rank_steps *r)
 {
     const step_order *o = r->order;
-    const order_entry *e = &o->list[r->next], *b = NULL;
-    if (s->p->c->beside >= BESIDE_EP && order_is_pair(o, r->next)) b = e + 1;
-    if (!can_start(s, r, e) || (b && !can_start(s, r, b))) return false;
-    begin(s, r, e);
-    if (b) begin(s, r, b);
-    double from = r->now;
-    int64_t id = stage_of(s, r, e);
-    r->now += b ? pair_seconds(s, id, stage_of(s, r, b)) : s->p->chunks[id].seconds[e->phase];
-    end(s, r, e, from);
-    if (b) end(s, r, b, from);
-    r->next += b ? 2 : 1;
-    return true;
+    const bool pairs = s->p->c->beside >= BESIDE_EP;
+    int64_t before = r->next;
+    while (r->next < o->n) {
+        const order_entry *e = &o->list[r->next];
+        if (!(pairs && order_is_pair(o, r->next) ? run_pair(s, r, e) : run_alone(s, r, e))) break;
+    }
+    return r->next > before;
 }
 
 /* Weights are gathered chunk by chunk. A chunk's first forward goes through its buckets one after
@@ -167,6 +182,20 @@ static void gather(const step_play *p, rank_steps *r, const rank_facts *f, int64
     }
 }
 
+static void open_side(steps *s, side *x, int64_t id, int phase)
+{
+    const step_play *p = s->p;
+    const chunk_mix *m = &p->f->mix[id];
+    bool forward = phase == SEG_FORWARD, first = id == 0, last = id == s->stages - 1;
+    int64_t micros = p->z->micros;
+    x->seconds = p->chunks[id].seconds[phase];
+    x->message = (double)(forward ? m->parts_out : m->parts_in) * p->message;
+    x->waits = forward ? !last : s->pp > 1;
+    if (!(forward ? first : last)) x->in = &s->arrived[phase][id * micros];
+    if (!(forward ? last : first))
+        x->out = &s->arrived[phase][(forward ? id + 1 : id - 1) * micros];
+}
+
 static void open_rank(steps *s, int64_t q, arena *a)
 {
     const choice *c = s->p->c;
@@ -175,7 +204,12 @@ static void open_rank(steps *s, int64_t q, arena *a)
     r->order = cards_order(s->p->k, &h);
     r->ready = ARENA_ARRAY(a, double, c->vpp);
     r->left = ARENA_ARRAY(a, int64_t, c->vpp);
-    for (int64_t v = 0; v < c->vpp; v++) r->left[v] = s->p->z->micros;
+    r->sides = ARENA_ARRAY(a, side, 2 * c->vpp);
+    for (int64_t v = 0; v < c->vpp; v++) {
+        r->left[v] = s->p->z->micros;
+        for (int phase = 0; phase < 2; phase++)
+            open_side(s, &r->sides[2 * v + phase], v * s->pp + q, phase);
+    }
     gather(s->p, r, &s->p->f->ranks[q], q);
 }
 
@@ -188,39 +222,95 @@ static double finish_of(const step_play *p, const rank_steps *r, const rank_fact
     return now;
 }
 
+static void open_pairs(steps *s, arena *a)
+{
+    int64_t n = s->pp * s->vpp * s->vpp;
+    s->pairs = ARENA_RAW(a, double, n);
+    for (int64_t i = 0; i < n; i++) s->pairs[i] = -1;
+    for (int i = 0; i < LAYER_KINDS_MAX * LAYER_KINDS_MAX; i++)
+        s->gain[i / LAYER_KINDS_MAX][i % LAYER_KINDS_MAX] = 1;
+}
+
+/* Weights that are gathered before anybody goes on. */
+static double gather_last(const step_play *p)
+{
+    double late = 0;
+    bool gathers = p->z->types.moments && !p->z->gathers_late;
+    for (int64_t q = 0; q < p->c->pp && gathers; q++) {
+        const rank_facts *f = &p->f->ranks[q];
+        double own = 0;
+        for (int i = 0; i < f->n_buckets; i++) own += f->buckets[i].gather;
+        if (own > late) late = own;
+    }
+    return late;
+}
+
+static steps steps_of(const step_play *p, arena *a)
+{
+    steps s = {.p = p, .pp = p->c->pp, .vpp = p->c->vpp, .stages = p->c->pp * p->c->vpp};
+    if (p->c->beside >= BESIDE_EP) open_pairs(&s, a);
+    return s;
+}
+
 double step_seconds(const step_play *p, arena *a)
 {
     arena_place mark = arena_mark(a);
-    steps s = {.p = p, .pp = p->c->pp, .vpp = p->c->vpp, .stages = p->c->pp * p->c->vpp};
+    steps s = steps_of(p, a);
     s.ranks = ARENA_ARRAY(a, rank_steps, s.pp);
     int64_t n = s.stages * p->z->micros;
     for (int phase = 0; phase < 2; phase++) {
-        s.arrived[phase] = ARENA_ARRAY(a, double, n);
+        s.arrived[phase] = ARENA_RAW(a, double, n);
         for (int64_t i = 0; i < n; i++) s.arrived[phase][i] = -1;
-    }
-    if (p->c->beside >= BESIDE_EP) {
-        s.pairs = ARENA_ARRAY(a, double, s.stages *s.stages);
-        for (int64_t i = 0; i < s.stages * s.stages; i++) s.pairs[i] = -1;
-        for (int i = 0; i < LAYER_KINDS_MAX * LAYER_KINDS_MAX; i++)
-            s.gain[i / LAYER_KINDS_MAX][i % LAYER_KINDS_MAX] = 1;
     }
     for (int64_t q = 0; q < s.pp; q++) open_rank(&s, q, a);
     for (bool moved = true; moved;) { /* I1 */
         moved = false;
-        for (int64_t q = 0; q < s.pp; q++) {
-            rank_steps *r = &s.ranks[q];
-            while (r->next < r->order->n && run_unit(&s, r)) moved = true;
-        }
+        for (int64_t q = 0; q < s.pp; q++) moved = run_rank(&s, &s.ranks[q]) || moved;
     }
-    double last = 0, late = 0;
+    double last = 0;
     for (int64_t q = 0; q < s.pp; q++) {
-        const rank_facts *f = &p->f->ranks[q];
-        double done = finish_of(p, &s.ranks[q], f), own = 0;
+        double done = finish_of(p, &s.ranks[q], &p->f->ranks[q]);
         if (done > last) last = done;
-        bool gathers = p->z->types.moments && !p->z->gathers_late;
-        for (int i = 0; i < f->n_buckets && gathers; i++) own += f->buckets[i].gather;
-        if (own > late) late = own;
     }
     arena_release(a, mark);
-    return last + step_optimizer(p) + late;
+    return last + step_optimizer(p) + gather_last(p);
+}
+
+/* ---- from below
+ *
+ * Before a rank's first forward the first microbatch passes the stages before it, and behind its
+ * last backward the gradient passes them back: both by themselves, for every warm-up has a forward
+ * and every cool-down a backward. Between lies its own work, in which chunks meet as often as its
+ * order says. */
+static double own_work(steps *s, int64_t q, const order_meets *o)
+{
+    const chunk_sum *chunks = s->p->chunks;
+    double sum = 0;
+    for (int64_t v = 0; v < s->vpp; v++)
+        for (int phase = 0; phase < 2; phase++)
+            sum += (double)o->alone[2 * v + phase] * chunks[v * s->pp + q].seconds[phase];
+    for (int i = 0; i < o->n; i++) {
+        const order_meet *m = &o->list[i];
+        sum += (double)m->times * pair_seconds(s, q, m->forward, m->backward);
+    }
+    return sum;
+}
+
+double step_least(const step_play *p, arena *a)
+{
+    arena_place mark = arena_mark(a);
+    steps s = steps_of(p, a);
+    double most = 0, before = 0;
+    for (int64_t q = 0; q < s.pp; q++) {
+        order_shape h = choice_order(p->c, p->z, q);
+        const order_meets *o = cards_meets(p->k, &h);
+        double here = own_work(&s, q, o) + (o->by_first_stage ? before : 0);
+        if (here > most) most = here;
+        const chunk_mix *m = &p->f->mix[q];
+        before += p->chunks[q].seconds[0] + p->chunks[q].seconds[1];
+        before +=
+            (double)(m->parts_out + p->f->mix[q + 1 < s.stages ? q + 1 : q].parts_in) * p->message;
+    }
+    arena_release(a, mark);
+    return most + step_optimizer(p) + gather_last(p);
 }

@@ -23,4 +23,8 @@ double step_optimizer(const step_play *p);
  * something in it takes longer: of chunks from below it is a bound. */
 double step_seconds(const step_play *p, arena *scratch);
 
+/* What the ranks of a pipeline with combined 1F1B do at least: far quicker found, and not above
+ * step_seconds but for rounding. */
+double step_least(const step_play *p, arena *scratch);
+
 #endif

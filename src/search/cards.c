@@ -183,7 +183,7 @@ const card_light *card_pair_light(cards *k, const choice *c, int kind, int other
 
 double card_pair_least(cards *k, const choice *c, int kind, int other)
 {
-    return card_pair_light(k, c, kind, other)->alone[c->graphs][0];
+    return list_least_seconds(&card_pair_light(k, c, kind, other)->least[c->graphs][0]);
 }
 
 int64_t card_saved(const card_light *l, unsigned drop)
@@ -206,8 +206,39 @@ const step_order *cards_order(cards *k, const order_shape *h)
             o->empty = arena_mark(o->a = arena_create());
         o->shape = *h;
         o->ranks = ARENA_ARRAY(o->a, step_order, h->pp);
+        o->meets = ARENA_ARRAY(o->a, order_meets, h->pp);
     }
     step_order *own = &o->ranks[h->rank];
     if (!own->list) order_make(own, h, o->a);
     return own;
+}
+
+static void count_meets(order_meets *m, const step_order *o, int64_t vpp, arena *a)
+{
+    int64_t *at = ARENA_ARRAY(a, int64_t, vpp * vpp); /* place in the list, from 1 on */
+    m->alone = ARENA_ARRAY(a, int64_t, 2 * vpp);
+    m->list = ARENA_ARRAY(a, order_meet, vpp * vpp);
+    for (int64_t i = 0; i < o->n; i++) {
+        const order_entry *e = &o->list[i];
+        if (!order_is_pair(o, i)) {
+            m->alone[2 * e->chunk + e->phase]++;
+            continue;
+        }
+        int64_t *place = &at[e->chunk * vpp + o->list[++i].chunk];
+        if (!*place) {
+            m->list[m->n] = (order_meet){e->chunk, o->list[i].chunk, 0};
+            *place = ++m->n;
+        }
+        m->list[*place - 1].times++;
+    }
+    m->by_first_stage = o->n && o->warmup > 0 && !o->list[0].chunk && !o->list[o->n - 1].chunk;
+}
+
+const order_meets *cards_meets(cards *k, const order_shape *h)
+{
+    const step_order *order = cards_order(k, h);
+    known_orders *o = &k->orders[h->ep_overlap];
+    order_meets *m = &o->meets[h->rank];
+    if (!m->alone) count_meets(m, order, h->vpp, o->a);
+    return m;
 }

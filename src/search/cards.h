@@ -28,10 +28,23 @@ typedef enum card_what {
 
 typedef struct card {
     int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
+    int64_t input;             /* of the saved bytes: its input */
     live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
     double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
     play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
 } card;
+
+/* A list played from below (card_play.c): no number of `pace` is above the card's, but for `slowed`
+ * which is of this very `device`. */
+typedef struct list_least {
+    play_pace pace;
+    double compute, shared, share; /* seconds of compute; messages' shares of the chip, all and the
+                                    * largest */
+} list_least;
+
+/* Seconds that no list of these operations goes below; of two lists, one after the other. */
+double list_least_seconds(const list_least *l);
+double list_least_of_two(const list_least *first, const list_least *next);
 
 /* What a half saves under any recompute, without building it again. */
 enum { CARD_MASKS_MAX = 24 };
@@ -44,8 +57,7 @@ typedef struct card_light {
     int64_t temp;   /* most bytes of temporaries that live at once: a card's are not fewer */
     live_span live; /* as the card's, but without offload; of a pair: `forward` alone */
     /* Seconds by phase, each below what a card with this recompute takes: */
-    double alone[SCOPES][2]; /* [graphs][phase]: played with every buffer at a place of its own */
-    double free[2];          /* the same if launching took no time */
+    list_least least[SCOPES][2]; /* [graphs][phase]: every buffer at a place of its own */
     double inside[2];   /* as a part of a pair: without messages that could have started before */
     double waited[2];   /* the same without what messages take of the chip */
     double compute[2];  /* compute stream by itself */
@@ -87,6 +99,19 @@ double card_message(cards *k, const setup *s, int64_t parts);
 void cards_release(cards *k);
 
 int64_t cards_built(const cards *k);
+
+/* How often a rank's chunks run by themselves and beside one another, under combined 1F1B. */
+typedef struct order_meet {
+    int64_t forward, backward, times; /* chunks */
+} order_meet;
+
+typedef struct order_meets {
+    int64_t *alone; /* [vpp][phase] */
+    order_meet *list;
+    int n;
+    bool by_first_stage; /* the first forward and the last backward are of the first chunk, alone */
+} order_meets;
+const order_meets *cards_meets(cards *k, const order_shape *h);
 
 /* The order of a rank; good until one of another pipeline is asked for. */
 const step_order *cards_order(cards *k, const order_shape *h);

@@ -1,5 +1,6 @@
 /* search_attempt.c - one layout of which all is known: its memory from below and to the byte, its
  * step, and whether it is among the best. */
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -18,7 +19,7 @@ static int64_t arena_most(search *s, const slots_of *slots, const int64_t *sizes
 {
     bool pairs = slots->c->beside >= BESIDE_EP;
     int64_t saved = -1;
-    if (level == PEAK_EXACT) saved = saved_packed(slots, sizes, s->scratch);
+    if (level == PEAK_EXACT) saved = saved_packed(slots, s->scratch);
     if (level == PEAK_ALIVE) saved = saved_alive(slots, s->scratch);
     if (saved < 0) saved = saved_least(slots, sizes);
     int64_t temp = level == PEAK_EXACT ? temp_bytes(slots, s->scratch) : 0;
@@ -144,7 +145,9 @@ static double light_step(search *s, const choice *c, attempt *t, bool half)
     step_play p = attempt_play(s, c, t);
     p.light = true;
     p.half_light = half;
-    return step_seconds(&p, s->scratch);
+    double least = c->beside >= BESIDE_EP ? step_least(&p, s->scratch) * (1 - 1e-9) : 0;
+    if (!s->o->judge_all && !best_enters(s->out, c, least)) return least;
+    return fmax(least, step_seconds(&p, s->scratch));
 }
 
 /* Step played, memory summed. */
@@ -167,6 +170,7 @@ verdict attempt_judge(search *s, const choice *c, attempt *t, found *out)
     /* cards of pairs and of the prediction module are dear */
     bool dear = pairs || cards_model(s->k)->n_mtp > 0;
     double light = dear || all ? light_step(s, c, t, false) : 0;
+    if (all && pairs) light = fmax(light, light_step(s, c, t, true));
     for (int half = 0; half < 2 && !all; half++) {
         if (half && pairs) light = light_step(s, c, t, true);
         if (best_enters(s->out, c, light)) continue;

@@ -102,7 +102,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
     for (int i = 0; i < OFFLOADS; i++) {
         const rank_facts *r = &f[i]->ranks[rank];
         row.state[i] = r->state[0] + r->state[1] + (s->waits ? 0 : r->state[2]);
-        row.state[i] += s->megatron ? r->beside : r->scratch;
+        if (s->megatron) row.state[i] += r->beside;
     }
     for (int pairs = 0; pairs < 2; pairs++) {
         choice x = *c;
@@ -115,8 +115,7 @@ static memory_row row_of(search *s, const layout_facts *const *f, const choice *
 
 static void fill_bytes(search *s, stage_bytes *t, const choice *c, const layout_facts *const *f)
 {
-    bool early = f[0]->split->receives_early && !s->megatron;
-    step_shape z = {.micros = search_micros(s, c), .posts_early = early};
+    step_shape z = {.micros = search_micros(s, c)};
     t->ok = true;
     t->passing = f[0]->split->receives_early ? 2 : 1;
     arena_place mark = arena_mark(s->scratch);

@@ -28,7 +28,7 @@ expect one_local_rank_takes_it 3 'the fake GPU was opened' h200 tiny cluster.gpu
 expect the_cpu_is_taken_where_it_is_asked_for 0 'done after 1 steps' h200 "${small[@]}" moefold.device=cpu
 expect mxfp8_on_hopper 1 'mxfp8-needs-blackwell: .* needs Blackwell; H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_mxfp8_mixed
 expect nvfp4_on_hopper 1 'nvfp4-needs-blackwell: .* need Blackwell, not H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_nvfp4_mixed
-expect several_ranks 1 'our GPU backend runs one rank, and this layout has 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
+expect several_ranks 1 'this is one process; repair: start with --ranks 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
 
 # Memory: how much is missing, and the ladder with what would help.
 large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=4

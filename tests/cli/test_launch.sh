@@ -38,7 +38,7 @@ check options_of_launch_stay_here hasnt ' train .* --(slurm|out)'
 expect rules_are_kept 1 'error experts-divide-by-ep' \
     "$moefold" launch tiny cluster.gpu=cpu model.expert_model_parallel_size=3 --slurm
 # what our runtime cannot run is not sent to a cluster
-expect no_gpu_backend 1 'cluster.gpu=H100: our GPU backend runs one rank, and this layout has 256; repair' \
+expect no_gpu_backend 1 'cluster.gpu=H100: our GPU backend runs the ranks of one node, and this layout has 256, cluster.gpus_per_node=8; repair' \
     "$moefold" launch recipes/dsv3-128k-h100.yaml --slurm
 expect nothing_is_ignored 1 'model.mtp_use_repeated_layer|mtp.*does not do that yet; repair' \
     "$moefold" launch "${small[@]}" model.mtp_num_layers=1 model.mtp_use_repeated_layer=true --slurm

@@ -72,6 +72,15 @@ static void timeouts_that_are_none_are_refused(void **state)
     expect_again("MOEFOLD_TIMEOUT_SECONDS=soon");
 }
 
+static void a_sum_in_place_lies_at_its_place(void **state)
+{
+    (void)state;
+    assert_int_equal(run_again("other-place", ""), ERR_MACHINE);
+    expect_again("REDUCE_SCATTER gradients: y lies in x, and not at this rank's part");
+    assert_int_equal(run_again("hidden-place", ""), ERR_MACHINE);
+    expect_again("REDUCE_SCATTER gradients: y lies in x, and the operation does not say so");
+}
+
 /* ---- what the processes do */
 
 static void go_silent(comm *c, const setup *s, result *r)
@@ -153,6 +162,35 @@ static void send_too_little(comm *c, const setup *s, result *r)
     comm_wait(c, comm_start(c, &o, (void *[]){x, table}, (void *[]){y}));
 }
 
+/* Every rank wants its sum one place too far, or does not say that it lies in x. */
+static void sum_at(comm *c, int64_t step, int left)
+{
+    enum { N = 4, P = 2 };
+    float x[P * N] = {0};
+    op o = {.kind = OP_REDUCE_SCATTER,
+            .group = GROUP_WORLD,
+            .name = "gradients",
+            .dim = {N},
+            .stream = STREAM_COMM};
+    o.out[OUT_REDUCE_SCATTER_left] = left;
+    float *y = x + (comm_rank(c) + step) % P * N;
+    comm_wait(c, comm_start(c, &o, (void *[]){x}, (void *[]){y, x}));
+}
+
+static void sum_at_another_place(comm *c, const setup *s, result *r)
+{
+    (void)s;
+    (void)r;
+    sum_at(c, 1, 1);
+}
+
+static void sum_without_saying(comm *c, const setup *s, result *r)
+{
+    (void)s;
+    (void)r;
+    sum_at(c, 0, -1);
+}
+
 static void await_nobody(comm *c, const setup *s, result *r)
 {
     (void)s;
@@ -169,6 +207,8 @@ static void mode_of_threads(void **state)
     if (text_equal(mode, "silent-thread")) on_threads(2, "cluster.n_gpus=2", go_silent);
     if (text_equal(mode, "other-kind")) on_threads(2, "cluster.n_gpus=2", do_another_kind);
     if (text_equal(mode, "few-rows-thread")) on_threads(2, "cluster.n_gpus=2", send_too_little);
+    if (text_equal(mode, "other-place")) on_threads(2, "cluster.n_gpus=2", sum_at_another_place);
+    if (text_equal(mode, "hidden-place")) on_threads(2, "cluster.n_gpus=2", sum_without_saying);
     if (text_equal(mode, "no-send")) on_threads(1, "", await_nobody);
 }
 
@@ -197,6 +237,7 @@ int main(void)
         cmocka_unit_test(an_error_of_one_rank_ends_the_job),
         cmocka_unit_test(what_does_not_match_is_named),
         cmocka_unit_test(rows_that_do_not_come_are_named),
+        cmocka_unit_test(a_sum_in_place_lies_at_its_place),
         cmocka_unit_test(timeouts_that_are_none_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,7 +158,7 @@ typedef struct trial {
     members who;
     int k; /* number of the message */
     bool in_place;
-    void *x, *y, *scratch; /* of o.type */
+    void *x, *y; /* of o.type */
     int32_t *table;
     int64_t y_n;
     int request;
@@ -210,14 +210,13 @@ static inline void trial_fill(trial *t, int64_t rank)
     if (t->o.kind == OP_ALL_GATHER && t->in_place) x = element(type, t->y, t->who.place * N);
     if (t->o.kind == OP_ALL_REDUCE) x = t->y;
     for (int64_t i = 0; i < x_n; i++) put(type, x, i, sent(rank, t->k, i));
-    if (t->o.kind == OP_REDUCE_SCATTER && t->in_place) t->scratch = elements(type, N);
 }
 
 static inline void trial_start(trial *t, comm *c)
 {
     int64_t N = t->o.dim[0];
-    void *in[2] = {t->x, t->table}, *out[2] = {t->y, t->scratch};
-    t->o.out[1] = t->scratch ? 1 : -1;
+    void *in[2] = {t->x, t->table}, *out[2] = {t->y, t->x};
+    t->o.out[OUT_REDUCE_SCATTER_left] = t->o.kind == OP_REDUCE_SCATTER && t->in_place ? 1 : -1;
     if (t->o.kind == OP_ALL_GATHER && t->in_place)
         in[0] = element(t->o.type, t->y, t->who.place * N);
     if (t->o.kind == OP_REDUCE_SCATTER && t->in_place)
@@ -297,7 +296,6 @@ static inline void trial_free(trial *t)
 {
     free(t->x);
     free(t->y);
-    free(t->scratch);
     free(t->table);
 }
 

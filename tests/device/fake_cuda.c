@@ -50,7 +50,7 @@ static status open_fake(device *d, const char *words, error *err)
     return refuse(err, "the fake GPU was opened");
 }
 
-status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, error *err)
+status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, error *err)
 {
     (void)p;
     if (version != CUDA_ENTRY_VERSION) return refuse(err, "another version");

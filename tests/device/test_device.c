@@ -23,7 +23,7 @@ static comm *alone(void)
     return c;
 }
 
-static const char *const devices[] = {"cpu", "deferred:1", "deferred:2"};
+static const char *const devices[] = {"cpu", "deferred:1", "deferred:2", "peers"};
 enum { N_DEVICES = 3 };
 
 /* ---- names */

@@ -363,10 +363,12 @@ static rank_rig *rigs_of(const rig_reference *r, const char *words, rig_result *
     return rigs;
 }
 
+/* MOEFOLD_WORDS: overrides for one rank and many, such as model.deterministic_mode=true on a GPU. */
 static const char *common_words(arena *a, const char *words)
 {
-    return arena_text(a, "model.seq_length=%d train.global_batch_size=%d %s", RIG_SEQ, RIG_SAMPLES,
-                      words);
+    const char *also = getenv("MOEFOLD_WORDS");
+    return arena_text(a, "model.seq_length=%d train.global_batch_size=%d %s %s", RIG_SEQ,
+                      RIG_SAMPLES, also ? also : "", words);
 }
 
 bool rig_is_legal(const char *folder, const char *words, arena *a)

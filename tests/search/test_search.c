@@ -104,8 +104,8 @@ static void same_bytes(fixture *f, const choice *c)
         for (int64_t v = 0; v < c->vpp; v++)
             chunks[v] = chunk_sum_of(&sums, &facts->mix[v * c->pp + q]).saved;
         slots_of slots = {c, &z, facts, f->k, &sums, q};
-        bytes[REGION_SAVED] = saved_packed(&slots, chunks, f->scratch);
-        assert_true(saved_least(&slots, chunks) <= bytes[REGION_SAVED]);
+        bytes[REGION_SAVED] = saved_packed(&slots, f->scratch);
+        assert_true(saved_least(&slots, chunks) <= saved_alive(&slots, f->scratch));
         bytes[REGION_TEMP] = temp_bytes(&slots, f->scratch);
         program *p = ARENA_NEW(f->a, program);
         program_build(p, whole, layout_stage_rank(&whole->lay, q), f->a);

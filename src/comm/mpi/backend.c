@@ -93,14 +93,23 @@ static void start_all_reduce(message *m, MPI_Comm among)
 
 static void start_reduce_scatter(message *m, MPI_Comm among)
 {
-    void *to = m->scratch ? m->scratch : m->y;
+    size_t own = (size_t)the.groups[m->group].place * message_bytes(m);
+    void *to = m->in_place ? m->y - own : m->y;
     if (adder_is_wider(m->type))
         wider_reduce_scatter(&the, m, among);
     else if (cut_needed(&the, m, m->n))
         cut_reduce_scatter(&the, m, among);
     else
-        CALL(m, MPI_Ireduce_scatter_block(m->x, to, (int)m->n, cut_element(m->type), MPI_SUM, among,
+        CALL(m, MPI_Ireduce_scatter_block(m->in_place ? MPI_IN_PLACE : m->x, to, (int)m->n,
+                                          cut_element(m->type), MPI_SUM, among,
                                           &job_of(&the, m)->request[0]));
+}
+
+/* MPI puts the sum to the start of x, whichever part of it is this rank's. Pieces of a message that
+ * was cut lie where they belong. */
+static void end_in_place(message *m)
+{
+    if (m->y != m->x && !cut_needed(&the, m, m->n)) memcpy(m->y, m->x, message_bytes(m));
 }
 
 /* I4. Members start the exchanges of a group in one order, so all check the same ones. */
@@ -221,8 +230,8 @@ static bool test(void *unused, message *m)
     if (j->heard) end_check(m);
     if (j->memory)
         wider_end(&the, m);
-    else if (m->scratch && m->n)
-        memcpy(m->y, m->scratch, message_bytes(m));
+    else if (m->in_place && m->n)
+        end_in_place(m);
     if (!the.stamped || m->last_start < m->started) m->last_start = m->started;
     atomic_store_explicit(&m->done, true, memory_order_relaxed);
     return true;

@@ -123,14 +123,15 @@ void cut_reduce_scatter(state *s, message *m, MPI_Comm among)
     int64_t most = s->piece, n = m->n / most + (m->n % most > 0);
     int64_t members_n = s->groups[m->group].n;
     MPI_Request *r = take_requests(s, m, n * members_n);
-    char *to = m->scratch ? m->scratch : m->y;
     for (int64_t p = 0; p < members_n; p++) {
         for (int64_t i = 0; i < n; i++) {
             int64_t count = m->n - i * most < most ? m->n - i * most : most;
-            const char *from = m->x + dtype_bytes(m->type, p * m->n + i * most);
+            const void *from = m->x + dtype_bytes(m->type, p * m->n + i * most);
+            char *to = m->y + dtype_bytes(m->type, i * most);
+            if (m->in_place && p == s->groups[m->group].place) from = MPI_IN_PLACE;
             check(m, "MPI_Ireduce",
-                  MPI_Ireduce(from, to + dtype_bytes(m->type, i * most), (int)count,
-                              cut_element(m->type), MPI_SUM, (int)p, among, &r[p * n + i]));
+                  MPI_Ireduce(from, to, (int)count, cut_element(m->type), MPI_SUM, (int)p, among,
+                              &r[p * n + i]));
         }
     }
 }

@@ -3,7 +3,8 @@
  * I1  A failed call of the runtime inside a step ends the job: what was under way is lost, and the
  *     text names the operation that was put last and the one that each stream finished last.
  * I2  After each operation a stream writes the operation's number to pinned memory (log.h).
- * I3  Messages need a group of one member: they are copies on their stream. */
+ * I3  Operations go through queues (issue.h): what is given to the GPU waits only for what it was
+ *     given before. Ranks that share it move their messages by themselves (peers.c). */
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -13,37 +14,18 @@
 
 #include "base/clock.h"
 #include "device/cuda/entry.h"
+#include "device/cuda/gpu.h"
 #include "device/cuda/probe.h"
 #include "device/log.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "kernels/cuda/cudnn_open.h"
 #include "kernels/cuda/lt.h"
 
-typedef struct gpu_state {
-    unsigned char *memory[SPACE_COUNT];
-    int64_t bytes[SPACE_COUNT];
-    cudaStream_t streams[STREAM_COUNT];
-    cudaEvent_t *events;
-    int n_events;
-    cudaEvent_t *stamps; /* [n_stamps + 1], with times; the last is the origin */
-    int n_stamps;
-    atomic_uint *finished;   /* [STREAM_COUNT], pinned (I2) */
-    CUdeviceptr finished_at; /* the same for the GPU */
-    CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-    CUresult (*wait_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-} gpu_state;
-
-static cuda_program program;
-
-/* Is it pinned memory of the host? */
-static bool is_host(int space)
-{
-    return space == SPACE_HOST || space == SPACE_KEPT;
-}
+static device_calls program;
 
 static gpu_state *state_of(const device *d)
 {
-    return d->state;
+    return gpu_of(d);
 }
 
 /* ---- faults */
@@ -62,9 +44,26 @@ static void stop(const device *d, cudaError_t e, const char *what) /* I1 */
     abort();
 }
 
-static void check(const device *d, cudaError_t e, const char *what)
+void gpu_check(const device *d, cudaError_t e, const char *what)
 {
     if (e != cudaSuccess) stop(d, e, what);
+}
+
+static void check(const device *d, cudaError_t e, const char *what)
+{
+    gpu_check(d, e, what);
+}
+
+/* "Not ready" is kept as the last error, which a launch would then be blamed for. */
+bool gpu_is_past(const device *d, cudaEvent_t event, const char *what)
+{
+    cudaError_t e = cudaEventQuery(event);
+    if (e == cudaErrorNotReady) {
+        cudaGetLastError();
+        return false;
+    }
+    gpu_check(d, e, what);
+    return true;
 }
 
 /* ---- which GPU */
@@ -141,15 +140,32 @@ static cudaError_t open_streams(gpu_state *g)
     return find_functions(g);
 }
 
+/* Bytes that all ranks of this process have taken, in pieces as the driver gives them. */
+static atomic_llong taken_here;
+
+static int64_t pieces(int64_t bytes)
+{
+    const int64_t piece = 2 << 20;
+    return (bytes + piece - 1) / piece * piece;
+}
+
+static void give(gpu_state *g, device_space s)
+{
+    if (space_is_host(s))
+        cudaFreeHost(g->memory[s]);
+    else
+        cudaFree(g->memory[s]);
+    if (!space_is_host(s)) atomic_fetch_sub(&taken_here, pieces(g->bytes[s]));
+    g->memory[s] = NULL;
+    g->bytes[s] = 0;
+}
+
 static void close_gpu(device *d)
 {
     gpu_state *g = state_of(d);
-    for (int s = 0; s < SPACE_COUNT; s++) {
-        if (is_host(s))
-            cudaFreeHost(g->memory[s]);
-        else
-            cudaFree(g->memory[s]);
-    }
+    issue_close(d);
+    gpu_close_points(d);
+    for (int s = 0; s < SPACE_COUNT; s++) give(g, (device_space)s);
     for (int s = 0; s < STREAM_COUNT; s++)
         if (g->streams[s]) cudaStreamDestroy(g->streams[s]);
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
@@ -177,25 +193,6 @@ static void use_words(const char *words)
     lt_keep_choices(line[1], line[2]);
 }
 
-static status open_gpu(device *d, const char *words, error *err)
-{
-    cuda_gpu found;
-    use_words(words);
-    look(&found); /* takes it for this thread */
-    gpu_state *g = calloc(1, sizeof *g);
-    if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
-    d->state = g;
-    cudaError_t e = open_streams(g);
-    if (!e) {
-        d->log->finished = g->finished;
-        d->runs_ahead = true;
-        return OK;
-    }
-    close_gpu(d);
-    return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
-                     cudaGetErrorString(e));
-}
-
 /* ---- memory */
 
 static const char *gibibytes(char out[32], int64_t bytes)
@@ -209,19 +206,15 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     gpu_state *g = state_of(d);
     void *at = NULL;
     cudaDeviceSynchronize();
-    if (is_host(s))
-        cudaFreeHost(g->memory[s]);
-    else
-        cudaFree(g->memory[s]);
-    g->memory[s] = NULL;
-    g->bytes[s] = 0;
+    give(g, s);
     if (bytes <= 0) return OK;
-    cudaError_t e = is_host(s) ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
-                                    : cudaMalloc(&at, (size_t)bytes);
-    if (!e && !is_host(s)) e = cudaMemset(at, 0, (size_t)bytes);
-    if (!e && !is_host(s)) e = cudaDeviceSynchronize();
+    cudaError_t e = space_is_host(s) ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
+                                     : cudaMalloc(&at, (size_t)bytes);
+    if (!e && !space_is_host(s)) e = cudaMemset(at, 0, (size_t)bytes);
+    if (!e && !space_is_host(s)) e = cudaDeviceSynchronize();
     if (!e) {
-        if (is_host(s)) memset(at, 0, (size_t)bytes);
+        if (space_is_host(s)) memset(at, 0, (size_t)bytes);
+        if (!space_is_host(s)) atomic_fetch_add(&taken_here, pieces(bytes));
         g->memory[s] = at;
         g->bytes[s] = bytes;
         return OK;
@@ -230,7 +223,7 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaGetLastError();
     cudaMemGetInfo(&left, &total);
     char want[32], have[32], miss[32];
-    if (is_host(s))
+    if (space_is_host(s))
         return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
                          gibibytes(want, bytes), cudaGetErrorString(e));
     return error_set(err, ERR_MACHINE,
@@ -239,19 +232,11 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
                      gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
 }
 
-/* What a space takes: the driver gives pieces of 2 MiB. */
-static int64_t taken(const gpu_state *g, device_space s)
-{
-    const int64_t piece = 2 << 20;
-    return (g->bytes[s] + piece - 1) / piece * piece;
-}
-
 static int64_t beside(device *d)
 {
-    const gpu_state *g = state_of(d);
     size_t left = 0, total = 0;
     check(d, cudaMemGetInfo(&left, &total), "asking for the GPU's memory");
-    return (int64_t)(total - left) - taken(g, SPACE_STATE) - taken(g, SPACE_WORK);
+    return (int64_t)(total - left) - atomic_load(&taken_here);
 }
 
 static void *pointer(const device *d, device_address at)
@@ -261,12 +246,19 @@ static void *pointer(const device *d, device_address at)
 
 static void *map(const device *d, device_address at)
 {
-    return is_host(at.space) ? pointer(d, at) : NULL;
+    return space_is_host(at.space) ? pointer(d, at) : NULL;
+}
+
+/* What the host itself touches comes behind the compute stream. */
+static cudaStream_t compute_of(device *d)
+{
+    issue_until_stream(d, STREAM_COMPUTE);
+    return state_of(d)->streams[STREAM_COMPUTE];
 }
 
 static void move_and_wait(device *d, void *to, const void *from, int64_t bytes, const char *what)
 {
-    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    cudaStream_t s = compute_of(d);
     check(d, cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, s), what);
     check(d, cudaStreamSynchronize(s), what);
 }
@@ -283,7 +275,7 @@ static void write(device *d, device_address to, const void *from, int64_t bytes)
 
 static void fill(device *d, device_address to, int byte, int64_t bytes)
 {
-    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    cudaStream_t s = compute_of(d);
     check(d, cudaMemsetAsync(pointer(d, to), byte, (size_t)bytes, s), "filling the GPU's memory");
     check(d, cudaStreamSynchronize(s), "filling the GPU's memory");
 }
@@ -305,7 +297,7 @@ static void differ(device *d, device_address at, int byte, int64_t bytes, unsign
 {
     enum { PIECE = 1 << 28, WORDS = PIECE / 32 };
     static const char what[] = "comparing the GPU's memory";
-    cudaStream_t s = state_of(d)->streams[STREAM_COMPUTE];
+    cudaStream_t s = compute_of(d);
     uint32_t *there = NULL, *here = NULL;
     check(d, cudaMalloc((void **)&there, WORDS * sizeof *there), what);
     check(d, cudaHostAlloc((void **)&here, WORDS * sizeof *here, cudaHostAllocDefault), what);
@@ -334,6 +326,8 @@ static void copy(device *d, op_stream s, device_address to, device_address from,
 static status events(device *d, int n, error *err)
 {
     gpu_state *g = state_of(d);
+    status st = issue_events(d, n, err);
+    if (st) return st;
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
     free(g->events);
     g->n_events = 0;
@@ -362,15 +356,14 @@ static void wait(device *d, op_stream s, int event)
 
 static void wait_here(device *d, int event)
 {
+    issue_until_recorded(d, event);
     check(d, cudaEventSynchronize(state_of(d)->events[event]), "waiting for the GPU");
 }
 
 static bool is_complete(device *d, int event)
 {
-    cudaError_t e = cudaEventQuery(state_of(d)->events[event]);
-    if (e == cudaErrorNotReady) return false;
-    check(d, e, "asking for an event");
-    return true;
+    if (!issue_recorded(d, event)) return false;
+    return gpu_is_past(d, state_of(d)->events[event], "asking for an event");
 }
 
 /* ---- stamps */
@@ -411,6 +404,7 @@ static double stamp_read(device *d, int number)
 {
     gpu_state *g = state_of(d);
     float ms = 0;
+    issue_all(d);
     check(d, cudaEventSynchronize(g->stamps[number]), "reading a stamp");
     check(d, cudaEventElapsedTime(&ms, g->stamps[g->n_stamps - 1], g->stamps[number]),
           "reading a stamp");
@@ -439,66 +433,69 @@ static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
         check(d, cudaErrorUnknown, name_of(o));
 }
 
-static void launch(device *d, op_stream s, kernel_call *c)
+static void launch(device *d, op_stream s, kernel_call *c, uint32_t number)
 {
-    uint32_t number = log_put(d, s, c->o);
     c->stream = state_of(d)->streams[s];
     meet_fault(d, s, number);
     c->row->launch(c);
     end(d, s, c->o, number);
 }
 
-/* Elements of y that a message alone brings; -1: none. */
-static int64_t elements_of(const op *o)
-{
-    switch (o->kind) {
-    case OP_ALL_GATHER:
-    case OP_REDUCE_SCATTER:
-    case OP_ALL_TO_ALL:
-    case OP_SHIFT:
-        return o->dim[DIM_MESSAGE_N];
-    case OP_ALL_REDUCE:
-        return 0;
-    default:
-        return -1;
-    }
-}
-
-static void message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
-{
-    gpu_state *g = state_of(d);
-    int64_t n = elements_of(o);
-    uint32_t number = log_put(d, s, o);
-    if (n < 0 || program.members(d->c, o->group) != 1) { /* I3 */
-        char text[256];
-        snprintf(text, sizeof text, "operation %s (%s): messages between GPUs are not there yet",
-                 name_of(o), op_infos[o->kind].name);
-        program.fail(d->c, text);
-    }
-    if (n > 0 && in[IN_MESSAGE_x] != out[OUT_MESSAGE_y])
-        check(d,
-              cudaMemcpyAsync(out[OUT_MESSAGE_y], in[IN_MESSAGE_x], (size_t)dtype_bytes(o->type, n),
-                              cudaMemcpyDefault, g->streams[s]),
-              name_of(o));
-    end(d, s, o, number);
-}
-
 static void sync(device *d)
 {
-    check(d, cudaDeviceSynchronize(), "waiting for the GPU");
+    gpu_state *g = state_of(d);
+    issue_all(d);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        check(d, cudaStreamSynchronize(g->streams[s]), "waiting for the GPU");
 }
 
-static void settle(device *d)
+static const issue_hooks hooks = {.wait = wait,
+                                  .record = record,
+                                  .launch = launch,
+                                  .copy = copy,
+                                  .stamp = stamp,
+                                  .staged = gpu_is_staged,
+                                  .stage = gpu_stage,
+                                  .fetch = gpu_fetch,
+                                  .mark = gpu_mark,
+                                  .passed = gpu_passed,
+                                  .point = gpu_point,
+                                  .await = gpu_await,
+                                  .locate = gpu_locate,
+                                  .peer = gpu_peer_pointer,
+                                  .move = gpu_move,
+                                  .sum = gpu_sum,
+                                  .end = end};
+
+static status open_gpu(device *d, const char *words, error *err)
 {
-    (void)d;
+    cuda_gpu found;
+    use_words(words);
+    look(&found); /* takes it for this thread */
+    gpu_state *g = calloc(1, sizeof *g);
+    if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
+    d->state = g;
+    status st = issue_open(d, &hooks, &program, err);
+    cudaError_t e = st ? cudaErrorMemoryAllocation : open_streams(g);
+    if (!e) e = gpu_open_points(d);
+    if (!e) {
+        d->log->finished = g->finished;
+        d->runs_ahead = true;
+        return OK;
+    }
+    close_gpu(d);
+    if (st) return st;
+    return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
+                     cudaGetErrorString(e));
 }
 
-status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, error *err)
+status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, error *err)
 {
     if (version != CUDA_ENTRY_VERSION)
         return error_set(err, ERR_MACHINE,
                          "moefold-cuda.so is of another version than the program; repair: `make`");
     program = *p;
+    gpu_calls = &program;
     *out = (cuda_entry){.table = {.name = "cuda",
                                   .open = open_gpu,
                                   .close = close_gpu,
@@ -511,20 +508,23 @@ status moefold_cuda_entry(int version, const cuda_program *p, cuda_entry *out, e
                                   .write = write,
                                   .fill = fill,
                                   .differ = differ,
-                                  .copy = copy,
+                                  .copy = issue_copying,
                                   .events = events,
-                                  .record = record,
-                                  .wait = wait,
+                                  .record = issue_record,
+                                  .wait = issue_wait,
                                   .wait_here = wait_here,
                                   .is_complete = is_complete,
-                                  .launch = launch,
-                                  .message = message,
+                                  .launch = issue_launch,
+                                  .message = issue_message,
+                                  .join = gpu_join,
+                                  .leave = gpu_leave,
+                                  .transport = gpu_transport,
                                   .stamps = stamps,
                                   .stamp_origin = stamp_origin,
-                                  .stamp = stamp,
+                                  .stamp = issue_stamp,
                                   .stamp_read = stamp_read,
                                   .sync = sync,
-                                  .settle = settle},
+                                  .settle = issue_all},
                         .look = look,
                         .cudnn = look_for_cudnn};
     return OK;

@@ -6,20 +6,14 @@
 #ifndef DEVICE_CUDA_ENTRY_H
 #define DEVICE_CUDA_ENTRY_H
 
-#include "device/device.h"
+#include "device/issue.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 5 };
-
-/* What the object calls. */
-typedef struct cuda_program {
-    int64_t (*members)(const comm *c, comm_group g); /* of this rank's group */
-    void (*fail)(comm *c, const char *why);          /* ends the job; does not return */
-} cuda_program;
+enum { CUDA_ENTRY_VERSION = 6 };
 
 /* The GPU that this rank would take, as CUDA describes it; what follows from it is the program's to
  * say (device/cuda.h). */
@@ -42,7 +36,7 @@ typedef struct cuda_entry {
     status (*cudnn)(const char *folder, char *found, size_t room, error *err);
 } cuda_entry;
 
-typedef status cuda_entry_function(int version, const cuda_program *p, cuda_entry *out, error *err);
+typedef status cuda_entry_function(int version, const device_calls *p, cuda_entry *out, error *err);
 cuda_entry_function moefold_cuda_entry;
 
 #ifdef __cplusplus

@@ -18,7 +18,8 @@ struct sdpa_plan {
     int64_t workspace_bytes;
 };
 
-/* One handle for all: a call sets its stream and starts what it has to, behind the lock. */
+/* One handle for all ranks of the process: who builds a plan with it, or sets its stream and starts
+ * what it has to, is behind the lock. */
 static struct {
     pthread_mutex_t lock;
     const cudnn_library *lib;
@@ -112,7 +113,10 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
     p->pass = pass;
     sdpa_graph_init(&p->graph, dnn.lib, z, pass);
     node properties = device ? properties_of(&p->graph, device) : NULL;
-    if (!build_first(p, properties)) {
+    pthread_mutex_lock(&dnn.lock);
+    const bool built = build_first(p, properties);
+    pthread_mutex_unlock(&dnn.lock);
+    if (!built) {
         char text[512] = "";
         dnn.lib->cudnnGetLastErrorString(text, sizeof text);
         s = error_set(err, ERR_MACHINE,

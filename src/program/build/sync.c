@@ -1,10 +1,10 @@
 /* sync.c - gradients become sums over replicas, weights are gathered: bucket by bucket.
  *
  * I1  With sharded optimizer a rank's slice of a bucket is whole after the reduction, the rest is
- *     not. Everything after it works on slices alone.
+ *     not: the reduction is in place, and others' parts hold anything. Everything after it works
+ *     on slices alone.
  * I2  The copies of the word table lie in buckets of their own, cut alike on all stages: slices of
  *     the same place hold the same elements. */
-#include "base/maths.h"
 #include "program/build/messages.h"
 
 /* Elements of the flat array of weights or of gradients. */
@@ -39,17 +39,6 @@ static void finish(op *o, bool across, int event)
     o->event = event;
 }
 
-/* Scratch in the boundary region; overlapping reductions have one each. */
-static int64_t scratch_at(const program *p, int bucket_id, bool across)
-{
-    int64_t at = 0;
-    for (int i = 0; across && i < bucket_id; i++) {
-        const bucket *k = &p->weights.buckets[i];
-        if (k->shards > 1) at += round_up(bucket_slice(k), WEIGHT_ALIGN_ELEMENTS);
-    }
-    return at;
-}
-
 void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, bool across)
 {
     const bucket *k = &p->weights.buckets[bucket_id];
@@ -57,13 +46,10 @@ void build_reduce(builder *b, segment *seg, const program *p, int bucket_id, boo
     op *o;
     if (k->shards > 1) {
         int64_t n = bucket_slice(k);
-        dtype type = b->types.gradient;
-        int64_t at = p->scratch_offset + dtype_bytes(type, scratch_at(p, bucket_id, across));
-        int scratch = seg_fixed(b, "scratch", REGION_BOUNDARY, at, n, type);
         int all = fixed(b, "gradients", REGION_GRADIENTS, k->start, k->n);
         int own = fixed(b, "own gradients", REGION_GRADIENTS, bucket_slice_start(k), n);
         o = seg_comm(b, SEG_FORWARD, OP_REDUCE_SCATTER, "gradients", replicas_of(k), IN(all),
-                     OUT(own, scratch), DIM(n));
+                     OUT(own, all), DIM(n)); /* I1 */
     } else {
         int all = fixed(b, "gradients", REGION_GRADIENTS, k->start, k->n);
         o = seg_comm(b, SEG_FORWARD, OP_ALL_REDUCE, "gradients", replicas_of(k), NULL, OUT(all),

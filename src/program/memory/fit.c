@@ -166,6 +166,12 @@ void segment_fit(segment *seg, arena *a)
     segment_fit_temporaries(seg, a);
 }
 
+int64_t segment_input_bytes(const segment *seg)
+{
+    bool saved = seg->n_bufs && seg->bufs[0].life == LIFE_SAVED;
+    return saved ? round_up(seg->bufs[0].bytes, FIT_ALIGN) : 0;
+}
+
 void segment_fit_temporaries(segment *seg, arena *a)
 {
     for (int phase = 0; phase < 2; phase++)

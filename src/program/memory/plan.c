@@ -24,35 +24,15 @@ static int64_t most_bytes(const program *p, life l)
     return most;
 }
 
-int64_t bucket_scratch(const number_types *t, int64_t n)
-{
-    return dtype_bytes(t->gradient, round_up(n, WEIGHT_ALIGN_ELEMENTS));
-}
-
-static int64_t scratch_bytes(const program *p)
-{
-    int64_t most = 0, sum = 0;
-    for (int i = 0; i < p->weights.n_buckets; i++) {
-        const bucket *k = &p->weights.buckets[i];
-        if (k->shards == 1) continue;
-        int64_t n = bucket_scratch(&p->types, bucket_slice(k));
-        if (n > most) most = n;
-        sum += n;
-    }
-    return recipe_on(&p->s->r, K_GRAD_OVERLAP) ? sum : most;
-}
-
 void plan_boundary(program *p)
 {
     const step_shape z = step_shape_of(p->s);
     boundary_region b = {.dhidden_bytes = most_bytes(p, LIFE_DHIDDEN),
                          .message_bytes = most_bytes(p, LIFE_BOUNDARY),
-                         .scratch_bytes = scratch_bytes(p),
                          .passed_bytes = most_bytes(p, LIFE_PASSED)};
     boundary_place(&b, p->s, &z);
     p->dhidden_bytes = b.dhidden_bytes, p->dhidden_offset = b.dhidden_offset;
     p->boundary_bytes = b.message_bytes, p->boundary_offset = b.message_offset;
-    p->scratch_bytes = b.scratch_bytes, p->scratch_offset = b.scratch_offset;
     p->passed_bytes = b.passed_bytes, p->passed_offset = b.passed_offset;
     p->bytes[REGION_BOUNDARY] = b.bytes;
 }
@@ -302,10 +282,12 @@ void plan_state(program *p)
     p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
 }
 
-void plan_memory(program *p, arena *a)
+void plan_memory(program *p, bool sizes_only, arena *a)
 {
-    p->bytes[REGION_SAVED] = place_slots(p, false, a);
-    p->host_bytes = place_slots(p, true, a);
+    packed saved = place_slots(p, false, sizes_only, a);
+    p->bytes[REGION_SAVED] = saved.bytes;
+    p->saved_live = saved.live;
+    p->host_bytes = place_slots(p, true, sizes_only, a).bytes;
     place_temporaries(p);
     int64_t end = 0;
     for (int i = 0; i < REGION_COUNT; i++) {
@@ -346,6 +328,25 @@ static int64_t passed_place(const program *p, const item_at *at, int instance_id
     return p->offset[REGION_BOUNDARY] + p->passed_offset + which * p->passed_bytes;
 }
 
+/* Where a part of an instance begins in its region. Instances are counted without messages. */
+static const int64_t *slot_place(const program *p, int64_t *slots, const item_at *at,
+                                 int instance_id, slot_half half)
+{
+    const chunk *c = &p->chunks[at->chunk];
+    int first = c->list[0].seg->kind == SEGMENT_RECEIVE;
+    packing_places places = {slots, p->micros, p->slots};
+    return packing_place(&places, at->chunk, at->micro, instance_id - first, half);
+}
+
+/* What lies at this offset of an instance's saved bytes: its input lies by itself. */
+static int64_t saved_place(const program *p, const item_at *at, int instance_id, int64_t offset)
+{
+    int64_t input = p->chunks[at->chunk].list[instance_id].input_bytes;
+    slot_half half = offset < input ? SLOT_INPUT : SLOT_REST;
+    return p->offset[REGION_SAVED] + *slot_place(p, p->slot, at, instance_id, half) + offset -
+           (half == SLOT_REST ? input : 0);
+}
+
 /* Buffer 0 of the instance behind: in its slot, or on its way to the next stage or the host. */
 static int64_t output_place(const program *p, const item_at *at)
 {
@@ -355,7 +356,7 @@ static int64_t output_place(const program *p, const item_at *at)
     if (next->seg->bufs[0].life == LIFE_BOUNDARY)
         return p->offset[REGION_BOUNDARY] + p->boundary_offset + at->turn * p->boundary_bytes;
     if (next->seg->bufs[0].life == LIFE_PASSED) return passed_place(p, at, at->instance + 1);
-    return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance + 1);
+    return saved_place(p, at, at->instance + 1, 0);
 }
 
 static int64_t chunk_place(const program *p, const item *it, const buf *b)
@@ -371,8 +372,7 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
         return p->offset[REGION_GRADIENTS] +
                dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));
     case LIFE_SAVED:
-        return p->offset[REGION_SAVED] + *program_slot(p, at->chunk, at->micro, at->instance) +
-               b->offset[0];
+        return saved_place(p, at, at->instance, b->offset[0]);
     case LIFE_OUTPUT:
         return output_place(p, at);
     case LIFE_DHIDDEN:
@@ -382,7 +382,7 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     case LIFE_PASSED:
         return passed_place(p, at, at->instance);
     case LIFE_HOST:
-        return p->arena_bytes + *program_host_slot(p, at->chunk, at->micro, at->instance) +
+        return p->arena_bytes + *slot_place(p, p->host_slot, at, at->instance, SLOT_REST) +
                b->offset[0];
     case LIFE_STEP:
         return step_place(p, i, b, at->micro);
@@ -421,7 +421,7 @@ const char *region_title(region r)
                                          "gradients",
                                          "optimizer",
                                          "activations",
-                                         "pipeline and reduction buffers",
+                                         "pipeline buffers",
                                          "batch, losses and counters",
                                          "temporaries and workspace"};
     return titles[r];

@@ -2,6 +2,7 @@
 #ifndef PROGRAM_MEMORY_PLAN_H
 #define PROGRAM_MEMORY_PLAN_H
 
+#include "program/memory/packing.h"
 #include "program/program.h"
 
 enum { PLAN_ALIGN = 64 };
@@ -12,17 +13,14 @@ void plan_boundary(program *p);
 void plan_step(program *p);
 void plan_state(program *p);
 
-/* Fills slots, offsets and sizes of a program whose segments, chunks and items are there. */
-void plan_memory(program *p, arena *a);
+/* Fills slots, offsets and sizes of a program whose segments, chunks and items are there;
+ * `sizes_only`: no slots, for whoever asks for no place. */
+void plan_memory(program *p, bool sizes_only, arena *a);
 
-/* Places of all saved buffers in their pool, or of those on the host in theirs; its bytes.
- * slots.c */
-int64_t place_slots(program *p, bool host, arena *a);
+/* Places of all saved buffers in their region, or of those on the host in their pool. slots.c */
+packed place_slots(program *p, bool host, bool sizes_only, arena *a);
 
 /* Fills in most activations and layers that live at once under Megatron. live_program.c */
 void program_live(program_size *out, const program *p);
-
-/* Bytes of scratch that a reduction of slices of n gradients takes. */
-int64_t bucket_scratch(const number_types *t, int64_t n);
 
 #endif

@@ -29,19 +29,3 @@ void pool_leave(pool *p, int64_t chunk_id, int64_t micro, int instance_id)
         return;
     }
 }
-
-void pool_by_chunk(pool *p, const step_order *o, const chunk_slots *s)
-{
-    int64_t taken = 0; /* entries whose forward has its slot */
-    for (int64_t i = 0; i < o->n; i++) {
-        for (; taken <= i + s->ahead && taken < o->n; taken++) {
-            const order_entry *e = &o->list[taken];
-            if (e->phase != ORDER_FORWARD) continue;
-            int64_t at = pool_take(
-                p, (living){.bytes = s->bytes[e->chunk], .chunk = e->chunk, .micro = e->micro});
-            if (s->at) s->at[e->chunk * s->micros + e->micro] = at;
-        }
-        const order_entry *e = &o->list[i];
-        if (e->phase != ORDER_FORWARD) pool_leave(p, e->chunk, e->micro, 0);
-    }
-}

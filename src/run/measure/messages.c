@@ -48,7 +48,7 @@ static op message_of(jig *j, measured_message m, double bytes)
     int32_t *table = j->d->table->map(j->d, jig_tables(j));
     if (n < 1) n = 1;
     o.name = "bench";
-    o.out[OUT_REDUCE_SCATTER_scratch] = -1;
+    o.out[OUT_REDUCE_SCATTER_left] = -1;
     o.dim[DIM_MESSAGE_N] = n;
     if (o.kind == OP_SHIFT) o.dim[DIM_SHIFT_STEP] = 1;
     if (o.kind == OP_EXCHANGE)

@@ -145,6 +145,12 @@ static void launch_once(trainer *t)
     comm_work_end(t->c, before);
 }
 
+static void say_transport(trainer *t)
+{
+    const char *how = comm_size(t->c) > 1 ? executor_transport(t->e) : NULL;
+    if (how) trainer_say(t, stderr, arena_text(t->a, "transport: %s", how));
+}
+
 /* ---- all of it */
 
 /* As many as a double counts. */
@@ -195,6 +201,7 @@ status trainer_open_all(trainer *t, error *err)
     s = facts_agree(t->c, &data, 1, t->a, err);
     if (s || t->o->touched) return s;
     launch_once(t);
+    say_transport(t);
     s = trainer_start(t, err);
     if (!s) s = trainer_folder_open(t, err);
     if (s) return s;

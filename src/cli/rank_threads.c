@@ -1,0 +1,78 @@
+/* rank_threads.c - ranks as threads: no MPI, one process, and on a GPU one context for all.
+ *
+ * Each rank has an arena, a recipe and a setup of its own, as it has in a process of its own: what a
+ * rank resolves later it writes there. */
+#include "cli/rank_threads.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/stop.h"
+#include "cli/cli.h"
+
+typedef struct rank_run {
+    comm *c;
+    arena *a;
+    recipe *r;
+    setup *s;
+    train_options o;
+    train_summary sum;
+    status st;
+    error err;
+    pthread_t thread;
+} rank_run;
+
+static void *run(void *with)
+{
+    rank_run *k = with;
+    k->st = comm_groups(k->c, k->s, &k->err);
+    if (!k->st) k->st = trainer_run(k->s, k->c, &k->o, &k->sum, k->a, &k->err);
+    comm_close(k->c);
+    return NULL;
+}
+
+static status prepare(rank_run *k, const recipe *r, const train_options *o, error *err)
+{
+    k->a = arena_create();
+    k->r = ARENA_NEW(k->a, recipe);
+    k->s = ARENA_NEW(k->a, setup);
+    *k->r = *r;
+    k->r->a = k->a;
+    k->o = *o;
+    return setup_init(k->s, k->r, k->a, err);
+}
+
+static status start(rank_run *all, comm *const *comms, int n, error *err)
+{
+    for (int i = 0; i < n; i++) {
+        all[i].c = comms[i];
+        if (pthread_create(&all[i].thread, NULL, run, &all[i]) == 0) continue;
+        error_set(err, ERR_MACHINE, "--ranks %d --as-threads: thread %d cannot be started", n, i);
+        comm_abort(comms[0], ERR_MACHINE, err->text); /* those that run wait for it */
+    }
+    return OK;
+}
+
+int cli_train_threads(const recipe *r, const train_options *o, int n, train_summary *sum)
+{
+    error err = {{0}};
+    rank_run *all = calloc((size_t)n, sizeof *all);
+    comm **comms = calloc((size_t)n, sizeof *comms);
+    status st = OK;
+    if (!all || !comms) st = error_set(&err, ERR_MACHINE, "no memory for %d ranks", n);
+    stop_watch(false, comm_told_to_end);
+    for (int i = 0; i < n && !st; i++) st = prepare(&all[i], r, o, &err);
+    if (!st) st = comm_open_threads(comms, n, &err);
+    if (!st) st = start(all, comms, n, &err);
+    for (int i = 0; i < n && !st; i++) pthread_join(all[i].thread, NULL);
+    for (int i = n - 1; i >= 0 && all; i--) {
+        if (all[i].st) err = all[i].err;
+        if (all[i].st) st = all[i].st;
+        if (i == 0) *sum = all[i].sum;
+        if (all[i].a) arena_destroy(all[i].a);
+    }
+    free(all);
+    free(comms);
+    return st ? cli_fail("train", st, &err) : OK;
+}

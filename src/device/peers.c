@@ -1,0 +1,285 @@
+/* peers.c - a CPU whose ranks, threads of one process, move their messages by themselves.
+ *
+ * For tests: queues and meetings are those of a GPU (issue.h, meeting.h). What is issued is done
+ * when the call returns, so a point in a stream has passed when it is there. With "peers:staged"
+ * they do as if they could not reach each other's memory. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/adder.h"
+#include "device/calls.h"
+#include "device/host.h"
+#include "program/target.h"
+
+typedef struct card {
+    unsigned char *memory[SPACE_COUNT];
+    unsigned char *windows[STREAM_COUNT];
+} card;
+
+typedef struct peers_device {
+    host_device *host; /* memory and stamps; its queues stay empty */
+    bool staged;
+    unsigned char *windows[STREAM_COUNT];
+    card *cards; /* [size], by rank; after join */
+    int32_t table[STREAM_COUNT][4 * PEERS_MAX];
+} peers_device;
+
+/* Functions of host.c find their state in d->state: it is that of the host part. */
+static peers_device *peers_of(const device *d)
+{
+    return ((host_device *)d->state)->owner;
+}
+
+/* ---- hooks */
+
+static void hook_wait(device *d, op_stream s, int event)
+{
+    (void)d, (void)s, (void)event;
+}
+
+static void hook_launch(device *d, op_stream s, kernel_call *c, uint32_t number)
+{
+    (void)number;
+    c->stream = NULL;
+    c->row->launch(c);
+    log_finish(d, s);
+}
+
+static void hook_copy(device *d, op_stream s, device_address to, device_address from, int64_t n)
+{
+    (void)s;
+    memmove(host_pointer(d, to), host_pointer(d, from), (size_t)n);
+}
+
+static const int32_t *hook_fetch(device *d, op_stream s, const void *from, int64_t n)
+{
+    int32_t *to = peers_of(d)->table[s];
+    memcpy(to, from, (size_t)n * sizeof *to);
+    return to;
+}
+
+static void hook_mark(device *d, op_stream s)
+{
+    (void)d, (void)s;
+}
+
+static bool hook_passed(device *d, op_stream s)
+{
+    (void)d, (void)s;
+    return true;
+}
+
+static void hook_point(device *d, op_stream s, issue_point p)
+{
+    (void)d, (void)s, (void)p;
+}
+
+static void hook_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p)
+{
+    (void)d, (void)s, (void)rank, (void)theirs, (void)p;
+}
+
+static device_address hook_locate(const device *d, const void *at)
+{
+    const host_device *h = d->state;
+    const unsigned char *p = at;
+    for (int slack = 0; slack < 2; slack++) /* what is empty may lie at an end */
+        for (int s = 0; s < SPACE_COUNT; s++)
+            if (h->memory[s] && p >= h->memory[s] && p < h->memory[s] + h->bytes[s] + slack)
+                return (device_address){(device_space)s, p - h->memory[s]};
+    device_comm_calls.fail(d->c, "a message lies outside of the device's memory");
+    return (device_address){SPACE_COUNT, 0};
+}
+
+static bool hook_staged(const device *d)
+{
+    return peers_of(d)->staged;
+}
+
+static void hook_stage(device *d, op_stream s, const void *from, int64_t bytes)
+{
+    if (bytes) memcpy(peers_of(d)->windows[s], from, (size_t)bytes);
+}
+
+static void *hook_peer(const device *d, int64_t rank, device_address at)
+{
+    if (at.space == (device_space)SPACE_WINDOW) return peers_of(d)->cards[rank].windows[at.offset];
+    const bool own = rank == comm_rank(d->c);
+    return own ? host_pointer(d, at) : peers_of(d)->cards[rank].memory[at.space] + at.offset;
+}
+
+static void hook_move(device *d, op_stream s, const issue_copy *list, int n)
+{
+    (void)d, (void)s;
+    for (int i = 0; i < n; i++) memmove(list[i].to, list[i].from, (size_t)list[i].bytes);
+}
+
+static void hook_sum(device *d, op_stream s, const issue_sum *x)
+{
+    (void)d, (void)s;
+    adder a;
+    for (int64_t i = 0, n; i < x->n; i += n) {
+        int64_t skip = dtype_bytes(x->type, i);
+        n = x->n - i < ADDER_BLOCK ? x->n - i : ADDER_BLOCK;
+        for (int q = 0; q < x->n_from; q++)
+            adder_add(&a, x->type, (const char *)x->from[q] + skip, n, q == 0);
+        for (int q = 0; q < x->n_to; q++) adder_take(&a, x->type, (char *)x->to[q] + skip, n);
+    }
+}
+
+static void hook_end(device *d, op_stream s, const op *o, uint32_t number)
+{
+    (void)o, (void)number;
+    log_finish(d, s);
+}
+
+static const issue_hooks hooks = {.wait = hook_wait,
+                                  .record = hook_wait,
+                                  .launch = hook_launch,
+                                  .copy = hook_copy,
+                                  .stamp = host_stamp_now,
+                                  .staged = hook_staged,
+                                  .stage = hook_stage,
+                                  .fetch = hook_fetch,
+                                  .mark = hook_mark,
+                                  .passed = hook_passed,
+                                  .point = hook_point,
+                                  .await = hook_await,
+                                  .locate = hook_locate,
+                                  .peer = hook_peer,
+                                  .move = hook_move,
+                                  .sum = hook_sum,
+                                  .end = hook_end};
+
+/* ---- the table's */
+
+static void close_peers(device *d)
+{
+    peers_device *p = peers_of(d);
+    issue_close(d);
+    host_close(d);
+    for (int s = 0; s < STREAM_COUNT; s++) free(p->windows[s]);
+    free(p->cards);
+    free(p);
+}
+
+static status open_peers(device *d, const char *words, error *err)
+{
+    bool staged = strcmp(words, "staged") == 0;
+    if (*words && !staged)
+        return error_set(err, ERR_MACHINE, "device peers:%s; repair: peers or peers:staged", words);
+    peers_device *p = calloc(1, sizeof *p);
+    if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
+    status s = host_open(d, false, 0, -1, err);
+    if (s) {
+        free(p);
+        return s;
+    }
+    p->staged = staged;
+    p->host = d->state;
+    p->host->owner = p;
+    d->runs_ahead = true;
+    s = issue_open(d, &hooks, &device_comm_calls, err);
+    if (s) close_peers(d);
+    return s;
+}
+
+static status take_windows(peers_device *p, const int64_t *sent, error *err)
+{
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        free(p->windows[s]);
+        p->windows[s] = malloc((size_t)sent[s] + 1);
+        if (!p->windows[s]) return error_set(err, ERR_MACHINE, "no host memory for windows");
+    }
+    return OK;
+}
+
+static status join(device *d, const int64_t *sent, error *err)
+{
+    peers_device *p = peers_of(d);
+    card mine;
+    status st = take_windows(p, sent, err);
+    if (st) return st;
+    memcpy(mine.memory, p->host->memory, sizeof mine.memory);
+    memcpy(mine.windows, p->windows, sizeof mine.windows);
+    if (!comm_shares_process(d->c))
+        return error_set(err, ERR_MACHINE, "device peers: its ranks are threads of one process");
+    free(p->cards);
+    p->cards = calloc((size_t)comm_size(d->c), sizeof *p->cards);
+    if (!p->cards) return error_set(err, ERR_MACHINE, "no host memory for the ranks' cards");
+    comm_collect(d->c, GROUP_WORLD, &mine, sizeof mine, p->cards);
+    return OK;
+}
+
+static void leave(device *d)
+{
+    comm_barrier(d->c, GROUP_WORLD);
+}
+
+static const char *transport(const device *d)
+{
+    return peers_of(d)->staged ? "shared memory" : "threads of one process";
+}
+
+static void read_peers(device *d, void *to, device_address from, int64_t bytes)
+{
+    issue_until_stream(d, STREAM_COMPUTE);
+    host_read(d, to, from, bytes);
+}
+
+static void write_peers(device *d, device_address to, const void *from, int64_t bytes)
+{
+    issue_until_stream(d, STREAM_COMPUTE);
+    host_write(d, to, from, bytes);
+}
+
+static void fill_peers(device *d, device_address to, int byte, int64_t bytes)
+{
+    issue_until_stream(d, STREAM_COMPUTE);
+    host_fill(d, to, byte, bytes);
+}
+
+static void differ_peers(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
+{
+    issue_until_stream(d, STREAM_COMPUTE);
+    host_differ(d, at, byte, bytes, map);
+}
+
+static double stamp_read(device *d, int stamp)
+{
+    issue_all(d);
+    return host_stamp_read(d, stamp);
+}
+
+const device_table device_peers = {.name = "peers",
+                                   .open = open_peers,
+                                   .close = close_peers,
+                                   .rows = kernels_cpu,
+                                   .target = target_row_cpu,
+                                   .take = host_take,
+                                   .beside = host_beside,
+                                   .pointer = host_pointer,
+                                   .map = host_pointer,
+                                   .read = read_peers,
+                                   .write = write_peers,
+                                   .fill = fill_peers,
+                                   .differ = differ_peers,
+                                   .copy = issue_copying,
+                                   .events = issue_events,
+                                   .record = issue_record,
+                                   .wait = issue_wait,
+                                   .wait_here = issue_until_recorded,
+                                   .is_complete = issue_recorded,
+                                   .launch = issue_launch,
+                                   .message = issue_message,
+                                   .join = join,
+                                   .leave = leave,
+                                   .transport = transport,
+                                   .stamps = host_stamps,
+                                   .stamp_origin = host_stamp_origin,
+                                   .stamp = issue_stamp,
+                                   .stamp_read = stamp_read,
+                                   .sync = issue_all,
+                                   .settle = issue_all};

@@ -1,0 +1,49 @@
+/* lives.h - which saved bytes of a pipeline rank live at once, moment by moment.
+ *
+ * I1  The input of an instance lives from the forward of the instance before it, or from the receive
+ *     that is posted for it, to its own backward. What it saves besides lives from its forward to
+ *     its backward.
+ * I2  With combined 1F1B the forward of one instance runs beside the backward of another: what both
+ *     have lives at once. The order is that of items.c.
+ *
+ * Both the memory plan, which has segments, and a search, which has sizes alone, walk here. */
+#ifndef PROGRAM_MEMORY_LIVES_H
+#define PROGRAM_MEMORY_LIVES_H
+
+#include "program/schedule/order.h"
+#include "program/segment.h"
+
+/* An instance of a chunk, messages left out. */
+typedef enum slot_half { SLOT_INPUT, SLOT_REST, SLOT_HALVES } slot_half;
+typedef struct slot_part {
+    int64_t bytes[SLOT_HALVES];
+} slot_part;
+
+typedef struct slot_row {
+    slot_part *list;
+    segment_kind *kinds; /* [n] */
+    int n;
+    bool receives; /* its first input comes from another stage */
+} slot_row;
+
+/* The chunks of a rank. */
+typedef struct slot_rows {
+    const slot_row *rows; /* [n_chunks] */
+    int64_t n_chunks;
+    bool pairs; /* combined 1F1B */
+    bool posts; /* receives are posted one unit ahead */
+} slot_rows;
+
+/* A part begins or ends to live; only parts that have bytes. */
+typedef struct slot_event {
+    int64_t chunk, micro, bytes;
+    int instance;
+    slot_half half;
+    bool leaves;
+} slot_event;
+typedef void slot_sees(void *with, const slot_event *e);
+
+/* Calls `sees` for every part in the order of a step. */
+void lives_walk(const slot_rows *s, const step_order *o, slot_sees *sees, void *with);
+
+#endif

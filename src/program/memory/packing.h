@@ -1,0 +1,36 @@
+/* packing.h - places of saved parts in one region.
+ *
+ * Parts of one size share a shelf: one leaves its place to the next of the same size, so that a
+ * shelf is as long as most of its parts at once. Shelves stand one behind another. Where parts of
+ * several sizes live most at different times, first fit over the whole region may end sooner: the
+ * shorter of both is taken. */
+#ifndef PROGRAM_MEMORY_PACKING_H
+#define PROGRAM_MEMORY_PACKING_H
+
+#include "program/memory/lives.h"
+
+/* What a region comes to. */
+typedef struct packed {
+    int64_t bytes; /* where it ends */
+    int64_t live;  /* most bytes that live at once: no packing is shorter */
+} packed;
+
+/* `at`: where places are written, [n_chunks][micros][most][SLOT_HALVES] with `most` instances of a
+ * chunk; parts without bytes keep what is there. NULL: nobody asks. */
+typedef struct packing_places {
+    int64_t *at;
+    int64_t micros, most;
+} packing_places;
+
+static inline int64_t *packing_place(const packing_places *p, int64_t chunk_id, int64_t micro,
+                                     int instance_id, slot_half half)
+{
+    return &p->at[((chunk_id * p->micros + micro) * p->most + instance_id) * SLOT_HALVES + half];
+}
+
+packed packing_of(const slot_rows *s, const step_order *o, const packing_places *p, arena *a);
+
+/* The live bytes alone. */
+int64_t packing_live(const slot_rows *s, const step_order *o);
+
+#endif
