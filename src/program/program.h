@@ -144,8 +144,9 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a);
 /* What a rank holds. */
 typedef struct program_size {
     int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes, saved_live; /* as in its program */
-    int64_t owned;    /* elements of the optimizer's slices */
-    int64_t layers;   /* most in flight at once, of all microbatches */
+    int64_t kept_bytes; /* of the optimizer, on the host */
+    int64_t owned;      /* elements of the optimizer's slices */
+    int64_t layers;     /* most in flight at once, of all microbatches */
     live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
 } program_size;
 program_size program_size_of(const program *p);
