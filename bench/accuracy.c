@@ -1,15 +1,17 @@
 /* accuracy.c - our prices against published speeds and memory, row by row.
  *
- * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs. --fit looks
+ * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs, --parts where
+ * the steps go (with --winners: those of the winners). --fit looks
  * for better numbers of machines on one half of the set and prints them beside what they would
  * change; it writes nothing. */
 #include "accuracy_bands.h"
 #include "accuracy_fit.h"
+#include "accuracy_parts.h"
 #include "accuracy_print.h"
 #include "accuracy_winners.h"
 
 typedef struct options {
-    bool json, csv, fit, bands, winners;
+    bool json, csv, fit, bands, winners, parts;
     const char *folder, *only;
 } options;
 
@@ -27,6 +29,8 @@ static status read_options(int argc, char **argv, options *o, error *err)
             o->bands = true;
         else if (strcmp(argv[i], "--winners") == 0)
             o->winners = true;
+        else if (strcmp(argv[i], "--parts") == 0)
+            o->parts = true;
         else if (strcmp(argv[i], "--hardware") == 0 && more)
             o->folder = argv[++i];
         else if (strcmp(argv[i], "--only") == 0 && more)
@@ -34,8 +38,8 @@ static status read_options(int argc, char **argv, options *o, error *err)
         else
             return error_set(
                 err, ERR_INPUT,
-                "'%s' is not understood: accuracy [--json | --csv | --bands | --winners] [--fit] "
-                "[--hardware DIR] [--only PART-OF-AN-ID]",
+                "'%s' is not understood: accuracy [--json | --csv | --bands | --winners] [--parts] "
+                "[--fit] [--hardware DIR] [--only PART-OF-AN-ID]",
                 argv[i]);
     }
     return OK;
@@ -63,7 +67,11 @@ static status judge(judging *b, const options *o, error *err)
     }
     if (o->bands) return print_bands_def(b, err);
     if (o->winners) {
-        print_winners(b);
+        print_winners(b, o->parts);
+        return OK;
+    }
+    if (o->parts) {
+        print_all_parts(b);
         return OK;
     }
     if (o->json)

@@ -209,14 +209,13 @@ static inline void print_markdown(const judging *b)
     print_misfits(b);
     printf(
         "## Memory: measured peaks\n\nGiB. Allocated and reserved as torch reports them, of the "
-        "rank "
-        "that was measured (tests/data/measured-memory.csv).\nH200: Megatron-Core with Transformer "
-        "Engine 2.20 on one GPU, no optimizer. CI: last rank, natural routing, priced at\na skew "
-        "of "
-        "1.2: what theirs was is not published, and over 50 steps from random weights (MINI) it is "
-        "more. CI-MX7 ran on\n128 GPUs: its bytes behind a step say so. SK-MOON: five of six meet "
-        "at "
-        "35.9 GB whatever is made again, which is the optimizer\'s\nstep (FP32 copies of BF16 "
+        "rank that was measured (tests/data/measured-memory.csv).\nH200: Megatron-Core with "
+        "Transformer Engine 2.20 on one GPU, no optimizer. CI: last rank, natural routing, whose "
+        "skew is not\npublished: MX at 1.2; MINI, 50 steps from random weights, at 2, where every "
+        "token chooses the last rank: it has one of\nfour groups of experts, and a token goes to "
+        "two (at 1.2 its rows were 2.7 to 7.2 %% too low, all five). CI-MX7 ran on\n128 GPUs: its "
+        "bytes behind a step say so. SK-MOON: five of six meet at 35.9 GB whatever is made again, "
+        "which is the optimizer\'s\nstep (FP32 copies of BF16 "
         "moments). VC: forced balance. H200-Q30-1x32k-fp8 reserved 67.1 GiB, and 56.8 with another "
         "padding:\nthe allocator, not the tensors.\n\n");
     error err = {{0}};

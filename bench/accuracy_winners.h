@@ -7,7 +7,7 @@
 #ifndef BENCH_ACCURACY_WINNERS_H
 #define BENCH_ACCURACY_WINNERS_H
 
-#include "accuracy_rows.h"
+#include "accuracy_parts.h"
 #include "accuracy_stats.h"
 #include "base/clock.h"
 #include "price/bands.h"
@@ -44,6 +44,18 @@ static inline bool winner_best(const judging *b, int i)
             (b->rows[k].tokens > j->tokens || (b->rows[k].tokens == j->tokens && k < i)))
             return false;
     return true;
+}
+
+/* Of all that was published of this model on this GPU at 4K, however many and however precise. */
+static inline double winner_fastest(const judging *b, const judged *j)
+{
+    double most = 0;
+    for (int k = 0; k < b->n_rows; k++) {
+        const judged *x = &b->rows[k];
+        bool same = winner_job(x) && !strcmp(x->model, j->model) && !strcmp(x->gpu, j->gpu);
+        if (same && x->tokens > most) most = x->tokens;
+    }
+    return most;
 }
 
 /* The job alone: what a plan decides is left open. */
@@ -86,11 +98,32 @@ static inline status winner_of(found *out, const char **text, judging *b, const 
     return OK;
 }
 
-static inline void print_winners(judging *b)
+/* The winner's dispatcher and overlap, which its text leaves out, and both steps. */
+static inline void print_winner_parts(const judged *j, const found *f)
 {
-    numbers ratios = {0};
+    static const char *const to[] = {"allgather", "alltoall", "flex"};
+    static const char *const beside[] = {"-", "shared", "wgrad", "EP", "EP delayed"};
+    printf("%s, beside %s, offload %d/4, %.1f of %.1f GiB\n", to[f->c.to], beside[f->c.beside],
+           f->c.offload, (double)f->exact.peak_bytes / (1 << 30),
+           (double)f->exact.usable / (1 << 30));
+    print_parts("  published run", &j->pr);
+    print_parts("  winner", &f->exact);
+}
+
+static inline void print_ratios(const char *what, numbers *x)
+{
+    if (!x->n) return;
+    double mean = exp(numbers_mean(x));
+    qsort(x->x, (size_t)x->n, sizeof x->x[0], numbers_order);
+    printf("%s: geometric mean of the ratio %.2f, smallest %.2f, largest %.2f.\n\n", what, mean,
+           exp(x->x[0]), exp(x->x[x->n - 1]));
+}
+
+static inline void print_winners(judging *b, bool parts)
+{
+    numbers ratios = {0}, others = {0};
     printf("| model | GPU | n | precision | best published | tokens/s | plan's first | tokens/s | "
-           "ratio |\n|---|---|--:|---|---|--:|---|--:|--:|\n");
+           "ratio | of any |\n|---|---|--:|---|---|--:|---|--:|--:|--:|\n");
     for (int i = 0; i < b->n_rows; i++) {
         const judged *j = &b->rows[i];
         if (!winner_best(b, i)) continue;
@@ -101,20 +134,22 @@ static inline void print_winners(judging *b)
         printf("| %s | %s | %" PRId64 " | %s | %s | %.0f | ", j->model, j->gpu,
                recipe_int(&j->s->r, K_N_GPUS), winner_precision(j), j->id, j->tokens);
         if (winner_of(&f, &text, b, j, a, &err)) {
-            printf("%s | - | - |\n", err.text);
+            printf("%s | - | - | - |\n", err.text);
         } else {
-            double ratio = f.exact.tokens_per_s_per_gpu / j->tokens;
+            double ours = f.exact.tokens_per_s_per_gpu;
+            double ratio = ours / j->tokens, other = ours / winner_fastest(b, j);
             numbers_add(&ratios, log(ratio));
-            printf("%s | %.0f | %.2f |\n", text, f.exact.tokens_per_s_per_gpu, ratio);
+            numbers_add(&others, log(other));
+            printf("%s | %.0f | %.2f | %.2f |\n", text, ours, ratio, other);
+            if (parts) print_winner_parts(j, &f);
         }
         fflush(stdout);
         arena_destroy(a);
     }
-    numbers sorted = ratios;
-    qsort(sorted.x, (size_t)sorted.n, sizeof sorted.x[0], numbers_order);
-    if (ratios.n)
-        printf("\n%d jobs: geometric mean of the ratio %.2f, smallest %.2f, largest %.2f.\n\n",
-               ratios.n, exp(numbers_mean(&ratios)), exp(sorted.x[0]), exp(sorted.x[sorted.n - 1]));
+    printf("\n");
+    print_ratios(arena_text(b->a, "%d jobs", ratios.n), &ratios);
+    print_ratios("Against the fastest of the same model and GPU, of any number and precision",
+                 &others);
 }
 
 #endif

@@ -1,5 +1,5 @@
 # Several ranks on one GPU: layouts as threads beside one rank, in FP32 and BF16; as processes through CUDA IPC, and through pinned
-# shared memory, beside Hugging Face transformers; overlaps over an emulated link; faults.
+# shared memory, beside Hugging Face transformers; overlaps over an emulated link; faults. RANKS_ONLY names sections (the last line).
 layouts=${LAYOUTS:-build/tests/run/test_layouts}
 layouts_bf16=${LAYOUTS_BF16:-build/tests/run/test_bf16}
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
@@ -14,13 +14,15 @@ counted() {
     grep -A1 '^NOT OK ' "$3" | head -20
     grep -E 'rank [0-9]+ of|error' "$3" | head -3
 }
-start_of=$SECONDS
-MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_RANKS_MAX=8 MOEFOLD_LAYOUTS=1 MOEFOLD_WORDS=model.deterministic_mode=true \
-    timeout 200 "$layouts" >"$dir/layouts.txt" 2>&1
-counted "layouts of 2 to 8 ranks as threads, FP32, beside one rank" 60 "$dir/layouts.txt"
-MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_WORDS=model.deterministic_mode=true timeout 100 "$layouts_bf16" >"$dir/layouts-bf16.txt" 2>&1
-counted "the same, BF16" 20 "$dir/layouts-bf16.txt"
-say "seconds for these" "$((SECONDS - start_of))" "" -
+ranks_threads() {
+    local start_of=$SECONDS
+    MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_RANKS_MAX=8 MOEFOLD_LAYOUTS=1 MOEFOLD_WORDS=model.deterministic_mode=true \
+        timeout 200 "$layouts" >"$dir/layouts.txt" 2>&1
+    counted "layouts of 2 to 8 ranks as threads, FP32, beside one rank" 60 "$dir/layouts.txt"
+    MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_WORDS=model.deterministic_mode=true timeout 100 "$layouts_bf16" >"$dir/layouts-bf16.txt" 2>&1
+    counted "the same, BF16" 20 "$dir/layouts-bf16.txt"
+    say "seconds for these" "$((SECONDS - start_of))" "" -
+}
 
 # ---- processes
 words() { # words of a layout, as the overrides that they stand for
@@ -47,17 +49,19 @@ agrees() {
     local way=$1 name=$2 ranks=$3 code
     shift 3
     # shellcheck disable=SC2046
-    MOEFOLD_TRANSPORT=$way MOEFOLD_TIMEOUT_SECONDS=20 timeout 60 "$moefold" parity "$golden/$name-tiny" --ranks "$ranks" moefold.device=cuda \
+    MOEFOLD_TRANSPORT=$way MOEFOLD_TIMEOUT_SECONDS=20 timeout 100 "$moefold" parity "$golden/$name-tiny" --ranks "$ranks" moefold.device=cuda \
         model.deterministic_mode=true $(words "$@") >"$work/out" 2>&1
     code=$?
     say_if "$ranks processes, $way: $name $*" "$(grep -oE '(agrees|differs).*' "$work/out" | head -1 | cut -c1-80)" "agrees" \
         bash -c "[ $code = 0 ] && grep -q ': agrees$' '$work/out'"
     [ $code = 0 ] || grep -v OMP_NUM_THREADS "$work/out" | tail -4 | cut -c1-300
 }
-while read -r line; do
-    # shellcheck disable=SC2086
-    agrees $line </dev/null
-done <<'LIST'
+ranks_processes() {
+    local line
+    while read -r line; do
+        # shellcheck disable=SC2086
+        agrees $line </dev/null
+    done <<'LIST'
 ipc qwen3-moe 2
 ipc qwen3-moe 2 TP2
 ipc qwen3-moe 2 PP2
@@ -73,13 +77,27 @@ ipc mtp 4 TP2 EP4 ETP1 hybridep
 shm qwen3-moe 2 EP2 alltoall
 shm deepseek-v3 4 TP2 PP2 EP2 ETP1
 LIST
+}
+
+# ---- planned bytes are those that steps touch, on all ranks
+ranks_touched() {
+    local how code
+    for how in --as-threads ''; do
+        # shellcheck disable=SC2086
+        timeout 60 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks 4 $how --touched model.expert_model_parallel_size=4 \
+            model.moe_router_force_load_balancing=true train.global_batch_size=4 train.train_iters=1 >"$work/out" 2>&1
+        code=$?
+        say_if "train --touched, 4 ranks ${how:-as processes}" "code $code: $(grep -oE 'planned.*' "$work/out" | tail -1 | cut -c1-120)" "code 0" [ $code = 0 ]
+        [ $code = 0 ] || tail -4 "$work/out" | cut -c1-300
+    done
+}
 
 # ---- overlaps, as threads, over an emulated link
 wide=(tiny cluster.gpu=H200 moefold.device=cuda model.num_layers=4 model.hidden_size=1024 model.num_attention_heads=8 model.num_query_groups=4
     model.kv_channels=128 model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=768 model.vocab_size=8192
     model.seq_length=2048 train.micro_batch_size=1 train.train_iters=6 logger.log_interval=1 --as-threads)
 stepped() { # WORDS...: the median ms of a step but the first
-    timeout 60 "$moefold" train "${wide[@]}" --metrics "$work/m" "$@" >"$work/log" 2>&1 || tail -2 "$work/log" >&2
+    timeout -k 5 60 "$moefold" train "${wide[@]}" --metrics "$work/m" "$@" >"$work/log" 2>&1 || { echo "code $?" && tail -3 "$work/log"; } >&2
     each elapsed_ms <"$work/m" | tail -n +2 | median
     rm -f "$work/m"
 }
@@ -99,17 +117,19 @@ overlap() {
         "$(awk "BEGIN {printf \"%.1f, %.1f (%.1f, %.1f); %.1f, %.1f\", $off_ms, $on_ms, $free0, $free1, $off_ms - $free0, $on_ms - $free1}")" \
         "less exposed when on" holds "$on_ms - $free1 < $off_ms - $free0"
 }
-ep_overlap=comm_overlap.overlap_moe_expert_parallel_comm
-overlap "EP2: dispatch and combine" 20us+40GB/s $ep_overlap=false $ep_overlap=true --ranks 2 model.expert_model_parallel_size=2 \
-    model.moe_token_dispatcher_type=alltoall train.global_batch_size=16
-reduce=ddp.overlap_grad_reduce gather=ddp.overlap_param_gather
-overlap "DP2: gradients and weights" 20us+20GB/s "$reduce=false $gather=false" "$reduce=true $gather=true" --ranks 2 \
-    train.global_batch_size=8 ddp.bucket_size=10000000
-overlap "PP2 VPP2: stage to stage" 20us+2GB/s "comm_overlap.overlap_p2p_comm=false comm_overlap.batch_p2p_comm=true" \
-    "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false" --ranks 2 model.pipeline_model_parallel_size=2 \
-    model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
-overlap "TP2: products in chunks" 20us+40GB/s comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true --ranks 2 \
-    model.tensor_model_parallel_size=2 train.global_batch_size=4
+ranks_overlaps() {
+    ep_overlap=comm_overlap.overlap_moe_expert_parallel_comm
+    overlap "EP2: dispatch and combine" 20us+40GB/s $ep_overlap=false $ep_overlap=true --ranks 2 model.expert_model_parallel_size=2 \
+        model.moe_token_dispatcher_type=alltoall train.global_batch_size=16
+    reduce=ddp.overlap_grad_reduce gather=ddp.overlap_param_gather
+    overlap "DP2: gradients and weights" 20us+20GB/s "$reduce=false $gather=false" "$reduce=true $gather=true" --ranks 2 \
+        train.global_batch_size=8 ddp.bucket_size=10000000
+    overlap "PP4 VPP2: stage to stage" 20us+2GB/s "comm_overlap.overlap_p2p_comm=false comm_overlap.batch_p2p_comm=true" \
+        "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false" --ranks 4 model.num_layers=8 model.pipeline_model_parallel_size=4 \
+        model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
+    overlap "TP2: products in chunks" 20us+40GB/s comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true --ranks 2 \
+        model.tensor_model_parallel_size=2 train.global_batch_size=4
+}
 
 # ---- faults
 used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1; }
@@ -124,7 +144,7 @@ rank_process() { # RANK: of the job that runs; the process that has it in its en
 fault() {
     local name=$1 signal=$2 pattern=$3 way=$4 before job pid began code
     before=$(used)
-    MOEFOLD_TRANSPORT=$way MOEFOLD_TIMEOUT_SECONDS=5 timeout 90 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks 4 \
+    MOEFOLD_TRANSPORT=$way MOEFOLD_TIMEOUT_SECONDS=5 timeout -k 5 90 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks 4 \
         model.expert_model_parallel_size=4 train.train_iters=100000 train.global_batch_size=4 logger.log_interval=1 >"$work/out" 2>"$work/err" &
     job=$!
     for _ in $(seq 400); do
@@ -143,6 +163,10 @@ fault() {
     say_if "the same: MiB in use on the GPU before, after" "$before, $(used)" "the same" [ "$(used)" -le $((before + 16)) ]
     grep -qE "$pattern" "$work/err" || tail -5 "$work/err" | cut -c1-300
 }
-fault "a rank is killed, CUDA IPC" KILL 'rank [023] of 4: (told to end.*while it (waits|computes)|no answer|no operation).*' ipc
-fault "a rank is stopped, CUDA IPC" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' ipc
-fault "a rank is stopped, shared memory" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' shm
+ranks_faults() {
+    fault "a rank is killed, CUDA IPC" KILL 'rank [023] of 4: (told to end.*while it (waits|computes)|no answer|no operation).*' ipc
+    fault "a rank is stopped, CUDA IPC" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' ipc
+    fault "a rank is stopped, shared memory" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' shm
+}
+
+for section in ${RANKS_ONLY:-threads processes touched overlaps faults}; do "ranks_$section"; done

@@ -4,8 +4,8 @@
  * rank with all cores, local-2.yaml and local-4.yaml for two and four that are busy at the same
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
  * of several ranks. With --device cuda it is the GPU, whose file is called h200-measured.yaml and
- * the like; it is what prices of our own program on such a GPU are read from. */
-#include <ctype.h>
+ * the like; it is what prices of our own program on such a GPU are read from. Products by cuBLASLt
+ * are tuned before they are measured, and a recipe's without measuring (bench_products.c). */
 #include <errno.h>
 #include <limits.h>
 #include <omp.h>
@@ -16,12 +16,11 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/bench.h"
 #include "cli/join.h"
 #include "cli/ranks.h"
-#include "device/cuda.h"
 #include "kernels/cpu/blas.h"
 #include "run/measure/measure.h"
-#include "run/trainer/progress.h"
 
 enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
 static const int rank_counts[] = {2, 4};
@@ -29,19 +28,6 @@ static const double much = 0.1;         /* part of the cores that may not go to 
 static const double usual_seconds = 45; /* of all measurements together */
 static const char unknown_base[] =
     "H100"; /* whose links stand in for a GPU's that is not shipped */
-
-typedef struct bench {
-    arena *a;
-    const char *out; /* path of the description for one rank; ranks: theirs */
-    double seconds;  /* of one measurement of the machine */
-    int ranks;       /* measure these alone; 0: the usual numbers of them */
-    bool json;
-    const char *device; /* "cpu", "cuda" */
-    const char *file;   /* "local.yaml": what it is called where nobody says */
-    cuda_gpu gpu;       /* of cuda */
-    hardware base;      /* the shipped file of that GPU */
-    progress bar;
-} bench;
 
 /* ---- where it is written */
 
@@ -115,14 +101,6 @@ static bool is_device(const char *word)
     return false;
 }
 
-/* "NVIDIA H200" and "NVIDIA H100 80GB HBM3" -> H200, H100 */
-static const char *short_name(bench *b)
-{
-    const char *name = b->gpu.name;
-    if (text_starts(name, "NVIDIA ")) name += strlen("NVIDIA ");
-    return arena_copy(b->a, name, strcspn(name, " "));
-}
-
 static status look_at_gpu(bench *b, error *err)
 {
     static const char other[] = "moefold.device=cpu", here[] = "--device cpu";
@@ -138,7 +116,7 @@ static status look_at_gpu(bench *b, error *err)
     return st ? error_prefix(err, st, "--device %s", b->device) : OK;
 }
 
-static status find_gpu(bench *b, error *err)
+status bench_find_gpu(bench *b, error *err)
 {
     status st = look_at_gpu(b, err);
     if (st) return st;
@@ -147,18 +125,22 @@ static status find_gpu(bench *b, error *err)
                          "--ranks %d with --device cuda: one rank is measured on a GPU; repair: "
                          "without --ranks",
                          b->ranks);
-    const char *name = short_name(b);
-    const gpu *known = gpu_find(name);
+    const char *word = device_cuda_word(&b->gpu, b->a);
+    const gpu *known = gpu_find(word);
     if (!known)
         fprintf(stderr,
                 "moefold bench: no hardware description for %s: peaks and links are those of %s\n",
                 b->gpu.name, unknown_base);
     st = hardware_read(&b->base, known ? known->name : unknown_base, b->a, err);
-    if (!known) b->base.name = name;
-    char *file = arena_text(b->a, "%s-measured.yaml", name);
-    for (char *c = file; *c; c++) *c = (char)tolower((unsigned char)*c);
-    b->file = file;
+    if (!known) b->base.name = word;
+    b->file = arena_text(b->a, "%s-measured.yaml", word);
     return st;
+}
+
+status bench_find_place(bench *b, error *err)
+{
+    status st = b->out ? OK : usual_place(b, err);
+    return st ? st : check_place(b, err);
 }
 
 /* ---- what is printed */
@@ -236,7 +218,7 @@ static json_t *json_curve(const curve *c)
 }
 
 /* What only GPUs are measured for. */
-static void add_gpu(json_t *o, const measured *m)
+static void add_gpu(json_t *o, const bench *b, const measured *m)
 {
     static const char *const forms[] = {"forward", "data", "weight", "added"};
     json_t *dense = json_object(), *experts = json_object(), *kinds = json_object();
@@ -252,9 +234,10 @@ static void add_gpu(json_t *o, const measured *m)
     json_object_set_new(o, "bytes_per_s", kinds);
     json_object_set_new(o, "to_device", json_real(m->to_device));
     json_object_set_new(o, "to_host", json_real(m->to_host));
+    bench_print_products(b, "", o);
 }
 
-static void print_json(const measured *m, const char *path)
+static void print_json(const bench *b, const measured *m)
 {
     json_t *messages = json_object();
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
@@ -262,12 +245,12 @@ static void print_json(const measured *m, const char *path)
                             json_curve(&m->message[k]));
     json_t *o =
         json_pack("{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks",
-                  m->ranks, "threads", m->threads, "file", path, "others", m->others, "gemm",
+                  m->ranks, "threads", m->threads, "file", b->out, "others", m->others, "gemm",
                   json_curve(&m->gemm), "grouped", json_curve(&m->grouped), "attention",
                   json_curve(&m->attention[0]), "attention_backward", json_curve(&m->attention[1]),
                   "memory", json_curve(&m->memory), "copy", json_curve(&m->copy), "least_s",
                   m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages);
-    if (m->gpu[0]) add_gpu(o, m);
+    if (m->gpu[0]) add_gpu(o, b, m);
     cli_json_print(o);
 }
 
@@ -314,7 +297,7 @@ static status measure_here(bench *b, error *err)
     status st = open_job(b, &c, err);
     if (st) return st;
     measure_options o = {.seconds = b->seconds, .threads = threads_of(c ? (int)comm_size(c) : 1)};
-    o.device = b->device;
+    o.device = on_gpu(b) ? bench_tuning_device(b, b->a) : b->device;
     o.scale = on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu;
     progress_init(&b->bar, stderr, 0, 1, omp_get_wtime());
     if (!cli_speaks()) b->bar.on = false;
@@ -339,8 +322,9 @@ static status measure_here(bench *b, error *err)
     if (!st && cli_speaks()) {
         st = on_gpu(b) ? measured_write_gpu(&m, &b->base, b->out, err)
                        : measured_write(&m, b->out, err);
-        if (!st && b->json) print_json(&m, b->out);
+        if (!st && b->json) print_json(b, &m);
         if (!st && !b->json) print_table(b, &m);
+        if (!st && on_gpu(b) && !b->json) bench_print_products(b, "these measurements", NULL);
         if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
     }
     if (c) comm_close(c);
@@ -409,9 +393,24 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
     if (!is_device(b->device))
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
     status st = b->out ? check_place(b, err) : OK;
-    if (!st && on_gpu(b)) st = find_gpu(b, err);
-    if (!st && !b->out) st = usual_place(b, err);
-    return st ? st : check_place(b, err);
+    if (!st && on_gpu(b)) st = bench_find_gpu(b, err);
+    if (!st) st = bench_find_place(b, err);
+    if (!st && on_gpu(b))
+        b->tuned = arena_text(b->a, "%s%s-cublaslt.txt", file_folder(b->a, b->out),
+                              device_cuda_word(&b->gpu, b->a));
+    return st;
+}
+
+/* Is there a word that is no option of ours, nor what the launcher of ranks adds? */
+static bool names_recipe(const cli_words *w)
+{
+    for (int i = 1; i < w->argc; i++) {
+        const char *word = w->argv[i];
+        if (word[0] != '-' || !word[1]) return true;
+        for (int k = 0; k < w->n_options; k++)
+            if (text_equal(word, w->options[k].name) && w->options[k].text) i++;
+    }
+    return false;
 }
 
 /* The launcher of ranks adds the cluster to the words of a command; here it has no meaning. */
@@ -431,7 +430,8 @@ int command_bench(int argc, char **argv)
     bool done = false;
     error err = {{0}};
     const cli_option options[] = {
-        {"--out", "FILE", "write the description there; unset: hardware/local.yaml", NULL, &b.out},
+        {"--out", "FILE", "write the description there; unset: hardware/local.yaml and the like",
+         NULL, &b.out},
         {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
         {"--device", "NAME", "cpu, or cuda: the GPU, as NAME-measured.yaml; unset: cpu", NULL,
          &b.device},
@@ -439,12 +439,16 @@ int command_bench(int argc, char **argv)
          &ranks},
         {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
     };
-    status st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 5},
-                               &word, &done, &err);
-    if (!st && !done && word)
-        st = error_set(&err, ERR_INPUT, "'%s' is not understood (`moefold bench --help`)", word);
-    if (!st && !done) st = read_words(&b, seconds, ranks, &err);
-    if (!st && !done) st = measure_machines(&b, &err);
+    const cli_words all = {"bench", argc, argv, options, 5};
+    status st;
+    if (names_recipe(&all))
+        st = bench_recipe(&b, &all, &done, &err);
+    else {
+        st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 5},
+                            &word, &done, &err);
+        if (!st && !done) st = read_words(&b, seconds, ranks, &err);
+        if (!st && !done) st = measure_machines(&b, &err);
+    }
     int code = st ? cli_fail_alone("bench", st, &err) : OK;
     arena_destroy(b.a);
     return code;

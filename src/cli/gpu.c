@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/runtime.h"
 #include "device/cuda.h"
 #include "kernels/cpu/blas.h"
@@ -63,6 +64,24 @@ static status named_cudnn_is_there(const recipe *r, error *err)
                      by_variable ? variable : folder, why.text);
 }
 
+static status named_algorithms_are_there(const recipe *r, error *err)
+{
+    if (!recipe_given(r, K_CUBLASLT) || recipe_is(r, K_CUBLASLT, "none") ||
+        file_exists(recipe_word(r, K_CUBLASLT)))
+        return OK;
+    return error_set(err, ERR_INPUT,
+                     "%s=%s: there is no such file; repair: `moefold bench --device cuda RECIPE "
+                     "--out FILE` writes one, or none for the heuristic's choice",
+                     knobs[K_CUBLASLT].key, recipe_word(r, K_CUBLASLT));
+}
+
+/* Messages between nodes go by NCCL, which has run with one rank only: who asks for it may try. */
+static bool wants_nccl(void)
+{
+    const char *way = getenv("MOEFOLD_TRANSPORT");
+    return way && text_equal(way, "nccl");
+}
+
 status gpu_can_run(const setup *s, error *err)
 {
     static const char instead[] = "cluster.gpu=cpu trains on CPUs, moefold.device=cpu runs the "
@@ -73,13 +92,14 @@ status gpu_can_run(const setup *s, error *err)
     const recipe *r = &s->r;
     bool on_gpu = recipe_is(r, K_DEVICE, "cuda") || (device_is_open(r) && !recipe_on_cpu(r));
     if (!on_gpu) return OK;
-    if (s->lay.world > s->lay.gpus_per_node)
+    if (s->lay.world > s->lay.gpus_per_node && !wants_nccl())
         return error_set(err, ERR_RULE,
                          "cluster.gpu=%s: our GPU backend runs the ranks of one node, and this "
                          "layout has %lld, cluster.gpus_per_node=%lld; repair: %s",
                          recipe_word(r, K_GPU), (long long)s->lay.world,
                          (long long)s->lay.gpus_per_node, instead);
     status st = recipe_is(r, K_DEVICE, "cuda") ? named_cudnn_is_there(r, err) : OK;
+    if (!st) st = named_algorithms_are_there(r, err);
     if (st || !device_cuda_look(&found, &why)) return st;
     return error_set(err, ERR_MACHINE, "cluster.gpu=%s: %s; or %s", recipe_word(r, K_GPU), why.text,
                      instead);

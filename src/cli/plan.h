@@ -143,7 +143,7 @@ void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
-const char *plan_dispatcher(const plan_answer *p, dispatcher_kind to);        /* "DeepEP" */
+const char *plan_dispatcher(const plan_answer *p, const choice *c);           /* "DeepEP" */
 const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */
 const char *plan_cp_kind(cp_kind kind);
 void plan_explain(const plan_answer *p, arena *a); /* in the order of thought */

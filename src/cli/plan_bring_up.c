@@ -82,7 +82,7 @@ static const char *name_of(const making *m, stage_kind k)
     static const char *const names[] = {"alltoall-eager", NULL, "overlap", "graphs", NULL};
     if (names[k]) return names[k];
     if (k == PRECISION) return recipe_given(&m->winner->r, K_FP4) ? "fp4" : "fp8";
-    return m->won->to == TO_ALL ? "allgather" : choice_flex(m->p->given);
+    return m->won->to == TO_ALL ? "allgather" : choice_flex(m->p->given, m->won);
 }
 
 static const char *const topics[STAGES] = {"eager", "dispatcher", "overlap", "CUDA graphs",
@@ -95,7 +95,7 @@ static const char *what_of(const making *m, stage_kind k)
     case EAGER:
         return "dispatcher alltoall, no overlap, no CUDA graphs, BF16";
     case DISPATCHER:
-        return arena_text(m->a, "dispatcher %s", plan_dispatcher(m->p, c->to));
+        return arena_text(m->a, "dispatcher %s", plan_dispatcher(m->p, c));
     case OVERLAP:
         return arena_text(m->a, "overlap: %s%s%s", c->beside ? plan_overlap(c->beside) : "",
                           c->beside && c->tp_overlap ? ", " : "", c->tp_overlap ? "TP" : "");

@@ -176,7 +176,7 @@ static void say_platform(const plan_answer *p, const setup *s)
     const choice *c = &p->result->best[0].c;
     bool asked = p->given->knob[K_PRECISION].from == FROM_USER;
     if (s->m.experts) {
-        printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c->to));
+        printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
         plan_say_others(p, "dispatcher");
         printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->beside));
         plan_say_others(p, "overlap");

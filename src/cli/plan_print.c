@@ -16,10 +16,10 @@ static double gib(int64_t bytes)
     return (double)bytes / 1073741824.0;
 }
 
-const char *plan_dispatcher(const plan_answer *p, dispatcher_kind to)
+const char *plan_dispatcher(const plan_answer *p, const choice *c)
 {
-    if (to != TO_DOMAINS) return to_words[to];
-    return text_equal(choice_flex(p->given), "hybridep") ? "HybridEP" : "DeepEP";
+    if (c->to != TO_DOMAINS) return to_words[c->to];
+    return text_equal(choice_flex(p->given, c), "hybridep") ? "HybridEP" : "DeepEP";
 }
 
 const char *plan_overlap(beside_kind beside)
@@ -40,7 +40,7 @@ const char *plan_cp_kind(cp_kind kind)
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
 {
     textbuf t = text_init(a);
-    text_add(&t, "dispatcher %s", plan_dispatcher(p, c->to));
+    text_add(&t, "dispatcher %s", plan_dispatcher(p, c));
     if (c->beside != BESIDE_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->beside));
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
     if (c->offload == OFFLOAD_ALL) text_add(&t, ", optimizer on the host");

@@ -106,7 +106,7 @@ static void find_dispatchers(finder *f, const setup *s)
         choice c = *f->won;
         c.to = (dispatcher_kind)to;
         if (c.to == f->won->to || (c.to == TO_DOMAINS && !judge_flex_serves(&s->r))) continue;
-        try_other(f, "dispatcher", plan_dispatcher(f->p, c.to), &c, NULL);
+        try_other(f, "dispatcher", plan_dispatcher(f->p, &c), &c, NULL);
     }
 }
 
@@ -132,7 +132,7 @@ static void find_graphs(finder *f)
         choice c = *f->won;
         c.graphs = scopes[i];
         bool stash = c.graphs == SCOPE_STEP &&
-                     (c.to != TO_DOMAINS || !text_equal(choice_flex(f->p->given), "hybridep"));
+                     (c.to != TO_DOMAINS || !text_equal(choice_flex(f->p->given, &c), "hybridep"));
         if (c.graphs == f->won->graphs || stash || (c.graphs && recipe_on_cpu(f->p->given)))
             continue;
         try_other(f, "graphs", choice_graphs(c.graphs), &c, NULL);

@@ -137,6 +137,7 @@ static void print_memory(const priced *q, arena *a)
              .beside = p->beside,
              .memory = q->memory,
              .megatron = p->megatron,
+             .saved_live = p->saved_live,
              .host_bytes = p->host_bytes};
     memcpy(f.bytes, p->bytes, sizeof f.bytes);
     cli_print("Memory", "%s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
@@ -231,6 +232,7 @@ static status see_rank(priced *q, arena *a, error *err)
     memcpy(q->p.bytes, f.bytes, sizeof f.bytes);
     q->p.arena_bytes = f.arena_bytes;
     q->p.beside = f.beside;
+    q->p.saved_live = f.saved_live;
     q->p.host_bytes = f.host_bytes;
     return OK;
 }

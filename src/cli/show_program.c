@@ -5,6 +5,7 @@
 
 #include "audit/audit.h"
 #include "cli/cli.h"
+#include "cli/verdict.h"
 
 /* ---- operations */
 
@@ -156,6 +157,8 @@ static void print_regions(const program *p, arena *a)
     for (int i = 0; i < REGION_COUNT; i++)
         printf("  %-30s %14s %20s %20s\n", region_title((region)i), text_bytes(a, p->bytes[i]),
                text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
+    if (p->bytes[REGION_SAVED] > p->saved_live)
+        printf("\n  Activations: %s\n", cli_packing_gap(p->bytes[REGION_SAVED], p->saved_live, a));
     if (p->host_bytes)
         printf("\n  On the host, outside the arena: %s of offloaded activations (%s bytes), of "
                "which buffers cover %s\n",
@@ -276,6 +279,7 @@ json_t *cli_json_program(const setup *s, int64_t rank, arena *a)
     json_object_set_new(o, "rank", json_integer(rank));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
     json_object_set_new(o, "buffer_bytes", json_integer(program_buffer_bytes(p)));
+    json_object_set_new(o, "saved_live", json_integer(p->saved_live));
     json_object_set_new(o, "host_bytes", json_integer(p->host_bytes));
     for (int i = 0; i < REGION_COUNT; i++)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
+#include "program/memory/packing.h"
 #include "recipe/target.h"
 #include "run/timing.h"
 
@@ -63,6 +64,21 @@ static void print_reported(const reported *r, arena *a)
     print_outside(r, a);
 }
 
+const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a)
+{
+    return arena_text(a, "%s live at once; their region ends %s (%.1f %%) above",
+                      text_bytes(a, live), text_bytes(a, bytes - live),
+                      live > 0 ? 100 * (double)(bytes - live) / (double)live : 0.0);
+}
+
+/* Where the packing of our own arena is not close. */
+static void print_gap(const fit *f, arena *a)
+{
+    int64_t bytes = f->bytes[REGION_SAVED];
+    if (!packing_is_close(bytes, f->saved_live))
+        printf("         activations: %s\n", cli_packing_gap(bytes, f->saved_live, a));
+}
+
 void cli_print_regions(const fit *f, arena *a)
 {
     if (f->megatron) {
@@ -70,6 +86,7 @@ void cli_print_regions(const fit *f, arena *a)
     } else {
         for (int i = 0; i < REGION_COUNT; i++) print_part(region_title((region)i), f->bytes[i], a);
         print_outside(&f->memory, a);
+        print_gap(f, a);
     }
     print_part("on the host: offloaded activations", f->host_bytes, a);
     printf("\n");

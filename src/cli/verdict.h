@@ -29,6 +29,8 @@ const char *cli_fit_text(const fit *f, arena *a);
 /* The block "Peak": the fullest rank, by what it holds. */
 void cli_print_fit(const setup *s, const fit *f, arena *a);
 void cli_print_regions(const fit *f, arena *a); /* its rows */
+/* How far a region of saved buffers ends above those that live at once, as text. */
+const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 
 /* fits, peak_bytes, usable_bytes, fullest_rank: null where no program can be built, and then
  * memory_why_not says why. */

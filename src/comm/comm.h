@@ -130,6 +130,9 @@ typedef struct comm_note {
 
 int comm_meet(comm *c, const op *o, const comm_note *n);
 
+/* Counts what an operation sends, where nobody meets for it. */
+void comm_counts(comm *c, const op *o, const int32_t *table);
+
 /* ---- small, blocking, on host memory: for counters, control and files */
 
 /* Before any of these, on this rank, `settle` is called: who has put work aside (a device, in its

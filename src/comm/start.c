@@ -92,6 +92,25 @@ static void pair_note(message *m, const op *o, const comm_note *n)
     m->step = o->dim[DIM_MESSAGE_STEP];
 }
 
+static void count_data(comm *c, message *m, const op *o, const int32_t *table)
+{
+    const row *r = &rows[o->kind];
+    message data = {.kind = r->kind,
+                    .group = o->group,
+                    .type = o->type,
+                    .n = o->dim[r->n],
+                    .step = r->step < 0 ? 0 : o->dim[r->step],
+                    .table = table};
+    c->stats.messages[o->stream]++;
+    comm_count_as(c, m, &data);
+}
+
+void comm_counts(comm *c, const op *o, const int32_t *table)
+{
+    message unused;
+    count_data(c, &unused, o, table);
+}
+
 int comm_meet(comm *c, const op *o, const comm_note *n)
 {
     const row *r = &rows[o->kind];
@@ -104,16 +123,7 @@ int comm_meet(comm *c, const op *o, const comm_note *n)
     m->y = n->all;
     if (message_is_pair(&(message){.kind = r->kind})) pair_note(m, o, n);
     m->counted = true;
-    if (!n->last) {
-        message data = {.kind = r->kind,
-                        .group = o->group,
-                        .type = o->type,
-                        .n = o->dim[r->n],
-                        .step = r->step < 0 ? 0 : o->dim[r->step],
-                        .table = n->table};
-        c->stats.messages[o->stream]++;
-        comm_count_as(c, m, &data);
-    }
+    if (!n->last) count_data(c, m, o, n->table);
     stream_put(c, m);
     return (int)(m - c->messages);
 }

@@ -1,11 +1,14 @@
 /* cuda.c - opens the CUDA object and joins its table with what is the program's own. */
 #include "device/cuda.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "base/object.h"
+#include "base/text.h"
 #include "device/calls.h"
+#include "hardware/hardware.h"
 #include "program/target.h"
 
 static const object_name object = {.what = "moefold.device=cuda",
@@ -85,6 +88,23 @@ status device_cuda_table(const device_table **out, error *err)
     status s = entry_of(&entry, err);
     *out = &entry->table;
     return s ? s : device_cuda_look(&found, err);
+}
+
+/* ---- its files */
+
+const char *device_cuda_word(const cuda_gpu *g, arena *a)
+{
+    const char *name = g->name;
+    if (text_starts(name, "NVIDIA ")) name += strlen("NVIDIA ");
+    char *word = arena_copy(a, name, strcspn(name, " "));
+    for (char *c = word; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return word;
+}
+
+const char *device_cuda_tuned(const cuda_gpu *g, arena *a)
+{
+    const char *path = hardware_file(arena_text(a, "%s-cublaslt.txt", device_cuda_word(g, a)), a);
+    return path ? path : "";
 }
 
 status device_cuda_cudnn(const char *folder, char *found, size_t room, error *err)

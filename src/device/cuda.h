@@ -15,6 +15,13 @@ status device_cuda_look(cuda_gpu *out, error *err);
 /* Can this one be used? */
 status device_cuda_judge(const cuda_gpu *g, error *err);
 
+/* "NVIDIA H200" and "NVIDIA H100 80GB HBM3" -> h200, h100: what files of it are called. */
+const char *device_cuda_word(const cuda_gpu *g, arena *a);
+
+/* The file of cuBLASLt's algorithms that `bench` tuned for this GPU, in the folders of hardware
+ * files; "": there is none. */
+const char *device_cuda_tuned(const cuda_gpu *g, arena *a);
+
 /* The cuDNN that attention will use: `folder` as moefold.cudnn_path has it, or "". ERR_MACHINE:
  * none that can be used, and why. */
 status device_cuda_cudnn(const char *folder, char *found, size_t room, error *err);

@@ -36,6 +36,7 @@
 
 #include "comm/comm.h"
 #include "kernels/kernels.h"
+#include "kernels/lt_use.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,6 +62,14 @@ typedef struct device_address {
 } device_address;
 
 typedef struct device device;
+
+/* What a program's messages are: for ranks that move them by themselves. */
+typedef struct device_traffic {
+    int64_t sent[STREAM_COUNT]; /* bytes of the largest message that a stream sends */
+    int64_t step[STREAM_COUNT]; /* of sends and receives, by the stream of the sends: how many
+                                 * places on they go; 0: there are none */
+    comm_use use;
+} device_traffic;
 
 typedef struct device_table {
     const char *name; /* "cpu" */
@@ -119,9 +128,8 @@ typedef struct device_table {
     /* Where ranks move messages by themselves: tells them where this one's memory lies, and opens
      * theirs. Collective over all ranks of comm, before the first message and after STATE or WORK
      * was taken anew; `leave`, which every rank calls before it takes one of them anew, closes what
-     * join opened, and returns when all have. `sent`[STREAM_COUNT]: bytes of the largest message
-     * that each stream sends. Both may be NULL. */
-    status (*join)(device *d, const int64_t *sent, error *err);
+     * join opened, and returns when all have. Both may be NULL. */
+    status (*join)(device *d, const device_traffic *t, error *err);
     void (*leave)(device *d);
 
     /* How messages travel, in words: "CUDA IPC"; after join. NULL: comm moves them. */
@@ -147,6 +155,10 @@ typedef struct device_table {
 
     /* D5. */
     void (*settle)(device *d);
+
+    /* Products for which a library chose an algorithm since the device was opened, at most `room`;
+     * returns how many there are. NULL: the device has no such library. */
+    int (*products)(const device *d, lt_use *list, int room);
 } device_table;
 
 /* Where in the program operations stand that are put next: for people. */

@@ -30,6 +30,7 @@ typedef struct device_calls {
     int64_t (*size)(const comm *c);
     bool (*shares_process)(const comm *c);
     bool (*is_delayed)(const comm *c);
+    void (*count)(comm *c, const op *o, const int32_t *table);
     int (*meet)(comm *c, const op *o, const comm_note *n);
     bool (*test)(comm *c, int request);
     void (*wait)(comm *c, int request);
@@ -77,6 +78,12 @@ typedef struct issue_hooks {
      * meet when their streams have come to the place. */
     bool (*staged)(const device *d);
     void (*stage)(device *d, op_stream s, const void *from, int64_t bytes);
+
+    /* Does a library move messages, NCCL? Then `move_by` puts one into the stream as it is, and
+     * nobody meets; `table` is that of EXCHANGE, on the host. */
+    bool (*by_library)(const device *d);
+    void (*move_by)(device *d, op_stream s, const op *o, const int32_t *table, void *const *in,
+                    void *const *out);
 
     /* Messages. `fetch`: n numbers to memory of the host, one place a stream, which may be read when
      * the stream has passed a mark behind it. */

@@ -355,6 +355,15 @@ static void alone(const hall *x, const meeting_op *at)
     x->h->end(x->d, x->s, x->o, at->number);
 }
 
+/* Behind has_counts. */
+static void by_library(const hall *x, const meeting_op *at)
+{
+    x->calls->count(x->d->c, x->o, x->m->table);
+    x->h->move_by(x->d, x->s, x->o, x->m->table, at->in, at->out);
+    x->m->state = MEETING_BEGINS;
+    x->h->end(x->d, x->s, x->o, at->number);
+}
+
 bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, meeting *m,
                   op_stream s, const meeting_op *at)
 {
@@ -362,6 +371,10 @@ bool meeting_step(device *d, const issue_hooks *h, const device_calls *calls, me
     const hall x = {d, h, calls, m, s, at->o, who, who->n, who->n > 1 && h->staged(d)};
     if (m->state == MEETING_BEGINS) begin(&x, at);
     if (m->state == MEETING_COUNTS && !has_counts(&x, at)) return false;
+    if (m->state == MEETING_REACHES && h->by_library(d)) {
+        by_library(&x, at);
+        return true;
+    }
     if (m->state == MEETING_REACHES && !reached(&x, at)) return false;
     if (x.n == 1) {
         alone(&x, at);

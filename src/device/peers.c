@@ -103,6 +103,12 @@ static void hook_stage(device *d, op_stream s, const void *from, int64_t bytes)
     if (bytes) memcpy(peers_of(d)->windows[s], from, (size_t)bytes);
 }
 
+static bool hook_by_library(const device *d)
+{
+    (void)d;
+    return false;
+}
+
 static void *hook_peer(const device *d, int64_t rank, device_address at)
 {
     if (at.space == (device_space)SPACE_WINDOW) return peers_of(d)->cards[rank].windows[at.offset];
@@ -142,6 +148,7 @@ static const issue_hooks hooks = {.wait = hook_wait,
                                   .stamp = host_stamp_now,
                                   .staged = hook_staged,
                                   .stage = hook_stage,
+                                  .by_library = hook_by_library,
                                   .fetch = hook_fetch,
                                   .mark = hook_mark,
                                   .passed = hook_passed,
@@ -196,11 +203,11 @@ static status take_windows(peers_device *p, const int64_t *sent, error *err)
     return OK;
 }
 
-static status join(device *d, const int64_t *sent, error *err)
+static status join(device *d, const device_traffic *t, error *err)
 {
     peers_device *p = peers_of(d);
     card mine;
-    status st = take_windows(p, sent, err);
+    status st = take_windows(p, t->sent, err);
     if (st) return st;
     memcpy(mine.memory, p->host->memory, sizeof mine.memory);
     memcpy(mine.windows, p->windows, sizeof mine.windows);

@@ -161,6 +161,20 @@ status hardware_read(hardware *h, const char *name, arena *a, error *err)
     return nobody(name, a, err);
 }
 
+const char *hardware_file(const char *name, arena *a)
+{
+    const char *home = getenv("HOME"), *here = arena_text(a, "./hardware/%s", name);
+    const char *own = arena_text(a, "%s/.config/moefold/hardware/%s", home ? home : "", name);
+    if (file_exists(here)) return here;
+    if (home && file_exists(own)) return own;
+    folders f = folders_of_program(a);
+    for (int i = 0; i < f.n; i++) {
+        const char *path = arena_text(a, "%s/%s", f.list[i], name);
+        if (file_exists(path)) return path;
+    }
+    return NULL;
+}
+
 void hardware_leave(hardware *h, double headroom)
 {
     int64_t left = (int64_t)((double)h->memory * (1 - headroom));

@@ -98,6 +98,7 @@ typedef enum call_kind {
     CALL_ELEMENTWISE,
     CALL_MESSAGE,
     CALL_REPLAY, /* of a graph of parts of a layer: beside what its nodes take */
+    CALL_NODE,   /* of a part of a layer that EP overlap schedules by itself */
     CALL_KINDS
 } call_kind;
 
@@ -162,6 +163,10 @@ typedef struct hardware {
     } stacks[CURVE_MAX];
     int n_stacks;
 } hardware;
+
+/* A file beside the descriptions: in the folders that `moefold bench` writes to (./hardware, the
+ * user's), else where all are. NULL: in none of them. */
+const char *hardware_file(const char *name, arena *a);
 
 /* hardware/NAME.yaml in a folder above the program, in share/moefold/hardware beside its folder, or
  * a path. ERR_INPUT: nobody described such a GPU (those described are named), or the file is wrong

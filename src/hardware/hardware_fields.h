@@ -136,6 +136,7 @@ static const field fields[] = {
     CALLED("elementwise", CALL_ELEMENTWISE),
     CALLED("message", CALL_MESSAGE),
     CALLED("replay", CALL_REPLAY),
+    CALLED("node", CALL_NODE),
     OPT("calls.narrow", narrow_calls, 100),
     OPT("calls.unfused", unfused_calls, 100),
     OPT("framework", framework, 1),

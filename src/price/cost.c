@@ -236,7 +236,7 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
     case WAY_NONE:
         return 0;
     default:
-        if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE] * c->hw->fusion;
+        if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE];
         return is_router(o->kind) ? c->router_launches : c->routing_launches;
     }
 }
@@ -250,6 +250,16 @@ static bool is_backward(const op *o)
 static bool is_product(const cost_row *row)
 {
     return row->way == WAY_PRODUCT || row->way == WAY_GROUPED;
+}
+
+/* EP overlap schedules each layer as five parts (attention, router, dispatch, experts, combine):
+ * each is a call from Python, backward too, with a stream and events. Counted where rows travel
+ * there and back, in two hops or one. */
+static double nodes_of(const cost_model *c, const op *o)
+{
+    bool rows_travel = o->kind == OP_EXCHANGE && o->dim[DIM_EXCHANGE_W] * 4 > c->s->m.hidden;
+    if (!c->by_nodes || !rows_travel) return 0;
+    return c->dispatch == DISPATCH_ALLTOALL ? 2.5 : 1.25;
 }
 
 /* The host's time for it, in units of hardware.launch; DEMAND is our own program's. */
@@ -269,7 +279,8 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
     case WAY_HEAD:
         return n[CALL_HEAD][way];
     case WAY_MESSAGE:
-        return cost_rides_along(c, o) ? 0 : n[CALL_MESSAGE][way];
+        if (cost_rides_along(c, o)) return 0;
+        return n[CALL_MESSAGE][way] + nodes_of(c, o) * n[CALL_NODE][way];
     case WAY_HOST_COPY:
         return n[CALL_MESSAGE][way];
     case WAY_NONE:
@@ -330,11 +341,23 @@ static double widened(const segment *seg, const op *o)
     return o->kind == OP_UNPERMUTE_D ? 3 * buffers(seg, o->in, 1) : 0;
 }
 
+/* All-to-all sorts what arrives by experts even where one rank has them all: rows are read and
+ * written once more on each way. With more ranks the program has an operation for it. */
+static double sorted_again(const cost_model *c, const segment *seg, const op *o)
+{
+    if (!c->sorts_again) return 0;
+    if (o->kind == OP_PERMUTE || o->kind == OP_UNPERMUTE_D) return 2 * buffers(seg, o->out, 1);
+    return o->kind == OP_PERMUTE_D || o->kind == OP_UNPERMUTE ? 2 * buffers(seg, o->in, 1) : 0;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
     if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
+    bool bias = o->kind == OP_BIAS || o->kind == OP_GROUPED_BIAS;
+    if (bias && c->hw->framework > 0) return 0; /* the product before or the activation adds it */
     double bytes = bytes_of(seg, o, row->way);
     if (c->wide_combine) bytes += widened(seg, o);
+    bytes += sorted_again(c, seg, o);
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion *
                (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);

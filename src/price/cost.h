@@ -94,7 +94,10 @@ typedef struct cost_model {
     dispatch_kind dispatch;
     bool gathers;      /* its dispatcher is allgather, which no price of a dispatch is for */
     bool wide_combine; /* and it sums up what experts made in FP32, as the router's numbers are */
-    double routing;    /* part of the routing's bytes that are moved beside the messages */
+    bool sorts_again; /* one rank has all experts, and its dispatcher sorts for them all the same */
+    bool one_by_one;  /* the framework calls a product for each expert, on a few streams */
+    bool by_nodes;    /* EP overlap: parts of layers are scheduled one by one */
+    double routing;   /* part of the routing's bytes that are moved beside the messages */
     double router_passes; /* and of the router's */
     double routing_launches, router_launches;
     double routing_calls, router_calls; /* times what the machine's table has */

@@ -46,6 +46,7 @@ void cost_fuse(cost_model *c)
     c->expert_launches[0] = c->expert_launches[1] = 0;
     c->expert_calls = 0;
     c->fused_experts = c->can_fuse && c->products != c->plain && c->scaling >= SCALING_MXFP8;
+    if (c->fused_experts) c->one_by_one = false;
 }
 
 static void init_routing(cost_model *c)
@@ -59,6 +60,10 @@ static void init_routing(cost_model *c)
                                                      : DISPATCH_DEEPEP;
     c->gathers = c->hw->framework > 0 && recipe_is(r, K_DISPATCHER, "allgather");
     c->wide_combine = c->gathers && recipe_is(r, K_ROUTER_DTYPE, "fp32");
+    c->sorts_again =
+        c->hw->framework > 0 && !flex && !c->gathers && c->s->lay.ep == 1 && c->s->m.experts > 1;
+    c->one_by_one = c->hw->framework > 0;
+    c->by_nodes = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP);
     double copies = c->hw->dispatch_copies[c->dispatch];
     c->routing = copies * (fused ? 1 : c->hw->unfused);
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];

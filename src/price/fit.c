@@ -36,6 +36,7 @@ void fit_see(fit *out, const setup *s, const program_size *p)
     out->arena_bytes = p->arena_bytes;
     out->beside = beside;
     out->fullest = p->rank;
+    out->saved_live = p->saved_live;
     out->host_bytes = p->host_bytes;
     memcpy(out->bytes, p->bytes, sizeof out->bytes);
 }

@@ -24,6 +24,7 @@ typedef struct fit {
     int64_t beside;      /* pools of CUDA graphs */
     reported memory;     /* outside: whoever runs it; the rest: where Megatron does */
     bool megatron;
+    int64_t saved_live; /* of its saved bytes: most that live at once */
     int64_t host_bytes; /* activations on the host, beside all that */
 } fit;
 

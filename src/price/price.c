@@ -23,6 +23,7 @@ static void take_fit(price *out, const fit *f)
     out->megatron = f->megatron;
     out->arena_bytes = f->arena_bytes;
     out->fullest = f->fullest;
+    out->saved_live = f->saved_live;
     out->host_bytes = f->host_bytes;
     out->fits = f->peak_bytes <= out->usable;
     memcpy(out->bytes, f->bytes, sizeof out->bytes);

@@ -74,6 +74,7 @@ typedef struct price {
     reported memory;     /* as in fit.h */
     bool megatron;
     int64_t peak_bytes, usable;
+    int64_t saved_live; /* of its saved bytes: most that live at once */
     int64_t host_bytes; /* activations on the host, beside all that */
     bool fits;
     /* of routed buffers, where ranks share experts; 0: no layer is routed */

@@ -102,7 +102,7 @@ static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsi
 static void add_instance(chunk *c, const segment *seg, int64_t layer)
 {
     c->kinds[c->n] = seg->kind;
-    c->list[c->n++] = (instance){seg, layer, segment_input_bytes(seg)};
+    c->list[c->n++] = (instance){seg, layer};
     c->saved_bytes += seg->saved_bytes;
     c->host_bytes += seg->host_bytes;
 }

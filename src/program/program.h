@@ -47,8 +47,7 @@ typedef struct kept_state {
 
 typedef struct instance {
     const segment *seg;
-    int64_t layer;       /* first decoder layer; 0 for embedding and head */
-    int64_t input_bytes; /* of its saved bytes: buffer 0, which comes first; 0: it is not saved */
+    int64_t layer; /* first decoder layer; 0 for embedding and head */
 } instance;
 
 typedef struct chunk {

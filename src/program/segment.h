@@ -138,6 +138,17 @@ typedef enum segment_kind {
 } segment_kind;
 extern const char *const segment_names[SEGMENT_KINDS];
 
+/* What an instance saves, in parts that lie by themselves: its input, which is written before the
+ * rest; what attention saves, which dense layers and those with experts have alike; what lies behind
+ * it in a layer; all else. */
+typedef enum saved_part {
+    SAVED_INPUT,
+    SAVED_ATTENTION,
+    SAVED_MLP,
+    SAVED_OTHER,
+    SAVED_PARTS
+} saved_part;
+
 typedef struct segment {
     segment_kind kind;
     const char *name; /* for people, nothing is decided by it */
@@ -151,6 +162,7 @@ typedef struct segment {
     int n_bare[2];
     unsigned dropped; /* DROP_ bits of its recompute */
     int64_t saved_bytes, host_bytes, temp_bytes[2];
+    int64_t parts[SAVED_PARTS]; /* of saved_bytes, one behind another */
 } segment;
 
 /* What builders need to know. */
@@ -225,9 +237,7 @@ int64_t seg_op_bytes(const segment *seg, const op *o);
 /* Offsets of saved and temporary buffers; after all operations are there. */
 void segment_fit(segment *seg, arena *a);
 void segment_fit_temporaries(segment *seg, arena *a); /* only those */
-
-/* Bytes of its input, buffer 0, where that is saved; they are the first of its saved bytes. */
-int64_t segment_input_bytes(const segment *seg);
+saved_part segment_part(const segment *seg, int id);  /* that a saved buffer belongs to */
 
 /* Gives every operation its event and puts a WAIT before each that touches the memory of a message
  * or copy that may still be under way; at the end of each list all are complete. Event 0 of a list

@@ -3,27 +3,39 @@
 
 #include "base/maths.h"
 
+typedef enum platform_kind { NVLINK_SPANS_NODES, BLACKWELL_NODE, OTHER_NODES } platform_kind;
+
 typedef struct platform {
-    bool spans_nodes; /* NVLink reaches beyond a node */
     const char *flex, *why;
 } platform;
 
 static const platform platforms[] = {
-    {true, "hybridep", "unset: HybridEP spans an NVLink domain of several nodes"},
-    {false, "deepep", "unset: DeepEP, where the NVLink domain is one node"},
+    [NVLINK_SPANS_NODES] = {"hybridep", "unset: HybridEP spans an NVLink domain of several nodes"},
+    [BLACKWELL_NODE] = {"hybridep",
+                        "unset: HybridEP, as published runs on Blackwell have it in a node"},
+    [OTHER_NODES] = {"deepep", "unset: DeepEP, where the NVLink domain is one node"},
 };
 
-const char *judge_flex(const recipe *r, const char **why)
+const char *judge_flex_over(const recipe *r, int64_t ranks, const char **why)
 {
-    const platform *p = recipe_spans_nodes(r) ? &platforms[0] : &platforms[1];
-    if (why) *why = p->why;
-    return p->flex;
+    const gpu *g = recipe_gpu(r);
+    bool inside = g && g->arch == ARCH_BLACKWELL && ranks <= g->gpus_per_node;
+    platform_kind k = recipe_spans_nodes(r) ? NVLINK_SPANS_NODES
+                      : inside              ? BLACKWELL_NODE
+                                            : OTHER_NODES;
+    if (why) *why = platforms[k].why;
+    return platforms[k].flex;
 }
 
 static int64_t group_ranks(const recipe *r)
 {
     int64_t etp = recipe_int(r, K_ETP);
     return mul_sat(recipe_int(r, K_EP), etp > 0 ? etp : 1);
+}
+
+const char *judge_flex(const recipe *r, const char **why)
+{
+    return judge_flex_over(r, group_ranks(r), why);
 }
 
 bool judge_flex_serves(const recipe *r)

@@ -11,6 +11,9 @@
 /* The backend of the flex dispatcher on this platform; `why` may be NULL. Needs cluster.gpu. */
 const char *judge_flex(const recipe *r, const char **why);
 
+/* The same for an EP group (ETP included) of so many ranks. */
+const char *judge_flex_over(const recipe *r, int64_t ranks, const char **why);
+
 /* Can the flex dispatcher with that backend serve this EP group at all? */
 bool judge_flex_serves(const recipe *r);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "device/cuda.h"
 #include "device/log.h"
 #include "device/meeting.h"
 #include "program/target.h"
@@ -72,12 +73,23 @@ static const char *file_in(const recipe *r, knob_id folder, const char *file)
     return recipe_given(r, folder) ? arena_text(r->a, "%s/%s", recipe_word(r, folder), file) : "";
 }
 
+/* Algorithms that `bench` tuned for this machine's GPU, as the recipe says; "": none. */
+static const char *tuned_file(const recipe *r)
+{
+    cuda_gpu found;
+    error ignored;
+    if (recipe_given(r, K_CUBLASLT))
+        return recipe_is(r, K_CUBLASLT, "none") ? "" : recipe_word(r, K_CUBLASLT);
+    return device_cuda_look(&found, &ignored) ? "" : device_cuda_tuned(&found, r->a);
+}
+
 /* What a GPU is told: lines, see device/cuda/device.c. */
 static const char *cuda_name(const recipe *r)
 {
     const char *file = "cublaslt.txt", *save = file_in(r, K_SAVE, file);
     const char *cudnn = recipe_given(r, K_CUDNN_PATH) ? recipe_word(r, K_CUDNN_PATH) : "";
-    return arena_text(r->a, "cuda:%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file));
+    return arena_text(r->a, "cuda:%s\n%s\n%s\n%s", cudnn, save, file_in(r, K_LOAD, file),
+                      tuned_file(r));
 }
 
 static const char *device_name(const program *p, const executor_options *o)
@@ -177,6 +189,11 @@ int64_t executor_beside(executor *e)
     return e->d->table->beside(e->d);
 }
 
+int executor_products(const executor *e, lt_use *list, int room)
+{
+    return e->d->table->products ? e->d->table->products(e->d, list, room) : 0;
+}
+
 const char *executor_device(const executor *e)
 {
     return e->d->table->name;
@@ -213,31 +230,33 @@ static void put_op(executor *e, const bound_item *it, const op *o, const bound_o
     if (b->event != NO_EVENT) table->record(e->d, o->stream, b->event);
 }
 
-static void count_sent(const executor *e, const segment *seg, const op *o, int64_t *sent)
+static void add_traffic(const executor *e, const segment *seg, const op *o, device_traffic *t)
 {
     if (!op_is_comm(o->kind)) return;
     op_types types = seg_op_types(seg, o);
     int64_t bytes = meeting_sent(o, &types, comm_members(e->c, o->group));
-    if (bytes > sent[o->stream]) sent[o->stream] = bytes;
+    bool gives = o->kind == OP_SEND, takes = o->kind == OP_RECV;
+    comm_use_add(&t->use, o);
+    if (bytes > t->sent[o->stream]) t->sent[o->stream] = bytes;
+    if (gives || takes)
+        t->step[op_stream_channel(o->stream)] =
+            gives ? o->dim[DIM_MESSAGE_STEP] : -o->dim[DIM_MESSAGE_STEP];
 }
 
 /* Collective, as running is. Where it is done at the first item all ranks have opened theirs: none
  * leaves alone between the two. */
 static void join(executor *e)
 {
-    comm_use use = {{{false}}};
-    int64_t sent[STREAM_COUNT] = {0};
+    device_traffic t = {.sent = {0}};
     for (int i = 0; i < e->p->n_segments; i++) {
         const segment *seg = e->p->segments[i];
         for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < seg->n_ops[phase]; k++) {
-                comm_use_add(&use, &seg->ops[phase][k]);
-                count_sent(e, seg, &seg->ops[phase][k], sent);
-            }
+            for (int k = 0; k < seg->n_ops[phase]; k++)
+                add_traffic(e, seg, &seg->ops[phase][k], &t);
     }
-    comm_streams(e->c, &use);
+    comm_streams(e->c, &t.use);
     error err = {{0}};
-    if (e->d->table->join && e->d->table->join(e->d, sent, &err))
+    if (e->d->table->join && e->d->table->join(e->d, &t, &err))
         comm_abort(e->c, ERR_MACHINE, err.text);
     e->joined = true;
 }

@@ -31,6 +31,9 @@ void executor_close(executor *e);
 /* Bytes in use on the device beside all that was taken here; -1: not known. */
 int64_t executor_beside(executor *e);
 
+/* Products for which a library of the device chose an algorithm (device.h). */
+int executor_products(const executor *e, lt_use *list, int room);
+
 const char *executor_device(const executor *e); /* "cpu" */
 bool executor_runs_ahead(const executor *e);    /* of its device's streams */
 

@@ -185,7 +185,7 @@ static void play_card(const cards *k, card *out, const card_bench *w, const segm
 {
     const target_row *target = target_row_of(&w->s);
     out->saved = seg->saved_bytes;
-    out->input = segment_input_bytes(seg);
+    memcpy(out->parts, seg->parts, sizeof out->parts);
     if (seg->kind == SEGMENT_PAIR)
         out->live.forward = live_of_pair(seg, &w->s, k->scratch);
     else

@@ -12,7 +12,7 @@
 
 /* ---- bytes */
 
-static void add_mask(card_light *l, unsigned mask, int64_t bytes)
+static void add_mask(card_light *l, unsigned mask, saved_part part, int64_t bytes)
 {
     int i = 0;
     while (i < l->n_masks && l->mask[i] != mask) i++;
@@ -22,6 +22,7 @@ static void add_mask(card_light *l, unsigned mask, int64_t bytes)
         l->any |= mask;
     }
     l->bytes[i] += bytes;
+    l->parts[i][part] += bytes;
 }
 
 /* What waits on the host is not saved, whatever is made again. */
@@ -34,7 +35,7 @@ static void read_bytes(card_light *l, const segment *seg, const recipe *r)
         unsigned mask = id ? b->drop & ~(unsigned)DROP_FULL : 0;
         int64_t bytes = round_up(b->bytes, PLAN_ALIGN);
         if (!id) l->input = bytes;
-        add_mask(l, mask, bytes);
+        add_mask(l, mask, segment_part(seg, id), bytes);
     }
 }
 

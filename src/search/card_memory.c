@@ -75,19 +75,24 @@ static int64_t layer_saved(cards *k, const choice *c, int kind)
 void sums_saved(part_sums *p, cards *k, const choice *c)
 {
     for (int i = 0; i < cards_kinds(k); i++) {
+        const card_light *attention = card_light_of(k, c, CARD_ATTENTION, i);
         p->saved[i] = layer_saved(k, c, i);
-        p->input[i] = card_light_of(k, c, CARD_ATTENTION, i)->input;
+        p->part[i][SAVED_INPUT] = attention->input;
+        if (c->drop == DROP_FULL) continue;
+        p->part[i][SAVED_ATTENTION] = card_saved(attention, c->drop) - attention->input;
+        p->part[i][SAVED_MLP] = p->saved[i] - card_saved(attention, c->drop);
     }
     for (int i = MIX_EMBEDDING; i < MIX_PARTS; i++) {
         if (!has_part(k, i) || i == MIX_MTP) continue;
         const card *part = card_of(k, c, part_cards[i - MIX_EMBEDDING], 0, 0);
         p->saved[i] = part->saved;
-        p->input[i] = part->input;
+        memcpy(p->part[i], part->parts, sizeof part->parts);
     }
     if (!has_part(k, MIX_MTP)) return;
     const card_light *module = card_light_of(k, c, CARD_MTP, 0);
     p->saved[MIX_MTP] = card_saved(module, drop_of_module(c->drop));
-    p->input[MIX_MTP] = module->input;
+    for (int i = 0; i < SAVED_PARTS; i++)
+        p->part[MIX_MTP][i] = card_saved_part(module, drop_of_module(c->drop), (saved_part)i);
 }
 
 double layer_seconds(cards *k, const choice *c, int kind, int phase)

@@ -22,10 +22,10 @@ typedef struct bucket_time {
 
 /* What a pipeline rank has whatever the microbatch, recompute and dispatcher. */
 typedef struct rank_facts {
-    int64_t state[3]; /* weights, gradients, optimizer */
-    state_bytes all;  /* the same by kind */
-    int64_t beside;   /* under Megatron, at least: allocated_state_least */
-    bool as_before;   /* the rank before it has the same chunks, and more of them in flight */
+    int64_t state[3];       /* weights, gradients, optimizer */
+    state_bytes all;        /* the same by kind */
+    int64_t beside;         /* under Megatron, at least: allocated_state_least */
+    bool as_before;         /* the rank before it has the same chunks, and more of them in flight */
     int64_t trained, owned; /* elements: of all its buckets, of its slices of them */
     int64_t weights;        /* that are trained */
     double optimizer;
@@ -61,8 +61,8 @@ order_shape choice_order(const choice *c, const step_shape *z, int64_t rank);
 /* What each part of a stage saves for one microbatch, and takes. */
 typedef struct part_sums {
     int64_t saved[MIX_PARTS];
-    int64_t input[MIX_PARTS]; /* of what is saved */
-    double seconds[MIX_PARTS][2]; /* by phase */
+    int64_t part[MIX_PARTS][SAVED_PARTS]; /* of what is saved */
+    double seconds[MIX_PARTS][2];         /* by phase */
 } part_sums;
 void sums_saved(part_sums *p, cards *k, const choice *c);
 void sums_times(part_sums *p, cards *k, const choice *c);

@@ -1,11 +1,12 @@
 /* card_slots.c - the region of saved buffers on sizes alone, packed exactly as slots.c packs it. */
+#include <string.h>
+
 #include "program/memory/packing.h"
 #include "search/card_ranks.h"
 
 static void add_part(slot_row *r, const part_sums *p, int part, segment_kind kind)
 {
-    r->list[r->n].bytes[SLOT_INPUT] = p->input[part];
-    r->list[r->n].bytes[SLOT_REST] = p->saved[part] - p->input[part];
+    memcpy(r->list[r->n].bytes, p->part[part], sizeof p->part[part]);
     r->kinds[r->n++] = kind;
 }
 
@@ -13,7 +14,7 @@ static void add_part(slot_row *r, const part_sums *p, int part, segment_kind kin
 static slot_row row_of(const part_sums *p, cards *k, const chunk_mix *m, const stage *st, arena *a)
 {
     static const segment_kind rest[] = {SEGMENT_FINAL, SEGMENT_MTP, SEGMENT_HEAD};
-    slot_row r = {.list = ARENA_ARRAY(a, slot_part, st->n_layers + 5),
+    slot_row r = {.list = ARENA_ARRAY(a, slot_bytes, st->n_layers + 5),
                   .kinds = ARENA_ARRAY(a, segment_kind, st->n_layers + 5),
                   .receives = m->receives};
     if (m->n[MIX_EMBEDDING]) add_part(&r, p, MIX_EMBEDDING, SEGMENT_EMBEDDING);

@@ -194,6 +194,14 @@ int64_t card_saved(const card_light *l, unsigned drop)
     return bytes;
 }
 
+int64_t card_saved_part(const card_light *l, unsigned drop, saved_part part)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < l->n_masks; i++)
+        if (!(l->mask[i] & drop)) bytes += l->parts[i][part];
+    return bytes;
+}
+
 const step_order *cards_order(cards *k, const order_shape *h)
 {
     known_orders *o = &k->orders[h->ep_overlap];

@@ -27,11 +27,11 @@ typedef enum card_what {
 } card_what;
 
 typedef struct card {
-    int64_t saved, temp, work; /* bytes; temp: of the larger phase; work: of kernels */
-    int64_t input;             /* of the saved bytes: its input */
-    live_span live;            /* under Megatron; of a pair: the level of `forward` alone */
-    double seconds[SCOPES][2]; /* [graphs][phase]; of a pair: all in phase 0 */
-    play_pace pace[SCOPES][2]; /* the same, for lists that it is a part of */
+    int64_t saved, temp, work;  /* bytes; temp: of the larger phase; work: of kernels */
+    int64_t parts[SAVED_PARTS]; /* of the saved bytes */
+    live_span live;             /* under Megatron; of a pair: the level of `forward` alone */
+    double seconds[SCOPES][2];  /* [graphs][phase]; of a pair: all in phase 0 */
+    play_pace pace[SCOPES][2];  /* the same, for lists that it is a part of */
 } card;
 
 /* A list played from below (card_play.c): no number of `pace` is above the card's, but for `slowed`
@@ -51,7 +51,7 @@ enum { CARD_MASKS_MAX = 24 };
 typedef struct card_light {
     int n_masks;
     unsigned mask[CARD_MASKS_MAX];
-    int64_t bytes[CARD_MASKS_MAX];
+    int64_t bytes[CARD_MASKS_MAX], parts[CARD_MASKS_MAX][SAVED_PARTS];
     unsigned any;   /* of all masks */
     int64_t input;  /* bytes of the half's input, which nothing drops */
     int64_t temp;   /* most bytes of temporaries that live at once: a card's are not fewer */
@@ -85,6 +85,7 @@ const card_light *card_light_of(cards *k, const choice *c, card_what half, int k
 /* The same with the choice's recompute behind it, as far as seconds go; of whole layers too. */
 const card_light *card_bound_of(cards *k, const choice *c, card_what half, int kind);
 int64_t card_saved(const card_light *l, unsigned drop);
+int64_t card_saved_part(const card_light *l, unsigned drop, saved_part part);
 /* No pair of these kinds of layers takes less. */
 const card_light *card_pair_light(cards *k, const choice *c, int kind, int other);
 double card_pair_least(cards *k, const choice *c, int kind, int other);

@@ -28,8 +28,7 @@ static int64_t state_least(search *s, const choice *c, int offload)
     for (int i = 0; i < t->n_rows; i++) {
         const param *p = &t->rows[i];
         if (!p->trained) continue;
-        double n = (double)param_local(p, c->tp, c->etp, c->ep) *
-                   (double)param_block_count(&base->m, p->block);
+        double n = (double)param_local(p, c->tp, c->etp, c->ep) * (double)s->blocks[p->block];
         double shards = (double)(p->kind == PARAM_EXPERT ? s->sp.world / (c->ep * c->etp * c->pp)
                                                          : s->sp.world / (c->tp * c->pp));
         bytes += n * (word + mode.gradient + mode.optimizer / shards);

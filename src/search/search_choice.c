@@ -110,11 +110,11 @@ const char *cp_kind_word(cp_kind k)
     return words[k];
 }
 
-const char *choice_flex(const recipe *r)
+const char *choice_flex(const recipe *r, const choice *c)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return judge_flex(r, NULL);
+    return judge_flex_over(r, c->ep * c->etp, NULL);
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -173,7 +173,7 @@ static void set_experts(recipe *r, const choice *c, const recipe *given)
     static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
     put_word(r, K_DISPATCHER, words[c->to]);
     if (c->to == TO_DOMAINS)
-        put_word(r, K_FLEX, choice_flex(given));
+        put_word(r, K_FLEX, choice_flex(given, c));
     else if (recipe_given(r, K_FLEX))
         put_word(r, K_FLEX, NULL);
     put_flag(r, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);

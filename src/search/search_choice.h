@@ -99,7 +99,8 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of price/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-const char *choice_flex(const recipe *r);            /* backend of the platform */
+/* Backend of the platform for the choice's EP group. */
+const char *choice_flex(const recipe *r, const choice *c);
 const char *choice_graphs(graph_scope g);            /* for tables */
 const char *cp_kind_word(cp_kind k);                 /* Megatron's */
 const char *choice_cp_kind(cp_kind k);               /* for tables */

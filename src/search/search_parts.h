@@ -122,7 +122,8 @@ typedef struct search {
     memo times, bytes, states, messages; /* stage_times, stage_bytes, state from below, seconds */
     memo frames;                         /* visit_frame */
     int64_t layers[LAYER_KINDS_MAX];
-    int module;     /* kind of the layer in the prediction module; -1: there is none */
+    int64_t blocks[BLOCK_COUNT]; /* how often each occurs */
+    int module;                  /* kind of the layer in the prediction module; -1: there is none */
     unsigned visit; /* counts pairs of attention and experts: what is remembered of others is old */
     double node_least;         /* of the attention that is visited */
     double experts_least;      /* MLPs of all layers, with the best of the experts that it met */

@@ -249,7 +249,7 @@ static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
     static const char *const words[] = {"allgather", "alltoall", NULL};
     if (!s->family || c->ep * c->etp == 1) return true;
-    const char *name = c->to == TO_DOMAINS ? choice_flex(s->given) : words[c->to];
+    const char *name = c->to == TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
     return ran(s, K_DISPATCHER, BAND_DISPATCH,
                band_dispatch(name, c->ep * c->etp, recipe_int(&base->r, K_GPUS_PER_NODE),
                              recipe_int(&base->r, K_NVLINK)));
@@ -295,7 +295,8 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
     if (!c->graphs) return true;
     if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
     if (c->graphs == SCOPE_STEP)
-        return c->to == TO_DOMAINS && text_equal(choice_flex(s->given), "hybridep") && !c->offload;
+        return c->to == TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep") &&
+               !c->offload;
     if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
         return false;
     /* Megatron turns the recompute of norms off there */

@@ -25,6 +25,10 @@ expect other_gpus 3 'device cuda: NVIDIA B200 has compute capability 10.0' on "1
 expect several_ranks 2 'ranks 2 with --device cuda: one rank is measured' on "$h200" --ranks 2
 expect it_says_what_it_measures 3 'moefold bench: NVIDIA H200, .* s of measurements' on "$h200"
 expect gpus_without_a_file 3 'no hardware description for NVIDIA H20: peaks and links are those of H100' on "${h200%0}"
+expect a_recipe_is_for_the_gpu 2 'device cpu with a recipe: .*repair: --device cuda' "$moefold" bench tiny cluster.n_gpus=1
+expect a_recipe_opens_the_gpu 3 'the fake GPU was opened' on "$h200" tiny cluster.n_gpus=1
+expect a_recipe_that_is_wrong 1 'tp-divides|tensor_model_parallel_size' on "$h200" tiny cluster.n_gpus=1 model.tensor_model_parallel_size=3
+expect a_recipe_has_a_place_too 3 'out /nowhere/x.txt' on "$h200" tiny cluster.n_gpus=1 --out /nowhere/x.txt
 cudnn= expect old_libraries 3 'device cuda: .*cuDNN' on "$h200"
 
 # ---- a copy without measured files: estimates

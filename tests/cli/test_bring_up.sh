@@ -20,7 +20,8 @@ sys.exit(0 if ($3) else 1)" "$file"; then ok "$name"; else bad "$name" "$3"; fi
 }
 
 steps hopper qwen3-235b-a22b --gpus 256xH100 --seq 4096 --pin model.moe_token_dispatcher_type=flex \
-    --pin comm_overlap.overlap_moe_expert_parallel_comm=true --pin model.cuda_graph_impl=transformer_engine
+    --pin comm_overlap.overlap_moe_expert_parallel_comm=true --pin model.cuda_graph_impl=transformer_engine \
+    --pin mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
 steps nvl72 qwen3-235b-a22b --gpus 256xGB200 --seq 4096
 steps long deepseek-v3 --gpus 256xH100 --seq 131072
 steps plain mixtral-8x7b --gpus 8xH100 --seq 4096 --pin mixed_precision=bf16_mixed
@@ -54,7 +55,8 @@ sys.exit(0 if v['model.moe_token_dispatcher_type'] == 'alltoall' and v['model.cu
 done
 
 holds hopper_takes_the_guides_order "$work/hopper.json" \
-    "[s['name'] for s in b] == ['alltoall-eager', 'deepep', 'overlap', 'graphs', 'fp8']"
+    "[s['name'] for s in x['bring_up']] == ['alltoall-eager', 'deepep', 'overlap', 'graphs', 'fp8'] and
+     {'alltoall-eager', 'deepep', 'overlap', 'fp8'} <= {s['name'] for s in b}"
 holds recompute_is_added_where_bf16_does_not_fit "$work/hopper.json" "'recompute' in b[0]['added']"
 holds plain_skips_what_does_not_apply "$work/plain.json" \
     "[s['name'] for s in x['bring_up'] if s['skipped']] and 'bf16_mixed' in x['bring_up'][4]['skipped']"

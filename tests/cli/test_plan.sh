@@ -6,13 +6,14 @@ moefold=${MOEFOLD:-./moefold}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+. tests/cli/once.sh
 
 # expect NAME CODE PATTERN WORDS...: the exit code of a plan, and a pattern in what it prints on either channel.
 expect() {
     local name=$1 code=$2 pattern=$3
     shift 3
     local out got
-    out=$("$moefold" plan "$@" 2>&1)
+    out=$(once "$moefold" plan "$@" 2>&1)
     got=$?
     if [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
         echo "ok $name"

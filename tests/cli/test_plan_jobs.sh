@@ -6,6 +6,7 @@ moefold=${MOEFOLD:-./moefold}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+. tests/cli/once.sh
 lists=tests/data/megatron
 
 verdict() { # NAME CONDITION: 0 is good
@@ -20,7 +21,7 @@ verdict() { # NAME CONDITION: 0 is good
 expect() { # NAME CODE PATTERN WORDS...
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    out=$(timeout 600 "$moefold" plan "$@" --seconds 600 2>&1)
+    out=$(once timeout 600 "$moefold" plan "$@" --seconds 600 2>&1)
     got=$?
     [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"
     verdict "$name" $?
@@ -28,7 +29,7 @@ expect() { # NAME CODE PATTERN WORDS...
 json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a plan
     local name=$1 expression=$2
     shift 2
-    out=$(timeout 600 "$moefold" plan "$@" --seconds 600 --json 2>/dev/null)
+    out=$(once timeout 600 "$moefold" plan "$@" --seconds 600 --json 2>/dev/null)
     python3 -c "import json, sys; d = json.loads(sys.stdin.read()); b = d['best'][0]; sys.exit(not ($expression))" <<<"$out"
     verdict "$name" $?
 }

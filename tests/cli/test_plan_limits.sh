@@ -3,7 +3,10 @@
 # was not looked for is not reported. From the repository's root.
 set -u
 moefold=${MOEFOLD:-./moefold}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 failed=0
+. tests/cli/once.sh
 
 verdict() { # NAME CONDITION: 0 is good
     if [ "$2" = 0 ]; then
@@ -19,7 +22,7 @@ verdict() { # NAME CONDITION: 0 is good
 expect() {
     local name=$1 code=$2 pattern=$3 got
     shift 3
-    out=$(timeout 300 "$moefold" plan "$@" 2>&1)
+    out=$(once timeout 300 "$moefold" plan "$@" 2>&1)
     got=$?
     [ "$got" = "$code" ] && grep -qE -- "$pattern" <<<"$out"
     verdict "$name" $?
@@ -27,7 +30,7 @@ expect() {
 json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a plan, whatever its exit code
     local name=$1 expression=$2
     shift 2
-    out=$(timeout 300 "$moefold" plan "$@" --json 2>/dev/null)
+    out=$(once timeout 300 "$moefold" plan "$@" --json 2>/dev/null)
     python3 -c "import json, sys; d = json.loads(sys.stdin.read()); sys.exit(not ($expression))" <<<"$out"
     verdict "$name" $?
 }

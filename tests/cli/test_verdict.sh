@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # Whether a recipe fits: check, price and --fix say the same, in exit codes and in JSON. From the repository's root.
 . tests/cli/saying.sh
+. tests/cli/once.sh
 
 # A key of the outermost object of a command's JSON, whatever its exit code.
 field() { # KEY COMMAND...
     local key=$1
     shift
-    "$@" 2>/dev/null | grep -oE "\"$key\":(-?[0-9.e+]+|true|false|null|\"[^\"]*\"|\[[^]]*\])" | head -1 | cut -d: -f2-
+    once "$@" 2>/dev/null | grep -oE "\"$key\":(-?[0-9.e+]+|true|false|null|\"[^\"]*\"|\[[^]]*\])" | head -1 | cut -d: -f2-
 }
 is() { # NAME WANTED GOT
     if [ "$2" = "$3" ]; then ok "$1"; else bad "$1" "$3 instead of $2"; fi
 }
-code() { "$@" >/dev/null 2>&1; echo $?; }
+code() { once "$@" >/dev/null 2>&1; echo $?; }
 
 # ---- a recipe that breaks no rule and does not fit
 alone=(check deepseek-v3)

@@ -43,9 +43,6 @@ void trial_release(trial *t);
 /* Tensors of more than 2^31 numbers; how many cases are wrong. */
 int check_large(void);
 
-/* Choices of algorithms that are kept with a run; how many checks fail. */
-int wrong_choices(void);
-
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */

@@ -24,7 +24,7 @@ static comm *alone(void)
 }
 
 static const char *const devices[] = {"cpu", "deferred:1", "deferred:2", "peers"};
-enum { N_DEVICES = 3 };
+enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 /* ---- names */
 
@@ -314,23 +314,27 @@ static void gather(device *d, op *o, op_stream s, float *x, float *y)
     d->table->message(d, s, o, in, out);
 }
 
+enum { LONG = 9, CHAINS = 2 };
+typedef float chain[LONG + 1][2 * N];
+
 /* A chain over three streams in which every message carries what the one before brought; then the
  * compute stream reads. Odd ranks begin other chains first. */
 static void check_chain(comm *c, result *r, const char *name)
 {
-    enum { LONG = 9, CHAINS = 2 };
     static const op_stream streams[CHAINS][2] = {{STREAM_COMM, STREAM_DP},
                                                  {STREAM_SEND_FORWARD, STREAM_SEND_BACKWARD}};
     device *d = NULL;
     error err = {{0}};
     op ops[CHAINS][LONG];
-    float y[CHAINS][LONG + 1][2 * N];
+    const device_traffic none = {.sent = {0}};
     if (device_open(&d, name, c, &err) || d->table->events(d, CHAINS * LONG, &err) ||
-        d->table->stamps(d, 2 * CHAINS * LONG, &err)) {
+        d->table->stamps(d, 2 * CHAINS * LONG, &err) ||
+        d->table->take(d, SPACE_WORK, CHAINS * sizeof(chain), &err) ||
+        (d->table->join && d->table->join(d, &none, &err))) {
         snprintf(r->text, sizeof r->text, "%.200s", err.text);
         return;
     }
-    memset(y, 0, sizeof y);
+    chain *y = d->table->pointer(d, (device_address){SPACE_WORK, 0});
     for (int k = 0; k < CHAINS; k++)
         for (int i = 0; i < 2 * N; i++) y[k][0][i] = (float)(k + 1);
     for (int i = 0; i < LONG; i++)

@@ -118,12 +118,13 @@ static void h200_has_the_rates_that_were_measured(void **state)
     near("8192 cubed", product_rate(&c, OP_GEMM, 8192, 8192, 8192), 794, part);
     near("qkv", product_rate(&c, OP_GEMM, 32768, 5120, 2048), 811, part);
     near("proj", product_rate(&c, OP_GEMM, 32768, 2048, 4096), 808, part);
-    near("fc1", grouped_rate(&c, OP_GROUPED, 1536, 2048), 728, part);
-    near("fc1 data", grouped_rate(&c, OP_GROUPED_D, 1536, 2048), 607, part);
-    near("fc1 weight", grouped_rate(&c, OP_GROUPED_W, 1536, 2048), 647, part);
-    near("fc2", grouped_rate(&c, OP_GROUPED, 2048, 768), 541, part);
-    near("fc2 data", grouped_rate(&c, OP_GROUPED_D, 2048, 768), 648, part);
-    near("fc2 weight", grouped_rate(&c, OP_GROUPED_W, 2048, 768), 617, part);
+    const double loop = 0.12; /* a call for each expert, as Megatron has it */
+    near("fc1", grouped_rate(&c, OP_GROUPED, 1536, 2048), 632, loop);
+    near("fc1 data", grouped_rate(&c, OP_GROUPED_D, 1536, 2048), 603, loop);
+    near("fc1 weight", grouped_rate(&c, OP_GROUPED_W, 1536, 2048), 606, loop);
+    near("fc2", grouped_rate(&c, OP_GROUPED, 2048, 768), 476, loop);
+    near("fc2 data", grouped_rate(&c, OP_GROUPED_D, 2048, 768), 496, loop);
+    near("fc2 weight", grouped_rate(&c, OP_GROUPED_W, 2048, 768), 498, loop);
     near("attention 4K", attention_rate(&c, OP_ATTN, 8, 4096), 620, part);
     near("attention 32K", attention_rate(&c, OP_ATTN, 1, 32768), 602, part);
     near("attention 128K", attention_rate(&c, OP_ATTN, 1, 131072), 571, part);
@@ -250,15 +251,16 @@ static void an_offloaded_optimizer_costs_more(void **state)
     "cluster.gpu=H200 cluster.n_gpus=2 model.expert_model_parallel_size=2 "                        \
     "moefold.moe_buffer_factor=1.0"
 
+/* By less than the skew: an expert's product with more rows reaches more. */
 static void skew_makes_experts_slower(void **state)
 {
     (void)state;
     costing even, skew;
     costing_open(&even, "h200", "tiny", EP2);
     costing_open(&skew, "h200", "tiny", EP2 " moefold.routing_skew=1.5");
-    near("skew",
-         grouped_rate(&even, OP_GROUPED, 1536, 2048) / grouped_rate(&skew, OP_GROUPED, 1536, 2048),
-         1.5, 0.05);
+    double slower = grouped_rate(&even, OP_GROUPED, 1536, 2048) /
+                    grouped_rate(&skew, OP_GROUPED, 1536, 2048);
+    assert_true(slower > 1.25 && slower < 1.5);
     costing_close(&even);
     costing_close(&skew);
 }

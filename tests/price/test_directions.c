@@ -67,7 +67,7 @@ static void two_spellings_stay_flat(void **state)
         delta_end latent = end_of(lengths[i], LATENT);
         delta_end tp = end_of(lengths[i], words);
         assert_true(latent.p.fits && tp.p.fits);
-        assert_true(fabs(latent.p.tflops_per_gpu / short_one - 1) < 0.2);
+        assert_true(fabs(latent.p.tflops_per_gpu / short_one - 1) < 0.25);
         assert_true(fabs(tp.p.tflops_per_gpu / short_one - 1) < 0.25);
     }
 }

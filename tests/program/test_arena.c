@@ -73,7 +73,7 @@ static void a_posted_receive_takes_one_hidden_state(void **state)
         const program *off = built(a, family_cases[i], VPP2 POSTS "false");
         const program *on = built(a, family_cases[i], VPP2 POSTS "true");
         assert_true(on->posts_early && !off->posts_early);
-        int64_t input = on->chunks[0].list[1].input_bytes;
+        int64_t input = on->chunks[0].list[1].seg->parts[SAVED_INPUT];
         assert_int_equal(input, dtype_bytes(on->types.activation, on->T * on->s->m.hidden));
         assert_int_equal(on->saved_live, off->saved_live + input);
         assert_true(on->bytes[REGION_SAVED] >= on->saved_live);

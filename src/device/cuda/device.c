@@ -178,11 +178,11 @@ static void close_gpu(device *d)
     d->state = NULL;
 }
 
-/* Lines, each may be empty: cuDNN's folder, the file where a run keeps choices of algorithms, and
- * that of the run it goes on from. */
-static void use_words(const char *words)
+/* Lines, each may be empty: cuDNN's folder; files of cuBLASLt's algorithms: the run's, that of the
+ * run it goes on from, the machine's; "tune". */
+static void use_words(const char *words, const char *name)
 {
-    enum { LINES = 3 };
+    enum { LINES = 5 };
     char line[LINES][PATH_MAX];
     for (int i = 0; i < LINES; i++) {
         const size_t n = strcspn(words, "\n");
@@ -190,7 +190,7 @@ static void use_words(const char *words)
         words += n + (words[n] == '\n');
     }
     cudnn_use(line[0]);
-    lt_keep_choices(line[1], line[2]);
+    lt_use_files(line[1], line[2], line[3], name, strcmp(line[4], "tune") == 0);
 }
 
 /* ---- memory */
@@ -456,6 +456,8 @@ static const issue_hooks hooks = {.wait = wait,
                                   .stamp = stamp,
                                   .staged = gpu_is_staged,
                                   .stage = gpu_stage,
+                                  .by_library = gpu_by_library,
+                                  .move_by = gpu_nccl_move,
                                   .fetch = gpu_fetch,
                                   .mark = gpu_mark,
                                   .passed = gpu_passed,
@@ -470,8 +472,8 @@ static const issue_hooks hooks = {.wait = wait,
 static status open_gpu(device *d, const char *words, error *err)
 {
     cuda_gpu found;
-    use_words(words);
     look(&found); /* takes it for this thread */
+    use_words(words, found.name);
     gpu_state *g = calloc(1, sizeof *g);
     if (!g) return error_set(err, ERR_MACHINE, "cannot open the GPU: out of host memory");
     d->state = g;
@@ -487,6 +489,12 @@ static status open_gpu(device *d, const char *words, error *err)
     if (st) return st;
     return error_set(err, ERR_MACHINE, "cannot open the GPU: %s; repair: moefold.device=cpu",
                      cudaGetErrorString(e));
+}
+
+static int products(const device *d, lt_use *list, int room)
+{
+    (void)d;
+    return lt_uses(list, room);
 }
 
 status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, error *err)
@@ -524,7 +532,8 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .stamp = issue_stamp,
                                   .stamp_read = stamp_read,
                                   .sync = sync,
-                                  .settle = issue_all},
+                                  .settle = issue_all,
+                                  .products = products},
                         .look = look,
                         .cudnn = look_for_cudnn};
     return OK;

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 6 };
+enum { CUDA_ENTRY_VERSION = 7 };
 
 /* The GPU that this rank would take, as CUDA describes it; what follows from it is the program's to
  * say (device/cuda.h). */

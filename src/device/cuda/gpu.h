@@ -38,7 +38,8 @@ typedef struct gpu_state {
     int32_t *tables; /* [STREAM_COUNT][4 * PEERS_MAX], pinned: counts of exchanges */
     gpu_peer *peers; /* [n_peers], by rank; after join */
     int64_t n_peers;
-    bool staged; /* data goes through shared memory */
+    bool staged;           /* data goes through shared memory */
+    struct gpu_nccl *nccl; /* a library moves messages; NULL: ranks do */
     char transport[160];
     char shared_name[64]; /* of this rank's windows, while it has a name */
     CUresult (*write_value)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
@@ -61,10 +62,19 @@ bool gpu_is_past(const device *d, cudaEvent_t event, const char *what);
 /* ---- how ranks reach each other (join.c) */
 
 bool gpu_between_processes(const device *d);
-status gpu_join(device *d, const int64_t *sent, error *err);
+status gpu_join(device *d, const device_traffic *t, error *err);
 void gpu_leave(device *d);
 void gpu_close_peers(gpu_state *g);
 const char *gpu_transport(const device *d);
+
+/* ---- NCCL (nccl.c): of one rank a GPU, on one node or many. Opening is collective. */
+
+status gpu_nccl_open(device *d, const device_traffic *t, error *err);
+void gpu_nccl_close(gpu_state *g);
+bool gpu_by_library(const device *d);
+void gpu_nccl_move(device *d, op_stream s, const op *o, const int32_t *table, void *const *in,
+                   void *const *out);
+const char *gpu_nccl_name(const gpu_state *g); /* "NCCL 2.28.3" */
 
 /* ---- messages (peers.c) */
 

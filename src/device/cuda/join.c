@@ -1,5 +1,5 @@
-/* join.c - how ranks reach each other: as threads of one process, through CUDA IPC, or through
- * shared memory of the host.
+/* join.c - how ranks reach each other: as threads of one process, through CUDA IPC, through shared
+ * memory of the host, or by NCCL.
  *
  * I1  STATE and WORK of a rank are one allocation each, so one handle exports each of them. They
  *     are opened once, at join; when one is to be taken anew all ranks close what they have opened
@@ -8,8 +8,9 @@
  *     windows: a segment of shared memory for each rank, which all of them register. Its name is
  *     taken away as soon as all have opened it, so nothing is left when a job dies.
  *
- * MOEFOLD_TRANSPORT=ipc or shm in the environment asks for one of the two, for tests and where a
- * machine's IPC does harm. */
+ * I3  Ranks on several nodes use NCCL (nccl.c).
+ *
+ * MOEFOLD_TRANSPORT=ipc, shm or nccl in the environment asks for one of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -60,6 +61,7 @@ void gpu_close_peers(gpu_state *g)
     g->n_peers = 0;
     if (g->shared_name[0]) shm_unlink(g->shared_name);
     g->shared_name[0] = 0;
+    gpu_nccl_close(g);
 }
 
 /* ---- threads, and CUDA IPC */
@@ -201,26 +203,22 @@ static status use_windows(device *d, card *mine, card *all, const int64_t *sent,
 
 /* ---- joining */
 
-static status one_node(const card *mine, const card *all, int64_t n, error *err)
+static bool one_node(const card *mine, const card *all, int64_t n)
 {
-    for (int64_t r = 0; r < n; r++)
-        if (strcmp(all[r].host, mine->host) != 0)
-            return error_set(
-                err, ERR_MACHINE,
-                "rank %lld is on %s, this one on %s: GPUs of one node exchange messages; repair: "
-                "all ranks on one node, or moefold.device=cpu",
-                (long long)r, all[r].host, mine->host);
-    return OK;
+    bool one = true;
+    for (int64_t r = 0; r < n; r++) one = one && strcmp(all[r].host, mine->host) == 0;
+    return one;
 }
 
 static status wanted(const char **way, error *err)
 {
     const char *word = getenv("MOEFOLD_TRANSPORT");
     *way = word && *word ? word : "";
-    if (!**way || strcmp(*way, "ipc") == 0 || strcmp(*way, "shm") == 0) return OK;
+    if (!**way || strcmp(*way, "ipc") == 0 || strcmp(*way, "shm") == 0 || strcmp(*way, "nccl") == 0)
+        return OK;
     return error_set(err, ERR_MACHINE,
-                     "MOEFOLD_TRANSPORT=%s in the environment: ipc or shm; unset it and one is "
-                     "chosen",
+                     "MOEFOLD_TRANSPORT=%s in the environment: ipc, shm or nccl; unset it and one "
+                     "is chosen",
                      *way);
 }
 
@@ -233,42 +231,59 @@ static bool all_say(device *d, bool yes, int64_t n, char *room)
     return yes;
 }
 
+/* Processes that share a GPU run at the same time only under MPS. */
+static bool take_turns(const device *d)
+{
+    int at = 0, mps = 0;
+    cudaError_t e = cudaGetDevice(&at);
+    if (!e) e = cudaDeviceGetAttribute(&mps, cudaDevAttrMpsEnabled, at);
+    return gpu_between_processes(d) && !e && !mps;
+}
+
 static void describe(gpu_state *g, const device *d, const card *mine, const card *all)
 {
     int64_t sharing = 0;
     for (int64_t r = 0; r < g->n_peers; r++)
         sharing += memcmp(all[r].gpu, mine->gpu, sizeof mine->gpu) == 0;
-    snprintf(g->transport, sizeof g->transport, "%s, %lld rank%s on this GPU",
-             g->staged                  ? "pinned shared memory"
+    snprintf(g->transport, sizeof g->transport, "%s, %lld rank%s on this GPU%s",
+             g->nccl                    ? gpu_nccl_name(g)
+             : g->staged                ? "pinned shared memory"
              : gpu_between_processes(d) ? "CUDA IPC"
                                         : "threads of one process",
-             (long long)sharing, sharing == 1 ? "" : "s");
+             (long long)sharing, sharing == 1 ? "" : "s",
+             sharing > 1 && take_turns(d) ? ", in turns (there is no MPS)" : "");
 }
 
-static status connect(device *d, card *mine, card *all, const int64_t *sent, error *err)
+/* On one node. */
+static status connect_near(device *d, const char *way, card *mine, card *all, const int64_t *sent,
+                           error *err)
+{
+    const int64_t n = gpu_of(d)->n_peers;
+    bool shm = strcmp(way, "shm") == 0 && n > 1;
+    status st = shm ? ERR_MACHINE : open_all(d, all, n, err);
+    if (n == 1 || all_say(d, !st, n, (char *)all)) return st;
+    if (strcmp(way, "ipc") == 0)
+        return st ? st : error_set(err, ERR_MACHINE, "CUDA IPC is refused to another rank");
+    return use_windows(d, mine, all, sent, err);
+}
+
+static status connect(device *d, card *mine, card *all, const device_traffic *t, error *err)
 {
     gpu_state *g = gpu_of(d);
-    const int64_t n = g->n_peers;
     const char *way;
     status st = wanted(&way, err);
     if (st) return st;
     fill_card(d, mine);
     gpu_calls->collect(d->c, GROUP_WORLD, mine, sizeof *mine, all);
-    st = one_node(mine, all, n, err);
+    bool far = !one_node(mine, all, g->n_peers) || strcmp(way, "nccl") == 0;
+    st = far ? gpu_nccl_open(d, t, err) : connect_near(d, way, mine, all, t->sent, err);
     if (st) return st;
-    bool shm = strcmp(way, "shm") == 0 && n > 1;
-    st = shm ? ERR_MACHINE : open_all(d, all, n, err);
-    if (n > 1 && !all_say(d, !st, n, (char *)all)) {
-        if (strcmp(way, "ipc") == 0)
-            return st ? st : error_set(err, ERR_MACHINE, "CUDA IPC is refused to another rank");
-        st = use_windows(d, mine, all, sent, err);
-    }
-    if (!st && n > 1) gpu_calls->collect(d->c, GROUP_WORLD, mine, sizeof *mine, all);
-    if (!st) describe(g, d, mine, all);
-    return st;
+    gpu_calls->collect(d->c, GROUP_WORLD, mine, sizeof *mine, all);
+    describe(g, d, mine, all);
+    return OK;
 }
 
-status gpu_join(device *d, const int64_t *sent, error *err)
+status gpu_join(device *d, const device_traffic *t, error *err)
 {
     gpu_state *g = gpu_of(d);
     const int64_t n = gpu_calls->size(d->c);
@@ -281,7 +296,7 @@ status gpu_join(device *d, const int64_t *sent, error *err)
         st = error_set(err, ERR_MACHINE, "no host memory for %lld ranks", (long long)n);
     else
         g->n_peers = n;
-    if (!st) st = connect(d, mine, all, sent, err);
+    if (!st) st = connect(d, mine, all, t, err);
     free(mine);
     free(all);
     return st;

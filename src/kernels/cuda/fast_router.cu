@@ -1,17 +1,11 @@
 /* fast_router.cu - the choice of experts, a warp a token, all scores in registers.
  *
- * Expert 32 j + lane is a lane's j-th. The best is found by two reductions over the warp: the
- * largest score, as an integer of the same order, then the lowest index that has it. What is no
- * number has no place in that order: such a token is chosen by one lane, as the plain row does. */
-#include "kernels/cuda/router.cuh"
+ * The best are found one after another (choice.cuh). What is no number has no place in their
+ * order: such a token is chosen by one lane, as the plain row does. */
+#include "kernels/cuda/choice.cuh"
 
-enum { CHOSEN_MOST = 32 };
-
-/* Larger floats give larger integers, all above zero; -0 is 0. */
-static __device__ __forceinline__ unsigned order_of(float v)
-{
-    const unsigned bits = __float_as_uint(v + 0.f);
-    return bits >> 31 ? ~bits : bits | 0x80000000u;
+extern "C" {
+#include "program/build/round_robin.h"
 }
 
 template <int EACH> struct chooser {
@@ -22,6 +16,9 @@ template <int EACH> struct chooser {
     int n_experts, k, groups, group_topk, scored;
     unsigned flags;
     float scaling;
+    int64_t first; /* of FORCED: the first token's number, and the way round */
+    round_robin round;
+    int64_t round_each;
 
     /* What the choice goes by. */
     __device__ void values(const float (&x)[EACH], int lane, float (&v)[EACH]) const
@@ -49,23 +46,6 @@ template <int EACH> struct chooser {
         for (int j = 0; j < EACH; j++)
             if (j * WARP + lane < n_experts) sum += expf(x[j] - top);
         return {top, sum_warp(sum)};
-    }
-
-    /* The best of all lanes; its key becomes 0. */
-    static __device__ int take_best(unsigned (&key)[EACH], int lane)
-    {
-        unsigned top = 0;
-        int at = 0;
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (key[j] > top) top = key[j], at = j;
-        const unsigned most = __reduce_max_sync(ALL_LANES, top);
-        const unsigned mine = top == most ? (unsigned)(at * WARP + lane) : ~0u;
-        const int best = (int)__reduce_min_sync(ALL_LANES, mine);
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (j * WARP + lane == best) key[j] = 0;
-        return best;
     }
 
     /* Groups of 32 experts: a group's are one of each lane. Keys of groups that are not among the
@@ -123,6 +103,18 @@ template <int EACH> struct chooser {
         return lane < k ? chosen[lane] : 0;
     }
 
+    /* FORCED: this lane's expert of a token, as the plain row lists them. */
+    __device__ int go_round(int64_t token, int lane) const
+    {
+        const int n = (int)(round.K / round.visited), more = (int)(round.K % round.visited);
+        const int wide = more * (n + 1);
+        const int i = lane < wide ? lane / (n + 1) : more + (lane - wide) / (n > 0 ? n : 1);
+        const int j = lane < wide ? lane % (n + 1) : (lane - wide) % (n > 0 ? n : 1);
+        const int64_t size = round.E / round.n_groups, visit = token * round.visited + i;
+        const int64_t begin = visit / round.n_groups % size * round_each;
+        return lane < k ? (int)(visit % round.n_groups * size + (begin + j) % size) : 0;
+    }
+
     __device__ int choose(const float (&v)[EACH], int lane, float *scratch) const
     {
         unsigned key[EACH];
@@ -166,8 +158,9 @@ template <int EACH> struct chooser {
 #pragma unroll
         for (int j = 0; j < EACH; j++)
             x[j] = j * WARP + lane < n_experts ? logits[t * n_experts + j * WARP + lane] : 0;
-        values(x, lane, v);
-        const int own = choose(v, lane, scratch);
+        const bool forced = flags & FORCED;
+        if (!forced) values(x, lane, v);
+        const int own = forced ? go_round(first + t, lane) : choose(v, lane, scratch);
         const float w = weigh(x, logits[t * n_experts + own], lane) * scaling;
         if (lane >= k) return;
         ids[t * k + lane] = own;
@@ -180,25 +173,34 @@ static bool takes(const op *o, const op_types *t)
     const int64_t *d = o->dim, e = d[DIM_ROUTER_E], k = d[DIM_ROUTER_K];
     const bool groups = d[DIM_ROUTER_GROUP_TOPK] > 0;
     return cuda_types_fit(o, t) && d[DIM_ROUTER_T] > 0 && e > 0 && e <= 512 && k > 0 && k <= e &&
-           k <= CHOSEN_MOST && !(o->flags & FORCED) &&
-           (!groups || (d[DIM_ROUTER_GROUPS] > 0 && e == WARP * d[DIM_ROUTER_GROUPS]));
+           k <= CHOSEN_MOST &&
+           (!groups || o->flags & FORCED ||
+            (d[DIM_ROUTER_GROUPS] > 0 && e == WARP * d[DIM_ROUTER_GROUPS]));
 }
 
 template <int EACH> static void run(const kernel_call *c)
 {
     const op *o = c->o;
     const int64_t *d = o->dim;
-    const chooser<EACH> r = {floats_in(c, IN_ROUTER_logits),
-                             floats_in(c, IN_ROUTER_bias),
-                             floats_out(c, OUT_ROUTER_probs),
-                             ints_out(c, OUT_ROUTER_ids),
-                             (int)d[DIM_ROUTER_E],
-                             (int)d[DIM_ROUTER_K],
-                             (int)d[DIM_ROUTER_GROUPS],
-                             (int)d[DIM_ROUTER_GROUP_TOPK],
-                             (int)experts_scored(o),
-                             o->flags,
-                             (float)o->real[REAL_ROUTER_scaling]};
+    chooser<EACH> r = {floats_in(c, IN_ROUTER_logits),
+                       floats_in(c, IN_ROUTER_bias),
+                       floats_out(c, OUT_ROUTER_probs),
+                       ints_out(c, OUT_ROUTER_ids),
+                       (int)d[DIM_ROUTER_E],
+                       (int)d[DIM_ROUTER_K],
+                       (int)d[DIM_ROUTER_GROUPS],
+                       (int)d[DIM_ROUTER_GROUP_TOPK],
+                       (int)experts_scored(o),
+                       o->flags,
+                       (float)o->real[REAL_ROUTER_scaling],
+                       d[DIM_ROUTER_FIRST],
+                       {1, 1, 1, 1},
+                       1};
+    if (o->flags & FORCED) {
+        r.round = round_robin_of(d[DIM_ROUTER_E], d[DIM_ROUTER_K], d[DIM_ROUTER_GROUPS],
+                                 d[DIM_ROUTER_GROUP_TOPK]);
+        r.round_each = round_most(&r.round);
+    }
     for_tokens(c, d[DIM_ROUTER_T], d[DIM_ROUTER_E], r);
 }
 

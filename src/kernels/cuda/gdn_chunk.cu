@@ -1,15 +1,7 @@
 /* gdn_chunk.cu - the gated delta rule forward, in chunks (gdn_chunk.cuh).
  *
- * A block carries GROUP columns of a head's state from chunk to chunk: FP32 in registers, BF16 in
- * shared memory as an operand. The next chunk is on its way while one is worked on. */
-#include "kernels/cuda/gdn_chunk.cuh"
-
-struct chunk_stage {
-    bf16 q[CHUNK * KEY_STRIDE], k[CHUNK * KEY_STRIDE];
-    bf16 t[CHUNK * SQUARE_STRIDE], p[CHUNK * SQUARE_STRIDE];
-    bf16 v[CHUNK * GROUP_STRIDE];
-    gates g;
-};
+ * A block carries GROUP columns of a head's state from chunk to chunk (gdn_chunk_stage.cuh). */
+#include "kernels/cuda/gdn_chunk_stage.cuh"
 
 struct forward_memory {
     chunk_stage in[2];
@@ -19,45 +11,9 @@ struct forward_memory {
     bf16 faded[CHUNK * GROUP_STRIDE]; /* e^(G_last - G) delta, times the factor of k */
 };
 
-static __device__ void read_stage(const chunks &w, const chunk_place &c, int64_t column,
-                                  chunk_stage &in)
+static __device__ __forceinline__ stage_columns values_of(const rule &r, const chunk_place &c)
 {
-    const rule &r = w.r;
-    copy_tile<CHUNK, HEAD>(in.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile<CHUNK, HEAD>(in.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
-    copy_tile<CHUNK, CHUNK>(in.t, SQUARE_STRIDE, w.t + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
-    copy_tile<CHUNK, CHUNK>(in.p, SQUARE_STRIDE, w.p + c.at * CHUNK * CHUNK, CHUNK, CHUNK, CHUNK);
-    copy_tile<CHUNK, GROUP>(in.v, GROUP_STRIDE, (const bf16 *)r.qkv.p + value_offset(r, c) + column,
-                            r.row, c.n, r.dv - column);
-    copy_gates(&in.g, w.g + c.at);
-}
-
-/* The state of a warp's 16 rows: for the gradient, and as an operand. */
-static __device__ void write_state(const rule &r, const chunk_place &c, int64_t first,
-                                   const float (&s)[4][4])
-{
-    const int warp = (int)threadIdx.x / WARP;
-    float *to = r.states + c.at * r.dk * r.dv + first;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int row = warp * 16 + tile_row() + 8 * half, columns = (int)(r.dv - first);
-        float *line = to + row * r.dv;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (row < (int)r.dk && tile_column(i) < columns)
-                *(float2 *)(line + tile_column(i)) = {s[i][2 * half], s[i][2 * half + 1]};
-    }
-}
-
-static __device__ void keep_state(bf16 *to, const float (&s)[4][4])
-{
-    const int row = (int)threadIdx.x / WARP * 16 + tile_row();
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            put_pair(to + (row + 8 * half) * GROUP_STRIDE + tile_column(i), s[i][2 * half],
-                     s[i][2 * half + 1]);
+    return {(const bf16 *)r.qkv.p + value_offset(r, c), r.row};
 }
 
 /* What is missing under the keys, from K S. */
@@ -71,7 +27,7 @@ static __device__ void put_rest(const chunk_stage &in, int row, const float (&ha
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int at = t * GROUP_STRIDE + tile_column(i);
-            const float2 v = get_pair(in.v + at);
+            const float2 v = get_pair(in.x + at);
             put_pair(rest + at, beta * (v.x - by * had[i][2 * half]),
                      beta * (v.y - by * had[i][2 * half + 1]));
         }
@@ -147,11 +103,7 @@ static __device__ void work(const chunks &w, const chunk_place &c, const chunk_s
         multiply<false, false>(x, p, row, matrix{m.delta, GROUP_STRIDE}, 0, CHUNK);
         write_output(w.r, c, first, row, x, o);
     }
-    const float fade = from_start(in.g, CHUNK - 1);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) s[i][j] *= fade;
+    fade_state(in.g, s);
     multiply<true, false>(s, k, warp * 16, matrix{m.faded, GROUP_STRIDE}, 0, CHUNK);
     keep_state(m.s, s);
 }
@@ -165,13 +117,17 @@ static __global__ void __launch_bounds__(BLOCK) rule_kernel(chunks w, bf16 *o)
     float s[4][4];
     clear_tiles(s);
     keep_state(m.s, s);
-    read_stage(w, place_of(r, b, 0, h), first, m.in[0]);
+    chunk_place next = place_of(r, b, 0, h);
+    read_stage(w, next, values_of(r, next), first, m.in[0]);
     for (int64_t i = 0; i < r.n_chunks; i++) {
-        const chunk_place c = place_of(r, b, i, h);
+        const chunk_place c = next;
         copies_wait();
         __syncthreads();
-        if (i + 1 < r.n_chunks) read_stage(w, place_of(r, b, i + 1, h), first, m.in[(i + 1) % 2]);
-        if (r.states) write_state(r, c, first, s);
+        if (i + 1 < r.n_chunks) {
+            next = place_of(r, b, i + 1, h);
+            read_stage(w, next, values_of(r, next), first, m.in[(i + 1) % 2]);
+        }
+        if (r.states) write_state(r, r.states + c.at * r.dk * r.dv, first, s);
         work(w, c, m.in[i % 2], first, m, s, o);
     }
 }

@@ -1,13 +1,7 @@
 /* gdn_chunk_back.cu - what goes from chunk to chunk in the gradient of the gated delta rule
  * (gdn_chunk_back.cuh). A block carries GROUP columns of dS, as the forward carries the state's. */
 #include "kernels/cuda/gdn_chunk_back.cuh"
-
-struct chunk_stage {
-    bf16 q[CHUNK * KEY_STRIDE], k[CHUNK * KEY_STRIDE];
-    bf16 t[CHUNK * SQUARE_STRIDE], p[CHUNK * SQUARE_STRIDE];
-    bf16 d_o[CHUNK * GROUP_STRIDE];
-    gates g;
-};
+#include "kernels/cuda/gdn_chunk_stage.cuh"
 
 struct back_memory {
     chunk_stage in[2];
@@ -17,47 +11,11 @@ struct back_memory {
     bf16 by_q[CHUNK * GROUP_STRIDE]; /* e^G do, times the factor of q */
 };
 
-static __device__ void read_stage(const back_chunks &w, const chunk_place &c, int64_t column,
-                                  chunk_stage &in)
+static __device__ __forceinline__ stage_columns outputs_of(const back_chunks &w,
+                                                           const chunk_place &c)
 {
     const rule &r = w.w.r;
-    const int64_t square = c.at * CHUNK * CHUNK;
-    copy_tile<CHUNK, HEAD>(in.q, KEY_STRIDE, query_at(r, c), r.row, c.n, r.dk);
-    copy_tile<CHUNK, HEAD>(in.k, KEY_STRIDE, key_at(r, c), r.row, c.n, r.dk);
-    copy_tile<CHUNK, CHUNK>(in.t, SQUARE_STRIDE, w.w.t + square, CHUNK, CHUNK, CHUNK);
-    copy_tile<CHUNK, CHUNK>(in.p, SQUARE_STRIDE, w.w.p + square, CHUNK, CHUNK, CHUNK);
-    copy_tile<CHUNK, GROUP>(in.d_o, GROUP_STRIDE, w.d_o + (c.first * r.nv + c.h) * r.dv + column,
-                            r.nv * r.dv, c.n, r.dv - column);
-    copy_gates(&in.g, w.w.g + c.at);
-}
-
-/* dS of a warp's 16 rows: as an operand here, and for the rest. */
-static __device__ void keep_state(bf16 *to, const float (&s)[4][4])
-{
-    const int row = (int)threadIdx.x / WARP * 16 + tile_row();
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            put_pair(to + (row + 8 * half) * GROUP_STRIDE + tile_column(i), s[i][2 * half],
-                     s[i][2 * half + 1]);
-}
-
-static __device__ void write_state(const back_chunks &w, const chunk_place &c, int64_t first,
-                                   const float (&s)[4][4])
-{
-    const rule &r = w.w.r;
-    bf16 *to = w.ds + c.at * r.dk * r.dv + first;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int row = (int)threadIdx.x / WARP * 16 + tile_row() + 8 * half;
-        const int columns = (int)(r.dv - first);
-        bf16 *line = to + row * r.dv;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (row < (int)r.dk && tile_column(i) < columns)
-                put_pair(line + tile_column(i), s[i][2 * half], s[i][2 * half + 1]);
-    }
+    return {w.d_o + (c.first * r.nv + c.h) * r.dv, r.nv * r.dv};
 }
 
 static __device__ void scale_rows(const gates &g, int row, float (&x)[2][4])
@@ -86,7 +44,7 @@ static __device__ void put_queries(const chunk_stage &in, bf16 *to)
     for (int e = (int)threadIdx.x * 2; e < CHUNK * GROUP; e += 2 * BLOCK) {
         const int t = e / GROUP, at = t * GROUP_STRIDE + e % GROUP;
         const float by = from_start(in.g, t) * in.g.by_q[t];
-        const float2 x = get_pair(in.d_o + at);
+        const float2 x = get_pair(in.x + at);
         put_pair(to + at, by * x.x, by * x.y);
     }
 }
@@ -124,7 +82,7 @@ static __device__ void work(const back_chunks &w, const chunk_place &c, const ch
     clear_tiles(x);
     multiply<false, false>(x, k, row, matrix{m.ds, GROUP_STRIDE}, column, HEAD);
     scale_rows(in.g, row, x);
-    multiply<true, false>(x, p, row, matrix{in.d_o, GROUP_STRIDE}, column, CHUNK);
+    multiply<true, false>(x, p, row, matrix{in.x, GROUP_STRIDE}, column, CHUNK);
     put_rows(m.ddelta, row, column, x);
     put_queries(in, m.by_q);
     __syncthreads();
@@ -132,11 +90,7 @@ static __device__ void work(const back_chunks &w, const chunk_place &c, const ch
     multiply<true, false>(x, t, row, matrix{m.ddelta, GROUP_STRIDE}, column, CHUNK);
     put_y(w, c, in.g, row, column, first, x, m.by_k);
     __syncthreads();
-    const float fade = from_start(in.g, CHUNK - 1);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-        for (int j = 0; j < 4; j++) ds[i][j] *= fade;
+    fade_state(in.g, ds);
     multiply<true, false>(ds, q, warp * 16, matrix{m.by_q, GROUP_STRIDE}, 0, CHUNK);
     multiply<true, false>(ds, k, warp * 16, matrix{m.by_k, GROUP_STRIDE}, 0, CHUNK);
     keep_state(m.ds, ds);
@@ -151,13 +105,17 @@ static __global__ void __launch_bounds__(BLOCK) back_kernel(back_chunks w)
     float ds[4][4];
     clear_tiles(ds);
     keep_state(m.ds, ds);
-    read_stage(w, place_of(r, b, r.n_chunks - 1, h), first, m.in[(r.n_chunks - 1) % 2]);
+    chunk_place next = place_of(r, b, r.n_chunks - 1, h);
+    read_stage(w.w, next, outputs_of(w, next), first, m.in[(r.n_chunks - 1) % 2]);
     for (int64_t i = r.n_chunks - 1; i >= 0; i--) {
-        const chunk_place c = place_of(r, b, i, h);
+        const chunk_place c = next;
         copies_wait();
         __syncthreads();
-        if (i > 0) read_stage(w, place_of(r, b, i - 1, h), first, m.in[(i - 1) % 2]);
-        write_state(w, c, first, ds);
+        if (i > 0) {
+            next = place_of(r, b, i - 1, h);
+            read_stage(w.w, next, outputs_of(w, next), first, m.in[(i - 1) % 2]);
+        }
+        write_state(r, w.ds + c.at * r.dk * r.dv, first, ds);
         work(w, c, m.in[i % 2], first, m, ds);
     }
 }

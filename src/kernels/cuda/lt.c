@@ -1,26 +1,24 @@
 /* lt.c - see lt.h. */
 #include "kernels/cuda/lt.h"
 
-#include <cublasLt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/lt_choices.h"
-
-struct lt_plan {
-    cublasLtMatmulDesc_t d;
-    cublasLtMatrixLayout_t first, second, result; /* as cuBLAS sees them: columns first */
-    cublasLtMatmulAlgo_t algo;
-    float beta;
-};
+#include "kernels/cuda/lt_plan.h"
 
 static struct {
     pthread_once_t once;
     cublasLtHandle_t handle;
     cublasStatus_t made;
-} lt = {.once = PTHREAD_ONCE_INIT};
+    pthread_mutex_t lock; /* of what follows */
+    bool tunes;
+    int forced; /* the place of the heuristic's list instead of its first, for tests */
+    lt_use *uses;
+    int n_uses, room;
+} lt = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void make_handle(void)
 {
@@ -62,28 +60,34 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t pref)
     static const cublasLtMatmulPreferenceAttributes_t places[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const uint32_t aligned = 16;
+    const uint32_t aligned = 16, sums = CUBLASLT_REDUCTION_SCHEME_MASK &
+                                        ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE; /* L2 */
     const size_t most = LT_WORKSPACE - LT_ALIGN;
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
+    if (!e)
+        e = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                 &sums, sizeof sums);
     for (size_t i = 0; !e && i < sizeof places / sizeof places[0]; i++)
         e = cublasLtMatmulPreferenceSetAttribute(pref, places[i], &aligned, sizeof aligned);
     return e;
 }
 
-/* The heuristic's first. */
-static cublasStatus_t choose_first(lt_plan *p)
+/* The heuristic's list, best guess first. */
+static cublasStatus_t ask(const lt_plan *p, cublasLtMatmulAlgo_t list[LT_TRIED], int *n)
 {
     cublasLtMatmulPreference_t pref = NULL;
-    cublasLtMatmulHeuristicResult_t best;
-    int found = 0;
+    cublasLtMatmulHeuristicResult_t found[LT_TRIED];
+    int n_found = 0;
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&pref);
     if (!e) e = prefer(pref);
     if (!e)
         e = cublasLtMatmulAlgoGetHeuristic(lt.handle, p->d, p->first, p->second, p->result,
-                                           p->result, pref, 1, &best, &found);
-    if (!e && found == 0) e = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (!e) p->algo = best.algo;
+                                           p->result, pref, LT_TRIED, found, &n_found);
+    *n = 0;
+    for (int i = 0; i < n_found && !e; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS) list[(*n)++] = found[i].algo;
+    if (!e && *n == 0) e = CUBLAS_STATUS_NOT_SUPPORTED;
     if (pref) cublasLtMatmulPreferenceDestroy(pref);
     return e;
 }
@@ -97,25 +101,103 @@ static bool is_usable(const lt_plan *p)
            r.workspaceSize <= LT_WORKSPACE - LT_ALIGN;
 }
 
-static cublasStatus_t choose(lt_plan *p, const lt_shape *s)
+/* ---- choosing */
+
+static lt_use *use_of(const lt_shape *s)
 {
-    lt_choice c = {.shape = *s};
-    _Static_assert(sizeof p->algo == sizeof c.algo, "an algorithm is eight words");
-    if (lt_choices_find(&c)) {
-        memcpy(&p->algo, c.algo, sizeof c.algo);
-        if (is_usable(p)) return CUBLAS_STATUS_SUCCESS;
-    }
-    const cublasStatus_t e = choose_first(p);
-    if (e) return e;
-    memcpy(c.algo, &p->algo, sizeof c.algo);
-    lt_choices_keep(&c);
-    return e;
+    for (int i = 0; i < lt.n_uses; i++)
+        if (lt_shape_is(&lt.uses[i].shape, s)) return &lt.uses[i];
+    return NULL;
 }
 
-void lt_keep_choices(const char *path, const char *from)
+static void note_use(const lt_use *u)
 {
-    lt_choices_use(path, from, cublasLtGetVersion());
+    lt_use *old = use_of(&u->shape);
+    if (!old && lt.n_uses == lt.room) {
+        const int room = lt.room ? 2 * lt.room : 64;
+        lt_use *list = realloc(lt.uses, sizeof *list * (size_t)room);
+        if (!list) return; /* one fewer is told of */
+        lt.uses = list;
+        lt.room = room;
+    }
+    if (!old) lt.uses[lt.n_uses++] = *u;
 }
+
+static int place_in(const cublasLtMatmulAlgo_t *list, int n, const cublasLtMatmulAlgo_t *a)
+{
+    for (int i = 0; i < n; i++)
+        if (memcmp(&list[i], a, sizeof *a) == 0) return i;
+    return -1;
+}
+
+static status tune(lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, lt_use *u, error *err)
+{
+    char note[128];
+    lt_choice c = {.shape = u->shape};
+    status s = lt_tune(p, list, n, u, err);
+    if (s) return s;
+    u->from = LT_TUNED;
+    memcpy(c.algo, &p->algo, sizeof c.algo);
+    snprintf(note, sizeof note, "%.60s: number %d of %d, %.4f ms, the first %.4f", u->name,
+             u->place + 1, u->tried, 1e3 * u->own_s, 1e3 * u->first_s);
+    return lt_choices_tune(&c, note, err);
+}
+
+/* What is kept or tuned, where it can be used (L1). */
+static lt_source known(lt_plan *p, lt_choice *c)
+{
+    _Static_assert(sizeof p->algo == sizeof c->algo, "an algorithm is eight words");
+    const lt_source from = lt_choices_find(c);
+    memcpy(&p->algo, c->algo, sizeof c->algo);
+    return from != LT_FIRST && is_usable(p) ? from : LT_FIRST;
+}
+
+static status choose(lt_plan *p, lt_use *u, error *err)
+{
+    cublasLtMatmulAlgo_t list[LT_TRIED];
+    lt_choice c = {.shape = u->shape};
+    int n;
+    const cublasStatus_t e = ask(p, list, &n);
+    if (e)
+        return error_set(err, ERR_MACHINE,
+                         "%s: cuBLASLt %zu has no algorithm for a product of %lld x %lld x %lld: "
+                         "%s",
+                         u->name, cublasLtGetVersion(), (long long)c.shape.m, (long long)c.shape.n,
+                         (long long)c.shape.k, cublasLtGetStatusString(e));
+    u->from = known(p, &c);
+    if (lt.tunes && !use_of(&u->shape)) return tune(p, list, n, u, err);
+    if (u->from == LT_FIRST) p->algo = list[lt.forced < n ? lt.forced : n - 1];
+    u->place = place_in(list, n, &p->algo);
+    memcpy(c.algo, &p->algo, sizeof c.algo);
+    if (u->from != LT_KEPT) lt_choices_keep(&c);
+    return OK;
+}
+
+void lt_use_files(const char *run, const char *from, const char *tuned, const char *gpu, bool tunes)
+{
+    const char *forced = getenv("MOEFOLD_CUBLASLT"); /* for tests of resuming: docs/GPU.md */
+    static char last[1024];
+    char words[1024];
+    snprintf(words, sizeof words, "%s\n%s\n%s\n%d", run, from, tuned, tunes);
+    lt_choices_use(&(lt_files){run, from, tuned, cublasLtGetVersion(), gpu});
+    pthread_mutex_lock(&lt.lock);
+    lt.tunes = tunes;
+    lt.forced = forced && atoi(forced) > 0 ? atoi(forced) : 0;
+    if (strcmp(last, words) != 0) lt.n_uses = 0; /* ranks that are threads share one list */
+    memcpy(last, words, sizeof last);
+    pthread_mutex_unlock(&lt.lock);
+}
+
+int lt_uses(lt_use *list, int room)
+{
+    pthread_mutex_lock(&lt.lock);
+    const int n = lt.n_uses;
+    for (int i = 0; i < n && i < room; i++) list[i] = lt.uses[i];
+    pthread_mutex_unlock(&lt.lock);
+    return n;
+}
+
+/* ---- plans */
 
 status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *err)
 {
@@ -126,15 +208,19 @@ status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *
     lt_plan *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "%s: out of memory", what);
     p->beta = s->add ? 1 : 0;
-    cublasStatus_t e = describe(p, s);
-    if (!e) e = choose(p, s);
-    if (e) {
+    lt_use u = {.shape = *s, .place = -1};
+    snprintf(u.name, sizeof u.name, "%s", what);
+    const cublasStatus_t e = describe(p, s);
+    status st = e ? error_set(err, ERR_MACHINE, "%s: cuBLASLt cannot describe it: %s", what,
+                              cublasLtGetStatusString(e))
+                  : OK;
+    pthread_mutex_lock(&lt.lock);
+    if (!st) st = choose(p, &u, err);
+    if (!st) note_use(&u);
+    pthread_mutex_unlock(&lt.lock);
+    if (st) {
         lt_plan_free(p);
-        return error_set(err, ERR_MACHINE,
-                         "%s: cuBLASLt %zu has no algorithm for a product of %lld x %lld x %lld: "
-                         "%s",
-                         what, cublasLtGetVersion(), (long long)s->m, (long long)s->n,
-                         (long long)s->k, cublasLtGetStatusString(e));
+        return st;
     }
     *plan = p;
     return OK;

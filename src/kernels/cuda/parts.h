@@ -48,6 +48,7 @@ cuda_part cuda_gdn_chunk(void);
 cuda_part cuda_gdn_chunk_back(void);
 cuda_part cuda_fast_order(void);
 cuda_part cuda_fast_router(void);
+cuda_part cuda_fast_router_loss(void);
 cuda_part cuda_fast_norm(void);
 cuda_part cuda_fast_rope(void);
 

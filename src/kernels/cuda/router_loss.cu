@@ -6,32 +6,7 @@
  * expert is among the K best of them. A warp takes a token; its part of the loss goes to the
  * workspace in double, and one block adds the parts in order. Counts are added up as integers,
  * whose order does not matter. */
-#include "kernels/cuda/router.cuh"
-
-/* Tokens are balanced in samples of S (0: all together), of which the first may have begun on
- * another rank. */
-struct samples {
-    int64_t n_t, size, first;
-    __host__ __device__ int64_t of(int64_t t) const
-    {
-        return size > 0 ? (first + t) / size : 0;
-    }
-    int64_t n(void) const
-    {
-        return n_t > 0 ? of(n_t - 1) - of(0) + 1 : 0;
-    }
-};
-
-static samples samples_of(const op *o)
-{
-    const int64_t *d = o->dim;
-    if (o->kind == OP_AUX_COUNT)
-        return {d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S], d[DIM_AUX_COUNT_FIRST]};
-    if (o->kind == OP_AUX_LOSS)
-        return {d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_KIND] == 1 ? d[DIM_AUX_LOSS_S] : 0,
-                d[DIM_AUX_LOSS_FIRST]};
-    return {d[DIM_AUX_GLOBAL_T], 0, 0};
-}
+#include "kernels/cuda/router_loss.cuh"
 
 /* P of one token is value(e) / sum. */
 struct spread {
@@ -195,13 +170,8 @@ static void aux_loss(const kernel_call *c)
     const loss_memory m = memory_of(c);
     const int64_t n_experts = o->dim[DIM_AUX_LOSS_E], k = o->dim[DIM_AUX_LOSS_K];
     const float *counts = floats_in(c, IN_AUX_LOSS_counts);
-    const int64_t all = counts ? o->dim[DIM_AUX_LOSS_TOKENS] : o->dim[DIM_AUX_LOSS_T],
-                  sequence = counts ? o->dim[DIM_AUX_LOSS_SEQ] : o->dim[DIM_AUX_LOSS_S];
-    const double n = (double)(o->dim[DIM_AUX_LOSS_KIND] == 1 ? sequence : all);
-    const double scale =
-        o->real[REAL_AUX_LOSS_coefficient] * (double)n_experts / ((double)k * n * (double)all);
     if (s.n_t <= 0) return;
-    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, scale);
+    put_scale_kernel<<<1, 1, 0, stream_of(c)>>>(m.scale, aux_scale(o, counts));
     if (!counts) {
         int32_t *found = (int32_t *)m.counts;
         float *as_float = m.counts;

@@ -54,6 +54,7 @@ static void gather(void)
         cuda_fast_head_part,
         cuda_gdn_chunk,
         cuda_gdn_chunk_back,
+        cuda_fast_router_loss,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();

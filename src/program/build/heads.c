@@ -118,7 +118,7 @@ int part_take(builder *b, int phase, const weight_part *w)
 int part_gradient(builder *b, const weight_part *w)
 {
     if (is_whole(b, w)) return seg_gradient(b, w->name);
-    int part = seg_temp(b, w->name, part_width(w));
+    int part = seg_temp_as(b, w->name, part_width(w), b->types.gradient);
     seg_op(b, SEG_BACKWARD, OP_ZERO, w->name, NULL, OUT(part), DIM(part_width(w)));
     return part;
 }

@@ -153,23 +153,42 @@ static void place_views(segment *seg)
     }
 }
 
-void segment_fit(segment *seg, arena *a)
+saved_part segment_part(const segment *seg, int id)
 {
-    seg->saved_bytes = seg->host_bytes = 0;
-    for (int id = 0; id < seg->n_bufs; id++) {
-        buf *p = &seg->bufs[id];
-        if ((p->life != LIFE_SAVED && p->life != LIFE_HOST) || p->parent >= 0) continue;
-        int64_t *end = p->life == LIFE_HOST ? &seg->host_bytes : &seg->saved_bytes;
-        p->offset[0] = *end; /* I1 */
-        *end += round_up(p->bytes, FIT_ALIGN);
-    }
-    segment_fit_temporaries(seg, a);
+    static const saved_part parts[MODULE_COUNT] = {
+        [MODULE_NONE] = SAVED_OTHER,       [MODULE_EMBEDDING] = SAVED_OTHER,
+        [MODULE_LAYER] = SAVED_MLP,        [MODULE_ATTENTION] = SAVED_ATTENTION,
+        [MODULE_LINEAR] = SAVED_ATTENTION, [MODULE_MLP] = SAVED_MLP,
+        [MODULE_MOE] = SAVED_MLP,          [MODULE_SHARED] = SAVED_MLP,
+        [MODULE_PREDICTION] = SAVED_OTHER, [MODULE_HEAD] = SAVED_OTHER,
+        [MODULE_MESSAGES] = SAVED_OTHER,   [MODULE_REPLICAS] = SAVED_OTHER,
+        [MODULE_OPTIMIZER] = SAVED_OTHER};
+    return id == 0 ? SAVED_INPUT : parts[seg->bufs[id].module];
 }
 
-int64_t segment_input_bytes(const segment *seg)
+/* Behind one another: buffers of this life, and where there are parts of this part. */
+static int64_t stack(segment *seg, life l, int part, int64_t start)
 {
-    bool saved = seg->n_bufs && seg->bufs[0].life == LIFE_SAVED;
-    return saved ? round_up(seg->bufs[0].bytes, FIT_ALIGN) : 0;
+    int64_t end = start;
+    for (int id = 0; id < seg->n_bufs; id++) {
+        buf *p = &seg->bufs[id];
+        if (p->life != l || p->parent >= 0 || (part >= 0 && (int)segment_part(seg, id) != part))
+            continue;
+        p->offset[0] = end; /* I1 */
+        end += round_up(p->bytes, FIT_ALIGN);
+    }
+    return end - start;
+}
+
+void segment_fit(segment *seg, arena *a)
+{
+    seg->saved_bytes = 0;
+    for (int i = 0; i < SAVED_PARTS; i++) {
+        seg->parts[i] = stack(seg, LIFE_SAVED, i, seg->saved_bytes);
+        seg->saved_bytes += seg->parts[i];
+    }
+    seg->host_bytes = stack(seg, LIFE_HOST, -1, 0);
+    segment_fit_temporaries(seg, a);
 }
 
 void segment_fit_temporaries(segment *seg, arena *a)

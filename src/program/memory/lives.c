@@ -9,11 +9,11 @@ typedef struct walk {
     void *with;
 } walk;
 
-static void tell(const walk *w, const order_entry *e, int i, slot_half half, bool leaves)
+static void tell(const walk *w, const order_entry *e, int i, saved_part part, bool leaves)
 {
     const slot_row *r = &w->s->rows[e->chunk];
-    if (i >= r->n || !r->list[i].bytes[half]) return;
-    w->sees(w->with, &(slot_event){e->chunk, e->micro, r->list[i].bytes[half], i, half, leaves});
+    if (i >= r->n || !r->list[i].bytes[part]) return;
+    w->sees(w->with, &(slot_event){e->chunk, e->micro, r->list[i].bytes[part], i, part, leaves});
 }
 
 static bool is_posted(const walk *w, const order_entry *e)
@@ -23,24 +23,24 @@ static bool is_posted(const walk *w, const order_entry *e)
 
 static void post(const walk *w, const order_entry *e)
 {
-    if (e->phase == SEG_FORWARD && is_posted(w, e)) tell(w, e, 0, SLOT_INPUT, false);
+    if (e->phase == SEG_FORWARD && is_posted(w, e)) tell(w, e, 0, SAVED_INPUT, false);
 }
 
 static void begin(const walk *w, const order_entry *e)
 {
-    if (!is_posted(w, e)) tell(w, e, 0, SLOT_INPUT, false);
+    if (!is_posted(w, e)) tell(w, e, 0, SAVED_INPUT, false);
 }
 
 static void forward(const walk *w, const order_entry *e, int i) /* I1 */
 {
-    tell(w, e, i, SLOT_REST, false);
-    tell(w, e, i + 1, SLOT_INPUT, false);
+    for (int part = SAVED_INPUT + 1; part < SAVED_PARTS; part++)
+        tell(w, e, i, (saved_part)part, false);
+    tell(w, e, i + 1, SAVED_INPUT, false);
 }
 
 static void backward(const walk *w, const order_entry *e, int i)
 {
-    tell(w, e, i, SLOT_REST, true);
-    tell(w, e, i, SLOT_INPUT, true);
+    for (int part = SAVED_PARTS - 1; part >= 0; part--) tell(w, e, i, (saved_part)part, true);
 }
 
 static void run_one(const walk *w, const order_entry *e)

@@ -14,13 +14,12 @@
 #include "program/segment.h"
 
 /* An instance of a chunk, messages left out. */
-typedef enum slot_half { SLOT_INPUT, SLOT_REST, SLOT_HALVES } slot_half;
-typedef struct slot_part {
-    int64_t bytes[SLOT_HALVES];
-} slot_part;
+typedef struct slot_bytes {
+    int64_t bytes[SAVED_PARTS];
+} slot_bytes;
 
 typedef struct slot_row {
-    slot_part *list;
+    slot_bytes *list;
     segment_kind *kinds; /* [n] */
     int n;
     bool receives; /* its first input comes from another stage */
@@ -38,7 +37,7 @@ typedef struct slot_rows {
 typedef struct slot_event {
     int64_t chunk, micro, bytes;
     int instance;
-    slot_half half;
+    saved_part part;
     bool leaves;
 } slot_event;
 typedef void slot_sees(void *with, const slot_event *e);

@@ -1,4 +1,4 @@
-/* packing.c - shelves, or first fit.
+/* packing.c - shelves, and first fit.
  *
  * I1  A part leaves before another takes its place; what lives at once lies apart.
  * I2  Which of both is chosen depends on sizes and order alone: whoever asks for places gets the
@@ -66,7 +66,7 @@ static void put_on_shelf(void *with, const slot_event *e)
 {
     shelves *s = with;
     shelf *h = shelf_of(s, e->bytes);
-    int64_t *at = packing_place(s->p, e->chunk, e->micro, e->instance, e->half);
+    int64_t *at = packing_place(s->p, e->chunk, e->micro, e->instance, e->part);
     if (e->leaves) {
         ARENA_GROW(s->a, h->left, h->n_left, h->room);
         h->left[h->n_left++] = *at;
@@ -86,47 +86,85 @@ static int64_t stand(shelves *s)
     return end;
 }
 
-/* ---- first fit */
+/* The longest shelves first: each is as long as its parts at most. */
+static void sort_shelves(shelves *s)
+{
+    for (int i = 1; i < s->n; i++)
+        for (int k = i; k > 0; k--) {
+            shelf *a = &s->list[k - 1], *b = &s->list[k], swap = *a;
+            if (a->bytes * a->most >= b->bytes * b->most) break;
+            *a = *b;
+            *b = swap;
+        }
+}
+
+/* ---- first fit of what is not on the first shelves */
 
 typedef struct fitting {
     pool l;
+    const shelves *s;
+    int kept;      /* shelves */
+    int64_t start; /* where they end */
     const packing_places *p;
 } fitting;
+
+static bool is_kept(const fitting *f, int64_t bytes)
+{
+    for (int i = 0; i < f->kept; i++)
+        if (f->s->list[i].bytes == bytes) return true;
+    return false;
+}
 
 static void fit(void *with, const slot_event *e)
 {
     fitting *f = with;
-    int part = e->instance * SLOT_HALVES + (int)e->half;
+    int part = e->instance * SAVED_PARTS + (int)e->part;
+    if (is_kept(f, e->bytes)) return;
     if (e->leaves) {
         pool_leave(&f->l, e->chunk, e->micro, part);
         return;
     }
-    int64_t at = pool_take(
-        &f->l, (living){.bytes = e->bytes, .chunk = e->chunk, .micro = e->micro, .instance = part});
-    if (f->p) *packing_place(f->p, e->chunk, e->micro, e->instance, e->half) = at;
+    living x = {.bytes = e->bytes, .chunk = e->chunk, .micro = e->micro, .instance = part};
+    int64_t at = f->start + pool_take(&f->l, x);
+    if (f->p) *packing_place(f->p, e->chunk, e->micro, e->instance, e->part) = at;
 }
 
-static int64_t first_fit(const slot_rows *s, const step_order *o, const packing_places *p, arena *a)
+static int64_t fit_behind(const shelves *s, int kept, const slot_rows *rows, const step_order *o,
+                          const packing_places *p)
 {
-    fitting f = {.l = {.a = a}, .p = p};
-    lives_walk(s, o, fit, &f);
-    return f.l.end;
+    fitting f = {.l = {.a = s->a}, .s = s, .kept = kept, .p = p};
+    for (int i = 0; i < kept; i++) f.start += s->list[i].bytes * s->list[i].most;
+    lives_walk(rows, o, fit, &f);
+    return f.start + f.l.end;
 }
 
 /* ---- both */
 
+/* How many shelves are kept; KEPT_ALL is tried first, and nothing else where it is close. */
+enum { KEPT_ALL = -1 };
+
+static bool is_close(const packed *x)
+{
+    return 100 * (x->bytes - x->live) <= x->live;
+}
+
 packed packing_of(const slot_rows *s, const step_order *o, const packing_places *p, arena *a)
 {
+    static const int tried[] = {2, 0};
     shelves h = {.p = p, .a = a};
+    int kept = KEPT_ALL;
     lives_walk(s, o, count_parts, &h);
+    sort_shelves(&h);
     packed out = {.bytes = stand(&h), .live = h.all.most};
-    if (out.bytes > out.live) {
-        int64_t fitted = first_fit(s, o, p, a);
-        if (fitted < out.bytes) {
-            out.bytes = fitted;
-            return out;
-        }
+    for (size_t i = 0; i < sizeof tried / sizeof tried[0] && !is_close(&out); i++) {
+        if (tried[i] >= h.n) continue;
+        int64_t bytes = fit_behind(&h, tried[i], s, o, NULL);
+        if (bytes >= out.bytes) continue;
+        out.bytes = bytes;
+        kept = tried[i];
     }
-    if (p) lives_walk(s, o, put_on_shelf, &h);
+    if (!p) return out;
+    lives_walk(s, o, put_on_shelf, &h);
+    if (kept != KEPT_ALL) fit_behind(&h, kept, s, o, p);
     return out;
 }

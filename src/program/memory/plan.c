@@ -330,21 +330,22 @@ static int64_t passed_place(const program *p, const item_at *at, int instance_id
 
 /* Where a part of an instance begins in its region. Instances are counted without messages. */
 static const int64_t *slot_place(const program *p, int64_t *slots, const item_at *at,
-                                 int instance_id, slot_half half)
+                                 int instance_id, saved_part part)
 {
     const chunk *c = &p->chunks[at->chunk];
     int first = c->list[0].seg->kind == SEGMENT_RECEIVE;
     packing_places places = {slots, p->micros, p->slots};
-    return packing_place(&places, at->chunk, at->micro, instance_id - first, half);
+    return packing_place(&places, at->chunk, at->micro, instance_id - first, part);
 }
 
-/* What lies at this offset of an instance's saved bytes: its input lies by itself. */
+/* What lies at this offset of an instance's saved bytes: its parts lie by themselves. */
 static int64_t saved_place(const program *p, const item_at *at, int instance_id, int64_t offset)
 {
-    int64_t input = p->chunks[at->chunk].list[instance_id].input_bytes;
-    slot_half half = offset < input ? SLOT_INPUT : SLOT_REST;
-    return p->offset[REGION_SAVED] + *slot_place(p, p->slot, at, instance_id, half) + offset -
-           (half == SLOT_REST ? input : 0);
+    const int64_t *parts = p->chunks[at->chunk].list[instance_id].seg->parts;
+    int part = SAVED_INPUT;
+    for (; part < SAVED_OTHER && offset >= parts[part]; part++) offset -= parts[part];
+    return p->offset[REGION_SAVED] + *slot_place(p, p->slot, at, instance_id, (saved_part)part) +
+           offset;
 }
 
 /* Buffer 0 of the instance behind: in its slot, or on its way to the next stage or the host. */
@@ -382,7 +383,7 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     case LIFE_PASSED:
         return passed_place(p, at, at->instance);
     case LIFE_HOST:
-        return p->arena_bytes + *slot_place(p, p->host_slot, at, at->instance, SLOT_REST) +
+        return p->arena_bytes + *slot_place(p, p->host_slot, at, at->instance, SAVED_OTHER) +
                b->offset[0];
     case LIFE_STEP:
         return step_place(p, i, b, at->micro);

@@ -1,24 +1,23 @@
 /* slots.c - places for what forward saves until backward, on the device and on the host.
  *
  * I1  The input of an instance is a part of its own: a receive that is posted ahead takes no more
- *     than that. On the host there are no inputs apart: nothing is written there ahead. */
+ *     than that. On the host there are no parts: nothing is written there ahead. */
 #include "program/memory/packing.h"
 #include "program/memory/plan.h"
 
 static slot_row row_of(const chunk *c, bool host, arena *a)
 {
-    slot_row r = {.list = ARENA_ARRAY(a, slot_part, c->n + 1), .kinds = c->kinds};
+    slot_row r = {.list = ARENA_ARRAY(a, slot_bytes, c->n + 1), .kinds = c->kinds};
     for (int i = 0; i < c->n; i++) {
         const instance *in = &c->list[i];
-        slot_part *s = &r.list[r.n];
+        slot_bytes *s = &r.list[r.n];
         if (in->seg->kind == SEGMENT_RECEIVE) {
             r.receives = true;
             r.kinds = c->kinds + 1;
         }
         if (in->seg->kind == SEGMENT_RECEIVE || in->seg->kind == SEGMENT_SEND) continue;
-        s->bytes[SLOT_INPUT] = host ? 0 : in->input_bytes;
-        s->bytes[SLOT_REST] =
-            (host ? in->seg->host_bytes : in->seg->saved_bytes) - s->bytes[SLOT_INPUT];
+        for (int k = 0; k < SAVED_PARTS && !host; k++) s->bytes[k] = in->seg->parts[k];
+        if (host) s->bytes[SAVED_OTHER] = in->seg->host_bytes;
         r.n++;
     }
     return r;
@@ -35,7 +34,7 @@ packed place_slots(program *p, bool host, bool sizes_only, arena *a)
     }
     if (sizes_only) return packing_of(&s, &p->order, NULL, a);
     packing_places places = {.micros = p->micros, .most = p->slots};
-    places.at = ARENA_ARRAY(a, int64_t, p->n_chunks * p->micros * p->slots * SLOT_HALVES);
+    places.at = ARENA_ARRAY(a, int64_t, p->n_chunks * p->micros * p->slots * SAVED_PARTS);
     *(host ? &p->host_slot : &p->slot) = places.at;
     return packing_of(&s, &p->order, &places, a);
 }

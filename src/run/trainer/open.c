@@ -147,7 +147,8 @@ static void launch_once(trainer *t)
 
 static void say_transport(trainer *t)
 {
-    const char *how = comm_size(t->c) > 1 ? executor_transport(t->e) : NULL;
+    bool says = comm_size(t->c) > 1 || getenv("MOEFOLD_TRANSPORT");
+    const char *how = says ? executor_transport(t->e) : NULL;
     if (how) trainer_say(t, stderr, arena_text(t->a, "transport: %s", how));
 }
 
@@ -207,5 +208,6 @@ status trainer_open_all(trainer *t, error *err)
     if (s) return s;
     if (t->o->metrics && comm_rank(t->c) == 0)
         s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);
+    if (!s) s = trainer_products(t, err);
     return ranks_agree(t->c, s, err);
 }

@@ -78,10 +78,15 @@ static comm_stats since(trainer *t, const comm_stats *from, int64_t steps)
     return now;
 }
 
+/* Where ranks move messages by themselves the host waits for others to come to them, while the
+ * device goes on: that is not what a step is exposed to. */
 static void print_streams(trainer *t, const comm_stats *s, arena *a)
 {
+    bool by_device = executor_transport(t->e) != NULL;
     trainer_say(t, stderr, "communication of a step, on the rank with most of it");
-    trainer_say(t, stderr, "  stream      messages   exposed ms");
+    trainer_say(t, stderr,
+                by_device ? "  stream      messages host waits ms"
+                          : "  stream      messages   exposed ms");
     for (size_t i = 0; i < sizeof stream_rows / sizeof stream_rows[0]; i++) {
         double messages = 0, exposed = 0;
         for (int k = (int)stream_rows[i].first; k <= (int)stream_rows[i].last; k++) {

@@ -156,6 +156,9 @@ status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
 status trainer_beside_first(trainer *t, error *err);
 status trainer_beside_last(trainer *t, error *err);
 
+/* products.c: algorithms that a library chose for products; before the first step. */
+status trainer_products(trainer *t, error *err);
+
 /* predict.c: predicted beside measured. The first and the last are collective. */
 status trainer_predict(trainer *t, error *err);        /* before the first step */
 status trainer_predict_attach(trainer *t, error *err); /* a new executor */

@@ -1,0 +1,41 @@
+/* bench.h - what the files of `moefold bench` share. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "cli/cli.h"
+#include "device/cuda.h"
+#include "hardware/hardware.h"
+#include "run/trainer/progress.h"
+
+typedef struct bench {
+    arena *a;
+    const char *out; /* path of the description for one rank; ranks: theirs */
+    double seconds;  /* of one measurement of the machine */
+    int ranks;       /* measure these alone; 0: the usual numbers of them */
+    bool json;
+    const char *device; /* "cpu", "cuda" */
+    const char *file;   /* "local.yaml": what it is called where nobody says */
+    cuda_gpu gpu;       /* of cuda */
+    hardware base;      /* the shipped file of that GPU */
+    const char *tuned;  /* where algorithms of products go; "": nowhere */
+    progress bar;
+} bench;
+
+/* The GPU of --device cuda, its shipped description, and what its file is called. ERR_MACHINE: none
+ * can be used, and why. */
+status bench_find_gpu(bench *b, error *err);
+
+/* b->out, or the usual folder for b->file: can it be written? */
+status bench_find_place(bench *b, error *err);
+
+/* bench_products.c. The device with words to tune products into b->tuned. */
+const char *bench_tuning_device(const bench *b, arena *a);
+
+/* Prints what the tuning of this process gained: a line for each product, or with --json an array
+ * into `to`. */
+void bench_print_products(const bench *b, const char *of, json_t *to);
+
+/* `moefold bench --device cuda RECIPE`: tunes the products of a recipe. */
+status bench_recipe(bench *b, const cli_words *w, bool *done, error *err);
+
+#endif

@@ -1,0 +1,156 @@
+/* bench_products.c - tuning: which algorithm of cuBLASLt is fastest for each product.
+ *
+ * `bench --device cuda` tunes what it measures; `bench --device cuda RECIPE` tunes the products of
+ * a recipe and measures nothing else. Both add to the same file of the machine, h200-cublaslt.txt
+ * and the like, from which runs take them (moefold.cublaslt). How they are timed is lt_tune.c's. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "cli/bench.h"
+#include "cli/join.h"
+#include "cli/runtime.h"
+#include "run/measure/algorithms.h"
+
+enum { PRODUCTS_MAX = 256 };
+
+/* Lines: cuDNN's folder, the run's file and the one before (there is none), the machine's. */
+const char *bench_tuning_device(const bench *b, arena *a)
+{
+    const char *folder = strchr(b->device, ':');
+    return arena_text(a, "cuda:%s\n\n\n%s\ntune", folder ? folder + 1 : "", b->tuned);
+}
+
+/* ---- what is printed */
+
+static int tuned_of_process(lt_use *list, int room)
+{
+    const device_table *table;
+    error ignored;
+    int n = device_cuda_table(&table, &ignored) || !table->products
+                ? 0
+                : table->products(NULL, list, room);
+    return n < room ? n : room;
+}
+
+static double gain(const lt_use *u)
+{
+    return u->tried ? 1 - u->own_s / u->first_s : 0;
+}
+
+static void print_line(const bench *b, const lt_use *u)
+{
+    const lt_shape *s = &u->shape;
+    const char *sizes = arena_text(b->a, "%s x %s x %s", text_grouped(b->a, s->m),
+                                   text_grouped(b->a, s->n), text_grouped(b->a, s->k));
+    const char *formats = arena_text(b->a, "%s -> %s%s%s", dtype_name(s->in), dtype_name(s->out),
+                                     s->add ? ", added" : "",
+                                     s->a_turned   ? ", A turned"
+                                     : s->b_turned ? ""
+                                                   : ", B turned");
+    printf("  %-28s %-26s %-30s %9.4f ms", u->name, sizes, formats, 1e3 * u->first_s);
+    if (u->place > 0)
+        printf(" %9.4f ms  %5.1f %%  number %d of %d\n", 1e3 * u->own_s, -100 * gain(u),
+               u->place + 1, u->tried);
+    else
+        printf("   the first of %d stays\n", u->tried);
+}
+
+static json_t *json_of(const lt_use *u)
+{
+    const lt_shape *s = &u->shape;
+    return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:i, s:i, s:f, s:f}", "name",
+                     u->name, "m", (json_int_t)s->m, "n", (json_int_t)s->n, "k", (json_int_t)s->k,
+                     "in", dtype_name(s->in), "out", dtype_name(s->out), "added", s->add,
+                     "a_turned", s->a_turned, "b_turned", s->b_turned, "tried", u->tried, "number",
+                     u->place + 1, "first_s", u->first_s, "tuned_s", u->own_s);
+}
+
+void bench_print_products(const bench *b, const char *of, json_t *to)
+{
+    lt_use *list = ARENA_ARRAY(b->a, lt_use, PRODUCTS_MAX);
+    int n = tuned_of_process(list, PRODUCTS_MAX), faster = 0;
+    double first = 0, own = 0;
+    json_t *array = json_array();
+    for (int i = 0; i < n; i++) {
+        faster += list[i].place > 0;
+        first += list[i].first_s;
+        own += list[i].own_s;
+        json_array_append_new(array, json_of(&list[i]));
+    }
+    if (to) {
+        json_object_set(to, "products", array);
+        json_object_set_new(to, "products_file", json_string(b->tuned));
+    } else if (n) {
+        printf("GEMM by cuBLASLt in %s: %d shapes, %d faster with another algorithm than the "
+               "heuristic's first; one of each takes %.3f instead of %.3f ms (%.1f %%)\n",
+               of, n, faster, 1e3 * own, 1e3 * first, 100 * (own / first - 1));
+        for (int i = 0; i < n; i++) print_line(b, &list[i]);
+        fprintf(stderr, "moefold bench: wrote %s\n", b->tuned);
+    }
+    json_decref(array);
+}
+
+/* ---- a recipe */
+
+static status tune(bench *b, const setup *s, int *others, error *err)
+{
+    comm *own = NULL;
+    device *d = NULL;
+    status st = comm_open_self(&own, err);
+    if (!st) st = device_open(&d, bench_tuning_device(b, b->a), own, err);
+    if (!st) st = measure_algorithms(s, d, others, err);
+    if (d) device_close(d);
+    if (own) comm_close(own);
+    return st;
+}
+
+static status find_gpu_and_file(bench *b, error *err)
+{
+    if (!text_starts(b->device, "cuda"))
+        return error_set(err, ERR_INPUT,
+                         "--device %s with a recipe: what is tuned for a recipe are products by "
+                         "cuBLASLt; repair: --device cuda, or no recipe to measure this machine",
+                         b->device);
+    status st =
+        b->out ? bench_find_place(b, err) : OK; /* better said before the GPU is looked at */
+    if (!st) st = bench_find_gpu(b, err);
+    if (st) return st;
+    b->file = arena_text(b->a, "%s-cublaslt.txt", device_cuda_word(&b->gpu, b->a));
+    st = bench_find_place(b, err);
+    b->tuned = b->out;
+    return st;
+}
+
+static void print_recipe(const bench *b, const recipe *r, int others)
+{
+    json_t *o = b->json ? json_pack("{s:s, s:s, s:i}", "gpu", b->gpu.name, "recipe", r->name,
+                                    "own_kernels", others)
+                        : NULL;
+    bench_print_products(b, r->name, o);
+    if (o)
+        cli_json_print(o);
+    else
+        printf("  %d operations of the program are products by kernels of our own\n", others);
+}
+
+status bench_recipe(bench *b, const cli_words *w, bool *done, error *err)
+{
+    recipe *r = ARENA_NEW(b->a, recipe);
+    setup *s = ARENA_NEW(b->a, setup);
+    int others = 0;
+    status st = cli_read(b->a, w, r, done, err);
+    if (st || *done) return st;
+    st = find_gpu_and_file(b, err);
+    if (st) return st;
+    recipe_fill(r, K_GPU, value_of_text(b->base.name), FROM_DERIVED, "this machine's GPU");
+    recipe_set(r, K_DEVICE, value_of_text("cuda"), "--device cuda");
+    cli_own_target(r, false);
+    st = setup_init(s, r, b->a, err);
+    if (!st && cli_refuse("bench", s, b->a))
+        st = error_set(err, ERR_RULE, "%s breaks rules (above): its products are not tuned",
+                       r->name);
+    if (!st) st = tune(b, s, &others, err);
+    if (!st) print_recipe(b, r, others);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* lt_use.h - products that cuBLASLt computes, as a program is told of them: which algorithm each
+ * got, whose choice it was, and what a tuning gained.
+ *
+ * The header is C and knows nothing of CUDA; devices hand such lists on (device.h, products). */
+#ifndef KERNELS_LT_USE_H
+#define KERNELS_LT_USE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+typedef struct lt_shape {
+    int64_t m, n, k;
+    bool a_turned, b_turned; /* stored as [k][m], [k][n] */
+    dtype in, out;           /* BF16 and either, or FP32 and FP32 */
+    bool add;                /* to what is there */
+} lt_shape;
+
+/* Whose choice: the heuristic's, the run's own from before, the machine's (`bench`). */
+typedef enum lt_source { LT_FIRST, LT_KEPT, LT_TUNED, LT_SOURCES } lt_source;
+
+enum { LT_NAME = 64, LT_TRIED = 8 };
+
+typedef struct lt_use {
+    char name[LT_NAME]; /* of the operation that met it first */
+    lt_shape shape;
+    lt_source from;
+    int place; /* of the algorithm in the heuristic's list, from 0; -1: not in its first LT_TRIED */
+    int tried; /* algorithms timed by this process; 0: none was */
+    double first_s, own_s; /* seconds of the heuristic's first and of the one that is used */
+} lt_use;
+
+#endif
