@@ -51,8 +51,9 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
-CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c src/device/log.c \
-                src/device/issue.c src/device/meeting.c src/kernels/cpu/update.c
+CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c \
+                src/program/fused.c src/device/log.c src/device/issue.c src/device/meeting.c \
+                src/kernels/cpu/update.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -361,12 +362,18 @@ bench-programs: $(BENCHES)
 	@:
 cuda-programs: $(PROBES) $(NO_DRIVER)
 	@:
-fuzz-objects: $(patsubst build/fuzz/%,$(BUILD)/obj/tests/fuzz/%.o,$(FUZZERS))
+FUZZ_OBJECTS := $(patsubst build/fuzz/%,$(BUILD)/obj/tests/fuzz/%.o,$(FUZZERS))
+fuzz-objects: $(FUZZ_OBJECTS)
 
-# Our library is instrumented throughout; the two readers that we link are tested as they come.
+# Our library is instrumented throughout, as far as fuzzers reach: what they need of it is read off
+# the plain objects, and where that is not all, everything is built. The two readers that we link
+# are tested as they come.
+FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O2 -g' $(FUZZERS) \
+    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
 fuzz-programs: build/fuzz/words.dict
-	@$(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O2 -g' $(FUZZERS) \
-	    SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
+	@$(MAKE) $(SUB) $(LIBRARY) fuzz-objects
+	@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
+	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
 # Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.
 build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.c src/model/*.c)

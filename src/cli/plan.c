@@ -44,6 +44,17 @@ static void price_next(plan_answer *p, arena *a)
     p->has_next = true;
 }
 
+/* The winner with the other routing. */
+static void see_other(plan_answer *p, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    error err = {{0}};
+    search_recipe(r, p->result, p->given, &p->result->best[0].c);
+    if (setup_init(s, r, a, &err) == OK)
+        cli_routing_other(&p->other, r, &(price_job){s, p->hw, &p->prices});
+}
+
 static status print_found(plan_answer *p, const plan_words *w, const search_options *o, arena *a,
                           error *err)
 {
@@ -54,6 +65,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     if (w->more) plan_try_offload(p, a);
     status st = w->out ? write_recipe(p, w->out, a, err) : OK;
     if (!st && w->bring_up) st = plan_make_bring_up(p, w->bring_up, a, err);
+    see_other(p, a);
     waiting_end();
     if (st) return st;
     if (w->json) {
@@ -63,7 +75,9 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
     plan_print(p, a);
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
+    const char *other = cli_other_text(&p->other, a);
     if (routed) cli_print("\nRouting", "%s\n", routed);
+    if (other) cli_print(routed ? "" : "\nRouting", "%s\n", other);
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out = price_leaves_out(left_out, p->given, a);
     if (n_left_out) printf("\n");

@@ -3,6 +3,7 @@
 #define CLI_PLAN_H
 
 #include "cli/cli.h"
+#include "cli/routing.h"
 #include "price/repairs.h"
 #include "search/against.h"
 
@@ -94,6 +95,7 @@ typedef struct plan_answer {
     plan_offload offload;
     plan_reasons reasons;
     plan_bring_up bring_up;
+    other_routing other; /* of the winner */
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */

@@ -282,6 +282,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
+    cli_other_json(o, &p->other);
     json_object_set_new(o, "front", json_list(r->front, r->n_front, a));
     json_object_set_new(o, "ladder", json_list(r->ladder, r->n_ladder, a));
     json_object_set_new(o, "judged",

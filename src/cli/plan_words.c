@@ -252,6 +252,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
     if (!s) s = set_cluster(r, w, hw, a, err);
     if (!s) s = set_space(p, r, w, err);
     if (!s) s = set_batch(r, w, a, err);
+    if (!s) cli_routing_knob(r, w->routed);
     if (!s && p->own) s = against_join(r, p->own, err); /* now with cluster and batch */
     if (!s && w->routed) s = set_routing(r, w, p, a, err);
     if (!s) s = hardware_has_stack(hw, w->stack ? w->stack : recipe_word(r, K_STACK), err);

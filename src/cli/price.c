@@ -30,6 +30,7 @@ typedef struct priced {
     change_limit limit;
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out;
+    other_routing other;
     trace_words trace;
     trace_written traced;
     int64_t rank;    /* whose memory is shown: the fullest, or --rank */
@@ -46,6 +47,7 @@ static json_t *json_memory(const priced *q)
         json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     json_object_set_new(o, "beside", json_integer(p->beside));
     json_object_set_new(o, "on_host", json_integer(p->host_bytes));
+    json_object_set_new(o, "host", cli_json_host(&p->on_host));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
     json_object_set_new(o, "rank", json_integer(q->rank));
     cli_json_reported(o, &q->memory, p->megatron);
@@ -118,6 +120,7 @@ static void print_json(const priced *q)
     json_object_set_new(o, "parts", json_parts(p));
     json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
     json_object_set_new(o, "routing", cli_routing_json(p, q->o));
+    cli_other_json(o, &q->other);
     json_object_set_new(o, "changes", json_changes(q));
     json_object_set_new(o, "changes_left", json_integer(q->limit.left));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
@@ -138,7 +141,8 @@ static void print_memory(const priced *q, arena *a)
              .memory = q->memory,
              .megatron = p->megatron,
              .saved_live = p->saved_live,
-             .host_bytes = p->host_bytes};
+             .host_bytes = p->host_bytes,
+             .on_host = p->on_host};
     memcpy(f.bytes, p->bytes, sizeof f.bytes);
     cli_print("Memory", "%s%s\n\n", p->fits ? "" : "DOES NOT FIT: ", cli_fit_text(&f, a));
     if (q->rank != p->fullest)
@@ -204,7 +208,9 @@ static void print_text(const priced *q, arena *a)
     print_memory(q, a);
     print_time(p, a);
     const char *routed = cli_routing_text(p, q->o, a);
-    if (routed) cli_print("Routing", "%s\n\n", routed);
+    const char *other = cli_other_text(&q->other, a);
+    if (routed) cli_print("Routing", "%s\n%s", routed, other ? "" : "\n");
+    if (other) cli_print(routed ? "" : "Routing", "%s\n\n", other);
     cli_print("Wall", "%s: %s\n\n", wall_name(p->wall), p->evidence);
     cli_print_not_priced(q->left_out, q->n_left_out);
     for (int i = 0; i < q->s->r.n_notes; i++) cli_print("Note", "%s\n", q->s->r.notes[i]);
@@ -234,6 +240,7 @@ static status see_rank(priced *q, arena *a, error *err)
     q->p.beside = f.beside;
     q->p.saved_live = f.saved_live;
     q->p.host_bytes = f.host_bytes;
+    q->p.on_host.state = f.on_host.state;
     return OK;
 }
 
@@ -261,6 +268,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
     waiting_begin("price", "playing the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
     price_setup(&q->p, s, hw, o, a);
+    cli_routing_other(&q->other, r, &(price_job){s, hw, o});
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
     q->limit.seconds = CHANGES_SECONDS;
     change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
@@ -297,6 +305,7 @@ int command_price(int argc, char **argv)
     status st = cli_read(a, &(cli_words){"price", argc, argv, options, 7}, r, &done, &err);
     if (!st && !done) st = cli_trace_words(&t, &err);
     if (!st && !done) st = cli_headroom(r, headroom, &err);
+    if (!st && !done) cli_routing_knob(r, routed);
     *q = (priced){.trace = t};
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/file.h"
+#include "recipe/loads.h"
+#include "recipe/target.h"
 
 enum { SKEW_MAX = 1024 };
 
@@ -48,9 +50,80 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
     return st;
 }
 
+static const char by_word[] = "--routing";
+
+void cli_routing_knob(recipe *r, const char *word)
+{
+    char *end;
+    double skew = word ? strtod(word, &end) : 0;
+    if (!word || end == word || *end || !(skew >= 1 && skew <= SKEW_MAX)) return;
+    bool megatron = !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
+    if (!loads_forced(r))
+        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), by_word);
+    else if (megatron) /* memory of what is asked; the recipe still trains as it says */
+        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), by_word);
+}
+
+/* ---- the other routing */
+
+static void flip(recipe *r, bool natural)
+{
+    if (natural) recipe_set(r, K_FORCE_RANDOM, value_of_bool(false), "natural routing");
+    if (natural || !loads_forced(r))
+        recipe_set(r, K_FORCE_BALANCE, value_of_bool(!natural), "the other routing");
+    setting *room = &r->knob[K_BUFFER_FACTOR];
+    if (room->from != FROM_USER || room->why == by_word) *room = (setting){.from = FROM_NOTHING};
+}
+
+void cli_routing_other(other_routing *out, const recipe *given, const price_job *j)
+{
+    const setup *now = j->s;
+    *out = (other_routing){0};
+    if (!now->m.experts || now->lay.ep < 2) return;
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    setup *s = ARENA_NEW(a, setup);
+    price *p = ARENA_NEW(a, price);
+    error err = {{0}};
+    bool asked = j->o && (j->o->skew > 0 || j->o->routing);
+    *r = *given;
+    r->a = a;
+    out->natural = loads_forced(&now->r) && !asked;
+    flip(r, out->natural);
+    price_options o = {.stack = j->o ? j->o->stack : NULL};
+    *p = (price){0};
+    out->there = setup_init(s, r, a, &err) == OK && s->possible && !s->pipe.why_not;
+    if (out->there) price_setup(p, s, j->hw, &o, a);
+    out->skew = p->skew;
+    out->step_s = p->step_s;
+    out->peak_bytes = p->peak_bytes;
+    out->fits = p->fits;
+    arena_destroy(a);
+}
+
+const char *cli_other_text(const other_routing *x, arena *a)
+{
+    if (!x->there) return NULL;
+    const char *name = x->natural ? arena_text(a, "with natural routing (%.3g times)", x->skew)
+                                  : "with forced balance";
+    return arena_text(a, "%s: a step of %s, %s on the fullest rank%s", name,
+                      text_seconds(a, x->step_s), text_bytes(a, x->peak_bytes),
+                      x->fits ? "" : ", which does not fit");
+}
+
+void cli_other_json(json_t *o, const other_routing *x)
+{
+    if (!x->there) return;
+    json_object_set_new(o, x->natural ? "natural" : "forced",
+                        json_pack("{s:f, s:f, s:I}", "skew", x->skew, "step_s", x->step_s,
+                                  "peak_bytes", (json_int_t)x->peak_bytes));
+}
+
+/* ---- what there is to say */
+
 static bool is_too_small(const price *p)
 {
-    return p->room > 0 && p->worst_skew > p->room * (1 + 1e-9);
+    return p->room_is_planned && p->worst_skew > p->room * (1 + 1e-9);
 }
 
 /* In tenths, as a person would set it. */
@@ -66,7 +139,8 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
                           o->skew);
     if (p->skew <= 0 || (p->worst_skew <= 1 && !o->routing)) return NULL;
     textbuf t = text_init(a);
-    text_add(&t, "the fullest EP rank has %.3f times the mean load", p->skew);
+    text_add(&t, "the fullest EP rank has %.3f times the mean load%s", p->skew,
+             o->routing ? "" : " (natural routing: moefold.routing_skew)");
     if (p->worst_layer >= 0)
         text_add(&t, " in the mean layer, %.3f times in layer %lld (%s)", p->worst_skew,
                  (long long)p->worst_layer, o->routing->path);
@@ -75,6 +149,8 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
                  ";\n         routed buffers are planned for %.3g times: a run needs "
                  "moefold.moe_buffer_factor=%.3g, and memory is priced without that",
                  p->room, factor_for(p));
+    if (o->routing && !p->room_is_planned)
+        text_add(&t, ";\n         memory is that of %.3g times (moefold.routing_skew)", p->room);
     return t.s;
 }
 

@@ -7,7 +7,12 @@
 
 #define ROUTING_WORD "SKEW|FILE"
 #define ROUTING_HELP                                                                               \
-    "load of the fullest EP rank over the mean (unset: 1), or what `train --save-routing` wrote"
+    "load of the fullest EP rank over the mean (unset: moefold.routing_skew, 1 where balance is "  \
+    "forced), or what `train --save-routing` wrote"
+
+/* A number becomes moefold.routing_skew, so that memory follows it and a plan's recipe has it;
+ * before the recipe is resolved. */
+void cli_routing_knob(recipe *r, const char *word);
 
 /* A number, or a file that fits the model; NULL: neither. ERR_INPUT: what is wrong with it. */
 status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err);
@@ -16,5 +21,18 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
  * buffers have room for it. NULL: nothing is to be said. */
 const char *cli_routing_text(const price *p, const price_options *o, arena *a);
 json_t *cli_routing_json(const price *p, const price_options *o);
+
+/* The recipe with the other routing: forced balance where it is priced with a natural one, natural
+ * routing where it forces balance. `there` false: no two ranks share experts. */
+typedef struct other_routing {
+    bool there, natural, fits;
+    double skew, step_s;
+    int64_t peak_bytes;
+} other_routing;
+void cli_routing_other(other_routing *out, const recipe *given, const price_job *j);
+
+/* A line for people, NULL: nothing is to be said; and the key `forced` or `natural` of an object. */
+const char *cli_other_text(const other_routing *x, arena *a);
+void cli_other_json(json_t *o, const other_routing *x);
 
 #endif

@@ -79,6 +79,24 @@ static void print_gap(const fit *f, arena *a)
         printf("         activations: %s\n", cli_packing_gap(bytes, f->saved_live, a));
 }
 
+/* Of a node's GPUs together, beside what its host has. */
+static void print_node(const host_need *h, arena *a)
+{
+    if (!h->node) return;
+    const char *text = "host.memory of the hardware description is not set";
+    if (h->memory)
+        text = arena_text(a, "%s of %s", h->node > h->memory ? "MORE THAN ALL" : "out",
+                          text_bytes(a, h->memory));
+    printf("         %-40s %12s   %s\n", "on the host: a node's GPUs, at most",
+           text_bytes(a, h->node), text);
+}
+
+json_t *cli_json_host(const host_need *h)
+{
+    return json_pack("{s:I, s:I, s:o}", "state", (json_int_t)h->state, "node", (json_int_t)h->node,
+                     "node_memory", h->memory ? json_integer(h->memory) : json_null());
+}
+
 void cli_print_regions(const fit *f, arena *a)
 {
     if (f->megatron) {
@@ -89,6 +107,8 @@ void cli_print_regions(const fit *f, arena *a)
         print_gap(f, a);
     }
     print_part("on the host: offloaded activations", f->host_bytes, a);
+    print_part("on the host: optimizer state", f->on_host.state, a);
+    print_node(&f->on_host, a);
     printf("\n");
 }
 

@@ -29,6 +29,8 @@ const char *cli_fit_text(const fit *f, arena *a);
 /* The block "Peak": the fullest rank, by what it holds. */
 void cli_print_fit(const setup *s, const fit *f, arena *a);
 void cli_print_regions(const fit *f, arena *a); /* its rows */
+/* What waits on the host: {state, node, node_memory}. */
+json_t *cli_json_host(const host_need *h);
 /* How far a region of saved buffers ends above those that live at once, as text. */
 const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a);
 

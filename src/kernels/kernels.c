@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/blas.h"
 #include "kernels/cpu/fast_dense.h"
+#include "kernels/cpu/fused.h"
 #include "kernels/cpu/launch.h"
 #include "kernels/cpu/rows.h"
 
@@ -32,8 +33,9 @@ static void adapt(kernel *k)
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense,  plain_attention, plain_moe,      plain_gdn, plain_move, plain_layer,
-        plain_update, fast_dense,      fast_attention, fast_moe,  fast_gdn,   fast_move,
+        plain_dense, plain_attention, plain_moe,   plain_gdn,  plain_move,
+        plain_layer, plain_update,    plain_fused, fast_dense, fast_attention,
+        fast_moe,    fast_gdn,        fast_move,   fast_fused,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         kernel_rows part = parts[i]();
@@ -82,7 +84,7 @@ size_t kernel_workspace_bytes(const op *o)
 {
     for (size_t i = 0; i < sizeof needs / sizeof needs[0]; i++)
         if (needs[i].kind == o->kind) return needs[i].bytes(o);
-    return 0;
+    return op_is_fused(o->kind) ? fused_bytes(o) : 0;
 }
 
 void kernels_workspace(void *p, size_t bytes)

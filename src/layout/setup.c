@@ -34,6 +34,7 @@ static const knob_id derived[] = {
     K_DATA_SEED,
     K_MOCK_DATA,
     K_BUFFER_FACTOR,
+    K_ROUTING_SKEW,
     K_GROUP_SCORE,
     K_TARGET,
     K_ROUTER_NORM,

@@ -111,4 +111,12 @@ typedef struct reserved_ratio {
 } reserved_ratio;
 reserved_ratio reserved_ratio_of(const recipe *r);
 
+/* What waits on the host: optimizer state of the fullest rank, by offload or between updates; and
+ * with activations, of the rank with most, times the GPUs of a node. */
+typedef struct host_need {
+    int64_t state;
+    int64_t node;   /* at most: ranks of a node may be of stages that need less */
+    int64_t memory; /* of a node; 0: the hardware description does not say */
+} host_need;
+
 #endif

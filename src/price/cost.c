@@ -146,6 +146,10 @@ static const cost_row rows[OP_COUNT] = {
     [OP_HEAD_PART] = {WAY_HEAD, COST_HEAD},
     [OP_HEAD_PART_D] = {WAY_HEAD, COST_HEAD},
     [OP_HEAD_LOGITS] = {WAY_HEAD, COST_HEAD},
+    [OP_ADD_NORM] = {WAY_MEMORY, COST_MEMORY},
+    [OP_NORM_BACK] = {WAY_MEMORY, COST_MEMORY},
+    [OP_QKV_HEADS] = {WAY_MEMORY, COST_MEMORY},
+    [OP_QKV_HEADS_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_SQUARES] = {WAY_UPDATE, COST_MEMORY},
     [OP_TALLY] = {WAY_MEMORY, COST_MEMORY},
     [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
@@ -358,10 +362,10 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     double bytes = bytes_of(seg, o, row->way);
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
+    double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
     if (row->kind == COST_MEMORY)
-        return bytes * c->hw->fusion *
-               (role_is_routed(o->role) ? c->fill * cost_loads(c, seg, o).skew : 1);
-    return bytes * (is_router(o->kind) ? c->router_passes : c->routing * c->fill);
+        return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
+    return bytes * (is_router(o->kind) ? c->router_passes : c->routing * full);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */

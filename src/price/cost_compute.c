@@ -123,6 +123,13 @@ static bool comes_narrow(const cost_model *c, const op *o)
     return o->role == (o->kind == OP_GROUPED ? ROLE_EXPERTS_FC2 : ROLE_EXPERTS_FC1);
 }
 
+/* Of experts' products, whose few tiles hide less of their beginning and end. */
+static double grouped_deep(const cost_model *c, bool narrow, double sum)
+{
+    double own = c->hw->grouped_depth;
+    return own > 0 && !narrow ? sum / (sum + own) : depth_part(c, narrow, sum);
+}
+
 /* What one of the products that are called for each expert reaches: that of a dense product of its
  * size, but those that fill less than half of the chip run beside those of other streams. On one
  * H200 a loop of 128 calls with 2,048 rows reached 632, 603, 606 TFLOP/s (N 1536 K 2048: forward,
@@ -135,7 +142,7 @@ static double one_reaches(const cost_model *c, const op *o, bool narrow, const p
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double size = z->rows * z->columns;
     if (size < HALF) size = fmin(STREAMS * size, HALF);
-    return curve_at(reached, sqrt(size)) * depth_part(c, narrow, z->sum);
+    return curve_at(reached, sqrt(size)) * grouped_deep(c, narrow, z->sum);
 }
 
 static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z,
@@ -144,9 +151,7 @@ static double grouped_reaches(const cost_model *c, const op *o, bool narrow, con
     const curve *forward = &c->hw->grouped[narrow ? c->products : c->plain];
     const curve *reached =
         !narrow && c->plain == NUMBER_BF16 ? form_of(forward, c->hw->grouped_gradient, o) : forward;
-    double own = c->hw->grouped_depth;
-    double deep = own > 0 && !narrow ? z->sum / (z->sum + own) : depth_part(c, narrow, z->sum);
-    return curve_at(reached, rows) * deep;
+    return curve_at(reached, rows) * grouped_deep(c, narrow, z->sum);
 }
 
 /* Products of `experts` experts that share `rows` evenly. */
@@ -176,7 +181,8 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
 {
     expert_loads l = cost_loads(c, seg, o);
     int64_t n_experts = o->dim[DIM_GROUPED_E];
-    double even = (double)o->dim[DIM_GROUPED_ROOM] * c->fill, experts = (double)n_experts;
+    double even = floor((double)o->dim[DIM_GROUPED_ROOM] * c->fill * (1 + 1e-12)); /* whole rows */
+    double experts = (double)n_experts;
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     double rows = even * l.skew;
     bool narrow = cost_is_narrow(c, o);

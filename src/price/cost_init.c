@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "price/cost_parts.h"
+#include "recipe/loads.h"
 
 /* ---- numbers of products */
 
@@ -75,14 +76,15 @@ static void init_routing(cost_model *c)
     c->routing_calls = copies * (fused ? 1 : c->hw->unfused_calls);
     c->router_calls = router ? 1 : c->hw->unfused_calls;
     if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
-    double factor = recipe_real(r, K_BUFFER_FACTOR), skew = recipe_real(r, K_ROUTING_SKEW);
+    double factor = recipe_real(r, K_BUFFER_FACTOR);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
-    cost_set_skew(c, skew);
+    cost_set_skew(c, loads_priced(r));
 }
 
 void cost_set_skew(cost_model *c, double skew)
 {
-    c->skew = skew >= 1 && c->s->lay.ep > 1 ? skew : 1;
+    double most = (double)c->s->lay.ep; /* one rank has them all, at most */
+    c->skew = skew >= 1 && c->s->lay.ep > 1 ? fmin(skew, most) : 1;
 }
 
 /* ---- graphs */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/maths.h"
 #include "recipe/target.h"
 
 /* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
@@ -20,8 +21,20 @@ bool fit_by_megatron(const setup *s)
     return !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
 }
 
+/* Optimizer state of a rank that waits on the host. */
+static int64_t state_of_host(const setup *s, int64_t rank)
+{
+    state_bytes b;
+    if (recipe_on_cpu(&s->r)) return 0;
+    state_of_stage(&b, s, rank_coordinates(&s->lay, rank).pp);
+    return b.host + (state_waits_on_host(&s->r) ? state_optimizer(&b) : 0);
+}
+
 void fit_see(fit *out, const setup *s, const program_size *p)
 {
+    int64_t state = state_of_host(s, p->rank);
+    int64_t node = mul_sat(p->host_bytes + state, s->lay.gpus_per_node);
+    if (node > out->on_host.node) out->on_host.node = node;
     int64_t beside = bytes_beside(s, p);
     reported r;
     bool megatron = fit_by_megatron(s);
@@ -38,6 +51,7 @@ void fit_see(fit *out, const setup *s, const program_size *p)
     out->fullest = p->rank;
     out->saved_live = p->saved_live;
     out->host_bytes = p->host_bytes;
+    out->on_host.state = state;
     memcpy(out->bytes, p->bytes, sizeof out->bytes);
 }
 
@@ -51,5 +65,6 @@ void fit_of(fit *out, const setup *s, const violations *found, const hardware *h
     for (int64_t i = 0; i < s->pipe.pp; i++) fit_see(out, s, &list[i]);
     arena_destroy(scratch);
     out->usable_bytes = hw->usable;
+    out->on_host.memory = (int64_t)hw->host_memory;
     out->fits = out->peak_bytes <= out->usable_bytes;
 }

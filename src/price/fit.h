@@ -26,6 +26,7 @@ typedef struct fit {
     bool megatron;
     int64_t saved_live; /* of its saved bytes: most that live at once */
     int64_t host_bytes; /* activations on the host, beside all that */
+    host_need on_host;
 } fit;
 
 /* Of any setup, valid or not. `found`: what rules_check says of it. Memory comes from `a`, and only

@@ -25,6 +25,7 @@ static void take_fit(price *out, const fit *f)
     out->fullest = f->fullest;
     out->saved_live = f->saved_live;
     out->host_bytes = f->host_bytes;
+    out->on_host = f->on_host;
     out->fits = f->peak_bytes <= out->usable;
     memcpy(out->bytes, f->bytes, sizeof out->bytes);
 }
@@ -155,7 +156,7 @@ void price_skew(cost_model *c, const price_options *o)
     if (o && o->routing)
         cost_set_skew(c, routing_skew(o->routing, c->s->lay.ep));
     else if (o && o->skew > 0)
-        cost_set_skew(c, fmin(o->skew, (double)c->s->lay.ep)); /* one rank has them all, at most */
+        cost_set_skew(c, o->skew);
 }
 
 /* Every layer with its own loads. */
@@ -173,6 +174,7 @@ static void see_routing(price *out, const setup *s, const cost_model *c)
     if (!s->m.experts || s->lay.ep < 2) return;
     out->skew = out->worst_skew = c->skew;
     out->room = recipe_real(&s->r, K_BUFFER_FACTOR);
+    out->room_is_planned = !fit_by_megatron(s);
     out->worst_layer = -1;
     for (int64_t i = 0; i < c->n_by_layer; i++) {
         if (out->worst_layer >= 0 && c->by_layer[i].skew <= out->worst_skew) continue;
@@ -214,6 +216,7 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
         if (seconds > optimizer) optimizer = seconds;
     }
     take_fit(out, &memory);
+    out->on_host.memory = (int64_t)j->hw->host_memory;
     stage_time *t = ARENA_ARRAY(a, stage_time, s->pipe.pp);
     play_stages(t, &(stage_play){&c, step->programs, w}, a);
     see_time(out, s, t, optimizer);

@@ -76,11 +76,13 @@ typedef struct price {
     int64_t peak_bytes, usable;
     int64_t saved_live; /* of its saved bytes: most that live at once */
     int64_t host_bytes; /* activations on the host, beside all that */
+    host_need on_host;
     bool fits;
     /* of routed buffers, where ranks share experts; 0: no layer is routed */
     double skew, worst_skew; /* load of the fullest rank over the mean: mean layer, worst layer */
     int64_t worst_layer;     /* -1: all are alike */
-    double room;             /* what they are planned for, over the balanced load */
+    double room;             /* what they hold, over the balanced load */
+    bool room_is_planned;    /* by us; Megatron's are as large as their load */
     wall wall;
     const char *evidence; /* one sentence with the numbers */
 } price;
@@ -101,7 +103,7 @@ void price_parts(step_part out[STEP_PARTS], const price *p);
 
 typedef struct price_options {
     const char *stack;
-    double skew;            /* 0: as the recipe has it (1) */
+    double skew;            /* 0: as the recipe has it */
     const routing *routing; /* recorded, and fits the model: instead of a skew */
 } price_options;
 

@@ -6,6 +6,7 @@
 #include "base/maths.h"
 #include "program/assembly.h"
 #include "program/build/build.h"
+#include "program/memory/fuse.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "program/shape.h"
@@ -61,6 +62,7 @@ void assembly_done(assembly *s, segment *seg, unsigned drop)
 {
     offload_options offload = offload_options_of(&s->p->s->r);
     segment_recompute(seg, drop, s->b.a);
+    segment_fuse(seg, fusions_of(s->p->s), s->b.a);
     segment_offload(seg, &offload, s->b.a);
     segment_fit(seg, s->b.a);
     segment_waits(seg, s->b.a);

@@ -2,6 +2,7 @@
 #include "program/target.h"
 
 #include "base/maths.h"
+#include "program/fused.h"
 #include "recipe/target.h"
 
 static const target_row rows[] = {
@@ -9,10 +10,12 @@ static const target_row rows[] = {
      .widens = true,
      .writes_first = true,
      .wide_blocks = true,
+     .can_fuse = FUSE_ALL,
      .logits_bytes = 8 << 20},
     {.name = "cuda-sm90",
      .writes_first = true,
      .wide_blocks = true,
+     .can_fuse = FUSE_ALL,
      .logits_rows = 4096,
      .logits = DTYPE_BF16,
      .room = target_cuda_room},
@@ -105,6 +108,12 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         int64_t rows_n = o->dim[DIM_HEAD_LOSS_ROWS];
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
+    }
+    if (op_is_fused(o->kind)) {
+        fused_steps parts_of;
+        int64_t at[FUSED_BETWEEN_MAX];
+        fused_expand(&parts_of, o, NULL);
+        add(&p, fused_places(&parts_of, at), -1, -1);
     }
     if (t->widens && !op_is_comm(o->kind) && !op_is_typed(o->kind)) add_copies(&p, seg, o);
     return p.n;

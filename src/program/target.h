@@ -13,6 +13,8 @@ typedef struct target_row {
     bool widens;          /* kernels compute on FP32 copies of narrow operands, in the workspace */
     bool writes_first;    /* the first weight gradient of a step is written, and needs no zeros */
     bool wide_blocks;     /* blocks of attention are merged in FP32, and rounded once */
+    unsigned can_fuse;    /* FUSE_ bits (fused.h) that its kernels have rows for */
+    unsigned fusions;     /* those that are done where moefold.fusion does not say: they pay */
     int64_t logits_bytes; /* a chunk of the head has as many rows as these take in FP32 .. */
     int64_t logits_rows;  /* .. or, where this is not 0, so many */
     dtype logits;

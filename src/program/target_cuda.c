@@ -5,6 +5,7 @@
  * whose sums are FP32 and whose key and value heads are summed over the query heads that share
  * them, and a chunk of logits. */
 #include "base/maths.h"
+#include "program/fused.h"
 #include "program/target.h"
 #include "program/update.h"
 
@@ -21,6 +22,8 @@ enum {
     SHARED_MOST = 200 << 10,
     RULE_CHUNK = 64, /* tokens, and numbers of a head, of the delta rule in chunks */
     RULE_HEAD = 128,
+    HEADS_PIECES = 1056, /* tokens are cut into so many for the gradients of heads, */
+    HEADS_TOKENS = 2,    /* of so many at least */
 };
 static const int64_t SCORES_MOST = (int64_t)16 << 30; /* of a gradient of a fixed order */
 
@@ -164,6 +167,20 @@ static int64_t samples(int64_t tokens, int64_t size)
     return size > 0 ? tokens / size + 2 : 1;
 }
 
+/* By parts, what lies between them and the neediest; or by one pass, sums of weights of heads. */
+static int64_t fused(const op *o, const op_types *t)
+{
+    fused_steps f;
+    int64_t at[FUSED_BETWEEN_MAX], most = 0;
+    fused_expand(&f, o, t);
+    for (int i = 0; i < f.n; i++) most = larger(most, target_cuda_room(&f.ops[i], &f.types[i]));
+    const int64_t by_parts = fused_places(&f, at) + most;
+    if (o->kind != OP_QKV_HEADS_D) return by_parts;
+    const int64_t pieces = ceil_div(o->dim[DIM_QKV_HEADS_D_T], HEADS_TOKENS);
+    return larger(by_parts, room(pieces < HEADS_PIECES ? pieces : HEADS_PIECES,
+                                 2 * o->dim[DIM_QKV_HEADS_D_D], 4));
+}
+
 int64_t target_cuda_room(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
@@ -193,6 +210,11 @@ int64_t target_cuda_room(const op *o, const op_types *t)
         return columns(d[DIM_NORM_W_M], d[DIM_NORM_W_H]);
     case OP_LAYER_NORM_W:
         return columns(d[DIM_LAYER_NORM_W_M], d[DIM_LAYER_NORM_W_H]);
+    case OP_ADD_NORM:
+    case OP_NORM_BACK:
+    case OP_QKV_HEADS:
+    case OP_QKV_HEADS_D:
+        return fused(o, t);
     case OP_GATED_NORM_W:
         return columns(d[DIM_GATED_NORM_W_M], d[DIM_GATED_NORM_W_H]);
     case OP_CONV_W:

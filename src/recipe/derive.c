@@ -1,5 +1,6 @@
 /* derive.c - what knobs imply for one another where neither model nor layout is asked. */
 #include "recipe/judgement.h"
+#include "recipe/loads.h"
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
 #include "recipe/target.h"
@@ -43,9 +44,7 @@ static void derive_router(recipe *r)
     recipe_fill(r, K_ROUTER_NORM, value_of_bool(sigmoid), FROM_DERIVED,
                 sigmoid ? "Megatron normalises sigmoid weights"
                         : "softmax scores are not normalised again");
-    bool forced = recipe_on(r, K_FORCE_BALANCE);
-    recipe_fill(r, K_BUFFER_FACTOR, value_of_float(forced ? 1.0 : 1.5), FROM_DERIVED,
-                forced ? "forced balance is exact" : "unset: 1.5 times the balanced load");
+    loads_derive(r);
 }
 
 static void derive_graphs(recipe *r)

@@ -3,6 +3,7 @@
  * I1  Events of the device: those of a list first, the same for all lists, since a wait is for the
  *     last record before it; then those of the program. Only what is waited for is recorded. */
 #include <assert.h>
+#include <pthread.h>
 
 #include "base/maths.h"
 #include "program/target.h"
@@ -23,6 +24,17 @@ static status no_kernel(const device_table *table, const op *o, const op_types *
                      table->name, format ? "; repair: mixed_precision=bf16_mixed" : "");
 }
 
+/* Ranks that are threads meet libraries that have just been opened: one after another. */
+static status prepare(const kernel *k, const op *o, bound_op *b, error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (!k->prepare) return OK;
+    pthread_mutex_lock(&lock);
+    status s = k->prepare(o, &b->types, &b->state, err);
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
 static status bind_row(const executor *e, bound_op *b, const segment *seg, const op *o, error *err)
 {
     int n_rows;
@@ -32,7 +44,7 @@ static status bind_row(const executor *e, bound_op *b, const segment *seg, const
     const kernel *k = kernel_pick(rows, n_rows, o, &b->types, e->plain);
     if (!k) return no_kernel(table, o, &b->types, err);
     assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(table->target(), seg, o));
-    status s = k->prepare ? k->prepare(o, &b->types, &b->state, err) : OK;
+    status s = prepare(k, o, b, err);
     if (!s) b->row = k;
     return s;
 }

@@ -7,6 +7,7 @@
 #include "base/maths.h"
 #include "program/build/build.h"
 #include "program/build/messages.h"
+#include "program/memory/fuse.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "program/shape.h"
@@ -147,10 +148,11 @@ void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
     memcpy(seg->bufs, p->seg.bufs, sizeof *seg->bufs * (size_t)seg->n_bufs);
 }
 
-static void finish(segment *seg, const recipe *r, unsigned drop, arena *a)
+static void finish(segment *seg, const setup *s, unsigned drop, arena *a)
 {
-    offload_options offload = offload_options_of(r);
+    offload_options offload = offload_options_of(&s->r);
     segment_recompute(seg, drop, a);
+    segment_fuse(seg, fusions_of(s), a);
     segment_offload(seg, &offload, a);
     segment_fit(seg, a);
     segment_waits(seg, a);
@@ -210,11 +212,11 @@ card *card_build(cards *k, const choice *c, const card_key *key)
     arena_place mark = arena_mark(k->scratch);
     segment seg, other, pair;
     card_part(k, w, &seg, what, key->kind);
-    finish(&seg, &w->s.r, key->drop, k->scratch);
+    finish(&seg, &w->s, key->drop, k->scratch);
     if (what == CARD_PAIR) {
         bool same = key->kind == key->other;
         if (!same) card_part(k, w, &other, what, key->other);
-        if (!same) finish(&other, &w->s.r, key->drop, k->scratch);
+        if (!same) finish(&other, &w->s, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
         play_card(k, out, w, &pair);
     } else {

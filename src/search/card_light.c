@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "program/fused.h"
+#include "program/memory/fuse.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "search/card_play.h"
@@ -77,12 +79,25 @@ static void two_costs(const cards *k, const card_bench *w, cost_model out[2], ev
     card_set_scope(k, &out[1], SCOPE_STEP);
 }
 
+/* As cards are. In a whole layer the sum behind attention may be one with the norm of the other
+ * half: then it is left out here, so that no card is below (I1). */
+static void fuse_half(segment *seg, const setup *s, card_what what, arena *a)
+{
+    unsigned fusions = fusions_of(s);
+    int *n = &seg->n_ops[SEG_FORWARD];
+    segment_fuse(seg, fusions, a);
+    if ((fusions & FUSE_ADD_NORM) && what == CARD_ATTENTION && *n > 0 &&
+        seg->ops[SEG_FORWARD][*n - 1].kind == OP_ADD)
+        --*n;
+}
+
 static void read_half(cards *k, card_light *l, card_bench *w, const card_key *key)
 {
     arena_place mark = arena_mark(k->scratch);
     segment seg;
     card_part(k, w, &seg, (card_what)key->what, key->kind);
     segment_recompute(&seg, key->drop, k->scratch);
+    fuse_half(&seg, &w->s, (card_what)key->what, k->scratch);
     read_bytes(l, &seg, &w->s.r);
     l->live = live_of_segment(&seg, &w->s, k->scratch);
     cost_model cost[2];
@@ -118,6 +133,7 @@ static void read_pair(cards *k, card_light *l, card_bench *w, const card_key *ke
     for (int i = 0; i < n; i++) {
         card_part(k, w, &half[i], CARD_PAIR, i ? key->other : key->kind);
         segment_recompute(&half[i], key->drop, k->scratch);
+        segment_fuse(&half[i], fusions_of(&w->s), k->scratch);
     }
     pair_options o = card_pairing(w, &w->c);
     o.unplanned = true;

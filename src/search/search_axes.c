@@ -68,6 +68,8 @@ static const struct {
     {K_NAN_LOSS, ON_GRAPHS, false},
     {K_TE_RNG, ON_GRAPHS, true},
     {K_CONNECTIONS, ON_TP | ON_CP | ON_BESIDE, true},
+    {K_ROUTING_SKEW, ON_EP, true},
+    {K_BUFFER_FACTOR, ON_EP, true},
     {K_SP, ON_TP, true},
     {K_GRAD_OVERLAP, SIZES, true},
     {K_PARAM_OVERLAP, SIZES, true},

@@ -11,6 +11,7 @@
 #include "price/cost.h"
 #include "program/segment.h"
 #include "recipe/judgement.h"
+#include "recipe/loads.h"
 
 static const char by_plan[] = "plan";
 
@@ -334,9 +335,11 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
 
 /* ---- patching */
 
+/* Null asks for the derived value. */
 static void patch_value(recipe *r, const recipe *given, knob_id k, value v)
 {
-    if (given->knob[k].from != FROM_USER) r->knob[k].v = v;
+    const setting *set = &given->knob[k];
+    if (set->from != FROM_USER || set->v.kind == V_NULL) r->knob[k].v = v;
 }
 
 static void patch_derived(setup *s, const choice_maker *m, const choice *c)
@@ -350,6 +353,8 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
     patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    patch_value(r, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
+    patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
     patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }

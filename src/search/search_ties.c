@@ -1,21 +1,36 @@
 /* search_ties.c - bands of the best layouts, and their order.
  *
  * I1  The fastest ties with itself. What ties with it is told by the band of a difference, which
- *     grows with the knobs that differ; not by one another, so that ties are no chain. */
+ *     grows with the knobs that differ; not by one another, so that ties are no chain.
+ * I2  A tie says that nobody can exclude that the slower is faster, not that it is as good: at the
+ *     edge of the band (which holds four in five of the errors) it is slower in nine cases of ten,
+ *     and a user who got it first would lose those 12 %. Support and headroom decide only where the
+ *     odds are 2 to 1 or less: within a third of the band, 4 % where one knob differs, since of
+ *     errors that are normal a third lie beyond 0.43 of their spread, and the band is 1.28 of it.
+ * I3  Free memory is worth something where it is scarce: where what the allocator may reserve at
+ *     most (the upper end of its own band) would eat into the headroom. More than that buys
+ *     nothing.
+ * I4  Each place is given by itself, beside the fastest that is left. So no row stands before one
+ *     that is faster beyond a toss-up, however many lie between them. */
 #include "search/search_ties.h"
 
 #include <math.h>
 
-#include "price/bands.h"
+static const double TOSS_UP = 1.0 / 3; /* I2 */
 
 static double seconds_of(const found *f)
 {
     return f->priced ? f->exact.step_s : f->step_s;
 }
 
-static int64_t used_by(const found *f)
+/* I3. Estimated rows have no band: taken as one of 5 %. */
+static bool is_roomy(const found *f, int64_t usable)
 {
-    return f->priced ? f->exact.peak_bytes : f->peak_bytes;
+    const reported *m = &f->exact.memory;
+    double most = f->priced && m->reserved_high > 0
+                      ? (double)m->reserved_high + (double)m->outside
+                      : 1.05 * (double)(f->priced ? f->exact.peak_bytes : f->peak_bytes);
+    return most <= (double)usable;
 }
 
 static bool traits_of(band_traits *out, search_result *r, const found *f)
@@ -28,41 +43,73 @@ static bool traits_of(band_traits *out, search_result *r, const found *f)
     return ok;
 }
 
-/* Twentieths of a GPU's memory that stay free. */
-static int free_parts(const found *f, int64_t usable)
+/* ---- order */
+
+static double difference(const tie_row *a, const tie_row *b)
 {
-    return (int)(20 * (double)(usable - used_by(f)) / (double)usable);
+    return fabs(log(a->seconds / b->seconds));
 }
 
-static bool before(const found *a, const found *b, int64_t usable)
+static double band_between(const tie_row *a, const tie_row *b)
 {
-    if (a->tie != b->tie) return a->tie;
-    if (!a->tie) return seconds_of(a) < seconds_of(b);
-    if (a->supported != b->supported) return a->supported;
-    int x = free_parts(a, usable), y = free_parts(b, usable);
-    return x != y ? x > y : seconds_of(a) < seconds_of(b);
+    return band_of_difference(band_differences(&a->traits, &b->traits));
 }
+
+bool ties_toss_up(const tie_row *a, const tie_row *b)
+{
+    return difference(a, b) <= TOSS_UP * band_between(a, b);
+}
+
+static bool better(const tie_row *a, const tie_row *b)
+{
+    if (a->supported != b->supported) return a->supported;
+    if (a->roomy != b->roomy) return a->roomy;
+    return a->seconds < b->seconds;
+}
+
+static int fastest_of(const tie_row *rows, const int *left, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (rows[left[i]].seconds < rows[left[best]].seconds) best = i;
+    return best;
+}
+
+void ties_order(int *order, const tie_row *rows, int n)
+{
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int at = 0; at < n; at++) { /* I4: what is left begins at `at` */
+        int *left = order + at, first = fastest_of(rows, left, n - at), pick = first;
+        for (int i = 0; i < n - at; i++)
+            if (ties_toss_up(&rows[left[i]], &rows[left[first]]) &&
+                better(&rows[left[i]], &rows[left[pick]]))
+                pick = i;
+        int taken = left[pick];
+        for (int i = pick; i > 0; i--) left[i] = left[i - 1];
+        left[0] = taken;
+    }
+}
+
+/* ---- the list */
 
 void search_judge_ties(search_result *r, const search_options *o)
 {
-    band_traits first, own;
-    int fastest = 0;
-    for (int i = 1; i < r->n_best; i++)
-        if (seconds_of(&r->best[i]) < seconds_of(&r->best[fastest])) fastest = i;
-    if (!r->n_best || !traits_of(&first, r, &r->best[fastest])) return;
-    double least = seconds_of(&r->best[fastest]);
-    for (int i = 0; i < r->n_best; i++) {
+    tie_row rows[BEST_MAX] = {{.seconds = 0}};
+    found list[BEST_MAX];
+    int order[BEST_MAX], fastest = 0, n = r->n_best;
+    if (!n) return;
+    for (int i = 0; i < n; i++) {
         found *f = &r->best[i];
-        if (!traits_of(&own, r, f)) continue;
-        int n = band_differences(&first, &own);
-        f->band = band_of_time(&own, -1);
-        f->supported = band_unsupported(&own) == BAND_FEATURES;
-        f->tie = log(seconds_of(f) / least) <= band_of_difference(n);
+        rows[i] = (tie_row){.seconds = seconds_of(f), .roomy = is_roomy(f, o->hw->usable)};
+        if (!traits_of(&rows[i].traits, r, f)) return;
+        f->band = band_of_time(&rows[i].traits, -1);
+        f->supported = rows[i].supported = band_unsupported(&rows[i].traits) == BAND_FEATURES;
+        if (rows[i].seconds < rows[fastest].seconds) fastest = i;
     }
-    for (int i = 1; i < r->n_best; i++)
-        for (int k = i; k > 0 && before(&r->best[k], &r->best[k - 1], o->hw->usable); k--) {
-            found swap = r->best[k];
-            r->best[k] = r->best[k - 1];
-            r->best[k - 1] = swap;
-        }
+    for (int i = 0; i < n; i++) /* I1 */
+        r->best[i].tie =
+            difference(&rows[i], &rows[fastest]) <= band_between(&rows[i], &rows[fastest]);
+    ties_order(order, rows, n);
+    for (int i = 0; i < n; i++) list[i] = r->best[order[i]];
+    for (int i = 0; i < n; i++) r->best[i] = list[i];
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # An operation that faults or never ends on a device is named: operation, layer, microbatch. Late devices read what GPUs read.
+# Mostly waits.
 . tests/cli/saying.sh
 export MOEFOLD_DEVICE=deferred:1 OMP_NUM_THREADS=1
 job=(tests/data/golden/qwen3-moe-tiny cluster.gpu=cpu cluster.n_gpus=1 model.seq_length=64 train.train_iters=3 train.global_batch_size=4 train.micro_batch_size=1)

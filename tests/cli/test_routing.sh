@@ -27,10 +27,39 @@ check nothing_is_left_beside_them [ "$(ls loads.json* | wc -l)" = 1 ]
 expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the mean load in the mean layer' "$own" price "${gpus[@]}" --routing loads.json
 expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
-expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" --routing 2
+expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" moefold.target=moefold --routing 2
+expect recorded_routing_leaves_memory 0 'memory is that of 1.09 times' "$own" price "${gpus[@]}" --routing loads.json
 expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
-check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
+check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json --routing 1 | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
+
+# ---- forced and natural
+# holds NAME PYTHON: over n (natural), f (forced), s (forced, with --routing 1.3), c (check of n), p (a plan), q (its recipe's price)
+forced=model.moe_router_force_load_balancing=true
+"$own" price "${gpus[@]}" --json >n.json
+"$own" price "${gpus[@]}" $forced moefold.routing_skew=1.2 --json >f.json
+"$own" price "${gpus[@]}" $forced --routing 1.3 --json >s.json
+"$own" check "${gpus[@]}" --json >c.json
+"$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing 1.25 --out p.yaml --json >p.json
+"$own" price p.yaml --json >q.json
+"$own" check p.yaml --json >r.json
+holds() {
+    check "$1" python3 -c "
+import json
+n, f, s, c, p, q, r = (json.load(open(x + '.json')) for x in 'nfscpqr')
+b = p['best'][0]
+assert $2"
+}
+holds natural_is_the_default "n['routing']['skew'] == 1.09 and 'natural' not in n and n['forced']['skew'] == 1"
+holds forced_follows_the_recipe "f['routing']['skew'] == 1 and 'forced' not in f and f['natural']['skew'] == 1.2"
+holds the_other_is_the_other "n['forced']['step_s'] == f['step_s'] and n['forced']['peak_bytes'] == f['peak_bytes']"
+holds natural_needs_more "n['peak_bytes'] > f['peak_bytes'] and n['step_s'] >= f['step_s']"
+holds the_word_overrides "s['routing']['skew'] == 1.3 and s['forced']['step_s'] == f['step_s'] and s['peak_bytes'] > n['peak_bytes']"
+holds check_agrees "all(c[k] == n[k] for k in ('peak_bytes', 'usable_bytes', 'fits'))"
+holds plan_agrees "b['peak_bytes'] == q['peak_bytes'] == r['peak_bytes'] and abs(b['step_s'] / q['step_s'] - 1) < 1e-9"
+holds plan_has_the_other "p['routing']['skew'] == q['routing']['skew'] == 1.25 and p['forced'] == q['forced']"
+expect people_see_both 0 'with forced balance: a step of' "$own" price "${gpus[@]}"
+expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own" price "${gpus[@]}" $forced
 
 # ---- what is refused
 expect no_such_file 2 'no number and no file' "$own" price "${gpus[@]}" --routing nowhere.json

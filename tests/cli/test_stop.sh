@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every way to tell a run to stop: it saves and exits with 0; told again it ends at once; nothing is left behind.
+# Mostly waits.
 #
 # Nothing here depends on how fast the machine is: what is awaited is looked for again and again, with a limit of minutes.
 . tests/cli/saying.sh

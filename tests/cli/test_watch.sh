@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Ranks that are long at something: saving slowly ends no job, being stuck does, and is named for what it is.
+# Mostly waits.
 . tests/cli/saying.sh
 if ! command -v mpirun >/dev/null || ! command -v mpicc >/dev/null; then
     echo "ok ranks # skip: Open MPI is not installed"

@@ -11,7 +11,8 @@ const sizes *all_sizes(int *n)
 {
     static sizes all[TRIES_MOST];
     static int n_all;
-    sizes_part (*const parts[])(void) = {sizes_dense, sizes_attention, sizes_moe, sizes_update};
+    sizes_part (*const parts[])(void) = {sizes_dense, sizes_attention, sizes_moe, sizes_update,
+                                         sizes_fused};
     const bool first = n_all == 0;
     for (size_t i = 0; first && i < sizeof parts / sizeof parts[0]; i++) {
         const sizes_part part = parts[i]();

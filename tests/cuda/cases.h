@@ -33,6 +33,7 @@ sizes_part sizes_dense(void);
 sizes_part sizes_attention(void);
 sizes_part sizes_moe(void);
 sizes_part sizes_update(void);
+sizes_part sizes_fused(void);
 
 const shape *shape_of(op_kind kind); /* NULL: none */
 const sizes *all_sizes(int *n);
@@ -46,6 +47,7 @@ int check_large(void);
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */
+void fill_heads(trial *t);      /* joint projections */
 void fill_attention_d(trial *t);
 void fill_block(trial *t);
 void fill_block_d(trial *t);

@@ -222,7 +222,7 @@ static void even_loads_cost_what_balance_does(void **state)
 {
     (void)state;
     for (int i = 0; i < N_LAYOUTS; i++) {
-        price none = priced(layouts[i], NULL, 0, NULL), even = priced(layouts[i], evenly, 0, NULL);
+        price none = priced(layouts[i], NULL, 1, NULL), even = priced(layouts[i], evenly, 0, NULL);
         same_price(layouts[i], &none, &even);
     }
 }
@@ -233,7 +233,7 @@ static void uniform_loads_cost_what_their_skew_does(void **state)
     for (int i = 0; i < N_LAYOUTS; i++) {
         price number = priced(layouts[i], NULL, 1.5, NULL);
         price file = priced(layouts[i], one_and_a_half, 0, NULL),
-              none = priced(layouts[i], NULL, 0, NULL);
+              none = priced(layouts[i], NULL, 1, NULL);
         same_price(layouts[i], &number, &file);
         assert_true(file.step_s > none.step_s);
         assert_true(file.time[COST_EP] > 1.2 * none.time[COST_EP]);
@@ -244,9 +244,10 @@ static void uniform_loads_cost_what_their_skew_does(void **state)
 static void option_and_knob_are_one(void **state)
 {
     (void)state;
-    char words[1024];
+    char words[1024], room[1024];
     snprintf(words, sizeof words, "%s moefold.routing_skew=1.5", layouts[0]);
-    price option = priced(layouts[0], NULL, 1.5, NULL), set = priced(words, NULL, 0, NULL);
+    snprintf(room, sizeof room, "%s moefold.moe_buffer_factor=1.5", layouts[0]);
+    price option = priced(room, NULL, 1.5, NULL), set = priced(words, NULL, 0, NULL);
     same_price(words, &option, &set);
 }
 
@@ -257,7 +258,7 @@ static void layers_have_their_own_loads(void **state)
     for (int i = 0; i < N_LAYOUTS; i++) {
         if (strstr(layouts[i], "pipeline")) continue; /* the slowest stage would change */
         int64_t n = 0;
-        price none = priced(layouts[i], NULL, 0, &n), all = priced(layouts[i], NULL, 1.5, NULL);
+        price none = priced(layouts[i], NULL, 1, &n), all = priced(layouts[i], NULL, 1.5, NULL);
         for (int k = COST_GROUPED; k <= COST_EP; k += COST_EP - COST_GROUPED) {
             double sum = 0;
             for (hot_row = 0; hot_row < n; hot_row++) {
@@ -280,7 +281,7 @@ static void pairs_know_their_layers(void **state)
     (void)state;
     const char *words = layouts[N_LAYOUTS - 1];
     int64_t n = 0;
-    price none = priced(words, NULL, 0, &n), all = priced(words, NULL, 1.5, NULL);
+    price none = priced(words, NULL, 1, &n), all = priced(words, NULL, 1.5, NULL);
     for (hot_row = 0; hot_row < n; hot_row++) {
         price one = priced(words, hot, 0, NULL);
         assert_true(one.step_s > none.step_s && one.step_s < all.step_s);

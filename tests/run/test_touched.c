@@ -67,7 +67,8 @@ static void touched_is_planned_on_every_device(void **state)
     static const char *const words[] = {
         EVEN "mixed_precision=fp32",
         EVEN "mixed_precision=bf16_mixed",
-        EVEN "cluster.gpu=H100 cluster.n_gpus=1 moefold.target=moefold", /* a GPU's program */
+        EVEN "cluster.gpu=H100 cluster.n_gpus=1 moefold.target=moefold " /* a GPU's program */
+             "moefold.fusion=[qkv,add_norm,norm_back]",
         EVEN "model.fine_grained_activation_offloading=true "
              "model.offload_modules=[core_attn,attn_proj,expert_fc1,moe_act] "
              "model.min_offloaded_tensor_size=1",

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/maths.h"
+#include "kernels/cpu/fused.h"
 
 enum { BLOCK = 1 << 14, LINE = 64 };
 
@@ -107,6 +108,15 @@ static void narrow(uint16_t *to, const float *from, int64_t n)
         bf16_of_floats(to + i, from + i, n - i < BLOCK ? n - i : BLOCK);
 }
 
+/* What is between the parts of a fused operation has a format, too. */
+static void run(const kernel_call *c, void *const *in, void *const *out)
+{
+    if (op_is_fused(c->o->kind))
+        fused_run(c->row, c->o, c->types, in, out);
+    else
+        c->row->run(c->o, in, out);
+}
+
 static void launch_widened(const kernel_call *c, const widened *w)
 {
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -119,7 +129,7 @@ static void launch_widened(const kernel_call *c, const widened *w)
         if (p->in >= 0) in[p->in] = copy;
         if (p->out >= 0) out[p->out] = copy;
     }
-    c->row->run(c->o, in, out);
+    run(c, in, out);
     for (int i = 0; i < w->n; i++) {
         const struct widened_part *p = &w->list[i];
         if (p->out >= 0) narrow(c->out[p->out], out[p->out], p->elements);
@@ -133,5 +143,5 @@ void cpu_launch(const kernel_call *c)
     if (c->state)
         launch_widened(c, c->state);
     else
-        c->row->run(c->o, c->in, c->out);
+        run(c, c->in, c->out);
 }

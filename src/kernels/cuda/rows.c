@@ -41,6 +41,7 @@ static void gather(void)
         cuda_flex,
         cuda_update,
         cuda_host_update,
+        cuda_fused,
         cuda_fast_grouped,
         cuda_fast_wgmma,
         cuda_fast_gemm,
@@ -54,6 +55,8 @@ static void gather(void)
         cuda_fast_head_part,
         cuda_gdn_chunk,
         cuda_gdn_chunk_back,
+        cuda_fast_fused,
+        cuda_fast_heads,
         cuda_fast_router_loss,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {

@@ -18,8 +18,7 @@ struct sdpa_plan {
     int64_t workspace_bytes;
 };
 
-/* One handle for all ranks of the process: who builds a plan with it, or sets its stream and starts
- * what it has to, is behind the lock. */
+/* One handle for all ranks of the process; whoever calls the library is behind the lock. */
 static struct {
     pthread_mutex_t lock;
     const cudnn_library *lib;
@@ -111,10 +110,9 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
     if (!p) return error_set(err, ERR_MACHINE, "attention: out of memory");
     p->shape = *z;
     p->pass = pass;
-    sdpa_graph_init(&p->graph, dnn.lib, z, pass);
-    node properties = device ? properties_of(&p->graph, device) : NULL;
     pthread_mutex_lock(&dnn.lock);
-    const bool built = build_first(p, properties);
+    sdpa_graph_init(&p->graph, dnn.lib, z, pass);
+    const bool built = build_first(p, device ? properties_of(&p->graph, device) : NULL);
     pthread_mutex_unlock(&dnn.lock);
     if (!built) {
         char text[512] = "";
@@ -165,6 +163,7 @@ bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *w
     int64_t ids[SDPA_IDS], n = 0;
     void *places[SDPA_IDS];
     sdpa_graph pack; /* of one descriptor */
+    pthread_mutex_lock(&dnn.lock);
     sdpa_graph_open(&pack, dnn.lib);
     for (int i = 1; i < SDPA_IDS; i++) {
         if (!is_used(p, i)) continue;
@@ -176,10 +175,8 @@ bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *w
     sdpa_set(&pack, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, places);
     sdpa_set(&pack, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     sdpa_finish(&pack, d);
-    pthread_mutex_lock(&dnn.lock);
     if (!pack.failed) pack.failed = dnn.lib->cudnnSetStream(dnn.handle, (cudaStream_t)stream);
     if (!pack.failed) pack.failed = dnn.lib->cudnnBackendExecute(dnn.handle, p->plan, d);
-    pthread_mutex_unlock(&dnn.lock);
     const bool fine = !pack.failed;
     if (!fine) {
         char text[512] = "";
@@ -187,5 +184,6 @@ bool sdpa_run(const sdpa_plan *p, void *const at[SDPA_IDS], float scale, void *w
         fprintf(stderr, "cuDNN: %s\n", text);
     }
     sdpa_graph_release(&pack);
+    pthread_mutex_unlock(&dnn.lock);
     return fine;
 }

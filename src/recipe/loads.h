@@ -1,0 +1,29 @@
+/* loads.h - how uneven the experts' loads are that a recipe is priced with.
+ *
+ * Balance may be forced (model.moe_router_force_load_balancing, or Megatron's random logits): then
+ * all EP ranks have the mean load. Else routing is natural, and the fullest EP rank has
+ * moefold.routing_skew times the mean: all wait for it, and its routed tensors are as much larger.
+ *
+ * Unset, the skew is that of published pairs (loads.c) where Megatron runs. Our own runs are priced
+ * as balanced unless somebody says otherwise: no published pair is of ours, `train --save-routing`
+ * measures what a run really has, and ranks that share a machine's cores do not wait for the
+ * fullest as GPUs do. Their routed buffers are planned: moefold.moe_buffer_factor is their capacity,
+ * not a load, and stays 1.5 (1 where balance is exact), whatever the skew. */
+#ifndef RECIPE_LOADS_H
+#define RECIPE_LOADS_H
+
+#include "recipe/recipe.h"
+
+/* Is balance forced, exactly or by random logits? */
+bool loads_forced(const recipe *r);
+
+/* What fills the two knobs where nobody set them; `room` reads moefold.routing_skew. */
+double loads_skew(const recipe *r);
+double loads_room(const recipe *r);
+
+/* The load of the fullest EP rank over the mean that a resolved recipe is priced with. */
+double loads_priced(const recipe *r);
+
+void loads_derive(recipe *r);
+
+#endif
