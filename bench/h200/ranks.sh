@@ -72,7 +72,7 @@ ipc qwen3-moe 4 TP2 EP2 ETP1 overlap:dp
 ipc deepseek-v3 4 TP2 PP2 EP2 ETP1 deepep
 ipc qwen3-next 4 CP2 EP2 PP2 VPP2 cp:a2a alltoall overlap:ep
 ipc mixtral 4 TP2 EP2 ETP2 allgather
-ipc qwen3-moe 8 TP2 CP2 EP4 ETP1 PP2
+ipc qwen3-moe 4 TP2 CP2 EP4 ETP1
 ipc mtp 4 TP2 EP4 ETP1 hybridep
 shm qwen3-moe 2 EP2 alltoall
 shm deepseek-v3 4 TP2 PP2 EP2 ETP1

@@ -1,7 +1,8 @@
 # Forward and backward of the shapes for which Megatron's times on such a GPU are known: step, TFLOP/s, arena, the share of each
-# kind of operation, the prediction; planned bytes and touched bytes.
-common=(cluster.gpu=H200 cluster.n_gpus=1 optimizer.optimizer=none model.moe_router_force_load_balancing=true moefold.mock_data=true
-    moefold.target=moefold)
+# kind of operation, the prediction; planned bytes and touched bytes. The work is that of Megatron's runs: main gradients in FP32, no
+# optimizer, no norm of the gradient (no clipping) and no load-balancing loss.
+common=(cluster.gpu=H200 cluster.n_gpus=1 optimizer.optimizer=none optimizer.clip_grad=0 model.moe_router_load_balancing_type=none
+    model.moe_router_force_load_balancing=true moefold.mock_data=true moefold.target=moefold)
 qwen=(qwen3-30b-a3b model.num_layers=4)
 deepseek=(deepseek-v3 model.num_layers=3 'model.moe_layer_freq=[0,1,1]' model.num_moe_experts=32 model.mtp_num_layers=0
     model.moe_router_num_groups=null model.moe_router_group_topk=null)

@@ -150,6 +150,19 @@ typedef struct device_table {
      * sync. */
     double (*stamp_read)(device *d, int stamp);
 
+    /* Graphs 0 .. n-1, none captured; those from before are gone. NULL where a device has none, as
+     * the next three. */
+    status (*graphs)(device *d, int n, error *err);
+
+    /* What is launched on the compute stream between the two is not run but kept, with operations,
+     * types, states and addresses. Nothing else is put meanwhile. `captured` says how many kernels
+     * it is. */
+    void (*capture)(device *d, int graph);
+    int (*captured)(device *d, int graph);
+
+    /* Puts all of it into the compute stream; `o` is for people, and stays. */
+    void (*replay)(device *d, int graph, const op *o);
+
     /* The host waits until everything is complete. */
     void (*sync)(device *d);
 

@@ -143,6 +143,10 @@ void host_launch(device *d, op_stream s, kernel_call *c)
 {
     host_device *h = d->state;
     c->stream = NULL;
+    if (h->capturing) {
+        host_keep(d, s, c);
+        return;
+    }
     if (s == STREAM_COMPUTE && !h->late) {
         log_put(d, s, c->o);
         c->row->launch(c);
@@ -238,6 +242,7 @@ void host_close(device *d)
 {
     host_device *h = d->state;
     for (int s = 0; s < SPACE_COUNT; s++) give(h, (device_space)s);
+    host_close_graphs(h);
     queues_close(h);
     free(h);
 }

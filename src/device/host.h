@@ -41,6 +41,8 @@ typedef struct host_stamp {
     host_event is; /* the end of its task */
 } host_stamp;
 
+typedef struct host_graph host_graph; /* graphs.c */
+
 typedef struct host_device {
     unsigned char *memory[SPACE_COUNT];
     size_t bytes[SPACE_COUNT];
@@ -57,7 +59,10 @@ typedef struct host_device {
     int deaf;        /* a stream whose waits are ignored, or -1: a fault, for tests */
     uint64_t random; /* late: the state of the generator .. */
     int turn[STREAM_COUNT]; /* .. and which streams go first */
-    void *owner;            /* of a device that has this one in it */
+    host_graph *graphs;     /* [n_graphs] */
+    int n_graphs;
+    host_graph *capturing; /* what is launched goes there; NULL: it runs */
+    void *owner;           /* of a device that has this one in it */
 } host_device;
 
 /* ---- queues (queues.c) */
@@ -99,6 +104,12 @@ bool host_is_complete(device *d, int event);
 void host_launch(device *d, op_stream s, kernel_call *c);
 void host_message(device *d, op_stream s, const op *o, void *const *in, void *const *out);
 void host_copy(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
+status host_graphs(device *d, int n, error *err);
+void host_capture(device *d, int graph);
+int host_captured(device *d, int graph);
+void host_replay(device *d, int graph, const op *o);
+void host_keep(device *d, op_stream s, const kernel_call *c); /* while capturing */
+void host_close_graphs(host_device *h);
 status host_stamps(device *d, int n, error *err);
 double host_stamp_origin(device *d);
 void host_stamp_put(device *d, op_stream s, int stamp);
@@ -116,7 +127,9 @@ void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned
     .write = host_write, .fill = host_fill, .differ = host_differ, .copy = host_copy,              \
     .events = host_events, .record = host_record, .wait = host_wait, .wait_here = host_wait_here,  \
     .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
-    .stamps = host_stamps, .stamp_origin = host_stamp_origin, .stamp = host_stamp_put,             \
-    .stamp_read = host_stamp_read, .sync = queues_finish, .settle = queues_begin_all
+    .graphs = host_graphs, .capture = host_capture, .captured = host_captured,                     \
+    .replay = host_replay, .stamps = host_stamps, .stamp_origin = host_stamp_origin,               \
+    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .sync = queues_finish,                 \
+    .settle = queues_begin_all
 
 #endif

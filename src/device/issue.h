@@ -85,8 +85,8 @@ typedef struct issue_hooks {
     void (*move_by)(device *d, op_stream s, const op *o, const int32_t *table, void *const *in,
                     void *const *out);
 
-    /* Messages. `fetch`: n numbers to memory of the host, one place a stream, which may be read when
-     * the stream has passed a mark behind it. */
+    /* Messages. `fetch`: n numbers to memory of the host, one place a stream, to be read when the
+     * stream has passed a mark behind it. */
     const int32_t *(*fetch)(device *d, op_stream s, const void *from, int64_t n);
     void (*mark)(device *d, op_stream s);
     bool (*passed)(device *d, op_stream s);

@@ -179,45 +179,9 @@ cost_kind cost_kind_of_op(const op *o)
 
 /* ---- launches */
 
-/* Router and what follows its choice, as far as `moe_router` captures it. */
-static bool is_router(op_kind k)
-{
-    return k == OP_ROUTER || k == OP_ROUTER_D || k == OP_DROP || k == OP_AUX_LOSS ||
-           k == OP_AUX_GLOBAL || k == OP_AUX_COUNT || k == OP_Z_LOSS || k == OP_LOAD;
-}
-
-static bool is_preprocess(op_kind k)
-{
-    return k == OP_SORT || k == OP_ROUTE || k == OP_FLEX_COUNT || k == OP_FLEX_PLAN ||
-           k == OP_FLEX_PACK;
-}
-
-static bool is_norm(op_kind k)
-{
-    return k == OP_NORM || k == OP_LAYER_NORM;
-}
-
 static bool is_activation(op_kind k)
 {
     return k == OP_ACT || k == OP_ACT_D || k == OP_ACT_AS || k == OP_ACT_AS_D;
-}
-
-static const unsigned part_of_module[MODULE_COUNT] = {
-    [MODULE_NONE] = CAPTURED_REST,       [MODULE_EMBEDDING] = CAPTURED_REST,
-    [MODULE_LAYER] = CAPTURED_ATTENTION, [MODULE_ATTENTION] = CAPTURED_ATTENTION,
-    [MODULE_LINEAR] = CAPTURED_LINEAR,   [MODULE_MLP] = CAPTURED_MLP,
-    [MODULE_MOE] = CAPTURED_EXPERTS,     [MODULE_SHARED] = CAPTURED_ROUTER,
-    [MODULE_PREDICTION] = CAPTURED_REST, [MODULE_HEAD] = CAPTURED_REST,
-    [MODULE_MESSAGES] = CAPTURED_REST,   [MODULE_REPLICAS] = CAPTURED_REST,
-    [MODULE_OPTIMIZER] = CAPTURED_REST,
-};
-
-/* What has to be captured for this operation to be. */
-static unsigned part_of(const op *o)
-{
-    if (o->module != MODULE_MOE) return part_of_module[o->module];
-    if (is_router(o->kind) || is_norm(o->kind) || o->role == ROLE_ROUTER) return CAPTURED_ROUTER;
-    return is_preprocess(o->kind) ? CAPTURED_PREPROCESS : CAPTURED_EXPERTS;
 }
 
 /* Kernels on the device. */
@@ -241,7 +205,7 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
         return 0;
     default:
         if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE];
-        return is_router(o->kind) ? c->router_launches : c->routing_launches;
+        return capture_is_router(o->kind) ? c->router_launches : c->routing_launches;
     }
 }
 
@@ -292,8 +256,8 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
     default:
         if (row->kind != COST_ROUTING) return n[CALL_ELEMENTWISE][way];
         if (o->kind == OP_DEMAND) return 0;
-        return is_router(o->kind) ? n[CALL_ROUTER][way] * c->router_calls
-                                  : n[CALL_ROUTING][way] * c->routing_calls;
+        return capture_is_router(o->kind) ? n[CALL_ROUTER][way] * c->router_calls
+                                          : n[CALL_ROUTING][way] * c->routing_calls;
     }
 }
 
@@ -365,7 +329,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
     if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
-    return bytes * (is_router(o->kind) ? c->router_passes : c->routing * full);
+    return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * full);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
@@ -452,7 +416,7 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     if (message) out.seconds *= one;
     if (!beside) out.seconds = (out.seconds + c->hw->least * launches) * c->device;
     out.quantise *= c->device;
-    out.part = part_of(o);
+    out.part = capture_part(o);
     if (row->way == WAY_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;

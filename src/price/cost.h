@@ -9,6 +9,7 @@
 
 #include "hardware/hardware.h"
 #include "price/routing.h"
+#include "program/capture.h"
 #include "program/program.h"
 
 /* What time is spent on: a key of JSON, and as people say it. */
@@ -66,17 +67,6 @@ typedef struct exchange_rows {
     double rows[LINK_KINDS];
 } exchange_rows;
 
-/* Parts of a layer that CUDA graphs capture. */
-enum {
-    CAPTURED_ATTENTION = 1,
-    CAPTURED_MLP = 2,
-    CAPTURED_ROUTER = 4,     /* router and shared expert */
-    CAPTURED_PREPROCESS = 8, /* what is counted and planned before tokens travel */
-    CAPTURED_EXPERTS = 16,   /* dispatch, experts, combine */
-    CAPTURED_LINEAR = 32,    /* linear attention */
-    CAPTURED_REST = 64,      /* embedding, head, messages between stages, optimizer */
-};
-
 typedef struct cost_model {
     const hardware *hw;
     const setup *s;
@@ -115,8 +105,6 @@ typedef struct cost_model {
     group_facts groups[GROUP_COUNT];
     exchange_rows exchanges[GROUP_COUNT][3][2]; /* by hop, forth and back */
 } cost_model;
-
-unsigned cost_captured(const recipe *r); /* CAPTURED_ bits of its graphs */
 
 /* `stack` NULL: moefold.stack of the recipe, or the newest. The setup is possible. */
 void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack);

@@ -87,31 +87,6 @@ void cost_set_skew(cost_model *c, double skew)
     c->skew = skew >= 1 && c->s->lay.ep > 1 ? fmin(skew, most) : 1;
 }
 
-/* ---- graphs */
-
-unsigned cost_captured(const recipe *r)
-{
-    static const struct {
-        const char *word;
-        unsigned parts;
-    } modules[] = {
-        {"attn", CAPTURED_ATTENTION},
-        {"mlp", CAPTURED_MLP},
-        {"moe", CAPTURED_ROUTER | CAPTURED_PREPROCESS | CAPTURED_EXPERTS},
-        {"moe_router", CAPTURED_ROUTER},
-        {"moe_preprocess", CAPTURED_PREPROCESS},
-        {"mamba", CAPTURED_LINEAR},
-    };
-    const char *how = recipe_word(r, K_GRAPHS);
-    if (text_equal(how, "full_iteration")) return ~0u;
-    if (!how || text_equal(how, "none")) return 0;
-    if (!recipe_count(r, K_GRAPH_MODULES)) return ~(unsigned)CAPTURED_REST;
-    unsigned parts = 0;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (recipe_has(r, K_GRAPH_MODULES, modules[i].word)) parts |= modules[i].parts;
-    return parts;
-}
-
 /* ---- the framework */
 
 static const struct stack *stack_of(const hardware *h, const char *name)
@@ -154,7 +129,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->host = k->host;
     c->unfused_sinks = k->unfused_sinks;
     c->can_fuse = k->fused_experts > 0;
-    c->captured = cost_captured(&s->r);
+    c->captured = capture_of(&s->r);
     for (int phase = 0; phase < 2; phase++)
         c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;
     c->copies_beside = !recipe_on_cpu(&s->r);

@@ -261,22 +261,34 @@ static void join(executor *e)
     e->joined = true;
 }
 
-static void put_item(executor *e, item_part part, int64_t i)
+void executor_begin_item(executor *e, item_part part, int64_t i)
+{
+    const bound_item *it = &e->items[part][i];
+    e->d->place = &it->place;
+    if (it->seg->starts[e->p->items[part].list[i].phase])
+        e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
+    if (e->clock) op_clock_item(e, part);
+}
+
+void executor_put_op(executor *e, item_part part, int64_t i, int k)
 {
     const bound_item *it = &e->items[part][i];
     int phase = e->p->items[part].list[i].phase;
     const segment *seg = it->seg->seg;
-    e->d->place = &it->place;
-    if (it->seg->starts[phase]) e->d->table->record(e->d, STREAM_COMPUTE, 0); /* I1 */
-    if (e->clock) op_clock_item(e, part);
-    for (int k = 0; k < seg->n_ops[phase]; k++) {
-        const op *o = &seg->ops[phase][k];
-        comm_where(e->c, seg->name, o->name);
-        if (e->clock) op_clock_start(e, part, i, k, o->stream);
-        put_op(e, it, o, &it->seg->ops[phase][k]);
-        if (e->slow.name && o->kind != OP_WAIT) slow_op_wait(&e->slow, o->name);
-        if (e->clock) op_clock_end(e, part, it, phase, k);
-    }
+    const op *o = &seg->ops[phase][k];
+    comm_where(e->c, seg->name, o->name);
+    if (e->clock) op_clock_start(e, part, i, k, o->stream);
+    put_op(e, it, o, &it->seg->ops[phase][k]);
+    e->put += o->kind != OP_WAIT;
+    if (e->slow.name && o->kind != OP_WAIT) slow_op_wait(&e->slow, o->name);
+    if (e->clock) op_clock_end(e, part, it, phase, k);
+}
+
+static void put_item(executor *e, item_part part, int64_t i)
+{
+    const item *it = &e->p->items[part].list[i];
+    executor_begin_item(e, part, i);
+    for (int k = 0; k < it->seg->n_ops[it->phase]; k++) executor_put_op(e, part, i, k);
 }
 
 void executor_item(executor *e, item_part part, int64_t i)
@@ -288,6 +300,7 @@ void executor_item(executor *e, item_part part, int64_t i)
 void executor_part(executor *e, item_part part)
 {
     if (!e->joined) join(e);
+    if (part == PART_STEP && executor_graphs_run(e)) return;
     for (int64_t i = 0; i < e->p->items[part].n; i++) put_item(e, part, i);
 }
 

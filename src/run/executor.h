@@ -50,6 +50,13 @@ status executor_rework(executor *e, const program *p, error *err);
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
+/* Calls of the device so far: operations that were put one by one, graphs that were replayed; and
+ * kernels in those of a step. */
+typedef struct executor_calls {
+    int64_t put, replayed, kernels;
+} executor_calls;
+executor_calls executor_calls_of(const executor *e);
+
 /* ---- memory, from outside: behind everything that was enqueued */
 
 void executor_read(executor *e, void *to, int64_t place, int64_t bytes);

@@ -167,7 +167,7 @@ status executor_bind(executor *e, error *err)
     e->memory = arena_create();
     status s = bind_segments(e, err);
     if (!s) bind_items(e);
-    return s;
+    return s ? s : executor_graphs(e, err);
 }
 
 void executor_unbind(executor *e)
@@ -181,6 +181,7 @@ void executor_unbind(executor *e)
     if (e->memory) arena_destroy(e->memory);
     e->segments = NULL;
     e->memory = NULL;
+    e->graphs = NULL;
     e->times = NULL;
     e->clock = NULL;
 }

@@ -42,17 +42,31 @@ struct executor {
     bound_item *items[PART_COUNT];
     int n_events; /* events of the device: those of a list, then those of the program */
     int n_list_events;
-    slow_op slow;           /* for tests */
-    bool joined;            /* communicators are open */
-    timing *times;          /* NULL: nobody asked */
-    cost_kind *event_kind;  /* [n_events]: of the messages that were recorded there */
-    struct op_clock *clock; /* NULL: no operation is stamped */
-    arena *memory;          /* of what is bound */
+    slow_op slow;              /* for tests */
+    bool joined;               /* communicators are open */
+    timing *times;             /* NULL: nobody asked */
+    cost_kind *event_kind;     /* [n_events]: of the messages that were recorded there */
+    struct op_clock *clock;    /* NULL: no operation is stamped */
+    struct graph_plan *graphs; /* NULL: every operation is put by itself */
+    int64_t put, replayed;     /* operations and graphs so far */
+    arena *memory;             /* of what is bound */
 };
 
 /* Binds operations, events and addresses of e->p. The spaces have been taken. */
 status executor_bind(executor *e, error *err);
 void executor_unbind(executor *e);
+
+/* One operation of an item; the first is preceded by what begins the item. */
+void executor_begin_item(executor *e, item_part part, int64_t i);
+void executor_put_op(executor *e, item_part part, int64_t i, int k);
+
+/* ---- graphs (executor_graphs.c) */
+
+/* Which stretches of a step are captured. ERR_RULE: they cannot be. */
+status executor_graphs(executor *e, error *err);
+
+/* Puts a step with its graphs; false: it has none, or is put without them. */
+bool executor_graphs_run(executor *e);
 
 /* ---- stamps (executor_times.c), where there is a clock */
 

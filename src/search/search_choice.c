@@ -81,7 +81,7 @@ unsigned choice_captured(const choice_maker *m, graph_scope g)
                                                           CAPTURED_ROUTER | CAPTURED_PREPROCESS,
                                            [SCOPE_STEP] = ~0u};
     bool named = m->given->knob[K_GRAPH_MODULES].from == FROM_USER;
-    return g == SCOPE_BOTH && named ? cost_captured(m->given) : parts[g];
+    return g == SCOPE_BOTH && named ? capture_of(m->given) : parts[g];
 }
 
 const char *choice_graphs(graph_scope g)

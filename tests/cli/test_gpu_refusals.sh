@@ -40,6 +40,9 @@ large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.
 free=$((57 * GiB)) expect too_little_memory 1 \
     'does not fit: it needs [0-9.]+ GiB and 64.00 MiB for libraries, and of the 140.00 GiB of this NVIDIA H200 57.00 GiB are free: [0-9.]+ [GM]iB are missing; memory by recompute: none [0-9.]+ GiB,.*, full [0-9.]+ GiB \(fits\); repair: model.recompute_granularity=' \
     h200 "${large[@]}"
+expect ranks_that_share_it 1 'does not fit: 8 ranks share a GPU and need [0-9.]+ GiB, 600.00 MiB each beside it for contexts and libraries, and this NVIDIA H200 has 140.00 GiB; repair: more GPUs' \
+    h200 qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 model.seq_length=4096 train.micro_batch_size=4 train.global_batch_size=32 \
+    train.train_iters=1 --ranks 8
 free=$((10 * GiB)) expect far_too_little_memory 1 '10.00 GiB are free: [0-9.]+ GiB are missing; memory by recompute: .*; none fits: fewer tokens' \
     h200 "${large[@]}"
 words=$(free=$((57 * GiB)) h200 "${large[@]}" 2>&1 | sed -n 's/.*; repair: //p')

@@ -17,6 +17,13 @@ for precision in fp32 bf16_mixed; do
         checkpoint.pretrained_checkpoint="$work/$precision" >"$work/again" 2>"$work/said"
     check "weights stay as they are, $precision" [ "$(losses <"$work/again")" = "$(losses <"$work/none" | head -1)" ]
 done
+# Without clipping nobody asks for the gradient's norm, which takes a pass over all gradients.
+norm() { "$moefold" train "${small[@]}" train.train_iters=1 "$@" 2>"$work/said" | grep -o 'grad norm: [0-9.]*'; }
+squares() { "$moefold" show "${small[@]}" --ops "$@" | grep -c SQUARES; }
+check the_norm_is_told [ "$(norm optimizer.optimizer=none)" = "$(norm)" ]
+check the_norm_is_left_out_where_nothing_is_clipped [ "$(norm optimizer.optimizer=none optimizer.clip_grad=0)" = "grad norm: 0.000" ]
+check an_update_has_it_always [ "$(norm optimizer.clip_grad=0)" = "$(norm)" ]
+check the_pass_is_not_in_the_program [ "$(squares optimizer.optimizer=none)" -gt 0 -a "$(squares optimizer.optimizer=none optimizer.clip_grad=0)" = 0 ]
 "$moefold" price "${gpu[@]}" --json >"$work/adam.json"
 "$moefold" price "${gpu[@]}" --json optimizer.optimizer=none >"$work/none.json"
 check no_bytes_are_planned grep -q '"memory":{[^}]*"optimizer":0[,}]' "$work/none.json"

@@ -46,6 +46,9 @@ static const sizes tries[] = {
     {OP_EMBED_W, {257, 130, 30}, 0, NULL, 0, 0},
     {OP_EMBED_W, {1257, 330, 3, 7}, 0, NULL, 0, 0},
     {OP_EMBED_W, {0, 130, 30}, 0, NULL, 0, 0},
+    {OP_EMBED_W, {9000, 72, 20}, 0, NULL, 0, 0}, /* words with matches in every group of ids */
+    {OP_EMBED_W, {5000, 264, 4000, 100}, 0, NULL, 0, 0},
+    {OP_EMBED, {300, 264, 20, 7}, 0, NULL, 0, 0},
     {OP_POSITIONS, {6, 5, 6, 6, 3, 6}, 0, NULL, 0, 0},
     {OP_POSITIONS, {48, 33, 16, 8, 4, 24}, 0, NULL, 0, 0},
     {OP_POSITIONS_W, {6, 5, 6, 6, 3, 6}, 0, NULL, 0, 0},

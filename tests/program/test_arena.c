@@ -104,12 +104,54 @@ static void no_backward_reads_what_the_next_one_saved(void **state)
     assert_true(operations > 100);
 }
 
+/* The operation of backward that first or last touches the buffer of this name; -1: none. */
+static int touched_at(const segment *seg, const char *name, bool last)
+{
+    int found = -1;
+    for (int n = 0; n < seg->n_ops[SEG_BACKWARD]; n++) {
+        const op *o = &seg->ops[SEG_BACKWARD][n];
+        for (int k = 0; k < OP_IN_MAX + OP_OUT_MAX; k++) {
+            int id = k < OP_IN_MAX ? o->in[k] : o->out[k - OP_IN_MAX];
+            if (id < 0 || strcmp(seg->bufs[id].name, name) != 0) continue;
+            if (!last) return n;
+            found = n;
+        }
+    }
+    return found;
+}
+
+#define ONE_GPU "cluster.gpu=H200 cluster.n_gpus=1 mixed_precision=bf16_mixed "
+#define FULL                                                                                       \
+    M "recompute_granularity=full " M "recompute_method=uniform " M "recompute_num_layers=1 "
+
+/* The rows of all experts' inputs are the widest buffers of a long sequence. */
+static void inputs_of_experts_do_not_lie_beside_their_gradients(void **state)
+{
+    (void)state;
+    int layers = 0;
+    for (int own = 0; own < 2; own++) {
+        arena *a = arena_create();
+        const char *target = own ? "moefold.target=moefold" : "moefold.target=megatron";
+        const program *p = built(a, "qwen3-30b-a3b", arena_text(a, ONE_GPU FULL "%s", target));
+        for (int k = 0; k < p->n_segments; k++) {
+            const segment *seg = p->segments[k];
+            int x = touched_at(seg, "experts.x", true), dx = touched_at(seg, "experts.dx", false);
+            if (dx < 0) continue;
+            assert_true(own ? x < dx : x > dx); /* Megatron's memory is counted from its order */
+            layers += own;
+        }
+        arena_destroy(a);
+    }
+    assert_true(layers > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_reduced_in_place),
         cmocka_unit_test(a_posted_receive_takes_one_hidden_state),
         cmocka_unit_test(no_backward_reads_what_the_next_one_saved),
+        cmocka_unit_test(inputs_of_experts_do_not_lie_beside_their_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -363,7 +363,7 @@ static rank_rig *rigs_of(const rig_reference *r, const char *words, rig_result *
     return rigs;
 }
 
-/* MOEFOLD_WORDS: overrides for one rank and many, such as model.deterministic_mode=true on a GPU. */
+/* MOEFOLD_WORDS: overrides for one rank and many, as model.deterministic_mode=true on a GPU. */
 static const char *common_words(arena *a, const char *words)
 {
     const char *also = getenv("MOEFOLD_WORDS");

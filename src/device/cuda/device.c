@@ -163,6 +163,7 @@ static void give(gpu_state *g, device_space s)
 static void close_gpu(device *d)
 {
     gpu_state *g = state_of(d);
+    gpu_close_graphs(g);
     issue_close(d);
     gpu_close_points(d);
     for (int s = 0; s < SPACE_COUNT; s++) give(g, (device_space)s);
@@ -424,7 +425,7 @@ static void meet_fault(device *d, op_stream s, uint32_t number)
                       UINT32_MAX, CU_STREAM_WAIT_VALUE_EQ);
 }
 
-static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
+void gpu_end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 {
     gpu_state *g = state_of(d);
     CUdeviceptr at = g->finished_at + sizeof *g->finished * (size_t)s;
@@ -436,9 +437,14 @@ static void end(device *d, op_stream s, const op *o, uint32_t number) /* I2 */
 static void launch(device *d, op_stream s, kernel_call *c, uint32_t number)
 {
     c->stream = state_of(d)->streams[s];
+    if (state_of(d)->capturing) {
+        c->row->launch(c);
+        check(d, cudaGetLastError(), name_of(c->o));
+        return;
+    }
     meet_fault(d, s, number);
     c->row->launch(c);
-    end(d, s, c->o, number);
+    gpu_end(d, s, c->o, number);
 }
 
 static void sync(device *d)
@@ -467,7 +473,7 @@ static const issue_hooks hooks = {.wait = wait,
                                   .peer = gpu_peer_pointer,
                                   .move = gpu_move,
                                   .sum = gpu_sum,
-                                  .end = end};
+                                  .end = gpu_end};
 
 static status open_gpu(device *d, const char *words, error *err)
 {
@@ -527,6 +533,10 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .join = gpu_join,
                                   .leave = gpu_leave,
                                   .transport = gpu_transport,
+                                  .graphs = gpu_graphs,
+                                  .capture = gpu_capture,
+                                  .captured = gpu_captured,
+                                  .replay = gpu_replay,
                                   .stamps = stamps,
                                   .stamp_origin = stamp_origin,
                                   .stamp = issue_stamp,

@@ -38,6 +38,9 @@ typedef struct gpu_state {
     int32_t *tables; /* [STREAM_COUNT][4 * PEERS_MAX], pinned: counts of exchanges */
     gpu_peer *peers; /* [n_peers], by rank; after join */
     int64_t n_peers;
+    cudaGraphExec_t *graphs; /* [n_graphs] */
+    int n_graphs;
+    bool capturing;
     bool staged;           /* data goes through shared memory */
     struct gpu_nccl *nccl; /* a library moves messages; NULL: ranks do */
     char transport[160];
@@ -55,6 +58,17 @@ static inline gpu_state *gpu_of(const device *d)
 void gpu_check(const device *d, cudaError_t e, const char *what);
 
 extern const device_calls *gpu_calls;
+
+/* Behind an operation, its number is written. */
+void gpu_end(device *d, op_stream s, const op *o, uint32_t number);
+
+/* ---- graphs (graphs.c) */
+
+status gpu_graphs(device *d, int n, error *err);
+void gpu_capture(device *d, int graph);
+int gpu_captured(device *d, int graph);
+void gpu_replay(device *d, int graph, const op *o);
+void gpu_close_graphs(gpu_state *g);
 
 /* Has the event passed? */
 bool gpu_is_past(const device *d, cudaEvent_t event, const char *what);

@@ -1,4 +1,4 @@
-/* share.cu - see share.h. Each thread reads all that it needs of an element before it writes one. */
+/* share.cu - see share.h. A thread reads all that it needs of an element before it writes one. */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

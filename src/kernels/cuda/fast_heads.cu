@@ -1,26 +1,20 @@
 /* fast_heads.cu - queries, keys and values of a joint projection in BF16: split, norm of heads and
  * rotation in one pass, and its gradient in another.
  *
- * A team of D / 8 threads has a head: the heads of a token stand in the projection as they are taken,
- * so that all reads there (of the gradient: all writes) go straight on. Numbers are those of the
- * parts, rounded where they would be stored. The gradient by weights is summed by thread over the
- * tokens of a block, over its teams in order, then over blocks. */
+ * A team of D / 8 threads has a token: its angles stay in registers for all heads, and the loads of
+ * HEADS heads are on their way before the first is used. Numbers are those of the parts, rounded
+ * where they would be stored. The gradient by weights is summed by thread over the tokens of a
+ * team, over the teams of a block in order, then over blocks. */
 #include "kernels/cuda/registers.cuh"
 
 enum { HEADS_PIECES = 1056, PIECE_TOKENS = 2 }; /* eight blocks an SM; tokens of a block at least */
+enum { HEADS = 4, TEAM_BLOCK = 128 };
 
 static int64_t pieces_of(int64_t tokens)
 {
     const int64_t n = ceil_of(tokens, PIECE_TOKENS);
     return n < HEADS_PIECES ? n : HEADS_PIECES;
 }
-
-/* What a head of the projection is. */
-enum slot_kind { SLOT_QUERY, SLOT_GATE, SLOT_KEY, SLOT_VALUE };
-struct slot {
-    slot_kind kind;
-    int head; /* of its kind */
-};
 
 struct heads_shape {
     int n, g, gates; /* query heads, groups, 1 with gates */
@@ -30,17 +24,31 @@ struct heads_shape {
     float plus, eps;
     const float *table; /* [S][half cosines, half sines] */
 
-    __device__ int slots() const
+    __host__ __device__ int slots() const
     {
         return n * (1 + gates) + 2 * g;
     }
+};
 
-    __device__ slot at(int i) const
+/* How the 8 numbers of a thread turn, for all heads of a token. */
+template <int LANES> struct turn_of {
+    float cosine[WIDE], sine[WIDE]; /* of pairs: the first half of each */
+    int other, side;                /* halves: the thread that has the partners, and which half */
+    bool pairs;
+
+    __device__ turn_of(const heads_shape &z, int64_t token, int lane, float sign) : pairs(z.pairs)
     {
-        const int each = n / g, per = each * (1 + gates) + 2, group = i / per, j = i % per;
-        if (j < each) return {SLOT_QUERY, group * each + j};
-        if (j < per - 2) return {SLOT_GATE, group * each + j - each};
-        return {j == per - 2 ? SLOT_KEY : SLOT_VALUE, group};
+        const float *angle = z.table + token % z.s * 2 * z.half;
+        const int span = z.half / WIDE;
+        side = z.pairs ? (lane * WIDE < 2 * z.half ? 0 : 2) : lane / span;
+        other = z.pairs ? lane : side == 0 ? lane + span : side == 1 ? lane - span : lane;
+        const int j = z.pairs ? lane * WIDE / 2 : (side == 1 ? other : lane) * WIDE;
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) {
+            const bool used = side < 2 && (!z.pairs || k < WIDE / 2);
+            cosine[k] = used ? angle[j + k] : 1;
+            sine[k] = used ? sign * angle[z.half + j + k] : 0;
+        }
     }
 
     static __device__ __forceinline__ void turn(float &u, float &v, float cosine, float by)
@@ -50,36 +58,21 @@ struct heads_shape {
         v = b * cosine + a * by;
     }
 
-    /* Numbers 8 * lane .. of a head, turned by the angle of token t (sign -1: back). All threads of a
-     * warp call it. */
-    template <int LANES>
-    __device__ __forceinline__ lanes<WIDE> turned(lanes<WIDE> v, int64_t token, int lane,
-                                                  float sign) const
+    /* All threads of a warp call it. */
+    __device__ __forceinline__ lanes<WIDE> of(lanes<WIDE> v) const
     {
-        const float *angle = table + token % s * 2 * half;
         if (pairs) {
-            if (lane * WIDE >= 2 * half) return v;
 #pragma unroll
-            for (int k = 0; k < WIDE; k += 2) {
-                const int j = (lane * WIDE + k) / 2;
-                turn(v.v[k], v.v[k + 1], angle[j], sign * angle[half + j]);
-            }
+            for (int k = 0; k < WIDE; k += 2)
+                if (side < 2) turn(v.v[k], v.v[k + 1], cosine[k / 2], sine[k / 2]);
             return v;
         }
-        const int span = half / WIDE, side = lane / span; /* 0, 1: the halves; beyond: stays */
-        const int other = side == 0 ? lane + span : side == 1 ? lane - span : lane;
-        lanes<WIDE> w;
-#pragma unroll
-        for (int k = 0; k < WIDE; k++) w.v[k] = __shfl_sync(ALL_LANES, v.v[k], other, LANES);
-        if (side > 1) return v;
-        const int j = (side ? other : lane) * WIDE;
-        const lanes<WIDE> cosine = load<WIDE>({(void *)(angle + j), false}, 0),
-                          sine = load<WIDE>({(void *)(angle + half + j), false}, 0);
 #pragma unroll
         for (int k = 0; k < WIDE; k++) {
-            float u = side ? w.v[k] : v.v[k], x = side ? v.v[k] : w.v[k];
-            turn(u, x, cosine.v[k], sign * sine.v[k]);
-            v.v[k] = side ? x : u;
+            const float w = __shfl_sync(ALL_LANES, v.v[k], other, LANES);
+            float u = side == 1 ? w : v.v[k], x = side == 1 ? v.v[k] : w;
+            turn(u, x, cosine[k], sine[k]);
+            if (side < 2) v.v[k] = side == 1 ? x : u;
         }
         return v;
     }
@@ -87,10 +80,16 @@ struct heads_shape {
 
 static __device__ __forceinline__ lanes<WIDE> weights_at(numbers w, int lane, float plus)
 {
-    lanes<WIDE> by = load<WIDE>(w, lane * WIDE);
+    lanes<WIDE> by = {};
+    if (w.p) by = load<WIDE>(w, lane * WIDE);
 #pragma unroll
     for (int k = 0; k < WIDE; k++) by.v[k] += plus;
     return by;
+}
+
+static __device__ __forceinline__ uint4 load_if(bool there, numbers x, int64_t at)
+{
+    return there ? ((const uint4 *)x.p)[at] : make_uint4(0, 0, 0, 0);
 }
 
 /* ---- forward */
@@ -100,44 +99,77 @@ struct heads_forward {
     numbers qkv, wq, wk;   /* [T][slots][D], [D] */
     numbers q, k, v, gate; /* [T][n or g][D] */
     float *rq, *rk;        /* [T][n], [T][g] */
-
-    template <int LANES> __device__ void head(int64_t i, int lane, bool there) const
-    {
-        constexpr int d = LANES * WIDE;
-        const int slots = z.slots();
-        const int64_t token = i / slots;
-        const slot at = z.at((int)(i % slots));
-        const uint4 raw = there ? ((const uint4 *)qkv.p)[i * LANES + lane] : make_uint4(0, 0, 0, 0);
-        const bool key = at.kind == SLOT_KEY, turns = key || at.kind == SLOT_QUERY;
-        lanes<WIDE> x = unpack(raw);
-        float sum = 0;
-#pragma unroll
-        for (int j = 0; j < WIDE; j++) sum += x.v[j] * x.v[j];
-        const float r = rsqrtf(sum_row<LANES>(sum) / (float)d + z.eps);
-        if (z.normed && turns) {
-            const lanes<WIDE> by = weights_at(key ? wk : wq, lane, z.plus);
-#pragma unroll
-            for (int j = 0; j < WIDE; j++) x.v[j] *= r * by.v[j];
-            x = unpack(pack(x));
-        }
-        const lanes<WIDE> y = z.turned<LANES>(x, token, lane, 1);
-        if (!there) return;
-        const int heads = key || at.kind == SLOT_VALUE ? z.g : z.n;
-        const int64_t place = token * heads + at.head;
-        const numbers to = key ? k : at.kind == SLOT_VALUE ? v : at.kind == SLOT_QUERY ? q : gate;
-        ((uint4 *)to.p)[place * LANES + lane] = turns ? pack(y) : raw;
-        if (z.normed && turns && lane == 0) (key ? rk : rq)[place] = r;
-    }
 };
 
-template <int LANES> static __global__ void __launch_bounds__(BLOCK) heads_kernel(heads_forward f)
+/* `count` heads that stand together in the projection from `from` on, and in `to` from `at` on. */
+template <int LANES>
+static __device__ __forceinline__ void
+norm_and_turn(const heads_forward &f, int64_t from, numbers to, float *rstd, int64_t at, int count,
+              const lanes<WIDE> &by, const turn_of<LANES> &angle, int lane, bool there)
 {
-    constexpr int teams = BLOCK / LANES;
-    const int lane = (int)threadIdx.x % LANES;
-    const int64_t n = f.z.t * f.z.slots();
-    for (int64_t i0 = (int64_t)blockIdx.x * teams; i0 < n; i0 += (int64_t)gridDim.x * teams) {
+    for (int h0 = 0; h0 < count; h0 += HEADS) {
+        uint4 raw[HEADS];
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            raw[h] = load_if(there && h0 + h < count, f.qkv, (from + h0 + h) * LANES + lane);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            lanes<WIDE> x = unpack(raw[h]);
+            float r = 0;
+            if (f.z.normed) {
+                float sum = 0;
+#pragma unroll
+                for (int j = 0; j < WIDE; j++) sum += x.v[j] * x.v[j];
+                r = rsqrtf(sum_row<LANES>(sum) / (float)(LANES * WIDE) + f.z.eps);
+#pragma unroll
+                for (int j = 0; j < WIDE; j++) x.v[j] *= r * by.v[j];
+                x = unpack(pack(x));
+            }
+            x = angle.of(x);
+            if (!there || h0 + h >= count) continue;
+            ((uint4 *)to.p)[(at + h0 + h) * LANES + lane] = pack(x);
+            if (f.z.normed && lane == 0) rstd[at + h0 + h] = r;
+        }
+    }
+}
+
+template <int LANES>
+static __device__ __forceinline__ void copy_heads(numbers from, int64_t at, numbers to,
+                                                  int64_t place, int count, int lane, bool there)
+{
+    for (int h0 = 0; h0 < count; h0 += HEADS) {
+        uint4 raw[HEADS];
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            raw[h] = load_if(there && h0 + h < count, from, (at + h0 + h) * LANES + lane);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            if (there && h0 + h < count) ((uint4 *)to.p)[(place + h0 + h) * LANES + lane] = raw[h];
+    }
+}
+
+template <int LANES>
+static __global__ void __launch_bounds__(TEAM_BLOCK) heads_kernel(heads_forward f)
+{
+    constexpr int teams = TEAM_BLOCK / LANES;
+    const int lane = (int)threadIdx.x % LANES, each = f.z.n / f.z.g, gates = each * f.z.gates;
+    const lanes<WIDE> wq = weights_at(f.wq, lane, f.z.plus), wk = weights_at(f.wk, lane, f.z.plus);
+    for (int64_t i0 = (int64_t)blockIdx.x * teams; i0 < f.z.t; i0 += (int64_t)gridDim.x * teams) {
         const int64_t i = i0 + threadIdx.x / LANES;
-        f.head<LANES>(i, lane, i < n);
+        const bool there = i < f.z.t;
+        const int64_t token = there ? i : 0;
+        const turn_of<LANES> angle(f.z, token, lane, 1);
+        int64_t from = token * f.z.slots();
+        for (int g = 0; g < f.z.g; g++) {
+            const int64_t q = token * f.z.n + g * each, k = token * f.z.g + g;
+            norm_and_turn<LANES>(f, from, f.q, f.rq, q, each, wq, angle, lane, there);
+            if (gates) copy_heads<LANES>(f.qkv, from + each, f.gate, q, each, lane, there);
+            from += each + gates;
+            const uint4 value = load_if(there, f.qkv, (from + 1) * LANES + lane);
+            norm_and_turn<LANES>(f, from, f.k, f.rk, k, 1, wk, angle, lane, there);
+            if (there) ((uint4 *)f.v.p)[k * LANES + lane] = value;
+            from += 2;
+        }
     }
 }
 
@@ -151,58 +183,72 @@ struct heads_back {
     numbers dqkv;              /* [T][slots][D] */
     float *parts;              /* [blocks][2][D] */
     int64_t each;              /* tokens of a block */
-
-    /* sum[0], sum[1]: what it adds to the gradients by wq and wk. */
-    template <int LANES>
-    __device__ void head(int64_t i, int lane, bool there, float (*sum)[WIDE]) const
-    {
-        constexpr int d = LANES * WIDE;
-        const int slots = z.slots();
-        const int64_t token = i / slots;
-        const slot at = z.at((int)(i % slots));
-        const bool key = at.kind == SLOT_KEY, turns = key || at.kind == SLOT_QUERY;
-        const int heads = key || at.kind == SLOT_VALUE ? z.g : z.n;
-        const int64_t place = token * heads + at.head;
-        const numbers from = key                     ? dk
-                             : at.kind == SLOT_VALUE ? dv
-                             : at.kind == SLOT_QUERY ? dq
-                                                     : dgate;
-        const uint4 none = make_uint4(0, 0, 0, 0);
-        const uint4 raw = there ? ((const uint4 *)from.p)[place * LANES + lane] : none;
-        const bool normed = z.normed && turns && there;
-        const lanes<WIDE> x = unpack(normed ? ((const uint4 *)qkv.p)[i * LANES + lane] : none);
-        const float r = normed ? (key ? rk : rq)[place] : 0;
-        lanes<WIDE> g = unpack(pack(z.turned<LANES>(unpack(raw), token, lane, -1)));
-        lanes<WIDE> by = {};
-        float dot = 0;
-        if (normed) by = weights_at(key ? wk : wq, lane, z.plus);
-#pragma unroll
-        for (int j = 0; j < WIDE; j++) dot += g.v[j] * by.v[j] * x.v[j];
-        const float along = r * r * r * sum_row<LANES>(dot) / (float)d;
-        if (!there) return;
-        if (normed) {
-#pragma unroll
-            for (int j = 0; j < WIDE; j++) {
-                const float w = g.v[j] * x.v[j] * r;
-                sum[0][j] += key ? 0.f : w;
-                sum[1][j] += key ? w : 0.f;
-                g.v[j] = r * g.v[j] * by.v[j] - x.v[j] * along;
-            }
-        }
-        ((uint4 *)dqkv.p)[i * LANES + lane] = turns ? pack(g) : raw;
-    }
 };
 
-template <int LANES> static __global__ void __launch_bounds__(BLOCK) heads_back_kernel(heads_back f)
+/* As forward; sum[8] takes what it adds to the gradient by weights. */
+template <int LANES>
+static __device__ __forceinline__ void
+turn_and_norm(const heads_back &f, numbers from, const float *rstd, int64_t at, int64_t to,
+              int count, const lanes<WIDE> &by, const turn_of<LANES> &angle, int lane, bool there,
+              float *sum)
 {
-    constexpr int teams = BLOCK / LANES, d = LANES * WIDE;
+    for (int h0 = 0; h0 < count; h0 += HEADS) {
+        uint4 raw[HEADS], raw_x[HEADS];
+        float r[HEADS];
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            const bool is = there && h0 + h < count, normed = is && f.z.normed;
+            raw[h] = load_if(is, from, (at + h0 + h) * LANES + lane);
+            raw_x[h] = load_if(normed, f.qkv, (to + h0 + h) * LANES + lane);
+            r[h] = normed ? rstd[at + h0 + h] : 0;
+        }
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            lanes<WIDE> d = unpack(pack(angle.of(unpack(raw[h]))));
+            if (f.z.normed) {
+                const lanes<WIDE> x = unpack(raw_x[h]);
+                float dot = 0;
+#pragma unroll
+                for (int j = 0; j < WIDE; j++) dot += d.v[j] * by.v[j] * x.v[j];
+                const float along =
+                    r[h] * r[h] * r[h] * sum_row<LANES>(dot) / (float)(LANES * WIDE);
+#pragma unroll
+                for (int j = 0; j < WIDE; j++) {
+                    sum[j] += d.v[j] * x.v[j] * r[h];
+                    d.v[j] = r[h] * d.v[j] * by.v[j] - x.v[j] * along;
+                }
+            }
+            if (there && h0 + h < count)
+                ((uint4 *)f.dqkv.p)[(to + h0 + h) * LANES + lane] = pack(d);
+        }
+    }
+}
+
+template <int LANES>
+static __global__ void __launch_bounds__(TEAM_BLOCK) heads_back_kernel(heads_back f)
+{
+    constexpr int teams = TEAM_BLOCK / LANES, d = LANES * WIDE;
     const int lane = (int)threadIdx.x % LANES, team = (int)threadIdx.x / LANES;
-    const int64_t slots = f.z.slots(), first = blockIdx.x * f.each * slots;
-    const int64_t end = (blockIdx.x + 1) * f.each, past = (end < f.z.t ? end : f.z.t) * slots;
+    const int each = f.z.n / f.z.g, gates = each * f.z.gates;
+    const int64_t first = blockIdx.x * f.each;
+    const int64_t past = first + f.each < f.z.t ? first + f.each : f.z.t;
+    const lanes<WIDE> wq = weights_at(f.wq, lane, f.z.plus), wk = weights_at(f.wk, lane, f.z.plus);
     float sum[2][WIDE] = {};
     for (int64_t i0 = first; i0 < past; i0 += teams) {
-        const int64_t i = i0 + team;
-        f.head<LANES>(i, lane, i < past, sum);
+        const bool there = i0 + team < past;
+        const int64_t token = there ? i0 + team : 0;
+        const turn_of<LANES> angle(f.z, token, lane, -1);
+        int64_t to = token * f.z.slots();
+        for (int g = 0; g < f.z.g; g++) {
+            const int64_t q = token * f.z.n + g * each, k = token * f.z.g + g;
+            turn_and_norm<LANES>(f, f.dq, f.rq, q, to, each, wq, angle, lane, there, sum[0]);
+            if (gates) copy_heads<LANES>(f.dgate, q, f.dqkv, to + each, each, lane, there);
+            to += each + gates;
+            const uint4 value = load_if(there, f.dv, k * LANES + lane);
+            turn_and_norm<LANES>(f, f.dk, f.rk, k, to, 1, wk, angle, lane, there, sum[1]);
+            if (there) ((uint4 *)f.dqkv.p)[(to + 1) * LANES + lane] = value;
+            to += 2;
+        }
     }
     if (!f.z.normed) return;
     __shared__ float sums[teams][2][d];
@@ -210,7 +256,7 @@ template <int LANES> static __global__ void __launch_bounds__(BLOCK) heads_back_
     for (int k = 0; k < WIDE; k++)
         for (int w = 0; w < 2; w++) sums[team][w][lane * WIDE + k] = sum[w][k];
     __syncthreads();
-    for (int j = (int)threadIdx.x; j < 2 * d; j += BLOCK) {
+    for (int j = (int)threadIdx.x; j < 2 * d; j += TEAM_BLOCK) {
         float all = 0;
         for (int l = 0; l < teams; l++) all += (&sums[l][0][0])[j];
         f.parts[(int64_t)blockIdx.x * 2 * d + j] = all;
@@ -293,8 +339,8 @@ static heads_shape shape_of(const kernel_call *c, bool gates, bool normed, int t
 
 template <int LANES> static void run_forward(const kernel_call *c, const heads_forward &f)
 {
-    const int64_t heads = f.z.t * (f.z.n * (1 + f.z.gates) + 2 * f.z.g);
-    heads_kernel<LANES><<<blocks_of(ceil_of(heads, BLOCK / LANES)), BLOCK, 0, stream_of(c)>>>(f);
+    const unsigned blocks = blocks_of(ceil_of(f.z.t, TEAM_BLOCK / LANES));
+    heads_kernel<LANES><<<blocks, TEAM_BLOCK, 0, stream_of(c)>>>(f);
 }
 
 static void forward(const kernel_call *c)
@@ -317,7 +363,7 @@ static void forward(const kernel_call *c)
 template <int LANES> static void run_back(const kernel_call *c, const heads_back &f)
 {
     const unsigned blocks = (unsigned)ceil_of(f.z.t, f.each);
-    heads_back_kernel<LANES><<<blocks, BLOCK, 0, stream_of(c)>>>(f);
+    heads_back_kernel<LANES><<<blocks, TEAM_BLOCK, 0, stream_of(c)>>>(f);
 }
 
 static int64_t back_bytes(const op *o, const op_types *)

@@ -4,8 +4,13 @@
  * product, so that the expert's output is not needed in backward.
  *
  * I1  Over ETP the width of an expert is cut: each rank gives a part of a sum. The second bias is
- *     whole on every rank, so each adds its share of it, and has its whole gradient. */
+ *     whole on every rank, so each adds its share of it, and has its whole gradient.
+ * I2  Where no message waits for the gradient of the input, weight gradients come before the data
+ *     gradients of their product: what they read is needed by nobody afterwards, so that it does
+ *     not lie beside what comes next. */
 #include "program/build/moe.h"
+
+#include "recipe/target.h"
 
 #define FC1   "mlp.experts.linear_fc1.weight"
 #define FC2   "mlp.experts.linear_fc2.weight"
@@ -92,8 +97,15 @@ void experts_weights(builder *b, const moe_bufs *t, const expert_grads *g)
     fc1_weights(b, t, g);
 }
 
+/* I2. Megatron's lists keep its order, from which its memory is counted. */
+static bool weights_first(const builder *b, bool late)
+{
+    return !late && (recipe_on_cpu(&b->s->r) || target_of(&b->s->r) == TARGET_MOEFOLD);
+}
+
 expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
 {
+    bool first = weights_first(b, late);
     int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
     int64_t U = act_columns(b) * F;
     b->role = ROLE_EXPERTS;
@@ -102,6 +114,7 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
                       .du = seg_temp(b, "experts.du", R * U),
                       .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
+    if (first) fc2_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC2;
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
            OUT(da), DIM(R, E, H, F));
@@ -113,11 +126,12 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
                        OUT(g.dp), DIM(R, E, H));
         o->real[REAL_GROUPED_BIAS_P_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
     }
-    if (!late) fc2_weights(b, t, &g);
+    if (!late && !first) fc2_weights(b, t, &g);
+    if (first) fc1_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC1;
     seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc1", IN(g.du, seg_weight(b, FC1), t->offsets),
            OUT(g.dx), DIM(R, E, U, H));
     b->role = ROLE_NONE;
-    if (!late) fc1_weights(b, t, &g);
+    if (!late && !first) fc1_weights(b, t, &g);
     return g;
 }

@@ -165,6 +165,14 @@ static void judge(builder *b, const program *p, int sums, int given)
     o->real[REAL_VERDICT_beta2] = recipe_real(r, K_BETA2);
 }
 
+/* Without an update nothing but clipping, were it on, would use the gradient's norm; it takes a
+ * pass over all gradients. */
+static bool asks_norm(const program *p)
+{
+    const recipe *r = &p->s->r;
+    return p->types.moments || recipe_real(r, K_CLIP) > 0 || recipe_given(r, K_SKIP_NORM);
+}
+
 void build_report(builder *b, segment *seg, const program *p)
 {
     begin(b, seg, SEGMENT_REPORT);
@@ -173,9 +181,12 @@ void build_report(builder *b, segment *seg, const program *p)
     int64_t world = p->s->lay.world, layers = p->s->m.n_layers + p->s->m.n_mtp;
     int squares = of_step(b, p, STEP_SQUARES), tally = of_step(b, p, STEP_TALLY);
     int given = of_step(b, p, STEP_GIVEN), sums = of_step(b, p, STEP_SUMS);
-    seg_op(b, SEG_FORWARD, OP_SQUARES, "gradient norm",
-           IN(gradients(b, p), of_step(b, p, STEP_TABLE)), OUT(squares),
-           DIM(p->weights.owned, program_trained_weights(p)));
+    if (!asks_norm(p))
+        zero(b, "gradient norm", squares);
+    else
+        seg_op(b, SEG_FORWARD, OP_SQUARES, "gradient norm",
+               IN(gradients(b, p), of_step(b, p, STEP_TABLE)), OUT(squares),
+               DIM(p->weights.owned, program_trained_weights(p)));
     seg_op(b, SEG_FORWARD, OP_TALLY, "tally",
            IN(counts ? of_step(b, p, STEP_LOSS) : NONE,
               counts ? of_step(b, p, STEP_MTP_LOSS) : NONE, of_step(b, p, STEP_AUX),

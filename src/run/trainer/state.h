@@ -17,6 +17,14 @@
 
 enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
 
+/* Of the last steps: seconds to put one; calls of the last one. */
+enum { HOST_STEPS = 256 };
+typedef struct host_times {
+    double seconds[HOST_STEPS];
+    int64_t n;
+    executor_calls so_far, last;
+} host_times;
+
 typedef struct trainer {
     const setup *s; /* the given one, or one with larger routed buffers */
     comm *c;
@@ -61,6 +69,7 @@ typedef struct trainer {
     double delay_before; /* of this thread, up to the end of the first step */
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
+    host_times host;
 } trainer;
 
 /* What a step gives, the same on all ranks. */
@@ -155,6 +164,10 @@ status trainer_routing_save(trainer *t, error *err); /* of all steps so far */
  * Collective. */
 status trainer_beside_first(trainer *t, error *err);
 status trainer_beside_last(trainer *t, error *err);
+
+/* host.c: what the host takes to put a step; not collective, and at the end, which is. */
+void trainer_host_note(trainer *t, double seconds);
+status trainer_host_line(trainer *t, error *err);
 
 /* products.c: algorithms that a library chose for products; before the first step. */
 status trainer_products(trainer *t, error *err);

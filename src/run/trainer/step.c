@@ -138,10 +138,12 @@ static status run_batch(trainer *t, const batch_source *from, step_losses *out, 
         status mine = tracing_begin(traced, t->e, t->at.iteration + 1, err);
         if (!mine) mine = load_batch(t, from, err);
         t->loaded = clock_seconds();
+        double start = clock_seconds();
         step_run_begin(t->e);
         meet_overflow(t, from);
         give(t, mine != OK);
         step_run_end(t->e, t->p, updates ? STEP_UPDATES : STEP_ONLY);
+        trainer_host_note(t, clock_seconds() - start);
         t->report = step_report_of(t->e, t->p);
         memcpy(out->sums, t->report.sums, sizeof out->sums);
         out->result = step_result_of(t->report.verdict);

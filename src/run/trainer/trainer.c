@@ -212,6 +212,7 @@ static status train(trainer *t, train_summary *sum, error *err)
     trainer_traffic(t, sum, sum->iterations);
     trainer_predict_table(t);
     st = trainer_beside_last(t, err);
+    if (!st) st = trainer_host_line(t, err);
     return st ? st : trainer_trace_write(t, err);
 }
 
