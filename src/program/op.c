@@ -107,7 +107,8 @@ bool op_can_overwrite(op_kind k)
 
 bool op_is_typed(op_kind k)
 {
-    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW || k == OP_QUANTISE;
+    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW ||
+           k == OP_HOST_ADAMW || k == OP_QUANTISE;
 }
 
 bool op_is_quantised(op_kind k)
@@ -117,7 +118,7 @@ bool op_is_quantised(op_kind k)
 
 bool op_is_beside(op_kind k)
 {
-    return op_is_comm(k) || op_is_copy(k);
+    return op_is_comm(k) || op_is_copy(k) || k == OP_HOST_ADAMW;
 }
 
 /* Pairs of tokens that a causal mask with a window lets through, of one sequence. */

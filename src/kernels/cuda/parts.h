@@ -35,6 +35,7 @@ cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
 cuda_part cuda_update(void);
 cuda_part cuda_quant(void);
+cuda_part cuda_host_update(void);
 cuda_part cuda_fused(void);
 
 /* Fast rows, behind all plain ones. */
