@@ -522,6 +522,7 @@ static void time_update(op_kind kind, const char *name, double bytes_each)
     s.o.kind = kind;
     s.o.dim[DIM_ADAMW_N] = n;
     s.o.dim[DIM_ADAMW_ROWS] = 1;
+    s.o.dim[DIM_ADAMW_COUNT] = n;
     s.o.real[0] = 0.9, s.o.real[1] = 0.95, s.o.real[2] = 1e-8;
     s.types.in[1] = s.types.in[2] = DTYPE_F64;
     CHECK(cudaMalloc(&s.in[0], (size_t)n * 4));

@@ -10,6 +10,7 @@
 
 #include "base/stop.h"
 #include "cli/cli.h"
+#include "kernels/kernels.h"
 
 typedef struct rank_run {
     comm *c;
@@ -43,14 +44,21 @@ static status prepare(rank_run *k, const recipe *r, const train_options *o, erro
     return setup_init(k->s, k->r, k->a, err);
 }
 
+/* Libraries that plan kernels go deep: a stack as large as the first thread's, or larger. */
 static status start(rank_run *all, comm *const *comms, int n, error *err)
 {
+    enum { STACK = 64 << 20 };
+    pthread_attr_t large;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, STACK);
+    kernels_threads(1); /* opens OpenBLAS, which sets variables of the environment: others read */
     for (int i = 0; i < n; i++) {
         all[i].c = comms[i];
-        if (pthread_create(&all[i].thread, NULL, run, &all[i]) == 0) continue;
+        if (pthread_create(&all[i].thread, &large, run, &all[i]) == 0) continue;
         error_set(err, ERR_MACHINE, "--ranks %d --as-threads: thread %d cannot be started", n, i);
         comm_abort(comms[0], ERR_MACHINE, err->text); /* those that run wait for it */
     }
+    pthread_attr_destroy(&large);
     return OK;
 }
 

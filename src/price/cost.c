@@ -40,7 +40,8 @@ typedef enum cost_way {
     WAY_MOVE,
     WAY_MESSAGE,
     WAY_HOST_COPY,
-    WAY_UPDATE
+    WAY_UPDATE,
+    WAY_HOST_UPDATE
 } cost_way;
 
 typedef struct cost_row {
@@ -154,6 +155,7 @@ static const cost_row rows[OP_COUNT] = {
     [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
     [OP_VERDICT] = {WAY_MEMORY, COST_MEMORY},
     [OP_ADAMW] = {WAY_UPDATE, COST_MEMORY},
+    [OP_HOST_ADAMW] = {WAY_HOST_UPDATE, COST_COPY},
     [OP_BIAS_UPDATE] = {WAY_MEMORY, COST_MEMORY},
 };
 
@@ -359,6 +361,8 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_UPDATE:
         return cost_memory_of(c, o->kind,
                               cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
+    case WAY_HOST_UPDATE:
+        return (double)o->dim[DIM_HOST_ADAMW_COUNT] / c->hw->host_adam;
     default:
         return cost_memory_of(c, o->kind, moved(c, seg, o, row));
     }

@@ -107,12 +107,12 @@ bool op_can_overwrite(op_kind k)
 
 bool op_is_typed(op_kind k)
 {
-    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW;
+    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW || k == OP_HOST_ADAMW;
 }
 
 bool op_is_beside(op_kind k)
 {
-    return op_is_comm(k) || op_is_copy(k);
+    return op_is_comm(k) || op_is_copy(k) || k == OP_HOST_ADAMW;
 }
 
 /* Pairs of tokens that a causal mask with a window lets through, of one sequence. */

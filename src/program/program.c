@@ -229,6 +229,7 @@ program_size program_size_of(const program *p)
     program_size z = {.rank = p->at.rank,
                       .arena_bytes = p->arena_bytes,
                       .host_bytes = p->host_bytes,
+                      .kept_bytes = p->kept.bytes,
                       .saved_live = p->saved_live,
                       .owned = p->weights.owned};
     if (!recipe_on_cpu(&p->s->r) && target_of(&p->s->r) == TARGET_MEGATRON) program_live(&z, p);

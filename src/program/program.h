@@ -10,7 +10,8 @@
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
  * region whose places are read off the order. What offload copies to the host lies in a pool of its
  * own there, behind the arena's end, and is no part of it; behind that lies the staging: the batch
- * on its way to the device, the report on its way back. */
+ * on its way to the device, the report on its way back; and behind that what the host keeps of the
+ * optimizer's state, from step to step. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -28,8 +29,21 @@ typedef enum region {
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT,
-    REGION_STAGING = REGION_COUNT /* of fixed buffers on the host: no part of the arena */
+    /* of fixed buffers on the host, no parts of the arena: */
+    REGION_STAGING = REGION_COUNT,
+    REGION_KEPT
 } region;
+
+/* The optimizer's state that the host keeps and updates: that of all elements but the first
+ * `updated`. They are updated in pieces: gradients come, weights go back. Offsets are in bytes. */
+typedef struct kept_state {
+    int64_t n;                  /* elements; 0: there is none */
+    int64_t piece, turns;       /* elements of a piece, and how many pieces are on their way */
+    int64_t first, second;      /* moments, behind the masters */
+    int64_t gradients, weights; /* [turns][piece] on their way */
+    int64_t table;              /* the host's copy of the update's table */
+    int64_t bytes;
+} kept_state;
 
 typedef struct instance {
     const segment *seg;
@@ -115,10 +129,12 @@ typedef struct program {
     int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
     number_types types;                  /* of weights, gradients, masters and moments */
     int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
+    int64_t optimizer_bytes; /* that arrays of the region take: a share of them may be cut short */
     bool *written;   /* [weights.n] is the gradient written whole by the first operation of a step
                       * that touches it? All others begin as zeros. NULL: none is */
     int64_t updated; /* elements of each that are on the device: what this rank owns, but for what
-                      * an offloaded optimizer has on the host */
+                      * the host keeps */
+    kept_state kept;
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
@@ -127,8 +143,9 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a);
 /* What a rank holds. */
 typedef struct program_size {
     int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes, saved_live; /* as in its program */
-    int64_t owned;    /* elements of the optimizer's slices */
-    int64_t layers;   /* most in flight at once, of all microbatches */
+    int64_t kept_bytes; /* of the optimizer, on the host */
+    int64_t owned;      /* elements of the optimizer's slices */
+    int64_t layers;     /* most in flight at once, of all microbatches */
     live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
 } program_size;
 program_size program_size_of(const program *p);
@@ -156,6 +173,10 @@ typedef struct program_range {
     int64_t start, end;
 } program_range;
 int64_t program_ranges(const program *p, program_range **out, arena *a);
+
+/* Where all places end, those on the host included; and where what the host keeps begins. */
+int64_t program_end(const program *p);
+int64_t program_kept(const program *p);
 
 /* Where the copy of a step's buffer lies on the host, as an offset from the start of the arena. */
 int64_t program_staging(const program *p, step_buffer which);

@@ -139,8 +139,8 @@ typedef enum segment_kind {
 extern const char *const segment_names[SEGMENT_KINDS];
 
 /* What an instance saves, in parts that lie by themselves: its input, which is written before the
- * rest; what attention saves, which dense layers and those with experts have alike; what lies behind
- * it in a layer; all else. */
+ * rest; what attention saves, which dense layers and those with experts have alike; what lies
+ * behind it in a layer; all else. */
 typedef enum saved_part {
     SAVED_INPUT,
     SAVED_ATTENTION,

@@ -16,6 +16,7 @@ static const target_row rows[] = {
      .writes_first = true,
      .wide_blocks = true,
      .can_fuse = FUSE_ALL,
+     .fusions = FUSE_QKV | FUSE_ADD_NORM,
      .logits_rows = 4096,
      .logits = DTYPE_BF16,
      .room = target_cuda_room},

@@ -34,4 +34,16 @@ expect a_number_of_ranks_is_needed 2 'as-threads is for --ranks N' "$moefold" tr
 # One rank is slow to come to its work: the others say which operation they wait in, and the job ends.
 expect a_rank_that_does_not_come 3 'rank [01] of 2: .*(no answer for|has been)' env MOEFOLD_SLOW=read:1:30 MOEFOLD_TIMEOUT_SECONDS=2 \
     MOEFOLD_DEVICE=peers timeout 25 "$moefold" train "${small[@]}" --ranks 2 --as-threads
+
+# Told to stop, all ranks save together and leave.
+"$moefold" train "${small[@]}" train.train_iters=1000000 checkpoint.save="$work/kept" --ranks 2 --as-threads >"$work/long" 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    grep -q 'iteration *3/' "$work/long" && break
+    sleep 0.1
+done
+kill -TERM $pid
+wait $pid
+check told_to_stop_they_leave_with_0 [ $? = 0 ]
+check and_have_saved [ -s "$work/kept/latest_checkpointed_iteration.txt" ]
 exit $failed

@@ -79,7 +79,7 @@ static void see(void *with, const slot_event *e)
     if (at + e->bytes > w->end) w->end = at + e->bytes;
 }
 
-/* A rank of `vpp` chunks with layers of random sizes; all three ways of packing come to be chosen. */
+/* A rank of up to four chunks with layers of random sizes. */
 static void try_rank(uint32_t seed, arena *a)
 {
     enum { LAYERS = 3, SIZES = 5 };

@@ -34,6 +34,7 @@ cuda_part cuda_grouped(void);
 cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
 cuda_part cuda_update(void);
+cuda_part cuda_host_update(void);
 cuda_part cuda_fused(void);
 
 /* Fast rows, behind all plain ones. */

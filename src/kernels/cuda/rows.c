@@ -40,6 +40,7 @@ static void gather(void)
         cuda_route,
         cuda_flex,
         cuda_update,
+        cuda_host_update,
         cuda_fused,
         cuda_fast_grouped,
         cuda_fast_wgmma,

@@ -1,8 +1,8 @@
 /* lives.h - which saved bytes of a pipeline rank live at once, moment by moment.
  *
- * I1  The input of an instance lives from the forward of the instance before it, or from the receive
- *     that is posted for it, to its own backward. What it saves besides lives from its forward to
- *     its backward.
+ * I1  The input of an instance lives from the forward of the instance before it, or from the
+ *     receive that is posted for it, to its own backward. What it saves besides lives from its
+ *     forward to its backward.
  * I2  With combined 1F1B the forward of one instance runs beside the backward of another: what both
  *     have lives at once. The order is that of items.c.
  *

@@ -9,6 +9,7 @@
 #include "base/maths.h"
 #include "program/shape.h"
 #include "program/target.h"
+#include "program/update.h"
 
 /* ---- boundary */
 
@@ -54,6 +55,16 @@ void plan_step(program *p)
 int64_t program_staging(const program *p, step_buffer which)
 {
     return p->arena_bytes + p->host_bytes + p->staging_offset[which];
+}
+
+int64_t program_kept(const program *p)
+{
+    return p->arena_bytes + p->host_bytes + p->staging_bytes;
+}
+
+int64_t program_end(const program *p)
+{
+    return program_kept(p) + p->kept.bytes;
 }
 
 /* ---- temporaries and workspace */
@@ -115,11 +126,12 @@ static int64_t workspace_ranges(const program *p, program_range *out)
 }
 
 /* Where buffers lie. */
-typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING } memory_kind;
+typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING, MEMORY_KEPT } memory_kind;
 
 static memory_kind memory_of(const buf *b)
 {
     if (b->life == LIFE_FIXED && b->region == REGION_STAGING) return MEMORY_STAGING;
+    if (b->life == LIFE_FIXED && b->region == REGION_KEPT) return MEMORY_KEPT;
     return b->life == LIFE_HOST ? MEMORY_HOST : MEMORY_ARENA;
 }
 
@@ -145,9 +157,10 @@ static int64_t collect_items(const program *p, memory_kind kind, program_range *
 static int64_t collect(const program *p, program_range *out)
 {
     int64_t n = 0;
-    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER;
-         i++) /* their padding is used like the rest */
-        out[n++] = (program_range){p->offset[i], p->offset[i] + p->bytes[i]};
+    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER; i++) { /* padding is used like the rest */
+        int64_t bytes = i == REGION_OPTIMIZER ? p->optimizer_bytes : p->bytes[i];
+        out[n++] = (program_range){p->offset[i], p->offset[i] + bytes};
+    }
     for (int i = 0; i < STEP_COUNT; i++) {
         int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
         int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
@@ -181,6 +194,7 @@ int64_t program_ranges(const program *p, program_range **out, arena *a)
     int64_t n = collect(p, list), joined = 0;
     n += collect_items(p, MEMORY_HOST, list + n);
     n += collect_items(p, MEMORY_STAGING, list + n);
+    n += collect_items(p, MEMORY_KEPT, list + n);
     qsort(list, (size_t)n, sizeof *list, by_start);
     for (int64_t i = 0; i < n; i++) {
         if (list[i].end <= list[i].start) continue;
@@ -217,21 +231,49 @@ int64_t program_weight_bytes(const program *p, int64_t element)
     return dtype_bytes(p->types.weight, element - behind) + dtype_bytes(DTYPE_F32, behind);
 }
 
+/* Pieces are large enough for the host's link, and several even of little: one is updated while
+ * others are on their way. */
+static int64_t kept_piece(int64_t n)
+{
+    enum { MOST = 1 << 24, PIECES = 4 };
+    int64_t piece = round_up(ceil_div(n, PIECES), UPDATE_PIECE);
+    return piece < MOST ? piece : MOST;
+}
+
+static void plan_kept(program *p)
+{
+    const number_types *t = &p->types;
+    kept_state *k = &p->kept;
+    *k = (kept_state){.n = t->moments ? p->weights.owned - p->updated : 0};
+    if (!k->n) return;
+    k->piece = kept_piece(k->n);
+    k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
+    k->first = t->masters ? round_up(dtype_bytes(t->master, k->n), PLAN_ALIGN) : 0;
+    k->second = k->first + round_up(dtype_bytes(t->first, k->n), PLAN_ALIGN);
+    k->gradients = k->second + round_up(dtype_bytes(t->second, k->n), PLAN_ALIGN);
+    k->weights = k->gradients + k->turns * dtype_bytes(t->gradient, k->piece);
+    k->table = k->weights + k->turns * dtype_bytes(t->weight, k->piece);
+    k->bytes = k->table + p->step_bytes[STEP_TABLE];
+}
+
 /* On a CPU regions are what the run has. Elsewhere what an element takes may be a fraction (scales
- * of blocks), and some of the optimizer be on the host, so regions have the state's bytes. */
+ * of blocks), and the host may keep some of the optimizer, so regions have the state's bytes. */
 void plan_state(program *p)
 {
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
     double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
-    if (on_host > 0) moments = (int64_t)((double)moments * (1 - on_host));
+    if (on_host > 0) /* whole vectors of kernels */
+        moments = (int64_t)((double)moments * (1 - on_host)) / PLAN_ALIGN * PLAN_ALIGN;
     p->updated = moments;
     p->first_offset = t->masters ? dtype_bytes(t->master, moments) : 0;
     p->second_offset = p->first_offset + dtype_bytes(t->first, moments);
+    p->optimizer_bytes = p->second_offset + dtype_bytes(t->second, moments);
     p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
-    p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, moments);
+    p->bytes[REGION_OPTIMIZER] = p->optimizer_bytes;
+    plan_kept(p);
     if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
     state_of_stage(&bytes, s, p->at.pp);
@@ -353,10 +395,12 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
 int64_t program_place(const program *p, const item *it, int buf_id)
 {
     const buf *b = &it->seg->bufs[buf_id];
-    if (b->life == LIFE_FIXED)
-        return (b->region == REGION_STAGING ? p->arena_bytes + p->host_bytes
-                                            : p->offset[b->region]) +
-               b->offset[0];
+    if (b->life == LIFE_FIXED) {
+        int64_t start = b->region == REGION_KEPT      ? program_kept(p)
+                        : b->region == REGION_STAGING ? p->arena_bytes + p->host_bytes
+                                                      : p->offset[b->region];
+        return start + b->offset[0];
+    }
     if (b->life == LIFE_TEMP)
         return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
     if (it->at[b->owner].chunk < 0) return -1;
