@@ -129,11 +129,12 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
                       .du = seg_temp(b, "experts.du", R * U),
                       .dp = seg_temp_as(b, "experts.dp", R, DTYPE_F32),
                       .dx = seg_temp(b, "experts.dx", R * H)};
-    if (first) fc2_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC2;
     const product fc1 = fc1_of(b), fc2 = fc2_of(b);
     const expert_shape e = experts_of(b, t);
-    g.dys = product_gradient(b, &fc2, e, R, dy, FOR_DATA | FOR_WEIGHT);
+    g.dys = product_gradient(b, &fc2, e, R, dy, FOR_DATA | FOR_WEIGHT); /* both products take it */
+    if (first) fc2_weights(b, t, &g);
+    b->role = ROLE_EXPERTS_FC2;
     product_data(b, &fc2, e, R, &g.dys, da);
     b->role = ROLE_EXPERTS;
     act_backward(b, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp), R, F);
@@ -144,9 +145,10 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
         o->real[REAL_GROUPED_BIAS_P_scale] = 1.0 / (double)b->s->lay.etp; /* I1 */
     }
     if (!late && !first) fc2_weights(b, t, &g);
-    if (first) fc1_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC1;
     g.dus = product_gradient(b, &fc1, e, R, g.du, FOR_DATA | FOR_WEIGHT);
+    if (first) fc1_weights(b, t, &g);
+    b->role = ROLE_EXPERTS_FC1;
     product_data(b, &fc1, e, R, &g.dus, g.dx);
     b->role = ROLE_NONE;
     if (!late && !first) fc1_weights(b, t, &g);
