@@ -52,7 +52,8 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
 CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c \
-                src/program/fused.c src/device/log.c src/device/issue.c src/device/meeting.c
+                src/program/fused.c src/program/quant.c src/device/log.c src/device/issue.c \
+                src/device/meeting.c src/kernels/cpu/update.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -304,7 +305,7 @@ $(BUILD)/obj/%.pic.o: %.c $(BUILD)/flags | $(OP_NAMES)
 
 $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(call say,link,$@)
-	$(Q)$(CC) -shared $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
+	$(Q)$(CC) -shared -fopenmp $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
 $(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: \

@@ -31,7 +31,7 @@ typedef struct other_routing {
 } other_routing;
 void cli_routing_other(other_routing *out, const recipe *given, const price_job *j);
 
-/* A line for people, NULL: nothing is to be said; and the key `forced` or `natural` of an object. */
+/* A line for people, NULL: nothing is to be said; and the key `forced` or `natural`. */
 const char *cli_other_text(const other_routing *x, arena *a);
 void cli_other_json(json_t *o, const other_routing *x);
 

@@ -11,12 +11,12 @@
 #include "program/program.h"
 
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,        K_RESET_POSITIONS,
-                                  K_RESET_MASK,      K_FORCE_RANDOM,      K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,     K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,    K_RETAIN,
-                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,         K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,         K_RESET_POSITIONS,
+                                  K_RESET_MASK,      K_FORCE_RANDOM,       K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,      K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,     K_RETAIN,
+                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,          K_DISTRIBUTE_SAVED,
+                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP, K_OPT_STATES};
 
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 {
@@ -82,15 +82,22 @@ static int64_t machine_memory(void)
 }
 
 /* Ranks of one stage hold the same. */
-static int64_t bytes_of_all(const setup *s, bool host_too, arena *a)
+typedef struct bytes_needed {
+    int64_t device, host; /* of all ranks */
+} bytes_needed;
+
+static bytes_needed bytes_of_all(const setup *s, arena *a)
 {
     arena_place mark = arena_mark(a);
     program_size *list = ARENA_ARRAY(a, program_size, s->pipe.pp);
     program_sizes(list, s, a);
-    int64_t sum = 0;
-    for (int64_t i = 0; i < s->pipe.pp; i++)
-        sum = add_sat(sum, mul_sat(add_sat(list[i].arena_bytes, host_too ? list[i].host_bytes : 0),
-                                   s->lay.world / s->pipe.pp));
+    bytes_needed sum = {0, 0};
+    int64_t times = s->lay.world / s->pipe.pp;
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        int64_t host = add_sat(list[i].host_bytes, list[i].kept_bytes);
+        sum.device = add_sat(sum.device, mul_sat(list[i].arena_bytes, times));
+        sum.host = add_sat(sum.host, mul_sat(host, times));
+    }
     arena_release(a, mark);
     return sum;
 }
@@ -107,13 +114,22 @@ status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *
 {
     int64_t world = s->lay.world, have = machine_memory();
     if (local < 1) local = local_ranks(world);
-    if (recipe_is(&s->r, K_DEVICE, "cuda"))
-        return gpu_fits(s, given, (gpu_need){bytes_of_all(s, false, a), local}, a, err);
-    double need = (double)bytes_of_all(s, true, a) * (double)local / (double)world;
-    if (need <= (double)have) return OK;
+    const bytes_needed all = bytes_of_all(s, a);
+    const bool cuda = recipe_is(&s->r, K_DEVICE, "cuda");
+    status st = cuda ? gpu_fits(s, given, (gpu_need){all.device, local}, a, err) : OK;
+    double here = (double)add_sat(cuda ? 0 : all.device, all.host);
+    double need = here * (double)local / (double)world;
+    if (st || need <= (double)have) return st;
+    const char *bytes = text_bytes(a, need < 9e18 ? (int64_t)need : INT64_MAX);
+    if (cuda)
+        return error_set(err, ERR_RULE,
+                         "%s does not fit: offload of %lld rank%s puts %s into the host's memory, "
+                         "and this machine has %s; repair: a smaller "
+                         "optimizer.optimizer_offload_fraction, or fewer model.offload_modules",
+                         s->r.name, (long long)local, local > 1 ? "s" : "", bytes,
+                         text_bytes(a, have));
     return error_set(err, ERR_RULE,
                      "%s does not fit: %lld rank%s of it here need %s, and this machine has %s; "
                      "repair: moefold check names recompute that frees memory, or more machines",
-                     s->r.name, (long long)local, local > 1 ? "s" : "",
-                     text_bytes(a, need < 9e18 ? (int64_t)need : INT64_MAX), text_bytes(a, have));
+                     s->r.name, (long long)local, local > 1 ? "s" : "", bytes, text_bytes(a, have));
 }

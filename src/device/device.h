@@ -9,11 +9,11 @@
  *     peers     A CPU for tests: ranks move messages by themselves, as on GPUs (issue.h).
  *     cuda      A GPU (cuda.h), where its object was built.
  *
- * D1  Memory has three spaces, each one allocation. STATE (weights, gradients, optimizer) never
+ * D1  Memory has four spaces, each one allocation. STATE (weights, gradients, optimizer) never
  *     moves. WORK (saved activations, boundaries, buffers of the step, temporaries) may be given
  *     back and taken again with another size: its content is lost then. HOST is pinned memory of
- *     the host (the offload pool) that kernels of copies can address. An address is a space and an
- *     offset.
+ *     the host (the offload pool) that kernels of copies can address; KEPT is the same, and never
+ *     moves (the optimizer's state on the host). An address is a space and an offset.
  * D2  A stream runs in the order of the calls, each operation when the one before it is complete;
  *     streams know nothing of each other but what waits say. There is one for each op_stream.
  * D3  An event is a point in a stream. `record` moves it to the stream's end as it is now; a wait
@@ -42,7 +42,19 @@
 extern "C" {
 #endif
 
-typedef enum device_space { SPACE_STATE, SPACE_WORK, SPACE_HOST, SPACE_COUNT } device_space;
+typedef enum device_space {
+    SPACE_STATE,
+    SPACE_WORK,
+    SPACE_HOST,
+    SPACE_KEPT,
+    SPACE_COUNT
+} device_space;
+
+/* Is it pinned memory of the host? */
+static inline bool space_is_host(int s)
+{
+    return s == SPACE_HOST || s == SPACE_KEPT;
+}
 
 typedef struct device_address {
     device_space space;

@@ -69,7 +69,8 @@ state_mode state_mode_bare(const recipe *r)
         .gradient = (double)dtype_bits(t.gradient) / 8,
         .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)) +
                      p * stays_on_gpu(r, &t),
-        .host = p * (4 + 8 + 4)}; /* master, moments, pinned gradients */
+        /* master, moments; Megatron's gradients are pinned whole, ours in pieces */
+        .host = p * (4 + 8 + (target_of(r) == TARGET_MEGATRON ? 4 : 0))};
 }
 
 state_mode state_mode_of(const recipe *r)

@@ -40,7 +40,8 @@ typedef enum cost_way {
     WAY_MOVE,
     WAY_MESSAGE,
     WAY_HOST_COPY,
-    WAY_UPDATE
+    WAY_UPDATE,
+    WAY_HOST_UPDATE
 } cost_way;
 
 typedef struct cost_row {
@@ -91,6 +92,13 @@ static const cost_row rows[OP_COUNT] = {
     [OP_GEMM] = {WAY_PRODUCT, COST_GEMM},
     [OP_GEMM_D] = {WAY_PRODUCT, COST_GEMM},
     [OP_GEMM_W] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QUANTISE] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_QGEMM] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGEMM_D] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGEMM_W] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGROUPED] = {WAY_GROUPED, COST_GROUPED},
+    [OP_QGROUPED_D] = {WAY_GROUPED, COST_GROUPED},
+    [OP_QGROUPED_W] = {WAY_GROUPED, COST_GROUPED},
     [OP_BIAS] = {WAY_MEMORY, COST_MEMORY},
     [OP_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
     [OP_EMBED] = {WAY_ROWS, COST_MEMORY},
@@ -154,6 +162,7 @@ static const cost_row rows[OP_COUNT] = {
     [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
     [OP_VERDICT] = {WAY_MEMORY, COST_MEMORY},
     [OP_ADAMW] = {WAY_UPDATE, COST_MEMORY},
+    [OP_HOST_ADAMW] = {WAY_HOST_UPDATE, COST_COPY},
     [OP_BIAS_UPDATE] = {WAY_MEMORY, COST_MEMORY},
 };
 
@@ -325,7 +334,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
     double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
-    if (row->kind == COST_MEMORY)
+    if (row->kind == COST_MEMORY || row->kind == COST_QUANTISE)
         return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
     return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * full);
 }
@@ -359,6 +368,8 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_UPDATE:
         return cost_memory_of(c, o->kind,
                               cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
+    case WAY_HOST_UPDATE:
+        return (double)o->dim[DIM_HOST_ADAMW_COUNT] / c->hw->host_adam;
     default:
         return cost_memory_of(c, o->kind, moved(c, seg, o, row));
     }

@@ -1,10 +1,10 @@
 /* fused.h - which operations a fused kind stands for, said once.
  *
- * A form is a list of parts with the names of their operands. Those of the fused kind (ops_fused.def)
- * are its operands, a name with ~ is a buffer that no longer exists once it is fused. Three readers
- * share the table: the transformation (memory/fuse.c), which looks for the parts in a list; rows of
- * the CPU and plain rows of a GPU, which run the parts one after another; and the planner, for what
- * these rows need beside an operation's buffers. */
+ * A form is a list of parts with the names of their operands. Those of the fused kind
+ * (ops_fused.def) are its operands, a name with ~ is a buffer that no longer exists once it is
+ * fused. Three readers share the table: the transformation (memory/fuse.c), which looks for the
+ * parts in a list; rows of the CPU and plain rows of a GPU, which run the parts one after another;
+ * and the planner, for what these rows need beside an operation's buffers. */
 #ifndef PROGRAM_FUSED_H
 #define PROGRAM_FUSED_H
 

@@ -6,11 +6,12 @@
  * in lists of items, the parts, which the host launches one after another (item_part); it gives the
  * batch before and reads one report after them.
  *
- * The memory plan is one arena of seven regions, computed here and used as it is by the run:
+ * The memory plan is one arena of eight regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
  * region whose places are read off the order. What offload copies to the host lies in a pool of its
  * own there, behind the arena's end, and is no part of it; behind that lies the staging: the batch
- * on its way to the device, the report on its way back. */
+ * on its way to the device, the report on its way back; and behind that what the host keeps of the
+ * optimizer's state, from step to step. */
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
@@ -24,15 +25,30 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
+    REGION_COPIES,   /* of weights, quantised once a step */
     REGION_BOUNDARY, /* gradients of the hidden state, messages between stages */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
     REGION_COUNT,
-    REGION_STAGING = REGION_COUNT /* of fixed buffers on the host: no part of the arena */
+    /* of fixed buffers on the host, no parts of the arena: */
+    REGION_STAGING = REGION_COUNT,
+    REGION_KEPT
 } region;
+
+/* The optimizer's state that the host keeps and updates: that of all elements but the first
+ * `updated`. They are updated in pieces: gradients come, weights go back. Offsets are in bytes. */
+typedef struct kept_state {
+    int64_t n;                  /* elements; 0: there is none */
+    int64_t piece, turns;       /* elements of a piece, and how many pieces are on their way */
+    int64_t first, second;      /* moments, behind the masters */
+    int64_t gradients, weights; /* [turns][piece] on their way */
+    int64_t table;              /* the host's copy of the update's table */
+    int64_t bytes;
+} kept_state;
 
 typedef struct instance {
     const segment *seg;
+    const segment *copies; /* what quantises its weights, before its first forward; or NULL */
     int64_t layer; /* first decoder layer; 0 for embedding and head */
 } instance;
 
@@ -108,17 +124,20 @@ typedef struct program {
                                               * saved: [2], then [turns] that are received */
     int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:
                                                               * bytes of one */
-    int64_t workspace_offset, workspace_bytes;               /* in the temp region */
-    int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
+    int64_t *copy_at; /* [weights.n] of the region of copies; -1: none of this weight */
+    int64_t workspace_offset, workspace_bytes;         /* in the temp region */
+    int64_t offset[REGION_COUNT], bytes[REGION_COUNT]; /* of the arena */
     int64_t arena_bytes;
     int64_t host_bytes; /* activations on the host; their places follow the arena's end */
     int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
     number_types types;                  /* of weights, gradients, masters and moments */
     int64_t first_offset, second_offset; /* moments in the optimizer region, behind the masters */
+    int64_t optimizer_bytes; /* that arrays of the region take: a share of them may be cut short */
     bool *written;   /* [weights.n] is the gradient written whole by the first operation of a step
                       * that touches it? All others begin as zeros. NULL: none is */
     int64_t updated; /* elements of each that are on the device: what this rank owns, but for what
-                      * an offloaded optimizer has on the host */
+                      * the host keeps */
+    kept_state kept;
 } program;
 
 /* Builds the program of one rank. The setup is valid. Memory comes from `a`. */
@@ -127,8 +146,9 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a);
 /* What a rank holds. */
 typedef struct program_size {
     int64_t rank, bytes[REGION_COUNT], arena_bytes, host_bytes, saved_live; /* as in its program */
-    int64_t owned;    /* elements of the optimizer's slices */
-    int64_t layers;   /* most in flight at once, of all microbatches */
+    int64_t kept_bytes; /* of the optimizer, on the host */
+    int64_t owned;      /* elements of the optimizer's slices */
+    int64_t layers;     /* most in flight at once, of all microbatches */
     live_level level; /* most activations at once under Megatron (live.h); zero for other targets */
 } program_size;
 program_size program_size_of(const program *p);
@@ -157,6 +177,10 @@ typedef struct program_range {
 } program_range;
 int64_t program_ranges(const program *p, program_range **out, arena *a);
 
+/* Where all places end, those on the host included; and where what the host keeps begins. */
+int64_t program_end(const program *p);
+int64_t program_kept(const program *p);
+
 /* Where the copy of a step's buffer lies on the host, as an offset from the start of the arena. */
 int64_t program_staging(const program *p, step_buffer which);
 
@@ -165,6 +189,12 @@ int64_t program_trained_weights(const program *p);
 
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);
+
+/* Is it worth a line? Copies are only there where a recipe quantises. */
+static inline bool region_is_shown(int r, int64_t size)
+{
+    return r != REGION_COPIES || size > 0;
+}
 
 const char *region_name(region r);  /* a key of JSON */
 const char *region_title(region r); /* as people say */

@@ -7,8 +7,8 @@
  * Unset, the skew is that of published pairs (loads.c) where Megatron runs. Our own runs are priced
  * as balanced unless somebody says otherwise: no published pair is of ours, `train --save-routing`
  * measures what a run really has, and ranks that share a machine's cores do not wait for the
- * fullest as GPUs do. Their routed buffers are planned: moefold.moe_buffer_factor is their capacity,
- * not a load, and stays 1.5 (1 where balance is exact), whatever the skew. */
+ * fullest as GPUs do. Their routed buffers are planned: moefold.moe_buffer_factor is their
+ * capacity, not a load, and stays 1.5 (1 where balance is exact), whatever the skew. */
 #ifndef RECIPE_LOADS_H
 #define RECIPE_LOADS_H
 

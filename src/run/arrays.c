@@ -16,7 +16,7 @@ static int64_t elements_of(const program *p, array_kind k)
 static array_bytes bytes_of(const program *p, array_kind k)
 {
     const number_types *t = &p->types;
-    int64_t moments = p->offset[REGION_OPTIMIZER], owned = p->weights.owned;
+    int64_t moments = p->offset[REGION_OPTIMIZER], kept = program_kept(p);
     switch (k) {
     case ARRAY_WEIGHTS:
         return (array_bytes){.as = {t->weight, NULL},
@@ -29,40 +29,52 @@ static array_bytes bytes_of(const program *p, array_kind k)
     case ARRAY_FIRST:
         return (array_bytes){.as = {t->first, NULL},
                              .place = moments + p->first_offset,
-                             .n = dtype_bytes(t->first, owned)};
+                             .n = dtype_bytes(t->first, p->updated),
+                             .kept = kept + p->kept.first,
+                             .kept_n = dtype_bytes(t->first, p->kept.n)};
     case ARRAY_SECOND:
         break;
     }
     return (array_bytes){.as = {t->second, NULL},
                          .place = moments + p->second_offset,
-                         .n = dtype_bytes(t->second, owned)};
+                         .n = dtype_bytes(t->second, p->updated),
+                         .kept = kept + p->kept.second,
+                         .kept_n = dtype_bytes(t->second, p->kept.n)};
 }
 
 static array_bytes masters_of(const program *p)
 {
     const number_types *t = &p->types;
+    if (!t->masters) return (array_bytes){.n = 0};
     return (array_bytes){.as = {t->master, NULL},
                          .place = p->offset[REGION_OPTIMIZER],
-                         .n = t->masters ? dtype_bytes(t->master, p->weights.owned) : 0};
+                         .n = dtype_bytes(t->master, p->updated),
+                         .kept = program_kept(p),
+                         .kept_n = dtype_bytes(t->master, p->kept.n)};
 }
 
 static status take_bytes(executor *e, array_bytes *b, error *err)
 {
-    b->as.at = executor_map(e, b->place);
+    if (!b->kept_n) b->as.at = executor_map(e, b->place);
+    if (!b->n) b->as.at = executor_map(e, b->kept);
     if (b->as.at) return OK;
-    b->as.at = malloc((size_t)b->n + 1);
-    if (!b->as.at)
+    unsigned char *at = malloc((size_t)(b->n + b->kept_n) + 1);
+    b->as.at = at;
+    if (!at)
         return error_set(err, ERR_MACHINE, "no memory for a copy of %lld bytes of the device's",
-                         (long long)b->n);
+                         (long long)(b->n + b->kept_n));
     b->copied = true;
-    executor_read(e, b->as.at, b->place, b->n);
+    executor_read(e, at, b->place, b->n);
+    executor_read(e, at + b->n, b->kept, b->kept_n);
     return OK;
 }
 
 static void give_bytes(executor *e, array_bytes *b, bool written)
 {
     if (!b->copied) return;
-    if (written) executor_write(e, b->place, b->as.at, b->n);
+    const unsigned char *at = b->as.at;
+    if (written) executor_write(e, b->place, at, b->n);
+    if (written) executor_write(e, b->kept, at + b->n, b->kept_n);
     free(b->as.at);
     *b = (array_bytes){.n = 0};
 }
@@ -99,7 +111,7 @@ static void read_weights(const array_loan *l)
     const weight_list *w = &l->p->weights;
     typed_read(l->values, l->own.as, 0, w->trained);
     typed_read(l->values + w->trained, buffers_of(l), 0, w->elements - w->trained); /* I1 */
-    if (l->masters.n) each_slice(l, take_masters);
+    if (l->masters.as.at) each_slice(l, take_masters);
 }
 
 static void write_weights(const array_loan *l, bool rounded)
@@ -108,7 +120,7 @@ static void write_weights(const array_loan *l, bool rounded)
     typed_write(l->own.as, 0, l->values, w->trained);
     typed_write(buffers_of(l), 0, l->values + w->trained, w->elements - w->trained);
     if (rounded) typed_read(l->values, l->own.as, 0, w->trained);
-    if (l->masters.n) each_slice(l, give_masters);
+    if (l->masters.as.at) each_slice(l, give_masters);
 }
 
 /* ---- loans */
@@ -133,8 +145,8 @@ status array_borrow(array_loan *l, executor *e, const program *p, array_kind k, 
     *l = (array_loan){.e = e, .p = p, .kind = k, .own = bytes_of(p, k)};
     if (k == ARRAY_WEIGHTS) l->masters = masters_of(p);
     status s = take_bytes(e, &l->own, err);
-    if (!s && l->masters.n) s = take_bytes(e, &l->masters, err);
-    if (!s && l->own.as.type == DTYPE_F32 && !l->masters.n)
+    if (!s && p->types.masters && k == ARRAY_WEIGHTS) s = take_bytes(e, &l->masters, err);
+    if (!s && l->own.as.type == DTYPE_F32 && !l->masters.as.at)
         l->values = l->own.as.at;
     else if (!s)
         s = take_values(l, err);

@@ -13,7 +13,8 @@ typedef enum array_kind { ARRAY_WEIGHTS, ARRAY_GRADIENTS, ARRAY_FIRST, ARRAY_SEC
 /* An array as it lies in the device's memory: the host's pointer to it, or a copy of its bytes. */
 typedef struct array_bytes {
     typed as;
-    int64_t place, n; /* n 0: there is none */
+    int64_t place, n;     /* n 0: there is none */
+    int64_t kept, kept_n; /* where it goes on: what the host keeps of it, or 0 bytes */
     bool copied;
 } array_bytes;
 

@@ -2,8 +2,8 @@
  *
  * I1  Nothing here rests on an operation being done when its call returns: the program's waits say
  *     what must be. Event 0 of a list is the compute stream at its start.
- * I2  Regions up to the optimizer's are SPACE_STATE, which an overflow rerun keeps. Buffers of the
- *     step are not: whoever writes them (tables, batches) writes them again. */
+ * I2  Regions up to the optimizer's are SPACE_STATE, which an overflow rerun keeps, as it keeps
+ *     SPACE_KEPT. Buffers of the step are not kept: whoever writes them (tables, batches) writes them again. */
 #include "run/executor.h"
 
 #include <assert.h>
@@ -37,9 +37,10 @@ static int64_t unplanned_bytes(const executor *e)
 
 device_address executor_address(const executor *e, int64_t place)
 {
-    int64_t work = place - e->state_bytes, host = work - e->work_bytes;
-    if (work < 0) return (device_address){SPACE_STATE, place};
-    return host < 0 ? (device_address){SPACE_WORK, work} : (device_address){SPACE_HOST, host};
+    const int64_t bytes[] = {e->state_bytes, e->work_bytes, e->host_bytes};
+    int s = SPACE_STATE;
+    for (; s < SPACE_KEPT && place >= bytes[s]; s++) place -= bytes[s];
+    return (device_address){(device_space)s, place};
 }
 
 static status take_work(executor *e, error *err)
@@ -49,7 +50,7 @@ static status take_work(executor *e, error *err)
     int64_t own = e->p->offset[REGION_TEMP] + e->p->workspace_offset - e->state_bytes;
     e->guard_at = add_sat(end, beside);
     status s = table->take(e->d, SPACE_WORK, add_sat(e->guard_at, e->guard), err);
-    if (!s) s = table->take(e->d, SPACE_HOST, e->p->host_bytes + e->p->staging_bytes, err);
+    if (!s) s = table->take(e->d, SPACE_HOST, e->host_bytes, err);
     if (s) return s;
     device_address at = {SPACE_WORK, beside ? end : own};
     e->workspace = beside || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;
@@ -61,6 +62,7 @@ static void measure(executor *e, const program *p)
     e->p = p;
     e->state_bytes = p->offset[REGION_SAVED];
     e->work_bytes = p->arena_bytes - e->state_bytes;
+    e->host_bytes = program_kept(p) - p->arena_bytes;
 }
 
 /* ---- opening */
@@ -135,6 +137,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
     measure(e, p);
     status s = device_open(&e->d, device_name(p, &o), c, err);
     if (!s) s = e->d->table->take(e->d, SPACE_STATE, e->state_bytes, err);
+    if (!s) s = e->d->table->take(e->d, SPACE_KEPT, p->kept.bytes, err);
     if (!s) s = take_work(e, err);
     if (!s) s = executor_bind(e, err);
     if (!s) s = slow_op_read(&e->slow, p->s->r.a, err);
@@ -306,9 +309,12 @@ void executor_part(executor *e, item_part part)
 /* Bytes from this place on that lie in one space. */
 static int64_t together(const executor *e, int64_t place, int64_t bytes)
 {
-    int64_t ends[] = {e->state_bytes, e->state_bytes + e->work_bytes};
-    for (int i = 0; i < 2; i++)
-        if (place < ends[i]) return bytes < ends[i] - place ? bytes : ends[i] - place;
+    const int64_t sizes[] = {e->state_bytes, e->work_bytes, e->host_bytes};
+    int64_t end = 0;
+    for (int i = 0; i < 3; i++) {
+        end += sizes[i];
+        if (place < end) return bytes < end - place ? bytes : end - place;
+    }
     return bytes;
 }
 
@@ -350,6 +356,13 @@ void executor_differ(executor *e, int64_t place, int64_t bytes, unsigned char by
         n = together(e, place, bytes);
         e->d->table->differ(e->d, executor_address(e, place), byte, n, map);
     }
+}
+
+void executor_zero_optimizer(executor *e)
+{
+    const program *p = e->p;
+    executor_fill(e, p->offset[REGION_OPTIMIZER], p->optimizer_bytes, 0);
+    executor_fill(e, program_kept(p), p->kept.gradients, 0);
 }
 
 void executor_guard_fill(executor *e, unsigned char byte)

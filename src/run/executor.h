@@ -62,6 +62,7 @@ executor_calls executor_calls_of(const executor *e);
 void executor_read(executor *e, void *to, int64_t place, int64_t bytes);
 void executor_write(executor *e, int64_t place, const void *from, int64_t bytes);
 void executor_fill(executor *e, int64_t place, int64_t bytes, unsigned char byte);
+void executor_zero_optimizer(executor *e); /* masters and moments, wherever they are */
 
 /* As the device's `differ`: map[(bytes + 7) / 8]; `place` is a multiple of 8. */
 void executor_differ(executor *e, int64_t place, int64_t bytes, unsigned char byte,

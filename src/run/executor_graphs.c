@@ -8,7 +8,8 @@
  * I1  A stretch has kernels of the compute stream alone: no wait stands in it, and no event that is
  *     waited for is recorded in it. So streams are ordered as they are without graphs.
  * I2  Graphs of parts end where a list ends, as Megatron's do; that of an iteration goes on.
- * I3  The first run is eager: kernels that were never launched are loaded there. The second captures.
+ * I3  The first run is eager: kernels that were never launched are loaded there. The second
+ *     captures.
  * I4  Who takes times of operations gets them one by one: those steps are eager, with the same
  *     bits. */
 #include "program/capture.h"

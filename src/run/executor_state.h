@@ -36,7 +36,8 @@ struct executor {
     int64_t guard, guard_at; /* bytes, and their offset in SPACE_WORK */
     void *workspace;
     int64_t state_bytes;     /* places before this are of SPACE_STATE, */
-    int64_t work_bytes;      /* so many that follow of SPACE_WORK, the rest of SPACE_HOST */
+    int64_t work_bytes;      /* so many that follow of SPACE_WORK, */
+    int64_t host_bytes;      /* so many of SPACE_HOST, the rest of SPACE_KEPT */
     bound_segment *segments; /* as p->segments */
     bound_item *items[PART_COUNT];
     int n_events; /* events of the device: those of a list, then those of the program */

@@ -106,7 +106,7 @@ static step_result step_with(optimizer *o, const update_arrays *x, step_rates ra
     update_verdict(verdict, sums, given, &limits);
     step_result r = step_result_of(verdict);
     adamw_numbers numbers = {o->beta1, o->beta2, o->eps, o->l2};
-    update_adamw(&numbers, verdict, o->table, x);
+    update_adamw(&numbers, verdict, o->table, x, NULL);
     o->steps += r.outcome == STEP_TAKEN;
     return r;
 }

@@ -11,7 +11,7 @@ static const unsigned char patterns[TOUCHED_PATTERNS] = {0xa5, 0x5a};
 
 status touched_open(touched *m, executor *e, const program *p, error *err)
 {
-    int64_t bytes = p->arena_bytes + p->host_bytes + p->staging_bytes;
+    int64_t bytes = program_end(p);
     *m = (touched){.e = e, .p = p, .bytes = bytes};
     m->map = calloc((size_t)bytes / 8 + 1, 1);
     return m->map ? OK

@@ -41,10 +41,12 @@ static void make_verdict(trial *t, tensor *x)
 
 void fill_update(trial *t)
 {
-    const int64_t n = t->o.dim[0];
-    const int64_t all = make_table(t, &t->in[1], n, t->o.dim[1]);
+    const bool squares = t->o.kind == OP_SQUARES;
+    const int64_t held = make_table(t, &t->in[1], t->o.dim[0], t->o.dim[1]);
+    const int64_t n = squares ? 0 : t->o.dim[DIM_ADAMW_COUNT];
+    const int64_t all = t->o.kind == OP_HOST_ADAMW ? n : held; /* where it is one row's part */
     tensor_reals(t, &t->in[0], all);
-    if (t->o.kind == OP_SQUARES) return;
+    if (squares) return;
     make_verdict(t, &t->in[IN_ADAMW_verdict]);
     tensor_reals(t, &t->out[OUT_ADAMW_weight], all);
     for (int i = OUT_ADAMW_master; i <= OUT_ADAMW_second; i++) tensor_reals(t, &t->out[i], n);

@@ -209,6 +209,7 @@ typedef struct card {
     void *data[TENSORS], *workspace, *state;
     size_t bytes[TENSORS], workspace_bytes;
     size_t guard; /* behind each */
+    bool pinned;
     cudaStream_t stream;
 } card;
 
@@ -219,17 +220,19 @@ static void must(cudaError_t e, const char *what)
     exit(3);
 }
 
+/* Pinned memory, which both can address, for what the host computes. */
 static void *device_take(const card *g, size_t bytes)
 {
     void *p = NULL;
-    must(cudaMalloc(&p, bytes + g->guard ? bytes + g->guard : 1), "cudaMalloc");
+    const size_t all = bytes + g->guard ? bytes + g->guard : 1;
+    must(g->pinned ? cudaMallocHost(&p, all) : cudaMalloc(&p, all), "cudaMalloc");
     if (bytes + g->guard) must(cudaMemset(p, GUARD_BYTE, bytes + g->guard), "cudaMemset");
     return p;
 }
 
 static void gpu_init(trial *t, const side *s, card *g, bool exact)
 {
-    *g = (card){.guard = exact ? 0 : GUARD};
+    *g = (card){.guard = exact ? 0 : GUARD, .pinned = t->o.kind == OP_HOST_ADAMW};
     must(cudaStreamCreate(&g->stream), "cudaStreamCreate");
     for (int i = 0; i < TENSORS; i++) {
         const tensor *x = tensor_at(t, i);
@@ -248,9 +251,10 @@ static void gpu_init(trial *t, const side *s, card *g, bool exact)
 
 static void gpu_release(const trial *t, card *g)
 {
+    cudaError_t (*const give)(void *) = g->pinned ? cudaFreeHost : cudaFree;
     for (int i = 0; i < TENSORS; i++)
-        if (!borrows(t, i)) cudaFree(g->data[i]);
-    cudaFree(g->workspace);
+        if (!borrows(t, i)) give(g->data[i]);
+    give(g->workspace);
     if (t->row->release && g->state) t->row->release(g->state);
     cudaStreamDestroy(g->stream);
 }

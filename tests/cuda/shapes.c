@@ -98,6 +98,7 @@ static const shape shapes[] = {
     {OP_SUM, "d01", "d1", {0}, NULL},
     {OP_VERDICT, "? ?", "?", {0}, fill_verdict},
     {OP_ADAMW, "? ? ?", "? ? ? ?", {0}, fill_update},
+    {OP_HOST_ADAMW, "? ? ?", "? ? ? ?", {0}, fill_update},
     {OP_BIAS_UPDATE, "0 ?", "0", {0.25}, fill_verdict},
 };
 const shape *shape_of(op_kind kind)

@@ -37,11 +37,16 @@ static const sizes tries[] = {
     VERDICTS(3),
     VERDICTS(4),
     VERDICTS(5),
-    {OP_ADAMW, {1, 1}, 0, NULL, 0, 0},
-    {OP_ADAMW, {70001, 5}, 0, NULL, 0, 0},
-    {OP_ADAMW, {70001, 5}, DECAY_L2, "o1", 0, 0},
-    {OP_ADAMW, {300000, 700}, 0, NULL, 0, 0},
-    {OP_ADAMW, {3000, 7}, 0, NULL, 0, 1}, /* not taken */
+    {OP_ADAMW, {1, 1, 0, 1}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5, 0, 70001}, 0, NULL, 0, 0},
+    {OP_ADAMW, {70001, 5, 0, 70001}, DECAY_L2, "o1", 0, 0},
+    {OP_ADAMW, {300000, 700, 0, 300000}, 0, NULL, 0, 0},
+    {OP_ADAMW, {300000, 700, 0, 99968}, 0, NULL, 0, 0}, /* some of them */
+    {OP_ADAMW, {70001, 5, 20001, 30000}, 0, NULL, 0, 0},
+    {OP_ADAMW, {3000, 7, 0, 3000}, 0, NULL, 0, 1}, /* not taken */
+    {OP_HOST_ADAMW, {70001, 1, 20000, 30001, 20000}, 0, NULL, 0, 0},
+    {OP_HOST_ADAMW, {70001, 1, 0, 70001, 0}, DECAY_L2, "o1", 0, 0},
+    {OP_HOST_ADAMW, {3000, 1, 0, 3000, 0}, 0, NULL, 0, 1},
     {OP_BIAS_UPDATE, {300}, 0, NULL, 0, 0},
     {OP_BIAS_UPDATE, {8}, 0, NULL, 0, 1},
 };

@@ -115,8 +115,8 @@ static void heads_gradient(unsigned flags, bool gates, bool norms, bool plain)
     memcpy(b->in[IN_QKV_HEADS_D_rq], f->out[OUT_QKV_HEADS_rq], sizeof b->in[0]);
     memcpy(b->in[IN_QKV_HEADS_D_rk], f->out[OUT_QKV_HEADS_rk], sizeof b->in[0]);
     memcpy(b->in[IN_QKV_HEADS_D_table], f->in[IN_QKV_HEADS_table], sizeof b->in[0]);
-    /* The table need not be of cosines for the forward to be linear, but the inverse rotation is the
-     * gradient of any: it is the transpose. */
+    /* The table has any numbers here: the inverse rotation is the transpose, and so the gradient,
+     * whatever they are. */
     run(b, plain);
     for (int i = 0; i < 4; i++) assert_memory_equal(b->in[i], w->by[i], sizeof b->in[i]);
     same_as_differences(f, w, IN_QKV_HEADS_qkv, b->out[OUT_QKV_HEADS_D_dqkv], all);

@@ -218,7 +218,7 @@ static arrays *arrays_made(void)
 
 static void run_adamw(arrays *x, bool narrow)
 {
-    op o = {.kind = OP_ADAMW, .dim = {OWNED, ROWS}, .real = {0.9, 0.95, 1e-8}};
+    op o = {.kind = OP_ADAMW, .dim = {OWNED, ROWS, 0, OWNED}, .real = {0.9, 0.95, 1e-8}};
     dtype type = narrow ? DTYPE_BF16 : DTYPE_F32;
     op_types t = {.in = {type, DTYPE_F64, DTYPE_F64}, .out = {type}};
     void *in[OP_IN_MAX] = {narrow ? (void *)x->g16 : x->g, (void *)(uintptr_t)table, x->verdict};

@@ -64,6 +64,8 @@ static bool is_right(const program *p, const buf *b, int64_t at)
     int64_t staging = p->arena_bytes + p->host_bytes;
     if (b->life == LIFE_FIXED && r == REGION_STAGING)
         return at >= staging && at + b->bytes <= staging + p->staging_bytes;
+    if (b->life == LIFE_FIXED && r == REGION_KEPT)
+        return at >= program_kept(p) && at + b->bytes <= program_end(p);
     if (b->life == LIFE_HOST)
         return at >= p->arena_bytes && at + b->bytes <= p->arena_bytes + p->host_bytes;
     if (r == REGION_COUNT)

@@ -151,11 +151,11 @@ static int64_t pieces(int64_t bytes)
 
 static void give(gpu_state *g, device_space s)
 {
-    if (s == SPACE_HOST)
+    if (space_is_host(s))
         cudaFreeHost(g->memory[s]);
     else
         cudaFree(g->memory[s]);
-    if (s != SPACE_HOST) atomic_fetch_sub(&taken_here, pieces(g->bytes[s]));
+    if (!space_is_host(s)) atomic_fetch_sub(&taken_here, pieces(g->bytes[s]));
     g->memory[s] = NULL;
     g->bytes[s] = 0;
 }
@@ -209,13 +209,13 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaDeviceSynchronize();
     give(g, s);
     if (bytes <= 0) return OK;
-    cudaError_t e = s == SPACE_HOST ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
-                                    : cudaMalloc(&at, (size_t)bytes);
-    if (!e && s != SPACE_HOST) e = cudaMemset(at, 0, (size_t)bytes);
-    if (!e && s != SPACE_HOST) e = cudaDeviceSynchronize();
+    cudaError_t e = space_is_host(s) ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
+                                     : cudaMalloc(&at, (size_t)bytes);
+    if (!e && !space_is_host(s)) e = cudaMemset(at, 0, (size_t)bytes);
+    if (!e && !space_is_host(s)) e = cudaDeviceSynchronize();
     if (!e) {
-        if (s == SPACE_HOST) memset(at, 0, (size_t)bytes);
-        if (s != SPACE_HOST) atomic_fetch_add(&taken_here, pieces(bytes));
+        if (space_is_host(s)) memset(at, 0, (size_t)bytes);
+        if (!space_is_host(s)) atomic_fetch_add(&taken_here, pieces(bytes));
         g->memory[s] = at;
         g->bytes[s] = bytes;
         return OK;
@@ -224,7 +224,7 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaGetLastError();
     cudaMemGetInfo(&left, &total);
     char want[32], have[32], miss[32];
-    if (s == SPACE_HOST)
+    if (space_is_host(s))
         return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
                          gibibytes(want, bytes), cudaGetErrorString(e));
     return error_set(err, ERR_MACHINE,
@@ -247,7 +247,7 @@ static void *pointer(const device *d, device_address at)
 
 static void *map(const device *d, device_address at)
 {
-    return at.space == SPACE_HOST ? pointer(d, at) : NULL;
+    return space_is_host(at.space) ? pointer(d, at) : NULL;
 }
 
 /* What the host itself touches comes behind the compute stream. */

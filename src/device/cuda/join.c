@@ -80,7 +80,7 @@ static void fill_card(const device *d, card *c)
     memcpy(c->here.points, g->points, sizeof c->here.points);
     if (!gpu_between_processes(d)) return;
     for (int s = 0; s < SPACE_COUNT && !c->exported; s++)
-        if (s != SPACE_HOST && g->memory[s])
+        if (!space_is_host(s) && g->memory[s])
             c->exported = cudaIpcGetMemHandle(&c->memory[s], g->memory[s]);
     for (int s = 0; s < STREAM_COUNT && !c->exported; s++)
         for (int p_at = 0; p_at < POINT_COUNT && !c->exported; p_at++)
@@ -93,7 +93,7 @@ static cudaError_t open_peer(gpu_peer *p, const card *c)
     p->opened = true;
     for (int s = 0; s < SPACE_COUNT && !e; s++) {
         void *at = NULL;
-        if (s == SPACE_HOST || !c->here.memory[s]) continue;
+        if (space_is_host(s) || !c->here.memory[s]) continue;
         e = cudaIpcOpenMemHandle(&at, c->memory[s], cudaIpcMemLazyEnablePeerAccess);
         p->memory[s] = at;
     }

@@ -1,8 +1,8 @@
 /* fused.h - fused kinds on the CPU: their parts, one after another.
  *
- * One pass instead of several brings a CPU nothing that counts here. So row 0 runs the plain rows of
- * the parts and the other row their fast ones: what a fused operation computes is, bit by bit, what
- * its parts compute. */
+ * One pass instead of several brings a CPU nothing that counts here. So row 0 runs the plain rows
+ * of the parts and the other row their fast ones: what a fused operation computes is, bit by bit,
+ * what its parts compute. */
 #ifndef KERNELS_CPU_FUSED_H
 #define KERNELS_CPU_FUSED_H
 

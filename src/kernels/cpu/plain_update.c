@@ -119,23 +119,9 @@ static void verdict(const kernel_call *c)
                    &l);
 }
 
-static typed output(const kernel_call *c, int i)
-{
-    return (typed){c->types->out[i], c->out[i]};
-}
-
 static void adamw(const kernel_call *c)
 {
-    const double *r = c->o->real;
-    adamw_numbers k = {r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
-                       (c->o->flags & DECAY_L2) != 0};
-    update_table t = {c->in[IN_ADAMW_table], c->o->dim[DIM_ADAMW_ROWS]};
-    update_arrays x = {.weights = output(c, OUT_ADAMW_weight),
-                       .gradients = {c->types->in[IN_ADAMW_gradient], c->in[IN_ADAMW_gradient]},
-                       .masters = output(c, OUT_ADAMW_master),
-                       .first = output(c, OUT_ADAMW_first),
-                       .second = output(c, OUT_ADAMW_second)};
-    update_adamw(&k, c->in[IN_ADAMW_verdict], t, &x);
+    update_run(c->o, c->types, c->in, c->out);
 }
 
 static void bias_update(const kernel_call *c)
@@ -154,6 +140,7 @@ kernel_rows plain_update(void)
         {OP_SUM, "plain", NULL, .launch = sum},
         {OP_VERDICT, "plain", NULL, .launch = verdict},
         {OP_ADAMW, "plain", NULL, .launch = adamw},
+        {OP_HOST_ADAMW, "plain", NULL, .launch = adamw},
         {OP_BIAS_UPDATE, "plain", NULL, .launch = bias_update},
     };
     return (kernel_rows){rows, (int)(sizeof rows / sizeof rows[0])};

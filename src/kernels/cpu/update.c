@@ -281,22 +281,106 @@ static void update_narrow(const adam *k, const piece *p, const update_arrays *x)
     }
 }
 
-void update_adamw(const adamw_numbers *k, const double *verdict, update_table t,
-                  const update_arrays *x)
+/* The part of a piece that lies in the window, with its places in the window's arrays. */
+static piece piece_within(piece p, const update_window *of)
 {
-    if (verdict[VERDICT_OUTCOME] != STEP_TAKEN) return; /* I3 */
+    int64_t skip = of->from > p.moments ? of->from - p.moments : 0;
+    int64_t end = of->n - (p.moments - of->from);
+    p.n = (end < p.n ? end : p.n) - skip;
+    p.moments += skip - of->from;
+    p.offset += skip - of->at;
+    return p;
+}
+
+/* The pieces that reach into the window. */
+typedef struct piece_range {
+    int64_t first, end;
+    int64_t elements; /* of the window, that they have */
+} piece_range;
+
+static piece_range pieces_within(update_table t, const update_window *of)
+{
+    piece_range r = {.first = pieces_of(t)};
+    for (int64_t i = 0; i < t.n; i++) {
+        const double *row = row_of(t, i);
+        piece all = {.moments = (int64_t)row[TABLE_MOMENTS], .n = (int64_t)row[TABLE_N]};
+        piece some = piece_within(all, of);
+        if (some.n <= 0) continue;
+        int64_t skipped = some.moments + of->from - all.moments, begin = (int64_t)row[TABLE_PIECE];
+        int64_t first = begin + skipped / UPDATE_PIECE;
+        int64_t end = begin + ceil_div(skipped + some.n, UPDATE_PIECE);
+        r.elements += some.n;
+        if (first < r.first) r.first = first;
+        if (end > r.end) r.end = end;
+    }
+    return r;
+}
+
+static void update_pieces(const adamw_numbers *k, const double *verdict, update_table t,
+                          const update_arrays *x, const update_window *of, piece_range r)
+{
     adam of_step = adam_of_step(k, verdict);
     bool wide = is_wide(x);
-    int64_t n = pieces_of(t);
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) {
-        piece p = piece_at(t, i);
+    for (int64_t i = r.first; i < r.end; i++) {
+        piece p = piece_within(piece_at(t, i), of);
+        if (p.n <= 0) continue;
         adam of_piece = adam_of_piece(of_step, k->l2, &p, verdict);
         if (wide)
             update_wide(&of_piece, &p, x);
         else
             update_narrow(&of_piece, &p, x);
     }
+}
+
+void update_adamw(const adamw_numbers *k, const double *verdict, update_table t,
+                  const update_arrays *x, const update_window *of)
+{
+    static const update_window all = {.n = INT64_MAX};
+    if (!of) of = &all;
+    if (verdict[VERDICT_OUTCOME] == STEP_TAKEN) /* I3 */
+        update_pieces(k, verdict, t, x, of, pieces_within(t, of));
+}
+
+/* Weights as their masters are rounded. Padding between them has masters, too: zeros. */
+static void round_masters(const update_arrays *x, int64_t n)
+{
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        float wide[BLOCK];
+        int64_t some = n - i < BLOCK ? n - i : BLOCK;
+        typed_read(wide, x->masters, i, some);
+        typed_write(x->weights, i, wide, some);
+    }
+}
+
+void update_adamw_apart(const adamw_numbers *k, const double *verdict, update_table t,
+                        const update_arrays *x, const update_window *of)
+{
+    bool taken = verdict[VERDICT_OUTCOME] == STEP_TAKEN;
+    piece_range r = pieces_within(t, of);
+    if (x->masters.at && (!taken || r.elements < of->n)) round_masters(x, of->n);
+    if (taken) update_pieces(k, verdict, t, x, of, r);
+}
+
+/* HOST_ADAMW has the positions of ADAMW, and one more. */
+void update_run(const op *o, const op_types *t, void *const *in, void *const *out)
+{
+    const double *r = o->real;
+    const int64_t *d = o->dim;
+    typed to[OP_OUT_MAX];
+    for (int i = OUT_ADAMW_weight; i <= OUT_ADAMW_second; i++) to[i] = (typed){t->out[i], out[i]};
+    update_arrays x = {.weights = to[OUT_ADAMW_weight],
+                       .gradients = {t->in[IN_ADAMW_gradient], in[IN_ADAMW_gradient]},
+                       .masters = to[OUT_ADAMW_master],
+                       .first = to[OUT_ADAMW_first],
+                       .second = to[OUT_ADAMW_second]};
+    adamw_numbers k = {r[REAL_ADAMW_beta1], r[REAL_ADAMW_beta2], r[REAL_ADAMW_eps],
+                       (o->flags & DECAY_L2) != 0};
+    bool apart = o->kind == OP_HOST_ADAMW;
+    update_window of = {d[DIM_ADAMW_FROM], d[DIM_ADAMW_COUNT], apart ? d[DIM_HOST_ADAMW_AT] : 0};
+    update_table rows = {in[IN_ADAMW_table], d[DIM_ADAMW_ROWS]};
+    (apart ? update_adamw_apart : update_adamw)(&k, in[IN_ADAMW_verdict], rows, &x, &of);
 }
 
 void update_bias(float *bias, const float *load_of, int64_t n, double rate)

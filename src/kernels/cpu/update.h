@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "base/dtype.h"
+#include "program/op.h"
 #include "program/update.h"
 
 typedef struct update_table {
@@ -44,8 +45,23 @@ typedef struct adamw_numbers {
     double beta1, beta2, eps;
     bool l2;
 } adamw_numbers;
+/* Which elements: `n` whose masters and moments begin with element `from` of what this rank owns.
+ * Of weights and gradients the arrays begin with element `at` of all. */
+typedef struct update_window {
+    int64_t from, n, at;
+} update_window;
+
+/* NULL: all. */
 void update_adamw(const adamw_numbers *k, const double *verdict, update_table t,
-                  const update_arrays *x);
+                  const update_arrays *x, const update_window *of);
+
+/* The same for a window of weights that are copied somewhere else afterwards, whether the step is
+ * taken or not: they are always written, where there are masters to write them from. */
+void update_adamw_apart(const adamw_numbers *k, const double *verdict, update_table t,
+                        const update_arrays *x, const update_window *of);
+
+/* ADAMW and HOST_ADAMW on the addresses of a call. */
+void update_run(const op *o, const op_types *t, void *const *in, void *const *out);
 
 /* The router's correction bias: experts below the mean load gain `rate`, those above lose it. */
 void update_bias(float *bias, const float *load, int64_t n, double rate);

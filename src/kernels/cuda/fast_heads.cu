@@ -3,8 +3,8 @@
  *
  * A team of D / 8 threads has a token: its angles stay in registers for all heads, and the loads of
  * HEADS heads are on their way before the first is used. Numbers are those of the parts, rounded
- * where they would be stored. The gradient by weights is summed by thread over the tokens of a team,
- * over the teams of a block in order, then over blocks. */
+ * where they would be stored. The gradient by weights is summed by thread over the tokens of a
+ * team, over the teams of a block in order, then over blocks. */
 #include "kernels/cuda/registers.cuh"
 
 enum { HEADS_PIECES = 1056, PIECE_TOKENS = 2 }; /* eight blocks an SM; tokens of a block at least */

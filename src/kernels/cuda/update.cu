@@ -269,11 +269,28 @@ static __device__ __forceinline__ void adam_some(const update_arrays &a, const a
     store(a.second, own, v);
 }
 
-static __global__ void adam_kernel(update_arrays a, adam k, update_table t, const double *verdict)
+/* Elements whose masters and moments are there: `n` from element `from` on of what is owned. */
+struct window {
+    int64_t from, n;
+};
+
+static __device__ piece piece_within(piece p, window of)
+{
+    const int64_t skip = of.from > p.moments ? of.from - p.moments : 0;
+    const int64_t end = of.from + of.n - p.moments;
+    p.n = (end < p.n ? end : p.n) - skip;
+    p.moments += skip - of.from;
+    p.offset += skip;
+    return p;
+}
+
+static __global__ void adam_kernel(update_arrays a, adam k, update_table t, window of,
+                                   const double *verdict)
 {
     const int64_t i = blockIdx.x;
     if (verdict[VERDICT_OUTCOME] != STEP_TAKEN || i >= t.pieces()) return; /* U3 */
-    const piece p = piece_at(t, i);
+    const piece p = piece_within(piece_at(t, i), of);
+    if (p.n <= 0) return;
     const float decay = p.decays ? (float)verdict[VERDICT_DECAY] : 0;
     const adam_piece q = {(float)verdict[VERDICT_CORRECT1],
                           (float)verdict[VERDICT_CORRECT2],
@@ -300,7 +317,8 @@ static void adamw(const kernel_call *c)
                              out_of(c, OUT_ADAMW_second)};
     if (rows <= 0) return;
     adam_kernel<<<(unsigned)pieces_most(c->o->dim[DIM_ADAMW_N], rows), BLOCK, 0, stream_of(c)>>>(
-        a, k, {doubles_in(c, IN_ADAMW_table), rows}, doubles_in(c, IN_ADAMW_verdict));
+        a, k, {doubles_in(c, IN_ADAMW_table), rows},
+        {c->o->dim[DIM_ADAMW_FROM], c->o->dim[DIM_ADAMW_COUNT]}, doubles_in(c, IN_ADAMW_verdict));
 }
 
 /* ---- the routers' biases */

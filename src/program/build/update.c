@@ -4,7 +4,10 @@
  *     order that their addresses allow. So the arrays that the optimizer works on in pieces are
  *     named as wholes.
  * I2  What the verdict guards are the last operations of a step: they read it from memory. Nothing
- *     here depends on what the host has seen of a step. */
+ *     here depends on what the host has seen of a step.
+ * I3  What the host keeps is updated in pieces, each a range of one bucket's slice: gradients are
+ *     copied down, its processors update masters and moments where they lie, weights are copied
+ *     back, whether the step is taken or not. Pieces take turns in as many places as there are. */
 #include "program/build/update.h"
 
 #include <math.h>
@@ -223,6 +226,15 @@ static void update_biases(builder *b, const program *p, int verdict)
     }
 }
 
+/* Both kinds have the same numbers in the same places. */
+static void set_numbers(op *o, const recipe *r)
+{
+    o->real[REAL_ADAMW_beta1] = recipe_real(r, K_BETA1);
+    o->real[REAL_ADAMW_beta2] = recipe_real(r, K_BETA2);
+    o->real[REAL_ADAMW_eps] = recipe_real(r, K_ADAM_EPS);
+    if (!recipe_on(r, K_DECOUPLED_WD)) o->flags |= DECAY_L2;
+}
+
 static int of_optimizer(builder *b, const program *p, const char *name, int64_t at, dtype type)
 {
     return seg_fixed(b, name, REGION_OPTIMIZER, at, p->updated, type);
@@ -230,19 +242,87 @@ static int of_optimizer(builder *b, const program *p, const char *name, int64_t 
 
 static void update_weights(builder *b, const program *p, int verdict)
 {
-    const recipe *r = &p->s->r;
     const number_types *t = &p->types;
     int weights = seg_fixed(b, "weights", REGION_WEIGHTS, 0, p->weights.trained, t->weight);
     int masters = t->masters ? of_optimizer(b, p, "masters", 0, t->master) : NONE;
     int first = of_optimizer(b, p, "first moments", p->first_offset, t->first);
     int second = of_optimizer(b, p, "second moments", p->second_offset, t->second);
-    op *o = seg_op(
-        b, SEG_FORWARD, OP_ADAMW, "AdamW", IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
-        OUT(weights, masters, first, second), DIM(p->weights.owned, program_trained_weights(p)));
-    o->real[REAL_ADAMW_beta1] = recipe_real(r, K_BETA1);
-    o->real[REAL_ADAMW_beta2] = recipe_real(r, K_BETA2);
-    o->real[REAL_ADAMW_eps] = recipe_real(r, K_ADAM_EPS);
-    if (!recipe_on(r, K_DECOUPLED_WD)) o->flags |= DECAY_L2;
+    op *o = seg_op(b, SEG_FORWARD, OP_ADAMW, "AdamW",
+                   IN(gradients(b, p), of_step(b, p, STEP_TABLE), verdict),
+                   OUT(weights, masters, first, second),
+                   DIM(p->weights.owned, program_trained_weights(p), (int64_t)0, p->updated));
+    set_numbers(o, &p->s->r);
+}
+
+/* ---- what the host updates (I3) */
+
+typedef struct kept_piece {
+    int64_t own, at, n; /* elements: in masters and moments, in weights and gradients; how many */
+    int64_t turn;
+} kept_piece;
+
+static op *copy_part(builder *b, bool up, const char *name, int from, int to, int64_t n, dtype type)
+{
+    op *o = seg_op(b, SEG_FORWARD, up ? OP_COPY_IN : OP_COPY_OUT, name, IN(from), OUT(to),
+                   DIM(n, (int64_t)0));
+    o->stream = up ? STREAM_COPY_BACK : STREAM_COPY;
+    o->type = type;
+    return o;
+}
+
+static int kept_array(builder *b, const program *p, const char *name, int64_t start, dtype type,
+                      const kept_piece *x)
+{
+    int64_t at = dtype_bytes(type, x->own - p->updated);
+    return seg_fixed(b, name, REGION_KEPT, start + at, x->n, type);
+}
+
+static int kept_stage(builder *b, const program *p, const char *name, int64_t start, dtype type,
+                      const kept_piece *x)
+{
+    int64_t at = x->turn * dtype_bytes(type, p->kept.piece);
+    return seg_fixed(b, name, REGION_KEPT, start + at, x->n, type);
+}
+
+static void update_piece(builder *b, const program *p, int table, const kept_piece *x)
+{
+    const number_types *t = &p->types;
+    const kept_state *k = &p->kept;
+    int down = kept_stage(b, p, "gradients", k->gradients, t->gradient, x);
+    int up = kept_stage(b, p, "weights", k->weights, t->weight, x);
+    int of_gradients = seg_fixed(b, "gradients", REGION_GRADIENTS, dtype_bytes(t->gradient, x->at),
+                                 x->n, t->gradient);
+    int of_weights =
+        seg_fixed(b, "weights", REGION_WEIGHTS, program_weight_bytes(p, x->at), x->n, t->weight);
+    int masters = t->masters ? kept_array(b, p, "masters", 0, t->master, x) : NONE;
+    copy_part(b, false, "gradients", of_gradients, down, x->n, t->gradient);
+    if (!t->masters) copy_part(b, false, "weights", of_weights, up, x->n, t->weight);
+    op *o = seg_op(b, SEG_FORWARD, OP_HOST_ADAMW, "AdamW on the host",
+                   IN(down, table, staged(b, p, STEP_VERDICT)),
+                   OUT(up, masters, kept_array(b, p, "first moments", k->first, t->first, x),
+                       kept_array(b, p, "second moments", k->second, t->second, x)),
+                   DIM(p->weights.owned, program_trained_weights(p), x->own, x->n, x->at));
+    o->stream = STREAM_HOST;
+    set_numbers(o, &p->s->r);
+    copy_part(b, true, "weights", up, of_weights, x->n, t->weight);
+}
+
+static void update_kept(builder *b, const program *p)
+{
+    int64_t rows = elements_of(p, STEP_TABLE), turn = 0;
+    int table = seg_fixed(b, "table", REGION_KEPT, p->kept.table, rows, step_type(STEP_TABLE));
+    copy_part(b, false, "table", of_step(b, p, STEP_TABLE), table, rows, step_type(STEP_TABLE));
+    for (int i = 0; i < p->weights.n_buckets; i++) {
+        const bucket *k = &p->weights.buckets[i];
+        int64_t end = k->moments + bucket_slice(k);
+        kept_piece x = {.own = k->moments > p->updated ? k->moments : p->updated};
+        for (; x.own < end; x.own += x.n) {
+            x.n = end - x.own < p->kept.piece ? end - x.own : p->kept.piece;
+            x.at = bucket_slice_start(k) + x.own - k->moments;
+            x.turn = turn++ % p->kept.turns;
+            update_piece(b, p, table, &x);
+        }
+    }
 }
 
 void build_update(builder *b, segment *seg, const program *p)
@@ -251,5 +331,6 @@ void build_update(builder *b, segment *seg, const program *p)
     if (!p->types.moments) return;
     int verdict = of_step(b, p, STEP_VERDICT);
     update_biases(b, p, verdict);
+    if (p->kept.n) update_kept(b, p);
     if (p->updated) update_weights(b, p, verdict);
 }

@@ -1,7 +1,8 @@
 /* fuse.c - operations that stand together become one.
  *
- * The patterns are those of fused.c. After recompute, because a fused operation can only be replayed
- * whole: what selective recompute drops behind a residual sum is the norm's, not the sum.
+ * The patterns are those of fused.c. After recompute, because a fused operation can only be
+ * replayed whole: what selective recompute drops behind a residual sum is the norm's, not the
+ * sum.
  *
  * I1  The parts of a match are neighbours on the compute stream, of one layer and one node, and
  *     agree on every buffer, size and flag that they share.

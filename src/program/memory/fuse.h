@@ -5,7 +5,8 @@
 
 #include "program/segment.h"
 
-/* FUSE_ bits (program/fused.h) of a recipe: what moefold.fusion says, or what pays on its target. */
+/* FUSE_ bits (program/fused.h) of a recipe: what moefold.fusion says, or what pays on its
+ * target. */
 unsigned fusions_of(const setup *s);
 
 /* Puts fused kinds in the place of their parts, in both lists; after segment_recompute, before

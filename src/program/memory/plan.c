@@ -7,8 +7,10 @@
 #include <stdlib.h>
 
 #include "base/maths.h"
+#include "program/quant_plan.h"
 #include "program/shape.h"
 #include "program/target.h"
+#include "program/update.h"
 
 /* ---- boundary */
 
@@ -54,6 +56,16 @@ void plan_step(program *p)
 int64_t program_staging(const program *p, step_buffer which)
 {
     return p->arena_bytes + p->host_bytes + p->staging_offset[which];
+}
+
+int64_t program_kept(const program *p)
+{
+    return p->arena_bytes + p->host_bytes + p->staging_bytes;
+}
+
+int64_t program_end(const program *p)
+{
+    return program_kept(p) + p->kept.bytes;
 }
 
 /* ---- temporaries and workspace */
@@ -115,11 +127,12 @@ static int64_t workspace_ranges(const program *p, program_range *out)
 }
 
 /* Where buffers lie. */
-typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING } memory_kind;
+typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING, MEMORY_KEPT } memory_kind;
 
 static memory_kind memory_of(const buf *b)
 {
     if (b->life == LIFE_FIXED && b->region == REGION_STAGING) return MEMORY_STAGING;
+    if (b->life == LIFE_FIXED && b->region == REGION_KEPT) return MEMORY_KEPT;
     return b->life == LIFE_HOST ? MEMORY_HOST : MEMORY_ARENA;
 }
 
@@ -145,9 +158,10 @@ static int64_t collect_items(const program *p, memory_kind kind, program_range *
 static int64_t collect(const program *p, program_range *out)
 {
     int64_t n = 0;
-    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER;
-         i++) /* their padding is used like the rest */
-        out[n++] = (program_range){p->offset[i], p->offset[i] + p->bytes[i]};
+    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER; i++) { /* padding is used like the rest */
+        int64_t bytes = i == REGION_OPTIMIZER ? p->optimizer_bytes : p->bytes[i];
+        out[n++] = (program_range){p->offset[i], p->offset[i] + bytes};
+    }
     for (int i = 0; i < STEP_COUNT; i++) {
         int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
         int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
@@ -181,6 +195,7 @@ int64_t program_ranges(const program *p, program_range **out, arena *a)
     int64_t n = collect(p, list), joined = 0;
     n += collect_items(p, MEMORY_HOST, list + n);
     n += collect_items(p, MEMORY_STAGING, list + n);
+    n += collect_items(p, MEMORY_KEPT, list + n);
     qsort(list, (size_t)n, sizeof *list, by_start);
     for (int64_t i = 0; i < n; i++) {
         if (list[i].end <= list[i].start) continue;
@@ -217,27 +232,84 @@ int64_t program_weight_bytes(const program *p, int64_t element)
     return dtype_bytes(p->types.weight, element - behind) + dtype_bytes(DTYPE_F32, behind);
 }
 
+/* Pieces are large enough for the host's link, and several even of little: one is updated while
+ * others are on their way. */
+static int64_t kept_piece(int64_t n)
+{
+    enum { MOST = 1 << 24, PIECES = 4 };
+    int64_t piece = round_up(ceil_div(n, PIECES), UPDATE_PIECE);
+    return piece < MOST ? piece : MOST;
+}
+
+static void plan_kept(program *p)
+{
+    const number_types *t = &p->types;
+    kept_state *k = &p->kept;
+    *k = (kept_state){.n = t->moments ? p->weights.owned - p->updated : 0};
+    if (!k->n) return;
+    k->piece = kept_piece(k->n);
+    k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
+    k->first = t->masters ? round_up(dtype_bytes(t->master, k->n), PLAN_ALIGN) : 0;
+    k->second = k->first + round_up(dtype_bytes(t->first, k->n), PLAN_ALIGN);
+    k->gradients = k->second + round_up(dtype_bytes(t->second, k->n), PLAN_ALIGN);
+    k->weights = k->gradients + k->turns * dtype_bytes(t->gradient, k->piece);
+    k->table = k->weights + k->turns * dtype_bytes(t->weight, k->piece);
+    k->bytes = k->table + p->step_bytes[STEP_TABLE];
+}
+
 /* On a CPU regions are what the run has. Elsewhere what an element takes may be a fraction (scales
- * of blocks), and some of the optimizer be on the host, so regions have the state's bytes. */
+ * of blocks), and the host may keep some of the optimizer, so regions have the state's bytes. */
 void plan_state(program *p)
 {
     const setup *s = p->s;
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
     double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
-    if (on_host > 0) moments = (int64_t)((double)moments * (1 - on_host));
+    if (on_host > 0) /* whole vectors of kernels */
+        moments = (int64_t)((double)moments * (1 - on_host)) / PLAN_ALIGN * PLAN_ALIGN;
     p->updated = moments;
     p->first_offset = t->masters ? dtype_bytes(t->master, moments) : 0;
     p->second_offset = p->first_offset + dtype_bytes(t->first, moments);
+    p->optimizer_bytes = p->second_offset + dtype_bytes(t->second, moments);
     p->bytes[REGION_WEIGHTS] = program_weight_bytes(p, p->weights.elements);
     p->bytes[REGION_GRADIENTS] = dtype_bytes(t->gradient, p->weights.trained);
-    p->bytes[REGION_OPTIMIZER] = p->second_offset + dtype_bytes(t->second, moments);
+    p->bytes[REGION_OPTIMIZER] = p->optimizer_bytes;
+    plan_kept(p);
     if (recipe_on_cpu(&s->r)) return;
     state_bytes bytes;
     state_of_stage(&bytes, s, p->at.pp);
     p->bytes[REGION_WEIGHTS] = state_weights(&bytes);
     p->bytes[REGION_GRADIENTS] = state_gradients(&bytes);
     p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
+}
+
+/* ---- copies of weights */
+
+static const weight *weight_of(const program *p, const instance *i, const param *row,
+                               int layer_step, int chunk_id)
+{
+    bool shared = row->block == BLOCK_EMBEDDING || row->block == BLOCK_HEAD;
+    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + layer_step : p->s->m.n_layers;
+    return weight_find(&p->weights, row, layer, chunk_id);
+}
+
+void plan_copies(program *p, arena *a)
+{
+    const quant_plan plan = quant_plan_of(&p->s->r);
+    p->bytes[REGION_COPIES] = 0;
+    if (plan.form == QUANT_NONE) return;
+    p->copy_at = ARENA_ARRAY(a, int64_t, p->weights.n + 1);
+    for (int i = 0; i < p->weights.n; i++) p->copy_at[i] = -1;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        for (int i = 0; i < p->chunks[c].n; i++) {
+            const instance *in = &p->chunks[c].list[i];
+            for (int k = 0; k < in->seg->n_copies; k++) {
+                const quant_copy *q = &in->seg->copies[k];
+                const weight *w = weight_of(p, in, q->row, q->layer_step, (int)c);
+                p->copy_at[w - p->weights.list] = p->bytes[REGION_COPIES];
+                p->bytes[REGION_COPIES] += quant_places_of(&plan, q->parts, q->n, q->k).bytes;
+            }
+        }
 }
 
 void plan_memory(program *p, bool sizes_only, arena *a)
@@ -269,11 +341,13 @@ static int64_t step_place(const program *p, const instance *i, const buf *b, int
 
 static int64_t weight_place(const program *p, const instance *i, const buf *b, int chunk_id)
 {
-    param_block block = b->row->block;
-    bool shared = block == BLOCK_EMBEDDING || block == BLOCK_HEAD;
-    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + b->layer_step : p->s->m.n_layers;
-    const weight *w = weight_find(&p->weights, b->row, layer, chunk_id);
-    return w->offset;
+    return weight_of(p, i, b->row, b->layer_step, chunk_id)->offset;
+}
+
+static int64_t copy_place(const program *p, const instance *i, const buf *b, int chunk_id)
+{
+    const weight *w = weight_of(p, i, b->row, b->layer_step, chunk_id);
+    return p->offset[REGION_COPIES] + p->copy_at[w - p->weights.list] + b->offset[0];
 }
 
 /* Where an instance's input is that is not saved. One that is received may come while the one
@@ -330,6 +404,8 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     case LIFE_GRADIENT:
         return p->offset[REGION_GRADIENTS] +
                dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));
+    case LIFE_COPY:
+        return copy_place(p, i, b, at->chunk);
     case LIFE_SAVED:
         return saved_place(p, at, at->instance, b->offset[0]);
     case LIFE_OUTPUT:
@@ -353,10 +429,12 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
 int64_t program_place(const program *p, const item *it, int buf_id)
 {
     const buf *b = &it->seg->bufs[buf_id];
-    if (b->life == LIFE_FIXED)
-        return (b->region == REGION_STAGING ? p->arena_bytes + p->host_bytes
-                                            : p->offset[b->region]) +
-               b->offset[0];
+    if (b->life == LIFE_FIXED) {
+        int64_t start = b->region == REGION_KEPT      ? program_kept(p)
+                        : b->region == REGION_STAGING ? p->arena_bytes + p->host_bytes
+                                                      : p->offset[b->region];
+        return start + b->offset[0];
+    }
     if (b->life == LIFE_TEMP)
         return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
     if (it->at[b->owner].chunk < 0) return -1;
@@ -367,8 +445,8 @@ int64_t program_place(const program *p, const item *it, int buf_id)
 
 const char *region_name(region r)
 {
-    static const char *const names[] = {"weights",  "gradients", "optimizer",  "saved",
-                                        "boundary", "step",      "temporaries"};
+    static const char *const names[] = {"weights", "gradients", "optimizer", "saved",
+                                        "copies",  "boundary",  "step",      "temporaries"};
     return names[r];
 }
 
@@ -378,6 +456,7 @@ const char *region_title(region r)
                                          "gradients",
                                          "optimizer",
                                          "activations",
+                                         "quantised copies of weights",
                                          "pipeline buffers",
                                          "batch, losses and counters",
                                          "temporaries and workspace"};

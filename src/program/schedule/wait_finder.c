@@ -5,7 +5,7 @@
  * I2  An operation waits for each message that it conflicts with and that neither its stream nor
  *     the compute stream has waited for, and, if it is a message, for the last conflicting
  *     operation of the compute stream.
- *     Copies and messages know nothing of each other by what the compute stream has waited for:
+ *     Copies (and what the host computes between them) and messages know nothing of each other by what the compute stream has waited for:
  *     each waits for the last operation of the other's stream that it conflicts with. */
 #include "program/schedule/wait_finder.h"
 
@@ -60,6 +60,12 @@ static int find_messages(wait_finder *f, const op *o, touched t, uint64_t spaces
     return n;
 }
 
+/* Copies to and from the host, and what the host computes between them. */
+static bool is_of_host(op_kind k)
+{
+    return op_is_beside(k) && !op_is_comm(k);
+}
+
 static void put(wait_finder *f, const op *o, touched t, uint64_t spaces, bool beside)
 {
     int e = ++f->n;
@@ -67,7 +73,7 @@ static void put(wait_finder *f, const op *o, touched t, uint64_t spaces, bool be
     f->spaces[e] = spaces;
     f->stream[e] = (unsigned char)o->stream;
     if (!beside) return;
-    bool copy = op_is_copy(o->kind);
+    bool copy = is_of_host(o->kind);
     f->copies |= copy;
     f->flight_spaces |= spaces;
     f->flight[f->n_flight++] = (struct flight){.event = e, .copy = copy};
@@ -76,11 +82,11 @@ static void put(wait_finder *f, const op *o, touched t, uint64_t spaces, bool be
 int wait_finder_next(wait_finder *f, const op *o, touched t, int *events) /* I2 */
 {
     uint64_t spaces = spaces_of(t);
-    bool beside = op_is_beside(o->kind), copy = beside && op_is_copy(o->kind);
+    bool beside = op_is_beside(o->kind), copy = is_of_host(o->kind);
     int n = 0;
     if (!copy && f->flight_spaces & spaces) n = find_messages(f, o, t, spaces, events);
     for (int s = 0; beside && s < STREAM_COUNT; s++) {
-        bool copies = f->copies && (s == STREAM_COPY || s == STREAM_COPY_BACK);
+        bool copies = f->copies && (s == STREAM_COPY || s == STREAM_COPY_BACK || s == STREAM_HOST);
         if (s == (int)o->stream || !(copy || copies || s == STREAM_COMPUTE)) continue;
         int e = last_conflict(f, (op_stream)s, t, spaces);
         if (e) events[n++] = e;

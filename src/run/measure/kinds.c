@@ -58,7 +58,7 @@ static const kind_row kinds[] = {
     {OP_UNPERMUTE, {T, K, H, PAIRS}, 0, "32 01", "02", JIG_ROWS, PAIRS, E, 0, 0},
     {OP_UNPERMUTE_D, {T, K, H, PAIRS}, 0, "02 01", "32", JIG_ROWS, PAIRS, E, 0, 0},
     {OP_SQUARES, {N, 1}, 0, "0 =8", "=1", JIG_BLOCKS, N, 0, 1, 0},
-    {OP_ADAMW, {N, 1}, 0, "0 =8 =9", "0 0 0 0", JIG_BLOCKS, N, 0, 1, 14},
+    {OP_ADAMW, {N, 1, 0, N}, 0, "0 =8 =9", "0 0 0 0", JIG_BLOCKS, N, 0, 1, 14},
 };
 
 /* ---- sizes */

@@ -136,33 +136,37 @@ static double delta_rule(jig *j)
     return jig_flops(j, list, COUNT(list));
 }
 
-/* Elements a second that the host updates; its weights, gradients and moments are its own. */
+/* Elements a second that the host updates: FP32 weights on a CPU; beside a GPU masters, BF16 weights
+ * and moments, so many that no cache holds them. */
 static double adam(jig *j)
 {
-    enum { ALL = 1 << 22, ARRAYS = 4 };
-    const double row[TABLE_COLUMNS] = {[TABLE_N] = ALL};
+    enum { ARRAYS = 5 };
+    const bool masters = j->scale->type != DTYPE_F32;
+    const int64_t n = j->scale->host_updates;
+    const double row[TABLE_COLUMNS] = {[TABLE_N] = (double)n};
     optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {row, 1}};
     o.skip_norm = (double)INFINITY;
-    float *memory = calloc((size_t)ARRAYS * ALL, sizeof *memory);
-    update_arrays x = {.weights = {DTYPE_F32, memory},
-                       .gradients = {DTYPE_F32, memory + ALL},
-                       .first = {DTYPE_F32, memory + 2 * ALL},
-                       .second = {DTYPE_F32, memory + 3 * ALL}};
+    float *memory = calloc((size_t)(ARRAYS * n), sizeof *memory);
+    update_arrays x = {.weights = {masters ? DTYPE_BF16 : DTYPE_F32, memory},
+                       .gradients = {DTYPE_F32, memory + n},
+                       .first = {DTYPE_F32, memory + 2 * n},
+                       .second = {DTYPE_F32, memory + 3 * n},
+                       .masters = {DTYPE_F32, masters ? memory + 4 * n : NULL}};
     if (!memory && !j->st)
-        j->st = error_set(j->err, ERR_MACHINE, "no host memory for %d elements", (int)ALL);
-    for (int64_t i = 0; memory && i < ALL; i++) memory[ALL + i] = (float)(i % 2003) * 1e-3F - 1;
-    int n = 0;
+        j->st = error_set(j->err, ERR_MACHINE, "no host memory for %lld elements", (long long)n);
+    for (int64_t i = 0; memory && i < n; i++) memory[n + i] = (float)(i % 2003) * 1e-3F - 1;
+    int times = 0;
     jig_barrier(j);
     for (double begin = clock_seconds();
-         memory && (n < 3 || (n < ROOM_TIMES && clock_seconds() - begin < j->window));) {
+         memory && (times < 3 || (times < ROOM_TIMES && clock_seconds() - begin < j->window));) {
         double start = clock_seconds();
         optimizer_update(&o, &x, (step_rates){1e-6, 1e-6, 0, 1});
-        j->times[n++] = clock_seconds() - start;
+        j->times[times++] = clock_seconds() - start;
     }
-    double seconds = memory ? jig_typical(j, n) : 1;
+    double seconds = memory ? jig_typical(j, times) : 1;
     free(memory);
     jig_step(j);
-    return ALL / jig_mean(j, seconds);
+    return (double)n / jig_mean(j, seconds);
 }
 
 void measure_once(jig *j, measured *m)

@@ -28,6 +28,7 @@ const measure_scale measure_scale_cpu = {
     .delta_keys = 4,
     .delta_values = 8,
     .delta_head = 64,
+    .host_updates = 1 << 22,
     .pool = 1 << 27, /* more than caches hold */
     .workspace = 1 << 26,
 };
@@ -65,6 +66,7 @@ const measure_scale measure_scale_gpu = {
     .delta_keys = 16,
     .delta_values = 32,
     .delta_head = 128,
+    .host_updates = 1 << 26,
     .pool = (int64_t)4 << 30,
     .workspace = (int64_t)6 << 30,
     .unequal = {192, 128},

@@ -27,6 +27,7 @@ typedef struct measure_scale {
     int64_t width;  /* of what a layer does beside products: heads of `head` */
     int64_t head_tokens, head_width, vocabulary, head_rows;
     int64_t delta_length, delta_keys, delta_values, delta_head;
+    int64_t host_updates;    /* elements that the host updates */
     int64_t pool, workspace; /* bytes: of inputs and as much of outputs; for one operation */
     int64_t unequal[2];      /* heads of queries and keys, of values: MLA's */
 } measure_scale;

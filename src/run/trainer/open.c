@@ -139,7 +139,7 @@ static void launch_once(trainer *t)
     step_run_begin(t->e);
     step_run_end(t->e, p, p->types.moments ? STEP_UPDATES : STEP_ONLY);
     step_report_of(t->e, p);
-    executor_fill(t->e, 0, p->arena_bytes + p->host_bytes + p->staging_bytes, 0);
+    executor_fill(t->e, 0, program_end(p), 0);
     batch_tables(t->e, p);
     step_table(t->e, p, &t->opt);
     comm_work_end(t->c, before);

@@ -163,7 +163,7 @@ status trainer_start(trainer *t, error *err)
     const char *folder = recipe_word(r, K_MODEL);
     bool found = false;
     read_config(t);
-    executor_fill(t->e, t->p->offset[REGION_OPTIMIZER], t->p->bytes[REGION_OPTIMIZER], 0);
+    executor_zero_optimizer(t->e);
     status s = draw_weights(t, err);
     if (s) return s;
     t->at.seed = recipe_int(r, K_SEED);

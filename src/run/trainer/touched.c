@@ -11,11 +11,11 @@
 
 static status step_over(trainer *t, touched *m, int pattern, error *err)
 {
-    static const region zeros[] = {REGION_WEIGHTS, REGION_OPTIMIZER};
     const program *p = t->p;
     step_losses losses;
     touched_fill(m, pattern);
-    for (int i = 0; i < 2; i++) executor_fill(t->e, p->offset[zeros[i]], p->bytes[zeros[i]], 0);
+    executor_fill(t->e, p->offset[REGION_WEIGHTS], p->bytes[REGION_WEIGHTS], 0);
+    executor_zero_optimizer(t->e);
     batch_tables(t->e, p);
     step_table(t->e, p, &t->opt);
     status s = trainer_step(t, &losses, err);
