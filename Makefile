@@ -52,8 +52,8 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
 CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c \
-                src/program/fused.c src/device/log.c src/device/issue.c src/device/meeting.c \
-                src/kernels/cpu/update.c
+                src/program/fused.c src/program/quant.c src/device/log.c src/device/issue.c \
+                src/device/meeting.c src/kernels/cpu/update.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))

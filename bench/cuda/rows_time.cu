@@ -6,9 +6,9 @@
  *
  * First an 8192-cubed product and a copy, beside what torch reached: the rest counts where
  * both are near. Rows that memory binds print GB/s (what must be read and written, once), products
- * TFLOP/s. Each is the median of 9 calls with 20 ms of pause before each; with --limit, of the calls
- * of 0.2 s without pauses behind as many others, at the power limit, and cuBLASLt is timed where our
- * own kernel would be taken, too. */
+ * TFLOP/s. Each is the median of 9 calls with 20 ms of pause before each; with --limit, of the
+ * calls of 0.2 s without pauses behind as many others, at the power limit, and cuBLASLt is timed
+ * where our own kernel would be taken, too. */
 #include "common.h"
 #include "kernels/cuda/cuda_rows.h"
 #include "program/update.h"

@@ -104,6 +104,7 @@ static void print_fullest(const setup *s, const audit_result *r, arena *a)
     if (e != f) printf("  against rank %" PRId64 ", the emptiest", e->rank);
     printf("\n");
     for (int i = 0; i < REGION_COUNT; i++) {
+        if (!region_is_shown(i, f->bytes[i])) continue;
         printf("         %-30s %14s %20s", region_title((region)i), text_bytes(a, f->bytes[i]),
                text_grouped(a, f->bytes[i]));
         int64_t more = f->bytes[i] - e->bytes[i];
@@ -161,8 +162,9 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     cli_print("Program", "%s, %s bytes; its communication is that of rank %" PRId64 "\n\n",
               text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
     for (int i = 0; i < REGION_COUNT; i++)
-        printf("         %-30s %14s %20s\n", region_title((region)i), text_bytes(a, c->bytes[i]),
-               text_grouped(a, c->bytes[i]));
+        if (region_is_shown(i, c->bytes[i]))
+            printf("         %-30s %14s %20s\n", region_title((region)i),
+                   text_bytes(a, c->bytes[i]), text_grouped(a, c->bytes[i]));
     print_host(c, a);
     cli_print("\nSends", "in a step (uniform routing assumed)\n\n         %-12s %7s %12s", "group",
               "members", "messages");
@@ -192,7 +194,8 @@ static json_t *json_regions(const audit_class *c)
 {
     json_t *o = json_object();
     for (int i = 0; i < REGION_COUNT; i++)
-        json_object_set_new(o, region_name((region)i), json_integer(c->bytes[i]));
+        if (region_is_shown(i, c->bytes[i]))
+            json_object_set_new(o, region_name((region)i), json_integer(c->bytes[i]));
     return o;
 }
 

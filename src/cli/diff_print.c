@@ -98,7 +98,8 @@ static void print_memory(const differences *d, arena *a)
               "of the fullest rank, by what it holds\n\n         %-36s %12s %12s %12s\n", "", "A",
               "B", "B - A");
     for (int i = 0; i < REGION_COUNT; i++)
-        print_bytes(region_title((region)i), p->bytes[i], q->bytes[i], a);
+        if (region_is_shown(i, p->bytes[i] + q->bytes[i]))
+            print_bytes(region_title((region)i), p->bytes[i], q->bytes[i], a);
     print_bytes("graphs and libraries", p->beside, q->beside, a);
     print_bytes("peak", p->peak_bytes, q->peak_bytes, a);
     print_bytes("usable", p->usable, q->usable, a);
@@ -209,9 +210,10 @@ static json_t *json_memory(const differences *d)
 {
     json_t *o = json_object();
     for (int i = 0; i < REGION_COUNT; i++)
-        json_object_set_new(o, region_name((region)i),
-                            json_pack("{s:I, s:I}", "a", (json_int_t)d->a.p.bytes[i], "b",
-                                      (json_int_t)d->b.p.bytes[i]));
+        if (region_is_shown(i, d->a.p.bytes[i] + d->b.p.bytes[i]))
+            json_object_set_new(o, region_name((region)i),
+                                json_pack("{s:I, s:I}", "a", (json_int_t)d->a.p.bytes[i], "b",
+                                          (json_int_t)d->b.p.bytes[i]));
     json_object_set_new(
         o, "beside",
         json_pack("{s:I, s:I}", "a", (json_int_t)d->a.p.beside, "b", (json_int_t)d->b.p.beside));

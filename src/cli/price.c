@@ -44,7 +44,8 @@ static json_t *json_memory(const priced *q)
     const price *p = &q->p;
     json_t *o = json_object();
     for (int i = 0; i < REGION_COUNT; i++)
-        json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
+        if (region_is_shown(i, p->bytes[i]))
+            json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     json_object_set_new(o, "beside", json_integer(p->beside));
     json_object_set_new(o, "on_host", json_integer(p->host_bytes));
     json_object_set_new(o, "host", cli_json_host(&p->on_host));

@@ -65,9 +65,10 @@ static json_t *json_memory(const report_schedule *x)
     const price *p = &x->p;
     json_t *regions = json_array(), *saved = json_array(), *temp = json_array();
     for (int i = 0; i < REGION_COUNT; i++)
-        json_array_append_new(regions,
-                              json_pack("{s:s, s:s, s:I}", "name", region_name((region)i), "title",
-                                        region_title((region)i), "bytes", (json_int_t)p->bytes[i]));
+        if (region_is_shown(i, p->bytes[i]))
+            json_array_append_new(
+                regions, json_pack("{s:s, s:s, s:I}", "name", region_name((region)i), "title",
+                                   region_title((region)i), "bytes", (json_int_t)p->bytes[i]));
     for (int64_t i = 0; i < x->n_memory; i++) {
         put(saved, x->memory[i].saved);
         put(temp, x->memory[i].temp);

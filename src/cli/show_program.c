@@ -155,8 +155,9 @@ static void print_regions(const program *p, arena *a)
            text_bytes(a, p->arena_bytes), text_bytes(a, covered), text_grouped(a, covered));
     printf("  %-30s %14s %20s %20s\n", "region", "", "bytes", "starts at");
     for (int i = 0; i < REGION_COUNT; i++)
-        printf("  %-30s %14s %20s %20s\n", region_title((region)i), text_bytes(a, p->bytes[i]),
-               text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
+        if (region_is_shown(i, p->bytes[i]))
+            printf("  %-30s %14s %20s %20s\n", region_title((region)i), text_bytes(a, p->bytes[i]),
+                   text_grouped(a, p->bytes[i]), text_grouped(a, p->offset[i]));
     if (p->bytes[REGION_SAVED] > p->saved_live)
         printf("\n  Activations: %s\n", cli_packing_gap(p->bytes[REGION_SAVED], p->saved_live, a));
     if (p->host_bytes)
@@ -282,6 +283,7 @@ json_t *cli_json_program(const setup *s, int64_t rank, arena *a)
     json_object_set_new(o, "saved_live", json_integer(p->saved_live));
     json_object_set_new(o, "host_bytes", json_integer(p->host_bytes));
     for (int i = 0; i < REGION_COUNT; i++)
-        json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
+        if (region_is_shown(i, p->bytes[i]))
+            json_object_set_new(o, region_name((region)i), json_integer(p->bytes[i]));
     return o;
 }

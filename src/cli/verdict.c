@@ -102,7 +102,9 @@ void cli_print_regions(const fit *f, arena *a)
     if (f->megatron) {
         print_reported(&f->memory, a);
     } else {
-        for (int i = 0; i < REGION_COUNT; i++) print_part(region_title((region)i), f->bytes[i], a);
+        for (int i = 0; i < REGION_COUNT; i++)
+            if (region_is_shown(i, f->bytes[i]))
+                print_part(region_title((region)i), f->bytes[i], a);
         print_outside(&f->memory, a);
         print_gap(f, a);
     }

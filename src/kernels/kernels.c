@@ -11,6 +11,7 @@
 #include "kernels/cpu/fused.h"
 #include "kernels/cpu/launch.h"
 #include "kernels/cpu/rows.h"
+#include "program/quant.h"
 
 enum { ROWS_MAX = 4 * OP_COUNT };
 
@@ -33,9 +34,9 @@ static void adapt(kernel *k)
 static void gather(void)
 {
     kernel_rows (*const parts[])(void) = {
-        plain_dense, plain_attention, plain_moe,   plain_gdn,  plain_move,
-        plain_layer, plain_update,    plain_fused, fast_dense, fast_attention,
-        fast_moe,    fast_gdn,        fast_move,   fast_fused,
+        plain_dense,  plain_attention, plain_moe,   plain_gdn,  plain_move,     plain_layer,
+        plain_update, plain_fused,     plain_quant, fast_dense, fast_attention, fast_moe,
+        fast_gdn,     fast_move,       fast_fused,  fast_quant,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         kernel_rows part = parts[i]();
@@ -72,12 +73,20 @@ static _Thread_local struct {
     size_t bytes;
 } workspace;
 
+static size_t product_bytes(const op *o)
+{
+    return (size_t)quant_product_room(o);
+}
+
 /* One row a kind that needs any. */
 static const struct {
     op_kind kind;
     size_t (*bytes)(const op *o);
 } needs[] = {
-    {OP_HEAD_LOSS, fast_head_loss_bytes},
+    {OP_HEAD_LOSS, fast_head_loss_bytes}, {OP_QGEMM, product_bytes},
+    {OP_QGEMM_D, product_bytes},          {OP_QGEMM_W, product_bytes},
+    {OP_QGROUPED, product_bytes},         {OP_QGROUPED_D, product_bytes},
+    {OP_QGROUPED_W, product_bytes},
 };
 
 size_t kernel_workspace_bytes(const op *o)

@@ -1,6 +1,8 @@
 /* number_types.c - what the knobs of precision and of the optimizer make of every format. */
 #include "layout/number_types.h"
 
+#include "recipe/target.h"
+
 static dtype narrow_type(const recipe *r)
 {
     return recipe_on(r, K_BF16) ? DTYPE_BF16 : recipe_on(r, K_FP16) ? DTYPE_F16 : DTYPE_F32;
@@ -48,7 +50,8 @@ number_types number_types_of(const recipe *r)
                       .gradient = recipe_on(r, K_GRAD_FP32) ? DTYPE_F32 : narrow,
                       .moments = updates,
                       .masters = updates && narrow != DTYPE_F32};
-    if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4)) t.stored = DTYPE_E4M3;
+    bool quantised = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);
+    if (quantised && target_of(r) == TARGET_MEGATRON) t.stored = DTYPE_E4M3;
     if (!is_aware(r)) return t; /* FP32 is zero */
     if (t.masters) t.master = keeps_remainders(r) ? DTYPE_I16 : named_type(r, K_MAIN_PARAMS);
     t.first = named_type(r, K_EXP_AVG);

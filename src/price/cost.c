@@ -92,6 +92,13 @@ static const cost_row rows[OP_COUNT] = {
     [OP_GEMM] = {WAY_PRODUCT, COST_GEMM},
     [OP_GEMM_D] = {WAY_PRODUCT, COST_GEMM},
     [OP_GEMM_W] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QUANTISE] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_QGEMM] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGEMM_D] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGEMM_W] = {WAY_PRODUCT, COST_GEMM},
+    [OP_QGROUPED] = {WAY_GROUPED, COST_GROUPED},
+    [OP_QGROUPED_D] = {WAY_GROUPED, COST_GROUPED},
+    [OP_QGROUPED_W] = {WAY_GROUPED, COST_GROUPED},
     [OP_BIAS] = {WAY_MEMORY, COST_MEMORY},
     [OP_BIAS_W] = {WAY_MEMORY, COST_MEMORY},
     [OP_EMBED] = {WAY_ROWS, COST_MEMORY},
@@ -327,7 +334,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
     double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
-    if (row->kind == COST_MEMORY)
+    if (row->kind == COST_MEMORY || row->kind == COST_QUANTISE)
         return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
     return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * full);
 }

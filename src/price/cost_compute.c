@@ -27,11 +27,21 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* The router stays wide, and so does what is too small to be scaled in blocks. */
+/* The plain kind of a product, quantised or not. */
+static op_kind plain_kind(const op *o)
+{
+    if (!op_is_quantised(o->kind)) return o->kind;
+    return o->kind >= OP_QGROUPED ? (op_kind)(o->kind - OP_QGROUPED + OP_GROUPED)
+                                  : (op_kind)(o->kind - OP_QGEMM + OP_GEMM);
+}
+
+/* A program that quantises by itself says which products are narrow. Of Megatron's the router
+ * stays wide, and so does what is too small to be scaled in blocks. */
 bool cost_is_narrow(const cost_model *c, const op *o)
 {
     enum { BLOCK = 16 };
     if (c->products == c->plain || o->role == ROLE_ROUTER) return false;
+    if (c->quantises) return op_is_quantised(o->kind);
     bool weights = o->kind == OP_GEMM_W || o->kind == OP_GROUPED_W;
     if (weights && !c->narrow_weight_gradients) return false;
     int n = o->kind == OP_GEMM || o->kind == OP_GEMM_D || o->kind == OP_GEMM_W ? 1 : 2;
@@ -54,8 +64,9 @@ static double depth_part(const cost_model *c, bool narrow, double sum)
 /* The curve of an operation's form: that of the forward product where no other was measured. */
 static const curve *form_of(const curve *forward, const curve *gradients, const op *o)
 {
-    bool data = o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D;
-    if (o->kind == OP_GEMM || o->kind == OP_GROUPED) return forward;
+    op_kind kind = plain_kind(o);
+    bool data = kind == OP_GEMM_D || kind == OP_GROUPED_D;
+    if (kind == OP_GEMM || kind == OP_GROUPED) return forward;
     const curve *own = &gradients[data                   ? GRADIENT_DATA
                                   : o->flags & OVERWRITE ? GRADIENT_WEIGHT
                                                          : GRADIENT_ADDED];
@@ -77,7 +88,7 @@ static product_shape shape_of(op_kind forward, op_kind kind, double m, double n,
 static double product_bytes(const cost_model *c, const segment *seg, const op *o, bool narrow)
 {
     double bytes = (double)seg_op_bytes(seg, o), each = c->products == NUMBER_FP4 ? 0.5 : 1;
-    for (int i = 0; narrow && i < 2; i++) {
+    for (int i = 0; narrow && !c->quantises && i < 2; i++) {
         if (o->in[i] < 0) continue;
         const buf *x = &seg->bufs[o->in[i]];
         double word = (double)dtype_bits(x->type) / 8;
@@ -99,13 +110,13 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
     double m = (double)o->dim[DIM_GEMM_M], n = (double)o->dim[DIM_GEMM_N];
     double k = (double)o->dim[DIM_GEMM_K];
     bool narrow = cost_is_narrow(c, o);
-    product_shape z = shape_of(OP_GEMM, o->kind, m, n, k);
+    product_shape z = shape_of(OP_GEMM, plain_kind(o), m, n, k);
     number_kind numbers = narrow ? c->products : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
                   depth_part(c, narrow, z.sum);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
-    *quantise = narrow ? quantised(c, o, m * k, m * n) : 0;
+    *quantise = narrow && !c->quantises ? quantised(c, o, m * k, m * n) : 0;
     return *quantise + (rate > 0 ? larger(op_flops(o) / rate, memory) : memory);
 }
 
@@ -161,7 +172,7 @@ static double even_seconds(const cost_model *c, const op *o, double rows, double
     bool narrow = cost_is_narrow(c, o);
     double padded = padded_rows(c, rows, experts);
     double each = padded / experts;
-    product_shape z = shape_of(OP_GROUPED, o->kind, each, n, k);
+    product_shape z = shape_of(OP_GROUPED, plain_kind(o), each, n, k);
     double part =
         c->one_by_one ? one_reaches(c, o, narrow, &z) : grouped_reaches(c, o, narrow, &z, each);
     double rate = peak_of(c, narrow) * part;
@@ -192,7 +203,7 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
                                                  : even_seconds(c, o, rows, experts);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     double parts = c->one_by_one ? experts : 1; /* a kernel for each expert */
-    if (narrow && !comes_narrow(c, o))
+    if (narrow && !c->quantises && !comes_narrow(c, o))
         *quantise = parts * quantised(c, o, rows * k / parts, rows * n / parts);
     if (*quantise > 0) *quantise += (parts - 1) * c->hw->least;
     return *quantise + larger(seconds, memory);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "price/cost_parts.h"
+#include "program/quant_plan.h"
 #include "recipe/loads.h"
 
 /* ---- numbers of products */
@@ -29,6 +30,7 @@ static void init_numbers(cost_model *c)
         c->products = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
     c->scaling = scaling_of(r);
     c->narrow_weight_gradients = recipe_on(r, K_FP8_WGRAD);
+    c->quantises = quant_plan_of(r).form != QUANT_NONE;
 }
 
 /* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives. */

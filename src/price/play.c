@@ -88,7 +88,7 @@ static double launching(play *p, const op *o, const op_cost *cost)
 static void run(play *p, const op *o, op_cost cost)
 {
     int slot = play_lane(p->c, o), half = cost.owner ? 1 : 0;
-    bool needs = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED;
+    bool needs = o->kind == OP_EXCHANGE || o->kind == OP_GROUPED || o->kind == OP_QGROUPED;
     if (needs && p->counted[half] > p->host && p->pace > 0) p->host = p->counted[half]; /* I5 */
     p->host += launching(p, o, &cost) * p->pace;
     bool here = op_is_copy(o->kind) && !p->c->copies_beside;

@@ -5,7 +5,7 @@
 #include "program/program.h"
 
 typedef struct layer_kind {
-    segment *seg;
+    segment *seg, *copies;
     int64_t layer;
     unsigned drop;
 } layer_kind;
@@ -27,7 +27,7 @@ typedef struct assembly {
     const segment **waits; /* [n_events + 1] */
     struct known_other {   /* embedding, final norm, prediction module, head */
         void (*build)(builder *, segment *);
-        segment *seg;
+        segment *seg, *copies;
     } others[4];
     int n_others;
     struct known_pair {

@@ -102,12 +102,18 @@ bool op_is_copy(op_kind k)
 
 bool op_can_overwrite(op_kind k)
 {
-    return k == OP_GEMM_W || k == OP_GROUPED_W;
+    return k == OP_GEMM_W || k == OP_GROUPED_W || k == OP_QGEMM_W || k == OP_QGROUPED_W;
 }
 
 bool op_is_typed(op_kind k)
 {
-    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW || k == OP_HOST_ADAMW;
+    return op_is_copy(k) || k == OP_ZERO || k == OP_SQUARES || k == OP_ADAMW ||
+           k == OP_HOST_ADAMW || k == OP_QUANTISE;
+}
+
+bool op_is_quantised(op_kind k)
+{
+    return k >= OP_QUANTISE && k <= OP_QGROUPED_W; /* they stand together in ops_quant.def */
 }
 
 bool op_is_beside(op_kind k)
@@ -178,9 +184,16 @@ double op_flops(const op *o)
     case OP_GEMM_D:
     case OP_GEMM_W:
         return 2 * d[DIM_GEMM_M] * d[DIM_GEMM_N] * d[DIM_GEMM_K];
+    case OP_QGEMM:
+    case OP_QGEMM_D:
+    case OP_QGEMM_W:
+        return 2 * d[DIM_QGEMM_M] * d[DIM_QGEMM_N] * d[DIM_QGEMM_K];
     case OP_GROUPED:
     case OP_GROUPED_D:
     case OP_GROUPED_W:
+    case OP_QGROUPED:
+    case OP_QGROUPED_D:
+    case OP_QGROUPED_W:
         /* of all rows; empty ones cost nothing */
         return 2 * d[DIM_GROUPED_ROOM] * d[DIM_GROUPED_N] * d[DIM_GROUPED_K];
     case OP_ATTN:

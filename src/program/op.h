@@ -201,6 +201,9 @@ bool op_can_overwrite(op_kind k);
  * device that has no other numbers on copies. */
 bool op_is_typed(op_kind k);
 
+/* Does it make or read quantised tensors? */
+bool op_is_quantised(op_kind k);
+
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
 bool op_is_beside(op_kind k);
 

@@ -7,6 +7,7 @@
 #include "program/assembly.h"
 #include "program/build/build.h"
 #include "program/memory/fuse.h"
+#include "program/build/quant.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
 #include "program/shape.h"
@@ -71,6 +72,9 @@ void assembly_done(assembly *s, segment *seg, unsigned drop)
 /* Layers that ring or exchange heads differently are different kinds, too. */
 static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
 {
+    bool quantises = quant_plan_of(&s->r).form != QUANT_NONE;
+    for (int i = 0; i < n && quantises; i++)
+        if (quant_layer(&s->r, &s->m, a + i) != quant_layer(&s->r, &s->m, b + i)) return false;
     if (memcmp(s->m.layer + a, s->m.layer + b, (size_t)n) != 0) return false;
     int kinds = recipe_count(&s->r, K_CP_COMM);
     for (int i = 0; i < n && kinds > 1; i++) {
@@ -83,53 +87,69 @@ static bool same_layers(const setup *s, int64_t a, int64_t b, int n)
     return true;
 }
 
-static const segment *segment_for(assembly *s, int64_t layer, int n_layers, unsigned drop)
+/* A segment and the one that makes its copies of weights. */
+typedef struct both_segments {
+    const segment *seg, *copies;
+} both_segments;
+
+static both_segments known(assembly *s, segment *seg, segment *copies)
 {
-    for (int i = 0; i < s->n_kinds; i++)
-        if (s->kinds[i].seg->n_layers == n_layers && s->kinds[i].drop == drop &&
-            same_layers(s->p->s, s->kinds[i].layer, layer, n_layers)) {
-            assembly_use(s, s->kinds[i].seg);
-            return s->kinds[i].seg;
-        }
+    assembly_use(s, seg);
+    if (copies) assembly_use(s, copies);
+    return (both_segments){seg, copies};
+}
+
+static segment *copies_for(assembly *s, const segment *of)
+{
+    if (!of->n_copies) return NULL;
     segment *seg = assembly_segment(s);
-    build_layers(&s->b, seg, layer, n_layers);
-    assembly_done(s, seg, drop);
-    ARENA_GROW(s->b.a, s->kinds, s->n_kinds, s->kinds_room);
-    s->kinds[s->n_kinds].seg = seg;
-    s->kinds[s->n_kinds].layer = layer;
-    s->kinds[s->n_kinds++].drop = drop;
+    build_copies(&s->b, seg, of);
+    assembly_done(s, seg, 0);
     return seg;
 }
 
-static void add_instance(chunk *c, const segment *seg, int64_t layer)
+static both_segments segment_for(assembly *s, int64_t layer, int n_layers, unsigned drop)
 {
-    c->kinds[c->n] = seg->kind;
-    c->list[c->n++] = (instance){seg, layer};
-    c->saved_bytes += seg->saved_bytes;
-    c->host_bytes += seg->host_bytes;
+    for (int i = 0; i < s->n_kinds; i++)
+        if (s->kinds[i].seg->n_layers == n_layers && s->kinds[i].drop == drop &&
+            same_layers(s->p->s, s->kinds[i].layer, layer, n_layers))
+            return known(s, s->kinds[i].seg, s->kinds[i].copies);
+    segment *seg = assembly_segment(s);
+    build_layers(&s->b, seg, layer, n_layers);
+    assembly_done(s, seg, drop);
+    segment *copies = copies_for(s, seg);
+    ARENA_GROW(s->b.a, s->kinds, s->n_kinds, s->kinds_room);
+    s->kinds[s->n_kinds++] = (layer_kind){seg, copies, layer, drop};
+    return (both_segments){seg, copies};
 }
 
-static const segment *other_segment(assembly *s, void (*build)(builder *, segment *))
+static void add_instance(chunk *c, both_segments b, int64_t layer)
+{
+    c->kinds[c->n] = b.seg->kind;
+    c->list[c->n++] = (instance){b.seg, b.copies, layer};
+    c->saved_bytes += b.seg->saved_bytes;
+    c->host_bytes += b.seg->host_bytes;
+}
+
+static both_segments other_segment(assembly *s, void (*build)(builder *, segment *))
 {
     for (int i = 0; i < s->n_others; i++)
-        if (s->others[i].build == build) {
-            assembly_use(s, s->others[i].seg);
-            return s->others[i].seg;
-        }
+        if (s->others[i].build == build) return known(s, s->others[i].seg, s->others[i].copies);
     segment *seg = assembly_segment(s);
     build(&s->b, seg);
     bool full = recipe_is(&s->p->s->r, K_RECOMPUTE, "full");
     assembly_done(s, seg, full ? 0 : selective_drop(&s->p->s->r));
-    s->others[s->n_others].build = build;
-    s->others[s->n_others++].seg = seg;
-    return seg;
+    segment *copies = copies_for(s, seg);
+    s->others[s->n_others++] = (struct known_other){build, seg, copies};
+    return (both_segments){seg, copies};
 }
 
 /* ---- chunks */
 
-static const segment *stage_message(assembly *s, segment_kind kind, int64_t parts)
+static both_segments stage_message(assembly *s, segment_kind kind, int64_t parts)
 {
-    return message_segment(s, kind, s->b.T * s->p->s->m.hidden * parts, 0);
+    int64_t n = s->b.T * s->p->s->m.hidden * parts;
+    return (both_segments){message_segment(s, kind, n, 0), NULL};
 }
 
 static void build_chunk(assembly *s, chunk *c, int64_t stage_id)
@@ -194,6 +214,7 @@ static void assemble(assembly *build, program *p, const setup *s, int64_t rank, 
     plan_boundary(p);
     plan_step(p);
     plan_state(p);
+    plan_copies(p, build->own);
 }
 
 void program_build(program *p, const setup *s, int64_t rank, arena *a)

@@ -6,7 +6,7 @@
  * in lists of items, the parts, which the host launches one after another (item_part); it gives the
  * batch before and reads one report after them.
  *
- * The memory plan is one arena of seven regions, computed here and used as it is by the run:
+ * The memory plan is one arena of eight regions, computed here and used as it is by the run:
  * nothing else is touched inside a step. Saved buffers of all (chunk, microbatch) pairs share one
  * region whose places are read off the order. What offload copies to the host lies in a pool of its
  * own there, behind the arena's end, and is no part of it; behind that lies the staging: the batch
@@ -25,6 +25,7 @@ typedef enum region {
     REGION_GRADIENTS,
     REGION_OPTIMIZER, /* first moments, then second moments: of the slices that this rank owns */
     REGION_SAVED,
+    REGION_COPIES,   /* of weights, quantised once a step */
     REGION_BOUNDARY, /* gradients of the hidden state, messages between stages */
     REGION_STEP,
     REGION_TEMP, /* temporaries of whichever segment runs, then the kernels' workspace */
@@ -47,6 +48,7 @@ typedef struct kept_state {
 
 typedef struct instance {
     const segment *seg;
+    const segment *copies; /* what quantises its weights, before its first forward; or NULL */
     int64_t layer; /* first decoder layer; 0 for embedding and head */
 } instance;
 
@@ -122,8 +124,9 @@ typedef struct program {
                                               * saved: [2], then [turns] that are received */
     int64_t step_offset[STEP_COUNT], step_bytes[STEP_COUNT]; /* in the step region; by microbatch:
                                                               * bytes of one */
-    int64_t workspace_offset, workspace_bytes;               /* in the temp region */
-    int64_t offset[REGION_COUNT], bytes[REGION_COUNT];       /* of the arena */
+    int64_t *copy_at; /* [weights.n] of the region of copies; -1: none of this weight */
+    int64_t workspace_offset, workspace_bytes;         /* in the temp region */
+    int64_t offset[REGION_COUNT], bytes[REGION_COUNT]; /* of the arena */
     int64_t arena_bytes;
     int64_t host_bytes; /* activations on the host; their places follow the arena's end */
     int64_t staging_offset[STEP_COUNT], staging_bytes; /* batch and report on the host, behind */
@@ -186,6 +189,12 @@ int64_t program_trained_weights(const program *p);
 
 /* The last instance of the last chunk, where it is head and loss; NULL on other stages. */
 const instance *program_head(const program *p);
+
+/* Is it worth a line? Copies are only there where a recipe quantises. */
+static inline bool region_is_shown(int r, int64_t size)
+{
+    return r != REGION_COPIES || size > 0;
+}
 
 const char *region_name(region r);  /* a key of JSON */
 const char *region_title(region r); /* as people say */

@@ -13,7 +13,8 @@ const char *const segment_names[SEGMENT_KINDS] = {
     [SEGMENT_WAIT] = "wait",           [SEGMENT_REDUCE] = "reduce",
     [SEGMENT_GATHER] = "gather",       [SEGMENT_SUMS] = "sums",
     [SEGMENT_BEGIN] = "begin",         [SEGMENT_REPORT] = "report",
-    [SEGMENT_UPDATE] = "update",       [SEGMENT_PAIR] = "pair",
+    [SEGMENT_UPDATE] = "update",       [SEGMENT_COPIES] = "copies",
+    [SEGMENT_PAIR] = "pair",
 };
 
 void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, arena *a)
@@ -48,8 +49,10 @@ int seg_saved_as(builder *b, const char *name, int64_t elements, unsigned drop, 
 
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop)
 {
-    return seg_saved_as(b, name, elements, drop,
-                        drop & STORED ? b->types.stored : b->types.activation);
+    int id = seg_saved_as(b, name, elements, drop,
+                          drop & STORED ? b->types.stored : b->types.activation);
+    b->seg->bufs[id].stored = drop & STORED && b->quant.form != QUANT_NONE;
+    return id;
 }
 
 static int add_typed(builder *b, const char *name, life l, int64_t elements, dtype type)
@@ -234,7 +237,8 @@ static bool is_weight_gradient(op_kind k)
 {
     return k == OP_GEMM_W || k == OP_BIAS_W || k == OP_EMBED_W || k == OP_NORM_W ||
            k == OP_LAYER_NORM_W || k == OP_POSITIONS_W || k == OP_CONV_W || k == OP_GDN_GATES_W ||
-           k == OP_GATED_NORM_W || k == OP_GROUPED_W || k == OP_GROUPED_BIAS_W;
+           k == OP_GATED_NORM_W || k == OP_GROUPED_W || k == OP_GROUPED_BIAS_W || k == OP_QGEMM_W ||
+           k == OP_QGROUPED_W;
 }
 
 op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in, const int *out,

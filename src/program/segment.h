@@ -11,10 +11,12 @@
 #include "layout/members.h"
 #include "layout/number_types.h"
 #include "program/op.h"
+#include "program/quant_plan.h"
 
 typedef enum life {
     LIFE_WEIGHT,   /* a row of the parameter table */
     LIFE_GRADIENT, /* its gradient */
+    LIFE_COPY,     /* a part of its quantised copies */
     LIFE_SAVED,    /* from a microbatch's forward to its backward */
     LIFE_OUTPUT,   /* buffer 0 of the next segment */
     LIFE_DHIDDEN,  /* gradient of the hidden state, handed from segment to segment, in place */
@@ -103,12 +105,13 @@ typedef struct buf {
     int64_t bytes;
     unsigned drop;    /* DROP_ bits under which it is computed again instead of saved */
     unsigned offload; /* OFF_ bits under which it waits on the host */
+    bool stored;      /* saved for products alone: not at all where their copy of it is */
     const param *row; /* weight, gradient */
     int layer_step;   /* weight, gradient, step: layers after the instance's first one */
     step_buffer step;
     int64_t step_stride; /* bytes of a layer's part of a step buffer that all layers share */
     int64_t offset[2];   /* saved, host: [0] in the instance's part of the pool; temp: by phase, or
-                          * -1 */
+                          * -1; copy: [0] in those of its weight */
     int parent;          /* a view: bytes of that buffer, from view_at on; else -1 */
     int64_t view_at;
     int owner;  /* of a pair: 0 for buffers of the forward half, 1 of the backward half */
@@ -133,10 +136,24 @@ typedef enum segment_kind {
     SEGMENT_BEGIN,  /* of a step: the batch is uploaded, counters are zero */
     SEGMENT_REPORT, /* its sums and its verdict, fetched by the host */
     SEGMENT_UPDATE,
-    SEGMENT_PAIR, /* the forward of a layer and the backward of another */
+    SEGMENT_COPIES, /* weights are quantised, once a step */
+    SEGMENT_PAIR,   /* the forward of a layer and the backward of another */
     SEGMENT_KINDS
 } segment_kind;
 extern const char *const segment_names[SEGMENT_KINDS];
+
+/* A weight [parts][n][k] of which a segment's products read quantised copies, and the buffers of
+ * those; and an input with its copies: codes, scales, factor. */
+enum { COPY_Q, COPY_S, COPY_G, COPY_QT, COPY_ST, COPY_BUFS };
+typedef struct quant_copy {
+    const param *row;
+    int layer_step;
+    int64_t parts, n, k;
+    int buf[COPY_BUFS];
+} quant_copy;
+typedef struct quant_kept {
+    int x, row[3], turned[3];
+} quant_kept;
 
 /* What an instance saves, in parts that lie by themselves: its input, which is written before the
  * rest; what attention saves, which dense layers and those with experts have alike; what lies
@@ -161,6 +178,10 @@ typedef struct segment {
     const op *bare[2]; /* the lists without WAITs */
     int n_bare[2];
     unsigned dropped; /* DROP_ bits of its recompute */
+    quant_copy *copies;
+    int n_copies, copies_room;
+    quant_kept *kept;
+    int n_kept, kept_room;
     int64_t saved_bytes, host_bytes, temp_bytes[2];
     int64_t parts[SAVED_PARTS]; /* of saved_bytes, one behind another */
 } segment;
@@ -180,6 +201,7 @@ typedef struct builder {
     op_role role;
     op_node node;
     number_types types;
+    quant_plan quant;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */
 } builder;
 
@@ -187,7 +209,8 @@ void segment_init(segment *seg, builder *b, segment_kind kind, const setup *s, a
 
 /* Buffers. Sizes in elements. Activations have the recipe's precision; what has another format
  * (indices, statistics, what the router computes) says so. STORED in `drop`: only products read it
- * again, so that an FP8 recipe stores it as they take it. */
+ * again, so that an FP8 recipe stores it as they take it; in programs of our own their copy of it
+ * (build/quant.h). */
 enum { STORED = 1 << 16 };
 int seg_saved(builder *b, const char *name, int64_t elements, unsigned drop);
 int seg_temp(builder *b, const char *name, int64_t elements);

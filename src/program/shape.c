@@ -36,6 +36,7 @@ builder builder_of(const setup *s, const step_shape *z, rank_at at, arena *a)
                      .Tc = z->Tc,
                      .T = z->T,
                      .types = z->types,
+                     .quant = quant_plan_of(&s->r),
                      .aux_gradient = 1};
 }
 

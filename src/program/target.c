@@ -2,6 +2,7 @@
 #include "program/target.h"
 
 #include "base/maths.h"
+#include "program/quant.h"
 #include "program/fused.h"
 #include "recipe/target.h"
 
@@ -110,6 +111,8 @@ int workspace_parts(workspace_part out[WORKSPACE_PARTS], const target_row *t, co
         add(&p, dtype_bytes(t->logits, mul_sat(rows_n, o->dim[DIM_HEAD_LOSS_V])), -1, -1);
         add(&p, mul_sat(rows_n, 8), -1, -1);
     }
+    if (t->widens && op_is_quantised(o->kind) && o->kind != OP_QUANTISE)
+        add(&p, quant_product_room(o), -1, -1);
     if (op_is_fused(o->kind)) {
         fused_steps parts_of;
         int64_t at[FUSED_BETWEEN_MAX];

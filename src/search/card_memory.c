@@ -49,6 +49,7 @@ void rank_regions(int64_t bytes[REGION_COUNT], const setup *s, const step_shape 
                          .passed_bytes = passes_any(s, z, rank) ? hidden : 0};
     boundary_place(&b, s, z);
     for (int i = 0; i < 3; i++) bytes[i] = own->state[i];
+    bytes[REGION_COPIES] = own->copies;
     bytes[REGION_BOUNDARY] = b.bytes;
     bytes[REGION_STEP] = step_region(s, z, own->weights, NULL, NULL);
 }

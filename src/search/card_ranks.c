@@ -102,6 +102,7 @@ typedef struct walk {
     rank_facts *out;
     number_types types;
     int64_t trained, owned, weights;
+    quant_plan quant;
     struct known_length { /* most buckets are equally long */
         int64_t n;
         int which;
@@ -145,13 +146,26 @@ static void end_bucket(void *with, int which, int64_t start, int64_t end)
     w->out->buckets[w->out->n_buckets++] = time_of(w, which, n);
 }
 
+/* Of a matrix [parts][n][k] on this rank. */
+static int64_t copy_bytes(const walk *w, const param *row, int64_t n, int64_t layer)
+{
+    const layout *l = &w->s->lay;
+    bool matrix = row->linear && row->decay; /* no bias of experts */
+    if (w->quant.form == QUANT_NONE || !matrix || !quant_layer(&w->s->r, &w->s->m, layer)) return 0;
+    int64_t parts = row->kind == PARAM_EXPERT ? row->dim[0] / l->ep : 1;
+    int64_t k = row->dim[row->n_dims - 1];
+    if (row->axis == row->n_dims - 1)
+        k /= row->cut == CUT_TP ? l->tp : row->cut == CUT_ETP ? l->etp : 1;
+    return quant_places_of(&w->quant, parts, n / parts / k, k).bytes;
+}
+
 static void see_row(void *with, const param *row, int64_t layer, bool alone)
 {
     walk *w = with;
     const layout *l = &w->s->lay;
     int64_t n = param_local(row, l->tp, l->etp, l->ep);
-    (void)layer;
     if (n <= 0) return;
+    w->out->copies += copy_bytes(w, row, n, layer);
     bucket_walk_add(&w->buckets, buffer_of(l, row->kind), n, alone);
     w->weights++;
 }
@@ -177,6 +191,7 @@ static void find_buckets(ranks *r, rank_facts *out, const setup *s, const cost_m
     static _Thread_local walk w;
     memset(&w, 0, sizeof w);
     w = (walk){.s = s, .cost = cost, .a = r->scratch, .out = out, .types = number_types_of(&s->r)};
+    w.quant = quant_plan_of(&s->r);
     for (int i = 0; i < 2; i++) w.shards[i] = optimizer_shards(&s->r, &s->lay, i);
     w.replicas[0] = group_width(s, GROUP_DP_CP) > 1;
     w.replicas[1] = group_width(s, GROUP_EDP) > 1;

@@ -44,6 +44,10 @@ void trial_release(trial *t);
 /* Tensors of more than 2^31 numbers; how many cases are wrong. */
 int check_large(void);
 
+/* Quantising and quantised products, which random bytes are no test of; and how long they take. */
+int wrong_quantised(void);
+void time_quantised(void);
+
 /* ---- fillers, by part */
 void fill_wide(trial *t);       /* activations: numbers that reach past the clamps */
 void fill_head_stats(trial *t); /* sums of exponentials are positive */

@@ -22,6 +22,7 @@ static const char *const layouts[] = {
 static const char *const precisions[] = {
     "cluster.gpu=cpu mixed_precision=fp32",
     "cluster.gpu=cpu mixed_precision=bf16_mixed",
+    "cluster.gpu=cpu mixed_precision=bf16_with_fp8_subchannel_scaling_mixed",
     "cluster.gpu=H100 mixed_precision=bf16_mixed moefold.target=moefold",
 };
 

@@ -152,7 +152,7 @@ void fast_permute_d(const op *o, void *const *in, void *const *out)
         dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
 }
 
-/* Without padding filled rows are the first ones. */
+/* Where experts are not aligned filled rows are the first ones. */
 void fast_flex_place(const op *o, void *const *in, void *const *out)
 {
     const float *x = in[IN_FLEX_PLACE_x];                /* [T][H] */
@@ -164,7 +164,9 @@ void fast_flex_place(const op *o, void *const *in, void *const *out)
     int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
             H = o->dim[DIM_FLEX_PLACE_H], room = o->dim[DIM_FLEX_PLACE_ROOM], end;
     flex_sort(o, in, out);
-    end = starts[o->dim[DIM_FLEX_PLACE_E]];
+    end = o->dim[DIM_FLEX_PLACE_ALIGN] > 1 ? 0 : starts[o->dim[DIM_FLEX_PLACE_E]];
+    memset(xp + end * H, 0, (size_t)((room - end) * H) * sizeof *xp);
+    memset(pp + end, 0, (size_t)(room - end) * sizeof *pp);
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < T; t++)
         for (int64_t k = 0; k < K; k++) {
@@ -173,6 +175,4 @@ void fast_flex_place(const op *o, void *const *in, void *const *out)
             memcpy(xp + row * H, x + t * H, (size_t)H * sizeof *xp); /* P1 */
             pp[row] = meta[t * 2 * K + K + k];
         }
-    memset(xp + end * H, 0, (size_t)((room - end) * H) * sizeof *xp);
-    memset(pp + end, 0, (size_t)(room - end) * sizeof *pp);
 }

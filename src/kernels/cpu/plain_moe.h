@@ -145,6 +145,12 @@ static inline span expert_rows(const int32_t *offsets, int64_t e, int64_t room)
     return r;
 }
 
+/* Rows rounded up to a multiple of ALIGN; 0 and 1 leave them. */
+static inline int64_t aligned_rows(int64_t rows, int64_t align)
+{
+    return align > 1 ? (rows + align - 1) / align * align : rows;
+}
+
 /* ---- messages */
 
 /* Tables of messages, int32[6][P]; see ops_moe.def. */

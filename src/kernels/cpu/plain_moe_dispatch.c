@@ -46,18 +46,25 @@ static int64_t own_expert(const op *o, const int32_t *ids, const real *keep, int
     return (keep && keep[i] == 0) || e < 0 || e >= o->dim[DIM_SORT_E] ? -1 : e;
 }
 
+/* The rows that every expert has, or 0. */
+static int64_t padded(const op *o)
+{
+    return aligned_rows(o->dim[DIM_SORT_PAD], o->dim[DIM_SORT_ALIGN]);
+}
+
 /* Where each expert's rows start: one after another, or every `pad` rows. */
 static void sort_starts(const op *o, const int32_t *ids, const real *keep, int32_t *offsets)
 {
-    int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E],
-            pad = o->dim[DIM_SORT_PAD];
+    int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E], pad = padded(o),
+            align = o->dim[DIM_SORT_ALIGN];
     memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
     for (int64_t i = 0; pad == 0 && i < n; i++) {
         int64_t e = own_expert(o, ids, keep, i);
         if (e >= 0) offsets[e + 1]++;
     }
     for (int64_t e = 0; e < E; e++)
-        offsets[e + 1] = pad ? (int32_t)((e + 1) * pad) : offsets[e] + offsets[e + 1];
+        offsets[e + 1] =
+            (int32_t)(pad ? (e + 1) * pad : offsets[e] + aligned_rows(offsets[e + 1], align));
 }
 
 /* PAD is 0, or the rows that every expert has, filled or not (capacity with padding: all
@@ -70,7 +77,7 @@ void plain_sort(const op *o, void *const *in, void *const *out)
     int32_t *offsets = out[OUT_SORT_offsets]; /* [E+1] */
     int32_t *demand = out[OUT_SORT_demand];   /* [2] or none */
     int64_t n = o->dim[DIM_SORT_T] * o->dim[DIM_SORT_K], E = o->dim[DIM_SORT_E],
-            room = o->dim[DIM_SORT_ROOM], pad = o->dim[DIM_SORT_PAD];
+            room = o->dim[DIM_SORT_ROOM], pad = padded(o), align = o->dim[DIM_SORT_ALIGN];
     sort_starts(o, ids, keep, offsets);
     if (demand) demand[0] = offsets[E], demand[1] = (int32_t)room;
     for (int64_t i = 0; i < n; i++) {
@@ -80,7 +87,7 @@ void plain_sort(const op *o, void *const *in, void *const *out)
         rows[i] = fits ? row : -1;
     }
     for (int64_t e = E; e > 0; e--) /* without PAD the end of one is now the start of the next */
-        offsets[e] = pad ? (int32_t)(e * pad) : offsets[e - 1];
+        offsets[e] = (int32_t)(pad ? e * pad : aligned_rows(offsets[e - 1], align));
     offsets[0] = 0;
     for (int64_t e = 1; e <= E; e++)
         if (offsets[e] > room) offsets[e] = (int32_t)room; /* D2, also for who reads offsets only */

@@ -47,7 +47,8 @@ void flex_sort(const op *o, void *const *in, void *const *out)
     int32_t *offsets = out[OUT_FLEX_PLACE_offsets]; /* [E+1] */
     int32_t *demand = out[OUT_FLEX_PLACE_demand];   /* [2] */
     int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
-            room = o->dim[DIM_FLEX_PLACE_ROOM], E = o->dim[DIM_FLEX_PLACE_E];
+            room = o->dim[DIM_FLEX_PLACE_ROOM], E = o->dim[DIM_FLEX_PLACE_E],
+            align = o->dim[DIM_FLEX_PLACE_ALIGN];
     int64_t n = rows_received(in[IN_FLEX_PLACE_hop2], o->dim[DIM_FLEX_PLACE_P]) * K;
     memset(offsets, 0, (size_t)(E + 1) * sizeof *offsets);
     memset(rows, -1, (size_t)(T * K) * sizeof *rows);
@@ -55,7 +56,8 @@ void flex_sort(const op *o, void *const *in, void *const *out)
         int64_t e = own_expert_of(o, meta, i);
         if (e >= 0) offsets[e + 1]++;
     }
-    for (int64_t e = 0; e < E; e++) offsets[e + 1] += offsets[e];
+    for (int64_t e = 0; e < E; e++)
+        offsets[e + 1] = (int32_t)(offsets[e] + aligned_rows(offsets[e + 1], align));
     demand[0] = offsets[E];
     demand[1] = (int32_t)room;
     for (int64_t i = 0; i < n; i++) {
@@ -63,7 +65,8 @@ void flex_sort(const op *o, void *const *in, void *const *out)
         int32_t row = e >= 0 ? offsets[e]++ : -1;
         rows[i] = row < room ? row : -1;
     }
-    memmove(offsets + 1, offsets, (size_t)E * sizeof *offsets); /* ends are starts of the next */
+    for (int64_t e = E; e > 0; e--) /* ends, aligned, are starts of the next */
+        offsets[e] = (int32_t)aligned_rows(offsets[e - 1], align);
     offsets[0] = 0;
     for (int64_t e = 1; e <= E; e++)
         if (offsets[e] > room) offsets[e] = (int32_t)room;

@@ -11,14 +11,19 @@
 #include <string.h>
 
 typedef struct routing {
-    int64_t E, ep, etp, place, room;
+    int64_t E, ep, etp, place, room, align;
     const int32_t *offsets; /* [P][E+1] */
 } routing;
 
 static routing routing_of(const op *o, const int32_t *offsets)
 {
-    return (routing){o->dim[DIM_ROUTE_E],     o->dim[DIM_ROUTE_EP],   o->dim[DIM_ROUTE_ETP],
-                     o->dim[DIM_ROUTE_PLACE], o->dim[DIM_ROUTE_ROOM], offsets};
+    return (routing){o->dim[DIM_ROUTE_E],
+                     o->dim[DIM_ROUTE_EP],
+                     o->dim[DIM_ROUTE_ETP],
+                     o->dim[DIM_ROUTE_PLACE],
+                     o->dim[DIM_ROUTE_ROOM],
+                     o->dim[DIM_ROUTE_ALIGN],
+                     offsets};
 }
 
 /* Offsets of the experts that EP rank `to` has, of the rows of (source, etp). */
@@ -116,11 +121,11 @@ static void local_rows(const routing *r, int32_t *local /* [ETP*ROOM] */, int32_
     for (int32_t e = 0, sum = 0; e <= n; e++) {
         int32_t count = starts[e];
         starts[e] = sum;
-        sum += count;
+        sum += (int32_t)aligned_rows(count, r->align);
     }
     memset(local, -1, (size_t)(r->etp * r->room) * sizeof *local);
-    for_arrivals(r, starts, local); /* W2: starts[e] is now the start of the next */
-    memmove(starts + 1, starts, (size_t)n * sizeof *starts);
+    for_arrivals(r, starts, local); /* W2: behind starts[e], aligned, is now the next */
+    for (int64_t e = n; e > 0; e--) starts[e] = (int32_t)aligned_rows(starts[e - 1], r->align);
     starts[0] = 0;
 }
 

@@ -17,6 +17,7 @@ kernel_rows plain_gdn(void);
 kernel_rows plain_move(void);
 kernel_rows plain_layer(void);
 kernel_rows plain_update(void);
+kernel_rows plain_quant(void);
 kernel_rows plain_fused(void);
 
 /* Fast rows. */
@@ -25,6 +26,7 @@ kernel_rows fast_attention(void);
 kernel_rows fast_moe(void);
 kernel_rows fast_gdn(void);
 kernel_rows fast_move(void);
+kernel_rows fast_quant(void);
 kernel_rows fast_fused(void);
 
 #endif

@@ -334,4 +334,10 @@ static inline void launch_failed(const kernel_call *c)
         rows, (int)(sizeof rows / sizeof rows[0])                                                  \
     }
 
+/* Rows rounded up to a multiple of ALIGN; 0 and 1 leave them. */
+static __host__ __device__ inline int64_t aligned_rows(int64_t rows, int64_t align)
+{
+    return align > 1 ? (rows + align - 1) / align * align : rows;
+}
+
 #endif

@@ -74,7 +74,7 @@ static __device__ void scan_blocks(int32_t *counts, int blocks, int experts, int
 
 struct starts {
     int32_t *offsets, *demand; /* [experts + 1], [2] or missing */
-    int64_t room, pad;
+    int64_t room, pad, align;
     __device__ void put(int i, int64_t sum) const
     {
         offsets[i] = (int32_t)(sum < room ? sum : room);
@@ -92,7 +92,8 @@ static __global__ void __launch_bounds__(SCAN)
     int64_t before = 0;
     if (threadIdx.x == 0) s.put(0, 0);
     for (int e0 = 0; e0 < experts; e0 += WARP) {
-        const int e = e0 + (int)threadIdx.x, x = e < experts ? totals[e] : 0;
+        const int e = e0 + (int)threadIdx.x,
+                  x = e < experts ? (int)aligned_rows(totals[e], s.align) : 0;
         int all;
         const int64_t sum = before + before_in_warp(x, &all) + x;
         if (e < experts) s.put(e + 1, s.pad ? (e + 1) * s.pad : sum);
@@ -168,7 +169,7 @@ static void sort(const kernel_call *c)
     const pairs p = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, experts,
                      (int)d[DIM_SORT_FIRST]};
     const starts s = {ints_out(c, OUT_SORT_offsets), ints_out(c, OUT_SORT_demand), d[DIM_SORT_ROOM],
-                      d[DIM_SORT_PAD]};
+                      aligned_rows(d[DIM_SORT_PAD], d[DIM_SORT_ALIGN]), d[DIM_SORT_ALIGN]};
     int32_t *counts = (int32_t *)c->workspace; /* [experts][blocks] */
     const unsigned blocks = (unsigned)blocks_for(n);
     const size_t each = (size_t)experts * sizeof(int);

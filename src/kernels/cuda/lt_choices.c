@@ -109,7 +109,8 @@ static bool read_choice(const char *line, kept_choice *c)
 
 /* ---- files */
 
-/* Is the file there, and are its choices for this library and this GPU? Then they are known (C1). */
+/* Is the file there, and are its choices for this library and this GPU? Then they are known
+ * (C1). */
 static bool read_all(choice_list *l, const char *path)
 {
     FILE *f = fopen(path, "r");

@@ -1,5 +1,5 @@
-/* lt_choices.h - which algorithm of cuBLASLt a product gets: as the run has it, as `bench` tuned it,
- * or the heuristic's first.
+/* lt_choices.h - which algorithm of cuBLASLt a product gets: as the run has it, as `bench` tuned
+ * it, or the heuristic's first.
  *
  * Another driver or another day may make the library's heuristic choose otherwise, and another
  * algorithm adds in another order. So what was chosen is written to a file of the run, a line a

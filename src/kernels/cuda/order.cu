@@ -67,7 +67,7 @@ static void sort(const kernel_call *c)
     const int64_t *d = c->o->dim, n = d[DIM_SORT_T] * d[DIM_SORT_K];
     const choice list = {ints_in(c, IN_SORT_ids), floats_in(c, IN_SORT_keep), n, d[DIM_SORT_E],
                          d[DIM_SORT_FIRST]};
-    sort_list(c, list, n, d[DIM_SORT_E], d[DIM_SORT_ROOM], d[DIM_SORT_PAD],
+    sort_list(c, list, n, {d[DIM_SORT_E], d[DIM_SORT_ROOM], d[DIM_SORT_PAD], d[DIM_SORT_ALIGN]},
               ints_out(c, OUT_SORT_rows), ints_out(c, OUT_SORT_offsets),
               ints_out(c, OUT_SORT_demand));
 }
@@ -144,8 +144,9 @@ static void flex_place(const kernel_call *c)
                           d[DIM_FLEX_PLACE_E],
                           d[DIM_FLEX_PLACE_FIRST],
                           d[DIM_FLEX_PLACE_P]};
-    sort_list(c, list, n_t * k, d[DIM_FLEX_PLACE_E], room, 0, ints_out(c, OUT_FLEX_PLACE_rows),
-              ints_out(c, OUT_FLEX_PLACE_offsets), ints_out(c, OUT_FLEX_PLACE_demand));
+    sort_list(c, list, n_t * k, {d[DIM_FLEX_PLACE_E], room, 0, d[DIM_FLEX_PLACE_ALIGN]},
+              ints_out(c, OUT_FLEX_PLACE_rows), ints_out(c, OUT_FLEX_PLACE_offsets),
+              ints_out(c, OUT_FLEX_PLACE_demand));
     place_rows(c,
                {in_of(c, IN_FLEX_PLACE_x), out_of(c, OUT_FLEX_PLACE_xp),
                 ints_out(c, OUT_FLEX_PLACE_rows), floats_out(c, OUT_FLEX_PLACE_pp), n_t, k, h,

@@ -42,19 +42,23 @@ template <class L> __global__ void count_kernel(L list, int32_t *offsets)
     if (threadIdx.x == 0) offsets[e + 1] = (int32_t)count;
 }
 
-/* From counts to starts, within the room; PAD > 0: every so many rows. Demand may be missing. */
-static __global__ void starts_kernel(int32_t *offsets, int64_t n, int64_t room, int64_t pad,
-                                     int32_t *demand)
+/* How a list is sorted: PAD > 0: each expert has so many rows; else those it has, aligned. */
+struct sorting {
+    int64_t n_experts, room, pad, align;
+};
+
+/* From counts to starts, within the room. Demand may be missing. */
+static __global__ void starts_kernel(int32_t *offsets, sorting s, int32_t *demand)
 {
     int64_t sum = 0;
     offsets[0] = 0;
-    for (int64_t e = 1; e <= n; e++) {
-        sum = pad ? e * pad : sum + offsets[e];
-        offsets[e] = (int32_t)(sum < room ? sum : room);
+    for (int64_t e = 1; e <= s.n_experts; e++) {
+        sum = s.pad ? e * s.pad : sum + aligned_rows(offsets[e], s.align);
+        offsets[e] = (int32_t)(sum < s.room ? sum : s.room);
     }
     if (!demand) return;
     demand[0] = (int32_t)sum;
-    demand[1] = (int32_t)room;
+    demand[1] = (int32_t)s.room;
 }
 
 /* An expert whose start was cut to the room has no row at all, so the cut start serves. */
@@ -73,15 +77,16 @@ __global__ void number_kernel(L list, const int32_t *offsets, int64_t room, int6
 
 /* rows[n] and offsets[experts + 1] of a list of at most `most` pairs. */
 template <class L>
-static void sort_list(const kernel_call *c, const L &list, int64_t most, int64_t n_experts,
-                      int64_t room, int64_t pad, int32_t *rows, int32_t *offsets, int32_t *demand)
+static void sort_list(const kernel_call *c, const L &list, int64_t most, sorting s, int32_t *rows,
+                      int32_t *offsets, int32_t *demand)
 {
+    s.pad = aligned_rows(s.pad, s.align);
     for_each(c, most, [=] __device__(int64_t i) { rows[i] = -1; });
-    const unsigned blocks = (unsigned)n_experts;
-    if (n_experts > 0 && !pad) count_kernel<<<blocks, BLOCK, 0, stream_of(c)>>>(list, offsets);
-    starts_kernel<<<1, 1, 0, stream_of(c)>>>(offsets, n_experts, room, pad, demand);
-    if (n_experts > 0)
-        number_kernel<<<blocks, BLOCK, 0, stream_of(c)>>>(list, offsets, room, pad, rows);
+    const unsigned blocks = (unsigned)s.n_experts;
+    if (blocks > 0 && !s.pad) count_kernel<<<blocks, BLOCK, 0, stream_of(c)>>>(list, offsets);
+    starts_kernel<<<1, 1, 0, stream_of(c)>>>(offsets, s, demand);
+    if (blocks > 0)
+        number_kernel<<<blocks, BLOCK, 0, stream_of(c)>>>(list, offsets, s.room, s.pad, rows);
 }
 
 #endif

@@ -34,6 +34,7 @@ cuda_part cuda_grouped(void);
 cuda_part cuda_route(void);
 cuda_part cuda_flex(void);
 cuda_part cuda_update(void);
+cuda_part cuda_quant(void);
 cuda_part cuda_host_update(void);
 cuda_part cuda_fused(void);
 
@@ -52,6 +53,7 @@ cuda_part cuda_fast_router(void);
 cuda_part cuda_fast_router_loss(void);
 cuda_part cuda_fast_norm(void);
 cuda_part cuda_fast_rope(void);
+cuda_part cuda_fast_quant(void);
 cuda_part cuda_fast_fused(void);
 cuda_part cuda_fast_heads(void);
 

@@ -14,7 +14,7 @@ struct arrival {
 };
 
 struct routing {
-    int64_t n_experts, ep, etp, place, room;
+    int64_t n_experts, ep, etp, place, room, align;
     const int32_t *offsets; /* [P][E+1] */
     __device__ int64_t own(void) const
     {
@@ -57,8 +57,13 @@ struct routing {
 static routing routing_of(const kernel_call *c)
 {
     const int64_t *d = c->o->dim;
-    return {d[DIM_ROUTE_E],     d[DIM_ROUTE_EP],   d[DIM_ROUTE_ETP],
-            d[DIM_ROUTE_PLACE], d[DIM_ROUTE_ROOM], ints_in(c, IN_ROUTE_offsets)};
+    return {d[DIM_ROUTE_E],
+            d[DIM_ROUTE_EP],
+            d[DIM_ROUTE_ETP],
+            d[DIM_ROUTE_PLACE],
+            d[DIM_ROUTE_ROOM],
+            d[DIM_ROUTE_ALIGN],
+            ints_in(c, IN_ROUTE_offsets)};
 }
 
 struct route_tables {
@@ -108,7 +113,8 @@ static __global__ void tables_kernel(routing r, route_tables t)
     end_table(t.ep, r.ep);
     if (threadIdx.x) return;
     t.starts[0] = 0;
-    for (int64_t e = 0; e < each; e++) t.starts[e + 1] += t.starts[e];
+    for (int64_t e = 0; e < each; e++)
+        t.starts[e + 1] = (int32_t)(t.starts[e] + aligned_rows(t.starts[e + 1], r.align));
     if (t.etp) etp_tables(r, t.etp);
     int64_t wanted = 0;
     for (int64_t s = 0; s < r.ep; s++) wanted += r.wanted(s, m, own);

@@ -58,6 +58,8 @@ static void gather(void)
         cuda_fast_fused,
         cuda_fast_heads,
         cuda_fast_router_loss,
+        cuda_quant,
+        cuda_fast_quant,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -79,7 +81,7 @@ const kernel *kernels_cuda(int *n)
 /* Copies to and from the host, and zeros, are of bytes. */
 static bool is_number(op_kind k, dtype t)
 {
-    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO;
+    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO || op_is_quantised(k);
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)

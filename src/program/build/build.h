@@ -139,6 +139,7 @@ typedef struct moe_bufs {
     int64_t capacity, pad;
     int64_t room;             /* rows of this rank's experts */
     int64_t room0, room1;     /* rows that leave; that arrive first */
+    int64_t arrived;          /* alltoall: that arrive in all, in their order */
     int64_t room_send, room2; /* flex: inside the domain */
 } moe_bufs;
 

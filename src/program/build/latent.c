@@ -5,6 +5,7 @@
  * expands again; the gradient of the latent follows one hop behind and comes home, and the
  * up-projection's weight gets its gradient where the expansion was. */
 #include "program/build/attention.h"
+#include "program/build/quant.h"
 
 typedef struct latent_sizes {
     int64_t latent, rope, both; /* of one block */
@@ -37,8 +38,7 @@ static qkv_set expand(builder *b, int phase, const attention_bufs *t, int both)
     qkv_set e = {.q = c->q,
                  .k = seg_temp(b, "k", b->Tc * c->n * c->d),
                  .v = seg_temp(b, "v", b->Tc * c->n * c->dv)};
-    seg_op(b, phase, OP_GEMM, up.name, IN(seg_view(b, both, 0, z.latent), seg_weight(b, up.weight)),
-           OUT(kv), DIM(b->Tc, up.n, up.k));
+    product_forward(b, phase, &up, (expert_shape){0}, b->Tc, seg_view(b, both, 0, z.latent), kv);
     seg_op(b, phase, OP_MLA_KV_JOIN, "kv.join", IN(kv, seg_view(b, both, z.latent, z.rope)),
            OUT(e.k, e.v), DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
     return e;

@@ -3,28 +3,30 @@
  * A product whose outputs are cut gathers its input, one whose inputs are cut scatters its sum.
  * Only a rank's own tokens are saved: backward gathers them again, beside a product that does not
  * need them. With tp_comm_overlap both go by blocks instead (overlap.c). */
-#include "program/build/build.h"
+#include "program/build/quant.h"
 
 void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)
 {
-    seg_op(b, SEG_FORWARD, OP_GEMM, p->name, IN(x, seg_weight(b, p->weight)), OUT(y),
-           DIM(rows, p->n, p->k));
+    product_forward(b, SEG_FORWARD, p, (expert_shape){0}, rows, x, y);
     int with = p->bias ? seg_weight(b, p->bias) : NONE;
     if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(with), OUT(y), DIM(rows, p->n));
 }
 
-void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g)
+static void bias_backward(builder *b, const product *p, int64_t rows, int dy)
 {
-    if (g.dx != NONE) {
-        op *o = seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(g.dy, seg_weight(b, p->weight)),
-                       OUT(g.dx), DIM(rows, p->n, p->k));
-        o->flags = g.add ? ADD_TO : 0;
-    }
-    seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(g.dy, g.x), OUT(seg_gradient(b, p->weight)),
-           DIM(rows, p->n, p->k));
     int with = p->bias ? seg_gradient(b, p->bias) : NONE;
     if (with != NONE)
-        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(g.dy), OUT(with), DIM(rows, p->n));
+        seg_op(b, SEG_BACKWARD, OP_BIAS_W, p->name, IN(dy), OUT(with), DIM(rows, p->n));
+}
+
+void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g)
+{
+    const expert_shape all = {0};
+    unsigned wanted = FOR_WEIGHT | (g.dx != NONE ? FOR_DATA : 0);
+    product_dy d = product_gradient(b, p, all, rows, g.dy, wanted);
+    if (g.dx != NONE) product_data(b, p, all, rows, &d, g.dx)->flags = g.add ? ADD_TO : 0;
+    product_weight(b, p, all, rows, &d, g.x);
+    bias_backward(b, p, rows, g.dy);
 }
 
 /* Its bias is added by itself, where the sum over TP is there. */
@@ -76,15 +78,18 @@ void column_forward(builder *b, const product *p, int x, int y)
 /* The gather runs beside the product for dx, the scatter beside the one for the weight. */
 static void column_backward_cut(builder *b, const product *p, int dy, int x, int dx, bool add)
 {
+    const expert_shape all = {0};
     int whole = gather_tokens(b, SEG_BACKWARD, p->name, x, p->k), sum = dx;
+    unsigned wanted = FOR_WEIGHT | (dx != NONE ? FOR_DATA : 0);
+    product_dy d = product_gradient(b, p, all, b->Tc, dy, wanted);
     if (dx != NONE) {
         int partial = seg_temp(b, p->name, b->Tc * p->k);
         if (add) sum = seg_temp(b, p->name, b->T * p->k);
-        seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(dy, seg_weight(b, p->weight)), OUT(partial),
-               DIM(b->Tc, p->n, p->k));
+        product_data(b, p, all, b->Tc, &d, partial);
         scatter_tokens(b, SEG_BACKWARD, p->name, partial, sum, p->k);
     }
-    linear_backward(b, p, b->Tc, (linear_grads){dy, whole, NONE, false});
+    product_weight(b, p, all, b->Tc, &d, whole);
+    bias_backward(b, p, b->Tc, dy);
     if (dx != NONE && add)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, sum), OUT(dx), DIM(b->T * p->k));
 }

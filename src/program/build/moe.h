@@ -8,6 +8,7 @@
 
 #include "program/build/build.h"
 #include "program/build/flex_group.h"
+#include "program/build/quant.h"
 
 /* Rows, and what their weights travel in (or the gradients of both). */
 typedef struct flow {
@@ -53,6 +54,10 @@ int64_t room_of_pairs(const builder *b, const moe_bufs *t);
 /* Rows of one rank's experts, of tokens of n ranks; exact where experts are padded. */
 int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n);
 
+/* Rows of buffers that are sorted by expert: each expert's rows start at a multiple of
+ * expert_align, so that no block of a quantised buffer has rows of two. */
+int64_t room_of_experts(const builder *b, int64_t rows);
+
 /* Sizes of the flex dispatcher's rooms: room0, room1, room_send, room2. */
 void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g);
 
@@ -67,6 +72,7 @@ void router_losses(builder *b, const moe_bufs *t, int dlogits);
 /* ---- moe_experts.c: t->xp, t->pp -> rows */
 typedef struct expert_grads {
     int dy, du, dx, dp;
+    product_dy dys, dus; /* as products take them */
 } expert_grads;
 
 /* What the first product reads, of so many elements. */

@@ -31,15 +31,15 @@ static int ep_forth(builder *b, const moe_bufs *t, wire w, int x)
     return exchange(b, &w, GROUP_EP, IN(x, seg_view(b, t->ep, 0, 4 * EP)), t->room1);
 }
 
-/* [room1] -> [room], in the order of arrival. */
+/* [room1] -> [arrived], in the order of arrival. */
 static int etp_forth(builder *b, const moe_bufs *t, wire w, int x)
 {
     int64_t ETP = b->s->lay.etp;
     if (ETP == 1) return x;
-    return exchange(b, &w, GROUP_ETP, IN(x, seg_view(b, t->etp, 0, 4 * ETP)), t->room);
+    return exchange(b, &w, GROUP_ETP, IN(x, seg_view(b, t->etp, 0, 4 * ETP)), t->arrived);
 }
 
-/* [room] -> parts [ETP][room1]. */
+/* [arrived] -> parts [ETP][room1]. */
 static int etp_back(builder *b, const moe_bufs *t, wire w, int x)
 {
     int64_t ETP = b->s->lay.etp;
@@ -67,7 +67,7 @@ static void take_tables(builder *b, moe_bufs *t)
     int64_t EP = b->s->lay.ep, ETP = b->s->lay.etp;
     t->kept = seg_saved_as(b, "dispatch.kept", b->T * b->s->m.topk, DROP_MOE, DTYPE_I32);
     t->ep = seg_saved_as(b, "dispatch.ep", 6 * EP, DROP_MOE, DTYPE_I32);
-    t->rows = seg_saved_as(b, "dispatch.rows", t->room, DROP_MOE, DTYPE_I32);
+    t->rows = seg_saved_as(b, "dispatch.rows", t->arrived, DROP_MOE, DTYPE_I32);
     t->offsets = seg_saved_as(b, "dispatch.offsets", local_experts(b) + 1, DROP_MOE, DTYPE_I32);
     t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     if (ETP == 1) return;
@@ -81,7 +81,8 @@ static flow pack(builder *b, moe_bufs *t, flow f)
     const model *m = &b->s->m;
     int64_t T = b->T, E = m->experts, K = m->topk, P = seg_width(b, GROUP_TP_EP);
     t->room1 = room_of_rows(b, t, b->s->lay.ep);
-    t->room = b->s->lay.etp * t->room1;
+    t->arrived = b->s->lay.etp * t->room1;
+    t->room = room_of_experts(b, t->arrived);
     t->room0 = room_of_pairs(b, t);
     take_tables(b, t);
     int rows = seg_temp_as(b, "dispatch.sorted", T * K, DTYPE_I32),
@@ -98,7 +99,8 @@ static flow pack(builder *b, moe_bufs *t, flow f)
            DIM(T, K, m->hidden, t->room0));
     seg_op(b, SEG_FORWARD, OP_ROUTE, "dispatch.route", IN(rows, all),
            OUT(t->kept, t->ep, t->etp, t->rows, t->offsets, t->sums, t->demand),
-           DIM(E, b->s->lay.ep, b->s->lay.etp, seg_group_rank(b, GROUP_TP_EP), T, K, t->room1));
+           DIM(E, b->s->lay.ep, b->s->lay.etp, seg_group_rank(b, GROUP_TP_EP), T, K, t->room1,
+               expert_align(b)));
     return out;
 }
 
@@ -118,16 +120,16 @@ static flow place(builder *b, moe_bufs *t, flow f)
     t->xp = experts_input(b, t->room * H);
     t->pp = seg_saved_as(b, "experts.p", t->room, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.reorder", IN(f.x, f.p, t->rows), OUT(t->xp, t->pp),
-           DIM(t->room, 1, H, t->room));
+           DIM(t->arrived, 1, H, t->room));
     return f;
 }
 
 static flow lift(builder *b, moe_bufs *t, flow f)
 {
     int64_t H = b->s->m.hidden;
-    int y = seg_temp(b, "combine.x", t->room * H);
+    int y = seg_temp(b, "combine.x", t->arrived * H);
     seg_op(b, SEG_FORWARD, OP_UNPERMUTE, "combine.reorder", IN(f.x, t->rows), OUT(y),
-           DIM(t->room, 1, H, t->room));
+           DIM(t->arrived, 1, H, t->room));
     return (flow){y, NONE};
 }
 
@@ -168,17 +170,17 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
     int64_t H = b->s->m.hidden;
     int dy = seg_temp(b, "experts.dy", t->room * H);
     seg_op(b, SEG_BACKWARD, OP_UNPERMUTE_D, "combine.reorder", IN(f.x, t->rows), OUT(dy),
-           DIM(t->room, 1, H, t->room));
+           DIM(t->arrived, 1, H, t->room));
     return (flow){dy, NONE};
 }
 
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t H = b->s->m.hidden;
-    flow d = {seg_temp(b, "dispatch.dx", t->room * H),
-              seg_temp_as(b, "dispatch.dp", t->room, DTYPE_F32)};
+    flow d = {seg_temp(b, "dispatch.dx", t->arrived * H),
+              seg_temp_as(b, "dispatch.dp", t->arrived, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.reorder", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
-           DIM(t->room, 1, H, t->room));
+           DIM(t->arrived, 1, H, t->room));
     return d;
 }
 

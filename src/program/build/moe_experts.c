@@ -9,6 +9,7 @@
  *     gradients of their product: what they read is needed by nobody afterwards, so that it does
  *     not lie beside what comes next. */
 #include "program/build/moe.h"
+#include "program/build/quant.h"
 
 #include "recipe/target.h"
 
@@ -17,9 +18,24 @@
 #define FC1_B "mlp.experts.linear_fc1.bias"
 #define FC2_B "mlp.experts.linear_fc2.bias"
 
+static expert_shape experts_of(const builder *b, const moe_bufs *t)
+{
+    return (expert_shape){local_experts(b), t->offsets};
+}
+
 static int64_t local_width(const builder *b)
 {
     return b->s->m.moe_ffn / b->s->lay.etp;
+}
+
+static product fc1_of(const builder *b)
+{
+    return (product){"experts.fc1", FC1, NULL, act_columns(b) * local_width(b), b->s->m.hidden};
+}
+
+static product fc2_of(const builder *b)
+{
+    return (product){"experts.fc2", FC2, NULL, b->s->m.hidden, local_width(b)};
 }
 
 /* Its offload has the first product save what it was given, but for scaled blocks of FP8. */
@@ -45,8 +61,9 @@ int experts_forward(builder *b, moe_bufs *t)
     int yp = seg_temp(b, "experts.y", R * H);
     int b1 = seg_weight(b, FC1_B), b2 = seg_weight(b, FC2_B);
     b->role = ROLE_EXPERTS_FC1;
-    seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc1", IN(t->xp, seg_weight(b, FC1), t->offsets),
-           OUT(t->u), DIM(R, E, U, H));
+    const product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    const expert_shape e = experts_of(b, t);
+    product_forward(b, SEG_FORWARD, &fc1, e, R, t->xp, t->u);
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
                DIM(R, E, U))
@@ -54,8 +71,7 @@ int experts_forward(builder *b, moe_bufs *t)
     b->role = ROLE_EXPERTS;
     act_forward(b, "experts.act", IN(t->u, t->pp), OUT(t->a), R, F);
     b->role = ROLE_EXPERTS_FC2;
-    seg_op(b, SEG_FORWARD, OP_GROUPED, "experts.fc2", IN(t->a, seg_weight(b, FC2), t->offsets),
-           OUT(yp), DIM(R, E, H, F));
+    product_forward(b, SEG_FORWARD, &fc2, e, R, t->a, yp);
     if (b2 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc2", IN(b2, t->pp, t->offsets), OUT(yp),
                DIM(R, E, H))
@@ -66,28 +82,27 @@ int experts_forward(builder *b, moe_bufs *t)
 
 static void fc2_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 {
-    int64_t E = local_experts(b), H = b->s->m.hidden, F = local_width(b), R = t->room;
+    int64_t E = local_experts(b), H = b->s->m.hidden, R = t->room;
     b->role = ROLE_EXPERTS_FC2;
     int db2 = seg_gradient(b, FC2_B);
     if (db2 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc2", IN(g->dy, t->pp, t->offsets),
                OUT(db2), DIM(R, E, H));
-    seg_op(b, SEG_BACKWARD, OP_GROUPED_W, "experts.fc2", IN(g->dy, t->a, t->offsets),
-           OUT(seg_gradient(b, FC2)), DIM(R, E, H, F));
+    const product fc2 = fc2_of(b);
+    product_weight(b, &fc2, experts_of(b, t), R, &g->dys, t->a);
     b->role = ROLE_NONE;
 }
 
 static void fc1_weights(builder *b, const moe_bufs *t, const expert_grads *g)
 {
-    int64_t E = local_experts(b), H = b->s->m.hidden, R = t->room;
-    int64_t U = act_columns(b) * local_width(b);
+    int64_t E = local_experts(b), R = t->room, U = act_columns(b) * local_width(b);
     b->role = ROLE_EXPERTS_FC1;
     int db1 = seg_gradient(b, FC1_B);
     if (db1 != NONE)
         seg_op(b, SEG_BACKWARD, OP_GROUPED_BIAS_W, "experts.fc1", IN(g->du, NONE, t->offsets),
                OUT(db1), DIM(R, E, U));
-    seg_op(b, SEG_BACKWARD, OP_GROUPED_W, "experts.fc1", IN(g->du, t->xp, t->offsets),
-           OUT(seg_gradient(b, FC1)), DIM(R, E, U, H));
+    const product fc1 = fc1_of(b);
+    product_weight(b, &fc1, experts_of(b, t), R, &g->dus, t->xp);
     b->role = ROLE_NONE;
 }
 
@@ -116,8 +131,10 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
                       .dx = seg_temp(b, "experts.dx", R * H)};
     if (first) fc2_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC2;
-    seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc2", IN(dy, seg_weight(b, FC2), t->offsets),
-           OUT(da), DIM(R, E, H, F));
+    const product fc1 = fc1_of(b), fc2 = fc2_of(b);
+    const expert_shape e = experts_of(b, t);
+    g.dys = product_gradient(b, &fc2, e, R, dy, FOR_DATA | FOR_WEIGHT);
+    product_data(b, &fc2, e, R, &g.dys, da);
     b->role = ROLE_EXPERTS;
     act_backward(b, "experts.act", IN(da, t->u, t->pp), OUT(g.du, g.dp), R, F);
     b->role = ROLE_EXPERTS_FC2;
@@ -129,8 +146,8 @@ expert_grads experts_backward(builder *b, const moe_bufs *t, int dy, bool late)
     if (!late && !first) fc2_weights(b, t, &g);
     if (first) fc1_weights(b, t, &g);
     b->role = ROLE_EXPERTS_FC1;
-    seg_op(b, SEG_BACKWARD, OP_GROUPED_D, "experts.fc1", IN(g.du, seg_weight(b, FC1), t->offsets),
-           OUT(g.dx), DIM(R, E, U, H));
+    g.dus = product_gradient(b, &fc1, e, R, g.du, FOR_DATA | FOR_WEIGHT);
+    product_data(b, &fc1, e, R, &g.dus, g.dx);
     b->role = ROLE_NONE;
     if (!late && !first) fc1_weights(b, t, &g);
     return g;

@@ -207,7 +207,8 @@ static flow place(builder *b, moe_bufs *t, flow f)
     seg_op(b, SEG_FORWARD, OP_FLEX_UNPACK, "dispatch.meta", IN(f.p, t->hop2), OUT(probs, ids),
            DIM(N, K, P));
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", IN(ids, NONE),
-           OUT(t->rows, t->offsets, t->demand), DIM(N, E, K, t->room, 0, b->at.ep * E));
+           OUT(t->rows, t->offsets, t->demand),
+           DIM(N, E, K, t->room, 0, b->at.ep * E, expert_align(b)));
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.permute", IN(f.x, probs, t->rows),
            OUT(t->xp, t->pp), DIM(N, K, H, t->room));
     return f;
@@ -220,7 +221,7 @@ static flow place_at_once(builder *b, moe_bufs *t, flow f)
     seg_op(b, SEG_FORWARD, OP_FLEX_PLACE, "dispatch.place", IN(f.x, f.p, t->hop2),
            OUT(t->xp, t->pp, t->rows, t->offsets, t->demand),
            DIM(t->room2, b->s->m.topk, b->s->m.hidden, t->room, E, b->at.ep * E,
-               seg_width(b, GROUP_TP_EP)));
+               seg_width(b, GROUP_TP_EP), expert_align(b)));
     return f;
 }
 

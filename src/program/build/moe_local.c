@@ -20,7 +20,7 @@ static void sort_and_permute(builder *b, moe_bufs *t, flow f, const int *ids_kee
     t->xp = experts_input(b, t->room * H);
     t->pp = seg_saved_as(b, "experts.p", t->room, DROP_MOE, DTYPE_F32);
     seg_op(b, SEG_FORWARD, OP_SORT, "dispatch.sort", ids_keep, OUT(t->rows, t->offsets, t->demand),
-           DIM(N, E, K, t->room, pad, first));
+           DIM(N, E, K, t->room, pad, first, expert_align(b)));
     seg_op(b, SEG_FORWARD, OP_PERMUTE, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(t->xp, t->pp),
            DIM(N, K, H, t->room));
 }
@@ -56,7 +56,7 @@ static flow place_d(builder *b, moe_bufs *t, flow f)
 
 static flow local_place(builder *b, moe_bufs *t, flow f)
 {
-    t->room = room_of_pairs(b, t);
+    t->room = room_of_experts(b, room_of_pairs(b, t));
     sort_and_permute(b, t, f, IN(t->ids, t->keep));
     return f;
 }
@@ -91,7 +91,7 @@ static flow all_place(builder *b, moe_bufs *t, flow f)
     flow all = {.p = gathered(b, SEG_FORWARD, "dispatch.p", f.p, n)};
     all.x = gathered(b, SEG_FORWARD, "dispatch.x", f.x, width);
     b->node = NODE_MLP;
-    t->room = room_of_rows(b, t, seg_width(b, GROUP_TP_EP));
+    t->room = room_of_experts(b, room_of_rows(b, t, seg_width(b, GROUP_TP_EP)));
     t->demand = seg_saved_as(b, "dispatch.demand", 2, DROP_MOE, DTYPE_I32);
     sort_and_permute(b, t, all, IN(ids, keep));
     return f;

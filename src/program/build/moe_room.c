@@ -55,6 +55,12 @@ static int64_t forced_rows(const builder *b, int64_t n)
     return round_rows(&way, n);
 }
 
+int64_t room_of_experts(const builder *b, int64_t rows)
+{
+    int64_t align = expert_align(b);
+    return align > 1 ? round_up(rows + local_experts(b) * (align - 1), align) : rows;
+}
+
 int64_t room_of_pairs(const builder *b, const moe_bufs *t)
 {
     int64_t pairs = b->T * b->s->m.topk, most = t->capacity * b->s->m.experts;
@@ -136,5 +142,5 @@ void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g)
     }
     if (D == 1) t->room1 = T;
     t->room2 = room_for(b, (double)P * on_member, P * T);
-    t->room = room_of_rows(b, t, P);
+    t->room = room_of_experts(b, room_of_rows(b, t, P));
 }

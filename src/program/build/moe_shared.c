@@ -1,6 +1,7 @@
 /* moe_shared.c - the expert that every token takes: a dense MLP, cut over TP, with a gate of
  * its own on each rank's tokens. */
 #include "program/build/moe.h"
+#include "program/build/quant.h"
 
 #define S_FC1  "mlp.shared_experts.linear_fc1.weight"
 #define S_FC2  "mlp.shared_experts.linear_fc2.weight"
@@ -77,9 +78,9 @@ void shared_forward_add(builder *b, moe_bufs *t, int out)
         int y = shared_forward_second(b, t);
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, y), OUT(out), DIM(T * H));
     } else {
-        op *o = seg_op(b, SEG_FORWARD, OP_GEMM, "shared.fc2", IN(t->shared_a, seg_weight(b, S_FC2)),
-                       OUT(out), DIM(T, H, shared_width(b)));
-        o->flags = ADD_TO;
+        const product fc2 = fc2_of(b);
+        product_forward(b, SEG_FORWARD, &fc2, (expert_shape){0}, T, t->shared_a, out)->flags =
+            ADD_TO;
     }
     b->module = module;
 }

@@ -6,7 +6,9 @@
  *
  * I1  With P ranks, at step h this rank at place p has the block of place p - h; of sums it adds to
  *     the block of place p - 1 - h, and last to its own. */
-#include "program/build/build.h"
+#include "program/build/quant.h"
+
+static const expert_shape all = {0};
 
 static int64_t owner_at(const builder *b, int64_t h)
 {
@@ -30,11 +32,10 @@ static int pass_on(builder *b, int phase, const char *name, int x, int64_t width
 void overlap_column_forward(builder *b, const product *p, int x, int y)
 {
     int64_t n = b->s->lay.tp;
-    int w = seg_weight(b, p->weight), here = x;
+    int here = x;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, here, p->k) : NONE;
-        seg_op(b, SEG_FORWARD, OP_GEMM, p->name, IN(here, w),
-               OUT(rows_of(b, y, owner_at(b, h), p->n)), DIM(b->T, p->n, p->k));
+        product_forward(b, SEG_FORWARD, p, all, b->T, here, rows_of(b, y, owner_at(b, h), p->n));
         here = next;
     }
     int bias = p->bias ? seg_weight(b, p->bias) : NONE;
@@ -45,8 +46,8 @@ void overlap_column_forward(builder *b, const product *p, int x, int y)
 static int add_part(builder *b, const product *p, int dy, int so_far, int dx)
 {
     int part = dx != NONE ? dx : seg_temp(b, p->name, b->T * p->k);
-    seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(dy, seg_weight(b, p->weight)), OUT(part),
-           DIM(b->T, p->n, p->k));
+    product_dy d = product_gradient(b, p, all, b->T, dy, FOR_DATA);
+    product_data(b, p, all, b->T, &d, part);
     if (so_far != NONE)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->k));
     return part;
@@ -63,8 +64,9 @@ void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx
             so_far = add_part(b, p, rows, so_far, h == n - 1 ? last : NONE);
             if (h < n - 1) so_far = pass_on(b, SEG_BACKWARD, p->name, so_far, p->k);
         }
-        seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(rows_of(b, dy, owner_at(b, h), p->n), here),
-               OUT(seg_gradient(b, p->weight)), DIM(b->T, p->n, p->k));
+        product_dy d =
+            product_gradient(b, p, all, b->T, rows_of(b, dy, owner_at(b, h), p->n), FOR_WEIGHT);
+        product_weight(b, p, all, b->T, &d, here);
         here = next;
     }
     if (dx != NONE && add)
@@ -80,9 +82,8 @@ void overlap_row_forward(builder *b, const product *p, int x, int y)
     int so_far = NONE;
     for (int64_t h = 0; h < n; h++) {
         int part = h == n - 1 ? y : seg_temp(b, p->name, b->T * p->n);
-        seg_op(b, SEG_FORWARD, OP_GEMM, p->name,
-               IN(rows_of(b, x, owner_at(b, h + 1), p->k), seg_weight(b, p->weight)), OUT(part),
-               DIM(b->T, p->n, p->k));
+        product_forward(b, SEG_FORWARD, p, all, b->T, rows_of(b, x, owner_at(b, h + 1), p->k),
+                        part);
         if (so_far != NONE)
             seg_op(b, SEG_FORWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->n));
         so_far = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, part, p->n) : NONE;
@@ -96,10 +97,9 @@ void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->n) : NONE;
         int64_t owner = owner_at(b, h);
-        seg_op(b, SEG_BACKWARD, OP_GEMM_D, p->name, IN(here, seg_weight(b, p->weight)),
-               OUT(rows_of(b, dx, owner, p->k)), DIM(b->T, p->n, p->k));
-        seg_op(b, SEG_BACKWARD, OP_GEMM_W, p->name, IN(here, rows_of(b, x, owner, p->k)),
-               OUT(seg_gradient(b, p->weight)), DIM(b->T, p->n, p->k));
+        product_dy d = product_gradient(b, p, all, b->T, here, FOR_DATA | FOR_WEIGHT);
+        product_data(b, p, all, b->T, &d, rows_of(b, dx, owner, p->k));
+        product_weight(b, p, all, b->T, &d, rows_of(b, x, owner, p->k));
         here = next;
     }
 }

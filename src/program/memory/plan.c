@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/maths.h"
+#include "program/quant_plan.h"
 #include "program/shape.h"
 #include "program/target.h"
 #include "program/update.h"
@@ -282,6 +283,35 @@ void plan_state(program *p)
     p->bytes[REGION_OPTIMIZER] = state_optimizer(&bytes);
 }
 
+/* ---- copies of weights */
+
+static const weight *weight_of(const program *p, const instance *i, const param *row,
+                               int layer_step, int chunk_id)
+{
+    bool shared = row->block == BLOCK_EMBEDDING || row->block == BLOCK_HEAD;
+    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + layer_step : p->s->m.n_layers;
+    return weight_find(&p->weights, row, layer, chunk_id);
+}
+
+void plan_copies(program *p, arena *a)
+{
+    const quant_plan plan = quant_plan_of(&p->s->r);
+    p->bytes[REGION_COPIES] = 0;
+    if (plan.form == QUANT_NONE) return;
+    p->copy_at = ARENA_ARRAY(a, int64_t, p->weights.n + 1);
+    for (int i = 0; i < p->weights.n; i++) p->copy_at[i] = -1;
+    for (int64_t c = 0; c < p->n_chunks; c++)
+        for (int i = 0; i < p->chunks[c].n; i++) {
+            const instance *in = &p->chunks[c].list[i];
+            for (int k = 0; k < in->seg->n_copies; k++) {
+                const quant_copy *q = &in->seg->copies[k];
+                const weight *w = weight_of(p, in, q->row, q->layer_step, (int)c);
+                p->copy_at[w - p->weights.list] = p->bytes[REGION_COPIES];
+                p->bytes[REGION_COPIES] += quant_places_of(&plan, q->parts, q->n, q->k).bytes;
+            }
+        }
+}
+
 void plan_memory(program *p, bool sizes_only, arena *a)
 {
     packed saved = place_slots(p, false, sizes_only, a);
@@ -311,11 +341,13 @@ static int64_t step_place(const program *p, const instance *i, const buf *b, int
 
 static int64_t weight_place(const program *p, const instance *i, const buf *b, int chunk_id)
 {
-    param_block block = b->row->block;
-    bool shared = block == BLOCK_EMBEDDING || block == BLOCK_HEAD;
-    int64_t layer = shared ? 0 : i->seg->n_layers ? i->layer + b->layer_step : p->s->m.n_layers;
-    const weight *w = weight_find(&p->weights, b->row, layer, chunk_id);
-    return w->offset;
+    return weight_of(p, i, b->row, b->layer_step, chunk_id)->offset;
+}
+
+static int64_t copy_place(const program *p, const instance *i, const buf *b, int chunk_id)
+{
+    const weight *w = weight_of(p, i, b->row, b->layer_step, chunk_id);
+    return p->offset[REGION_COPIES] + p->copy_at[w - p->weights.list] + b->offset[0];
 }
 
 /* Where an instance's input is that is not saved. One that is received may come while the one
@@ -372,6 +404,8 @@ static int64_t chunk_place(const program *p, const item *it, const buf *b)
     case LIFE_GRADIENT:
         return p->offset[REGION_GRADIENTS] +
                dtype_bytes(p->types.gradient, weight_place(p, i, b, at->chunk));
+    case LIFE_COPY:
+        return copy_place(p, i, b, at->chunk);
     case LIFE_SAVED:
         return saved_place(p, at, at->instance, b->offset[0]);
     case LIFE_OUTPUT:
@@ -411,8 +445,8 @@ int64_t program_place(const program *p, const item *it, int buf_id)
 
 const char *region_name(region r)
 {
-    static const char *const names[] = {"weights",  "gradients", "optimizer",  "saved",
-                                        "boundary", "step",      "temporaries"};
+    static const char *const names[] = {"weights", "gradients", "optimizer", "saved",
+                                        "copies",  "boundary",  "step",      "temporaries"};
     return names[r];
 }
 
@@ -422,6 +456,7 @@ const char *region_title(region r)
                                          "gradients",
                                          "optimizer",
                                          "activations",
+                                         "quantised copies of weights",
                                          "pipeline buffers",
                                          "batch, losses and counters",
                                          "temporaries and workspace"};

@@ -12,6 +12,7 @@ enum { PLAN_ALIGN = 64 };
 void plan_boundary(program *p);
 void plan_step(program *p);
 void plan_state(program *p);
+void plan_copies(program *p, arena *a); /* after chunks and weights */
 
 /* Fills slots, offsets and sizes of a program whose segments, chunks and items are there;
  * `sizes_only`: no slots, for whoever asks for no place. */

@@ -103,8 +103,26 @@ static void drop_buffers(segment *seg, unsigned drop)
     }
 }
 
+static bool is_read(const segment *seg, int id)
+{
+    for (int i = 0; i < seg->n_ops[SEG_BACKWARD]; i++)
+        for (int k = 0; k < OP_IN_MAX; k++)
+            if (seg_root(seg, seg->ops[SEG_BACKWARD][i].in[k]) == id) return true;
+    return false;
+}
+
+/* Inputs of products that have copies of them: nobody reads them again. */
+static void drop_inputs(segment *seg)
+{
+    for (int id = 1; id < seg->n_bufs; id++) {
+        buf *p = &seg->bufs[id];
+        if (p->stored && p->life == LIFE_SAVED && !is_read(seg, id)) p->life = LIFE_TEMP;
+    }
+}
+
 void segment_recompute(segment *seg, unsigned drop, arena *a)
 {
+    drop_inputs(seg);
     seg->dropped = drop;
     if (!drop) return;
     drop_buffers(seg, drop);

@@ -15,7 +15,8 @@
 
 static int64_t elements_written(const op *o)
 {
-    if (o->kind == OP_GEMM_W) return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
+    if (o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W)
+        return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
     return o->dim[DIM_GROUPED_W_E] * o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
 }
 

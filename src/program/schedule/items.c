@@ -77,7 +77,7 @@ void add_wait(item_walk *w, int event)
     add_item(w, wait_segment(w->s, event), SEG_FORWARD, nowhere);
 }
 
-static item_at place_at(const item_walk *w, int64_t entry, int instance_id)
+item_at place_at(const item_walk *w, int64_t entry, int instance_id)
 {
     const order_entry *e = &w->p->order.list[entry];
     return (item_at){(int)e->chunk, instance_id, e->micro, w->turn[entry]};

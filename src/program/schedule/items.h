@@ -46,4 +46,7 @@ void after_instance(item_walk *w, int64_t entry, int i);
 void gather_items(item_walk *w);
 void finish_items(item_walk *w);
 
+/* Where the buffers of an instance of an entry of the order lie. */
+item_at place_at(const item_walk *w, int64_t entry, int instance_id);
+
 #endif

@@ -1,7 +1,8 @@
 /* items_replicas.c - buckets of gradients and weights among a step's items.
  *
  * I1  A bucket is reduced after the last backward that adds to it, and gathered before the first
- *     forward that reads it. */
+ *     forward that reads it.
+ * I2  Weights are quantised before the first forward that reads them, so after the gather. */
 #include <string.h>
 
 #include "program/build/messages.h"
@@ -66,12 +67,14 @@ void find_users(item_walk *w)
 void before_instance(item_walk *w, int64_t entry, int i)
 {
     const order_entry *e = &w->p->order.list[entry];
-    if (!w->p->gathers_late || entry != w->first_f[e->chunk]) return;
-    for (int b = 0; b < w->p->weights.n_buckets; b++) {
+    if (entry != w->first_f[e->chunk]) return;
+    for (int b = 0; w->p->gathers_late && b < w->p->weights.n_buckets; b++) {
         const bucket *k = &w->p->weights.buckets[b];
         if (k->chunk == e->chunk && w->user[b] == i && k->shards > 1) /* I1 */
             add_wait(w, event_of_gather(b));
     }
+    const segment *copies = w->p->chunks[e->chunk].list[i].copies;
+    if (copies) add_item(w, copies, SEG_FORWARD, place_at(w, entry, i)); /* I2 */
 }
 
 void after_instance(item_walk *w, int64_t entry, int i)

@@ -187,7 +187,8 @@ static json_t *json_memory(const run_memory *m)
 {
     json_t *regions = json_object();
     for (int i = 0; i < REGION_COUNT; i++)
-        json_object_set_new(regions, region_name((region)i), json_integer(m->bytes[i]));
+        if (region_is_shown(i, m->bytes[i]))
+            json_object_set_new(regions, region_name((region)i), json_integer(m->bytes[i]));
     return json_pack("{s:I, s:I, s:I, s:o, s:I}", "rank", (json_int_t)m->rank, "planned_bytes",
                      (json_int_t)m->arena, "host_bytes", (json_int_t)m->host, "regions", regions,
                      "resident_bytes", (json_int_t)m->resident);

@@ -1,0 +1,384 @@
+/* quantised.c - QUANTISE of the GPU against the CPU's, bit for bit, and quantised products against
+ * the CPU's row 0, which sums in double.
+ *
+ * A product that is summed in double differs by the rounding of its result alone. One on tensor
+ * cores keeps about 13 bits inside a step of 128 products: it may be off by 2^-11 of the sum of the
+ * products' sizes, and is by far less. */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/maths.h"
+#include "base/narrow.h"
+#include "cuda/cases.h"
+#include "program/quant.h"
+
+typedef struct way {
+    quant_form form;
+    dtype type;
+} way;
+static const way ways[] = {{QUANT_BLOCK, DTYPE_E4M3},
+                           {QUANT_TENSOR, DTYPE_E4M3},
+                           {QUANT_TENSOR, DTYPE_E5M2},
+                           {QUANT_MX, DTYPE_E4M3},
+                           {QUANT_NV, DTYPE_FP4}};
+enum { N_WAYS = sizeof ways / sizeof ways[0], EXPERTS = 4 };
+
+/* ---- memory */
+
+static uint64_t seed = 99;
+
+static float next_number(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return ldexpf((float)((double)(seed >> 11) * 0x1p-52 - 1), (int)(seed >> 8 & 7) - 4);
+}
+
+static void must_run(cudaError_t e)
+{
+    if (e == cudaSuccess) return;
+    printf("quantised: %s\n", cudaGetErrorString(e));
+    exit(1);
+}
+
+static void *device_of(const void *host, int64_t n)
+{
+    void *p;
+    must_run(cudaMalloc(&p, (size_t)n + 16));
+    must_run(cudaMemset(p, 0x55, (size_t)n + 16));
+    if (host) must_run(cudaMemcpy(p, host, (size_t)n, cudaMemcpyHostToDevice));
+    return p;
+}
+
+/* The same bytes on both. */
+typedef struct both {
+    void *host, *gpu;
+    int64_t n;
+} both;
+
+static both both_of(int64_t n)
+{
+    both b = {n ? calloc(1, (size_t)n) : NULL, NULL, n};
+    if (n) b.gpu = device_of(b.host, n);
+    return b;
+}
+
+static void both_up(both *b)
+{
+    if (b->n) must_run(cudaMemcpy(b->gpu, b->host, (size_t)b->n, cudaMemcpyHostToDevice));
+}
+
+static void both_free(both *b)
+{
+    free(b->host);
+    cudaFree(b->gpu);
+}
+
+static int64_t both_differ(const both *b)
+{
+    unsigned char *got = malloc((size_t)b->n + 1);
+    int64_t bad = 0;
+    if (!got) exit(1);
+    if (b->n) must_run(cudaMemcpy(got, b->gpu, (size_t)b->n, cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < b->n; i++) bad += got[i] != ((unsigned char *)b->host)[i];
+    free(got);
+    return bad;
+}
+
+/* ---- operations */
+
+static op op_of(op_kind kind, const int64_t *dims, int n)
+{
+    op o = {.kind = kind, .name = "tested"};
+    for (int i = 0; i < OP_IN_MAX; i++) o.in[i] = i;
+    for (int i = 0; i < OP_OUT_MAX; i++) o.out[i] = OP_IN_MAX + i;
+    for (int i = 0; i < n; i++) o.dim[i] = dims[i];
+    return o;
+}
+
+static void run_cpu(const op *o, const op_types *t, void *const *in, void *const *out)
+{
+    int n;
+    const kernel *rows = kernels_cpu(&n), *k = kernel_pick(rows, n, o, t, true);
+    void *state = NULL, *work;
+    error err;
+    if (k->prepare && k->prepare(o, t, &state, &err)) exit(1);
+    work = malloc((size_t)kernel_workspace_of(k, o, t) + 1);
+    k->launch(&(kernel_call){k, o, t, in, out, work, NULL, state});
+    if (k->release) k->release(state);
+    free(work);
+}
+
+static void run_gpu(const kernel *k, const op *o, const op_types *t, void *const *in,
+                    void *const *out)
+{
+    k->launch(&(kernel_call){.row = k, .o = o, .types = t, .in = in, .out = out});
+    must_run(cudaGetLastError());
+    must_run(cudaDeviceSynchronize());
+}
+
+/* A matrix [parts][rows][cols] in BF16 and its copies. */
+typedef struct matrix {
+    way w;
+    int64_t parts, rows, cols;
+    both x, q, s, g, qt, st;
+} matrix;
+
+static int64_t scale_bytes(const matrix *m, bool square, bool turned)
+{
+    quant_shape z = {m->w.form, square, turned ? m->cols : m->rows, turned ? m->rows : m->cols};
+    return m->parts * dtype_bytes(quant_info_of(m->w.form).scale, quant_scales(z));
+}
+
+static int quantise(matrix *m, bool weight, const both *offsets)
+{
+    bool square = weight && quant_info_of(m->w.form).square;
+    int64_t n = m->parts * m->rows * m->cols, experts = offsets ? EXPERTS : m->parts;
+    int64_t codes = m->parts * m->rows * quant_row(m->w.type, m->cols);
+    int64_t turned = m->parts * m->cols * quant_row(m->w.type, m->rows);
+    m->x = both_of(2 * n);
+    for (int64_t i = 0; i < n; i++) ((uint16_t *)m->x.host)[i] = bf16_of_float(next_number());
+    both_up(&m->x);
+    m->q = both_of(dtype_bytes(m->w.type, codes)), m->qt = both_of(dtype_bytes(m->w.type, turned));
+    m->s = both_of(scale_bytes(m, square, false)), m->st = both_of(scale_bytes(m, square, true));
+    m->g = both_of(quant_info_of(m->w.form).factor ? 4 * experts : 0);
+    op o = op_of(OP_QUANTISE,
+                 (const int64_t[]){experts, m->rows, m->cols, m->w.form, m->w.type, square}, 6);
+    if (!offsets) o.in[IN_QUANTISE_offsets] = -1;
+    dtype scale = quant_info_of(m->w.form).scale;
+    op_types t = {.in = {DTYPE_BF16, DTYPE_I32},
+                  .out = {m->w.type, scale, DTYPE_F32, m->w.type, scale}};
+    void *in[2][OP_IN_MAX] = {{m->x.host, offsets ? offsets->host : NULL},
+                              {m->x.gpu, offsets ? offsets->gpu : NULL}};
+    void *out[2][OP_OUT_MAX] = {{m->q.host, m->s.host, m->g.host, m->qt.host, m->st.host},
+                                {m->q.gpu, m->s.gpu, m->g.gpu, m->qt.gpu, m->st.gpu}};
+    int rows;
+    const kernel *list = kernels_cuda(&rows), *k = kernel_pick(list, rows, &o, &t, false);
+    run_cpu(&o, &t, in[0], out[0]);
+    run_gpu(k, &o, &t, in[1], out[1]);
+    int64_t bad = both_differ(&m->q) + both_differ(&m->s) + both_differ(&m->g) +
+                  both_differ(&m->qt) + both_differ(&m->st);
+    if (bad)
+        printf("QUANTISE %s %s [%lld][%lld][%lld]%s: bytes that differ: q %lld s %lld g %lld qt "
+               "%lld st %lld\n",
+               quant_info_of(m->w.form).name, dtype_name(m->w.type), (long long)m->parts,
+               (long long)m->rows, (long long)m->cols, offsets ? " of experts" : "",
+               (long long)both_differ(&m->q), (long long)both_differ(&m->s),
+               (long long)both_differ(&m->g), (long long)both_differ(&m->qt),
+               (long long)both_differ(&m->st));
+    both_up(&m->q), both_up(&m->s), both_up(&m->g), both_up(&m->qt), both_up(&m->st);
+    return bad != 0;
+}
+
+static void matrix_free(matrix *m)
+{
+    both_free(&m->x), both_free(&m->q), both_free(&m->s), both_free(&m->g), both_free(&m->qt),
+        both_free(&m->st);
+}
+
+/* ---- products */
+
+static double worst[2]; /* of sums in double, of tensor cores */
+
+static int compare(const op *o, const kernel *k, const float *want, const float *size,
+                   const both *y, dtype type)
+{
+    int64_t n = y->n / (type == DTYPE_BF16 ? 2 : 4);
+    void *got = malloc((size_t)y->n);
+    bool mma = strcmp(k->name, "plain") != 0;
+    double limit = mma ? 0x1p-11 : 0x1p-22, most = 0;
+    if (!got) exit(1);
+    must_run(cudaMemcpy(got, y->gpu, (size_t)y->n, cudaMemcpyDeviceToHost));
+    for (int64_t i = 0; i < n; i++) {
+        double v = type == DTYPE_BF16 ? (double)bf16_to_float(((uint16_t *)got)[i])
+                                      : (double)((float *)got)[i];
+        double off = fabs(v - (double)want[i]);
+        if (type == DTYPE_BF16) off -= fabs((double)want[i]) * 0x1p-8;
+        if (!isfinite(v)) off = INFINITY;
+        most = fmax(most, off / ((double)size[i] + 1e-30));
+    }
+    free(got);
+    worst[mma] = fmax(worst[mma], most);
+    if (most <= limit) return 0;
+    printf("%s, %s: %lld %lld %lld %lld, form %lld, %s: off by %g of the sizes, more than %g\n",
+           op_infos[o->kind].name, k->name, (long long)o->dim[0], (long long)o->dim[1],
+           (long long)o->dim[2], (long long)o->dim[3],
+           (long long)(o->kind >= OP_QGROUPED ? o->dim[DIM_QGROUPED_FORM] : o->dim[DIM_QGEMM_FORM]),
+           dtype_name(type), most, limit);
+    return 1;
+}
+
+/* Sums of the sizes of products: the same operation on codes without signs. */
+static void sizes_of(const op *o, const op_types *t, void *const *in, float *size, int64_t n,
+                     int64_t a_bytes, int64_t b_bytes)
+{
+    void *plain[OP_IN_MAX];
+    memcpy(plain, in, sizeof plain);
+    uint8_t *a = malloc((size_t)a_bytes), *b = malloc((size_t)b_bytes);
+    if (!a || !b) exit(1);
+    memcpy(a, in[IN_QGEMM_x], (size_t)a_bytes), memcpy(b, in[IN_QGEMM_w], (size_t)b_bytes);
+    for (int64_t i = 0; i < a_bytes; i++) a[i] &= t->in[0] == DTYPE_FP4 ? 0x77 : 0x7f;
+    for (int64_t i = 0; i < b_bytes; i++) b[i] &= t->in[3] == DTYPE_FP4 ? 0x77 : 0x7f;
+    plain[IN_QGEMM_x] = a, plain[IN_QGEMM_w] = b;
+    for (int64_t i = 0; i < n; i++) size[i] = 1;
+    run_cpu(o, t, plain, (void *[OP_OUT_MAX]){size});
+    free(a), free(b);
+}
+
+static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, unsigned flags)
+{
+    bool grouped = kind >= OP_QGROUPED, weights = kind == OP_QGEMM_W || kind == OP_QGROUPED_W;
+    bool data = kind == OP_QGEMM_D || kind == OP_QGROUPED_D;
+    way ww = {w.form, w.type == DTYPE_E5M2 ? DTYPE_E4M3 : w.type};
+    int64_t align = quant_info_of(w.form).align;
+    both offsets = both_of(4 * (EXPERTS + 1));
+    if (grouped) { /* one has none, and rows are left behind the last */
+        const int64_t steps[] = {0, 1, 1, 3, 4};
+        for (int e = 0; e <= EXPERTS; e++)
+            ((int32_t *)offsets.host)[e] = (int32_t)(steps[e] * round_up(m, align));
+        m = 5 * round_up(m, align);
+        both_up(&offsets);
+    }
+    const both *by = grouped ? &offsets : NULL;
+    matrix a = {w, 1, m, weights || data ? n : k, {0}, {0}, {0}, {0}, {0}, {0}};
+    matrix b = {
+        ww, weights ? 1 : grouped ? EXPERTS : 1, weights ? m : n, k, {0}, {0}, {0}, {0}, {0}, {0}};
+    int bad = quantise(&a, false, by) + quantise(&b, !weights, weights ? by : NULL);
+    int64_t dims[] = {m, n, k, w.form, w.type, ww.type};
+    int64_t grouped_dims[] = {m, EXPERTS, n, k, w.form, w.type, ww.type};
+    op o = grouped ? op_of(kind, grouped_dims, 7) : op_of(kind, dims, 6);
+    o.flags = flags;
+    for (int i = 0; i < 6; i++) { /* as programs have it */
+        const both *list[] = {&a.q, &a.s, &a.g, &b.q, &b.s, &b.g};
+        if (!list[i]->n) o.in[i] = -1;
+    }
+    if (!grouped) o.in[IN_QGROUPED_offsets] = -1;
+    bool bt = kind != OP_QGEMM && kind != OP_QGROUPED;
+    void *in[2][OP_IN_MAX];
+    memset(in, 0, sizeof in);
+    for (int on = 0; on < 2; on++) {
+#define AT(b) (on ? (b).gpu : (b).host)
+        void *list[] = {weights ? AT(a.qt) : AT(a.q), weights ? AT(a.st) : AT(a.s), AT(a.g),
+                        bt ? AT(b.qt) : AT(b.q),      bt ? AT(b.st) : AT(b.s),      AT(b.g),
+                        grouped ? AT(offsets) : NULL};
+        memcpy(in[on], list, sizeof list);
+    }
+    int64_t out = weights ? (grouped ? EXPERTS : 1) * n * k : m * (data ? k : n);
+    dtype scale = quant_info_of(w.form).scale;
+    op_types t = {.in = {w.type, scale, DTYPE_F32, ww.type, scale, DTYPE_F32, DTYPE_I32}};
+    t.out_elements[0] = out;
+    float *want = malloc(4 * (size_t)out), *size = malloc(4 * (size_t)out);
+    if (!want || !size) exit(1);
+    for (int64_t i = 0; i < out; i++) want[i] = (float)(i % 3);
+    run_cpu(&o, &t, in[0], (void *[OP_OUT_MAX]){want});
+    sizes_of(&o, &t, in[0], size, out, weights ? a.qt.n : a.q.n, bt ? b.qt.n : b.q.n);
+    int n_rows;
+    const kernel *rows = kernels_cuda(&n_rows);
+    for (int r = 0; r < n_rows; r++)
+        for (int f = 0; f < 2; f++) {
+            t.out[0] = f ? DTYPE_BF16 : DTYPE_F32;
+            if (rows[r].kind != kind || !rows[r].accepts(&o, &t)) continue;
+            both y = both_of(out * (f ? 2 : 4));
+            for (int64_t i = 0; i < out; i++)
+                if (f)
+                    ((uint16_t *)y.host)[i] = bf16_of_float((float)(i % 3));
+                else
+                    ((float *)y.host)[i] = (float)(i % 3);
+            both_up(&y);
+            run_gpu(&rows[r], &o, &t, in[1], (void *[OP_OUT_MAX]){y.gpu});
+            bad += compare(&o, &rows[r], want, size, &y, t.out[0]);
+            both_free(&y);
+        }
+    free(want), free(size);
+    matrix_free(&a), matrix_free(&b), both_free(&offsets);
+    return bad;
+}
+
+int wrong_quantised(void)
+{
+    int bad = 0, done = 0;
+    static const int64_t shapes[][3] = {
+        {64, 96, 160}, {130, 48, 272}, {33, 20, 36}, {16, 256, 128}};
+    for (int i = 0; i < N_WAYS * 4; i++) {
+        const int64_t *z = shapes[i / N_WAYS];
+        for (op_kind k = OP_QGEMM; k <= OP_QGROUPED_W; k++)
+            for (int f = 0; f < 2; f++, done++) {
+                bool weights = k == OP_QGEMM_W || k == OP_QGROUPED_W;
+                if (f && !weights && k >= OP_QGROUPED) continue;
+                unsigned flags = !f ? 0 : weights ? OVERWRITE : ADD_TO;
+                bad += check_product(k, ways[i % N_WAYS], z[0], z[1], z[2], flags);
+            }
+    }
+    printf(
+        "quantised: %d cases, %d wrong; sums in double off by %.3g of the sizes, tensor cores by "
+        "%.3g\n",
+        done, bad, worst[0], worst[1]);
+    return bad;
+}
+
+/* ---- time */
+
+static double seconds_of(const kernel *k, const op *o, const op_types *t, void *const *in,
+                         void *const *out)
+{
+    enum { TIMES = 10 };
+    cudaEvent_t a, b;
+    float ms = 0;
+    must_run(cudaEventCreate(&a)), must_run(cudaEventCreate(&b));
+    for (int i = -2; i < TIMES; i++) {
+        if (i == 0) must_run(cudaEventRecord(a, NULL));
+        k->launch(&(kernel_call){.row = k, .o = o, .types = t, .in = in, .out = out});
+    }
+    must_run(cudaEventRecord(b, NULL));
+    must_run(cudaEventSynchronize(b));
+    must_run(cudaEventElapsedTime(&ms, a, b));
+    return (double)ms / 1e3 / TIMES;
+}
+
+/* 128 experts of 2,048 rows, N 1536, K 2048, blockwise: what a layer of Qwen3 takes. */
+void time_quantised(void)
+{
+    enum { E = 128 };
+    const int64_t rows = 262144, n = 1536, k = 2048;
+    int32_t starts[E + 1];
+    for (int e = 0; e <= E; e++) starts[e] = (int32_t)(e * (rows / E));
+    void *offsets = device_of(starts, sizeof starts), *x = device_of(NULL, 2 * rows * k);
+    void *w = device_of(NULL, 2 * E * n * k), *y = device_of(NULL, 2 * rows * n);
+    void *q = device_of(NULL, rows * k), *qt = device_of(NULL, rows * k);
+    void *s = device_of(NULL, rows * k / 32), *st = device_of(NULL, rows * k / 32);
+    void *wq = device_of(NULL, E * n * k), *wt = device_of(NULL, E * n * k);
+    void *ws = device_of(NULL, E * n * k / 1024), *wst = device_of(NULL, E * n * k / 1024);
+    op_types t = {.in = {DTYPE_BF16, DTYPE_I32},
+                  .out = {DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_E4M3, DTYPE_F32}};
+    int n_rows;
+    const kernel *list = kernels_cuda(&n_rows);
+    op o = op_of(OP_QUANTISE, (const int64_t[]){E, rows, k, QUANT_BLOCK, DTYPE_E4M3, 0}, 6);
+    double sec =
+        seconds_of(kernel_pick(list, n_rows, &o, &t, false), &o, &t,
+                   (void *[OP_IN_MAX]){x, offsets}, (void *[OP_OUT_MAX]){q, s, NULL, qt, st});
+    printf("QUANTISE [262144][2048], both copies: %.3f ms, %.2f TB/s\n", sec * 1e3,
+           4.0 * (double)(rows * k) / sec / 1e12);
+    o = op_of(OP_QUANTISE, (const int64_t[]){E, n, k, QUANT_BLOCK, DTYPE_E4M3, 1}, 6);
+    sec = seconds_of(kernel_pick(list, n_rows, &o, &t, false), &o, &t, (void *[OP_IN_MAX]){w},
+                     (void *[OP_OUT_MAX]){wq, ws, NULL, wt, wst});
+    printf("QUANTISE weights [128][1536][2048]: %.3f ms, %.2f TB/s\n", sec * 1e3,
+           4.0 * (double)(E * n * k) / sec / 1e12);
+    op_types p = {
+        .in = {DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_I32},
+        .out = {DTYPE_BF16}};
+    o = op_of(OP_QGROUPED, (const int64_t[]){rows, E, n, k, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
+              7);
+    sec =
+        seconds_of(kernel_pick(list, n_rows, &o, &p, false), &o, &p,
+                   (void *[OP_IN_MAX]){q, s, NULL, wq, ws, NULL, offsets}, (void *[OP_OUT_MAX]){y});
+    printf("QGROUPED 128 x 2048 rows, N 1536 K 2048: %.3f ms, %.0f TFLOP/s\n", sec * 1e3,
+           2.0 * (double)(rows * n * k) / sec / 1e12);
+    o = op_of(OP_QGEMM, (const int64_t[]){32768, 5120, 2048, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
+              6);
+    sec = seconds_of(kernel_pick(list, n_rows, &o, &p, false), &o, &p,
+                     (void *[OP_IN_MAX]){q, s, NULL, wq, ws, NULL}, (void *[OP_OUT_MAX]){y});
+    printf("QGEMM 32768 x 5120 x 2048: %.3f ms, %.0f TFLOP/s\n", sec * 1e3,
+           2.0 * 32768 * 5120 * 2048 / sec / 1e12);
+}
