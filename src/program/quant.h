@@ -5,8 +5,7 @@
  *     as the edge leaves it.
  * I2  Scales of the forms that Hopper multiplies lie as cuBLASLt reads them: of 1 x 128 blocks of
  *     [M][K] as s[K blocks][M rounded up to 4], of 128 x 128 blocks as s[M blocks][K blocks rounded
- *     up to 4]. Those of MXFP8 and NVFP4 lie by rows, s[M][K blocks]. What is rounded up is written,
- *     with zeros.
+ *     up to 4]. Those of MXFP8 and NVFP4 lie by rows, s[M][K blocks]. What is rounded up is zero.
  * I3  Rows of FP4 codes are whole bytes. */
 #ifndef PROGRAM_QUANT_H
 #define PROGRAM_QUANT_H

@@ -1,6 +1,6 @@
 /* quant_plan.h - what a recipe's FP8 or FP4 asks of a program of our own.
  *
- * A program for Megatron has plain products whatever the precision: its price knows what Transformer
+ * A program for Megatron has plain products in every precision: its price knows what Transformer
  * Engine makes of them. One of our own has QUANTISE and quantised products (ops_quant.def), so that
  * their bytes are planned and used. */
 #ifndef PROGRAM_QUANT_PLAN_H
