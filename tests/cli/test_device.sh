@@ -21,8 +21,11 @@ if ! nvidia-smi -L >"$work/gpus" 2>&1; then
 fi
 expect other_gpus_are_refused 1 'our-gpu-programs-are-for-hopper' \
     "$moefold" train tiny cluster.gpu=B200 moefold.device=cpu
-expect fp8_is_refused_by_name 3 "attention.norm .NORM.: FP8 E4M3.*repair: mixed_precision=bf16_mixed" \
-    "$moefold" train tiny cluster.gpu=H100 moefold.device=cpu mixed_precision=bf16_with_fp8_subchannel_scaling_mixed train.train_iters=1
+fp8=(tiny cluster.gpu=H100 moefold.device=cpu mixed_precision=bf16_with_fp8_subchannel_scaling_mixed train.train_iters=1
+    model.seq_length=64)
+expect fp8_recipes_train_here 0 'done after 1 steps' "$moefold" train "${fp8[@]}"
+expect fp8_weights_are_refused_by_name 1 'our-weights-stay-bf16.*fp8_param_gather=true' \
+    "$moefold" train "${fp8[@]}" mixed_precision.fp8_param_gather=true
 expect gpu_recipes_train_here 0 'done after 2 steps' "$moefold" train tiny cluster.gpu=H100 moefold.device=cpu \
     model.seq_length=64 train.train_iters=2
 exit $failed

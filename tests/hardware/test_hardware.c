@@ -111,7 +111,7 @@ static void wrong_files_are_refused(void **state)
     refused("{128: 0.3, 1024: 0.6}", "0.5", "map of 1 to 16");
     refused("{128: 0.3, 1024: 0.6}", "{128: 3}", "grouped.fp32");
     refused("visible: 79.1 GiB", "visible: 79.1 GiB\n  usable: 73.3 GiB", "moefold.headroom");
-    refused("\"25.09\": {device: 1.22, ", "\"25.09\": {", "stacks");
+    refused("\"25.09\": {device: 1.09, ", "\"25.09\": {", "stacks");
     refused("name: H100", "- name", "h.yaml");
     refused("architecture: hopper", "architecture: volta", "h.yaml:7: architecture: \"volta\"");
     refused("architecture: hopper", "architecture: [hopper]", "h.yaml:7: architecture");

@@ -103,7 +103,7 @@ static void compare(const char *model_name, const char *words)
     rename_all(&is);
     int64_t pp = was.s.pipe.pp;
     for (int64_t i = 0; i < pp; i++) {
-        plan_memory(is.programs[i], is.a); /* once more, under other names */
+        plan_memory(is.programs[i], false, is.a); /* once more, under other names */
         same_places(was.programs[i], is.programs[i]);
         same_messages(&was, &is, i);
         for (int k = 0; k < was.programs[i]->n_segments; k++)

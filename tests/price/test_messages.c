@@ -26,7 +26,8 @@ static double dispatch_us(const char *chip, int ep, const char *dispatcher, bool
     const char *words =
         arena_text(a,
                    "cluster.gpu=%s cluster.n_gpus=%d model.expert_model_parallel_size=%d "
-                   "model.seq_length=4096 model.moe_token_dispatcher_type=%s %s%s",
+                   "model.seq_length=4096 model.moe_router_force_load_balancing=true "
+                   "model.moe_token_dispatcher_type=%s %s%s",
                    chip, ep, ep, flex ? "flex" : "alltoall",
                    flex ? "model.moe_flex_dispatcher_backend=" : "", flex ? dispatcher : "");
     costing_open(&c, chip, "deepseek-v3", words);
