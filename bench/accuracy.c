@@ -1,9 +1,9 @@
 /* accuracy.c - our prices against published speeds and memory, row by row.
  *
- * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs, --parts where
- * the steps go (with --winners: those of the winners). --fit looks
- * for better numbers of machines on one half of the set and prints them beside what they would
- * change; it writes nothing. */
+ * `accuracy` prints docs/ACCURACY.md's tables; --csv and --json the same for programs, --parts
+ * where the steps go (with --winners: those of the winners). --fit looks for better numbers of
+ * machines on one half of the set and prints them beside what they would change; it writes
+ * nothing. */
 #include "accuracy_bands.h"
 #include "accuracy_fit.h"
 #include "accuracy_parts.h"

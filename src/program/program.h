@@ -49,7 +49,7 @@ typedef struct kept_state {
 typedef struct instance {
     const segment *seg;
     const segment *copies; /* what quantises its weights, before its first forward; or NULL */
-    int64_t layer; /* first decoder layer; 0 for embedding and head */
+    int64_t layer;         /* first decoder layer; 0 for embedding and head */
 } instance;
 
 typedef struct chunk {

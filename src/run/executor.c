@@ -3,7 +3,8 @@
  * I1  Nothing here rests on an operation being done when its call returns: the program's waits say
  *     what must be. Event 0 of a list is the compute stream at its start.
  * I2  Regions up to the optimizer's are SPACE_STATE, which an overflow rerun keeps, as it keeps
- *     SPACE_KEPT. Buffers of the step are not kept: whoever writes them (tables, batches) writes them again. */
+ *     SPACE_KEPT. Buffers of the step are not kept: whoever writes them (tables, batches) writes
+ *     them again. */
 #include "run/executor.h"
 
 #include <assert.h>

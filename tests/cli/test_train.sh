@@ -74,7 +74,7 @@ expect trains_on_files 0 'done after 3 steps' "$moefold" train "${small[@]}" tra
 expect missing_data_are_named 2 'nowhere' "$moefold" train "${small[@]}" train.train_iters=3 "dataset.data_path=[nowhere]"
 expect json_lines 0 '"lm loss":' "$moefold" train "${small[@]}" train.train_iters=2 --json
 expect a_length_is_needed 1 'train.train_iters' "$moefold" train "${small[@]}"
-expect gpus_are_refused 1 'cluster.gpu=cpu' "$moefold" train tiny cluster.gpu=H100 cluster.n_gpus=2 train.train_iters=2
+expect gpus_are_not_here 3 'cluster.gpu=cpu' env CUDA_VISIBLE_DEVICES= "$moefold" train tiny cluster.gpu=H100 cluster.n_gpus=2 train.train_iters=2
 expect broken_recipes_are_refused 1 'repair' "$moefold" train "${small[@]}" train.train_iters=2 model.moe_router_topk=9
 expect fp16_on_cpus_is_refused 1 'mixed_precision=bf16_mixed' "$moefold" train "${small[@]}" train.train_iters=2 mixed_precision=fp16_mixed
 

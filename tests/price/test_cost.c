@@ -258,8 +258,8 @@ static void skew_makes_experts_slower(void **state)
     costing even, skew;
     costing_open(&even, "h200", "tiny", EP2 " moefold.routing_skew=1");
     costing_open(&skew, "h200", "tiny", EP2 " moefold.routing_skew=1.5");
-    double slower = grouped_rate(&even, OP_GROUPED, 1536, 2048) /
-                    grouped_rate(&skew, OP_GROUPED, 1536, 2048);
+    double slower =
+        grouped_rate(&even, OP_GROUPED, 1536, 2048) / grouped_rate(&skew, OP_GROUPED, 1536, 2048);
     assert_true(slower > 1.25 && slower < 1.5);
     costing_close(&even);
     costing_close(&skew);

@@ -60,20 +60,38 @@ void share_move(cudaStream_t s, const issue_copy *list, int n)
 
 template <class T> struct wide {
     typedef T type;
-    static __device__ T from(T x) { return x; }
-    static __device__ T to(T x) { return x; }
+    static __device__ T from(T x)
+    {
+        return x;
+    }
+    static __device__ T to(T x)
+    {
+        return x;
+    }
 };
 
 template <> struct wide<__nv_bfloat16> {
     typedef float type;
-    static __device__ float from(__nv_bfloat16 x) { return __bfloat162float(x); }
-    static __device__ __nv_bfloat16 to(float x) { return __float2bfloat16_rn(x); }
+    static __device__ float from(__nv_bfloat16 x)
+    {
+        return __bfloat162float(x);
+    }
+    static __device__ __nv_bfloat16 to(float x)
+    {
+        return __float2bfloat16_rn(x);
+    }
 };
 
 template <> struct wide<__half> {
     typedef float type;
-    static __device__ float from(__half x) { return __half2float(x); }
-    static __device__ __half to(float x) { return __float2half_rn(x); }
+    static __device__ float from(__half x)
+    {
+        return __half2float(x);
+    }
+    static __device__ __half to(float x)
+    {
+        return __float2half_rn(x);
+    }
 };
 
 template <class T> static __global__ void sum_kernel(const __grid_constant__ issue_sum x)

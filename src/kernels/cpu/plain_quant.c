@@ -240,14 +240,15 @@ void quant_read(const quant_view *v, int64_t i, int64_t j, int64_t n, float *out
     }
 }
 
-static quant_view view_of(quant_shape z, dtype type, void *const *in, int64_t part)
+/* `of`: codes, scales, the factor. */
+static quant_view view_of(quant_shape z, dtype type, void *const *of, int64_t part)
 {
     pthread_once(&values.once, fill_values);
-    const uint8_t *scales = in[1];
+    const uint8_t *scales = of[1];
     int64_t bytes = dtype_bytes(type, z.rows * quant_row(type, z.cols));
     if (scales) scales += part * dtype_bytes(quant_info_of(z.form).scale, quant_scales(z));
-    const float *factor = in[2];
-    return (quant_view){z, type, (const uint8_t *)in[0] + part * bytes, scales, factor};
+    const float *factor = of[2];
+    return (quant_view){z, type, (const uint8_t *)of[0] + part * bytes, scales, factor};
 }
 
 quant_view quant_view_a(const op *o, void *const *in, int64_t e)

@@ -38,7 +38,8 @@ static qkv_set expand(builder *b, int phase, const attention_bufs *t, int both)
     qkv_set e = {.q = c->q,
                  .k = seg_temp(b, "k", b->Tc * c->n * c->d),
                  .v = seg_temp(b, "v", b->Tc * c->n * c->dv)};
-    product_forward(b, phase, &up, (expert_shape){0}, b->Tc, seg_view(b, both, 0, z.latent), kv);
+    product_forward(b, phase, &up, (expert_shape){0},
+                    (product_ends){b->Tc, seg_view(b, both, 0, z.latent), kv});
     seg_op(b, phase, OP_MLA_KV_JOIN, "kv.join", IN(kv, seg_view(b, both, z.latent, z.rope)),
            OUT(e.k, e.v), DIM(b->Tc, c->n, m->qk_dim, m->qk_rope_dim, m->v_dim));
     return e;

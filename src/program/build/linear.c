@@ -7,7 +7,7 @@
 
 void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)
 {
-    product_forward(b, SEG_FORWARD, p, (expert_shape){0}, rows, x, y);
+    product_forward(b, SEG_FORWARD, p, (expert_shape){0}, (product_ends){rows, x, y});
     int with = p->bias ? seg_weight(b, p->bias) : NONE;
     if (with != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(with), OUT(y), DIM(rows, p->n));
 }

@@ -63,7 +63,7 @@ int experts_forward(builder *b, moe_bufs *t)
     b->role = ROLE_EXPERTS_FC1;
     const product fc1 = fc1_of(b), fc2 = fc2_of(b);
     const expert_shape e = experts_of(b, t);
-    product_forward(b, SEG_FORWARD, &fc1, e, R, t->xp, t->u);
+    product_forward(b, SEG_FORWARD, &fc1, e, (product_ends){R, t->xp, t->u});
     if (b1 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc1", IN(b1, NONE, t->offsets), OUT(t->u),
                DIM(R, E, U))
@@ -71,7 +71,7 @@ int experts_forward(builder *b, moe_bufs *t)
     b->role = ROLE_EXPERTS;
     act_forward(b, "experts.act", IN(t->u, t->pp), OUT(t->a), R, F);
     b->role = ROLE_EXPERTS_FC2;
-    product_forward(b, SEG_FORWARD, &fc2, e, R, t->a, yp);
+    product_forward(b, SEG_FORWARD, &fc2, e, (product_ends){R, t->a, yp});
     if (b2 != NONE)
         seg_op(b, SEG_FORWARD, OP_GROUPED_BIAS, "experts.fc2", IN(b2, t->pp, t->offsets), OUT(yp),
                DIM(R, E, H))

@@ -79,8 +79,9 @@ void shared_forward_add(builder *b, moe_bufs *t, int out)
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, y), OUT(out), DIM(T * H));
     } else {
         const product fc2 = fc2_of(b);
-        product_forward(b, SEG_FORWARD, &fc2, (expert_shape){0}, T, t->shared_a, out)->flags =
-            ADD_TO;
+        product_forward(b, SEG_FORWARD, &fc2, (expert_shape){0},
+                        (product_ends){T, t->shared_a, out})
+            ->flags = ADD_TO;
     }
     b->module = module;
 }

@@ -35,7 +35,8 @@ void overlap_column_forward(builder *b, const product *p, int x, int y)
     int here = x;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, here, p->k) : NONE;
-        product_forward(b, SEG_FORWARD, p, all, b->T, here, rows_of(b, y, owner_at(b, h), p->n));
+        product_forward(b, SEG_FORWARD, p, all,
+                        (product_ends){b->T, here, rows_of(b, y, owner_at(b, h), p->n)});
         here = next;
     }
     int bias = p->bias ? seg_weight(b, p->bias) : NONE;
@@ -82,8 +83,8 @@ void overlap_row_forward(builder *b, const product *p, int x, int y)
     int so_far = NONE;
     for (int64_t h = 0; h < n; h++) {
         int part = h == n - 1 ? y : seg_temp(b, p->name, b->T * p->n);
-        product_forward(b, SEG_FORWARD, p, all, b->T, rows_of(b, x, owner_at(b, h + 1), p->k),
-                        part);
+        product_forward(b, SEG_FORWARD, p, all,
+                        (product_ends){b->T, rows_of(b, x, owner_at(b, h + 1), p->k), part});
         if (so_far != NONE)
             seg_op(b, SEG_FORWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->n));
         so_far = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, part, p->n) : NONE;

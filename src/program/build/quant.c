@@ -196,27 +196,36 @@ void build_copies(builder *b, segment *seg, const segment *of)
 
 /* ---- products */
 
+/* A product to be built: of which kind, where. */
+typedef struct built {
+    int phase;
+    op_kind kind;
+    const product *p;
+    expert_shape e;
+    int64_t rows;
+} built;
+
 /* Sizes of a product, and of one over experts. */
-static op *plain(builder *b, int phase, op_kind kind, const product *p, expert_shape e,
-                 const int *in, int out, int64_t rows)
+static op *plain(builder *b, const built *c, int left, int right, int to)
 {
-    if (e.E)
-        return seg_op(b, phase, kind, p->name, IN(in[0], in[1], e.offsets), OUT(out),
-                      DIM(rows, e.E, p->n, p->k));
-    return seg_op(b, phase, kind, p->name, IN(in[0], in[1]), OUT(out), DIM(rows, p->n, p->k));
+    const product *p = c->p;
+    if (c->e.E)
+        return seg_op(b, c->phase, c->kind, p->name, IN(left, right, c->e.offsets), OUT(to),
+                      DIM(c->rows, c->e.E, p->n, p->k));
+    return seg_op(b, c->phase, c->kind, p->name, IN(left, right), OUT(to),
+                  DIM(c->rows, p->n, p->k));
 }
 
-static op *quantised(builder *b, int phase, op_kind kind, const product *p, expert_shape e,
-                     const quant_bufs in[2], int out, int64_t rows)
+static op *quantised(builder *b, const built *c, quant_bufs x, quant_bufs w, int to)
 {
     const quant_plan *q = &b->quant;
-    const quant_bufs x = in[0], w = in[1];
-    dtype a = kind == OP_QGEMM || kind == OP_QGROUPED ? q->forward : q->gradient;
-    if (e.E)
-        return seg_op(b, phase, kind, p->name, IN(x.q, x.s, x.g, w.q, w.s, w.g, e.offsets),
-                      OUT(out), DIM(rows, e.E, p->n, p->k, q->form, a, q->forward));
-    return seg_op(b, phase, kind, p->name, IN(x.q, x.s, x.g, w.q, w.s, w.g), OUT(out),
-                  DIM(rows, p->n, p->k, q->form, a, q->forward));
+    const product *p = c->p;
+    dtype a = c->kind == OP_QGEMM || c->kind == OP_QGROUPED ? q->forward : q->gradient;
+    if (c->e.E)
+        return seg_op(b, c->phase, c->kind, p->name, IN(x.q, x.s, x.g, w.q, w.s, w.g, c->e.offsets),
+                      OUT(to), DIM(c->rows, c->e.E, p->n, p->k, q->form, a, q->forward));
+    return seg_op(b, c->phase, c->kind, p->name, IN(x.q, x.s, x.g, w.q, w.s, w.g), OUT(to),
+                  DIM(c->rows, p->n, p->k, q->form, a, q->forward));
 }
 
 static matrix matrix_of(const product *p, int64_t rows, int64_t cols, dtype type)
@@ -224,17 +233,16 @@ static matrix matrix_of(const product *p, int64_t rows, int64_t cols, dtype type
     return (matrix){p->name, 1, rows, cols, type, false};
 }
 
-op *product_forward(builder *b, int phase, const product *p, expert_shape e, int64_t rows, int x,
-                    int y)
+op *product_forward(builder *b, int phase, const product *p, expert_shape e, product_ends at)
 {
     if (!takes(b, p))
-        return plain(b, phase, e.E ? OP_GROUPED : OP_GEMM, p, e,
-                     (const int[]){x, seg_weight(b, p->weight)}, y, rows);
-    const matrix m = matrix_of(p, rows, p->k, b->quant.forward);
-    quant_bufs in[2] = {input_row(b, phase, &m, e, x)};
+        return plain(b, &(built){phase, e.E ? OP_GROUPED : OP_GEMM, p, e, at.rows}, at.x,
+                     seg_weight(b, p->weight), at.y);
+    const matrix m = matrix_of(p, at.rows, p->k, b->quant.forward);
+    const quant_bufs x = input_row(b, phase, &m, e, at.x);
     const quant_copy *w = copy_of(b, p, e.E ? e.E : 1);
-    in[1] = (quant_bufs){w->buf[COPY_Q], w->buf[COPY_S], w->buf[COPY_G]};
-    return quantised(b, phase, e.E ? OP_QGROUPED : OP_QGEMM, p, e, in, y, rows);
+    return quantised(b, &(built){phase, e.E ? OP_QGROUPED : OP_QGEMM, p, e, at.rows}, x,
+                     (quant_bufs){w->buf[COPY_Q], w->buf[COPY_S], w->buf[COPY_G]}, at.y);
 }
 
 product_dy product_gradient(builder *b, const product *p, expert_shape e, int64_t rows, int dy,
@@ -256,11 +264,12 @@ op *product_data(builder *b, const product *p, expert_shape e, int64_t rows, con
                  int dx)
 {
     if (!takes(b, p))
-        return plain(b, SEG_BACKWARD, e.E ? OP_GROUPED_D : OP_GEMM_D, p, e,
-                     (const int[]){d->dy, seg_weight(b, p->weight)}, dx, rows);
+        return plain(b, &(built){SEG_BACKWARD, e.E ? OP_GROUPED_D : OP_GEMM_D, p, e, rows}, d->dy,
+                     seg_weight(b, p->weight), dx);
     const quant_copy *w = copy_of(b, p, e.E ? e.E : 1);
-    quant_bufs in[2] = {d->copies.row, {w->buf[COPY_QT], w->buf[COPY_ST], w->buf[COPY_G]}};
-    return quantised(b, SEG_BACKWARD, e.E ? OP_QGROUPED_D : OP_QGEMM_D, p, e, in, dx, rows);
+    return quantised(b, &(built){SEG_BACKWARD, e.E ? OP_QGROUPED_D : OP_QGEMM_D, p, e, rows},
+                     d->copies.row, (quant_bufs){w->buf[COPY_QT], w->buf[COPY_ST], w->buf[COPY_G]},
+                     dx);
 }
 
 op *product_weight(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,
@@ -268,9 +277,10 @@ op *product_weight(builder *b, const product *p, expert_shape e, int64_t rows, c
 {
     int dw = seg_gradient(b, p->weight);
     if (!takes(b, p) || !b->quant.weights)
-        return plain(b, SEG_BACKWARD, e.E ? OP_GROUPED_W : OP_GEMM_W, p, e, (const int[]){d->dy, x},
-                     dw, rows);
+        return plain(b, &(built){SEG_BACKWARD, e.E ? OP_GROUPED_W : OP_GEMM_W, p, e, rows}, d->dy,
+                     x, dw);
     const matrix m = matrix_of(p, rows, p->k, b->quant.forward);
-    quant_bufs in[2] = {d->copies.turned, input_turned(b, &m, e, x)};
-    return quantised(b, SEG_BACKWARD, e.E ? OP_QGROUPED_W : OP_QGEMM_W, p, e, in, dw, rows);
+    const quant_bufs turned_x = input_turned(b, &m, e, x);
+    return quantised(b, &(built){SEG_BACKWARD, e.E ? OP_QGROUPED_W : OP_QGEMM_W, p, e, rows},
+                     d->copies.turned, turned_x, dw);
 }

@@ -29,10 +29,14 @@ typedef struct expert_shape {
 /* Which of a gradient's products are wanted. */
 enum { FOR_DATA = 1, FOR_WEIGHT = 2 };
 
+typedef struct product_ends {
+    int64_t rows;
+    int x, y;
+} product_ends;
+
 /* y[rows][n] = x[rows][k] W^T. Where x is only saved for the weight's gradient its copy along
  * tokens is, instead. */
-op *product_forward(builder *b, int phase, const product *p, expert_shape e, int64_t rows, int x,
-                    int y);
+op *product_forward(builder *b, int phase, const product *p, expert_shape e, product_ends at);
 product_dy product_gradient(builder *b, const product *p, expert_shape e, int64_t rows, int dy,
                             unsigned wanted);
 op *product_data(builder *b, const product *p, expert_shape e, int64_t rows, const product_dy *d,

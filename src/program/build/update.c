@@ -261,13 +261,14 @@ typedef struct kept_piece {
     int64_t turn;
 } kept_piece;
 
-static op *copy_part(builder *b, bool up, const char *name, int from, int to, int64_t n, dtype type)
+/* Between two buffers of one size and format. */
+static void copy_part(builder *b, bool up, int from, int to)
 {
-    op *o = seg_op(b, SEG_FORWARD, up ? OP_COPY_IN : OP_COPY_OUT, name, IN(from), OUT(to),
-                   DIM(n, (int64_t)0));
+    const buf x = b->seg->bufs[to];
+    op *o = seg_op(b, SEG_FORWARD, up ? OP_COPY_IN : OP_COPY_OUT, x.name, IN(from), OUT(to),
+                   DIM(dtype_elements(x.type, x.bytes), (int64_t)0));
     o->stream = up ? STREAM_COPY_BACK : STREAM_COPY;
-    o->type = type;
-    return o;
+    o->type = x.type;
 }
 
 static int kept_array(builder *b, const program *p, const char *name, int64_t start, dtype type,
@@ -295,33 +296,41 @@ static void update_piece(builder *b, const program *p, int table, const kept_pie
     int of_weights =
         seg_fixed(b, "weights", REGION_WEIGHTS, program_weight_bytes(p, x->at), x->n, t->weight);
     int masters = t->masters ? kept_array(b, p, "masters", 0, t->master, x) : NONE;
-    copy_part(b, false, "gradients", of_gradients, down, x->n, t->gradient);
-    if (!t->masters) copy_part(b, false, "weights", of_weights, up, x->n, t->weight);
-    op *o = seg_op(b, SEG_FORWARD, OP_HOST_ADAMW, "AdamW on the host",
-                   IN(down, table, staged(b, p, STEP_VERDICT)),
-                   OUT(up, masters, kept_array(b, p, "first moments", k->first, t->first, x),
-                       kept_array(b, p, "second moments", k->second, t->second, x)),
-                   DIM(p->weights.owned, program_trained_weights(p), x->own, x->n, x->at));
+    copy_part(b, false, of_gradients, down);
+    if (!t->masters) copy_part(b, false, of_weights, up);
+    op *o = seg_op(
+        b, SEG_FORWARD, OP_HOST_ADAMW, "AdamW on the host",
+        IN(down, table, staged(b, p, STEP_VERDICT)),
+        OUT(up, masters, kept_array(b, p, "first moments", k->first, t->first, x),
+            kept_array(b, p, "second moments", k->second, t->second, x)),
+        DIM(p->weights.owned, elements_of(p, STEP_TABLE) / TABLE_COLUMNS, x->own, x->n, x->at));
     o->stream = STREAM_HOST;
     set_numbers(o, &p->s->r);
-    copy_part(b, true, "weights", up, of_weights, x->n, t->weight);
+    copy_part(b, true, up, of_weights);
 }
 
-static void update_kept(builder *b, const program *p)
+kept_at kept_start(const program *p)
 {
-    int64_t rows = elements_of(p, STEP_TABLE), turn = 0;
-    int table = seg_fixed(b, "table", REGION_KEPT, p->kept.table, rows, step_type(STEP_TABLE));
-    copy_part(b, false, "table", of_step(b, p, STEP_TABLE), table, rows, step_type(STEP_TABLE));
-    for (int i = 0; i < p->weights.n_buckets; i++) {
-        const bucket *k = &p->weights.buckets[i];
-        int64_t end = k->moments + bucket_slice(k);
-        kept_piece x = {.own = k->moments > p->updated ? k->moments : p->updated};
-        for (; x.own < end; x.own += x.n) {
-            x.n = end - x.own < p->kept.piece ? end - x.own : p->kept.piece;
-            x.at = bucket_slice_start(k) + x.own - k->moments;
-            x.turn = turn++ % p->kept.turns;
-            update_piece(b, p, table, &x);
-        }
+    return (kept_at){.own = p->kept.n ? p->updated : p->weights.owned};
+}
+
+void build_kept(builder *b, segment *seg, const program *p, kept_at *at)
+{
+    enum { PIECES = 64 }; /* of a list: what orders one looks at all that came before */
+    begin(b, seg, SEGMENT_UPDATE);
+    int table = seg_fixed(b, "table", REGION_KEPT, p->kept.table, elements_of(p, STEP_TABLE),
+                          step_type(STEP_TABLE));
+    if (at->own == p->updated) copy_part(b, false, of_step(b, p, STEP_TABLE), table);
+    for (int n = 0; n < PIECES && at->own < p->weights.owned; n++) {
+        const bucket *k = &p->weights.buckets[at->bucket];
+        while (k->moments + bucket_slice(k) <= at->own) k = &p->weights.buckets[++at->bucket];
+        int64_t rest = k->moments + bucket_slice(k) - at->own;
+        kept_piece x = {.own = at->own,
+                        .at = bucket_slice_start(k) + at->own - k->moments,
+                        .n = rest < p->kept.piece ? rest : p->kept.piece,
+                        .turn = at->turns++ % p->kept.turns};
+        update_piece(b, p, table, &x);
+        at->own += x.n;
     }
 }
 
@@ -331,6 +340,5 @@ void build_update(builder *b, segment *seg, const program *p)
     if (!p->types.moments) return;
     int verdict = of_step(b, p, STEP_VERDICT);
     update_biases(b, p, verdict);
-    if (p->kept.n) update_kept(b, p);
     if (p->updated) update_weights(b, p, verdict);
 }

@@ -79,7 +79,7 @@ static bool bind_sizes(match *m, const op *ops)
         for (int i = 0; i < f->n_parts; i++)
             for (int k = 0; k < f->parts[i].n_sizes; k++) {
                 const fused_size *z = &f->parts[i].size[k];
-                int64_t *to = &m->dim[z->n ? z->dim[0] : 0];
+                int64_t *to = m->dim + (z->n ? *z->dim : 0);
                 if (!pass && z->n == 1 && *to == NO_SIZE) *to = ops[i].dim[k];
                 if (pass && fused_size_of(z, m->dim) != ops[i].dim[k]) return false;
             }
@@ -281,7 +281,7 @@ static op fused_op(const segment *seg, const match *m)
     o.flags = m->flags;
     for (int i = 0; i < f->n_parts; i++) {
         if (parts[i].phase != PHASE_WGRAD) o.phase = parts[i].phase;
-        if (parts[i].kind == OP_NORM) o.real[0] = parts[i].real[REAL_NORM_eps];
+        if (parts[i].kind == OP_NORM) *o.real = parts[i].real[REAL_NORM_eps]; /* their first */
     }
     o.name = parts[f->n_parts - 1].name;
     memset(o.dim, 0, sizeof o.dim);

@@ -119,6 +119,16 @@ static void only_item(item_walk *w, item_part part,
     if (seg->n_ops[SEG_FORWARD]) add_item(w, seg, SEG_FORWARD, nowhere);
 }
 
+static void kept_items(item_walk *w)
+{
+    for (kept_at at = kept_start(w->p); at.own < w->p->weights.owned;) {
+        segment *seg = assembly_segment(w->s);
+        build_kept(&w->s->b, seg, w->p, &at);
+        assembly_done(w->s, seg, 0);
+        add_item(w, seg, SEG_FORWARD, nowhere);
+    }
+}
+
 void finish_items(item_walk *w)
 {
     program *p = w->p;
@@ -135,6 +145,7 @@ void finish_items(item_walk *w)
     only_item(w, PART_BEGIN, build_begin);
     only_item(w, PART_REPORT, build_report);
     only_item(w, PART_UPDATE, build_update);
+    kept_items(w);
     w->out = &p->items[PART_GATHER];
     for (int b = 0; b < p->weights.n_buckets && p->types.moments; b++)
         if (p->weights.buckets[b].shards > 1)

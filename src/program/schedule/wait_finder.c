@@ -5,8 +5,9 @@
  * I2  An operation waits for each message that it conflicts with and that neither its stream nor
  *     the compute stream has waited for, and, if it is a message, for the last conflicting
  *     operation of the compute stream.
- *     Copies (and what the host computes between them) and messages know nothing of each other by what the compute stream has waited for:
- *     each waits for the last operation of the other's stream that it conflicts with. */
+ *     Copies (and what the host computes between them) and messages know nothing of each other by
+ *     what the compute stream has waited for: each waits for the last operation of the other's
+ *     stream that it conflicts with. */
 #include "program/schedule/wait_finder.h"
 
 static uint64_t spaces_of(touched t)

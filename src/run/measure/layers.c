@@ -136,8 +136,8 @@ static double delta_rule(jig *j)
     return jig_flops(j, list, COUNT(list));
 }
 
-/* Elements a second that the host updates: FP32 weights on a CPU; beside a GPU masters, BF16 weights
- * and moments, so many that no cache holds them. */
+/* Elements a second that the host updates: FP32 weights on a CPU; beside a GPU masters, BF16
+ * weights and moments, so many that no cache holds them. */
 static double adam(jig *j)
 {
     enum { ARRAYS = 5 };
