@@ -48,6 +48,9 @@ state_mode state_mode_bare(const recipe *r); /* without `why`: takes no memory, 
 /* How much of the optimizer is on the host: 0 to 1. */
 double state_on_host(const recipe *r);
 
+/* Do we update what is on the host? Megatron's program is priced, not run. */
+bool state_host_is_ours(const recipe *r);
+
 /* Does what is left on the GPU wait on the host between updates (Megatron's)? */
 bool state_waits_on_host(const recipe *r);
 

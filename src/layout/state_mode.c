@@ -39,6 +39,11 @@ double state_on_host(const recipe *r)
     return p > 0 ? fmin(p, 1) : 0; /* NaN is 0 too */
 }
 
+bool state_host_is_ours(const recipe *r)
+{
+    return target_of(r) != TARGET_MEGATRON;
+}
+
 bool state_waits_on_host(const recipe *r)
 {
     return recipe_on(r, K_OPT_STATES) && !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;

@@ -245,7 +245,8 @@ static void plan_kept(program *p)
 {
     const number_types *t = &p->types;
     kept_state *k = &p->kept;
-    *k = (kept_state){.n = t->moments ? p->weights.owned - p->updated : 0};
+    bool kept = t->moments && state_host_is_ours(&p->s->r);
+    *k = (kept_state){.n = kept ? p->weights.owned - p->updated : 0};
     if (!k->n) return;
     k->piece = kept_piece(k->n);
     k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;

@@ -11,6 +11,7 @@
  *     waits for it, unless it waits for another operation of the list, which knows it. With I2 that
  *     orders lists: what an operation finds is all that came before its list, but for messages with
  *     ACROSS that the compute stream has not waited for. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "program/schedule/wait_finder.h"
@@ -85,6 +86,21 @@ static void put(listing *l, const op *o)
     l->by_event[copy->event] = o;
 }
 
+/* The list alone, without what it was made with: long lists have room for many more waits than they
+ * need. */
+static op *kept_only(op *list, int n, arena_place mark, arena *a)
+{
+    size_t bytes = sizeof *list * (size_t)n;
+    op *aside = malloc(bytes + 1);
+    if (!aside) return list;
+    memcpy(aside, list, bytes);
+    arena_release(a, mark);
+    op *out = ARENA_RAW(a, op, n + 1);
+    memcpy(out, aside, bytes);
+    free(aside);
+    return out;
+}
+
 static void list_waits(segment *seg, int phase, arena *a)
 {
     int n = seg->n_ops[phase], messages = 0, touches = 0;
@@ -94,6 +110,7 @@ static void list_waits(segment *seg, int phase, arena *a)
         for (int k = 0; k < OP_IN_MAX; k++) touches += o->in[k] >= 0;
         for (int k = 0; k < OP_OUT_MAX; k++) touches += o->out[k] >= 0;
     }
+    arena_place mark = arena_mark(a);
     listing l = {.seg = seg, .phase = phase};
     l.out = ARENA_RAW(a, op, n + (2 + STREAM_COUNT) * messages + STREAM_COUNT + 1);
     l.free = ARENA_RAW(a, touch, touches + 1);
@@ -106,7 +123,7 @@ static void list_waits(segment *seg, int phase, arena *a)
         put_wait(&l, STREAM_COMPUTE, l.events[i], l.by_event[l.events[i]]); /* I2 */
     seg->bare[phase] = seg->ops[phase];
     seg->n_bare[phase] = n;
-    seg->ops[phase] = l.out;
+    seg->ops[phase] = kept_only(l.out, l.n, mark, a);
     seg->n_ops[phase] = seg->ops_room[phase] = l.n;
 }
 
