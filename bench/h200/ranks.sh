@@ -25,25 +25,8 @@ ranks_threads() {
 }
 
 # ---- processes
-words() { # words of a layout, as the overrides that they stand for
-    local w
-    for w; do
-        case $w in
-            TP*) echo "model.tensor_model_parallel_size=${w#TP}" ;;
-            CP*) echo "model.context_parallel_size=${w#CP}" ;;
-            EP*) echo "model.expert_model_parallel_size=${w#EP}" ;;
-            ETP*) echo "model.expert_tensor_parallel_size=${w#ETP}" ;;
-            PP*) echo "model.pipeline_model_parallel_size=${w#PP}" ;;
-            VPP*) echo "model.virtual_pipeline_model_parallel_size=${w#VPP}" ;;
-            cp:*) echo "model.cp_comm_type=${w#cp:}" ;;
-            deepep | hybridep) echo "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=$w" ;;
-            alltoall | allgather) echo "model.moe_token_dispatcher_type=$w" ;;
-            overlap:ep) echo "comm_overlap.overlap_moe_expert_parallel_comm=true" ;;
-            overlap:dp) echo "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true ddp.bucket_size=8000" ;;
-            *) echo "$w" ;;
-        esac
-    done
-}
+. tests/cli/layout_words.sh
+
 # agrees TRANSPORT CASE RANKS WORDS...: parity with the reference case.
 agrees() {
     local way=$1 name=$2 ranks=$3 code

@@ -25,8 +25,9 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
         value v = r->knob[k].v;
         bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
         if (asked)
-            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=null",
-                             knobs[k].key, value_text(a, v), knobs[k].key);
+            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=%s",
+                             knobs[k].key, value_text(a, v), knobs[k].key,
+                             v.kind == V_BOOL ? "false" : "null");
     }
     int64_t instances = recipe_int(r, K_OPT_INSTANCES);
     if (instances <= 1) return OK;

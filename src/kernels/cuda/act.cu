@@ -1,5 +1,6 @@
 /* act.cu - activations of an MLP: SwiGLU, gpt-oss's clamped form, and all others. */
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/registers.cuh"
 
 /* One element, and its gradients by the one or two numbers that it is made of. */
 struct element {
@@ -150,17 +151,7 @@ static void act_d(const kernel_call *c)
  * The general form asks for each number which function it is of, and loads of one chunk wait for
  * the stores of the last, whose addresses might be theirs. */
 
-enum { WIDE = 8, CHUNK = WARP * WIDE, CHUNKS_MOST = 8 };
-
-static __device__ __forceinline__ lanes<WIDE> unpack(uint4 p)
-{
-    const uint32_t pair[4] = {p.x, p.y, p.z, p.w};
-    lanes<WIDE> a;
-#pragma unroll
-    for (int k = 0; k < WIDE; k++)
-        a.v[k] = __uint_as_float(k % 2 ? pair[k / 2] & 0xffff0000u : pair[k / 2] << 16);
-    return a;
-}
+enum { CHUNK = WARP * WIDE };
 
 static __device__ __forceinline__ const uint4 *row_at(numbers x, int64_t i, int64_t width)
 {
