@@ -218,17 +218,17 @@ static void try_modules(trial *t)
 
 /* ---- the whole */
 
-/* Would each variant be a program of millions of items? Then the starts are all that is tried. */
-static bool is_giant(const trial *t)
+/* Would a variant be a program of millions of items? Then the starts are all that is tried, and
+ * one that does not fit has no time. */
+static bool is_giant(const trial *t, const choice *c)
 {
-    const choice *c = &t->best->c;
     int64_t dp = t->p->world / (c->tp * c->cp * c->pp);
     return search_is_giant(t->s->m.n_layers, recipe_int(t->p->given, K_GBS) / (dp * c->mbs));
 }
 
 static void climb(trial *t)
 {
-    if (is_giant(t)) return;
+    if (is_giant(t, &t->best->c)) return;
     try_dispatcher(t);
     try_overlap(t);
     try_recompute(t);
@@ -270,7 +270,7 @@ void plan_try_offload(plan_answer *p, arena *a)
     p->offload.tried = 0;
     for (int i = 0; i < t->n; i++) p->offload.tried += t->starts[i].tried;
     if (!p->offload.tried_any) return;
-    if (!p->offload.p.fits)
+    if (!p->offload.p.fits && !is_giant(t, &p->offload.c))
         plan_price_words(&p->offload.p, p, &p->offload.c, words_of(t, p->offload.set), a);
     const price *first = r->n_best ? &r->best[0].exact : NULL;
     p->offload.helps = p->offload.p.fits && (!first || p->offload.p.step_s < first->step_s);
@@ -331,6 +331,9 @@ json_t *plan_json_offload(const plan_answer *p, arena *a)
     json_t *o =
         json_pack("{s:s, s:b, s:b, s:I, s:i}", "modules", x->modules, "fits", x->p.fits, "helps",
                   x->helps, "host_bytes", (json_int_t)x->p.host_bytes, "tried", x->tried);
-    json_object_set_new(o, "layout", plan_json_found(&f, a));
+    json_t *best = plan_json_found(&f, a);
+    if (x->p.step_s <= 0)
+        json_object_set_new(best, "step_s", json_null()); /* a giant that misses */
+    json_object_set_new(o, "layout", best);
     return o;
 }
