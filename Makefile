@@ -217,9 +217,13 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(Q)ar rcs $@ $(OBJECTS)
 
-# Positions of operands by name. Which sources include it is known after the first compilation only,
-# so all wait for it.
-$(OP_NAMES): tools/op_names $(wildcard src/program/ops*.def) | check-deps
+# Kinds of operations and positions of their operands by name. Which sources include it is known
+# after the first compilation only, so all wait for it. It is written where it changed: every kernel
+# includes it, and most edits of the tables are of formats and explanations.
+$(OP_NAMES): $(OP_NAMES).new
+	@cmp -s $< $@ || cp $< $@
+
+$(OP_NAMES).new: tools/op_names $(wildcard src/program/ops*.def) | check-deps
 	@mkdir -p $(@D)
 	$(call say,names,$@)
 	$(Q)tools/op_names $(CC) > $@
@@ -251,6 +255,8 @@ $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 
+# Tests run for seconds: what they call is optimized, and they themselves hardly.
+$(BUILD)/tests/%: private CFLAGS += -O1
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
@@ -367,12 +373,13 @@ fuzz-objects: $(FUZZ_OBJECTS)
 
 # Our library is instrumented throughout, as far as fuzzers reach: what they need of it is read off
 # the plain objects, and where that is not all, everything is built. The two readers that we link
-# are tested as they come.
-FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O2 -g' $(FUZZERS) \
+# are tested as they come. The + tells make that this line calls make, which it does not see through
+# the variable: without it the objects would be compiled one after the other.
+FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O1 -gline-tables-only' $(FUZZERS) \
     SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
 fuzz-programs: build/fuzz/words.dict
 	@$(MAKE) $(SUB) $(LIBRARY) fuzz-objects
-	@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
+	+@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
 	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
 # Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.
