@@ -20,7 +20,8 @@ typedef void failing(void);
 
 static void bad_address(void)
 {
-    *(volatile int *)(uintptr_t)16 = 1;
+    volatile uintptr_t at = 16;
+    *(volatile int *)at = 1;
 }
 
 static int deep(volatile int *at)
