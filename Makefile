@@ -254,6 +254,7 @@ $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
+$(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 
 # Tests run for seconds: what they call is optimized, and they themselves hardly.
 $(BUILD)/tests/%: private CFLAGS += -O1
