@@ -1,6 +1,6 @@
 /* grouped_fp8.cuh - the forward product of kernels/cuda/grouped_fp8.cuh without its scales: one sum
- * for all of K in the tensor cores, one stage ahead as the BF16 kernel does it. For comparison only:
- * the most that the kernel could reach. */
+ * for all of K in the tensor cores, one stage ahead as the BF16 kernel does it. For comparison: the
+ * most that the kernel could reach. */
 #ifndef BENCH_CUDA_GROUPED_FP8_CUH
 #define BENCH_CUDA_GROUPED_FP8_CUH
 
