@@ -77,7 +77,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts lint asan tsan fuzz bench install help deps clean accuracy directions
+.PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record torture cuda cuda-backend
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
@@ -104,6 +104,11 @@ test-layouts: ## Train every layout of the list and a random sample; all parity 
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
 	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
 	    tests/cli/test_parity_ranks.sh
+
+test-long: test-layouts ## test-layouts, 20,000 random recipes for --fix, and every fuzzer for FUZZ_SECONDS (60)
+	@$(MAKE) $(SUB) build/tests/rules/test_fix
+	@FIX_RECIPES=20000 TEST_SECONDS=1800 tools/test build/tests/rules/test_fix
+	@$(MAKE) fuzz
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint
