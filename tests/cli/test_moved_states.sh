@@ -39,6 +39,10 @@ pair() {
 qwen=(tests/data/golden/qwen3-moe-tiny cluster.n_gpus=1)
 pair one_rank "${qwen[@]}"
 MOEFOLD_DEVICE=deferred:5 same late_device 8 "${qwen[@]}" train.train_iters=4 "${moved[@]}"
+drawn=(tiny model.num_layers=2 cluster.n_gpus=1 model.vocab_size=512)
+pair drawn_weights "${drawn[@]}"
+same drawn_weights_in_part_on_the_host 8 "${drawn[@]}" train.train_iters=4 "${aware[@]:0:2}" optimizer.optimizer_cpu_offload=true \
+    optimizer.optimizer_offload_fraction=0.37
 pair latent tests/data/golden/deepseek-v3-tiny cluster.n_gpus=1
 pair narrow_moments "${qwen[@]}" "${aware[@]}"
 pair wide_weights "${qwen[@]}" model.bf16=false
