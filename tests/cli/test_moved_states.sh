@@ -108,6 +108,24 @@ P
 check priced test $? = 0
 expect wall_is_the_link 0 'exposed communication \(offload copies ' "$moefold" price "${price[@]}" "${moved[@]}"
 
+# ---- measured: every copy of a step is in the trace, with its bytes, as the price has them
+"$moefold" train "${qwen[@]}" "${common[@]}" "${moved[@]}" train.train_iters=4 --run "$work/run" >"$work/log" 2>&1
+python3 - "$work/run" <<'P'
+import gzip, json, sys
+run = json.load(open(sys.argv[1] + "/summary.json"))
+parts = {k: {p["name"]: p for p in run[k]["parts"]} for k in ("predicted", "measured")}
+for k in parts:
+    copies = parts[k]["host copies"]
+    assert copies["seconds"] + copies["hidden"] > 0, (k, copies)
+assert run["predicted"]["state_copies_bytes"] == 2 * 12 * 265984, run["predicted"]
+trace = json.load(gzip.open(sys.argv[1] + "/trace.json.gz"))
+events = [e for e in trace["traceEvents"] if e.get("cat") != "wait" and e.get("ph") == "X"]
+state = [e for e in events if "moments" in e["name"] or "masters" in e["name"]]
+steps = run["measured"]["steps"]
+assert len(state) % (6 * steps) == 0 and len(state) >= 12 * steps, len(state)
+P
+check measured test $? = 0
+
 # ---- no two streams touch the same memory without an order: of two ranks, and of many pieces
 expect no_race 0 'no race between streams' "$moefold" check "${two[@]}" "${common[@]}" "${moved[@]}" --all-ranks
 "$moefold" check "${price[@]}" "${moved[@]}" model.num_layers=1 --all-ranks --json >"$work/audit.json"
