@@ -95,7 +95,7 @@ off, on = (json.load(open(sys.argv[1] + "/" + n)) for n in ("off.json", "on.json
 state = off["memory"]["optimizer"]
 places = on["memory"]["optimizer"]
 copies = on["time"]["state copies"]
-assert off["time"]["state copies"]["bytes"] == 0
+assert "state copies" not in off["time"]
 assert places == 3 * (1 << 22) * 12 and state > 20e9, (places, state)
 assert copies["bytes"] == 2 * state, (copies, state)
 assert 0 < copies["exposed"] < copies["seconds"], copies
