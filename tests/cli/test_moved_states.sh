@@ -117,7 +117,8 @@ parts = {k: {p["name"]: p for p in run[k]["parts"]} for k in ("predicted", "meas
 for k in parts:
     copies = parts[k]["host copies"]
     assert copies["seconds"] + copies["hidden"] > 0, (k, copies)
-assert run["predicted"]["state_copies_bytes"] == 2 * 12 * 265984, run["predicted"]
+copied = run["predicted"]["state_copies_bytes"] / (2 * 12)  # FP32 masters and moments of its weights, padded
+assert 264896 <= copied <= 1.01 * 264896, copied
 trace = json.load(gzip.open(sys.argv[1] + "/trace.json.gz"))
 events = [e for e in trace["traceEvents"] if e.get("cat") != "wait" and e.get("ph") == "X"]
 state = [e for e in events if "moments" in e["name"] or "masters" in e["name"]]
