@@ -115,17 +115,20 @@ status trainer_folder_open(trainer *t, error *err)
     t->step_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
     t->step_delays = ARENA_ARRAY(t->a, double, STEPS_KEPT);
     t->delay_file = system_delay_open();
-    t->delayed = system_delay(t->delay_file);
     return OK;
+}
+
+void trainer_folder_begin(trainer *t)
+{
+    if (t->step_seconds) t->delayed = system_delay(t->delay_file);
 }
 
 /* The first step is not counted: pages are touched and threads started there. */
 void trainer_folder_step(trainer *t, double seconds)
 {
     if (!t->step_seconds) return;
-    double now = system_delay(t->delay_file);
-    t->step_delays[t->steps_timed % STEPS_KEPT] = fmin(now - t->delayed, seconds);
-    t->delayed = now;
+    double delay = system_delay(t->delay_file) - t->delayed;
+    t->step_delays[t->steps_timed % STEPS_KEPT] = fmin(delay, seconds);
     t->step_seconds[t->steps_timed++ % STEPS_KEPT] = seconds;
     if (t->steps_timed == 1) t->counted[COUNT_FIRST] = system_count_now();
 }

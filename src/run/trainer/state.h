@@ -79,7 +79,7 @@ typedef struct trainer {
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
     double *step_delays;  /* [STEPS_KEPT] of them: without a core that others had */
-    double delayed;       /* so far */
+    double delayed;       /* before the step that runs now */
     int delay_file;       /* system_delay_open */
     int64_t steps_timed;
     system_count counted[COUNT_MOMENTS]; /* what the system counts of this process */
@@ -208,8 +208,9 @@ system_count system_count_now(void);
 int system_delay_open(void);
 double system_delay(int file);
 
-/* run_folder.c: --run. Collective, but for the second. */
+/* run_folder.c: --run. Collective, but for the two of a step. */
 status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */
+void trainer_folder_begin(trainer *t);
 void trainer_folder_step(trainer *t, double seconds);
 status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err);
 
