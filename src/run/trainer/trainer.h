@@ -35,8 +35,8 @@ typedef struct train_options {
 /* What the rank with the largest plan holds. */
 typedef struct run_memory {
     int64_t rank, arena, host, bytes[REGION_COUNT]; /* planned */
-    /* Of its process, as the system has counted: the most; before anything was taken, and at the end
-     * of the first and of the last step. */
+    /* Of its process, as the system has counted: the most; before anything was taken; at the end of
+     * the first and of the last step. */
     int64_t resident, before, first, last;
     int64_t in_process; /* ranks of that process */
 } run_memory;
