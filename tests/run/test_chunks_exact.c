@@ -1,5 +1,5 @@
-/* Sequence chunks without OpenBLAS: every token's numbers are the same sums in the same order, so the
- * loss of the first step is the same to the bit, whatever is recomputed, dropped or sent. */
+/* Sequence chunks without OpenBLAS: every token's numbers are the same sums in the same order, so
+ * the loss of the first step is the same to the bit, whatever is recomputed, dropped or sent. */
 #include "run/chunks_testing.h"
 
 static void chunks_change_no_bit_of_the_forward(void **state)

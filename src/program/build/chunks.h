@@ -1,9 +1,9 @@
 /* chunks.h - a rank's tokens in parts, for modules that look at each token by itself.
  *
- * A module enters a chunk, builds its operations on views of the chunk's rows, and leaves it; inside,
- * the builder's T and Tc are the chunk's. Buffers that are made inside belong to one chunk: what
- * backward makes again of them is made when their chunk's turn comes, so that only one chunk's lie
- * in memory at a time.
+ * A module enters a chunk, builds its operations on views of the chunk's rows, and leaves it;
+ * inside, the builder's T and Tc are the chunk's. Buffers that are made inside belong to one chunk:
+ * what backward makes again of them is made when their chunk's turn comes, so that only one chunk's
+ * lie in memory at a time.
  *
  * I1  A chunk begins at a multiple of CHUNK_ALIGN tokens, so that views of 4 bytes a token begin at
  *     a multiple of the 64 bytes to which buffers are aligned. The last one may be shorter.

@@ -1,8 +1,8 @@
-/* core_groups.c - core attention by groups of key/value heads, each with the queries that it serves.
+/* core_groups.c - core attention by groups of key/value heads, each with the queries it serves.
  *
- * Heads do not know of each other, so groups one after another give what all at once give. A group's
- * queries, keys and values are copied together, and its output and gradients back to their columns:
- * a kernel sees tensors as short as the group, and its workspace is a group's.
+ * Heads do not know of each other, so groups one after another give what all at once give. A
+ * group's queries, keys and values are copied together, and its output and gradients back to their
+ * columns: a kernel sees tensors as short as the group, and its workspace is a group's.
  *
  * I1  Groups are whole: a key/value head is in one group, so no gradient of keys is a sum over
  *     groups.

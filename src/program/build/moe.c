@@ -4,9 +4,10 @@
  * I2  Every buffer is written once (or added to in a row), so that a replay makes it again.
  * I3  Overlap is order of issue: a message starts where it stands, and is waited for where it is
  *     first used. What stands between runs beside it.
- * I4  In chunks, the router with its losses and its capacity, the norm and the shared expert see all
- *     tokens; what is dispatched, computed and combined is of a chunk, and goes to its rows of one
- *     buffer. So a token's sum is that of the same numbers in the same order. */
+ * I4  In chunks, the norm and the router with its losses and its capacity see all tokens; what is
+ *     dispatched, computed and combined is of a chunk, and goes to its rows of one buffer. The
+ *     shared expert comes behind, chunk by chunk. So a token's sums are of the same numbers in the
+ *     same order. */
 #include "program/build/moe.h"
 
 bool moe_is_local(const builder *b)
@@ -48,8 +49,8 @@ static void none_yet(builder *b, moe_bufs *t)
     t->pad = recipe_on(&b->s->r, K_PAD_CAPACITY) ? t->capacity : 0;
 }
 
-/* From tokens and their weights to the experts' sums, [T][H]. `shared`: the shared expert's, where it
- * is computed here. */
+/* From tokens and their weights to the experts' sums, [T][H]. `shared`: the shared expert's, where
+ * it is computed here. */
 static int routed_forward(builder *b, moe_bufs *t, int x, shared_place place, int *shared)
 {
     const dispatcher *d = moe_dispatcher(b);
@@ -72,6 +73,7 @@ static moe_bufs part_of(builder *b, const moe_bufs *t, const token_chunk *c)
 {
     int64_t K = b->s->m.topk;
     moe_bufs part = *t;
+    part.norm.y = chunk_rows(b, c, t->norm.y, b->s->m.hidden);
     part.probs = chunk_rows(b, c, t->probs, K);
     part.ids = chunk_rows(b, c, t->ids, K);
     part.keep = chunk_rows(b, c, t->keep, K);
@@ -94,11 +96,29 @@ static int chunks_forward(builder *b, moe_bufs *t, int64_t n)
         token_chunk c = chunk_enter(b, i);
         *part = part_of(b, t, &c);
         part->out = chunk_rows(b, &c, out, H);
-        int y = routed_forward(b, part, chunk_rows(b, &c, t->norm.y, H), SHARED_NONE, NULL);
+        int y = routed_forward(b, part, part->norm.y, SHARED_NONE, NULL);
         bring(b, SEG_FORWARD, y, part->out, b->T * H);
         chunk_leave(b, &c);
     }
     return out;
+}
+
+/* The shared expert, added to the chunks' rows. */
+static void shared_chunks_forward(builder *b, moe_bufs *t, shared_place place, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        moe_bufs *part = &t->parts[i];
+        token_chunk c = chunk_enter(b, i);
+        shared_forward_first(b, part);
+        if (place == SHARED_LAST) {
+            shared_forward_add(b, part, part->out);
+        } else {
+            int y = shared_forward_second(b, part);
+            seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(part->out, y), OUT(part->out),
+                   DIM(b->T * b->s->m.hidden));
+        }
+        chunk_leave(b, &c);
+    }
 }
 
 void moe_forward(builder *b, moe_bufs *t, int h, int y)
@@ -112,12 +132,12 @@ void moe_forward(builder *b, moe_bufs *t, int h, int y)
                            DROP_LAYERNORM);
     router_forward(b, t);
     if (n > 1) {
-        if (place == SHARED_FIRST) shared_forward_first(b, t), shared = shared_forward_second(b, t);
         out = chunks_forward(b, t, n); /* I4 */
+        if (place != SHARED_NONE) shared_chunks_forward(b, t, place, n);
     } else {
         out = routed_forward(b, t, t->norm.y, place, &shared);
+        if (place == SHARED_LAST) shared_forward_first(b, t), shared_forward_add(b, t, out);
     }
-    if (place == SHARED_LAST) shared_forward_first(b, t), shared_forward_add(b, t, out);
     if (shared != NONE)
         seg_op(b, SEG_FORWARD, OP_ADD, "shared.add", IN(out, shared), OUT(out), DIM(T * H));
     seg_op(b, SEG_FORWARD, OP_ADD, "moe.residual", IN(h, out), OUT(y), DIM(T * H));
@@ -181,6 +201,18 @@ static void note_demand(builder *b, const moe_bufs *t)
         seg_op(b, SEG_BACKWARD, OP_DEMAND, "dispatch.demand", IN(t->demand), OUT(most), DIM(1));
 }
 
+static void shared_chunks_backward(builder *b, moe_bufs *t, int dh, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const moe_bufs *part = &t->parts[i];
+        token_chunk c = chunk_enter(b, i);
+        shared_grads g = shared_backward_second(b, part, chunk_rows(b, &c, dh, b->s->m.hidden));
+        shared_backward_gate(b, part, &g, part->dn);
+        shared_backward_first(b, part, &g, part->dn, true);
+        chunk_leave(b, &c);
+    }
+}
+
 void moe_backward(builder *b, const moe_bufs *bufs, int dh)
 {
     moe_bufs t = *bufs;
@@ -191,7 +223,9 @@ void moe_backward(builder *b, const moe_bufs *bufs, int dh)
     flow d = n > 1 ? chunks_backward(b, &t, dh, n) : routed_backward(b, &t, dh, &g, &beside);
     for (int64_t i = 0; i < n; i++) note_demand(b, n > 1 ? &t.parts[i] : &t); /* I1 */
     router_backward(b, &t, d);
-    if (b->s->m.shared_ffn) {
+    if (b->s->m.shared_ffn && n > 1) {
+        shared_chunks_backward(b, &t, dh, n);
+    } else if (b->s->m.shared_ffn) {
         if (beside == NONE) g = shared_backward_second(b, &t, dh);
         shared_backward_gate(b, &t, &g, d.x);
         if (beside == NONE)
