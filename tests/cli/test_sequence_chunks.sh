@@ -39,7 +39,18 @@ curve "$work/again" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "$
 check groups_change_no_digit cmp "$work/off" "$work/groups"
 check chunks_train_alike near "$work/chunks" "$work/off" 1e-3
 check recompute_in_chunks_changes_no_digit cmp "$work/again" "$work/chunks"
+MOEFOLD_DEVICE=deferred:7 curve "$work/late" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "${full[@]}"
+check nor_does_a_late_device cmp "$work/late" "$work/chunks"
 "$moefold" train "${small[@]}" moefold.sequence_chunks=4 moefold.attention_head_groups=2 "${full[@]}" train.train_iters=1 \
     model.moe_router_force_load_balancing=true --touched >"$work/out" 2>&1
 check every_planned_byte_is_used [ $? = 0 ]
+
+# Every chunk has its own messages: all ranks agree on them, and nothing races.
+for words in model.moe_token_dispatcher_type=alltoall model.moe_token_dispatcher_type=allgather \
+    'model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep'; do
+    # shellcheck disable=SC2086
+    "$moefold" check tiny cluster.gpu=H200 moefold.target=moefold cluster.n_gpus=4 model.expert_model_parallel_size=4 moefold.sequence_chunks=4 \
+        moefold.attention_head_groups=2 $words --all-ranks >"$work/out" 2>&1
+    check "ranks_agree_with_${words##*=}" [ $? = 0 ]
+done
 exit $failed
