@@ -250,6 +250,7 @@ $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
+$(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)

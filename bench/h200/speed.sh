@@ -16,27 +16,69 @@ shares() {
         {name[++n] = $0; part[n] = t}'
 }
 
-# speed NAME MEGATRON_MS SAMPLES LENGTH WORDS...: one run of 14 steps; the first does not count.
+# speed NAME MEGATRON_MS GOAL_MS GOAL_GIB STEPS SAMPLES LENGTH WORDS...: one run; the first step does not count. SPEED_ONLY, a word of names,
+# runs these alone.
 speed() {
-    local name=$1 theirs=$2 samples=$3 length=$4 ms least predicted log=$work/log
-    shift 4
+    local name=$1 theirs=$2 goal=$3 gib=$4 steps=$5 samples=$6 length=$7 ms least predicted arena log=$work/log
+    shift 7
+    case $name in *"${SPEED_ONLY:-}"*) ;; *) return ;; esac
     # shellcheck disable=SC2046
     set -- "$@" "${common[@]}" $(batch "$samples" "$length")
-    predicted=$("$moefold" price "$@" --json 2>"$work/err" | figure step_s)
-    "$moefold" train "$@" moefold.device=cuda train.train_iters=14 logger.log_interval=1 --predict --metrics "$work/m" \
+    "$moefold" price "$@" --json >"$work/price" 2>"$work/err"
+    predicted=$(figure step_s <"$work/price")
+    arena=$(figure arena_bytes <"$work/price" | awk '{printf "%.1f", $1 / 1073741824}')
+    timeout 120 "$moefold" train "$@" moefold.device=cuda train.train_iters="$steps" logger.log_interval=1 --predict --metrics "$work/m" \
         >"$log" 2>&1 || tail -3 "$log"
     ms=$(each elapsed_ms <"$work/m" | tail -n +2 | median)
     least=$(each elapsed_ms <"$work/m" | tail -n +2 | sort -g | head -1)
-    say_if "$name: ms (least), Megatron's median beside it" "$(printf '%.1f (%.1f)' "$ms" "$least")" "${theirs:-}" \
-        holds "${theirs:-1e9} >= $ms"
+    say_if "$name: ms (least); Megatron's median; goal" "$(printf '%.1f (%.1f)' "$ms" "${least:-nan}")" "${theirs:-}; ${goal:-}" \
+        holds "$ms <= ${goal:-1e9}"
+    say_if "$name: arena, GiB; goal" "$arena" "$gib" holds "${arena:-1e9} <= ${gib:-1e9}"
     say "$name: model TFLOP/s" "$(each tflops_per_gpu <"$work/m" | tail -n +2 | median | xargs printf '%.0f')" "" -
     say_if "$name: predicted ms, and its error" "$(awk "BEGIN {printf \"%.1f, %+.1f %%\", 1000 * $predicted, 100 * (1000 * $predicted / $ms - 1)}")" \
         "within 10 %" holds "1000 * $predicted <= 1.1 * $ms && 1000 * $predicted >= 0.9 * $ms"
     say "$name: share of each kind, %" "$(shares <"$log")" "" -
+    say "$name: host" "$(grep -m1 '^host' "$log")" "" -
     rm -f "$work/m"
 }
 
-speed "Qwen3-30B-A3B shape, 4 layers, 8x4096" 260 8 4096 "${qwen[@]}"
-speed "the same in deterministic mode" "" 8 4096 "${qwen[@]}" model.deterministic_mode=true
-speed "the same, 1x32768" 437 1 32768 "${qwen[@]}"
-speed "DeepSeek-V3 widths, 4x4096" 518 4 4096 "${deepseek[@]}"
+# same_work NAME WORDS...: that nothing is left out: three steps of a small model of the same make on the GPU and on the CPU, both in the row's
+# precision: loss and gradient norm.
+same_work() {
+    local name=$1 device far
+    shift
+    case $name in *"${SPEED_ONLY:-}"*) ;; *) return ;; esac
+    for device in cuda cpu; do
+        "$moefold" train tiny cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=256 train.micro_batch_size=2 train.global_batch_size=2 "$@" \
+            moefold.target=moefold moefold.device=$device train.train_iters=3 logger.log_interval=1 --metrics "$work/$device" >"$work/log" 2>&1 ||
+            tail -3 "$work/log"
+        { each 'lm loss' <"$work/$device"; each grad_norm <"$work/$device"; } >"$work/$device.txt"
+        rm -f "$work/$device"
+    done
+    far=$(apart "$work/cuda.txt" "$work/cpu.txt")
+    say_if "$name, a small model: loss and gradient norm beside the CPU's" "$(percent "$far")" "1 %" holds "$far <= 0.01"
+}
+
+fp8=mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
+graph=model.cuda_graph_impl=full_iteration
+cheap=(model.recompute_granularity=selective 'model.recompute_modules=[moe_act,layernorm]')
+wide='model.hidden_size=256 model.num_attention_heads=4 model.num_query_groups=2 model.kv_channels=64 model.moe_ffn_hidden_size=128'
+
+speed "Qwen3-30B-A3B shape, 4 layers, 8x4096" 260 212 "" 14 8 4096 "${qwen[@]}"
+speed "Qwen3, 8x4096, activations and norms made again" 260 "" 33 14 8 4096 "${qwen[@]}" "${cheap[@]}"
+speed "Qwen3, 8x4096, deterministic" "" "" "" 14 8 4096 "${qwen[@]}" model.deterministic_mode=true
+speed "Qwen3, 8x4096, FP8 blockwise" 305 200 "" 14 8 4096 "${qwen[@]}" $fp8
+speed "Qwen3, 1x4096" 91 33 "" 30 1 4096 "${qwen[@]}"
+speed "Qwen3, 1x4096, one graph" 91 33 "" 30 1 4096 "${qwen[@]}" $graph
+speed "Qwen3, 1x32768" 437 400 "" 8 1 32768 "${qwen[@]}"
+speed "Qwen3, 1x65536" 1317 1240 52 5 1 65536 "${qwen[@]}" "${cheap[@]}" model.max_position_embeddings=65536
+speed "Qwen3, 1x131072" 5603 4400 "" 3 1 131072 "${qwen[@]}" model.max_position_embeddings=131072
+speed "DeepSeek-V3 widths, 4x4096" 518 465 50 10 4 4096 "${deepseek[@]}"
+speed "DeepSeek-V3 widths, 1x32768" 1824 1730 70 4 1 32768 "${deepseek[@]}"
+speed "DeepSeek-V3 widths, 4x4096, FP8 blockwise" 460 410 "" 10 4 4096 "${deepseek[@]}" $fp8
+# shellcheck disable=SC2086
+{
+    same_work "BF16" $wide
+    same_work "BF16, one graph" $wide $graph
+    same_work "FP8 blockwise" $wide $fp8
+}

@@ -73,6 +73,7 @@ status cli_open(comm **out, const setup *s, arena *a, error *err)
 {
     comm *c = NULL;
     status st = open_job(&c, s, err);
+    if (!st) comm_here(c);
     if (!st && comm_size(c) > 1) {
         st = comm_groups(c, plain_setup(comm_size(c), a), err);
         if (!st) st = facts_start(c, s, a, err);

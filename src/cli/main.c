@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/help.h"
 #include "cli/ranks_job.h"
+#include "comm/comm.h"
 
 /* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many
  * times slower. The library reads its settings when it is loaded, so a command that computes starts
@@ -105,6 +106,7 @@ int main(int argc, char **argv)
         if (strcmp(table[i].name, name) != 0) continue;
         if (table[i].computes) calm_threads(argv);
         if (table[i].computes) job_guard();
+        if (table[i].computes) comm_crashes();
         return written(table[i].run(argc - 1, argv + 1));
     }
     return command_unknown(name);

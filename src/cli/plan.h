@@ -108,13 +108,9 @@ bool plan_was_opened(const plan_answer *p, knob_id k); /* of these: it is search
 status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, error *err);
 void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 
-/* A search that is under way when a walk's time is up may go on for so long. */
+/* A search that is under way when a walk's time is up may go on for so long. Walks count the
+ * processor's seconds, so that other jobs on the machine change no answer. */
 static const double WALK_GRACE_SECONDS = 2;
-static inline double plan_walk_end(double all, double walk)
-{
-    double end = walk + WALK_GRACE_SECONDS;
-    return all > 0 && all < end ? all : end;
-}
 
 /* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
 void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);

@@ -24,7 +24,7 @@ typedef struct walk {
     int64_t counts[PARTS_MOST + NODES_MOST]; /* those that sizes allow, smallest first */
     bool seen[PARTS_MOST + NODES_MOST];
     int n;
-    double until; /* of the clock */
+    double until; /* of clock_work */
     bool cut;     /* time was up within a search: nothing is known of its count */
     plan_fewest *best;
     arena *kept; /* of the search that found it; NULL: none did */
@@ -133,7 +133,7 @@ static void list_counts(walk *w, int64_t most)
 
 static bool late(const walk *w)
 {
-    return w->cut || clock_seconds() >= w->until;
+    return w->cut || clock_work() >= w->until;
 }
 
 static bool try_count(walk *w, int i)
@@ -189,6 +189,7 @@ static void find_fastest(walk *w)
 {
     bool exact = w->best->exact;
     w->o.only_fit = w->o.unpriced = false;
+    w->o.work = 0;
     w->o.until = w->p->until;
     fits_with(w, w->best->gpus, w->best->gbs);
     w->best->exact = exact;
@@ -197,10 +198,10 @@ static void find_fastest(walk *w)
 void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a)
 {
     walk *w = ARENA_NEW(a, walk);
-    *w = (walk){.p = p, .o = *o, .until = clock_seconds() + seconds, .best = &p->fewest};
+    *w = (walk){.p = p, .o = *o, .until = clock_work() + seconds, .best = &p->fewest};
     w->o.only_fit = w->o.unpriced = true;
     w->o.best = 1;
-    w->o.until = plan_walk_end(o->until, w->until);
+    w->o.work = w->until + WALK_GRACE_SECONDS;
     p->fewest = (plan_fewest){0};
     if (p->result->n_best)
         p->fewest = (plan_fewest){

@@ -14,8 +14,8 @@ enum { DOUBLINGS = 10, HALVINGS = 16 };
 typedef struct lowering {
     plan_answer *p;
     const search_options *o;
-    double until;
-    arena *kept; /* of the search that found the miss; NULL: none did */
+    double until; /* of clock_work */
+    arena *kept;  /* of the search that found the miss; NULL: none did */
     search_result *found;
     int64_t usable; /* memory of a GPU there */
     bool cut;       /* time was up within a search: nothing is known of that memory */
@@ -30,7 +30,7 @@ static search_options options_with(const lowering *w, hardware *hw, int64_t usab
     o.hw = hw;
     o.only_fit = o.unpriced = true;
     o.best = 1;
-    o.until = plan_walk_end(o.until, w->until);
+    o.work = w->until + WALK_GRACE_SECONDS;
     return o;
 }
 
@@ -64,12 +64,12 @@ static bool find_within(lowering *w, int64_t usable)
 
 static bool over(const lowering *w)
 {
-    return w->cut || clock_seconds() >= w->until;
+    return w->cut || clock_work() >= w->until;
 }
 
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds)
 {
-    lowering w = {.p = p, .o = o, .until = clock_seconds() + seconds};
+    lowering w = {.p = p, .o = o, .until = clock_work() + seconds};
     int64_t low = p->hw->usable, usable = low;
     for (int i = 0; i < DOUBLINGS && !p->miss_exact && !over(&w); i++) {
         low = usable;

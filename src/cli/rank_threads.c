@@ -27,6 +27,7 @@ typedef struct rank_run {
 static void *run(void *with)
 {
     rank_run *k = with;
+    comm_here(k->c);
     k->st = comm_groups(k->c, k->s, &k->err);
     if (!k->st) k->st = trainer_run(k->s, k->c, &k->o, &k->sum, k->a, &k->err);
     comm_close(k->c);

@@ -60,6 +60,7 @@ void comm_close(comm *c)
 {
     if (!c) return;
     bool of_mpi = has_library(c);
+    crash_forget(c);
     watch_remove(c);
     if (of_mpi) watch_call("MPI_Finalize", c->timeout > 0 ? c->timeout : MPI_SECONDS);
     if (of_mpi) c->alone.b->close(c->alone.state);

@@ -221,6 +221,15 @@ void comm_work_end(comm *c, comm_work before);
  * a save that others wait for. Safe in a handler; nothing outside a job of MPI. */
 void comm_told_to_end(void);
 
+/* A fault of the program itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) is never silent: from
+ * here on it prints the rank, what the rank and its device were at, and the calls that led there,
+ * and ends the process with 3, or with a core file where `ulimit -c` allows one. Where somebody
+ * handles such a signal already (a sanitizer), that stays. */
+void comm_crashes(void);
+
+/* This thread runs this rank, until comm_close. Not needed by a process that has one rank only. */
+void comm_here(comm *c);
+
 /* Ends the job on all ranks with this exit code after printing `why` with this rank's number. */
 void comm_abort(comm *c, int code, const char *why);
 

@@ -95,6 +95,12 @@ void comm_count(comm *c, message *m);
 void comm_count_as(comm *c, message *m, const message *data); /* what `data` sends is m's */
 void comm_admit(comm *c, message *m);
 
+/* What this rank is at. */
+static inline comm_work watch_work(comm *c)
+{
+    return (comm_work)atomic_load_explicit(&c->watch.work, memory_order_acquire);
+}
+
 /* watch.c */
 void watch_add(comm *c);
 void watch_remove(comm *c);
@@ -103,6 +109,9 @@ void watch_end(comm *c);
 void watch_message(comm *c); /* has one: what the rank does itself counts from here on */
 void watch_call(const char *what, double timeout); /* is in it from now on; NULL: in none */
 void watch_signals(comm *c); /* this process is this rank, and says so when it is told to end */
+
+/* crash.c: the thread's rank leaves. */
+void crash_forget(comm *c);
 
 /* work.c */
 typedef struct work_row {

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/line.h"
 #include "comm/state.h"
 
 /* A call of the library that waits for other ranks and is no message: MPI's start and end. */
@@ -62,103 +63,29 @@ void watch_end(comm *c)
     atomic_store_explicit(&c->watch.since, 0, memory_order_release);
 }
 
-/* ---- what is said; also in a signal handler, so without stdio */
-
-typedef struct line {
-    char text[3072];
-    size_t n;
-} line;
-
-static void put(line *l, const char *s)
-{
-    while (s && *s && l->n < sizeof l->text) l->text[l->n++] = *s++;
-}
-
-static void put_number(line *l, long long v)
-{
-    char digits[24];
-    size_t n = sizeof digits;
-    digits[--n] = 0;
-    do digits[--n] = (char)('0' + v % 10);
-    while (v /= 10);
-    put(l, digits + n);
-}
-
-static comm_work work_of(comm *c)
-{
-    return (comm_work)atomic_load_explicit(&c->watch.work, memory_order_acquire);
-}
-
-static void put_rank(line *l, const comm *c)
-{
-    put(l, "moefold: rank ");
-    put_number(l, c->rank);
-    put(l, " of ");
-    put_number(l, c->size);
-    put(l, ": ");
-}
-
-static void put_where(line *l, comm *c, const char *before)
-{
-    const char *where = atomic_load_explicit(&c->watch.where, memory_order_relaxed);
-    const char *detail = atomic_load_explicit(&c->watch.detail, memory_order_relaxed);
-    if (!where && !detail) return;
-    put(l, before);
-    put(l, where);
-    if (where && detail) put(l, " ");
-    put(l, detail);
-}
-
-static void put_operation(line *l, comm *c)
-{
-    const char *name = atomic_load_explicit(&c->watch.name, memory_order_relaxed);
-    int group = atomic_load_explicit(&c->watch.group, memory_order_relaxed);
-    put(l, atomic_load_explicit(&c->watch.what, memory_order_relaxed));
-    if (name) put(l, " ");
-    put(l, name);
-    put(l, " (group ");
-    put(l, comm_group_name((comm_group)group));
-    comm_work w = work_of(c);
-    if (w) {
-        put(l, ", ");
-        put(l, work_rows[w].doing);
-    } else {
-        put_where(l, c, ", ");
-    }
-    put(l, ")");
-}
-
-static void say(line *l)
-{
-    if (l->n == sizeof l->text) l->n--;
-    l->text[l->n++] = '\n';
-    ssize_t written = write(STDERR_FILENO, l->text, l->n);
-    (void)written; /* nobody left to tell */
-}
-
 /* ---- the thread */
 
 /* I2 */
 static void end_unless(bool changed, line *l)
 {
-    put(l, "; the job ends");
+    line_put(l, "; the job ends");
     if (changed) return;
-    say(l);
+    line_say(l);
     _exit(ERR_MACHINE);
 }
 
 static void look_at_wait(comm *c, long long since, long long now)
 {
     double waited = 1e-9 * (double)(now - since);
-    comm_work w = work_of(c);
+    comm_work w = watch_work(c);
     if (waited <= work_patience(c, w)) return;
     line l = {.n = 0};
-    put_rank(&l, c);
-    put(&l, "no answer for ");
-    put_number(&l, (long long)waited);
-    put(&l, " s in ");
-    put_operation(&l, c);
-    end_unless(atomic_load(&c->watch.since) != since || work_of(c) != w, &l);
+    line_rank(&l, c);
+    line_put(&l, "no answer for ");
+    line_number(&l, (long long)waited);
+    line_put(&l, " s in ");
+    line_operation(&l, c);
+    end_unless(atomic_load(&c->watch.since) != since || watch_work(c) != w, &l);
 }
 
 static void look_at_work(comm *c, comm_work w, long long now)
@@ -167,15 +94,15 @@ static void look_at_work(comm *c, comm_work w, long long now)
     double worked = 1e-9 * (double)(now - since);
     if (worked <= work_limit(c, w)) return;
     line l = {.n = 0};
-    put_rank(&l, c);
-    put(&l, "has been ");
-    put(&l, work_rows[w].doing);
-    put(&l, " for ");
-    put_number(&l, (long long)worked);
-    put(&l, " s (");
-    put(&l, knobs[work_rows[w].shared ? K_HOST_TIMEOUT : K_DIST_TIMEOUT].key);
-    put(&l, " is the limit)");
-    end_unless(atomic_load(&c->watch.since) || work_of(c) != w ||
+    line_rank(&l, c);
+    line_put(&l, "has been ");
+    line_put(&l, work_rows[w].doing);
+    line_put(&l, " for ");
+    line_number(&l, (long long)worked);
+    line_put(&l, " s (");
+    line_put(&l, knobs[work_rows[w].shared ? K_HOST_TIMEOUT : K_DIST_TIMEOUT].key);
+    line_put(&l, " is the limit)");
+    end_unless(atomic_load(&c->watch.since) || watch_work(c) != w ||
                    atomic_load(&c->watch.work_since) != since,
                &l);
 }
@@ -186,7 +113,7 @@ static bool device_moves(comm *c, uint64_t *progress)
 {
     bool busy = false;
     *progress = c->watch.device.progress(c->watch.device.with, &busy);
-    return !busy || *progress != c->watch.device_progress || work_of(c) != WORK_NONE;
+    return !busy || *progress != c->watch.device_progress || watch_work(c) != WORK_NONE;
 }
 
 static void put_device(line *l, comm *c, const char *before)
@@ -195,8 +122,8 @@ static void put_device(line *l, comm *c, const char *before)
     uint64_t progress;
     if (!c->watch.device.progress || device_moves(c, &progress)) return;
     c->watch.device.text(c->watch.device.with, text, sizeof text);
-    put(l, before);
-    put(l, text);
+    line_put(l, before);
+    line_put(l, text);
 }
 
 static void look_at_device(comm *c, long long now)
@@ -210,10 +137,10 @@ static void look_at_device(comm *c, long long now)
     double stood = 1e-9 * (double)(now - c->watch.device_since);
     if (stood <= c->timeout) return;
     line l = {.n = 0};
-    put_rank(&l, c);
-    put(&l, "no operation has ended on the device for ");
-    put_number(&l, (long long)stood);
-    put(&l, " s");
+    line_rank(&l, c);
+    line_put(&l, "no operation has ended on the device for ");
+    line_number(&l, (long long)stood);
+    line_put(&l, " s");
     put_device(&l, c, ": ");
     end_unless(device_moves(c, &progress), &l);
 }
@@ -224,7 +151,7 @@ static void look(comm *c)
     if (c->size == 1) return; /* nobody else waits for it */
     long long now = watch_now(),
               since = atomic_load_explicit(&c->watch.since, memory_order_acquire);
-    comm_work w = work_of(c);
+    comm_work w = watch_work(c);
     if (since)
         look_at_wait(c, since, now);
     else if (w)
@@ -239,14 +166,14 @@ static void look_at_call(long long now)
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMIX_RANK");
     line l = {.n = 0};
-    put(&l, "moefold: rank ");
-    put(&l, rank ? rank : "?");
-    put(&l, ": no answer for ");
-    put_number(&l, (now - since) / 1000000000);
-    put(&l, " s in ");
-    put(&l, call.what);
-    put(&l, "; the job ends");
-    say(&l);
+    line_put(&l, "moefold: rank ");
+    line_put(&l, rank ? rank : "?");
+    line_put(&l, ": no answer for ");
+    line_number(&l, (now - since) / 1000000000);
+    line_put(&l, " s in ");
+    line_put(&l, call.what);
+    line_put(&l, "; the job ends");
+    line_say(&l);
     _exit(ERR_MACHINE);
 }
 
@@ -376,19 +303,10 @@ void comm_told_to_end(void)
     comm *c = atomic_load(&told);
     if (!c) return;
     line l = {.n = 0};
-    put_rank(&l, c);
-    put(&l, "told to end (SIGTERM) ");
-    if (atomic_load_explicit(&c->watch.since, memory_order_acquire)) {
-        put(&l, "while it waits in ");
-        put_operation(&l, c);
-    } else if (work_of(c)) {
-        put(&l, "while it is ");
-        put(&l, work_rows[work_of(c)].doing);
-    } else {
-        put(&l, "while it computes");
-        put_where(&l, c, ": ");
-    }
-    say(&l);
+    line_rank(&l, c);
+    line_put(&l, "told to end (SIGTERM) ");
+    line_doing(&l, c);
+    line_say(&l);
 }
 
 static void on_term(int number)

@@ -150,6 +150,10 @@ typedef struct device_table {
      * sync. */
     double (*stamp_read)(device *d, int stamp);
 
+    /* Of a device that does not run ahead, NULL elsewhere: between two operations whose times are
+     * read off the host's clock, `now`. Have stamps behind messages passed? */
+    void (*look)(device *d, double now);
+
     /* Graphs 0 .. n-1, none captured; those from before are gone. NULL where a device has none, as
      * the next three. */
     status (*graphs)(device *d, int n, error *err);

@@ -51,6 +51,7 @@ typedef struct host_device {
     host_stamp *stamps;
     double origin;   /* clock */
     int64_t stamped; /* stamps that are in queues */
+    double looked;   /* clock: whether they have passed */
     int64_t waiting; /* tasks that have not started, in all queues */
     int64_t moves;   /* tasks that were started or ended, of any stream: has anything happened? */
     bool late;       /* the compute stream is a queue, too, and queues run when they must */
@@ -79,6 +80,9 @@ bool queue_step(device *d, op_stream s);
 
 /* Begins and ends what can be, in the order of streams. */
 void queues_move(device *d);
+
+/* Ends what has come to its end. */
+void queues_look(device *d);
 
 bool queues_passed(device *d, host_event e);
 
@@ -114,6 +118,7 @@ status host_stamps(device *d, int n, error *err);
 double host_stamp_origin(device *d);
 void host_stamp_put(device *d, op_stream s, int stamp);
 double host_stamp_read(device *d, int stamp);
+void host_look(device *d, double now);
 void host_stamp_now(device *d, op_stream s, int stamp); /* passes in the call */
 void host_read(device *d, void *to, device_address from, int64_t bytes);
 void host_write(device *d, device_address to, const void *from, int64_t bytes);
@@ -129,7 +134,7 @@ void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned
     .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
     .graphs = host_graphs, .capture = host_capture, .captured = host_captured,                     \
     .replay = host_replay, .stamps = host_stamps, .stamp_origin = host_stamp_origin,               \
-    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .sync = queues_finish,                 \
-    .settle = queues_begin_all
+    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .look = host_look,                     \
+    .sync = queues_finish, .settle = queues_begin_all
 
 #endif

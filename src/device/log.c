@@ -10,10 +10,10 @@
 
 static status read_fault(device_log *l, error *err)
 {
-    static const char *const kinds[] = {"", "trap:", "hang:"};
+    static const char *const kinds[] = {"", "trap:", "hang:", "crash:"};
     const char *word = getenv("MOEFOLD_FAULT");
     if (!word || !*word || strncmp(word, "overflow:", 9) == 0) return OK; /* the trainer's */
-    for (int k = FAULT_TRAP; k <= FAULT_HANG; k++) {
+    for (int k = FAULT_TRAP; k <= FAULT_CRASH; k++) {
         size_t n = strlen(kinds[k]);
         if (strncmp(word, kinds[k], n) != 0) continue;
         char *end;
@@ -23,10 +23,11 @@ static status read_fault(device_log *l, error *err)
         l->fault_at = (uint32_t)at;
         return OK;
     }
-    return error_set(err, ERR_MACHINE,
-                     "MOEFOLD_FAULT=%s in the environment is not trap:N or hang:N, with the number "
-                     "of an operation, or overflow:N, with that of a step; unset it",
-                     word);
+    return error_set(
+        err, ERR_MACHINE,
+        "MOEFOLD_FAULT=%s in the environment is not trap:N, hang:N or crash:N, with the "
+        "number of an operation, or overflow:N, with that of a step; unset it",
+        word);
 }
 
 status log_open(device *d, error *err)
@@ -55,6 +56,7 @@ uint32_t log_put(device *d, op_stream s, const op *o)
     atomic_store_explicit(&name->o, o, memory_order_relaxed);
     atomic_store_explicit(&name->at, d->place, memory_order_relaxed);
     atomic_store_explicit(&l->put[s], number, memory_order_release); /* L1 */
+    if (log_fault_of(d, s, number) == FAULT_CRASH) *(volatile char *)(uintptr_t)number = 0;
     return number;
 }
 

@@ -23,9 +23,10 @@ typedef struct log_name {
 } log_name;
 
 /* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end
- * with a fault, or never; overflow:N lets step N find a routed buffer too small (step.c of the
+ * with a fault of the device (trap), or never (hang), or the host fail when it puts that operation
+ * (crash); overflow:N lets step N find a routed buffer too small (step.c of the
  * trainer). */
-typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG } log_fault;
+typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG, FAULT_CRASH } log_fault;
 
 typedef struct device_log {
     atomic_uint put[STREAM_COUNT];

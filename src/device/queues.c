@@ -135,11 +135,17 @@ bool queue_step(device *d, op_stream s)
 void queues_move(device *d)
 {
     const host_device *h = d->state;
-    for (bool moved = true; moved && (h->waiting || h->stamped);) {
+    for (bool moved = true; moved && h->waiting;) {
         moved = false;
         for (int s = 0; s < STREAM_COUNT; s++)
             while (queue_step(d, (op_stream)s)) moved = true;
     }
+}
+
+void queues_look(device *d)
+{
+    host_device *h = d->state;
+    for (int s = 0; s < STREAM_COUNT; s++) end_tasks(d, &h->queues[s]);
 }
 
 static uint64_t draw(host_device *h)

@@ -353,21 +353,18 @@ function times() {
     table(["Kind", { n: "Seconds" }, { n: "Of the step" }, { n: "Hidden beside" }], sorted.map(p => [
       el("span", {}, el("i", { style: `display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:6px;background:${hue.get(p.name)}` }), name(p)),
       { n: seconds(p.seconds) }, { n: percent(p.seconds / step) }, { n: p.hidden > 0 ? seconds(p.hidden) : "" }])
-      .concat([["Step", { n: seconds(step) }, { n: "100.0 %" }, { n: "" }]]), { caption: "Time by kind" }));
+      .concat([["Step", { n: seconds(step) }, { n: "100.0 %" }, { n: "" }]]), { caption: "Time by kind", stack: true }));
 }
 
 // ---- memory over the step
-function memory() {
-  const m = own.memory, step = own.schedule.step_s, H = 300, L = 62, B = 26, T = 8;
-  const byName = Object.fromEntries(m.regions.map(r => [r.name, r]));
-  const fixed = ["weights", "gradients", "optimizer", "boundary", "step"].map(n => byName[n]).filter(r => r && r.bytes > 0);
-  const n = m.saved.length, small = m.peak_bytes < 0.25 * m.usable_bytes; // then the usable line would hide all else
-  const top = 1.06 * (small ? m.peak_bytes : Math.max(m.usable_bytes, m.peak_bytes));
-  const layers = fixed.map(r => ({ title: r.title, at: () => r.bytes }))
-    .concat([{ title: byName.saved.title, at: i => m.saved[i] }, { title: byName.temporaries.title, at: i => m.temporaries[i] }]);
-  if (m.beside > 0) layers.splice(fixed.length, 0, { title: "graphs and libraries", at: () => m.beside });
+// What lies there for the whole step, what comes and goes in equal parts of it, and lines across.
+function memoryPicture(id, title, text, v) {
+  const H = 300, L = 62, B = 26, T = 8, n = v.saved.length, drawn = v.lines.filter(l => !l.above);
+  const layers = v.fixed.map(r => ({ title: r.title, at: () => r.bytes }))
+    .concat([{ title: v.titles.saved, at: i => v.saved[i] }, { title: v.titles.temporaries, at: i => v.temporaries[i] }]);
   let most = 0;
   for (let i = 0; i < n; i++) most = Math.max(most, layers.reduce((sum, l) => sum + l.at(i), 0));
+  const top = 1.06 * Math.max(most, ...drawn.map(l => l.bytes));
   function build(W) {
     const x = i => L + (W - L) * i / n, y = b => T + (H - T - B) * (1 - b / top);
     const base = new Array(n).fill(0), areas = [], grid = [];
@@ -382,25 +379,63 @@ function memory() {
       }
       areas.push(el("path", { d: up + down + "Z", fill: colour(k) }, el("title", {}, l.title)));
     });
-    const lineAt = (b, c) => el("line", { x1: L, x2: W, y1: y(b), y2: y(b), stroke: c, "stroke-width": 2, "stroke-dasharray": "7 5" });
+    const lineAt = l => el("line", { x1: L, x2: W, y1: y(l.bytes), y2: y(l.bytes), stroke: l.colour, "stroke-width": 2, "stroke-dasharray": "7 5" });
     for (let b = 0; b <= top; b += unit)
       grid.push(el("line", { x1: L, x2: W, y1: y(b), y2: y(b), stroke: "var(--grid)" }),
         el("text", { x: L - 6, y: y(b) + 4, "text-anchor": "end" }, +(b / size).toPrecision(4) + (size === GIB ? " GiB" : size === 1024 ? " KiB" : " MiB")));
-    for (let i = 0; i <= 4; i++)
-      grid.push(el("text", { x: x(n * i / 4), y: H - 6, "text-anchor": i === 4 ? "end" : i ? "middle" : "start" }, seconds(step * i / 4)));
-    return [grid, areas, lineAt(m.peak_bytes, "var(--mark)"), small ? null : lineAt(m.usable_bytes, "var(--bad)")];
+    const cuts = W < 480 ? 2 : 4;
+    for (let i = 0; i <= cuts; i++)
+      grid.push(el("text", { x: x(n * i / cuts), y: H - 6, "text-anchor": i === cuts ? "end" : i ? "middle" : "start" }, seconds(v.step * i / cuts)));
+    return [grid, areas, drawn.map(lineAt)];
   }
-  card("memory", "Memory over the step",
-    el("p", { class: "soft" }, `Rank ${m.rank}, the fullest (stage ${m.stage}); the most that is alive at once in each moment. ` +
-      "Planned is what is taken for the whole step; it lies higher where the peaks of activations and temporaries do not meet."),
-    chart(H, { role: "img", "aria-label": `Memory of rank ${m.rank} over the step: at most ${bytesText(most)} alive, ` +
-      `${bytesText(m.peak_bytes)} planned, ${bytesText(m.usable_bytes)} usable` }, build),
-    legend(layers.map((l, k) => [colour(k), l.title]).concat([["var(--mark)", "planned " + bytesText(m.peak_bytes), 1],
-      ["var(--bad)", "usable " + bytesText(m.usable_bytes) + (small ? ", above the picture" : ""), 1]])),
-    table(["Region", { n: "Planned" }, { n: "Of usable" }], m.regions.filter(r => r.bytes > 0).map(r =>
-      [r.title, { n: bytesText(r.bytes) }, { n: percent(r.bytes / m.usable_bytes) }])
-      .concat(m.beside > 0 ? [["graphs and libraries, beside the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
-      .concat(m.on_host > 0 ? [["activations on the host", { n: bytesText(m.on_host) }, { n: "" }]] : []), { caption: "Planned memory by region" }));
+  const said = v.lines.map(l => `${l.title} ${bytesText(l.bytes)}`);
+  card(id, title, el("p", { class: "soft" }, text),
+    chart(H, { role: "img", "aria-label": `Memory of rank ${v.rank} over the step: at most ${bytesText(most)} alive, ${said.join(", ")}` }, build),
+    legend(layers.map((l, k) => [colour(k), l.title]).concat(v.lines.map((l, i) => [l.colour, said[i] + (l.above ? ", above the picture" : ""), 1]))),
+    v.after);
+}
+const alwaysThere = ["weights", "gradients", "optimizer", "boundary", "step"];
+function memory() {
+  const m = own.memory, byName = Object.fromEntries(m.regions.map(r => [r.name, r]));
+  const fixed = alwaysThere.map(n => byName[n]).filter(r => r && r.bytes > 0);
+  if (m.beside > 0) fixed.push({ title: "graphs and libraries", bytes: m.beside });
+  memoryPicture("memory", run ? "Memory over the step, predicted" : "Memory over the step",
+    `Rank ${m.rank}, the fullest (stage ${m.stage}); the most that is alive at once in each moment. ` +
+      "Planned is what is taken for the whole step; it lies higher where the peaks of activations and temporaries do not meet.",
+    { rank: m.rank, step: own.schedule.step_s, fixed, saved: m.saved, temporaries: m.temporaries,
+      titles: { saved: byName.saved.title, temporaries: byName.temporaries.title },
+      lines: [{ colour: "var(--mark)", title: "planned", bytes: m.peak_bytes },
+        { colour: "var(--bad)", title: "usable", bytes: m.usable_bytes, above: m.peak_bytes < 0.25 * m.usable_bytes }], // else it would hide all else
+      after: table(["Region", { n: "Planned" }, { n: "Of usable" }], m.regions.filter(r => r.bytes > 0).map(r =>
+        [r.title, { n: bytesText(r.bytes) }, { n: percent(r.bytes / m.usable_bytes) }])
+        .concat(m.beside > 0 ? [["graphs and libraries, beside the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
+        .concat(m.on_host > 0 ? [["activations on the host", { n: bytesText(m.on_host) }, { n: "" }]] : []), { caption: "Planned memory by region" }) });
+}
+// Of a run: what was alive by the stamps of its last traced step, and what the system counted.
+function memoryMeasured() {
+  const s = run.summary && run.summary.memory, o = s && s.over_step, p = s && s.process;
+  if (!o || !s.regions) return;
+  const titled = Object.fromEntries((own ? own.memory.regions : []).map(r => [r.name, r.title])), title = n => titled[n] || n;
+  const fixed = alwaysThere.filter(n => s.regions[n] > 0).map(n => ({ title: title(n), bytes: s.regions[n] }));
+  const lines = [{ colour: "var(--mark)", title: "planned", bytes: s.planned_bytes }];
+  const counted = [];
+  if (p && p.first_step_bytes > 0) {
+    const grown = p.first_step_bytes - p.before_bytes;
+    if (p.ranks === 1 && !(s.beside_bytes >= 0)) lines.push({ colour: "var(--bad)", title: "taken, as the system counts it", bytes: grown });
+    counted.push(["before the program was built", { n: bytesText(p.before_bytes) }, { n: "" }],
+      ["after the first step", { n: bytesText(p.first_step_bytes) }, { n: "+" + bytesText(grown) }],
+      ["after the last step", { n: bytesText(p.last_step_bytes) }, { n: (p.last_step_bytes < p.first_step_bytes ? "−" : "+") + bytesText(Math.abs(p.last_step_bytes - p.first_step_bytes)) }],
+      ["the most at any time", { n: bytesText(s.resident_bytes) }, { n: "" }]);
+  }
+  memoryPicture("memory-measured", "Memory over the step, measured",
+    `Rank ${s.rank}, the fullest, in its last traced step: bytes are those of its program, times are measured. ` +
+      "Planned is what the run took for the whole step." +
+      (p && p.ranks > 1 ? ` Its process holds all ${grouped(p.ranks)} ranks.` : ""),
+    { rank: s.rank, step: o.step_s, fixed, saved: o.saved, temporaries: o.temporaries,
+      titles: { saved: title("saved"), temporaries: title("temporaries") }, lines,
+      after: [s.beside_bytes >= 0 ? el("p", {}, `On the device, beside what was planned: ${bytesText(s.beside_bytes)} (context, code, libraries, other processes).`) : null,
+        counted.length ? table(["The process in the host's memory", { n: "Resident" }, { n: "Difference" }], counted,
+          { caption: "Memory of the process as the system counts it", stack: true }) : null] });
 }
 
 // ---- ladder, changes
@@ -790,8 +825,9 @@ if (run && run.schedule)
 if (own) {
   schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
   times();
-  memory();
 }
+if (run) memoryMeasured();
+if (own) memory();
 if (run) { loads(); links(); }
 ladder();
 if (!plan) front();

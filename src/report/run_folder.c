@@ -123,7 +123,35 @@ static bool is_parts(const json_t *side)
     return true;
 }
 
+static bool is_counts(const json_t *list)
+{
+    size_t i;
+    const json_t *v;
+    json_array_foreach(list, i, v) if (!json_is_integer(v)) return false;
+    return json_array_size(list) > 0;
+}
+
 /* What is wrong with it; NULL: nothing. */
+static const char *memory_fault(const json_t *memory)
+{
+    const json_t *over = json_object_get(memory, "over_step"),
+                 *saved = json_object_get(over, "saved"),
+                 *temp = json_object_get(over, "temporaries"),
+                 *process = json_object_get(memory, "process");
+    static const char *const counted[] = {"ranks", "before_bytes", "first_step_bytes",
+                                          "last_step_bytes"};
+    if (!json_is_integer(json_object_get(memory, "planned_bytes")))
+        return "memory has no planned_bytes";
+    bool whole = is_counts(saved) && is_counts(temp) &&
+                 json_array_size(saved) == json_array_size(temp) && number(over, "step_s") > 0;
+    if (over && !whole)
+        return "over_step of memory has not as many bytes saved as temporaries, and its step_s";
+    for (int i = 0; process && i < 4; i++)
+        if (!json_is_integer(json_object_get(process, counted[i])))
+            return "process of memory has not its ranks and bytes";
+    return NULL;
+}
+
 static const char *summary_fault(const json_t *o)
 {
     size_t i;
@@ -143,9 +171,7 @@ static const char *summary_fault(const json_t *o)
         if (side && !is_parts(side)) return k ? "measured has no parts" : "predicted has no parts";
     }
     const json_t *memory = json_object_get(o, "memory");
-    if (memory && !json_is_integer(json_object_get(memory, "planned_bytes")))
-        return "memory has no planned_bytes";
-    return NULL;
+    return memory ? memory_fault(memory) : NULL;
 }
 
 status run_summary_parse(json_t **out, const char *path, const char *data, size_t n, error *err)

@@ -4,6 +4,7 @@
 #define REPORT_SCHEDULE_H
 
 #include "price/price.h"
+#include "report/alive.h"
 
 typedef enum unit_kind {
     UNIT_FORWARD,
@@ -29,12 +30,6 @@ typedef struct report_stage {
     int64_t left_out; /* units in the middle that were too many to show */
     int64_t left_at;  /* place of the first that follows them */
 } report_stage;
-
-/* What the fullest rank holds of what comes and goes; all else is there for the whole step. */
-typedef struct memory_point {
-    double at;
-    int64_t saved, temp;
-} memory_point;
 
 typedef struct report_schedule {
     price p;

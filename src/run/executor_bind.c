@@ -44,6 +44,7 @@ static status bind_row(const executor *e, bound_op *b, const segment *seg, const
     const kernel *k = kernel_pick(rows, n_rows, o, &b->types, e->plain);
     if (!k) return no_kernel(table, o, &b->types, err);
     assert(kernel_workspace_of(k, o, &b->types) <= workspace_bytes(table->target(), seg, o));
+    if (e->c) comm_where(e->c, "preparing", o->name);
     status s = prepare(k, o, b, err);
     if (!s) b->row = k;
     return s;

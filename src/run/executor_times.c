@@ -4,9 +4,14 @@
  *     it then, but no device lets the host run so far ahead that it has not passed.
  * I2  An operation's event is recorded before its end is stamped: who waits for it does not wait
  *     for the stamp.
- * I3  A trace begins and ends between steps; rows beyond the memory it has are not kept. */
+ * I3  A trace begins and ends between steps; rows beyond the memory it has are not kept.
+ * I4  Where a call of the compute stream is done when it returns, the host's clock is its stamp, and
+ *     the end of an operation is the start of the next one: a step of small operations would feel
+ *     more. There a message has one stamp, at its end: it starts when it is put, or when the one
+ *     before it in its stream has ended. */
 #include "run/executor_times.h"
 
+#include "base/clock.h"
 #include "run/executor_state.h"
 
 enum { RING = 8192, NO_ROW = -1, NO_KIND = -1 };
@@ -14,6 +19,7 @@ enum { RING = 8192, NO_ROW = -1, NO_KIND = -1 };
 /* What a stamp of the ring is for. */
 typedef struct mark {
     int64_t row; /* of the trace, or NO_ROW */
+    op_stream stream;
     bool is_end;
     bool timed; /* the next `timed` one counts from here .. */
     int kind;   /* .. and this one adds to the kind, unless NO_KIND */
@@ -28,9 +34,27 @@ struct op_clock {
     int64_t n_rows, room;
     int64_t row; /* of the operation that is being put, or NO_ROW */
     bool tracing;
+    /* I4 */
+    bool direct;                   /* the host's clock serves */
+    bool goes_on;                  /* compute's last operation has just ended, at .. */
+    double compute_end;            /* .. */
+    double ended_in[STREAM_COUNT]; /* the row of each stream that was read last */
 };
 
 /* ---- the ring */
+
+static void set_time(op_clock *c, const mark *m, double at)
+{
+    op_times *x = &c->rows[m->row];
+    if (!m->is_end) {
+        x->start = at;
+        return;
+    }
+    x->end = at;
+    if (!c->direct) return;
+    if (x->start < c->ended_in[m->stream]) x->start = c->ended_in[m->stream];
+    c->ended_in[m->stream] = at;
+}
 
 static void read_one(executor *e)
 {
@@ -38,7 +62,7 @@ static void read_one(executor *e)
     const mark *m = &c->marks[c->read % RING];
     double at = e->d->table->stamp_read(e->d, (int)(c->read % RING));
     c->read++;
-    if (m->row != NO_ROW) *(m->is_end ? &c->rows[m->row].end : &c->rows[m->row].start) = at;
+    if (m->row != NO_ROW) set_time(c, m, at);
     if (!m->timed) return;
     if (m->kind != NO_KIND && e->times) timing_add(e->times, (cost_kind)m->kind, at - c->last);
     c->last = at;
@@ -53,6 +77,7 @@ static void put(executor *e, op_stream s, mark m)
 {
     op_clock *c = e->clock;
     if (c->put - c->read == RING) read_one(e); /* I1 */
+    m.stream = s;
     c->marks[c->put % RING] = m;
     e->d->table->stamp(e->d, s, (int)(c->put++ % RING));
 }
@@ -61,14 +86,18 @@ static status open_clock(executor *e, error *err)
 {
     if (e->clock) return OK;
     status s = e->d->table->stamps(e->d, RING, err);
-    if (!s) e->clock = ARENA_NEW(e->memory, op_clock);
-    return s;
+    if (s) return s;
+    e->clock = ARENA_NEW(e->memory, op_clock);
+    e->clock->direct = !e->d->runs_ahead;
+    return OK;
 }
 
 static void begin(executor *e)
 {
     read_all(e);
     e->clock->origin = e->d->table->stamp_origin(e->d);
+    e->clock->goes_on = false;
+    for (int s = 0; s < STREAM_COUNT; s++) e->clock->ended_in[s] = 0;
 }
 
 /* ---- while operations are put */
@@ -79,6 +108,23 @@ void op_clock_item(executor *e, item_part part)
         put(e, STREAM_COMPUTE, (mark){.row = NO_ROW, .timed = true, .kind = NO_KIND});
 }
 
+/* I4 */
+static void start_here(op_clock *c, op_stream s)
+{
+    bool goes_on = c->goes_on && s == STREAM_COMPUTE;
+    c->rows[c->row].start = goes_on ? c->compute_end : clock_seconds() - c->origin;
+    c->goes_on = false;
+}
+
+static void end_here(executor *e)
+{
+    op_clock *c = e->clock;
+    double now = clock_seconds();
+    c->compute_end = c->rows[c->row].end = now - c->origin;
+    c->goes_on = true;
+    e->d->table->look(e->d, now);
+}
+
 void op_clock_start(executor *e, item_part part, int64_t i, int k, op_stream s)
 {
     op_clock *c = e->clock;
@@ -86,7 +132,10 @@ void op_clock_start(executor *e, item_part part, int64_t i, int k, op_stream s)
     if (!c->tracing || c->n_rows == c->room) return; /* I3 */
     c->row = c->n_rows++;
     c->rows[c->row] = (op_times){.part = part, .item = i, .op = k};
-    put(e, s, (mark){.row = c->row, .kind = NO_KIND});
+    if (c->direct)
+        start_here(c, s);
+    else
+        put(e, s, (mark){.row = c->row, .kind = NO_KIND});
 }
 
 /* The kind whose time has ended with this operation: its own, or that of the message that it waited
@@ -108,7 +157,11 @@ void op_clock_end(executor *e, item_part part, const bound_item *it, int phase, 
     op_stream s = it->seg->seg->ops[phase][k].stream;
     bool timed = e->times && part_is_played(part);
     int kind = timed ? kind_of(e, it, phase, k) : NO_KIND;
-    bool traced = c->row != NO_ROW, both = traced && timed && s == STREAM_COMPUTE;
+    bool traced = c->row != NO_ROW, both = traced && timed && s == STREAM_COMPUTE && !c->direct;
+    if (traced && c->direct && s == STREAM_COMPUTE) {
+        end_here(e);
+        traced = false;
+    }
     if (traced) put(e, s, (mark){.row = c->row, .is_end = true, .timed = both, .kind = kind});
     if (timed && !both) put(e, STREAM_COMPUTE, (mark){.row = NO_ROW, .timed = true, .kind = kind});
 }

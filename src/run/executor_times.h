@@ -22,10 +22,10 @@
  * since `origin` of executor_trace_origin. Of a wait: how long its stream stood. On the CPU a
  * message of a stream begins when the one before it is complete, and ends when the host sees it. */
 typedef struct op_times {
-    item_part part;
+    double start, end;
     int64_t item;
     int op;
-    double start, end;
+    item_part part;
 } op_times;
 
 /* From here on operations are stamped. Nothing is under way. The first call takes memory for all

@@ -111,7 +111,10 @@ static status say_why_none(const recipe *given, arena *a, error *err)
 
 bool search_over(search *s)
 {
-    if (!s->done && s->o->until > 0 && clock_seconds() >= s->o->until) s->done = s->late = true;
+    if (s->done) return true;
+    bool late = s->o->until > 0 && clock_seconds() >= s->o->until;
+    late = late || (s->o->work > 0 && clock_work() >= s->o->work);
+    if (late) s->done = s->late = true;
     return s->done;
 }
 

@@ -55,6 +55,7 @@ typedef struct search_options {
     bool unpriced;  /* the best are left as sums of cards have them (search_price_found) */
     int best;       /* how many are priced whole; 0: BEST_MAX */
     double until;   /* of clock_seconds: ends then with what it has; 0: runs to its end */
+    double work;    /* of clock_work: likewise, and a loaded machine does not move it */
 } search_options;
 
 typedef struct search_result {

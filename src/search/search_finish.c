@@ -49,7 +49,7 @@ void search_price_found(found *f, const search_result *r, const search_options *
 static bool is_late(const search *s)
 {
     static const double GRACE_SECONDS = 1;
-    return s->late && clock_seconds() >= s->o->until + GRACE_SECONDS;
+    return s->late && s->o->until > 0 && clock_seconds() >= s->o->until + GRACE_SECONDS;
 }
 
 void search_price_best(search *s, arena *a)

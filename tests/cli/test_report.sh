@@ -63,7 +63,14 @@ assert d["kind"] == "run" and [l[0] for l in r["lines"]] == list(range(1, 9)) an
 assert r["summary"]["measured"] == s["measured"] and len(r["schedule"]["stages"]) == 2
 assert all(len(st["units"]) == 4 * 2 * 4 for st in r["schedule"]["stages"]), [len(st["units"]) for st in r["schedule"]["stages"]]
 assert all(abs(sum(l["loads"]) / len(l["loads"]) - 1000) < 1 for l in r["loads"]["layers"])
-assert any(t["group"] == "ep" for t in r["summary"]["traffic"])' "$work/trained"
+assert any(t["group"] == "ep" for t in r["summary"]["traffic"])
+m = r["summary"]["memory"]; o = m["over_step"]; there = m["regions"]
+fixed = sum(there.get(n, 0) for n in ("weights", "gradients", "optimizer", "boundary", "step"))
+most = max(a + b for a, b in zip(o["saved"], o["temporaries"]))
+assert max(o["saved"]) == there["saved"] and 0 < most <= m["planned_bytes"] - fixed, (most, m)
+assert o["saved"][-1] == o["temporaries"][-1] == 0 and 0.2 * s["measured"]["step_s"] < o["step_s"] < 5 * s["measured"]["step_s"]
+p = m["process"]; assert p["ranks"] == 1 and 0 < p["before_bytes"] < p["first_step_bytes"] <= m["resident_bytes"]
+assert p["first_step_bytes"] - p["before_bytes"] > 0.9 * m["planned_bytes"]' "$work/trained"
 }
 check numbers_are_those_of_the_run run_is_whole
 printf 'moefold:\n  model: tiny\n' >"$work/<script>alert(1)<.yaml"
@@ -116,7 +123,7 @@ if [ -n "$chromium" ]; then
             expect "${p}_has_its_foot_at_$width" 0 'This page needs no network' cat "$work/$p.dom"
         done
     done
-    for id in loss beside measured schedule memory experts links ranks; do
+    for id in loss beside measured schedule memory-measured memory experts links ranks; do
         expect "run_shows_$id" 0 "<section class=\"card\" id=\"$id\"" cat "$work/run.dom"
     done
     expect plan_shows_its_rows 0 'id="row10"' cat "$work/plan.dom"
@@ -131,6 +138,11 @@ else
 fi
 
 # ---- bad words and files
+for fault in 'm["over_step"]["saved"].pop()' 'm["over_step"]["step_s"] = 0' 'm["over_step"] = 3' 'del m["process"]["ranks"]'; do
+    rm -rf "$work/bad" && cp -r "$work/trained" "$work/bad"
+    python3 -c "import json, sys; s = json.load(open(sys.argv[1])); m = s['memory']; $fault; json.dump(s, open(sys.argv[1], 'w'))" "$work/bad/summary.json"
+    expect "memory_of_a_run_without_sense: $fault" 2 'summary.json: (over_step|process) of memory has not' "$moefold" report "$work/bad" -o "$work/x.html"
+done
 expect out_is_needed 2 'name the page to write: -o page.html' "$moefold" report tiny
 expect a_recipe_is_needed 2 'name a recipe' "$moefold" report -o "$work/x.html"
 expect folder_must_be_there 3 'nowhere/x.html: cannot be written' "$moefold" report tiny cluster.gpu=cpu --brief -o "$work/nowhere/x.html"

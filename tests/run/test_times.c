@@ -78,10 +78,13 @@ static int64_t ops_of(const program *p, int part)
     return n;
 }
 
-/* Every operation that was put, once, in the order of its stream, inside of the step. */
+/* Every operation that was put, once, in the order of its stream, inside of the step. Where calls of
+ * compute are done when they return, one reading of the clock ends an operation and starts the
+ * next. */
 static void check_trace(const rig *g, const op_times *times, int64_t n, double seconds)
 {
     double last[STREAM_COUNT] = {0};
+    bool shares = !executor_runs_ahead(g->e), computed = false;
     int64_t all = 0, k = 0;
     for (int part = 0; part < PART_COUNT; part++)
         if (part != PART_GATHER || !g->p.gathers_late) all += ops_of(&g->p, part);
@@ -92,6 +95,9 @@ static void check_trace(const rig *g, const op_times *times, int64_t n, double s
         const op *o = &it->seg->ops[it->phase][t->op];
         assert_true(t->op < it->seg->n_ops[it->phase]);
         assert_true(t->start >= last[o->stream] && t->end >= t->start && t->end <= seconds);
+        bool computes = o->stream == STREAM_COMPUTE;
+        if (shares && computed && computes) assert_true(t->start == last[STREAM_COMPUTE]);
+        computed = computes;
         last[o->stream] = t->end;
     }
 }
@@ -123,8 +129,8 @@ static void a_trace_has_every_operation_of_its_step(void **state)
     }
 }
 
-/* The kinds of a step sum up to no more than the step, and to a good part of it on a CPU; a trace
- * beside them takes nothing from them. */
+/* The kinds of a step sum up to no more than the step, and to a good part of it on a CPU, at least
+ * where no other program had the core just then; a trace beside them takes nothing from them. */
 static void times_by_kind_are_the_step(void **state)
 {
     (void)state;
@@ -139,6 +145,7 @@ static void times_by_kind_are_the_step(void **state)
         if (hardware_read(&hw, "cpu", g.a, &err)) fail_msg("%s", err.text);
         cost_init(&cost, &hw, g.s, NULL);
         assert_int_equal(executor_time(g.e, &t, &cost, &err), OK);
+        double most = 0;
         for (int step = 0; step < 3; step++) {
             timing before = t;
             double start = clock_seconds(), sum = 0;
@@ -153,9 +160,10 @@ static void times_by_kind_are_the_step(void **state)
                 sum += t.seconds[k] - before.seconds[k];
             }
             assert_true(t.seconds[COST_GEMM] > 0 && t.seconds[COST_ATTENTION] > 0);
-            if (sum > whole || (i / 2 == 0 && sum < 0.2 * whole))
-                fail_msg("%s: %g of %g s", devices[i / 2], sum, whole);
+            if (sum > whole) fail_msg("%s: %g of %g s", devices[i / 2], sum, whole);
+            if (sum / whole > most) most = sum / whole;
         }
+        if (i / 2 == 0 && most < 0.2) fail_msg("%s: %g of a step", devices[i / 2], most);
         rig_close(&g);
     }
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "price/measured.h"
 #include "recipe/export.h"
@@ -110,35 +111,34 @@ status trainer_folder_open(trainer *t, error *err)
 {
     if (!t->o->run) return OK;
     status s = ranks_agree(t->c, comm_rank(t->c) == 0 ? open_here(t, err) : OK, err);
-    if (!s) t->step_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
-    return s;
-}
-
-/* Seconds in which this thread could run and had no core, as Linux counts them; 0: it does not. */
-static double delay_so_far(void)
-{
-    unsigned long long on_core, waited = 0;
-    FILE *f = fopen("/proc/thread-self/schedstat", "r");
-    if (f && fscanf(f, "%llu %llu", &on_core, &waited) != 2) waited = 0;
-    if (f) fclose(f);
-    return 1e-9 * (double)waited;
+    if (s) return s;
+    t->step_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
+    t->core_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
+    t->on_core = clock_read(CLOCK_THREAD_CPUTIME_ID);
+    return OK;
 }
 
 /* The first step is not counted: pages are touched and threads started there. */
 void trainer_folder_step(trainer *t, double seconds)
 {
     if (!t->step_seconds) return;
+    double now = clock_read(CLOCK_THREAD_CPUTIME_ID);
+    t->core_seconds[t->steps_timed % STEPS_KEPT] = now - t->on_core;
+    t->on_core = now;
     t->step_seconds[t->steps_timed++ % STEPS_KEPT] = seconds;
-    if (t->steps_timed == 1) t->delay_before = delay_so_far();
+    if (t->steps_timed == 1) t->counted[COUNT_FIRST] = system_count_now();
 }
 
-/* A step's in the mean over ranks. Collective. */
-static double delay_of(const trainer *t)
+/* Of the steps behind the first, in the mean over ranks. Collective. */
+static void count_use(const trainer *t, train_summary *sum)
 {
-    double steps = (double)(t->steps_timed - 1);
-    double sum = steps > 0 ? (delay_so_far() - t->delay_before) / steps : 0;
-    comm_sum(t->c, GROUP_WORLD, &sum, 1);
-    return sum / (double)comm_size(t->c);
+    const system_count *from = &t->counted[COUNT_FIRST], *to = &t->counted[COUNT_END];
+    double steps = (double)(t->steps_timed - 1), n = (double)comm_size(t->c),
+           use[2] = {to->on_core - from->on_core, to->waited - from->waited};
+    for (int i = 0; i < 2; i++) use[i] = steps > 0 ? use[i] / steps : 0;
+    comm_sum(t->c, GROUP_WORLD, use, 2);
+    sum->on_core = use[0] / n;
+    sum->delay = use[1] / n;
 }
 
 /* ---- the summary */
@@ -149,12 +149,11 @@ static json_t *number(double x)
 }
 
 /* In their order; the first of the run is left out where there are others. */
-static json_t *json_steps(const trainer *t)
+static json_t *json_steps(const trainer *t, const double *of)
 {
     json_t *list = json_array();
     int64_t n = t->steps_timed, from = n > STEPS_KEPT ? n - STEPS_KEPT : n > 1;
-    for (int64_t i = from; i < n; i++)
-        json_array_append_new(list, json_real(t->step_seconds[i % STEPS_KEPT]));
+    for (int64_t i = from; i < n; i++) json_array_append_new(list, json_real(of[i % STEPS_KEPT]));
     return list;
 }
 
@@ -189,9 +188,23 @@ static json_t *json_memory(const run_memory *m)
     for (int i = 0; i < REGION_COUNT; i++)
         if (region_is_shown(i, m->bytes[i]))
             json_object_set_new(regions, region_name((region)i), json_integer(m->bytes[i]));
-    return json_pack("{s:I, s:I, s:I, s:o, s:I}", "rank", (json_int_t)m->rank, "planned_bytes",
+    return json_pack("{s:I, s:I, s:I, s:o, s:I, s:o}", "rank", (json_int_t)m->rank, "planned_bytes",
                      (json_int_t)m->arena, "host_bytes", (json_int_t)m->host, "regions", regions,
-                     "resident_bytes", (json_int_t)m->resident);
+                     "resident_bytes", (json_int_t)m->resident, "process",
+                     json_pack("{s:I, s:I, s:I, s:I}", "ranks", (json_int_t)m->in_process,
+                               "before_bytes", (json_int_t)m->before, "first_step_bytes",
+                               (json_int_t)m->first, "last_step_bytes", (json_int_t)m->last));
+}
+
+/* What the fullest rank held in the course of its last traced step. */
+static json_t *json_alive(const trainer *t)
+{
+    json_t *saved = json_array(), *temp = json_array();
+    for (int i = 0; i < ALIVE_POINTS; i++) {
+        json_array_append_new(saved, json_integer(t->alive[i].saved));
+        json_array_append_new(temp, json_integer(t->alive[i].temp));
+    }
+    return json_pack("{s:f, s:o, s:o}", "step_s", t->alive_s, "saved", saved, "temporaries", temp);
 }
 
 static json_t *json_knobs(const trainer *t)
@@ -203,25 +216,17 @@ static json_t *json_knobs(const trainer *t)
     return o;
 }
 
-/* The most that this process had in memory, as the system counts it. */
-static int64_t resident(void)
-{
-    long long kib = 0;
-    char line[256];
-    FILE *f = fopen("/proc/self/status", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "VmHWM: %lld", &kib) == 1) break;
-    if (f) fclose(f);
-    return kib * 1024;
-}
-
 /* Collective. */
 static run_memory memory_of(trainer *t)
 {
     arena *scratch = arena_create();
     run_memory mine = {.rank = comm_rank(t->c), .arena = t->p->arena_bytes};
     mine.host = t->p->host_bytes;
-    mine.resident = resident();
+    mine.resident = system_count_now().most_resident;
+    mine.before = t->counted[COUNT_START].resident;
+    mine.first = t->counted[COUNT_FIRST].resident;
+    mine.last = t->counted[COUNT_END].resident;
+    mine.in_process = comm_shares_process(t->c) ? comm_size(t->c) : 1;
     for (int i = 0; i < REGION_COUNT; i++) mine.bytes[i] = t->p->bytes[i];
     int64_t n = comm_size(t->c), fullest = 0;
     run_memory *all = ARENA_ARRAY(scratch, run_memory, n);
@@ -229,6 +234,9 @@ static run_memory memory_of(trainer *t)
     for (int64_t r = 1; r < n; r++)
         if (all[r].arena > all[fullest].arena) fullest = r;
     run_memory m = all[fullest];
+    comm_broadcast(t->c, GROUP_WORLD, fullest, &t->alive_s, sizeof t->alive_s);
+    if (!t->alive) t->alive = ARENA_ARRAY(t->a, memory_point, ALIVE_POINTS);
+    comm_broadcast(t->c, GROUP_WORLD, fullest, t->alive, ALIVE_POINTS * sizeof *t->alive);
     arena_destroy(scratch);
     return m;
 }
@@ -295,11 +303,16 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "last_loss", number(sum->last_loss));
     json_object_set_new(o, "seconds", json_real(sum->seconds));
     json_object_set_new(o, "tokens_per_second", json_real(sum->tokens_per_second));
-    json_object_set_new(o, "step_seconds", json_steps(t));
+    json_object_set_new(o, "step_seconds", json_steps(t, t->step_seconds));
+    json_object_set_new(o, "core_seconds", json_steps(t, t->core_seconds));
     json_object_set_new(o, "knobs", json_knobs(t));
     if (st) return o;
+    json_object_set_new(o, "core_s", json_real(sum->on_core));
     json_object_set_new(o, "delay_s", json_real(sum->delay));
-    json_object_set_new(o, "memory", json_memory(&sum->memory));
+    json_t *memory = json_memory(&sum->memory);
+    if (t->alive_s > 0) json_object_set_new(memory, "over_step", json_alive(t));
+    if (t->beside >= 0) json_object_set_new(memory, "beside_bytes", json_integer(t->beside));
+    json_object_set_new(o, "memory", memory);
     json_object_set_new(o, "traffic", json_traffic(&sum->traffic));
     json_object_set_new(o, "streams", json_exposed(&sum->traffic));
     add_parts(o, t);
@@ -310,7 +323,7 @@ status trainer_folder_close(trainer *t, train_summary *sum, status st, error *er
 {
     if (!t->o->run || !t->step_seconds) return st;
     if (!st) sum->memory = memory_of(t);
-    if (!st) sum->delay = delay_of(t);
+    if (!st) count_use(t, sum);
     error why = {{0}};
     status s = OK;
     if (comm_rank(t->c) == 0) {

@@ -13,9 +13,22 @@
 #include "run/trainer/progress.h"
 #include "run/trainer/schedule.h"
 #include "run/timing.h"
+#include "report/alive.h"
 #include "run/trainer/trainer.h"
 
 enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
+
+/* What the system counts: seconds of the rank's thread on a core, and without one that others had;
+ * bytes of the process in memory. */
+typedef struct system_count {
+    double on_core, waited;
+    int64_t resident, most_resident;
+} system_count;
+
+/* Before the program is built and memory taken; at the end of the first step, of the last. */
+enum { COUNT_START, COUNT_FIRST, COUNT_END, COUNT_MOMENTS };
+
+enum { ALIVE_POINTS = 400 }; /* of a step: what is alive in each part of it */
 
 /* Of the last steps: seconds to put one; calls of the last one. */
 enum { HOST_STEPS = 256 };
@@ -65,8 +78,12 @@ typedef struct trainer {
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
+    double *core_seconds; /* [STEPS_KEPT] of them: how long this thread was on a core */
+    double on_core;       /* so far */
     int64_t steps_timed;
-    double delay_before; /* of this thread, up to the end of the first step */
+    system_count counted[COUNT_MOMENTS]; /* what the system counts of this process */
+    memory_point *alive; /* [ALIVE_POINTS] of the last traced step; NULL: no folder, or no trace */
+    double alive_s;      /* its seconds */
     comm_stats reported; /* what has been printed of the traffic */
     int64_t reported_steps;
     host_times host;
@@ -182,6 +199,9 @@ void trainer_predict_table(trainer *t);
 /* traced.c: --trace. Collective. */
 status trainer_trace_open(trainer *t, error *err); /* before the first step */
 status trainer_trace_write(trainer *t, error *err);
+
+/* counted.c: what the system counts of this process and thread, now. Where it does not, zeros. */
+system_count system_count_now(void);
 
 /* run_folder.c: --run. Collective, but for the second. */
 status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */

@@ -56,6 +56,10 @@ static void say(trainer *t, const trace *x)
 status trainer_trace_write(trainer *t, error *err)
 {
     if (!t->tracing) return OK;
+    if (t->o->run) {
+        t->alive = ARENA_ARRAY(t->a, memory_point, ALIVE_POINTS);
+        t->alive_s = tracing_alive(t->tracing, t->alive, ALIVE_POINTS);
+    }
     const trace *x = tracing_merge(t->tracing, t->s, t->c);
     status s = OK;
     comm_work before = comm_work_begin(t->c, WORK_WRITE);

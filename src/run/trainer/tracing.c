@@ -23,6 +23,16 @@ typedef struct message_count {
     bool sends;
 } message_count;
 
+/* A traced step as the executor saw it: 32 bytes an operation. It is told in words when the run is
+ * over (I4). */
+typedef struct kept_step {
+    const program *p;
+    op_times *rows;
+    int64_t n;
+    double origin, begun; /* clock */
+    step_clock at;
+} kept_step;
+
 struct tracing {
     tracing_job j;
     arena *a;     /* of the job */
@@ -30,7 +40,10 @@ struct tracing {
     trace own;    /* of this rank; seconds are of this host's clock */
     double begun; /* clock: the first traced step, */
     double ended; /* and the last one's end */
-    int64_t n_steps, last;
+    kept_step *kept;
+    int64_t n_steps, kept_room, last;
+    bool every_other; /* bench/trace_overhead.sh: traced steps stand between others; the last one is
+                       * what is written */
     bool on;
     double step_begun;
     double compute_end; /* clock: what compute did last */
@@ -76,6 +89,7 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err)
     tracing *t = ARENA_NEW(a, tracing);
     t->j = *j;
     t->a = a;
+    t->every_other = getenv("MOEFOLD_TRACE_EVERY_OTHER") != NULL;
     *out = t;
     return OK;
 }
@@ -84,6 +98,7 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err)
 static bool is_wanted(const tracing *t, int64_t iteration)
 {
     const tracing_job *j = &t->j;
+    if (t->every_other && iteration % 2) return false;
     if (j->steps.first) return iteration >= j->steps.first && iteration <= j->steps.last;
     bool early = iteration == j->begun + 2 || iteration == j->begun + 3;
     return early || iteration > j->end - 2;
@@ -101,8 +116,9 @@ static void start_window(tracing *t)
     if (t->steps) arena_destroy(t->steps);
     t->steps = arena_create();
     trace_init(&t->own, "measured", t->steps);
-    t->n_counts = t->counts_room = t->n_steps = 0;
+    t->n_counts = t->counts_room = t->n_steps = t->kept_room = 0;
     t->counts = NULL;
+    t->kept = NULL;
     t->begun = t->step_begun;
 }
 
@@ -232,24 +248,82 @@ static void add_row(tracing *t, const program *p, const op_times *x, double from
     trace_add(&t->own, out);
 }
 
+static void add_batch(tracing *t, const kept_step *k)
+{
+    trace_op batch = {.name = "batch", .kind = "reading data", .rank = k->p->at.rank};
+    batch.what = TRACE_WAIT;
+    batch.micro = batch.layer = batch.bytes = -1;
+    batch.start = k->begun;
+    batch.end = k->at.loaded;
+    batch.seconds = k->at.loaded - k->begun;
+    trace_add(&t->own, batch);
+}
+
+/* I4 */
 void tracing_end(tracing *t, executor *e, const program *p, step_clock at)
 {
     int64_t n;
     if (!t || !t->on) return;
     const op_times *rows = executor_trace_end(e, &n);
-    double from = executor_trace_origin(e);
-    t->compute_end = at.loaded;
-    for (int64_t i = 0; i < n; i++) add_row(t, p, &rows[i], from);
-    trace_op batch = {.name = "batch", .kind = "reading data", .rank = p->at.rank};
-    batch.what = TRACE_WAIT;
-    batch.micro = batch.layer = batch.bytes = -1;
-    batch.start = t->step_begun;
-    batch.end = at.loaded;
-    batch.seconds = at.loaded - t->step_begun;
-    trace_add(&t->own, batch);
+    ARENA_GROW(t->steps, t->kept, t->n_steps, t->kept_room);
+    kept_step *k = &t->kept[t->n_steps++];
+    *k = (kept_step){p, NULL, n, executor_trace_origin(e), t->step_begun, at};
+    k->rows = ARENA_RAW(t->steps, op_times, n + 1);
+    if (n) memcpy(k->rows, rows, (size_t)n * sizeof *rows);
     t->ended = at.ended;
-    t->n_steps++;
     t->on = false;
+}
+
+static void describe_all(tracing *t)
+{
+    for (int64_t i = 0; i < t->n_steps; i++) {
+        const kept_step *k = &t->kept[i];
+        t->compute_end = k->at.loaded;
+        for (int64_t x = 0; x < k->n; x++) add_row(t, k->p, &k->rows[x], k->origin);
+        add_batch(t, k);
+    }
+}
+
+/* ---- memory */
+
+/* The row behind those of the item that begins at `first`. */
+static int64_t item_end(const kept_step *k, int64_t first)
+{
+    int64_t i = first + 1;
+    while (i < k->n && k->rows[i].part == k->rows[first].part &&
+           k->rows[i].item == k->rows[first].item)
+        i++;
+    return i;
+}
+
+/* An item begins and ends with what compute does for it. */
+static void add_alive(alive_list *l, const kept_step *k, int64_t first, int64_t end, arena *a)
+{
+    const op_times *rows = k->rows;
+    const item *it = &k->p->items[rows[first].part].list[rows[first].item];
+    double from = k->origin - k->begun, began = -1, ended = 0;
+    for (int64_t i = first; i < end; i++) {
+        if (it->seg->ops[it->phase][rows[i].op].stream != STREAM_COMPUTE) continue;
+        if (began < 0) began = from + rows[i].start;
+        ended = from + rows[i].end;
+    }
+    if (began >= 0) alive_add(l, k->p, it, began, ended, a);
+}
+
+double tracing_alive(const tracing *t, memory_point *out, int64_t n)
+{
+    if (!t || !t->n_steps) return 0;
+    const kept_step *k = &t->kept[t->n_steps - 1];
+    arena *scratch = arena_create();
+    alive_list l = {0};
+    double seconds = k->at.ended - k->begun;
+    for (int64_t i = 0, end; i < k->n; i = end) {
+        end = item_end(k, i);
+        if (k->rows[i].part == PART_STEP) add_alive(&l, k, i, end, scratch);
+    }
+    alive_sample(out, n, &l, seconds);
+    arena_destroy(scratch);
+    return seconds;
 }
 
 /* ---- all ranks */
@@ -330,6 +404,7 @@ const trace *tracing_merge(tracing *t, const setup *s, comm *c)
         arena_destroy(scratch);
         return all;
     }
+    describe_all(t);
     double ahead = clock_ahead(c, scratch), ends[2] = {-(t->begun - ahead), t->ended - ahead};
     comm_max(c, GROUP_WORLD, ends, 2);
     arena_destroy(scratch);

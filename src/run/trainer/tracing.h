@@ -1,7 +1,7 @@
 /* tracing.h - the operations of a run as a trace: `train --trace FILE [--trace-steps A-B]`.
  *
- * The executor stamps operations of the steps that are wanted (run/executor_times.h); each rank
- * describes its own, in the words of the predicted timeline, and at the end rank 0 gets all of them
+ * The executor stamps operations of the steps that are wanted (run/executor_times.h); at the end
+ * each rank describes its own, in the words of the predicted timeline, and rank 0 gets all of them
  * and writes one file. Nothing is sent while steps run.
  *
  * I1  Without --trace-steps the last two steps are traced. A run does not know when it will be told
@@ -10,10 +10,13 @@
  * I2  A message between stages is numbered by both of its ends from the first traced step on, with
  *     which all ranks begin alike.
  * I3  Ranks of one machine share a clock. Those of others are moved by the median difference at
- *     some barriers. */
+ *     some barriers.
+ * I4  A step leaves start and end of its operations, nothing more: eight ranks on two cores would
+ *     describe theirs while others still run the step. */
 #ifndef RUN_TRAINER_TRACING_H
 #define RUN_TRAINER_TRACING_H
 
+#include "report/alive.h"
 #include "run/executor.h"
 #include "trace/trace.h"
 
@@ -49,6 +52,10 @@ typedef struct step_clock {
     double loaded, ended;
 } step_clock;
 void tracing_end(tracing *t, executor *e, const program *p, step_clock at);
+
+/* What this rank held in the course of its last traced step, in `n` equal parts; the seconds of that
+ * step, 0: none was traced. Before tracing_merge. */
+double tracing_alive(const tracing *t, memory_point *out, int64_t n);
 
 /* The trace of all ranks, on rank 0; elsewhere, and where no step was traced, it is empty (n 0).
  * Collective over the world. Lives as long as the arena of tracing_open. */

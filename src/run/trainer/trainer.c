@@ -208,6 +208,7 @@ static status train(trainer *t, train_summary *sum, error *err)
     start_loop(t);
     status st = loop(t, sum, err);
     progress_finish(&t->bar);
+    if (t->o->run) t->counted[COUNT_END] = system_count_now();
     if (st) return st;
     trainer_traffic(t, sum, sum->iterations);
     trainer_predict_table(t);
@@ -224,6 +225,7 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     bool first = comm_rank(c) == 0;
+    if (o->run) t->counted[COUNT_START] = system_count_now();
     comm_work before = comm_work_begin(c, WORK_START);
     if (first) waiting_begin("train", "program, weights, data", WAITING_UNKNOWN, 0);
     status st = trainer_open_all(t, err);

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# A program that fails by itself (a bad address) is never silent: it names the rank, its operation and the calls, and leaves with 3.
+. tests/cli/saying.sh
+export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
+ulimit -c 0
+if nm "$moefold" 2>/dev/null | grep -qE '__(asan|tsan)_init'; then
+    ok "a sanitizer handles these signals: not asked"
+    exit 0
+fi
+job=(tests/data/golden/qwen3-moe-tiny cluster.gpu=cpu model.seq_length=64 train.train_iters=3 train.global_batch_size=4 train.micro_batch_size=1)
+run() { # DEVICE FAULT WORDS...
+    MOEFOLD_DEVICE=$1 MOEFOLD_FAULT=$2 MOEFOLD_TIMEOUT_SECONDS=20 timeout 60 "$moefold" train "${job[@]}" "${@:3}"
+}
+at='SIGSEGV at address 0x96 while it computes: [a-z. ]+; stream compute: [a-z0-9. _]+ \([A-Z0-9_]+\) of [a-z]+.*is not finished \(operation [0-9]+\).*; the process ends'
+
+expect a_rank_that_fails_is_named 3 "rank 0 of 1: SIGSEGV at address 0x96 while it computes: layer norm; the process ends" run cpu crash:150 cluster.n_gpus=1
+for device in peers peers:staged deferred:3; do
+    run $device crash:150 --ranks 2 --as-threads >"$work/out" 2>&1
+    check a_thread_that_fails_leaves_with_3_on_$device [ $? = 3 ]
+    check and_names_its_rank_on_$device grep -qE "rank [01] of 2: $at" "$work/out"
+    check one_rank_speaks_on_$device [ "$(grep -c SIGSEGV "$work/out")" = 1 ]
+    check and_the_calls_are_there_on_$device grep -q 'moefold(+0x[0-9a-f]*)' "$work/out"
+done
+if command -v mpirun >/dev/null; then
+    expect a_process_that_fails_names_its_rank 3 "rank [01] of 2: SIGSEGV at address 0x96 while it" run cpu crash:150 --ranks 2
+fi
+exit $failed
