@@ -1,6 +1,7 @@
 /* test_fp8_bytes.c - of our own target in every scaling: the bytes that a search sums up from cards
  * are those of whole programs, region by region: copies of weights, room of aligned experts, saved
- * codes, temporaries; with fusions that end with QUANTISE, too. */
+ * codes, temporaries; with fusions that end with QUANTISE, too, and with layers at the ends that
+ * stay BF16. */
 #include "search/searching.h"
 
 #include <string.h>
@@ -23,6 +24,7 @@ static const struct {
 } scalings[] = {
     {"bf16_with_fp8_subchannel_scaling_mixed", NULL},
     {"bf16_with_fp8_current_scaling_mixed", P "first_last_layers_bf16=false"},
+    {"bf16_with_fp8_current_scaling_mixed", P "first_last_layers_bf16=true"},
     {"bf16_with_mxfp8_mixed", P "reuse_grad_buf_for_mxfp8_param_ag=false"},
     {"bf16_with_nvfp4_mixed", P "fp4_param_gather=false"},
 };
