@@ -10,11 +10,18 @@
 
 #include "base/dtype.h"
 
+/* How operands of 8 bits are scaled: not at all, since they are none; by one factor each; A for 128
+ * elements of a row and B for squares of 128 x 128; both for 128 elements of a row. Scales are FP32
+ * and lie as program/quant.h has them. */
+typedef enum lt_scaling { LT_UNSCALED, LT_FACTORS, LT_SQUARES, LT_ROWS, LT_SCALINGS } lt_scaling;
+
 typedef struct lt_shape {
     int64_t m, n, k;
     bool a_turned, b_turned; /* stored as [k][m], [k][n] */
-    dtype in, out;           /* BF16 and either, or FP32 and FP32 */
+    dtype in, out;           /* BF16 and either, FP32 and FP32, or A in 8 bits and either */
     bool add;                /* to what is there */
+    lt_scaling scaling;
+    dtype in_b; /* of B, where operands are scaled */
 } lt_shape;
 
 /* Whose choice: the heuristic's, the run's own from before, the machine's (`bench`). */

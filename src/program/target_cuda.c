@@ -190,6 +190,10 @@ int64_t target_cuda_room(const op *o, const op_types *t)
     case OP_GEMM_D:
     case OP_GEMM_W:
         return product(o, t);
+    case OP_QGEMM:
+    case OP_QGEMM_D:
+    case OP_QGEMM_W:
+        return LIBRARY;
     case OP_HEAD_LOSS:
         return head(o, t);
     case OP_HEAD_PART:

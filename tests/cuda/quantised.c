@@ -13,6 +13,7 @@
 #include "base/maths.h"
 #include "base/narrow.h"
 #include "cuda/cases.h"
+#include "cuda/quantised.h"
 #include "program/quant.h"
 
 typedef struct way {
@@ -36,14 +37,7 @@ static float next_number(void)
     return ldexpf((float)((double)(seed >> 11) * 0x1p-52 - 1), (int)(seed >> 8 & 7) - 4);
 }
 
-static void must_run(cudaError_t e)
-{
-    if (e == cudaSuccess) return;
-    printf("quantised: %s\n", cudaGetErrorString(e));
-    exit(1);
-}
-
-static void *device_of(const void *host, int64_t n)
+void *device_of(const void *host, int64_t n)
 {
     void *p;
     must_run(cudaMalloc(&p, (size_t)n + 16));
@@ -70,6 +64,11 @@ static void both_up(both *b)
     if (b->n) must_run(cudaMemcpy(b->gpu, b->host, (size_t)b->n, cudaMemcpyHostToDevice));
 }
 
+static void both_spoil(both *b)
+{
+    if (b->n) must_run(cudaMemset(b->gpu, 0x55, (size_t)b->n));
+}
+
 static void both_free(both *b)
 {
     free(b->host);
@@ -87,9 +86,16 @@ static int64_t both_differ(const both *b)
     return bad;
 }
 
+void must_run(cudaError_t e)
+{
+    if (e == cudaSuccess) return;
+    printf("quantised: %s\n", cudaGetErrorString(e));
+    exit(1);
+}
+
 /* ---- operations */
 
-static op op_of(op_kind kind, const int64_t *dims, int n)
+op quantised_op(op_kind kind, const int64_t *dims, int n)
 {
     op o = {.kind = kind, .name = "tested"};
     for (int i = 0; i < OP_IN_MAX; i++) o.in[i] = i;
@@ -114,9 +120,11 @@ static void run_cpu(const op *o, const op_types *t, void *const *in, void *const
 static void run_gpu(const kernel *k, const op *o, const op_types *t, void *const *in,
                     void *const *out)
 {
-    k->launch(&(kernel_call){.row = k, .o = o, .types = t, .in = in, .out = out});
+    quantised_call c = quantised_call_of(k, o, t, in, out);
+    k->launch(&c.call);
     must_run(cudaGetLastError());
     must_run(cudaDeviceSynchronize());
+    quantised_call_end(&c);
 }
 
 /* A matrix [parts][rows][cols] in BF16 and its copies. */
@@ -132,6 +140,22 @@ static int64_t scale_bytes(const matrix *m, bool square, bool turned)
     return m->parts * dtype_bytes(quant_info_of(m->w.form).scale, quant_scales(z));
 }
 
+/* Cases of the tiles' row and of the wide one. */
+static int quantised_rows[2];
+
+static int quantised_wrong(const matrix *m, const kernel *k, const both *offsets)
+{
+    const int64_t bad[] = {both_differ(&m->q), both_differ(&m->s), both_differ(&m->g),
+                           both_differ(&m->qt), both_differ(&m->st)};
+    if (!(bad[0] + bad[1] + bad[2] + bad[3] + bad[4])) return 0;
+    printf("QUANTISE, %s, %s %s [%lld][%lld][%lld]%s: bytes that differ: q %lld s %lld g %lld qt "
+           "%lld st %lld\n",
+           k->name, quant_info_of(m->w.form).name, dtype_name(m->w.type), (long long)m->parts,
+           (long long)m->rows, (long long)m->cols, offsets ? " of experts" : "", (long long)bad[0],
+           (long long)bad[1], (long long)bad[2], (long long)bad[3], (long long)bad[4]);
+    return 1;
+}
+
 static int quantise(matrix *m, bool weight, const both *offsets)
 {
     bool square = weight && quant_info_of(m->w.form).square;
@@ -144,8 +168,8 @@ static int quantise(matrix *m, bool weight, const both *offsets)
     m->q = both_of(dtype_bytes(m->w.type, codes)), m->qt = both_of(dtype_bytes(m->w.type, turned));
     m->s = both_of(scale_bytes(m, square, false)), m->st = both_of(scale_bytes(m, square, true));
     m->g = both_of(quant_info_of(m->w.form).factor ? 4 * experts : 0);
-    op o = op_of(OP_QUANTISE,
-                 (const int64_t[]){experts, m->rows, m->cols, m->w.form, m->w.type, square}, 6);
+    op o = quantised_op(
+        OP_QUANTISE, (const int64_t[]){experts, m->rows, m->cols, m->w.form, m->w.type, square}, 6);
     if (!offsets) o.in[IN_QUANTISE_offsets] = -1;
     dtype scale = quant_info_of(m->w.form).scale;
     op_types t = {.in = {DTYPE_BF16, DTYPE_I32},
@@ -154,22 +178,19 @@ static int quantise(matrix *m, bool weight, const both *offsets)
                               {m->x.gpu, offsets ? offsets->gpu : NULL}};
     void *out[2][OP_OUT_MAX] = {{m->q.host, m->s.host, m->g.host, m->qt.host, m->st.host},
                                 {m->q.gpu, m->s.gpu, m->g.gpu, m->qt.gpu, m->st.gpu}};
-    int rows;
-    const kernel *list = kernels_cuda(&rows), *k = kernel_pick(list, rows, &o, &t, false);
     run_cpu(&o, &t, in[0], out[0]);
-    run_gpu(k, &o, &t, in[1], out[1]);
-    int64_t bad = both_differ(&m->q) + both_differ(&m->s) + both_differ(&m->g) +
-                  both_differ(&m->qt) + both_differ(&m->st);
-    if (bad)
-        printf("QUANTISE %s %s [%lld][%lld][%lld]%s: bytes that differ: q %lld s %lld g %lld qt "
-               "%lld st %lld\n",
-               quant_info_of(m->w.form).name, dtype_name(m->w.type), (long long)m->parts,
-               (long long)m->rows, (long long)m->cols, offsets ? " of experts" : "",
-               (long long)both_differ(&m->q), (long long)both_differ(&m->s),
-               (long long)both_differ(&m->g), (long long)both_differ(&m->qt),
-               (long long)both_differ(&m->st));
+    int rows, bad = 0;
+    const kernel *list = kernels_cuda(&rows);
+    for (int r = 0; r < rows; r++) {
+        if (list[r].kind != OP_QUANTISE || !list[r].accepts(&o, &t)) continue;
+        both *const results[] = {&m->q, &m->s, &m->g, &m->qt, &m->st};
+        for (int i = 0; i < 5; i++) both_spoil(results[i]);
+        run_gpu(&list[r], &o, &t, in[1], out[1]);
+        bad += quantised_wrong(m, &list[r], offsets);
+        quantised_rows[strcmp(list[r].name, "wide") == 0]++;
+    }
     both_up(&m->q), both_up(&m->s), both_up(&m->g), both_up(&m->qt), both_up(&m->st);
-    return bad != 0;
+    return bad;
 }
 
 static void matrix_free(matrix *m)
@@ -180,7 +201,8 @@ static void matrix_free(matrix *m)
 
 /* ---- products */
 
-static double worst[2]; /* of sums in double, of tensor cores */
+static double worst[2];       /* of sums in double, of tensor cores */
+static int met[4 * OP_COUNT]; /* cases of each row */
 
 static int compare(const op *o, const kernel *k, const float *want, const float *size,
                    const both *y, dtype type)
@@ -227,17 +249,22 @@ static void sizes_of(const op *o, const op_types *t, void *const *in, float *siz
     free(a), free(b);
 }
 
-static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, unsigned flags)
+/* Where experts start, in steps of the rows of one; rows are left behind the last, or none are. */
+static const int starts[][EXPERTS + 1] = {{0, 1, 1, 3, 4}, {0, 0, 0, 0, 5}, {0, 0, 0, 0, 0},
+                                          {0, 2, 5, 5, 5}, {0, 1, 2, 3, 5}, {0, 3, 4, 6, 7}};
+enum { STARTS = sizeof starts / sizeof starts[0] };
+
+static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, unsigned flags,
+                         int pattern)
 {
     bool grouped = kind >= OP_QGROUPED, weights = kind == OP_QGEMM_W || kind == OP_QGROUPED_W;
     bool data = kind == OP_QGEMM_D || kind == OP_QGROUPED_D;
     way ww = {w.form, w.type == DTYPE_E5M2 ? DTYPE_E4M3 : w.type};
     int64_t align = quant_info_of(w.form).align;
     both offsets = both_of(4 * (EXPERTS + 1));
-    if (grouped) { /* one has none, and rows are left behind the last */
-        const int64_t steps[] = {0, 1, 1, 3, 4};
+    if (grouped) {
         for (int e = 0; e <= EXPERTS; e++)
-            ((int32_t *)offsets.host)[e] = (int32_t)(steps[e] * round_up(m, align));
+            ((int32_t *)offsets.host)[e] = (int32_t)(starts[pattern][e] * round_up(m, align));
         m = 5 * round_up(m, align);
         both_up(&offsets);
     }
@@ -248,7 +275,7 @@ static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, u
     int bad = quantise(&a, false, by) + quantise(&b, !weights, weights ? by : NULL);
     int64_t dims[] = {m, n, k, w.form, w.type, ww.type};
     int64_t grouped_dims[] = {m, EXPERTS, n, k, w.form, w.type, ww.type};
-    op o = grouped ? op_of(kind, grouped_dims, 7) : op_of(kind, dims, 6);
+    op o = grouped ? quantised_op(kind, grouped_dims, 7) : quantised_op(kind, dims, 6);
     o.flags = flags;
     for (int i = 0; i < 6; i++) { /* as programs have it */
         const both *list[] = {&a.q, &a.s, &a.g, &b.q, &b.s, &b.g};
@@ -288,6 +315,7 @@ static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, u
                     ((float *)y.host)[i] = (float)(i % 3);
             both_up(&y);
             run_gpu(&rows[r], &o, &t, in[1], (void *[OP_OUT_MAX]){y.gpu});
+            met[r]++;
             bad += compare(&o, &rows[r], want, size, &y, t.out[0]);
             both_free(&y);
         }
@@ -296,89 +324,53 @@ static int check_product(op_kind kind, way w, int64_t m, int64_t n, int64_t k, u
     return bad;
 }
 
+/* All products of one shape, added and written. */
+static int check_shape(way w, const int64_t z[3], int pattern, int *done)
+{
+    int bad = 0;
+    for (op_kind k = OP_QGEMM; k <= OP_QGROUPED_W; k++)
+        for (int f = 0; f < 2; f++) {
+            bool weights = k == OP_QGEMM_W || k == OP_QGROUPED_W;
+            if (pattern && k < OP_QGROUPED) continue;
+            if (f && !weights && k >= OP_QGROUPED) continue;
+            unsigned flags = !f ? 0 : weights ? OVERWRITE : ADD_TO;
+            bad += check_product(k, w, z[0], z[1], z[2], flags, pattern);
+            ++*done;
+        }
+    return bad;
+}
+
+/* A row that no case reaches is not tested. */
+static int rows_not_met(void)
+{
+    int n, bad = 0;
+    const kernel *rows = kernels_cuda(&n);
+    for (int r = 0; r < n; r++) {
+        if (!op_is_quantised(rows[r].kind) || rows[r].kind == OP_QUANTISE || met[r]) continue;
+        printf("%s, %s: no case tries it\n", op_infos[rows[r].kind].name, rows[r].name);
+        bad++;
+    }
+    if (!quantised_rows[0] || !quantised_rows[1]) bad++, printf("QUANTISE: a row was not tried\n");
+    return bad;
+}
+
 int wrong_quantised(void)
 {
     int bad = 0, done = 0;
     static const int64_t shapes[][3] = {
         {64, 96, 160}, {130, 48, 272}, {33, 20, 36}, {16, 256, 128}};
-    for (int i = 0; i < N_WAYS * 4; i++) {
-        const int64_t *z = shapes[i / N_WAYS];
-        for (op_kind k = OP_QGEMM; k <= OP_QGROUPED_W; k++)
-            for (int f = 0; f < 2; f++, done++) {
-                bool weights = k == OP_QGEMM_W || k == OP_QGROUPED_W;
-                if (f && !weights && k >= OP_QGROUPED) continue;
-                unsigned flags = !f ? 0 : weights ? OVERWRITE : ADD_TO;
-                bad += check_product(k, ways[i % N_WAYS], z[0], z[1], z[2], flags);
-            }
-    }
+    /* For tiles of 128 x 256 in pairs: one more than whole ones, and a single one. */
+    static const int64_t wide[][3] = {{112, 264, 272}, {128, 384, 256}, {128, 8, 16}};
+    setenv("MOEFOLD_CUDA_ROWS", "new", 0); /* rows that wait to be tried are */
+    for (int i = 0; i < N_WAYS * 4; i++)
+        bad += check_shape(ways[i % N_WAYS], shapes[i / N_WAYS], 0, &done);
+    for (int i = 0; i < 3 * 3; i++) bad += check_shape(ways[i % 3], wide[i / 3], 0, &done);
+    for (int i = 1; i < STARTS; i++) bad += check_shape(ways[0], wide[0], i, &done);
+    for (int i = 1; i < STARTS; i++) bad += check_shape(ways[1], wide[0], i, &done);
+    bad += rows_not_met();
     printf(
         "quantised: %d cases, %d wrong; sums in double off by %.3g of the sizes, tensor cores by "
-        "%.3g\n",
-        done, bad, worst[0], worst[1]);
+        "%.3g; %d of QUANTISE by tiles, %d by the wide row\n",
+        done, bad, worst[0], worst[1], quantised_rows[0], quantised_rows[1]);
     return bad;
-}
-
-/* ---- time */
-
-static double seconds_of(const kernel *k, const op *o, const op_types *t, void *const *in,
-                         void *const *out)
-{
-    enum { TIMES = 10 };
-    cudaEvent_t a, b;
-    float ms = 0;
-    must_run(cudaEventCreate(&a)), must_run(cudaEventCreate(&b));
-    for (int i = -2; i < TIMES; i++) {
-        if (i == 0) must_run(cudaEventRecord(a, NULL));
-        k->launch(&(kernel_call){.row = k, .o = o, .types = t, .in = in, .out = out});
-    }
-    must_run(cudaEventRecord(b, NULL));
-    must_run(cudaEventSynchronize(b));
-    must_run(cudaEventElapsedTime(&ms, a, b));
-    return (double)ms / 1e3 / TIMES;
-}
-
-/* 128 experts of 2,048 rows, N 1536, K 2048, blockwise: what a layer of Qwen3 takes. */
-void time_quantised(void)
-{
-    enum { E = 128 };
-    const int64_t rows = 262144, n = 1536, k = 2048;
-    int32_t starts[E + 1];
-    for (int e = 0; e <= E; e++) starts[e] = (int32_t)(e * (rows / E));
-    void *offsets = device_of(starts, sizeof starts), *x = device_of(NULL, 2 * rows * k);
-    void *w = device_of(NULL, 2 * E * n * k), *y = device_of(NULL, 2 * rows * n);
-    void *q = device_of(NULL, rows * k), *qt = device_of(NULL, rows * k);
-    void *s = device_of(NULL, rows * k / 32), *st = device_of(NULL, rows * k / 32);
-    void *wq = device_of(NULL, E * n * k), *wt = device_of(NULL, E * n * k);
-    void *ws = device_of(NULL, E * n * k / 1024), *wst = device_of(NULL, E * n * k / 1024);
-    op_types t = {.in = {DTYPE_BF16, DTYPE_I32},
-                  .out = {DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_E4M3, DTYPE_F32}};
-    int n_rows;
-    const kernel *list = kernels_cuda(&n_rows);
-    op o = op_of(OP_QUANTISE, (const int64_t[]){E, rows, k, QUANT_BLOCK, DTYPE_E4M3, 0}, 6);
-    double sec =
-        seconds_of(kernel_pick(list, n_rows, &o, &t, false), &o, &t,
-                   (void *[OP_IN_MAX]){x, offsets}, (void *[OP_OUT_MAX]){q, s, NULL, qt, st});
-    printf("QUANTISE [262144][2048], both copies: %.3f ms, %.2f TB/s\n", sec * 1e3,
-           4.0 * (double)(rows * k) / sec / 1e12);
-    o = op_of(OP_QUANTISE, (const int64_t[]){E, n, k, QUANT_BLOCK, DTYPE_E4M3, 1}, 6);
-    sec = seconds_of(kernel_pick(list, n_rows, &o, &t, false), &o, &t, (void *[OP_IN_MAX]){w},
-                     (void *[OP_OUT_MAX]){wq, ws, NULL, wt, wst});
-    printf("QUANTISE weights [128][1536][2048]: %.3f ms, %.2f TB/s\n", sec * 1e3,
-           4.0 * (double)(E * n * k) / sec / 1e12);
-    op_types p = {
-        .in = {DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_E4M3, DTYPE_F32, DTYPE_F32, DTYPE_I32},
-        .out = {DTYPE_BF16}};
-    o = op_of(OP_QGROUPED, (const int64_t[]){rows, E, n, k, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
-              7);
-    sec =
-        seconds_of(kernel_pick(list, n_rows, &o, &p, false), &o, &p,
-                   (void *[OP_IN_MAX]){q, s, NULL, wq, ws, NULL, offsets}, (void *[OP_OUT_MAX]){y});
-    printf("QGROUPED 128 x 2048 rows, N 1536 K 2048: %.3f ms, %.0f TFLOP/s\n", sec * 1e3,
-           2.0 * (double)(rows * n * k) / sec / 1e12);
-    o = op_of(OP_QGEMM, (const int64_t[]){32768, 5120, 2048, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
-              6);
-    sec = seconds_of(kernel_pick(list, n_rows, &o, &p, false), &o, &p,
-                     (void *[OP_IN_MAX]){q, s, NULL, wq, ws, NULL}, (void *[OP_OUT_MAX]){y});
-    printf("QGEMM 32768 x 5120 x 2048: %.3f ms, %.0f TFLOP/s\n", sec * 1e3,
-           2.0 * 32768 * 5120 * 2048 / sec / 1e12);
 }

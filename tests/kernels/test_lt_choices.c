@@ -68,7 +68,14 @@ static bool was_said(const char *part)
 
 static lt_choice choice_of(int64_t m, bool added, uint64_t first)
 {
-    return (lt_choice){{m, 64, 4096, false, true, DTYPE_BF16, DTYPE_F32, added}, {first, 2, 3}};
+    return (lt_choice){{.m = m,
+                        .n = 64,
+                        .k = 4096,
+                        .b_turned = true,
+                        .in = DTYPE_BF16,
+                        .out = DTYPE_F32,
+                        .add = added},
+                       {first, 2, 3}};
 }
 
 static void keep(int64_t m, bool added, uint64_t first)
@@ -137,6 +144,52 @@ static void every_field_of_a_product_counts(void **state)
     others[3].shape.a_turned = true, others[4].shape.b_turned = false;
     others[5].shape.in = DTYPE_F32, others[6].shape.out = DTYPE_BF16, others[7].shape.add = true;
     for (int i = 0; i < 8; i++) assert_int_equal(lt_choices_find(&others[i]), LT_FIRST);
+}
+
+/* FP8: scales of blocks, and another format of B, are another product; a run finds it again. */
+static void scaled_operands_are_products_of_their_own(void **state)
+{
+    (void)state;
+    lt_choice c = {{.m = 7,
+                    .n = 64,
+                    .k = 4096,
+                    .in = DTYPE_E5M2,
+                    .out = DTYPE_F32,
+                    .add = true,
+                    .scaling = LT_ROWS,
+                    .in_b = DTYPE_E4M3},
+                   {11, 2, 3}};
+    use(run_a, NULL, NULL, 130100, "NVIDIA H200");
+    lt_choices_keep(&c);
+    use(NULL, NULL, NULL, 130100, "NVIDIA H200");
+    use(run_a, NULL, NULL, 130100, "NVIDIA H200");
+    memset(c.algo, 0, sizeof c.algo);
+    assert_int_equal(lt_choices_find(&c), LT_KEPT);
+    assert_true(c.algo[0] == 11 && c.algo[2] == 3);
+    lt_choice others[] = {c, c, c};
+    others[0].shape.scaling = LT_SQUARES, others[1].shape.in_b = DTYPE_E5M2;
+    others[2].shape.scaling = LT_UNSCALED;
+    for (int i = 0; i < 3; i++) assert_int_equal(lt_choices_find(&others[i]), LT_FIRST);
+}
+
+/* A run of before, and a line whose scaling or format there is not. */
+static void lines_of_unknown_scaling_are_no_choices(void **state)
+{
+    (void)state;
+    use(run_a, NULL, NULL, 130100, "NVIDIA H200");
+    keep(7, false, 11);
+    char line[128];
+    for (int i = 0; i < 3; i++) {
+        const int words[][3] = {{LT_SCALINGS, DTYPE_E4M3, DTYPE_E4M3},
+                                {LT_ROWS, DTYPE_BF16, DTYPE_E4M3},
+                                {LT_ROWS, DTYPE_E4M3, DTYPE_BF16}};
+        snprintf(line, sizeof line, "scaled %d %d 9 64 4096 0 0 %d 0 0 5 2 3 0 0 0 0 0\n",
+                 words[i][0], words[i][1], words[i][2]);
+        append(run_a, line);
+    }
+    use(run_a, NULL, NULL, 130100, "NVIDIA H200");
+    has(7, false, 11, LT_KEPT);
+    assert_int_equal(kept.run.n, 1);
 }
 
 static void half_a_line_is_no_choice(void **state)
@@ -257,6 +310,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_run_that_goes_on_has_what_it_kept),
         T(every_field_of_a_product_counts),
+        T(scaled_operands_are_products_of_their_own),
+        T(lines_of_unknown_scaling_are_no_choices),
         T(half_a_line_is_no_choice),
         T(a_new_folder_goes_on_with_the_old_ones),
         T(another_version_chooses_anew_and_says_so),

@@ -6,6 +6,7 @@
  *     its sums have a fixed order (C2). */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/grouped_launch.cuh"
+#include "kernels/cuda/grouped_tail.cuh"
 
 /* ---- which sizes */
 
@@ -45,15 +46,6 @@ static status ready(cudaError_t e, const op *o, error *err)
     if (e == cudaSuccess) return OK;
     return error_set(err, ERR_MACHINE, "%s: this GPU cannot run our grouped GEMM: %s",
                      op_infos[o->kind].name, cudaGetErrorString(e));
-}
-
-/* Zeros from the last expert's end on, 8 numbers a thread. */
-static __global__ void clear_tail(uint4 *y, const int32_t *end, int64_t room, int64_t wide)
-{
-    const int64_t past = room * wide, step = (int64_t)gridDim.x * BLOCK;
-    const int64_t first = (*end < room ? *end : room) * wide;
-    for (int64_t i = first + (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < past; i += step)
-        y[i] = make_uint4(0, 0, 0, 0);
 }
 
 static gemm_args args_of(const kernel_call *c, int64_t m, int64_t n, int64_t k)

@@ -31,7 +31,8 @@
 
 #include "kernels/cuda/hopper.cuh"
 
-enum { GEMM_FORWARD, GEMM_DATA, GEMM_WEIGHT };
+/* GEMM_WEIGHT_FP8: the weight gradient of grouped_fp8.cuh, whose operands lie along rows. */
+enum { GEMM_FORWARD, GEMM_DATA, GEMM_WEIGHT, GEMM_WEIGHT_FP8 };
 enum { OUT_BF16, OUT_FP32_ADD, OUT_FP32 };
 
 enum {
@@ -47,16 +48,19 @@ enum {
     STAGE_BYTES = A_BYTES + B_BYTES,
     MAX_EXPERTS = 256,
     BAND = 8, /* row tiles (of a cluster) that are walked together across the columns */
-    GEMM_THREADS = 384
+    GEMM_THREADS = 384,
+    SCALE_BYTES = TILE_N * 4 /* of the columns of a tile, for one stage */
 };
 
 typedef struct {
     const int *offsets; /* [n_experts + 1], on the device; NULL: all rows are of one expert */
     void *c;            /* [rows][n], or [n_experts][m][n] for the weight gradient */
     int n_experts, rows;
-    int m; /* rows of the result of one expert; weight gradient only */
-    int n; /* columns of the result */
-    int k; /* what is summed over; not for the weight gradient */
+    int m;                 /* rows of the result of one expert; weight gradient only */
+    int n;                 /* columns of the result */
+    int k;                 /* what is summed over; not for the weight gradient */
+    const float *b_scales; /* [rows / 128][b_stride] of GEMM_WEIGHT_FP8, or none */
+    int b_stride;
 } gemm_args;
 
 typedef struct {
@@ -74,6 +78,11 @@ template <int STAGES> struct gemm_shared {
     uint64_t out_granted[2], out_full; /* I7 */
     int tiles_end[MAX_EXPERTS], first_row[MAX_EXPERTS + 1];
 };
+
+__host__ __device__ constexpr bool is_weight(int kind)
+{
+    return kind == GEMM_WEIGHT || kind == GEMM_WEIGHT_FP8;
+}
 
 /* Where a role stands in the ring of stages. */
 typedef struct {
@@ -95,9 +104,9 @@ template <int STAGES> __device__ __forceinline__ void ring_next(ring *r)
 template <int KIND, int CLUSTER>
 __device__ __forceinline__ void tiles_down(gemm_args g, int rows, int *full, int *odd)
 {
-    const int down = ((KIND == GEMM_WEIGHT ? g.m : rows) + TILE_M - 1) / TILE_M;
-    *full = KIND == GEMM_WEIGHT ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
-    *odd = KIND == GEMM_WEIGHT ? 0 : down % CLUSTER;
+    const int down = ((is_weight(KIND) ? g.m : rows) + TILE_M - 1) / TILE_M;
+    *full = is_weight(KIND) ? (down + CLUSTER - 1) / CLUSTER : down / CLUSTER;
+    *odd = is_weight(KIND) ? 0 : down % CLUSTER;
 }
 
 __device__ __forceinline__ int warp_prefix(int x, int lane)
@@ -162,9 +171,12 @@ __device__ __forceinline__ bool find_tile(gemm_args g, const int *tiles_end, con
         out->m0 = ((band * BAND + in_band % height) * CLUSTER + rank) * TILE_M;
         out->n0 = in_band / height * TILE_N;
     }
-    int summed = KIND == GEMM_WEIGHT ? out->rows : g.k;
-    out->n_steps = max(1, (summed + TILE_K - 1) / TILE_K); /* of no rows: a step of zeros */
-    out->valid = (KIND == GEMM_WEIGHT ? g.m : out->rows) - out->m0;
+    int summed = is_weight(KIND) ? out->rows : g.k;
+    if (KIND == GEMM_WEIGHT_FP8)
+        out->n_steps = (summed + 2 * TILE_K - 1) / (2 * TILE_K); /* of no rows: none */
+    else
+        out->n_steps = max(1, (summed + TILE_K - 1) / TILE_K); /* of no rows: a step of zeros */
+    out->valid = (is_weight(KIND) ? g.m : out->rows) - out->m0;
     if (out->n0 >= g.n) out->valid = 0;
     return true;
 }
@@ -177,6 +189,8 @@ __device__ __forceinline__ void load_a(uint32_t to, const CUtensorMap *map, cons
 {
     if constexpr (KIND == GEMM_WEIGHT)
         tma_load<3, false>(to, map, {0, t->first_row + k0, t->m0 / 64, 0}, full, 0);
+    else if constexpr (KIND == GEMM_WEIGHT_FP8)
+        tma_load<2, false>(to, map, {t->first_row / 2 + k0, t->m0, 0, 0}, full, 0);
     else
         tma_load<2, false>(to, map, {k0, t->first_row + t->m0, 0, 0}, full, 0);
 }
@@ -189,6 +203,8 @@ __device__ __forceinline__ void load_part(uint32_t to, const CUtensorMap *map, c
         tma_load<3, MANY>(to, map, {k0, n0, t->expert, 0}, full, blocks);
     else if constexpr (KIND == GEMM_DATA)
         tma_load<4, MANY>(to, map, {0, k0, n0 / 64, t->expert}, full, blocks);
+    else if constexpr (KIND == GEMM_WEIGHT_FP8)
+        tma_load<2, MANY>(to, map, {t->first_row / 2 + k0, n0, 0, 0}, full, blocks);
     else
         tma_load<3, MANY>(to, map, {0, t->first_row + k0, n0 / 64, 0}, full, blocks);
 }
@@ -206,6 +222,22 @@ __device__ __forceinline__ void load_b(uint32_t to, const CUtensorMap *map, cons
 #pragma unroll
     for (int i = 0; i < CLUSTER; i++)
         load_part<KIND, false>(to + bytes * i, map, t, t->n0 + part * i, k0, full, 0);
+}
+
+/* Scales of the columns lie in the upper half of the results' buffer, which sums in FP32 need only
+ * half of. A warp may still read them when its warpgroup lets the stage go, but none is a whole
+ * round behind: so they have two rounds of the ring. */
+template <int STAGES>
+__device__ __forceinline__ uint8_t *scales_at(gemm_shared<STAGES> *s, int at, uint32_t round)
+{
+    static_assert(2 * STAGES * SCALE_BYTES <= OUT_BLOCKS / 2 * BLOCK_BYTES);
+    return s->out[OUT_BLOCKS / 2] + (at + STAGES * (int)(round & 1)) * SCALE_BYTES;
+}
+
+/* Of the columns of a tile there may be fewer than TILE_N. */
+__device__ __forceinline__ uint32_t scale_bytes(gemm_args g, const tile *t)
+{
+    return 4 * (uint32_t)min(TILE_N, g.b_stride - t->n0);
 }
 
 /* ---- products ---- */
@@ -281,7 +313,7 @@ __device__ __forceinline__ void store_some(const uint8_t *from, gemm_args g, con
  * the copy engine's reduction was slower (609 against 668 TFLOP/s: the one buffer holds only half
  * of a warpgroup's), and so were loading, adding and storing (618) and bringing the sums into the
  * L2 first (615). */
-template <int OUT>
+template <int OUT, int BUFFERS = 2>
 __device__ __forceinline__ void add_results(const float acc[128], uint8_t *staging, gemm_args g,
                                             const tile *t, int half)
 {
@@ -290,7 +322,7 @@ __device__ __forceinline__ void add_results(const float acc[128], uint8_t *stagi
     float *c = (float *)g.c + ((size_t)t->expert * g.m + t->m0 + above) * g.n + t->n0 + chunk * 4;
 #pragma unroll
     for (int block = 0; block < TILE_N / 32; block++) {
-        uint8_t *buffer = staging + block % 2 * 16 * ROW_BYTES;
+        uint8_t *buffer = staging + block % BUFFERS * 16 * ROW_BYTES;
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             const float *d = acc + (block * 4 + j) * 4;
@@ -311,6 +343,7 @@ __device__ __forceinline__ void add_results(const float acc[128], uint8_t *stagi
             else
                 *(float4 *)(c + (size_t)row * g.n + block * 32) = v;
         }
+        if (BUFFERS == 1) __syncwarp();
     }
     __syncwarp(); /* the next tile's first block meets its buffer again */
 }
@@ -343,7 +376,16 @@ __device__ void produce(gemm_shared<STAGES> *s, const CUtensorMap *a, const CUte
             const uint32_t full = shared_address(&s->full[r.at]);
             const uint32_t to = shared_address(s->stage[r.at]);
             barrier_wait(shared_address(&s->empty[r.at]), r.phase);
-            barrier_expect(full, rows ? STAGE_BYTES : t.alone ? 0 : B_BYTES);
+            if constexpr (KIND == GEMM_WEIGHT_FP8) {
+                const uint32_t more = rows && g.b_scales ? scale_bytes(g, &t) : 0;
+                barrier_expect(full, rows ? STAGE_BYTES + more : B_BYTES);
+                if (more)
+                    bulk_load(shared_address(scales_at(s, r.at, r.phase ^ 1)),
+                              g.b_scales + (size_t)(t.first_row / 128 + step) * g.b_stride + t.n0,
+                              more, full);
+            } else {
+                barrier_expect(full, rows ? STAGE_BYTES : t.alone ? 0 : B_BYTES);
+            }
             if (rows) load_a<KIND>(to, a, &t, step * TILE_K, full);
             if (rows || !t.alone)
                 load_b<KIND, CLUSTER>(to + A_BYTES, b, &t, step * TILE_K, full, rank);

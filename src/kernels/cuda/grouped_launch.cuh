@@ -21,15 +21,19 @@ template <int KIND, int CLUSTER> static bool make_maps(const grouped_call &q, CU
     tensor_shape a, b, c;
     if (KIND == GEMM_WEIGHT)
         a = {3, {64, t, m / 64}, {1, m, 64}, {64, TILE_K, TILE_M / 64}};
+    else if (KIND == GEMM_WEIGHT_FP8)
+        a = {2, {t / 2, m}, {1, t / 2}, {TILE_K, TILE_M}};
     else
         a = {2, {k, t}, {1, k}, {TILE_K, TILE_M}};
     if (KIND == GEMM_FORWARD)
         b = {3, {k, n, e}, {1, k, n * k}, {TILE_K, part, 1}};
     else if (KIND == GEMM_DATA)
         b = {4, {64, k, n / 64, e}, {1, n, 64, n * k}, {64, TILE_K, part / 64, 1}};
+    else if (KIND == GEMM_WEIGHT_FP8)
+        b = {2, {t / 2, n}, {1, t / 2}, {TILE_K, part}};
     else
         b = {3, {64, t, n / 64}, {1, n, 64}, {64, TILE_K, part / 64}};
-    if (KIND == GEMM_WEIGHT)
+    if (is_weight(KIND))
         c = {3, {n, m, e}, {1, n, n * m}, {64, HALF_M, 1}};
     else
         c = {2, {n, t}, {1, n}, {64, HALF_M}};

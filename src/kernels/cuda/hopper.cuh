@@ -128,6 +128,16 @@ __device__ __forceinline__ void tma_store(const CUtensorMap *map, coords at, uin
             : "memory");
 }
 
+/* Neighbours of a multiple of 16 bytes, from an address at a multiple of 16. */
+__device__ __forceinline__ void bulk_load(uint32_t to, const void *from, uint32_t n_bytes,
+                                          uint32_t b)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(n_bytes), "r"(b)
+                 : "memory");
+}
+
 __device__ __forceinline__ void tma_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
@@ -231,27 +241,36 @@ __device__ __forceinline__ void wgmma_64x256(float d[128], uint64_t a, uint64_t 
                  : "l"(a), "l"(b), "r"(add), "n"(AT), "n"(BT));
 }
 
-/* d[64][128] (+)= A[64][32] B[32][128], E4M3, both operands stored with the summed dimension
- * contiguous: the tensor cores know no other way for 8 bits. */
-__device__ __forceinline__ void wgmma_64x128_e4m3(float d[64], uint64_t a, uint64_t b, int add)
+/* d[64][128] (+)= A[64][32] B[32][128], B in E4M3, A in E4M3 or E5M2, both operands stored with the
+ * summed dimension contiguous: the tensor cores know no other way for 8 bits. */
+#define WGMMA_64X128(type_a)                                                                       \
+    asm volatile("{\n"                                                                             \
+                 ".reg .pred p;\n"                                                                 \
+                 "setp.ne.b32 p, %66, 0;\n"                                                        \
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32." type_a ".e4m3 {"                   \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, "                                                \
+                 "%8, %9, %10, %11, %12, %13, %14, %15, "                                          \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, "                                        \
+                 "%24, %25, %26, %27, %28, %29, %30, %31, "                                        \
+                 "%32, %33, %34, %35, %36, %37, %38, %39, "                                        \
+                 "%40, %41, %42, %43, %44, %45, %46, %47, "                                        \
+                 "%48, %49, %50, %51, %52, %53, %54, %55, "                                        \
+                 "%56, %57, %58, %59, %60, %61, %62, %63}, "                                       \
+                 "%64, %65, p, 1, 1;\n"                                                            \
+                 "}"                                                                               \
+                 : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)                    \
+                 : "l"(a), "l"(b), "r"(add))
+
+template <bool WIDE_A>
+__device__ __forceinline__ void wgmma_64x128_fp8(float d[64], uint64_t a, uint64_t b, int add)
 {
-    asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "setp.ne.b32 p, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, "
-                 "%8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, "
-                 "%56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "%64, %65, p, 1, 1;\n"
-                 "}"
-                 : D8(0), D8(8), D8(16), D8(24), D8(32), D8(40), D8(48), D8(56)
-                 : "l"(a), "l"(b), "r"(add));
+    if constexpr (WIDE_A)
+        WGMMA_64X128("e5m2");
+    else
+        WGMMA_64X128("e4m3");
 }
+
+#undef WGMMA_64X128
 
 /* The same with 256 columns. */
 __device__ __forceinline__ void wgmma_64x256_e4m3(float d[128], uint64_t a, uint64_t b, int add)

@@ -27,7 +27,37 @@ static void make_handle(void)
 
 static cudaDataType_t type_of(dtype t)
 {
-    return t == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return t == DTYPE_BF16   ? CUDA_R_16BF
+           : t == DTYPE_E4M3 ? CUDA_R_8F_E4M3
+           : t == DTYPE_E5M2 ? CUDA_R_8F_E5M2
+                             : CUDA_R_32F;
+}
+
+static cublasStatus_t set_mode(lt_plan *p, cublasLtMatmulDescAttributes_t which, int32_t mode)
+{
+    return cublasLtMatmulDescSetAttribute(p->d, which, &mode, sizeof mode);
+}
+
+/* B is cuBLAS's A, see below. The heuristic wants addresses, which come with the launch: until then
+ * they are aligned as those will be. */
+static cublasStatus_t describe_scales(lt_plan *p, const lt_shape *s)
+{
+    static const struct {
+        int32_t a, b;
+    } modes[LT_SCALINGS] = {
+        [LT_FACTORS] = {CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+                        CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F},
+        [LT_SQUARES] = {CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                        CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F},
+        [LT_ROWS] = {CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+                     CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F},
+    };
+    if (s->scaling == LT_UNSCALED) return CUBLAS_STATUS_SUCCESS;
+    cublasStatus_t e = set_mode(p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, modes[s->scaling].b);
+    if (!e) e = set_mode(p, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, modes[s->scaling].a);
+    if (!e && !lt_set_scales(p, (void *)LT_ALIGN, (void *)LT_ALIGN))
+        e = CUBLAS_STATUS_INVALID_VALUE;
+    return e;
 }
 
 /* A row-major C[m][n] is n x m by columns, so B comes first. */
@@ -46,13 +76,13 @@ static cublasStatus_t describe(lt_plan *p, const lt_shape *s)
         e = cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_TRANSB, &turn_a,
                                            sizeof turn_a);
     if (!e)
-        e = cublasLtMatrixLayoutCreate(&p->first, type_of(s->in), b_rows, b_columns,
-                                       (int64_t)b_rows);
+        e = cublasLtMatrixLayoutCreate(&p->first, type_of(s->scaling ? s->in_b : s->in), b_rows,
+                                       b_columns, (int64_t)b_rows);
     if (!e)
         e = cublasLtMatrixLayoutCreate(&p->second, type_of(s->in), a_rows, a_columns,
                                        (int64_t)a_rows);
     if (!e) e = cublasLtMatrixLayoutCreate(&p->result, type_of(s->out), n, m, (int64_t)n);
-    return e;
+    return e ? e : describe_scales(p, s);
 }
 
 static cublasStatus_t prefer(cublasLtMatmulPreference_t pref)
@@ -154,16 +184,20 @@ static lt_source known(lt_plan *p, lt_choice *c)
 
 static status choose(lt_plan *p, lt_use *u, error *err)
 {
+    static const char *const scaling_names[LT_SCALINGS] = {
+        "", " in FP8 with a factor a tensor", " in FP8 with scales for 1 x 128 and 128 x 128",
+        " in FP8 with scales for 1 x 128"};
     cublasLtMatmulAlgo_t list[LT_TRIED];
     lt_choice c = {.shape = u->shape};
     int n;
     const cublasStatus_t e = ask(p, list, &n);
     if (e)
         return error_set(err, ERR_MACHINE,
-                         "%s: cuBLASLt %zu has no algorithm for a product of %lld x %lld x %lld: "
+                         "%s: cuBLASLt %zu has no algorithm for a product of %lld x %lld x %lld%s: "
                          "%s",
                          u->name, cublasLtGetVersion(), (long long)c.shape.m, (long long)c.shape.n,
-                         (long long)c.shape.k, cublasLtGetStatusString(e));
+                         (long long)c.shape.k, scaling_names[c.shape.scaling],
+                         cublasLtGetStatusString(e));
     u->from = known(p, &c);
     if (lt.tunes && !use_of(&u->shape)) return tune(p, list, n, u, err);
     if (u->from == LT_FIRST) p->algo = list[lt.forced < n ? lt.forced : n - 1];
@@ -234,6 +268,17 @@ void lt_plan_free(lt_plan *p)
     if (p->result) cublasLtMatrixLayoutDestroy(p->result);
     if (p->d) cublasLtMatmulDescDestroy(p->d);
     free(p);
+}
+
+bool lt_set_scales(lt_plan *p, const void *a, const void *b)
+{
+    cublasStatus_t e =
+        cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b);
+    if (!e)
+        e = cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a,
+                                           sizeof a);
+    if (e) fprintf(stderr, "cuBLASLt: scales: %s\n", cublasLtGetStatusString(e));
+    return !e;
 }
 
 bool lt_run(const lt_plan *p, const void *a, const void *b, void *c, void *workspace, void *stream)

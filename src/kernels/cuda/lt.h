@@ -29,6 +29,10 @@ typedef struct lt_plan lt_plan;
 status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *err);
 void lt_plan_free(lt_plan *plan); /* NULL: nothing */
 
+/* Where the scales (or factors) of A and B lie for the launches that follow; only for plans of
+ * scaled operands. False: cuBLASLt refused. */
+bool lt_set_scales(lt_plan *plan, const void *a, const void *b);
+
 /* Starts it on `stream`; false: cuBLASLt refused, and stderr says why. */
 bool lt_run(const lt_plan *plan, const void *a, const void *b, void *c, void *workspace,
             void *stream);

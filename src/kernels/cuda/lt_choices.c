@@ -33,7 +33,8 @@ static struct {
 bool lt_shape_is(const lt_shape *a, const lt_shape *b)
 {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned &&
-           a->b_turned == b->b_turned && a->in == b->in && a->out == b->out && a->add == b->add;
+           a->b_turned == b->b_turned && a->in == b->in && a->out == b->out && a->add == b->add &&
+           a->scaling == b->scaling && a->in_b == b->in_b;
 }
 
 /* ---- lists */
@@ -75,8 +76,10 @@ static void name_file(choice_list *l, const char *path)
 static void print_choice(char *line, const kept_choice *c)
 {
     const lt_shape *s = &c->c.shape;
-    int n = snprintf(line, LINE, "%" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %d", s->m, s->n,
-                     s->k, s->a_turned, s->b_turned, (int)s->in, (int)s->out, s->add);
+    int n = 0;
+    if (s->scaling) n = snprintf(line, LINE, "scaled %d %d ", (int)s->scaling, (int)s->in_b);
+    n += snprintf(line + n, LINE - (size_t)n, "%" PRId64 " %" PRId64 " %" PRId64 " %d %d %d %d %d",
+                  s->m, s->n, s->k, s->a_turned, s->b_turned, (int)s->in, (int)s->out, s->add);
     for (int i = 0; i < LT_ALGO_WORDS; i++)
         n += snprintf(line + n, LINE - (size_t)n, " %016" PRIx64, c->c.algo[i]);
     snprintf(line + n, LINE - (size_t)n, "%s%s\n", *c->note ? " # " : "", c->note);
@@ -87,15 +90,33 @@ static bool is_format(int t)
     return t == DTYPE_F32 || t == DTYPE_BF16;
 }
 
+static bool is_narrow(int t)
+{
+    return t == DTYPE_E4M3 || t == DTYPE_E5M2;
+}
+
+/* What stands before the sizes of scaled operands; *at: where the sizes start. */
+static bool read_scaling(const char *line, lt_shape *s, int *at)
+{
+    int scaling = 0, in_b = 0;
+    *at = 0;
+    if (strncmp(line, "scaled ", 7) != 0) return true;
+    if (sscanf(line, "scaled %d %d%n", &scaling, &in_b, at) != 2) return false;
+    s->scaling = (lt_scaling)scaling, s->in_b = (dtype)in_b;
+    return scaling > LT_UNSCALED && scaling < LT_SCALINGS && is_narrow(in_b);
+}
+
 static bool read_choice(const char *line, kept_choice *c)
 {
-    int flag[5], at = 0;
+    int flag[5], at = 0, from;
     lt_shape *s = &c->c.shape;
     *c = (kept_choice){.note = ""};
     if (!strchr(line, '\n')) return false; /* not whole */
-    if (sscanf(line, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d %d %d %d %d%n", &s->m, &s->n, &s->k,
-               &flag[0], &flag[1], &flag[2], &flag[3], &flag[4], &at) != 8)
+    if (!read_scaling(line, s, &from)) return false;
+    if (sscanf(line + from, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d %d %d %d %d%n", &s->m, &s->n,
+               &s->k, &flag[0], &flag[1], &flag[2], &flag[3], &flag[4], &at) != 8)
         return false;
+    at += from;
     s->a_turned = flag[0], s->b_turned = flag[1], s->add = flag[4];
     s->in = (dtype)flag[2], s->out = (dtype)flag[3];
     for (int i = 0; i < LT_ALGO_WORDS; i++) {
@@ -104,7 +125,8 @@ static bool read_choice(const char *line, kept_choice *c)
         at += more;
     }
     (void)sscanf(line + at, " # %127[^\n]", c->note);
-    return is_format(flag[2]) && is_format(flag[3]) && s->m > 0 && s->n > 0 && s->k > 0;
+    return (s->scaling ? is_narrow(flag[2]) : is_format(flag[2])) && is_format(flag[3]) &&
+           s->m > 0 && s->n > 0 && s->k > 0;
 }
 
 /* ---- files */

@@ -9,7 +9,7 @@
  *     for WINDOW, without pauses, until the clock has settled where the limit holds it; its time is
  *     then its energy. The first half does not count, of the second the median does; the first
  *     algorithm runs once more before all, so that none starts from a cool chip.
- * T3  Operands are random numbers: what zeros take says nothing, since power binds.
+ * T3  Operands are random numbers: what zeros take says nothing, since power binds. Scales are 1.
  * T4  What wins gives the same bits twice, or the next one is taken. */
 #include <cuda_runtime.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 
 #include "base/dtype.h"
 #include "kernels/cuda/lt_plan.h"
+#include "program/quant.h"
 
 static const double window = 0.2; /* seconds of one algorithm's calls */
 static const int64_t FLUSH = (int64_t)256 << 20;
@@ -25,9 +26,9 @@ enum { CALLS_LEAST = 8, CALLS_MOST = 128, PIECE = 1 << 22 };
 /* Memory of one product. */
 typedef struct bench_top {
     char *all;
-    void *a, *b, *c, *workspace, *flush;
+    void *a, *b, *c, *workspace, *flush, *a_scales, *b_scales;
     unsigned long long *sum;
-    int64_t a_bytes, b_bytes, c_bytes;
+    int64_t a_bytes, b_bytes, c_bytes, scale_bytes[2];
     cudaStream_t stream;
     cudaEvent_t before[CALLS_MOST], behind[CALLS_MOST];
 } bench_top;
@@ -39,18 +40,31 @@ static int64_t room_for(int64_t bytes)
     return (bytes + LT_ALIGN - 1) / LT_ALIGN * LT_ALIGN;
 }
 
+/* Bytes of A's scales (0) or B's (1), one at least. */
+static int64_t scale_bytes_of(const lt_shape *s, int side)
+{
+    const bool blocks = s->scaling == LT_SQUARES || s->scaling == LT_ROWS;
+    const quant_shape z = {QUANT_BLOCK, side && s->scaling == LT_SQUARES, side ? s->n : s->m, s->k};
+    return blocks ? 4 * quant_scales(z) : 4;
+}
+
 static cudaError_t take(bench_top *t, const lt_shape *s)
 {
     t->a_bytes = dtype_bytes(s->in, s->m * s->k);
-    t->b_bytes = dtype_bytes(s->in, s->n * s->k);
+    t->b_bytes = dtype_bytes(s->scaling ? s->in_b : s->in, s->n * s->k);
     t->c_bytes = dtype_bytes(s->out, s->m * s->n);
-    const int64_t rooms[] = {t->a_bytes, t->b_bytes, t->c_bytes, LT_WORKSPACE, FLUSH, LT_ALIGN};
-    void **const places[] = {&t->a, &t->b, &t->c, &t->workspace, &t->flush, (void **)&t->sum};
+    for (int i = 0; i < 2; i++) t->scale_bytes[i] = scale_bytes_of(s, i);
+    const int64_t rooms[] = {t->a_bytes, t->b_bytes, t->c_bytes,        LT_WORKSPACE,
+                             FLUSH,      LT_ALIGN,   t->scale_bytes[0], t->scale_bytes[1]};
+    void **const places[] = {&t->a,         &t->b,       &t->c,
+                             &t->workspace, &t->flush,   (void **)&t->sum,
+                             &t->a_scales,  &t->b_scales};
+    enum { PLACES = sizeof rooms / sizeof rooms[0] };
     int64_t bytes = 0;
-    for (int i = 0; i < 6; i++) bytes += room_for(rooms[i]);
+    for (int i = 0; i < PLACES; i++) bytes += room_for(rooms[i]);
     cudaError_t e = cudaMalloc((void **)&t->all, (size_t)bytes);
     char *at = t->all;
-    for (int i = 0; i < 6; i++, at += room_for(rooms[i - 1])) *places[i] = at;
+    for (int i = 0; i < PLACES; at += room_for(rooms[i]), i++) *places[i] = at;
     if (!e) e = cudaStreamCreateWithFlags(&t->stream, cudaStreamNonBlocking);
     for (int i = 0; i < CALLS_MOST && !e; i++) e = cudaEventCreate(&t->before[i]);
     for (int i = 0; i < CALLS_MOST && !e; i++) e = cudaEventCreate(&t->behind[i]);
@@ -77,8 +91,16 @@ static void random_numbers(unsigned char *piece, int64_t bytes, dtype type)
         seed = seed * 1664525u + 1013904223u;
         const float x = (float)(int32_t)seed * 0x1p-31f;
         const uint16_t narrow = bf16_of_float(x);
-        memcpy(piece + i * size, type == DTYPE_BF16 ? (const void *)&narrow : &x, (size_t)size);
+        const uint8_t code = size == 1 ? narrow_of_float(narrow_format_of(type), x) : 0;
+        const void *from = size == 1 ? (const void *)&code : size == 2 ? (const void *)&narrow : &x;
+        memcpy(piece + i * size, from, (size_t)size);
     }
+}
+
+static void ones(unsigned char *piece, int64_t bytes)
+{
+    const float one = 1;
+    for (int64_t i = 0; i + 4 <= bytes; i += 4) memcpy(piece + i, &one, sizeof one);
 }
 
 /* The piece, and then twice as much each time. */
@@ -93,13 +115,17 @@ static cudaError_t fill(const bench_top *t, void *to, int64_t bytes, const unsig
     return e;
 }
 
-static cudaError_t fill_operands(const bench_top *t, dtype type)
+static cudaError_t fill_operands(const bench_top *t, const lt_shape *s)
 {
-    unsigned char *pieces = malloc(2 * PIECE);
+    unsigned char *pieces = malloc(3 * PIECE);
     if (!pieces) return cudaErrorMemoryAllocation;
-    random_numbers(pieces, 2 * PIECE, type);
+    random_numbers(pieces, PIECE, s->in);
+    random_numbers(pieces + PIECE, PIECE, s->scaling ? s->in_b : s->in);
+    ones(pieces + 2 * PIECE, PIECE);
     cudaError_t e = fill(t, t->a, t->a_bytes, pieces);
     if (!e) e = fill(t, t->b, t->b_bytes, pieces + PIECE);
+    if (!e) e = fill(t, t->a_scales, t->scale_bytes[0], pieces + 2 * PIECE);
+    if (!e) e = fill(t, t->b_scales, t->scale_bytes[1], pieces + 2 * PIECE);
     if (!e) e = cudaMemsetAsync(t->c, 0, (size_t)t->c_bytes, t->stream);
     if (!e) e = cudaStreamSynchronize(t->stream);
     free(pieces);
@@ -194,7 +220,9 @@ status lt_tune(lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, lt_use *u, e
     double s[LT_TRIED] = {0};
     if (!t) return error_set(err, ERR_MACHINE, "%s: no host memory to time it", u->name);
     cudaError_t e = take(t, &u->shape);
-    if (!e) e = fill_operands(t, u->shape.in);
+    if (!e) e = fill_operands(t, &u->shape);
+    if (!e && u->shape.scaling && !lt_set_scales(p, t->a_scales, t->b_scales))
+        e = cudaErrorInvalidValue;
     const bool fine = !e && time_all(t, p, list, n, s);
     if (fine) {
         u->tried = n;

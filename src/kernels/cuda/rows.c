@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/parts.h"
@@ -19,20 +20,51 @@ static struct {
 static void gather(void)
 {
     cuda_part (*const parts[])(void) = {
-        cuda_dense,          cuda_norm,       cuda_layer_norm,
-        cuda_maps,           cuda_act,        cuda_move,
-        cuda_heads,          cuda_loss,       cuda_attention,
-        cuda_attention_back, cuda_gdn,        cuda_gdn_rule,
-        cuda_gdn_rule_back,  cuda_router,     cuda_router_loss,
-        cuda_order,          cuda_permute,    cuda_grouped,
-        cuda_route,          cuda_flex,       cuda_update,
-        cuda_host_update,    cuda_fused,      cuda_fast_grouped,
-        cuda_fast_wgmma,     cuda_fast_gemm,  cuda_fast_head,
-        cuda_fast_attention, cuda_fast_order, cuda_fast_router,
-        cuda_fast_norm,      cuda_fast_rope,  cuda_fast_blocks,
-        cuda_fast_head_part, cuda_gdn_chunk,  cuda_gdn_chunk_back,
-        cuda_fast_fused,     cuda_fast_heads, cuda_fast_router_loss,
-        cuda_quant,          cuda_fast_quant,
+        cuda_dense,
+        cuda_norm,
+        cuda_layer_norm,
+        cuda_maps,
+        cuda_act,
+        cuda_move,
+        cuda_heads,
+        cuda_loss,
+        cuda_attention,
+        cuda_attention_back,
+        cuda_gdn,
+        cuda_gdn_rule,
+        cuda_gdn_rule_back,
+        cuda_router,
+        cuda_router_loss,
+        cuda_order,
+        cuda_permute,
+        cuda_grouped,
+        cuda_route,
+        cuda_flex,
+        cuda_update,
+        cuda_host_update,
+        cuda_fused,
+        cuda_fast_grouped,
+        cuda_fast_wgmma,
+        cuda_fast_gemm,
+        cuda_fast_head,
+        cuda_fast_attention,
+        cuda_fast_order,
+        cuda_fast_router,
+        cuda_fast_norm,
+        cuda_fast_rope,
+        cuda_fast_blocks,
+        cuda_fast_head_part,
+        cuda_gdn_chunk,
+        cuda_gdn_chunk_back,
+        cuda_fast_fused,
+        cuda_fast_heads,
+        cuda_fast_router_loss,
+        cuda_quant,
+        cuda_fast_quant,
+        cuda_fast_quantise,
+        cuda_fast_fp8,
+        cuda_fast_fp8_weight,
+        cuda_lt_fp8,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -56,6 +88,12 @@ static bool is_number(op_kind k, dtype t)
 {
     return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO ||
            op_is_quantised(k) || op_makes_codes(k);
+}
+
+bool cuda_new_rows(void)
+{
+    const char *asked = getenv("MOEFOLD_CUDA_ROWS");
+    return asked && strcmp(asked, "new") == 0;
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)

@@ -1,0 +1,146 @@
+/* lt_fp8.c - dense products of 8-bit operands by cuBLASLt: rows for lt.h. Compiled, not run yet.
+ *
+ * Both operands are contiguous along what is summed, which is the only form that the library takes
+ * of 8 bits on Hopper, and our scales lie as it reads them (program/quant.h). Sums are not cut
+ * short (CUBLASLT_MATMUL_DESC_FAST_ACCUM stays 0): with scales for blocks the library takes nothing
+ * else.
+ *
+ * Where the library has no algorithm, the operation is given to the next row of ours that takes it,
+ * and stderr says so once for each kind. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/lt.h"
+#include "kernels/cuda/parts.h"
+#include "program/quant.h"
+
+typedef struct fp8_plan {
+    lt_plan *plan; /* NULL: another row multiplies */
+    const kernel *other;
+    void *state; /* of the other row */
+} fp8_plan;
+
+static void launch(const kernel_call *c);
+
+/* 16 bytes divide rows of operands and of the result; of scales for 128 elements of a row the
+ * library wants a multiple of 8 rows. */
+static bool takes(const op *o, const op_types *t)
+{
+    if (!cuda_new_rows() || !cuda_types_fit(o, t)) return false;
+    const quant_pair p = quant_pair_of(o);
+    const bool blocks = p.a.form == QUANT_BLOCK && p.at == DTYPE_E4M3 && p.a.rows % 8 == 0;
+    const bool tensor = p.a.form == QUANT_TENSOR && (p.at == DTYPE_E4M3 || p.at == DTYPE_E5M2);
+    return (blocks || tensor) && p.bt == DTYPE_E4M3 && p.a.rows > 0 && p.b.rows > 0 &&
+           p.a.cols > 0 && p.a.cols % 16 == 0 && p.b.rows % 8 == 0;
+}
+
+static lt_shape shape_of(const op *o, const op_types *t)
+{
+    const quant_pair p = quant_pair_of(o);
+    return (lt_shape){.m = p.a.rows,
+                      .n = p.b.rows,
+                      .k = p.a.cols,
+                      .in = p.at,
+                      .in_b = p.bt,
+                      .out = t->out[0],
+                      .add = p.weight_gradient ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0,
+                      .scaling = p.a.form == QUANT_TENSOR ? LT_FACTORS
+                                 : p.b.square             ? LT_SQUARES
+                                                          : LT_ROWS};
+}
+
+/* The best of the rows that are not these. */
+static const kernel *other_row(const op *o, const op_types *t)
+{
+    int n;
+    const kernel *rows = kernels_cuda(&n), *best = NULL;
+    for (int i = 0; i < n; i++)
+        if (rows[i].kind == o->kind && rows[i].launch != launch && rows[i].accepts(o, t))
+            best = &rows[i];
+    return best;
+}
+
+static void say_once(op_kind kind, const char *why, const char *row)
+{
+    static bool said[OP_COUNT];
+    if (said[kind]) return;
+    said[kind] = true;
+    fprintf(stderr, "%s; our own kernel (%s) multiplies instead, here and in others like it\n", why,
+            row);
+}
+
+static void release(void *state)
+{
+    fp8_plan *p = state;
+    if (!p) return;
+    lt_plan_free(p->plan);
+    if (p->other && p->other->release) p->other->release(p->state);
+    free(p);
+}
+
+static status prepare(const op *o, const op_types *t, void **state, error *err)
+{
+    const lt_shape s = shape_of(o, t);
+    error why = {""};
+    fp8_plan *p = calloc(1, sizeof *p);
+    status st = OK;
+    if (!p) return error_set(err, ERR_MACHINE, "%s: out of memory", op_infos[o->kind].name);
+    if (lt_plan_make(&p->plan, &s, o->name ? o->name : op_infos[o->kind].name, &why)) {
+        p->plan = NULL;
+        p->other = other_row(o, t);
+        if (!p->other)
+            st = error_set(err, ERR_MACHINE, "%s", why.text);
+        else if (p->other->prepare)
+            st = p->other->prepare(o, t, &p->state, err);
+        if (!st) say_once(o->kind, why.text, p->other->name);
+    }
+    if (st) {
+        free(p);
+        return st;
+    }
+    *state = p;
+    return OK;
+}
+
+static int64_t bytes(const op *o, const op_types *t)
+{
+    (void)o, (void)t;
+    return LT_WORKSPACE;
+}
+
+/* CUDA's last error then says so, which whoever launches looks at. */
+static void launch_failed(const kernel_call *c)
+{
+    const dim3 one = {1, 1, 1};
+    (void)cudaLaunchKernel(NULL, one, one, NULL, 0, (cudaStream_t)c->stream);
+}
+
+static void launch(const kernel_call *c)
+{
+    fp8_plan *p = c->state;
+    const quant_pair q = quant_pair_of(c->o);
+    const bool factors = q.a.form == QUANT_TENSOR;
+    if (!p->plan) {
+        kernel_call other = *c;
+        other.row = p->other;
+        other.state = p->state;
+        p->other->launch(&other);
+        return;
+    }
+    if (!lt_set_scales(p->plan, c->in[factors ? IN_QGEMM_xg : IN_QGEMM_xs],
+                       c->in[factors ? IN_QGEMM_wg : IN_QGEMM_ws]) ||
+        !lt_run(p->plan, c->in[IN_QGEMM_x], c->in[IN_QGEMM_w], c->out[OUT_QGEMM_y], c->workspace,
+                c->stream))
+        launch_failed(c);
+}
+
+cuda_part cuda_lt_fp8(void)
+{
+    static const kernel rows[] = {
+        {OP_QGEMM, "cublaslt", takes, prepare, release, bytes, launch, NULL},
+        {OP_QGEMM_D, "cublaslt", takes, prepare, release, bytes, launch, NULL},
+        {OP_QGEMM_W, "cublaslt", takes, prepare, release, bytes, launch, NULL},
+    };
+    return (cuda_part){rows, sizeof rows / sizeof rows[0]};
+}
