@@ -234,7 +234,8 @@ int main(int argc, char **argv)
         return c.bad ? 1 : 77;
     }
     if (has_flag(argc, argv, "--time")) time_quantised();
-    if (all || has_flag(argc, argv, "--quantised")) c.bad += wrong_quantised();
+    if (all || has_flag(argc, argv, "--quantised"))
+        c.bad += wrong_quantised() + wrong_quantised_fused();
     if (has_flag(argc, argv, "--quantised")) return c.bad != 0;
     if (has_flag(argc, argv, "--large")) return c.bad + check_large() != 0;
     for (int i = 0; i < n; i++) {
