@@ -4,7 +4,7 @@ export MOEFOLD_CUDA_ROWS=${FP8_ROWS:-new}
 small=(tiny model.num_layers=6 model.hidden_size=512 model.num_attention_heads=8 model.num_query_groups=4 model.kv_channels=64
     model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=512 model.vocab_size=32000 model.qk_layernorm=true
     cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold model.seq_length=256 train.micro_batch_size=2 train.global_batch_size=4
-    logger.log_interval=1)
+    logger.log_interval=1 scheduler.lr_decay_iters=200)
 forms=(blockwise bf16_with_fp8_subchannel_scaling_mixed tensorwise bf16_with_fp8_current_scaling_mixed)
 
 "$rows" --quantised >"$dir/fp8-rows.txt" 2>&1

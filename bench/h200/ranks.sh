@@ -1,5 +1,5 @@
 # Several ranks on one GPU: layouts as threads beside one rank, in FP32, BF16 and FP8; as processes through CUDA IPC, and through pinned
-# shared memory, beside Hugging Face transformers; overlaps over an emulated link; faults. RANKS_ONLY names sections (the last line).
+# shared memory, beside Hugging Face transformers; graphs; faults. RANKS_ONLY names sections (the last line; eight, too).
 layouts=${LAYOUTS:-build/tests/run/test_layouts}
 layouts_bf16=${LAYOUTS_BF16:-build/tests/run/test_bf16}
 layouts_fp8=${LAYOUTS_FP8:-build/tests/run/test_fp8_layouts}
@@ -60,11 +60,24 @@ ipc qwen3-moe 4 TP2 EP2 ETP1 overlap:dp
 ipc deepseek-v3 4 TP2 PP2 EP2 ETP1 deepep
 ipc qwen3-next 4 CP2 EP2 PP2 VPP2 cp:a2a alltoall overlap:ep
 ipc mixtral 4 TP2 EP2 ETP2 allgather
-ipc qwen3-moe 4 TP2 CP2 EP4 ETP1
 ipc mtp 4 TP2 EP4 ETP1 hybridep
 shm qwen3-moe 2 EP2 alltoall
 shm deepseek-v3 4 TP2 PP2 EP2 ETP1
 LIST
+    ranks_twelfth
+}
+ranks_twelfth() { agrees ipc qwen3-moe 4 TP2 CP2 EP4 ETP1 </dev/null; }
+
+# Eight processes take turns on a GPU without MPS: how long is a step? Nothing is asked.
+ranks_eight() {
+    local n
+    for n in 2 4 8; do
+        MOEFOLD_TRANSPORT=ipc timeout -k 5 40 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks $n \
+            "model.expert_model_parallel_size=$n" train.global_batch_size=8 train.train_iters=3 logger.log_interval=1 --metrics "$work/m" \
+            >"$work/out" 2>&1
+        say "$n processes over CUDA IPC, in turns: ms of a step" "$(each elapsed_ms <"$work/m" | tail -n +2 | median)" "" -
+        rm -f "$work/m"
+    done
 }
 
 # ---- planned bytes are those that steps touch, on all ranks
@@ -80,43 +93,30 @@ ranks_touched() {
     done
 }
 
-# ---- overlaps, as threads, over an emulated link
-wide=(tiny cluster.gpu=H200 moefold.device=cuda model.num_layers=4 model.hidden_size=1024 model.num_attention_heads=8 model.num_query_groups=4
-    model.kv_channels=128 model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=768 model.vocab_size=8192
-    model.seq_length=2048 train.micro_batch_size=1 train.train_iters=6 logger.log_interval=1 --as-threads)
-stepped() { # WORDS...: the median ms of a step but the first
-    timeout -k 5 60 "$moefold" train "${wide[@]}" --metrics "$work/m" "$@" >"$work/log" 2>&1 || { echo "code $?" && tail -3 "$work/log"; } >&2
-    each elapsed_ms <"$work/m" | tail -n +2 | median
+# ---- graphs: stretches between messages. The same losses, fewer operations put
+graphed() { # HOW WORDS...: losses of a run, then its host line
+    local how=$1
+    shift
+    # shellcheck disable=SC2086
+    timeout 40 "$moefold" train tiny cluster.gpu=H200 moefold.device=cuda --ranks 2 $how model.expert_model_parallel_size=2 \
+        model.moe_token_dispatcher_type=alltoall model.deterministic_mode=true train.global_batch_size=4 train.train_iters=6 \
+        logger.log_interval=1 --metrics "$work/m" "$@" >"$work/out" 2>&1 || { echo "code $?: $(tail -n 2 "$work/out" | cut -c1-300)" >&2; }
+    grep -o '"lm loss":[0-9.]*' "$work/m" | tr '\n' ' '
     rm -f "$work/m"
 }
-# overlap NAME LINK OFF ON WORDS...: exposed is what the link adds to a step.
-overlap() {
-    local name=$1 link=$2 off=$3 on=$4 free0 free1 off_ms on_ms
-    shift 4
-    # shellcheck disable=SC2086
-    free0=$(stepped "$@" $off)
-    # shellcheck disable=SC2086
-    free1=$(stepped "$@" $on)
-    # shellcheck disable=SC2086
-    off_ms=$(stepped "$@" "moefold.comm_delay=$link" $off)
-    # shellcheck disable=SC2086
-    on_ms=$(stepped "$@" "moefold.comm_delay=$link" $on)
-    say_if "$name, each link $link: ms a step off, on (no link: off, on); exposed off, on" \
-        "$(awk "BEGIN {printf \"%.1f, %.1f (%.1f, %.1f); %.1f, %.1f\", $off_ms, $on_ms, $free0, $free1, $off_ms - $free0, $on_ms - $free1}")" \
-        "less exposed when on" holds "$on_ms - $free1 < $off_ms - $free0"
-}
-ranks_overlaps() {
-    ep_overlap=comm_overlap.overlap_moe_expert_parallel_comm
-    overlap "EP2: dispatch and combine" 20us+40GB/s $ep_overlap=false $ep_overlap=true --ranks 2 model.expert_model_parallel_size=2 \
-        model.moe_token_dispatcher_type=alltoall train.global_batch_size=16
-    reduce=ddp.overlap_grad_reduce gather=ddp.overlap_param_gather
-    overlap "DP2: gradients and weights" 20us+20GB/s "$reduce=false $gather=false" "$reduce=true $gather=true" --ranks 2 \
-        train.global_batch_size=8 ddp.bucket_size=10000000
-    overlap "PP4 VPP2: stage to stage" 20us+2GB/s "comm_overlap.overlap_p2p_comm=false comm_overlap.batch_p2p_comm=true" \
-        "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false" --ranks 4 model.num_layers=8 model.pipeline_model_parallel_size=4 \
-        model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
-    overlap "TP2: products in chunks" 20us+40GB/s comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true --ranks 2 \
-        model.tensor_model_parallel_size=2 train.global_batch_size=4
+ranks_graphs() {
+    local how off on puts got
+    for how in --as-threads ''; do
+        off=$(graphed "$how") puts=$(grep -oE '^host: .*' "$work/out")
+        for on in model.cuda_graph_impl=full_iteration \
+            "model.cuda_graph_impl=transformer_engine model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"; do
+            # shellcheck disable=SC2086
+            got=$(graphed "$how" $on)
+            say_if "2 ranks ${how:-as processes}, ${on##*=}: losses beside eager; host eager, host with graphs" \
+                "$([ "$got" = "$off" ] && echo the same || echo others); $puts, $(grep -oE '^host: .*' "$work/out")" \
+                "the same, graphs" bash -c "[ -n '$off' ] && [ '$got' = '$off' ] && grep -qE '^host: .* graphs? of' '$work/out'"
+        done
+    done
 }
 
 # ---- faults
@@ -151,10 +151,26 @@ fault() {
     say_if "the same: MiB in use on the GPU before, after" "$before, $(used)" "the same" [ "$(used)" -le $((before + 16)) ]
     grep -qE "$pattern" "$work/err" || tail -5 "$work/err" | cut -c1-300
 }
+# A peer of IPC that disappears: it leaves with code 0 in the middle of a step, and with it the memory that others have open.
+ranks_gone() {
+    local before began code pattern='rank [023] of 4: (told to end.*while it (waits|computes|is)|no answer|no operation|CUDA).*'
+    before=$(used)
+    began=$SECONDS
+    MOEFOLD_FAULT=leave:2000:1 MOEFOLD_TRANSPORT=ipc MOEFOLD_TIMEOUT_SECONDS=5 timeout -k 5 60 "$moefold" train tiny cluster.gpu=H200 \
+        moefold.device=cuda --ranks 4 model.expert_model_parallel_size=4 train.train_iters=100000 train.global_batch_size=4 \
+        logger.log_interval=1 >"$work/out" 2>"$work/err"
+    code=$?
+    say_if "a peer of CUDA IPC disappears: seconds of the run; code; what another rank said" \
+        "$((SECONDS - began)); $code; $(grep -oE "$pattern" "$work/err" | head -1 | cut -c1-160)" "at most 25; not 0; it names its operation" \
+        bash -c "[ $((SECONDS - began)) -le 25 ] && [ $code != 0 ] && grep -qE '$pattern' '$work/err'"
+    sleep 1
+    say_if "the same: MiB in use on the GPU before, after" "$before, $(used)" "the same" [ "$(used)" -le $((before + 16)) ]
+    grep -qE "$pattern" "$work/err" || tail -5 "$work/err" | cut -c1-300
+}
 ranks_faults() {
     fault "a rank is killed, CUDA IPC" KILL 'rank [023] of 4: (told to end.*while it (waits|computes)|no answer|no operation).*' ipc
     fault "a rank is stopped, CUDA IPC" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' ipc
     fault "a rank is stopped, shared memory" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' shm
 }
 
-for section in ${RANKS_ONLY:-threads fp8 processes touched overlaps faults}; do "ranks_$section"; done
+for section in ${RANKS_ONLY:-threads fp8 processes touched graphs faults gone}; do "ranks_$section"; done

@@ -11,12 +11,12 @@
 #include "program/program.h"
 
 /* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,         K_RESET_POSITIONS,
-                                  K_RESET_MASK,      K_FORCE_RANDOM,       K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,      K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,     K_RETAIN,
-                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,          K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP, K_OPT_STATES};
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,        K_RESET_POSITIONS,
+                                  K_RESET_MASK,      K_FORCE_RANDOM,      K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,     K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,    K_RETAIN,
+                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,         K_DISTRIBUTE_SAVED,
+                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
 
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 {
@@ -125,10 +125,13 @@ status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *
     if (cuda)
         return error_set(err, ERR_RULE,
                          "%s does not fit: offload of %lld rank%s puts %s into the host's memory, "
-                         "and this machine has %s; repair: a smaller "
-                         "optimizer.optimizer_offload_fraction, or fewer model.offload_modules",
+                         "and this machine has %s; repair: %s, or fewer model.offload_modules",
                          s->r.name, (long long)local, local > 1 ? "s" : "", bytes,
-                         text_bytes(a, have));
+                         text_bytes(a, have),
+                         state_is_moved(&s->r) ? "optimizer.offload_optimizer_states=false with "
+                                                 "optimizer.optimizer_cpu_offload=true and a small "
+                                                 "optimizer.optimizer_offload_fraction"
+                                               : "a smaller optimizer.optimizer_offload_fraction");
     return error_set(err, ERR_RULE,
                      "%s does not fit: %lld rank%s of it here need %s, and this machine has %s; "
                      "repair: moefold check names recompute that frees memory, or more machines",

@@ -55,6 +55,8 @@ status device_open(device **out, const char *name, comm *c, error *err)
     d->table = table;
     d->c = c;
     s = log_open(d, err);
+    if (!s && c && d->log->fault_rank >= 0 && comm_rank(c) != d->log->fault_rank)
+        d->log->fault = FAULT_NONE;
     if (!s) s = table->open(d, name[n] ? name + n + 1 : "", err);
     if (s) {
         log_close(d);

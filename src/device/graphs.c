@@ -62,16 +62,33 @@ void host_keep(device *d, op_stream s, const kernel_call *c)
     memcpy(k->out, c->out, sizeof k->out);
 }
 
+/* Call i of a graph, with its addresses. */
+static kernel_call call_of(const host_graph *g, int i)
+{
+    kernel_call c = g->list[i].call;
+    c.in = g->list[i].in;
+    c.out = g->list[i].out;
+    return c;
+}
+
 void host_replay(device *d, int graph, const op *o)
 {
     host_device *h = d->state;
     const host_graph *g = &h->graphs[graph];
     (void)o;
     for (int i = 0; i < g->n; i++) {
-        struct kept_call *k = &g->list[i];
-        kernel_call c = k->call;
-        c.in = k->in;
-        c.out = k->out;
-        host_launch(d, k->stream, &c);
+        kernel_call c = call_of(g, i);
+        host_launch(d, g->list[i].stream, &c);
     }
+}
+
+int host_run_graph(device *d, int graph)
+{
+    host_device *h = d->state;
+    const host_graph *g = &h->graphs[graph];
+    for (int i = 0; i < g->n; i++) {
+        kernel_call c = call_of(g, i);
+        c.row->launch(&c);
+    }
+    return g->n;
 }

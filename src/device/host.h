@@ -112,6 +112,7 @@ status host_graphs(device *d, int n, error *err);
 void host_capture(device *d, int graph);
 int host_captured(device *d, int graph);
 void host_replay(device *d, int graph, const op *o);
+int host_run_graph(device *d, int graph);                     /* at once; how many calls */
 void host_keep(device *d, op_stream s, const kernel_call *c); /* while capturing */
 void host_close_graphs(host_device *h);
 status host_stamps(device *d, int n, error *err);

@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include "device/log.h"
@@ -13,6 +14,7 @@ typedef enum entry_kind {
     ENTRY_WAIT,
     ENTRY_RECORD,
     ENTRY_LAUNCH,
+    ENTRY_REPLAY,
     ENTRY_MESSAGE,
     ENTRY_COPY,
     ENTRY_STAMP
@@ -22,14 +24,21 @@ typedef enum entry_kind {
 typedef struct record_at {
     op_stream stream;
     int64_t end;
+    int slot; /* of the device's events, that it is kept in (I2) */
 } record_at;
+
+/* One of the device's events. */
+typedef struct event_slot {
+    int waits;  /* in queues, for the record that it keeps */
+    bool given; /* it is an event's last record */
+} event_slot;
 
 typedef struct entry {
     entry_kind kind;
-    int event;               /* WAIT, RECORD; of STAMP its number */
+    int event;               /* WAIT, RECORD: the slot; of STAMP and REPLAY the number */
     record_at awaited;       /* WAIT */
-    kernel_call call;        /* LAUNCH; of MESSAGE the operation */
-    uint32_t number;         /* LAUNCH, MESSAGE: in the log */
+    kernel_call call;        /* LAUNCH; of MESSAGE and REPLAY the operation */
+    uint32_t number;         /* LAUNCH, REPLAY, MESSAGE: in the log */
     device_address to, from; /* COPY */
     int64_t bytes;
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
@@ -48,6 +57,9 @@ struct issue {
     const device_calls *calls;
     stream_queue queues[STREAM_COUNT];
     record_at *events;
+    event_slot *slots; /* [issue_slots(n)] */
+    int *free;         /* [n_free]: slots that keep nothing */
+    int n_free;
     int64_t held; /* entries in all queues */
     int looked;   /* times that nothing could be issued since something was */
 };
@@ -70,7 +82,19 @@ status issue_open(device *d, const issue_hooks *h, const device_calls *calls, er
     }
     q->hooks = h;
     q->calls = calls;
+    prctl(PR_SET_TIMERSLACK, 1000); /* a short sleep of this thread is as short as it says */
     return OK;
+}
+
+static void free_events(issue *q)
+{
+    free(q->events);
+    free(q->slots);
+    free(q->free);
+    q->events = NULL;
+    q->slots = NULL;
+    q->free = NULL;
+    q->n_free = 0;
 }
 
 void issue_close(device *d)
@@ -81,17 +105,57 @@ void issue_close(device *d)
         free(q->queues[s].ring);
         free(q->queues[s].meeting.all);
     }
-    free(q->events);
+    free_events(q);
     free(q);
     d->issue = NULL;
+}
+
+int issue_slots(int n)
+{
+    enum { SPARE = 2048 };
+    return n + SPARE;
 }
 
 status issue_events(device *d, int n, error *err)
 {
     issue *q = d->issue;
-    free(q->events);
+    const int slots = issue_slots(n);
+    free_events(q);
     q->events = calloc((size_t)n + 1, sizeof *q->events);
-    return q->events ? OK : error_set(err, ERR_MACHINE, "no host memory for %d events", n);
+    q->slots = calloc((size_t)slots, sizeof *q->slots);
+    q->free = calloc((size_t)slots, sizeof *q->free);
+    if (!q->events || !q->slots || !q->free)
+        return error_set(err, ERR_MACHINE, "no host memory for %d events", n);
+    for (int i = 0; i < n; i++) {
+        q->events[i].slot = i;
+        q->slots[i].given = true;
+    }
+    for (int i = slots - 1; i >= n; i--) q->free[q->n_free++] = i;
+    return OK;
+}
+
+int issue_slot(const device *d, int event)
+{
+    return d->issue->events[event].slot;
+}
+
+/* ---- records (I2) */
+
+static void wait_is_issued(issue *q, int slot)
+{
+    event_slot *k = &q->slots[slot];
+    if (--k->waits == 0 && !k->given) q->free[q->n_free++] = slot;
+}
+
+/* Where the next record of an event is kept: not where one is that waits in queues are for. */
+static int slot_for(issue *q, int event)
+{
+    int slot = q->events[event].slot;
+    if (!q->slots[slot].waits || !q->n_free) return slot;
+    q->slots[slot].given = false;
+    slot = q->free[--q->n_free];
+    q->slots[slot].given = true;
+    return slot;
 }
 
 /* ---- moving */
@@ -116,12 +180,16 @@ static bool issue_entry(device *d, op_stream s, entry *e)
     case ENTRY_WAIT:
         if (!is_issued(q, e->awaited)) return false;
         q->hooks->wait(d, s, e->event);
+        wait_is_issued(q, e->event);
         return true;
     case ENTRY_RECORD:
         q->hooks->record(d, s, e->event);
         return true;
     case ENTRY_LAUNCH:
         q->hooks->launch(d, s, &e->call, e->number);
+        return true;
+    case ENTRY_REPLAY:
+        q->hooks->replay(d, e->event, e->call.o, e->number);
         return true;
     case ENTRY_MESSAGE:
         return issue_message_entry(d, s, e);
@@ -155,10 +223,12 @@ static bool move(device *d)
     return any;
 }
 
-/* Nothing can be issued before a meeting is over, or the device has come to where one begins. */
+/* Nothing can be issued before a meeting is over, or the device has come to where one begins. On an
+ * emulated link messages take long: ranks that looked without a pause would take the cores from one
+ * another. */
 static void rest(device *d)
 {
-    enum { SOON = 2000 };
+    const int SOON = d->issue->calls->is_delayed(d->c) ? 20 : 2000;
     issue *q = d->issue;
     int requests[STREAM_COUNT], n = 0, looks = 0;
     for (int s = 0; s < STREAM_COUNT; s++) {
@@ -202,7 +272,7 @@ void issue_until_recorded(device *d, int event)
 void issue_until_stream(device *d, op_stream s)
 {
     const issue *q = d->issue;
-    until(d, (record_at){s, q->queues[s].put});
+    until(d, (record_at){.stream = s, .end = q->queues[s].put});
 }
 
 void issue_all(device *d)
@@ -217,7 +287,7 @@ static void put(device *d, op_stream s, const entry *e, void *const *in, void *c
     issue *q = d->issue;
     stream_queue *l = &q->queues[s];
     if (q->held) move(d);
-    if (l->put - l->issued >= QUEUE) until(d, (record_at){s, l->put - QUEUE + 1});
+    if (l->put - l->issued >= QUEUE) until(d, (record_at){.stream = s, .end = l->put - QUEUE + 1});
     entry *to = &l->ring[l->put % QUEUE];
     *to = *e;
     if (in) memcpy(to->in, in, sizeof to->in);
@@ -247,21 +317,23 @@ void issue_wait(device *d, op_stream s, int event)
     record_at r = q->events[event];
     if (r.stream == s) return; /* a stream is in order */
     if (!is_free(q, s) || !is_issued(q, r)) {
-        put(d, s, &(entry){.kind = ENTRY_WAIT, .event = event, .awaited = r}, NULL, NULL);
+        q->slots[r.slot].waits++;
+        put(d, s, &(entry){.kind = ENTRY_WAIT, .event = r.slot, .awaited = r}, NULL, NULL);
         return;
     }
-    if (r.end) q->hooks->wait(d, s, event);
+    if (r.end) q->hooks->wait(d, s, r.slot);
 }
 
 void issue_record(device *d, op_stream s, int event)
 {
     issue *q = d->issue;
-    q->events[event] = (record_at){s, q->queues[s].put + 1};
+    const int slot = slot_for(q, event);
+    q->events[event] = (record_at){s, q->queues[s].put + 1, slot};
     if (!is_free(q, s)) {
-        put(d, s, &(entry){.kind = ENTRY_RECORD, .event = event}, NULL, NULL);
+        put(d, s, &(entry){.kind = ENTRY_RECORD, .event = slot}, NULL, NULL);
         return;
     }
-    q->hooks->record(d, s, event);
+    q->hooks->record(d, s, slot);
     passed_by(q, s);
 }
 
@@ -276,6 +348,20 @@ void issue_launch(device *d, op_stream s, kernel_call *c)
     }
     q->hooks->launch(d, s, c, number);
     passed_by(q, s);
+}
+
+void issue_replay(device *d, int graph, const op *o)
+{
+    issue *q = d->issue;
+    uint32_t number = log_put(d, STREAM_COMPUTE, o);
+    if (q->held) move(d);
+    if (!is_free(q, STREAM_COMPUTE)) {
+        entry e = {.kind = ENTRY_REPLAY, .event = graph, .call = {.o = o}, .number = number};
+        put(d, STREAM_COMPUTE, &e, NULL, NULL);
+        return;
+    }
+    q->hooks->replay(d, graph, o, number);
+    passed_by(q, STREAM_COMPUTE);
 }
 
 void issue_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)

@@ -7,8 +7,10 @@
  * I1  What the device has been given waits only for what it was given before, on this rank or
  *     another: whatever is issued comes to its end, and nothing on the device waits for a host.
  *     So streams may share a queue of the hardware, and no kernel ever spins.
- * I2  A queue is issued in order. A wait is issued once the record that it is for has been; if the
- *     event was recorded again meanwhile it waits for more than it has to, which I1 allows.
+ * I2  A queue is issued in order. A wait is issued once the record that it is for has been. If its
+ *     event is recorded again meanwhile, that record is kept in another event of the device: a wait
+ *     that stood in a queue would else wait for the later one, and what runs beside would be hidden
+ *     behind it. (Where the device has no more events it does wait for more, which I1 allows.)
  * I3  Queues move in every call here, and whoever waits for one moves all of them.
  * I4  A message is at the head of its queue while its members meet (meeting.h).
  *
@@ -66,9 +68,10 @@ typedef enum issue_point { POINT_READY, POINT_DONE, POINT_COUNT } issue_point;
 
 /* What a device does with what is issued: at the end of a stream, without waiting. */
 typedef struct issue_hooks {
-    void (*wait)(device *d, op_stream s, int event);
-    void (*record)(device *d, op_stream s, int event);
+    void (*wait)(device *d, op_stream s, int slot);
+    void (*record)(device *d, op_stream s, int slot);
     void (*launch)(device *d, op_stream s, kernel_call *c, uint32_t number);
+    void (*replay)(device *d, int graph, const op *o, uint32_t number); /* compute stream */
     void (*copy)(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
     void (*stamp)(device *d, op_stream s, int stamp);
 
@@ -103,11 +106,17 @@ typedef struct issue issue;
 
 status issue_open(device *d, const issue_hooks *h, const device_calls *calls, error *err);
 void issue_close(device *d);
-status issue_events(device *d, int n, error *err); /* 0 .. n-1, none recorded */
+
+/* Events 0 .. n-1, none recorded. The device has issue_slots(n) of its own, which hooks are told of
+ * by number; issue_slot is the one that keeps the last record of an event. */
+status issue_events(device *d, int n, error *err);
+int issue_slots(int n);
+int issue_slot(const device *d, int event);
 
 void issue_wait(device *d, op_stream s, int event);
 void issue_record(device *d, op_stream s, int event);
 void issue_launch(device *d, op_stream s, kernel_call *c);
+void issue_replay(device *d, int graph, const op *o);
 void issue_message(device *d, op_stream s, const op *o, void *const *in, void *const *out);
 void issue_copying(device *d, op_stream s, device_address to, device_address from, int64_t bytes);
 void issue_stamp(device *d, op_stream s, int stamp);

@@ -23,10 +23,10 @@ typedef struct log_name {
 } log_name;
 
 /* For tests: MOEFOLD_FAULT=KIND:N in the environment lets operation N of the compute stream end
- * with a fault of the device (trap), or never (hang), or the host fail when it puts that operation
- * (crash); overflow:N lets step N find a routed buffer too small (step.c of the
- * trainer). */
-typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG, FAULT_CRASH } log_fault;
+ * with a fault of the device (trap), or never (hang), or the host, when it puts that operation,
+ * fail (crash) or leave the job without a word (leave); KIND:N:RANK only on that rank. overflow:N
+ * lets step N find a routed buffer too small (step.c of the trainer). */
+typedef enum log_fault { FAULT_NONE, FAULT_TRAP, FAULT_HANG, FAULT_CRASH, FAULT_LEAVE } log_fault;
 
 typedef struct device_log {
     atomic_uint put[STREAM_COUNT];
@@ -35,6 +35,7 @@ typedef struct device_log {
     log_name names[STREAM_COUNT][LOG_NAMES];
     log_fault fault;
     uint32_t fault_at;
+    long fault_rank; /* -1: on all */
 } device_log;
 
 /* ERR_MACHINE: MOEFOLD_FAULT is not of that form. */

@@ -1,21 +1,26 @@
 /* peers.c - a CPU whose ranks, threads of one process, move their messages by themselves.
  *
  * For tests: queues and meetings are those of a GPU (issue.h, meeting.h). What is issued is done
- * when the call returns, so a point in a stream has passed when it is there. With "peers:staged"
- * they do as if they could not reach each other's memory. */
+ * when the call returns, so a point in a stream has passed when it is there; with "peers:us=200"
+ * every operation takes so many microseconds, and streams are behind the host as on a GPU
+ * (paced.h). With "peers:staged" ranks do as if they could not reach each other's memory. Both:
+ * "peers:staged,us=200". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "comm/adder.h"
 #include "device/calls.h"
 #include "device/host.h"
+#include "device/paced.h"
 #include "program/target.h"
 
 typedef struct card {
     unsigned char *memory[SPACE_COUNT];
     unsigned char *windows[STREAM_COUNT];
+    const paced *pace; /* its points, which it writes before the ranks meet */
 } card;
 
 typedef struct peers_device {
@@ -24,6 +29,7 @@ typedef struct peers_device {
     unsigned char *windows[STREAM_COUNT];
     card *cards; /* [size], by rank; after join */
     int32_t table[STREAM_COUNT][4 * PEERS_MAX];
+    paced pace;
 } peers_device;
 
 /* Functions of host.c find their state in d->state: it is that of the host part. */
@@ -34,17 +40,48 @@ static peers_device *peers_of(const device *d)
 
 /* ---- hooks */
 
-static void hook_wait(device *d, op_stream s, int event)
+static paced *pace_of(const device *d)
 {
-    (void)d, (void)s, (void)event;
+    return &peers_of(d)->pace;
+}
+
+static void hook_wait(device *d, op_stream s, int slot)
+{
+    paced_behind(pace_of(d), s, pace_of(d)->events[slot]);
+}
+
+static void hook_record(device *d, op_stream s, int slot)
+{
+    pace_of(d)->events[slot] = pace_of(d)->end[s];
 }
 
 static void hook_launch(device *d, op_stream s, kernel_call *c, uint32_t number)
 {
     (void)number;
+    double from = clock_seconds();
     c->stream = NULL;
-    c->row->launch(c);
+    if (peers_of(d)->host->capturing) {
+        host_keep(d, s, c);
+    } else {
+        c->row->launch(c);
+        paced_launch(pace_of(d), s, from, 1);
+    }
     log_finish(d, s);
+}
+
+static void hook_replay(device *d, int graph, const op *o, uint32_t number)
+{
+    (void)o, (void)number;
+    double from = clock_seconds();
+    paced_launch(pace_of(d), STREAM_COMPUTE, from, host_run_graph(d, graph));
+    log_finish(d, STREAM_COMPUTE);
+}
+
+static void hook_stamp(device *d, op_stream s, int stamp)
+{
+    host_stamp_now(d, s, stamp);
+    host_stamp *at = &peers_of(d)->host->stamps[stamp];
+    if (at->at < pace_of(d)->end[s]) at->at = pace_of(d)->end[s];
 }
 
 static void hook_copy(device *d, op_stream s, device_address to, device_address from, int64_t n)
@@ -62,23 +99,22 @@ static const int32_t *hook_fetch(device *d, op_stream s, const void *from, int64
 
 static void hook_mark(device *d, op_stream s)
 {
-    (void)d, (void)s;
+    pace_of(d)->marks[s] = pace_of(d)->end[s];
 }
 
 static bool hook_passed(device *d, op_stream s)
 {
-    (void)d, (void)s;
-    return true;
+    return paced_is_past(pace_of(d)->marks[s]);
 }
 
 static void hook_point(device *d, op_stream s, issue_point p)
 {
-    (void)d, (void)s, (void)p;
+    pace_of(d)->points[s][p] = pace_of(d)->end[s];
 }
 
 static void hook_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p)
 {
-    (void)d, (void)s, (void)rank, (void)theirs, (void)p;
+    paced_behind(pace_of(d), s, peers_of(d)->cards[rank].pace->points[theirs][p]);
 }
 
 static device_address hook_locate(const device *d, const void *at)
@@ -142,10 +178,11 @@ static void hook_end(device *d, op_stream s, const op *o, uint32_t number)
 }
 
 static const issue_hooks hooks = {.wait = hook_wait,
-                                  .record = hook_wait,
+                                  .record = hook_record,
                                   .launch = hook_launch,
+                                  .replay = hook_replay,
                                   .copy = hook_copy,
-                                  .stamp = host_stamp_now,
+                                  .stamp = hook_stamp,
                                   .staged = hook_staged,
                                   .stage = hook_stage,
                                   .by_library = hook_by_library,
@@ -168,23 +205,40 @@ static void close_peers(device *d)
     issue_close(d);
     host_close(d);
     for (int s = 0; s < STREAM_COUNT; s++) free(p->windows[s]);
+    paced_close(&p->pace);
     free(p->cards);
     free(p);
 }
 
+/* "", "staged", "us=200" or "staged,us=200". */
+static bool read_words(peers_device *p, const char *words)
+{
+    static const char staged[] = "staged", pace[] = "us=";
+    if (strncmp(words, staged, strlen(staged)) == 0) {
+        p->staged = true;
+        words += strlen(staged);
+        words += *words == ',';
+    }
+    if (strncmp(words, pace, strlen(pace)) != 0) return !*words;
+    char *end;
+    long us = strtol(words + strlen(pace), &end, 10);
+    p->pace.seconds = 1e-6 * (double)us;
+    return us > 0 && us <= 1000000 && !*end;
+}
+
 static status open_peers(device *d, const char *words, error *err)
 {
-    bool staged = strcmp(words, "staged") == 0;
-    if (*words && !staged)
-        return error_set(err, ERR_MACHINE, "device peers:%s; repair: peers or peers:staged", words);
     peers_device *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "cannot open the device: out of host memory");
-    status s = host_open(d, false, 0, -1, err);
+    status s = read_words(p, words) ? host_open(d, false, 0, -1, err)
+                                    : error_set(err, ERR_MACHINE,
+                                                "device peers:%s; repair: peers, peers:staged, "
+                                                "peers:us=200 or peers:staged,us=200",
+                                                words);
     if (s) {
         free(p);
         return s;
     }
-    p->staged = staged;
     p->host = d->state;
     p->host->owner = p;
     d->runs_ahead = true;
@@ -211,6 +265,7 @@ static status join(device *d, const device_traffic *t, error *err)
     if (st) return st;
     memcpy(mine.memory, p->host->memory, sizeof mine.memory);
     memcpy(mine.windows, p->windows, sizeof mine.windows);
+    mine.pace = &p->pace;
     if (!comm_shares_process(d->c))
         return error_set(err, ERR_MACHINE, "device peers: its ranks are threads of one process");
     free(p->cards);
@@ -230,27 +285,35 @@ static const char *transport(const device *d)
     return peers_of(d)->staged ? "shared memory" : "threads of one process";
 }
 
-static void read_peers(device *d, void *to, device_address from, int64_t bytes)
+/* ---- behind the streams */
+
+static void meet_compute(device *d)
 {
     issue_until_stream(d, STREAM_COMPUTE);
+    paced_until(pace_of(d)->end[STREAM_COMPUTE]);
+}
+
+static void read_peers(device *d, void *to, device_address from, int64_t bytes)
+{
+    meet_compute(d);
     host_read(d, to, from, bytes);
 }
 
 static void write_peers(device *d, device_address to, const void *from, int64_t bytes)
 {
-    issue_until_stream(d, STREAM_COMPUTE);
+    meet_compute(d);
     host_write(d, to, from, bytes);
 }
 
 static void fill_peers(device *d, device_address to, int byte, int64_t bytes)
 {
-    issue_until_stream(d, STREAM_COMPUTE);
+    meet_compute(d);
     host_fill(d, to, byte, bytes);
 }
 
 static void differ_peers(device *d, device_address at, int byte, int64_t bytes, unsigned char *map)
 {
-    issue_until_stream(d, STREAM_COMPUTE);
+    meet_compute(d);
     host_differ(d, at, byte, bytes, map);
 }
 
@@ -258,6 +321,35 @@ static double stamp_read(device *d, int stamp)
 {
     issue_all(d);
     return host_stamp_read(d, stamp);
+}
+
+static status events(device *d, int n, error *err)
+{
+    status s = paced_events(pace_of(d), issue_slots(n), err);
+    return s ? s : issue_events(d, n, err);
+}
+
+static void wait_here(device *d, int event)
+{
+    issue_until_recorded(d, event);
+    paced_until(pace_of(d)->events[issue_slot(d, event)]);
+}
+
+static bool is_complete(device *d, int event)
+{
+    return issue_recorded(d, event) && paced_is_past(pace_of(d)->events[issue_slot(d, event)]);
+}
+
+static void sync_all(device *d)
+{
+    issue_all(d);
+    paced_until_all(pace_of(d));
+}
+
+static void capture(device *d, int graph)
+{
+    issue_all(d);
+    host_capture(d, graph);
 }
 
 const device_table device_peers = {.name = "peers",
@@ -274,19 +366,23 @@ const device_table device_peers = {.name = "peers",
                                    .fill = fill_peers,
                                    .differ = differ_peers,
                                    .copy = issue_copying,
-                                   .events = issue_events,
+                                   .events = events,
                                    .record = issue_record,
                                    .wait = issue_wait,
-                                   .wait_here = issue_until_recorded,
-                                   .is_complete = issue_recorded,
+                                   .wait_here = wait_here,
+                                   .is_complete = is_complete,
                                    .launch = issue_launch,
                                    .message = issue_message,
                                    .join = join,
                                    .leave = leave,
                                    .transport = transport,
+                                   .graphs = host_graphs,
+                                   .capture = capture,
+                                   .captured = host_captured,
+                                   .replay = issue_replay,
                                    .stamps = host_stamps,
                                    .stamp_origin = host_stamp_origin,
                                    .stamp = issue_stamp,
                                    .stamp_read = stamp_read,
-                                   .sync = issue_all,
+                                   .sync = sync_all,
                                    .settle = issue_all};

@@ -165,6 +165,8 @@ static void count_shards(state_bytes *s, const walk *w, const state_mode *mode,
     s->padding_gradients = bytes_of(padding, mode->gradient);
     s->padding_optimizer = beyond(bytes_of(shard, mode->optimizer), s->optimizer);
     s->host = bytes_of(shard, mode->host);
+    if (mode->moved > 0) /* places of pieces */
+        s->padding_optimizer = bytes_of(mul_sat(moved_piece(shard), MOVED_TURNS), mode->moved);
 }
 
 void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)

@@ -40,6 +40,7 @@ typedef struct state_mode {
     double gradient;
     double optimizer; /* on the GPU, before sharding */
     double host;      /* of the optimizer, offloaded, before sharding */
+    double moved;     /* of that: on the device while it is updated */
     const char *why;
 } state_mode;
 state_mode state_mode_of(const recipe *r);
@@ -51,7 +52,15 @@ double state_on_host(const recipe *r);
 /* Do we update what is on the host? Megatron's program is priced, not run. */
 bool state_host_is_ours(const recipe *r);
 
-/* Does what is left on the GPU wait on the host between updates (Megatron's)? */
+/* Does what is left on the GPU wait on the host between updates, and come back whole (Megatron's)?
+ */
 bool state_waits_on_host(const recipe *r);
+
+/* The same in our own program: all of it lies on the host, and is moved to the device and back in
+ * pieces, around the update of each. The device has places for as many as take turns: one is
+ * brought, one is updated, one is taken back. */
+bool state_is_moved(const recipe *r);
+enum { MOVED_TURNS = 3 };
+int64_t moved_piece(int64_t owned); /* elements of a piece, of so many that a rank owns */
 
 #endif

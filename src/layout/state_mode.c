@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "base/maths.h"
 #include "recipe/target.h"
 
 /* Transformer Engine keeps narrow weights twice, by rows and by columns; each copy has its
@@ -49,6 +50,21 @@ bool state_waits_on_host(const recipe *r)
     return recipe_on(r, K_OPT_STATES) && !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
 }
 
+bool state_is_moved(const recipe *r)
+{
+    return recipe_on(r, K_OPT_STATES) && !recipe_on(r, K_OPT_OFFLOAD) && !recipe_on_cpu(r) &&
+           target_of(r) != TARGET_MEGATRON && !recipe_is(r, K_OPTIMIZER, "none");
+}
+
+/* Copies of 16 MiB an array take the host's link as well as larger ones; and of little there are
+ * several pieces, too, so that they take turns. */
+int64_t moved_piece(int64_t owned)
+{
+    enum { MOST = 1 << 22, LEAST = 1 << 14, PIECES = 4 };
+    int64_t piece = round_up(ceil_div(owned, PIECES), LEAST);
+    return piece < LEAST ? LEAST : piece < MOST ? piece : MOST;
+}
+
 /* FP16 gradients that are kept narrow have an FP32 copy in the optimizer. */
 static double gradient_copy(const number_types *t)
 {
@@ -67,15 +83,17 @@ state_mode state_mode_bare(const recipe *r)
     number_types t = number_types_of(r);
     const narrow_mode *narrow = narrow_of(r);
     double p = t.moments ? state_on_host(r) : 0, plain = (double)dtype_bits(t.weight) / 8;
-    return (state_mode){
-        .types = t,
-        .weight = narrow ? narrow->bytes : plain,
-        .plain = plain,
-        .gradient = (double)dtype_bits(t.gradient) / 8,
-        .optimizer = (1 - p) * (number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0)) +
-                     p * stays_on_gpu(r, &t),
-        /* master, moments; Megatron's gradients are pinned whole, ours in pieces */
-        .host = p * (4 + 8 + (target_of(r) == TARGET_MEGATRON ? 4 : 0))};
+    bool moved = state_is_moved(r);
+    double here = number_types_optimizer(&t) + (t.moments ? gradient_copy(&t) : 0);
+    return (state_mode){.types = t,
+                        .weight = narrow ? narrow->bytes : plain,
+                        .plain = plain,
+                        .gradient = (double)dtype_bits(t.gradient) / 8,
+                        .optimizer = moved ? 0 : (1 - p) * here + p * stays_on_gpu(r, &t),
+                        /* master, moments; Megatron's gradients are pinned whole, ours in pieces */
+                        .host = moved ? number_types_optimizer(&t)
+                                      : p * (4 + 8 + (target_of(r) == TARGET_MEGATRON ? 4 : 0)),
+                        .moved = moved ? number_types_optimizer(&t) : 0};
 }
 
 state_mode state_mode_of(const recipe *r)
@@ -91,7 +109,10 @@ state_mode state_mode_of(const recipe *r)
         text_add(&t, ", precision-aware%s",
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");
     if (recipe_on(r, K_DIST_OPT)) text_add(&t, ", sharded");
-    if (m.host > 0) text_add(&t, ", %g %% of it on the host", 100 * state_on_host(r));
+    if (m.moved > 0)
+        text_add(&t, ", on the host and moved to the GPU in pieces to be updated");
+    else if (m.host > 0)
+        text_add(&t, ", %g %% of it on the host", 100 * state_on_host(r));
     if (state_waits_on_host(r)) text_add(&t, ", on the host between updates");
     if (narrow)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);

@@ -362,6 +362,13 @@ static double host_copy(const cost_model *c, const segment *seg, const op *o)
     return c->copies_beside ? bytes / c->hw->host_bandwidth : cost_memory(c, 2 * bytes);
 }
 
+/* Elements of an operation of the update: where state is moved, one piece has some of them. */
+static double updated_of(const cost_model *c, const op *o)
+{
+    bool piece = o->kind == OP_ADAMW && state_is_moved(&c->s->r);
+    return (double)o->dim[piece ? DIM_ADAMW_COUNT : DIM_ADAMW_N];
+}
+
 static double seconds_of(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     const cost_row *row = &rows[o->kind];
@@ -381,8 +388,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_HOST_COPY:
         return host_copy(c, seg, o);
     case WAY_UPDATE:
-        return cost_memory_of(c, o->kind,
-                              cost_update_bytes(c, o->kind, (double)o->dim[DIM_ADAMW_N]));
+        return cost_memory_of(c, o->kind, cost_update_bytes(c, o->kind, updated_of(c, o)));
     case WAY_HOST_UPDATE:
         return (double)o->dim[DIM_HOST_ADAMW_COUNT] / c->hw->host_adam;
     default:

@@ -6,6 +6,7 @@
 #include "price/cost_parts.h"
 #include "program/fused.h"
 #include "program/quant_plan.h"
+#include "program/update.h"
 #include "recipe/loads.h"
 
 /* ---- numbers of products */
@@ -165,12 +166,36 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
 /* ---- once a step */
 
 /* What the host updates: gradients go there, weights come back, and it computes. */
-static double offloaded(const cost_model *c, double elements, const state_mode *mode)
+static update_copies offloaded(const cost_model *c, double elements, const state_mode *mode)
 {
     const hardware *h = c->hw;
-    double copies = elements * (4 + mode->plain) / h->host_bandwidth,
+    double bytes = elements * (4 + mode->plain), copies = bytes / h->host_bandwidth,
            adam = elements / h->host_adam;
-    return recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP) ? fmax(copies, adam) : copies + adam;
+    bool beside = recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP);
+    return (update_copies){bytes, copies + adam, beside ? fmax(copies, adam) : copies + adam};
+}
+
+/* What is moved comes, is updated and goes back, three pieces at a time, and the link goes both
+ * ways at once. A list of pieces begins when the one before it is through: its first piece comes,
+ * or its last goes back, beside nothing. */
+static update_copies moved(const cost_model *c, double elements, const state_mode *mode)
+{
+    double way = elements * mode->moved / c->hw->host_bandwidth;
+    double adam = cost_memory_of(c, OP_ADAMW, cost_update_bytes(c, OP_ADAMW, elements)) * c->device;
+    double pieces = ceil(elements / (double)moved_piece((int64_t)elements));
+    double lists = ceil(pieces / UPDATE_PIECES);
+    double seconds = fmax(way, adam) + (pieces > 0 ? lists / pieces * (way + adam) : 0);
+    return (update_copies){2 * elements * mode->moved, 2 * way, seconds - adam};
+}
+
+update_copies cost_update_copies(const cost_model *c, const program *p)
+{
+    state_mode mode = state_mode_bare(&c->s->r);
+    double owned = (double)p->weights.owned, part = state_on_host(&c->s->r);
+    bool ours = state_host_is_ours(&c->s->r) && !recipe_on_cpu(&c->s->r);
+    if (!mode.types.moments || !ours) return (update_copies){0, 0, 0};
+    if (mode.moved > 0) return moved(c, owned, &mode);
+    return part > 0 ? offloaded(c, owned * part, &mode) : (update_copies){0, 0, 0};
 }
 
 /* State that waits on the host is fetched before the update and sent back behind it. */
@@ -188,7 +213,7 @@ double cost_update_bytes(const cost_model *c, op_kind k, double elements)
     case OP_SQUARES:
         return here * mode.gradient;
     case OP_ADAMW: /* state there and back, the weight */
-        return here * (mode.gradient + mode.plain) + 2 * elements * mode.optimizer;
+        return here * (mode.gradient + mode.plain) + 2 * elements * (mode.optimizer + mode.moved);
     case OP_ZERO:
         return elements * mode.gradient;
     case OP_CAST: /* weights by rows and by columns, of what is read once */
@@ -243,5 +268,6 @@ double cost_of_optimizer(const cost_model *c, const program *p)
     double seconds = c->hw->n_kinds ? update_of(c, p) : cost_memory(c, bytes) * c->device;
     seconds += c->hw->step * c->host;
     seconds += mode.types.moments ? fetched(c, owned, &mode) : 0;
-    return seconds + (part > 0 ? offloaded(c, owned * part, &mode) : 0);
+    return seconds + (part > 0 ? offloaded(c, owned * part, &mode).exposed : 0) +
+           (mode.moved > 0 ? moved(c, owned, &mode).exposed : 0);
 }

@@ -52,10 +52,12 @@ void price_parts(step_part out[STEP_PARTS], const price *p)
         out[k] = (step_part){cost_kind_name((cost_kind)k), cost_kind_title((cost_kind)k), seconds,
                              message && p->time[k] > seconds ? p->time[k] - seconds : 0};
     }
+    out[COST_COPY].seconds += p->update.exposed;
+    out[COST_COPY].hidden += fmax(0, p->update.seconds - p->update.exposed);
     const step_part others[STEP_PARTS - COST_KINDS] = {
         {"host", "waiting for kernel launches", p->host, 0},
         {"bubble", "pipeline bubble", p->bubble, 0},
-        {"optimizer", "optimizer", p->optimizer, 0},
+        {"optimizer", "optimizer", p->optimizer - p->update.exposed, 0},
         {"slowed", "compute slowed by hidden transfers", p->slowed, 0},
         {"rest", "rest", p->rest, 0},
     };
@@ -104,12 +106,18 @@ static void see_rates(price *out, const setup *s, const cost_model *c)
 
 enum { TIGHT_PERCENT = 4, LARGE_PERCENT = 15 };
 
+/* The optimizer's copies are copies, too. */
+static double exposed_of(const price *p, int k)
+{
+    return p->exposed[k] + (k == COST_COPY ? p->update.exposed : 0);
+}
+
 static const char *largest_message(const price *p, double *seconds)
 {
     int most = COST_TP;
     for (int k = COST_TP; k <= COST_COPY; k++)
-        if (p->exposed[k] > p->exposed[most]) most = k;
-    *seconds = p->exposed[most];
+        if (exposed_of(p, k) > exposed_of(p, most)) most = k;
+    *seconds = exposed_of(p, most);
     static const char *const words[COST_KINDS] = {
         [COST_TP] = "TP", [COST_CP] = "CP", [COST_EP] = "EP",
         [COST_PP] = "PP", [COST_DP] = "DP", [COST_COPY] = "offload copies"};
@@ -118,7 +126,8 @@ static const char *largest_message(const price *p, double *seconds)
 
 void price_see_wall(price *p, arena *a)
 {
-    double exposed = total(p->exposed, COST_TP, COST_COPY), seconds, step = p->step_s;
+    double exposed = total(p->exposed, COST_TP, COST_COPY) + p->update.exposed, seconds;
+    double step = p->step_s;
     const char *message = largest_message(p, &seconds);
     double room = 100.0 * (double)(p->usable - p->peak_bytes) / (double)p->usable;
     double e = 100 * exposed / step, h = 100 * p->host / step, b = 100 * p->bubble / step;
@@ -213,6 +222,7 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
         program_size size = program_size_of(p);
         fit_see(&memory, s, &size);
         double seconds = cost_of_optimizer(&c, p);
+        if (seconds > optimizer) out->update = cost_update_copies(&c, p);
         if (seconds > optimizer) optimizer = seconds;
     }
     take_fit(out, &memory);

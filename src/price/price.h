@@ -63,7 +63,8 @@ typedef struct price {
     double time[COST_KINDS];    /* busy */
     double exposed[COST_KINDS]; /* messages and copies that nothing hid */
     double host, bubble, optimizer;
-    double slowed;   /* compute that hidden communication slows down */
+    update_copies update; /* of the rank whose optimizer takes longest, which has it */
+    double slowed;        /* compute that hidden communication slows down */
     double rest;     /* ends of lists in which only messages run, and gathers behind the step */
     int64_t slowest; /* pipeline rank */
     /* of the fullest rank: */

@@ -35,10 +35,13 @@ typedef enum region {
     REGION_KEPT
 } region;
 
-/* The optimizer's state that the host keeps and updates: that of all elements but the first
- * `updated`. They are updated in pieces: gradients come, weights go back. Offsets are in bytes. */
+/* The optimizer's state that the host keeps: that of all elements but the first `updated`. It is
+ * updated in pieces, by the host (gradients come, weights go back) or, `moved`, by the device,
+ * which has places for them in the optimizer's region: masters and moments go there and come back.
+ * Offsets are in bytes. */
 typedef struct kept_state {
     int64_t n;                  /* elements; 0: there is none */
+    bool moved;                 /* then all there are; what lies behind the moments is not */
     int64_t piece, turns;       /* elements of a piece, and how many pieces are on their way */
     int64_t first, second;      /* moments, behind the masters */
     int64_t gradients, weights; /* [turns][piece] on their way */

@@ -89,4 +89,7 @@ typedef enum table_place {
 /* What a piece gives depends on the piece alone; a row is cut into pieces from its start. */
 enum { UPDATE_PIECE = 1 << 14 };
 
+/* Pieces of what the host keeps in one list: what orders a list looks at all that came before. */
+enum { UPDATE_PIECES = 64 };
+
 #endif

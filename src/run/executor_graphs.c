@@ -6,7 +6,8 @@
  * uploaded before, so nothing of a stretch has to be told anew.
  *
  * I1  A stretch has kernels of the compute stream alone: no wait stands in it, and no event that is
- *     waited for is recorded in it. So streams are ordered as they are without graphs.
+ *     waited for is recorded in it. So streams are ordered as they are without graphs, and with
+ *     several ranks no message is in a graph: a stretch ends where one is waited for.
  * I2  Graphs of parts end where a list ends, as Megatron's do; that of an iteration goes on.
  * I3  The first run is eager: kernels that were never launched are loaded there. The second
  *     captures.
@@ -69,13 +70,6 @@ status executor_graphs(executor *e, error *err)
     unsigned parts = capture_of(&e->p->s->r);
     e->graphs = NULL;
     if (!parts || !e->d->table->graphs) return OK;
-    if (e->c && comm_size(e->c) > 1)
-        return error_set(err, ERR_RULE,
-                         "%s=%s: graphs of our own runs are for one rank, and there are %lld; "
-                         "repair: %s=none %s=[]",
-                         knobs[K_GRAPHS].key, recipe_word(&e->p->s->r, K_GRAPHS),
-                         (long long)comm_size(e->c), knobs[K_GRAPHS].key,
-                         knobs[K_GRAPH_MODULES].key);
     graph_plan *g = ARENA_NEW(e->memory, graph_plan);
     for (int64_t i = 0; i < e->p->items[PART_STEP].n; i++) {
         const item *it = &e->p->items[PART_STEP].list[i];

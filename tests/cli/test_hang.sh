@@ -13,7 +13,7 @@ expect a_fault_names_its_operation 3 "rank 0 of 1: $place \(operation 150\); the
 expect a_hang_names_its_operation 3 "rank 0 of 1: no operation has ended on the device for [0-9]+ s: $place \(operation 150\); the job ends" run hang:150
 expect what_is_no_layer_is_named 3 'stream compute: global counts \(ZERO\) of begin, is not finished \(operation 5\)' run trap:5
 expect a_fault_that_is_never_met_changes_nothing 0 'done after 3 steps' run hang:100000000
-expect what_is_no_fault_is_refused 3 'MOEFOLD_FAULT=hang in the environment is not trap:N, hang:N or crash:N' run hang
+expect what_is_no_fault_is_refused 3 'MOEFOLD_FAULT=hang in the environment is not trap:N, hang:N, crash:N or leave:N' run hang
 # Work of the host that takes longer than the timeout is no hang of the device.
 MOEFOLD_SLOW=save:0:5 expect a_slow_save_is_no_hang 0 'done after 3 steps' run hang:100000000 "checkpoint.save=$work/slow"
 

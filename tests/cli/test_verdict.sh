@@ -103,13 +103,10 @@ big=(deepseek-v3 cluster.n_gpus=1024 model.tensor_model_parallel_size=2 model.pi
     train.global_batch_size=16384)
 least=1000000
 for _ in 1 2 3 4 5 6 7 8 9 10; do
-    start=$EPOCHREALTIME
-    "$moefold" check "${big[@]}" >/dev/null
-    end=$EPOCHREALTIME
-    us=$((${end/./} - ${start/./}))
-    ((us < least)) && least=$us
+    ms=$({ TIMEFORMAT='%3U %3S'; time "$moefold" check "${big[@]}" >/dev/null; } 2>&1 | awk '{printf "%d", 1000 * ($1 + $2)}')
+    ((ms < least)) && least=$ms
 done
-limit=50000 # as it is built for users; sanitizers are slower
-[[ $moefold == */asan/* ]] && limit=1000000
-if ((least < limit)); then ok "a_thousand_gpus_in_milliseconds"; else bad "a_thousand_gpus_in_milliseconds" "$least us"; fi
+limit=50 # of the processor, as it is built for users; sanitizers are slower
+[[ $moefold == */asan/* ]] && limit=1000
+if ((least < limit)); then ok "a_thousand_gpus_in_milliseconds"; else bad "a_thousand_gpus_in_milliseconds" "$least ms"; fi
 exit $failed

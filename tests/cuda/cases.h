@@ -44,6 +44,9 @@ void trial_release(trial *t);
 /* Tensors of more than 2^31 numbers; how many cases are wrong. */
 int check_large(void);
 
+/* Operations of FP8 programs without a row, or without the fast one; needs no GPU. */
+int wrong_programs(void);
+
 /* Quantising and quantised products, which random bytes are no test of; and how long they take. */
 int wrong_quantised(void);
 int wrong_quantised_fused(void); /* kinds that end with QUANTISE, against their parts */

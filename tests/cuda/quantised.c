@@ -366,7 +366,7 @@ int wrong_quantised(void)
         bad += check_shape(ways[i % N_WAYS], shapes[i / N_WAYS], 0, &done);
     for (int i = 0; i < 3 * 3; i++) bad += check_shape(ways[i % 3], wide[i / 3], 0, &done);
     for (int i = 1; i < STARTS; i++) bad += check_shape(ways[0], wide[0], i, &done);
-    for (int i = 1; i < STARTS; i++) bad += check_shape(ways[1], wide[0], i, &done);
+    for (int i = 1; i < 3; i++) bad += check_shape(ways[1], wide[0], i, &done);
     bad += rows_not_met();
     printf(
         "quantised: %d cases, %d wrong; sums in double off by %.3g of the sizes, tensor cores by "

@@ -228,7 +228,7 @@ int main(int argc, char **argv)
     int n, n_gpus = 0;
     const bool all = asked_for(argc, argv, "");
     const sizes *s = all_sizes(&n);
-    c.bad = missing_kinds() + wrong_answers() + unplanned_rooms();
+    c.bad = missing_kinds() + wrong_answers() + unplanned_rooms() + wrong_programs();
     if (cudaGetDeviceCount(&n_gpus) != cudaSuccess || n_gpus == 0) {
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
         return c.bad ? 1 : 77;

@@ -109,6 +109,12 @@ static const mode_case modes[] = {
      " optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=0.25",
      2, 4, 9, 4, true},
     {" optimizer.optimizer_offload_fraction=0.5", 2, 4, 12, 0, true},
+    /* moved by our own program: all of it, in its formats; Megatron's comes back whole */
+    {" optimizer.offload_optimizer_states=true moefold.target=moefold", 2, 4, 0, 12, true},
+    {AWARE BF16_MOMENTS " optimizer.offload_optimizer_states=true moefold.target=moefold"
+                        " optimizer.store_param_remainders=false",
+     2, 4, 0, 8, true},
+    {" optimizer.offload_optimizer_states=true", 2, 4, 12, 0, true},
 };
 
 /* No size divides by anything much. */

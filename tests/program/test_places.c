@@ -38,6 +38,9 @@ static const char *const precisions[] = {
     "cluster.gpu=H100 mixed_precision=bf16_mixed optimizer.use_precision_aware_optimizer=true "
     "optimizer.exp_avg_dtype=bf16 optimizer.exp_avg_sq_dtype=fp8",
     "cluster.gpu=H100 mixed_precision=bf16_mixed optimizer.optimizer=none",
+    "cluster.gpu=H100 mixed_precision=bf16_mixed moefold.target=moefold "
+    "optimizer.offload_optimizer_states=true optimizer.use_precision_aware_optimizer=true "
+    "optimizer.exp_avg_dtype=bf16",
 };
 
 #define COUNT(list) (int)(sizeof list / sizeof list[0])

@@ -329,6 +329,7 @@ static status events(device *d, int n, error *err)
     gpu_state *g = state_of(d);
     status st = issue_events(d, n, err);
     if (st) return st;
+    n = issue_slots(n);
     for (int i = 0; i < g->n_events; i++) cudaEventDestroy(g->events[i]);
     free(g->events);
     g->n_events = 0;
@@ -343,28 +344,29 @@ static status events(device *d, int n, error *err)
     return OK;
 }
 
-static void record(device *d, op_stream s, int event)
+static void record(device *d, op_stream s, int slot)
 {
     gpu_state *g = state_of(d);
-    check(d, cudaEventRecord(g->events[event], g->streams[s]), "recording an event");
+    check(d, cudaEventRecord(g->events[slot], g->streams[s]), "recording an event");
 }
 
-static void wait(device *d, op_stream s, int event)
+static void wait(device *d, op_stream s, int slot)
 {
     gpu_state *g = state_of(d);
-    check(d, cudaStreamWaitEvent(g->streams[s], g->events[event], 0), "waiting for an event");
+    check(d, cudaStreamWaitEvent(g->streams[s], g->events[slot], 0), "waiting for an event");
 }
 
 static void wait_here(device *d, int event)
 {
     issue_until_recorded(d, event);
-    check(d, cudaEventSynchronize(state_of(d)->events[event]), "waiting for the GPU");
+    check(d, cudaEventSynchronize(state_of(d)->events[issue_slot(d, event)]),
+          "waiting for the GPU");
 }
 
 static bool is_complete(device *d, int event)
 {
     if (!issue_recorded(d, event)) return false;
-    return gpu_is_past(d, state_of(d)->events[event], "asking for an event");
+    return gpu_is_past(d, state_of(d)->events[issue_slot(d, event)], "asking for an event");
 }
 
 /* ---- stamps */
@@ -458,6 +460,7 @@ static void sync(device *d)
 static const issue_hooks hooks = {.wait = wait,
                                   .record = record,
                                   .launch = launch,
+                                  .replay = gpu_replay,
                                   .copy = copy,
                                   .stamp = stamp,
                                   .staged = gpu_is_staged,
@@ -536,7 +539,7 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .graphs = gpu_graphs,
                                   .capture = gpu_capture,
                                   .captured = gpu_captured,
-                                  .replay = gpu_replay,
+                                  .replay = issue_replay,
                                   .stamps = stamps,
                                   .stamp_origin = stamp_origin,
                                   .stamp = issue_stamp,

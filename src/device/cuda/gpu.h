@@ -67,7 +67,7 @@ void gpu_end(device *d, op_stream s, const op *o, uint32_t number);
 status gpu_graphs(device *d, int n, error *err);
 void gpu_capture(device *d, int graph);
 int gpu_captured(device *d, int graph);
-void gpu_replay(device *d, int graph, const op *o);
+void gpu_replay(device *d, int graph, const op *o, uint32_t number);
 void gpu_close_graphs(gpu_state *g);
 
 /* Has the event passed? */

@@ -1,7 +1,9 @@
 /* graphs.c - what the compute stream is given, kept as CUDA graphs. Part of the CUDA object.
  *
  * While a stretch is captured no number is written behind its operations: a replay would write it
- * again. A graph is one entry of the log, and its number is written behind it. */
+ * again. A graph is one entry of the log, and its number is written behind it. With several ranks
+ * a graph stands in the queue before the compute stream like a launch (issue.h): no message is in
+ * one, so nothing of it waits for another rank. */
 #include <stdlib.h>
 
 #include "device/cuda/gpu.h"
@@ -56,11 +58,9 @@ int gpu_captured(device *d, int graph)
     return (int)nodes;
 }
 
-void gpu_replay(device *d, int graph, const op *o)
+void gpu_replay(device *d, int graph, const op *o, uint32_t number)
 {
     gpu_state *g = gpu_of(d);
-    issue_all(d);
-    uint32_t number = log_put(d, STREAM_COMPUTE, o);
     gpu_check(d, cudaGraphLaunch(g->graphs[graph], g->streams[STREAM_COMPUTE]), o->name);
     gpu_end(d, STREAM_COMPUTE, o, number);
 }

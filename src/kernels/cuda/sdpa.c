@@ -25,11 +25,12 @@ static struct {
     cudnnHandle_t handle;
 } dnn = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static status open_handle(error *err)
+/* `runs`: with a handle, which needs a GPU. */
+static status open_handle(bool runs, error *err)
 {
     pthread_mutex_lock(&dnn.lock);
     status s = dnn.lib ? OK : cudnn_open(&dnn.lib, err);
-    if (s == OK && !dnn.handle) {
+    if (s == OK && runs && !dnn.handle) {
         cudnnStatus_t e = dnn.lib->cudnnCreate(&dnn.handle);
         if (e)
             s = error_set(err, ERR_MACHINE, "%s: cudnnCreate: %s", cudnn_found(),
@@ -104,7 +105,7 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
                       error *err)
 {
     static const char *const names[] = {"forward", "backward", "deterministic backward"};
-    status s = device ? cudnn_open(&dnn.lib, err) : open_handle(err);
+    status s = open_handle(!device, err);
     if (s != OK) return s;
     sdpa_plan *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "attention: out of memory");
@@ -133,7 +134,9 @@ status sdpa_plan_make(sdpa_plan **plan, const sdpa_shape *z, sdpa_pass pass, con
 void sdpa_plan_free(sdpa_plan *p)
 {
     if (!p) return;
+    pthread_mutex_lock(&dnn.lock);
     sdpa_graph_release(&p->graph);
+    pthread_mutex_unlock(&dnn.lock);
     free(p);
 }
 

@@ -7,7 +7,8 @@
  *     here depends on what the host has seen of a step.
  * I3  What the host keeps is updated in pieces, each a range of one bucket's slice: gradients are
  *     copied down, its processors update masters and moments where they lie, weights are copied
- *     back, whether the step is taken or not. Pieces take turns in as many places as there are. */
+ *     back, whether the step is taken or not. Or, moved, masters and moments are copied up, updated
+ *     by the device and copied back. Pieces take turns in as many places as there are. */
 #include "program/build/update.h"
 
 #include <math.h>
@@ -278,6 +279,16 @@ static int kept_array(builder *b, const program *p, const char *name, int64_t st
     return seg_fixed(b, name, REGION_KEPT, start + at, x->n, type);
 }
 
+/* Its place on the device while it is updated there: arrays follow each other, each with all
+ * turns. */
+static int moved_place(builder *b, const program *p, const char *name, int64_t bits, dtype type,
+                       const kept_piece *x)
+{
+    int64_t all = p->kept.turns * p->kept.piece;
+    int64_t at = all / 8 * bits + x->turn * dtype_bytes(type, p->kept.piece);
+    return seg_fixed(b, name, REGION_OPTIMIZER, at, x->n, type);
+}
+
 static int kept_stage(builder *b, const program *p, const char *name, int64_t start, dtype type,
                       const kept_piece *x)
 {
@@ -309,19 +320,58 @@ static void update_piece(builder *b, const program *p, int table, const kept_pie
     copy_part(b, true, up, of_weights);
 }
 
+/* Masters and moments come, are updated where weights and gradients are, and go back (I3). */
+static void move_piece(builder *b, const program *p, const kept_piece *x)
+{
+    const number_types *t = &p->types;
+    const kept_state *k = &p->kept;
+    const struct {
+        const char *name;
+        bool used;
+        dtype type;
+        int64_t kept;
+    } arrays[] = {{"masters", t->masters, t->master, 0},
+                  {"first moments", true, t->first, k->first},
+                  {"second moments", true, t->second, k->second}};
+    enum { ARRAYS = sizeof arrays / sizeof arrays[0] };
+    int there[ARRAYS], here[ARRAYS];
+    for (int i = 0, bits = 0; i < ARRAYS; i++) {
+        there[i] = here[i] = NONE;
+        if (!arrays[i].used) continue;
+        there[i] = kept_array(b, p, arrays[i].name, arrays[i].kept, arrays[i].type, x);
+        here[i] = moved_place(b, p, arrays[i].name, bits, arrays[i].type, x);
+        bits += dtype_bits(arrays[i].type);
+        copy_part(b, true, there[i], here[i]);
+    }
+    int weights = seg_fixed(b, "weights", REGION_WEIGHTS, 0, p->weights.trained, t->weight);
+    op *o = seg_op(b, SEG_FORWARD, OP_ADAMW, "AdamW",
+                   IN(gradients(b, p), of_step(b, p, STEP_TABLE), of_step(b, p, STEP_VERDICT)),
+                   OUT(weights, here[0], here[1], here[2]),
+                   DIM(p->weights.owned, program_trained_weights(p), x->own, x->n));
+    set_numbers(o, &p->s->r);
+    for (int i = 0; i < ARRAYS; i++)
+        if (here[i] != NONE) copy_part(b, false, here[i], there[i]);
+}
+
 kept_at kept_start(const program *p)
 {
     return (kept_at){.own = p->kept.n ? p->updated : p->weights.owned};
 }
 
-void build_kept(builder *b, segment *seg, const program *p, kept_at *at)
+/* The host's copy of the update's table, made anew in a step's first list. */
+static int kept_table(builder *b, const program *p, bool first)
 {
-    enum { PIECES = 64 }; /* of a list: what orders one looks at all that came before */
-    begin(b, seg, SEGMENT_UPDATE);
     int table = seg_fixed(b, "table", REGION_KEPT, p->kept.table, elements_of(p, STEP_TABLE),
                           step_type(STEP_TABLE));
-    if (at->own == p->updated) copy_part(b, false, of_step(b, p, STEP_TABLE), table);
-    for (int n = 0; n < PIECES && at->own < p->weights.owned; n++) {
+    if (first) copy_part(b, false, of_step(b, p, STEP_TABLE), table);
+    return table;
+}
+
+void build_kept(builder *b, segment *seg, const program *p, kept_at *at)
+{
+    begin(b, seg, SEGMENT_UPDATE);
+    int table = p->kept.moved ? NONE : kept_table(b, p, at->own == p->updated);
+    for (int n = 0; n < UPDATE_PIECES && at->own < p->weights.owned; n++) {
         const bucket *k = &p->weights.buckets[at->bucket];
         while (k->moments + bucket_slice(k) <= at->own) k = &p->weights.buckets[++at->bucket];
         int64_t rest = k->moments + bucket_slice(k) - at->own;
@@ -329,7 +379,10 @@ void build_kept(builder *b, segment *seg, const program *p, kept_at *at)
                         .at = bucket_slice_start(k) + at->own - k->moments,
                         .n = rest < p->kept.piece ? rest : p->kept.piece,
                         .turn = at->turns++ % p->kept.turns};
-        update_piece(b, p, table, &x);
+        if (p->kept.moved)
+            move_piece(b, p, &x);
+        else
+            update_piece(b, p, table, &x);
         at->own += x.n;
     }
 }

@@ -241,21 +241,37 @@ static int64_t kept_piece(int64_t n)
     return piece < MOST ? piece : MOST;
 }
 
+/* What pieces need beside the state: on the host where it is updated there, else places on the
+ * device. */
+static void plan_pieces(program *p)
+{
+    const number_types *t = &p->types;
+    kept_state *k = &p->kept;
+    if (k->moved) {
+        k->piece = moved_piece(p->weights.owned);
+        k->turns = MOVED_TURNS;
+        k->bytes = k->gradients;
+        return;
+    }
+    k->piece = kept_piece(k->n);
+    k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
+    k->weights = k->gradients + k->turns * dtype_bytes(t->gradient, k->piece);
+    k->table = k->weights + k->turns * dtype_bytes(t->weight, k->piece);
+    k->bytes = k->table + p->step_bytes[STEP_TABLE];
+}
+
 static void plan_kept(program *p)
 {
     const number_types *t = &p->types;
     kept_state *k = &p->kept;
     bool kept = t->moments && state_host_is_ours(&p->s->r);
-    *k = (kept_state){.n = kept ? p->weights.owned - p->updated : 0};
+    *k = (kept_state){.n = kept ? p->weights.owned - p->updated : 0,
+                      .moved = state_is_moved(&p->s->r)};
     if (!k->n) return;
-    k->piece = kept_piece(k->n);
-    k->turns = recipe_on(&p->s->r, K_OPT_OFFLOAD_OVERLAP) ? 2 : 1;
     k->first = t->masters ? round_up(dtype_bytes(t->master, k->n), PLAN_ALIGN) : 0;
     k->second = k->first + round_up(dtype_bytes(t->first, k->n), PLAN_ALIGN);
     k->gradients = k->second + round_up(dtype_bytes(t->second, k->n), PLAN_ALIGN);
-    k->weights = k->gradients + k->turns * dtype_bytes(t->gradient, k->piece);
-    k->table = k->weights + k->turns * dtype_bytes(t->weight, k->piece);
-    k->bytes = k->table + p->step_bytes[STEP_TABLE];
+    plan_pieces(p);
 }
 
 /* On a CPU regions are what the run has. Elsewhere what an element takes may be a fraction (scales
@@ -266,6 +282,7 @@ void plan_state(program *p)
     const number_types *t = &p->types;
     int64_t moments = t->moments ? p->weights.owned : 0;
     double on_host = recipe_on_cpu(&s->r) ? 0 : state_on_host(&s->r);
+    if (state_is_moved(&s->r)) moments = 0;
     if (on_host > 0) /* whole vectors of kernels */
         moments = (int64_t)((double)moments * (1 - on_host)) / PLAN_ALIGN * PLAN_ALIGN;
     p->updated = moments;

@@ -1,0 +1,121 @@
+# What overlaps hide, ranks as threads over an emulated link (moefold.comm_delay): of each overlap, off and on, the time of a step
+# with the link and with one that takes no time (1ns); exposed is the difference. Predicted is the same difference of two prices, for a description of
+# this GPU with the emulated link in it and its rates shared by the ranks.
+#
+# On the GPU:      bench/h200.sh overlap
+# Without one:     bash bench/h200/overlap.sh
+#     runs small programs for a GPU on the CPU's device peers:us=N, where every operation takes N microseconds and streams run beside
+#     each other (src/device/paced.h), whatever else the machine does; its description has nothing but that time and the link.
+# OVERLAP_ONLY names some of: EP DP PP TP. OVERLAP_US is N (500), or 2000 where others use the machine, too.
+if [ -z "${part:-}" ]; then
+    set -u
+    moefold=${MOEFOLD:-./moefold}
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    bad=0
+    paced_us=${OVERLAP_US:-500}
+    holds() { case $1 in *nan* | *inf*) return 1 ;; esac; awk "BEGIN {exit !($1)}"; }
+    say_if() {
+        local what=$1 seen=$2 asked=$3 as=yes
+        shift 3
+        "$@" || { as=no; bad=1; }
+        printf '%s\t%s\t%s\t%s\n' "$what" "$seen" "$asked" "$as"
+    }
+    each() { grep '"event":"iteration"' | grep -o "\"$1\":[-0-9.e+]*" | sed 's/.*://'; }
+    figure() { grep -o "\"$1\":[-0-9.e+]*" | head -1 | sed 's/.*://'; }
+    median() { sort -g | awk '{t[NR] = $1} END {if (NR) print t[int((NR + 1) / 2)]; else print "nan"}'; }
+fi
+paced_us=${paced_us:-}
+
+if [ -n "$paced_us" ]; then
+    overlap_model=(tiny moefold.target=moefold moefold.device=cpu model.num_layers=4 model.seq_length=64
+        train.micro_batch_size=1 train.train_iters=4 moefold.moe_buffer_factor=4.0 model.moe_router_force_load_balancing=true)
+else
+    overlap_model=(tiny moefold.device=cuda moefold.target=moefold model.num_layers=4 model.hidden_size=1024 model.num_attention_heads=8
+        model.num_query_groups=4 model.kv_channels=128 model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=768
+        model.vocab_size=8192 model.seq_length=2048 train.micro_batch_size=1 train.train_iters=6
+        model.moe_router_force_load_balancing=true)
+fi
+
+# described RANKS LINK: writes $work/gpu.yaml, a GPU that so many ranks share, with this link ("20us+40GB/s") between them.
+described() {
+    local us=${2%%us+*} rate=${2##*+}
+    local factor
+    case $rate in *TB/s) factor=1e12 ;; *GB/s) factor=1e9 ;; *MB/s) factor=1e6 ;; *) factor=1e3 ;; esac
+    awk -v ranks="$1" -v us="$us" -v rate="${rate%%[TGMK]B/s}" -v factor="$factor" -v paced="$paced_us" '
+        /^[a-z]/ {section = $1}
+        {key = $1; line = $0}
+        section ~ /^(node|domain|across):/ && key == "latency:" {line = "  latency: " (us > 0 ? us * 1e-6 : 1e-9)}
+        section ~ /^(node|domain|across):/ && key == "bandwidth:" {line = "  bandwidth: " rate * factor}
+        section ~ /^(node|domain|across):/ && key == "efficiency:" {line = "  efficiency: {1: 1, 1048576: 1}"}
+        section == "device:" && key ~ /^(message|near)_share:/ {line = "  " key " 0"}
+        section == "peak:" && key ~ /:$/ && NF > 1 {line = "  " key " " (paced ? 1e18 : $2 / ranks)}
+        section == "memory:" && key == "bandwidth:" {line = "  bandwidth: " (paced ? 1e18 : $2 / ranks)}
+        section == "device:" && key == "least:" && paced {line = "  least: " paced * 1e-6}
+        section == "host:" && key ~ /^(launch|graph_launch|sync|step):/ && paced {line = "  " key " 1e-9"}
+        section == "launches:" && key ~ /:$/ && NF > 1 && paced {line = "  " key " 1"}
+        section == "dispatch:" && key ~ /^(inside|across|copies):/ {line = "    " key " 1"}
+        section == "dispatch:" && key == "start:" {line = "  start: 1e-9"}
+        {print line}' hardware/h200-measured.yaml >"$work/gpu.yaml"
+}
+
+# stepped RANKS WORDS...: the median ms of a step but the first two; nan where the run fails.
+stepped() {
+    local ranks=$1 device=
+    shift
+    [ -n "$paced_us" ] && device=peers:us=$paced_us
+    rm -f "$work/m"
+    MOEFOLD_DEVICE=$device OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 timeout -k 5 60 "$moefold" train "${overlap_model[@]}" \
+        "cluster.gpu=H200" --ranks "$ranks" --as-threads --metrics "$work/m" "$@" >"$work/log" 2>&1 ||
+        { echo "overlap: code $?: $(tail -3 "$work/log")"; } >&2
+    [ -f "$work/m" ] && each elapsed_ms <"$work/m" | tail -n +3 | median || echo nan
+}
+
+# predicted RANKS LINK WORDS...: ms of a step.
+predicted() {
+    local ranks=$1 link=$2
+    shift 2
+    described "$ranks" "$link"
+    "$moefold" price "${overlap_model[@]}" "cluster.gpu=$work/gpu.yaml" "cluster.n_gpus=$ranks" "cluster.gpus_per_node=$ranks" "$@" \
+        --json 2>/dev/null | figure step_s | awk '{print 1e3 * $1; seen = 1} END {if (!seen) print "nan"}'
+}
+
+# overlap NAME RANKS LINK OFF ON WORDS...
+overlap() {
+    local name=$1 ranks=$2 link=$3 off=$4 on=$5 way words free held said=() pair
+    shift 5
+    case " ${OVERLAP_ONLY:-EP DP PP TP} " in *" ${name%%[0-9]*} "*) ;; *) return ;; esac
+    for way in off on; do
+        words=${!way}
+        # shellcheck disable=SC2086
+        free=$(stepped "$ranks" "$@" moefold.comm_delay=1ns $words) held=$(stepped "$ranks" "$@" "moefold.comm_delay=$link" $words)
+        # shellcheck disable=SC2086
+        pair=$(predicted "$ranks" "$link" "$@" $words)
+        # shellcheck disable=SC2086
+        pair=$(awk "BEGIN {printf \"%.1f %.1f %.1f %.1f\", $free, $held, $pair, $pair - $(predicted "$ranks" 0us+999TB/s "$@" $words)}")
+        said+=($pair)
+    done
+    say_if "$name, link $link: exposed ms off, on (predicted off, on); ms of a step off, on (predicted off, on)" \
+        "$(awk "BEGIN {printf \"%.1f, %.1f (%.1f, %.1f); %.1f, %.1f (%.1f, %.1f)\", ${said[1]} - ${said[0]}, ${said[5]} - ${said[4]},
+            ${said[3]}, ${said[7]}, ${said[1]}, ${said[5]}, ${said[2]}, ${said[6]}}")" \
+        "less exposed when on" holds "${said[5]} - ${said[4]} < ${said[1]} - ${said[0]}"
+}
+
+ep_overlap=comm_overlap.overlap_moe_expert_parallel_comm
+reduce=ddp.overlap_grad_reduce gather=ddp.overlap_param_gather
+p2p=comm_overlap.overlap_p2p_comm batch=comm_overlap.batch_p2p_comm
+if [ -n "$paced_us" ]; then
+    links=(100us+50MB/s 100us+20MB/s 100us+10MB/s 100us+50MB/s)
+    replicas=(train.global_batch_size=2 ddp.bucket_size=40000)
+else
+    links=(20us+40GB/s 20us+20GB/s 20us+2GB/s 20us+40GB/s)
+    replicas=(train.global_batch_size=2 model.seq_length=8192 ddp.bucket_size=10000000)
+fi
+overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \
+    model.moe_token_dispatcher_type=alltoall train.global_batch_size=8
+overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=false" "$reduce=true $gather=true" "${replicas[@]}"
+overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
+    model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
+overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
+    model.tensor_model_parallel_size=2 train.global_batch_size=4
+[ -n "${part:-}" ] || exit $bad

@@ -1,0 +1,28 @@
+#!/bin/bash
+# The GPU's kernel that quantises tiles, run on the host (quantise_tile.cpp). Needs a C++ compiler, no GPU.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cxx=$(command -v "${CXX:-g++}" || command -v clang++) || { echo "no C++ compiler: skipped"; exit 0; }
+mkdir -p "$work/kernels/cuda"
+touch "$work/cuda_fp8.h" # the test has what is needed of it
+cat >"$work/kernels/cuda/device.cuh" <<'END'
+#pragma once
+#include "kernels/cuda/cuda_rows.h"
+enum { WARP = 32, BLOCK = 256, WARPS = BLOCK / WARP };
+#define ALL_LANES 0xffffffffu
+typedef struct numbers {
+    void *p;
+    bool bf16;
+} numbers;
+static inline numbers out_of(const kernel_call *c, int i)
+{
+    return {c->out[i], true};
+}
+static inline int32_t *ints_in(const kernel_call *c, int i)
+{
+    return (int32_t *)c->in[i];
+}
+END
+"$cxx" -std=c++17 -O2 -ffp-contract=off -fpermissive -w -I"$work" -Isrc -Ibuild/generated tests/kernels/quantise_tile.cpp -o "$work/tiles" || exit 1
+"$work/tiles"
