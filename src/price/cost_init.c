@@ -68,9 +68,12 @@ static void init_routing(cost_model *c)
     c->sorts_again =
         c->hw->framework > 0 && !flex && !c->gathers && c->s->lay.ep == 1 && c->s->m.experts > 1;
     c->one_by_one = c->hw->framework > 0;
+    c->delays = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP) && recipe_on(r, K_DELAY_WGRAD);
     c->by_nodes = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP);
     double copies = c->hw->dispatch_copies[c->dispatch];
-    c->routing = copies * (fused ? 1 : c->hw->unfused);
+    c->permute_passes = fused ? 1 : c->hw->unfused;
+    c->routing = copies * c->permute_passes;
+    c->packs_itself = flex && c->hw->framework > 0;
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
     c->router_passes = router ? 1 : c->hw->unfused;
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
