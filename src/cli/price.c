@@ -66,9 +66,10 @@ static json_t *json_times(const price *p)
     json_object_set_new(o, "host", json_real(p->host));
     json_object_set_new(o, "bubble", json_real(p->bubble));
     json_object_set_new(o, "optimizer", json_real(p->optimizer));
-    json_object_set_new(o, "state copies",
-                        json_pack("{s:f, s:f, s:f}", "bytes", p->update.bytes, "seconds",
-                                  p->update.seconds, "exposed", p->update.exposed));
+    if (p->update.bytes > 0)
+        json_object_set_new(o, "state copies",
+                            json_pack("{s:f, s:f, s:f}", "bytes", p->update.bytes, "seconds",
+                                      p->update.seconds, "exposed", p->update.exposed));
     return o;
 }
 

@@ -183,7 +183,8 @@ static update_copies offloaded(const cost_model *c, double elements, const state
  * or its last goes back, beside nothing. */
 static update_copies moved(const cost_model *c, double elements, const state_mode *mode)
 {
-    double way = elements * mode->moved / c->hw->host_bandwidth;
+    double one = c->hw->host_bandwidth, both = c->hw->host_both;
+    double way = elements * mode->moved / (both > 0 ? fmin(one, both / 2) : one);
     double adam = cost_memory_of(c, OP_ADAMW, cost_update_bytes(c, OP_ADAMW, elements)) * c->device;
     double pieces = ceil(elements / (double)moved_piece((int64_t)elements));
     double lists = ceil(pieces / UPDATE_PIECES);
