@@ -77,7 +77,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts lint asan tsan fuzz bench install help deps clean accuracy directions
+.PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record torture cuda cuda-backend
 .PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
@@ -104,6 +104,11 @@ test-layouts: ## Train every layout of the list and a random sample; all parity 
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
 	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
 	    tests/cli/test_parity_ranks.sh
+
+test-long: test-layouts ## test-layouts, 20,000 random recipes for --fix, and every fuzzer for FUZZ_SECONDS (60)
+	@$(MAKE) $(SUB) build/tests/rules/test_fix
+	@FIX_RECIPES=20000 TEST_SECONDS=1800 tools/test build/tests/rules/test_fix
+	@$(MAKE) fuzz
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
 	@CC='$(CC)' tools/deps build lint
@@ -217,9 +222,13 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 	@rm -f $@
 	$(Q)ar rcs $@ $(OBJECTS)
 
-# Positions of operands by name. Which sources include it is known after the first compilation only,
-# so all wait for it.
-$(OP_NAMES): tools/op_names $(wildcard src/program/ops*.def) | check-deps
+# Kinds of operations and positions of their operands by name. Which sources include it is known
+# after the first compilation only, so all wait for it. It is written where it changed: every kernel
+# includes it, and most edits of the tables are of formats and explanations.
+$(OP_NAMES): $(OP_NAMES).new
+	@cmp -s $< $@ || cp $< $@
+
+$(OP_NAMES).new: tools/op_names $(wildcard src/program/ops*.def) | check-deps
 	@mkdir -p $(@D)
 	$(call say,names,$@)
 	$(Q)tools/op_names $(CC) > $@
@@ -252,6 +261,8 @@ $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 
+# Tests run for seconds: what they call is optimized, and they themselves hardly.
+$(BUILD)/tests/%: private CFLAGS += -O1
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
@@ -368,12 +379,13 @@ fuzz-objects: $(FUZZ_OBJECTS)
 
 # Our library is instrumented throughout, as far as fuzzers reach: what they need of it is read off
 # the plain objects, and where that is not all, everything is built. The two readers that we link
-# are tested as they come.
-FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O2 -g' $(FUZZERS) \
+# are tested as they come. The + tells make that this line calls make, which it does not see through
+# the variable: without it the objects would be compiled one after the other.
+FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O1 -gline-tables-only' $(FUZZERS) \
     SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
 fuzz-programs: build/fuzz/words.dict
 	@$(MAKE) $(SUB) $(LIBRARY) fuzz-objects
-	@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
+	+@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
 	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
 # Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.

@@ -7,6 +7,7 @@
 #include "accuracy_stats.h"
 #include "price/bands.h"
 #include "price/deltas.h"
+#include "program/segment.h"
 
 /* GBO's other rows are steps of tuning kernels and the host, most of which no recipe here tells
  * apart. */
@@ -122,18 +123,54 @@ static inline const char *band_feature_id(int f)
     return ids[f];
 }
 
-/* What was run on a family of GPUs, by feature. */
+/* What was run on a family of GPUs, by feature, and since which container. Megatron-LM's branch dev
+ * has what no container has yet: its runs date only what no other source has. */
 typedef struct band_support {
     const char *word[BAND_FEATURES][64];
+    const char *since[BAND_FEATURES][64];
+    bool ahead[BAND_FEATURES][64]; /* dated by the branch alone */
     int n[BAND_FEATURES];
+    const char *stack; /* of the row that is added; "": not known, an old one */
+    bool dev;
 } band_support;
 
+static inline void support_row_of(band_support *s, const csv *t, int row, arena *a)
+{
+    published p = {.t = t, .row = row, .a = a};
+    const char *stack = published_stack(&p);
+    s->stack = stack ? stack : "";
+    s->dev = published_from(&p, "MLR");
+}
+
+/* What is off was always possible. */
 static inline void support_add(band_support *s, int f, const char *word)
 {
     if (!word || (f == BAND_DISPATCH && !strcmp(word, "none"))) return;
-    for (int i = 0; i < s->n[f]; i++)
-        if (!strcmp(s->word[f][i], word)) return;
-    if (s->n[f] < 64) s->word[f][s->n[f]++] = word;
+    bool off = !strcmp(word, "none") || !strcmp(word, "off");
+    const char *since = off ? "" : s->stack;
+    int at = 0;
+    while (at < s->n[f] && strcmp(s->word[f][at], word) != 0) at++;
+    if (at == 64) return;
+    bool first = at == s->n[f], better = !s->dev && s->ahead[f][at];
+    bool older = !first && s->dev == s->ahead[f][at] && strcmp(since, s->since[f][at]) < 0;
+    if (first || better || older) {
+        s->since[f][at] = since;
+        s->ahead[f][at] = s->dev;
+    }
+    s->word[f][at] = word;
+    s->n[f] += first;
+}
+
+/* "a+b": each module by itself. */
+static inline void support_modules(band_support *s, const char *list)
+{
+    for (const char *w = list; *w;) {
+        size_t n = strcspn(w, "+");
+        for (int i = 0; i < DROP_MODULES; i++)
+            if (strlen(drop_modules[i].word) == n && !strncmp(w, drop_modules[i].word, n))
+                support_add(s, BAND_RECOMPUTE, drop_modules[i].word);
+        w += n + (w[n] == '+');
+    }
 }
 
 /* Cells of rows that are no recipe here, other models among them: each feature taken alone. */
@@ -150,9 +187,12 @@ static inline void support_of_cells(band_support *s, const csv *t, int row)
         support_add(s, BAND_RECOMPUTE,
                     !strcmp(recompute, "full") || !strcmp(recompute, "none") ? recompute
                                                                              : "selective");
+    support_modules(s, recompute);
     for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
         if (!strcmp(precision, precisions[i][0])) support_add(s, BAND_PRECISION, precisions[i][1]);
-    if (!strcmp(graphs, "full_iteration")) support_add(s, BAND_GRAPHS, graphs);
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++)
+        if (!strcmp(graphs, "full_iteration") && !strcmp(precision, precisions[i][0]))
+            support_add(s, BAND_GRAPHS, band_full_iteration(precisions[i][1]));
     if (text_starts(graphs, "TE")) support_add(s, BAND_GRAPHS, "parts");
     if (!strcmp(beside, "on")) support_add(s, BAND_OVERLAP, "on");
 }
@@ -163,14 +203,18 @@ static inline void print_support(const judging *b, char family)
     for (int i = 0; i < b->n_rows; i++) {
         if (!band_counts(&b->rows[i])) continue;
         band_traits t = band_traits_of(b->rows[i].s);
+        support_row_of(&s, &b->t, b->rows[i].p.row, b->a);
         for (int f = 0; f < BAND_FEATURES && t.family == family; f++)
             support_add(&s, f, t.feature[f]);
     }
-    for (int i = 0; i < b->t.n_rows; i++)
+    for (int i = 0; i < b->t.n_rows; i++) {
+        support_row_of(&s, &b->t, i, b->a);
         if (band_family(csv_cell(&b->t, i, "gpu")) == family) support_of_cells(&s, &b->t, i);
+    }
     for (int f = 0; f < BAND_FEATURES; f++)
         for (int i = 0; i < s.n[f]; i++)
-            printf("SUPPORT('%c', %s, \"%s\")\n", family, band_feature_id(f), s.word[f][i]);
+            printf("SUPPORT('%c', %s, \"%s\", \"%s\")\n", family, band_feature_id(f), s.word[f][i],
+                   s.since[f][i]);
 }
 
 static inline status print_bands_def(const judging *b, error *err)

@@ -121,7 +121,7 @@ static inline void print_ratios(const char *what, numbers *x)
 
 static inline void print_winners(judging *b, bool parts)
 {
-    numbers ratios = {0}, others = {0};
+    numbers ratios = {0}, others = {0}, scored = {0};
     printf("| model | GPU | n | precision | best published | tokens/s | plan's first | tokens/s | "
            "ratio | of any |\n|---|---|--:|---|---|--:|---|--:|--:|--:|\n");
     for (int i = 0; i < b->n_rows; i++) {
@@ -140,6 +140,7 @@ static inline void print_winners(judging *b, bool parts)
             double ratio = ours / j->tokens, other = ours / winner_fastest(b, j);
             numbers_add(&ratios, log(ratio));
             numbers_add(&others, log(other));
+            if (j->list == LIST_SET) numbers_add(&scored, log(ratio));
             printf("%s | %.0f | %.2f | %.2f |\n", text, ours, ratio, other);
             if (parts) print_winner_parts(j, &f);
         }
@@ -148,6 +149,8 @@ static inline void print_winners(judging *b, bool parts)
     }
     printf("\n");
     print_ratios(arena_text(b->a, "%d jobs", ratios.n), &ratios);
+    print_ratios(arena_text(b->a, "Of those, %d whose best run is in the accuracy set", scored.n),
+                 &scored);
     print_ratios("Against the fastest of the same model and GPU, of any number and precision",
                  &others);
 }

@@ -175,8 +175,10 @@ static void print_kinds(bench *b, const measured *m)
     printf(" GB/s\n  host's us by kind       ");
     for (int k = 0; k < LAUNCH_KINDS; k++)
         if (m->host[k] > 0) printf(" %.2f", m->host[k] * 1e6);
-    printf("\n  host to device %s, device to host %s, the host knows after %.1f us\n",
-           rate(b->a, m->to_device, "GB/s"), rate(b->a, m->to_host, "GB/s"), m->wait * 1e6);
+    printf(
+        "\n  host to device %s, device to host %s, both at once %s, the host knows after %.1f us\n",
+        rate(b->a, m->to_device, "GB/s"), rate(b->a, m->to_host, "GB/s"),
+        rate(b->a, m->both_ways, "GB/s"), m->wait * 1e6);
 }
 
 static void print_table(bench *b, const measured *m)
@@ -234,6 +236,7 @@ static void add_gpu(json_t *o, const bench *b, const measured *m)
     json_object_set_new(o, "bytes_per_s", kinds);
     json_object_set_new(o, "to_device", json_real(m->to_device));
     json_object_set_new(o, "to_host", json_real(m->to_host));
+    json_object_set_new(o, "both_ways", json_real(m->both_ways));
     bench_print_products(b, "", o);
 }
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/waiting.h"
 #include "cli/check_audit.h"
+#include "cli/routing.h"
 #include "cli/verdict.h"
 #include "price/repairs.h"
 #include "run/timing.h"
@@ -166,7 +167,7 @@ static int print_fix(const checked *c, arena *a)
 
 typedef struct check_options {
     bool json, fix, all_ranks;
-    const char *rank, *headroom;
+    const char *rank, *headroom, *routed;
 } check_options;
 
 static status audit_ranks(checked *c, const check_options *o, arena *a, error *err)
@@ -245,6 +246,7 @@ int command_check(int argc, char **argv)
          &o.all_ranks, NULL},
         {"--rank", "R", "the same, and what rank R holds and sends", NULL, &o.rank},
         {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &o.headroom},
+        {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &o.routed},
         {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
         {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid and fit",
          &o.fix, NULL},
@@ -253,8 +255,9 @@ int command_check(int argc, char **argv)
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
-    status st = cli_read(a, &(cli_words){"check", argc, argv, options, 5}, r, &done, &err);
+    status st = cli_read(a, &(cli_words){"check", argc, argv, options, 6}, r, &done, &err);
     if (!st && !done) st = cli_headroom(r, o.headroom, &err);
+    if (!st && !done) st = cli_routing_room(r, o.routed, a, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     int code = OK;
     if (st)

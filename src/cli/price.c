@@ -66,9 +66,10 @@ static json_t *json_times(const price *p)
     json_object_set_new(o, "host", json_real(p->host));
     json_object_set_new(o, "bubble", json_real(p->bubble));
     json_object_set_new(o, "optimizer", json_real(p->optimizer));
-    json_object_set_new(o, "state copies",
-                        json_pack("{s:f, s:f, s:f}", "bytes", p->update.bytes, "seconds",
-                                  p->update.seconds, "exposed", p->update.exposed));
+    if (p->update.bytes > 0)
+        json_object_set_new(o, "state copies",
+                            json_pack("{s:f, s:f, s:f}", "bytes", p->update.bytes, "seconds",
+                                      p->update.seconds, "exposed", p->update.exposed));
     return o;
 }
 
@@ -309,7 +310,7 @@ int command_price(int argc, char **argv)
     status st = cli_read(a, &(cli_words){"price", argc, argv, options, 7}, r, &done, &err);
     if (!st && !done) st = cli_trace_words(&t, &err);
     if (!st && !done) st = cli_headroom(r, headroom, &err);
-    if (!st && !done) cli_routing_knob(r, routed);
+    if (!st && !done) st = cli_routing_room(r, routed, a, &err);
     *q = (priced){.trace = t};
     price_options o = {.stack = stack};
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);

@@ -52,16 +52,38 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
 
 static const char by_word[] = "--routing";
 
+static bool for_megatron(const recipe *r)
+{
+    return !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
+}
+
+static void set_skew(recipe *r, double skew)
+{
+    if (!loads_forced(r))
+        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), by_word);
+    else if (for_megatron(r)) /* memory of what is asked; the recipe still trains as it says */
+        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), by_word);
+}
+
 void cli_routing_knob(recipe *r, const char *word)
 {
     char *end;
     double skew = word ? strtod(word, &end) : 0;
     if (!word || end == word || *end || !(skew >= 1 && skew <= SKEW_MAX)) return;
-    bool megatron = !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
-    if (!loads_forced(r))
-        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), by_word);
-    else if (megatron) /* memory of what is asked; the recipe still trains as it says */
-        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), by_word);
+    set_skew(r, skew);
+}
+
+status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
+{
+    if (!word) return OK;
+    cli_routing_knob(r, word);
+    setup *s = ARENA_NEW(a, setup);
+    price_options o = {0};
+    status st = setup_init(s, r, a, err);
+    if (!st) st = cli_routing(&o, word, s, a, err);
+    bool shared = !st && o.routing && s->lay.ep > 1 && for_megatron(r);
+    if (shared) set_skew(r, fmax(1, routing_skew(o.routing, s->lay.ep)));
+    return st;
 }
 
 /* ---- the other routing */

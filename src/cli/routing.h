@@ -1,4 +1,4 @@
-/* routing.h - the word of --routing, for `price` and `plan`. */
+/* routing.h - the word of --routing, for `check`, `price` and `plan`. */
 #ifndef CLI_ROUTING_H
 #define CLI_ROUTING_H
 
@@ -13,6 +13,10 @@
 /* A number becomes moefold.routing_skew, so that memory follows it and a plan's recipe has it;
  * before the recipe is resolved. */
 void cli_routing_knob(recipe *r, const char *word);
+
+/* The same, and of a file what it says of this recipe's EP: the fullest rank in the mean layer, as
+ * tensors of all layers live at once. Not for a search, which has no EP yet. */
+status cli_routing_room(recipe *r, const char *word, arena *a, error *err);
 
 /* A number, or a file that fits the model; NULL: neither. ERR_INPUT: what is wrong with it. */
 status cli_routing(price_options *o, const char *word, const setup *s, arena *a, error *err);

@@ -115,6 +115,7 @@ typedef struct hardware {
     int64_t gpus_per_node, nvlink_domain;
     link_level node, domain, across;
     double host_bandwidth;       /* one way */
+    double host_both;            /* both ways at once, together; 0: each as if it were alone */
     double host_memory;          /* bytes of a node's host; 0: nobody has said */
     double host_adam;            /* elements a second that a GPU's share of the host updates */
     double launch, graph_launch; /* seconds on the host for a kernel, eager and in a graph */

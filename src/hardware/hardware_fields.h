@@ -67,6 +67,7 @@ static const field fields[] = {
     LEVEL("domain", domain),
     LEVEL("across", across),
     NUM("host.bandwidth", host_bandwidth, 1e15),
+    OPT("host.both", host_both, 1e15),
     OPT("host.memory", host_memory, 1e18),
     NUM("host.adam", host_adam, 1e15),
     NUM("host.launch", launch, 1),

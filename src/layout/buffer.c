@@ -11,12 +11,14 @@ static void close_at(buffer *b, int64_t length, int64_t times)
     b->end = b->bucket_start; /* I1 */
 }
 
-/* How many of these weights, from `used` elements on, until the bucket is full. */
-static int64_t until_full(const buffer *b, int64_t used, int64_t size, int64_t stride)
+/* How many of these weights, from `used` elements on, until the bucket is full; no more than one
+ * past n, so that a weight alone takes no division. */
+static int64_t until_full(const buffer *b, int64_t used, int64_t n, int64_t size, int64_t stride)
 {
     if (b->bucket_size < 1) return SIZE_HUGE;
     int64_t missing = b->bucket_size - used - size;
-    return missing > 0 ? 1 + ceil_div(missing, stride) : 1;
+    if (missing <= 0) return 1;
+    return n == 1 ? 2 : 1 + ceil_div(missing, stride);
 }
 
 void buffer_add(buffer *b, int64_t n, int64_t size, bool alone)
@@ -31,7 +33,7 @@ void buffer_add(buffer *b, int64_t n, int64_t size, bool alone)
             used = 0;
         }
         if (b->last < 0) b->last = b->bucket_start + used;
-        int64_t fit = alone ? 1 : until_full(b, used, size, stride);
+        int64_t fit = alone ? 1 : until_full(b, used, n, size, stride);
         int64_t here = fit < n ? fit : n;
         int64_t length = add_sat(used, add_sat(mul_sat(here - 1, stride), size));
         if (n < fit) {

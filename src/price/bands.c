@@ -9,9 +9,11 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/text.h"
+#include "program/segment.h"
 
 enum { NEAREST = 9 };
 static const double COVERED = 0.8;
@@ -19,7 +21,7 @@ static const double COVERED = 0.8;
 typedef struct support_row {
     char family;
     band_feature feature;
-    const char *word;
+    const char *word, *since;
 } support_row;
 
 #define ROW(...)
@@ -45,7 +47,7 @@ static const double difference = 0
 
 static const support_row supported[] = {
 #undef SUPPORT
-#define SUPPORT(family, feature, word) {family, BAND_##feature, word},
+#define SUPPORT(family, feature, word, since) {family, BAND_##feature, word, since},
 #include "price/bands.def"
 };
 
@@ -113,7 +115,7 @@ static const char *dispatch_of(const setup *s)
     return band_dispatch(word, s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain);
 }
 
-static const char *precision_of(const recipe *r)
+const char *band_precision(const recipe *r)
 {
     if (recipe_given(r, K_FP4)) return "nvfp4";
     if (!recipe_given(r, K_FP8))
@@ -122,11 +124,23 @@ static const char *precision_of(const recipe *r)
     return word ? word : "tensorwise";
 }
 
+const char *band_full_iteration(const char *precision)
+{
+    static const char *const words[][2] = {
+        {"mxfp8", "full_iteration"},
+        {"nvfp4", "full_iteration nvfp4"},
+        {"bf16", "full_iteration bf16"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (text_equal(words[i][0], precision)) return words[i][1];
+    return "full_iteration fp8";
+}
+
 static const char *graphs_of(const recipe *r)
 {
     const char *how = recipe_word(r, K_GRAPHS);
     if (!how || text_equal(how, "none")) return "none";
-    return text_equal(how, "full_iteration") ? "full_iteration" : "parts";
+    return text_equal(how, "full_iteration") ? band_full_iteration(band_precision(r)) : "parts";
 }
 
 static const char *recompute_of(const recipe *r)
@@ -142,10 +156,12 @@ band_traits band_traits_of(const setup *s)
     band_traits t = {.family = band_family(chip),
                      .gpu = chip ? chip : "",
                      .name = name ? name : "",
-                     .seq = recipe_int(r, K_SEQ)};
+                     .seq = recipe_int(r, K_SEQ),
+                     .stack = recipe_word(r, K_STACK)};
     t.feature[BAND_DISPATCH] = dispatch_of(s);
     t.feature[BAND_RECOMPUTE] = recompute_of(r);
-    t.feature[BAND_PRECISION] = precision_of(r);
+    t.drops = recipe_is(r, K_RECOMPUTE, "selective") ? drop_of_recipe(r) : 0;
+    t.feature[BAND_PRECISION] = band_precision(r);
     bool beside = recipe_on(r, K_DISPATCH_WGRAD) && !recipe_on(r, K_EP_OVERLAP);
     t.feature[BAND_OVERLAP] = beside                        ? "wgrad"
                               : !recipe_on(r, K_EP_OVERLAP) ? "off"
@@ -229,20 +245,31 @@ double band_of_difference(int n)
 
 /* ---- support */
 
-bool band_supports(char family, band_feature f, const char *word)
+/* Names of generations are years and months: their order is that of their letters. */
+bool band_supports(char family, band_feature f, const char *word, const char *stack)
 {
     for (int i = 0; i < N_SUPPORTED; i++)
         if (supported[i].family == family && supported[i].feature == f &&
             text_equal(supported[i].word, word))
-            return true;
+            return !stack || strcmp(supported[i].since, stack) <= 0;
     return false;
+}
+
+bool band_supports_drops(char family, unsigned drops, const char *stack)
+{
+    for (int i = 0; i < DROP_MODULES; i++)
+        if (drops & drop_modules[i].drop &&
+            !band_supports(family, BAND_RECOMPUTE, drop_modules[i].word, stack))
+            return false;
+    return true;
 }
 
 band_feature band_unsupported(const band_traits *t)
 {
     for (int i = 0; i < BAND_FEATURES; i++)
-        if (!(i == BAND_DISPATCH && text_equal(t->feature[i], "none")) &&
-            !band_supports(t->family, (band_feature)i, t->feature[i]))
+        if ((!(i == BAND_DISPATCH && text_equal(t->feature[i], "none")) &&
+             !band_supports(t->family, (band_feature)i, t->feature[i], t->stack)) ||
+            (i == BAND_RECOMPUTE && !band_supports_drops(t->family, t->drops, t->stack)))
             return (band_feature)i;
     return BAND_FEATURES;
 }

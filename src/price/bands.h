@@ -6,7 +6,10 @@
  * of bands are logarithms: a price p lies between p exp(-half) and p exp(half).
  *
  * A row is supported if each of its features, taken alone, occurs in a published run on the same
- * family of GPUs. */
+ * family of GPUs, with a container of the row's generation or an older one. Recompute is judged
+ * module by module. A graph of the full iteration is one feature in each number format: it needs a
+ * grouped GEMM that reads the rows of its experts on the device, and the op fuser has that kernel
+ * for some formats only. */
 #ifndef PRICE_BANDS_H
 #define PRICE_BANDS_H
 
@@ -18,7 +21,7 @@
     X(RECOMPUTE, "recompute") /* "none", "selective", "full" */                                    \
     X(PRECISION, "precision") /* "bf16", "blockwise", "mxfp8" ... */                               \
     X(OVERLAP, "EP overlap")  /* "off", "on", "delayed", "wgrad" */                                \
-    X(GRAPHS, "CUDA graphs")  /* "none", "parts", "full_iteration" */
+    X(GRAPHS, "CUDA graphs")  /* "none", "parts", "full_iteration", "full_iteration bf16" ... */
 
 typedef enum band_feature {
 #define BAND_ENUM(id, name) BAND_##id,
@@ -35,7 +38,9 @@ typedef struct band_traits {
     const char *gpu;  /* as cluster.gpu has it */
     const char *name; /* of the model */
     int64_t seq;
+    const char *stack; /* generation of containers; NULL: the newest */
     const char *feature[BAND_FEATURES];
+    unsigned drops;   /* what is recomputed, as program/segment.h names it */
     int64_t sizes[8]; /* TP CP EP ETP PP VPP MBS and quarters of the optimizer on the host */
 } band_traits;
 
@@ -61,8 +66,18 @@ double band_growth(int n);
 /* The first feature that no published run on this family has; BAND_FEATURES: all are there. */
 band_feature band_unsupported(const band_traits *t);
 
-/* Is it known of this family that somebody ran it? */
-bool band_supports(char family, band_feature f, const char *word);
+/* Is it known of this family that somebody ran it, in such a container or an older one? `stack`
+ * NULL: in any. */
+bool band_supports(char family, band_feature f, const char *word, const char *stack);
+
+/* Is that known of each of these modules, recomputed? */
+bool band_supports_drops(char family, unsigned drops, const char *stack);
+
+/* The word for a recipe's number format: "bf16", "mxfp8" ... */
+const char *band_precision(const recipe *r);
+
+/* The word for a graph of the full iteration in a number format. */
+const char *band_full_iteration(const char *precision);
 
 /* Rows of bands.def, for whoever judges them. */
 typedef struct band_row {

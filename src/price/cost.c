@@ -157,6 +157,11 @@ static const cost_row rows[OP_COUNT] = {
     [OP_NORM_BACK] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_HEADS] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_HEADS_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_ACT_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_PERMUTE_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_UNPERMUTE_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_NORM_QUANT] = {WAY_MEMORY, COST_QUANTISE},
     [OP_SQUARES] = {WAY_UPDATE, COST_MEMORY},
     [OP_TALLY] = {WAY_MEMORY, COST_MEMORY},
     [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
@@ -211,6 +216,7 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
     case WAY_NONE:
         return 0;
     default:
+        if (row->kind == COST_QUANTISE) return n[LAUNCH_QUANTISE];
         if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE];
         return capture_is_router(o->kind) ? c->router_launches : c->routing_launches;
     }
@@ -237,10 +243,15 @@ static double nodes_of(const cost_model *c, const op *o)
     return c->dispatch == DISPATCH_ALLTOALL ? 2.5 : 1.25;
 }
 
-/* The host's time for it, in units of hardware.launch; DEMAND is our own program's. */
+/* The host's time for it, in units of hardware.launch; DEMAND is our own program's. A weight
+ * gradient that is delayed is called from Python. In BF16 that is the GEMM that autograd would have
+ * called (16 H100, Qwen3-30B: 1.322 with it, 1.317 without); with narrow operands it is all of a
+ * product, which makes them by columns first: six published runs with FP8, EP overlap and no graphs
+ * came out 8 to 40 % too fast without this, those in BF16 did not. */
 static double calls_of(const cost_model *c, const op *o, const cost_row *row, bool narrow)
 {
-    int way = is_backward(o);
+    bool late = c->delays && narrow && o->phase == PHASE_WGRAD;
+    int way = is_backward(o) && !late;
     const double(*n)[2] = c->hw->calls;
     double times = narrow ? c->hw->narrow_calls : 1;
     switch (row->way) {
@@ -325,6 +336,47 @@ static double sorted_again(const cost_model *c, const segment *seg, const op *o)
     return o->kind == OP_PERMUTE_D || o->kind == OP_UNPERMUTE ? 2 * buffers(seg, o->in, 1) : 0;
 }
 
+/* A factor of the whole tensor needs its maximum first: what is quantised is read twice. */
+static double read_again(const segment *seg, const op *o)
+{
+    bool factor = o->kind == OP_QUANTISE && o->out[OUT_QUANTISE_g] >= 0;
+    return factor ? buffers(seg, o->in, 1) : 0;
+}
+
+/* Does an exchange of the segment write (or read) this buffer? */
+static bool exchanged(const segment *seg, int id, bool written)
+{
+    for (int phase = 0; phase < 2; phase++)
+        for (int i = 0; i < seg->n_ops[phase]; i++) {
+            const op *o = &seg->ops[phase][i];
+            if (o->kind == OP_EXCHANGE &&
+                (written ? o->out[OUT_EXCHANGE_y] : o->in[IN_EXCHANGE_x]) == id)
+                return true;
+        }
+    return false;
+}
+
+/* Does it put rows in the order of experts, or take them out of it? What arrived is put there, and
+ * what is sent back was taken from there. */
+static bool at_experts(const segment *seg, const op *o)
+{
+    if (o->kind == OP_UNPERMUTE) return !exchanged(seg, o->in[IN_UNPERMUTE_yp], true);
+    if (o->kind == OP_UNPERMUTE_D) return exchanged(seg, o->in[IN_UNPERMUTE_D_dy], true);
+    return true;
+}
+
+/* Times the bytes of an operation of the routing. deepep's and hybridep's kernels send a token from
+ * where it lies and add up what comes back, so that nothing is packed on the token's side; what
+ * arrived is written in the order of experts by a permutation of its own, and summed by another. */
+static double routing_passes(const cost_model *c, const segment *seg, const op *o)
+{
+    if (capture_is_router(o->kind)) return c->router_passes;
+    bool rows_move = o->kind == OP_UNPERMUTE || o->kind == OP_UNPERMUTE_D ||
+                     o->kind == OP_PERMUTE || o->kind == OP_PERMUTE_D || o->kind == OP_FLEX_PLACE;
+    if (!c->packs_itself || !rows_move) return c->routing;
+    return at_experts(seg, o) ? c->permute_passes : 0;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
     if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
@@ -334,9 +386,11 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
     double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
-    if (row->kind == COST_MEMORY || row->kind == COST_QUANTISE)
+    if (row->kind == COST_QUANTISE) /* a pass of our own kernels moves what it names */
+        return (bytes + read_again(seg, o)) * (role_is_routed(o->role) ? full : 1);
+    if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
-    return bytes * (capture_is_router(o->kind) ? c->router_passes : c->routing * full);
+    return bytes * routing_passes(c, seg, o) * (capture_is_router(o->kind) ? 1 : full);
 }
 
 /* Over the host's link, each way by itself; of routed rows those that are there. */
@@ -393,19 +447,6 @@ static bool is_counted(const cost_model *c, const op *o)
 {
     if (!(c->hw->framework > 0) || (c->captured & CAPTURED_EXPERTS)) return false;
     return c->gathers ? o->kind == OP_SORT : o->role == ROLE_COUNTS;
-}
-
-/* Does an exchange of the segment write (or read) this buffer? */
-static bool exchanged(const segment *seg, int id, bool written)
-{
-    for (int phase = 0; phase < 2; phase++)
-        for (int i = 0; i < seg->n_ops[phase]; i++) {
-            const op *o = &seg->ops[phase][i];
-            if (o->kind == OP_EXCHANGE &&
-                (written ? o->out[OUT_EXCHANGE_y] : o->in[IN_EXCHANGE_x]) == id)
-                return true;
-        }
-    return false;
 }
 
 bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)

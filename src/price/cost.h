@@ -88,8 +88,11 @@ typedef struct cost_model {
     bool sorts_again; /* one rank has all experts, and its dispatcher sorts for them all the same */
     bool one_by_one;  /* the framework calls a product for each expert, on a few streams */
     bool by_nodes;    /* EP overlap: parts of layers are scheduled one by one */
+    bool delays;      /* weight gradients are called from Python, when their turn comes */
     double routing;   /* part of the routing's bytes that are moved beside the messages */
-    double router_passes; /* and of the router's */
+    double permute_passes; /* of one permutation: 1, or those of the unfused one */
+    bool packs_itself;     /* the dispatcher sends tokens from where they lie */
+    double router_passes;  /* and of the router's */
     double routing_launches, router_launches;
     double routing_calls, router_calls; /* times what the machine's table has */
     double expert_launches[2];          /* wide, narrow */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "price/cost_parts.h"
+#include "program/fused.h"
 #include "program/quant_plan.h"
 #include "program/update.h"
 #include "recipe/loads.h"
@@ -67,9 +68,12 @@ static void init_routing(cost_model *c)
     c->sorts_again =
         c->hw->framework > 0 && !flex && !c->gathers && c->s->lay.ep == 1 && c->s->m.experts > 1;
     c->one_by_one = c->hw->framework > 0;
+    c->delays = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP) && recipe_on(r, K_DELAY_WGRAD);
     c->by_nodes = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP);
     double copies = c->hw->dispatch_copies[c->dispatch];
-    c->routing = copies * (fused ? 1 : c->hw->unfused);
+    c->permute_passes = fused ? 1 : c->hw->unfused;
+    c->routing = copies * c->permute_passes;
+    c->packs_itself = flex && c->hw->framework > 0;
     c->routing_launches = copies * n[fused ? LAUNCH_ROUTING : LAUNCH_ROUTING_UNFUSED];
     c->router_passes = router ? 1 : c->hw->unfused;
     c->router_launches = n[router ? LAUNCH_ROUTER : LAUNCH_ROUTER_UNFUSED];
@@ -108,13 +112,32 @@ static int kind_named(const char *name)
     return k;
 }
 
+/* A pass that ends with QUANTISE and was not measured goes no faster than its slowest part: it
+ * reads as the first one does and writes as the cast. */
+static void init_codes(cost_model *c, const bool named[OP_COUNT])
+{
+    int n;
+    const fused_form *forms = fused_patterns(&n);
+    for (int i = 0; i < n; i++) {
+        op_kind k = forms[i].kind;
+        if (!op_makes_codes(k) || named[k]) continue;
+        c->kind_part[k] = c->kind_part[forms[i].parts[0].kind];
+        for (int p = 1; p < forms[i].n_parts; p++)
+            c->kind_part[k] = fmin(c->kind_part[k], c->kind_part[forms[i].parts[p].kind]);
+    }
+}
+
 static void init_kinds(cost_model *c)
 {
+    bool named[OP_COUNT] = {false};
     for (int k = 0; k < OP_COUNT; k++) c->kind_part[k] = 1;
     for (int i = 0; i < c->hw->n_kinds; i++) {
         int k = kind_named(c->hw->kinds[i].kind);
-        if (k < OP_COUNT) c->kind_part[k] = c->hw->kinds[i].part;
+        if (k == OP_COUNT) continue;
+        c->kind_part[k] = c->hw->kinds[i].part;
+        named[k] = true;
     }
+    init_codes(c, named);
 }
 
 const char *cost_unknown_kind(const hardware *hw)
@@ -160,7 +183,8 @@ static update_copies offloaded(const cost_model *c, double elements, const state
  * or its last goes back, beside nothing. */
 static update_copies moved(const cost_model *c, double elements, const state_mode *mode)
 {
-    double way = elements * mode->moved / c->hw->host_bandwidth;
+    double one = c->hw->host_bandwidth, both = c->hw->host_both;
+    double way = elements * mode->moved / (both > 0 ? fmin(one, both / 2) : one);
     double adam = cost_memory_of(c, OP_ADAMW, cost_update_bytes(c, OP_ADAMW, elements)) * c->device;
     double pieces = ceil(elements / (double)moved_piece((int64_t)elements));
     double lists = ceil(pieces / UPDATE_PIECES);

@@ -102,7 +102,8 @@ bool op_is_copy(op_kind k)
 
 bool op_can_overwrite(op_kind k)
 {
-    return k == OP_GEMM_W || k == OP_GROUPED_W || k == OP_QGEMM_W || k == OP_QGROUPED_W;
+    return k == OP_GEMM_W || k == OP_GROUPED_W || k == OP_QGEMM_W || k == OP_QGROUPED_W ||
+           k == OP_HEAD_LOSS || k == OP_HEAD_PART_D;
 }
 
 bool op_is_typed(op_kind k)
@@ -114,6 +115,11 @@ bool op_is_typed(op_kind k)
 bool op_is_quantised(op_kind k)
 {
     return k >= OP_QUANTISE && k <= OP_QGROUPED_W; /* they stand together in ops_quant.def */
+}
+
+bool op_makes_codes(op_kind k)
+{
+    return k == OP_QUANTISE || (k >= OP_ACT_QUANT && k <= OP_NORM_QUANT); /* ops_fused.def */
 }
 
 bool op_is_beside(op_kind k)

@@ -1,10 +1,11 @@
 /* op.h - operations: what a rank does in a step, one after another on explicit buffers.
  *
- * ops.def has one row a kind: its inputs, outputs and sizes, whose positions in an op have names
- * (op_names.h, made from the table): in[IN_GEMM_x], out[OUT_GEMM_y], dim[DIM_GEMM_M],
- * real[REAL_NORM_eps]. An operation names buffers of its segment by number (-1: not there), never
- * addresses, ranks or threads. Readers of a program (plan, audit, price, run, explain) all read
- * these. */
+ * ops.def has one row a kind: its inputs, outputs and sizes, whose positions in an op have names:
+ * in[IN_GEMM_x], out[OUT_GEMM_y], dim[DIM_GEMM_M], real[REAL_NORM_eps]. They and the kinds
+ * (op_kind: OP_GEMM, ...) are made from the table, into op_names.h: formats and explanations change
+ * without compiling every kernel anew. An operation names buffers of its segment by number (-1: not
+ * there), never addresses, ranks or threads. Readers of a program (plan, audit, price, run,
+ * explain) all read these. */
 #ifndef PROGRAM_OP_H
 #define PROGRAM_OP_H
 
@@ -12,15 +13,8 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
-#include "layout/members.h"
+#include "layout/comm_group.h"
 #include "program/op_names.h"
-
-typedef enum op_kind {
-#define OP(id, ...) OP_##id,
-#include "program/ops.def"
-#undef OP
-    OP_COUNT
-} op_kind;
 
 /* Positions that messages share (op_positions.c asserts it): what comes in, what goes out, how much
  * to each member (an EXCHANGE: room in rows); of SHIFT, SEND and RECV the other's distance, of the
@@ -203,6 +197,9 @@ bool op_is_typed(op_kind k);
 
 /* Does it make or read quantised tensors? */
 bool op_is_quantised(op_kind k);
+
+/* Does it write codes: QUANTISE, or a fused kind that ends with it? */
+bool op_makes_codes(op_kind k);
 
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
 bool op_is_beside(op_kind k);

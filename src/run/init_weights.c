@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/philox.h"
-#include "base/waiting.h"
 #include "run/part_map.h"
 
 enum { CHUNK = 1 << 14 };
@@ -86,19 +85,22 @@ static void init_box(const init_source *from, const weight *w, const weight_box 
     }
 }
 
+void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part)
+{
+    memset(part, 0, sizeof *part * (size_t)w->n); /* I2 */
+    if (!recipe_on(&s->r, K_INITIALIZE)) return;
+    arena *names = arena_create();
+    init_source from = {s, w->row, weight_name(names, s, w), seed};
+    weight_box boxes[PARAM_SECTIONS_MAX];
+    int n = weight_boxes(boxes, s, at, w);
+    for (int k = 0; k < n; k++) init_box(&from, w, &boxes[k], part);
+    arena_destroy(names);
+}
+
 void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,
                   float *weights)
 {
     memset(weights, 0, sizeof *weights * (size_t)w->elements); /* I2 */
-    if (!recipe_on(&s->r, K_INITIALIZE)) return;
-    arena *names = arena_create();
-    for (int i = 0; i < w->n; i++) {
-        const weight *one = &w->list[i];
-        init_source from = {s, one->row, weight_name(names, s, one), seed};
-        weight_box boxes[PARAM_SECTIONS_MAX];
-        int n = weight_boxes(boxes, s, at, one);
-        for (int k = 0; k < n; k++) init_box(&from, one, &boxes[k], weights + one->offset);
-        waiting_part((double)(i + 1) / (double)w->n);
-    }
-    arena_destroy(names);
+    for (int i = 0; i < w->n; i++)
+        init_weight(s, at, &w->list[i], seed, weights + w->list[i].offset);
 }

@@ -24,6 +24,9 @@
 void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,
                   float *weights);
 
+/* One of them, part[w->n]. */
+void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part);
+
 /* Where the elements of one weight come from; `name` is the global one (weight_name). */
 typedef struct init_source {
     const setup *s;

@@ -104,6 +104,7 @@ static hardware estimated(const hardware *described, const hardware *sibling)
     h.domain = described->domain;
     h.across = described->across;
     h.host_bandwidth = described->host_bandwidth;
+    h.host_both = described->host_both;
     return h;
 }
 

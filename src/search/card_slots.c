@@ -46,7 +46,7 @@ int64_t saved_alive(const slots_of *s, arena *scratch)
 {
     arena_place mark = arena_mark(scratch);
     slot_rows rows = rows_of(s, scratch);
-    int64_t bytes = packing_live(&rows, order_of(s));
+    int64_t bytes = lives_most(&rows, order_of(s));
     arena_release(scratch, mark);
     return bytes;
 }

@@ -80,7 +80,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
         const setup *base = choice_base(m, i, 1);
         s->least[i] = reported_frame_least(base ? &base->r : &probe->r);
     }
-    space_init(&s->sp, m, s->o->published);
+    space_init(&s->sp, m, s->o->published, s->o->prices.stack);
     make_room(s, a);
     const model *mod = cards_model(s->k);
     for (int64_t i = 0; i < mod->n_layers; i++) s->layers[cards_kind_of(s->k, i)]++;

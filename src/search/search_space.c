@@ -26,7 +26,7 @@ static bool pinned(const space *s, knob_id k)
 /* May it be tried (I2)? `k`: the knob that would say it. */
 static bool ran(const space *s, knob_id k, band_feature f, const char *word)
 {
-    return !s->family || pinned(s, k) || band_supports(s->family, f, word);
+    return !s->family || pinned(s, k) || band_supports(s->family, f, word, s->stack);
 }
 
 static void fill(axis_list *l, const space *s, knob_id k, int64_t most)
@@ -86,6 +86,7 @@ static void list_drops(space *s, const setup *base)
         for (unsigned d = 0; d <= 511; d++) {
             bool inside = (d & DROP_MOE) && (d & (DROP_MOE_ACT | DROP_SHARED));
             if ((d & ~all) || inside || __builtin_popcount(d) != size) continue;
+            if (s->family && !band_supports_drops(s->family, d, s->stack)) continue;
             add_drop(s, d);
         }
     if (ran(s, K_RECOMPUTE, BAND_RECOMPUTE, "full")) add_drop(s, DROP_FULL);
@@ -140,11 +141,28 @@ static void list_splits(space *s, const model *m)
 
 /* ---- graphs */
 
+/* A graph of the whole step, in this number format? */
+static bool step_ran(const space *s, const setup *base)
+{
+    return ran(s, K_GRAPHS, BAND_GRAPHS, band_full_iteration(band_precision(&base->r)));
+}
+
+/* In one of the number formats that are searched? */
+static bool step_ran_in_any(const space *s)
+{
+    for (int i = 0; i < s->m->n_precisions; i++) {
+        const setup *base = choice_base(s->m, i, 1);
+        if (base && step_ran(s, base)) return true;
+    }
+    return false;
+}
+
 /* What a person left open. Modules that were named are one scope. */
 static bool scope_is_open(const space *s, graph_scope g)
 {
     bool partial = g == SCOPE_ATTENTION || g == SCOPE_ROUTER || g == SCOPE_BOTH;
-    if (!ran(s, K_GRAPHS, BAND_GRAPHS, partial ? "parts" : g ? "full_iteration" : "none"))
+    if (g == SCOPE_STEP ? !step_ran_in_any(s)
+                        : !ran(s, K_GRAPHS, BAND_GRAPHS, partial ? "parts" : "none"))
         return false;
     if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
     if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
@@ -154,12 +172,13 @@ static bool scope_is_open(const space *s, graph_scope g)
 
 /* ---- the whole */
 
-void space_init(space *s, choice_maker *m, bool published)
+void space_init(space *s, choice_maker *m, bool published, const char *stack)
 {
     const recipe *r = m->given;
     *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
     s->gbs = recipe_int(r, K_GBS);
     s->family = published ? band_family(recipe_word(r, K_GPU)) : 0;
+    s->stack = stack ? stack : recipe_word(r, K_STACK);
     const setup *base = choice_base(m, 0, 1);
     const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
@@ -296,7 +315,7 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
     if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
     if (c->graphs == SCOPE_STEP)
         return c->to == TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep") &&
-               !c->offload;
+               !c->offload && step_ran(s, base);
     if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
         return false;
     /* Megatron turns the recompute of norms off there */

@@ -17,7 +17,8 @@ typedef struct axis_list {
 typedef struct space {
     choice_maker *m;
     const recipe *given;
-    char family; /* of GPUs: only what was published on it is looked at; 0: everything is */
+    char family;       /* of GPUs: only what was published on it is looked at; 0: everything is */
+    const char *stack; /* with containers of this generation or older ones; NULL: with any */
     int64_t world, seq, gbs;
     axis_list tp, cp, mbs, ep, etp, pp;
     unsigned drops[DROPS_MAX]; /* fewer modules first; DROP_FULL last */
@@ -31,7 +32,8 @@ typedef struct space {
     int n_splits;
 } space;
 
-void space_init(space *s, choice_maker *m, bool published);
+/* `stack`: the generation of containers that is priced, NULL: what the recipe says. */
+void space_init(space *s, choice_maker *m, bool published, const char *stack);
 
 /* Structural rules, level by level; what is not looked at here the rule table sees. */
 bool space_dense_ok(const space *s, const choice *c);   /* precision, TP, CP, microbatch */

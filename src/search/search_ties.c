@@ -102,6 +102,7 @@ void search_judge_ties(search_result *r, const search_options *o)
         found *f = &r->best[i];
         rows[i] = (tie_row){.seconds = seconds_of(f), .roomy = is_roomy(f, o->hw->usable)};
         if (!traits_of(&rows[i].traits, r, f)) return;
+        if (o->prices.stack) rows[i].traits.stack = o->prices.stack;
         f->band = band_of_time(&rows[i].traits, -1);
         f->supported = rows[i].supported = band_unsupported(&rows[i].traits) == BAND_FEATURES;
         if (rows[i].seconds < rows[fastest].seconds) fastest = i;

@@ -28,7 +28,14 @@ expect prices_take_them 0 'Routing +the fullest EP rank has 1\.[0-9]+ times the 
 expect plans_take_them 0 'Routing +the fullest EP rank has' "$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8 --pin model.expert_model_parallel_size=4 --routing loads.json
 expect prices_print_them 0 '"routing": ?\{.*"file": ?"loads.json"' "$own" price "${gpus[@]}" --routing loads.json --json
 expect small_buffers_are_named 0 'a run needs moefold.moe_buffer_factor=2' "$own" price "${gpus[@]}" moefold.target=moefold --routing 2
-expect recorded_routing_leaves_memory 0 'memory is that of 1.09 times' "$own" price "${gpus[@]}" --routing loads.json
+peak() { grep -o '"peak_bytes": *[0-9]*' | head -1; }
+sed -E 's/"loads": \[[^]]*\]/"loads": [13, 13, 9, 9, 9, 9, 9, 9]/' loads.json >skewed.json
+at() { "$own" "$1" "${gpus[@]}" --json --routing "$2" | peak; }
+check recorded_routing_has_its_memory [ "$(at price skewed.json)" = "$(at price 1.3)" ]
+check check_takes_a_skew [ "$(at check 1.3)" = "$(at price 1.3)" ] && [ "$(at check 1.3)" != "$(at check 1)" ]
+check check_takes_what_was_recorded [ "$(at check skewed.json)" = "$(at price skewed.json)" ]
+expect check_refuses_a_wrong_skew 2 'routing 9: .*at most 4 times.*repair: --routing 4' "$own" check "${gpus[@]}" --routing 9
+expect check_names_a_missing_file 2 'routing nowhere.json: no number and no file' "$own" check "${gpus[@]}" --routing nowhere.json
 expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json --routing 1 | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]

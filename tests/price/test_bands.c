@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "price/bands.h"
+#include "program/segment.h"
 
 static band_traits traits_of_row(const band_row *r)
 {
@@ -79,12 +80,12 @@ static void knobs_that_differ_are_counted(void **state)
 static void support_is_what_somebody_ran_on_the_family(void **state)
 {
     (void)state;
-    assert_true(band_supports('H', BAND_DISPATCH, "deepep across"));
-    assert_true(band_supports('B', BAND_PRECISION, "mxfp8"));
-    assert_false(band_supports('H', BAND_PRECISION, "mxfp8"));
-    assert_false(band_supports('H', BAND_DISPATCH, "allgather across"));
-    assert_false(band_supports('H', BAND_GRAPHS, "full_iteration"));
-    assert_false(band_supports(0, BAND_PRECISION, "bf16"));
+    assert_true(band_supports('H', BAND_DISPATCH, "deepep across", NULL));
+    assert_true(band_supports('B', BAND_PRECISION, "mxfp8", NULL));
+    assert_false(band_supports('H', BAND_PRECISION, "mxfp8", NULL));
+    assert_false(band_supports('H', BAND_DISPATCH, "allgather across", NULL));
+    assert_false(band_supports('H', BAND_GRAPHS, "full_iteration", NULL));
+    assert_false(band_supports(0, BAND_PRECISION, "bf16", NULL));
     int n;
     const band_row *rows = band_rows(&n);
     for (int i = 0; i < n; i++) {
@@ -95,6 +96,26 @@ static void support_is_what_somebody_ran_on_the_family(void **state)
     }
 }
 
+/* Paged stashing, which graphs of the full iteration need, came with 26.06. */
+static void support_begins_with_a_container(void **state)
+{
+    (void)state;
+    assert_true(band_supports('B', BAND_GRAPHS, "full_iteration", "26.08"));
+    assert_true(band_supports('B', BAND_GRAPHS, "full_iteration", "26.06"));
+    assert_false(band_supports('B', BAND_GRAPHS, "full_iteration", "26.04"));
+    assert_false(band_supports('B', BAND_GRAPHS, band_full_iteration("bf16"), NULL));
+    assert_true(band_supports('H', BAND_OVERLAP, "off", "25.09")); /* nothing is needed for it */
+}
+
+static void recompute_is_supported_by_module(void **state)
+{
+    (void)state;
+    assert_true(band_supports_drops('B', 0, "25.09"));
+    assert_true(band_supports_drops('B', DROP_MLA_UP_PROJ | DROP_MOE_ACT, NULL));
+    assert_false(band_supports_drops('B', DROP_MLA_UP_PROJ | DROP_SHARED, NULL));
+    assert_true(band_supports_drops('H', DROP_SHARED, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -103,6 +124,8 @@ int main(void)
         cmocka_unit_test(bands_of_differences_grow_with_the_knobs),
         cmocka_unit_test(knobs_that_differ_are_counted),
         cmocka_unit_test(support_is_what_somebody_ran_on_the_family),
+        cmocka_unit_test(support_begins_with_a_container),
+        cmocka_unit_test(recompute_is_supported_by_module),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,6 +247,33 @@ static void an_offloaded_optimizer_costs_more(void **state)
     assert_true(beside < host && beside > here);
 }
 
+/* Both ways at once, or each half as fast where the link gives no more in all. */
+static void moved_state_takes_the_link(void **state)
+{
+    (void)state;
+    costing c;
+    program p;
+    arena *a = arena_create();
+    costing_open(&c, "h200", "tiny",
+                 "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold "
+                 "optimizer.offload_optimizer_states=true");
+    program_build(&p, &c.s, 0, a);
+    hardware narrow = *c.c.hw;
+    narrow.host_both = narrow.host_bandwidth;
+    update_copies wide = cost_update_copies(&c.c, &p);
+    double step = cost_of_optimizer(&c.c, &p);
+    c.c.hw = &narrow;
+    update_copies half = cost_update_copies(&c.c, &p);
+    assert_true(wide.bytes == 24.0 * (double)p.weights.owned);
+    assert_true(half.bytes == wide.bytes);
+    assert_true(fabs(wide.seconds - wide.bytes / narrow.host_bandwidth) < 1e-9);
+    assert_true(fabs(half.seconds - 2 * wide.seconds) < 1e-9);
+    assert_true(half.exposed > 1.9 * wide.exposed && wide.exposed < wide.seconds);
+    assert_true(fabs(cost_of_optimizer(&c.c, &p) - step - (half.exposed - wide.exposed)) < 1e-9);
+    costing_close(&c);
+    arena_destroy(a);
+}
+
 #define EP2                                                                                        \
     "cluster.gpu=H200 cluster.n_gpus=2 model.expert_model_parallel_size=2 "                        \
     "moefold.moe_buffer_factor=1.0"
@@ -272,6 +299,7 @@ int main(void)
         cmocka_unit_test(h200_has_the_rates_that_were_measured),
         cmocka_unit_test(h200_has_the_narrow_rates_that_were_measured),
         cmocka_unit_test(the_router_and_attention_stay_wide),
+        cmocka_unit_test(moved_state_takes_the_link),
         cmocka_unit_test(graphs_take_launches_off_the_host),
         cmocka_unit_test(an_offloaded_optimizer_costs_more),
         cmocka_unit_test(skew_makes_experts_slower),

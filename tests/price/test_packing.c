@@ -108,7 +108,7 @@ static void try_rank(uint32_t seed, arena *a)
     assert_int_equal(w.n, 0);
     assert_true(w.end <= with.bytes && with.bytes >= with.live);
     assert_int_equal(with.bytes, without.bytes);
-    assert_int_equal(with.live, packing_live(&s, &o));
+    assert_int_equal(with.live, lives_most(&s, &o));
 }
 
 static void what_lives_at_once_lies_apart(void **state)

@@ -13,7 +13,7 @@
 
 #include "base/maths.h"
 
-enum { RECIPES = 6000, SECONDS = 20, BASES_MAX = 64, KNOBS_MOST = 12 };
+enum { RECIPES = 1500, SECONDS = 20, BASES_MAX = 64, KNOBS_MOST = 12 };
 
 static const char *bases[BASES_MAX];
 static int n_bases;

@@ -64,6 +64,7 @@ static measured invented(void)
     m.wait = 1e-5;
     m.to_device = 50e9;
     m.to_host = 55e9;
+    m.both_ways = 80e9;
     return m;
 }
 
@@ -121,6 +122,7 @@ static void what_was_measured_is_read_back(void **state)
     assert_true(near_to(h.across.bandwidth, base.across.bandwidth)); /* not to be seen by one GPU */
     assert_true(near_to(h.peak[NUMBER_BF16], base.peak[NUMBER_BF16]));
     assert_true(near_to(h.host_bandwidth, 50e9));
+    assert_true(near_to(h.host_both, 80e9));
     assert_true(near_to(h.launches[LAUNCH_PRODUCT], 2));
     assert_int_equal(h.n_kinds, 2);
     assert_null(cost_unknown_kind(&h));

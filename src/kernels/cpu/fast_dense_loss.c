@@ -22,6 +22,7 @@ typedef struct chunk {
     const float *mask;     /* [n], may be missing */
     float *dx;             /* [n][H], may be missing */
     float *dw;             /* [V][H], may be missing */
+    bool writes;           /* instead of adding to it */
     float *logits;         /* [n][V] */
     double *losses;        /* [n] */
     int64_t n;
@@ -140,7 +141,8 @@ static void chunk_run(const chunk *c)
     const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
     const blas_product logits = blas_forward(c->x, c->w, c->logits, c->n, n_v, h);
     const blas_product data = blas_data(c->logits, c->w, c->dx, c->n, n_v, h);
-    const blas_product weight = blas_weight(c->logits, c->x, c->dw, c->n, n_v, h);
+    blas_product weight = blas_weight(c->logits, c->x, c->dw, c->n, n_v, h);
+    weight.add = !c->writes;
     blas_gemm(&logits);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < c->n; i++) c->losses[i] = row_loss(c, i); /* I1 */
@@ -162,6 +164,7 @@ void fast_head_loss(const op *o, void *const *in, void *const *out)
         .o = o, .w = in[IN_HEAD_LOSS_w], .dw = out[OUT_HEAD_LOSS_dw], .logits = (float *)room};
     c.losses = (double *)(room + logits_bytes(o));
     for (int64_t t = 0; t < n_t; t += rows) {
+        c.writes = t == 0 && (o->flags & OVERWRITE);
         c.n = n_t - t < rows ? n_t - t : rows;
         c.x = x + t * h;
         c.labels = labels + t;
@@ -287,7 +290,8 @@ void fast_head_part_d(const op *o, void *const *in, void *const *out)
     memset(logits + n * n_v, 0, sizeof(float) * (size_t)((o->dim[DIM_HEAD_PART_D_ROWS] - n) * n_v));
     const blas_product data =
         blas_data(logits, in[IN_HEAD_PART_D_w], dx ? dx + first * h : NULL, n, n_v, h);
-    const blas_product weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
+    blas_product weight = blas_weight(logits, x, out[OUT_HEAD_PART_D_dw], n, n_v, h);
+    weight.add = !(o->flags & OVERWRITE);
     if (dx) blas_gemm(&data);
     if (out[OUT_HEAD_PART_D_dw]) blas_gemm(&weight);
 }

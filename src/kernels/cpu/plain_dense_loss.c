@@ -54,6 +54,11 @@ static void row_gradient(const row *r, double lse, double scale)
 }
 
 /* A label that is no word of the vocabulary (-100 marks padding elsewhere) counts as masked. */
+static void clear(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = 0;
+}
+
 static void head_loss(const op *o, void *const *in, void *const *out)
 {
     const int64_t n_t = o->dim[DIM_HEAD_LOSS_T], h = o->dim[DIM_HEAD_LOSS_H],
@@ -66,6 +71,7 @@ static void head_loss(const op *o, void *const *in, void *const *out)
     real *dx = out[OUT_HEAD_LOSS_dx];                /* [T][H], may be missing */
     real *dw = out[OUT_HEAD_LOSS_dw];                /* [V][H], may be missing */
     double sum = 0, weights = 0;
+    if (dw && (o->flags & OVERWRITE)) clear(dw, n_v * h);
     for (int64_t t = 0; t < n_t; t++) {
         bool known = labels[t] >= 0 && labels[t] < n_v;
         double weight = !known ? 0 : mask ? (double)mask[t] : 1;
@@ -99,11 +105,6 @@ static int64_t rows_there(const op *o)
 {
     int64_t left = o->dim[DIM_HEAD_PART_T] - o->dim[DIM_HEAD_PART_FIRST];
     return left < 0 ? 0 : left < o->dim[DIM_HEAD_PART_ROWS] ? left : o->dim[DIM_HEAD_PART_ROWS];
-}
-
-static void clear(real *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) x[i] = 0;
 }
 
 static void head_part(const op *o, void *const *in, void *const *out)
@@ -180,6 +181,7 @@ static void head_part_d(const op *o, void *const *in, void *const *out)
     real *loss = out[OUT_HEAD_PART_D_loss];            /* [2] */
     real *dx = out[OUT_HEAD_PART_D_dx];                /* [T][H], may be missing */
     double sum = 0, weights = 0;
+    if (o->flags & OVERWRITE) clear(out[OUT_HEAD_PART_D_dw], n_v * h);
     for (int64_t i = 0, t = first; i < n; i++, t++) {
         bool known = labels[t] >= 0 && labels[t] < n_v * o->dim[DIM_HEAD_PART_D_PARTS];
         double weight = !known ? 0 : mask ? (double)mask[t] : 1;

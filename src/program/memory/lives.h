@@ -5,6 +5,7 @@
  *     forward to its backward.
  * I2  With combined 1F1B the forward of one instance runs beside the backward of another: what both
  *     have lives at once. The order is that of items.c.
+ * I3  What a forward or a backward of a chunk adds does not depend on the microbatch.
  *
  * Both the memory plan, which has segments, and a search, which has sizes alone, walk here. */
 #ifndef PROGRAM_MEMORY_LIVES_H
@@ -44,5 +45,9 @@ typedef void slot_sees(void *with, const slot_event *e);
 
 /* Calls `sees` for every part in the order of a step. */
 void lives_walk(const slot_rows *s, const step_order *o, slot_sees *sees, void *with);
+
+/* The most bytes that live at once. A search asks it of hundreds of layouts with thousands of
+ * microbatches, so each unit of the order is walked once (I3). */
+int64_t lives_most(const slot_rows *s, const step_order *o);
 
 #endif

@@ -20,13 +20,6 @@ static void count(void *with, const slot_event *e)
     if (c->now > c->most) c->most = c->now;
 }
 
-int64_t packing_live(const slot_rows *s, const step_order *o)
-{
-    counting c = {0, 0};
-    lives_walk(s, o, count, &c);
-    return c.most;
-}
-
 /* ---- shelves */
 
 typedef struct shelf {

@@ -38,7 +38,4 @@ static inline bool packing_is_close(int64_t bytes, int64_t live)
     return gap <= (int64_t)64 << 20 || 100 * gap <= 3 * live;
 }
 
-/* The live bytes alone. */
-int64_t packing_live(const slot_rows *s, const step_order *o);
-
 #endif

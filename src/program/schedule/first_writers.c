@@ -5,16 +5,35 @@
  * its instance in the step gets a copy of its segment in which the first operation that touches a
  * gradient has OVERWRITE.
  *
- * I1  Only what one instance alone uses is written: tables of words and heads have several writers,
- *     whose order depends on the stage.
- * I2  Only what an operation writes whole, and touches before any other of its list. */
+ * I1  Only what one instance alone uses is written. A head has several writers where it is the word
+ *     table, too, or a prediction module uses it; a word table has rows that no token touches.
+ * I2  Only what an operation writes whole, and touches before any other of its list.
+ * I3  Heads are written by the CPU's kernels only: the GPU's add. */
 #include "program/schedule/items.h"
 #include "program/target.h"
 
 /* ---- operations */
 
+static bool is_head(op_kind k)
+{
+    return k == OP_HEAD_LOSS || k == OP_HEAD_PART_D;
+}
+
+static bool head_is_written(const setup *s)
+{
+    return recipe_on_cpu(&s->r) && !s->m.n_mtp; /* I1, I3 */
+}
+
+static int gradient_of(const op *o)
+{
+    if (o->kind == OP_HEAD_LOSS) return o->out[OUT_HEAD_LOSS_dw];
+    if (o->kind == OP_HEAD_PART_D) return o->out[OUT_HEAD_PART_D_dw];
+    return o->out[OUT_GEMM_W_dw];
+}
+
 static int64_t elements_written(const op *o)
 {
+    if (is_head(o->kind)) return o->dim[DIM_HEAD_LOSS_V] * o->dim[DIM_HEAD_LOSS_H];
     if (o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W)
         return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
     return o->dim[DIM_GROUPED_W_E] * o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
@@ -29,26 +48,35 @@ static bool touches(const op *o, int id)
     return false;
 }
 
-/* May operation k of a list write its gradient? `owner`: of the half that is the first. */
-static bool may_write(const segment *seg, int phase, int k, int owner)
+typedef struct list_of {
+    const segment *seg;
+    int phase, owner; /* of the half that is the first */
+    bool heads;       /* may be written */
+} list_of;
+
+/* May operation k of a list write its gradient? */
+static bool may_write(const list_of *l, int k)
 {
-    const op *o = &seg->ops[phase][k];
+    const segment *seg = l->seg;
+    const op *o = &seg->ops[l->phase][k];
     if (!op_can_overwrite(o->kind)) return false;
-    int id = o->out[OUT_GEMM_W_dw];
+    int id = gradient_of(o);
+    if (id < 0) return false;
     const buf *dw = &seg->bufs[id];
-    if (dw->life != LIFE_GRADIENT || dw->owner != owner || dw->parent >= 0) return false;
+    if (dw->life != LIFE_GRADIENT || dw->owner != l->owner || dw->parent >= 0) return false;
     param_block block = dw->row->block;
-    if (block == BLOCK_EMBEDDING || block == BLOCK_HEAD) return false; /* I1 */
+    if (block == BLOCK_EMBEDDING) return false; /* I1 */
+    if (block == BLOCK_HEAD && !(is_head(o->kind) && l->heads)) return false;
     if (elements_written(o) != dtype_elements(dw->type, dw->bytes)) return false;
     for (int i = 0; i < k; i++)
-        if (touches(&seg->ops[phase][i], id)) return false; /* I2 */
+        if (touches(&seg->ops[l->phase][i], id)) return false; /* I2 */
     return true;
 }
 
-static int count_writes(const segment *seg, int phase, int owner)
+static int count_writes(const list_of *l)
 {
     int n = 0;
-    for (int k = 0; k < seg->n_ops[phase]; k++) n += may_write(seg, phase, k, owner);
+    for (int k = 0; k < l->seg->n_ops[l->phase]; k++) n += may_write(l, k);
     return n;
 }
 
@@ -66,13 +94,14 @@ typedef struct variants {
 
 static segment *made_of(item_walk *w, const segment *seg, int phase, int owner)
 {
-    if (!count_writes(seg, phase, owner)) return NULL;
+    const list_of l = {seg, phase, owner, head_is_written(w->p->s)};
+    if (!count_writes(&l)) return NULL;
     segment *made = assembly_segment(w->s);
     *made = *seg;
     made->ops[phase] = ARENA_RAW(w->s->b.a, op, seg->n_ops[phase]);
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         made->ops[phase][k] = seg->ops[phase][k];
-        if (may_write(seg, phase, k, owner)) made->ops[phase][k].flags |= OVERWRITE;
+        if (may_write(&l, k)) made->ops[phase][k].flags |= OVERWRITE;
     }
     return made;
 }
@@ -95,8 +124,9 @@ static void mark_written(program *p, const segment *seg, int phase, const item_a
     for (int k = 0; k < seg->n_ops[phase]; k++) {
         const op *o = &seg->ops[phase][k];
         if (!(o->flags & OVERWRITE)) continue;
-        const buf *dw = &seg->bufs[o->out[OUT_GEMM_W_dw]];
+        const buf *dw = &seg->bufs[gradient_of(o)];
         int64_t layer = in->seg->n_layers ? in->layer + dw->layer_step : p->s->m.n_layers;
+        if (is_head(o->kind)) layer = 0;
         const weight *x = weight_find(&p->weights, dw->row, layer, at->chunk);
         p->written[x - p->weights.list] = true;
     }

@@ -118,6 +118,7 @@ static void set_host(hardware *h, const measured *m)
     h->sync = 1e-8;
     h->step = m->wait;
     h->host_bandwidth = fmin(m->to_device, m->to_host);
+    h->host_both = m->both_ways;
     h->host_adam = m->adam;
     h->least = m->least;
     h->fusion = h->unfused = 1;
@@ -154,6 +155,7 @@ static const struct {
     {"memory.visible", "as the driver prints it"},
     {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
     {"host.bandwidth", "the slower way between pinned memory and the GPU"},
+    {"host.both", "both ways at once, together"},
     {"host.adam", "elements a second that the host updates"},
     {"host.launch", "host's time to put an elementwise operation into a stream"},
     {"host.graph_launch", "there are no graphs"},

@@ -63,7 +63,7 @@ status jig_take(jig *j, error *err)
     if (!s) s = t->take(j->d, SPACE_STATE, z->pool + ROOM_TABLE + ROOM_BLOCKS, err);
     if (!s) s = t->take(j->d, SPACE_WORK, z->pool + z->workspace, err);
     if (!s) s = t->take(j->d, SPACE_HOST, piece_bytes, err);
-    if (!s) s = t->events(j->d, 1, err);
+    if (!s) s = t->events(j->d, 2, err);
     if (!s) fill_pools(j, piece, piece_bytes);
     free(piece);
     return s;

@@ -167,6 +167,27 @@ static double copied(jig *j, device_address to, device_address from, int64_t byt
     return (double)bytes * TIMES / (clock_seconds() - start);
 }
 
+/* Both ways at once, on streams of their own, between two halves of the host's memory. */
+static double copied_both(jig *j, int64_t bytes)
+{
+    enum { TIMES = 10 };
+    const device_table *t = j->d->table;
+    const int64_t half = bytes / 2;
+    double start = 0;
+    for (int i = -2; i < TIMES; i++) {
+        if (i == 0) t->sync(j->d);
+        if (i == 0) start = clock_seconds();
+        t->copy(j->d, STREAM_COPY_BACK, jig_in(j), (device_address){SPACE_HOST, 0}, half);
+        t->copy(j->d, STREAM_COPY, (device_address){SPACE_HOST, half}, jig_out(j), half);
+    }
+    t->record(j->d, STREAM_COPY_BACK, 0);
+    t->record(j->d, STREAM_COPY, 1);
+    t->wait_here(j->d, 0);
+    t->wait_here(j->d, 1);
+    jig_step(j);
+    return (double)(2 * half) * TIMES / (clock_seconds() - start);
+}
+
 /* The host's time to know that a stream is through. */
 static double wait_for_it(jig *j)
 {
@@ -182,7 +203,7 @@ static double wait_for_it(jig *j)
     return (clock_seconds() - start) / TIMES;
 }
 
-enum { COPIES = 3 };
+enum { COPIES = 4 };
 
 int measure_kinds_count(void)
 {
@@ -205,5 +226,6 @@ void measure_kinds(jig *j, measured *m)
     }
     m->to_device = copied(j, jig_in(j), host, piece);
     m->to_host = copied(j, host, jig_out(j), piece);
+    m->both_ways = copied_both(j, piece);
     m->wait = wait_for_it(j);
 }

@@ -63,6 +63,7 @@ typedef struct measured {
     double host[LAUNCH_KINDS];   /* seconds of the host to put an operation into a stream */
     double wait;                 /* seconds from a small operation's end to the host's next step */
     double to_device, to_host;   /* bytes/s of copies with pinned memory */
+    double both_ways;            /* of both at once, together */
     /* bytes/s, by bytes of an operation: */
     curve memory; /* the mix of a layer */
     curve copy;

@@ -270,9 +270,10 @@ static void add_parts(json_t *o, const trainer *t)
         price_parts(parts, &p);
         rank = layout_stage_rank(&t->s->lay, p.slowest);
         json_object_set_new(o, "predicted",
-                            json_pack("{s:s, s:I, s:f, s:I, s:o}", "hardware", hw.path, "rank",
+                            json_pack("{s:s, s:I, s:f, s:I, s:o, s:f}", "hardware", hw.path, "rank",
                                       (json_int_t)rank, "step_s", p.step_s, "peak_bytes",
-                                      (json_int_t)p.peak_bytes, "parts", json_parts(parts)));
+                                      (json_int_t)p.peak_bytes, "parts", json_parts(parts),
+                                      "state_copies_bytes", p.update.bytes));
     }
     double step = t->traced ? measured_parts(parts, t->traced, rank) : 0;
     if (step > 0)

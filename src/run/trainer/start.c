@@ -1,8 +1,10 @@
 /* start.c - what a run starts from: weights and counters. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/waiting.h"
 #include "run/trainer/agree.h"
 #include "run/hf/weights.h"
 #include "run/init_weights.h"
@@ -143,15 +145,33 @@ static status load_files(trainer *t, const char *folder, error *err)
     return OK;
 }
 
+static int64_t largest_weight(const weight_list *w)
+{
+    int64_t most = 0;
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i].n > most) most = w->list[i].n;
+    return most;
+}
+
+/* One by one: all at once would take as much memory of the host as they have in FP32, beside the
+ * state that it keeps. Memory is new, so padding between them is zero. */
 static status draw_weights(trainer *t, error *err)
 {
-    array_loan w;
-    status s = ranks_agree(t->c, array_borrow(&w, t->e, t->p, ARRAY_WEIGHTS, err), err);
-    if (s) return s;
+    const weight_list *w = &t->p->weights;
     uint64_t seed = (uint64_t)recipe_int(&t->s->r, K_SEED);
-    init_weights(t->s, &t->p->at, &t->p->weights, seed, w.values);
-    array_return(&w, ARRAY_ROUNDED);
-    return OK;
+    int64_t most = largest_weight(w);
+    float *values = malloc(sizeof *values * (size_t)(most + 1));
+    status s = OK;
+    if (!values)
+        s = error_set(err, ERR_MACHINE, "no memory for a weight of %lld elements", (long long)most);
+    for (int i = 0; i < w->n && !s; i++) {
+        const weight *one = &w->list[i];
+        init_weight(t->s, &t->p->at, one, seed, values);
+        s = array_put_weights(t->e, t->p, one->offset, one->n, values, err);
+        waiting_part((double)(i + 1) / (double)w->n);
+    }
+    free(values);
+    return ranks_agree(t->c, s, err);
 }
 
 /* A checkpoint to resume wins; then weights to start from; then weights beside the model's

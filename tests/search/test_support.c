@@ -1,0 +1,64 @@
+/* What a search of published features looks at: containers, number formats and recompute by module
+ * as published runs have them. */
+#include "search/searching.h"
+
+#include "price/bands.h"
+#include "program/segment.h"
+
+static const char *const job[] = {"cluster.gpu=GB200",
+                                  "cluster.n_gpus=8",
+                                  "cluster.nvlink_domain=64",
+                                  "model.seq_length=4096",
+                                  "train.global_batch_size=512",
+                                  "model.moe_router_force_load_balancing=true",
+                                  "model.expert_tensor_parallel_size=1",
+                                  "model.context_parallel_size=1",
+                                  "model.tensor_model_parallel_size=1",
+                                  NULL,
+                                  NULL};
+
+static bool finds_whole_step_graphs(const char *precision, const char *stack, bool published)
+{
+    arena *a = arena_create();
+    hardware hw;
+    error err = {{0}};
+    const char *words[sizeof job / sizeof job[0]];
+    int n = 0;
+    for (; job[n]; n++) words[n] = job[n];
+    words[n] = precision;
+    words[n + 1] = NULL;
+    searching_machine(&hw, "hardware/gb200.yaml", a);
+    search_options o = {.hw = &hw, .published = published, .prices = {.stack = stack}};
+    search_result *r = ARENA_NEW(a, search_result);
+    assert_int_equal(search_run(r, searching_recipe("qwen3-30b-a3b", words, a), &o, a, &err), OK);
+    assert_true(r->n_best > 0);
+    bool whole = false;
+    for (int i = 0; i < r->n_best; i++) whole = whole || r->best[i].c.graphs == SCOPE_STEP;
+    arena_destroy(a);
+    return whole;
+}
+
+static void a_container_has_what_was_published_with_it(void **state)
+{
+    (void)state;
+    assert_true(finds_whole_step_graphs("mixed_precision=mxfp8", "26.06", true));
+    assert_true(finds_whole_step_graphs("mixed_precision=mxfp8", NULL, true));
+    assert_false(finds_whole_step_graphs("mixed_precision=mxfp8", "26.04", true));
+    assert_true(finds_whole_step_graphs("mixed_precision=mxfp8", "26.04", false));
+}
+
+static void whole_step_graphs_are_of_a_number_format(void **state)
+{
+    (void)state;
+    assert_false(finds_whole_step_graphs("mixed_precision=bf16_mixed", NULL, true));
+    assert_true(finds_whole_step_graphs("mixed_precision=bf16_mixed", NULL, false));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_container_has_what_was_published_with_it),
+        cmocka_unit_test(whole_step_graphs_are_of_a_number_format),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
