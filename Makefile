@@ -134,13 +134,15 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
     $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm and tests/device, a quarter of the layouts and saves under the thread sanitizer
+tsan: ## Run tests/comm and tests/device, ranks as threads, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
-	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
+	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold \
+	    build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
 	@TEST_SECONDS=$${TEST_SECONDS:-3600} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
 	    TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp OMP_THREAD_LIMIT=1 \
-	    MOEFOLD_OPENBLAS=/none tools/test $(TSAN_TESTS:build/%=build/tsan/%)
+	    MOEFOLD_OPENBLAS=/none MOEFOLD=build/tsan/moefold \
+	    tools/test $(TSAN_TESTS:build/%=build/tsan/%) tests/cli/test_threads.sh
 
 fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run ended
 	@CC='$(CC)' tools/deps build test

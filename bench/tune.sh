@@ -25,17 +25,22 @@ CASES = {
     "crashing": (JOB, ["mbs=1"], RECOMPUTE, [[]], {"CRASH": "8"}),
 }
 STEPS = 8
+disturbed = [0]  # runs in which others had the cores for more than 2 % of a step
 
 
 def measure(words, ranks):
-    """Lower quartile of steps, in a process of its own; None: it does not run."""
+    """Lower quartile of steps, in a process of its own: of one rank without the seconds in which other programs
+    had its core, of two by the clock. None: it does not run."""
     with tempfile.TemporaryDirectory() as d:
         run = [moefold, "train", *words, "train.train_iters=%d" % STEPS, "--threads", "1", "--run", d + "/run"]
         if ranks > 1:
             run += ["--ranks", str(ranks)]
         if subprocess.run(run, capture_output=True).returncode:
             return None
-        s = sorted(json.load(open(d + "/run/summary.json"))["step_seconds"])
+        o = json.load(open(d + "/run/summary.json"))
+        if o["delay_s"] > 0.02 * statistics.mean(o["step_seconds"]):
+            disturbed[0] += 1
+        s = sorted(x - (y if ranks == 1 else 0) for x, y in zip(o["step_seconds"], o["delay_seconds"]))
         return s[len(s) // 4]
 
 
@@ -86,5 +91,7 @@ for name in os.environ.get("TUNE_CASES", " ".join(CASES)).split():
         print("%-11s chosen over best of %d: median %.3f (%.3f to %.3f) in %d rounds; %d trials (%s); walls %s" % (
             name, len(times), statistics.median(ratios), min(ratios), max(ratios), rounds, len(answer["trials"]),
             ", ".join(ends), ",".join(w or "-" for w in walls)))
+        print("            others had the cores in %d of the runs of this comparison" % disturbed[0])
+        disturbed[0] = 0
         print("            chosen %s; best %s" % (chosen["change"] or "the start", " ".join(best[len(job):])), flush=True)
 PY

@@ -9,6 +9,24 @@
 
 /* ---- reading */
 
+/* Of one rank, what others had of its core is no part of its steps. Of several each waits for what
+ * the others lost, and the mean says only how much that may be (compare_runs.h, I1). */
+static void take_delays(measured_side *m, double *steps, const json_t *summary)
+{
+    const json_t *list = json_object_get(summary, "delay_seconds");
+    double mean = json_number_value(json_object_get(summary, "delay_s"));
+    bool alone = json_integer_value(json_object_get(summary, "ranks")) == 1;
+    if (!(mean > 0) || !isfinite(mean)) return;
+    bool each = alone && (int64_t)json_array_size(list) == m->n;
+    for (int64_t i = 0; each && i < m->n; i++) {
+        double x = json_number_value(json_array_get(list, (size_t)i));
+        each = x >= 0 && x < steps[i];
+    }
+    *(each ? &m->left_out : &m->delay) = mean;
+    for (int64_t i = 0; each && i < m->n; i++)
+        steps[i] -= json_number_value(json_array_get(list, (size_t)i));
+}
+
 static status read_folder(diff_run *out, const char *word, arena *a, error *err)
 {
     run_folder *f = &out->folder;
@@ -22,8 +40,7 @@ static status read_folder(diff_run *out, const char *word, arena *a, error *err)
     out->m.loss = f->lines.list[f->lines.n - 1].loss;
     out->m.peak_bytes =
         json_integer_value(json_object_get(json_object_get(f->summary, "memory"), "planned_bytes"));
-    double delay = json_number_value(json_object_get(f->summary, "delay_s"));
-    if (delay > 0 && isfinite(delay)) out->m.delay = delay;
+    take_delays(&out->m, steps, f->summary);
     if (!f->trace) return OK;
     s = trace_read(&out->t, f->trace, a, err);
     out->m.t = &out->t;
@@ -73,6 +90,8 @@ static void print_steps(const diff_runs *r, arena *a)
         if (x->m.peak_bytes) printf("; %s planned", text_bytes(a, x->m.peak_bytes));
         if (x->m.delay > 0.01 * s->median)
             printf("; %.3g s of a step without a core, which others had", x->m.delay);
+        if (x->m.left_out > 0.01 * s->median)
+            printf("; %.3g s of a step, in which others had the core, are left out", x->m.left_out);
         printf("\n");
     }
 }

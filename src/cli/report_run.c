@@ -70,7 +70,7 @@ static json_t *json_summary(const json_t *summary)
     json_t *o = json_copy((json_t *)(uintptr_t)summary);
     json_object_del(o, "knobs");
     json_object_del(o, "step_seconds");
-    json_object_del(o, "core_seconds");
+    json_object_del(o, "delay_seconds");
     return o;
 }
 

@@ -214,9 +214,9 @@ void host_stamp_put(device *d, op_stream s, int stamp)
     queue_put(d, s);
 }
 
-/* Messages end beside compute. To ask for them after every operation costs steps of small operations
- * some percent. */
-static const double look_every = 50e-6;
+/* Messages end beside compute. To ask for them after every operation costs steps of small
+ * operations some percent. */
+static const double look_every = 200e-6;
 
 void host_look(device *d, double now)
 {

@@ -18,9 +18,10 @@ typedef struct measured_side {
     const char *name;
     const double *steps; /* [n] seconds, in their order, without warm-up */
     int64_t n;
-    const trace *t; /* NULL: no operations */
-    double delay;   /* seconds of a step in which ranks could run and had no core, in the mean over
+    const trace *t;  /* NULL: no operations */
+    double delay;    /* seconds of a step in which ranks could run and had no core, in the mean over
                    * ranks and steps; 0: not known */
+    double left_out; /* the same, where `steps` are without it */
     int64_t peak_bytes; /* of the fullest rank; 0: not known */
     int64_t loss_at;    /* iteration of `loss`; 0: not known */
     double loss;

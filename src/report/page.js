@@ -429,7 +429,7 @@ function memoryMeasured() {
   }
   memoryPicture("memory-measured", "Memory over the step, measured",
     `Rank ${s.rank}, the fullest, in its last traced step: bytes are those of its program, times are measured. ` +
-      "Planned is what the run took for the whole step." +
+      "Planned is what the run took for the whole step; the system counts program, libraries, data and buffers of communication, too." +
       (p && p.ranks > 1 ? ` Its process holds all ${grouped(p.ranks)} ranks.` : ""),
     { rank: s.rank, step: o.step_s, fixed, saved: o.saved, temporaries: o.temporaries,
       titles: { saved: title("saved"), temporaries: title("temporaries") }, lines,

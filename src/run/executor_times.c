@@ -5,10 +5,10 @@
  * I2  An operation's event is recorded before its end is stamped: who waits for it does not wait
  *     for the stamp.
  * I3  A trace begins and ends between steps; rows beyond the memory it has are not kept.
- * I4  Where a call of the compute stream is done when it returns, the host's clock is its stamp, and
- *     the end of an operation is the start of the next one: a step of small operations would feel
- *     more. There a message has one stamp, at its end: it starts when it is put, or when the one
- *     before it in its stream has ended. */
+ * I4  Where a call of the compute stream is done when it returns, the host's clock is its stamp,
+ *     and the end of an operation is the start of the next one: a step of small operations would
+ *     feel more. There a message has one stamp, at its end: it starts when it is put, or when the
+ *     one before it in its stream has ended. */
 #include "run/executor_times.h"
 
 #include "base/clock.h"

@@ -186,8 +186,10 @@ static status take_all(reader *r, json_t *root)
                      r->path);
 }
 
+/* Where who knew first has said none. */
 static status with_repair(status s, const char *repair, arena *a, error *err)
 {
+    if (strstr(err->text, "repair:")) return s;
     const char *why = arena_text(a, "%s", err->text);
     return error_set(err, s, "%s; repair: %s", why, repair);
 }

@@ -5,7 +5,9 @@
  *     needs (BESIDE): it fails as it would on a smaller machine.
  * I3  A machine that others use, too, is faster at one time than at another. So the best so far
  *     runs again right before each trial, and what the trial took is divided by what the best takes
- *     now over what it took then: all times are those of the machine of the first trial. */
+ *     now over what it took then: all times are those of the machine of the first trial.
+ * I4  Seconds in which other programs had the core of a run of one rank are no part of its steps.
+ *     Of several ranks each waits for what the others lost: there the clock counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -31,6 +33,7 @@
 
 enum { ARGS = 16, LOG_BYTES_MAX = 64 << 20, LOOK_MS = 10, PATIENCE = 10 };
 static const int64_t BESIDE = (int64_t)512 << 20; /* I2 */
+static const double DISTURBED = 1.02; /* traced steps that took longer: their parts are scaled */
 
 /* ---- the process */
 
@@ -137,11 +140,17 @@ static int by_size(const void *a, const void *b)
 
 /* What disturbs a step only adds to it: the lower quartile is steadier than the median on a machine
  * that others use, too. */
-static bool take_steps(trial *x, json_t *list, arena *a)
+static bool take_steps(trial *x, const json_t *o, arena *a)
 {
-    size_t n = json_array_size(list);
+    const json_t *steps = json_object_get(o, "step_seconds"),
+                 *delays = json_object_get(o, "delay_seconds");
+    bool alone = json_integer_value(json_object_get(o, "ranks")) == 1;
+    size_t n = json_array_size(steps);
     double *s = ARENA_ARRAY(a, double, n + 1);
-    for (size_t i = 0; i < n; i++) s[i] = json_number_value(json_array_get(list, i));
+    for (size_t i = 0; i < n; i++) {
+        s[i] = json_number_value(json_array_get(steps, i));
+        if (alone) s[i] -= json_number_value(json_array_get(delays, i)); /* I4 */
+    }
     if (!n) return false;
     qsort(s, n, sizeof *s, by_size);
     x->step_s = s[n / 4];
@@ -149,7 +158,8 @@ static bool take_steps(trial *x, json_t *list, arena *a)
     return x->step_s > 0;
 }
 
-static void take_parts(trial *x, json_t *list)
+/* Of the traced steps; `scale` makes them parts of step_s where others had the core in those. */
+static void take_parts(trial *x, json_t *list, double scale)
 {
     step_part parts[STEP_PARTS];
     json_t *o;
@@ -159,7 +169,7 @@ static void take_parts(trial *x, json_t *list)
     {
         for (int k = 0; k < STEP_PARTS; k++)
             if (text_equal(parts[k].name, json_string_value(json_object_get(o, "name"))))
-                x->parts[k] = json_number_value(json_object_get(o, "seconds"));
+                x->parts[k] = scale * json_number_value(json_object_get(o, "seconds"));
         x->has_parts = true;
     }
 }
@@ -169,9 +179,13 @@ static bool take_summary(const char *run, trial *x, arena *a)
     json_t *o = NULL;
     error err = {{0}};
     if (json_read(arena_text(a, "%s/summary.json", run), &o, &err)) return false;
+    json_t *measured = json_object_get(o, "measured");
+    double traced = json_number_value(json_object_get(measured, "step_s"));
     bool good = text_equal(json_string_value(json_object_get(o, "outcome")), "finished") &&
-                take_steps(x, json_object_get(o, "step_seconds"), a);
-    if (good) take_parts(x, json_object_get(json_object_get(o, "measured"), "parts"));
+                take_steps(x, o, a);
+    if (good)
+        take_parts(x, json_object_get(measured, "parts"),
+                   traced > DISTURBED * x->step_s ? x->step_s / traced : 1);
     json_decref(o);
     return good;
 }

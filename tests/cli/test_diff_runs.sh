@@ -64,6 +64,24 @@ PY
 noisy one 1 && noisy two 2
 expect noise_is_called_noise 0 'differ by [0-9.]+ %: noise$' diff_ "$work/one" "$work/two"
 expect noise_is_no_difference 0 'they do not differ' diff_ "$work/one" "$work/two" --tolerance 0
+# What other programs had of the core of one rank is left out step by step: neither does it look like a difference, nor does it
+# hide one.
+disturbed() { # FOLDER SLOWER: a copy of `one` whose steps are longer by that factor, and by what others had
+    cp -r "$work/one" "$work/$1"
+    python3 - "$work/$1/summary.json" "$2" <<'PY'
+import json, random, statistics, sys
+random.seed(5)
+s, slower = json.load(open(sys.argv[1])), float(sys.argv[2])
+d = [0.1 * random.uniform(0.2, 4) for _ in s["step_seconds"]]
+s["step_seconds"] = [slower * x + y for x, y in zip(s["step_seconds"], d)]
+s["delay_seconds"], s["delay_s"] = d, statistics.mean(d)
+json.dump(s, open(sys.argv[1], "w"))
+PY
+}
+disturbed busy 1 && disturbed busy_slower 1.2
+expect what_others_took_is_no_difference 0 'may differ by [0-9]\.[0-9] %; they differ by 0.0 %: noise$' diff_ "$work/one" "$work/busy"
+expect what_others_took_is_said 0 's of a step, in which others had the core, are left out' diff_ "$work/one" "$work/busy"
+expect what_others_took_hides_nothing 1 "B's step is 20.0 % longer than A's, its planned" diff_ "$work/one" "$work/busy_slower"
 expect real_runs_of_one_recipe 0 'no knob differs' diff_ "$work/a" "$work/a"
 
 # ---- a run beside a recipe; builds that derive otherwise; what cannot be compared

@@ -64,6 +64,7 @@ expect not_three 2 'two traces are named already' "$moefold" trace "$work/a.json
 expect top_is_a_number 2 'top' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz" --top many
 head -c 2000 "$work/a.json.gz" >"$work/cut.json.gz"
 expect cut_gzip_is_refused 2 'cut.json.gz: the gzip file is cut short; repair' "$moefold" trace "$work/cut.json.gz" "$work/a.json.gz"
+without one_repair_is_enough "repair:.*repair:" "$moefold" trace "$work/cut.json.gz" "$work/a.json.gz"
 head -c 9000 "$work/whole.json" >"$work/cut.json"
 expect cut_json_is_refused 2 'cut.json:[0-9]+:.*cut short or no JSON: write the trace again' "$moefold" trace "$work/a.json.gz" "$work/cut.json"
 echo '{"traceEvents": [{"ph": "X", "name": "aten::mm", "pid": "Spans", "tid": 0, "ts": 1, "dur": 2}]}' >"$work/torch.json"

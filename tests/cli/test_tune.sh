@@ -15,6 +15,7 @@ judged microbatch "${job[@]}" mbs=1
 judged recompute "${job[@]}" mbs=4 "${full[@]}"
 judged dispatcher "${job[@]}" cluster.n_gpus=2 ep=2 mbs=2 model.moe_token_dispatcher_type=allgather
 judged limited "${job[@]}" mbs=1 moefold.memory_limit=33000000
+BUSY=1 judged busy "${job[@]}" mbs=1
 FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' judged crashed "${job[@]}" mbs=1
 FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' \
     expect a_crash_is_a_result 0 'crashed after .* signal 11' invented "${job[@]}" mbs=1 --dir "$work/crash"

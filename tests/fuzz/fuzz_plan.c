@@ -1,5 +1,5 @@
 /* fuzz_plan.c - plans that a report is made of. What is taken can be drawn. */
-#include "fuzz/fuzz.h"
+#include "fuzz/mutate_json.h"
 
 #include "report/plan_file.h"
 
@@ -21,4 +21,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     arena_destroy(a);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed)
+{
+    return mutate_json(data, n, max, 0, seed);
 }

@@ -1,6 +1,6 @@
 /* fuzz_profile.c - profiles of other programs: PyTorch traces, packed or not, and Megatron's logs.
  * What is taken adds up. */
-#include "fuzz/fuzz.h"
+#include "fuzz/mutate_json.h"
 
 #include <math.h>
 
@@ -30,4 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     arena_destroy(a);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed)
+{
+    return mutate_json(data, n, max, 0, seed);
 }

@@ -1,5 +1,5 @@
 /* fuzz_trace.c - traces, packed or not. What is taken is whole, has sums, and can be written. */
-#include "fuzz/fuzz.h"
+#include "fuzz/mutate_json.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,4 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     arena_destroy(a);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int seed)
+{
+    return mutate_json(data, n, max, 0, seed);
 }

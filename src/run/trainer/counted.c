@@ -1,5 +1,7 @@
 /* counted.c - what Linux counts of this process and of the thread that runs the rank. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "run/trainer/state.h"
 
@@ -19,13 +21,23 @@ static void read_status(system_count *c)
 system_count system_count_now(void)
 {
     system_count c = {0};
-    unsigned long long on_core, waited;
-    FILE *f = fopen("/proc/thread-self/schedstat", "r");
-    if (f && fscanf(f, "%llu %llu", &on_core, &waited) == 2) {
-        c.on_core = 1e-9 * (double)on_core;
-        c.waited = 1e-9 * (double)waited;
-    }
-    if (f) fclose(f);
+    int file = system_delay_open();
+    c.waited = system_delay(file);
+    if (file >= 0) close(file);
     read_status(&c);
     return c;
+}
+
+int system_delay_open(void)
+{
+    return open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+}
+
+double system_delay(int file)
+{
+    char text[128];
+    unsigned long long on_core, waited;
+    ssize_t n = file >= 0 ? pread(file, text, sizeof text - 1, 0) : 0;
+    text[n > 0 ? n : 0] = 0;
+    return sscanf(text, "%llu %llu", &on_core, &waited) == 2 ? 1e-9 * (double)waited : 0;
 }

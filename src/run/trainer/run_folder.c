@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "price/measured.h"
 #include "recipe/export.h"
@@ -113,32 +113,34 @@ status trainer_folder_open(trainer *t, error *err)
     status s = ranks_agree(t->c, comm_rank(t->c) == 0 ? open_here(t, err) : OK, err);
     if (s) return s;
     t->step_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
-    t->core_seconds = ARENA_ARRAY(t->a, double, STEPS_KEPT);
-    t->on_core = clock_read(CLOCK_THREAD_CPUTIME_ID);
+    t->step_delays = ARENA_ARRAY(t->a, double, STEPS_KEPT);
+    t->delay_file = system_delay_open();
     return OK;
+}
+
+void trainer_folder_begin(trainer *t)
+{
+    if (t->step_seconds) t->delayed = system_delay(t->delay_file);
 }
 
 /* The first step is not counted: pages are touched and threads started there. */
 void trainer_folder_step(trainer *t, double seconds)
 {
     if (!t->step_seconds) return;
-    double now = clock_read(CLOCK_THREAD_CPUTIME_ID);
-    t->core_seconds[t->steps_timed % STEPS_KEPT] = now - t->on_core;
-    t->on_core = now;
+    double delay = system_delay(t->delay_file) - t->delayed;
+    t->step_delays[t->steps_timed % STEPS_KEPT] = fmin(delay, seconds);
     t->step_seconds[t->steps_timed++ % STEPS_KEPT] = seconds;
     if (t->steps_timed == 1) t->counted[COUNT_FIRST] = system_count_now();
 }
 
 /* Of the steps behind the first, in the mean over ranks. Collective. */
-static void count_use(const trainer *t, train_summary *sum)
+static double delay_of(const trainer *t)
 {
-    const system_count *from = &t->counted[COUNT_FIRST], *to = &t->counted[COUNT_END];
-    double steps = (double)(t->steps_timed - 1), n = (double)comm_size(t->c),
-           use[2] = {to->on_core - from->on_core, to->waited - from->waited};
-    for (int i = 0; i < 2; i++) use[i] = steps > 0 ? use[i] / steps : 0;
-    comm_sum(t->c, GROUP_WORLD, use, 2);
-    sum->on_core = use[0] / n;
-    sum->delay = use[1] / n;
+    double steps = (double)(t->steps_timed - 1);
+    double sum = t->counted[COUNT_END].waited - t->counted[COUNT_FIRST].waited;
+    sum = steps > 0 ? sum / steps : 0;
+    comm_sum(t->c, GROUP_WORLD, &sum, 1);
+    return sum / (double)comm_size(t->c);
 }
 
 /* ---- the summary */
@@ -305,10 +307,9 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "seconds", json_real(sum->seconds));
     json_object_set_new(o, "tokens_per_second", json_real(sum->tokens_per_second));
     json_object_set_new(o, "step_seconds", json_steps(t, t->step_seconds));
-    json_object_set_new(o, "core_seconds", json_steps(t, t->core_seconds));
+    json_object_set_new(o, "delay_seconds", json_steps(t, t->step_delays));
     json_object_set_new(o, "knobs", json_knobs(t));
     if (st) return o;
-    json_object_set_new(o, "core_s", json_real(sum->on_core));
     json_object_set_new(o, "delay_s", json_real(sum->delay));
     json_t *memory = json_memory(&sum->memory);
     if (t->alive_s > 0) json_object_set_new(memory, "over_step", json_alive(t));
@@ -323,8 +324,9 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
 status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err)
 {
     if (!t->o->run || !t->step_seconds) return st;
+    if (t->delay_file >= 0) close(t->delay_file);
     if (!st) sum->memory = memory_of(t);
-    if (!st) count_use(t, sum);
+    if (!st) sum->delay = delay_of(t);
     error why = {{0}};
     status s = OK;
     if (comm_rank(t->c) == 0) {

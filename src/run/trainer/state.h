@@ -18,10 +18,10 @@
 
 enum { STEPS_KEPT = 4096 }; /* times of steps, for the run's summary */
 
-/* What the system counts: seconds of the rank's thread on a core, and without one that others had;
+/* What the system counts: seconds in which the rank's thread could run and others had the cores;
  * bytes of the process in memory. */
 typedef struct system_count {
-    double on_core, waited;
+    double waited;
     int64_t resident, most_resident;
 } system_count;
 
@@ -78,8 +78,9 @@ typedef struct trainer {
     double *routed; /* [layers][experts] of the run so far, of this rank; NULL: nobody asked */
     int64_t routed_steps;
     double *step_seconds; /* [STEPS_KEPT] of the last steps; NULL: no folder of the run */
-    double *core_seconds; /* [STEPS_KEPT] of them: how long this thread was on a core */
-    double on_core;       /* so far */
+    double *step_delays;  /* [STEPS_KEPT] of them: without a core that others had */
+    double delayed;       /* before the step that runs now */
+    int delay_file;       /* system_delay_open */
     int64_t steps_timed;
     system_count counted[COUNT_MOMENTS]; /* what the system counts of this process */
     memory_point *alive; /* [ALIVE_POINTS] of the last traced step; NULL: no folder, or no trace */
@@ -203,8 +204,13 @@ status trainer_trace_write(trainer *t, error *err);
 /* counted.c: what the system counts of this process and thread, now. Where it does not, zeros. */
 system_count system_count_now(void);
 
-/* run_folder.c: --run. Collective, but for the second. */
+/* The first member alone, often, by a file that is opened once by its thread; -1: there is none. */
+int system_delay_open(void);
+double system_delay(int file);
+
+/* run_folder.c: --run. Collective, but for the two of a step. */
 status trainer_folder_open(trainer *t, error *err); /* before metrics are opened */
+void trainer_folder_begin(trainer *t);
 void trainer_folder_step(trainer *t, double seconds);
 status trainer_folder_close(trainer *t, train_summary *sum, status st, error *err);
 

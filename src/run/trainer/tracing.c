@@ -36,7 +36,8 @@ typedef struct kept_step {
 struct tracing {
     tracing_job j;
     arena *a;     /* of the job */
-    arena *steps; /* of what is traced now: taken anew with each window */
+    arena *steps; /* of what is traced now, given back with each window */
+    arena_place steps_begin;
     trace own;    /* of this rank; seconds are of this host's clock */
     double begun; /* clock: the first traced step, */
     double ended; /* and the last one's end */
@@ -113,8 +114,10 @@ static void start_window(tracing *t)
 {
     forget(t, 0);
     forget(t, 1);
-    if (t->steps) arena_destroy(t->steps);
-    t->steps = arena_create();
+    if (t->steps)
+        arena_release(t->steps, t->steps_begin); /* its pages stay: a step does not meet new ones */
+    else
+        t->steps_begin = arena_mark(t->steps = arena_create());
     trace_init(&t->own, "measured", t->steps);
     t->n_counts = t->counts_room = t->n_steps = t->kept_room = 0;
     t->counts = NULL;

@@ -53,8 +53,8 @@ typedef struct step_clock {
 } step_clock;
 void tracing_end(tracing *t, executor *e, const program *p, step_clock at);
 
-/* What this rank held in the course of its last traced step, in `n` equal parts; the seconds of that
- * step, 0: none was traced. Before tracing_merge. */
+/* What this rank held in the course of its last traced step, in `n` equal parts; the seconds of
+ * that step, 0: none was traced. Before tracing_merge. */
 double tracing_alive(const tracing *t, memory_point *out, int64_t n);
 
 /* The trace of all ranks, on rank 0; elsewhere, and where no step was traced, it is empty (n 0).

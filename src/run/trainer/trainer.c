@@ -129,6 +129,7 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
 {
     double start = clock_seconds(), lr = schedule_lr(&t->rates, t->at.scheduler_samples);
     double before = waited(t);
+    trainer_folder_begin(t);
     trainer_predict_begin(t);
     status s = trainer_step(t, losses, err);
     if (s) return s;
@@ -136,10 +137,10 @@ static status one_step(trainer *t, train_summary *sum, step_losses *losses, erro
     if (r.outcome != STEP_LOSS_NOT_FINITE) trainer_routing_step(t);
     count_step(t, r.outcome);
     double ended = clock_seconds(), seconds = ended - start;
+    trainer_folder_step(t, seconds);
     tracing_end(t->tracing, t->e, t->p, (step_clock){t->loaded, ended});
     trainer_count(t, seconds, waited(t) - before);
     trainer_predict_step(t, seconds);
-    trainer_folder_step(t, seconds);
     count(t, sum, losses, r.outcome != STEP_TAKEN, seconds);
     status judged = judge(t, losses, err);
     bool last = t->at.iteration == t->train_iters;

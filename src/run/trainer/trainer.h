@@ -35,8 +35,8 @@ typedef struct train_options {
 /* What the rank with the largest plan holds. */
 typedef struct run_memory {
     int64_t rank, arena, host, bytes[REGION_COUNT]; /* planned */
-    /* Of its process, as the system has counted: the most; before anything was taken, and at the end
-     * of the first and of the last step. */
+    /* Of its process, as the system has counted: the most; before anything was taken; at the end of
+     * the first and of the last step. */
     int64_t resident, before, first, last;
     int64_t in_process; /* ranks of that process */
 } run_memory;
@@ -49,9 +49,7 @@ typedef struct train_summary {
     comm_stats traffic; /* a step; of each number the largest of all ranks */
     /* Where a folder of the run is written: */
     run_memory memory;
-    /* Of a step, in the mean over ranks: seconds of a rank's thread on a core, and without one that
-     * others had. */
-    double on_core, delay;
+    double delay; /* of a step: seconds without a core that others had, in the mean over ranks */
 } train_summary;
 
 /* Trains as the setup says; it is valid, and comm_groups has been called with it. Collective over
