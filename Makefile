@@ -79,15 +79,16 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record torture cuda cuda-backend
-.PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
+.PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
 
 all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show commands)
 
+# Without a GPU what it shows runs on CPUs: two minutes of nvcc are left to `make`.
 run: ## Install what is missing, build, and show the main job
 	@CC='$(CC)' tools/deps build
-	@$(MAKE) $(SUB) all
+	@$(MAKE) $(SUB) $$(nvidia-smi -L >/dev/null 2>&1 && echo all || echo cpu-program)
 	@MOEFOLD=./moefold tools/demo
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
@@ -214,6 +215,9 @@ help: ## This list
 # ---- how it is built -----------------------------------------------------------------------------
 
 moefold: build/moefold $(BACKENDS)
+	@ln -sf build/moefold moefold
+
+cpu-program: build/moefold $(MPI_OBJECT)
 	@ln -sf build/moefold moefold
 
 $(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)
