@@ -79,15 +79,16 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record torture cuda cuda-backend
-.PHONY: FORCE check-deps test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
+.PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
 
 all: moefold ## Build ./moefold (CC=clang: with the other compiler; V=1: show commands)
 
+# Without a GPU what it shows runs on CPUs: two minutes of nvcc are left to `make`.
 run: ## Install what is missing, build, and show the main job
 	@CC='$(CC)' tools/deps build
-	@$(MAKE) $(SUB) all
+	@$(MAKE) $(SUB) $$(nvidia-smi -L >/dev/null 2>&1 && echo all || echo cpu-program)
 	@MOEFOLD=./moefold tools/demo
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
@@ -134,13 +135,15 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
     $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
 
-tsan: ## Run tests/comm and tests/device, a quarter of the layouts and saves under the thread sanitizer
+tsan: ## Run tests/comm and tests/device, ranks as threads, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
-	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold-mpi.so \
+	@$(MAKE) $(SUB) BUILD=build/tsan $(TSAN_TESTS:build/%=build/tsan/%) build/tsan/moefold \
+	    build/tsan/moefold-mpi.so \
 	    SANITIZE='-fsanitize=thread -Wno-maybe-uninitialized'
 	@TEST_SECONDS=$${TEST_SECONDS:-3600} MOEFOLD_LAYOUTS=$${MOEFOLD_LAYOUTS:-4} \
 	    TSAN_OPTIONS=suppressions=$(CURDIR)/tests/tsan.supp OMP_THREAD_LIMIT=1 \
-	    MOEFOLD_OPENBLAS=/none tools/test $(TSAN_TESTS:build/%=build/tsan/%)
+	    MOEFOLD_OPENBLAS=/none MOEFOLD=build/tsan/moefold \
+	    tools/test $(TSAN_TESTS:build/%=build/tsan/%) tests/cli/test_threads.sh
 
 fuzz: ## Fuzz every reader for FUZZ_SECONDS (60) each, from where the last run ended
 	@CC='$(CC)' tools/deps build test
@@ -212,6 +215,9 @@ help: ## This list
 # ---- how it is built -----------------------------------------------------------------------------
 
 moefold: build/moefold $(BACKENDS)
+	@ln -sf build/moefold moefold
+
+cpu-program: build/moefold $(MPI_OBJECT)
 	@ln -sf build/moefold moefold
 
 $(PROGRAM): $(BUILD)/obj/$(MAIN:.c=.o) $(LIBRARY)

@@ -67,6 +67,16 @@ static bool has_no_optimizer(const recipe *r)
     return recipe_is(r, K_OPTIMIZER, "none");
 }
 
+static bool cuts_the_sequence(const recipe *r)
+{
+    return recipe_int(r, K_SEQUENCE_CHUNKS) > 1;
+}
+
+static bool groups_heads(const recipe *r)
+{
+    return recipe_given(r, K_HEAD_GROUPS) && recipe_int(r, K_HEAD_GROUPS) > 1;
+}
+
 static const target_gap gaps[] = {
     {K_OPTIMIZER, "Megatron does not train without an optimizer", "optimizer.optimizer=adam",
      has_no_optimizer},
@@ -75,6 +85,10 @@ static const target_gap gaps[] = {
      "moefold.mla_latent_ring=false model.cp_comm_type=a2a", latent_where_heads_divide},
     {K_LATENT_RING, "Megatron's CP ring carries expanded keys and values",
      "moefold.mla_latent_ring=false", latent_where_they_do_not},
+    {K_SEQUENCE_CHUNKS, "Megatron's MLPs and experts take all tokens at once",
+     "moefold.sequence_chunks=1", cuts_the_sequence},
+    {K_HEAD_GROUPS, "Megatron's attention takes all heads at once",
+     "moefold.attention_head_groups=null", groups_heads},
     {K_ATTN_BIAS, "Megatron has a bias in all linear layers, or in the QKV projection alone",
      "moefold.attention_bias=false model.add_qkv_bias=true", biases_of_attention_alone},
     {K_ROPE_HALVES,

@@ -338,6 +338,16 @@ int64_t q_groups_fit(const setup *s)
     return divisor_below(I(EXPERTS), I(GROUPS));
 }
 
+int64_t q_core_heads(const setup *s)
+{
+    return rule_core_heads(s);
+}
+
+int64_t q_head_groups_fit(const setup *s)
+{
+    return divisor_below(rule_core_heads(s), I(HEAD_GROUPS));
+}
+
 /* As many experts as the allowed groups hold. */
 int64_t q_topk_fit(const setup *s)
 {

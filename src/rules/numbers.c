@@ -45,6 +45,14 @@ int64_t rule_layers_of(const setup *s, layer_kind_bits bit)
     return n;
 }
 
+int64_t rule_core_heads(const setup *s)
+{
+    int64_t all = ON(MLA) ? I(HEADS) : I(KV_HEADS), tp = I(TP) > 0 ? I(TP) : 1;
+    int64_t here = all > tp ? all / tp : 1;
+    bool exchanged = I(CP) > 1 && HAS(CP_COMM, "a2a");
+    return exchanged && here > I(CP) ? here / I(CP) : exchanged ? 1 : here;
+}
+
 int64_t rule_moe_layers(const setup *s)
 {
     return rule_layers_of(s, LAYER_MOE);

@@ -56,6 +56,7 @@ int64_t rule_group(const setup *s);  /* microbatches of a chunk in a row */
 int64_t rule_stages(const setup *s); /* of the pipeline, virtual ones counted */
 int64_t rule_layers_of(const setup *s, layer_kind_bits bit); /* of the decoder that have it */
 int64_t rule_moe_layers(const setup *s);
+int64_t rule_core_heads(const setup *s); /* key/value heads of core attention on a rank */
 int64_t rule_dense_layers(const setup *s);
 int64_t rule_tokens(const setup *s);             /* that the dense products of a rank see at once */
 int64_t rule_rotated(const setup *s);            /* dimensions of a head that are rotated */

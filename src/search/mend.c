@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "recipe/target.h"
 #include "search/against.h"
 
 enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384, SEARCH_SECONDS = 20 };
@@ -240,6 +241,23 @@ static bool by_recompute(mending *m, const mend_set *base, mend_set *out)
     return look_with_rules(m, &full) == FITS && take(m, &full, out);
 }
 
+/* ---- sequence chunks */
+
+/* What is recomputed of MLPs and experts, in parts: for our own programs. */
+static bool by_chunks(mending *m, const mend_set *base, mend_set *out)
+{
+    enum { CHUNKS_MOST = 16 };
+    setup *s = ARENA_NEW(m->a, setup);
+    if (!resolve(m, base, s, m->a) || target_of(&s->r) != TARGET_MOEFOLD) return false;
+    for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
+        mend_set set = *base;
+        if (n <= recipe_int(&s->r, K_SEQUENCE_CHUNKS)) continue;
+        put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_SEQUENCE_CHUNKS].key, (long long)n));
+        if (by_recompute(m, &set, out)) return true;
+    }
+    return false;
+}
+
 /* ---- offload */
 
 #define ACTIVATIONS(list)                                                                          \
@@ -380,8 +398,8 @@ void mend_memory(mend *out, const recipe *given, const char *const *rules, const
     mending m = open_mending(given, rules, hw, a);
     mend_set set;
     *out = (mend){.gpus = m.world, .usable_bytes = hw->usable};
-    static bool (*const ways[])(mending *, const mend_set *,
-                                mend_set *) = {by_recompute, by_offload, by_sizes, by_search};
+    static bool (*const ways[])(mending *, const mend_set *, mend_set *) = {
+        by_recompute, by_chunks, by_offload, by_sizes, by_search};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)
         out->done = ways[i](&m, &m.start, &set);
     out->least_bytes = m.least;

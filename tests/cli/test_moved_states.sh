@@ -49,6 +49,9 @@ pair wide_weights "${qwen[@]}" model.bf16=false
 pair not_sharded "${qwen[@]}" ddp.use_distributed_optimizer=false ddp.overlap_grad_reduce=false ddp.overlap_param_gather=false
 two=(tests/data/golden/qwen3-moe-tiny cluster.n_gpus=2 model.expert_model_parallel_size=2)
 pair two_ranks "${two[@]}" --ranks 2
+pair overlapped "${two[@]}" ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true --ranks 2
+MOEFOLD_DEVICE=peers same by_themselves 8 "${two[@]}" ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true \
+    train.train_iters=4 "${moved[@]}" --ranks 2 --as-threads
 pair stages tests/data/golden/qwen3-moe-tiny cluster.n_gpus=2 model.pipeline_model_parallel_size=2 --ranks 2
 
 # A step that is skipped writes nothing, and state comes back as it went.

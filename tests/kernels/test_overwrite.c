@@ -85,8 +85,8 @@ static void grouped_products_are_written_whole(void **state)
     assert_true(op_can_overwrite(t.o.kind) && rows_agree(&t) >= 1);
 }
 
-/* Head and loss: three chunks of rows, of which the first writes; the last is short. Some labels are
- * masked, one is no word. */
+/* Head and loss: three chunks of rows, of which the first writes; the last is short. Some labels
+ * are masked, one is no word. */
 static void heads_are_written_whole(void **state)
 {
     (void)state;

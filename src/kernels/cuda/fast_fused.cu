@@ -168,21 +168,6 @@ static __global__ void __launch_bounds__(ROW_BLOCK) norm_back_rows(norm_back f)
     }
 }
 
-/* dw[h] += sums over pieces; a warp's worth of pieces at a time. */
-static __global__ void add_pieces(const float *parts, int64_t pieces, int64_t h, float *dw)
-{
-    __shared__ float sums[WARP][WARP + 1];
-    const int lane = (int)threadIdx.x % WARP, line = (int)threadIdx.x / WARP;
-    const int64_t j = blockIdx.x * (int64_t)WARP + lane;
-    float sum = 0;
-    for (int64_t i = line; j < h && i < pieces; i += WARP) sum += parts[i * h + j];
-    sums[line][lane] = sum;
-    __syncthreads();
-    if (line != 0 || j >= h) return;
-    for (int l = 1; l < WARP; l++) sum += sums[l][lane];
-    dw[j] += sum;
-}
-
 struct norm_back_launch {
     const kernel_call *c;
     const norm_back &f;
@@ -220,7 +205,7 @@ static void norm_gradients(const kernel_call *c)
                          (c->o->flags & ADD_TO) != 0,
                          c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
     with_width(h, norm_back_launch{c, f});
-    add_pieces<<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
+    add_pieces<WARP><<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
         f.parts, ceil_of(m, each), h, floats_out(c, OUT_NORM_BACK_dw));
 }
 

@@ -178,22 +178,6 @@ static __global__ void weight_sums(numbers dy, numbers x, const float *rstd, int
     for (int k = 0; k < WIDE; k++) parts[blockIdx.y * h + j + k] = sum[k];
 }
 
-/* A warp a column, 32 pieces at a time: few columns would leave most of the GPU without work
- * else. */
-static __global__ void add_parts(const float *parts, int64_t pieces, int64_t h, float *dw)
-{
-    __shared__ float sums[WARP][WARP + 1];
-    const int lane = (int)threadIdx.x % WARP, line = (int)threadIdx.x / WARP;
-    const int64_t j = blockIdx.x * (int64_t)WARP + lane;
-    float sum = 0;
-    for (int64_t i = line; j < h && i < pieces; i += WARP) sum += parts[i * h + j];
-    sums[line][lane] = sum;
-    __syncthreads();
-    if (line != 0 || j >= h) return;
-    for (int l = 1; l < WARP; l++) sum += sums[l][lane];
-    dw[j] += sum;
-}
-
 static bool norm_w_fits(const op *o, const op_types *t)
 {
     const int64_t h = o->dim[DIM_NORM_W_H];
@@ -214,7 +198,7 @@ static void norm_w(const kernel_call *c)
     weight_sums<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, IN_NORM_W_dy), in_of(c, IN_NORM_W_x),
                                                   floats_in(c, IN_NORM_W_rstd), m, h, across_of(h),
                                                   ceil_of(m, pieces), parts);
-    add_parts<<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
+    add_pieces<WARP><<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
         parts, pieces, h, floats_out(c, OUT_NORM_W_dw));
 }
 

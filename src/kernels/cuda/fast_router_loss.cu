@@ -246,17 +246,7 @@ static int64_t aux_loss_bytes(const op *o, const op_types *)
 
 static void aux_count(const kernel_call *c)
 {
-    const int64_t n_experts = c->o->dim[DIM_AUX_COUNT_E];
-    const samples s = samples_of(c->o);
-    const int32_t *found = (const int32_t *)c->workspace;
-    count(c, (int32_t *)c->workspace, n_experts, c->o->dim[DIM_AUX_COUNT_K]);
-    float *counts = floats_out(c, OUT_AUX_COUNT_counts) + s.of(0) * n_experts;
-    for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
-}
-
-static int64_t aux_count_bytes(const op *o, const op_types *)
-{
-    return room_of(samples_of(o).n() * o->dim[DIM_AUX_COUNT_E] * 4);
+    add_counts(c, count);
 }
 
 /* ---- rows */

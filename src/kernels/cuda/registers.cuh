@@ -58,6 +58,23 @@ static __global__ void __launch_bounds__(ROW_BLOCK) register_rows(F f)
     }
 }
 
+/* dw[h] += sums over pieces of rows, [pieces][h]. A block has LINES columns and as many pieces at a
+ * time: a thread a column would leave most of the GPU without work. */
+template <int LINES>
+static __global__ void add_pieces(const float *parts, int64_t pieces, int64_t h, float *dw)
+{
+    __shared__ float sums[LINES][LINES + 1];
+    const int lane = (int)threadIdx.x % LINES, line = (int)threadIdx.x / LINES;
+    const int64_t j = blockIdx.x * (int64_t)LINES + lane;
+    float sum = 0;
+    for (int64_t i = line; j < h && i < pieces; i += LINES) sum += parts[i * h + j];
+    sums[line][lane] = sum;
+    __syncthreads();
+    if (line != 0 || j >= h) return;
+    for (int l = 1; l < LINES; l++) sum += sums[l][lane];
+    dw[j] += sum;
+}
+
 /* ---- which rows, and how they are cut */
 
 static bool width_fits(int64_t h)

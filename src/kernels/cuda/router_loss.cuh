@@ -29,6 +29,26 @@ static samples samples_of(const op *o)
     return {d[DIM_AUX_GLOBAL_T], 0, 0};
 }
 
+/* ---- AUX_COUNT: counts of this rank's tokens, found in the workspace and added to those there */
+
+static int64_t aux_count_bytes(const op *o, const op_types *)
+{
+    return room_of(samples_of(o).n() * o->dim[DIM_AUX_COUNT_E] * (int64_t)sizeof(int32_t));
+}
+
+/* Counts of samples [samples here][E], as a row finds them. */
+typedef void find_counts(const kernel_call *c, int32_t *counts, int64_t n_experts, int64_t k);
+
+static void add_counts(const kernel_call *c, find_counts *find)
+{
+    const int64_t n_experts = c->o->dim[DIM_AUX_COUNT_E];
+    const samples s = samples_of(c->o);
+    const int32_t *found = (const int32_t *)c->workspace;
+    find(c, (int32_t *)c->workspace, n_experts, c->o->dim[DIM_AUX_COUNT_K]);
+    float *counts = floats_out(c, OUT_AUX_COUNT_counts) + s.of(0) * n_experts;
+    for_each(c, s.n() * n_experts, [=] __device__(int64_t i) { counts[i] += (float)found[i]; });
+}
+
 /* What sums of P times counts are multiplied with. `counts`: of all ranks, or NULL. */
 static inline double aux_scale(const op *o, const float *counts)
 {

@@ -39,6 +39,18 @@ void core_plan(const builder *b, core_bufs *c);
 void core_forward(builder *b, attention_bufs *t);
 qkv_set core_backward(builder *b, const attention_bufs *t, int dout);
 
+/* All keys are here: OP_ATTN or its gradient, of the heads of c. */
+op *core_whole(builder *b, int phase, const core_bufs *c, const int *in, const int *out);
+/* This rank's part of the sinks; NONE: the model has none. */
+int core_sinks(builder *b, int phase, const core_bufs *c);
+int core_sinks_gradient(builder *b, const core_bufs *c);
+void core_sinks_give(builder *b, const core_bufs *c, int dsinks);
+
+/* The same by groups of key/value heads, one after another (core_groups.c). */
+int64_t core_group_count(const builder *b, const core_bufs *c);
+void groups_forward(builder *b, const core_bufs *c, int64_t groups);
+qkv_set groups_backward(builder *b, const core_bufs *c, int64_t groups, int dout);
+
 /* One block of keys, of the ring's member `member`. */
 op *core_block(builder *b, int phase, const core_bufs *c, int64_t member, const int *in,
                const int *out);

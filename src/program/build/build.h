@@ -120,9 +120,13 @@ typedef struct gdn_bufs {
 void gdn_forward(builder *b, gdn_bufs *t, int x, int h);
 void gdn_backward(builder *b, const gdn_bufs *t, int dh);
 
+typedef struct mlp_part {
+    int u, a;
+} mlp_part;
+
 typedef struct mlp_bufs {
     norm_bufs norm;
-    int u, a;
+    mlp_part *parts; /* of each chunk of tokens */
 } mlp_bufs;
 
 void mlp_forward(builder *b, mlp_bufs *t, int h, int y);
@@ -141,6 +145,8 @@ typedef struct moe_bufs {
     int64_t room0, room1;     /* rows that leave; that arrive first */
     int64_t arrived;          /* alltoall: that arrive in all, in their order */
     int64_t room_send, room2; /* flex: inside the domain */
+    int out, dn, dp;          /* of a chunk: where its rows of results belong; else NONE */
+    struct moe_bufs *parts;   /* of each chunk of tokens; NULL: there is one */
 } moe_bufs;
 
 void moe_forward(builder *b, moe_bufs *t, int h, int y);

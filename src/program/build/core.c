@@ -56,13 +56,13 @@ static weight_part sinks_part(const core_bufs *c)
     return (weight_part){SA "core_attention.softmax_offset", c->heads, {c->n}};
 }
 
-static int sinks_here(builder *b, int phase, const core_bufs *c)
+int core_sinks(builder *b, int phase, const core_bufs *c)
 {
     weight_part sinks = sinks_part(c);
     return b->s->m.sinks ? part_take(b, phase, &sinks) : NONE;
 }
 
-static op *whole(builder *b, int phase, const core_bufs *c, const int *in, const int *out)
+op *core_whole(builder *b, int phase, const core_bufs *c, const int *in, const int *out)
 {
     op *o = seg_op(b, phase, phase == SEG_FORWARD ? OP_ATTN : OP_ATTN_D, "core attention", in, out,
                    DIM(b->B, c->S, c->n, c->g, c->d, c->dv, c->window));
@@ -71,17 +71,28 @@ static op *whole(builder *b, int phase, const core_bufs *c, const int *in, const
     return o;
 }
 
+int core_sinks_gradient(builder *b, const core_bufs *c)
+{
+    weight_part part = sinks_part(c);
+    return part_gradient(b, &part);
+}
+
+void core_sinks_give(builder *b, const core_bufs *c, int dsinks)
+{
+    weight_part part = sinks_part(c);
+    part_give(b, &part, dsinks);
+}
+
 static qkv_set whole_backward(builder *b, const core_bufs *c, int dout)
 {
     int64_t T = b->B * c->S;
     qkv_set d = {seg_temp(b, "dq", T * c->n * c->d), seg_temp(b, "dk", T * c->g * c->d),
                  seg_temp(b, "dv", T * c->g * c->dv)};
-    weight_part part = sinks_part(c);
-    int sinks = sinks_here(b, SEG_BACKWARD, c);
-    int dsinks = sinks != NONE ? part_gradient(b, &part) : NONE;
-    whole(b, SEG_BACKWARD, c, IN(dout, c->q, c->k, c->v, c->o, c->lse, sinks),
-          OUT(d.q, d.k, d.v, dsinks));
-    if (sinks != NONE) part_give(b, &part, dsinks);
+    int sinks = core_sinks(b, SEG_BACKWARD, c);
+    int dsinks = sinks != NONE ? core_sinks_gradient(b, c) : NONE;
+    core_whole(b, SEG_BACKWARD, c, IN(dout, c->q, c->k, c->v, c->o, c->lse, sinks),
+               OUT(d.q, d.k, d.v, dsinks));
+    if (sinks != NONE) core_sinks_give(b, c, dsinks);
     return d;
 }
 
@@ -157,9 +168,12 @@ static void compute_blocks(builder *b, const attention_bufs *t)
 static void compute(builder *b, const attention_bufs *t)
 {
     const core_bufs *c = &t->core;
-    if (c->members == 1)
-        whole(b, SEG_FORWARD, c, IN(c->q, c->k, c->v, sinks_here(b, SEG_FORWARD, c)),
-              OUT(c->o, c->lse));
+    int64_t groups = core_group_count(b, c);
+    if (groups > 1)
+        groups_forward(b, c, groups);
+    else if (c->members == 1)
+        core_whole(b, SEG_FORWARD, c, IN(c->q, c->k, c->v, core_sinks(b, SEG_FORWARD, c)),
+                   OUT(c->o, c->lse));
     else
         compute_blocks(b, t);
 }
@@ -195,7 +209,10 @@ qkv_set core_backward(builder *b, const attention_bufs *t, int dout)
         dout = here;
     }
     qkv_set d;
-    if (c->members == 1)
+    int64_t groups = core_group_count(b, c);
+    if (groups > 1)
+        d = groups_backward(b, c, groups, dout);
+    else if (c->members == 1)
         d = whole_backward(b, c, dout);
     else
         d = c->latent ? latent_backward(b, t, dout) : blocks_backward(b, c, dout);

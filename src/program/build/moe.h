@@ -7,6 +7,7 @@
 #define PROGRAM_BUILD_MOE_H
 
 #include "program/build/build.h"
+#include "program/build/chunks.h"
 #include "program/build/flex_group.h"
 #include "program/build/quant.h"
 

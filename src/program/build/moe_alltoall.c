@@ -142,7 +142,7 @@ static flow reply(builder *b, moe_bufs *t, flow f)
 static flow join(builder *b, moe_bufs *t, flow f)
 {
     int64_t T = b->T, H = b->s->m.hidden;
-    int y = seg_temp(b, "moe.out", T * H);
+    int y = t->out != NONE ? t->out : seg_temp(b, "moe.out", T * H);
     seg_op(b, SEG_FORWARD, OP_UNPERMUTE, "combine", IN(f.x, t->kept), OUT(y),
            DIM(T, b->s->m.topk, H, t->room0));
     return (flow){y, NONE};
@@ -197,7 +197,9 @@ static flow send_d(builder *b, moe_bufs *t, flow f)
 static flow pack_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t T = b->T, H = b->s->m.hidden, K = b->s->m.topk;
-    flow d = {seg_temp(b, "moe.dn", T * H), seg_temp_as(b, "router.dprobs", T * K, DTYPE_F32)};
+    flow d = {t->dn, t->dp};
+    if (t->dn == NONE)
+        d = (flow){seg_temp(b, "moe.dn", T * H), seg_temp_as(b, "router.dprobs", T * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->kept), OUT(d.x, d.p),
            DIM(T, K, H, t->room0));
     return d;

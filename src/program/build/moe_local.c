@@ -25,10 +25,16 @@ static void sort_and_permute(builder *b, moe_bufs *t, flow f, const int *ids_kee
            DIM(N, K, H, t->room));
 }
 
+/* Is the result of a step that of all steps, with a place of its own? */
+static bool ends_here(const builder *b, int place)
+{
+    return moe_is_local(b) && place != NONE;
+}
+
 static flow lift(builder *b, moe_bufs *t, flow f)
 {
     int64_t N = tokens_here(b), H = b->s->m.hidden;
-    int y = seg_temp(b, "moe.out", N * H);
+    int y = ends_here(b, t->out) ? t->out : seg_temp(b, "moe.out", N * H);
     seg_op(b, SEG_FORWARD, OP_UNPERMUTE, "combine", IN(f.x, t->rows), OUT(y),
            DIM(N, b->s->m.topk, H, t->room));
     return (flow){y, NONE};
@@ -46,7 +52,9 @@ static flow lift_d(builder *b, moe_bufs *t, flow f)
 static flow place_d(builder *b, moe_bufs *t, flow f)
 {
     int64_t N = tokens_here(b), H = b->s->m.hidden, K = b->s->m.topk;
-    flow d = {seg_temp(b, "moe.dn", N * H), seg_temp_as(b, "router.dprobs", N * K, DTYPE_F32)};
+    flow d = {t->dn, t->dp};
+    if (!ends_here(b, t->dn))
+        d = (flow){seg_temp(b, "moe.dn", N * H), seg_temp_as(b, "router.dprobs", N * K, DTYPE_F32)};
     seg_op(b, SEG_BACKWARD, OP_PERMUTE_D, "dispatch.permute", IN(f.x, f.p, t->rows), OUT(d.x, d.p),
            DIM(N, K, H, t->room));
     return d;

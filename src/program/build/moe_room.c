@@ -6,7 +6,8 @@
  * I1  All members of a group plan the same room, since all work out what finds no room.
  * I2  Under forced balance the load is the most that round robin gives (round_robin.h): where sizes
  *     divide it is the balanced load, and factor 1 overflows nowhere. Tokens of ranks that feed one
- *     expert are numbered one after another (moe_router.c). */
+ *     expert are numbered one after another (moe_router.c).
+ * I3  Chunks of several ranks' tokens are as many runs, not one: each may begin anywhere. */
 #include <math.h>
 
 #include "base/maths.h"
@@ -74,7 +75,8 @@ int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n)
     double load = (double)tokens * (double)m->topk * (double)here / (double)m->experts;
     if (t->pad) return n * t->pad * here;
     if (t->capacity) most = smaller(most, n * t->capacity * here);
-    if (is_forced(b)) load = (double)(here * forced_rows(b, tokens)); /* I2 */
+    if (is_forced(b)) load = (double)(here * forced_rows(b, tokens));                     /* I2 */
+    if (is_forced(b) && t->out != NONE) load = (double)(n * here * forced_rows(b, b->T)); /* I3 */
     return room_for(b, load, most);
 }
 

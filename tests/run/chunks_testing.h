@@ -1,0 +1,128 @@
+/* chunks_testing.h - steps with and without sequence chunks and groups of heads, compared. */
+#ifndef TESTS_RUN_CHUNKS_TESTING_H
+#define TESTS_RUN_CHUNKS_TESTING_H
+
+#include "run/layout_rig.c"
+#include "run/rig_threads.h"
+
+#define M    "model."
+#define TP2  M "tensor_model_parallel_size=2 "
+#define CP2  M "context_parallel_size=2 "
+#define ULY  M "cp_comm_type=a2a "
+#define PP2  M "pipeline_model_parallel_size=2 "
+#define VPP2 M "virtual_pipeline_model_parallel_size=2 "
+#define EP2  M "expert_model_parallel_size=2 "
+#define EP4  M "expert_model_parallel_size=4 "
+#define ETP1 M "expert_tensor_parallel_size=1 "
+#define A2A  M "moe_token_dispatcher_type=alltoall "
+#define AG   M "moe_token_dispatcher_type=allgather "
+#define DEEP M "moe_token_dispatcher_type=flex " M "moe_flex_dispatcher_backend=deepep "
+#define MOE  M "recompute_granularity=selective " M "recompute_modules=[moe,layernorm] "
+#define FULL                                                                                       \
+    M "recompute_granularity=full " M "recompute_method=uniform " M "recompute_num_layers=1 "
+#define DROPS M "moe_expert_capacity_factor=0.75 "
+#define LOSSES                                                                                     \
+    M "moe_aux_loss_coeff=0.01 " M "moe_z_loss_coeff=0.001 " M                                     \
+      "moe_router_load_balancing_type=aux_loss " M "should_pad_vocab=false "
+#define ROOM "moefold.moe_buffer_factor=64 "
+#define EVEN M "moe_router_force_load_balancing=true "
+
+#define CHUNKS "moefold.sequence_chunks=3 "
+#define GROUPS "moefold.attention_head_groups=2 "
+
+static const char *const layouts[] = {
+    "cluster.n_gpus=1 ",
+    FULL "cluster.n_gpus=1 ",
+    MOE "train.micro_batch_size=4 cluster.n_gpus=1 ",
+    DROPS "train.micro_batch_size=2 cluster.n_gpus=1 ",
+    EP2 A2A DROPS MOE "cluster.n_gpus=2 ",
+    EP2 AG FULL "cluster.n_gpus=2 ",
+    EP4 DEEP "cluster.n_gpus=4 ",
+    TP2 ETP1 EP2 A2A "cluster.n_gpus=2 ",
+    TP2 "cluster.n_gpus=2 ",
+    CP2 ULY EP2 A2A "cluster.n_gpus=2 ",
+    PP2 VPP2 EP2 A2A FULL "cluster.n_gpus=4 ",
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+/* What a rank has computed. */
+typedef struct bits {
+    rank_rig g;
+    char *gradients, *weights; /* of the first step; after all */
+    int64_t n_gradients, n_weights;
+} bits;
+
+static inline char *copy_region(const rank_rig *g, region r)
+{
+    char *out = malloc((size_t)g->p.bytes[r] + 1);
+    executor_read(g->e, out, g->p.offset[r], g->p.bytes[r]);
+    return out;
+}
+
+static inline void *bits_main(void *with)
+{
+    bits *b = with;
+    rank_rig *g = &b->g;
+    rig_open(g);
+    for (int step = 0; step < RIG_STEPS; step++) {
+        run_step(g, step);
+        if (step == 0) b->gradients = copy_region(g, REGION_GRADIENTS);
+        update(g);
+    }
+    b->weights = copy_region(g, REGION_WEIGHTS);
+    b->n_gradients = g->p.bytes[REGION_GRADIENTS];
+    b->n_weights = g->p.bytes[REGION_WEIGHTS];
+    rig_close(g);
+    return NULL;
+}
+
+static inline int run_bits(bits *list, const char *folder, const char *words)
+{
+    for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (bits){.n_weights = 0};
+    return rig_run(list, sizeof *list, folder, words, bits_main);
+}
+
+static inline void free_bits(bits *list, int n)
+{
+    for (int i = 0; i < n; i++) free(list[i].gradients), free(list[i].weights);
+}
+
+/* The difference of two arrays by the norm of the first. */
+static inline double difference(const float *x, const float *y, int64_t bytes)
+{
+    double d = 0, n = 0;
+    for (int64_t i = 0; i < bytes / 4; i++) {
+        d += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        n += (double)x[i] * x[i];
+    }
+    return sqrt(d / (n + 1e-300));
+}
+
+static inline bool has_sinks(const char *folder)
+{
+    return strstr(folder, "gpt-oss") != NULL;
+}
+
+/* `exact`: the first loss is the same to the bit. */
+static inline void compare_chunks(const char *folder, const char *words, bool exact, arena *a)
+{
+    static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
+    int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
+    run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM CHUNKS "%s", words)));
+    for (int i = 0; i < n; i++) {
+        double first = fabs(on[i].g.loss[0] / off[i].g.loss[0] - 1);
+        if (exact ? on[i].g.loss[0] != off[i].g.loss[0] : !(first < 2e-7))
+            fail_msg("%s %s: rank %d: the first loss is %.17g, not %.17g", folder, words, i,
+                     on[i].g.loss[0], off[i].g.loss[0]);
+        double far = difference((const float *)off[i].gradients, (const float *)on[i].gradients,
+                                on[i].n_gradients);
+        if (!(far < 1e-5)) fail_msg("%s %s: rank %d: gradients are %g off", folder, words, i, far);
+        for (int k = 1; k < RIG_STEPS; k++)
+            if (!(fabs(on[i].g.loss[k] / off[i].g.loss[k] - 1) < 1e-5))
+                fail_msg("%s %s: rank %d: loss %d is %.9g, not %.9g", folder, words, i, k,
+                         on[i].g.loss[k], off[i].g.loss[k]);
+    }
+    free_bits(off, n), free_bits(on, n);
+}
+
+#endif
