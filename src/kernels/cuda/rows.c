@@ -86,7 +86,8 @@ const kernel *kernels_cuda(int *n)
 /* Copies to and from the host, and zeros, are of bytes. */
 static bool is_number(op_kind k, dtype t)
 {
-    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO || op_is_quantised(k);
+    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO ||
+           op_is_quantised(k) || op_makes_codes(k);
 }
 
 bool cuda_new_rows(void)
