@@ -17,8 +17,8 @@
 
 /* Bounds where blocks are cut differently: of the worst tensor, mostly a norm of 16 numbers, by its
  * norm, and of the curve. Measured: blockwise 0.18 and 0.004 (the gated delta net's; others
- * 0.0016), tensorwise 0.38 and 0.0013, whose gradients have two bits (E5M2), MXFP8 0.16 and 0.0006, NVFP4
- * 0.60 and 0.0026. */
+ * 0.0016), tensorwise 0.38 and 0.0013, whose gradients have two bits (E5M2), MXFP8 0.16 and 0.0006,
+ * NVFP4 0.60 and 0.0026. */
 static const struct form {
     const char *name, *words;
     bool on_hopper;
