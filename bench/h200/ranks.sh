@@ -1,7 +1,8 @@
-# Several ranks on one GPU: layouts as threads beside one rank, in FP32 and BF16; as processes through CUDA IPC, and through pinned
+# Several ranks on one GPU: layouts as threads beside one rank, in FP32, BF16 and FP8; as processes through CUDA IPC, and through pinned
 # shared memory, beside Hugging Face transformers; graphs; faults. RANKS_ONLY names sections (the last line; eight, too).
 layouts=${LAYOUTS:-build/tests/run/test_layouts}
 layouts_bf16=${LAYOUTS_BF16:-build/tests/run/test_bf16}
+layouts_fp8=${LAYOUTS_FP8:-build/tests/run/test_fp8_layouts}
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
 
 # ---- threads
@@ -22,6 +23,10 @@ ranks_threads() {
     MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_WORDS=model.deterministic_mode=true timeout 100 "$layouts_bf16" >"$dir/layouts-bf16.txt" 2>&1
     counted "the same, BF16" 20 "$dir/layouts-bf16.txt"
     say "seconds for these" "$((SECONDS - start_of))" "" -
+}
+ranks_fp8() {
+    MOEFOLD_DEVICE=cuda MOEFOLD_VERBOSE=1 MOEFOLD_WORDS=model.deterministic_mode=true timeout 100 "$layouts_fp8" >"$dir/layouts-fp8.txt" 2>&1
+    counted "layouts of 2 to 8 ranks as threads, FP8 blockwise and tensorwise, beside one rank" 8 "$dir/layouts-fp8.txt"
 }
 
 # ---- processes
@@ -168,4 +173,4 @@ ranks_faults() {
     fault "a rank is stopped, shared memory" STOP 'rank [023] of 4: (no answer for [0-9]+ s in|no operation has ended).*' shm
 }
 
-for section in ${RANKS_ONLY:-threads processes touched graphs faults gone}; do "ranks_$section"; done
+for section in ${RANKS_ONLY:-threads fp8 processes touched graphs faults gone}; do "ranks_$section"; done

@@ -1,8 +1,10 @@
 /* tune.c - `moefold tune RECIPE`: fit, scale, profile, retune. */
+#define _DEFAULT_SOURCE
 #include "cli/tune.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stop.h"
@@ -28,11 +30,20 @@ static int64_t steps_of(const limits *l, double step_s)
     return 1 + (n < LEAST_STEPS ? LEAST_STEPS : n > MOST_STEPS ? MOST_STEPS : (int64_t)n);
 }
 
-/* Generous: a description that nobody measured may be wrong by much. */
+/* How many programs want each core now; at least 1. */
+static double crowd(void)
+{
+    double load = 0, cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    if (getloadavg(&load, 1) != 1 || cores < 1) return 1;
+    return load > cores ? load / cores : 1;
+}
+
+/* Generous: a description that nobody measured may be wrong by much, and a trial that shares its
+ * cores with other programs is not slow for that. */
 static double patience(double step_s, int64_t steps)
 {
     double seconds = 30 + 20 * step_s * (double)steps;
-    return seconds < 60 ? 60 : seconds;
+    return (seconds < 60 ? 60 : seconds) * crowd();
 }
 
 static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next *n, arena *a,

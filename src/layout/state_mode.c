@@ -117,7 +117,9 @@ state_mode state_mode_of(const recipe *r)
     if (narrow)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);
     else if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4))
-        text_add(&t, "; narrow copies that Transformer Engine caches are not counted");
+        text_add(&t, target_of(r) == TARGET_MEGATRON
+                         ? "; narrow copies that Transformer Engine caches are not counted"
+                         : "; quantised copies of weights are counted with the peak");
     m.why = t.s;
     return m;
 }

@@ -157,6 +157,11 @@ static const cost_row rows[OP_COUNT] = {
     [OP_NORM_BACK] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_HEADS] = {WAY_MEMORY, COST_MEMORY},
     [OP_QKV_HEADS_D] = {WAY_MEMORY, COST_MEMORY},
+    [OP_ACT_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_ACT_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_PERMUTE_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_UNPERMUTE_D_QUANT] = {WAY_MEMORY, COST_QUANTISE},
+    [OP_NORM_QUANT] = {WAY_MEMORY, COST_QUANTISE},
     [OP_SQUARES] = {WAY_UPDATE, COST_MEMORY},
     [OP_TALLY] = {WAY_MEMORY, COST_MEMORY},
     [OP_SUM] = {WAY_MEMORY, COST_MEMORY},
@@ -211,6 +216,7 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
     case WAY_NONE:
         return 0;
     default:
+        if (row->kind == COST_QUANTISE) return n[LAUNCH_QUANTISE];
         if (row->kind != COST_ROUTING) return n[LAUNCH_ELEMENTWISE];
         return capture_is_router(o->kind) ? c->router_launches : c->routing_launches;
     }
@@ -330,6 +336,13 @@ static double sorted_again(const cost_model *c, const segment *seg, const op *o)
     return o->kind == OP_PERMUTE_D || o->kind == OP_UNPERMUTE ? 2 * buffers(seg, o->in, 1) : 0;
 }
 
+/* A factor of the whole tensor needs its maximum first: what is quantised is read twice. */
+static double read_again(const segment *seg, const op *o)
+{
+    bool factor = o->kind == OP_QUANTISE && o->out[OUT_QUANTISE_g] >= 0;
+    return factor ? buffers(seg, o->in, 1) : 0;
+}
+
 /* Does an exchange of the segment write (or read) this buffer? */
 static bool exchanged(const segment *seg, int id, bool written)
 {
@@ -373,7 +386,9 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
     double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
-    if (row->kind == COST_MEMORY || row->kind == COST_QUANTISE)
+    if (row->kind == COST_QUANTISE) /* a pass of our own kernels moves what it names */
+        return (bytes + read_again(seg, o)) * (role_is_routed(o->role) ? full : 1);
+    if (row->kind == COST_MEMORY)
         return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
     return bytes * routing_passes(c, seg, o) * (capture_is_router(o->kind) ? 1 : full);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "price/cost_parts.h"
+#include "program/fused.h"
 #include "program/quant_plan.h"
 #include "program/update.h"
 #include "recipe/loads.h"
@@ -111,13 +112,32 @@ static int kind_named(const char *name)
     return k;
 }
 
+/* A pass that ends with QUANTISE and was not measured goes no faster than its slowest part: it
+ * reads as the first one does and writes as the cast. */
+static void init_codes(cost_model *c, const bool named[OP_COUNT])
+{
+    int n;
+    const fused_form *forms = fused_patterns(&n);
+    for (int i = 0; i < n; i++) {
+        op_kind k = forms[i].kind;
+        if (!op_makes_codes(k) || named[k]) continue;
+        c->kind_part[k] = c->kind_part[forms[i].parts[0].kind];
+        for (int p = 1; p < forms[i].n_parts; p++)
+            c->kind_part[k] = fmin(c->kind_part[k], c->kind_part[forms[i].parts[p].kind]);
+    }
+}
+
 static void init_kinds(cost_model *c)
 {
+    bool named[OP_COUNT] = {false};
     for (int k = 0; k < OP_COUNT; k++) c->kind_part[k] = 1;
     for (int i = 0; i < c->hw->n_kinds; i++) {
         int k = kind_named(c->hw->kinds[i].kind);
-        if (k < OP_COUNT) c->kind_part[k] = c->hw->kinds[i].part;
+        if (k == OP_COUNT) continue;
+        c->kind_part[k] = c->hw->kinds[i].part;
+        named[k] = true;
     }
+    init_codes(c, named);
 }
 
 const char *cost_unknown_kind(const hardware *hw)

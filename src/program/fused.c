@@ -12,7 +12,7 @@ enum { PLACE_ALIGN = 256 };
 
 /* KIND(sizes) inputs > outputs; ... A size is a product of the fused kind's, or a number. What is
  * between parts has, where it is first named, its elements, the operand whose format it has and,
- * behind ?, one without which it is missing. */
+ * behind ?, one without which it is missing. An operand that must be missing is -. */
 typedef struct form_text {
     op_kind kind;
     unsigned fusion;
@@ -28,6 +28,17 @@ typedef struct form_text {
     "ROPE(T,S,G,D,0,ROT) table > k"
 #define ADD_THEN_NORM  "ADD(M*H) a b > h; NORM(M,H) h w > y rstd"
 #define NORM_GRADIENTS "NORM_W(M,H) dy x rstd > dw; NORM_D(M,H) dy x w rstd > dx"
+#define CODES          "q s - qt st" /* without a factor of the tensor: one pass makes them */
+#define ACT_CODES      "ACT(M,F) u p > ~a[M*F:u]; QUANTISE(E,M,F,FORM,TYPE,0) ~a offsets > " CODES
+#define ACT_D_CODES                                                                                \
+    "ACT_D(M,F) da u p > ~du[2*M*F:u] dp; QUANTISE(E,M,2*F,FORM,TYPE,0) ~du offsets > " CODES
+#define PERMUTE_CODES                                                                              \
+    "PERMUTE(T,K,H,ROOM) x probs rows > ~xp[ROOM*H:x] pp; "                                        \
+    "QUANTISE(E,ROOM,H,FORM,TYPE,0) ~xp offsets > " CODES
+#define UNPERMUTE_D_CODES                                                                          \
+    "UNPERMUTE_D(T,K,H,ROOM) dy rows > ~dyp[ROOM*H:dy]; "                                          \
+    "QUANTISE(E,ROOM,H,FORM,TYPE,0) ~dyp offsets > " CODES
+#define NORM_CODES "NORM(M,H) x w > ~y[M*H:w] rstd; QUANTISE(1,M,H,FORM,TYPE,0) ~y - > " CODES
 
 /* What the transformation finds. Its first row that fits wins: norms of heads before others. */
 static const form_text pattern_texts[] = {
@@ -41,8 +52,13 @@ static const form_text pattern_texts[] = {
     {OP_QKV_HEADS_D, FUSE_QKV, NULL,
      "ROPE_D(T,S,N,D,0,ROT) table > dq; ROPE_D(T,S,G,D,0,ROT) table > dk; "
      "QKV_JOIN(T,N,G,D) dq dk dv dgate > dqkv"},
+    {OP_NORM_QUANT, FUSE_NORM_QUANT, NULL, NORM_CODES},
     {OP_ADD_NORM, FUSE_ADD_NORM, NULL, ADD_THEN_NORM},
     {OP_NORM_BACK, FUSE_NORM_BACK, NULL, NORM_GRADIENTS},
+    {OP_ACT_QUANT, FUSE_ACT_QUANT, NULL, ACT_CODES},
+    {OP_ACT_D_QUANT, FUSE_ACT_QUANT, NULL, ACT_D_CODES},
+    {OP_PERMUTE_QUANT, FUSE_PERMUTE_QUANT, NULL, PERMUTE_CODES},
+    {OP_UNPERMUTE_D_QUANT, FUSE_PERMUTE_QUANT, NULL, UNPERMUTE_D_CODES},
 };
 
 /* How its rows can do it by parts. The gradient of heads has to split again what it norms, and
@@ -63,6 +79,11 @@ static const form_text expansion_texts[] = {
      "QKV_JOIN(T,N,G,D) ~tq ~tk dv dgate > dqkv"},
     {OP_ADD_NORM, 0, NULL, ADD_THEN_NORM},
     {OP_NORM_BACK, 0, NULL, NORM_GRADIENTS},
+    {OP_ACT_QUANT, 0, NULL, ACT_CODES},
+    {OP_ACT_D_QUANT, 0, NULL, ACT_D_CODES},
+    {OP_PERMUTE_QUANT, 0, NULL, PERMUTE_CODES},
+    {OP_UNPERMUTE_D_QUANT, 0, NULL, UNPERMUTE_D_CODES},
+    {OP_NORM_QUANT, 0, NULL, NORM_CODES},
 };
 
 enum {
@@ -112,7 +133,8 @@ static fused_size read_size(const fused_form *f, const char **s)
     if (**s >= '0' && **s <= '9') {
         z.number = strtoll(*s, NULL, 10);
         *s += word_length(*s);
-        return z;
+        if (**s != '*') return z;
+        ++*s;
     }
     for (bool more = true; more;) {
         size_t n = word_length(*s);
@@ -171,7 +193,10 @@ static void read_operands(fused_form *f, const char **s, int *list, int room)
     for (int i = 0; **s == ' ' && (*s)[1] != '>'; i++) {
         ++*s;
         assert(i < room);
-        list[i] = **s == '~' ? read_between(f, s) : operand_named(f, s);
+        if (**s == '-')
+            ++*s;
+        else
+            list[i] = **s == '~' ? read_between(f, s) : operand_named(f, s);
     }
 }
 
@@ -227,6 +252,9 @@ unsigned fused_flags(op_kind part)
         return ZERO_CENTRED;
     case OP_NORM_D:
         return ZERO_CENTRED | ADD_TO;
+    case OP_ACT:
+    case OP_ACT_D:
+        return CLAMPED;
     case OP_ROPE:
     case OP_ROPE_D:
         return INTERLEAVED;

@@ -15,11 +15,19 @@ extern "C" {
 #endif
 
 /* Fusions, as moefold.fusion names them. */
-enum { FUSE_QKV = 1, FUSE_ADD_NORM = 2, FUSE_NORM_BACK = 4, FUSE_ALL = 7 };
+enum {
+    FUSE_QKV = 1,
+    FUSE_ADD_NORM = 2,
+    FUSE_NORM_BACK = 4,
+    FUSE_ACT_QUANT = 8, /* both directions */
+    FUSE_PERMUTE_QUANT = 16,
+    FUSE_NORM_QUANT = 32,
+    FUSE_ALL = 63
+};
 
 static inline bool op_is_fused(op_kind k)
 {
-    return k >= OP_ADD_NORM && k <= OP_QKV_HEADS_D; /* they stand together in ops_fused.def */
+    return k >= OP_ADD_NORM && k <= OP_NORM_QUANT; /* they stand together in ops_fused.def */
 }
 
 /* Operands are numbered: inputs of the fused kind from 0, its outputs from OP_IN_MAX, and behind

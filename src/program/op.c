@@ -117,6 +117,11 @@ bool op_is_quantised(op_kind k)
     return k >= OP_QUANTISE && k <= OP_QGROUPED_W; /* they stand together in ops_quant.def */
 }
 
+bool op_makes_codes(op_kind k)
+{
+    return k == OP_QUANTISE || (k >= OP_ACT_QUANT && k <= OP_NORM_QUANT); /* ops_fused.def */
+}
+
 bool op_is_beside(op_kind k)
 {
     return op_is_comm(k) || op_is_copy(k) || k == OP_HOST_ADAMW;

@@ -198,6 +198,9 @@ bool op_is_typed(op_kind k);
 /* Does it make or read quantised tensors? */
 bool op_is_quantised(op_kind k);
 
+/* Does it write codes: QUANTISE, or a fused kind that ends with it? */
+bool op_makes_codes(op_kind k);
+
 /* Does it run beside what follows it, until a WAIT? Messages and copies do. */
 bool op_is_beside(op_kind k);
 

@@ -184,6 +184,7 @@ static int64_t fused(const op *o, const op_types *t)
 int64_t target_cuda_room(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
+    if (op_is_fused(o->kind)) return fused(o, t);
     switch (o->kind) {
     case OP_GEMM:
     case OP_GEMM_D:
@@ -214,11 +215,6 @@ int64_t target_cuda_room(const op *o, const op_types *t)
         return columns(d[DIM_NORM_W_M], d[DIM_NORM_W_H]);
     case OP_LAYER_NORM_W:
         return columns(d[DIM_LAYER_NORM_W_M], d[DIM_LAYER_NORM_W_H]);
-    case OP_ADD_NORM:
-    case OP_NORM_BACK:
-    case OP_QKV_HEADS:
-    case OP_QKV_HEADS_D:
-        return fused(o, t);
     case OP_GATED_NORM_W:
         return columns(d[DIM_GATED_NORM_W_M], d[DIM_GATED_NORM_W_H]);
     case OP_CONV_W:

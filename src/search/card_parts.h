@@ -44,9 +44,10 @@ struct cards {
     const hardware *hw;
     const price_options *o;
     arena *a, *scratch;
-    unsigned char kinds[LAYER_KINDS_MAX]; /* layer_kind_bits */
-    int64_t sample[LAYER_KINDS_MAX];      /* a layer of each */
+    unsigned kinds[LAYER_KINDS_MAX]; /* layer_kind_bits, and see kind_of (cards.c) */
+    int64_t sample[LAYER_KINDS_MAX]; /* a layer of each */
     int n_kinds;
+    int *kind_of_layer;                /* [layers] */
     int half_kind[2][LAYER_KINDS_MAX]; /* the first kind with the same attention, the same MLP */
     bool offload;                      /* of activations: copies of one half run beside the other */
     const model *model;

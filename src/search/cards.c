@@ -4,24 +4,47 @@
 #include "search/cards.h"
 
 #include "program/memory/offload.h"
+#include "program/quant_plan.h"
 #include "search/card_parts.h"
+
+enum { WIDE_SHIFT = 8 };
+
+/* Beside the model's bits one for each precision in which this layer stays wide while others are
+ * quantised: those at the ends (first_last_layers_bf16). */
+static unsigned kind_of(const cards *k, int64_t layer)
+{
+    unsigned kind = k->model->layer[layer];
+    for (int i = 0; i < k->m->n_precisions; i++) {
+        const setup *s = choice_base(k->m, i, 1);
+        bool wide =
+            s && quant_plan_of(&s->r).form != QUANT_NONE && !quant_layer(&s->r, k->model, layer);
+        if (wide) kind |= 1u << (WIDE_SHIFT + i);
+    }
+    return kind;
+}
 
 static void find_kinds(cards *k, const model *m)
 {
-    for (int64_t i = 0; i < m->n_layers && k->n_kinds < LAYER_KINDS_MAX; i++) {
+    k->kind_of_layer = ARENA_ARRAY(k->a, int, m->n_layers + m->n_mtp + 1);
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        unsigned kind = kind_of(k, i);
         int known = 0;
-        while (known < k->n_kinds && k->kinds[known] != m->layer[i]) known++;
+        while (known < k->n_kinds && k->kinds[known] != kind) known++;
+        if (known == LAYER_KINDS_MAX) known--; /* as the last */
+        k->kind_of_layer[i] = known;
         if (known < k->n_kinds) continue;
-        k->kinds[k->n_kinds] = m->layer[i];
+        k->kinds[k->n_kinds] = kind;
         k->sample[k->n_kinds++] = i;
     }
+    for (int64_t i = m->n_layers; i < m->n_layers + m->n_mtp; i++)
+        k->kind_of_layer[i] = k->kind_of_layer[m->n_layers - 1];
 }
 
 static void find_halves(cards *k)
 {
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < k->n_kinds; i++) {
-            unsigned bits = half ? LAYER_MOE : ~(unsigned)LAYER_MOE;
+            unsigned bits = half ? LAYER_MOE | ~0u << WIDE_SHIFT : ~(unsigned)LAYER_MOE;
             int same = 0;
             while ((k->kinds[same] & bits) != (k->kinds[i] & bits)) same++;
             k->half_kind[half][i] = same;
@@ -67,9 +90,7 @@ int cards_kinds(const cards *k)
 
 int cards_kind_of(const cards *k, int64_t layer)
 {
-    int i = 0;
-    while (i < k->n_kinds - 1 && k->kinds[i] != k->model->layer[layer]) i++;
-    return i;
+    return k->kind_of_layer[layer];
 }
 
 bool cards_kind_is(const cards *k, int kind, layer_kind_bits bit)

@@ -22,6 +22,14 @@ words() {
             overlap:p2p) echo "comm_overlap.overlap_p2p_comm=true comm_overlap.batch_p2p_comm=false" ;;
             overlap:tp) echo "comm_overlap.tp_comm_overlap=true" ;;
             overlap:shared) echo "model.moe_shared_expert_overlap=true" ;;
+            fp8:blockwise) echo "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed" ;;
+            fp8:tensorwise)
+                echo "mixed_precision=bf16_with_fp8_current_scaling_mixed mixed_precision.fp8_param_gather=false mixed_precision.first_last_layers_bf16=false"
+                ;;
+            fp8:mxfp8)
+                echo "mixed_precision=bf16_with_mxfp8_mixed mixed_precision.fp8_param_gather=false mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=false"
+                ;;
+            fp4) echo "mixed_precision=bf16_with_nvfp4_mixed mixed_precision.fp4_param_gather=false" ;;
             recompute) echo "model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1" ;;
             *=*) echo "$w" ;;
             *) echo "not-a-word:$w" ;;

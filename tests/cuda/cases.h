@@ -49,6 +49,7 @@ int wrong_programs(void);
 
 /* Quantising and quantised products, which random bytes are no test of; and how long they take. */
 int wrong_quantised(void);
+int wrong_quantised_fused(void); /* kinds that end with QUANTISE, against their parts */
 void time_quantised(void);
 
 /* ---- fillers, by part */

@@ -14,6 +14,7 @@
  * Without a GPU it says so and counts as skipped (exit code 77). */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda/cases.h"
@@ -35,6 +36,12 @@ static bool is_message(op_kind k)
     return op_is_comm(k) || k == OP_WAIT;
 }
 
+/* Kinds of codes, which random bytes are no test of: quantised.c and quantised_fused.c try them. */
+static bool is_codes(op_kind k)
+{
+    return op_is_quantised(k) || op_makes_codes(k);
+}
+
 static int missing_kinds(void)
 {
     int bad = 0, n;
@@ -44,7 +51,7 @@ static int missing_kinds(void)
         for (int i = 0; i < n; i++) tried |= s[i].kind == (op_kind)k;
         if (is_message((op_kind)k)) continue;
         if (!has_row((op_kind)k)) bad++, printf("%s: there is no row\n", op_infos[k].name);
-        if (!tried && !op_is_quantised((op_kind)k))
+        if (!tried && !is_codes((op_kind)k))
             bad++, printf("%s: there is no case\n", op_infos[k].name);
     }
     return bad;
@@ -203,8 +210,7 @@ static int rows_without_tries(const course *c)
 {
     int bad = 0;
     for (int k = 0; k < c->n_rows; k++) {
-        if (c->tries[k] || is_left_out(c, &c->rows[k]) || op_is_quantised(c->rows[k].kind))
-            continue;
+        if (c->tries[k] || is_left_out(c, &c->rows[k]) || is_codes(c->rows[k].kind)) continue;
         printf("%s, %s: no case tries it\n", op_infos[c->rows[k].kind].name, c->rows[k].name);
         bad++;
     }
@@ -228,8 +234,10 @@ int main(int argc, char **argv)
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
         return c.bad ? 1 : 77;
     }
+    setenv("MOEFOLD_CUDA_ROWS", "new", 0); /* rows that wait to be tried are */
     if (has_flag(argc, argv, "--time")) time_quantised();
-    if (all || has_flag(argc, argv, "--quantised")) c.bad += wrong_quantised();
+    if (all || has_flag(argc, argv, "--quantised"))
+        c.bad += wrong_quantised() + wrong_quantised_fused();
     if (has_flag(argc, argv, "--quantised")) return c.bad != 0;
     if (has_flag(argc, argv, "--large")) return c.bad + check_large() != 0;
     for (int i = 0; i < n; i++) {

@@ -31,6 +31,17 @@ static void *address(int operand, void *const *in, void *const *out, float *cons
     return operand < FUSED_BETWEEN ? out[operand - OP_IN_MAX] : between[operand - FUSED_BETWEEN];
 }
 
+/* QUANTISE reads its operand in the format that it has: here FP32, rounded as the part before it
+ * would have written it. */
+static void run_part(const kernel *row, const op *part, void *const *in, void *const *out)
+{
+    static const op_types wide;
+    if (row->run)
+        row->run(part, in, out);
+    else
+        row->launch(&(kernel_call){.row = row, .o = part, .types = &wide, .in = in, .out = out});
+}
+
 static void run_parts(const op *o, const op_types *t, void *const *in, void *const *out, bool plain)
 {
     int n_rows;
@@ -47,7 +58,7 @@ static void run_parts(const op *o, const op_types *t, void *const *in, void *con
         void *from[OP_IN_MAX], *to[OP_OUT_MAX];
         for (int k = 0; k < OP_IN_MAX; k++) from[k] = address(part->in[k], in, out, between);
         for (int k = 0; k < OP_OUT_MAX; k++) to[k] = address(part->out[k], in, out, between);
-        kernel_pick(rows, n_rows, part, NULL, plain)->run(part, from, to);
+        run_part(kernel_pick(rows, n_rows, part, NULL, plain), part, from, to);
         for (int k = 0; k < OP_OUT_MAX; k++)
             if (to[k]) round_to(f.types[i].out[k], to[k], f.types[i].out_elements[k]);
     }
@@ -75,6 +86,11 @@ kernel_rows plain_fused(void)
         {OP_NORM_BACK, "plain", NULL, .run = run_plain},
         {OP_QKV_HEADS, "plain", NULL, .run = run_plain},
         {OP_QKV_HEADS_D, "plain", NULL, .run = run_plain},
+        {OP_ACT_QUANT, "plain", NULL, .run = run_plain},
+        {OP_ACT_D_QUANT, "plain", NULL, .run = run_plain},
+        {OP_PERMUTE_QUANT, "plain", NULL, .run = run_plain},
+        {OP_UNPERMUTE_D_QUANT, "plain", NULL, .run = run_plain},
+        {OP_NORM_QUANT, "plain", NULL, .run = run_plain},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }
@@ -86,6 +102,11 @@ kernel_rows fast_fused(void)
         {OP_NORM_BACK, "parts", NULL, .run = run_fast},
         {OP_QKV_HEADS, "parts", NULL, .run = run_fast},
         {OP_QKV_HEADS_D, "parts", NULL, .run = run_fast},
+        {OP_ACT_QUANT, "parts", NULL, .run = run_fast},
+        {OP_ACT_D_QUANT, "parts", NULL, .run = run_fast},
+        {OP_PERMUTE_QUANT, "parts", NULL, .run = run_fast},
+        {OP_UNPERMUTE_D_QUANT, "parts", NULL, .run = run_fast},
+        {OP_NORM_QUANT, "parts", NULL, .run = run_fast},
     };
     return (kernel_rows){rows, sizeof rows / sizeof rows[0]};
 }

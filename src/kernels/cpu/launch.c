@@ -59,7 +59,7 @@ static widened plan(const op *o, const op_types *t) /* I2 */
 static status is_run(const op *o, int id, dtype t, error *err)
 {
     if (id < 0 || t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
-    if (op_is_quantised(o->kind)) return OK;
+    if (op_is_quantised(o->kind) || op_makes_codes(o->kind)) return OK;
     return error_set(err, ERR_MACHINE,
                      "operation %s (%s): %s is not computed on CPUs; repair: "
                      "mixed_precision=bf16_mixed",

@@ -69,6 +69,11 @@ cuda_part cuda_fused(void)
         {OP_NORM_BACK, "plain", takes, .workspace = workspace, .launch = launch},
         {OP_QKV_HEADS, "plain", takes, .workspace = workspace, .launch = launch},
         {OP_QKV_HEADS_D, "plain", takes, .workspace = workspace, .launch = launch},
+        {OP_ACT_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
+        {OP_ACT_D_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
+        {OP_PERMUTE_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
+        {OP_UNPERMUTE_D_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
+        {OP_NORM_QUANT, "plain", takes, .workspace = workspace, .launch = launch},
     };
     return (cuda_part){rows, sizeof rows / sizeof rows[0]};
 }

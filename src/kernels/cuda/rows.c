@@ -62,6 +62,7 @@ static void gather(void)
         cuda_quant,
         cuda_fast_quant,
         cuda_fast_quantise,
+        cuda_fast_quantise_fused,
         cuda_fast_fp8,
         cuda_fast_fp8_weight,
         cuda_lt_fp8,
@@ -86,7 +87,8 @@ const kernel *kernels_cuda(int *n)
 /* Copies to and from the host, and zeros, are of bytes. */
 static bool is_number(op_kind k, dtype t)
 {
-    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO || op_is_quantised(k);
+    return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO ||
+           op_is_quantised(k) || op_makes_codes(k);
 }
 
 bool cuda_new_rows(void)

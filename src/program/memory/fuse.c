@@ -24,7 +24,12 @@ unsigned fusions_of(const setup *s)
     static const struct {
         const char *word;
         unsigned fusion;
-    } words[] = {{"qkv", FUSE_QKV}, {"add_norm", FUSE_ADD_NORM}, {"norm_back", FUSE_NORM_BACK}};
+    } words[] = {{"qkv", FUSE_QKV},
+                 {"add_norm", FUSE_ADD_NORM},
+                 {"norm_back", FUSE_NORM_BACK},
+                 {"act_quant", FUSE_ACT_QUANT},
+                 {"permute_quant", FUSE_PERMUTE_QUANT},
+                 {"norm_quant", FUSE_NORM_QUANT}};
     const target_row *target = target_row_of(s);
     unsigned wanted = 0;
     if (!recipe_given(&s->r, K_FUSION)) return target->fusions;
@@ -80,7 +85,7 @@ static bool bind_sizes(match *m, const op *ops)
             for (int k = 0; k < f->parts[i].n_sizes; k++) {
                 const fused_size *z = &f->parts[i].size[k];
                 int64_t *to = m->dim + (z->n ? *z->dim : 0);
-                if (!pass && z->n == 1 && *to == NO_SIZE) *to = ops[i].dim[k];
+                if (!pass && z->n == 1 && z->number == 1 && *to == NO_SIZE) *to = ops[i].dim[k];
                 if (pass && fused_size_of(z, m->dim) != ops[i].dim[k]) return false;
             }
     return true;
@@ -249,6 +254,9 @@ static bool may_hold(const matches *m, match *one)
         int id = one->buf[FUSED_BETWEEN + k];
         if (id < 0) return false;
         const buf *b = &seg->bufs[id];
+        int like = one->form->between[k].like; /* rows of the kind give it that one's format */
+        if (like >= 0 && one->buf[like] >= 0 && seg->bufs[one->buf[like]].type != b->type)
+            return false;
         if (b->parent >= 0 || (b->life != LIFE_TEMP && b->life != LIFE_SAVED)) return false;
         int all = uses_from(seg, SEG_FORWARD, 0, id) + uses_from(seg, SEG_BACKWARD, 0, id);
         if (all != uses_that_go(m, id)) return false; /* I2 */
@@ -283,7 +291,9 @@ static op fused_op(const segment *seg, const match *m)
         if (parts[i].phase != PHASE_WGRAD) o.phase = parts[i].phase;
         if (parts[i].kind == OP_NORM) *o.real = parts[i].real[REAL_NORM_eps]; /* their first */
     }
-    o.name = parts[f->n_parts - 1].name;
+    const op *last = &parts[f->n_parts - 1];
+    o.name = last->name;
+    if (!role_is_routed(o.role) && role_is_routed(last->role)) o.role = last->role;
     memset(o.dim, 0, sizeof o.dim);
     for (int i = 0; i < OP_DIM_MAX && m->dim[i] != NO_SIZE; i++) o.dim[i] = m->dim[i];
     for (int i = 0; i < OP_IN_MAX; i++) o.in[i] = m->buf[i] >= 0 ? m->buf[i] : NONE;
