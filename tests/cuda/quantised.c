@@ -361,7 +361,6 @@ int wrong_quantised(void)
         {64, 96, 160}, {130, 48, 272}, {33, 20, 36}, {16, 256, 128}};
     /* For tiles of 128 x 256 in pairs: one more than whole ones, and a single one. */
     static const int64_t wide[][3] = {{112, 264, 272}, {128, 384, 256}, {128, 8, 16}};
-    setenv("MOEFOLD_CUDA_ROWS", "new", 0); /* rows that wait to be tried are */
     for (int i = 0; i < N_WAYS * 4; i++)
         bad += check_shape(ways[i % N_WAYS], shapes[i / N_WAYS], 0, &done);
     for (int i = 0; i < 3 * 3; i++) bad += check_shape(ways[i % 3], wide[i / 3], 0, &done);

@@ -1,4 +1,4 @@
-/* quantised_fused.c - kinds that end with QUANTISE on the GPU: every row of theirs against the plain
+/* quantised_fused.c - kinds that end with QUANTISE on the GPU: each row of theirs against the plain
  * rows of the parts, one after another with what lies between them in memory of its own, bit for
  * bit. Permutations only move numbers: those are compared with the CPU's, too. */
 #include <cuda_runtime_api.h>
@@ -63,7 +63,7 @@ static void put_numbers(made *m, int i, dtype type, int64_t n)
     }
 }
 
-/* Experts' rows begin at multiples of 128; the second has none, and rows behind the last are left. */
+/* Experts' rows begin at multiples of 128; the second has none, some behind the last are left. */
 static void put_offsets(made *m, int i)
 {
     static const int32_t starts[EXPERTS + 1] = {0, 256, 256, 512};

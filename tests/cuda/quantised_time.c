@@ -189,7 +189,6 @@ void time_quantised(void)
         {"32768 x 5120 x 2048", 1, 32768, 5120, 2048},
         {"32768 x 2048 x 4096", 1, 32768, 2048, 4096},
     };
-    setenv("MOEFOLD_CUDA_ROWS", "new", 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const bench_memory m = memory_of(cases[i].experts, cases[i].rows, cases[i].n, cases[i].k);
         char skewed[64];

@@ -288,7 +288,7 @@ inline void proxy_fence()
 {
 }
 
-/* Four matrices of 8 x 8 numbers of 16 bits; lane l has the address of row l % 8 of matrix l / 8. */
+/* Four matrices of 8 x 8 numbers of 16 bits; lane l has the place of row l % 8 of matrix l / 8. */
 inline void store_matrices(uint32_t to, const uint32_t r[4])
 {
     const int lane = now % 32;

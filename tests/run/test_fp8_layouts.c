@@ -4,8 +4,8 @@
  * Replicas and stages change no block and no order of sums inside a product: gradients are those of
  * one rank but for the order of sums over replicas. TP, CP, EP cut columns or tokens where blocks
  * lie: scales differ, and gradients agree as far as eight bits do. MOEFOLD_DEVICE=cuda runs the
- * same on a GPU, where MXFP8 and NVFP4 are left out; MOEFOLD_VERBOSE=1 prints a line a layout. Where
- * no device is named some run on `peers` besides, with the same results to the last bit. */
+ * same on a GPU, where MXFP8 and NVFP4 are left out; MOEFOLD_VERBOSE=1 prints a line a layout.
+ * Where no device is named some run on `peers` besides, with the same results to the last bit. */
 #include "run/layout_rig.c"
 
 #include "guard/layouts_testing.h"
@@ -16,9 +16,9 @@
       "moe_aux_loss_coeff=0.01 " M "moe_router_load_balancing_type=aux_loss "
 
 /* Bounds where blocks are cut differently: of the worst tensor, mostly a norm of 16 numbers, by its
- * norm, and of the curve. Measured: blockwise 0.18 and 0.004 (the gated delta net's; others 0.0016),
- * tensorwise 0.38 and 0.0013, whose gradients have two bits (E5M2), MXFP8 0.16 and 0.0006, NVFP4
- * 0.60 and 0.0026. */
+ * norm, and of the curve. Measured: blockwise 0.18 and 0.004 (the gated delta net's; others
+ * 0.0016), tensorwise 0.38 and 0.0013, whose gradients have two bits (E5M2), MXFP8 0.16 and 0.0006,
+ * NVFP4 0.60 and 0.0026. */
 static const struct form {
     const char *name, *words;
     bool on_hopper;

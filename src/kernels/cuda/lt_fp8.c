@@ -43,7 +43,7 @@ static lt_shape shape_of(const op *o, const op_types *t)
                       .k = p.a.cols,
                       .in = p.at,
                       .in_b = p.bt,
-                      .out = t->out[0],
+                      .out = t->out[OUT_QGEMM_y],
                       .add = p.weight_gradient ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0,
                       .scaling = p.a.form == QUANT_TENSOR ? LT_FACTORS
                                  : p.b.square             ? LT_SQUARES

@@ -55,6 +55,7 @@ cuda_part cuda_fast_norm(void);
 cuda_part cuda_fast_rope(void);
 cuda_part cuda_fast_quant(void);
 cuda_part cuda_fast_quantise(void);
+cuda_part cuda_fast_quantise_fused(void);
 cuda_part cuda_fast_fp8(void);
 cuda_part cuda_fast_fp8_weight(void);
 cuda_part cuda_lt_fp8(void);

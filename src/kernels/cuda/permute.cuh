@@ -43,15 +43,22 @@ struct place_one {
     }
 };
 
+/* pair[room] of rows[n]: who comes to a row, -1: nobody. */
+static void map_rows(const kernel_call *c, const int32_t *rows, int64_t n, int64_t room,
+                     int64_t *pair)
+{
+    for_each(c, room, [=] __device__(int64_t row) { pair[row] = -1; });
+    for_each(c, n, [=] __device__(int64_t i) {
+        if (rows[i] >= 0) pair[rows[i]] = i;
+    });
+}
+
 /* `prob` gives the weight of a pair, where pp is there. */
 template <class P> static void place_rows(const kernel_call *c, const placing &p, void *map, P prob)
 {
-    int64_t *pair = (int64_t *)map; /* [ROOM], -1: nobody */
+    int64_t *pair = (int64_t *)map;
     const placing q = p;
-    for_each(c, p.room, [=] __device__(int64_t row) { pair[row] = -1; });
-    for_each(c, p.n_t * p.k, [=] __device__(int64_t i) {
-        if (q.rows[i] >= 0) pair[q.rows[i]] = i;
-    });
+    map_rows(c, p.rows, p.n_t * p.k, p.room, pair);
     for_rows(c, p.room, p.h, place_one{p.x, p.xp, pair, p.k, p.h});
     if (!p.pp) return;
     for_each(c, p.room,

@@ -20,7 +20,7 @@ ON_BOTH int turned_store_at(int col, int unit)
     return col * TURN_SIDE + (unit ^ col / TURN_UNIT) * TURN_UNIT;
 }
 
-/* Where column `col` has the codes of rows 16 pair .. 16 pair + 15, and are its halves exchanged? */
+/* Where column `col` has the codes of rows 16 pair .. 16 pair + 15; are its halves exchanged? */
 ON_BOTH int turned_load_at(int col, int pair)
 {
     return col * TURN_SIDE + (pair ^ col / TURN_UNIT / 2) * 2 * TURN_UNIT;

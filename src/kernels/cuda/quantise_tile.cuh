@@ -2,8 +2,8 @@
  *
  * A block of threads has a tile of 128 x 128 BF16 numbers in registers, 8 x 8 a thread, wherever
  * they come from: a source gives eight neighbours of a row. Those of memory are loads of 16 bytes,
- * 256 of a row side by side. The copy along columns leaves in 8 bytes a thread, 128 of a row side by
- * side; the other one goes through shared memory (quantise_places.h) and leaves in 16.
+ * 256 of a row side by side. The copy along columns leaves in 8 bytes a thread, 128 of a row side
+ * by side; the other one goes through shared memory (quantise_places.h) and leaves in 16.
  *
  * Q1  Scales and codes are those of the CPU bit for bit (narrow.h). A maximum ignores what is no
  *     number, as the CPU's does.

@@ -62,6 +62,7 @@ static void gather(void)
         cuda_quant,
         cuda_fast_quant,
         cuda_fast_quantise,
+        cuda_fast_quantise_fused,
         cuda_fast_fp8,
         cuda_fast_fp8_weight,
         cuda_lt_fp8,
