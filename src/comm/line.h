@@ -1,5 +1,5 @@
-/* line.h - one line to people about a rank: also from a signal handler, so without stdio and without
- * memory that is taken. Inside src/comm only. */
+/* line.h - one line to people about a rank: also from a signal handler, so without stdio and
+ * without taking memory. Inside src/comm only. */
 #ifndef COMM_LINE_H
 #define COMM_LINE_H
 

@@ -1,11 +1,11 @@
 /* paced.h - when streams of a CPU would have come to what they were given, if operations took time
  * there as they do on a GPU: for tests of several ranks.
  *
- * What is issued is computed when the call returns, but counts as done at a later time: an operation
- * begins when it is issued, or behind the one before in its stream, whichever is later, and takes a
- * fixed time. Waits, events and points of messages carry those times from stream to stream and from
- * rank to rank, so the host runs ahead of its streams, and a rank's streams run beside each other,
- * on any machine, however loaded. */
+ * What is issued is computed when the call returns, but counts as done at a later time: an
+ * operation begins when it is issued, or behind the one before in its stream, whichever is later,
+ * and takes a fixed time. Waits, events and points of messages carry those times from stream to
+ * stream and from rank to rank, so the host runs ahead of its streams, and a rank's streams run
+ * beside each other, on any machine, however loaded. */
 #ifndef DEVICE_PACED_H
 #define DEVICE_PACED_H
 

@@ -141,8 +141,9 @@ const char *cost_unknown_kind(const hardware *hw);
  * kinds of operations were measured our own program's operations are priced one by one. */
 double cost_of_optimizer(const cost_model *c, const program *p);
 
-/* What that has, in our own program, of the host's link and of AdamW on the host: bytes that are copied, seconds that
- * they take, and those that nothing hides, which are part of the optimizer's. */
+/* What that has, in our own program, of the host's link and of AdamW on the host: bytes
+ * that are copied, seconds that they take, and those that nothing hides, which are part of the
+ * optimizer's. */
 typedef struct update_copies {
     double bytes, seconds, exposed;
 } update_copies;

@@ -1,5 +1,5 @@
-/* Rows that deepep and hybridep move beside their messages, and weight gradients that the host calls
- * when their turn comes. */
+/* Rows that deepep and hybridep move beside their messages, and weight gradients that the host
+ * calls when their turn comes. */
 #include "price/costing.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static void permutes_of(double out[2], const char *words)
     costing_close(&c);
 }
 
-/* Eight rows of a token are written and read however few ranks share them; tokens are not packed. */
+/* Eight rows of a token are written and read however few ranks share them: nothing is packed. */
 static void permutations_do_not_go_with_the_links(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* optimizer_testing.h - a model's weights with an optimizer and arrays of numbers, for its tests. */
+/* optimizer_testing.h - a model's weights with an optimizer and arrays, for its tests. */
 #ifndef TESTS_RUN_OPTIMIZER_TESTING_H
 #define TESTS_RUN_OPTIMIZER_TESTING_H
 

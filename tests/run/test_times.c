@@ -78,9 +78,9 @@ static int64_t ops_of(const program *p, int part)
     return n;
 }
 
-/* Every operation that was put, once, in the order of its stream, inside of the step. Where calls of
- * compute are done when they return, one reading of the clock ends an operation and starts the
- * next. */
+/* Every operation that was put, once, in the order of its stream, inside of the step. Where
+ * calls of compute are done when they return, one reading of the clock ends an operation and starts
+ * the next. */
 static void check_trace(const rig *g, const op_times *times, int64_t n, double seconds)
 {
     double last[STREAM_COUNT] = {0};
