@@ -129,6 +129,7 @@ static const struct {
     {"rule_group", STAGES},
     {"rule_stages", STAGES},
     {"rule_tokens", ON_TP | ON_CP | ON_MBS},
+    {"rule_core_heads", ON_TP | ON_CP | ON_KIND},
     {"rule_reaches", SIZES},
     {"judge_copies", ON_EP | ON_ETP},
     {"judge_shared_overlap_stays", ON_TO},

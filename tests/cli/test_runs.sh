@@ -68,7 +68,7 @@ expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: a rev
 expect a_rank_out_of_range_has_a_repair 2 'rank 99: ranks are 0 to 7 .cluster.n_gpus=8.; repair: --rank 0' "$moefold" price \
     "${ranks[@]}" cluster.n_gpus=8 --trace "$work/x.json" --rank 99
 head -c 3000 "$work/eight.json.gz" >"$work/cut.json.gz"
-expect a_cut_trace_has_a_repair 2 'cut.json.gz: .*cut short.*; repair: write the trace again' "$moefold" trace "$work/cut.json.gz" \
+expect a_cut_trace_has_a_repair 2 'cut.json.gz: .*cut short.*; repair: write it again' "$moefold" trace "$work/cut.json.gz" \
     "$work/named.json"
 head -c 3000 "$work/named.json" >"$work/cut.json"
 expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or no JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
