@@ -6,6 +6,8 @@
  * scales differ, and gradients agree as far as eight bits do. */
 #include "run/layout_rig.c"
 
+#include <omp.h>
+
 #include "parity_testing.h"
 
 #define M "model."
@@ -149,6 +151,7 @@ static void touched_is_planned(void **state)
 
 int main(void)
 {
+    omp_set_num_threads(1); /* matrices are small: two would mostly wait for one another */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(curves_follow_fp32),
         cmocka_unit_test(layouts_agree_with_one_rank),
