@@ -128,6 +128,12 @@ rank_process() { # RANK: of the job that runs; the process that has it in its en
         tr '\0' '\n' <"$p/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1" && { basename "$p"; return; }
     done
 }
+# left BEFORE PATTERN: no memory of the GPU stays in use; what was said instead of the pattern is shown.
+left() {
+    sleep 1
+    say_if "the same: MiB in use on the GPU before, after" "$1, $(used)" "the same" [ "$(used)" -le $(($1 + 16)) ]
+    grep -qE "$2" "$work/err" || tail -5 "$work/err" | cut -c1-300
+}
 # fault NAME SIGNAL PATTERN TRANSPORT: rank 1 of 4 gets the signal in the middle of a run.
 fault() {
     local name=$1 signal=$2 pattern=$3 way=$4 before job pid began code
@@ -147,9 +153,7 @@ fault() {
     say_if "$name: seconds until all ended; code; what another rank said" \
         "$((SECONDS - began)); $code; $(grep -oE "$pattern" "$work/err" | head -1 | cut -c1-160)" "at most 15; 3; it names its operation" \
         bash -c "[ -n '$pid' ] && [ $((SECONDS - began)) -le 15 ] && [ $code = 3 ] && grep -qE '$pattern' '$work/err'"
-    sleep 1
-    say_if "the same: MiB in use on the GPU before, after" "$before, $(used)" "the same" [ "$(used)" -le $((before + 16)) ]
-    grep -qE "$pattern" "$work/err" || tail -5 "$work/err" | cut -c1-300
+    left "$before" "$pattern"
 }
 # A peer of IPC that disappears: it leaves with code 0 in the middle of a step, and with it the memory that others have open.
 ranks_gone() {
@@ -163,9 +167,7 @@ ranks_gone() {
     say_if "a peer of CUDA IPC disappears: seconds of the run; code; what another rank said" \
         "$((SECONDS - began)); $code; $(grep -oE "$pattern" "$work/err" | head -1 | cut -c1-160)" "at most 25; not 0; it names its operation" \
         bash -c "[ $((SECONDS - began)) -le 25 ] && [ $code != 0 ] && grep -qE '$pattern' '$work/err'"
-    sleep 1
-    say_if "the same: MiB in use on the GPU before, after" "$before, $(used)" "the same" [ "$(used)" -le $((before + 16)) ]
-    grep -qE "$pattern" "$work/err" || tail -5 "$work/err" | cut -c1-300
+    left "$before" "$pattern"
 }
 ranks_faults() {
     fault "a rank is killed, CUDA IPC" KILL 'rank [023] of 4: (told to end.*while it (waits|computes)|no answer|no operation).*' ipc

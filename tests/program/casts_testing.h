@@ -31,20 +31,10 @@ enum { N_FORMS = sizeof forms / sizeof forms[0] };
 /* Operations of each kind in a program; returns those that end with QUANTISE. */
 static inline int count(const char *model_name, const char *words, int by_kind[OP_COUNT])
 {
-    arena *a = arena_create();
-    setup *s = ARENA_NEW(a, setup);
-    program p;
     int n = 0;
-    memset(by_kind, 0, sizeof *by_kind * OP_COUNT);
-    program_of(&p, s, a, model_name, words);
-    for (int i = 0; i < p.n_segments; i++)
-        for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < p.segments[i]->n_ops[phase]; k++) {
-                op_kind kind = p.segments[i]->ops[phase][k].kind;
-                by_kind[kind]++;
-                n += op_is_fused(kind) && op_makes_codes(kind);
-            }
-    arena_destroy(a);
+    count_kinds(by_kind, model_name, words);
+    for (int k = 0; k < OP_COUNT; k++)
+        if (op_is_fused((op_kind)k) && op_makes_codes((op_kind)k)) n += by_kind[k];
     return n;
 }
 

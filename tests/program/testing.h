@@ -44,4 +44,19 @@ static inline void program_of(program *p, setup *s, arena *a, const char *model_
     program_build(p, s, 0, a);
 }
 
+/* How many operations of each kind the first rank's program has. */
+static inline void count_kinds(int by_kind[OP_COUNT], const char *model_name, const char *words)
+{
+    arena *a = arena_create();
+    setup *s = ARENA_NEW(a, setup);
+    program p;
+    memset(by_kind, 0, sizeof *by_kind * OP_COUNT);
+    program_of(&p, s, a, model_name, words);
+    for (int i = 0; i < p.n_segments; i++)
+        for (int phase = 0; phase < 2; phase++)
+            for (int k = 0; k < p.segments[i]->n_ops[phase]; k++)
+                by_kind[p.segments[i]->ops[phase][k].kind]++;
+    arena_destroy(a);
+}
+
 #endif

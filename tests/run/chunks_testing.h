@@ -3,7 +3,8 @@
 #define TESTS_RUN_CHUNKS_TESTING_H
 
 #include "run/layout_rig.c"
-#include "run/rig_threads.h"
+
+#include "run/bits_testing.h"
 
 #define M    "model."
 #define TP2  M "tensor_model_parallel_size=2 "
@@ -44,48 +45,6 @@ static const char *const layouts[] = {
     PP2 VPP2 EP2 A2A FULL "cluster.n_gpus=4 ",
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
-
-/* What a rank has computed. */
-typedef struct bits {
-    rank_rig g;
-    char *gradients, *weights; /* of the first step; after all */
-    int64_t n_gradients, n_weights;
-} bits;
-
-static inline char *copy_region(const rank_rig *g, region r)
-{
-    char *out = malloc((size_t)g->p.bytes[r] + 1);
-    executor_read(g->e, out, g->p.offset[r], g->p.bytes[r]);
-    return out;
-}
-
-static inline void *bits_main(void *with)
-{
-    bits *b = with;
-    rank_rig *g = &b->g;
-    rig_open(g);
-    for (int step = 0; step < RIG_STEPS; step++) {
-        run_step(g, step);
-        if (step == 0) b->gradients = copy_region(g, REGION_GRADIENTS);
-        update(g);
-    }
-    b->weights = copy_region(g, REGION_WEIGHTS);
-    b->n_gradients = g->p.bytes[REGION_GRADIENTS];
-    b->n_weights = g->p.bytes[REGION_WEIGHTS];
-    rig_close(g);
-    return NULL;
-}
-
-static inline int run_bits(bits *list, const char *folder, const char *words)
-{
-    for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (bits){.n_weights = 0};
-    return rig_run(list, sizeof *list, folder, words, bits_main);
-}
-
-static inline void free_bits(bits *list, int n)
-{
-    for (int i = 0; i < n; i++) free(list[i].gradients), free(list[i].weights);
-}
 
 /* The difference of two arrays by the norm of the first. */
 static inline double difference(const float *x, const float *y, int64_t bytes)

@@ -1,7 +1,8 @@
 /* Offload of activations: nothing that is computed changes by a bit; what is planned on either side
  * is used; and the device loses exactly what the host takes. */
 #include "run/layout_rig.c"
-#include "run/rig_threads.h"
+
+#include "run/bits_testing.h"
 
 #define M         "model."
 #define TP2       M "tensor_model_parallel_size=2 "
@@ -54,45 +55,6 @@ static const char *const names[] = {
 
 /* ---- bit for bit */
 
-/* What a rank has computed. */
-typedef struct bits {
-    rank_rig g;
-    float *gradients, *weights; /* of the first step; after all */
-    int64_t n_gradients, n_weights, host;
-} bits;
-
-static float *copy_region(const rank_rig *g, region r)
-{
-    size_t bytes = (size_t)g->p.bytes[r];
-    float *out = malloc(bytes + 1);
-    executor_read(g->e, out, g->p.offset[r], g->p.bytes[r]);
-    return out;
-}
-
-static void *bits_main(void *with)
-{
-    bits *b = with;
-    rank_rig *g = &b->g;
-    rig_open(g);
-    for (int step = 0; step < RIG_STEPS; step++) {
-        run_step(g, step);
-        if (step == 0) b->gradients = copy_region(g, REGION_GRADIENTS);
-        update(g);
-    }
-    b->weights = copy_region(g, REGION_WEIGHTS);
-    b->n_gradients = g->p.bytes[REGION_GRADIENTS];
-    b->n_weights = g->p.bytes[REGION_WEIGHTS];
-    b->host = g->p.host_bytes;
-    rig_close(g);
-    return NULL;
-}
-
-static int run_bits(bits *list, const char *folder, const char *words)
-{
-    for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (bits){.n_weights = 0};
-    return rig_run(list, sizeof *list, folder, words, bits_main);
-}
-
 static int64_t same_bits(const char *folder, const char *words, const char *offload, arena *a)
 {
     static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
@@ -108,8 +70,8 @@ static int64_t same_bits(const char *folder, const char *words, const char *offl
         if (!same || off[i].host || !(on[i].g.loss[0] > 0))
             fail_msg("%s %s %s: rank %d is not the same", folder, words, offload, i);
         host += on[i].host;
-        free(off[i].gradients), free(off[i].weights), free(on[i].gradients), free(on[i].weights);
     }
+    free_bits(off, n), free_bits(on, n);
     return host;
 }
 

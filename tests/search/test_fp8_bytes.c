@@ -2,22 +2,13 @@
  * are those of whole programs, region by region: copies of weights, room of aligned experts, saved
  * codes, temporaries; with fusions that end with QUANTISE, too, and with layers at the ends that
  * stay BF16. */
-#include "search/searching.h"
+#include "search/cards_testing.h"
 
 #include <string.h>
 
 #include "rules/rules.h"
-#include "search/card_ranks.h"
 
 #define P "mixed_precision."
-
-typedef struct fixture {
-    arena *a, *scratch; /* cards live in the one, the other is released while they are made */
-    hardware hw;
-    choice_maker m;
-    cards *k;
-    ranks *r;
-} fixture;
 
 static const struct {
     const char *precision, *more;
@@ -49,17 +40,7 @@ static void open_cards(fixture *f, const char *name, int scaling, const char *fu
                           .world = WORLD,
                           .precisions = {scalings[scaling].precision},
                           .n_precisions = 1};
-    f->scratch = arena_create();
-    f->k = cards_create(&f->m, &f->hw, NULL, f->a);
-    f->r = ranks_create(f->k, &f->m, &f->hw, NULL, f->a);
-}
-
-static void close_cards(fixture *f)
-{
-    cards_release(f->k);
-    ranks_release(f->r);
-    arena_destroy(f->scratch);
-    arena_destroy(f->a);
+    make_cards(f);
 }
 
 static void same_bytes(fixture *f, const choice *c)

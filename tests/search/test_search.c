@@ -1,18 +1,8 @@
 /* test_search.c - sums of cards are the whole programs; bounds discard no winner; the best break no
  * rule. */
-#include "search/searching.h"
+#include "search/cards_testing.h"
 
 #include "rules/rules.h"
-#include "search/card_ranks.h"
-
-typedef struct fixture {
-    arena *a, *scratch; /* cards live in the one, the other is released while they are made */
-    hardware hw;
-    recipe *given;
-    choice_maker m;
-    cards *k;
-    ranks *r;
-} fixture;
 
 static void open_recipe(fixture *f, const char *name, const char *const *words)
 {
@@ -39,17 +29,7 @@ static void open_cards(fixture *f, const char *name, const char *const more[3])
                           .world = 256,
                           .precisions = {"bf16_mixed", "bf16_with_fp8_subchannel_scaling_mixed"},
                           .n_precisions = 2};
-    f->scratch = arena_create();
-    f->k = cards_create(&f->m, &f->hw, NULL, f->a);
-    f->r = ranks_create(f->k, &f->m, &f->hw, NULL, f->a);
-}
-
-static void close_cards(fixture *f)
-{
-    cards_release(f->k);
-    ranks_release(f->r);
-    arena_destroy(f->scratch);
-    arena_destroy(f->a);
+    make_cards(f);
 }
 
 /* ---- one layout, both ways */
