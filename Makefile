@@ -291,7 +291,7 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 
 $(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
 $(BUILD)/bench/cuda/rows_time: private CUDA_WITH := $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt
+$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt -lgomp
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
