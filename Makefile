@@ -266,6 +266,7 @@ $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
+$(addprefix $(BUILD)/obj/src/kernels/cpu/update,.o .pic.o): private CFLAGS += -fno-math-errno
 
 # Tests run for seconds: what they call is optimized, and they themselves hardly.
 $(BUILD)/tests/%: private CFLAGS += -O1
