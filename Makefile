@@ -290,9 +290,10 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
-$(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt -lgomp
+WITH_ROWS := $(addprefix $(BUILD)/bench/cuda/,rows_time host_memory)
+$(WITH_ROWS): $(CUDA_OBJECTS)
+$(WITH_ROWS): private CUDA_WITH := $(CUDA_OBJECTS)
+$(WITH_ROWS): private CUDA_LIBS := -lcublasLt -lgomp
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda
