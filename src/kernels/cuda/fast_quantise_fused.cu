@@ -1,6 +1,6 @@
 /* fast_quantise_fused.cu - SwiGLU, or the way of tokens to the rows of their
  * experts, with quantising by blocks at its end: what is quantised stays in
- * registers. Rows for quantise_tile.cuh. Compiled, not run yet.
+ * registers. Rows for quantise_tile.cuh.
  *
  * Numbers are rounded to BF16 as if they had been written: codes are those of
  * the parts. */
@@ -65,7 +65,7 @@ static void quantise(const kernel_call *c, const SOURCE &x, int64_t m, int64_t k
 
 static bool fits(const op *o, const op_types *t, int64_t form, int64_t type, int64_t m, int64_t k)
 {
-    return cuda_new_rows() && cuda_types_fit(o, t) && form == QUANT_BLOCK && type == DTYPE_E4M3 &&
+    return cuda_types_fit(o, t) && form == QUANT_BLOCK && type == DTYPE_E4M3 &&
            t->in[0] == DTYPE_BF16 && tiles_fit(m, k, 1, o->out[OUT_ACT_QUANT_qt] >= 0);
 }
 
