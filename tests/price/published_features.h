@@ -176,6 +176,12 @@ static inline void published_own(published *p)
         {"MLR2-Q30-GB200-", "model.moe_flex_dispatcher_num_sms=null"},
         {"MLR-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
         {"MLR2-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
+        /* Megatron-Bridge v0.6.0 perf_recipes/qwen/common.py: every MXFP8 recipe with graphs of the
+         * full iteration overlaps EP and delays weight gradients; its tables print neither */
+        {"MB-26.08-Qwen3_", "comm_overlap.overlap_moe_expert_parallel_comm=true "
+                            "comm_overlap.delay_wgrad_compute=true"},
+        {"VC-Q30-GB", "comm_overlap.overlap_moe_expert_parallel_comm=true "
+                      "comm_overlap.delay_wgrad_compute=true"},
         /* Megatron-Bridge recipes/moonlight */
         {"SK-MOON-", "model.moe_router_fusion=false mixed_precision.grad_reduce_in_fp32=false "
                      "optimizer.use_precision_aware_optimizer=true optimizer.main_grads_dtype=bf16 "
