@@ -69,9 +69,11 @@ static void say_ladder(const plan_answer *p, arena *a)
                f->c.drop == c->drop ? "  <- taken" : "");
     }
     if (c->offload)
-        printf("             %d %% of the optimizer state is on the host: of all layouts that fit, "
-               "none without is faster.\n",
-               100 * c->offload / OFFLOAD_ALL);
+        printf(
+            "             %d %% of the optimizer state is on the host%s: of all layouts that fit, "
+            "none without is faster.\n",
+            (int)(100 * choice_on_host(c)),
+            c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "");
     if (!p->more && (c->drop || c->offload))
         printf(
             "             Offload of activations to the host comes after that: --more tries it.\n");

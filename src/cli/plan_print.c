@@ -43,9 +43,7 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     text_add(&t, "dispatcher %s", plan_dispatcher(p, c));
     if (c->beside != BESIDE_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->beside));
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
-    if (c->offload == OFFLOAD_ALL) text_add(&t, ", optimizer on the host");
-    if (c->offload && c->offload < OFFLOAD_ALL)
-        text_add(&t, ", %d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
+    if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
     if (c->split) text_add(&t, ", embedding and head count as layers");
@@ -213,8 +211,8 @@ json_t *plan_json_found(const found *f, arena *a)
         (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
         (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
         (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],
-        "recompute", choice_modules(a, c->drop), "offload", (double)c->offload / OFFLOAD_ALL,
-        "graphs", choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
+        "recompute", choice_modules(a, c->drop), "offload", choice_on_host(c), "graphs",
+        choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
         f->priced ? f->exact.step_s : f->step_s, "peak_bytes", (json_int_t)f->peak_bytes);
     if (f->priced) {
         json_object_set_new(o, "tokens_per_s_per_gpu", json_real(f->exact.tokens_per_s_per_gpu));

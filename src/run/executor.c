@@ -217,7 +217,9 @@ static void put_op(executor *e, const bound_item *it, const op *o, const bound_o
     void *in[OP_IN_MAX], *out[OP_OUT_MAX];
     for (int n = 0; n < OP_IN_MAX; n++) in[n] = o->in[n] < 0 ? NULL : it->at[o->in[n]];
     for (int n = 0; n < OP_OUT_MAX; n++) out[n] = o->out[n] < 0 ? NULL : it->at[o->out[n]];
-    if (b->row)
+    if (b->row && e->first && executor_met(e, o, b)) {
+        /* its kernels are loaded */
+    } else if (b->row)
         table->launch(e->d, o->stream,
                       &(kernel_call){.row = b->row,
                                      .o = o,

@@ -1,7 +1,6 @@
 /* programs.c - every operation of FP8 programs for an H200 has a row on the GPU, whose workspace is
  * planned; and the fast rows take what takes the time. Needs no GPU. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -60,7 +59,7 @@ static status build(program *p, arena *a, const char *model_name, const char *wo
     return st;
 }
 
-/* Is the row one that a large program should get? Where new rows are asked for. */
+/* Is the row one that a large program should get? */
 static bool is_fast(op_kind k, const char *row)
 {
     if (k == OP_QUANTISE) return strcmp(row, "wide") == 0;
@@ -87,7 +86,7 @@ static int wrong_op(const segment *seg, const op *o, bool large)
     return 0;
 }
 
-static int wrong_program(int which, bool fast)
+static int wrong_program(int which)
 {
     program p;
     error err = {""};
@@ -102,7 +101,7 @@ static int wrong_program(int which, bool fast)
         for (int phase = 0; phase < 2; phase++)
             for (int k = 0; k < p.segments[i]->n_ops[phase]; k++) {
                 const op *o = &p.segments[i]->ops[phase][k];
-                bad += wrong_op(p.segments[i], o, fast && programs[which].large);
+                bad += wrong_op(p.segments[i], o, programs[which].large);
                 quantised += op_is_quantised(o->kind);
             }
     if (!quantised) bad++, printf("nothing is quantised\n");
@@ -113,18 +112,7 @@ static int wrong_program(int which, bool fast)
 
 int wrong_programs(void)
 {
-    static const char *const rows[] = {"old", "new"};
-    const char *asked = getenv("MOEFOLD_CUDA_ROWS");
-    char *was = asked ? strdup(asked) : NULL;
     int bad = 0;
-    for (int i = 0; i < 2 * N_PROGRAMS; i++) {
-        setenv("MOEFOLD_CUDA_ROWS", rows[i % 2], 1);
-        bad += wrong_program(i / 2, i % 2);
-    }
-    if (was)
-        setenv("MOEFOLD_CUDA_ROWS", was, 1);
-    else
-        unsetenv("MOEFOLD_CUDA_ROWS");
-    free(was);
+    for (int i = 0; i < N_PROGRAMS; i++) bad += wrong_program(i);
     return bad;
 }

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cuda/parts.h"
@@ -89,12 +88,6 @@ static bool is_number(op_kind k, dtype t)
 {
     return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO ||
            op_is_quantised(k) || op_makes_codes(k);
-}
-
-bool cuda_new_rows(void)
-{
-    const char *asked = getenv("MOEFOLD_CUDA_ROWS");
-    return asked && strcmp(asked, "new") == 0;
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)
