@@ -78,6 +78,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
+    s->packs = recipe_on(&probe->r, K_PACK_STEP) && !s->megatron;
     s->waits = state_waits_on_host(&probe->r);
     for (int i = 0; i < m->n_precisions; i++) {
         const setup *base = choice_base(m, i, 1);
