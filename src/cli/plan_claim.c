@@ -49,8 +49,8 @@ void plan_print_claim(const plan_answer *p, arena *a)
     if (!find_claim(&c, p, a)) return;
     if (!c.row) {
         cli_print("Claim",
-                  "no run of this model on %s at this length is published here; of the "
-                  "layouts above only single features are\n\n",
+                  "nothing is published here of this model on %s at this length, so "
+                  "number 1 has nothing to be held against\n\n",
                   p->hw->name);
         return;
     }
