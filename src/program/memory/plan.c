@@ -216,10 +216,8 @@ static int64_t place_regions(program *p, int n)
 void plan_memory(program *p, bool sizes_only, arena *a)
 {
     p->offset[REGION_SAVED] = place_regions(p, REGION_SAVED);
-    p->packed = step_packs(p->s);
-    if (p->packed) {
-        step_packing(p, a);
-    } else {
+    p->packed = step_packs(p->s) && step_packing(p, a);
+    if (!p->packed) {
         packed saved = place_slots(p, false, sizes_only, a);
         p->bytes[REGION_SAVED] = saved.bytes;
         p->saved_live = saved.live;

@@ -19,7 +19,10 @@
 #include "program/shape.h"
 #include "program/target.h"
 
-enum { PIECE_ALIGN = 256 };
+enum {
+    PIECE_ALIGN = 256,
+    PIECES_MOST = 10000, /* of about a hundred layers: each is compared with all (0.2 s) */
+};
 
 bool step_packs(const setup *s)
 {
@@ -346,15 +349,24 @@ static void place_items(packer *w)
     }
 }
 
-void step_packing(program *p, arena *a)
+static bool give_up(const packer *w)
+{
+    for (int64_t i = 0; i < w->items->n; i++)
+        w->items->list[i].places = w->items->list[i].work = NULL;
+    return false;
+}
+
+bool step_packing(program *p, arena *a)
 {
     static weight_of_piece *const ways[] = {by_bytes, by_area};
     packer w = {.p = p, .items = &p->items[PART_STEP], .a = a};
     see_gradients(&w);
     see_items(&w);
+    if (w.n > PIECES_MOST) return give_up(&w);
     int64_t by[2] = {place_all(&w, ways[0]), place_all(&w, ways[1])}, end = by[1];
     if (by[0] <= by[1]) end = place_all(&w, ways[0]); /* I4 */
     p->bytes[REGION_SAVED] = end - p->offset[REGION_SAVED];
     p->saved_live = live_of(&w);
     place_items(&w);
+    return true;
 }

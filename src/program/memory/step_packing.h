@@ -21,8 +21,8 @@
 bool step_packs(const setup *s);
 
 /* Gives items of PART_STEP their places. Items, and offsets of regions up to REGION_SAVED, are
- * there. Fills bytes[REGION_SAVED], which begins where it always does, and saved_live: what no packing
+ * there. False, and nothing is changed: there are too many buffers to compare. Fills bytes[REGION_SAVED], which begins where it always does, and saved_live: what no packing
  * beside these gradients could end below. */
-void step_packing(program *p, arena *a);
+bool step_packing(program *p, arena *a);
 
 #endif
