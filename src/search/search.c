@@ -55,7 +55,10 @@ static void make_room(search *s, arena *a)
 static status open_search(search *s, const recipe *given, arena *a, error *err)
 {
     choice_maker *m = ARENA_NEW(a, choice_maker);
-    *m = (choice_maker){.a = a, .given = given, .world = recipe_int(given, K_N_GPUS)};
+    *m = (choice_maker){.a = a,
+                        .given = given,
+                        .routed = s->o->prices.routing,
+                        .world = recipe_int(given, K_N_GPUS)};
     list_precisions(m, given, s->o->any_precision);
     s->out->maker = m;
     recipe *whole = ARENA_NEW(a, recipe);

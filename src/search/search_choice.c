@@ -5,6 +5,7 @@
 #include "search/search_choice.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -275,6 +276,14 @@ static void set_asked(recipe *r, const choice *c)
         if (r->knob[asked[i].k].from != FROM_USER) put(r, asked[i].k, value_of_bool(asked[i].on));
 }
 
+/* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
+static bool set_routing(recipe *r, const choice_maker *m, const choice *c)
+{
+    if (!m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
+    loads_set(r, fmax(1, routing_skew(m->routed, c->ep)), "--routing");
+    return true;
+}
+
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     set_precision(r, m, c);
@@ -291,6 +300,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
     if (base) set_context(r, c, base);
     set_experts(r, c, m->given);
     set_memory(r, c);
+    set_routing(r, m, c);
     set_asked(r, c);
 }
 
@@ -381,7 +391,8 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     patch_value(r, given, K_OPT_OFFLOAD_FRACTION,
                 value_of_float(c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c)));
     patch_value(r, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
-    patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
+    if (!set_routing(r, m, c) || !loads_forced(r))
+        patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
     patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }

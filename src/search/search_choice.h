@@ -7,6 +7,7 @@
 #define SEARCH_SEARCH_CHOICE_H
 
 #include "layout/setup.h"
+#include "price/routing.h"
 
 typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
 typedef enum dispatcher_kind {
@@ -68,7 +69,8 @@ enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
 
 typedef struct choice_maker {
     arena *a;
-    const recipe *given; /* with cluster, sequence and batch set */
+    const recipe *given;   /* with cluster, sequence and batch set */
+    const routing *routed; /* recorded loads, from which each EP has its skew; NULL: none */
     int64_t world;
     const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
     int n_precisions;

@@ -87,16 +87,18 @@ struct rstd_rows {
     }
 };
 
-/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. */
+/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. Pairs have 32 bits: to divide 64, once
+ * for each row of a tile, would take as many instructions as the codes. */
 struct of_tokens {
     const __nv_bfloat16 *x;
     const int64_t *pair;
-    int64_t n, k;
+    uint32_t n;
+    int64_t k;
     __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
     {
         const int64_t who = pair[row];
         if (who < 0) return make_uint4(0, 0, 0, 0);
-        return *(const uint4 *)(x + who / n * k + col);
+        return *(const uint4 *)(x + (uint32_t)who / n * k + col);
     }
 };
 
@@ -238,7 +240,8 @@ static_assert((int)DIM_PERMUTE_QUANT_ROOM == DIM_UNPERMUTE_D_QUANT_ROOM &&
 static bool takes_rows(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
-    return fits(o, t, d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE],
+    return d[DIM_PERMUTE_QUANT_T] * d[DIM_PERMUTE_QUANT_K] <= INT32_MAX &&
+           fits(o, t, d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE],
                 d[DIM_PERMUTE_QUANT_ROOM], d[DIM_PERMUTE_QUANT_H]);
 }
 
@@ -252,7 +255,7 @@ static void rows_of(const kernel_call *c, const int32_t *rows, const int32_t *of
     const int64_t *d = c->o->dim, k = d[DIM_PERMUTE_QUANT_K], h = d[DIM_PERMUTE_QUANT_H];
     int64_t *pair = (int64_t *)c->workspace;
     map_rows(c, rows, d[DIM_PERMUTE_QUANT_T] * k, d[DIM_PERMUTE_QUANT_ROOM], pair);
-    quantise(c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, k, h},
+    quantise(c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, (uint32_t)k, h},
              copies_of(c, d[DIM_PERMUTE_QUANT_ROOM], h, offsets, d[DIM_PERMUTE_QUANT_E]));
 }
 
