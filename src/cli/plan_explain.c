@@ -30,6 +30,21 @@ static void say_reported(const reported *r)
            gib(r->outside));
 }
 
+/* What the GPUs of a node put there together, beside what its host has. */
+static void say_host(const host_need *h)
+{
+    if (!h->node) return;
+    printf("             On the host: %.2f GiB of a node's GPUs at most", gib(h->node));
+    if (!h->memory)
+        printf("; host.memory of the hardware description is not set.\n");
+    else if (h->node <= h->memory)
+        printf(" out of %.0f GiB.\n", gib(h->memory));
+    else
+        printf(", MORE THAN ALL of its %.0f GiB: pin "
+               "optimizer.optimizer_cpu_offload=false, or take more GPUs.\n",
+               gib(h->memory));
+}
+
 static void say_memory(const plan_answer *p)
 {
     const price *x = &p->result->best[0].exact;
@@ -44,6 +59,7 @@ static void say_memory(const plan_answer *p)
                gib(x->bytes[REGION_WEIGHTS]), gib(x->bytes[REGION_GRADIENTS]),
                gib(x->bytes[REGION_OPTIMIZER]), gib(x->bytes[REGION_SAVED]),
                gib(x->bytes[REGION_BOUNDARY]), gib(x->bytes[REGION_TEMP]), gib(x->memory.outside));
+    say_host(&x->on_host);
     const search_counts *n = &p->result->counts;
     double all = (double)(n->legal ? n->legal : 1);
     printf(

@@ -187,6 +187,7 @@ void plan_print(const plan_answer *p, arena *a)
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
+    plan_print_claim(p, a);
     print_front(p, a);
 }
 
@@ -298,6 +299,7 @@ void plan_print_json(const plan_answer *p, arena *a)
                       p->ways.without_s > 0 ? json_real(p->ways.without_s) : json_null()));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
+    if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     cli_other_json(o, &p->other);
