@@ -90,7 +90,7 @@ typedef struct plan_answer {
     double limit;   /* those seconds */
     bool complete;  /* none was cut short */
     search_result *result;
-    search_own ways;    /* that our own programs have besides */
+    search_own ways;    /* chunks that were found to help */
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
