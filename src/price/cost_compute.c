@@ -197,7 +197,8 @@ static double computed_rows(const cost_model *c, const op *o)
     double room = (double)o->dim[DIM_GROUPED_ROOM];
     if (op_is_quantised(o->kind)) {
         const quant_form form = (quant_form)o->dim[DIM_QGROUPED_FORM];
-        room -= 0.5 * (double)(o->dim[DIM_GROUPED_E] * (quant_info_of(form).align - 1));
+        double aligning = (double)(o->dim[DIM_GROUPED_E] * (quant_info_of(form).align - 1));
+        room -= 0.5 * fmin(aligning, room);
     }
     return floor(room * c->fill * (1 + 1e-12)); /* whole rows */
 }
