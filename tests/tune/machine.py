@@ -4,7 +4,8 @@
 What a step takes there is our price with every kind of operation slower or faster by a factor of its own, and so much
 for every microbatch: nothing that a tuner could know before it measures. FAIL is a Python expression over the knobs (k)
 and says which trials end badly: 'crash', 'memory' or 'error'. BUSY: other programs have the core of every trial for up to
-four times as long as a step takes, each step otherwise.
+four times as long as a step takes, each step otherwise. LUCK is an expression, too: what the first measurement of a trial
+is multiplied by, and no later one.
 """
 import json, os, random, signal, subprocess, sys
 
@@ -47,6 +48,8 @@ if __name__ == "__main__":
     if bad == "error":
         sys.exit(print("moefold train: the data ended") or 2)
     parts, p = step_of([recipe])
+    if os.environ.get("LUCK") and run.endswith("/run"):
+        parts = {n: s * eval(os.environ["LUCK"], {"k": k}) for n, s in parts.items()}
     step = sum(parts.values())
     random.seed(open(recipe).read() + run)
     busy = [random.uniform(0.5, 4) * step if os.environ.get("BUSY") else 0.0 for _ in range(8)]
