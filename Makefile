@@ -199,7 +199,7 @@ install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -d '$(DESTDIR)$(PREFIX)/share/zsh/site-functions'
 	$(PROGRAM) completion zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moefold'
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
-	install -m 644 $(wildcard hardware/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+	install -m 644 $(wildcard hardware/*.yaml hardware/*.txt) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
 
 deps: ## Install all that building, testing and linting need (Debian, Ubuntu)
 	@CC='$(CC)' tools/deps build test lint
@@ -266,6 +266,7 @@ $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
+$(addprefix $(BUILD)/obj/src/kernels/cpu/update,.o .pic.o): private CFLAGS += -fno-math-errno
 
 # Tests run for seconds: what they call is optimized, and they themselves hardly.
 $(BUILD)/tests/%: private CFLAGS += -O1
@@ -289,9 +290,10 @@ $(BUILD)/bench/cuda/%: bench/cuda/%.cu
 	    -L$(dir $(realpath $(NVCC)))../lib64/stubs -L$(dir $(realpath $(NVCC)))../lib/stubs \
 	    $(CUDA_LIBS) -o $@
 
-$(BUILD)/bench/cuda/rows_time: $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_WITH := $(CUDA_OBJECTS)
-$(BUILD)/bench/cuda/rows_time: private CUDA_LIBS := -lcublasLt -lgomp
+WITH_ROWS := $(addprefix $(BUILD)/bench/cuda/,rows_time host_memory)
+$(WITH_ROWS): $(CUDA_OBJECTS)
+$(WITH_ROWS): private CUDA_WITH := $(CUDA_OBJECTS)
+$(WITH_ROWS): private CUDA_LIBS := -lcublasLt -lgomp
 $(BUILD)/bench/cuda/grouped_gemm: private CUDA_LIBS := -lcublas
 $(BUILD)/bench/cuda/grouped_fp8: private CUDA_LIBS := -lcublasLt
 $(BUILD)/bench/cuda/ipc_memory: private CUDA_LIBS := -lcuda

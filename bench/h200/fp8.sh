@@ -1,6 +1,4 @@
-# FP8: rows of quantised products beside the CPU's, their times, and curves of 200 steps beside BF16's. Rows that wait to be tried are
-# taken (MOEFOLD_CUDA_ROWS; FP8_ROWS=old: those of before).
-export MOEFOLD_CUDA_ROWS=${FP8_ROWS:-new}
+# FP8: rows of quantised products beside the CPU's, their times, and curves of 200 steps beside BF16's.
 small=(tiny model.num_layers=6 model.hidden_size=512 model.num_attention_heads=8 model.num_query_groups=4 model.kv_channels=64
     model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=512 model.vocab_size=32000 model.qk_layernorm=true
     cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold model.seq_length=256 train.micro_batch_size=2 train.global_batch_size=4
@@ -35,4 +33,3 @@ for ((i = 0; i < ${#forms[@]}; i += 2)); do
     far=$(apart "$work/first" "$work/cpu")
     say_if "the same, 10 steps beside the CPU" "$(percent "$far")" "1 %" holds "$far <= 0.01"
 done
-unset MOEFOLD_CUDA_ROWS

@@ -6,6 +6,8 @@
 shape=(qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold moefold.device=cuda moefold.mock_data=true
     model.seq_length=4096 model.moe_router_force_load_balancing=true logger.log_interval=1)
 one=("${shape[@]}" model.num_layers=1)
+small=(tests/data/golden/qwen3-moe-tiny cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold moefold.device=cuda
+    moefold.mock_data=true model.seq_length=64 model.moe_router_force_load_balancing=true)
 aware=(optimizer.use_precision_aware_optimizer=true optimizer.store_param_remainders=false)
 beside=(optimizer.overlap_cpu_optimizer_d2h_h2d=true)
 moved=(optimizer.offload_optimizer_states=true)
@@ -14,13 +16,18 @@ modules=(model.fine_grained_activation_offloading=true 'model.offload_modules=[c
 
 share() { echo "${aware[@]}" optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction="$1"; }
 
-# trained NAME SECONDS WORDS...: a run folder of that name, or what the run ended with.
+# trained NAME SECONDS WORDS...: a run folder of that name, or what the run ended with. Folder and log stay beside the rows.
 trained() {
-    local name=$1 limit=$2
+    local name=$1 limit=$2 code start=$SECONDS
     shift 2
     rm -rf "${work:?}/$name"
-    timeout "$limit" "$moefold" train "$@" --run "$work/$name" >"$work/$name.log" 2>&1 && return 0
-    say "$name: trains" "code $?: $(tail -1 "$work/$name.log")" "yes" no
+    timeout "$limit" "$moefold" train "$@" --run "$work/$name" >"$work/$name.log" 2>&1
+    code=$?
+    mkdir -p "$dir/offload"
+    cp -r "$work/$name" "$work/$name.log" "$dir/offload" 2>/dev/null
+    say "$name: seconds of the run, start and end included" $((SECONDS - start)) "" -
+    [ $code -eq 0 ] && return 0
+    say "$name: trains" "code $code: $(tail -1 "$work/$name.log")" "yes" no
     return 1
 }
 losses() { each 'lm loss' <"$work/$1/metrics.jsonl"; }
@@ -36,7 +43,7 @@ copies() {
 curve() { # NAME MOST WORDS...: relative distance from `none` at most so much
     local name=$1 most=$2 seen hidden planned far
     shift 2
-    trained "$name" 100 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 "$@" || return
+    trained "$name" 40 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 "$@" || return
     losses "$name" >"$work/$name.losses"
     far=$(apart "$work/$name.losses" "$work/none.losses")
     say_if "$name: losses of 6 steps beside those without" "$far" "at most $most" holds "$far <= $most"
@@ -46,7 +53,7 @@ curve() { # NAME MOST WORDS...: relative distance from `none` at most so much
         "$(step_ms "$name") ms; ${seen:-nan} s, ${hidden:-nan} s; ${planned:-nan} s" "" -
 }
 all_curves() {
-    trained none 100 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 || return
+    trained none 40 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 || return
     losses none >"$work/none.losses"
     say "nothing offloaded: a step" "$(step_ms none) ms" "" -
     # shellcheck disable=SC2046
@@ -62,12 +69,12 @@ bits=("${one[@]}" train.micro_batch_size=1 train.global_batch_size=2 train.train
 same_bits() { # NAME WORDS...
     local name=$1
     shift
-    trained "$name" 60 "${bits[@]}" "$@" || return
+    trained "$name" 40 "${bits[@]}" "$@" || return
     say_if "$name, deterministic: losses to the bit" "$(losses "$name" | tail -1)" "$(losses plain | tail -1)" \
         cmp -s <(losses plain) <(losses "$name")
 }
 all_bits() {
-    trained plain 60 "${bits[@]}" || return
+    trained plain 40 "${bits[@]}" || return
     same_bits "moved state" "${moved[@]}"
     same_bits "four modules" "${modules[@]}"
 }
@@ -76,7 +83,7 @@ all_bits() {
 touched() { # NAME WORDS...
     local name=$1 code
     shift
-    timeout 60 "$moefold" train "${one[@]}" train.micro_batch_size=1 train.global_batch_size=1 train.train_iters=1 "$@" --touched --json \
+    timeout 30 "$moefold" train "${small[@]}" train.micro_batch_size=1 train.global_batch_size=2 train.train_iters=1 "$@" --touched --json \
         >"$work/json" 2>"$work/err"
     code=$?
     say_if "$name: bytes touched of planned" "$(figure touched_bytes <"$work/json") of $(figure planned_bytes <"$work/json")" "equal" [ $code -eq 0 ]
@@ -84,8 +91,10 @@ touched() { # NAME WORDS...
 if [ "${OFFLOAD:-curves}" = curves ]; then
     all_curves
     all_bits
+    # shellcheck disable=SC2046
+    touched "share 0.5 on the host" $(share 0.5) "${beside[@]}"
     touched "moved" "${moved[@]}"
-    touched "activations of four modules" "${modules[@]}"
+    touched "activations of four modules" "${modules[@]}" model.min_offloaded_tensor_size=1
 fi
 
 # ---- the largest model
@@ -99,7 +108,7 @@ fits() { # LAYERS WORDS...: on the GPU by plan, and on the host
     [ "${gpu##*[: ]}" = true ] && holds "${host:-0} <= ($free - 8) * 1073741824"
 }
 largest() { # WORDS...: layers of Qwen3-30B-A3B
-    local low=0 high=49 n
+    local low=8 high=32 n
     while [ $((high - low)) -gt 1 ]; do
         n=$(((low + high) / 2))
         if fits "$n" "$@"; then low=$n; else high=$n; fi
@@ -113,21 +122,22 @@ try_largest() {
     n=$(largest "$@")
     say "$name: largest by plan" "$n layers" "" -
     [ "$how" = train ] && [ "${LARGEST:-train}" = train ] || return
-    trained "$name" 185 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" &&
+    trained "$name" 80 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" &&
         say "$name: $n layers train" "losses $(losses "$name" | tr '\n' ' '), $(step_ms "$name") ms a step" "finite" yes
 }
 all_largest() {
-    local best=0 most=0 part_of n
-    for part_of in 0.25 0.5 0.75 1; do
+    local best=0.75 most=0 part_of n
+    for part_of in 0.625 0.75 0.875; do
         # shellcheck disable=SC2046
         n=$(largest $(share $part_of) "${beside[@]}")
         [ "$n" -gt "$most" ] && most=$n best=$part_of
     done
-    try_largest "nothing offloaded" train
+    say "host memory that may be taken" "$((free - 8)) GiB" "" -
     # shellcheck disable=SC2046
     try_largest "share $best on the host" train $(share "$best") "${beside[@]}"
+    try_largest "state moved, BF16 moments" train "${narrow[@]}" "${moved[@]}"
+    try_largest "nothing offloaded" train
     try_largest "state moved" plan "${moved[@]}"
     try_largest "nothing offloaded, BF16 moments" plan "${narrow[@]}"
-    try_largest "state moved, BF16 moments" train "${narrow[@]}" "${moved[@]}"
 }
 if [ "${OFFLOAD:-largest}" = largest ]; then all_largest; fi

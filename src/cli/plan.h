@@ -6,6 +6,7 @@
 #include "cli/routing.h"
 #include "price/repairs.h"
 #include "search/against.h"
+#include "search/search_own.h"
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,
@@ -89,6 +90,7 @@ typedef struct plan_answer {
     double limit;   /* those seconds */
     bool complete;  /* none was cut short */
     search_result *result;
+    search_own ways;    /* that our own programs have besides */
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;

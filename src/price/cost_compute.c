@@ -137,8 +137,8 @@ static bool comes_narrow(const cost_model *c, const op *o)
 /* Of experts' products, whose few tiles hide less of their beginning and end. */
 static double grouped_deep(const cost_model *c, bool narrow, double sum)
 {
-    double own = c->hw->grouped_depth;
-    return own > 0 && !narrow ? sum / (sum + own) : depth_part(c, narrow, sum);
+    double own = narrow ? c->hw->grouped_narrow_depth : c->hw->grouped_depth;
+    return own > 0 ? sum / (sum + own) : depth_part(c, narrow, sum);
 }
 
 /* What one of the products that are called for each expert reaches: that of a dense product of its
@@ -159,9 +159,10 @@ static double one_reaches(const cost_model *c, const op *o, bool narrow, const p
 static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z,
                               double rows)
 {
-    const curve *forward = &c->hw->grouped[narrow ? c->products : c->plain];
-    const curve *reached =
-        !narrow && c->plain == NUMBER_BF16 ? form_of(forward, c->hw->grouped_gradient, o) : forward;
+    const number_kind numbers = narrow ? c->products : c->plain;
+    const curve *forward = &c->hw->grouped[numbers], *reached = forward;
+    if (numbers == NUMBER_BF16) reached = form_of(forward, c->hw->grouped_gradient, o);
+    if (numbers == NUMBER_FP8) reached = form_of(forward, c->hw->grouped_narrow, o);
     return curve_at(reached, rows) * grouped_deep(c, narrow, z->sum);
 }
 

@@ -125,60 +125,66 @@ static void write_weights(const array_loan *l, bool rounded)
 
 /* ---- a range of the weights */
 
-/* In blocks, by all threads. */
-static void round_all(typed to, float *values, int64_t n)
+/* In blocks, by all threads. `rounds`: the values become what was written. */
+static void write_all(typed to, float *values, int64_t n, bool rounds)
 {
-    enum { BLOCK = 1 << 16 };
+    enum { BLOCK = 1 << 14 };
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t some = n - i < BLOCK ? n - i : BLOCK;
         typed_write(to, i, values + i, some);
-        typed_read(values + i, to, i, some);
+        if (rounds) typed_read(values + i, to, i, some);
     }
 }
 
-/* Elements from `own` on of the masters: some on the device, the rest on the host. */
-static void write_own(executor *e, const program *p, typed from, int64_t own, int64_t n)
+/* Straight into memory that the host can address; else by way of a copy in the format. */
+static void put_values(executor *e, int64_t place, dtype type, float *values, int64_t n,
+                       float *room)
 {
-    const unsigned char *at = from.at;
+    void *there = executor_map(e, place);
+    if (!there && type == DTYPE_F32) {
+        executor_write(e, place, values, dtype_bytes(type, n));
+        return;
+    }
+    write_all((typed){type, there ? there : room}, values, n, type != DTYPE_F32);
+    if (!there) executor_write(e, place, room, dtype_bytes(type, n));
+}
+
+/* Elements from `own` on of the masters: some on the device, the rest on the host. */
+static void put_own(executor *e, const program *p, float *values, int64_t own, int64_t n,
+                    float *room)
+{
     dtype type = p->types.master;
     int64_t here = own < p->updated ? p->updated - own : 0;
     if (here > n) here = n;
     if (here)
-        executor_write(e, p->offset[REGION_OPTIMIZER] + dtype_bytes(type, own), at,
-                       dtype_bytes(type, here));
+        put_values(e, p->offset[REGION_OPTIMIZER] + dtype_bytes(type, own), type, values, here,
+                   room);
     if (n > here)
-        executor_write(e, program_kept(p) + dtype_bytes(type, own + here - p->updated),
-                       at + dtype_bytes(type, here), dtype_bytes(type, n - here));
+        put_values(e, program_kept(p) + dtype_bytes(type, own + here - p->updated), type,
+                   values + here, n - here, room);
 }
 
-/* Of every bucket what this rank owns of those elements. `room` is for n of them. */
-static void put_masters(executor *e, const program *p, int64_t first, int64_t n,
-                        const float *values, void *room)
+/* Of every bucket what this rank owns of those elements. */
+static void put_masters(executor *e, const program *p, int64_t first, int64_t n, float *values,
+                        float *room)
 {
-    typed as = {p->types.master, room};
     for (int i = 0; i < p->weights.n_buckets; i++) {
         const bucket *k = &p->weights.buckets[i];
         int64_t start = bucket_slice_start(k), end = start + bucket_slice(k);
         int64_t from = first > start ? first : start, to = first + n < end ? first + n : end;
-        if (from >= to) continue;
-        typed_write(as, 0, values + from - first, to - from);
-        write_own(e, p, as, k->moments + from - start, to - from);
+        if (from < to)
+            put_own(e, p, values + from - first, k->moments + from - start, to - from, room);
     }
 }
 
-status array_put_weights(executor *e, const program *p, int64_t first, int64_t n, float *values,
-                         error *err)
+void array_put_weights(executor *e, const program *p, int64_t first, int64_t n, float *values,
+                       float *room)
 {
     bool trained = first < p->weights.trained;
-    typed as = {trained ? p->types.weight : DTYPE_F32, malloc(sizeof(float) * (size_t)(n + 1))};
-    if (!as.at) return error_set(err, ERR_MACHINE, "no memory for %lld weights", (long long)n);
-    round_all(as, values, n);
-    executor_write(e, p->offset[REGION_WEIGHTS] + program_weight_bytes(p, first), as.at,
-                   dtype_bytes(as.type, n));
-    if (trained && p->types.masters) put_masters(e, p, first, n, values, as.at);
-    free(as.at);
-    return OK;
+    put_values(e, p->offset[REGION_WEIGHTS] + program_weight_bytes(p, first),
+               trained ? p->types.weight : DTYPE_F32, values, n, room);
+    if (trained && p->types.masters) put_masters(e, p, first, n, values, room);
 }
 
 /* ---- loans */

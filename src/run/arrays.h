@@ -35,10 +35,10 @@ status array_borrow(array_loan *l, executor *e, const program *p, array_kind k, 
 typedef enum array_end { ARRAY_READ, ARRAY_WRITTEN, ARRAY_ROUNDED } array_end;
 void array_return(array_loan *l, array_end how);
 
-/* Writes elements first .. first + n - 1 of the weights, all trained or none, ROUNDED as above,
- * with no memory of the host but what those need: a model that fills the GPU has no whole copy
- * beside it. `values` are what the weights became afterwards. ERR_MACHINE: no memory. */
-status array_put_weights(executor *e, const program *p, int64_t first, int64_t n, float *values,
-                         error *err);
+/* Writes elements first .. first + n - 1 of the weights, all trained or none, ROUNDED as above, in
+ * pieces as large as the caller wants: a model that fills the GPU has no whole copy beside it.
+ * `values` are what the weights became afterwards; `room` is for n floats. */
+void array_put_weights(executor *e, const program *p, int64_t first, int64_t n, float *values,
+                       float *room);
 
 #endif

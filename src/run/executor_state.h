@@ -24,6 +24,7 @@ typedef struct bound_segment {
 typedef struct bound_item {
     const bound_segment *seg;
     void **at;          /* [n_bufs] */
+    void **work;        /* [n_ops] workspace of each operation; NULL: the executor's */
     device_place place; /* for people */
 } bound_item;
 
@@ -35,6 +36,7 @@ struct executor {
     bool plain;
     int64_t guard, guard_at; /* bytes, and their offset in SPACE_WORK */
     void *workspace;
+    bool unplanned;          /* the workspace is beside the plan: for kernels of another target */
     int64_t state_bytes;     /* places before this are of SPACE_STATE, */
     int64_t work_bytes;      /* so many that follow of SPACE_WORK, */
     int64_t host_bytes;      /* so many of SPACE_HOST, the rest of SPACE_KEPT */
@@ -42,14 +44,15 @@ struct executor {
     bound_item *items[PART_COUNT];
     int n_events; /* events of the device: those of a list, then those of the program */
     int n_list_events;
-    slow_op slow;              /* for tests */
-    bool joined;               /* communicators are open */
-    timing *times;             /* NULL: nobody asked */
-    cost_kind *event_kind;     /* [n_events]: of the messages that were recorded there */
-    struct op_clock *clock;    /* NULL: no operation is stamped */
-    struct graph_plan *graphs; /* NULL: every operation is put by itself */
-    int64_t put, replayed;     /* operations and graphs so far */
-    arena *memory;             /* of what is bound */
+    slow_op slow;                 /* for tests */
+    bool joined;                  /* communicators are open */
+    timing *times;                /* NULL: nobody asked */
+    cost_kind *event_kind;        /* [n_events]: of the messages that were recorded there */
+    struct op_clock *clock;       /* NULL: no operation is stamped */
+    struct graph_plan *graphs;    /* NULL: every operation is put by itself */
+    struct first_launches *first; /* NULL: every operation is launched */
+    int64_t put, replayed;        /* operations and graphs so far */
+    arena *memory;                /* of what is bound */
 };
 
 /* Binds operations, events and addresses of e->p. The spaces have been taken. */
@@ -59,6 +62,13 @@ void executor_unbind(executor *e);
 /* One operation of an item; the first is preceded by what begins the item. */
 void executor_begin_item(executor *e, item_part part, int64_t i);
 void executor_put_op(executor *e, item_part part, int64_t i, int k);
+
+/* ---- the launches before the first step (executor_first.c), while there is a list of them */
+
+typedef struct first_launches first_launches;
+
+/* Was one like it launched before? Where not, it is listed. */
+bool executor_met(executor *e, const op *o, const bound_op *b);
 
 /* ---- graphs (executor_graphs.c) */
 

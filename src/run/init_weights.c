@@ -69,8 +69,10 @@ void init_elements(const init_source *from, int64_t first, int64_t n, float *out
     }
 }
 
-/* A box of the whole weight into the rank's part of it. */
-static void init_box(const init_source *from, const weight *w, const weight_box *b, float *part)
+/* A box of the whole weight into the rank's part of it, of which `part` begins with element
+ * `first`. */
+static void init_box(const init_source *from, const weight *w, const weight_box *b, int64_t first,
+                     float *part)
 {
     int64_t n = box_elements(w, b), n_chunks = (n + CHUNK - 1) / CHUNK;
 #pragma omp parallel for schedule(static)
@@ -79,22 +81,30 @@ static void init_box(const init_source *from, const weight *w, const weight_box 
         for (int64_t i = k * CHUNK; i < end;) {
             box_run r = box_run_at(w, b, i);
             int64_t count = r.n < end - i ? r.n : end - i;
-            init_elements(from, r.whole, count, part + r.part);
+            init_elements(from, r.whole, count, part + r.part - first);
             i += count;
         }
     }
 }
 
-void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part)
+void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t seed, int64_t first,
+                int64_t n, float *out)
 {
-    memset(part, 0, sizeof *part * (size_t)w->n); /* I2 */
+    memset(out, 0, sizeof *out * (size_t)n); /* I2 */
     if (!recipe_on(&s->r, K_INITIALIZE)) return;
     arena *names = arena_create();
     init_source from = {s, w->row, weight_name(names, s, w), seed};
-    weight_box boxes[PARAM_SECTIONS_MAX];
-    int n = weight_boxes(boxes, s, at, w);
-    for (int k = 0; k < n; k++) init_box(&from, w, &boxes[k], part);
+    part_map map;
+    weight_box boxes[PART_BOXES_MAX];
+    part_map_init(&map, s, at, w);
+    int count = part_map_boxes(boxes, &map, first, n);
+    for (int k = 0; k < count; k++) init_box(&from, w, &boxes[k], first, out);
     arena_destroy(names);
+}
+
+void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part)
+{
+    init_range(s, at, w, seed, 0, w->n, part);
 }
 
 void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,

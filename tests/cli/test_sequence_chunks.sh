@@ -12,7 +12,7 @@ full=(model.recompute_granularity=full model.recompute_method=uniform model.reco
 check half_a_million_tokens_do_not_fit_at_once [ $? = 1 ]
 "$moefold" check "${long[@]}" "${full[@]}" moefold.sequence_chunks=8 >"$work/out" 2>&1
 check in_chunks_they_fit [ $? = 0 ]
-"$moefold" check "${long[@]}" --fix >"$work/out" 2>&1
+"$moefold" check "${long[@]}" train.global_batch_size=2 --fix >"$work/out" 2>&1
 check fix_finds_chunks grep -q 'moefold.sequence_chunks=[0-9]' "$work/out"
 
 for words in moefold.sequence_chunks=8 moefold.attention_head_groups=2; do

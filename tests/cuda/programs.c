@@ -1,7 +1,6 @@
 /* programs.c - every operation of FP8 programs for an H200 has a row on the GPU, whose workspace is
  * planned; and the fast rows take what takes the time. Needs no GPU. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,6 +24,16 @@ static const struct {
 } programs[] = {
     {"qwen3-30b-a3b", BLOCKWISE BATCH(8, 4096) "model.num_layers=4", true},
     {"qwen3-30b-a3b", TENSORWISE BATCH(8, 4096) "model.num_layers=4", true},
+    {"qwen3-30b-a3b",
+     BLOCKWISE BATCH(8, 4096) "model.num_layers=4 "
+                              "moefold.fusion=[act_quant,permute_quant,norm_quant]",
+     true},
+    {"deepseek-v3",
+     BLOCKWISE BATCH(4, 4096) "model.num_layers=3 model.moe_layer_freq=[0,1,1] "
+                              "model.num_moe_experts=32 model.mtp_num_layers=0 "
+                              "model.moe_router_num_groups=null model.moe_router_group_topk=null "
+                              "moefold.fusion=[act_quant,permute_quant,norm_quant]",
+     true},
     {"deepseek-v3",
      BLOCKWISE BATCH(4, 4096) "model.num_layers=3 model.moe_layer_freq=[0,1,1] "
                               "model.num_moe_experts=32 model.mtp_num_layers=0 "
@@ -60,9 +69,10 @@ static status build(program *p, arena *a, const char *model_name, const char *wo
     return st;
 }
 
-/* Is the row one that a large program should get? Where new rows are asked for. */
+/* Is the row one that a large program should get? */
 static bool is_fast(op_kind k, const char *row)
 {
+    if (op_makes_codes(k) && k != OP_QUANTISE) return strcmp(row, "plain") != 0;
     if (k == OP_QUANTISE) return strcmp(row, "wide") == 0;
     if (k >= OP_QGROUPED) return strcmp(row, "wgmma") == 0;
     return strcmp(row, "cublaslt") == 0;
@@ -79,7 +89,8 @@ static int wrong_op(const segment *seg, const op *o, bool large)
     if (!k) return printf("%s (%s): no row of the GPU takes it\n", o->name, kind), 1;
     if (kernel_workspace_of(k, o, &t) > workspace_bytes(target_row_cuda(), seg, o))
         return printf("%s (%s), %s: its workspace is not planned\n", o->name, kind, k->name), 1;
-    if (large && op_is_quantised(o->kind) && !is_fast(o->kind, k->name))
+    const bool fp8 = op_is_quantised(o->kind) || op_makes_codes(o->kind);
+    if (large && fp8 && !is_fast(o->kind, k->name))
         return printf("%s (%s) of %lld %lld %lld %lld: row %s is not the fast one\n", o->name, kind,
                       (long long)o->dim[0], (long long)o->dim[1], (long long)o->dim[2],
                       (long long)o->dim[3], k->name),
@@ -87,7 +98,7 @@ static int wrong_op(const segment *seg, const op *o, bool large)
     return 0;
 }
 
-static int wrong_program(int which, bool fast)
+static int wrong_program(int which)
 {
     program p;
     error err = {""};
@@ -102,7 +113,7 @@ static int wrong_program(int which, bool fast)
         for (int phase = 0; phase < 2; phase++)
             for (int k = 0; k < p.segments[i]->n_ops[phase]; k++) {
                 const op *o = &p.segments[i]->ops[phase][k];
-                bad += wrong_op(p.segments[i], o, fast && programs[which].large);
+                bad += wrong_op(p.segments[i], o, programs[which].large);
                 quantised += op_is_quantised(o->kind);
             }
     if (!quantised) bad++, printf("nothing is quantised\n");
@@ -113,18 +124,7 @@ static int wrong_program(int which, bool fast)
 
 int wrong_programs(void)
 {
-    static const char *const rows[] = {"old", "new"};
-    const char *asked = getenv("MOEFOLD_CUDA_ROWS");
-    char *was = asked ? strdup(asked) : NULL;
     int bad = 0;
-    for (int i = 0; i < 2 * N_PROGRAMS; i++) {
-        setenv("MOEFOLD_CUDA_ROWS", rows[i % 2], 1);
-        bad += wrong_program(i / 2, i % 2);
-    }
-    if (was)
-        setenv("MOEFOLD_CUDA_ROWS", was, 1);
-    else
-        unsetenv("MOEFOLD_CUDA_ROWS");
-    free(was);
+    for (int i = 0; i < N_PROGRAMS; i++) bad += wrong_program(i);
     return bad;
 }

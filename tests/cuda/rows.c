@@ -14,7 +14,6 @@
  * Without a GPU it says so and counts as skipped (exit code 77). */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cuda/cases.h"
@@ -234,8 +233,8 @@ int main(int argc, char **argv)
         printf("%d wrong without a GPU; there is none here: %d cases skipped\n", c.bad, n);
         return c.bad ? 1 : 77;
     }
-    setenv("MOEFOLD_CUDA_ROWS", "new", 0); /* rows that wait to be tried are */
     if (has_flag(argc, argv, "--time")) time_quantised();
+    if (has_flag(argc, argv, "--casts")) return c.bad + wrong_quantised_fused() != 0;
     if (all || has_flag(argc, argv, "--quantised"))
         c.bad += wrong_quantised() + wrong_quantised_fused();
     if (has_flag(argc, argv, "--quantised")) return c.bad != 0;

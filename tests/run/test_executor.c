@@ -129,6 +129,41 @@ static void planned_bytes_are_used_bytes(void **state)
             }
 }
 
+/* ---- the launches before the first step */
+
+static int64_t gradients_written(rig *g)
+{
+    int64_t n = 0, bytes = g->p.bytes[REGION_GRADIENTS];
+    unsigned char *at = malloc((size_t)bytes);
+    executor_read(g->e, at, g->p.offset[REGION_GRADIENTS], bytes);
+    for (int64_t i = 0; i < bytes; i++) n += at[i] != 0xA5;
+    free(at);
+    return n;
+}
+
+static void of_what_is_alike_the_first_is_launched(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_FAMILY_CASES; c++) {
+        rig g;
+        rig_open(&g, family_cases[c], "model.seq_length=40 train.global_batch_size=2");
+        executor_fill(g.e, 0, g.p.arena_bytes, 0xA5);
+        rig_start(&g);
+        executor_first(g.e, true);
+        rig_step(&g);
+        executor_first(g.e, false);
+        int64_t some = gradients_written(&g);
+        executor_fill(g.e, 0, g.p.arena_bytes, 0xA5);
+        rig_start(&g);
+        rig_step(&g);
+        int64_t all = gradients_written(&g);
+        if (!(some > 0 && some < all))
+            fail_msg("%s: %lld bytes of %lld were written by the first launches", family_cases[c],
+                     (long long)some, (long long)all);
+        rig_close(&g);
+    }
+}
+
 /* ---- recompute */
 
 static void recompute_changes_no_gradient(void **state)
@@ -200,6 +235,7 @@ int main(void)
     kernels_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(planned_bytes_are_used_bytes),
+        cmocka_unit_test(of_what_is_alike_the_first_is_launched),
         cmocka_unit_test(recompute_changes_no_gradient),
         cmocka_unit_test(rework_keeps_the_state_in_place),
     };

@@ -12,6 +12,7 @@
 
 #include "base/philox.h"
 #include "run/init_weights.h"
+#include "run/part_map.h"
 
 static arena *scratch;
 
@@ -340,6 +341,52 @@ static void shards_are_cut_from_one_weight(void **state)
     }
 }
 
+/* Box by box, run by run: what a rank holds of a weight. */
+static void fill_part(const setup *s, const rank_at *at, const weight *w, float *part)
+{
+    init_source from = {s, w->row, weight_name(scratch, s, w), 5};
+    weight_box boxes[PARAM_SECTIONS_MAX];
+    int n = weight_boxes(boxes, s, at, w);
+    memset(part, 0, sizeof *part * (size_t)w->n);
+    for (int b = 0; b < n; b++)
+        for (int64_t i = 0; i < box_elements(w, &boxes[b]);) {
+            box_run r = box_run_at(w, &boxes[b], i);
+            init_elements(&from, r.whole, r.n, part + r.part);
+            i += r.n;
+        }
+}
+
+static void ranges_are_cut_from_the_part(void **state)
+{
+    (void)state;
+    static const int64_t steps[] = {97, 4096, 1 << 20};
+    static const char *const models[] = {"qwen3-next-tiny", "deepseek-v3-tiny", "gpt-oss-tiny"};
+    for (int c = 0; c < 3 * 3 * 2; c++) {
+        drawn d =
+            draw_model(arena_text(scratch,
+                                  GOLDEN "%s model.tensor_model_parallel_size=2 "
+                                         "model.expert_tensor_parallel_size=1 "
+                                         "model.expert_model_parallel_size=2 cluster.n_gpus=2",
+                                  models[c % 3]),
+                       5);
+        rank_at at = rank_coordinates(&d.s.lay, c / 9);
+        weight_list mine;
+        weight_list_rank(&mine, &d.s, &at, scratch);
+        for (int i = 0; i < mine.n; i++) {
+            const weight *w = &mine.list[i];
+            int64_t step = steps[c / 3 % 3];
+            float *whole = ARENA_ARRAY(scratch, float, w->n + 1);
+            float *cut = ARENA_ARRAY(scratch, float, w->n + 1);
+            fill_part(&d.s, &at, w, whole);
+            cut[w->n] = 7;
+            for (int64_t k = 0; k < w->n; k += step)
+                init_range(&d.s, &at, w, 5, k, w->n - k < step ? w->n - k : step, cut + k);
+            assert_memory_equal(cut, whole, sizeof *cut * (size_t)w->n);
+            assert_true(cut[w->n] == 7);
+        }
+    }
+}
+
 static void padding_of_the_vocabulary_adds_rows_only(void **state)
 {
     (void)state;
@@ -412,6 +459,7 @@ int main(void)
         cmocka_unit_test(weights_have_megatrons_distributions),
         cmocka_unit_test(embedding_follows_the_others_unless_set),
         cmocka_unit_test(shards_are_cut_from_one_weight),
+        cmocka_unit_test(ranges_are_cut_from_the_part),
         cmocka_unit_test(padding_of_the_vocabulary_adds_rows_only),
         cmocka_unit_test(each_weight_and_seed_has_its_own_values),
         cmocka_unit_test(padding_is_zero),

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "program/quant.h"
 #include "run/measure/measure.h"
 #include "run/timing.h"
 
@@ -45,6 +46,12 @@ static measured invented(void)
         m.gemm_form[i] = flat(&z->sides, (600 - 100 * i) * 1e12);
         m.grouped_form[i] = flat(&z->expert_rows, (300 - 50 * i) * 1e12);
     }
+    for (int i = FORM_FORWARD; i < FORM_COUNT; i++) { /* 1,200 and less; 800 and less */
+        m.narrow[i] = flat(&z->narrow_sides, (1200 - 100 * i) * 1e12);
+        m.narrow_experts[i] = flat(&z->narrow_rows, (800 - 50 * i) * 1e12);
+    }
+    m.narrow_deep = flat(&z->narrow_depths, 1200e12);
+    m.narrow_experts_deep = flat(&z->narrow_expert_depths, 800e12);
     for (int i = 0; i < 2; i++) m.attention[i] = flat(&z->lengths, (500 - 100 * i) * 1e12);
     m.heads = flat(&z->head_sizes, 1e12);
     m.memory = flat(&z->passes, 3e12);
@@ -163,6 +170,17 @@ static double product_rate(const costing *x, op_kind kind, unsigned flags)
     return op_flops(&o.o) / seconds_of(x, &o) * 1e-12;
 }
 
+static double narrow_rate(const costing *x, op_kind kind, unsigned flags)
+{
+    const int64_t dense[] = {8192, 8192, 8192, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
+                  grouped[] = {65536, 32, 4096, 4096, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3};
+    lone_op o;
+    lone_init(&o, kind, "product", kind >= OP_QGROUPED ? grouped : dense,
+              kind >= OP_QGROUPED ? 7 : 6);
+    o.o.flags = flags;
+    return op_flops(&o.o) / seconds_of(x, &o) * 1e-12;
+}
+
 static double norm_seconds(const costing *x, op_kind kind, double bytes)
 {
     lone_op o;
@@ -180,6 +198,31 @@ static double attention_rate(const costing *x, op_kind kind, int64_t d)
 }
 
 static const char ours[] = "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold";
+
+static void prices_of_fp8_follow_the_file(void **state)
+{
+    (void)state;
+    folder f = folder_open();
+    measured m = invented();
+    costing x;
+    char words[512];
+    snprintf(words, sizeof words,
+             "%s mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "
+             "mixed_precision.fp8_param_gather=false",
+             ours);
+    write_as(&m, "H200", "hardware/x.yaml");
+    costing_open(&x, "./hardware/x.yaml", "tiny", words);
+    assert_true(near_to(narrow_rate(&x, OP_QGEMM, 0), 1200));
+    assert_true(near_to(narrow_rate(&x, OP_QGEMM_D, 0), 1100));
+    assert_true(near_to(narrow_rate(&x, OP_QGEMM_W, OVERWRITE), 1000));
+    assert_true(near_to(narrow_rate(&x, OP_QGEMM_W, 0), 900));
+    assert_true(near_to(narrow_rate(&x, OP_QGROUPED, 0), 800));
+    assert_true(near_to(narrow_rate(&x, OP_QGROUPED_D, 0), 750));
+    assert_true(near_to(narrow_rate(&x, OP_QGROUPED_W, OVERWRITE), 700));
+    assert_true(near_to(narrow_rate(&x, OP_QGROUPED_W, 0), 650));
+    costing_close(&x);
+    folder_close(&f);
+}
 
 static void prices_follow_the_file(void **state)
 {
@@ -299,6 +342,7 @@ int main(void)
         cmocka_unit_test(what_was_measured_is_read_back),
         cmocka_unit_test(noise_that_grows_faster_than_sizes_is_cut),
         cmocka_unit_test(prices_follow_the_file),
+        cmocka_unit_test(prices_of_fp8_follow_the_file),
         cmocka_unit_test(the_update_is_priced_by_its_operations),
         cmocka_unit_test(our_own_program_takes_the_measured_file),
         cmocka_unit_test(a_kind_that_is_none_is_refused),

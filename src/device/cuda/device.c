@@ -152,7 +152,7 @@ static int64_t pieces(int64_t bytes)
 static void give(gpu_state *g, device_space s)
 {
     if (space_is_host(s))
-        cudaFreeHost(g->memory[s]);
+        pinned_give(&g->host[s]);
     else
         cudaFree(g->memory[s]);
     if (!space_is_host(s)) atomic_fetch_sub(&taken_here, pieces(g->bytes[s]));
@@ -209,14 +209,13 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaDeviceSynchronize();
     give(g, s);
     if (bytes <= 0) return OK;
-    cudaError_t e = space_is_host(s) ? cudaHostAlloc(&at, (size_t)bytes, cudaHostAllocDefault)
-                                     : cudaMalloc(&at, (size_t)bytes);
-    if (!e && !space_is_host(s)) e = cudaMemset(at, 0, (size_t)bytes);
-    if (!e && !space_is_host(s)) e = cudaDeviceSynchronize();
+    bool host = space_is_host(s);
+    cudaError_t e = host ? pinned_take(&g->host[s], bytes) : cudaMalloc(&at, (size_t)bytes);
+    if (!e && !host) e = cudaMemset(at, 0, (size_t)bytes);
+    if (!e && !host) e = cudaDeviceSynchronize();
     if (!e) {
-        if (space_is_host(s)) memset(at, 0, (size_t)bytes);
-        if (!space_is_host(s)) atomic_fetch_add(&taken_here, pieces(bytes));
-        g->memory[s] = at;
+        if (!host) atomic_fetch_add(&taken_here, pieces(bytes));
+        g->memory[s] = host ? g->host[s].at : at;
         g->bytes[s] = bytes;
         return OK;
     }
@@ -224,7 +223,7 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     cudaGetLastError();
     cudaMemGetInfo(&left, &total);
     char want[32], have[32], miss[32];
-    if (space_is_host(s))
+    if (host)
         return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
                          gibibytes(want, bytes), cudaGetErrorString(e));
     return error_set(err, ERR_MACHINE,

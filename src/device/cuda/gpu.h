@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include "device/cuda/entry.h"
+#include "device/cuda/pinned.h"
 #include "device/log.h"
 
 /* What a rank knows of another: where its memory lies for this one, and its points (issue.h). */
@@ -26,6 +27,7 @@ static inline unsigned char *gpu_window(const gpu_peer *p, int64_t stream)
 typedef struct gpu_state {
     unsigned char *memory[SPACE_COUNT];
     int64_t bytes[SPACE_COUNT];
+    pinned host[SPACE_COUNT]; /* of spaces that are the host's */
     cudaStream_t streams[STREAM_COUNT];
     cudaEvent_t *events;
     int n_events;

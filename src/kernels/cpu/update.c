@@ -3,60 +3,22 @@
  * I1  What a piece gives depends on the piece alone, and sums are added in the order of the pieces:
  *     the number of threads changes nothing.
  * I2  Squares of floats are exact in double: only the additions round.
- * I3  A step that is not taken writes nothing. */
+ * I3  A step that is not taken writes nothing.
+ * I4  Only operations that round once are used, each by itself: every width of vectors, and every
+ *     processor, gives the same bits. */
 #include "kernels/cpu/update.h"
 
 #include <math.h>
 #include <string.h>
 
-#if defined __SSE2__
-#include <emmintrin.h>
-#elif defined __aarch64__
-#include <arm_neon.h>
-#endif
-
 #include "base/maths.h"
+#include "base/wide.h"
+
+#ifdef __clang__
+#pragma STDC FP_CONTRACT OFF /* I4; gcc contracts nothing in ISO C */
+#endif
 
 enum { BLOCK = 1 << 10 };
-
-/* ---- four numbers at a time
- *
- * The update is bound by memory only where it is vectorised, and compilers do not vectorise a loop
- * with sqrtf, which may set errno. So lanes are spelled out, in the compilers' own notation. */
-
-enum { LANES = 4 };
-typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
-
-/* The next LANES numbers, zeros where only n are left. */
-static inline floats load(const float *x, int64_t n)
-{
-    floats v = {0};
-    if (n >= LANES)
-        memcpy(&v, x, sizeof v);
-    else
-        memcpy(&v, x, sizeof *x * (size_t)n);
-    return v;
-}
-
-static inline void store(float *x, int64_t n, floats v)
-{
-    if (n >= LANES)
-        memcpy(x, &v, sizeof v);
-    else
-        memcpy(x, &v, sizeof *x * (size_t)n);
-}
-
-static inline floats root_of(floats x)
-{
-#if defined __SSE2__
-    return _mm_sqrt_ps(x);
-#elif defined __aarch64__
-    return (floats)vsqrtq_f32((float32x4_t)x);
-#else
-    for (int i = 0; i < LANES; i++) x[i] = sqrtf(x[i]);
-    return x;
-#endif
-}
 
 /* ---- pieces */
 
@@ -235,31 +197,58 @@ static adam adam_of_piece(adam k, bool l2, const piece *p, const double *verdict
     return k;
 }
 
-static void update_piece(const adam *k, int64_t n, float *w, const float *g, float *m, float *v)
+/* One element. Written out for a loop that becomes vectors: the update is to be bound by memory. */
+static inline __attribute__((always_inline)) float new_weight(const adam *k, float p, float g,
+                                                              float *m, float *v)
 {
-    for (int64_t i = 0; i < n; i += LANES) {
-        floats p = load(w + i, n - i);
-        floats d = load(g + i, n - i) * k->scale + k->l2 * p;
-        floats first = k->beta1 * load(m + i, n - i) + k->rest1 * d;
-        floats second = k->beta2 * load(v + i, n - i) + k->rest2 * d * d;
-        floats root = root_of(second * k->correct2) + k->eps;
-        store(w + i, n - i, p - k->lr * (first * k->correct1 / root + k->decay * p));
-        store(m + i, n - i, first);
-        store(v + i, n - i, second);
+    float d = g * k->scale + k->l2 * p;
+    float first = k->beta1 * *m + k->rest1 * d;
+    float second = k->beta2 * *v + k->rest2 * d * d;
+    float root = sqrtf(second * k->correct2) + k->eps;
+    *m = first;
+    *v = second;
+    return p - k->lr * (first * k->correct1 / root + k->decay * p);
+}
+
+WIDE static void update_piece(const adam *of, int64_t n, float *restrict w, const float *restrict g,
+                              float *restrict m, float *restrict v)
+{
+    const adam k = *of;
+    for (int64_t i = 0; i < n; i++) w[i] = new_weight(&k, w[i], g[i], &m[i], &v[i]);
+}
+
+/* The same where the weights are BF16 and w are their masters. */
+WIDE static void update_masters(const adam *of, int64_t n, uint16_t *restrict rounded,
+                                float *restrict w, const float *restrict g, float *restrict m,
+                                float *restrict v)
+{
+    const adam k = *of;
+    for (int64_t i = 0; i < n; i++) {
+        w[i] = new_weight(&k, w[i], g[i], &m[i], &v[i]);
+        rounded[i] = bf16_of_float(w[i]);
     }
 }
 
+/* Nothing but the weights is in another format than FP32; those are BF16 where there are masters. */
 static bool is_wide(const update_arrays *x)
 {
-    return !x->masters.at && x->weights.type == DTYPE_F32 && x->gradients.type == DTYPE_F32 &&
-           x->first.type == DTYPE_F32 && x->second.type == DTYPE_F32;
+    bool masters = x->masters.at && x->masters.type == DTYPE_F32;
+    return (x->masters.at ? masters && x->weights.type == DTYPE_BF16
+                          : x->weights.type == DTYPE_F32) &&
+           x->gradients.type == DTYPE_F32 && x->first.type == DTYPE_F32 &&
+           x->second.type == DTYPE_F32;
 }
 
 static void update_wide(const adam *k, const piece *p, const update_arrays *x)
 {
     int64_t at = p->offset, own = p->moments;
-    update_piece(k, p->n, (float *)x->weights.at + at, (const float *)x->gradients.at + at,
-                 (float *)x->first.at + own, (float *)x->second.at + own);
+    const float *g = (const float *)x->gradients.at + at;
+    float *m = (float *)x->first.at + own, *v = (float *)x->second.at + own;
+    if (x->masters.at)
+        update_masters(k, p->n, (uint16_t *)x->weights.at + at, (float *)x->masters.at + own, g, m,
+                       v);
+    else
+        update_piece(k, p->n, (float *)x->weights.at + at, g, m, v);
 }
 
 /* The same on FP32 copies of a block at a time. */
@@ -321,7 +310,8 @@ static void update_pieces(const adamw_numbers *k, const double *verdict, update_
 {
     adam of_step = adam_of_step(k, verdict);
     bool wide = is_wide(x);
-#pragma omp parallel for schedule(static)
+/* Who is free takes the next: beside a GPU one of the processors is the host's own, which waits. */
+#pragma omp parallel for schedule(dynamic)
     for (int64_t i = r.first; i < r.end; i++) {
         piece p = piece_within(piece_at(t, i), of);
         if (p.n <= 0) continue;

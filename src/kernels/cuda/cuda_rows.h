@@ -27,9 +27,6 @@ const kernel *kernels_cuda(int *n);
 
 /* ---- for rows: what accepts() is made of */
 
-/* Were rows that no GPU has run yet asked for, by MOEFOLD_CUDA_ROWS=new? Without it they wait. */
-bool cuda_new_rows(void);
-
 /* Formats of ops.def, and numbers FP32 or BF16 (copies to and from the host, and zeros: any). */
 bool cuda_types_fit(const op *o, const op_types *t);
 

@@ -1,5 +1,5 @@
 /* fast_fp8.cu - forward products and data gradients of 8-bit operands by wgmma: rows for
- * grouped_fp8.cuh. Compiled, not run yet. */
+ * grouped_fp8.cuh. */
 #include "kernels/cuda/fast_fp8.cuh"
 #include "kernels/cuda/grouped_tail.cuh"
 

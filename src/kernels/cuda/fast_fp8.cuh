@@ -10,7 +10,7 @@
 /* What the copy engine can describe: rows of multiples of 16 bytes. */
 static inline bool fp8_takes(const op *o, const op_types *t)
 {
-    if (!cuda_new_rows() || !cuda_types_fit(o, t)) return false;
+    if (!cuda_types_fit(o, t)) return false;
     const quant_pair p = quant_pair_of(o);
     const bool form = (p.a.form == QUANT_BLOCK && p.at == DTYPE_E4M3) ||
                       (p.a.form == QUANT_TENSOR && (p.at == DTYPE_E4M3 || p.at == DTYPE_E5M2));

@@ -1,5 +1,5 @@
 /* fast_fp8_weight.cu - weight gradients of 8-bit operands by wgmma, all experts in one launch,
- * added to FP32 or written: rows for grouped_fp8.cuh. Compiled, not run yet.
+ * added to FP32 or written: rows for grouped_fp8.cuh.
  *
  * Each element is added once, so sums have a fixed order. */
 #include "kernels/cuda/fast_fp8.cuh"

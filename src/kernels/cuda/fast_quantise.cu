@@ -1,5 +1,5 @@
 /* fast_quantise.cu - BF16 to E4M3 in blocks of 128, or to E4M3 and E5M2 with a factor a tensor,
- * which is one reading more: rows for quantise_tile.cuh. Compiled, not run yet. */
+ * which is one reading more: rows for quantise_tile.cuh. */
 #include "kernels/cuda/quantise_tile.cuh"
 
 struct in_memory {
@@ -46,7 +46,7 @@ static bool takes(const op *o, const op_types *t)
     const bool form = (d[DIM_QUANTISE_FORM] == QUANT_BLOCK && d[DIM_QUANTISE_TYPE] == DTYPE_E4M3) ||
                       (d[DIM_QUANTISE_FORM] == QUANT_TENSOR &&
                        (d[DIM_QUANTISE_TYPE] == DTYPE_E4M3 || d[DIM_QUANTISE_TYPE] == DTYPE_E5M2));
-    return cuda_new_rows() && cuda_types_fit(o, t) && form && t->in[IN_QUANTISE_x] == DTYPE_BF16 &&
+    return cuda_types_fit(o, t) && form && t->in[IN_QUANTISE_x] == DTYPE_BF16 &&
            tiles_fit(m, k, d[DIM_QUANTISE_E], turned);
 }
 

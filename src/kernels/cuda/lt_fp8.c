@@ -1,4 +1,4 @@
-/* lt_fp8.c - dense products of 8-bit operands by cuBLASLt: rows for lt.h. Compiled, not run yet.
+/* lt_fp8.c - dense products of 8-bit operands by cuBLASLt: rows for lt.h.
  *
  * Both operands are contiguous along what is summed, which is the only form that the library takes
  * of 8 bits on Hopper, and our scales lie as it reads them (program/quant.h). Sums are not cut
@@ -27,7 +27,7 @@ static void launch(const kernel_call *c);
  * library wants a multiple of 8 rows. */
 static bool takes(const op *o, const op_types *t)
 {
-    if (!cuda_new_rows() || !cuda_types_fit(o, t)) return false;
+    if (!cuda_types_fit(o, t)) return false;
     const quant_pair p = quant_pair_of(o);
     const bool blocks = p.a.form == QUANT_BLOCK && p.at == DTYPE_E4M3 && p.a.rows % 8 == 0;
     const bool tensor = p.a.form == QUANT_TENSOR && (p.at == DTYPE_E4M3 || p.at == DTYPE_E5M2);

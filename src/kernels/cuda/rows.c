@@ -4,10 +4,9 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/parts.h"
+#include "kernels/cuda/elementwise_parts.h"
 
 enum { ROWS_MAX = 2 * OP_COUNT };
 
@@ -66,6 +65,8 @@ static void gather(void)
         cuda_fast_fp8,
         cuda_fast_fp8_weight,
         cuda_lt_fp8,
+        cuda_fast_embed,
+        cuda_fast_latent,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();
@@ -89,12 +90,6 @@ static bool is_number(op_kind k, dtype t)
 {
     return t == DTYPE_F32 || t == DTYPE_BF16 || op_is_copy(k) || k == OP_ZERO ||
            op_is_quantised(k) || op_makes_codes(k);
-}
-
-bool cuda_new_rows(void)
-{
-    const char *asked = getenv("MOEFOLD_CUDA_ROWS");
-    return asked && strcmp(asked, "new") == 0;
 }
 
 bool cuda_types_fit(const op *o, const op_types *t)

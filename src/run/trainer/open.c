@@ -127,18 +127,20 @@ status trainer_open(trainer *t, const setup *s, error *err)
     return trainer_predict_attach(t, err);
 }
 
-/* Every operation is launched once, over zeros, before the first step, which then meets no kernel
- * that is still to be loaded: where the host runs ahead nothing may wait for it in a step. Nothing
- * is kept. Collective. */
+/* Every kernel is launched once, over zeros, before the first step, which then meets none that is
+ * still to be loaded: where the host runs ahead nothing may wait for it in a step. Nothing is kept.
+ * Collective. */
 static void launch_once(trainer *t)
 {
     const program *p = t->p;
     if (!executor_runs_ahead(t->e)) return;
     comm_work before = comm_work_begin(t->c, WORK_NONE); /* a hang is watched for */
     comm_where(t->c, "the first launches", NULL);
+    executor_first(t->e, true);
     step_run_begin(t->e);
     step_run_end(t->e, p, p->types.moments ? STEP_UPDATES : STEP_ONLY);
     step_report_of(t->e, p);
+    executor_first(t->e, false);
     executor_fill(t->e, 0, program_end(p), 0);
     batch_tables(t->e, p);
     step_table(t->e, p, &t->opt);

@@ -145,29 +145,36 @@ static status load_files(trainer *t, const char *folder, error *err)
     return OK;
 }
 
-static int64_t largest_weight(const weight_list *w)
+/* Elements that are drawn at a time. */
+enum { DRAWN = 1 << 25 };
+
+static int64_t drawn_at_most(const weight_list *w)
 {
-    int64_t most = 0;
+    int64_t most = 1;
     for (int i = 0; i < w->n; i++)
         if (w->list[i].n > most) most = w->list[i].n;
-    return most;
+    return most < DRAWN ? most : DRAWN;
 }
 
-/* One by one: all at once would take as much memory of the host as they have in FP32, beside the
+/* In ranges: all at once would take as much memory of the host as they have in FP32, beside the
  * state that it keeps. Memory is new, so padding between them is zero. */
 static status draw_weights(trainer *t, error *err)
 {
     const weight_list *w = &t->p->weights;
     uint64_t seed = (uint64_t)recipe_int(&t->s->r, K_SEED);
-    int64_t most = largest_weight(w);
-    float *values = malloc(sizeof *values * (size_t)(most + 1));
+    int64_t most = drawn_at_most(w), n;
+    float *values = malloc(2 * sizeof *values * (size_t)most);
     status s = OK;
     if (!values)
-        s = error_set(err, ERR_MACHINE, "no memory for a weight of %lld elements", (long long)most);
+        s = error_set(err, ERR_MACHINE, "no memory to draw %lld weights at a time",
+                      (long long)most);
     for (int i = 0; i < w->n && !s; i++) {
         const weight *one = &w->list[i];
-        init_weight(t->s, &t->p->at, one, seed, values);
-        s = array_put_weights(t->e, t->p, one->offset, one->n, values, err);
+        for (int64_t at = 0; at < one->n; at += n) {
+            n = one->n - at < most ? one->n - at : most;
+            init_range(t->s, &t->p->at, one, seed, at, n, values);
+            array_put_weights(t->e, t->p, one->offset + at, n, values, values + most);
+        }
         waiting_part((double)(i + 1) / (double)w->n);
     }
     free(values);
