@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `moefold tune`: on an invented machine, where trials take no time, and once on this one. From the repository's root.
 . tests/cli/saying.sh
-export MOEFOLD=$moefold OMP_WAIT_POLICY=passive
+export MOEFOLD=$moefold OMP_WAIT_POLICY=passive CACHE=$work/cache
+mkdir "$CACHE"
 invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/tune/machine.py "$moefold" tune "$@"; }
 job=(tiny cluster.gpu=cpu seq=64 gbs=16)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
