@@ -47,7 +47,6 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
     if (c->split) text_add(&t, ", embedding and head count as layers");
-    if (p->ways.packed) text_add(&t, ", packed step");
     if (p->ways.chunks) text_add(&t, ", %lld chunks", (long long)p->ways.chunks);
     return t.s;
 }
@@ -71,18 +70,17 @@ static const char *about(arena *a, int64_t n)
     return text_grouped(a, n);
 }
 
-/* What our own programs can do about memory, and what it brought. */
-static void print_ways(const plan_answer *p)
+/* Chunks that nobody asked for, and what they brought. */
+static void print_chunks(const plan_answer *p)
 {
     const search_own *w = &p->ways;
-    if (!w->packed && !w->chunks) return;
-    printf("         of layouts with ");
-    if (w->packed) printf("%s=true%s", knobs[K_PACK_STEP].key, w->chunks ? " and " : "");
-    if (w->chunks) printf("%s=%lld", knobs[K_SEQUENCE_CHUNKS].key, (long long)w->chunks);
+    if (!w->chunks) return;
+    printf("         of layouts with %s=%lld: without, ", knobs[K_SEQUENCE_CHUNKS].key,
+           (long long)w->chunks);
     if (w->without_s > 0)
-        printf(": without, the best takes %.3f s\n", w->without_s);
+        printf("the best takes %.3f s\n", w->without_s);
     else
-        printf(": without, nothing fits\n");
+        printf("nothing fits\n");
 }
 
 static void print_counts(const plan_answer *p, arena *a)
@@ -110,7 +108,7 @@ static void print_counts(const plan_answer *p, arena *a)
     if (p->fell_back)
         printf("         Of features that published runs on such GPUs have, nothing fits: all were "
                "searched.\n");
-    print_ways(p);
+    print_chunks(p);
     if (!p->complete)
         printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
                p->limit);
@@ -189,6 +187,7 @@ void plan_print(const plan_answer *p, arena *a)
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
+    plan_print_claim(p, a);
     print_front(p, a);
 }
 
@@ -293,14 +292,14 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "search", json_string(p->published ? "published" : "all"));
     json_object_set_new(o, "nothing_published_fits", json_boolean(p->fell_back));
-    if (p->ways.packed || p->ways.chunks)
+    if (p->ways.chunks)
         json_object_set_new(
-            o, "own_memory",
-            json_pack("{s:b, s:I, s:o}", "pack_step", p->ways.packed, "sequence_chunks",
-                      (json_int_t)p->ways.chunks, "without_s",
+            o, "chunks",
+            json_pack("{s:I, s:o}", "sequence_chunks", (json_int_t)p->ways.chunks, "without_s",
                       p->ways.without_s > 0 ? json_real(p->ways.without_s) : json_null()));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
+    if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     cli_other_json(o, &p->other);

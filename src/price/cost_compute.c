@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "price/cost_parts.h"
+#include "program/quant.h"
 
 double cost_memory(const cost_model *c, double bytes)
 {
@@ -189,11 +190,23 @@ static double uneven_seconds(const cost_model *c, const op *o, const expert_load
     return seconds;
 }
 
+/* Rows of all experts that are computed: of a quantised program's room, in which each expert may
+ * begin at a multiple of the form's alignment, half of what that may take. */
+static double computed_rows(const cost_model *c, const op *o)
+{
+    double room = (double)o->dim[DIM_GROUPED_ROOM];
+    if (op_is_quantised(o->kind)) {
+        const quant_form form = (quant_form)o->dim[DIM_QGROUPED_FORM];
+        room -= 0.5 * (double)(o->dim[DIM_GROUPED_E] * (quant_info_of(form).align - 1));
+    }
+    return floor(room * c->fill * (1 + 1e-12)); /* whole rows */
+}
+
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     expert_loads l = cost_loads(c, seg, o);
     int64_t n_experts = o->dim[DIM_GROUPED_E];
-    double even = floor((double)o->dim[DIM_GROUPED_ROOM] * c->fill * (1 + 1e-12)); /* whole rows */
+    double even = computed_rows(c, o);
     double experts = (double)n_experts;
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     double rows = even * l.skew;

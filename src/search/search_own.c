@@ -1,9 +1,9 @@
-/* search_own.c - the same search with a packed step and with chunks.
+/* search_own.c - the same search in chunks.
  *
  * I1  What a person set is kept.
  * I2  Something is taken only if it is faster by more than TAKEN_FROM: of equal ones the recipe that
  *     changes less.
- * I3  Where nothing is recomputed and nothing is on the host, nothing can be gained. */
+ * I3  Where neither MLPs nor experts are recomputed and nothing is on the host, nothing is gained. */
 #include "search/search_own.h"
 
 #include "base/clock.h"
@@ -12,22 +12,11 @@
 
 static const double TAKEN_FROM = 0.001;
 
-static bool is_open(const recipe *r, knob_id k)
-{
-    return r->knob[k].from != FROM_USER;
-}
-
-/* Could more room make the first faster? */
-static bool memory_binds(const search_result *r)
-{
-    return !r->n_best || r->best[0].c.drop || r->best[0].c.offload;
-}
-
-/* Chunks are of what is recomputed of MLPs and experts; the host's share may go by them, too. */
+/* Chunks are of what is recomputed of MLPs and experts; the host's share may go by them, too. I3 */
 static bool chunks_may_help(const search_result *r)
 {
     const unsigned cut = DROP_MLP | DROP_MOE | DROP_SHARED | DROP_FULL;
-    return !r->n_best || (r->best[0].c.drop & cut) || r->best[0].c.offload;
+    return !r->n_best || r->best[0].c.drop & cut || r->best[0].c.offload;
 }
 
 static double step_of(const search_result *r)
@@ -48,19 +37,18 @@ typedef struct own_search {
     arena *a;
 } own_search;
 
-/* The search with one knob set besides. */
-static bool try_with(own_search *w, knob_id k, value v, const char *why)
+/* The search with so many chunks. */
+static bool try_chunks(own_search *w, int64_t n)
 {
     if (w->o->until > 0 && clock_seconds() >= w->o->until) return false;
     recipe *r = ARENA_NEW(w->a, recipe);
     search_result *x = ARENA_NEW(w->a, search_result);
     error err;
     *r = **w->given;
-    recipe_set(r, k, v, why);
+    recipe_set(r, K_SEQUENCE_CHUNKS, value_of_int(n), "less is held at once");
     w->own->tried++;
     if (search_run(x, r, w->o, w->a, &err) || !is_faster(x, w->out)) return false;
-    if (!w->own->chunks && !w->own->packed)
-        w->own->without_s = w->out->n_best ? step_of(w->out) : 0;
+    if (!w->own->chunks) w->own->without_s = w->out->n_best ? step_of(w->out) : 0;
     *w->out = *x;
     *w->given = r;
     return true;
@@ -72,14 +60,10 @@ void search_own_ways(search_own *own, search_result *out, const recipe **given,
     static const int64_t chunks[] = {8, 16, 4, 2};
     own_search w = {own, out, given, o, a};
     *own = (search_own){.chunks = 0};
-    if (target_of(*given) != TARGET_MOEFOLD || !out->complete || !memory_binds(out))
-        return;                                                            /* I3 */
-    if (is_open(*given, K_PACK_STEP) && recipe_int(*given, K_N_GPUS) == 1) /* I1 */
-        own->packed = try_with(&w, K_PACK_STEP, value_of_bool(true), "it is free");
+    if (target_of(*given) != TARGET_MOEFOLD || !out->complete) return;
+    if ((*given)->knob[K_SEQUENCE_CHUNKS].from == FROM_USER) return; /* I1 */
     for (size_t i = 0; i < sizeof chunks / sizeof chunks[0]; i++) {
-        if (!is_open(*given, K_SEQUENCE_CHUNKS) && !own->chunks) return;
         if (!chunks_may_help(out)) return;
-        if (try_with(&w, K_SEQUENCE_CHUNKS, value_of_int(chunks[i]), "less is held at once"))
-            own->chunks = chunks[i];
+        if (try_chunks(&w, chunks[i])) own->chunks = chunks[i];
     }
 }

@@ -1,8 +1,8 @@
-/* search_own.h - what only our own programs can do about memory, searched where memory binds.
+/* search_own.h - sequence chunks, searched where memory binds.
  *
- * Packed steps (program/memory/step_packing.h) and sequence chunks cost next to nothing but change
- * what every layout holds, so they are no axes: the whole search is asked again with them. Plans for
- * Megatron, and plans in which nothing is recomputed or moved to the host, are searched once. */
+ * Chunks cost next to nothing but change what every layout holds, and only our own programs have
+ * them, so they are no axis: the whole search is asked again with them. Plans for Megatron, and plans
+ * whose best makes no experts again and has nothing on the host, are searched once. */
 #ifndef SEARCH_SEARCH_OWN_H
 #define SEARCH_SEARCH_OWN_H
 
@@ -11,7 +11,6 @@
 /* What was taken; all zero: nothing. */
 typedef struct search_own {
     int64_t chunks;   /* moefold.sequence_chunks; 0: as given */
-    bool packed;      /* moefold.pack_step */
     double without_s; /* the step without them; 0: nothing fits */
     int tried;        /* searches */
 } search_own;

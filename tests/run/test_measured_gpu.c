@@ -175,10 +175,12 @@ static double narrow_rate(const costing *x, op_kind kind, unsigned flags)
     const int64_t dense[] = {8192, 8192, 8192, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3},
                   grouped[] = {65536, 32, 4096, 4096, QUANT_BLOCK, DTYPE_E4M3, DTYPE_E4M3};
     lone_op o;
-    lone_init(&o, kind, "product", kind >= OP_QGROUPED ? grouped : dense,
-              kind >= OP_QGROUPED ? 7 : 6);
+    const bool experts = kind >= OP_QGROUPED;
+    lone_init(&o, kind, "product", experts ? grouped : dense, experts ? 7 : 6);
     o.o.flags = flags;
-    return op_flops(&o.o) / seconds_of(x, &o) * 1e-12;
+    /* Of the room for 127 rows more an expert half is taken. */
+    const double computed = experts ? (65536 - 0.5 * 32 * 127) / 65536 : 1;
+    return computed * op_flops(&o.o) / seconds_of(x, &o) * 1e-12;
 }
 
 static double norm_seconds(const costing *x, op_kind kind, double bytes)
@@ -266,9 +268,7 @@ static void the_update_is_priced_by_its_operations(void **state)
     program *p = ARENA_NEW(x.a, program);
     program_build(p, &x.s, 0, x.a);
     double seconds = cost_of_optimizer(&x.c, p), squares = 4.0 * (double)p->weights.owned / 3e12;
-    double embeddings = 4.0 * 2 * 151936 * 2048 / 3e12;
-    assert_true(seconds > squares + 0.9 * embeddings);
-    assert_true(seconds < squares + 1.1 * embeddings + 1e-3);
+    assert_true(seconds > squares && seconds < squares + 1e-3);
     costing_close(&x);
     folder_close(&f);
 }

@@ -8,13 +8,32 @@
 #include "program/target.h"
 
 #define PACKED "moefold.pack_step=true "
-#define ONE    "cluster.n_gpus=1 train.micro_batch_size=8 train.global_batch_size=8 "
+#define PLAIN  "moefold.pack_step=false "
+#define ONE    "cluster.n_gpus=1 train.micro_batch_size=8 "
 #define NORMS  M "recompute_granularity=selective " M "recompute_modules=[layernorm,moe_act] "
 #define H200                                                                                       \
     "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold optimizer.optimizer=none " EVEN
-#define BLOCKS "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "
+#define BLOCKS  "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "
+#define OVERLAP "ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true "
 
-static const char *const kinds[] = {"", FULL, MOE, NORMS, CHUNKS MOE, GROUPS, DROPS};
+static const char *const kinds[] = {
+    ONE,
+    ONE FULL,
+    ONE MOE,
+    ONE NORMS,
+    ONE CHUNKS MOE,
+    ONE GROUPS,
+    ONE DROPS,
+    MOE "cluster.n_gpus=1 train.micro_batch_size=2 ", /* several microbatches */
+    EP2 A2A "cluster.n_gpus=2 train.micro_batch_size=4 ",
+    EP2 A2A CHUNKS FULL "cluster.n_gpus=2 train.micro_batch_size=2 ",
+    EP4 DEEP "cluster.n_gpus=4 train.micro_batch_size=2 ",
+    EP2 AG OVERLAP NORMS "cluster.n_gpus=4 ",
+    TP2 ETP1 EP2 A2A "cluster.n_gpus=2 train.micro_batch_size=8 ",
+    TP2 CP2 "cluster.n_gpus=4 train.micro_batch_size=8 ",
+    CP2 ULY EP2 A2A "cluster.n_gpus=2 ",
+    OVERLAP "cluster.n_gpus=2 train.micro_batch_size=4 ",
+};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 /* ---- bit for bit */
@@ -22,13 +41,17 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 static void compare_packed(const char *folder, const char *words, arena *a)
 {
     static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
-    run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
+    int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
     run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM PACKED "%s", words)));
-    bool same = !memcmp(off->gradients, on->gradients, (size_t)on->n_gradients) &&
-                !memcmp(off->weights, on->weights, (size_t)on->n_weights) &&
-                !memcmp(off->g.loss, on->g.loss, sizeof on->g.loss);
-    if (!same || !(on->g.loss[0] > 0)) fail_msg("%s %s: not the same", folder, words);
-    free_bits(off, 1), free_bits(on, 1);
+    for (int i = 0; i < n; i++) {
+        bool same = !memcmp(off[i].gradients, on[i].gradients, (size_t)on[i].n_gradients) &&
+                    !memcmp(off[i].weights, on[i].weights, (size_t)on[i].n_weights) &&
+                    !memcmp(off[i].g.loss, on[i].g.loss, sizeof on[i].g.loss);
+        assert_true(on[i].g.p.packed && !off[i].g.p.packed);
+        if (!same || !(on[i].g.loss[0] > 0))
+            fail_msg("%s %s: rank %d is not the same", folder, words, i);
+    }
+    free_bits(off, n), free_bits(on, n);
 }
 
 static void packing_changes_no_bit(void **state)
@@ -38,13 +61,13 @@ static void packing_changes_no_bit(void **state)
     int ran = 0;
     for (int c = 0; c < N_FAMILY_CASES; c++)
         for (int k = 0; k < N_KINDS; k++) {
-            const char *words = arena_text(a, ONE "%s", kinds[k]);
-            if (!rig_is_legal(family_cases[c], arena_text(a, PACKED "%s", words), a)) continue;
-            if (k > 2 && (c + k) % 2) continue;
-            compare_packed(family_cases[c], words, a);
+            const char *words = arena_text(a, PACKED "%s", kinds[k]);
+            if (!rig_is_legal(family_cases[c], words, a)) continue;
+            if (k > 2 && (c + k) % 3) continue;
+            compare_packed(family_cases[c], kinds[k], a);
             ran++;
         }
-    assert_true(ran >= 20);
+    assert_true(ran >= 30);
     arena_destroy(a);
 }
 
@@ -57,9 +80,10 @@ static void planned_bytes_are_used(void **state)
     int ran = 0;
     for (int c = 0; c < N_FAMILY_CASES; c++)
         for (int k = 0; k < N_KINDS; k++) {
-            const char *words = arena_text(a, EVEN PACKED LOSSES ONE "%s", kinds[k]);
+            const char *words = arena_text(a, EVEN PACKED LOSSES "%s", kinds[k]);
             rig_result r;
             if (strstr(words, DROPS) || !rig_is_legal(family_cases[c], words, a)) continue;
+            if (k > 2 && (c + k) % 2) continue;
             rig_touch(&r, family_cases[c], words);
             if (r.text[0] || r.planned != r.used)
                 fail_msg("%s %s: planned %lld, used %lld %s", family_cases[c], words,
@@ -76,10 +100,10 @@ static program *built(const char *name, const char *words, arena *a)
     program *p = ARENA_NEW(a, program);
     setup_of_words(s, a, name, words);
     program_build(p, s, 0, a);
-    program_size size;
-    program_sizes(&size, s, a);
-    assert_int_equal(size.arena_bytes, p->arena_bytes);
-    assert_memory_equal(size.bytes, p->bytes, sizeof p->bytes);
+    program_size *sizes = ARENA_ARRAY(a, program_size, s->pipe.pp);
+    program_sizes(sizes, s, a);
+    assert_int_equal(sizes[0].arena_bytes, p->arena_bytes);
+    assert_memory_equal(sizes[0].bytes, p->bytes, sizeof p->bytes);
     return p;
 }
 
@@ -111,14 +135,14 @@ static void long_steps_are_within_their_goals(void **state)
     for (size_t i = 0; i < sizeof goals / sizeof goals[0]; i++) {
         arena *a = arena_create();
         const goal *g = &goals[i];
-        const program *off = built(g->model, arena_text(a, H200 "%s", g->words), a);
+        const program *off = built(g->model, arena_text(a, H200 PLAIN "%s", g->words), a);
         const program *on = built(g->model, arena_text(a, H200 PACKED "%s", g->words), a);
         double gib = (double)on->arena_bytes / (1 << 30);
         assert_true(on->packed && !off->packed);
         if (gib > g->gib || on->arena_bytes >= off->arena_bytes)
             fail_msg("%s %s: %.2f GiB", g->model, g->words, gib);
         assert_true(on->bytes[REGION_SAVED] >= on->saved_live);
-        assert_true(on->bytes[REGION_SAVED] * 4 <= on->saved_live * 5);
+        assert_true((on->bytes[REGION_SAVED] - on->saved_live) * 20 <= on->arena_bytes);
         arena_destroy(a);
     }
 }
@@ -168,9 +192,9 @@ static bool owns(const owners *w, int64_t start, int64_t end, int64_t owner)
  * model where it is a gradient. */
 static int64_t owner_of(const program *p, const item *it, int64_t item_id, int id)
 {
-    enum { BUFS = 4096 };
+    enum { BUFS = 4096, INSTANCES = 64 };
     const buf *b = &it->seg->bufs[id];
-    int64_t own = it->at[0].instance;
+    int64_t own = it->at[0].instance + it->at[0].micro * INSTANCES;
     switch (b->life) {
     case LIFE_TEMP:
         return (1 << 30) + item_id * BUFS + id;
@@ -279,15 +303,27 @@ static void no_buffer_loses_a_byte_while_it_lives(void **state)
     }
 }
 
-/* ---- where it is not to be had */
+/* ---- where less is to be had, and nothing */
 
-static void steps_of_several_microbatches_stay_in_regions(void **state)
+static void later_microbatches_have_the_places_of_the_first(void **state)
 {
     (void)state;
     arena *a = arena_create();
-    const char *more = QWEN BATCH("1", "4096") "train.global_batch_size=2 ";
-    const program *off = built("qwen3-30b-a3b", arena_text(a, H200 "%s", more), a);
+    const char *more = QWEN BATCH("1", "4096") "train.global_batch_size=3 ";
+    const program *off = built("qwen3-30b-a3b", arena_text(a, H200 PLAIN "%s", more), a);
     const program *on = built("qwen3-30b-a3b", arena_text(a, H200 PACKED "%s", more), a);
+    assert_true(on->packed && on->arena_bytes < off->arena_bytes);
+    assert_true(replay_step(on, a) > 900);
+    arena_destroy(a);
+}
+
+static void stages_stay_in_regions(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    const char *two = arena_text(a, H200 "%s", QWEN BATCH("1", "4096") PP2 "cluster.n_gpus=2 ");
+    const program *off = built("qwen3-30b-a3b", two, a);
+    const program *on = built("qwen3-30b-a3b", arena_text(a, PACKED "%s", two), a);
     assert_false(on->packed);
     assert_int_equal(on->arena_bytes, off->arena_bytes);
     arena_destroy(a);
@@ -300,7 +336,8 @@ int main(void)
         cmocka_unit_test(planned_bytes_are_used),
         cmocka_unit_test(long_steps_are_within_their_goals),
         cmocka_unit_test(no_buffer_loses_a_byte_while_it_lives),
-        cmocka_unit_test(steps_of_several_microbatches_stay_in_regions),
+        cmocka_unit_test(later_microbatches_have_the_places_of_the_first),
+        cmocka_unit_test(stages_stay_in_regions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* elementwise_parts.h - tables of fast rows that only move or add numbers, as parts.h has others. */
+/* elementwise_parts.h - tables of fast rows that move or add numbers; parts.h has the others. */
 #ifndef KERNELS_CUDA_ELEMENTWISE_PARTS_H
 #define KERNELS_CUDA_ELEMENTWISE_PARTS_H
 

@@ -1,11 +1,13 @@
 /* step_packing.c - places by the lives of buffers in the step's one list of operations.
  *
- * I1  Time is the number of an operation among those of all items. A piece lives from the first
- *     operation that touches it to the last, both included.
- * I2  Pieces overlap in memory only where their lives do not. All operations are on one stream, so
- *     that is all the order there must be.
- * I3  A gradient that an operation writes whole is a window: free before that operation. All other
- *     bytes between the gradients' start and the saved region's are never free.
+ * I1  Time is the number of an operation among those of the first microbatch. A piece lives from the
+ *     first operation that touches it to the last, both included; where one of them is not on the
+ *     compute stream, from the beginning of that list to its end, behind which all of it is done. What
+ *     messages of the program touch, and what is of no microbatch where there are several, lives
+ *     always.
+ * I2  Pieces overlap in memory only where their lives do not.
+ * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before that
+ *     list. All other bytes between the gradients' start and the saved region's are never free.
  * I4  The largest first, or those with the most bytes times operations first, whichever ends lower:
  *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried at
  *     six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
@@ -17,12 +19,15 @@
 #include "program/shape.h"
 #include "program/target.h"
 
-enum { PIECE_ALIGN = 256 };
+enum {
+    PIECE_ALIGN = 256,
+    PIECES_MOST = 10000, /* of about a hundred layers: each is compared with all (0.2 s) */
+};
 
 bool step_packs(const setup *s)
 {
-    return recipe_on(&s->r, K_PACK_STEP) && target_row_of(s)->writes_first && s->lay.world == 1 &&
-           step_shape_of(s).micros == 1 && !recipe_on(&s->r, K_OFFLOAD);
+    return recipe_on(&s->r, K_PACK_STEP) && target_row_of(s)->writes_first && s->pipe.pp == 1 &&
+           s->pipe.vpp == 1 && !recipe_on(&s->r, K_EP_OVERLAP) && !recipe_on(&s->r, K_OFFLOAD);
 }
 
 typedef struct piece {
@@ -44,12 +49,16 @@ typedef struct packer {
 
 /* ---- pieces */
 
-static void use(packer *w, int64_t i, int64_t bytes, int64_t time)
+typedef struct span {
+    int64_t first, last; /* operations */
+} span;
+
+static void use(packer *w, int64_t i, int64_t bytes, span t)
 {
     piece *x = &w->list[i];
     x->bytes = round_up(bytes, PIECE_ALIGN);
-    if (x->first < 0) x->first = time;
-    x->last = time;
+    if (x->first < 0 || t.first < x->first) x->first = t.first;
+    if (t.last > x->last) x->last = t.last;
 }
 
 static int64_t add_piece(packer *w)
@@ -77,18 +86,34 @@ static int64_t piece_of(packer *w, const item *it, int id, int64_t *temp)
     return next ? w->saved[at->instance + 1] : -1;
 }
 
-static void use_all(packer *w, const item *it, const int *ids, int n, int64_t time, int64_t *temp)
+static void use_all(packer *w, const item *it, const int *ids, int n, span t, int64_t *temp)
 {
     for (int i = 0; i < n; i++) {
         if (ids[i] < 0) continue;
         int root = seg_root(it->seg, ids[i]);
         int64_t piece_id = piece_of(w, it, root, temp);
-        if (piece_id >= 0) use(w, piece_id, it->seg->bufs[root].bytes, time);
+        if (piece_id >= 0) use(w, piece_id, it->seg->bufs[root].bytes, t);
     }
 }
 
+/* Of the first microbatch, or of none. */
+static bool is_first(const item *it)
+{
+    return it->at[0].chunk < 0 || it->at[0].micro == 0;
+}
+
+/* The life of what operation k of an item touches; items so far end at w->end. I1 */
+static span span_of(const packer *w, const item *it, int k)
+{
+    static const span always = {0, INT64_MAX - 1};
+    const op *o = &it->seg->ops[it->phase][k];
+    if (o->flags & ACROSS || (it->at[0].chunk < 0 && w->p->micros > 1)) return always;
+    if (o->stream == STREAM_COMPUTE) return (span){w->end + k, w->end + k};
+    return (span){w->end, w->end + it->seg->n_ops[it->phase] - 1};
+}
+
 /* Numbers of pieces until they have places, in the arrays that places are for. */
-static void see_item(packer *w, item *it, int64_t *time)
+static void see_item(packer *w, item *it)
 {
     const segment *seg = it->seg;
     const target_row *target = target_row_of(w->p->s);
@@ -96,14 +121,16 @@ static void see_item(packer *w, item *it, int64_t *time)
     int64_t *bufs = ARENA_RAW(w->a, int64_t, seg->n_bufs + 1);
     int64_t *work = ARENA_RAW(w->a, int64_t, n + 1);
     for (int id = 0; id < seg->n_bufs; id++) bufs[id] = -1;
-    for (int k = 0; k < n; k++, ++*time) {
+    for (int k = 0; k < n; k++) {
         const op *o = &seg->ops[it->phase][k];
-        use_all(w, it, o->in, OP_IN_MAX, *time, bufs);
-        use_all(w, it, o->out, OP_OUT_MAX, *time, bufs);
+        const span t = span_of(w, it, k);
+        use_all(w, it, o->in, OP_IN_MAX, t, bufs);
+        use_all(w, it, o->out, OP_OUT_MAX, t, bufs);
         int64_t bytes = workspace_bytes(target, seg, o);
         work[k] = bytes ? add_piece(w) : -1;
-        if (bytes) use(w, work[k], bytes, *time);
+        if (bytes) use(w, work[k], bytes, t);
     }
+    w->end += n;
     for (int id = 0; id < seg->n_bufs; id++)
         if (seg->bufs[id].life != LIFE_TEMP && seg_root(seg, id) == id)
             bufs[id] = piece_of(w, it, id, bufs);
@@ -119,7 +146,8 @@ static void see_items(packer *w)
         w->saved[i] = w->n;
         for (int id = 0; id < c->list[i].seg->n_bufs; id++) add_piece(w);
     }
-    for (int64_t i = 0; i < w->items->n; i++) see_item(w, &w->items->list[i], &w->end);
+    for (int64_t i = 0; i < w->items->n; i++)
+        if (is_first(&w->items->list[i])) see_item(w, &w->items->list[i]);
 }
 
 /* ---- gradients */
@@ -130,23 +158,30 @@ static int by_place(const void *x, const void *y)
     return (a->at > b->at) - (a->at < b->at);
 }
 
+static void add_windows(const packer *w, const item *it, int64_t begins, piece *list, int64_t *n)
+{
+    for (int k = 0; k < it->seg->n_ops[it->phase]; k++) {
+        const op *o = &it->seg->ops[it->phase][k];
+        if (!(o->flags & OVERWRITE) || !op_can_overwrite(o->kind)) continue;
+        for (int j = 0; j < OP_OUT_MAX; j++) {
+            int id = o->out[j];
+            if (id < 0 || it->seg->bufs[id].life != LIFE_GRADIENT) continue;
+            const bool alone = o->stream == STREAM_COMPUTE;
+            list[(*n)++] = (piece){it->seg->bufs[id].bytes, program_place(w->p, it, id),
+                                   alone ? begins + k : begins, INT64_MAX};
+        }
+    }
+}
+
 static piece *windows_of(packer *w, int64_t *n)
 {
     piece *list = ARENA_RAW(w->a, piece, w->p->weights.n + 1);
-    int64_t time = 0;
+    int64_t begins = 0;
     *n = 0;
-    for (int64_t i = 0; i < w->items->n; i++) {
+    for (int64_t i = 0; i < w->items->n && w->p->micros == 1; i++) {
         const item *it = &w->items->list[i];
-        for (int k = 0; k < it->seg->n_ops[it->phase]; k++, time++) {
-            const op *o = &it->seg->ops[it->phase][k];
-            if (!(o->flags & OVERWRITE) || !op_can_overwrite(o->kind)) continue;
-            for (int j = 0; j < OP_OUT_MAX; j++) {
-                int id = o->out[j];
-                if (id < 0 || it->seg->bufs[id].life != LIFE_GRADIENT) continue;
-                list[(*n)++] =
-                    (piece){it->seg->bufs[id].bytes, program_place(w->p, it, id), time, INT64_MAX};
-            }
-        }
+        add_windows(w, it, begins, list, n);
+        begins += it->seg->n_ops[it->phase];
     }
     qsort(list, (size_t)*n, sizeof *list, by_place);
     return list;
@@ -289,27 +324,49 @@ static void place_item(const packer *w, item *it)
         if (work[k] >= 0) work[k] = w->list[work[k]].at;
 }
 
-static bool on_one_stream(const item_list *items)
+/* The item of the first microbatch that does the same. */
+static const item *first_of(const packer *w, const item *it)
 {
-    for (int64_t i = 0; i < items->n; i++) {
-        const item *it = &items->list[i];
-        for (int k = 0; k < it->seg->n_ops[it->phase]; k++)
-            if (it->seg->ops[it->phase][k].stream != STREAM_COMPUTE) return false;
+    for (int64_t i = 0; i < w->items->n; i++) {
+        const item *x = &w->items->list[i];
+        if (is_first(x) && x->seg->bufs == it->seg->bufs && x->phase == it->phase &&
+            x->at[0].chunk >= 0 && x->at[0].instance == it->at[0].instance)
+            return x;
     }
-    return true;
+    return NULL;
+}
+
+static void place_items(packer *w)
+{
+    for (int64_t i = 0; i < w->items->n; i++)
+        if (is_first(&w->items->list[i])) place_item(w, &w->items->list[i]);
+    for (int64_t i = 0; i < w->items->n; i++) {
+        item *it = &w->items->list[i];
+        const item *first = is_first(it) ? NULL : first_of(w, it);
+        if (!first) continue;
+        it->places = first->places;
+        it->work = first->work;
+    }
+}
+
+static bool give_up(const packer *w)
+{
+    for (int64_t i = 0; i < w->items->n; i++)
+        w->items->list[i].places = w->items->list[i].work = NULL;
+    return false;
 }
 
 bool step_packing(program *p, arena *a)
 {
     static weight_of_piece *const ways[] = {by_bytes, by_area};
     packer w = {.p = p, .items = &p->items[PART_STEP], .a = a};
-    if (!on_one_stream(w.items)) return false;
     see_gradients(&w);
     see_items(&w);
+    if (w.n > PIECES_MOST) return give_up(&w);
     int64_t by[2] = {place_all(&w, ways[0]), place_all(&w, ways[1])}, end = by[1];
     if (by[0] <= by[1]) end = place_all(&w, ways[0]); /* I4 */
     p->bytes[REGION_SAVED] = end - p->offset[REGION_SAVED];
     p->saved_live = live_of(&w);
-    for (int64_t i = 0; i < w.items->n; i++) place_item(&w, &w.items->list[i]);
+    place_items(&w);
     return true;
 }
