@@ -107,14 +107,15 @@ static bool hook_passed(device *d, op_stream s)
     return paced_is_past(pace_of(d)->marks[s]);
 }
 
-static void hook_point(device *d, op_stream s, issue_point p)
+static void hook_point(device *d, issue_point p)
 {
-    pace_of(d)->points[s][p] = pace_of(d)->end[s];
+    pace_of(d)->points[p.stream][p.group][p.kind] = pace_of(d)->end[p.stream];
 }
 
-static void hook_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p)
+static void hook_await(device *d, op_stream s, int64_t rank, issue_point theirs)
 {
-    paced_behind(pace_of(d), s, peers_of(d)->cards[rank].pace->points[theirs][p]);
+    const paced *other = peers_of(d)->cards[rank].pace;
+    paced_behind(pace_of(d), s, other->points[theirs.stream][theirs.group][theirs.kind]);
 }
 
 static device_address hook_locate(const device *d, const void *at)
