@@ -199,7 +199,7 @@ install: all ## Install into PREFIX (/usr/local), below DESTDIR if given
 	install -d '$(DESTDIR)$(PREFIX)/share/zsh/site-functions'
 	$(PROGRAM) completion zsh > '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_moefold'
 	install -d '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
-	install -m 644 $(wildcard hardware/*.yaml) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
+	install -m 644 $(wildcard hardware/*.yaml hardware/*.txt) '$(DESTDIR)$(PREFIX)/share/moefold/hardware'
 
 deps: ## Install all that building, testing and linting need (Debian, Ubuntu)
 	@CC='$(CC)' tools/deps build test lint

@@ -229,10 +229,13 @@ static inline status print_bands_def(const judging *b, error *err)
         const judged *j = &b->rows[i];
         if (!band_counts(j)) continue;
         band_traits t = band_traits_of(j->s);
-        printf("ROW(\"%s\", \"%s\", \"%s\", %" PRId64, j->id, t.gpu, t.name, t.seq);
+        printf("ROW(\"%s\", \"%s\", \"%s\", %" PRId64 ", %" PRId64 ",\n    SIZES(", j->id, t.gpu,
+               t.name, t.seq, recipe_int(&j->s->r, K_N_GPUS));
+        for (int k = 0; k < 8; k++) printf("%s%" PRId64, k ? ", " : "", t.sizes[k]);
+        printf(")");
         for (int f = 0; f < BAND_FEATURES; f++)
             printf("%s\"%s\"", f ? ", " : ",\n    ", t.feature[f]);
-        printf(", %.4f)\n", band_error(j));
+        printf(", %.0f, %.4f)\n", j->tokens, band_error(j));
     }
     printf("DIFFERENCE(%.4f)\n", numbers_quantile(&p.apart, 0.8));
     print_support(b, 'H');

@@ -108,7 +108,7 @@ fits() { # LAYERS WORDS...: on the GPU by plan, and on the host
     [ "${gpu##*[: ]}" = true ] && holds "${host:-0} <= ($free - 8) * 1073741824"
 }
 largest() { # WORDS...: layers of Qwen3-30B-A3B
-    local low=0 high=49 n
+    local low=8 high=32 n
     while [ $((high - low)) -gt 1 ]; do
         n=$(((low + high) / 2))
         if fits "$n" "$@"; then low=$n; else high=$n; fi
@@ -122,21 +122,22 @@ try_largest() {
     n=$(largest "$@")
     say "$name: largest by plan" "$n layers" "" -
     [ "$how" = train ] && [ "${LARGEST:-train}" = train ] || return
-    trained "$name" 185 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" &&
+    trained "$name" 80 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" &&
         say "$name: $n layers train" "losses $(losses "$name" | tr '\n' ' '), $(step_ms "$name") ms a step" "finite" yes
 }
 all_largest() {
-    local best=0 most=0 part_of n
-    for part_of in 0.25 0.5 0.75 1; do
+    local best=0.75 most=0 part_of n
+    for part_of in 0.625 0.75 0.875; do
         # shellcheck disable=SC2046
         n=$(largest $(share $part_of) "${beside[@]}")
         [ "$n" -gt "$most" ] && most=$n best=$part_of
     done
-    try_largest "nothing offloaded" train
+    say "host memory that may be taken" "$((free - 8)) GiB" "" -
     # shellcheck disable=SC2046
     try_largest "share $best on the host" train $(share "$best") "${beside[@]}"
+    try_largest "state moved, BF16 moments" train "${narrow[@]}" "${moved[@]}"
+    try_largest "nothing offloaded" train
     try_largest "state moved" plan "${moved[@]}"
     try_largest "nothing offloaded, BF16 moments" plan "${narrow[@]}"
-    try_largest "state moved, BF16 moments" train "${narrow[@]}" "${moved[@]}"
 }
 if [ "${OFFLOAD:-largest}" = largest ]; then all_largest; fi

@@ -9,11 +9,61 @@ deepseek=(deepseek-v3 model.num_layers=3 'model.moe_layer_freq=[0,1,1]' model.nu
 
 batch() { echo "train.micro_batch_size=$1 train.global_batch_size=$1 model.seq_length=$2"; }
 
-# shares: of the times by kind that `train --predict` ends with, each measured one as a part of the step
-shares() {
-    awk '/^seconds a step/ {on = 1; next} !on || NF < 3 {next} {t = $NF; $NF = ""; $(NF - 1) = ""; sub(/ +$/, "")}
-        $0 == "step" {for (i = 1; i <= n; i++) printf("%s%s %.1f", i > 1 ? ", " : "", name[i], 100 * part[i] / t); exit}
-        {name[++n] = $0; part[n] = t}'
+# work_of WORDS...: TFLOP and GB of a step by kind of operation, as `train --predict` names them: of the program's list of operations.
+# An operation's bytes are those of its buffers, each once.
+work_of() {
+    "$moefold" show "$@" --ops 2>/dev/null | awk '
+        / times forward, [0-9]+ backward\)/ {match($0, /\([0-9]+ times/); f = substr($0, RSTART + 1) + 0; match($0, /, [0-9]+ backward/); b = substr($0, RSTART + 2) + 0; next}
+        function before(unit) {return match($0, "[0-9.e+-]+ " unit) ? substr($0, RSTART, RLENGTH) + 0 : 0}
+        $1 ~ /^(forward|backward|weight)$/ {
+            op = $1 == "weight" ? $4 : $3; times = $1 == "forward" ? f : b
+            kind = "elementwise and norms"
+            if (op ~ /^Q?GEMM/) kind = "GEMM"
+            if (op ~ /^Q?GROUPED(_[DW])?$/) kind = "expert GEMM (grouped)"
+            if (op ~ /^ATTN/) kind = "attention"
+            if (op ~ /^HEAD/) kind = "LM head and loss"
+            if (op ~ /^(ROUTE|DROP|AUX|Z_LOSS|LOAD|SORT|PERMUTE|UNPERMUTE)/) kind = "router and permutation"
+            if (op ~ /QUANT/) kind = "FP8 cast"
+            tera[kind] += times * before("GF") / 1000; giga[kind] += times * before("MB") / 1000}
+        END {for (k in giga) printf "%s\t%s\t%s\n", k, tera[k] + 0, giga[k]}'
+}
+
+# The best that was ever seen for a kind on such a GPU, with pauses before each call: products TFLOP/s (attention: forward and backward of
+# 1x32768 together), what memory binds GB/s. Of FP8 products, others.
+best_of() {
+    case $1:$2 in
+    GEMM:*FP8*) echo 1490 ;;
+    expert*:*FP8*) echo 1200 ;;
+    GEMM:*) echo 811 ;;
+    expert*) echo 803 ;;
+    attention:*) echo 594 ;;
+    LM*) echo 761 ;;
+    *) echo 4244 ;;
+    esac
+}
+
+# kinds: "ms<TAB>kind" of the times by kind that `train --predict` ends with, and of the step itself
+kinds() {
+    awk '/^seconds a step/ {on = 1; next} !on || NF < 3 {next} {t = $NF; $NF = ""; $(NF - 1) = ""; sub(/ +$/, ""); printf "%.3f\t%s\n", 1000 * t, $0}
+        $0 ~ /^step/ {exit}'
+}
+
+# roofline NAME WORDS...: of a run's log, a row a kind: ms, share of the step, rate, share of the best ever seen.
+roofline() {
+    local name=$1 kind ms tera giga step best
+    shift
+    kinds <"$work/log" >"$work/kinds"
+    work_of "$@" >"$work/ops"
+    step=$(awk -F'\t' '$2 == "step" {print $1}' "$work/kinds")
+    while IFS=$'\t' read -r ms kind; do
+        [ "$kind" = step ] && break
+        IFS=$'\t' read -r _ tera giga <<<"$(awk -F'\t' -v k="$kind" '$1 == k' "$work/ops")"
+        best=$(best_of "$kind" "$name")
+        say "$name: $kind" "$(awk -v ms="$ms" -v step="${step:-nan}" -v tera="${tera:-0}" -v giga="${giga:-0}" -v best="$best" 'BEGIN {
+            printf "%.1f ms, %.1f %%", ms, 100 * ms / step
+            if (ms > 0 && tera >= 1) printf "; %.0f TFLOP/s, %.0f %% of %d", 1000 * tera / ms, 100000 * tera / ms / best, best
+            else if (ms > 0 && giga >= 1) printf "; %.0f GB/s, %.0f %% of %d", 1000 * giga / ms, 100000 * giga / ms / best, best}')" "" -
+    done <"$work/kinds"
 }
 
 # speed NAME MEGATRON_MS GOAL_MS GOAL_GIB STEPS SAMPLES LENGTH WORDS...: one run; the first step does not count. SPEED_ONLY, a word of names,
@@ -37,20 +87,20 @@ speed() {
     say "$name: model TFLOP/s" "$(each tflops_per_gpu <"$work/m" | tail -n +2 | median | xargs printf '%.0f')" "" -
     say_if "$name: predicted ms, and its error" "$(awk "BEGIN {printf \"%.1f, %+.1f %%\", 1000 * $predicted, 100 * (1000 * $predicted / $ms - 1)}")" \
         "within 10 %" holds "1000 * $predicted <= 1.1 * $ms && 1000 * $predicted >= 0.9 * $ms"
-    say "$name: share of each kind, %" "$(shares <"$log")" "" -
+    roofline "$name" "$@"
     say "$name: host" "$(grep -m1 '^host' "$log")" "" -
     rm -f "$work/m"
 }
 
-# same_work NAME WORDS...: that nothing is left out: three steps of a small model of the same make on the GPU and on the CPU, both in the row's
-# precision: loss and gradient norm.
+# same_work NAME MODEL WORDS...: that nothing is left out: three steps of a small model of the same make on the GPU and on the CPU, both in the
+# row's precision: loss and gradient norm.
 same_work() {
     local name=$1 device far
     shift
     case $name in *"${SPEED_ONLY:-}"*) ;; *) return ;; esac
     for device in cuda cpu; do
-        "$moefold" train tiny cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=256 train.micro_batch_size=2 train.global_batch_size=2 "$@" \
-            moefold.target=moefold moefold.device=$device train.train_iters=3 logger.log_interval=1 --metrics "$work/$device" >"$work/log" 2>&1 ||
+        "$moefold" train "$@" cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=256 train.micro_batch_size=2 train.global_batch_size=2 \
+            moefold.mock_data=true moefold.target=moefold moefold.device=$device train.train_iters=3 logger.log_interval=1 --metrics "$work/$device" >"$work/log" 2>&1 ||
             tail -3 "$work/log"
         { each 'lm loss' <"$work/$device"; each grad_norm <"$work/$device"; } >"$work/$device.txt"
         rm -f "$work/$device"
@@ -61,24 +111,24 @@ same_work() {
 
 fp8=mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
 graph=model.cuda_graph_impl=full_iteration
-cheap=(model.recompute_granularity=selective 'model.recompute_modules=[moe_act,layernorm]')
-wide='model.hidden_size=256 model.num_attention_heads=4 model.num_query_groups=2 model.kv_channels=64 model.moe_ffn_hidden_size=128'
+small_qwen=(tiny model.hidden_size=256 model.num_attention_heads=4 model.num_query_groups=2 model.kv_channels=64 model.moe_ffn_hidden_size=128)
+small_deepseek=("${deepseek[@]}" model.num_moe_experts=8 model.moe_router_topk=2 model.hidden_size=256 model.ffn_hidden_size=512 model.moe_ffn_hidden_size=128
+    model.moe_shared_expert_intermediate_size=128 model.num_attention_heads=4 model.num_query_groups=4 model.q_lora_rank=64 model.kv_lora_rank=64
+    model.vocab_size=1024)
 
-speed "Qwen3-30B-A3B shape, 4 layers, 8x4096" 260 212 "" 14 8 4096 "${qwen[@]}"
-speed "Qwen3, 8x4096, activations and norms made again" 260 "" 33 14 8 4096 "${qwen[@]}" "${cheap[@]}"
-speed "Qwen3, 8x4096, deterministic" "" "" "" 14 8 4096 "${qwen[@]}" model.deterministic_mode=true
-speed "Qwen3, 8x4096, FP8 blockwise" 305 200 "" 14 8 4096 "${qwen[@]}" $fp8
+same_work "Qwen3" "${small_qwen[@]}"
+same_work "Qwen3, one graph" "${small_qwen[@]}" $graph
+same_work "Qwen3, FP8 blockwise" "${small_qwen[@]}" $fp8
+same_work "DeepSeek-V3" "${small_deepseek[@]}"
+same_work "DeepSeek-V3, FP8 blockwise" "${small_deepseek[@]}" $fp8
+speed "Qwen3-30B-A3B shape, 4 layers, 8x4096" 260 212 33 14 8 4096 "${qwen[@]}"
+speed "DeepSeek-V3 widths, 4x4096" 518 465 50 8 4 4096 "${deepseek[@]}"
 speed "Qwen3, 1x4096" 91 33 "" 30 1 4096 "${qwen[@]}"
 speed "Qwen3, 1x4096, one graph" 91 33 "" 30 1 4096 "${qwen[@]}" $graph
-speed "Qwen3, 1x32768" 437 400 "" 8 1 32768 "${qwen[@]}"
-speed "Qwen3, 1x65536" 1317 1240 52 5 1 65536 "${qwen[@]}" "${cheap[@]}" model.max_position_embeddings=65536
+speed "Qwen3, 1x32768" 437 400 33 7 1 32768 "${qwen[@]}"
+speed "Qwen3, 8x4096, FP8 blockwise" 305 200 "" 14 8 4096 "${qwen[@]}" $fp8
+speed "DeepSeek-V3 widths, 4x4096, FP8 blockwise" 460 410 "" 8 4 4096 "${deepseek[@]}" $fp8
+speed "Qwen3, 1x65536" 1317 1240 52 4 1 65536 "${qwen[@]}" model.max_position_embeddings=65536
+speed "DeepSeek-V3 widths, 1x32768" 1824 1730 70 3 1 32768 "${deepseek[@]}"
 speed "Qwen3, 1x131072" 5603 4400 "" 3 1 131072 "${qwen[@]}" model.max_position_embeddings=131072
-speed "DeepSeek-V3 widths, 4x4096" 518 465 50 10 4 4096 "${deepseek[@]}"
-speed "DeepSeek-V3 widths, 1x32768" 1824 1730 70 4 1 32768 "${deepseek[@]}"
-speed "DeepSeek-V3 widths, 4x4096, FP8 blockwise" 460 410 "" 10 4 4096 "${deepseek[@]}" $fp8
-# shellcheck disable=SC2086
-{
-    same_work "BF16" $wide
-    same_work "BF16, one graph" $wide $graph
-    same_work "FP8 blockwise" $wide $fp8
-}
+speed "Qwen3, 8x4096, deterministic" "" "" "" 14 8 4096 "${qwen[@]}" model.deterministic_mode=true

@@ -99,8 +99,10 @@ const char *audit_not_known(const setup *s, arena *a)
             return arena_text(a,
                               "%s=true: memory and time under FSDP are not known; repair: %s=false",
                               knobs[fsdp[i]].key, knobs[fsdp[i]].key);
-    if (recipe_is(&s->r, K_OPTIMIZER, "adam") || recipe_is(&s->r, K_OPTIMIZER, "none")) return NULL;
-    return arena_text(a, "%s=%s: memory and time are known for adam only; repair: %s=adam",
+    static const char *const known[] = {"adam", "muon", "none"};
+    for (int i = 0; i < 3; i++)
+        if (recipe_is(&s->r, K_OPTIMIZER, known[i])) return NULL;
+    return arena_text(a, "%s=%s: memory and time are known for adam and muon only; repair: %s=adam",
                       knobs[K_OPTIMIZER].key, recipe_word(&s->r, K_OPTIMIZER),
                       knobs[K_OPTIMIZER].key);
 }

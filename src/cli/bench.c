@@ -167,6 +167,11 @@ static void print_kinds(bench *b, const measured *m)
         print_curve(b, arena_text(b->a, "experts%s", forms[i]), &m->grouped_form[i], "GFLOP/s");
     }
     print_curve(b, "expert GEMM, by K", &m->grouped_deep, "GFLOP/s");
+    for (int i = FORM_FORWARD; i < FORM_COUNT && m->narrow[i].n; i++) {
+        print_curve(b, arena_text(b->a, "FP8 GEMM%s", forms[i]), &m->narrow[i], "GFLOP/s");
+        print_curve(b, arena_text(b->a, "FP8 experts%s", forms[i]), &m->narrow_experts[i],
+                    "GFLOP/s");
+    }
     printf("  unequal heads %.3f forward, %.3f backward; sinks %.3f\n", m->unequal[0],
            m->unequal[1], m->sinks);
     printf("  bytes by kind           ");
@@ -224,6 +229,13 @@ static void add_gpu(json_t *o, const bench *b, const measured *m)
 {
     static const char *const forms[] = {"forward", "data", "weight", "added"};
     json_t *dense = json_object(), *experts = json_object(), *kinds = json_object();
+    json_t *narrow = json_object(), *narrow_experts = json_object();
+    for (int i = FORM_FORWARD; i < FORM_COUNT; i++) {
+        json_object_set_new(narrow, forms[i], json_curve(&m->narrow[i]));
+        json_object_set_new(narrow_experts, forms[i], json_curve(&m->narrow_experts[i]));
+    }
+    json_object_set_new(o, "fp8_gemm", narrow);
+    json_object_set_new(o, "fp8_grouped", narrow_experts);
     for (int i = FORM_DATA; i < FORM_COUNT; i++) {
         json_object_set_new(dense, forms[i], json_curve(&m->gemm_form[i]));
         json_object_set_new(experts, forms[i], json_curve(&m->grouped_form[i]));

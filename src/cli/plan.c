@@ -164,6 +164,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
         p->fell_back = true;
         st = search_run(p->result, p->given, o, a, err);
     }
+    if (!st) search_own_ways(&p->ways, p->result, &p->given, o, a);
     p->complete = p->result->complete;
     if (!st && p->hw->framework > 0) search_judge_ties(p->result, o);
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)

@@ -6,6 +6,7 @@
 #include "cli/routing.h"
 #include "price/repairs.h"
 #include "search/against.h"
+#include "search/search_own.h"
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,
@@ -89,6 +90,7 @@ typedef struct plan_answer {
     double limit;   /* those seconds */
     bool complete;  /* none was cut short */
     search_result *result;
+    search_own ways;    /* chunks that were found to help */
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
     int64_t miss_least; /* no layout needs less */
     plan_fewest fewest;
@@ -140,6 +142,10 @@ void plan_print_miss(const plan_answer *p, arena *a); /* nothing fits */
 void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
+
+/* The first beside the fastest published run of this model, length and GPU. */
+void plan_print_claim(const plan_answer *p, arena *a);
+json_t *plan_json_claim(const plan_answer *p, arena *a);
 const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a); /* after sizes */
 const char *plan_dispatcher(const plan_answer *p, const choice *c);           /* "DeepEP" */
 const char *plan_overlap(beside_kind beside); /* "EP, delayed wgrad" */

@@ -163,7 +163,7 @@ static const char *added_text(const making *m, const choice *before, const choic
         text_add(&t, "recompute %s", choice_modules(m->a, after->drop));
     if (after->offload != before->offload)
         text_add(&t, "%s%d %% of the optimizer on the host", t.n ? ", " : "",
-                 100 * after->offload / OFFLOAD_ALL);
+                 (int)(100 * choice_on_host(after)));
     return t.s;
 }
 

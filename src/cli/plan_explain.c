@@ -30,6 +30,21 @@ static void say_reported(const reported *r)
            gib(r->outside));
 }
 
+/* What the GPUs of a node put there together, beside what its host has. */
+static void say_host(const host_need *h)
+{
+    if (!h->node) return;
+    printf("             On the host: %.2f GiB of a node's GPUs at most", gib(h->node));
+    if (!h->memory)
+        printf("; host.memory of the hardware description is not set.\n");
+    else if (h->node <= h->memory)
+        printf(" out of %.0f GiB.\n", gib(h->memory));
+    else
+        printf(", MORE THAN ALL of its %.0f GiB: pin "
+               "optimizer.optimizer_cpu_offload=false, or take more GPUs.\n",
+               gib(h->memory));
+}
+
 static void say_memory(const plan_answer *p)
 {
     const price *x = &p->result->best[0].exact;
@@ -44,6 +59,7 @@ static void say_memory(const plan_answer *p)
                gib(x->bytes[REGION_WEIGHTS]), gib(x->bytes[REGION_GRADIENTS]),
                gib(x->bytes[REGION_OPTIMIZER]), gib(x->bytes[REGION_SAVED]),
                gib(x->bytes[REGION_BOUNDARY]), gib(x->bytes[REGION_TEMP]), gib(x->memory.outside));
+    say_host(&x->on_host);
     const search_counts *n = &p->result->counts;
     double all = (double)(n->legal ? n->legal : 1);
     printf(
@@ -69,9 +85,11 @@ static void say_ladder(const plan_answer *p, arena *a)
                f->c.drop == c->drop ? "  <- taken" : "");
     }
     if (c->offload)
-        printf("             %d %% of the optimizer state is on the host: of all layouts that fit, "
-               "none without is faster.\n",
-               100 * c->offload / OFFLOAD_ALL);
+        printf(
+            "             %d %% of the optimizer state is on the host%s: of all layouts that fit, "
+            "none without is faster.\n",
+            (int)(100 * choice_on_host(c)),
+            c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "");
     if (!p->more && (c->drop || c->offload))
         printf(
             "             Offload of activations to the host comes after that: --more tries it.\n");

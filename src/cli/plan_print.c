@@ -43,12 +43,11 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     text_add(&t, "dispatcher %s", plan_dispatcher(p, c));
     if (c->beside != BESIDE_NOTHING) text_add(&t, ", overlap: %s", plan_overlap(c->beside));
     if (c->drop) text_add(&t, ", recompute %s", choice_modules(a, c->drop));
-    if (c->offload == OFFLOAD_ALL) text_add(&t, ", optimizer on the host");
-    if (c->offload && c->offload < OFFLOAD_ALL)
-        text_add(&t, ", %d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
+    if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
     if (c->split) text_add(&t, ", embedding and head count as layers");
+    if (p->ways.chunks) text_add(&t, ", %lld chunks", (long long)p->ways.chunks);
     return t.s;
 }
 
@@ -69,6 +68,19 @@ static const char *about(arena *a, int64_t n)
                               x, units[i].name);
         }
     return text_grouped(a, n);
+}
+
+/* Chunks that nobody asked for, and what they brought. */
+static void print_chunks(const plan_answer *p)
+{
+    const search_own *w = &p->ways;
+    if (!w->chunks) return;
+    printf("         of layouts with %s=%lld: without, ", knobs[K_SEQUENCE_CHUNKS].key,
+           (long long)w->chunks);
+    if (w->without_s > 0)
+        printf("the best takes %.3f s\n", w->without_s);
+    else
+        printf("nothing fits\n");
 }
 
 static void print_counts(const plan_answer *p, arena *a)
@@ -96,6 +108,7 @@ static void print_counts(const plan_answer *p, arena *a)
     if (p->fell_back)
         printf("         Of features that published runs on such GPUs have, nothing fits: all were "
                "searched.\n");
+    print_chunks(p);
     if (!p->complete)
         printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
                p->limit);
@@ -174,6 +187,7 @@ void plan_print(const plan_answer *p, arena *a)
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
+    plan_print_claim(p, a);
     print_front(p, a);
 }
 
@@ -213,8 +227,8 @@ json_t *plan_json_found(const found *f, arena *a)
         (json_int_t)c->etp, "pp", (json_int_t)c->pp, "vpp", (json_int_t)c->vpp, "dp",
         (json_int_t)f->dp, "micro_batch_size", (json_int_t)c->mbs, "microbatches",
         (json_int_t)f->micros, "dispatcher", to_words[c->to], "beside", beside_words[c->beside],
-        "recompute", choice_modules(a, c->drop), "offload", (double)c->offload / OFFLOAD_ALL,
-        "graphs", choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
+        "recompute", choice_modules(a, c->drop), "offload", choice_on_host(c), "graphs",
+        choice_graphs(c->graphs), "tp_overlap", c->tp_overlap, "step_s",
         f->priced ? f->exact.step_s : f->step_s, "peak_bytes", (json_int_t)f->peak_bytes);
     if (f->priced) {
         json_object_set_new(o, "tokens_per_s_per_gpu", json_real(f->exact.tokens_per_s_per_gpu));
@@ -278,8 +292,14 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "search", json_string(p->published ? "published" : "all"));
     json_object_set_new(o, "nothing_published_fits", json_boolean(p->fell_back));
+    if (p->ways.chunks)
+        json_object_set_new(
+            o, "chunks",
+            json_pack("{s:I, s:o}", "sequence_chunks", (json_int_t)p->ways.chunks, "without_s",
+                      p->ways.without_s > 0 ? json_real(p->ways.without_s) : json_null()));
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
+    if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     cli_other_json(o, &p->other);

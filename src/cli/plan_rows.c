@@ -117,11 +117,7 @@ static const char *differences(const plan_answer *p, const choice *c, arena *a)
     add_word(&t,
              c->drop ? arena_text(a, "recompute %s", choice_modules(a, c->drop)) : "no recompute",
              c->drop != first->drop);
-    add_word(&t,
-             c->offload ? arena_text(a, "%d %% of the optimizer on the host",
-                                     100 * c->offload / OFFLOAD_ALL)
-                        : "optimizer on the GPU",
-             c->offload != first->offload);
+    add_word(&t, choice_offload(a, c), c->offload != first->offload);
     add_word(&t,
              c->graphs ? arena_text(a, "CUDA graphs: %s", choice_graphs(c->graphs))
                        : "no CUDA graphs",

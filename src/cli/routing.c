@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "recipe/loads.h"
-#include "recipe/target.h"
 
 enum { SKEW_MAX = 1024 };
 
@@ -52,25 +51,12 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
 
 static const char by_word[] = "--routing";
 
-static bool for_megatron(const recipe *r)
-{
-    return !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
-}
-
-static void set_skew(recipe *r, double skew)
-{
-    if (!loads_forced(r))
-        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), by_word);
-    else if (for_megatron(r)) /* memory of what is asked; the recipe still trains as it says */
-        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), by_word);
-}
-
 void cli_routing_knob(recipe *r, const char *word)
 {
     char *end;
     double skew = word ? strtod(word, &end) : 0;
     if (!word || end == word || *end || !(skew >= 1 && skew <= SKEW_MAX)) return;
-    set_skew(r, skew);
+    loads_set(r, skew, by_word);
 }
 
 status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
@@ -81,8 +67,8 @@ status cli_routing_room(recipe *r, const char *word, arena *a, error *err)
     price_options o = {0};
     status st = setup_init(s, r, a, err);
     if (!st) st = cli_routing(&o, word, s, a, err);
-    bool shared = !st && o.routing && s->lay.ep > 1 && for_megatron(r);
-    if (shared) set_skew(r, fmax(1, routing_skew(o.routing, s->lay.ep)));
+    bool shared = !st && o.routing && s->lay.ep > 1 && loads_by_megatron(r);
+    if (shared) loads_set(r, fmax(1, routing_skew(o.routing, s->lay.ep)), by_word);
     return st;
 }
 

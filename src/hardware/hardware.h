@@ -130,10 +130,11 @@ typedef struct hardware {
     curve gemm[NUMBER_COUNT];    /* by the geometric mean of both sizes of the result */
     double depth[NUMBER_COUNT];  /* length of the sums at which half of that is reached */
     curve grouped[NUMBER_COUNT]; /* the same by rows of an expert */
-    /* gradients, where they were measured by themselves; of grouped products in the numbers that
-     * are not narrow. No points: as forward. */
+    /* gradients, where they were measured by themselves; of grouped products in BF16 and in FP8.
+     * No points: as forward. */
     curve gemm_gradient[NUMBER_COUNT][GRADIENT_FORMS], grouped_gradient[GRADIENT_FORMS];
-    double grouped_depth; /* 0: as that of dense products */
+    curve grouped_narrow[GRADIENT_FORMS];
+    double grouped_depth, grouped_narrow_depth; /* 0: as that of dense products */
     double tile;          /* rows of an expert are computed in multiples of this */
     curve attention[2];   /* forward, backward: by tokens of the sequence that are seen */
     curve attention_head; /* factor on both, by size of a head */

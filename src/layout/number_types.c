@@ -50,6 +50,7 @@ number_types number_types_of(const recipe *r)
                       .gradient = recipe_on(r, K_GRAD_FP32) ? DTYPE_F32 : narrow,
                       .moments = updates,
                       .masters = updates && narrow != DTYPE_F32};
+    t.one_moment = recipe_is(r, K_OPTIMIZER, "muon") && target_of(r) == TARGET_MEGATRON;
     bool quantised = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);
     if (quantised && target_of(r) == TARGET_MEGATRON) t.stored = DTYPE_E4M3;
     if (!is_aware(r)) return t; /* FP32 is zero */
@@ -61,6 +62,7 @@ number_types number_types_of(const recipe *r)
 
 double number_types_optimizer(const number_types *t)
 {
-    int bits = t->moments ? dtype_bits(t->first) + dtype_bits(t->second) : 0;
+    int bits = t->moments ? dtype_bits(t->first) : 0;
+    if (t->moments && !t->one_moment) bits += dtype_bits(t->second);
     return (double)(bits + (t->masters ? dtype_bits(t->master) : 0)) / 8;
 }

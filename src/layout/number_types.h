@@ -18,6 +18,7 @@ typedef struct number_types {
     bool masters; /* does the optimizer keep a copy of the weights? */
     dtype master; /* I16: only the half that the BF16 weight lacks */
     dtype first, second; /* moments */
+    bool one_moment;     /* Muon's, under Megatron: the first alone */
 } number_types;
 
 number_types number_types_of(const recipe *r);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "recipe/megatron.h"
+#include "recipe/target.h"
 
 /* Where null asks for the derived value instead of "none". */
 static const knob_id derived[] = {
@@ -59,6 +60,7 @@ static const knob_id derived[] = {
     K_REUSE_GRAD,
     K_GRAD_FP32,
     K_CONNECTIONS,
+    K_PACK_STEP,
 };
 
 static void reopen_nulls(recipe *r)
@@ -127,6 +129,20 @@ static void derive_connections(recipe *r)
                             : "TP or CP before Blackwell: Megatron asks for one queue");
 }
 
+/* ---- packed steps */
+
+/* Seen on one GPU. A search of several sums up cards, which have no such places. */
+static void derive_packing(recipe *r)
+{
+    if (target_of(r) != TARGET_MOEFOLD || recipe_on_cpu(r)) return;
+    bool alone = recipe_int(r, K_N_GPUS) == 1, moves = recipe_on(r, K_OFFLOAD);
+    recipe_fill(r, K_PACK_STEP, value_of_bool(alone && !moves && !recipe_on(r, K_EP_OVERLAP)),
+                FROM_DERIVED, "%s",
+                !alone  ? "several GPUs: unless asked for"
+                : moves ? "activations move to the host"
+                        : "one GPU: free");
+}
+
 static status resolve(recipe *r, error *err)
 {
     reopen_nulls(r);
@@ -139,6 +155,7 @@ static status resolve(recipe *r, error *err)
     derive_p2p(r);
     derive_reduction(r);
     derive_connections(r);
+    derive_packing(r);
     recipe_fill_defaults(r);
     return OK;
 }

@@ -139,6 +139,28 @@ static void count_shapes(state_bytes *s, const walk *w)
     }
 }
 
+/* Megatron orthogonalises what a TP rank holds, each expert by itself; embedding and head have
+ * Adam. */
+static void count_turns(orthogonal out[2], const walk *w)
+{
+    for (int i = 0; i < w->t->n_rows; i++) {
+        const param *p = &w->t->rows[i];
+        const piece *here = &w->pieces[i];
+        bool matrix = p->trained && p->decay && p->kind != PARAM_EMBEDDING;
+        if (!here->times || !matrix) continue;
+        shape x = shape_of(p, w->l);
+        double m = (double)(x.rows < x.columns ? x.rows : x.columns);
+        double n = (double)(x.rows < x.columns ? x.columns : x.rows);
+        if (m < 1) continue;
+        double each = 4 * m * m * n + 2 * m * m * m;
+        double all = each * (double)here->size / (m * n) * (double)here->times;
+        orthogonal *t = &out[here->buffer];
+        t->side = (t->side * t->flops + m * all) / (t->flops + all);
+        t->flops += all;
+        if (each > t->largest) t->largest = each;
+    }
+}
+
 static int64_t sum3(const int64_t parts[3])
 {
     return add_sat(add_sat(parts[0], parts[1]), parts[2]);
@@ -187,6 +209,7 @@ void state_of_stage(state_bytes *out, const struct setup *s, int64_t pp_rank)
     *out = (state_bytes){0};
     count_weights(out, &w, &mode);
     count_shapes(out, &w);
+    if (mode.types.one_moment) count_turns(out->turns, &w);
     count_shards(out, &w, &mode, shards);
 }
 

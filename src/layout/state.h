@@ -12,6 +12,13 @@
 #include "layout/pipeline.h"
 #include "model/params.h"
 
+/* Matrices that Muon makes orthogonal: those of linear layers and routers, one by one, experts
+ * apart. FLOPs of one Newton-Schulz iteration, X X' and its square and one more product. */
+typedef struct orthogonal {
+    double flops, largest; /* of all; of the largest */
+    double side;           /* the shorter side in the mean, by FLOPs */
+} orthogonal;
+
 /* By kind of weight (param_class); padding counts alignment of weights and of buckets. */
 typedef struct state_bytes {
     int64_t weights[3], gradients[3], optimizer[3]; /* [param_class], without padding */
@@ -21,6 +28,7 @@ typedef struct state_bytes {
     int64_t elements[3]; /* trained weights on this rank */
     int64_t narrow;      /* of those, elements of matrices that FP8 and FP4 products read */
     int64_t shapes;      /* elements of one matrix of each shape that a linear layer has here */
+    orthogonal turns[2]; /* on this rank, whoever updates them: dense, experts; Muon alone */
 } state_bytes;
 
 int64_t state_weights(const state_bytes *s);   /* with padding and buffers */

@@ -102,8 +102,10 @@ state_mode state_mode_of(const recipe *r)
     const narrow_mode *narrow = narrow_of(r);
     textbuf t = text_init(r->a);
     text_add(&t, "%s weights, gradients of %g bytes, %s", dtype_name(m.types.weight), m.gradient,
-             m.types.moments ? "Adam" : "no optimizer");
-    if (m.types.moments && !recipe_is(r, K_OPTIMIZER, "adam"))
+             !m.types.moments     ? "no optimizer"
+             : m.types.one_moment ? "Muon"
+                                  : "Adam");
+    if (m.types.moments && !m.types.one_moment && !recipe_is(r, K_OPTIMIZER, "adam"))
         text_add(&t, " (what other rules keep is not known)");
     if (recipe_on(r, K_PRECISION_AWARE) && !recipe_on(r, K_OPT_OFFLOAD))
         text_add(&t, ", precision-aware%s",

@@ -1,6 +1,6 @@
 /* bands.c - errors of the nearest published rows, and what was published; see bands.h.
  *
- * I1  The nearest nine count, and all that are as near as the ninth. `make accuracy` judges each
+ * I1  The nearest twelve count, and all that are as near as the twelfth. `make accuracy` judges each
  *     row by the others: about four in five must lie within their bands.
  * I2  The band of a difference grows as the fourth root of the knobs that differ: errors of pairs
  *     that differ in two to six are hardly larger than of those that differ in one (12 to 13 % each
@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "program/segment.h"
 
-enum { NEAREST = 9 };
+enum { NEAREST = 12 };
 static const double COVERED = 0.8;
 
 typedef struct support_row {
@@ -30,8 +30,12 @@ typedef struct support_row {
 
 static const band_row rows[] = {
 #undef ROW
-#define ROW(id, gpu, name, seq, dispatch, recompute, precision, overlap, graphs, error)            \
-    {id, gpu, name, seq, {dispatch, recompute, precision, overlap, graphs}, error},
+/* clang-format off */
+#define SIZES(...) {__VA_ARGS__}
+#define ROW(id, gpu, name, seq, n, sizes, dispatch, recompute, precision, overlap, graphs, tok,    \
+            error)                                                                                 \
+    {id, gpu, name, seq, n, sizes, {dispatch, recompute, precision, overlap, graphs}, tok, error},
+/* clang-format on */
 #include "price/bands.def"
 #undef ROW
 #define ROW(...)
@@ -272,4 +276,44 @@ band_feature band_unsupported(const band_traits *t)
             (i == BAND_RECOMPUTE && !band_supports_drops(t->family, t->drops, t->stack)))
             return (band_feature)i;
     return BAND_FEATURES;
+}
+
+/* ---- what was published of this job */
+
+static bool same_job(const band_traits *t, const band_row *r, bool precision)
+{
+    return same_gpu(t->gpu, r->gpu) && text_equal(t->name, r->name) && t->seq == r->seq &&
+           (!precision || text_equal(t->feature[BAND_PRECISION], r->feature[BAND_PRECISION]));
+}
+
+const band_row *band_fastest(const band_traits *t)
+{
+    const band_row *best = NULL;
+    for (int any = 0; any < 2 && !best; any++)
+        for (int i = 0; i < N_ROWS; i++)
+            if (same_job(t, &rows[i], !any) && (!best || rows[i].tokens > best->tokens))
+                best = &rows[i];
+    return best;
+}
+
+int band_unlike(textbuf *out, const band_traits *t, const band_row *r)
+{
+    static const char *const names[] = {"TP",
+                                        "CP",
+                                        "EP",
+                                        "ETP",
+                                        "PP",
+                                        "VPP",
+                                        "micro batch size",
+                                        "quarters of the optimizer on the host"};
+    int n = 0;
+    for (int i = 0; i < 8; i++)
+        if (t->sizes[i] != r->sizes[i])
+            text_add(out, "%s%s %lld (%lld)", n++ ? ", " : "", names[i], (long long)t->sizes[i],
+                     (long long)r->sizes[i]);
+    for (int f = 0; f < BAND_FEATURES; f++)
+        if (!text_equal(t->feature[f], r->feature[f]))
+            text_add(out, "%s%s %s (%s)", n++ ? ", " : "", band_feature_name((band_feature)f),
+                     t->feature[f], r->feature[f]);
+    return n;
 }

@@ -13,6 +13,7 @@
 #ifndef PRICE_BANDS_H
 #define PRICE_BANDS_H
 
+#include "base/text.h"
 #include "layout/setup.h"
 
 /* Features that runs are told apart by; two runs with the same words have the same feature. */
@@ -82,12 +83,21 @@ const char *band_full_iteration(const char *precision);
 /* Rows of bands.def, for whoever judges them. */
 typedef struct band_row {
     const char *id, *gpu, *name;
-    int64_t seq;
+    int64_t seq, n_gpus;
+    int64_t sizes[8]; /* as in band_traits */
     const char *feature[BAND_FEATURES];
-    double error; /* log of ours over the published time */
+    double tokens; /* a second and GPU, published */
+    double error;  /* log of ours over the published time */
 } band_row;
 
 const band_row *band_rows(int *n);
+
+/* The fastest published run of this model and length on this GPU: in this precision, else in any;
+ * NULL: there is none. */
+const band_row *band_fastest(const band_traits *t);
+
+/* What a run has otherwise than a row: "EP 16 (32), EP overlap on (off)". Returns how many. */
+int band_unlike(textbuf *out, const band_traits *t, const band_row *r);
 
 /* How unlike a run a row is. */
 double band_distance(const band_traits *t, const band_row *r);

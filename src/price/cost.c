@@ -429,7 +429,7 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
     case WAY_UPDATE:
         return cost_memory_of(c, o->kind, cost_update_bytes(c, o->kind, updated_of(c, o)));
     case WAY_HOST_UPDATE:
-        return (double)o->dim[DIM_HOST_ADAMW_COUNT] / c->hw->host_adam;
+        return cost_host_update(c, (double)o->dim[DIM_HOST_ADAMW_COUNT]);
     default:
         return cost_memory_of(c, o->kind, moved(c, seg, o, row));
     }

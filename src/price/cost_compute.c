@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "price/cost_parts.h"
+#include "program/quant.h"
 
 double cost_memory(const cost_model *c, double bytes)
 {
@@ -137,8 +138,8 @@ static bool comes_narrow(const cost_model *c, const op *o)
 /* Of experts' products, whose few tiles hide less of their beginning and end. */
 static double grouped_deep(const cost_model *c, bool narrow, double sum)
 {
-    double own = c->hw->grouped_depth;
-    return own > 0 && !narrow ? sum / (sum + own) : depth_part(c, narrow, sum);
+    double own = narrow ? c->hw->grouped_narrow_depth : c->hw->grouped_depth;
+    return own > 0 ? sum / (sum + own) : depth_part(c, narrow, sum);
 }
 
 /* What one of the products that are called for each expert reaches: that of a dense product of its
@@ -159,9 +160,10 @@ static double one_reaches(const cost_model *c, const op *o, bool narrow, const p
 static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z,
                               double rows)
 {
-    const curve *forward = &c->hw->grouped[narrow ? c->products : c->plain];
-    const curve *reached =
-        !narrow && c->plain == NUMBER_BF16 ? form_of(forward, c->hw->grouped_gradient, o) : forward;
+    const number_kind numbers = narrow ? c->products : c->plain;
+    const curve *forward = &c->hw->grouped[numbers], *reached = forward;
+    if (numbers == NUMBER_BF16) reached = form_of(forward, c->hw->grouped_gradient, o);
+    if (numbers == NUMBER_FP8) reached = form_of(forward, c->hw->grouped_narrow, o);
     return curve_at(reached, rows) * grouped_deep(c, narrow, z->sum);
 }
 
@@ -188,11 +190,23 @@ static double uneven_seconds(const cost_model *c, const op *o, const expert_load
     return seconds;
 }
 
+/* Rows of all experts that are computed: of a quantised program's room, in which each expert may
+ * begin at a multiple of the form's alignment, half of what that may take. */
+static double computed_rows(const cost_model *c, const op *o)
+{
+    double room = (double)o->dim[DIM_GROUPED_ROOM];
+    if (op_is_quantised(o->kind)) {
+        const quant_form form = (quant_form)o->dim[DIM_QGROUPED_FORM];
+        room -= 0.5 * (double)(o->dim[DIM_GROUPED_E] * (quant_info_of(form).align - 1));
+    }
+    return floor(room * c->fill * (1 + 1e-12)); /* whole rows */
+}
+
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise)
 {
     expert_loads l = cost_loads(c, seg, o);
     int64_t n_experts = o->dim[DIM_GROUPED_E];
-    double even = floor((double)o->dim[DIM_GROUPED_ROOM] * c->fill * (1 + 1e-12)); /* whole rows */
+    double even = computed_rows(c, o);
     double experts = (double)n_experts;
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
     double rows = even * l.skew;

@@ -17,6 +17,9 @@ double cost_memory_of(const cost_model *c, op_kind k, double bytes);
  * holds: of what is on the device. Together they are what cost_of_optimizer counts. */
 double cost_update_bytes(const cost_model *c, op_kind k, double elements);
 
+/* Seconds of the host's AdamW. */
+double cost_host_update(const cost_model *c, double elements);
+
 /* Seconds of the kernels, without factors of the framework; `quantise` as in op_cost. */
 double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise);
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise);

@@ -33,7 +33,8 @@ static int64_t state_of_host(const setup *s, int64_t rank)
 void fit_see(fit *out, const setup *s, const program_size *p)
 {
     int64_t state = state_of_host(s, p->rank);
-    int64_t node = mul_sat(p->host_bytes + state, s->lay.gpus_per_node);
+    int64_t ranks = s->lay.world < s->lay.gpus_per_node ? s->lay.world : s->lay.gpus_per_node;
+    int64_t node = mul_sat(p->host_bytes + state, ranks);
     if (node > out->on_host.node) out->on_host.node = node;
     int64_t beside = bytes_beside(s, p);
     reported r;

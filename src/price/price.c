@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "price/fit.h"
+#include "price/muon.h"
 #include "price/stages.h"
 
 const char *wall_name(wall w)
@@ -221,7 +222,9 @@ void price_watched(price *out, price_step *step, const price_job *j, const watch
         program_build(p, s, layout_stage_rank(&s->lay, i), a);
         program_size size = program_size_of(p);
         fit_see(&memory, s, &size);
-        double seconds = cost_of_optimizer(&c, p);
+        state_bytes state;
+        state_of_stage(&state, s, i);
+        double seconds = cost_of_optimizer(&c, p) + cost_of_muon(&c, &state);
         if (seconds > optimizer) out->update = cost_update_copies(&c, p);
         if (seconds > optimizer) optimizer = seconds;
     }

@@ -37,6 +37,7 @@ typedef struct assembly {
     } * pairs;
     int n_pairs, pairs_room;
     int64_t flex_shift; /* of the rank whose segments are known */
+    bool few_micros;    /* the order has two microbatches at most: the others are alike */
     bool sizes_only;    /* items are listed for what they hold: no messages between replicas */
 } assembly;
 

@@ -103,7 +103,7 @@ bool op_is_copy(op_kind k)
 bool op_can_overwrite(op_kind k)
 {
     return k == OP_GEMM_W || k == OP_GROUPED_W || k == OP_QGEMM_W || k == OP_QGROUPED_W ||
-           k == OP_HEAD_LOSS || k == OP_HEAD_PART_D;
+           k == OP_HEAD_LOSS || k == OP_HEAD_PART_D || k == OP_EMBED_W;
 }
 
 bool op_is_typed(op_kind k)

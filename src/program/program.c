@@ -10,6 +10,7 @@
 #include "program/build/quant.h"
 #include "program/memory/offload.h"
 #include "program/memory/plan.h"
+#include "program/memory/step_packing.h"
 #include "program/shape.h"
 #include "recipe/target.h"
 
@@ -210,6 +211,7 @@ static void assemble(assembly *build, program *p, const setup *s, int64_t rank, 
     for (int64_t c = 0; c < p->n_chunks; c++)
         build_chunk(build, &p->chunks[c], c * s->pipe.pp + p->at.pp);
     order_shape order = order_shape_of(s, &z, p->at.pp);
+    if (build->few_micros && order.micros > 2) order.micros = 2;
     order_make(&p->order, &order, build->own);
     plan_boundary(p);
     plan_step(p);
@@ -228,13 +230,14 @@ void program_build(program *p, const setup *s, int64_t rank, arena *a)
 
 void program_sizes(program_size *list, const setup *s, arena *a)
 {
-    bool pairs = recipe_on(&s->r, K_EP_OVERLAP); /* are among the items */
-    assembly build = {.sizes_only = true, .own = arena_create()};
+    bool packs = step_packs(s);                           /* lives are those of items, */
+    bool items = packs || recipe_on(&s->r, K_EP_OVERLAP); /* pairs are among them */
+    assembly build = {.sizes_only = !packs, .few_micros = packs, .own = arena_create()};
     arena_place empty = arena_mark(build.own);
     for (int64_t i = 0; i < s->pipe.pp; i++) {
         program p;
         assemble(&build, &p, s, layout_stage_rank(&s->lay, i), a);
-        if (pairs)
+        if (items)
             build_items(&build);
         else
             sums_segment(&build);

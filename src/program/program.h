@@ -73,8 +73,11 @@ typedef struct item_at {
 
 typedef struct item {
     const segment *seg;
-    int phase;     /* which list of the segment */
-    item_at at[2]; /* of buffers with owner 0 and 1; at[1] only of pairs */
+    int phase;       /* which list of the segment */
+    item_at at[2];   /* of buffers with owner 0 and 1; at[1] only of pairs */
+    int64_t *places; /* [n_bufs] of a packed step: where its temporaries and saved buffers lie in
+                      * the arena; NULL: in their regions */
+    int64_t *work;   /* [n_ops] and where the workspace of each operation does */
 } item;
 
 typedef enum item_part {
@@ -116,6 +119,7 @@ typedef struct program {
     int turns;          /* buffers of each direction between stages: 1, or 2 in turn */
     bool posts_early;   /* receives are posted one unit ahead: messages overlap compute */
     bool gathers_late;  /* weights are gathered at the start of the next step, beside it */
+    bool packed;        /* items of PART_STEP have places of their own (memory/step_packing.h) */
     int64_t *slot;      /* places of saved parts in their region, as packing_place finds them */
     int64_t *host_slot; /* the same in the host's pool */
     int64_t slots;      /* most instances of a chunk, without messages */
@@ -179,6 +183,9 @@ typedef struct program_range {
     int64_t start, end;
 } program_range;
 int64_t program_ranges(const program *p, program_range **out, arena *a);
+
+/* Places of the workspace that operations may use, in order; buffers of other times may lie there. */
+int64_t program_workspaces(const program *p, program_range **out, arena *a);
 
 /* Where all places end, those on the host included; and where what the host keeps begins. */
 int64_t program_end(const program *p);

@@ -22,6 +22,7 @@ enum {
     SHARED_MOST = 200 << 10,
     RULE_CHUNK = 64, /* tokens, and numbers of a head, of the delta rule in chunks */
     RULE_HEAD = 128,
+    BACK_ROWS = 8,       /* of a piece of both gradients of a norm, at least */
     HEADS_PIECES = 1056, /* tokens are cut into so many for the gradients of heads, */
     HEADS_TOKENS = 2,    /* of so many at least */
 };
@@ -175,6 +176,10 @@ static int64_t fused(const op *o, const op_types *t)
     fused_expand(&f, o, t);
     for (int i = 0; i < f.n; i++) most = larger(most, target_cuda_room(&f.ops[i], &f.types[i]));
     const int64_t by_parts = fused_places(&f, at) + most;
+    if (o->kind == OP_NORM_BACK) {
+        const int64_t n = ceil_div(o->dim[DIM_NORM_BACK_M], BACK_ROWS);
+        return larger(by_parts, room(n < PIECES ? n : PIECES, o->dim[DIM_NORM_BACK_H], 4));
+    }
     if (o->kind != OP_QKV_HEADS_D) return by_parts;
     const int64_t pieces = ceil_div(o->dim[DIM_QKV_HEADS_D_T], HEADS_TOKENS);
     return larger(by_parts, room(pieces < HEADS_PIECES ? pieces : HEADS_PIECES,

@@ -24,7 +24,7 @@ bool loads_forced(const recipe *r)
     return recipe_on(r, K_FORCE_BALANCE) || recipe_on(r, K_FORCE_RANDOM);
 }
 
-static bool by_megatron(const recipe *r)
+bool loads_by_megatron(const recipe *r)
 {
     return !recipe_on_cpu(r) && target_of(r) == TARGET_MEGATRON;
 }
@@ -40,7 +40,7 @@ static double most(const recipe *r)
 double loads_skew(const recipe *r)
 {
     double n = (double)recipe_int(r, K_EP);
-    if (!by_megatron(r) || loads_forced(r) || n < 2) return 1;
+    if (!loads_by_megatron(r) || loads_forced(r) || n < 2) return 1;
     double skew = 1 + sqrt(2 * (n - 1) * log(n) / DRAWS); /* I1 */
     return fmin(round(skew * 100) / 100, most(r));
 }
@@ -48,7 +48,7 @@ double loads_skew(const recipe *r)
 double loads_room(const recipe *r)
 {
     bool exact = recipe_on(r, K_FORCE_BALANCE);
-    return by_megatron(r) ? loads_priced(r) : exact ? 1 : 1.5;
+    return loads_by_megatron(r) ? loads_priced(r) : exact ? 1 : 1.5;
 }
 
 double loads_priced(const recipe *r)
@@ -57,17 +57,26 @@ double loads_priced(const recipe *r)
     return n > 1 && !loads_forced(r) && skew > 1 ? fmin(skew, n) : 1;
 }
 
+void loads_set(recipe *r, double skew, const char *why)
+{
+    if (!loads_forced(r))
+        recipe_set(r, K_ROUTING_SKEW, value_of_float(skew), why);
+    else if (loads_by_megatron(r))
+        recipe_set(r, K_BUFFER_FACTOR, value_of_float(skew), why);
+}
+
 static const char *why_skew(const recipe *r)
 {
     if (loads_forced(r)) return "balance is forced";
-    if (!by_megatron(r)) return "unset: balanced, but for what is measured (--save-routing)";
+    if (!loads_by_megatron(r)) return "unset: balanced, but for what is measured (--save-routing)";
     if (recipe_int(r, K_EP) < 2) return "no two ranks share experts";
     return "natural routing, as published pairs have it at this EP";
 }
 
 static const char *why_room(const recipe *r)
 {
-    if (by_megatron(r)) return "Megatron's tensors are as large as the load: moefold.routing_skew";
+    if (loads_by_megatron(r))
+        return "Megatron's tensors are as large as the load: moefold.routing_skew";
     return recipe_on(r, K_FORCE_BALANCE) ? "forced balance is exact"
                                          : "unset: 1.5 times the balanced load";
 }

@@ -26,4 +26,11 @@ double loads_priced(const recipe *r);
 
 void loads_derive(recipe *r);
 
+/* Does Megatron run it on GPUs, so that routed tensors are as large as the load? */
+bool loads_by_megatron(const recipe *r);
+
+/* A skew that was asked for or recorded. Where balance is forced the recipe still trains as it
+ * says: memory alone is that of the skew. */
+void loads_set(recipe *r, double skew, const char *why);
+
 #endif

@@ -77,6 +77,11 @@ static bool groups_heads(const recipe *r)
     return recipe_given(r, K_HEAD_GROUPS) && recipe_int(r, K_HEAD_GROUPS) > 1;
 }
 
+static bool packs_steps(const recipe *r)
+{
+    return recipe_on(r, K_PACK_STEP);
+}
+
 static const target_gap gaps[] = {
     {K_OPTIMIZER, "Megatron does not train without an optimizer", "optimizer.optimizer=adam",
      has_no_optimizer},
@@ -89,6 +94,8 @@ static const target_gap gaps[] = {
      "moefold.sequence_chunks=1", cuts_the_sequence},
     {K_HEAD_GROUPS, "Megatron's attention takes all heads at once",
      "moefold.attention_head_groups=null", groups_heads},
+    {K_PACK_STEP, "torch's allocator places tensors as they come", "moefold.pack_step=false",
+     packs_steps},
     {K_ATTN_BIAS, "Megatron has a bias in all linear layers, or in the QKV projection alone",
      "moefold.attention_bias=false model.add_qkv_bias=true", biases_of_attention_alone},
     {K_ROPE_HALVES,

@@ -72,3 +72,17 @@ const char *state_fit(const setup *s, arena *a)
                       "LAYERS_PER_VSTAGE=null FIRST_LAYERS=null LAST_LAYERS=null%s",
                       best.ep, best.pp, best.world, stays_whole ? "" : " GBS=null");
 }
+
+/* Weights and gradients stay, and leave a third of the GPU for activations. */
+const char *state_offload(const setup *s, arena *a)
+{
+    bool narrow = ON(FP8_PARAMS) && !IS(FP8_RECIPE, "delayed");
+    if (!s->gpu || !s->possible || s->pipe.why_not || narrow || ON(OPT_OFFLOAD) || ON(OPT_STATES) ||
+        IS(OPTIMIZER, "none") || !ON(DECOUPLED_WD))
+        return NULL;
+    state_bytes bytes;
+    setup_fullest(s, &bytes);
+    if (state_total(&bytes) - state_optimizer(&bytes) >= s->gpu->memory_bytes / 3 * 2) return NULL;
+    return arena_text(a, "OPT_OFFLOAD=true PRECISION_AWARE=true%s",
+                      OURS ? " OPT_OFFLOAD_OVERLAP=true" : "");
+}

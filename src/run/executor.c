@@ -54,6 +54,7 @@ static status take_work(executor *e, error *err)
     if (!s) s = table->take(e->d, SPACE_HOST, e->host_bytes, err);
     if (s) return s;
     device_address at = {SPACE_WORK, beside ? end : own};
+    e->unplanned = beside > 0;
     e->workspace = beside || e->p->workspace_bytes ? table->pointer(e->d, at) : NULL;
     return OK;
 }
@@ -207,7 +208,7 @@ const char *executor_transport(const executor *e)
 
 /* ---- running */
 
-static void put_op(executor *e, const bound_item *it, const op *o, const bound_op *b)
+static void put_op(executor *e, const bound_item *it, const op *o, const bound_op *b, void *work)
 {
     const device_table *table = e->d->table;
     if (o->kind == OP_WAIT) {
@@ -226,7 +227,7 @@ static void put_op(executor *e, const bound_item *it, const op *o, const bound_o
                                      .types = &b->types,
                                      .in = in,
                                      .out = out,
-                                     .workspace = e->workspace,
+                                     .workspace = work,
                                      .state = b->state});
     else
         table->message(e->d, o->stream, o, in, out);
@@ -281,7 +282,7 @@ void executor_put_op(executor *e, item_part part, int64_t i, int k)
     const op *o = &seg->ops[phase][k];
     comm_where(e->c, seg->name, o->name);
     if (e->clock) op_clock_start(e, part, i, k, o->stream);
-    put_op(e, it, o, &it->seg->ops[phase][k]);
+    put_op(e, it, o, &it->seg->ops[phase][k], it->work ? it->work[k] : e->workspace);
     e->put += o->kind != OP_WAIT;
     if (e->slow.name && o->kind != OP_WAIT) slow_op_wait(&e->slow, o->name);
     if (e->clock) op_clock_end(e, part, it, phase, k);

@@ -144,6 +144,20 @@ static device_place place_of(const program *p, const item *it)
     return place;
 }
 
+static void *pointer_at(const executor *e, int64_t place)
+{
+    return place < 0 ? NULL : e->d->table->pointer(e->d, executor_address(e, place));
+}
+
+/* Of a packed step each operation has its own. */
+static void bind_workspace(const executor *e, bound_item *b, const item *it)
+{
+    int n = it->seg->n_ops[it->phase];
+    if (!it->work || e->unplanned) return;
+    b->work = ARENA_ARRAY(e->memory, void *, n + 1);
+    for (int k = 0; k < n; k++) b->work[k] = pointer_at(e, it->work[k]);
+}
+
 static void bind_items(executor *e)
 {
     for (int part = 0; part < PART_COUNT; part++) {
@@ -155,10 +169,9 @@ static void bind_items(executor *e)
             it->seg = bound_of(e, l->list[i].seg);
             it->place = place_of(e->p, &l->list[i]);
             it->at = ARENA_ARRAY(e->memory, void *, n + 1);
-            for (int id = 0; id < n; id++) {
-                int64_t place = program_place(e->p, &l->list[i], id);
-                if (place >= 0) it->at[id] = e->d->table->pointer(e->d, executor_address(e, place));
-            }
+            for (int id = 0; id < n; id++)
+                it->at[id] = pointer_at(e, program_place(e->p, &l->list[i], id));
+            bind_workspace(e, it, &l->list[i]);
         }
     }
 }

@@ -24,6 +24,7 @@ typedef struct bound_segment {
 typedef struct bound_item {
     const bound_segment *seg;
     void **at;          /* [n_bufs] */
+    void **work;        /* [n_ops] workspace of each operation; NULL: the executor's */
     device_place place; /* for people */
 } bound_item;
 
@@ -35,6 +36,7 @@ struct executor {
     bool plain;
     int64_t guard, guard_at; /* bytes, and their offset in SPACE_WORK */
     void *workspace;
+    bool unplanned;          /* the workspace is beside the plan: for kernels of another target */
     int64_t state_bytes;     /* places before this are of SPACE_STATE, */
     int64_t work_bytes;      /* so many that follow of SPACE_WORK, */
     int64_t host_bytes;      /* so many of SPACE_HOST, the rest of SPACE_KEPT */

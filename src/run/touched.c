@@ -94,19 +94,17 @@ static const char *say(const touched *m, int64_t place, bool set, arena *a)
                       set ? "touched, and is not planned" : "planned, and is not touched", place);
 }
 
-/* Between two ranges nothing may be touched, but for the workspace. */
+/* Between two ranges nothing may be touched, but for workspace. */
 static void count_gap(const touched *m, int64_t from, int64_t to, touched_report *r, arena *a)
 {
-    int64_t work = m->p->offset[REGION_TEMP] + m->p->workspace_offset;
-    int64_t end = work + m->p->workspace_bytes, parts[2][2] = {{from, to}, {to, to}};
-    if (end > from && work < to) {
-        parts[0][1] = work > from ? work : from;
-        parts[1][0] = end < to ? end : to;
-    }
-    for (int i = 0; i < 2; i++) {
-        int64_t n = count(m, parts[i][0], parts[i][1]);
-        if (n && !r->first) r->first = say(m, first_of(m, parts[i][0], parts[i][1], true), true, a);
+    for (int64_t i = 0; i <= m->n_work && from < to; i++) {
+        bool behind = i == m->n_work; /* the last workspace */
+        int64_t end = behind || m->work[i].start > to ? to : m->work[i].start;
+        if (!behind && m->work[i].end <= from) continue;
+        int64_t n = end > from ? count(m, from, end) : 0;
+        if (n && !r->first) r->first = say(m, first_of(m, from, end, true), true, a);
         r->outside += n;
+        from = behind ? to : m->work[i].end;
     }
 }
 
@@ -123,11 +121,13 @@ static void count_range(const touched *m, program_range x, touched_report *r, ar
 touched_report touched_close(touched *m, arena *a)
 {
     touched_report r = {.outside = m->behind};
-    int64_t work = m->p->offset[REGION_TEMP] + m->p->workspace_offset, last = 0;
     program_range *list;
-    int64_t n = program_ranges(m->p, &list, a);
-    r.workspace = m->p->workspace_bytes;
-    r.workspace_used = count(m, work, work + r.workspace);
+    int64_t n = program_ranges(m->p, &list, a), last = 0;
+    m->n_work = program_workspaces(m->p, &m->work, a);
+    for (int64_t i = 0; i < m->n_work; i++) {
+        r.workspace += m->work[i].end - m->work[i].start;
+        r.workspace_used += count(m, m->work[i].start, m->work[i].end);
+    }
     if (m->behind) r.first = "bytes behind the arena were touched";
     for (int64_t i = 0; i < n; last = list[i++].end) {
         count_gap(m, last, list[i].start, &r, a);

@@ -24,7 +24,9 @@ typedef struct touched {
     const program *p;
     unsigned char *map; /* a bit of each byte: the arena, the host's pool, the staging */
     int64_t bytes;
-    int64_t behind; /* bytes of the guard that were touched */
+    int64_t behind;      /* bytes of the guard that were touched */
+    program_range *work; /* [n_work] where operations may have workspace */
+    int64_t n_work;
 } touched;
 
 typedef struct touched_report {

@@ -78,6 +78,7 @@ void sums_saved(part_sums *p, cards *k, const choice *c)
     for (int i = 0; i < cards_kinds(k); i++) {
         const card_light *attention = card_light_of(k, c, CARD_ATTENTION, i);
         p->saved[i] = layer_saved(k, c, i);
+        memset(p->part[i], 0, sizeof p->part[i]); /* of the layout before */
         p->part[i][SAVED_INPUT] = attention->input;
         if (c->drop == DROP_FULL) continue;
         p->part[i][SAVED_ATTENTION] = card_saved(attention, c->drop) - attention->input;

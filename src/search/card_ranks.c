@@ -5,6 +5,8 @@
  * I3  Offload moves the optimizer's state, and nothing else. */
 #include "search/card_ranks.h"
 
+#include "price/muon.h"
+
 #include <string.h>
 
 #include "base/maths.h"
@@ -217,7 +219,7 @@ static void find_state(rank_facts *out, const setup *s, const cost_model *cost, 
     out->state[1] = state_gradients(&out->all);
     out->state[2] = state_optimizer(&out->all);
     program p = {.s = s, .weights = {.owned = out->owned, .trained = out->trained}};
-    out->optimizer = cost_of_optimizer(cost, &p);
+    out->optimizer = cost_of_optimizer(cost, &p) + cost_of_muon(cost, &out->all);
 }
 
 const layout_facts *ranks_facts(ranks *r, const choice *c)

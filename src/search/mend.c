@@ -24,8 +24,9 @@ typedef struct mending {
     const hardware *hw;
     arena *a;
     int64_t world;
-    mend_set start; /* what the rules ask for */
-    fit now;        /* of the last try that was legal */
+    mend_set start;  /* what the rules ask for */
+    mend_set packed; /* that in a packed step; empty where there is none */
+    fit now;         /* of the last try that was legal */
     int64_t least;
     bool late; /* the search ended before its end */
 } mending;
@@ -241,6 +242,28 @@ static bool by_recompute(mending *m, const mend_set *base, mend_set *out)
     return look_with_rules(m, &full) == FITS && take(m, &full, out);
 }
 
+/* ---- packed steps */
+
+/* Costs nothing, so that where it is legal all else is tried on top of it. */
+static bool by_packing(mending *m, const mend_set *base, mend_set *out)
+{
+    mend_set set = *base;
+    put(m, &set, arena_text(m->a, "%s=true", knobs[K_PACK_STEP].key));
+    outcome how = look(m, &set);
+    if (how == NO_ROOM) m->packed = set;
+    return how == FITS && take(m, &set, out);
+}
+
+static const mend_set *packed_or(const mending *m, const mend_set *base)
+{
+    return m->packed.n ? &m->packed : base;
+}
+
+static bool by_packed_recompute(mending *m, const mend_set *base, mend_set *out)
+{
+    return by_recompute(m, packed_or(m, base), out);
+}
+
 /* ---- sequence chunks */
 
 /* What is recomputed of MLPs and experts, in parts: for our own programs. */
@@ -248,6 +271,7 @@ static bool by_chunks(mending *m, const mend_set *base, mend_set *out)
 {
     enum { CHUNKS_MOST = 16 };
     setup *s = ARENA_NEW(m->a, setup);
+    base = packed_or(m, base);
     if (!resolve(m, base, s, m->a) || target_of(&s->r) != TARGET_MOEFOLD) return false;
     for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
         mend_set set = *base;
@@ -399,7 +423,7 @@ void mend_memory(mend *out, const recipe *given, const char *const *rules, const
     mend_set set;
     *out = (mend){.gpus = m.world, .usable_bytes = hw->usable};
     static bool (*const ways[])(mending *, const mend_set *, mend_set *) = {
-        by_recompute, by_chunks, by_offload, by_sizes, by_search};
+        by_packing, by_packed_recompute, by_chunks, by_offload, by_sizes, by_search};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0] && m.world && !out->done; i++)
         out->done = ways[i](&m, &m.start, &set);
     out->least_bytes = m.least;

@@ -55,7 +55,10 @@ static void make_room(search *s, arena *a)
 static status open_search(search *s, const recipe *given, arena *a, error *err)
 {
     choice_maker *m = ARENA_NEW(a, choice_maker);
-    *m = (choice_maker){.a = a, .given = given, .world = recipe_int(given, K_N_GPUS)};
+    *m = (choice_maker){.a = a,
+                        .given = given,
+                        .routed = s->o->prices.routing,
+                        .world = recipe_int(given, K_N_GPUS)};
     list_precisions(m, given, s->o->any_precision);
     s->out->maker = m;
     recipe *whole = ARENA_NEW(a, recipe);
@@ -75,6 +78,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
+    s->packs = recipe_on(&probe->r, K_PACK_STEP) && !s->megatron;
     s->waits = state_waits_on_host(&probe->r);
     for (int i = 0; i < m->n_precisions; i++) {
         const setup *base = choice_base(m, i, 1);

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/maths.h"
+#include "price/fit.h"
 #include "program/memory/plan.h"
+#include "program/memory/step_packing.h"
 #include "search/search_best.h"
 #include "search/search_parts.h"
 
@@ -36,8 +38,23 @@ static live_level live_of(search *s, const slots_of *slots, const int64_t *sizes
     return live_light(slots, sizes, s->scratch);
 }
 
+/* Lives of a packed step are those of its operations, which cards do not have: the program. It is
+ * that of one rank, so layouts are few; it has no bound but its state. */
+static int64_t packed_peak(search *s, const attempt *t, peak_level level)
+{
+    fit f = {.peak_bytes = 0};
+    program_size size;
+    if (level != PEAK_EXACT) return 0;
+    arena_place mark = arena_mark(s->scratch);
+    program_sizes(&size, &t->s, s->scratch);
+    fit_see(&f, &t->s, &size);
+    arena_release(s->scratch, mark);
+    return f.peak_bytes;
+}
+
 int64_t attempt_peak(search *s, const choice *c, const attempt *t, peak_level level)
 {
+    if (step_packs(&t->s)) return packed_peak(s, t, level);
     int64_t most = 0, *sizes = s->of_chunk;
     for (int64_t q = 0; q < c->pp; q++) {
         if (level != PEAK_EXACT && t->f->ranks[q].as_before) continue; /* not fuller, or no bound */

@@ -60,6 +60,8 @@ static const struct {
     {K_OPT_OFFLOAD, ON_OFFLOAD, true},
     {K_OPT_OFFLOAD_FRACTION, ON_OFFLOAD, true},
     {K_PRECISION_AWARE, ON_OFFLOAD, true},
+    {K_OPT_OFFLOAD_OVERLAP, ON_OFFLOAD, true},
+    {K_OPT_STATES, ON_OFFLOAD, true},
     {K_GRAPHS, ON_GRAPHS, true},
     {K_GRAPH_MODULES, ON_GRAPHS, false},
     {K_PAGED_STASH, ON_GRAPHS, false},

@@ -18,9 +18,12 @@ static int64_t state_least(search *s, const choice *c, int offload)
     static _Thread_local setup patched;
     const setup *base = choice_base(s->sp.m, c->precision, c->tp);
     patched.r = base->r;
-    if (offload) patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
-    if (offload)
+    if (offload == OFFLOAD_MOVED)
+        patched.r.knob[K_OPT_STATES].v = value_of_bool(true);
+    else if (offload) {
+        patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
         patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
+    }
     state_mode mode = state_mode_bare(&patched.r);
     double word = mode.weight < mode.plain ? mode.weight : mode.plain, bytes = 0;
     if (s->waits) mode.optimizer = 0;

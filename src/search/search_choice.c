@@ -5,12 +5,14 @@
 #include "search/search_choice.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/maths.h"
 #include "price/cost.h"
 #include "program/segment.h"
 #include "recipe/judgement.h"
+#include "recipe/target.h"
 #include "recipe/loads.h"
 
 static const char by_plan[] = "plan";
@@ -133,6 +135,19 @@ const char *choice_text(arena *a, const choice *c)
                       c->ep, c->etp, c->pp, c->vpp, c->mbs);
 }
 
+double choice_on_host(const choice *c)
+{
+    return c->offload < OFFLOAD_ALL ? (double)c->offload / OFFLOAD_ALL : 1;
+}
+
+const char *choice_offload(arena *a, const choice *c)
+{
+    if (!c->offload) return "optimizer on the GPU";
+    if (c->offload == OFFLOAD_ALL) return "optimizer on the host";
+    if (c->offload == OFFLOAD_MOVED) return "optimizer state on the host, moved to be updated";
+    return arena_text(a, "%d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
+}
+
 /* Powers of two, as large inside as heads and the node allow. */
 bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 {
@@ -214,13 +229,25 @@ static void set_graphs(recipe *r, graph_scope g)
     put(r, K_NAN_LOSS, value_of_bool(false)); /* on where nobody says */
 }
 
+/* Our own runs go on with copies while the host updates, and move state: the other system's are
+ * left as the recipe has them. */
+static void set_state(recipe *r, const choice *c)
+{
+    bool moved = c->offload == OFFLOAD_MOVED, there = c->offload && !moved;
+    put_flag(r, K_OPT_OFFLOAD, there);
+    if (there) put_flag(r, K_PRECISION_AWARE, true);
+    if (there && c->offload < OFFLOAD_ALL)
+        put(r, K_OPT_OFFLOAD_FRACTION, value_of_float(choice_on_host(c)));
+    if (target_of(r) == TARGET_MEGATRON) return;
+    put_flag(r, K_OPT_STATES, moved);
+    if (there && r->knob[K_OPT_OFFLOAD_OVERLAP].from != FROM_USER)
+        put_flag(r, K_OPT_OFFLOAD_OVERLAP, true);
+}
+
 static void set_memory(recipe *r, const choice *c)
 {
     set_recompute(r, c->drop);
-    put_flag(r, K_OPT_OFFLOAD, c->offload);
-    if (c->offload) put_flag(r, K_PRECISION_AWARE, true);
-    if (c->offload && c->offload < OFFLOAD_ALL)
-        put(r, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    set_state(r, c);
     set_graphs(r, c->graphs);
 }
 
@@ -249,6 +276,14 @@ static void set_asked(recipe *r, const choice *c)
         if (r->knob[asked[i].k].from != FROM_USER) put(r, asked[i].k, value_of_bool(asked[i].on));
 }
 
+/* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
+static bool set_routing(recipe *r, const choice_maker *m, const choice *c)
+{
+    if (!m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
+    loads_set(r, fmax(1, routing_skew(m->routed, c->ep)), "--routing");
+    return true;
+}
+
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     set_precision(r, m, c);
@@ -265,6 +300,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
     if (base) set_context(r, c, base);
     set_experts(r, c, m->given);
     set_memory(r, c);
+    set_routing(r, m, c);
     set_asked(r, c);
 }
 
@@ -352,9 +388,11 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     patch_value(r, given, K_GRAD_OVERLAP, value_of_bool(sharded && reduced));
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
-    patch_value(r, given, K_OPT_OFFLOAD_FRACTION, value_of_float((double)c->offload / OFFLOAD_ALL));
+    patch_value(r, given, K_OPT_OFFLOAD_FRACTION,
+                value_of_float(c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c)));
     patch_value(r, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
-    patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
+    if (!set_routing(r, m, c) || !loads_forced(r))
+        patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
     patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }

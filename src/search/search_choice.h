@@ -7,6 +7,7 @@
 #define SEARCH_SEARCH_CHOICE_H
 
 #include "layout/setup.h"
+#include "price/routing.h"
 
 typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
 typedef enum dispatcher_kind {
@@ -36,8 +37,9 @@ typedef enum graph_scope {
     SCOPES
 } graph_scope;
 
-/* Optimizer state on the host, in quarters. */
-enum { OFFLOADS = 5, OFFLOAD_ALL = 4 };
+/* Optimizer state on the host, in quarters that are updated there; or all of it, moved to the GPU
+ * to be updated, which our own runs do. */
+enum { OFFLOAD_ALL = 4, OFFLOAD_MOVED, OFFLOADS };
 
 typedef struct choice {
     int64_t tp, cp, mbs, ep, etp, pp, vpp;
@@ -48,7 +50,7 @@ typedef struct choice {
     int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
     unsigned drop;   /* DROP_ bits of program/segment.h; DROP_FULL: full, layer by layer */
     bool tp_overlap; /* tp_comm_overlap */
-    int offload;     /* quarters of the optimizer's state on the host */
+    int offload;     /* quarters of the optimizer's state on the host, or OFFLOAD_MOVED */
     graph_scope graphs;
 } choice;
 
@@ -67,7 +69,8 @@ enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
 
 typedef struct choice_maker {
     arena *a;
-    const recipe *given; /* with cluster, sequence and batch set */
+    const recipe *given;   /* with cluster, sequence and batch set */
+    const routing *routed; /* recorded loads, from which each EP has its skew; NULL: none */
     int64_t world;
     const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
     int n_precisions;
@@ -106,5 +109,10 @@ const char *cp_kind_word(cp_kind k);                 /* Megatron's */
 const char *choice_cp_kind(cp_kind k);               /* for tables */
 const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
 const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */
+
+/* Part of the optimizer's state that is on the host, and where all of it is in words: "50 % of the
+ * optimizer on the host". */
+double choice_on_host(const choice *c);
+const char *choice_offload(arena *a, const choice *c);
 
 #endif

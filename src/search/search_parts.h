@@ -134,6 +134,7 @@ typedef struct search {
     drop_times drop_times[LEAST_LEVELS][BESIDE_KINDS][SCOPES][DROPS_MAX];
     rule_memory rules;
     bool waits;                           /* the optimizer's state, on the host between updates */
+    bool packs;                           /* a step: what is saved is no bound of its bytes */
     bool megatron;                        /* runs it: memory is what it would report */
     reported_frame least[PRECISIONS_MAX]; /* of whatever layout */
     const visit_frame *frame;             /* of the attention, experts and PP that are visited */

@@ -347,9 +347,12 @@ static bool beside_ok(const space *s, const choice *c, const setup *base)
 
 static bool offload_ok(const space *s, const choice *c, const setup *base)
 {
-    if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload)) return false;
+    bool moved = c->offload == OFFLOAD_MOVED, ours = target_of(&base->r) != TARGET_MEGATRON;
+    if (ours ? !pin_agrees(s, K_OPT_STATES, moved) : moved) return false;
+    if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload && !moved)) return false;
     if (!c->offload) return true;
     if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
+    if (moved) return base->gpu->arch != ARCH_CPU && !recipe_is(&base->r, K_OPTIMIZER, "none");
     bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
     return pin_agrees(s, K_PRECISION_AWARE, true) && base->gpu->arch != ARCH_CPU &&
            (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);

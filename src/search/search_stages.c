@@ -121,7 +121,8 @@ static int sieve_set(search *s, choice *c, site *t, candidate x, candidate *out)
 {
     const int64_t *from = search_inner_table(s, c)->n_from[x.d][x.pairs];
     const int64_t *saved = search_drop_bytes(s, c, x.d, x.pairs);
-    int least = stage_bytes_offload(t->bytes, saved, x.pairs, search_room(s, t)), n = 0;
+    int n = 0,
+        least = s->packs ? 0 : stage_bytes_offload(t->bytes, saved, x.pairs, search_room(s, t));
     s->out->counts.saved += from[0] - from[least];
     if (!from[least]) return 0;
     if (set_is_slow(s, c, t, x.d, least)) {
@@ -242,6 +243,7 @@ static bool open_site(search *s, const choice *c, site *t)
 static bool all_large(search *s, const choice *c, const site *t)
 {
     int64_t bytes = INT64_MAX;
+    if (s->packs) return false; /* saved buffers may lie in gradients */
     for (int pairs = 0; pairs < 2; pairs++) {
         int64_t x = stage_bytes_least(t->bytes, s->inputs, OFFLOAD_ALL, pairs);
         if (x < bytes) bytes = x;

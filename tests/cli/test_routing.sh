@@ -57,6 +57,21 @@ n, f, s, c, p, q, r = (json.load(open(x + '.json')) for x in 'nfscpqr')
 b = p['best'][0]
 assert $2"
 }
+
+# ---- a plan under recorded loads: memory and time of every EP by the file
+plan4=("$own" plan tiny --gpus 4xH100 --seq 1024 --gbs 8)
+ep4=(--pin model.expert_model_parallel_size=4)
+"${plan4[@]}" "${ep4[@]}" --routing skewed.json --out l.yaml --json >l.json
+"${plan4[@]}" "${ep4[@]}" --routing even.json --json >e.json
+"${plan4[@]}" "${ep4[@]}" --routing skewed.json $forced --json >g.json
+"${plan4[@]}" --routing skewed.json --json >w.json
+first() { python3 -c "import json, sys; print(json.load(open(sys.argv[1]))['best'][0]['peak_bytes'])" "$1"; }
+of() { "$own" "$@" --json | peak | grep -o "[0-9]*$"; }
+check plan_has_the_memory_of_recorded_loads [ "$(of price l.yaml --routing skewed.json)" = "$(first l.json)" ]
+check the_written_recipe_carries_them [ "$(of check l.yaml)" = "$(first l.json)" ]
+check fuller_ranks_need_more [ "$(first l.json)" -gt "$(first e.json)" ]
+check forced_balance_is_overruled [ "$(first g.json)" -gt "$(first e.json)" ]
+check plans_of_any_ep_are_made grep -q '"peak_bytes"' w.json
 holds natural_is_the_default "n['routing']['skew'] == 1.09 and 'natural' not in n and n['forced']['skew'] == 1"
 holds forced_follows_the_recipe "f['routing']['skew'] == 1 and 'forced' not in f and f['natural']['skew'] == 1.2"
 holds the_other_is_the_other "n['forced']['step_s'] == f['step_s'] and n['forced']['peak_bytes'] == f['peak_bytes']"

@@ -8,11 +8,11 @@ long=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.m
     train.micro_batch_size=1 train.global_batch_size=1 model.seq_length=524288 model.max_position_embeddings=524288)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
 
-"$moefold" check "${long[@]}" "${full[@]}" >"$work/out" 2>&1
+"$moefold" check "${long[@]}" "${full[@]}" moefold.pack_step=false >"$work/out" 2>&1
 check half_a_million_tokens_do_not_fit_at_once [ $? = 1 ]
 "$moefold" check "${long[@]}" "${full[@]}" moefold.sequence_chunks=8 >"$work/out" 2>&1
 check in_chunks_they_fit [ $? = 0 ]
-"$moefold" check "${long[@]}" --fix >"$work/out" 2>&1
+"$moefold" check "${long[@]}" model.seq_length=786432 model.max_position_embeddings=786432 --fix >"$work/out" 2>&1
 check fix_finds_chunks grep -q 'moefold.sequence_chunks=[0-9]' "$work/out"
 
 for words in moefold.sequence_chunks=8 moefold.attention_head_groups=2; do

@@ -71,8 +71,8 @@ is no_program_no_verdict null "$(field fits "$moefold" "${none[@]}" --json)"
 is no_program_no_peak null "$(field peak_bytes "$moefold" "${none[@]}" --json)"
 is no_program_exits_1 1 "$(code "$moefold" "${none[@]}" --json)"
 
-# ---- what rules know and nothing here describes: FSDP, Muon
-for word in ddp.use_megatron_fsdp=true optimizer.optimizer=muon; do
+# ---- what rules know and nothing here describes: FSDP, Lion
+for word in ddp.use_megatron_fsdp=true optimizer.optimizer=lion; do
     unknown=(qwen3-30b-a3b cluster.n_gpus=16 model.expert_model_parallel_size=8 "$word")
     name=${word%%=*}
     is "${name}_breaks_no_rule" true "$(field ok "$moefold" check "${unknown[@]}" --json)"

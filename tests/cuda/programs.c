@@ -24,6 +24,16 @@ static const struct {
 } programs[] = {
     {"qwen3-30b-a3b", BLOCKWISE BATCH(8, 4096) "model.num_layers=4", true},
     {"qwen3-30b-a3b", TENSORWISE BATCH(8, 4096) "model.num_layers=4", true},
+    {"qwen3-30b-a3b",
+     BLOCKWISE BATCH(8, 4096) "model.num_layers=4 "
+                              "moefold.fusion=[act_quant,permute_quant,norm_quant]",
+     true},
+    {"deepseek-v3",
+     BLOCKWISE BATCH(4, 4096) "model.num_layers=3 model.moe_layer_freq=[0,1,1] "
+                              "model.num_moe_experts=32 model.mtp_num_layers=0 "
+                              "model.moe_router_num_groups=null model.moe_router_group_topk=null "
+                              "moefold.fusion=[act_quant,permute_quant,norm_quant]",
+     true},
     {"deepseek-v3",
      BLOCKWISE BATCH(4, 4096) "model.num_layers=3 model.moe_layer_freq=[0,1,1] "
                               "model.num_moe_experts=32 model.mtp_num_layers=0 "
@@ -62,6 +72,7 @@ static status build(program *p, arena *a, const char *model_name, const char *wo
 /* Is the row one that a large program should get? */
 static bool is_fast(op_kind k, const char *row)
 {
+    if (op_makes_codes(k) && k != OP_QUANTISE) return strcmp(row, "plain") != 0;
     if (k == OP_QUANTISE) return strcmp(row, "wide") == 0;
     if (k >= OP_QGROUPED) return strcmp(row, "wgmma") == 0;
     return strcmp(row, "cublaslt") == 0;
@@ -78,7 +89,8 @@ static int wrong_op(const segment *seg, const op *o, bool large)
     if (!k) return printf("%s (%s): no row of the GPU takes it\n", o->name, kind), 1;
     if (kernel_workspace_of(k, o, &t) > workspace_bytes(target_row_cuda(), seg, o))
         return printf("%s (%s), %s: its workspace is not planned\n", o->name, kind, k->name), 1;
-    if (large && op_is_quantised(o->kind) && !is_fast(o->kind, k->name))
+    const bool fp8 = op_is_quantised(o->kind) || op_makes_codes(o->kind);
+    if (large && fp8 && !is_fast(o->kind, k->name))
         return printf("%s (%s) of %lld %lld %lld %lld: row %s is not the fast one\n", o->name, kind,
                       (long long)o->dim[0], (long long)o->dim[1], (long long)o->dim[2],
                       (long long)o->dim[3], k->name),

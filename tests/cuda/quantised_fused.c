@@ -1,6 +1,9 @@
 /* quantised_fused.c - kinds that end with QUANTISE on the GPU: each row of theirs against the plain
  * rows of the parts, one after another with what lies between them in memory of its own, bit for
- * bit. Permutations only move numbers: those are compared with the CPU's, too. */
+ * bit. Permutations only move numbers: those are compared with the CPU's, too.
+ *
+ * Of ACT_D_QUANT's dp a row in one pass adds tiles of 128 in their order, so these sums agree
+ * within rounding; behind the last expert, where nobody reads them, it has zeros. */
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +16,15 @@
 #include "program/fused.h"
 #include "program/quant.h"
 
-enum { OPERANDS = OP_IN_MAX + OP_OUT_MAX, EXPERTS = 3, TOKENS = 100, CHOSEN = 2, ROOM = 640 };
+enum {
+    OPERANDS = OP_IN_MAX + OP_OUT_MAX,
+    EXPERTS = 3,
+    TOKENS = 100,
+    CHOSEN = 2,
+    ROOM = 640,
+    ROWS_USED = 512,
+    NORMED = 112
+};
 
 /* An operation with its tensors: on the host, and three times on the GPU. */
 typedef struct made {
@@ -66,7 +77,7 @@ static void put_numbers(made *m, int i, dtype type, int64_t n)
 /* Experts' rows begin at multiples of 128; the second has none, some behind the last are left. */
 static void put_offsets(made *m, int i)
 {
-    static const int32_t starts[EXPERTS + 1] = {0, 256, 256, 512};
+    static const int32_t starts[EXPERTS + 1] = {0, 256, 256, ROWS_USED};
     put(m, true, i, DTYPE_I32, EXPERTS + 1);
     memcpy(m->host[i], starts, sizeof starts);
 }
@@ -102,7 +113,7 @@ static void make(made *m, op_kind kind, quant_form form, int64_t width, unsigned
     for (int i = 0; i < OP_OUT_MAX; i++) m->o.out[i] = -1;
     const int64_t act[] = {EXPERTS, ROOM, width, form, DTYPE_E4M3};
     const int64_t moved[] = {TOKENS, CHOSEN, width, ROOM, EXPERTS, form, DTYPE_E4M3};
-    const int64_t norm[] = {TOKENS, width, form, DTYPE_E4M3};
+    const int64_t norm[] = {NORMED, width, form, DTYPE_E4M3};
     switch (kind) {
     case OP_ACT_QUANT:
         set_dims(&m->o, act, 5);
@@ -138,10 +149,10 @@ static void make(made *m, op_kind kind, quant_form form, int64_t width, unsigned
         return;
     default:
         set_dims(&m->o, norm, 4);
-        put_numbers(m, IN_NORM_QUANT_x, DTYPE_BF16, TOKENS * width);
+        put_numbers(m, IN_NORM_QUANT_x, DTYPE_BF16, NORMED * width);
         put_numbers(m, IN_NORM_QUANT_w, DTYPE_BF16, width);
-        put_codes(m, OUT_NORM_QUANT_q, form, TOKENS, width);
-        put(m, false, OUT_NORM_QUANT_rstd, DTYPE_F32, TOKENS);
+        put_codes(m, OUT_NORM_QUANT_q, form, NORMED, width);
+        put(m, false, OUT_NORM_QUANT_rstd, DTYPE_F32, NORMED);
     }
 }
 
@@ -232,13 +243,28 @@ static void run_cpu(made *m)
     free(work);
 }
 
-static int64_t differ(const made *m, int out)
+/* Sums of experts' rows, in another order. */
+static int64_t sums_differ(const float *got, const float *want)
+{
+    int64_t bad = 0;
+    float most = 0;
+    for (int i = 0; i < ROWS_USED; i++) most = fmaxf(most, fabsf(want[i]));
+    for (int i = 0; i < ROWS_USED; i++) bad += !(fabsf(got[i] - want[i]) <= 1e-6F * most);
+    for (int i = ROWS_USED; i < ROOM; i++) bad += got[i] != 0;
+    return bad;
+}
+
+static int64_t differ(const made *m, const kernel *row, int out)
 {
     int64_t bad = 0, n = m->bytes[OP_IN_MAX + out];
     unsigned char *got = malloc((size_t)n + 1), *want = m->host[OP_IN_MAX + out];
     if (!got) exit(1);
     must_run(cudaMemcpy(got, m->gpu[OP_IN_MAX + out], (size_t)n, cudaMemcpyDeviceToHost));
-    for (int64_t i = 0; i < n; i++) bad += got[i] != want[i];
+    bool sums = m->o.kind == OP_ACT_D_QUANT && out == OUT_ACT_D_QUANT_dp;
+    if (sums && strcmp(row->name, "plain") != 0)
+        bad = sums_differ((const float *)got, (const float *)want);
+    else
+        for (int64_t i = 0; i < n; i++) bad += got[i] != want[i];
     free(got);
     return bad;
 }
@@ -247,7 +273,7 @@ static int compare(const made *m, const kernel *row, const char *with)
 {
     int bad = 0;
     for (int i = 0; i < OP_OUT_MAX; i++) {
-        int64_t n = m->host[OP_IN_MAX + i] ? differ(m, i) : 0;
+        int64_t n = m->host[OP_IN_MAX + i] ? differ(m, row, i) : 0;
         if (!n) continue;
         printf("%s, %s, width %lld: output %d: %lld of %lld bytes differ from %s\n",
                op_infos[m->o.kind].name, row->name, (long long)m->o.dim[2], i, (long long)n,
@@ -257,32 +283,48 @@ static int compare(const made *m, const kernel *row, const char *with)
     return bad;
 }
 
+/* Every row that takes the case; met[r] counts. */
+static int check(made *m, int *met)
+{
+    int n_rows, bad = 0;
+    const kernel *rows = kernels_cuda(&n_rows);
+    const op_kind kind = m->o.kind;
+    for (int r = 0; r < n_rows; r++) {
+        if (rows[r].kind != kind || (rows[r].accepts && !rows[r].accepts(&m->o, &m->t))) continue;
+        launch(&rows[r], &m->o, &m->t, m->gpu, m->gpu + OP_IN_MAX);
+        run_parts(m);
+        bad += compare(m, &rows[r], "its parts");
+        if (kind == OP_PERMUTE_QUANT || kind == OP_UNPERMUTE_D_QUANT) {
+            run_cpu(m);
+            bad += compare(m, &rows[r], "the CPU's");
+        }
+        met[r]++;
+    }
+    return bad;
+}
+
 int wrong_quantised_fused(void)
 {
-    static const int64_t widths[] = {64, 160, 384};
+    static const int64_t widths[] = {64, 160, 384, 2048};
+    static int met[4 * OP_COUNT];
     int bad = 0, done = 0, n_rows;
     const kernel *rows = kernels_cuda(&n_rows);
     for (op_kind k = OP_ACT_QUANT; k <= OP_NORM_QUANT; k++)
-        for (int i = 0; i < 6; i++) {
+        for (int i = 0; i < 16; i++) {
             made m;
             bool act = k == OP_ACT_QUANT || k == OP_ACT_D_QUANT;
-            unsigned flags = i % 3 != 1 ? 0 : act ? CLAMPED : k == OP_NORM_QUANT ? ZERO_CENTRED : 0;
-            make(&m, k, i % 2 ? QUANT_MX : QUANT_BLOCK, widths[i / 2], flags);
+            unsigned flags = act ? CLAMPED : k == OP_NORM_QUANT ? ZERO_CENTRED : 0;
+            make(&m, k, i & 1 ? QUANT_MX : QUANT_BLOCK, widths[i / 4], i & 2 ? flags : 0);
             upload(&m);
-            for (int r = 0; r < n_rows; r++) {
-                if (rows[r].kind != k || (rows[r].accepts && !rows[r].accepts(&m.o, &m.t)))
-                    continue;
-                launch(&rows[r], &m.o, &m.t, m.gpu, m.gpu + OP_IN_MAX);
-                run_parts(&m);
-                bad += compare(&m, &rows[r], "its parts");
-                if (k == OP_PERMUTE_QUANT || k == OP_UNPERMUTE_D_QUANT) {
-                    run_cpu(&m);
-                    bad += compare(&m, &rows[r], "the CPU's");
-                }
-                done++;
-            }
+            bad += check(&m, met);
             release(&m);
         }
+    for (int r = 0; r < n_rows; r++) {
+        if (rows[r].kind < OP_ACT_QUANT || rows[r].kind > OP_NORM_QUANT) continue;
+        done += met[r];
+        if (!met[r])
+            bad++, printf("%s, %s: no case tries it\n", op_infos[rows[r].kind].name, rows[r].name);
+    }
     printf("quantised, fused: %d cases, %d wrong\n", done, bad);
-    return bad + (done < 30);
+    return bad;
 }

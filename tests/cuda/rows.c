@@ -234,6 +234,7 @@ int main(int argc, char **argv)
         return c.bad ? 1 : 77;
     }
     if (has_flag(argc, argv, "--time")) time_quantised();
+    if (has_flag(argc, argv, "--casts")) return c.bad + wrong_quantised_fused() != 0;
     if (all || has_flag(argc, argv, "--quantised"))
         c.bad += wrong_quantised() + wrong_quantised_fused();
     if (has_flag(argc, argv, "--quantised")) return c.bad != 0;

@@ -48,6 +48,12 @@ static const sizes tries[] = {
     {OP_EMBED_W, {0, 130, 30}, 0, NULL, 0, 0},
     {OP_EMBED_W, {9000, 72, 20}, 0, NULL, 0, 0}, /* words with matches in every group of ids */
     {OP_EMBED_W, {5000, 264, 4000, 100}, 0, NULL, 0, 0},
+    {OP_EMBED_W, {257, 130, 300}, OVERWRITE, NULL, 0, 0},
+    {OP_EMBED_W, {700, 264, 400, 100}, OVERWRITE, NULL, 0, 0},
+    {OP_EMBED_W, {0, 130, 30}, OVERWRITE, NULL, 0, 0},
+    {OP_EMBED, {300, 264, 20, 7}, 0, NULL, 0, 0},
+    {OP_EMBED_W, {9000, 72, 20}, 0, NULL, 0, 0}, /* words with matches in every group of ids */
+    {OP_EMBED_W, {5000, 264, 4000, 100}, 0, NULL, 0, 0},
     {OP_EMBED, {300, 264, 20, 7}, 0, NULL, 0, 0},
     {OP_POSITIONS, {6, 5, 6, 6, 3, 6}, 0, NULL, 0, 0},
     {OP_POSITIONS, {48, 33, 16, 8, 4, 24}, 0, NULL, 0, 0},
@@ -126,6 +132,11 @@ static const sizes tries[] = {
     {OP_ACT_D, {67, 768}, 0, NULL, 0, 0},
     {OP_ACT_D, {9, 132}, CLAMPED, "i2 o1", 0, 0},
     {OP_ACT_D, {5, 6144}, CLAMPED, NULL, 0, 0},
+    {OP_ACT, {13, 18432}, 0, "i1", 0, 0}, /* rows of several parts */
+    {OP_ACT, {37, 2304}, 0, NULL, 0, 0},
+    {OP_ACT_D, {13, 18432}, 0, "i2 o1", 0, 0},
+    {OP_ACT_D, {37, 2304}, 0, "o1", 0, 0},
+    {OP_ACT_D, {9, 2304}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 0, ACT_GELU}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 1, ACT_FAST_GELU}, 0, NULL, 0, 0},
     {OP_ACT_AS, {33, 65, 1, ACT_QUICK_GELU}, 0, "i1", 0, 0},
@@ -155,6 +166,11 @@ static const sizes tries[] = {
     {OP_MLA_KV_MERGE, {301, 33, 9}, 0, NULL, 0, 0},
     {OP_MLA_KV_JOIN, {301, 3, 16, 7, 9}, 0, NULL, 0, 0},
     {OP_MLA_KV_JOIN_D, {301, 3, 16, 7, 9}, 0, NULL, 0, 0},
+    {OP_MLA_KV_JOIN, {37, 128, 128, 64, 128}, 0, NULL, 0, 0}, /* sizes that pieces of 8 take */
+    {OP_MLA_KV_JOIN_D, {37, 128, 128, 64, 128}, 0, NULL, 0, 0},
+    {OP_MLA_KV_JOIN, {301, 3, 16, 8, 24}, 0, NULL, 0, 0},
+    {OP_MLA_KV_JOIN_D, {301, 3, 16, 24, 8}, 0, NULL, 0, 0},
+    {OP_MLA_KV_JOIN_D, {19, 5, 8, 248, 16}, 0, NULL, 0, 0},
     {OP_HEAD_LOSS, {1, 3, 2, 1}, 0, NULL, 0, 0},
     {OP_HEAD_LOSS, {37, 19, 71, 8}, 0, NULL, 0, 0},
     {OP_HEAD_LOSS, {37, 19, 71, 100}, 0, "i3", 0, 0},
@@ -167,6 +183,11 @@ static const sizes tries[] = {
     {OP_HEAD_LOSS, {130, 128, 1000, 500}, 0, "i3", 0, 0},
     {OP_HEAD_LOSS, {31, 64, 304, 50}, 0, "o1 o2", 0, 0},
     {OP_HEAD_LOSS, {31, 64, 304, 50}, 0, "o1", 0, 0},
+    {OP_HEAD_LOSS, {37, 19, 71, 8}, OVERWRITE, NULL, 0, 0},
+    {OP_HEAD_LOSS, {130, 128, 1000, 64}, OVERWRITE, NULL, 0, 0}, /* three chunks, the last short */
+    {OP_HEAD_LOSS, {31, 64, 304, 50}, OVERWRITE, "o1", 0, 0},
+    {OP_HEAD_LOSS, {31, 64, 304, 50}, OVERWRITE, "o2", 0, 0},
+    {OP_HEAD_LOSS, {0, 64, 264, 16}, OVERWRITE, NULL, 0, 0},
     {OP_HEAD_PART, {1, 3, 2, 1, 0, 0}, 0, NULL, 0, 0},
     {OP_HEAD_PART, {131, 65, 3001, 50, 50, 0}, 0, NULL, 0, 0},
     {OP_HEAD_PART, {131, 65, 301, 50, 100, 20}, 0, NULL, 0, 0},
@@ -180,6 +201,9 @@ static const sizes tries[] = {
     {OP_HEAD_PART_D, {131, 64, 304, 50, 100, 24, 1}, 0, "i4 o2", 0, 0},
     {OP_HEAD_PART_D, {131, 64, 304, 50, 0, 24, 2}, 0, "o3", 0, 0},
     {OP_HEAD_PART_D, {31, 64, 304, 50, 50, 24, 2}, 0, NULL, 0, 0},
+    {OP_HEAD_PART_D, {131, 128, 304, 50, 100, 304, 3}, OVERWRITE, NULL, 0, 0},
+    {OP_HEAD_PART_D, {131, 65, 301, 50, 100, 20, 1}, OVERWRITE, "i4 o2", 0, 0},
+    {OP_HEAD_PART_D, {31, 64, 304, 50, 50, 24, 2}, OVERWRITE, NULL, 0, 0}, /* without rows */
     {OP_HEAD_PART_D, {1, 3, 2, 1, 0, 0, 1}, 0, NULL, 0, 0},
     {OP_HEAD_PART_D, {131, 65, 3001, 50, 50, 0, 2}, 0, NULL, 0, 0},
     {OP_HEAD_PART_D, {131, 65, 301, 50, 100, 20, 3}, 0, NULL, 0, 0},

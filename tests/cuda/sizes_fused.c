@@ -30,6 +30,10 @@ static const sizes tries[] = {
     {OP_NORM_BACK, {1000, 2048}, ADD_TO | ZERO_CENTRED, NULL, 0, 0},
     {OP_NORM_BACK, {13001, 256}, 0, NULL, 0, 0},
     {OP_NORM_BACK, {333, 7168}, ADD_TO, NULL, 0, 0},
+    {OP_NORM_BACK, {5001, 2048}, 0, NULL, 0, 0}, /* a block a row, several rows a block */
+    {OP_NORM_BACK, {4300, 1536}, ADD_TO, NULL, 0, 0},
+    {OP_NORM_BACK, {40, 1280}, ZERO_CENTRED, NULL, 0, 0},
+    {OP_NORM_BACK, {9, 8192}, ADD_TO, NULL, 0, 0},
     {OP_NORM_BACK, {0, 128}, ADD_TO, NULL, 0, 0},
     {OP_NORM_BACK, {0, 33}, 0, NULL, 0, 0},
     {OP_QKV_HEADS, {37, 6, 2, 10, 17, 10}, 0, NULL, 0, 0},

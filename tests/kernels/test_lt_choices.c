@@ -2,6 +2,7 @@
  * and whose goes first. Needs neither CUDA nor a GPU: the source is part of the CUDA object and
  * stands here with it. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -285,10 +286,49 @@ static void those_of_another_gpu_are_left_alone(void **state)
     use(NULL, NULL, machine, 130100, "NVIDIA H200");
     tune(7, 21);
     use(NULL, NULL, machine, 130100, "NVIDIA H100 80GB HBM3");
-    assert_true(was_said("chosen on NVIDIA H200 and this is NVIDIA H100 80GB HBM3"));
+    assert_true(was_said("tuned on NVIDIA H200 and this is NVIDIA H100 80GB HBM3: they are not "
+                         "used; repair: moefold bench --device cuda RECIPE"));
+    has(7, false, 0, LT_FIRST);
+    use(NULL, NULL, machine, 130200, "NVIDIA H200");
+    assert_true(was_said("tuned with cuBLASLt 130100 and this is 130200: they are not used"));
     has(7, false, 0, LT_FIRST);
     use(NULL, NULL, machine, 130100, "NVIDIA H200"); /* a run does not write there */
     has(7, false, 21, LT_TUNED);
+}
+
+/* hardware/h200-cublaslt.txt, as it is shipped: all lines are products, the head's among them. */
+static void the_shipped_file_is_for_its_gpu_and_library(void **state)
+{
+    const char *file = "hardware/h200-cublaslt.txt";
+    lt_choice logits = {{.m = 4096, .n = 151936, .k = 2048, .in = DTYPE_BF16, .out = DTYPE_BF16},
+                        {0}};
+    char line[1024], gpu[64];
+    size_t version = 0;
+    int lines = 0;
+    FILE *f = fopen(file, "r");
+    (void)state;
+    assert_non_null(f);
+    assert_true(fgets(line, sizeof line, f) &&
+                sscanf(line, "cublaslt %zu %63[^\n]", &version, gpu));
+    use(NULL, NULL, file, version, gpu);
+    assert_true(was_said(""));
+    assert_int_equal(lt_choices_find(&logits), LT_TUNED);
+    while (fgets(line, sizeof line, f)) {
+        lt_choice c = {0};
+        int flag[5];
+        assert_int_equal(sscanf(line, "%" SCNd64 " %" SCNd64 " %" SCNd64 " %d %d %d %d %d",
+                                &c.shape.m, &c.shape.n, &c.shape.k, &flag[0], &flag[1], &flag[2],
+                                &flag[3], &flag[4]),
+                         8);
+        c.shape.a_turned = flag[0], c.shape.b_turned = flag[1], c.shape.add = flag[4];
+        c.shape.in = (dtype)flag[2], c.shape.out = (dtype)flag[3];
+        assert_int_equal(lt_choices_find(&c), LT_TUNED);
+        lines++;
+    }
+    fclose(f);
+    assert_true(lines >= 20);
+    use(NULL, NULL, file, version + 1, gpu); /* of a newer library nothing is taken */
+    assert_int_equal(lt_choices_find(&logits), LT_FIRST);
 }
 
 static void a_place_that_cannot_be_written_is_named(void **state)
@@ -319,6 +359,7 @@ int main(void)
         T(tuned_choices_are_for_what_the_run_has_not_met),
         T(a_tuning_adds_to_the_one_before),
         T(those_of_another_gpu_are_left_alone),
+        T(the_shipped_file_is_for_its_gpu_and_library),
         T(a_place_that_cannot_be_written_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

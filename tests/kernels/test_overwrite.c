@@ -122,11 +122,39 @@ static void heads_are_written_whole(void **state)
     free(w);
 }
 
+/* Words of another rank, words that come twice, and most that do not come at all. */
+static void word_tables_are_written_whole(void **state)
+{
+    (void)state;
+    enum { T = 40, H = 130, V = 57, FIRST = 20 };
+    int n, tried = 0;
+    const kernel *rows = kernels_cpu(&n);
+    float *dx = numbers((int64_t)T * H, 6);
+    static float dw[2][V * H];
+    static int32_t ids[T];
+    for (int i = 0; i < T; i++) ids[i] = i * 7 % 30 + 5;
+    for (int i = 0; i < n; i++) {
+        if (rows[i].kind != OP_EMBED_W) continue;
+        for (int k = 0; k < 2; k++) {
+            op o = {.kind = OP_EMBED_W, .name = "words", .dim = {T, H, V, FIRST}};
+            memset(dw[k], k ? 0xff : 0, sizeof dw[k]);
+            o.flags = k ? OVERWRITE : 0;
+            rows[i].run(&o, (void *[OP_IN_MAX]){dx, ids}, (void *[OP_OUT_MAX]){dw[k]});
+        }
+        for (int e = 0; e < V * H; e++)
+            if (!(dw[0][e] == dw[1][e])) fail_msg("%s: element %d", rows[i].name, e);
+        tried++;
+    }
+    assert_true(op_can_overwrite(OP_EMBED_W) && tried >= 2);
+    free(dx);
+}
+
 int main(void)
 {
     kernels_threads(2);
     const struct CMUnitTest tests[] = {cmocka_unit_test(products_are_written_whole),
                                        cmocka_unit_test(grouped_products_are_written_whole),
-                                       cmocka_unit_test(heads_are_written_whole)};
+                                       cmocka_unit_test(heads_are_written_whole),
+                                       cmocka_unit_test(word_tables_are_written_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,6 +176,12 @@ static inline void published_own(published *p)
         {"MLR2-Q30-GB200-", "model.moe_flex_dispatcher_num_sms=null"},
         {"MLR-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
         {"MLR2-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
+        /* Megatron-Bridge v0.6.0 perf_recipes/qwen/common.py: every MXFP8 recipe with graphs of the
+         * full iteration overlaps EP and delays weight gradients; its tables print neither */
+        {"MB-26.08-Qwen3_", "comm_overlap.overlap_moe_expert_parallel_comm=true "
+                            "comm_overlap.delay_wgrad_compute=true"},
+        {"VC-Q30-GB", "comm_overlap.overlap_moe_expert_parallel_comm=true "
+                      "comm_overlap.delay_wgrad_compute=true"},
         /* Megatron-Bridge recipes/moonlight */
         {"SK-MOON-", "model.moe_router_fusion=false mixed_precision.grad_reduce_in_fp32=false "
                      "optimizer.use_precision_aware_optimizer=true optimizer.main_grads_dtype=bf16 "
@@ -196,13 +202,16 @@ static inline bool published_narrow_moments(const published *p, const char *pres
            published_from(p, "MCP-Q235-GB200-MX");
 }
 
-/* Megatron-Bridge's benchmarks sum gradients in 16 bits, Kimi-K2's apart; nobody looks for NaN. */
+/* Megatron-Bridge's benchmarks sum gradients in 16 bits; nobody looks for NaN. */
 static inline void published_habits(published *p, const char *preset)
 {
     published_sets(p, "model.moe_router_fusion=true ddp.check_for_nan_in_grad=false "
                       "rerun_state_machine.check_for_nan_in_loss=false");
-    if (published_bridge(p) && strcmp(preset, "kimi-k2") != 0)
-        published_set(p, "mixed_precision.grad_reduce_in_fp32=false");
+    if (published_bridge(p)) published_set(p, "mixed_precision.grad_reduce_in_fp32=false");
+    if (published_notes(p, "Muon")) /* Megatron-Bridge v0.5.0 configs/kimi */
+        published_sets(p, "optimizer.optimizer=muon mixed_precision.fp8_param_gather=false "
+                          "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=false "
+                          "ddp.overlap_param_gather=false");
     if (published_bridge(p) && strcmp(preset, "deepseek-v3") == 0)
         published_set(p, "optimizer.main_grads_dtype=bf16");
     if (published_narrow_moments(p, preset))

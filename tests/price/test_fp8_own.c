@@ -54,7 +54,7 @@ static void a_fused_cast_saves_the_way_there_and_back(void **state)
     const double n = (double)ROWS * WIDE;
     lone_op act, fused, cast = cast_of(n, false);
     cast.seg.bufs = cast.bufs;
-    costing_open(&c, "hardware/h200-measured.yaml", "tiny", OWN);
+    costing_open(&c, "hardware/h200.yaml", "tiny", OWN); /* it names no kinds */
     lone_init(&act, OP_ACT, "act", (int64_t[]){ROWS, WIDE}, 2);
     act.o.in[IN_ACT_u] = lone_buf(&act, "u", 4 * n);
     act.o.out[OUT_ACT_a] = lone_buf(&act, "a", 2 * n);
@@ -103,12 +103,11 @@ static void a_measured_kind_has_its_own_rate(void **state)
 {
     (void)state;
     costing c;
-    costing_open(&c, "hardware/h200-measured.yaml", "tiny", OWN);
-    near("not measured", c.c.kind_part[OP_ACT_QUANT], 1, 1e-9); /* the cast's: it has no row */
-    c.hw.kinds[0].kind = "ACT_QUANT";
-    c.hw.kinds[0].part = 0.5;
-    for (int i = 1; i < c.hw.n_kinds; i++)
-        if (strcmp(c.hw.kinds[i].kind, "PERMUTE") == 0) c.hw.kinds[i].part = 0.7;
+    costing_open(&c, "hardware/h200.yaml", "tiny", OWN);
+    near("not measured", c.c.kind_part[OP_ACT_QUANT], 1, 1e-9);
+    c.hw.kinds[0] = (kind_part){"ACT_QUANT", 0.5};
+    c.hw.kinds[1] = (kind_part){"PERMUTE", 0.7};
+    c.hw.n_kinds = 2;
     cost_init(&c.c, &c.hw, &c.s, NULL);
     near("measured", c.c.kind_part[OP_ACT_QUANT], 0.5, 1e-9);
     near("a part was", c.c.kind_part[OP_PERMUTE_QUANT], 0.7, 1e-9);

@@ -64,6 +64,33 @@ static void dispatch_takes_as_long_as_published(void **state)
             }
 }
 
+/* A sixteenth of the tokens, as TP 16 or a short sequence leave a rank, takes more than a sixteenth
+ * of the time: fewer bytes reach less of a link. */
+static double part_us(int64_t tokens)
+{
+    costing c;
+    arena *a = arena_create();
+    costing_open(
+        &c, "H100", "deepseek-v3",
+        arena_text(a,
+                   "cluster.gpu=H100 cluster.n_gpus=32 model.expert_model_parallel_size=32 "
+                   "model.moe_router_force_load_balancing=true model.seq_length=%lld "
+                   "model.moe_token_dispatcher_type=alltoall",
+                   (long long)tokens));
+    double us = exchange_us(&c, GROUP_EP, ROLE_NONE, false);
+    costing_close(&c);
+    arena_destroy(a);
+    return us;
+}
+
+static void few_tokens_reach_less_of_a_link(void **state)
+{
+    (void)state;
+    double few = part_us(256) * 16, usual = part_us(4096), many = part_us(16384) / 4;
+    assert_true(few > 1.05 * usual && few < 2 * usual);
+    near("beyond what was measured", many, usual, 0.01);
+}
+
 /* ---- messages */
 
 static double message_us(const costing *c, op_kind kind, comm_group g, double bytes)
@@ -110,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dispatch_takes_as_long_as_published),
+        cmocka_unit_test(few_tokens_reach_less_of_a_link),
         cmocka_unit_test(the_slowest_level_counts),
         cmocka_unit_test(a_job_on_racks_has_equal_blocks),
     };

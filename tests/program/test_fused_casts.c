@@ -46,16 +46,21 @@ static void what_others_read_is_left_alone(void **state)
     arena_destroy(a);
 }
 
-/* On a GPU they are done where somebody asks: no step has run with them there. */
-static void a_gpu_does_them_where_asked(void **state)
+/* On a GPU those are done that pay: activations and permutations, not norms, which are read twice.
+ * [] leaves all alone. */
+static void a_gpu_does_those_that_pay(void **state)
 {
     (void)state;
     arena *a = arena_create();
     int n[OP_COUNT];
     const char *words = arena_text(a, "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold %s",
                                    forms[0].words);
-    assert_int_equal(count("tiny", words, n), 0);
-    assert_true(count("tiny", arena_text(a, "%s" ALL, words), n) > 0);
+    assert_true(count("tiny", words, n) > 0);
+    assert_true(n[OP_ACT_QUANT] > 0 && n[OP_ACT_D_QUANT] > 0);
+    assert_true(n[OP_PERMUTE_QUANT] > 0 && n[OP_UNPERMUTE_D_QUANT] > 0);
+    assert_int_equal(n[OP_NORM_QUANT], 0);
+    assert_int_equal(count("tiny", arena_text(a, "%s" OFF, words), n), 0);
+    assert_true(count("tiny", arena_text(a, "%s" ALL, words), n) > 0 && n[OP_NORM_QUANT] > 0);
     arena_destroy(a);
 }
 
@@ -87,7 +92,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_word_fuses_its_own),
         cmocka_unit_test(what_others_read_is_left_alone),
-        cmocka_unit_test(a_gpu_does_them_where_asked),
+        cmocka_unit_test(a_gpu_does_those_that_pay),
         cmocka_unit_test(arenas_shrink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,8 +61,17 @@ static bool lies_in(const program *p, region r, int64_t at, int64_t bytes)
     return at >= p->offset[r] && at + bytes <= p->offset[r] + p->bytes[r];
 }
 
-static bool is_right(const program *p, const buf *b, int64_t at)
+/* Where gradients lend their places (step_packing.h). */
+static bool is_packed(const program *p, const item *it, const buf *b)
 {
+    return p->packed && it->places &&
+           (b->life == LIFE_TEMP || b->life == LIFE_SAVED || b->life == LIFE_OUTPUT);
+}
+
+static bool is_right(const program *p, const item *it, const buf *b, int64_t at)
+{
+    if (is_packed(p, it, b))
+        return lies_in(p, REGION_SAVED, at, b->bytes) || lies_in(p, REGION_GRADIENTS, at, b->bytes);
     region r = region_of(b);
     int64_t staging = p->arena_bytes + p->host_bytes;
     if (b->life == LIFE_FIXED && r == REGION_STAGING)
@@ -86,7 +95,7 @@ static void check_buffer(const program *p, const item *it, const op *o, int id, 
     const buf *b = &it->seg->bufs[id];
     int64_t at = program_place(p, it, id);
     n->buffers++;
-    if (!is_right(p, b, at))
+    if (!is_right(p, it, b, at))
         fail_msg("%s: %s of %s (life %d, %lld bytes) is at %lld; region %lld + %lld", it->seg->name,
                  b->name, o->name, (int)b->life, (long long)b->bytes, (long long)at,
                  (long long)p->offset[region_of(b)], (long long)p->bytes[region_of(b)]);

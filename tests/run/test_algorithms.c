@@ -46,6 +46,9 @@ static const kernel rows[] = {
     {OP_GEMM_W, "wgmma", NULL, prepare, release, NULL, launch, NULL},
     {OP_ATTN, "cudnn", NULL, prepare, release, NULL, launch, NULL},
     {OP_HEAD_LOSS, "cublaslt", NULL, prepare, release, NULL, launch, NULL},
+    {OP_QGEMM, "cublaslt", NULL, prepare, release, NULL, launch, NULL},
+    {OP_QGEMM_D, "cublaslt", NULL, prepare, release, NULL, launch, NULL},
+    {OP_QGEMM_W, "cublaslt", NULL, prepare, release, NULL, launch, NULL},
 };
 
 static const kernel *rows_of(int *n)
@@ -94,6 +97,21 @@ static void all_products_of_a_recipe_are_met(void **state)
     assert_int_equal(seen.released, seen.n);
 }
 
+static void so_are_those_of_fp8(void **state)
+{
+    int others = 0;
+    error err = {{0}};
+    (void)state;
+    assert_int_equal(tune("cluster.n_gpus=1 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "
+                          "mixed_precision.fp8_param_gather=false",
+                          &others, &err),
+                     OK);
+    assert_true(count(OP_QGEMM) >= 2); /* QKV and output of a layer */
+    assert_int_equal(count(OP_QGEMM), count(OP_QGEMM_D));
+    assert_int_equal(count(OP_QGEMM), count(OP_QGEMM_W));
+    assert_true(count(OP_GEMM) >= 1); /* the router's */
+}
+
 static void stages_bring_their_own(void **state)
 {
     int others = 0;
@@ -120,8 +138,8 @@ static void what_cannot_be_timed_ends_it(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_products_of_a_recipe_are_met),
-                                       cmocka_unit_test(stages_bring_their_own),
-                                       cmocka_unit_test(what_cannot_be_timed_ends_it)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_products_of_a_recipe_are_met), cmocka_unit_test(so_are_those_of_fp8),
+        cmocka_unit_test(stages_bring_their_own), cmocka_unit_test(what_cannot_be_timed_ends_it)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

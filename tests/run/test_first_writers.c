@@ -16,6 +16,7 @@
     M "recompute_granularity=full " M "recompute_method=uniform " M "recompute_num_layers=2 "
 #define NARROW   "mixed_precision=bf16_mixed mixed_precision.grad_reduce_in_fp32=false "
 #define TP_TURNS "comm_overlap.tp_comm_overlap=true "
+#define GPU      "cluster.gpu=H200 moefold.target=moefold moefold.device=cpu "
 
 static const char *const layouts[] = {
     "cluster.n_gpus=1",
@@ -25,15 +26,17 @@ static const char *const layouts[] = {
     PP2 VPP2 EP2 A2A PAIRS "cluster.n_gpus=4",
     PP2 VPP2 EP2 A2A DELAYED "cluster.n_gpus=4",
     "train.micro_batch_size=8 cluster.n_gpus=1", /* one microbatch */
+    GPU "cluster.n_gpus=1",
+    TP2 EP2 ETP1 GPU "cluster.n_gpus=2",
 };
-enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
+enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], GPU_LAYOUTS = 2 };
 
 typedef struct filled {
     rank_rig g;
     unsigned char pattern;
     float *gradients;
     int64_t n, trained, zeroed; /* elements; of weights, and of those that begin as zeros */
-    int written;                /* operations that write */
+    int written, heads;         /* operations that write, and those of them that are heads */
 } filled;
 
 /* What operations say of the gradients of a step. */
@@ -48,6 +51,8 @@ static void count(filled *x)
             for (int k = 0; k < it->seg->n_ops[it->phase]; k++) {
                 const op *o = &it->seg->ops[it->phase][k];
                 x->written += (o->flags & OVERWRITE) != 0;
+                x->heads += (o->flags & OVERWRITE) &&
+                            (o->kind == OP_HEAD_LOSS || o->kind == OP_HEAD_PART_D);
                 if (o->kind != OP_ZERO || part != PART_BEGIN) continue;
                 const buf *y = &it->seg->bufs[o->out[0]];
                 if (y->region == REGION_GRADIENTS) x->zeroed += dtype_elements(type, y->bytes);
@@ -86,7 +91,7 @@ static void old_gradients_do_not_show(void **state)
     filled *zeros = calloc(RIG_RANKS_MAX, sizeof *zeros),
            *nans = calloc(RIG_RANKS_MAX, sizeof *nans);
     int64_t trained = 0, zeroed = 0;
-    int ran = 0;
+    int ran = 0, heads[GPU_LAYOUTS] = {0}; /* those whose head is written, of a GPU's layouts */
     for (int i = 0; i < N_LAYOUTS * N_FAMILY_CASES; i++) {
         const char *folder = family_cases[i % N_FAMILY_CASES];
         const char *words =
@@ -99,6 +104,8 @@ static void old_gradients_do_not_show(void **state)
             if (memcmp(zeros[r].gradients, nans[r].gradients, sizeof(float) * (size_t)nans[r].n))
                 fail_msg("%s %s: rank %d differs", folder, words, r);
             assert_true(nans[r].written > 0);
+            const int at = i / N_FAMILY_CASES - (N_LAYOUTS - GPU_LAYOUTS);
+            if (at >= 0) heads[at] += nans[r].heads;
             trained += nans[r].trained;
             zeroed += nans[r].zeroed;
             free(zeros[r].gradients);
@@ -109,6 +116,7 @@ static void old_gradients_do_not_show(void **state)
     print_message("%d layouts; %.0f %% of all gradients begin as zeros\n", ran,
                   100.0 * (double)zeroed / (double)trained);
     assert_true(ran >= 25 && zeroed < trained / 2);
+    for (int i = 0; i < GPU_LAYOUTS; i++) assert_true(heads[i] > 0);
     arena_destroy(a);
     free(zeros);
     free(nans);

@@ -8,25 +8,41 @@
 #include "price/price.h"
 #include "run/timing.h"
 
-static const char all[] =
-    "cluster.gpu=H200 cluster.n_gpus=1 optimizer.optimizer=none moefold.target=moefold "
-    "model.moe_router_force_load_balancing=true ";
+static const char all[] = "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold "
+                          "model.moe_router_force_load_balancing=true ";
+
+#define NO_UPDATE " optimizer.optimizer=none"
+#define ONE_LAYER                                                                                  \
+    "model.num_layers=1 train.micro_batch_size=4 train.global_batch_size=4 model.seq_length=4096 "
+#define ON_HOST                                                                                    \
+    "optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true "           \
+    "optimizer.overlap_cpu_optimizer_d2h_h2d=true "
 
 static const struct {
     const char *model, *words;
     double measured; /* ms, median */
 } steps[] = {
     {"qwen3-30b-a3b",
-     "model.num_layers=4 train.micro_batch_size=8 train.global_batch_size=8 model.seq_length=4096",
+     "model.num_layers=4 train.micro_batch_size=8 train.global_batch_size=8 "
+     "model.seq_length=4096" NO_UPDATE,
      228.3},
     {"qwen3-30b-a3b",
-     "model.num_layers=4 train.micro_batch_size=1 train.global_batch_size=1 model.seq_length=32768",
+     "model.num_layers=4 train.micro_batch_size=1 train.global_batch_size=1 "
+     "model.seq_length=32768" NO_UPDATE,
      426.4},
     {"deepseek-v3",
      "model.num_layers=3 model.moe_layer_freq=[0,1,1] model.num_moe_experts=32 "
      "model.mtp_num_layers=0 model.moe_router_num_groups=null model.moe_router_group_topk=null "
-     "train.micro_batch_size=4 train.global_batch_size=4 model.seq_length=4096",
+     "train.micro_batch_size=4 train.global_batch_size=4 model.seq_length=4096" NO_UPDATE,
      511.3},
+    {"qwen3-30b-a3b", ONE_LAYER, 74.2},
+    {"qwen3-30b-a3b", ONE_LAYER ON_HOST "optimizer.optimizer_offload_fraction=0.5", 230.4},
+    {"qwen3-30b-a3b", ONE_LAYER ON_HOST, 387.2},
+    {"qwen3-30b-a3b", ONE_LAYER "optimizer.offload_optimizer_states=true", 387.3},
+    {"qwen3-30b-a3b",
+     ONE_LAYER "model.fine_grained_activation_offloading=true "
+               "model.offload_modules=[core_attn,attn_proj,expert_fc1,moe_act]",
+     105.9},
 };
 
 static void steps_take_what_was_predicted(void **state)

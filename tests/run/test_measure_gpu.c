@@ -25,6 +25,7 @@ static struct {
     kernel rows[ROWS_MAX];
     int n;
     int64_t bytes[SPACE_COUNT], put[OP_COUNT];
+    int slow; /* FP8 operations that the fast rows did not take */
     bool gpu;
 } dry;
 
@@ -109,6 +110,8 @@ static void dry_launch(device *d, op_stream s, kernel_call *c)
 {
     (void)d, (void)s;
     dry.put[c->o->kind]++;
+    bool fp8 = op_is_quantised(c->o->kind) || op_makes_codes(c->o->kind);
+    dry.slow += fp8 && (strcmp(c->row->name, "plain") == 0 || strcmp(c->row->name, "mma") == 0);
     if (dry.gpu && c->row->workspace)
         assert_true(c->row->workspace(c->o, c->types) <= measure_scale_gpu.workspace);
 }
@@ -133,9 +136,10 @@ static const device_table dry_table = {.name = "dry",
 static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
 {
     (void)state;
-    static const op_kind some[] = {OP_GEMM_W,    OP_GROUPED_W, OP_ATTN_D,  OP_HEAD_LOSS,
-                                   OP_PERMUTE_D, OP_SORT,      OP_EMBED_W, OP_SQUARES,
-                                   OP_ADAMW,     OP_GDN_RULE_D};
+    static const op_kind some[] = {
+        OP_GEMM_W,  OP_GROUPED_W, OP_ATTN_D,   OP_HEAD_LOSS,  OP_PERMUTE_D,   OP_SORT,
+        OP_EMBED_W, OP_SQUARES,   OP_ADAMW,    OP_GDN_RULE_D, OP_QGEMM,       OP_QGEMM_D,
+        OP_QGEMM_W, OP_QGROUPED,  OP_QUANTISE, OP_QGROUPED_W, OP_ACT_D_QUANT, OP_NORM_QUANT};
     device d = {.table = &dry_table};
     measure_options o = {.seconds = 0.01, .threads = 1, .on = &d, .scale = &measure_scale_gpu};
     measured m;
@@ -144,6 +148,10 @@ static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
     if (measure_machine(&m, NULL, &o, &err)) fail_msg("%s", err.text);
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) assert_true(dry.put[some[i]] > 0);
     for (int k = 0; k < GRADIENT_FORMS; k++) assert_true(m.grouped_form[FORM_DATA + k].n > 3);
+    for (int k = 0; k < FORM_COUNT; k++)
+        assert_true(m.narrow[k].n > 3 && m.narrow_experts[k].n > 3);
+    assert_true(m.kind[OP_QUANTISE] > 0 && m.kind[OP_ACT_QUANT] > 0);
+    if (dry.gpu) assert_int_equal(dry.slow, 0);
 }
 
 int main(void)

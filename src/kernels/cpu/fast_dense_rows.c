@@ -113,6 +113,8 @@ WIDE static void embed_w_span(const call *c, int64_t begin, int64_t end)
     const float *dx = c->in[IN_EMBED_W_dx];     /* [T][H] */
     const int32_t *ids = c->in[IN_EMBED_W_ids]; /* [T] */
     float *dw = c->out[OUT_EMBED_W_dw];         /* [V][H] */
+    for (int64_t v = 0; (c->o->flags & OVERWRITE) && v < n_v; v++)
+        memset(dw + v * h + begin, 0, sizeof(float) * (size_t)(end - begin));
     for (int64_t t = 0; t < n_t; t++) {
         const int64_t v = ids[t] - first;
         if (v < 0 || v >= n_v) continue;

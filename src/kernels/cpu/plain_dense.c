@@ -103,6 +103,7 @@ static void embed_w(const op *o, void *const *in, void *const *out)
     const real *dx = in[IN_EMBED_W_dx];      /* [T][H] */
     const int32_t *ids = in[IN_EMBED_W_ids]; /* [T] */
     real *dw = out[OUT_EMBED_W_dw];          /* [V][H] */
+    for (int64_t i = 0; (o->flags & OVERWRITE) && i < n_v * h; i++) dw[i] = 0;
     for (int64_t t = 0; t < n_t; t++) {
         int64_t v = ids[t] - first;
         if (v < 0 || v >= n_v) continue;

@@ -146,7 +146,7 @@ static void act_d(const kernel_call *c)
 }
 
 /* ---- SwiGLU in BF16: rows of CHUNKS times 256 numbers, a warp a row, all loads before the first
- * use
+ * use; wider rows are several such parts, one beside another
  *
  * The general form asks for each number which function it is of, and loads of one chunk wait for
  * the stores of the last, whose addresses might be theirs. */
@@ -159,14 +159,15 @@ static __device__ __forceinline__ const uint4 *row_at(numbers x, int64_t i, int6
 }
 
 template <int CHUNKS>
-static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64_t m)
+static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64_t m, int parts)
 {
-    constexpr int f = CHUNKS * CHUNK;
+    const int64_t f = (int64_t)parts * CHUNKS * CHUNK;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * WARPS;
-    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < m; i += step) {
-        const uint4 *from = row_at(u, i, 2 * f);
-        const float scale = p ? p[i] : 1;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < m * parts; i += step) {
+        const int64_t row = i / parts, first = i % parts * CHUNKS * CHUNK;
+        const uint4 *from = row_at(u, row, 2 * f) + first / WIDE;
+        const float scale = p ? p[row] : 1;
         uint4 gate[CHUNKS], up[CHUNKS];
 #pragma unroll
         for (int c = 0; c < CHUNKS; c++) {
@@ -179,7 +180,7 @@ static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64
             lanes<WIDE> to;
 #pragma unroll
             for (int k = 0; k < WIDE; k++) to.v[k] = silu(x.v[k]) * y.v[k] * scale;
-            store(a, i * f + (c * WARP + lane) * WIDE, to);
+            store(a, row * f + first + (c * WARP + lane) * WIDE, to);
         }
     }
 }
@@ -187,18 +188,22 @@ static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64
 struct swiglu_arrays {
     numbers da, u, du;
     const float *p; /* [M], may be missing */
-    float *dp;      /* the same */
+    float *dp;      /* the same, and where rows are several parts */
     int64_t m;
+    int parts;
 };
 
 template <int CHUNKS> static __global__ void swiglu_d_kernel(swiglu_arrays s)
 {
-    constexpr int f = CHUNKS * CHUNK;
+    const int64_t f = (int64_t)s.parts * CHUNKS * CHUNK;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * WARPS;
-    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m; i += step) {
-        const uint4 *from = row_at(s.u, i, 2 * f), *of_da = row_at(s.da, i, f);
-        const float scale = s.p ? s.p[i] : 1;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * s.parts;
+         i += step) {
+        const int64_t row = i / s.parts, first = i % s.parts * CHUNKS * CHUNK;
+        const uint4 *from = row_at(s.u, row, 2 * f) + first / WIDE,
+                    *of_da = row_at(s.da, row, f) + first / WIDE;
+        const float scale = s.p ? s.p[row] : 1;
         uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
         float sum = 0;
 #pragma unroll
@@ -218,21 +223,29 @@ template <int CHUNKS> static __global__ void swiglu_d_kernel(swiglu_arrays s)
                 to_x.v[k] = by * y.v[k] * (s1 * (1 + x.v[k] * (1 - s1)));
                 to_up.v[k] = by * value;
             }
-            const int64_t at = i * 2 * f + (c * WARP + lane) * WIDE;
+            const int64_t at = row * 2 * f + first + (c * WARP + lane) * WIDE;
             store(s.du, at, to_x);
             store(s.du, at + f, to_up);
         }
         if (!s.dp) continue;
         sum = sum_warp(sum);
-        if (lane == 0) s.dp[i] = sum;
+        if (lane == 0) s.dp[row] = sum;
     }
+}
+
+/* Chunks of a part: as many as divide a row's. */
+static int chunks_of(int64_t f)
+{
+    int n = CHUNKS_MOST;
+    while (f / CHUNK % n) n--;
+    return n;
 }
 
 static bool swiglu_width(const op *o)
 {
     const int64_t f = o->dim[DIM_ACT_F];
     return !(o->flags & CLAMPED) && o->dim[DIM_ACT_M] > 0 && f > 0 && f % CHUNK == 0 &&
-           f <= CHUNKS_MOST * CHUNK;
+           f <= (1 << 20);
 }
 
 static bool takes_swiglu(const op *o, const op_types *t)
@@ -244,22 +257,25 @@ static bool takes_swiglu(const op *o, const op_types *t)
 static bool takes_swiglu_d(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
-           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && swiglu_width(o);
+           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 &&
+           swiglu_width(o) &&
+           (o->out[OUT_ACT_D_dp] < 0 || o->dim[DIM_ACT_D_F] <= CHUNKS_MOST * CHUNK);
 }
 
 template <int CHUNKS> static void swiglu_of(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_ACT_M], n = c->o->dim[DIM_ACT_F] / CHUNK;
-    const unsigned blocks = blocks_of(ceil_of(m, WARPS));
-    if (n != CHUNKS) {
+    const int64_t m = c->o->dim[DIM_ACT_M], f = c->o->dim[DIM_ACT_F];
+    const int parts = (int)(f / CHUNK / CHUNKS);
+    const unsigned blocks = blocks_of(ceil_of(m * parts, WARPS));
+    if (chunks_of(f) != CHUNKS) {
         if constexpr (CHUNKS > 1) swiglu_of<CHUNKS - 1>(c);
     } else if (c->o->kind == OP_ACT) {
         swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
-            in_of(c, IN_ACT_u), floats_in(c, IN_ACT_p), out_of(c, OUT_ACT_a), m);
+            in_of(c, IN_ACT_u), floats_in(c, IN_ACT_p), out_of(c, OUT_ACT_a), m, parts);
     } else {
         swiglu_d_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
             {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
-             floats_in(c, IN_ACT_D_p), floats_out(c, OUT_ACT_D_dp), m});
+             floats_in(c, IN_ACT_D_p), floats_out(c, OUT_ACT_D_dp), m, parts});
     }
 }
 

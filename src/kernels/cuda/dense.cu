@@ -111,6 +111,7 @@ static void embed_w(const kernel_call *c)
                         floats_out(c, OUT_EMBED_W_dw), o->dim[DIM_EMBED_W_T],
                         o->dim[DIM_EMBED_W_H],         o->dim[DIM_EMBED_W_V],
                         o->dim[DIM_EMBED_W_FIRST]};
+    clear_first(c, s.n_v * s.h);
     if (s.n_t > 0) embed_w_kernel<<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
 }
 

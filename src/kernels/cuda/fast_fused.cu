@@ -86,7 +86,7 @@ static void add_norm(const kernel_call *c)
 
 /* ---- both gradients of a norm */
 
-enum { BACK_PIECES = 396, BACK_ROWS = 32 }; /* three blocks an SM; rows of a piece at least */
+enum { BACK_PIECES = 528, BACK_ROWS = 8 }; /* four blocks an SM; rows of a piece at least */
 
 static int64_t back_pieces(int64_t m)
 {
@@ -168,6 +168,103 @@ static __global__ void __launch_bounds__(ROW_BLOCK) norm_back_rows(norm_back f)
     }
 }
 
+/* The same for wide rows, a block a row: a thread has 8 or 16 columns, whose weights and sums stay
+ * in registers, and the next row is on its way while one is computed. */
+enum { WIDE_ROW = 1024, ROW_STEP = WARP * WIDE, WIDEST = 512, WIDEST_ALONE = 768 }; /* threads */
+
+/* Over all threads of a block; each gets it. Rows take the two places in turn, so that a barrier a
+ * row is enough. */
+static __device__ __forceinline__ float sum_threads(float v, int place)
+{
+    __shared__ float parts[2][WARP];
+    v = sum_warp(v);
+    if (threadIdx.x % WARP == 0) parts[place][threadIdx.x / WARP] = v;
+    __syncthreads();
+    float all = 0;
+    for (int i = 0; i < (int)blockDim.x / WARP; i++) all += parts[place][i];
+    return all;
+}
+
+template <int CHUNKS>
+static __global__ void __launch_bounds__(CHUNKS == 1 ? WIDEST_ALONE : WIDEST)
+    norm_back_wide(norm_back f)
+{
+    const int threads = (int)blockDim.x, own = (int)threadIdx.x, pieces = threads * CHUNKS;
+    const int64_t first = blockIdx.x * f.each, past = first + f.each < f.m ? first + f.each : f.m;
+    const uint4 *from_x = (const uint4 *)f.x.p, *from_d = (const uint4 *)f.dy.p;
+    lanes<WIDE> by[CHUNKS];
+    float sum[CHUNKS][WIDE] = {};
+    uint4 x[CHUNKS], d[CHUNKS];
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        const int j = c * threads + own;
+        by[c] = load<WIDE>(f.w, j * WIDE);
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) by[c].v[k] += f.plus;
+        x[c] = from_x[first * pieces + j];
+        d[c] = from_d[first * pieces + j];
+    }
+    for (int64_t i = first; i < past; i++) {
+        const int64_t next = i + 1 < past ? i + 1 : i;
+        uint4 next_x[CHUNKS], next_d[CHUNKS], old[CHUNKS];
+        const float r = f.rstd[i];
+        float dot = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = c * threads + own;
+            if (f.add) old[c] = ((const uint4 *)f.dx.p)[i * pieces + j];
+            next_x[c] = from_x[next * pieces + j];
+            next_d[c] = from_d[next * pieces + j];
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(x[c]), g = unpack(d[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) {
+                dot += g.v[k] * by[c].v[k] * v.v[k];
+                sum[c][k] += g.v[k] * v.v[k] * r;
+            }
+        }
+        const float along =
+            r * r * r * sum_threads(dot, (int)(i - first) % 2) / (float)(pieces * WIDE);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(x[c]);
+            lanes<WIDE> g = unpack(d[c]), was = {};
+            if (f.add) was = unpack(old[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++)
+                g.v[k] = was.v[k] + (r * g.v[k] * by[c].v[k] - v.v[k] * along);
+            ((uint4 *)f.dx.p)[i * pieces + c * threads + own] = pack(g);
+            x[c] = next_x[c];
+            d[c] = next_d[c];
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+        for (int k = 0; k < WIDE; k++)
+            f.parts[((int64_t)blockIdx.x * pieces + c * threads + own) * WIDE + k] = sum[c][k];
+}
+
+/* Chunks of a thread; 0: it is no such row. */
+static int wide_chunks(int64_t h)
+{
+    const int64_t pieces = h / WIDE;
+    if (h < WIDE_ROW || h % ROW_STEP != 0) return 0;
+    if (h >= 2 * WIDE_ROW && h % (2 * ROW_STEP) == 0 && pieces <= 2 * WIDEST) return 2;
+    return pieces <= WIDEST_ALONE;
+}
+
+static void run_wide(const kernel_call *c, int64_t h, const norm_back &f)
+{
+    const unsigned blocks = (unsigned)ceil_of(f.m, f.each), pieces = (unsigned)(h / WIDE);
+    if (wide_chunks(h) == 2)
+        norm_back_wide<2><<<blocks, pieces / 2, 0, stream_of(c)>>>(f);
+    else
+        norm_back_wide<1><<<blocks, pieces, 0, stream_of(c)>>>(f);
+}
+
 struct norm_back_launch {
     const kernel_call *c;
     const norm_back &f;
@@ -182,7 +279,8 @@ static bool norm_back_fits(const op *o, const op_types *t)
 {
     return all_bf16(o, t, IN_NORM_BACK_w, OUT_NORM_BACK_dw) && o->in[IN_NORM_BACK_w] >= 0 &&
            is_wide(o, t, OUT_NORM_BACK_dw) && o->out[OUT_NORM_BACK_dw] >= 0 &&
-           o->dim[DIM_NORM_BACK_M] > 0 && width_fits(o->dim[DIM_NORM_BACK_H]);
+           o->dim[DIM_NORM_BACK_M] > 0 &&
+           (width_fits(o->dim[DIM_NORM_BACK_H]) || wide_chunks(o->dim[DIM_NORM_BACK_H]));
 }
 
 static int64_t norm_back_bytes(const op *o, const op_types *)
@@ -204,7 +302,10 @@ static void norm_gradients(const kernel_call *c)
                          each,
                          (c->o->flags & ADD_TO) != 0,
                          c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
-    with_width(h, norm_back_launch{c, f});
+    if (wide_chunks(h))
+        run_wide(c, h, f);
+    else
+        with_width(h, norm_back_launch{c, f});
     add_pieces<WARP><<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
         f.parts, ceil_of(m, each), h, floats_out(c, OUT_NORM_BACK_dw));
 }

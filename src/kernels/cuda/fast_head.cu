@@ -3,7 +3,8 @@
  * H1  Logits of a chunk are BF16, as the planner has room for, and become their gradient in place.
  *     Sums over a row are FP32.
  * H2  A block of 1,024 threads takes a row and reads it twice, the second time backwards: the 132
- *     rows that are under way (40 MB with 151,936 words) still lie in the L2 cache. */
+ *     rows that are under way (40 MB with 151,936 words) still lie in the L2 cache.
+ * H3  With OVERWRITE the first chunk writes the weight gradient, and the others add to it. */
 #include "kernels/cuda/fast_head.cuh"
 
 struct narrow_rows {
@@ -40,6 +41,7 @@ static __global__ void __launch_bounds__(ROW_THREADS) narrow_loss_kernel(narrow_
 
 typedef struct head_plans {
     lt_plan *logits[2], *dx[2], *dw[2];
+    lt_plan *first; /* the weight gradient of the first chunk, where that is written (H3) */
 } head_plans;
 
 static bool takes(const op *o, const op_types *t)
@@ -59,6 +61,7 @@ static void release(void *state)
         lt_plan_free(p->dx[i]);
         lt_plan_free(p->dw[i]);
     }
+    if (p) lt_plan_free(p->first);
     free(p);
 }
 
@@ -70,12 +73,16 @@ static status plan_chunk(head_plans *p, int i, const op *o, const op_types *t, e
     const lt_shape logits = {n, n_v, h, false, false, DTYPE_BF16, DTYPE_BF16, false},
                    dx = {n, h, n_v, false, true, DTYPE_BF16, t->out[OUT_HEAD_LOSS_dx], false},
                    dw = {n_v, h, n, true, true, DTYPE_BF16, t->out[OUT_HEAD_LOSS_dw], true};
+    lt_shape first = dw;
+    first.add = false;
     if (n == 0) return OK;
     status s = lt_plan_make(&p->logits[i], &logits, "head, logits", err);
     if (s == OK && o->out[OUT_HEAD_LOSS_dx] >= 0)
         s = lt_plan_make(&p->dx[i], &dx, "head, data gradient", err);
     if (s == OK && o->out[OUT_HEAD_LOSS_dw] >= 0)
         s = lt_plan_make(&p->dw[i], &dw, "head, weight gradient", err);
+    if (s == OK && i == 0 && o->out[OUT_HEAD_LOSS_dw] >= 0 && (o->flags & OVERWRITE))
+        s = lt_plan_make(&p->first, &first, "head, weight gradient", err);
     return s;
 }
 
@@ -128,7 +135,8 @@ static bool chunk(const kernel_call *c, int64_t first, int64_t n)
          mask ? mask + first : NULL, terms, n_v, (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw});
     add_terms(c, terms, n, floats_out(c, OUT_HEAD_LOSS_loss));
     if (dx.p && !lt_run(p->dx[i], logits, w, from(dx, first * h).p, rest, c->stream)) return false;
-    return !dw || lt_run(p->dw[i], logits, x.p, dw, rest, c->stream);
+    lt_plan *by_weight = first == 0 && p->first ? p->first : p->dw[i];
+    return !dw || lt_run(by_weight, logits, x.p, dw, rest, c->stream);
 }
 
 static void launch(const kernel_call *c)

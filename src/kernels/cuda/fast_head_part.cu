@@ -55,7 +55,14 @@ static status make_plans(part_plans *p, const op *o, const op_types *t, error *e
         return lt_plan_make(&p->logits, &logits, "head, logits", err);
     }
     const lt_shape dx = {n, h, n_v, false, true, DTYPE_BF16, t->out[OUT_HEAD_PART_D_dx], false},
-                   dw = {n_v, h, n, true, true, DTYPE_BF16, t->out[OUT_HEAD_PART_D_dw], true};
+                   dw = {n_v,
+                         h,
+                         n,
+                         true,
+                         true,
+                         DTYPE_BF16,
+                         t->out[OUT_HEAD_PART_D_dw],
+                         !(o->flags & OVERWRITE)};
     status s = OK;
     if (o->out[OUT_HEAD_PART_D_dx] >= 0) s = lt_plan_make(&p->dx, &dx, "head, data gradient", err);
     if (s == OK && o->out[OUT_HEAD_PART_D_dw] >= 0)
@@ -173,7 +180,9 @@ static void launch_gradient(const kernel_call *c)
     const numbers logits = out_of(c, OUT_HEAD_PART_D_logits);
     const float *mask = floats_in(c, IN_HEAD_PART_D_mask);
     float *terms = (float *)c->workspace;
+    const numbers dw = out_of(c, OUT_HEAD_PART_D_dw);
     clear(c, logits, n * n_v, rows * n_v);
+    if (n == 0 && dw.p && (o->flags & OVERWRITE)) clear(c, dw, 0, n_v * o->dim[DIM_HEAD_PART_D_H]);
     if (n == 0) return;
     part_gradient_kernel<<<(unsigned)n, ROW_THREADS, 0, stream_of(c)>>>(
         {logits, ints_in(c, IN_HEAD_PART_D_labels) + first, mask ? mask + first : NULL,

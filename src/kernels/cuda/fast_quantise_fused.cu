@@ -1,9 +1,8 @@
-/* fast_quantise_fused.cu - SwiGLU, or the way of tokens to the rows of their
- * experts, with quantising by blocks at its end: what is quantised stays in
- * registers. Rows for quantise_tile.cuh.
+/* fast_quantise_fused.cu - SwiGLU and its gradient, the way of tokens to the rows of their experts,
+ * or a norm, with quantising by blocks at its end: what is quantised stays on the chip. Rows for
+ * quantise_tile.cuh.
  *
- * Numbers are rounded to BF16 as if they had been written: codes are those of
- * the parts. */
+ * Numbers are rounded to BF16 as if they had been written: codes are those of the parts. */
 #include "kernels/cuda/permute.cuh"
 #include "kernels/cuda/quantise_tile.cuh"
 #include "kernels/cuda/registers.cuh"
@@ -26,16 +25,80 @@ struct of_swiglu {
     }
 };
 
-/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. */
+/* Gradients of u by da[m][k], and da times the activation, in the order of the plain rows. */
+struct of_swiglu_d {
+    const __nv_bfloat16 *da, *u;
+    const float *p;
+    int64_t k;
+    __device__ __forceinline__ eight_pairs pairs(int64_t row, int64_t col) const
+    {
+        const __nv_bfloat16 *at = u + row * 2 * k + col;
+        const lanes<WIDE> d = unpack(__ldcs((const uint4 *)(da + row * k + col))),
+                          x = unpack(__ldcs((const uint4 *)at)),
+                          y = unpack(__ldcs((const uint4 *)(at + k)));
+        const float scale = p ? p[row] : 1;
+        lanes<WIDE> to_x, to_up;
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) {
+            const float s = sigmoid(x.v[i]), value = x.v[i] * s, slope = s * (1 + x.v[i] * (1 - s));
+            sum += d.v[i] * (value * y.v[i]);
+            to_x.v[i] = d.v[i] * scale * (slope * y.v[i]);
+            to_up.v[i] = d.v[i] * scale * value;
+        }
+        return {pack(to_x), pack(to_up), sum};
+    }
+};
+
+/* x[m][k] times rstd[m] and w[k], or 1 + w. */
+struct of_norm {
+    const __nv_bfloat16 *x;
+    numbers w;
+    const float *rstd;
+    int64_t k;
+    float plus;
+    __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
+    {
+        lanes<WIDE> v = unpack(__ldcs((const uint4 *)(x + row * k + col)));
+        const lanes<WIDE> by = load<WIDE>(w, col);
+        const float r = rstd[row];
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) v.v[i] *= r * (by.v[i] + plus);
+        return pack(v);
+    }
+};
+
+/* 1 / root of the mean square of rows, summed as the plain norm does. */
+struct rstd_rows {
+    numbers x;   /* [M][H] */
+    float *rstd; /* [M] */
+    int64_t h;
+    float eps;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        float sum = 0;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += v.v[k] * v.v[k];
+        }
+        const float r = rsqrtf(sum_over<THREADS>(sum) / (float)h + eps);
+        if (thread == 0) rstd[i] = r;
+    }
+};
+
+/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. Pairs have 32 bits: to divide 64, once
+ * for each row of a tile, would take as many instructions as the codes. */
 struct of_tokens {
     const __nv_bfloat16 *x;
     const int64_t *pair;
-    int64_t n, k;
+    uint32_t n;
+    int64_t k;
     __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
     {
         const int64_t who = pair[row];
         if (who < 0) return make_uint4(0, 0, 0, 0);
-        return *(const uint4 *)(x + who / n * k + col);
+        return *(const uint4 *)(x + (uint32_t)who / n * k + col);
     }
 };
 
@@ -43,23 +106,31 @@ struct of_tokens {
 static_assert((int)OUT_ACT_QUANT_q == OUT_PERMUTE_QUANT_q &&
               (int)OUT_ACT_QUANT_st == OUT_PERMUTE_QUANT_st &&
               (int)OUT_ACT_QUANT_q == OUT_UNPERMUTE_D_QUANT_q &&
-              (int)OUT_ACT_QUANT_st == OUT_UNPERMUTE_D_QUANT_st);
+              (int)OUT_ACT_QUANT_st == OUT_UNPERMUTE_D_QUANT_st &&
+              (int)OUT_ACT_QUANT_q == OUT_ACT_D_QUANT_q &&
+              (int)OUT_ACT_QUANT_st == OUT_ACT_D_QUANT_st &&
+              (int)OUT_ACT_QUANT_q == OUT_NORM_QUANT_q &&
+              (int)OUT_ACT_QUANT_st == OUT_NORM_QUANT_st);
+
+static quantising copies_of(const kernel_call *c, int64_t m, int64_t k, const int32_t *offsets,
+                            int64_t n_experts)
+{
+    return {offsets ? offsets + n_experts : NULL,
+            m,
+            k,
+            (uint8_t *)c->out[OUT_ACT_QUANT_q],
+            (uint8_t *)c->out[OUT_ACT_QUANT_qt],
+            floats_out(c, OUT_ACT_QUANT_s),
+            floats_out(c, OUT_ACT_QUANT_st),
+            quant_scales({QUANT_BLOCK, false, m, k}),
+            quant_scales({QUANT_BLOCK, false, k, m}),
+            NULL,
+            {offsets, n_experts, m}};
+}
 
 template <class SOURCE>
-static void quantise(const kernel_call *c, const SOURCE &x, int64_t m, int64_t k,
-                     const int32_t *offsets, int64_t n_experts)
+static void quantise(const kernel_call *c, const SOURCE &x, const quantising &z)
 {
-    const quantising z = {offsets ? offsets + n_experts : NULL,
-                          m,
-                          k,
-                          (uint8_t *)c->out[OUT_ACT_QUANT_q],
-                          (uint8_t *)c->out[OUT_ACT_QUANT_qt],
-                          floats_out(c, OUT_ACT_QUANT_s),
-                          floats_out(c, OUT_ACT_QUANT_st),
-                          quant_scales({QUANT_BLOCK, false, m, k}),
-                          quant_scales({QUANT_BLOCK, false, k, m}),
-                          NULL,
-                          {offsets, n_experts, m}};
     tile_kernel<SOURCE, BY_ROWS, false><<<tiles_of(z, 1), BLOCK, 0, stream_of(c)>>>(x, z);
 }
 
@@ -84,12 +155,84 @@ static void act(const kernel_call *c)
     const int64_t *d = c->o->dim;
     const of_swiglu a = {(const __nv_bfloat16 *)c->in[IN_ACT_QUANT_u], floats_in(c, IN_ACT_QUANT_p),
                          d[DIM_ACT_QUANT_F]};
-    quantise(c, a, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F], ints_in(c, IN_ACT_QUANT_offsets),
-             d[DIM_ACT_QUANT_E]);
+    quantise(c, a,
+             copies_of(c, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F], ints_in(c, IN_ACT_QUANT_offsets),
+                       d[DIM_ACT_QUANT_E]));
 }
 
-/* ---- to the rows of experts; sizes and outputs of both directions are alike
- */
+/* Blocks of a row of [by gate | by up] belong to one of them. */
+static bool takes_act_d(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim;
+    return !(o->flags & CLAMPED) && d[DIM_ACT_D_QUANT_F] % SIDE == 0 &&
+           (o->in[IN_ACT_D_QUANT_offsets] >= 0 || d[DIM_ACT_D_QUANT_E] == 1) &&
+           t->in[IN_ACT_D_QUANT_u] == DTYPE_BF16 &&
+           fits(o, t, d[DIM_ACT_D_QUANT_FORM], d[DIM_ACT_D_QUANT_TYPE], d[DIM_ACT_D_QUANT_M],
+                2 * d[DIM_ACT_D_QUANT_F]);
+}
+
+static status prepare_pairs(const op *o, const op_types *, void **, error *err)
+{
+    const cudaError_t e = cudaFuncSetAttribute(
+        pair_kernel<of_swiglu_d>, cudaFuncAttributeMaxDynamicSharedMemorySize, PAIR_BYTES);
+    if (e == cudaSuccess) return OK;
+    return error_set(err, ERR_MACHINE, "%s: this GPU cannot quantise in pairs of tiles: %s",
+                     o->name ? o->name : op_infos[o->kind].name, cudaGetErrorString(e));
+}
+
+static int64_t sums_bytes(const op *o, const op_types *)
+{
+    return room_of(o->dim[DIM_ACT_D_QUANT_M] * (o->dim[DIM_ACT_D_QUANT_F] / SIDE) *
+                   (int64_t)sizeof(float));
+}
+
+/* Sums of a row are added tile by tile, in their order. */
+static void act_d(const kernel_call *c)
+{
+    const int64_t *d = c->o->dim, m = d[DIM_ACT_D_QUANT_M], f = d[DIM_ACT_D_QUANT_F];
+    const int64_t n = f / SIDE;
+    const of_swiglu_d a = {(const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_da],
+                           (const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_u],
+                           floats_in(c, IN_ACT_D_QUANT_p), f};
+    float *dp = floats_out(c, OUT_ACT_D_QUANT_dp), *sums = dp ? (float *)c->workspace : NULL;
+    const quantising z =
+        copies_of(c, m, 2 * f, ints_in(c, IN_ACT_D_QUANT_offsets), d[DIM_ACT_D_QUANT_E]);
+    const dim3 tiles((unsigned)n, (unsigned)quant_blocks(m, SIDE));
+    pair_kernel<<<tiles, BLOCK, PAIR_BYTES, stream_of(c)>>>(a, z, sums);
+    if (!dp) return;
+    for_each(c, m, [=] __device__(int64_t row) {
+        float sum = 0;
+        for (int64_t j = 0; j < n; j++) sum += sums[j * m + row];
+        dp[row] = sum;
+    });
+}
+
+/* ---- a norm: its rows are read twice, once for the sums of their squares */
+
+static bool takes_norm(const op *o, const op_types *t)
+{
+    const int64_t *d = o->dim;
+    return o->in[IN_NORM_QUANT_w] >= 0 && fits(o, t, d[DIM_NORM_QUANT_FORM], d[DIM_NORM_QUANT_TYPE],
+                                               d[DIM_NORM_QUANT_M], d[DIM_NORM_QUANT_H]);
+}
+
+static int64_t rstd_bytes(const op *o, const op_types *)
+{
+    return room_of(o->dim[DIM_NORM_QUANT_M] * (int64_t)sizeof(float));
+}
+
+static void norm(const kernel_call *c)
+{
+    const int64_t *d = c->o->dim, m = d[DIM_NORM_QUANT_M], h = d[DIM_NORM_QUANT_H];
+    float *own = floats_out(c, OUT_NORM_QUANT_rstd), *rstd = own ? own : (float *)c->workspace;
+    for_rows(c, m, h,
+             rstd_rows{in_of(c, IN_NORM_QUANT_x), rstd, h, (float)c->o->real[REAL_NORM_QUANT_eps]});
+    const of_norm n = {(const __nv_bfloat16 *)c->in[IN_NORM_QUANT_x], in_of(c, IN_NORM_QUANT_w),
+                       rstd, h, c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
+    quantise(c, n, copies_of(c, m, h, NULL, 1));
+}
+
+/* ---- to the rows of experts; sizes and outputs of both directions are alike */
 
 static_assert((int)DIM_PERMUTE_QUANT_ROOM == DIM_UNPERMUTE_D_QUANT_ROOM &&
               (int)DIM_PERMUTE_QUANT_TYPE == DIM_UNPERMUTE_D_QUANT_TYPE);
@@ -97,7 +240,8 @@ static_assert((int)DIM_PERMUTE_QUANT_ROOM == DIM_UNPERMUTE_D_QUANT_ROOM &&
 static bool takes_rows(const op *o, const op_types *t)
 {
     const int64_t *d = o->dim;
-    return fits(o, t, d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE],
+    return d[DIM_PERMUTE_QUANT_T] * d[DIM_PERMUTE_QUANT_K] <= INT32_MAX &&
+           fits(o, t, d[DIM_PERMUTE_QUANT_FORM], d[DIM_PERMUTE_QUANT_TYPE],
                 d[DIM_PERMUTE_QUANT_ROOM], d[DIM_PERMUTE_QUANT_H]);
 }
 
@@ -111,8 +255,8 @@ static void rows_of(const kernel_call *c, const int32_t *rows, const int32_t *of
     const int64_t *d = c->o->dim, k = d[DIM_PERMUTE_QUANT_K], h = d[DIM_PERMUTE_QUANT_H];
     int64_t *pair = (int64_t *)c->workspace;
     map_rows(c, rows, d[DIM_PERMUTE_QUANT_T] * k, d[DIM_PERMUTE_QUANT_ROOM], pair);
-    quantise(c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, k, h}, d[DIM_PERMUTE_QUANT_ROOM],
-             h, offsets, d[DIM_PERMUTE_QUANT_E]);
+    quantise(c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, (uint32_t)k, h},
+             copies_of(c, d[DIM_PERMUTE_QUANT_ROOM], h, offsets, d[DIM_PERMUTE_QUANT_E]));
 }
 
 static void permute(const kernel_call *c)
@@ -135,6 +279,8 @@ extern "C" cuda_part cuda_fast_quantise_fused(void)
 {
     static const kernel rows[] = {
         {OP_ACT_QUANT, "one pass", takes_act, NULL, NULL, NULL, act},
+        {OP_ACT_D_QUANT, "one pass", takes_act_d, prepare_pairs, NULL, sums_bytes, act_d},
+        {OP_NORM_QUANT, "two passes", takes_norm, NULL, NULL, rstd_bytes, norm},
         {OP_PERMUTE_QUANT, "one pass", takes_rows, NULL, NULL, map_bytes, permute},
         {OP_UNPERMUTE_D_QUANT, "one pass", takes_rows, NULL, NULL, map_bytes, unpermute_d},
     };

@@ -1,6 +1,7 @@
 /* fast_rope.cu - rotation in place in BF16, 8 neighbouring pairs a thread.
  *
- * The table's cosines and sines of a token serve all of its heads, out of the cache. */
+ * The table's cosines and sines of a token serve all of its heads, out of the cache. Places are
+ * counted in 32 bits where they fit: a division of 64 takes as long as its thread's loads. */
 #include "kernels/cuda/device.cuh"
 
 enum { WIDE = 8 };
@@ -16,11 +17,11 @@ struct wide_rotation {
     bool pairs;
     float sign;
 
-    __device__ __forceinline__ void at(int64_t head, int chunk) const
+    template <class I> __device__ __forceinline__ void at(I head, int chunk) const
     {
         const int j = chunk * WIDE;
-        const float *angle = table + head / n % s * 2 * half + j;
-        const int64_t first = head * d + offset, a = pairs ? first + 2 * j : first + j;
+        const float *angle = table + (int64_t)(head / (I)n % (I)s) * 2 * half + j;
+        const int64_t first = (int64_t)head * d + offset, a = pairs ? first + 2 * j : first + j;
         const int64_t b = pairs ? a + WIDE : a + half;
         lanes<WIDE> u = load<WIDE>(x, a), v = load<WIDE>(x, b);
         lanes<WIDE> cosine = load<WIDE>({(void *)angle, false}, 0),
@@ -47,11 +48,11 @@ struct wide_rotation {
     }
 };
 
-static __global__ void rotation_kernel(wide_rotation r, int64_t heads)
+template <class I> static __global__ void rotation_kernel(wide_rotation r, int64_t heads)
 {
-    const int64_t n = heads * r.chunks, step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < n; i += step)
-        r.at(i / r.chunks, (int)(i % r.chunks));
+    const I n = (I)(heads * r.chunks), step = (I)gridDim.x * BLOCK;
+    for (I i = (I)blockIdx.x * BLOCK + threadIdx.x; i < n; i += step)
+        r.at<I>(i / (I)r.chunks, (int)(i % (I)r.chunks));
 }
 
 static bool takes(const op *o, const op_types *t)
@@ -76,8 +77,11 @@ static void rotate(const kernel_call *c, float sign)
                              (int)(half / WIDE),
                              (c->o->flags & INTERLEAVED) != 0,
                              sign};
-    rotation_kernel<<<blocks_of(ceil_of(heads * r.chunks, BLOCK)), BLOCK, 0, stream_of(c)>>>(r,
-                                                                                             heads);
+    const unsigned blocks = blocks_of(ceil_of(heads * r.chunks, BLOCK));
+    if (heads * r.chunks < INT32_MAX) /* the last step goes beyond them */
+        rotation_kernel<uint32_t><<<blocks, BLOCK, 0, stream_of(c)>>>(r, heads);
+    else
+        rotation_kernel<int64_t><<<blocks, BLOCK, 0, stream_of(c)>>>(r, heads);
 }
 
 static void there(const kernel_call *c)

@@ -67,16 +67,18 @@ static void run_rows(const kernel_call *c, const loss_rows &r, int64_t n)
     if (n > 0) loss_kernel<<<blocks_of(n), BLOCK, 0, stream_of(c)>>>(r, n);
 }
 
-/* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D. */
+/* From the gradient of n rows of logits to dx and dw, for HEAD_LOSS and HEAD_PART_D; `first`: of
+ * the operation, whose dw is written where it has OVERWRITE. */
 static_assert((int)DIM_HEAD_PART_D_H == DIM_HEAD_LOSS_H &&
               (int)DIM_HEAD_PART_D_V == DIM_HEAD_LOSS_V);
 
 static void push(const kernel_call *c, numbers g, numbers x, numbers w, numbers dx, numbers dw,
-                 int64_t n)
+                 int64_t n, bool first)
 {
     const int64_t h = c->o->dim[DIM_HEAD_LOSS_H], n_v = c->o->dim[DIM_HEAD_LOSS_V];
+    const bool writes = first && (c->o->flags & OVERWRITE);
     if (dx.p) product(c, {g, n_v, 1}, {w, 1, h}, {dx, h, 1}, n, h, n_v, false);
-    if (dw.p) product(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, true);
+    if (dw.p) product(c, {g, 1, n_v}, {x, 1, h}, {dw, h, 1}, n_v, h, n, !writes);
 }
 
 /* ---- a whole vocabulary */
@@ -97,6 +99,7 @@ static void head_loss(const kernel_call *c)
     float *terms = (float *)c->workspace;
     float *logits = (float *)((char *)c->workspace + room_of(n_t * 2 * (int64_t)sizeof(float)));
     const numbers g = {logits, false};
+    if (dw.p && n_t == 0 && (o->flags & OVERWRITE)) clear(c, dw, 0, n_v * h);
     for (int64_t t = 0; t < n_t; t += rows) {
         const int64_t n = n_t - t < rows ? n_t - t : rows;
         const float *mask =
@@ -106,7 +109,7 @@ static void head_loss(const kernel_call *c)
                  {g, ints_in(c, IN_HEAD_LOSS_labels) + t, mask, terms + 2 * t, n_v, 0, n_v,
                   (float)o->real[REAL_HEAD_LOSS_scale], dx.p || dw.p, NULL, 0, 0},
                  n);
-        push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n);
+        push(c, g, from(x, t * h), w, dx.p ? from(dx, t * h) : dx, dw, n, t == 0);
     }
     add_terms(c, terms, n_t, floats_out(c, OUT_HEAD_LOSS_loss));
 }
@@ -177,7 +180,7 @@ static void head_part_d(const kernel_call *c)
               o->dim[DIM_HEAD_PART_D_PARTS], rows},
              n);
     push(c, logits, x, in_of(c, IN_HEAD_PART_D_w), dx.p ? from(dx, first * h) : dx,
-         out_of(c, OUT_HEAD_PART_D_dw), n);
+         out_of(c, OUT_HEAD_PART_D_dw), n, true);
     clear(c, logits, n * n_v, rows * n_v);
     add_terms(c, terms, n, floats_out(c, OUT_HEAD_PART_D_loss));
 }

@@ -131,6 +131,30 @@ static bool read_choice(const char *line, kept_choice *c)
 
 /* ---- files */
 
+/* Why a file's choices are set aside: a run chooses anew, which may change its bits; what was tuned
+ * for another library or GPU is of no use here. */
+static void say_set_aside(const choice_list *l, const char *path, size_t version, const char *gpu)
+{
+    char theirs[NAME + 16], ours[NAME];
+    if (version != kept.version) {
+        snprintf(theirs, sizeof theirs, "with cuBLASLt %zu", version);
+        snprintf(ours, sizeof ours, "%zu", kept.version);
+    } else {
+        snprintf(theirs, sizeof theirs, "on %s", gpu);
+        snprintf(ours, sizeof ours, "%s", kept.gpu);
+    }
+    if (l == &kept.run)
+        fprintf(stderr,
+                "%s: algorithms of products were chosen %s and this is %s: they are chosen again, "
+                "and sums may be added in another order\n",
+                path, theirs, ours);
+    else
+        fprintf(stderr,
+                "%s: algorithms of products were tuned %s and this is %s: they are not used; "
+                "repair: moefold bench --device cuda RECIPE, or moefold.cublaslt=none\n",
+                path, theirs, ours);
+}
+
 /* Is the file there, and are its choices for this library and this GPU? Then they are known
  * (C1). */
 static bool read_all(choice_list *l, const char *path)
@@ -146,16 +170,7 @@ static bool read_all(choice_list *l, const char *path)
         while (fgets(line, LINE, f))
             if (read_choice(line, &c)) put(l, &c);
     fclose(f);
-    if (known && !same)
-        fprintf(stderr,
-                "%s: algorithms of products were chosen with cuBLASLt %zu and this is %zu: they "
-                "are chosen again, and sums may be added in another order\n",
-                path, theirs, kept.version);
-    else if (known && !here)
-        fprintf(stderr,
-                "%s: algorithms of products were chosen on %s and this is %s: they are chosen "
-                "again, and sums may be added in another order\n",
-                path, gpu, kept.gpu);
+    if (known && !(same && here)) say_set_aside(l, path, theirs, gpu);
     return known && same && here;
 }
 

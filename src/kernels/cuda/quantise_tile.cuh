@@ -41,6 +41,11 @@ struct tile_shared {
     alignas(16) float times[SIDE];
 };
 
+/* Which tile: of which part, the how-manieth down and across. */
+struct tile_place {
+    int64_t part, down, across;
+};
+
 static __device__ __forceinline__ float number(const uint4 &v, int j)
 {
     const uint32_t word = j / 2 == 0 ? v.x : j / 2 == 1 ? v.y : j / 2 == 2 ? v.z : v.w;
@@ -73,9 +78,9 @@ template <bool WIDE> static __device__ __forceinline__ uint2 eight_codes(const f
                       two_codes<WIDE>(f[4], f[5]) | two_codes<WIDE>(f[6], f[7]) << 16);
 }
 
-template <bool WIDE> static __device__ float factor_of_tile(const quantising &z, int64_t part)
+template <bool WIDE> static __device__ float factor_of_tile(const quantising &z, tile_place at)
 {
-    const int64_t row = (int64_t)blockIdx.y * SIDE, e = z.of.offsets ? z.of.of(row) : part;
+    const int64_t e = z.of.offsets ? z.of.of(at.down * SIDE) : at.part;
     const float most = z.g[e < z.of.n ? e : z.of.n - 1];
     return factor_of_amax(most, WIDE ? 57344 : 448);
 }
@@ -113,25 +118,25 @@ static __device__ float square_scale(tile_shared &t, const float row[EACH])
 }
 
 /* Scales of both copies of a square, and zeros behind the last of a row of squares (Q2). */
-static __device__ void put_squares(const quantising &z, int64_t part, float scale)
+static __device__ void put_squares(const quantising &z, tile_place at, float scale)
 {
     const int64_t down = quant_blocks(z.m, SIDE), across = quant_blocks(z.k, SIDE);
-    const int64_t i = blockIdx.y, j = blockIdx.x;
+    const int64_t i = at.down, j = at.across;
     if (threadIdx.x) return;
     if (z.s) {
-        float *to = z.s + part * z.s_part + i * quant_up4(across);
+        float *to = z.s + at.part * z.s_part + i * quant_up4(across);
         to[j] = scale;
         for (int64_t p = across; j == across - 1 && p < quant_up4(across); p++) to[p] = 0;
     }
     if (z.st) {
-        float *to = z.st + part * z.st_part + j * quant_up4(down);
+        float *to = z.st + at.part * z.st_part + j * quant_up4(down);
         to[i] = scale;
         for (int64_t p = down; i == down - 1 && p < quant_up4(down); p++) to[p] = 0;
     }
 }
 
 /* What a thread's rows are multiplied by; their scales are written, eight by eight threads. */
-static __device__ __forceinline__ void row_times(const quantising &z, int64_t part, int64_t m0,
+static __device__ __forceinline__ void row_times(const quantising &z, tile_place at, int64_t m0,
                                                  float row[EACH])
 {
     const int c = (int)threadIdx.x % THREADS_ACROSS;
@@ -146,11 +151,12 @@ static __device__ __forceinline__ void row_times(const quantising &z, int64_t pa
         row[i] = times_of(scale);
     }
     if (z.s && c < EACH && m0 + c < quant_up4(z.m))
-        z.s[part * z.s_part + blockIdx.x * quant_up4(z.m) + m0 + c] = m0 + c < z.m ? mine : 0;
+        z.s[at.part * z.s_part + at.across * quant_up4(z.m) + m0 + c] = m0 + c < z.m ? mine : 0;
 }
 
 /* The same of columns, over all threads. */
-static __device__ void col_times(const quantising &z, tile_shared &t, int64_t part, float col[EACH])
+static __device__ void col_times(const quantising &z, tile_shared &t, tile_place at,
+                                 float col[EACH])
 {
     const int c = (int)threadIdx.x % THREADS_ACROSS, warp = (int)threadIdx.x / WARP;
 #pragma unroll
@@ -164,9 +170,9 @@ static __device__ void col_times(const quantising &z, tile_shared &t, int64_t pa
 #pragma unroll
         for (int w = 0; w < WARPS; w++) most = fmaxf(most, t.most[w][threadIdx.x]);
         const float scale = scale_of_amax(most, 448);
-        const int64_t k = (int64_t)blockIdx.x * SIDE + threadIdx.x;
+        const int64_t k = at.across * SIDE + threadIdx.x;
         t.times[threadIdx.x] = times_of(scale);
-        if (z.st && k < z.k) z.st[part * z.st_part + blockIdx.y * quant_up4(z.k) + k] = scale;
+        if (z.st && k < z.k) z.st[at.part * z.st_part + at.down * quant_up4(z.k) + k] = scale;
     }
     __syncthreads();
 #pragma unroll
@@ -190,8 +196,9 @@ static __device__ __forceinline__ void put_rows(const quantising &z, int64_t par
 }
 
 template <bool WIDE>
-static __device__ __forceinline__ void put_turned(const quantising &z, tile_shared &t, int64_t part,
-                                                  const uint4 v[EACH], const float times[EACH])
+static __device__ __forceinline__ void put_turned(const quantising &z, tile_shared &t,
+                                                  tile_place at, const uint4 v[EACH],
+                                                  const float times[EACH])
 {
     const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
 #pragma unroll
@@ -203,14 +210,51 @@ static __device__ __forceinline__ void put_turned(const quantising &z, tile_shar
     }
     __syncthreads();
     const int pair = (int)threadIdx.x % 8;
-    const int64_t m = (int64_t)blockIdx.y * SIDE + pair * 16;
+    const int64_t m = at.down * SIDE + pair * 16;
 #pragma unroll
     for (int col = (int)threadIdx.x / 8; col < SIDE; col += BLOCK / 8) {
-        const int64_t k = (int64_t)blockIdx.x * SIDE + col;
+        const int64_t k = at.across * SIDE + col;
         uint4 w = *(const uint4 *)(t.turned + turned_load_at(col, pair));
         if (turned_is_exchanged(col)) w = make_uint4(w.z, w.w, w.x, w.y);
-        if (k < z.k && m < z.m) *(uint4 *)(z.qt + (part * z.k + k) * z.m + m) = w;
+        if (k < z.k && m < z.m) *(uint4 *)(z.qt + (at.part * z.k + k) * z.m + m) = w;
     }
+}
+
+/* Scales and codes of the tile that a block has in v. What shared memory held is read. */
+template <int SCALED, bool WIDE>
+static __device__ __forceinline__ void put_tile(const quantising &z, tile_shared &t, tile_place at,
+                                                uint4 v[EACH])
+{
+    const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
+    const int64_t m0 = at.down * SIDE + g * EACH, k0 = at.across * SIDE + c * EACH;
+    float row[EACH], col[EACH];
+    if (SCALED != BY_TENSOR) {
+        sizes_of(v, row, col);
+        forget_widened(v);
+    }
+    if (SCALED == BY_TENSOR) {
+        const float factor = factor_of_tile<WIDE>(z, at);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) row[i] = col[i] = factor;
+    } else if (SCALED == BY_SQUARES) {
+        const float scale = square_scale(t, row);
+        put_squares(z, at, scale);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) row[i] = col[i] = times_of(scale);
+    } else {
+        if (z.q) row_times(z, at, m0, row);
+        if (z.qt) col_times(z, t, at, col);
+    }
+    if (z.q) put_rows<WIDE>(z, at.part, m0, k0, v, row);
+    forget_widened(v);
+    if (z.qt) put_turned<WIDE>(z, t, at, v, col);
+}
+
+/* Rows that are there: those before the end of the last expert's. */
+static __device__ __forceinline__ int64_t rows_of_all(const quantising &z)
+{
+    const int64_t past = z.end ? *z.end : z.m;
+    return past < z.m ? past : z.m;
 }
 
 /* source.eight(part, row, column): eight BF16 numbers of a row. */
@@ -220,36 +264,62 @@ static __global__ void __launch_bounds__(BLOCK, 2)
 {
     __shared__ tile_shared t;
     const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
-    const int64_t part = blockIdx.z, m0 = (int64_t)blockIdx.y * SIDE + g * EACH,
-                  k0 = (int64_t)blockIdx.x * SIDE + c * EACH;
-    const int64_t past = z.end ? *z.end : z.m, end = past < z.m ? past : z.m;
+    const tile_place at = {blockIdx.z, blockIdx.y, blockIdx.x};
+    const int64_t m0 = at.down * SIDE + g * EACH, k0 = at.across * SIDE + c * EACH;
+    const int64_t end = rows_of_all(z);
     uint4 v[EACH];
-    float row[EACH], col[EACH];
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         v[i] = make_uint4(0, 0, 0, 0);
-        if (m0 + i < end && k0 < z.k) v[i] = source.eight(part, m0 + i, k0);
+        if (m0 + i < end && k0 < z.k) v[i] = source.eight(at.part, m0 + i, k0);
     }
-    if (SCALED != BY_TENSOR) {
-        sizes_of(v, row, col);
-        forget_widened(v);
-    }
-    if (SCALED == BY_TENSOR) {
-        const float factor = factor_of_tile<WIDE>(z, part);
+    put_tile<SCALED, WIDE>(z, t, at, v);
+}
+
+/* ---- tiles in pairs: a source of two numbers for each place, which lie half a row apart, and of
+ * one more whose sum over the row is wanted. The second tile waits in shared memory, of which a
+ * thread reads what it wrote. */
+
+struct eight_pairs {
+    uint4 first, second;
+    float sum;
+};
+
+#ifndef PAIR_MEMORY /* the test on the host has its own */
+#define PAIR_MEMORY(name) extern __shared__ uint4 name[]
+#endif
+enum { PAIR_BYTES = EACH * BLOCK * 16 };
+
+/* source.pairs(row, column); sums[tiles of half a row][m], or none. */
+template <class SOURCE>
+static __global__ void __launch_bounds__(BLOCK, 2)
+    pair_kernel(const SOURCE source, const quantising z, float *sums)
+{
+    PAIR_MEMORY(kept); /* [EACH][BLOCK] */
+    __shared__ tile_shared t;
+    const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
+    const tile_place first = {0, blockIdx.y, blockIdx.x},
+                     second = {0, blockIdx.y, blockIdx.x + z.k / 2 / SIDE};
+    const int64_t m0 = first.down * SIDE + g * EACH, k0 = first.across * SIDE + c * EACH;
+    const int64_t end = rows_of_all(z);
+    uint4 v[EACH];
+    float mine = 0;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) row[i] = col[i] = factor;
-    } else if (SCALED == BY_SQUARES) {
-        const float scale = square_scale(t, row);
-        put_squares(z, part, scale);
+    for (int i = 0; i < EACH; i++) {
+        eight_pairs p = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0), 0};
+        if (m0 + i < end) p = source.pairs(m0 + i, k0);
+        v[i] = p.first;
+        kept[i * BLOCK + threadIdx.x] = p.second;
 #pragma unroll
-        for (int i = 0; i < EACH; i++) row[i] = col[i] = times_of(scale);
-    } else {
-        if (z.q) row_times(z, part, m0, row);
-        if (z.qt) col_times(z, t, part, col);
+        for (int d = THREADS_ACROSS / 2; d; d /= 2) p.sum += __shfl_xor_sync(ALL_LANES, p.sum, d);
+        if (c == i) mine = p.sum;
     }
-    if (z.q) put_rows<WIDE>(z, part, m0, k0, v, row);
-    forget_widened(v);
-    if (z.qt) put_turned<WIDE>(z, t, part, v, col);
+    if (sums && c < EACH && m0 + c < z.m) sums[first.across * z.m + m0 + c] = mine;
+    put_tile<BY_ROWS, false>(z, t, first, v);
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v[i] = kept[i * BLOCK + threadIdx.x];
+    put_tile<BY_ROWS, false>(z, t, second, v);
 }
 
 static inline dim3 tiles_of(const quantising &z, int64_t parts)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "kernels/cuda/parts.h"
+#include "kernels/cuda/elementwise_parts.h"
 
 enum { ROWS_MAX = 2 * OP_COUNT };
 
@@ -65,6 +65,8 @@ static void gather(void)
         cuda_fast_fp8,
         cuda_fast_fp8_weight,
         cuda_lt_fp8,
+        cuda_fast_embed,
+        cuda_fast_latent,
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         cuda_part part = parts[i]();

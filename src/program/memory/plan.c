@@ -1,12 +1,10 @@
 /* plan.c - laying out the arena.
  *
- * I1  Regions follow one another; each starts at a multiple of PLAN_ALIGN.
- * I2  What buffers cover is the length of their union: all that a step can touch. */
+ * I1  Regions follow one another; each starts at a multiple of PLAN_ALIGN. */
 #include "program/memory/plan.h"
 
-#include <stdlib.h>
-
 #include "base/maths.h"
+#include "program/memory/step_packing.h"
 #include "program/quant_plan.h"
 #include "program/shape.h"
 #include "program/target.h"
@@ -70,158 +68,32 @@ int64_t program_end(const program *p)
 
 /* ---- temporaries and workspace */
 
+typedef struct temp_sizes {
+    int64_t temp, work;
+} temp_sizes;
+
+static void see_list(temp_sizes *z, const program *p, const segment *seg, int phase)
+{
+    const target_row *target = target_row_of(p->s);
+    if (seg->temp_bytes[phase] > z->temp) z->temp = seg->temp_bytes[phase];
+    for (int k = 0; k < seg->n_ops[phase]; k++) {
+        int64_t work = workspace_bytes(target, seg, &seg->ops[phase][k]);
+        if (work > z->work) z->work = work;
+    }
+}
+
+/* Of all lists, or, where the step is packed, of those before and behind it. */
 static void place_temporaries(program *p)
 {
-    int64_t temp = 0, work = 0;
-    const target_row *target = target_row_of(p->s);
-    for (int i = 0; i < p->n_segments; i++)
-        for (int phase = 0; phase < 2; phase++) {
-            const segment *seg = p->segments[i];
-            if (seg->temp_bytes[phase] > temp) temp = seg->temp_bytes[phase];
-            for (int k = 0; k < seg->n_ops[phase]; k++) {
-                int64_t w = workspace_bytes(target, seg, &seg->ops[phase][k]);
-                if (w > work) work = w;
-            }
-        }
-    p->workspace_offset = temp;
-    p->workspace_bytes = work;
-    p->bytes[REGION_TEMP] = temp_region(temp, work);
-}
-
-/* ---- what buffers cover */
-
-static int by_start(const void *a, const void *b)
-{
-    const program_range *x = a, *y = b;
-    return (x->start > y->start) - (x->start < y->start);
-}
-
-static int64_t union_of(program_range *list, int64_t n)
-{
-    qsort(list, (size_t)n, sizeof *list, by_start);
-    int64_t covered = 0, end = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t from = list[i].start > end ? list[i].start : end;
-        if (list[i].end > from) covered += list[i].end - from;
-        if (list[i].end > end) end = list[i].end;
-    }
-    return covered;
-}
-
-/* Without gaps of alignment inside; `out` NULL: counts alone. */
-static int64_t workspace_ranges(const program *p, program_range *out)
-{
-    int64_t at = p->offset[REGION_TEMP] + p->workspace_offset, n = 0;
-    const target_row *target = target_row_of(p->s);
-    for (int i = 0; i < p->n_segments; i++)
-        for (int phase = 0; phase < 2; phase++)
-            for (int k = 0; k < p->segments[i]->n_ops[phase]; k++) {
-                workspace_part list[WORKSPACE_PARTS];
-                const segment *seg = p->segments[i];
-                int parts = workspace_parts(list, target, seg, &seg->ops[phase][k]);
-                for (int m = 0; m < parts && out; m++)
-                    out[n + m] = (program_range){at + list[m].at, at + list[m].at + list[m].bytes};
-                n += parts;
-            }
-    return n;
-}
-
-/* Where buffers lie. */
-typedef enum memory_kind { MEMORY_ARENA, MEMORY_HOST, MEMORY_STAGING, MEMORY_KEPT } memory_kind;
-
-static memory_kind memory_of(const buf *b)
-{
-    if (b->life == LIFE_FIXED && b->region == REGION_STAGING) return MEMORY_STAGING;
-    if (b->life == LIFE_FIXED && b->region == REGION_KEPT) return MEMORY_KEPT;
-    return b->life == LIFE_HOST ? MEMORY_HOST : MEMORY_ARENA;
-}
-
-static int64_t collect_items(const program *p, memory_kind kind, program_range *out)
-{
-    int64_t n = 0;
-    for (int part = 0; part < PART_COUNT; part++)
-        for (int64_t i = 0; i < p->items[part].n; i++) {
-            const item *it = &p->items[part].list[i];
-            for (int id = 0; id < it->seg->n_bufs; id++) {
-                const buf *b = &it->seg->bufs[id];
-                bool counted = b->life == LIFE_STEP || b->life == LIFE_WEIGHT ||
-                               b->life == LIFE_GRADIENT || b->life == LIFE_OUTPUT ||
-                               memory_of(b) != kind;
-                int64_t at = counted ? -1 : program_place(p, it, id);
-                if (at >= 0) out[n++] = (program_range){at, at + b->bytes};
-            }
-        }
-    return n;
-}
-
-/* But for the workspace. */
-static int64_t collect(const program *p, program_range *out)
-{
-    int64_t n = 0;
-    for (int i = REGION_WEIGHTS; i <= REGION_OPTIMIZER; i++) { /* padding is used like the rest */
-        int64_t bytes = i == REGION_OPTIMIZER ? p->optimizer_bytes : p->bytes[i];
-        out[n++] = (program_range){p->offset[i], p->offset[i] + bytes};
-    }
-    for (int i = 0; i < STEP_COUNT; i++) {
-        int64_t at = p->offset[REGION_STEP] + p->step_offset[i];
-        int64_t times = step_by_micro((step_buffer)i) ? p->micros : 1;
-        out[n++] = (program_range){at, at + times * p->step_bytes[i]};
-    }
-    return n + collect_items(p, MEMORY_ARENA, out + n);
-}
-
-static int64_t ranges_most(const program *p)
-{
-    int64_t most = REGION_COUNT + STEP_COUNT + workspace_ranges(p, NULL);
-    for (int part = 0; part < PART_COUNT; part++)
-        for (int64_t i = 0; i < p->items[part].n; i++) most += p->items[part].list[i].seg->n_bufs;
-    return most;
-}
-
-static int64_t bytes_covered(const program *p, memory_kind kind)
-{
-    program_range *list = malloc(sizeof *list * (size_t)ranges_most(p));
-    if (!list) return 0;
-    int64_t n = kind == MEMORY_ARENA ? collect(p, list) : collect_items(p, kind, list);
-    if (kind == MEMORY_ARENA) n += workspace_ranges(p, list + n);
-    int64_t bytes = union_of(list, n); /* I2 */
-    free(list);
-    return bytes;
-}
-
-int64_t program_ranges(const program *p, program_range **out, arena *a)
-{
-    program_range *list = ARENA_ARRAY(a, program_range, 2 * ranges_most(p));
-    int64_t n = collect(p, list), joined = 0;
-    n += collect_items(p, MEMORY_HOST, list + n);
-    n += collect_items(p, MEMORY_STAGING, list + n);
-    n += collect_items(p, MEMORY_KEPT, list + n);
-    qsort(list, (size_t)n, sizeof *list, by_start);
-    for (int64_t i = 0; i < n; i++) {
-        if (list[i].end <= list[i].start) continue;
-        if (joined && list[i].start <= list[joined - 1].end) {
-            if (list[i].end > list[joined - 1].end) list[joined - 1].end = list[i].end;
-        } else {
-            list[joined++] = list[i];
-        }
-    }
-    *out = list;
-    return joined;
-}
-
-int64_t program_buffer_bytes(const program *p)
-{
-    return bytes_covered(p, MEMORY_ARENA);
-}
-
-int64_t program_host_buffer_bytes(const program *p)
-{
-    return bytes_covered(p, MEMORY_HOST);
-}
-
-int64_t program_staging_buffer_bytes(const program *p)
-{
-    return bytes_covered(p, MEMORY_STAGING);
+    temp_sizes z = {0, 0};
+    for (int i = 0; i < p->n_segments && !p->packed; i++)
+        for (int phase = 0; phase < 2; phase++) see_list(&z, p, p->segments[i], phase);
+    for (int part = 0; part < PART_COUNT && p->packed; part++)
+        for (int64_t i = 0; part != PART_STEP && i < p->items[part].n; i++)
+            see_list(&z, p, p->items[part].list[i].seg, p->items[part].list[i].phase);
+    p->workspace_offset = z.temp;
+    p->workspace_bytes = z.work;
+    p->bytes[REGION_TEMP] = temp_region(z.temp, z.work);
 }
 
 /* Where an element of the flat array of weights lies in its region: untrained buffers, which stand
@@ -330,19 +202,29 @@ void plan_copies(program *p, arena *a)
         }
 }
 
-void plan_memory(program *p, bool sizes_only, arena *a)
+/* Regions follow one another; where the first `n` of them end. I1 */
+static int64_t place_regions(program *p, int n)
 {
-    packed saved = place_slots(p, false, sizes_only, a);
-    p->bytes[REGION_SAVED] = saved.bytes;
-    p->saved_live = saved.live;
-    p->host_bytes = place_slots(p, true, sizes_only, a).bytes;
-    place_temporaries(p);
     int64_t end = 0;
-    for (int i = 0; i < REGION_COUNT; i++) {
-        p->offset[i] = end; /* I1 */
+    for (int i = 0; i < n; i++) {
+        p->offset[i] = end;
         end += round_up(p->bytes[i], PLAN_ALIGN);
     }
-    p->arena_bytes = end;
+    return end;
+}
+
+void plan_memory(program *p, bool sizes_only, arena *a)
+{
+    p->offset[REGION_SAVED] = place_regions(p, REGION_SAVED);
+    p->packed = step_packs(p->s) && step_packing(p, a);
+    if (!p->packed) {
+        packed saved = place_slots(p, false, sizes_only, a);
+        p->bytes[REGION_SAVED] = saved.bytes;
+        p->saved_live = saved.live;
+    }
+    p->host_bytes = place_slots(p, true, sizes_only, a).bytes;
+    place_temporaries(p);
+    p->arena_bytes = place_regions(p, REGION_COUNT);
 }
 
 /* ---- places */
@@ -453,6 +335,8 @@ int64_t program_place(const program *p, const item *it, int buf_id)
                                                       : p->offset[b->region];
         return start + b->offset[0];
     }
+    bool in_step = b->life == LIFE_TEMP || b->life == LIFE_SAVED || b->life == LIFE_OUTPUT;
+    if (it->places && in_step) return it->places[buf_id];
     if (b->life == LIFE_TEMP)
         return b->offset[it->phase] < 0 ? -1 : p->offset[REGION_TEMP] + b->offset[it->phase];
     if (it->at[b->owner].chunk < 0) return -1;

@@ -5,10 +5,9 @@
  * its instance in the step gets a copy of its segment in which the first operation that touches a
  * gradient has OVERWRITE.
  *
- * I1  Only what one instance alone uses is written. A head has several writers where it is the word
- *     table, too, or a prediction module uses it; a word table has rows that no token touches.
- * I2  Only what an operation writes whole, and touches before any other of its list.
- * I3  Heads are written by the CPU's kernels only: the GPU's add. */
+ * I1  Only what one instance alone uses is written. A head and a word table have several writers
+ *     where they are the same, or a prediction module uses them, too.
+ * I2  Only what an operation writes whole, and touches before any other of its list. */
 #include "program/schedule/items.h"
 #include "program/target.h"
 
@@ -19,21 +18,29 @@ static bool is_head(op_kind k)
     return k == OP_HEAD_LOSS || k == OP_HEAD_PART_D;
 }
 
-static bool head_is_written(const setup *s)
+/* A table of words, as the embedding's or the head's. */
+static bool is_words(op_kind k)
 {
-    return recipe_on_cpu(&s->r) && !s->m.n_mtp; /* I1, I3 */
+    return is_head(k) || k == OP_EMBED_W;
+}
+
+static bool words_are_written(const setup *s)
+{
+    return !s->m.n_mtp && !s->m.tied; /* I1 */
 }
 
 static int gradient_of(const op *o)
 {
     if (o->kind == OP_HEAD_LOSS) return o->out[OUT_HEAD_LOSS_dw];
     if (o->kind == OP_HEAD_PART_D) return o->out[OUT_HEAD_PART_D_dw];
+    if (o->kind == OP_EMBED_W) return o->out[OUT_EMBED_W_dw];
     return o->out[OUT_GEMM_W_dw];
 }
 
 static int64_t elements_written(const op *o)
 {
     if (is_head(o->kind)) return o->dim[DIM_HEAD_LOSS_V] * o->dim[DIM_HEAD_LOSS_H];
+    if (o->kind == OP_EMBED_W) return o->dim[DIM_EMBED_W_V] * o->dim[DIM_EMBED_W_H];
     if (o->kind == OP_GEMM_W || o->kind == OP_QGEMM_W)
         return o->dim[DIM_GEMM_W_N] * o->dim[DIM_GEMM_W_K];
     return o->dim[DIM_GROUPED_W_E] * o->dim[DIM_GROUPED_W_N] * o->dim[DIM_GROUPED_W_K];
@@ -51,7 +58,7 @@ static bool touches(const op *o, int id)
 typedef struct list_of {
     const segment *seg;
     int phase, owner; /* of the half that is the first */
-    bool heads;       /* may be written */
+    bool words;       /* tables of words may be written */
 } list_of;
 
 /* May operation k of a list write its gradient? */
@@ -65,8 +72,8 @@ static bool may_write(const list_of *l, int k)
     const buf *dw = &seg->bufs[id];
     if (dw->life != LIFE_GRADIENT || dw->owner != l->owner || dw->parent >= 0) return false;
     param_block block = dw->row->block;
-    if (block == BLOCK_EMBEDDING) return false; /* I1 */
-    if (block == BLOCK_HEAD && !(is_head(o->kind) && l->heads)) return false;
+    if ((block == BLOCK_EMBEDDING || block == BLOCK_HEAD) && !(is_words(o->kind) && l->words))
+        return false; /* I1 */
     if (elements_written(o) != dtype_elements(dw->type, dw->bytes)) return false;
     for (int i = 0; i < k; i++)
         if (touches(&seg->ops[l->phase][i], id)) return false; /* I2 */
@@ -94,7 +101,7 @@ typedef struct variants {
 
 static segment *made_of(item_walk *w, const segment *seg, int phase, int owner)
 {
-    const list_of l = {seg, phase, owner, head_is_written(w->p->s)};
+    const list_of l = {seg, phase, owner, words_are_written(w->p->s)};
     if (!count_writes(&l)) return NULL;
     segment *made = assembly_segment(w->s);
     *made = *seg;
@@ -126,7 +133,7 @@ static void mark_written(program *p, const segment *seg, int phase, const item_a
         if (!(o->flags & OVERWRITE)) continue;
         const buf *dw = &seg->bufs[gradient_of(o)];
         int64_t layer = in->seg->n_layers ? in->layer + dw->layer_step : p->s->m.n_layers;
-        if (is_head(o->kind)) layer = 0;
+        if (is_words(o->kind)) layer = 0;
         const weight *x = weight_find(&p->weights, dw->row, layer, at->chunk);
         p->written[x - p->weights.list] = true;
     }

@@ -92,6 +92,27 @@ static void set_products(hardware *h, const measured *m)
     }
 }
 
+/* FP8 in blocks; its scales are in the rates. */
+static void set_narrow(hardware *h, const measured *m)
+{
+    const measure_scale *z = m->scale;
+    const double peak = h->peak[NUMBER_FP8], side = (double)z->expert_side;
+    if (!(peak > 0) || !m->narrow[FORM_FORWARD].n) return;
+    const double depth = measured_depth(&m->narrow_deep);
+    const double experts = measured_depth(&m->narrow_experts_deep);
+    h->depth[NUMBER_FP8] = depth;
+    h->grouped_narrow_depth = experts;
+    h->narrow_rate[SCALING_BLOCKWISE] = h->narrow_rate[SCALING_TENSORWISE] = 1;
+    for (int f = FORM_FORWARD; f < FORM_COUNT; f++) {
+        curve dense = without_depth(&m->narrow[f], depth, (double)z->depth);
+        curve own = without_depth(&m->narrow_experts[f], experts, f < FORM_WEIGHT ? side : 0);
+        *(f ? &h->gemm_gradient[NUMBER_FP8][f - 1] : &h->gemm[NUMBER_FP8]) =
+            parts_of(&dense, peak, MEASURED_BY_SIDE);
+        *(f ? &h->grouped_narrow[f - 1] : &h->grouped[NUMBER_FP8]) =
+            parts_of(&own, peak, MEASURED_BY_SIZE);
+    }
+}
+
 static void set_attention(hardware *h, const measured *m)
 {
     double peak = h->peak[NUMBER_BF16], usual = m->heads.n ? m->heads.y[0] : 1;
@@ -133,6 +154,7 @@ static hardware described(const measured *m, const hardware *base)
     set_memory(&h, m);
     set_kinds(&h, m);
     set_products(&h, m);
+    set_narrow(&h, m);
     set_attention(&h, m);
     set_host(&h, m);
     h.n_stacks = 1;
@@ -175,6 +197,18 @@ static const struct {
     {"grouped.data", "gradient by the input"},
     {"grouped.weight", "gradient by the weight, written in FP32"},
     {"grouped.added", "the same, added"},
+    {"products.fp8.depth", "length of sums at which half is reached, forward"},
+    {"products.fp8.efficiency", "forward, in blocks, by side of the result"},
+    {"products.fp8.data", "gradient by the input"},
+    {"products.fp8.weight", "gradient by the weight, written in FP32"},
+    {"products.fp8.added", "the same, added"},
+    {"grouped.fp8_depth", "as above, of experts in FP8"},
+    {"grouped.fp8_data", "gradient by the input"},
+    {"grouped.fp8_weight", "gradient by the weight, written in FP32"},
+    {"grouped.fp8_added", "the same, added"},
+    {"grouped.fp8", "forward, in blocks, by rows of an expert"},
+    {"quantise.blockwise.rate", "what scales take is in the curves"},
+    {"quantise.tensorwise.rate", "taken as blockwise"},
     {"attention.forward", "by length"},
     {"attention.backward", "by length"},
     {"attention.head", "by size of a head"},

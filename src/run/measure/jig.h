@@ -101,6 +101,8 @@ double jig_flops(jig *j, timed_op *list, int n);
 /* products.c: products and attention. */
 timed_op product_op(op_kind kind, int64_t m, int64_t n, int64_t k);
 timed_op grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t k);
+timed_op narrow_op(op_kind kind, int64_t m, int64_t n, int64_t k);
+timed_op narrow_grouped_op(const jig *j, op_kind kind, int64_t rows, int64_t n, int64_t k);
 timed_op attention_op(const jig *j, int64_t s, int64_t d, int64_t dv, bool backward);
 void measure_variants(jig *j, measured *m);
 enum { MEASURED_VARIANTS = 6 };
@@ -111,6 +113,12 @@ double measure_memory(jig *j, double bytes);
 double measure_copies(jig *j, double bytes);
 enum { MEASURED_ONCE = 6 };
 void measure_once(jig *j, measured *m);
+
+/* narrow.c: operands and passes of FP8 in blocks. Is the type of tensor i of an operation said there?
+ * It is the type then. */
+bool narrow_type(op_kind k, bool in, int i, dtype *type);
+int measure_narrow_count(void);
+void measure_narrow(jig *j, measured *m);
 
 /* kinds.c: every kind of operation by itself, launches, copies. Of GPUs. */
 int measure_kinds_count(void);

@@ -152,10 +152,11 @@ static bool is_gradient(op_kind k, int i)
     static const struct {
         op_kind kind;
         int out;
-    } list[] = {{OP_GEMM_W, OUT_GEMM_W_dw},    {OP_GROUPED_W, OUT_GROUPED_W_dw},
-                {OP_NORM_W, OUT_NORM_W_dw},    {OP_EMBED_W, OUT_EMBED_W_dw},
-                {OP_BIAS_W, OUT_BIAS_W_db},    {OP_HEAD_LOSS, OUT_HEAD_LOSS_dw},
-                {OP_ATTN_D, OUT_ATTN_D_dsinks}};
+    } list[] = {{OP_GEMM_W, OUT_GEMM_W_dw},        {OP_GROUPED_W, OUT_GROUPED_W_dw},
+                {OP_NORM_W, OUT_NORM_W_dw},        {OP_EMBED_W, OUT_EMBED_W_dw},
+                {OP_BIAS_W, OUT_BIAS_W_db},        {OP_HEAD_LOSS, OUT_HEAD_LOSS_dw},
+                {OP_ATTN_D, OUT_ATTN_D_dsinks},    {OP_QGEMM_W, OUT_QGEMM_W_dw},
+                {OP_QGROUPED_W, OUT_QGROUPED_W_dw}};
     for (size_t n = 0; n < sizeof list / sizeof list[0]; n++)
         if (list[n].kind == k && list[n].out == i) return true;
     return false;
@@ -178,12 +179,14 @@ static void set_types(const jig *j, timed_op *t)
         if (t->in[i]) {
             t->o.in[i] = i;
             t->types.in[i] = letter_type(j, in[i], t->wide_in >> i & 1);
+            (void)narrow_type(t->o.kind, true, i, &t->types.in[i]);
             t->types.in_elements[i] = t->in[i];
         }
         if (t->out[i]) {
             t->o.out[i] = JIG_TENSORS + i;
             t->types.out[i] =
                 letter_type(j, out[i], t->wide_out >> i & 1 || is_gradient(t->o.kind, i));
+            (void)narrow_type(t->o.kind, false, i, &t->types.out[i]);
             t->types.out_elements[i] = t->out[i];
         }
     }

@@ -136,25 +136,28 @@ static double delta_rule(jig *j)
     return jig_flops(j, list, COUNT(list));
 }
 
-/* Elements a second that the host updates: FP32 weights on a CPU; beside a GPU masters, BF16
- * weights and moments, so many that no cache holds them. */
+/* Elements a second that the host updates, in memory as the state that it keeps has it: FP32
+ * weights on a CPU; beside a GPU masters, BF16 weights and moments, so many that no cache holds
+ * them. */
 static double adam(jig *j)
 {
     enum { ARRAYS = 5 };
+    const device_address kept = {SPACE_KEPT, 0};
     const bool masters = j->scale->type != DTYPE_F32;
     const int64_t n = j->scale->host_updates;
     const double row[TABLE_COLUMNS] = {[TABLE_N] = (double)n};
     optimizer o = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .table = {row, 1}};
     o.skip_norm = (double)INFINITY;
-    float *memory = calloc((size_t)(ARRAYS * n), sizeof *memory);
-    update_arrays x = {.weights = {masters ? DTYPE_BF16 : DTYPE_F32, memory},
-                       .gradients = {DTYPE_F32, memory + n},
-                       .first = {DTYPE_F32, memory + 2 * n},
-                       .second = {DTYPE_F32, memory + 3 * n},
-                       .masters = {DTYPE_F32, masters ? memory + 4 * n : NULL}};
-    if (!memory && !j->st)
-        j->st = error_set(j->err, ERR_MACHINE, "no host memory for %lld elements", (long long)n);
+    if (!j->st) j->st = j->d->table->take(j->d, SPACE_KEPT, ARRAYS * n * 4, j->err);
+    float *memory = j->st ? NULL : j->d->table->map(j->d, kept);
+    update_arrays x = {.weights = {masters ? DTYPE_BF16 : DTYPE_F32, memory}};
     for (int64_t i = 0; memory && i < n; i++) memory[n + i] = (float)(i % 2003) * 1e-3F - 1;
+    if (memory) {
+        x.gradients = (typed){DTYPE_F32, memory + n};
+        x.first = (typed){DTYPE_F32, memory + 2 * n};
+        x.second = (typed){DTYPE_F32, memory + 3 * n};
+        x.masters = (typed){DTYPE_F32, masters ? memory + 4 * n : NULL};
+    }
     int times = 0;
     jig_barrier(j);
     for (double begin = clock_seconds();
@@ -164,7 +167,7 @@ static double adam(jig *j)
         j->times[times++] = clock_seconds() - start;
     }
     double seconds = memory ? jig_typical(j, times) : 1;
-    free(memory);
+    if (memory) j->st = j->d->table->take(j->d, SPACE_KEPT, 0, j->err);
     jig_step(j);
     return (double)n / jig_mean(j, seconds);
 }

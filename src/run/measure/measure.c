@@ -67,6 +67,43 @@ static double experts_by_depth(jig *j, double depth, measured_form f)
     return jig_flops(j, &t, 1);
 }
 
+/* ---- the same in FP8 */
+
+static double narrow_products(jig *j, double side, double depth, measured_form f)
+{
+    int64_t s = (int64_t)side, d = (int64_t)depth;
+    timed_op t = f == FORM_FORWARD ? narrow_op(OP_QGEMM, s, s, d)
+                 : f == FORM_DATA  ? narrow_op(OP_QGEMM_D, s, d, s)
+                                   : added(narrow_op(OP_QGEMM_W, d, s, s), f);
+    return jig_flops(j, &t, 1);
+}
+
+static double narrow_by_side(jig *j, double side, measured_form f)
+{
+    return narrow_products(j, side, (double)j->scale->depth, f);
+}
+
+static double narrow_by_depth(jig *j, double depth, measured_form f)
+{
+    return narrow_products(j, (double)j->scale->side, depth, f);
+}
+
+static double narrow_experts(jig *j, double rows, measured_form f)
+{
+    const op_kind kind = (op_kind)(OP_QGROUPED + (f < FORM_WEIGHT ? (int)f : FORM_WEIGHT));
+    int64_t side = j->scale->expert_side;
+    timed_op t = added(narrow_grouped_op(j, kind, (int64_t)rows, side, side), f);
+    return jig_flops(j, &t, 1);
+}
+
+static double narrow_experts_by_depth(jig *j, double depth, measured_form f)
+{
+    (void)f;
+    timed_op t = narrow_grouped_op(j, OP_QGROUPED, j->scale->usual_rows, j->scale->expert_side,
+                                   (int64_t)depth);
+    return jig_flops(j, &t, 1);
+}
+
 /* ---- attention: forward, backward, or both */
 
 static double by_length(jig *j, double length, measured_form f)
@@ -106,7 +143,7 @@ typedef struct series {
     measured_form form;
 } series;
 
-enum { SERIES_MAX = 16 };
+enum { SERIES_MAX = 32 };
 
 static int list_series(series *out, const measure_scale *z, measured *m)
 {
@@ -120,6 +157,14 @@ static int list_series(series *out, const measure_scale *z, measured *m)
         out[n++] = (series){experts, &z->expert_rows, 1, &m->grouped_form[i], (measured_form)i};
     }
     out[n++] = (series){experts_by_depth, &z->expert_depths, 1, &m->grouped_deep, FORM_FORWARD};
+    for (int i = FORM_FORWARD; z->forms && i <= FORM_ADDED; i++) {
+        const measured_form own = (measured_form)i;
+        out[n++] = (series){narrow_by_side, &z->narrow_sides, 1, &m->narrow[i], own};
+        out[n++] = (series){narrow_experts, &z->narrow_rows, 1, &m->narrow_experts[i], own};
+    }
+    out[n++] = (series){narrow_by_depth, &z->narrow_depths, 1, &m->narrow_deep, FORM_FORWARD};
+    out[n++] = (series){narrow_experts_by_depth, &z->narrow_expert_depths, 1,
+                        &m->narrow_experts_deep, FORM_FORWARD};
     out[n++] = (series){by_length, &z->lengths, 1, &m->attention[0], FORM_FORWARD};
     out[n++] = (series){by_length, &z->lengths, 1, &m->attention[1], FORM_DATA};
     out[n++] = (series){by_head, &z->head_sizes, 2, &m->heads, FORM_ALL};
@@ -137,7 +182,7 @@ static int add_up(const jig *j, const series *list, int n)
 {
     int sum = MEASURED_ONCE + measure_messages_count(j);
     for (int i = 0; i < n; i++) sum += points_of(j, &list[i]) * list[i].ops;
-    if (j->scale->forms) sum += measure_kinds_count() + MEASURED_VARIANTS;
+    if (j->scale->forms) sum += measure_kinds_count() + measure_narrow_count() + MEASURED_VARIANTS;
     return sum * j->scale->rounds;
 }
 
@@ -155,6 +200,7 @@ static void measure_all(jig *j, measured *m)
             }
         measure_once(j, m);
         if (j->scale->forms) measure_kinds(j, m);
+        if (j->scale->forms) measure_narrow(j, m);
         if (j->scale->forms) measure_variants(j, m);
         if (j->ranks > 1) measure_messages(j, m);
     }

@@ -53,6 +53,8 @@ typedef struct measured {
     double linear;      /* delta rule */
     /* where the scale has forms: those above are forward only */
     curve gemm_form[FORM_COUNT], grouped_form[FORM_COUNT], grouped_deep;
+    /* the same of FP8 in blocks, and by the length of sums, forward */
+    curve narrow[FORM_COUNT], narrow_deep, narrow_experts[FORM_COUNT], narrow_experts_deep;
     char gpu[128];               /* its name by the driver, */
     char device[32];             /* and the device's here */
     int64_t gpu_total, gpu_free; /* bytes */

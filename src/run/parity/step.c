@@ -109,12 +109,14 @@ static void add_logits(const parity *q, const float *logits, int64_t V, int64_t 
     }
 }
 
-static void compare_logits(parity *q, int64_t micro, squares *to)
+/* `first`: the first item of the head, in a list of its own or in a pair's. */
+static void compare_logits(parity *q, const item *first, int64_t micro, squares *to)
 {
     const chunk *c = &q->p->chunks[q->p->n_chunks - 1];
     arena_place mark = arena_mark(q->a);
     item it = {.seg = program_head(q->p)->seg};
     it.at[0] = (item_at){(int)q->p->n_chunks - 1, c->n - 1, micro, 0};
+    if (first->seg->bufs == it.seg->bufs) it.places = first->places;
     float *x = head_input(q, &it);
     const op *loss = head_op(OP_HEAD_LOSS, &it);
     if (!loss) loss = head_op(OP_HEAD_PART, &it);
@@ -150,9 +152,10 @@ static void run_items(parity *q, squares *logits)
     bool *seen = ARENA_ARRAY(q->a, bool, q->p->micros);
     executor_part(q->e, PART_BEGIN);
     for (int64_t i = 0; i < q->p->items[PART_STEP].n; i++) {
-        int64_t micro = head_of(q, &q->p->items[PART_STEP].list[i], seen);
+        const item *it = &q->p->items[PART_STEP].list[i];
+        int64_t micro = head_of(q, it, seen);
         if (micro >= 0) {
-            compare_logits(q, micro, logits);
+            compare_logits(q, it, micro, logits);
             seen[micro] = true;
         }
         executor_item(q->e, PART_STEP, i);
