@@ -16,7 +16,7 @@ enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
 
 /* A trial takes about so many seconds of steps, between so few and so many steps. */
 static const double TRIAL_SECONDS = 3, START_SECONDS = 2; /* the latter of two processes */
-enum { LEAST_STEPS = 6, MOST_STEPS = 60 };
+enum { LEAST_STEPS = 6, MOST_STEPS = 60, TURNS = 4 };     /* the last: about, of those in turn */
 
 typedef struct limits {
     double start, end; /* of clock_seconds */
@@ -65,6 +65,23 @@ static status one_trial(tune *t, const tune_words *w, const limits *l, tune_next
     return st;
 }
 
+/* Nothing better is left to try: who of the fastest is it? */
+static status settle(tune *t, const tune_words *w, const limits *l, error *err)
+{
+    const trial *best = tune_best(t);
+    int n = tune_close(t);
+    if (n < 2) return OK;
+    trial_run run = {.steps = steps_of(l, best->step_s), .threads = w->threads};
+    run.most_seconds = patience(best->step_s, run.steps);
+    if (!w->json) tune_print_close(n);
+    waiting_begin("tune", "the fastest trials in turn", WAITING_ABOUT,
+                  n * TURNS * (START_SECONDS / 2 + best->step_s * (double)run.steps));
+    status st = tune_confirm(t, &run, l->end, err);
+    waiting_end();
+    if (!st && !w->json) tune_print_confirmed(t);
+    return st;
+}
+
 static status go_on(tune *t, const tune_words *w, const limits *l, const char **why, arena *a,
                     error *err)
 {
@@ -76,6 +93,7 @@ static status go_on(tune *t, const tune_words *w, const limits *l, const char **
         waiting_end();
         if (n->done) {
             *why = n->why;
+            st = settle(t, w, l, err);
         } else if (clock_seconds() > l->end) {
             *why = "time is up (--minutes); the next call goes on";
         } else {

@@ -14,6 +14,8 @@ typedef struct tune_words {
 void tune_print_start(const tune *t, const setup *s, arena *a);
 void tune_print_trial(const tune_next *n, arena *a);
 void tune_print_end(const tune *t, const trial *x);
+void tune_print_close(int n);
+void tune_print_confirmed(const tune *t);
 void tune_print_done(const tune *t, const char *why, double seconds);
 
 json_t *tune_json(const tune *t, const char *why);

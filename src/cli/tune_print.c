@@ -5,8 +5,9 @@
 
 void tune_print_start(const tune *t, const setup *s, arena *a)
 {
-    cli_print("Tune", "%s: %lld ranks of %s, %s usable each; trials in %s%s\n", s->r.name,
-              (long long)s->lay.world, t->base.name, text_bytes(a, t->base.usable), t->dir,
+    cli_print("Tune", "%s: %lld rank%s of %s, %s usable each; trials in %s%s\n", s->r.name,
+              (long long)s->lay.world, s->lay.world == 1 ? "" : "s", t->base.name,
+              text_bytes(a, t->base.usable), t->dir,
               t->n ? arena_text(a, ", %d of them from before", t->n) : "");
 }
 
@@ -39,6 +40,25 @@ void tune_print_end(const tune *t, const trial *x)
                before->number);
     printf("\n");
     if (x->evidence) printf("          wall: %s: %s\n", wall_name(x->wall), x->evidence);
+    fflush(stdout);
+}
+
+void tune_print_close(int n)
+{
+    printf("\n");
+    cli_print("Confirm", "the fastest %d trials are too close to tell apart: they run in turn\n",
+              n);
+    fflush(stdout);
+}
+
+void tune_print_confirmed(const tune *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        if (x->rounds)
+            printf("          trial %d: %.4g s a step (median of %d rounds)\n", x->number,
+                   x->step_s, x->rounds);
+    }
     fflush(stdout);
 }
 
@@ -76,6 +96,7 @@ json_t *tune_json(const tune *t, const char *why)
                               "end", trial_end_name(x->end), "step_s", x->step_s, "spread",
                               x->spread, "expected_s", x->expected_s, "seconds", x->seconds,
                               "peak_bytes", (json_int_t)x->peak_bytes);
+        json_object_set_new(o, "rounds", json_integer(x->rounds));
         json_object_set_new(o, "said", x->said ? json_string(x->said) : json_null());
         json_object_set_new(o, "wall", x->evidence ? json_string(wall_name(x->wall)) : json_null());
         json_object_set_new(o, "evidence", x->evidence ? json_string(x->evidence) : json_null());

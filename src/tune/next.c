@@ -1,28 +1,31 @@
 /* next.c - which trial is worth its time.
  *
  * Candidates are all combinations of microbatch, recompute and dispatcher on top of the best trial,
- * and single changes of the layout and of overlap. A candidate's time is its price, scaled by what
- * the nearest trial took over what it was priced at.
+ * and single changes of the layout and of overlap. What each is expected to take, and how sure that
+ * is, follows from its price and from the trials (expect.h).
  *
- * I1  A candidate is worth a trial while its time, less the band of a difference, is below the best
- *     that was measured. The band is the median error of the expectations so far, between LEAST and
- *     MOST: a price that proved good ends the search early.
- * I2  Candidates that cost the same to nine digits are one program: only the first is tried.
- * I3  The start comes first. Where it does not fit, the fastest that fits does. */
+ * I1  The next trial is the one with the largest expected gain: by how much it is expected to be
+ *     faster than the best, over all that it may take. A candidate much like a trial that was not
+ *     fast gains nothing, one as fast in price but far from all trials may.
+ * I2  It ends where the largest expected gain is below WORTH: what is left is within the band of a
+ *     difference. It also ends after IN_VAIN trials in a row that did not lower the best time by
+ *     LITTLE: then prices and trials disagree about what is left.
+ * I3  Candidates that cost the same to nine digits are one program: only the first is tried.
+ * I4  The start comes first. Where it does not fit, the fastest that fits does. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "tune/tune.h"
+#include "tune/expect.h"
 
-static const double BAND = 0.05, LEAST = 0.01, MOST = 0.10; /* I1 */
-static const double CLEARLY_LESS = 0.85;                    /* memory than one that lacked it */
-static const double ALIKE = 0.015;                          /* as fast, if measured again */
+static const double WORTH = 0.003, LITTLE = 0.01; /* I2 */
+static const double CLEARLY_LESS = 0.85;          /* memory than one that lacked it */
+static const double ALIKE = 0.015;                /* as fast, if measured again */
+static const double SUSPECT = 1.10; /* what may fail like another is taken as slower */
 
-enum { CANDIDATES = 2048, IN_VAIN = 3 };
+enum { CANDIDATES = 2048, IN_VAIN = 4 };
 
 static const char *const recompute[] = {
     "",
@@ -59,7 +62,9 @@ static const knob_id sizes[] = {K_TP, K_PP, K_EP, K_CP, K_VPP};
 
 typedef struct candidate {
     const char *change;
-    double priced, seconds;
+    double priced;
+    expectation then;
+    double gain; /* expected; where nothing was measured, the less it takes the larger */
     int64_t peak_bytes;
 } candidate;
 
@@ -69,34 +74,13 @@ typedef struct choosing {
     const char *base; /* the change that candidates start from */
     candidate *list;
     int n;
-    double priced[TRIALS_MAX]; /* of each trial, with what is known now; 0: it has no price */
-    int64_t lacking;           /* bytes that were too much; 0: none were */
+    expectations *known;
+    int64_t lacking; /* bytes that were too much; 0: none were */
     double until;
     arena *a, *scratch;
 } choosing;
 
-/* ---- the band */
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-static double band_of(const tune *t)
-{
-    double errors[TRIALS_MAX];
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const trial *x = &t->trials[i];
-        if (x->end == TRIAL_MEASURED && x->expected_s > 0)
-            errors[n++] = fabs(x->step_s / x->expected_s - 1);
-    }
-    if (!n) return BAND;
-    qsort(errors, (size_t)n, sizeof *errors, by_size);
-    double median = n % 2 ? errors[n / 2] : (errors[n / 2 - 1] + errors[n / 2]) / 2;
-    return median < LEAST ? LEAST : median > MOST ? MOST : median;
-}
+/* ---- the best */
 
 const trial *tune_best(const tune *t)
 {
@@ -110,8 +94,13 @@ const trial *tune_best(const tune *t)
 
 const trial *tune_pick(const tune *t)
 {
-    const trial *best = tune_best(t), *pick = best;
+    const trial *best = tune_best(t), *pick = NULL;
     double least = 0;
+    for (int i = 0; i < t->n; i++)
+        if (t->trials[i].rounds && (!pick || t->trials[i].step_s < pick->step_s))
+            pick = &t->trials[i];
+    if (pick && pick->step_s <= best->step_s * (1 + ALIKE)) return pick;
+    pick = best;
     arena *a = arena_create();
     for (int i = 0; best && i < t->n; i++) {
         const trial *x = &t->trials[i];
@@ -124,7 +113,7 @@ const trial *tune_pick(const tune *t)
     return pick;
 }
 
-/* ---- how near two changes are */
+/* ---- what fails */
 
 static int words_apart(const char *x, const char *y)
 {
@@ -143,19 +132,6 @@ static int words_apart(const char *x, const char *y)
     return n;
 }
 
-/* What the nearest trial took over its price. */
-static double measured_over_priced(const choosing *c, const char *change)
-{
-    int nearest = -1, least = 0;
-    for (int i = 0; i < c->t->n; i++) {
-        const trial *x = &c->t->trials[i];
-        if (x->end != TRIAL_MEASURED || !(c->priced[i] > 0)) continue;
-        int apart = words_apart(change, x->change) + words_apart(x->change, change);
-        if (nearest < 0 || apart < least) nearest = i, least = apart;
-    }
-    return nearest < 0 ? 1 : c->t->trials[nearest].step_s / c->priced[nearest];
-}
-
 /* ---- candidates */
 
 static bool tried(const choosing *c, const char *change)
@@ -167,11 +143,12 @@ static bool tried(const choosing *c, const char *change)
     return false;
 }
 
-/* I2 */
+/* I3 */
 static bool same_program(const choosing *c, double seconds, int64_t bytes)
 {
     for (int i = 0; i < c->t->n; i++)
-        if (fabs(c->priced[i] - seconds) <= 1e-9 * seconds && c->t->trials[i].peak_bytes == bytes)
+        if (fabs(expect_priced(c->known, i) - seconds) <= 1e-9 * seconds &&
+            c->t->trials[i].peak_bytes == bytes)
             return true;
     for (int i = 0; i < c->n; i++)
         if (fabs(c->list[i].priced - seconds) <= 1e-9 * seconds && c->list[i].peak_bytes == bytes)
@@ -199,9 +176,20 @@ static double suspicion(const choosing *c, const char *change)
     for (int i = 0; i < c->t->n; i++) {
         const trial *x = &c->t->trials[i];
         bool failed = x->end == TRIAL_CRASHED || x->end == TRIAL_FAILED || x->end == TRIAL_SLOW;
-        if (failed && suspect(c, change, x->change)) by *= 1 + MOST;
+        if (failed && suspect(c, change, x->change)) by *= SUSPECT;
     }
     return by;
+}
+
+static candidate candidate_of(const choosing *c, const char *change, const tune_price *p)
+{
+    candidate x = {.change = arena_text(c->a, "%s", change),
+                   .priced = p->p.step_s,
+                   .then = expect(c->known, &p->s->r, p->p.step_s),
+                   .peak_bytes = p->p.peak_bytes};
+    x.then.seconds *= suspicion(c, change);
+    x.gain = c->best ? expected_gain(x.then, c->best->step_s) : 1 / x.then.seconds;
+    return x;
 }
 
 static void consider(choosing *c, const char *words)
@@ -214,12 +202,7 @@ static void consider(choosing *c, const char *words)
         double peak = (double)p.p.peak_bytes, most = CLEARLY_LESS * (double)c->lacking;
         bool too_much = !p.p.fits || (c->lacking && peak > most);
         if (!too_much && !same_program(c, p.p.step_s, p.p.peak_bytes))
-            c->list[c->n++] = (candidate){
-                .change = arena_text(c->a, "%s", change),
-                .priced = p.p.step_s,
-                .seconds = p.p.step_s * measured_over_priced(c, change) * suspicion(c, change),
-                .peak_bytes = p.p.peak_bytes,
-            };
+            c->list[c->n++] = candidate_of(c, change, &p);
     }
     arena_release(c->scratch, mark);
 }
@@ -258,14 +241,10 @@ static void consider_all(choosing *c)
         }
 }
 
-static void price_trials(choosing *c)
+static void see_lacking(choosing *c)
 {
     for (int i = 0; i < c->t->n; i++) {
-        arena_place mark = arena_mark(c->scratch);
         const trial *x = &c->t->trials[i];
-        tune_price p;
-        if (tune_price_of(c->t, x->change, &p, c->scratch)) c->priced[i] = p.p.step_s;
-        arena_release(c->scratch, mark);
         bool lacked = x->end == TRIAL_NO_MEMORY;
         if (lacked && (!c->lacking || x->peak_bytes < c->lacking)) c->lacking = x->peak_bytes;
     }
@@ -273,21 +252,7 @@ static void price_trials(choosing *c)
 
 /* ---- the choice */
 
-/* Measured trials in a row, the last ones, that did not lower the best time by LEAST. */
-static int in_vain(const tune *t)
-{
-    double best = 0;
-    int n = 0;
-    for (int i = 0; i < t->n; i++) {
-        const trial *x = &t->trials[i];
-        if (x->end != TRIAL_MEASURED) continue;
-        n = best == 0 || x->step_s < best * (1 - LEAST) ? 0 : n + 1;
-        if (best == 0 || x->step_s < best) best = x->step_s;
-    }
-    return n;
-}
-
-/* I3 */
+/* I4 */
 static bool start_first(choosing *c, tune_next *out)
 {
     tune_price p;
@@ -300,62 +265,82 @@ static bool start_first(choosing *c, tune_next *out)
 static void name_next(choosing *c, tune_next *out, const candidate *x)
 {
     const trial *b = c->best;
-    const char *reason =
-        b ? arena_text(c->a,
-                       "%s is the wall of trial %d (%s): predicted %.4g s a step instead of %.4g",
-                       b->evidence ? wall_name(b->wall) : "nothing", b->number,
-                       b->evidence ? b->evidence : "no parts", x->seconds, b->step_s)
-          : arena_text(c->a, "%s: the fastest that is predicted to fit",
-                       c->t->n ? "nothing was measured yet"
-                               : "the recipe as it was given does not fit");
+    const char *reason = b ? arena_text(c->a,
+                                        "%s is the wall of trial %d (%s): expected %.4g s a step "
+                                        "(+- %.1f %%) instead of %.4g",
+                                        b->evidence ? wall_name(b->wall) : "nothing", b->number,
+                                        b->evidence ? b->evidence : "no parts", x->then.seconds,
+                                        100 * x->then.band, b->step_s)
+                           : arena_text(c->a, "%s: the fastest that is predicted to fit",
+                                        c->t->n ? "nothing was measured yet"
+                                                : "the recipe as it was given does not fit");
     out->next = (trial){.number = c->t->n,
                         .from = b ? b->number : -1,
                         .change = x->change,
                         .reason = reason,
-                        .expected_s = b ? x->seconds : 0,
+                        .expected_s = b ? x->then.seconds : 0,
                         .peak_bytes = x->peak_bytes};
 }
 
-/* Why nothing more is tried, or NULL. */
-static const char *why_end(const choosing *c, const tune_next *n, const candidate *least)
+/* Measured trials in a row, the last ones, that did not lower the best time by LITTLE. */
+static int in_vain(const tune *t)
 {
-    const trial *best = c->best;
-    if (!least && best) return "every change that is legal and fits was tried";
-    if (!least) return "nothing is legal and fits";
-    if (!best) return NULL;
-    if (least->seconds * (1 - n->band) >= best->step_s) /* I1 */
-        return arena_text(c->a,
-                          "nothing that was not tried is predicted below %.4g s less a band of "
-                          "%.1f %% (the least is %.4g s)",
-                          best->step_s, 100 * n->band, least->seconds);
-    if (in_vain(c->t) < IN_VAIN) return NULL;
-    return arena_text(c->a,
-                      "the last %d trials brought nothing; the least that is predicted is %.4g s",
-                      IN_VAIN, least->seconds);
+    double best = 0;
+    int n = 0;
+    for (int i = 0; i < t->n; i++) {
+        const trial *x = &t->trials[i];
+        if (x->end != TRIAL_MEASURED) continue;
+        n = best == 0 || x->step_s < best * (1 - LITTLE) ? 0 : n + 1;
+        if (best == 0 || x->step_s < best) best = x->step_s;
+    }
+    return n;
 }
 
-static void choose_least(choosing *c, tune_next *out)
+/* Why nothing more is tried, or NULL. */
+static const char *why_end(const choosing *c, const candidate *most)
 {
-    const candidate *least = NULL;
+    const trial *best = c->best;
+    if (!most && best) return "every change that is legal and fits was tried";
+    if (!most) return "nothing is legal and fits";
+    bool vain = in_vain(c->t) >= IN_VAIN; /* I2 */
+    if (!best || (most->gain >= WORTH && !vain)) return NULL;
+    if (vain)
+        return arena_text(c->a,
+                          "the last %d trials brought less than %.0f %%; the most promising "
+                          "that is left is expected at %.4g s a step (+- %.1f %%)",
+                          IN_VAIN, 100 * LITTLE, most->then.seconds, 100 * most->then.band);
+    return arena_text(
+        c->a,
+        "no change that was not tried is expected to gain %.1f %%: the most promising "
+        "is expected at %.4g s a step (+- %.1f %%), the best was measured at %.4g",
+        100 * WORTH, most->then.seconds, 100 * most->then.band, best->step_s);
+}
+
+/* I1 */
+static void choose_most(choosing *c, tune_next *out)
+{
+    const candidate *most = NULL;
     consider_all(c);
     for (int i = 0; i < c->n; i++)
-        if (!least || c->list[i].seconds < least->seconds) least = &c->list[i];
+        if (!most || c->list[i].gain > most->gain) most = &c->list[i];
     out->n_left = c->n;
-    out->least_s = least ? least->seconds : 0;
-    out->why = c->t->n < TRIALS_MAX ? why_end(c, out, least) : "the list of trials is full";
+    out->least_s = most ? most->then.seconds : 0;
+    out->band = most ? most->then.band : 0;
+    out->why = c->t->n < TRIALS_MAX ? why_end(c, most) : "the list of trials is full";
     out->done = out->why != NULL;
-    if (!out->done) name_next(c, out, least);
+    if (!out->done) name_next(c, out, most);
 }
 
 void tune_choose(const tune *t, tune_next *out, arena *a)
 {
     choosing *c = ARENA_NEW(a, choosing);
     *c = (choosing){.t = t, .best = tune_best(t), .a = a, .scratch = arena_create()};
-    *out = (tune_next){.band = band_of(t)};
+    *out = (tune_next){.done = false};
     c->base = c->best ? c->best->change : "";
     c->list = ARENA_ARRAY(a, candidate, CANDIDATES);
     c->until = clock_seconds() + TUNE_PRICING;
-    price_trials(c);
-    if (!start_first(c, out)) choose_least(c, out);
+    c->known = expectations_of(t, c->scratch);
+    see_lacking(c);
+    if (!start_first(c, out)) choose_most(c, out);
     arena_destroy(c->scratch);
 }

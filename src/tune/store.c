@@ -43,6 +43,7 @@ static json_t *line_of(const trial *x)
                   x->from, "change", x->change, "reason", x->reason, "end", trial_end_name(x->end),
                   "step_s", x->step_s, "spread", x->spread, "expected_s", x->expected_s, "seconds",
                   x->seconds, "peak_bytes", (json_int_t)x->peak_bytes);
+    if (x->rounds) json_object_set_new(o, "rounds", json_integer(x->rounds));
     if (x->said) json_object_set_new(o, "said", json_string(x->said));
     if (x->evidence) {
         json_object_set_new(o, "wall", json_string(wall_name(x->wall)));
@@ -83,6 +84,7 @@ static bool take_line(tune *t, json_t *o)
                .step_s = json_number_value(json_object_get(o, "step_s")),
                .spread = json_number_value(json_object_get(o, "spread")),
                .expected_s = json_number_value(json_object_get(o, "expected_s")),
+               .rounds = (int)json_integer_value(json_object_get(o, "rounds")),
                .seconds = json_number_value(json_object_get(o, "seconds")),
                .peak_bytes = json_integer_value(json_object_get(o, "peak_bytes")),
                .evidence = word(t, o, "evidence"),

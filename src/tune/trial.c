@@ -239,19 +239,27 @@ static status run_job(const tune *t, trial *x, const trial_job *j, const trial_r
     return OK;
 }
 
+status trial_again(tune *t, const trial *of, const trial *in, const char *name, const trial_run *r,
+                   double *out, error *err)
+{
+    tune_price p;
+    trial again = {.number = in->number};
+    *out = 0;
+    if (!tune_price_of(t, of->change, &p, t->a)) return OK;
+    trial_job j = {tune_path(t, of, "recipe.yaml"), tune_path(t, in, name),
+                   tune_path(t, in, arena_text(t->a, "%s.log", name)), p.s->lay.world};
+    status s = run_job(t, &again, &j, r, err);
+    if (!s && again.end == TRIAL_MEASURED) *out = again.step_s;
+    return s;
+}
+
 /* I3. What the best so far takes now over what it took then; 1: there is none, or it fails now. */
-static status machine_now(const tune *t, const trial *x, const trial_run *r, double *out,
-                          error *err)
+static status machine_now(tune *t, const trial *x, const trial_run *r, double *out, error *err)
 {
     const trial *best = tune_best(t);
-    tune_price p;
-    *out = 1;
-    if (!best || !tune_price_of(t, best->change, &p, t->a)) return OK;
-    trial again = {.number = x->number};
-    trial_job j = {tune_path(t, best, "recipe.yaml"), tune_path(t, x, "beside"),
-                   tune_path(t, x, "beside.log"), p.s->lay.world};
-    status s = run_job(t, &again, &j, r, err);
-    if (!s && again.end == TRIAL_MEASURED) *out = again.step_s / best->step_s;
+    double now = 0;
+    status s = best ? trial_again(t, best, x, "beside", r, &now, err) : OK;
+    *out = now > 0 ? now / best->step_s : 1;
     return s;
 }
 

@@ -11,7 +11,8 @@
  *                     line counts
  *     hardware.yaml   the machine as the trials measured it, which the next prices use
  *     NNN/            a trial: recipe.yaml, log, run/ (as `train --run` writes it); beside/ is the
- *                     best so far, run again right before it
+ *                     best so far, run again right before it; again/ is the trial itself, run in
+ *                     turn with others as fast
  *     best.yaml       the fastest so far
  *
  * I1  Which trial comes next follows from the folder alone: a tuning that was interrupted goes on
@@ -40,6 +41,7 @@ typedef struct trial {
     trial_end end;
     double step_s, spread; /* lower quartile of steps; distance of quartiles over it */
     double expected_s;     /* before it was measured; 0: nothing was known */
+    int rounds;            /* in which it ran again in turn with others as fast; 0: it did not */
     double seconds;        /* that the trial took */
     int64_t peak_bytes;    /* predicted */
     bool has_parts;
@@ -94,15 +96,15 @@ void tune_see_wall(const tune *t, trial *x);
 typedef struct tune_next {
     bool done;
     trial next;      /* where not done: number, from, change, reason, expected_s, peak_bytes */
-    double band;     /* of a difference, as a part */
-    double least_s;  /* the fastest that is predicted and was not tried; 0: nothing is left */
+    double least_s;  /* what the most promising that was not tried is expected to take; 0: none */
+    double band;     /* of that, as a part */
     const char *why; /* where done */
     int n_left;      /* that were priced and not tried */
 } tune_next;
 
 const trial *tune_best(const tune *t); /* the fastest; NULL: nothing was measured */
-/* Of those that are as fast as the fastest, as far as measurements can tell, the one with the
- * lowest price: what is recommended. */
+/* What is recommended: the fastest of those that ran in turn. Before that, of those as fast as the
+ * fastest, as far as measurements can tell, the one with the lowest price. */
 const trial *tune_pick(const tune *t);
 void tune_choose(const tune *t, tune_next *out, arena *a);
 
@@ -117,6 +119,18 @@ typedef struct trial_run {
 /* Runs `moefold train` in a process of its own and reads what it left. ERR_MACHINE: no process
  * could be started. */
 status trial_measure(tune *t, trial *x, const trial_run *r, error *err);
+
+/* Runs the recipe of one trial once more, into the folder `name` of another (or of itself): the
+ * seconds of a step, 0: it failed. */
+status trial_again(tune *t, const trial *of, const trial *in, const char *name, const trial_run *r,
+                   double *out, error *err);
+
+/* How many trials are too close to the fastest to be told apart, and did not all run in turn yet;
+ * 0: none. */
+int tune_close(tune *t);
+
+/* Runs those in turn and records what they took; no round begins after `until` (clock_seconds). */
+status tune_confirm(tune *t, const trial_run *r, double until, error *err);
 
 /* What a log of a cluster says about a trial. */
 status trial_told(tune *t, trial *x, const char *log, error *err);

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `moefold tune`: on an invented machine, where trials take no time, and once on this one. From the repository's root.
 . tests/cli/saying.sh
-export MOEFOLD=$moefold OMP_WAIT_POLICY=passive
+export MOEFOLD=$moefold OMP_WAIT_POLICY=passive CACHE=$work/cache
+mkdir "$CACHE"
 invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/tune/machine.py "$moefold" tune "$@"; }
 job=(tiny cluster.gpu=cpu seq=64 gbs=16)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
@@ -31,6 +32,13 @@ print("under")
 PY
 expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/said"
 expect what_it_gained 0 '^Gained +[0-9.]+ % of the first' invented "${job[@]}" mbs=1 --dir "$work/said"
+
+# ---- the fastest in turn: one time that was too good is found out, and what ran in turn is not run again
+lucky='0.975 if k["model.recompute_modules"] == ["moe_act"] else 1.0'
+LUCK=$lucky judged lucky "${job[@]}" mbs=8
+expect a_lucky_trial_ran_again 0 '"rounds":[35]' cat "$work/lucky/trials.jsonl"
+LUCK=$lucky without settled_once '^Confirm' invented "${job[@]}" mbs=8 --dir "$work/lucky"
+expect the_fastest_run_in_turn 0 'Confirm +the fastest [23] trials.*' invented "${job[@]}" mbs=4 --dir "$work/turn"
 
 # ---- the folder: resumed as if it had not been interrupted; another recipe's is refused
 cp -r "$work/microbatch" "$work/resumed"

@@ -7,6 +7,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 import machine
 
 answer, start = json.load(open(sys.argv[1])), sys.argv[2:]
+job = [w for w in start if not w.startswith(("mbs=", "model.recompute_", "model.moe_token_dispatcher"))]
 NONE = ["model.recompute_method=null", "model.recompute_num_layers=null"]
 recompute = [["model.recompute_granularity=null", "model.recompute_modules=null", *NONE]]
 for m in ("[layernorm]", "[moe_act]", "[layernorm,moe_act]", "[moe,layernorm]"):
@@ -23,7 +24,7 @@ for m, r, d in itertools.product(batches, recompute, dispatch):
     fail = os.environ.get("FAIL")
     if fail and eval(fail, {"k": {"train.micro_batch_size": m}}):
         continue
-    words = [*start, "train.micro_batch_size=%d" % m, *r, *d]
+    words = [*job, "train.micro_batch_size=%d" % m, *r, *d]
     try:
         parts, p = machine.step_of(words)
     except SystemExit:

@@ -13,7 +13,7 @@
 
 #include "base/file.h"
 #include "model/model.h"
-#include "tune/tune.h"
+#include "tune/expect.h"
 
 static void every_machine_is_read_back(void **state)
 {
@@ -137,6 +137,106 @@ static void lines_are_read_back(void **state)
     arena_destroy(a);
 }
 
+static recipe *recipe_of(tune *t, const char *change, double *priced)
+{
+    tune_price p;
+    assert_true(tune_price_of(t, change, &p, t->a));
+    *priced = p.p.step_s;
+    return &p.s->r;
+}
+
+static void add_measured(tune *t, const char *change, double over_priced, double spread)
+{
+    double priced;
+    recipe_of(t, change, &priced);
+    t->trials[t->n] = (trial){.number = t->n,
+                              .from = t->n - 1,
+                              .change = change,
+                              .reason = "",
+                              .end = TRIAL_MEASURED,
+                              .step_s = over_priced * priced,
+                              .spread = spread};
+    t->n++;
+}
+
+static void near_recipes_are_few_steps_apart(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    tune *t = make(a);
+    double none;
+    const recipe *two = recipe_of(t, "", &none),
+                 *four = recipe_of(t, "train.micro_batch_size=4", &none),
+                 *sixteen = recipe_of(t, "train.micro_batch_size=16", &none);
+    assert_true(fabs(steps_apart(two, four) - 1) < 1e-9);
+    assert_true(fabs(steps_apart(two, sixteen) - 3) < 1e-9);
+    assert_true(steps_apart(two, two) < 1e-9);
+    const recipe *act = recipe_of(
+        t, "model.recompute_granularity=selective model.recompute_modules=[moe_act]", &none);
+    const recipe *both = recipe_of(
+        t, "model.recompute_granularity=selective model.recompute_modules=[layernorm,moe_act]",
+        &none);
+    assert_true(fabs(steps_apart(act, both) - 1) < 1e-9);
+    assert_true(steps_apart(two, both) > steps_apart(two, act));
+    arena_destroy(a);
+}
+
+/* A machine on which every doubling of the microbatch costs 10 % more than the price says: what
+ * lies between two trials is expected between them, and known better than what lies outside. */
+static void errors_of_prices_are_interpolated(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    tune *t = make(a);
+    double priced;
+    const recipe *far = recipe_of(t, "train.micro_batch_size=16", &priced);
+    expectation blind = expect(expectations_of(t, a), far, priced);
+    assert_true(blind.seconds == priced);
+    add_measured(t, "train.micro_batch_size=1", 2.0, 0);
+    expectation one = expect(expectations_of(t, a), far, priced);
+    assert_true(fabs(one.seconds / priced - 2) < 1e-6); /* I3 of expect.c */
+    add_measured(t, "train.micro_batch_size=4", 2.42, 0);
+    const expectations *e = expectations_of(t, a);
+    expectation outside = expect(e, far, priced);
+    const recipe *mid = recipe_of(t, "", &priced), *own;
+    expectation between = expect(e, mid, priced);
+    assert_true(between.seconds > 2.1 * priced && between.seconds < 2.3 * priced);
+    assert_true(between.band < outside.band);
+    own = recipe_of(t, "train.micro_batch_size=4", &priced);
+    expectation at = expect(e, own, priced);
+    assert_true(fabs(at.seconds / priced / 2.42 - 1) < 0.02 && at.band < between.band);
+    arena_destroy(a);
+}
+
+/* Times that scatter teach less than times that stand still. */
+static void a_disturbed_trial_is_believed_less(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    double off[2];
+    for (int i = 0; i < 2; i++) {
+        tune *t = make(a);
+        double priced;
+        add_measured(t, "train.micro_batch_size=1", 1.0, 0);
+        add_measured(t, "train.micro_batch_size=4", 1.3, i ? 0.4 : 0);
+        const recipe *own = recipe_of(t, "train.micro_batch_size=4", &priced);
+        off[i] = 1.3 - expect(expectations_of(t, a), own, priced).seconds / priced;
+    }
+    assert_true(off[0] < 0.02 && off[1] > 0.05);
+    arena_destroy(a);
+}
+
+static void gains_are_of_the_mean_and_of_the_band(void **state)
+{
+    (void)state;
+    expectation sure = {0.9, 0}, slow = {1.1, 0}, open = {1.0, 0.05}, narrow = {1.0, 0.01};
+    assert_true(fabs(expected_gain(sure, 1) - log(1 / 0.9)) < 1e-12);
+    assert_true(expected_gain(slow, 1) == 0);
+    assert_true(fabs(expected_gain(open, 1) - 0.05 * 0.398942280401) < 1e-9);
+    assert_true(expected_gain(narrow, 1) < expected_gain(open, 1));
+    assert_true(expected_gain((expectation){1.3, 0.05}, 1) < 1e-6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +244,10 @@ int main(void)
         cmocka_unit_test(two_ways_to_a_recipe_are_one_change),
         cmocka_unit_test(rates_are_learned),
         cmocka_unit_test(lines_are_read_back),
+        cmocka_unit_test(near_recipes_are_few_steps_apart),
+        cmocka_unit_test(errors_of_prices_are_interpolated),
+        cmocka_unit_test(a_disturbed_trial_is_believed_less),
+        cmocka_unit_test(gains_are_of_the_mean_and_of_the_band),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
