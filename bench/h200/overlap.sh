@@ -107,9 +107,15 @@ p2p=comm_overlap.overlap_p2p_comm batch=comm_overlap.batch_p2p_comm
 if [ -n "$paced_us" ]; then
     links=(100us+50MB/s 100us+20MB/s 100us+10MB/s 100us+50MB/s)
     replicas=(train.global_batch_size=2 ddp.bucket_size=40000)
+    tensors=(train.global_batch_size=4)
 else
-    links=(20us+40GB/s 20us+20GB/s 20us+2GB/s 20us+40GB/s)
-    replicas=(train.global_batch_size=2 model.seq_length=8192 ddp.bucket_size=10000000)
+    links=(20us+40GB/s 20us+20GB/s 20us+2GB/s 20us+100GB/s)
+    replicas=(train.global_batch_size=2 model.seq_length=8192 model.max_position_embeddings=8192
+        ddp.bucket_size=10000000)
+    # A product of half the rows must take about as long as a message: of 1,024 channels it takes 10 us, of a message's 72.
+    tensors=(train.global_batch_size=2 model.hidden_size=4096 model.num_attention_heads=32 model.num_query_groups=8
+        model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.vocab_size=2048
+        model.seq_length=8192 model.max_position_embeddings=8192)
 fi
 overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \
     model.moe_token_dispatcher_type=alltoall train.global_batch_size=8
@@ -117,5 +123,5 @@ overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=fals
 overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
     model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
 overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
-    model.tensor_model_parallel_size=2 train.global_batch_size=4
+    model.tensor_model_parallel_size=2 "${tensors[@]}"
 [ -n "${part:-}" ] || exit $bad

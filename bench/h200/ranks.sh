@@ -105,18 +105,19 @@ graphed() { # HOW WORDS...: losses of a run, then its host line
     rm -f "$work/m"
 }
 ranks_graphs() {
-    local how off on puts got
-    for how in --as-threads ''; do
-        off=$(graphed "$how") puts=$(grep -oE '^host: .*' "$work/out")
-        for on in model.cuda_graph_impl=full_iteration \
-            "model.cuda_graph_impl=transformer_engine model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"; do
-            # shellcheck disable=SC2086
-            got=$(graphed "$how" $on)
-            say_if "2 ranks ${how:-as processes}, ${on##*=}: losses beside eager; host eager, host with graphs" \
-                "$([ "$got" = "$off" ] && echo the same || echo others); $puts, $(grep -oE '^host: .*' "$work/out")" \
-                "the same, graphs" bash -c "[ -n '$off' ] && [ '$got' = '$off' ] && grep -qE '^host: .* graphs? of' '$work/out'"
-        done
+    local off on puts got
+    off=$(graphed '') puts=$(grep -oE '^host: .*' "$work/out")
+    for on in model.cuda_graph_impl=full_iteration \
+        "model.cuda_graph_impl=transformer_engine model.cuda_graph_modules=[attn,moe_router,moe_preprocess]"; do
+        # shellcheck disable=SC2086
+        got=$(graphed '' $on)
+        say_if "2 ranks as processes, ${on##*=}: losses beside eager; host eager, host with graphs" \
+            "$([ "$got" = "$off" ] && echo the same || echo others); $puts, $(grep -oE '^host: .*' "$work/out")" \
+            "the same, graphs" bash -c "[ -n '$off' ] && [ '$got' = '$off' ] && grep -qE '^host: .* graphs? of' '$work/out'"
     done
+    graphed --as-threads model.cuda_graph_impl=full_iteration >/dev/null 2>&1
+    say_if "2 ranks as threads, full_iteration" "$(grep -oE 'run without CUDA graphs' "$work/out")" "refused" \
+        grep -q 'run without CUDA graphs; repair: ' "$work/out"
 }
 
 # ---- faults

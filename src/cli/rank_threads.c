@@ -11,6 +11,7 @@
 #include "base/stop.h"
 #include "cli/cli.h"
 #include "kernels/kernels.h"
+#include "program/capture.h"
 
 typedef struct rank_run {
     comm *c;
@@ -61,6 +62,17 @@ static status start(rank_run *all, comm *const *comms, int n, error *err)
     }
     pthread_attr_destroy(&large);
     return OK;
+}
+
+status cli_threads_can_run(const setup *s, int n, error *err)
+{
+    const recipe *r = &s->r;
+    if (n < 2 || !recipe_is(r, K_DEVICE, "cuda") || !capture_of(r)) return OK;
+    return error_set(err, ERR_RULE,
+                     "%s=%s with --as-threads: ranks that are threads of one process run without "
+                     "CUDA graphs; repair: %s=none with %s=[], or --ranks %d without --as-threads",
+                     knobs[K_GRAPHS].key, recipe_word(r, K_GRAPHS), knobs[K_GRAPHS].key,
+                     knobs[K_GRAPH_MODULES].key, n);
 }
 
 int cli_train_threads(const recipe *r, const train_options *o, int n, train_summary *sum)

@@ -2,8 +2,13 @@
 #ifndef CLI_RANK_THREADS_H
 #define CLI_RANK_THREADS_H
 
+#include "layout/setup.h"
 #include "recipe/recipe.h"
 #include "run/trainer/trainer.h"
+
+/* May n ranks be threads with this recipe? CUDA graphs and threads that share a context do not go
+ * together: one rank captures while others launch (a run ended there with SIGSEGV). */
+status cli_threads_can_run(const setup *s, int n, error *err);
 
 /* Trains `r`, which is for n ranks and has been checked. Prints what goes wrong; returns the exit
  * code. */

@@ -145,6 +145,7 @@ int command_train(int argc, char **argv)
     if (!st && !done) st = name_files(&o, s, a, &err);
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (!st && !done && !broken) st = cli_can_run(s, a, &err);
+    if (!st && !done && !broken && as_threads) st = cli_threads_can_run(s, n_ranks, &err);
     if (!st && !done && !broken) st = cli_fits_here(s, r, n_ranks, a, &err);
     if (st)
         code = cli_fail_alone("train", st, &err);

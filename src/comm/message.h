@@ -32,6 +32,9 @@ typedef enum message_kind {
     MESSAGE_RECV
 } message_kind;
 
+/* Links are open both ways at once. */
+typedef enum message_way { WAY_OUT, WAY_IN, WAY_COUNT } message_way;
+
 typedef struct message {
     message_kind kind;
     comm_group group;
@@ -53,8 +56,8 @@ typedef struct message {
     double last_start; /* on the last member to start, as far as the backend can know; with done */
     double ready;      /* emulated link: complete no sooner than this; see `admitted` */
     bool admitted;     /* `ready` has been worked out */
-    bool counted;      /* `seen` is set: a note that stands for data which a device moves */
-    double seen[LEVEL_COUNT]; /* bytes sent or received by level, whichever is more */
+    bool counted;      /* `bytes` is set: a note that stands for data which a device moves */
+    double bytes[WAY_COUNT][LEVEL_COUNT]; /* that this rank sends and receives, by level */
     atomic_bool done;
 
     struct message *before, *after; /* of this rank, in the order of their start */

@@ -56,7 +56,7 @@ struct comm {
     members groups[GROUP_COUNT];
     unsigned char *level[GROUP_COUNT]; /* [n] of each member's link */
     comm_delay delay;
-    double link_free[LEVEL_COUNT]; /* emulated: when what was admitted has passed */
+    double link_free[WAY_COUNT][LEVEL_COUNT]; /* emulated: when what was admitted has passed */
     /* Seconds: of messages; of long work of the host. The watchdog reads them. */
     _Atomic double timeout, host_timeout;
     comm_slow slow;

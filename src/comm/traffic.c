@@ -1,8 +1,9 @@
 /* traffic.c - which link a message takes, what it sends, and how long an emulated link needs.
  *
- * The emulated link of a level carries what this rank sends or receives over it (the larger: both
- * ways are open at once), one message after another in the order of their starts, each start being
- * that of its last member. So a message that is cut into parts takes no less time than whole. Small
+ * The emulated link of a level carries what this rank sends over it and, beside that, what it
+ * receives: both ways are open at once. On each way messages go one after another in the order of
+ * their starts, each start being that of its last member. So a message that is cut into parts takes
+ * no less time than whole, and a send to the next stage does not hold up a receive from it. Small
  * blocking calls (STREAM_HOST) are neither counted nor delayed. */
 #include "comm/state.h"
 
@@ -97,7 +98,8 @@ void comm_count_as(comm *c, message *m, const message *data)
     traffic t = traffic_of(c, data);
     for (int k = LEVEL_NODE; k < LEVEL_COUNT; k++) {
         c->stats.bytes[m->group][k] += t.sent[k];
-        m->seen[k] = t.sent[k] > t.received[k] ? t.sent[k] : t.received[k];
+        m->bytes[WAY_OUT][k] = t.sent[k];
+        m->bytes[WAY_IN][k] = t.received[k];
     }
 }
 
@@ -106,12 +108,13 @@ void comm_admit(comm *c, message *m)
     m->admitted = true;
     m->ready = m->last_start;
     if (!c->delay.on) return;
-    for (int k = LEVEL_NODE; k < LEVEL_COUNT; k++) {
-        if (m->seen[k] <= 0) continue;
-        const comm_link *l = &c->delay.link[k];
-        double from = m->last_start > c->link_free[k] ? m->last_start : c->link_free[k];
-        c->link_free[k] = from + comm_link_busy(l, m->seen[k]);
-        double ready = c->link_free[k] + l->latency;
-        if (ready > m->ready) m->ready = ready;
-    }
+    for (int k = LEVEL_NODE; k < LEVEL_COUNT; k++)
+        for (int w = 0; w < WAY_COUNT; w++) {
+            if (m->bytes[w][k] <= 0) continue;
+            const comm_link *l = &c->delay.link[k];
+            double *free = &c->link_free[w][k];
+            *free =
+                (m->last_start > *free ? m->last_start : *free) + comm_link_busy(l, m->bytes[w][k]);
+            if (*free + l->latency > m->ready) m->ready = *free + l->latency;
+        }
 }

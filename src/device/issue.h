@@ -63,8 +63,21 @@ typedef struct issue_sum {
     void *to[PEERS_MAX];
 } issue_sum;
 
-/* Points in a stream that other ranks wait for: its data may be read; it has moved its share. */
-typedef enum issue_point { POINT_READY, POINT_DONE, POINT_COUNT } issue_point;
+/* Points in a stream that other ranks wait for: its data may be read; it has moved its share.
+ *
+ * Each group has points of its own in a stream. A member that has met the others for the second
+ * time goes on; they may come to the wait for its DONE much later, when it has had messages of
+ * other groups in this stream, but always before the next one of theirs (meeting.c). So nobody
+ * records a point while another rank may still call a wait for the record before. Between processes
+ * that must not be: CUDA says nothing of an event that one process records while another puts a
+ * wait for it. */
+typedef enum issue_point_kind { POINT_READY, POINT_DONE, POINT_COUNT } issue_point_kind;
+
+typedef struct issue_point {
+    op_stream stream;
+    comm_group group;
+    issue_point_kind kind;
+} issue_point;
 
 /* What a device does with what is issued: at the end of a stream, without waiting. */
 typedef struct issue_hooks {
@@ -93,8 +106,8 @@ typedef struct issue_hooks {
     const int32_t *(*fetch)(device *d, op_stream s, const void *from, int64_t n);
     void (*mark)(device *d, op_stream s);
     bool (*passed)(device *d, op_stream s);
-    void (*point)(device *d, op_stream s, issue_point p);
-    void (*await)(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p);
+    void (*point)(device *d, issue_point p);
+    void (*await)(device *d, op_stream s, int64_t rank, issue_point theirs);
     device_address (*locate)(const device *d, const void *at);
     void *(*peer)(const device *d, int64_t rank, device_address at);
     void (*move)(device *d, op_stream s, const issue_copy *list, int n);

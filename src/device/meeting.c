@@ -263,16 +263,26 @@ static bool met(const hall *x)
     return true;
 }
 
-static void await_all(const hall *x, issue_point p)
+static void point(const hall *x, issue_point_kind k)
+{
+    x->h->point(x->d, (issue_point){x->s, x->o->group, k});
+}
+
+static void await_one(const hall *x, int64_t place, op_stream theirs, issue_point_kind k)
+{
+    const issue_point p = {theirs, x->o->group, k};
+    x->h->await(x->d, x->s, x->who->ranks[place], p);
+}
+
+static void await_all(const hall *x, issue_point_kind p)
 {
     const op *o = x->o;
     if (x->staged) return;
     if (!is_pair(o)) {
         for (int64_t q = 0; q < x->n; q++)
-            if (q != x->who->place) x->h->await(x->d, x->s, x->who->ranks[q], x->s, p);
+            if (q != x->who->place) await_one(x, q, x->s, p);
     } else if ((o->kind == OP_RECV) == (p == POINT_READY)) {
-        int64_t other = place_on(x, o->dim[DIM_MESSAGE_STEP]);
-        x->h->await(x->d, x->s, x->who->ranks[other], op_stream_opposite(x->s), p);
+        await_one(x, place_on(x, o->dim[DIM_MESSAGE_STEP]), op_stream_opposite(x->s), p);
     }
 }
 
@@ -310,7 +320,7 @@ static bool reached(const hall *x, const meeting_op *at)
     write_note(x, at);
     x->m->state = MEETING_MEETS;
     if (x->n == 1) return true;
-    x->h->point(x->d, x->s, POINT_READY);
+    point(x, POINT_READY);
     x->m->request = meet(x, false);
     return true;
 }
@@ -321,7 +331,7 @@ static void move_share(const hall *x)
     for (int64_t q = 0; !is_pair(x->o) && q < x->n; q++) check(x, note_at(x, q), q);
     await_all(x, POINT_READY);
     share(x);
-    x->h->point(x->d, x->s, POINT_DONE);
+    point(x, POINT_DONE);
     if (x->staged) x->h->mark(x->d, x->s);
     x->m->state = MEETING_MOVES;
 }

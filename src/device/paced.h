@@ -15,7 +15,7 @@ typedef struct paced {
     double seconds;           /* of an operation; 0: nothing takes time */
     double end[STREAM_COUNT]; /* clock: when all that was issued is done */
     double marks[STREAM_COUNT];
-    double points[STREAM_COUNT][POINT_COUNT];
+    double points[STREAM_COUNT][GROUP_COUNT][POINT_COUNT];
     double *events; /* [n_events] */
 } paced;
 

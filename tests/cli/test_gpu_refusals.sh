@@ -34,6 +34,13 @@ expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there i
     h200 "${small[@]}" $cuda moefold.cublaslt=/nowhere/x.txt
 expect none_is_no_file 3 'the fake GPU was opened' h200 "${small[@]}" $cuda moefold.cublaslt=none
 
+# Graphs: ranks as threads of one process run without, and the repair is taken; ranks as processes may have them.
+graphed=(tiny cluster.gpu=H200 model.seq_length=64 train.train_iters=1 train.global_batch_size=2 $cuda)
+expect graphs_of_threads 1 'model.cuda_graph_impl=full_iteration with --as-threads: .* run without CUDA graphs; repair: model.cuda_graph_impl=none with model.cuda_graph_modules=\[\], or --ranks 2 without --as-threads' \
+    h200 "${graphed[@]}" --ranks 2 --as-threads model.cuda_graph_impl=full_iteration
+expect threads_without_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" --ranks 2 --as-threads model.cuda_graph_impl=none 'model.cuda_graph_modules=[]'
+expect one_thread_may_have_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" --ranks 1 --as-threads model.cuda_graph_impl=full_iteration
+
 # Memory: how much is missing, and the ladder with what would help.
 large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=4
     train.global_batch_size=4 train.train_iters=1)

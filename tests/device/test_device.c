@@ -23,7 +23,7 @@ static comm *alone(void)
     return c;
 }
 
-static const char *const devices[] = {"cpu", "deferred:1", "deferred:2", "peers"};
+static const char *const devices[] = {"cpu", "deferred:1", "deferred:2", "peers", "peers:late=3"};
 enum { N_DEVICES = sizeof devices / sizeof devices[0] };
 
 /* ---- names */

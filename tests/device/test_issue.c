@@ -55,14 +55,14 @@ static bool no(const device *d)
     return false;
 }
 
-static void hook_point(device *d, op_stream s, issue_point p)
+static void hook_point(device *d, issue_point p)
 {
-    (void)d, (void)s, (void)p;
+    (void)d, (void)p;
 }
 
-static void hook_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p)
+static void hook_await(device *d, op_stream s, int64_t rank, issue_point theirs)
 {
-    (void)d, (void)s, (void)rank, (void)theirs, (void)p;
+    (void)d, (void)s, (void)rank, (void)theirs;
 }
 
 static device_address hook_locate(const device *d, const void *at)

@@ -2,7 +2,8 @@
  * ranks whose messages comm moves, and count the same bytes.
  *
  * The device `peers` runs the queues and meetings of the GPU (device/issue.h, device/meeting.h) on
- * the CPU's memory. `make test` runs seven of the guard's layouts, MOEFOLD_LAYOUTS=all all. */
+ * the CPU's memory; as peers:late its streams run by themselves, some time later, and what waits do
+ * not order goes wrong. `make test` runs seven of the guard's layouts, MOEFOLD_LAYOUTS=all all. */
 #include "run/layout_rig.c"
 
 #include "guard/guard_testing.h"
@@ -31,8 +32,8 @@ static void same_on_all(int which)
 {
     arena *a = arena_create();
     guard_state *right = state_after(which, "cpu", a);
-    static const char *const names[] = {"peers", "peers:staged"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const names[] = {"peers", "peers:staged", "peers:late=1"};
+    for (int i = 0; i < 3; i++) {
         guard_state *s = state_after(which, names[i], a);
         guard_same(right, s, arena_text(a, "%s on %s", guard_layouts[which].name, names[i]));
         free(s);

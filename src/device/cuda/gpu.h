@@ -9,10 +9,13 @@
 #include "device/cuda/pinned.h"
 #include "device/log.h"
 
+/* Those of (stream, group) pairs that the program has messages of; else NULL. */
+typedef cudaEvent_t gpu_points[STREAM_COUNT][GROUP_COUNT][POINT_COUNT];
+
 /* What a rank knows of another: where its memory lies for this one, and its points (issue.h). */
 typedef struct gpu_peer {
     unsigned char *memory[SPACE_COUNT];
-    cudaEvent_t points[STREAM_COUNT][POINT_COUNT];
+    gpu_points points;
     bool opened; /* through CUDA IPC: to be closed */
     /* Staged: its windows, one behind the other in shared memory that this rank has registered. */
     unsigned char *shared;
@@ -36,7 +39,7 @@ typedef struct gpu_state {
     atomic_uint *finished;           /* [STREAM_COUNT], pinned (I2) */
     CUdeviceptr finished_at;         /* the same for the GPU */
     cudaEvent_t marks[STREAM_COUNT]; /* where the host waits for a stream */
-    cudaEvent_t points[STREAM_COUNT][POINT_COUNT];
+    gpu_points points;
     int32_t *tables; /* [STREAM_COUNT][4 * PEERS_MAX], pinned: counts of exchanges */
     gpu_peer *peers; /* [n_peers], by rank; after join */
     int64_t n_peers;
@@ -95,6 +98,7 @@ const char *gpu_nccl_name(const gpu_state *g); /* "NCCL 2.28.3" */
 /* ---- messages (peers.c) */
 
 cudaError_t gpu_open_points(device *d);
+cudaError_t gpu_make_points(device *d, const comm_use *use); /* those that are not there yet */
 void gpu_close_points(device *d);
 bool gpu_is_staged(const device *d);
 void gpu_stage(device *d, op_stream s, const void *from, int64_t bytes);
@@ -102,8 +106,8 @@ void gpu_stage(device *d, op_stream s, const void *from, int64_t bytes);
 const int32_t *gpu_fetch(device *d, op_stream s, const void *from, int64_t n);
 void gpu_mark(device *d, op_stream s);
 bool gpu_passed(device *d, op_stream s);
-void gpu_point(device *d, op_stream s, issue_point p);
-void gpu_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p);
+void gpu_point(device *d, issue_point p);
+void gpu_await(device *d, op_stream s, int64_t rank, issue_point theirs);
 device_address gpu_locate(const device *d, const void *at);
 void *gpu_peer_pointer(const device *d, int64_t rank, device_address at);
 void gpu_move(device *d, op_stream s, const issue_copy *list, int n);

@@ -28,7 +28,7 @@ typedef struct card {
     int64_t process;
     gpu_peer here; /* as the rank itself sees it: of use to threads of its process */
     cudaIpcMemHandle_t memory[SPACE_COUNT];
-    cudaIpcEventHandle_t points[STREAM_COUNT][POINT_COUNT];
+    cudaIpcEventHandle_t points[STREAM_COUNT][GROUP_COUNT][POINT_COUNT];
     cudaError_t exported; /* of the handles */
 } card;
 
@@ -48,8 +48,9 @@ static void close_peer(gpu_peer *p)
     for (int s = 0; p->opened && s < SPACE_COUNT; s++)
         if (p->memory[s]) cudaIpcCloseMemHandle(p->memory[s]);
     for (int s = 0; p->opened && s < STREAM_COUNT; s++)
-        for (int i = 0; i < POINT_COUNT; i++)
-            if (p->points[s][i]) cudaEventDestroy(p->points[s][i]);
+        for (int k = 0; k < GROUP_COUNT; k++)
+            for (int i = 0; i < POINT_COUNT; i++)
+                if (p->points[s][k][i]) cudaEventDestroy(p->points[s][k][i]);
     *p = (gpu_peer){.opened = false};
 }
 
@@ -82,9 +83,10 @@ static void fill_card(const device *d, card *c)
     for (int s = 0; s < SPACE_COUNT && !c->exported; s++)
         if (!space_is_host(s) && g->memory[s])
             c->exported = cudaIpcGetMemHandle(&c->memory[s], g->memory[s]);
-    for (int s = 0; s < STREAM_COUNT && !c->exported; s++)
-        for (int p_at = 0; p_at < POINT_COUNT && !c->exported; p_at++)
-            c->exported = cudaIpcGetEventHandle(&c->points[s][p_at], g->points[s][p_at]);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        for (int k = 0; k < GROUP_COUNT; k++)
+            for (int i = 0; i < POINT_COUNT && !c->exported && g->points[s][k][i]; i++)
+                c->exported = cudaIpcGetEventHandle(&c->points[s][k][i], g->points[s][k][i]);
 }
 
 static cudaError_t open_peer(gpu_peer *p, const card *c)
@@ -97,9 +99,10 @@ static cudaError_t open_peer(gpu_peer *p, const card *c)
         e = cudaIpcOpenMemHandle(&at, c->memory[s], cudaIpcMemLazyEnablePeerAccess);
         p->memory[s] = at;
     }
-    for (int s = 0; s < STREAM_COUNT && !e; s++)
-        for (int i = 0; i < POINT_COUNT && !e; i++)
-            e = cudaIpcOpenEventHandle(&p->points[s][i], c->points[s][i]);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        for (int k = 0; k < GROUP_COUNT; k++)
+            for (int i = 0; i < POINT_COUNT && !e && c->here.points[s][k][i]; i++)
+                e = cudaIpcOpenEventHandle(&p->points[s][k][i], c->points[s][k][i]);
     return e;
 }
 
@@ -109,7 +112,7 @@ static status open_all(const device *d, const card *all, int64_t n, error *err)
     const int64_t own = (int64_t)getpid();
     for (int64_t r = 0; r < n; r++) {
         gpu_peer *p = &gpu_of(d)->peers[r];
-        if (all[r].process == own) {
+        if (all[r].process == own && !all[r].exported) {
             *p = all[r].here;
             continue;
         }
@@ -273,7 +276,9 @@ static status connect(device *d, card *mine, card *all, const device_traffic *t,
     const char *way;
     status st = wanted(&way, err);
     if (st) return st;
+    cudaError_t e = gpu_make_points(d, &t->use);
     fill_card(d, mine);
+    if (e) mine->exported = e;
     gpu_calls->collect(d->c, GROUP_WORLD, mine, sizeof *mine, all);
     bool far = !one_node(mine, all, g->n_peers) || strcmp(way, "nccl") == 0;
     st = far ? gpu_nccl_open(d, t, err) : connect_near(d, way, mine, all, t->sent, err);

@@ -1,7 +1,7 @@
 /* peers.c - messages between ranks, on streams: points, addresses, copies and sums.
  *
- * I1  A rank waits for a point of another that the other's host has recorded already (meeting.c).
- *     Events between processes are made for that. */
+ * I1  A rank waits for a point of another that the other's host has recorded already, and does not
+ *     record again before (issue.h, meeting.c). Events between processes are made for that. */
 #include <stdlib.h>
 
 #include "device/cuda/gpu.h"
@@ -14,20 +14,31 @@ const device_calls *gpu_calls;
 cudaError_t gpu_open_points(device *d)
 {
     gpu_state *g = gpu_of(d);
-    unsigned flags = cudaEventDisableTiming;
     void *tables = NULL;
     cudaError_t e = cudaSuccess;
-    if (gpu_between_processes(d)) flags |= cudaEventInterprocess;
-    for (int s = 0; s < STREAM_COUNT && !e; s++) {
+    for (int s = 0; s < STREAM_COUNT && !e; s++)
         e = cudaEventCreateWithFlags(&g->marks[s], cudaEventDisableTiming);
-        for (int p = 0; p < POINT_COUNT && !e; p++)
-            e = cudaEventCreateWithFlags(&g->points[s][p], flags);
-    }
     if (!e)
         e = cudaHostAlloc(&tables, sizeof *g->tables * STREAM_COUNT * 4 * PEERS_MAX,
                           cudaHostAllocDefault);
     if (!e) g->tables = tables;
     return e;
+}
+
+cudaError_t gpu_make_points(device *d, const comm_use *use)
+{
+    gpu_state *g = gpu_of(d);
+    const unsigned between = gpu_between_processes(d) ? cudaEventInterprocess : 0;
+    for (int s = 0; s < STREAM_COUNT; s++)
+        for (int k = 0; k < GROUP_COUNT; k++)
+            for (int p = 0; p < POINT_COUNT && use->on[k][s]; p++) {
+                cudaEvent_t *at = &g->points[s][k][p];
+                cudaError_t e =
+                    *at ? cudaSuccess
+                        : cudaEventCreateWithFlags(at, cudaEventDisableTiming | between);
+                if (e) return e;
+            }
+    return cudaSuccess;
 }
 
 void gpu_close_points(device *d)
@@ -36,8 +47,9 @@ void gpu_close_points(device *d)
     gpu_close_peers(g);
     for (int s = 0; s < STREAM_COUNT; s++) {
         if (g->marks[s]) cudaEventDestroy(g->marks[s]);
-        for (int p = 0; p < POINT_COUNT; p++)
-            if (g->points[s][p]) cudaEventDestroy(g->points[s][p]);
+        for (int k = 0; k < GROUP_COUNT; k++)
+            for (int p = 0; p < POINT_COUNT; p++)
+                if (g->points[s][k][p]) cudaEventDestroy(g->points[s][k][p]);
     }
     cudaFreeHost(g->tables);
 }
@@ -102,17 +114,18 @@ bool gpu_passed(device *d, op_stream s)
     return gpu_is_past(d, gpu_of(d)->marks[s], "waiting for a stream");
 }
 
-void gpu_point(device *d, op_stream s, issue_point p)
+void gpu_point(device *d, issue_point p)
 {
     gpu_state *g = gpu_of(d);
-    gpu_check(d, cudaEventRecord(g->points[s][p], g->streams[s]), "a message's event");
+    cudaEvent_t at = g->points[p.stream][p.group][p.kind];
+    gpu_check(d, cudaEventRecord(at, g->streams[p.stream]), "a message's event");
 }
 
-void gpu_await(device *d, op_stream s, int64_t rank, op_stream theirs, issue_point p)
+void gpu_await(device *d, op_stream s, int64_t rank, issue_point theirs)
 {
     gpu_state *g = gpu_of(d);
-    gpu_check(d, cudaStreamWaitEvent(g->streams[s], g->peers[rank].points[theirs][p], 0),
-              "waiting for another rank");
+    cudaEvent_t at = g->peers[rank].points[theirs.stream][theirs.group][theirs.kind];
+    gpu_check(d, cudaStreamWaitEvent(g->streams[s], at, 0), "waiting for another rank");
 }
 
 void gpu_move(device *d, op_stream s, const issue_copy *list, int n)
