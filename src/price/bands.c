@@ -1,7 +1,7 @@
 /* bands.c - errors of the nearest published rows, and what was published; see bands.h.
  *
- * I1  The nearest twelve count, and all that are as near as the twelfth. `make accuracy` judges each
- *     row by the others: about four in five must lie within their bands.
+ * I1  The nearest twelve count, and all that are as near as the twelfth. `make accuracy` judges
+ *     each row by the others: about four in five must lie within their bands.
  * I2  The band of a difference grows as the fourth root of the knobs that differ: errors of pairs
  *     that differ in two to six are hardly larger than of those that differ in one (12 to 13 % each
  *     cover four in five), but few pairs differ in so many. */

@@ -1,16 +1,17 @@
 /* step_packing.c - places by the lives of buffers in the step's one list of operations.
  *
- * I1  Time is the number of an operation among those of the first microbatch. A piece lives from the
- *     first operation that touches it to the last, both included; where one of them is not on the
- *     compute stream, from the beginning of that list to its end, behind which all of it is done. What
- *     messages of the program touch, and what is of no microbatch where there are several, lives
- *     always.
+ * I1  Time is the number of an operation among those of the first microbatch. A piece lives from
+ *     the first operation that touches it to the last, both included; where one of them is not on
+ *     the compute stream, from the beginning of that list to its end, behind which all of it is
+ *     done. What messages of the program touch, and what is of no microbatch where there are
+ *     several, lives always.
  * I2  Pieces overlap in memory only where their lives do not.
- * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before that
- *     list. All other bytes between the gradients' start and the saved region's are never free.
+ * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before
+ *     that list. All other bytes between the gradients' start and the saved region's are never
+ *     free.
  * I4  The largest first, or those with the most bytes times operations first, whichever ends lower:
- *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried at
- *     six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
+ *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried
+ *     at six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
 #include "program/memory/step_packing.h"
 
 #include <stdlib.h>
