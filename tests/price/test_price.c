@@ -119,8 +119,8 @@ static void bubbles_are_those_of_the_books(void **state)
     arena_destroy(a);
 }
 
-/* A receive that stands where it is needed begins there: all that a rank receives is exposed, and it
- * receives as much as it sends. One that was posted a unit ahead is hidden but where the pipeline
+/* A receive that stands where it is needed begins there: all that a rank receives is exposed, and
+ * it receives as much as it sends. One that was posted a unit ahead is hidden but where the pipeline
  * fills and drains. The plan's steps are those of the price (test_search.c). */
 static void receives_hide_where_they_are_posted_ahead(void **state)
 {
@@ -131,8 +131,8 @@ static void receives_hide_where_they_are_posted_ahead(void **state)
                         "comm_overlap.overlap_p2p_comm=%s comm_overlap.batch_p2p_comm=%s";
     price off = price_of_words("qwen3-30b-a3b", arena_text(a, words, "false", "true"), 0);
     price on = price_of_words("qwen3-30b-a3b", arena_text(a, words, "true", "false"), 0);
-    print_message("stage to stage: %.4f s, exposed %.4f s; posted ahead %.4f s\n", off.time[COST_PP],
-                  off.exposed[COST_PP], on.exposed[COST_PP]);
+    print_message("stage to stage: %.4f s, exposed %.4f s; posted ahead %.4f s\n",
+                  off.time[COST_PP], off.exposed[COST_PP], on.exposed[COST_PP]);
     assert_true(off.time[COST_PP] > 0 && off.exposed[COST_PP] > 0.999 * off.time[COST_PP]);
     assert_true(on.exposed[COST_PP] < 0.5 * on.time[COST_PP]);
     assert_true(off.step_s > on.step_s);
