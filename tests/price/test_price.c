@@ -120,8 +120,8 @@ static void bubbles_are_those_of_the_books(void **state)
 }
 
 /* A receive that stands where it is needed begins there: all that a rank receives is exposed, and
- * it receives as much as it sends. One that was posted a unit ahead is hidden but where the pipeline
- * fills and drains. The plan's steps are those of the price (test_search.c). */
+ * it receives as much as it sends. One that was posted a unit ahead is hidden but where the
+ * pipeline fills and drains. The plan's steps are those of the price (test_search.c). */
 static void receives_hide_where_they_are_posted_ahead(void **state)
 {
     (void)state;
