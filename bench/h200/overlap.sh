@@ -132,13 +132,13 @@ else
         model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.moe_router_pre_softmax=true model.vocab_size=2048
         model.seq_length=8192 model.max_position_embeddings=8192)
     # Where a stage waits in the bubble the others have its share of the GPU, of which the price knows nothing: a short bubble.
-    stages=(train.global_batch_size=16)
+    stages=(train.global_batch_size=16 train.train_iters=4)
 fi
 overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \
     model.moe_token_dispatcher_type=alltoall train.global_batch_size=8
+overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
+    model.tensor_model_parallel_size=2 "${tensors[@]}"
 overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=false" "$reduce=true $gather=true" "${replicas[@]}"
 overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
     model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 "${stages[@]}"
-overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
-    model.tensor_model_parallel_size=2 "${tensors[@]}"
 [ -n "${part:-}" ] || exit $bad
