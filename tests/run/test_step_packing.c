@@ -33,6 +33,7 @@ static const char *const kinds[] = {
     TP2 CP2 "cluster.n_gpus=4 train.micro_batch_size=8 ",
     CP2 ULY EP2 A2A "cluster.n_gpus=2 ",
     OVERLAP "cluster.n_gpus=2 train.micro_batch_size=4 ",
+    ONE "optimizer.optimizer=none ",
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
