@@ -86,7 +86,7 @@ static void planned_bytes_are_used(void **state)
 
 #define LONG                                                                                       \
     M "num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 " EVEN                                       \
-      "moefold.target=moefold moefold.pack_step=false model.seq_length=524288 "                     \
+      "moefold.target=moefold moefold.pack_step=false model.seq_length=524288 "                    \
       "train.global_batch_size=1 " FULL
 
 static const program *built(const char *words, arena *a)

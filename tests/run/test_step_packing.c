@@ -1,8 +1,8 @@
 /* Packed steps: every buffer has its place between its first and its last operation, and gradients
  * lend theirs until they are written.
  *
- * Nothing that is computed changes by a bit; what is planned is used; and, told by another hand than
- * the packer's, no operation finds a buffer of which somebody has taken a byte. */
+ * Nothing that is computed changes by a bit; what is planned is used; and, told by another hand
+ * than the packer's, no operation finds a buffer of which somebody has taken a byte. */
 #include "run/chunks_testing.h"
 
 #include "program/target.h"
