@@ -85,7 +85,7 @@ predicted() {
 
 # overlap NAME RANKS LINK OFF ON WORDS...
 overlap() {
-    local name=$1 ranks=$2 link=$3 off=$4 on=$5 way words free held said=() pair
+    local name=$1 ranks=$2 link=$3 off=$4 on=$5 way words free held open said=() pair
     shift 5
     case " ${OVERLAP_ONLY:-EP DP PP TP} " in *" ${name%%[0-9]*} "*) ;; *) return ;; esac
     for way in off on; do
@@ -95,7 +95,13 @@ overlap() {
         # shellcheck disable=SC2086
         pair=$(predicted "$ranks" "$link" "$@" $words)
         # shellcheck disable=SC2086
-        pair=$(awk "BEGIN {printf \"%.1f %.1f %.1f %.1f\", $free, $held, $pair, $pair - $(predicted "$ranks" 0us+999TB/s "$@" $words)}")
+        open=$(predicted "$ranks" 0us+999TB/s "$@" $words)
+        case "$free $held $pair $open" in *nan*)
+            say_if "$name, link $link, $way: ms of a step with and without the link, and their prices" "$held, $free; $pair, $open" "numbers" false
+            return
+            ;;
+        esac
+        pair=$(awk "BEGIN {printf \"%.1f %.1f %.1f %.1f\", $free, $held, $pair, $pair - $open}")
         said+=($pair)
     done
     say_if "$name, link $link: exposed ms off, on (predicted off, on); ms of a step off, on (predicted off, on)" \
@@ -123,16 +129,16 @@ else
         ddp.bucket_size=10000000)
     # A product of half the rows must take about as long as a message: of 1,024 channels it takes 10 us, of a message's 72.
     tensors=(train.global_batch_size=2 model.hidden_size=4096 model.num_attention_heads=32 model.num_query_groups=8
-        model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.vocab_size=2048
+        model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.moe_router_pre_softmax=true model.vocab_size=2048
         model.seq_length=8192 model.max_position_embeddings=8192)
     # Where a stage waits in the bubble the others have its share of the GPU, of which the price knows nothing: a short bubble.
-    stages=(train.global_batch_size=16)
+    stages=(train.global_batch_size=16 train.train_iters=4)
 fi
 overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \
     model.moe_token_dispatcher_type=alltoall train.global_batch_size=8
+overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
+    model.tensor_model_parallel_size=2 "${tensors[@]}"
 overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=false" "$reduce=true $gather=true" "${replicas[@]}"
 overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
     model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 "${stages[@]}"
-overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
-    model.tensor_model_parallel_size=2 "${tensors[@]}"
 [ -n "${part:-}" ] || exit $bad
