@@ -66,32 +66,43 @@ static void what_is_made_again_is_not_stashed(void **state)
     assert_true(stash_of(moe, SEG_FORWARD) == 0);
 }
 
+/* Microseconds of one way of a layer's dispatch. */
+static double dispatch_us(int ep, const char *multiprocessors)
+{
+    char words[900];
+    snprintf(words, sizeof words, "%smodel.cuda_graph_impl=none %s%d %s%s", JOB,
+             "model.expert_model_parallel_size=", ep,
+             "model.moe_flex_dispatcher_num_sms=", multiprocessors);
+    costing c;
+    lone_op x;
+    costing_open(&c, "gb300", "qwen3-30b-a3b", words);
+    c.hw.dispatch_start = 0;
+    lone_init(&x, OP_EXCHANGE, "dispatch.x", (const int64_t[]){1 << 20, 2048}, 2);
+    x.o.group = GROUP_TP_EP;
+    x.o.role = ROLE_HOP2;
+    x.o.in[0] = lone_buf(&x, "x", 1e9);
+    x.o.in[1] = lone_buf(&x, "table", 64);
+    double us = lone_cost(&c, &x).seconds * 1e6;
+    costing_close(&c);
+    return us;
+}
+
 /* Rows that a rank receives at EP 2: nearly all tokens have experts on both. The kernel copies
  * its own like the other's, so that EP 8, with 5.3 ranks a token, takes 2.6 times as long and not
  * 4.6 times. */
 static void rows_that_stay_are_copied_too(void **state)
 {
     (void)state;
-    double us[2];
-    for (int i = 0; i < 2; i++) {
-        char words[900];
-        snprintf(words, sizeof words, "%smodel.cuda_graph_impl=none %s%d", JOB,
-                 "model.expert_model_parallel_size=", i ? 8 : 2);
-        costing c;
-        lone_op x;
-        costing_open(&c, "gb300", "qwen3-30b-a3b", words);
-        c.hw.dispatch_start = 0;
-        lone_init(&x, OP_EXCHANGE, "dispatch.x", (const int64_t[]){1 << 20, 2048}, 2);
-        x.o.group = GROUP_TP_EP;
-        x.o.role = ROLE_HOP2;
-        x.o.in[0] = lone_buf(&x, "x", 1e9);
-        x.o.in[1] = lone_buf(&x, "table", 64);
-        us[i] = lone_cost(&c, &x).seconds * 1e6;
-        costing_close(&c);
-    }
     double row = 2048 * 2, rate = 0.7 * 900e9;
-    near("EP 2", us[0], 1e6 * 16384 * 2 * 0.997 * row / rate, 0.05);
-    near("EP 8", us[1], 1e6 * 16384 * 5.3 * row / rate, 0.05);
+    near("EP 2", dispatch_us(2, "32"), 1e6 * 16384 * 2 * 0.997 * row / rate, 0.05);
+    near("EP 8", dispatch_us(8, "32"), 1e6 * 16384 * 5.3 * row / rate, 0.05);
+}
+
+static void sixteen_multiprocessors_reach_less(void **state)
+{
+    (void)state;
+    assert_true(dispatch_us(8, "null") > 1.04 * dispatch_us(8, "32"));
+    near("the default", dispatch_us(8, "16"), dispatch_us(8, "null"), 1e-9);
 }
 
 int main(void)
@@ -100,6 +111,7 @@ int main(void)
         cmocka_unit_test(pages_are_written_and_read),
         cmocka_unit_test(what_is_made_again_is_not_stashed),
         cmocka_unit_test(rows_that_stay_are_copied_too),
+        cmocka_unit_test(sixteen_multiprocessors_reach_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
