@@ -33,6 +33,7 @@ static const char *const kinds[] = {
     TP2 CP2 "cluster.n_gpus=4 train.micro_batch_size=8 ",
     CP2 ULY EP2 A2A "cluster.n_gpus=2 ",
     OVERLAP "cluster.n_gpus=2 train.micro_batch_size=4 ",
+    ONE "optimizer.optimizer=none ",
 };
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -215,6 +216,14 @@ typedef struct replay {
     int checked;
 } replay;
 
+/* State and what a step works in are allocations of their own, with nothing between their places:
+ * without an optimizer, gradients are the last of the one and saved buffers the first of the other. */
+static bool is_in_one(const program *p, int64_t start, int64_t end)
+{
+    const int64_t cut = p->offset[REGION_SAVED];
+    return start >= 0 && end <= p->arena_bytes && (end <= cut || start >= cut);
+}
+
 static void touch_buffer(replay *w, const item *it, int64_t item_id, int used, bool first)
 {
     if (used < 0) return;
@@ -222,7 +231,8 @@ static void touch_buffer(replay *w, const item *it, int64_t item_id, int used, b
     int64_t owner = owner_of(w->p, it, item_id, id), at = program_place(w->p, it, id);
     if (owner < 0) return;
     int64_t end = at + it->seg->bufs[id].bytes;
-    assert_true(at >= 0 && end <= w->p->arena_bytes);
+    if (!is_in_one(w->p, at, end))
+        fail_msg("%s of %s lies across two allocations", it->seg->bufs[id].name, it->seg->name);
     if (first) claim(&w->bytes, at, end, owner);
     if (!owns(&w->bytes, at, end, owner))
         fail_msg("%s of %s has lost bytes", it->seg->bufs[id].name, it->seg->name);
@@ -251,6 +261,7 @@ static void replay_op(replay *w, const item *it, int64_t item_id, int k)
         touch_buffer(w, it, item_id, o->out[i], begins);
     }
     if (!room) return;
+    assert_true(is_in_one(w->p, it->work[k], it->work[k] + room));
     claim(&w->bytes, it->work[k], it->work[k] + room, 0);
     for (int i = 0; i < OP_IN_MAX; i++) touch_buffer(w, it, item_id, o->in[i], false);
     for (int i = 0; i < OP_OUT_MAX; i++) touch_buffer(w, it, item_id, o->out[i], false);

@@ -8,7 +8,7 @@
  * I2  Pieces overlap in memory only where their lives do not.
  * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before
  *     that list. All other bytes between the gradients' start and the saved region's are never
- *     free.
+ *     free. There state ends and what a step works in begins, two allocations: nothing lies across.
  * I4  The largest first, or those with the most bytes times operations first, whichever ends lower:
  *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried
  *     at six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
@@ -198,7 +198,7 @@ static void see_gradients(packer *w) /* I3 */
     const program *p = w->p;
     int64_t n, at = p->offset[REGION_GRADIENTS];
     const piece *windows = windows_of(w, &n);
-    w->fixed = ARENA_RAW(w->a, piece, 2 * n + 1);
+    w->fixed = ARENA_RAW(w->a, piece, 2 * n + 2);
     for (int64_t i = 0; i < n; i++) {
         int64_t end = windows[i].at + windows[i].bytes;
         add_fixed(w, at, windows[i].at, 0);
@@ -206,6 +206,8 @@ static void see_gradients(packer *w) /* I3 */
         at = end;
     }
     add_fixed(w, at, p->offset[REGION_SAVED], 0);
+    w->fixed[w->n_fixed++] =
+        (piece){.at = p->offset[REGION_SAVED], .last = INT64_MAX}; /* no byte */
 }
 
 /* ---- placing */
