@@ -217,7 +217,8 @@ typedef struct replay {
 } replay;
 
 /* State and what a step works in are allocations of their own, with nothing between their places:
- * without an optimizer, gradients are the last of the one and saved buffers the first of the other. */
+ * without an optimizer, gradients are the last of the one and saved buffers the first of the
+ * other. */
 static bool is_in_one(const program *p, int64_t start, int64_t end)
 {
     const int64_t cut = p->offset[REGION_SAVED];
