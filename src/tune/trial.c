@@ -228,6 +228,10 @@ static status run_job(const tune *t, trial *x, const trial_job *j, const trial_r
 {
     char *args[ARGS];
     int left = 0;
+    if (t->measure) {
+        t->measure(t, x);
+        return OK;
+    }
     forget(j->run); /* of a tuning that was interrupted in this trial */
     make_args(args, t, j, r);
     fflush(NULL);
@@ -243,7 +247,7 @@ status trial_again(tune *t, const trial *of, const trial *in, const char *name, 
                    double *out, error *err)
 {
     tune_price p;
-    trial again = {.number = in->number};
+    trial again = {.number = in->number, .change = of->change};
     *out = 0;
     if (!tune_price_of(t, of->change, &p, t->a)) return OK;
     trial_job j = {tune_path(t, of, "recipe.yaml"), tune_path(t, in, name),
