@@ -2,6 +2,7 @@
 # same curves, what is exposed, planned bytes beside touched ones, and the largest model that trains with and without.
 #
 # OFFLOAD=curves or largest: that half alone, as both take longer than one call may. LARGEST=plan: large models are found, not trained.
+# LARGEST="0.625:20 none:11": these are trained, shares of the optimizer on the host and layers, as an earlier search found them.
 # Host memory that may be taken: what is free, less 8 GiB for the program and one weight that is drawn; HOST_GIB names another.
 shape=(qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold moefold.device=cuda moefold.mock_data=true
     model.seq_length=4096 model.moe_router_force_load_balancing=true logger.log_interval=1)
@@ -115,24 +116,50 @@ largest() { # WORDS...: layers of Qwen3-30B-A3B
     done
     echo "$low"
 }
+# trains NAME LAYERS WORDS...: two steps, and the second beside its price.
+trains() {
+    local name=$1 n=$2 seen planned
+    shift 2
+    trained "$name" 80 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" || return
+    say_if "$name: $n layers train" "losses $(losses "$name" | tr '\n' ' ')" "two, finite" \
+        bash -c "[ $(losses "$name" | grep -cE '^[0-9.e+-]+$') = 2 ]"
+    seen=$(step_ms "$name")
+    planned=$("$moefold" price "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" "$@" --json 2>/dev/null |
+        figure step_s | awk '{print 1e3 * $1; seen = 1} END {if (!seen) print "nan"}')
+    say_if "$name: ms of the second step, predicted" "$seen, $planned" "within 10 %" \
+        holds "$planned >= 0.9 * $seen && $planned <= 1.1 * $seen"
+}
 # NAME plan|train WORDS...
 try_largest() {
     local name=$1 how=$2 n
     shift 2
     n=$(largest "$@")
     say "$name: largest by plan" "$n layers" "" -
-    [ "$how" = train ] && [ "${LARGEST:-train}" = train ] || return
-    trained "$name" 80 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" &&
-        say "$name: $n layers train" "losses $(losses "$name" | tr '\n' ' '), $(step_ms "$name") ms a step" "finite" yes
+    if [ "$how" = train ] && [ "${LARGEST:-train}" = train ]; then trains "$name" "$n" "$@"; fi
+}
+# "0.625:20" or "none:11"
+train_found() {
+    local of=${1%%:*} n=${1##*:}
+    case $of in
+    none) trains "nothing offloaded" "$n" ;;
+    # shellcheck disable=SC2046
+    *) trains "share $of on the host" "$n" $(share "$of") "${beside[@]}" ;;
+    esac
 }
 all_largest() {
     local best=0.75 most=0 part_of n
+    say "host memory that may be taken" "$((free - 8)) GiB" "" -
+    case ${LARGEST:-train} in
+    *:*)
+        for part_of in $LARGEST; do train_found "$part_of"; done
+        return
+        ;;
+    esac
     for part_of in 0.625 0.75 0.875; do
         # shellcheck disable=SC2046
         n=$(largest $(share $part_of) "${beside[@]}")
         [ "$n" -gt "$most" ] && most=$n best=$part_of
     done
-    say "host memory that may be taken" "$((free - 8)) GiB" "" -
     # shellcheck disable=SC2046
     try_largest "share $best on the host" train $(share "$best") "${beside[@]}"
     try_largest "state moved, BF16 moments" train "${narrow[@]}" "${moved[@]}"

@@ -1,12 +1,15 @@
 # What overlaps hide, ranks as threads over an emulated link (moefold.comm_delay): of each overlap, off and on, the time of a step
-# with the link and with one that takes no time (1ns); exposed is the difference. Predicted is the same difference of two prices, for a description of
-# this GPU with the emulated link in it and its rates shared by the ranks.
+# with the link and with one that takes no time (1ns); exposed is the difference. Predicted is the same difference of two prices, for a
+# description of this GPU with the emulated link in it and its rates shared by the ranks. A second row of each asks that the price of the
+# step, off and on, is within 15 % of the step. So the models are such that a kernel of one rank fills the GPU: two small ones run side by
+# side, in less than the sum of their times, and then there is less to hide messages behind, too.
 #
 # On the GPU:      bench/h200.sh overlap
 # Without one:     bash bench/h200/overlap.sh
 #     runs small programs for a GPU on the CPU's device peers:us=N, where every operation takes N microseconds and streams run beside
 #     each other (src/device/paced.h), whatever else the machine does; its description has nothing but that time and the link.
-# OVERLAP_ONLY names some of: EP DP PP TP. OVERLAP_US is N (500), or 2000 where others use the machine, too.
+# OVERLAP_ONLY names some of: EP DP PP TP. OVERLAP_US is N (500), or 10000 where others use the machine, too: a thread that is woken
+# late makes a message late. Links take longer with N, so that predicted times are in the same proportion.
 if [ -z "${part:-}" ]; then
     set -u
     moefold=${MOEFOLD:-./moefold}
@@ -31,9 +34,9 @@ if [ -n "$paced_us" ]; then
     overlap_model=(tiny moefold.target=moefold moefold.device=cpu model.num_layers=4 model.seq_length=64
         train.micro_batch_size=1 train.train_iters=4 moefold.moe_buffer_factor=4.0 model.moe_router_force_load_balancing=true)
 else
-    overlap_model=(tiny moefold.device=cuda moefold.target=moefold model.num_layers=4 model.hidden_size=1024 model.num_attention_heads=8
+    overlap_model=(tiny moefold.device=cuda moefold.target=moefold model.num_layers=4 model.hidden_size=2048 model.num_attention_heads=16
         model.num_query_groups=4 model.kv_channels=128 model.num_moe_experts=16 model.moe_router_topk=4 model.moe_ffn_hidden_size=768
-        model.vocab_size=8192 model.seq_length=2048 train.micro_batch_size=1 train.train_iters=6
+        model.vocab_size=8192 model.seq_length=4096 model.max_position_embeddings=4096 train.micro_batch_size=1 train.train_iters=5
         model.moe_router_force_load_balancing=true)
 fi
 
@@ -65,7 +68,7 @@ stepped() {
     shift
     [ -n "$paced_us" ] && device=peers:us=$paced_us
     rm -f "$work/m"
-    MOEFOLD_DEVICE=$device OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 timeout -k 5 60 "$moefold" train "${overlap_model[@]}" \
+    MOEFOLD_DEVICE=$device OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1 timeout -k 5 120 "$moefold" train "${overlap_model[@]}" \
         "cluster.gpu=H200" --ranks "$ranks" --as-threads --metrics "$work/m" "$@" >"$work/log" 2>&1 ||
         { echo "overlap: code $?: $(tail -3 "$work/log")"; } >&2
     [ -f "$work/m" ] && each elapsed_ms <"$work/m" | tail -n +3 | median || echo nan
@@ -82,7 +85,7 @@ predicted() {
 
 # overlap NAME RANKS LINK OFF ON WORDS...
 overlap() {
-    local name=$1 ranks=$2 link=$3 off=$4 on=$5 way words free held said=() pair
+    local name=$1 ranks=$2 link=$3 off=$4 on=$5 way words free held open said=() pair
     shift 5
     case " ${OVERLAP_ONLY:-EP DP PP TP} " in *" ${name%%[0-9]*} "*) ;; *) return ;; esac
     for way in off on; do
@@ -92,36 +95,50 @@ overlap() {
         # shellcheck disable=SC2086
         pair=$(predicted "$ranks" "$link" "$@" $words)
         # shellcheck disable=SC2086
-        pair=$(awk "BEGIN {printf \"%.1f %.1f %.1f %.1f\", $free, $held, $pair, $pair - $(predicted "$ranks" 0us+999TB/s "$@" $words)}")
+        open=$(predicted "$ranks" 0us+999TB/s "$@" $words)
+        case "$free $held $pair $open" in *nan*)
+            say_if "$name, link $link, $way: ms of a step with and without the link, and their prices" "$held, $free; $pair, $open" "numbers" false
+            return
+            ;;
+        esac
+        pair=$(awk "BEGIN {printf \"%.1f %.1f %.1f %.1f\", $free, $held, $pair, $pair - $open}")
         said+=($pair)
     done
     say_if "$name, link $link: exposed ms off, on (predicted off, on); ms of a step off, on (predicted off, on)" \
         "$(awk "BEGIN {printf \"%.1f, %.1f (%.1f, %.1f); %.1f, %.1f (%.1f, %.1f)\", ${said[1]} - ${said[0]}, ${said[5]} - ${said[4]},
             ${said[3]}, ${said[7]}, ${said[1]}, ${said[5]}, ${said[2]}, ${said[6]}}")" \
         "less exposed when on" holds "${said[5]} - ${said[4]} < ${said[1]} - ${said[0]}"
+    say_if "$name: price of a step beside the step, off, on" \
+        "$(awk "BEGIN {printf \"%+.1f %%, %+.1f %%\", 100 * (${said[2]} / ${said[1]} - 1), 100 * (${said[6]} / ${said[5]} - 1)}")" "within 15 %" \
+        holds "${said[2]} <= 1.15 * ${said[1]} && ${said[2]} >= 0.85 * ${said[1]} && ${said[6]} <= 1.15 * ${said[5]} && ${said[6]} >= 0.85 * ${said[5]}"
 }
 
 ep_overlap=comm_overlap.overlap_moe_expert_parallel_comm
 reduce=ddp.overlap_grad_reduce gather=ddp.overlap_param_gather
 p2p=comm_overlap.overlap_p2p_comm batch=comm_overlap.batch_p2p_comm
 if [ -n "$paced_us" ]; then
-    links=(100us+50MB/s 100us+20MB/s 100us+10MB/s 100us+50MB/s)
+    # link MB/s: with N = 500, and a latency of a fifth of an operation
+    link() { echo "$((paced_us / 5))us+$(($1 * 500000 / paced_us))KB/s"; }
+    links=("$(link 50)" "$(link 20)" "$(link 10)" "$(link 50)")
     replicas=(train.global_batch_size=2 ddp.bucket_size=40000)
     tensors=(train.global_batch_size=4)
+    stages=(train.global_batch_size=8)
 else
-    links=(20us+40GB/s 20us+20GB/s 20us+2GB/s 20us+100GB/s)
+    links=(20us+100GB/s 20us+40GB/s 20us+8GB/s 20us+100GB/s)
     replicas=(train.global_batch_size=2 model.seq_length=8192 model.max_position_embeddings=8192
         ddp.bucket_size=10000000)
     # A product of half the rows must take about as long as a message: of 1,024 channels it takes 10 us, of a message's 72.
     tensors=(train.global_batch_size=2 model.hidden_size=4096 model.num_attention_heads=32 model.num_query_groups=8
-        model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.vocab_size=2048
+        model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.moe_router_pre_softmax=true model.vocab_size=2048
         model.seq_length=8192 model.max_position_embeddings=8192)
+    # Where a stage waits in the bubble the others have its share of the GPU, of which the price knows nothing: a short bubble.
+    stages=(train.global_batch_size=16 train.train_iters=4)
 fi
 overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \
     model.moe_token_dispatcher_type=alltoall train.global_batch_size=8
-overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=false" "$reduce=true $gather=true" "${replicas[@]}"
-overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
-    model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 train.global_batch_size=8
 overlap "TP2: products in chunks" 2 "${links[3]}" comm_overlap.tp_comm_overlap=false comm_overlap.tp_comm_overlap=true \
     model.tensor_model_parallel_size=2 "${tensors[@]}"
+overlap "DP2: gradients and weights" 2 "${links[1]}" "$reduce=false $gather=false" "$reduce=true $gather=true" "${replicas[@]}"
+overlap "PP4 VPP2: stage to stage" 4 "${links[2]}" "$p2p=false $batch=true" "$p2p=true $batch=false" model.num_layers=8 \
+    model.pipeline_model_parallel_size=4 model.virtual_pipeline_model_parallel_size=2 "${stages[@]}"
 [ -n "${part:-}" ] || exit $bad

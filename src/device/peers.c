@@ -4,8 +4,8 @@
  * when the call returns, so a point in a stream has passed when it is there; with "peers:us=200"
  * every operation takes so many microseconds, and streams are behind the host as on a GPU
  * (paced.h). With "peers:late=7" streams are threads that run what they are given some time later,
- * with pauses from that seed (late.h): what waits do not order goes wrong. With "peers:staged" ranks
- * do as if they could not reach each other's memory; "peers:staged,us=200" is both. */
+ * with pauses from that seed (late.h): what waits do not order goes wrong. With "peers:staged"
+ * ranks do as if they could not reach each other's memory; "peers:staged,us=200" is both. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,12 @@
 /* bands.c - errors of the nearest published rows, and what was published; see bands.h.
  *
- * I1  The nearest twelve count, and all that are as near as the twelfth. `make accuracy` judges each
- *     row by the others: about four in five must lie within their bands.
+ * I1  The nearest ten count, and all that are as near as the tenth. `make accuracy` judges each row
+ *     by the others: about four in five must lie within their bands.
  * I2  The band of a difference grows as the fourth root of the knobs that differ: errors of pairs
  *     that differ in two to six are hardly larger than of those that differ in one (12 to 13 % each
- *     cover four in five), but few pairs differ in so many. */
+ *     cover four in five), but few pairs differ in so many.
+ * I3  Of n errors and one more, drawn alike, the next is below the k-th smallest with the chance
+ *     k / (n + 1): so the place of the quantile is counted among n + 1. */
 #include "price/bands.h"
 
 #include <math.h>
@@ -15,7 +17,7 @@
 #include "base/text.h"
 #include "program/segment.h"
 
-enum { NEAREST = 12 };
+enum { NEAREST = 10 };
 static const double COVERED = 0.8;
 
 typedef struct support_row {
@@ -231,7 +233,7 @@ double band_of_time(const band_traits *t, int skip)
     near_n = n < NEAREST ? n : NEAREST;
     while (near_n < n && list[near_n].distance <= list[near_n - 1].distance) near_n++; /* I1 */
     qsort(list, (size_t)near_n, sizeof list[0], by_error);
-    double at = COVERED * (near_n - 1);
+    double at = fmin(COVERED * (near_n + 1) - 1, near_n - 1); /* I3 */
     int below = (int)at, above = below + 1 < near_n ? below + 1 : below;
     double part = at - below;
     return near_n ? list[below].error * (1 - part) + list[above].error * part : 0;

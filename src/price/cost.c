@@ -377,19 +377,37 @@ static double routing_passes(const cost_model *c, const segment *seg, const op *
     return at_experts(seg, o) ? c->permute_passes : 0;
 }
 
+/* Bytes of the paged stash: buffers in a graph of the whole iteration have room for the fullest
+ * rank, so what experts keep is copied to pages in forward and back in backward: the first
+ * product's result in BF16, and the inputs of both in blocks of 32 with a scale. Copies have a
+ * stream of their own (Megatron's paged_stash.py), but kernels that fill the chip: taken to cost
+ * compute what dispatch inside a domain costs it, which goes at the memory's pace, too. */
+static double stashed(const cost_model *c, const op *o)
+{
+    const double block = 1 + 1.0 / 32, plain = 2;
+    double n = (double)o->dim[DIM_ACT_M], ffn = (double)o->dim[DIM_ACT_F];
+    bool gated = (o->kind != OP_ACT_AS && o->kind != OP_ACT_AS_D) || o->dim[DIM_ACT_AS_GATED];
+    double inputs = (double)c->s->m.hidden + ffn * c->stashes_act;
+    if (o->phase == PHASE_RECOMPUTE) return 0;
+    return 2 * n * ((gated ? 2 : 1) * ffn * plain + inputs * block) * c->hw->near_share;
+}
+
 static double moved(const cost_model *c, const segment *seg, const op *o, const cost_row *row)
 {
-    if (c->fused_experts && is_activation(o->kind) && role_is_routed(o->role)) return 0;
+    bool experts = is_activation(o->kind) && role_is_routed(o->role);
+    double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
+    double pages = experts && c->stashes ? stashed(c, o) * full : 0;
+    bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its product does not run again */
+    if (c->fused_experts && experts && !again) return pages;
     bool bias = o->kind == OP_BIAS || o->kind == OP_GROUPED_BIAS;
     if (bias && c->hw->framework > 0) return 0; /* the product before or the activation adds it */
     double bytes = bytes_of(seg, o, row->way);
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
-    double full = c->fill * cost_loads(c, seg, o).skew; /* of what routed buffers have room for */
     if (row->kind == COST_QUANTISE) /* a pass of our own kernels moves what it names */
         return (bytes + read_again(seg, o)) * (role_is_routed(o->role) ? full : 1);
     if (row->kind == COST_MEMORY)
-        return bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
+        return pages + bytes * c->hw->fusion * (role_is_routed(o->role) ? full : 1);
     return bytes * routing_passes(c, seg, o) * (capture_is_router(o->kind) ? 1 : full);
 }
 

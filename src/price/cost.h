@@ -101,6 +101,8 @@ typedef struct cost_model {
     bool can_fuse;      /* the framework's op fuser has such a kernel */
     bool fused_experts; /* activation and what makes its inputs and results narrow ride in
                                   the grouped products */
+    bool stashes;       /* what experts keep is copied to pages in forward, and back */
+    double stashes_act; /* 1: the second product's input, too; 0: it is computed again */
     unsigned captured;
     bool copies_beside;         /* to the host; on CPUs the cores that compute make them */
     double gathered_bytes;      /* of a weight that is gathered */
@@ -123,6 +125,9 @@ double cost_bytes(const segment *seg, const op *o);
 
 /* As if the recipe fused experts (use_transformer_engine_op_fuser). */
 void cost_fuse(cost_model *c);
+
+/* As if it had the paged stash (moe_paged_stash), and made `drop` again (DROP_ bits). */
+void cost_stash(cost_model *c, unsigned drop);
 
 /* What messages of a group count as; what an operation does, on any machine. */
 cost_kind cost_kind_of(comm_group g);

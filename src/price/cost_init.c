@@ -54,6 +54,12 @@ void cost_fuse(cost_model *c)
     if (c->fused_experts) c->one_by_one = false;
 }
 
+void cost_stash(cost_model *c, unsigned drop)
+{
+    c->stashes = c->hw->framework > 0 && !(drop & (DROP_MOE | DROP_FULL));
+    c->stashes_act = drop & DROP_MOE_ACT ? 0 : 1;
+}
+
 static void init_routing(cost_model *c)
 {
     const recipe *r = &c->s->r;
@@ -83,6 +89,8 @@ static void init_routing(cost_model *c)
     c->routing_calls = copies * (fused ? 1 : c->hw->unfused_calls);
     c->router_calls = router ? 1 : c->hw->unfused_calls;
     if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
+    if (recipe_on(r, K_PAGED_STASH))
+        cost_stash(c, recipe_is(r, K_RECOMPUTE, "full") ? DROP_FULL : drop_of_recipe(r));
     double factor = recipe_real(r, K_BUFFER_FACTOR);
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
     cost_set_skew(c, loads_priced(r));

@@ -16,13 +16,21 @@ static bool scaled_in_blocks(const recipe *r)
     return recipe_is(r, K_FP8_RECIPE, "mxfp8") || recipe_given(r, K_FP4);
 }
 
+/* Multiprocessors of hybridep are priced where 16 of them are fewer than its links can use. */
+static bool fills_links(const recipe *r)
+{
+    const gpu *g = recipe_gpu(r);
+    return g && g->arch == ARCH_BLACKWELL && recipe_is(r, K_FLEX, "hybridep") &&
+           recipe_int(r, K_FLEX_SMS) == 32;
+}
+
 static const assumption table[] = {
     {K_GROUPED_GEMM, "true", "one grouped GEMM for all local experts", NULL},
     {K_OP_FUSER, "false", "fewer launches, but no fused expert kernels in this precision",
      scaled_in_blocks},
     {K_GRAD_FUSION, "true", "weight gradients accumulated by the GEMM", NULL},
     {K_CE_FUSION, "true", "fused cross entropy", NULL},
-    {K_FLEX_SMS, "null", "the dispatcher's default number of SMs", NULL},
+    {K_FLEX_SMS, "null", "the dispatcher's default number of SMs", fills_links},
     {K_ROUTER_DTYPE, "fp32", "a router in FP32", NULL},
     {K_ROUTER_PAD, "false", "experts' rows padded in permutation", NULL},
     {K_PROBS_ON_INPUT, "false", "router weights applied behind the activation", NULL},

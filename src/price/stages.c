@@ -9,7 +9,9 @@
  * I2  A message occupies the sender's link between stages for its time, whichever way it goes, and
  *     is there at its end.
  * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed.
- * I4  A list costs the same whenever it runs, but with recorded routing it differs by layer. */
+ * I4  A list costs the same whenever it runs, but with recorded routing it differs by layer.
+ * I5  Where a receive is not posted ahead of its use, the message begins when its receiver comes to
+ *     it. The sender's link and buffer are taken as if it had begun when it was sent. */
 #include "price/stages.h"
 
 #include <string.h>
@@ -19,6 +21,7 @@
 typedef struct sent {
     double start, end;
     int64_t from;
+    seen_op told; /* for the sender's watcher, when it is received */
 } sent;
 
 typedef struct queue {
@@ -66,13 +69,23 @@ typedef struct stages {
 
 /* ---- watchers */
 
-static void tell(const rank_play *r, seen_op s)
+static seen_op placed(const rank_play *r, seen_op s)
 {
-    if (!r->watch || !r->watch->see || !(s.end > s.start)) return;
     s.p = r->p;
     s.part = r->part;
     s.it = r->it;
-    r->watch->see(r->watch->to, &s);
+    return s;
+}
+
+static void tell_as(const watcher *w, const seen_op *s)
+{
+    if (w && w->see && s->end > s->start) w->see(w->to, s);
+}
+
+static void tell(const rank_play *r, seen_op s)
+{
+    s = placed(r, s);
+    tell_as(r->watch, &s);
 }
 
 /* Times of a list are from its start on. */
@@ -182,12 +195,25 @@ static void wait_until(rank_play *r, double when, double since, cost_kind k)
     r->now = when;
 }
 
+/* The receiver comes to it only now: the message begins when both are there (I5). */
+static void meet_now(queue *q, double now)
+{
+    if (q->taken >= q->n) return;
+    sent *m = &q->list[q->taken];
+    if (m->start >= now) return;
+    m->end += now - m->start;
+    m->start = now;
+}
+
 /* False: not sent yet (I1). */
 static bool take(rank_play *r, queue *q, int64_t number)
 {
     if (number >= q->n) return false;
-    const sent *m = &q->list[number];
-    if (r->watch)
+    sent *m = &q->list[number];
+    if (r->watch) {
+        m->told.start = m->start;
+        m->told.end = m->end;
+        tell_as(r->watch, &m->told);
         tell(r, (seen_op){.o = r->awaits,
                           .kind = COST_PP,
                           .lane = (int)r->awaits->stream,
@@ -195,6 +221,7 @@ static bool take(rank_play *r, queue *q, int64_t number)
                           .end = m->end,
                           .message = {true, false, m->from, r->p->at.pp,
                                       r->awaits->dim[DIM_RECV_TAG], number}});
+    }
     wait_until(r, m->end, m->start, COST_PP);
     return true;
 }
@@ -216,7 +243,8 @@ static void start_message(stages *s, rank_play *r, const segment *seg, const op 
         int64_t to = neighbour(s, r->p->at.pp, o->dim[DIM_SEND_STEP]), tag = o->dim[DIM_SEND_TAG];
         queue *q = &s->queues[to * 2 + tag];
         told.message = (seen_message){true, true, r->p->at.pp, to, tag, q->n};
-        push(s, q, (sent){start, *stream, r->p->at.pp});
+        push(s, q, (sent){start, *stream, r->p->at.pp, placed(r, told)});
+        return;
     }
     tell(r, told);
 }
@@ -236,6 +264,7 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
             r->posted[o->event] = o;
         } else if (o->kind == OP_RECV) {
             r->awaits = o;
+            meet_now(mine, r->now);
             if (!take(r, mine, mine->taken)) return false;
             mine->taken++;
         } else if (o->kind == OP_WAIT && across) {

@@ -184,7 +184,8 @@ typedef struct program_range {
 } program_range;
 int64_t program_ranges(const program *p, program_range **out, arena *a);
 
-/* Places of the workspace that operations may use, in order; buffers of other times may lie there. */
+/* Places of the workspace that operations may use, in order; buffers of other times may lie
+ * there. */
 int64_t program_workspaces(const program *p, program_range **out, arena *a);
 
 /* Where all places end, those on the host included; and where what the host keeps begins. */

@@ -50,8 +50,8 @@ status executor_rework(executor *e, const program *p, error *err);
 void executor_part(executor *e, item_part part);
 void executor_item(executor *e, item_part part, int64_t i);
 
-/* Between the two calls, of products, attention and heads that are alike only the first is launched:
- * kernels are loaded, and nothing that comes out means anything. */
+/* Between the two calls, of products, attention and heads that are alike only the first is
+ * launched: kernels are loaded, and nothing that comes out means anything. */
 void executor_first(executor *e, bool begins);
 
 /* Calls of the device so far: operations that were put one by one, graphs that were replayed; and

@@ -87,24 +87,24 @@ static void init_box(const init_source *from, const weight *w, const weight_box 
     }
 }
 
-void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t seed, int64_t first,
-                int64_t n, float *out)
+void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t seed, init_span of,
+                float *out)
 {
-    memset(out, 0, sizeof *out * (size_t)n); /* I2 */
+    memset(out, 0, sizeof *out * (size_t)of.n); /* I2 */
     if (!recipe_on(&s->r, K_INITIALIZE)) return;
     arena *names = arena_create();
     init_source from = {s, w->row, weight_name(names, s, w), seed};
     part_map map;
     weight_box boxes[PART_BOXES_MAX];
     part_map_init(&map, s, at, w);
-    int count = part_map_boxes(boxes, &map, first, n);
-    for (int k = 0; k < count; k++) init_box(&from, w, &boxes[k], first, out);
+    int count = part_map_boxes(boxes, &map, of.first, of.n);
+    for (int k = 0; k < count; k++) init_box(&from, w, &boxes[k], of.first, out);
     arena_destroy(names);
 }
 
 void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part)
 {
-    init_range(s, at, w, seed, 0, w->n, part);
+    init_range(s, at, w, seed, (init_span){0, w->n}, part);
 }
 
 void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint64_t seed,

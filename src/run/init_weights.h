@@ -28,8 +28,11 @@ void init_weights(const setup *s, const rank_at *at, const weight_list *w, uint6
 void init_weight(const setup *s, const rank_at *at, const weight *w, uint64_t seed, float *part);
 
 /* Elements first .. first + n - 1 of that part, out[n]. */
-void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t seed, int64_t first,
-                int64_t n, float *out);
+typedef struct init_span {
+    int64_t first, n;
+} init_span;
+void init_range(const setup *s, const rank_at *at, const weight *w, uint64_t seed, init_span of,
+                float *out);
 
 /* Where the elements of one weight come from; `name` is the global one (weight_name). */
 typedef struct init_source {

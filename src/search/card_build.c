@@ -158,14 +158,16 @@ static void finish(segment *seg, const setup *s, unsigned drop, arena *a)
     segment_waits(seg, a);
 }
 
-void card_set_scope(const cards *k, cost_model *c, graph_scope g)
+void card_set_scope(const cards *k, cost_model *c, graph_scope g, unsigned drop)
 {
     c->captured = k->captured[g];
-    if (g == SCOPE_STEP) cost_fuse(c);
+    if (g != SCOPE_STEP) return;
+    cost_fuse(c);
+    cost_stash(c, drop);
 }
 
 static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
-                       int phase)
+                       int phase, unsigned drop)
 {
     arena_place mark = arena_mark(k->scratch);
     int n = seg->n_ops[phase];
@@ -173,7 +175,7 @@ static void play_phase(const cards *k, card *out, const card_bench *w, const seg
     for (int g = 0; g < SCOPES; g++) {
         cost_model cost = w->cost;
         played p;
-        card_set_scope(k, &cost, (graph_scope)g);
+        card_set_scope(k, &cost, (graph_scope)g, drop);
         bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
         if (!g || dispatch) play_costs(costs, &cost, seg, phase);
         play_with(&p, &cost, seg, phase, (play_as){costs, true, NULL});
@@ -183,7 +185,8 @@ static void play_phase(const cards *k, card *out, const card_bench *w, const seg
     arena_release(k->scratch, mark);
 }
 
-static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg)
+static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg,
+                      unsigned drop)
 {
     const target_row *target = target_row_of(&w->s);
     out->saved = seg->saved_bytes;
@@ -198,7 +201,7 @@ static void play_card(const cards *k, card *out, const card_bench *w, const segm
             int64_t work = workspace_bytes(target, seg, &seg->ops[phase][i]);
             if (work > out->work) out->work = work;
         }
-        play_phase(k, out, w, seg, phase);
+        play_phase(k, out, w, seg, phase, drop);
     }
 }
 
@@ -218,9 +221,9 @@ card *card_build(cards *k, const choice *c, const card_key *key)
         if (!same) card_part(k, w, &other, what, key->other);
         if (!same) finish(&other, &w->s, key->drop, k->scratch);
         segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
-        play_card(k, out, w, &pair);
+        play_card(k, out, w, &pair, key->drop);
     } else {
-        play_card(k, out, w, &seg);
+        play_card(k, out, w, &seg, key->drop);
     }
     arena_release(k->scratch, mark);
     return out;

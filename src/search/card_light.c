@@ -70,13 +70,13 @@ static void read_phase(card_light *l, event_list *of, int phase, const list_host
 }
 
 /* A graph of the whole iteration is for some dispatchers only: elsewhere it costs what others
- * do. */
+ * do. Its stash is left out, for some recompute leaves nothing to stash: no card is below. */
 static void two_costs(const cards *k, const card_bench *w, cost_model out[2], event_list *of)
 {
     out[0] = out[1] = w->cost;
     out[0].captured |= k->captured[SCOPE_BOTH] & CAPTURED_EXPERTS;
     of->steps = w->c.to == TO_DOMAINS && w->cost.dispatch == DISPATCH_HYBRIDEP;
-    card_set_scope(k, &out[1], SCOPE_STEP);
+    card_set_scope(k, &out[1], SCOPE_STEP, DROP_FULL);
 }
 
 /* As cards are. In a whole layer the sum behind attention may be one with the norm of the other

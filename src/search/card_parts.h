@@ -69,9 +69,9 @@ card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind);
 void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind);
 pair_options card_pairing(const card_bench *w, const choice *c);
 
-/* What operations cost under a scope of graphs; a whole iteration comes with fused experts
- * (search_choice.c). */
-void card_set_scope(const cards *k, cost_model *c, graph_scope g);
+/* What operations cost under a scope of graphs; a whole iteration comes with fused experts and the
+ * paged stash of what is not recomputed (search_choice.c). */
+void card_set_scope(const cards *k, cost_model *c, graph_scope g, unsigned drop);
 
 /* Built anew, with the key's recompute behind it. */
 card *card_build(cards *k, const choice *c, const card_key *key);

@@ -3,7 +3,8 @@
  * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
  *     comes.
  * I2  A message occupies its sender's link between stages, and is there at its end; the buffer
- *     that it leaves from is written again only then. */
+ *     that it leaves from is written again only then.
+ * I3  Where a receive is not posted ahead of its use, the message begins when both are there. */
 #include "search/card_steps.h"
 
 #include <string.h>
@@ -21,6 +22,7 @@ double step_optimizer(const step_play *p)
 /* A stage in one phase. */
 typedef struct side {
     double seconds, message; /* alone; of what it sends */
+    double received;         /* seconds of what it receives where that begins only then (I3) */
     const double *in;        /* [micros] when what it needs arrives, < 0: not sent yet; or NULL */
     double *out;             /* of the stage that gets its message; or NULL */
     bool waits;              /* for the buffer that it sends from */
@@ -57,10 +59,20 @@ static bool can_start(const side *x, const order_entry *e)
     return !x->in || x->in[e->micro] >= 0;
 }
 
+static void receive(rank_steps *r, const side *x, const order_entry *e)
+{
+    if (!x->in) return;
+    wait_until(r, r->now + x->received); /* I3 */
+    wait_until(r, x->in[e->micro]);
+}
+
+/* As items stand around a unit (schedule/items.c). */
 static void begin(rank_steps *r, const side *x, const order_entry *e)
 {
-    if (x->in) wait_until(r, x->in[e->micro]);
-    if (x->waits) wait_until(r, r->sent[e->phase][r->turn[e->phase]]); /* I2 */
+    const double sent = x->waits ? r->sent[e->phase][r->turn[e->phase]] : 0; /* I2 */
+    if (e->phase == SEG_BACKWARD) wait_until(r, sent);
+    receive(r, x, e);
+    wait_until(r, sent);
     if (e->phase == SEG_FORWARD) wait_until(r, r->ready[e->chunk]);
 }
 
@@ -190,6 +202,8 @@ static void open_side(steps *s, side *x, int64_t id, int phase)
     int64_t micros = p->z->micros;
     x->seconds = p->chunks[id].seconds[phase];
     x->message = (double)(forward ? m->parts_out : m->parts_in) * p->message;
+    if (!p->z->posts_early)
+        x->received = (double)(forward ? m->parts_in : m->parts_out) * p->message;
     x->waits = forward ? !last : s->pp > 1;
     if (!(forward ? first : last)) x->in = &s->arrived[phase][id * micros];
     if (!(forward ? last : first))

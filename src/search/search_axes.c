@@ -48,6 +48,7 @@ static const struct {
     {K_LATENT_RING, ON_CP | ON_KIND, false},
     {K_DISPATCHER, ON_TO, true},
     {K_FLEX, ON_TO, true},
+    {K_FLEX_SMS, ON_TO, true},
     {K_SHARED_OVERLAP, ON_BESIDE, true},
     {K_DISPATCH_WGRAD, ON_BESIDE, true},
     {K_EP_OVERLAP, ON_BESIDE, true},

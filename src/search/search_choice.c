@@ -184,6 +184,20 @@ static void set_context(recipe *r, const choice *c, const setup *base)
     put_flag(r, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
 }
 
+/* hybridep's kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that
+ * they take by themselves, and published runs there have them (price/cost_message.c). */
+static void set_multiprocessors(recipe *r, const choice *c)
+{
+    const gpu *g = recipe_gpu(r);
+    bool set = recipe_given(r, K_FLEX_SMS), ours = r->knob[K_FLEX_SMS].why == by_plan;
+    if (set && !ours) return;
+    if (c->to == TO_DOMAINS && recipe_is(r, K_FLEX, "hybridep") && g && g->arch == ARCH_BLACKWELL &&
+        target_of(r) == TARGET_MEGATRON)
+        put_int(r, K_FLEX_SMS, 32);
+    else if (set)
+        put_word(r, K_FLEX_SMS, NULL);
+}
+
 static void set_experts(recipe *r, const choice *c, const recipe *given)
 {
     static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
@@ -192,6 +206,7 @@ static void set_experts(recipe *r, const choice *c, const recipe *given)
         put_word(r, K_FLEX, choice_flex(given, c));
     else if (recipe_given(r, K_FLEX))
         put_word(r, K_FLEX, NULL);
+    set_multiprocessors(r, c);
     put_flag(r, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);
     put_flag(r, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD);
     put_flag(r, K_EP_OVERLAP, c->beside >= BESIDE_EP);

@@ -1,9 +1,10 @@
 /* search_own.c - the same search in chunks.
  *
  * I1  What a person set is kept.
- * I2  Something is taken only if it is faster by more than TAKEN_FROM: of equal ones the recipe that
- *     changes less.
- * I3  Where neither MLPs nor experts are recomputed and nothing is on the host, nothing is gained. */
+ * I2  Something is taken only if it is faster by more than TAKEN_FROM: of equal ones the recipe
+ *     that changes less.
+ * I3  Where neither MLPs nor experts are recomputed and nothing is on the host, nothing is
+ *     gained. */
 #include "search/search_own.h"
 
 #include "base/clock.h"

@@ -5,8 +5,9 @@
  * lucky one than the best one. So they run again, one right after the other.
  *
  * I1  At most CONTENDERS of them, the fastest. In every second round the order is turned round.
- * I2  Contenders stand to one another as the medians over rounds of their ratios; together they keep
- *     the mean of their times (of the logarithms): which of those was a lucky one is not known.
+ * I2  Contenders stand to one another as the medians over rounds of their ratios; together they
+ *     keep the mean of their times (of the logarithms): which of those was a lucky one is not
+ *     known.
  * I3  It ends before ROUNDS where one was the fastest in each of LEAST_ROUNDS.
  * I4  A round that was interrupted, or in which one of them failed, does not count. */
 #include <math.h>
@@ -60,7 +61,7 @@ static status one_round(contest *c, tune *t, const trial_run *r, error *err)
     int first = 0;
     for (int i = 0; i < c->n; i++) {
         int k = c->rounds % 2 ? c->n - 1 - i : i;
-        status s = trial_again(t, c->who[k], c->who[k], "again", r, &seconds[k], err);
+        status s = trial_again(t, c->who[k], c->who[k], r, &seconds[k], err);
         if (s || stop_asked() || !(seconds[k] > 0)) return s; /* I4 */
     }
     for (int i = 0; i < c->n; i++) {

@@ -82,7 +82,8 @@ static double correlation(const recipe *x, const recipe *y)
 
 /* ---- equations */
 
-/* In place; `m` is [n][n]. The correlations are positive definite, and NOISE stands on the diagonal. */
+/* In place; `m` is [n][n]. The correlations are positive definite, and NOISE stands on the
+ * diagonal. */
 static void cholesky(double *m, int n)
 {
     for (int i = 0; i < n; i++)

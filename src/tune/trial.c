@@ -247,9 +247,10 @@ static status run_job(const tune *t, trial *x, const trial_job *j, const trial_r
     return OK;
 }
 
-status trial_again(tune *t, const trial *of, const trial *in, const char *name, const trial_run *r,
-                   double *out, error *err)
+status trial_again(tune *t, const trial *of, const trial *in, const trial_run *r, double *out,
+                   error *err)
 {
+    const char *name = of == in ? "again" : "beside";
     tune_price p;
     trial again = {.number = in->number, .change = of->change};
     *out = 0;
@@ -266,7 +267,7 @@ static status machine_now(tune *t, const trial *x, const trial_run *r, double *o
 {
     const trial *best = tune_best(t);
     double now = 0;
-    status s = best ? trial_again(t, best, x, "beside", r, &now, err) : OK;
+    status s = best ? trial_again(t, best, x, r, &now, err) : OK;
     *out = now > 0 ? now / best->step_s : 1;
     return s;
 }

@@ -124,10 +124,10 @@ typedef struct trial_run {
  * could be started. */
 status trial_measure(tune *t, trial *x, const trial_run *r, error *err);
 
-/* Runs the recipe of one trial once more, into the folder `name` of another (or of itself): the
- * seconds of a step, 0: it failed. */
-status trial_again(tune *t, const trial *of, const trial *in, const char *name, const trial_run *r,
-                   double *out, error *err);
+/* Runs the recipe of one trial once more, into the folder `again` of its own, or `beside` of
+ * another's: the seconds of a step, 0: it failed. */
+status trial_again(tune *t, const trial *of, const trial *in, const trial_run *r, double *out,
+                   error *err);
 
 /* How many trials are too close to the fastest to be told apart, and did not all run in turn yet;
  * 0: none. */

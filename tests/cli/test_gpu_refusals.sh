@@ -42,8 +42,8 @@ expect threads_without_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" -
 expect one_thread_may_have_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" --ranks 1 --as-threads model.cuda_graph_impl=full_iteration
 
 # Memory: how much is missing, and the ladder with what would help.
-large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=4
-    train.global_batch_size=4 train.train_iters=1)
+large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=8
+    train.global_batch_size=8 train.train_iters=1)
 free=$((57 * GiB)) expect too_little_memory 1 \
     'does not fit: it needs [0-9.]+ GiB and 64.00 MiB for libraries, and of the 140.00 GiB of this NVIDIA H200 57.00 GiB are free: [0-9.]+ [GM]iB are missing; memory by recompute: none [0-9.]+ GiB,.*, full [0-9.]+ GiB \(fits\); repair: model.recompute_granularity=' \
     h200 "${large[@]}"

@@ -12,8 +12,7 @@ host() { # ELEMENTS A SECOND: a machine whose host updates so many
 planned() { # EXPRESSION WORDS...: over the first row `b`, and its recipe as text `r`
     local expression=$1
     shift
-    "$moefold" plan "${job[@]}" "$@" --json >"$work/plan.json" 2>/dev/null || return 1
-    "$moefold" plan "${job[@]}" "$@" --out "$work/plan.yaml" >/dev/null 2>&1 || return 1
+    "$moefold" plan "${job[@]}" "$@" --json --out "$work/plan.yaml" >"$work/plan.json" 2>/dev/null || return 1
     python3 - "$work/plan.json" "$work/plan.yaml" "$expression" <<'P'
 import json, sys
 b, r = json.load(open(sys.argv[1]))['best'][0], open(sys.argv[2]).read()

@@ -51,7 +51,8 @@ static void compute_does_not_wait_between_two_hops(void **state)
     compared x = compare("qwen3-30b-a3b", QWEN FLEX("deepep") BESIDE);
     assert_true(x.theirs.exposed[COST_EP] < 0.7 * x.ours.exposed[COST_EP]);
     assert_true(x.theirs.step_s < x.ours.step_s);
-    near("messages", x.theirs.time[COST_EP], x.ours.time[COST_EP], 1e-9);
+    assert_true(x.theirs.time[COST_EP] > x.ours.time[COST_EP]); /* rows that stay are copied */
+    near("messages", x.theirs.time[COST_EP], x.ours.time[COST_EP], 0.02);
 }
 
 /* Beside expert messages TP's have a stream of their own. */

@@ -69,7 +69,8 @@ static void keeps_one_moment(void **state)
     assert_int_equal(state_weights(&adam), state_weights(&muon));
 }
 
-/* Qwen3-30B: 48 layers, 16 of 128 experts on each rank, gate and up [1536][2048], down [2048][768]. */
+/* Qwen3-30B: 48 layers, 16 of 128 experts on each rank, gate and up [1536][2048], down
+ * [2048][768]. */
 static void counts_each_expert_by_itself(void **state)
 {
     (void)state;

@@ -119,9 +119,30 @@ static void bubbles_are_those_of_the_books(void **state)
     arena_destroy(a);
 }
 
+/* A receive that stands where it is needed begins there: all that a rank receives is exposed, and
+ * it receives as much as it sends. One that was posted a unit ahead is hidden but where the
+ * pipeline fills and drains. The plan's steps are those of the price (test_search.c). */
+static void receives_hide_where_they_are_posted_ahead(void **state)
+{
+    (void)state;
+    arena *a = arena_create();
+    const char *words = "cluster.gpu=H100 cluster.n_gpus=4 model.num_layers=32 pp=4 vpp=2 gbs=32 "
+                        "model.num_layers_in_first_pipeline_stage=null model.mtp_num_layers=null "
+                        "comm_overlap.overlap_p2p_comm=%s comm_overlap.batch_p2p_comm=%s";
+    price off = price_of_words("qwen3-30b-a3b", arena_text(a, words, "false", "true"), 0);
+    price on = price_of_words("qwen3-30b-a3b", arena_text(a, words, "true", "false"), 0);
+    print_message("stage to stage: %.4f s, exposed %.4f s; posted ahead %.4f s\n",
+                  off.time[COST_PP], off.exposed[COST_PP], on.exposed[COST_PP]);
+    assert_true(off.time[COST_PP] > 0 && off.exposed[COST_PP] > 0.999 * off.time[COST_PP]);
+    assert_true(on.exposed[COST_PP] < 0.5 * on.time[COST_PP]);
+    assert_true(off.step_s > on.step_s);
+    arena_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(receives_hide_where_they_are_posted_ahead),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(memory_adds_up),
         cmocka_unit_test(more_work_takes_longer),

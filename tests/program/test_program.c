@@ -67,7 +67,7 @@ static void buffers_of_an_operation_lie_apart(void **state)
         for (int i = 0; i < p.chunks[0].n; i++) {
             const segment *seg = p.chunks[0].list[i].seg;
             for (int phase = 0; phase < 2; phase++) {
-                item it = {seg, phase, {{0, i, 0, 0}, {0, i, 0, 0}}};
+                item it = {.seg = seg, .phase = phase, .at = {{0, i, 0, 0}, {0, i, 0, 0}}};
                 for (int n = 0; n < seg->n_ops[phase]; n++) {
                     const op *o = &seg->ops[phase][n];
                     for (int x = 0; x < OP_IN_MAX + OP_OUT_MAX; x++)

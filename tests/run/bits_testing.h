@@ -3,6 +3,7 @@
 #define TESTS_RUN_BITS_TESTING_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "run/layout_rig.h"
 #include "run/rig_threads.h"
@@ -43,6 +44,15 @@ static inline int run_bits(bits *list, const char *folder, const char *words)
 {
     for (int i = 0; i < RIG_RANKS_MAX; i++) list[i] = (bits){.n_weights = 0};
     return rig_run(list, sizeof *list, folder, words, bits_main);
+}
+
+/* Gradients of the first step, weights and losses of all, to the bit. */
+static inline bool same_bits(const bits *x, const bits *y)
+{
+    return x->n_gradients == y->n_gradients && x->n_weights == y->n_weights &&
+           !memcmp(x->gradients, y->gradients, (size_t)y->n_gradients) &&
+           !memcmp(x->weights, y->weights, (size_t)y->n_weights) &&
+           !memcmp(x->g.loss, y->g.loss, sizeof y->g.loss);
 }
 
 static inline void free_bits(bits *list, int n)

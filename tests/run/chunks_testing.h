@@ -62,6 +62,26 @@ static inline bool has_sinks(const char *folder)
     return strstr(folder, "gpt-oss") != NULL;
 }
 
+/* Every planned byte, and none beside. */
+static inline void assert_all_used(const char *folder, const char *words)
+{
+    rig_result r;
+    rig_touch(&r, folder, words);
+    if (r.text[0] || r.planned != r.used)
+        fail_msg("%s %s: planned %lld, used %lld %s", folder, words, (long long)r.planned,
+                 (long long)r.used, r.text);
+}
+
+/* Rank 0's program of a recipe. */
+static inline program *built(const char *name, const char *words, arena *a)
+{
+    setup *s = ARENA_NEW(a, setup);
+    program *p = ARENA_NEW(a, program);
+    setup_of_words(s, a, name, words);
+    program_build(p, s, 0, a);
+    return p;
+}
+
 /* `exact`: the first loss is the same to the bit. */
 static inline void compare_chunks(const char *folder, const char *words, bool exact, arena *a)
 {

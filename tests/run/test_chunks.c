@@ -15,9 +15,7 @@ static void compare_groups(const char *folder, const char *words, arena *a)
     int n = run_bits(off, folder, common_words(a, arena_text(a, LOSSES ROOM "%s", words)));
     run_bits(on, folder, common_words(a, arena_text(a, LOSSES ROOM GROUPS "%s", words)));
     for (int i = 0; i < n; i++) {
-        bool same = !memcmp(off[i].gradients, on[i].gradients, (size_t)on[i].n_gradients) &&
-                    !memcmp(off[i].weights, on[i].weights, (size_t)on[i].n_weights) &&
-                    !memcmp(off[i].g.loss, on[i].g.loss, sizeof on[i].g.loss);
+        bool same = same_bits(&off[i], &on[i]);
         double far = difference((const float *)off[i].gradients, (const float *)on[i].gradients,
                                 on[i].n_gradients);
         if ((!same && !has_sinks(folder)) || far > 1e-6 || !(on[i].g.loss[0] > 0))
@@ -72,12 +70,8 @@ static void planned_bytes_are_used(void **state)
     for (int c = 0; c < N_FAMILY_CASES; c++)
         for (int l = 0; l < N_LAYOUTS; l++) {
             const char *words = arena_text(a, EVEN CHUNKS GROUPS LOSSES "%s", layouts[l]);
-            rig_result r;
             if (strstr(words, DROPS) || !rig_is_legal(family_cases[c], words, a)) continue;
-            rig_touch(&r, family_cases[c], words);
-            if (r.text[0] || r.planned != r.used)
-                fail_msg("%s %s: planned %lld, used %lld %s", family_cases[c], words,
-                         (long long)r.planned, (long long)r.used, r.text);
+            assert_all_used(family_cases[c], words);
             ran++;
         }
     assert_true(ran >= 20);
@@ -86,17 +80,8 @@ static void planned_bytes_are_used(void **state)
 
 #define LONG                                                                                       \
     M "num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 " EVEN                                       \
-      "moefold.target=moefold moefold.pack_step=false model.seq_length=524288 "                     \
+      "moefold.target=moefold moefold.pack_step=false model.seq_length=524288 "                    \
       "train.global_batch_size=1 " FULL
-
-static const program *built(const char *words, arena *a)
-{
-    setup *s = ARENA_NEW(a, setup);
-    program *p = ARENA_NEW(a, program);
-    setup_of_words(s, a, "qwen3-30b-a3b", words);
-    program_build(p, s, 0, a);
-    return p;
-}
 
 static int64_t temporaries_of(const program *p)
 {
@@ -113,7 +98,8 @@ static void half_a_million_tokens_fit(void **state)
     (void)state;
     arena *a = arena_create();
     const int64_t gib = (int64_t)1 << 30;
-    const program *whole = built(LONG, a), *parts = built(LONG "moefold.sequence_chunks=8", a);
+    const program *whole = built("qwen3-30b-a3b", LONG, a),
+                  *parts = built("qwen3-30b-a3b", LONG "moefold.sequence_chunks=8", a);
     assert_true(whole->arena_bytes > 139 * gib);
     assert_true(parts->arena_bytes < 110 * gib);
     assert_true(temporaries_of(parts) < temporaries_of(whole) - 40 * gib);
@@ -125,8 +111,8 @@ static void attention_stays_below_what_32_bits_count(void **state)
 {
     (void)state;
     arena *a = arena_create();
-    const program *p = built(LONG, a);
-    const program *one = built(LONG "moefold.attention_head_groups=4", a);
+    const program *p = built("qwen3-30b-a3b", LONG, a);
+    const program *one = built("qwen3-30b-a3b", LONG "moefold.attention_head_groups=4", a);
     const item_list *list = &p->items[PART_STEP];
     int seen = 0;
     for (int64_t i = 0; i < list->n; i++) {

@@ -380,7 +380,8 @@ static void ranges_are_cut_from_the_part(void **state)
             fill_part(&d.s, &at, w, whole);
             cut[w->n] = 7;
             for (int64_t k = 0; k < w->n; k += step)
-                init_range(&d.s, &at, w, 5, k, w->n - k < step ? w->n - k : step, cut + k);
+                init_range(&d.s, &at, w, 5, (init_span){k, w->n - k < step ? w->n - k : step},
+                           cut + k);
             assert_memory_equal(cut, whole, sizeof *cut * (size_t)w->n);
             assert_true(cut[w->n] == 7);
         }

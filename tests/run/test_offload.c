@@ -55,7 +55,7 @@ static const char *const names[] = {
 
 /* ---- bit for bit */
 
-static int64_t same_bits(const char *folder, const char *words, const char *offload, arena *a)
+static int64_t compare_offload(const char *folder, const char *words, const char *offload, arena *a)
 {
     static bits off[RIG_RANKS_MAX], on[RIG_RANKS_MAX];
     int64_t host = 0;
@@ -63,11 +63,7 @@ static int64_t same_bits(const char *folder, const char *words, const char *offl
     run_bits(on, folder,
              common_words(a, arena_text(a, "%s %s %s" ANY_SIZE, LOSSES ROOM, words, offload)));
     for (int i = 0; i < n; i++) {
-        bool same = off[i].n_gradients == on[i].n_gradients &&
-                    !memcmp(off[i].gradients, on[i].gradients, (size_t)on[i].n_gradients) &&
-                    !memcmp(off[i].weights, on[i].weights, (size_t)on[i].n_weights) &&
-                    !memcmp(off[i].g.loss, on[i].g.loss, sizeof on[i].g.loss);
-        if (!same || off[i].host || !(on[i].g.loss[0] > 0))
+        if (!same_bits(&off[i], &on[i]) || off[i].host || !(on[i].g.loss[0] > 0))
             fail_msg("%s %s %s: rank %d is not the same", folder, words, offload, i);
         host += on[i].host;
     }
@@ -85,7 +81,7 @@ static void offload_changes_no_bit(void **state)
             const char *offload = names[((size_t)c + l) % 3];
             const char *words = arena_text(a, "%s%s" ANY_SIZE, layouts[l], offload);
             if (!rig_is_legal(family_cases[c], words, a)) continue;
-            int64_t host = same_bits(family_cases[c], layouts[l], offload, a);
+            int64_t host = compare_offload(family_cases[c], layouts[l], offload, a);
             if (!host && !strstr(layouts[l], "uniform"))
                 fail_msg("%s %s: nothing went to the host", family_cases[c], words);
             ran++;
@@ -104,7 +100,7 @@ static void all_names_change_no_bit(void **state)
         for (int k = 0; k < 3; k++) {
             const char *words = layouts[chosen[k]];
             if (!rig_is_legal(family_cases[c], arena_text(a, "%s%s", words, names[0]), a)) continue;
-            assert_true(same_bits(family_cases[c], words, names[0], a) > 0);
+            assert_true(compare_offload(family_cases[c], words, names[0], a) > 0);
         }
     arena_destroy(a);
 }

@@ -1,10 +1,10 @@
 /* pinned.c - pinned memory, much of it in little time.
  *
- * The driver's own way takes pages one by one, with one thread, in the system's small size: before a
- * model of twenty billion parameters starts, a hundred gibibytes are cleared like that. Here the
- * system is asked for large pages, all threads touch them, which is when the system clears them, and
- * the driver finds them present. What the host computes there goes faster, too, as it misses fewer
- * translations of addresses.
+ * The driver's own way takes pages one by one, with one thread, in the system's small size: before
+ * a model of twenty billion parameters starts, a hundred gibibytes are cleared like that. Here the
+ * system is asked for large pages, all threads touch them, which is when the system clears them,
+ * and the driver finds them present. What the host computes there goes faster, too, as it misses
+ * fewer translations of addresses.
  *
  * I1  Memory comes from the system at that moment: it is zero.
  * I2  Less than LARGE, and what cannot be registered, is the driver's own. */

@@ -229,7 +229,8 @@ WIDE static void update_masters(const adam *of, int64_t n, uint16_t *restrict ro
     }
 }
 
-/* Nothing but the weights is in another format than FP32; those are BF16 where there are masters. */
+/* Nothing but the weights is in another format than FP32; those are BF16 where there are
+ * masters. */
 static bool is_wide(const update_arrays *x)
 {
     bool masters = x->masters.at && x->masters.type == DTYPE_F32;

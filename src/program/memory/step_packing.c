@@ -1,16 +1,17 @@
 /* step_packing.c - places by the lives of buffers in the step's one list of operations.
  *
- * I1  Time is the number of an operation among those of the first microbatch. A piece lives from the
- *     first operation that touches it to the last, both included; where one of them is not on the
- *     compute stream, from the beginning of that list to its end, behind which all of it is done. What
- *     messages of the program touch, and what is of no microbatch where there are several, lives
- *     always.
+ * I1  Time is the number of an operation among those of the first microbatch. A piece lives from
+ *     the first operation that touches it to the last, both included; where one of them is not on
+ *     the compute stream, from the beginning of that list to its end, behind which all of it is
+ *     done. What messages of the program touch, and what is of no microbatch where there are
+ *     several, lives always.
  * I2  Pieces overlap in memory only where their lives do not.
- * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before that
- *     list. All other bytes between the gradients' start and the saved region's are never free.
+ * I3  Of a single microbatch, a gradient that an operation writes whole is a window: free before
+ *     that list. All other bytes between the gradients' start and the saved region's are never
+ *     free. There state ends and what a step works in begins, two allocations: nothing lies across.
  * I4  The largest first, or those with the most bytes times operations first, whichever ends lower:
- *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried at
- *     six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
+ *     a matter of sizes and lives alone. By life alone, by first and by last operation were tried
+ *     at six sizes of two models, and end higher at each (by 1 to 28 % of the region). */
 #include "program/memory/step_packing.h"
 
 #include <stdlib.h>
@@ -197,7 +198,7 @@ static void see_gradients(packer *w) /* I3 */
     const program *p = w->p;
     int64_t n, at = p->offset[REGION_GRADIENTS];
     const piece *windows = windows_of(w, &n);
-    w->fixed = ARENA_RAW(w->a, piece, 2 * n + 1);
+    w->fixed = ARENA_RAW(w->a, piece, 2 * n + 2);
     for (int64_t i = 0; i < n; i++) {
         int64_t end = windows[i].at + windows[i].bytes;
         add_fixed(w, at, windows[i].at, 0);
@@ -205,6 +206,8 @@ static void see_gradients(packer *w) /* I3 */
         at = end;
     }
     add_fixed(w, at, p->offset[REGION_SAVED], 0);
+    w->fixed[w->n_fixed++] =
+        (piece){.at = p->offset[REGION_SAVED], .last = INT64_MAX}; /* no byte */
 }
 
 /* ---- placing */
@@ -227,11 +230,11 @@ static bool together(const piece *x, const piece *y)
 }
 
 /* The lowest place that nothing covers while x lives. */
-static int64_t lowest(const packer *w, const piece *const *placed, int64_t n, const piece *x)
+static int64_t lowest(const packer *w, const piece *placed, int64_t n, const piece *x)
 {
     int64_t at = w->p->offset[REGION_GRADIENTS];
     for (int64_t k = 0; k < n; k++) {
-        const piece *y = placed[k];
+        const piece *y = &placed[k];
         if (y->at + y->bytes <= at || !together(x, y)) continue;
         if (y->at >= at + x->bytes) break;
         at = round_up(y->at + y->bytes, PIECE_ALIGN);
@@ -266,17 +269,28 @@ static int64_t place_all(packer *w, weight_of_piece *weigh)
 {
     int64_t n, n_placed = w->n_fixed, end = w->p->offset[REGION_SAVED];
     const ranked *order = rank_pieces(w, weigh, &n);
-    const piece **placed = (const piece **)ARENA_RAW(w->a, piece *, w->n_fixed + n + 1);
-    for (int64_t i = 0; i < w->n_fixed; i++) placed[i] = &w->fixed[i];
+    piece *placed = ARENA_RAW(w->a, piece, w->n_fixed + n + 1); /* copies, as they lie */
+    for (int64_t i = 0; i < w->n_fixed; i++) placed[i] = w->fixed[i];
     for (int64_t i = 0; i < n; i++) {
         piece *x = &w->list[order[i].id];
         x->at = lowest(w, placed, n_placed, x);
         int64_t k = n_placed++;
-        for (; k > 0 && placed[k - 1]->at > x->at; k--) placed[k] = placed[k - 1];
-        placed[k] = x;
+        for (; k > 0 && placed[k - 1].at > x->at; k--) placed[k] = placed[k - 1];
+        placed[k] = *x;
         if (x->at + x->bytes > end) end = x->at + x->bytes;
     }
     return end;
+}
+
+/* Places all in the better way; where they end. I4 */
+static int64_t place_best(packer *w)
+{
+    int64_t by_size = place_all(w, by_bytes), *at = ARENA_RAW(w->a, int64_t, w->n + 1);
+    for (int64_t i = 0; i < w->n; i++) at[i] = w->list[i].at;
+    int64_t end = place_all(w, by_area);
+    if (by_size > end) return end;
+    for (int64_t i = 0; i < w->n; i++) w->list[i].at = at[i];
+    return by_size;
 }
 
 /* ---- what no packing ends below */
@@ -358,14 +372,11 @@ static bool give_up(const packer *w)
 
 bool step_packing(program *p, arena *a)
 {
-    static weight_of_piece *const ways[] = {by_bytes, by_area};
     packer w = {.p = p, .items = &p->items[PART_STEP], .a = a};
     see_gradients(&w);
     see_items(&w);
     if (w.n > PIECES_MOST) return give_up(&w);
-    int64_t by[2] = {place_all(&w, ways[0]), place_all(&w, ways[1])}, end = by[1];
-    if (by[0] <= by[1]) end = place_all(&w, ways[0]); /* I4 */
-    p->bytes[REGION_SAVED] = end - p->offset[REGION_SAVED];
+    p->bytes[REGION_SAVED] = place_best(&w) - p->offset[REGION_SAVED];
     p->saved_live = live_of(&w);
     place_items(&w);
     return true;

@@ -114,8 +114,8 @@ double measure_copies(jig *j, double bytes);
 enum { MEASURED_ONCE = 6 };
 void measure_once(jig *j, measured *m);
 
-/* narrow.c: operands and passes of FP8 in blocks. Is the type of tensor i of an operation said there?
- * It is the type then. */
+/* narrow.c: operands and passes of FP8 in blocks. Is the type of tensor i of an operation said
+ * there? It is the type then. */
 bool narrow_type(op_kind k, bool in, int i, dtype *type);
 int measure_narrow_count(void);
 void measure_narrow(jig *j, measured *m);

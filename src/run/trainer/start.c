@@ -172,7 +172,7 @@ static status draw_weights(trainer *t, error *err)
         const weight *one = &w->list[i];
         for (int64_t at = 0; at < one->n; at += n) {
             n = one->n - at < most ? one->n - at : most;
-            init_range(t->s, &t->p->at, one, seed, at, n, values);
+            init_range(t->s, &t->p->at, one, seed, (init_span){at, n}, values);
             array_put_weights(t->e, t->p, one->offset + at, n, values, values + most);
         }
         waiting_part((double)(i + 1) / (double)w->n);
