@@ -277,12 +277,12 @@ static status machine_now(tune *t, const trial *x, const trial_run *r, double *o
 static status other_order(tune *t, const trial *x, const trial_run *r, double *now, error *err)
 {
     const trial *best = tune_best(t);
-    double own = 0, then = 1;
+    double own = 0, then = 0;
     if (!best || x->step_s / *now >= best->step_s || x->step_s / *now < SOMEWHAT * best->step_s)
         return OK;
-    status s = trial_again(t, x, x, "again", r, &own, err);
-    if (!s && !stop_asked()) s = machine_now(t, x, r, &then, err);
-    if (!s && own > 0) *now = sqrt(*now * then * x->step_s / own);
+    status s = trial_again(t, x, x, r, &own, err);
+    if (!s && !stop_asked()) s = trial_again(t, best, x, r, &then, err);
+    if (!s && own > 0 && then > 0) *now = sqrt(*now * then / best->step_s * x->step_s / own);
     return s;
 }
 
