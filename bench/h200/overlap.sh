@@ -1,8 +1,8 @@
 # What overlaps hide, ranks as threads over an emulated link (moefold.comm_delay): of each overlap, off and on, the time of a step
 # with the link and with one that takes no time (1ns); exposed is the difference. Predicted is the same difference of two prices, for a
-# description of this GPU with the emulated link in it and its rates shared by the ranks. A second row of each asks that the price of the
-# step, off and on, is within 15 % of the step. So the models are such that a kernel of one rank fills the GPU: two small ones run side by
-# side, in less than the sum of their times, and then there is less to hide messages behind, too.
+# description of this GPU with the emulated link in it and its rates shared by the ranks: kernels of several ranks run side by side, and
+# take as long as one of all their work; small ones take less than the sum of their times, and leave less to hide messages behind. A second
+# row of each asks that the price of the step, off and on, is within 15 % of the step.
 #
 # On the GPU:      bench/h200.sh overlap
 # Without one:     bash bench/h200/overlap.sh
@@ -46,12 +46,27 @@ described() {
     local factor
     case $rate in *TB/s) factor=1e12 ;; *GB/s) factor=1e9 ;; *MB/s) factor=1e6 ;; *) factor=1e3 ;; esac
     awk -v ranks="$1" -v us="$us" -v rate="${rate%%[TGMK]B/s}" -v factor="$factor" -v paced="$paced_us" '
+        # A line of a curve, "key: {size: rate, ...}", with sizes so many times smaller.
+        function wider(text, times,   n, i, pairs, pair, out) {
+            out = text
+            sub(/\{.*/, "{", out)
+            sub(/.*\{/, "", text)
+            sub(/\}.*/, "", text)
+            n = split(text, pairs, /, */)
+            for (i = 1; i <= n; i++) {
+                split(pairs[i], pair, /: */)
+                out = out (i > 1 ? ", " : "") int(pair[1] / times) ": " pair[2]
+            }
+            return out "}"
+        }
         /^[a-z]/ {section = $1}
         {key = $1; line = $0}
         section ~ /^(node|domain|across):/ && key == "latency:" {line = "  latency: " (us > 0 ? us * 1e-6 : 1e-9)}
         section ~ /^(node|domain|across):/ && key == "bandwidth:" {line = "  bandwidth: " rate * factor}
         section ~ /^(node|domain|across):/ && key == "efficiency:" {line = "  efficiency: {1: 1, 1048576: 1}"}
         section == "device:" && key ~ /^(message|near)_share:/ {line = "  " key " 0"}
+        # Kernels of several ranks side by side take as long as one of all their work: curves are read at so much.
+        (section == "memory:" || section == "products:") && key ~ /^(efficiency|data|weight|added):/ && !paced {line = wider($0, section == "memory:" ? ranks : sqrt(ranks))}
         section == "peak:" && key ~ /:$/ && NF > 1 {line = "  " key " " (paced ? 1e18 : $2 / ranks)}
         section == "memory:" && key == "bandwidth:" {line = "  bandwidth: " (paced ? 1e18 : $2 / ranks)}
         section == "device:" && key == "least:" && paced {line = "  least: " paced * 1e-6}
@@ -74,13 +89,15 @@ stepped() {
     [ -f "$work/m" ] && each elapsed_ms <"$work/m" | tail -n +3 | median || echo nan
 }
 
-# predicted RANKS LINK WORDS...: ms of a step.
+# predicted RANKS LINK WORDS...: ms of a step. While a stage waits in the bubble the others have its share of the GPU.
 predicted() {
     local ranks=$1 link=$2
     shift 2
     described "$ranks" "$link"
     "$moefold" price "${overlap_model[@]}" "cluster.gpu=$work/gpu.yaml" "cluster.n_gpus=$ranks" "cluster.gpus_per_node=$ranks" "$@" \
-        --json 2>/dev/null | figure step_s | awk '{print 1e3 * $1; seen = 1} END {if (!seen) print "nan"}'
+        --json >"$work/price" 2>/dev/null
+    awk -v step="$(figure step_s <"$work/price")" -v bubble="$(figure bubble <"$work/price")" -v paced="$paced_us" \
+        'BEGIN {print step ? 1e3 * (step - (paced ? 0 : bubble)) : "nan"}'
 }
 
 # overlap NAME RANKS LINK OFF ON WORDS...
@@ -131,7 +148,6 @@ else
     tensors=(train.global_batch_size=2 model.hidden_size=4096 model.num_attention_heads=32 model.num_query_groups=8
         model.moe_ffn_hidden_size=256 model.num_moe_experts=8 model.moe_router_topk=1 model.moe_router_pre_softmax=true model.vocab_size=2048
         model.seq_length=8192 model.max_position_embeddings=8192)
-    # Where a stage waits in the bubble the others have its share of the GPU, of which the price knows nothing: a short bubble.
     stages=(train.global_batch_size=16 train.train_iters=4)
 fi
 overlap "EP2: dispatch and combine" 2 "${links[0]}" $ep_overlap=false $ep_overlap=true model.expert_model_parallel_size=2 \

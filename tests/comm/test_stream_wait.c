@@ -139,6 +139,33 @@ static void check_time(comm *c, const setup *s, result *r)
     EXPECT(r, took >= 0.06, "two messages of 30 ms, one after the other, took %g s", took);
 }
 
+/* Ranks 0 and 1 wait for either of two: one that the others start later, and one that the emulated
+ * link of 20 ms holds. Nobody wakes them for the second; a look every 100 ms would be late. The
+ * least of five: other work of the machine only adds. */
+static void check_either(comm *c, const setup *s, result *r)
+{
+    (void)s;
+    gathered world, near;
+    bool early = comm_rank(c) < 2;
+    double least = 1;
+    for (int round = 0; round < 5; round++) {
+        if (early) {
+            start_gather(c, GROUP_WORLD, STREAM_DP, 1, &world);
+            start_gather(c, GROUP_TP, STREAM_COMM, 2, &near);
+            double start = seconds_now();
+            int which = comm_wait_any(c, (int[]){world.request, near.request}, 2);
+            double took = seconds_now() - start;
+            EXPECT(r, which == 1, "what nobody else started is complete");
+            end(c, &near, 2, 2, r);
+            if (took < least) least = took;
+        }
+        comm_barrier(c, GROUP_WORLD);
+        if (!early) start_gather(c, GROUP_WORLD, STREAM_DP, 1, &world);
+        end(c, &world, 4, 1, r);
+    }
+    EXPECT(r, !early || least < 0.08, "a message of 20 ms was seen after %g s", least);
+}
+
 static void check_waits(comm *c, const setup *s, result *r)
 {
     (void)s;
@@ -162,6 +189,7 @@ static void threads_wait_for_other_streams(void **state)
     for (int i = 0; i < 5; i++) on_threads(4, LAYOUT_OF_4, check_waits);
     on_threads(4, LAYOUT_OF_4 "moefold.comm_delay=1us+1GB/s", check_waits);
     on_threads(4, LAYOUT_OF_4 "moefold.comm_delay=30ms", check_time);
+    on_threads(4, LAYOUT_OF_4 "moefold.comm_delay=20ms", check_either);
 }
 
 static void mpi_waits_for_other_streams(void **state)
