@@ -1,4 +1,4 @@
-/* tune_machines.c - `tune` on many invented machines: how near the best it ends, in how many trials.
+/* tune_machines.c - `tune` on many invented machines: how near the best it ends, and how soon.
  *
  *     build/bench/tune_machines [MACHINES (50) [FIRST (1)]]     the table of docs/TUNE.md
  *
@@ -10,8 +10,8 @@
  * next: 0.5 % (a quiet machine) or 2 % (one that others use, too). Chosen and best are compared by
  * what they truly take.
  *
- * Five starts of a small model as in bench/tune.sh; TUNE_CASES="dispatcher ..." does only those, and
- * TUNE_SHOW=1 prints every trial. Exit code 1: fewer than 95 of 100 end within 3 % of the best
+ * Five starts of a small model as in bench/tune.sh; TUNE_CASES="dispatcher ..." does only those,
+ * and TUNE_SHOW=1 prints every trial. Exit code 1: fewer than 95 of 100 end within 3 % of the best
  * combination, or one took a third as many trials as there are combinations, or more. */
 #define _DEFAULT_SOURCE
 #include <math.h>
