@@ -10,8 +10,8 @@
  *     feel more. There a message has one stamp, at its end: it starts when it is put, or when the
  *     one before it in its stream has ended.
  * I5  Elsewhere the stamp behind an operation is the start of the next one in its stream, where
- *     that one is put before the stamp has passed: the stream does not stand between them. A stamp costs
- *     a GPU 2 us, and two for each operation of 0.2 ms were 1.75 % of a step. */
+ *     that one is put before the stamp has passed: the stream does not stand between them. A stamp
+ *     costs a GPU 2 us, and two for each operation of 0.2 ms were 1.75 % of a step. */
 #include "run/executor_times.h"
 
 #include "base/clock.h"
