@@ -58,6 +58,30 @@ static inline double winner_fastest(const judging *b, const judged *j)
     return most;
 }
 
+/* Does a published run of the same model on as many of the same GPUs have wider numbers, and more
+ * tokens a second? Then nobody would run this one. */
+static inline bool winner_wider_is_faster(const judging *b, const judged *j)
+{
+    if (text_equal(winner_precision(j), "bf16")) return false;
+    for (int k = 0; k < b->n_rows; k++) {
+        const judged *x = &b->rows[k];
+        if (winner_job(x) && !strcmp(x->model, j->model) && !strcmp(x->gpu, j->gpu) &&
+            recipe_int(&x->s->r, K_N_GPUS) == recipe_int(&j->s->r, K_N_GPUS) &&
+            text_equal(winner_precision(x), "bf16") && x->tokens > j->tokens)
+            return true;
+    }
+    return false;
+}
+
+/* Why a job's fastest run says little about what its GPUs can do; NULL: it does. */
+static inline const char *winner_untuned(const judging *b, const judged *j)
+{
+    band_traits t = band_traits_of(j->s);
+    bool alone = text_equal(t.feature[BAND_OVERLAP], "off");
+    if (alone && text_equal(t.feature[BAND_GRAPHS], "none")) return "no overlap, no graphs";
+    return winner_wider_is_faster(b, j) ? "slower than in BF16" : NULL;
+}
+
 /* The job alone: what a plan decides is left open. */
 static inline status winner_recipe(recipe *r, const judging *b, const judged *j, arena *a,
                                    error *err)
@@ -121,9 +145,9 @@ static inline void print_ratios(const char *what, numbers *x)
 
 static inline void print_winners(judging *b, bool parts)
 {
-    numbers ratios = {0}, others = {0}, scored = {0};
+    numbers ratios = {0}, others = {0}, scored = {0}, tuned = {0};
     printf("| model | GPU | n | precision | best published | tokens/s | plan's first | tokens/s | "
-           "ratio | of any |\n|---|---|--:|---|---|--:|---|--:|--:|--:|\n");
+           "ratio | of any | its best run |\n|---|---|--:|---|---|--:|---|--:|--:|--:|---|\n");
     for (int i = 0; i < b->n_rows; i++) {
         const judged *j = &b->rows[i];
         if (!winner_best(b, i)) continue;
@@ -134,14 +158,17 @@ static inline void print_winners(judging *b, bool parts)
         printf("| %s | %s | %" PRId64 " | %s | %s | %.0f | ", j->model, j->gpu,
                recipe_int(&j->s->r, K_N_GPUS), winner_precision(j), j->id, j->tokens);
         if (winner_of(&f, &text, b, j, a, &err)) {
-            printf("%s | - | - | - |\n", err.text);
+            printf("%s | - | - | - | |\n", err.text);
         } else {
             double ours = f.exact.tokens_per_s_per_gpu;
             double ratio = ours / j->tokens, other = ours / winner_fastest(b, j);
             numbers_add(&ratios, log(ratio));
             numbers_add(&others, log(other));
+            const char *untuned = winner_untuned(b, j);
             if (j->list == LIST_SET) numbers_add(&scored, log(ratio));
-            printf("%s | %.0f | %.2f | %.2f |\n", text, ours, ratio, other);
+            if (!untuned) numbers_add(&tuned, log(ratio));
+            printf("%s | %.0f | %.2f | %.2f | %s |\n", text, ours, ratio, other,
+                   untuned ? untuned : "");
             if (parts) print_winner_parts(j, &f);
         }
         fflush(stdout);
@@ -151,6 +178,11 @@ static inline void print_winners(judging *b, bool parts)
     print_ratios(arena_text(b->a, "%d jobs", ratios.n), &ratios);
     print_ratios(arena_text(b->a, "Of those, %d whose best run is in the accuracy set", scored.n),
                  &scored);
+    print_ratios(arena_text(b->a,
+                            "%d whose best run has EP overlap or graphs, and is not slower "
+                            "than one in BF16",
+                            tuned.n),
+                 &tuned);
     print_ratios("Against the fastest of the same model and GPU, of any number and precision",
                  &others);
 }

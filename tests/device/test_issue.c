@@ -8,6 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "device/hooks_testing.h"
 #include "device/issue.h"
 #include "device/log.h"
 
@@ -49,12 +50,6 @@ static void hook_replay(device *d, int graph, const op *o, uint32_t number)
     seen.launched[STREAM_COMPUTE] += 100 * (graph + 1);
 }
 
-static bool no(const device *d)
-{
-    (void)d;
-    return false;
-}
-
 static void hook_point(device *d, issue_point p)
 {
     (void)d, (void)p;
@@ -65,41 +60,13 @@ static void hook_await(device *d, op_stream s, int64_t rank, issue_point theirs)
     (void)d, (void)s, (void)rank, (void)theirs;
 }
 
-static device_address hook_locate(const device *d, const void *at)
-{
-    (void)d, (void)at;
-    return (device_address){SPACE_WORK, 0};
-}
-
-static void *hook_peer(const device *d, int64_t rank, device_address at)
-{
-    static char memory[4096];
-    (void)d, (void)rank, (void)at;
-    return memory;
-}
-
-static void hook_move(device *d, op_stream s, const issue_copy *list, int n)
-{
-    (void)d, (void)s, (void)list, (void)n;
-}
-
-static void hook_end(device *d, op_stream s, const op *o, uint32_t number)
-{
-    (void)d, (void)s, (void)o, (void)number;
-}
-
 static const issue_hooks hooks = {.wait = hook_wait,
                                   .record = hook_record,
                                   .launch = hook_launch,
                                   .replay = hook_replay,
-                                  .staged = no,
-                                  .by_library = no,
                                   .point = hook_point,
                                   .await = hook_await,
-                                  .locate = hook_locate,
-                                  .peer = hook_peer,
-                                  .move = hook_move,
-                                  .end = hook_end};
+                                  HOOKS_THAT_DO_NOTHING};
 
 static const members *group(const comm *c, comm_group g)
 {

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "device/hooks_testing.h"
 #include "device/meeting.h"
 
 /* ---- ranks whose hosts move when they are told */
@@ -38,12 +39,6 @@ static host *host_of(const device *d)
     return &hosts[(const host *)(const void *)d - hosts];
 }
 
-static bool no(const device *d)
-{
-    (void)d;
-    return false;
-}
-
 static void hook_point(device *d, issue_point p)
 {
     host_of(d)->recorded[p.stream][p.group][p.kind] = host_of(d)->at;
@@ -57,37 +52,7 @@ static void hook_await(device *d, op_stream s, int64_t rank, issue_point theirs)
     h->wrong += hosts[rank].recorded[theirs.stream][theirs.group][theirs.kind] != h->at;
 }
 
-static device_address hook_locate(const device *d, const void *at)
-{
-    (void)d, (void)at;
-    return (device_address){SPACE_WORK, 0};
-}
-
-static void *hook_peer(const device *d, int64_t rank, device_address at)
-{
-    static char memory[RANKS][64];
-    (void)d, (void)at;
-    return memory[rank];
-}
-
-static void hook_move(device *d, op_stream s, const issue_copy *list, int n)
-{
-    (void)d, (void)s, (void)list, (void)n;
-}
-
-static void hook_end(device *d, op_stream s, const op *o, uint32_t number)
-{
-    (void)d, (void)s, (void)o, (void)number;
-}
-
-static const issue_hooks hooks = {.staged = no,
-                                  .by_library = no,
-                                  .point = hook_point,
-                                  .await = hook_await,
-                                  .locate = hook_locate,
-                                  .peer = hook_peer,
-                                  .move = hook_move,
-                                  .end = hook_end};
+static const issue_hooks hooks = {.point = hook_point, .await = hook_await, HOOKS_THAT_DO_NOTHING};
 
 /* A communicator is its host here. */
 static const members *group(const comm *c, comm_group g)

@@ -2,7 +2,8 @@
  * memory.
  *
  * Columns: id; rank (which was measured); optimizer (0: the run had none); system; overrides,
- * separated by blanks; allocated and reserved as measured, in unit (GiB or GB, 1e9 bytes). */
+ * separated by blanks; allocated and reserved as measured, in unit (GiB or GB, 1e9 bytes); left_out
+ * (reserved: what the allocator took has no reason in the tensors, docs/ACCURACY.md). */
 #ifndef TESTS_PRICE_MEMORY_ROWS_H
 #define TESTS_PRICE_MEMORY_ROWS_H
 

@@ -32,15 +32,18 @@ static void measured_peaks_are_met(void **state)
     assert_int_equal(csv_read(&t, MEASURED_CSV, a, &err), OK);
     for (int i = 0; i < t.n_rows; i++) {
         measured m;
-        if (*csv_cell(&t, i, "left_out")) continue;
+        bool left_out = strcmp(csv_cell(&t, i, "left_out"), "reserved") == 0;
         if (measured_row(&m, &t, i, a, &err)) fail_msg("%s: %s", m.id, err.text);
         double e = fabs(m.ours / m.allocated - 1);
         if (e > 0.06) fail_msg("%s: %.1f %% off", m.id, 100 * e);
         if (text_starts(m.id, "H200-") && e > 0.03) fail_msg("%s: %.1f %% off", m.id, 100 * e);
         allocated.list[allocated.n++] = e;
-        if (m.reserved > 0) reserved.list[reserved.n++] = fabs(m.ours_reserved / m.reserved - 1);
+        if (!(m.reserved > 0) || left_out) continue;
+        double more = fabs(m.ours_reserved / m.reserved - 1);
+        if (more > 0.06) fail_msg("%s: reserved %.1f %% off", m.id, 100 * more);
+        reserved.list[reserved.n++] = more;
     }
-    assert_true(allocated.n >= 27 && reserved.n >= 19);
+    assert_true(allocated.n >= 27 && reserved.n >= 18);
     assert_true(median(&allocated) < 0.015);
     assert_true(median(&reserved) < 0.025);
     arena_destroy(a);
