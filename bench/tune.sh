@@ -3,7 +3,9 @@
 # dispatcher; a memory limit; a crash), the chosen recipe and the best of all are measured again in turns.
 # Combinations are measured once for all starts of one rank, once for those of two; the three fastest twice more, in turn.
 # TUNE_CASES="microbatch ..." does only those; TUNE_ROUNDS (10) of chosen and best in turn; TUNE_STEPS of a trial (12; 0: as
-# `tune` itself chooses). Each line says how long its case took.
+# `tune` itself chooses); TUNE_SECONDS (1200): no case begins later. Ends with one table and a verdict for each case: yes
+# where the median of chosen over best is at most 1.03, in fewer trials than a third of the combinations. "Perhaps": the
+# median is above, but by less than half of the rounds differ from one another. Exit code 1: not all are yes.
 set -eu
 moefold=$(readlink -f "${MOEFOLD:-./moefold}")
 export OMP_WAIT_POLICY=passive MOEFOLD=$moefold
@@ -87,10 +89,28 @@ def crash_program(folder, micro):
     return path
 
 
-for name in os.environ.get("TUNE_CASES", " ".join(CASES)).split():
+def verdict(ratios, trials, combinations):
+    """The median, and whether it is as wanted."""
+    s = sorted(ratios)
+    median, half = statistics.median(s), s[-1 - len(s) // 4] - s[len(s) // 4]
+    if 3 * trials >= combinations:
+        return "no: too many trials"
+    return "yes" if median <= 1.03 else "perhaps" if median - half <= 1.03 else "no"
+
+
+table = [("start", "combinations", "trials", "chosen over best", "range of %d rounds" % rounds, "walls", "seconds", "as asked")]
+cases = os.environ.get("TUNE_CASES", " ".join(CASES)).split()
+strange = [c for c in cases if c not in CASES]
+if strange:
+    sys.exit("tune.sh: TUNE_CASES=%s: no such case; there are %s" % (" ".join(strange), " ".join(CASES)))
+first = time.monotonic()
+for name in cases:
     job, start, recompute, dispatch, more = CASES[name]
     ranks = 2 if "ep=2" in job else 1
     begun = time.monotonic()
+    if begun - first > float(os.environ.get("TUNE_SECONDS", "1200")):
+        table.append((name, "", "", "", "", "", "", "not run: no time"))
+        continue
     with tempfile.TemporaryDirectory() as d:
         env = dict(os.environ)
         if "CRASH" in more:
@@ -98,7 +118,8 @@ for name in os.environ.get("TUNE_CASES", " ".join(CASES)).split():
         out = subprocess.run([moefold, "tune", *job, *start, "--threads", "1", "--dir", d + "/t", "--json",
                               *(["--steps", trial_steps] if trial_steps != "0" else [])], env=env, capture_output=True, text=True)
         if out.returncode:
-            print(name, "FAILED", out.stderr)
+            print(name, "FAILED", out.stderr, flush=True)
+            table.append((name, "", "", "", "", "", "", "no: tune failed"))
             continue
         answer = json.loads(out.stdout)
         chosen = answer["trials"][answer["best"]]
@@ -119,5 +140,14 @@ for name in os.environ.get("TUNE_CASES", " ".join(CASES)).split():
         print("            %.0f s, of which tuning %.0f s; others had the cores in %d of the runs of this comparison" % (
             time.monotonic() - begun, tuned, disturbed[0]))
         disturbed[0] = 0
+        n = len(answer["trials"])
+        table.append((name, "%d" % len(times), "%d" % n, "%.3f" % statistics.median(ratios), "%.3f to %.3f" % (min(ratios), max(ratios)),
+                      " ".join(sorted({w or "-" for w in walls})), "%.0f" % (time.monotonic() - begun), verdict(ratios, n, len(times))))
         print("            chosen %s; best %s" % (chosen["change"] or "the start", " ".join(best[len(job):])), flush=True)
+print()
+for i, row in enumerate(table):
+    print("| " + " | ".join(row) + " |")
+    if i == 0:
+        print("|" + "---|" * len(row))
+sys.exit(any(row[-1] != "yes" for row in table[1:]))
 PY

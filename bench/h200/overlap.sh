@@ -136,7 +136,7 @@ p2p=comm_overlap.overlap_p2p_comm batch=comm_overlap.batch_p2p_comm
 if [ -n "$paced_us" ]; then
     # link MB/s: with N = 500, and a latency of a fifth of an operation
     link() { echo "$((paced_us / 5))us+$(($1 * 500000 / paced_us))KB/s"; }
-    links=("$(link 50)" "$(link 20)" "$(link 10)" "$(link 50)")
+    links=("$(link 50)" "$(link 20)" "$(link 2)" "$(link 50)")
     replicas=(train.global_batch_size=2 ddp.bucket_size=40000)
     tensors=(train.global_batch_size=4)
     stages=(train.global_batch_size=8)

@@ -107,7 +107,8 @@ static status go_on(tune *t, const tune_words *w, const limits *l, const char **
 
 /* ---- words */
 
-static void mark_pins(tune *t, int argc, char **argv, arena *a)
+/* `--pin all`: whatever the recipe sets. */
+static void mark_pins(tune *t, const recipe *r, int argc, char **argv, arena *a)
 {
     for (int i = 1; i < argc; i++) {
         const char *pin = text_starts(argv[i], "--pin=")      ? argv[i] + 6
@@ -115,10 +116,10 @@ static void mark_pins(tune *t, int argc, char **argv, arena *a)
                                                               : NULL;
         if (!pin) continue;
         const char *words = cli_short_word(a, pin) ? cli_short_word(a, pin) : pin;
-        size_t n = strcspn(words, "=");
+        bool all = strcmp(pin, "all") == 0;
+        int pinned = knob_find(arena_copy(a, words, strcspn(words, "=")), NULL);
         for (knob_id k = 0; k < K_COUNT; k++)
-            if (strlen(knobs[k].key) == n && strncmp(knobs[k].key, words, n) == 0)
-                t->pinned[k] = true;
+            if ((int)k == pinned || (all && r->knob[k].from == FROM_USER)) t->pinned[k] = true;
     }
 }
 
@@ -185,7 +186,8 @@ int command_tune(int argc, char **argv)
         {"--minutes", "N", "no trial begins later; unset: 10", NULL, &w.minutes},
         {"--dir", "DIR", "folder of the trials, which goes on where it ended; unset: ./tune", NULL,
          &w.dir},
-        {"--pin", "KEY=VALUE", "keep a knob at this value; may be repeated", NULL, &pin},
+        {"--pin", "KEY=VALUE", "keep a knob at this value; may be repeated; all: what is set", NULL,
+         &pin},
         {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
          &w.threads},
         {"--steps", "N", "steps of a trial; unset: about three seconds of them", NULL, &w.steps},
@@ -204,7 +206,7 @@ int command_tune(int argc, char **argv)
     status st = plan_take_pins(argc, argv, words, &n, &all, &err);
     if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 8}, r, &done, &err);
     if (!st && !done) {
-        mark_pins(t, argc, argv, a);
+        mark_pins(t, r, argc, argv, a);
         st = work(t, &w, r, a, &err);
     }
     int code = st ? cli_fail("tune", st, &err) : OK;

@@ -26,9 +26,10 @@
  * D6  Nothing is allocated between device_events and device_close, but by take and stamps.
  * D7  A stamp is the time at which a stream passes a point. Stamps stand in a table that is made
  *     before the step; taking one costs the stream a write and the host a call, waits for nothing
- *     and changes no order. Only who wants times takes them: one before an operation and one behind
- *     it give its start and end on its stream. They are read when they have passed, by number, as
- *     seconds since an origin that all streams share.
+ *     and changes no order. Only who wants times takes them: one behind an operation gives its end
+ *     on its stream, and the start of the next one where that was put before the stamp had passed;
+ *     else that one wants a stamp of its own before it. They are read when they have passed, by
+ *     number, as seconds since an origin that all streams share.
  *
  * One thread uses a device: the rank's. The header is C; .cu files include it, too. */
 #ifndef DEVICE_DEVICE_H
@@ -149,6 +150,10 @@ typedef struct device_table {
     /* Seconds since the origin. The host waits until the stamp has passed: it never does behind a
      * sync. */
     double (*stamp_read)(device *d, int stamp);
+
+    /* Has a stamp that was put passed? True where that is not known. Waits for nothing. NULL: it
+     * never is. */
+    bool (*stamp_passed)(device *d, int stamp);
 
     /* Of a device that does not run ahead, NULL elsewhere: between two operations whose times are
      * read off the host's clock, `now`. Have stamps behind messages passed? */

@@ -233,6 +233,12 @@ double host_stamp_read(device *d, int stamp)
     return h->stamps[stamp].at - h->origin;
 }
 
+bool host_stamp_passed(device *d, int stamp)
+{
+    const host_device *h = d->state;
+    return queues_passed(d, h->stamps[stamp].is);
+}
+
 /* ---- opening */
 
 status host_open(device *d, bool late, uint64_t seed, int deaf, error *err)

@@ -119,6 +119,7 @@ status host_stamps(device *d, int n, error *err);
 double host_stamp_origin(device *d);
 void host_stamp_put(device *d, op_stream s, int stamp);
 double host_stamp_read(device *d, int stamp);
+bool host_stamp_passed(device *d, int stamp);
 void host_look(device *d, double now);
 void host_stamp_now(device *d, op_stream s, int stamp); /* passes in the call */
 void host_read(device *d, void *to, device_address from, int64_t bytes);
@@ -135,7 +136,7 @@ void host_differ(device *d, device_address at, int byte, int64_t bytes, unsigned
     .is_complete = host_is_complete, .launch = host_launch, .message = host_message,               \
     .graphs = host_graphs, .capture = host_capture, .captured = host_captured,                     \
     .replay = host_replay, .stamps = host_stamps, .stamp_origin = host_stamp_origin,               \
-    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .look = host_look,                     \
-    .sync = queues_finish, .settle = queues_begin_all
+    .stamp = host_stamp_put, .stamp_read = host_stamp_read, .stamp_passed = host_stamp_passed,     \
+    .look = host_look, .sync = queues_finish, .settle = queues_begin_all
 
 #endif

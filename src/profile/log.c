@@ -178,7 +178,8 @@ status log_read(profile *out, const profile_file *f, arena *a, error *err)
     if (!l->n_iterations && !l->out_of_memory && r.odd) /* I3 */
         return error_set(err, ERR_INPUT,
                          "%s: neither text nor JSON nor SQLite; repair: of an Nsight report "
-                         "(.nsys-rep) give `nsys export --type sqlite`",
+                         "(.nsys-rep; QdstrmImporter makes one of a .qdstrm) give `nsys export "
+                         "--type sqlite`",
                          f->name);
     if (!l->n_iterations && !l->out_of_memory)
         return error_set(err, ERR_INPUT,

@@ -59,6 +59,10 @@ typedef struct tune {
     hardware base, hw; /* as it was described; as the trials measured it */
     trial trials[TRIALS_MAX];
     int n;
+    /* Machines that are invented: set `end`, `step_s`, `spread` and `parts` of a trial by its
+     * `change`, and no process is started. NULL: a process of this program. */
+    void (*measure)(const struct tune *t, trial *x);
+    void *machine; /* of `measure` */
     arena *a;
 } tune;
 

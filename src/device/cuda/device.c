@@ -413,6 +413,12 @@ static double stamp_read(device *d, int number)
     return 1e-3 * (double)ms;
 }
 
+/* One that is still held by issue.c has passed long ago, or was never recorded: both are true. */
+static bool stamp_passed(device *d, int number)
+{
+    return gpu_is_past(d, state_of(d)->stamps[number], "asking for a stamp");
+}
+
 /* ---- operations */
 
 /* For tests: a kernel that traps, or a wait for a number that nobody writes. */
@@ -543,6 +549,7 @@ status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, e
                                   .stamp_origin = stamp_origin,
                                   .stamp = issue_stamp,
                                   .stamp_read = stamp_read,
+                                  .stamp_passed = stamp_passed,
                                   .sync = sync,
                                   .settle = issue_all,
                                   .products = products},
