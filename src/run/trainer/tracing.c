@@ -87,10 +87,17 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err)
                          "--trace-steps %" PRId64 "-%" PRId64 ": this run does steps %" PRId64
                          " to %" PRId64 "; repair: steps among them",
                          w->first, w->last, j->begun + 1, j->end);
+    const char *word = getenv("MOEFOLD_TRACE_EVERY_OTHER");
+    bool off = !word || !*word || strcmp(word, "0") == 0;
+    if (!off && strcmp(word, "1") != 0)
+        return error_set(err, ERR_INPUT,
+                         "MOEFOLD_TRACE_EVERY_OTHER=%s in the environment is not 0 or 1; unset it "
+                         "and every step of --trace-steps is traced",
+                         word);
     tracing *t = ARENA_NEW(a, tracing);
     t->j = *j;
     t->a = a;
-    t->every_other = getenv("MOEFOLD_TRACE_EVERY_OTHER") != NULL;
+    t->every_other = !off;
     *out = t;
     return OK;
 }
