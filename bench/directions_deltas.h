@@ -56,7 +56,8 @@ static inline status print_all_deltas(arena *a, error *err)
     printf(
         "\n## Published differences beside ours\n\nEach row is one change to one run. Where a "
         "source leaves something out, the remark says so; where we are far off, why we\nthink so. "
-        "Rows and the words that make the runs: tests/data/published/deltas.csv.\n");
+        "Those of the ModelZoo and of the GB200 report are priced with their container generation, "
+        "25.11.\nRows and the words that make the runs: tests/data/published/deltas.csv.\n");
     return print_deltas(a, err);
 }
 
