@@ -122,6 +122,10 @@ for name in cases:
             table.append((name, "", "", "", "", "", "", "no: tune failed"))
             continue
         answer = json.loads(out.stdout)
+        if answer["best"] is None:
+            print(name, "FAILED: no trial was measured:", answer["trials"][-1]["said"], flush=True)
+            table.append((name, "", "%d" % len(answer["trials"]), "", "", "", "", "no: nothing was measured"))
+            continue
         chosen = answer["trials"][answer["best"]]
         choice = [d + "/t/best.yaml"]
         tuned = time.monotonic() - begun

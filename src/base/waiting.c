@@ -97,8 +97,15 @@ static void draw(void)
 static double first_draw(void)
 {
     const char *word = getenv("MOEFOLD_WAITING_SECONDS");
-    double seconds = word ? strtod(word, NULL) : first_seconds;
-    return seconds >= 0 && seconds <= 60 ? seconds : first_seconds;
+    if (!word || !*word) return first_seconds;
+    char *end;
+    double seconds = strtod(word, &end);
+    if (end != word && !*end && seconds >= 0 && seconds <= 60) return seconds;
+    fprintf(stderr,
+            "MOEFOLD_WAITING_SECONDS=%s in the environment is not a number of seconds from 0 to "
+            "60; unset it and %g count\n",
+            word, first_seconds);
+    return first_seconds;
 }
 
 static void *drawing(void *unused)

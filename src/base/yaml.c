@@ -208,6 +208,11 @@ static size_t character(const unsigned char *p, size_t left)
 static status check_text(const char *name, const char *data, size_t n, error *err)
 {
     int line = 1;
+    if (n > 1 && data[0] == '\x1f' && (unsigned char)data[1] == 0x8b)
+        return error_set(err, ERR_INPUT,
+                         "%s: is packed by gzip, and not a recipe; traces are read by `moefold "
+                         "trace A B`, profiles by `moefold profile`",
+                         name);
     for (size_t i = 0; i < n;) {
         size_t length = character((const unsigned char *)data + i, n - i);
         if (!length)

@@ -58,7 +58,7 @@ static status refuse(const char *word, error *err)
                                                         "nsys export --type sqlite)"}};
     size_t length = strlen(word);
     const char *what = NULL;
-    if (!file_exists(word)) return OK;
+    if (!file_exists(word) || file_is_folder(word)) return OK;
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         size_t n = strlen(ends[i][0]);
         if (length > n && strcmp(word + length - n, ends[i][0]) == 0) what = ends[i][1];
@@ -119,6 +119,7 @@ static status read_runs(diff_runs *r, const cli_words *w, const int at[2], arena
         status s = diff_run_read(&r->side[i], w->argv[at[i]], a, err);
         if (s) return s;
     }
+    diff_runs_alike(r->side, a);
     r->both = r->side[0].word && r->side[1].word;
     for (int i = 0; i < 2; i++)
         if (r->side[i].word) r->c.steps[i] = compare_steps(&r->side[i].m, a);

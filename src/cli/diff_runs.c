@@ -47,6 +47,23 @@ static status read_folder(diff_run *out, const char *word, arena *a, error *err)
     return s;
 }
 
+/* Of a run that did not end there is no summary, and so only the seconds of its metrics, with those
+ * in which others had the core: the other run is taken so, too. */
+void diff_runs_alike(diff_run side[2], arena *a)
+{
+    for (int i = 0; i < 2; i++) {
+        run_folder *f = &side[i].folder;
+        if (!side[0].word || !side[1].word || !f->summary || side[1 - i].folder.summary) continue;
+        double *steps;
+        run_folder_release(f);
+        int64_t n = run_steps(f, &steps, a);
+        if (n < 1) return;
+        side[i].m.n = n;
+        side[i].m.steps = steps;
+        side[i].m.delay = side[i].m.left_out = 0;
+    }
+}
+
 static const struct {
     bool (*is)(const char *path);
     status (*read)(diff_run *out, const char *word, arena *a, error *err);

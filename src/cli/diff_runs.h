@@ -20,6 +20,9 @@ typedef struct diff_run {
 status diff_run_read(diff_run *out, const char *word, arena *a, error *err);
 void diff_run_release(diff_run *r);
 
+/* Of two runs both sides' steps come from summaries, or both from metrics. */
+void diff_runs_alike(diff_run side[2], arena *a);
+
 typedef struct diff_runs {
     diff_run side[2];
     bool both;

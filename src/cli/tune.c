@@ -136,6 +136,16 @@ static status read_limits(limits *l, const tune_words *w, error *err)
     return st;
 }
 
+static status other_program(error *err)
+{
+    const char *other = getenv("MOEFOLD_TUNE_PROGRAM");
+    if (!other || access(other, X_OK) == 0) return OK;
+    return error_set(err, ERR_INPUT,
+                     "MOEFOLD_TUNE_PROGRAM=%s in the environment is not a program that can be "
+                     "started; unset it and trials are processes of this one",
+                     other);
+}
+
 static status open_tuning(tune *t, const recipe *r, setup *s, arena *a, error *err)
 {
     t->a = a;
@@ -159,6 +169,7 @@ static status work(tune *t, const tune_words *w, const recipe *r, arena *a, erro
     const char *why = NULL;
     t->dir = w->dir ? w->dir : "tune";
     status st = read_limits(&l, w, err);
+    if (!st) st = other_program(err);
     if (!st) st = open_tuning(t, r, s, a, err);
     if (st) return st;
     if (w->tell) return tune_take_log(t, w->tell, w->json, a, err);

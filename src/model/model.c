@@ -95,8 +95,8 @@ status model_fill(recipe *r, error *err)
     if (!file_exists(path))
         return error_set(
             err, ERR_INPUT,
-            "%s=%.200s: the folder %.400s has no config.json; give a folder that has one, "
-            "or a preset",
+            "%s=%.200s: the folder %.400s has no config.json (and no recipe.yaml or "
+            "metrics.jsonl, as a run's folder would); give a folder that has one, or a preset",
             knobs[K_MODEL].key, name, file_folder(r->a, path));
     return config_fill(r, path, err);
 }

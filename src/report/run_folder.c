@@ -176,8 +176,13 @@ static const char *summary_fault(const json_t *o)
 
 status run_summary_parse(json_t **out, const char *path, const char *data, size_t n, error *err)
 {
-    status s = json_parse(path, data, n, out, err);
-    if (s) return s;
+    error why = {{0}};
+    status s = json_parse(path, data, n, out, &why);
+    if (s)
+        return error_set(err, s,
+                         "%s: cut short, or no JSON; repair: remove it (the run is then shown as "
+                         "far as its metrics go), or run again",
+                         why.text);
     const char *fault = summary_fault(*out);
     if (!fault) return OK;
     json_decref(*out);

@@ -103,6 +103,10 @@ echo '{"moefold": "run", "version": 2}' >"$work/recompute/summary.json"
 expect another_version_is_refused 2 'recompute/summary.json: version is not 1.*repair' diff_ "$work/a" "$work/recompute"
 echo '{"event": "iteration"}' >"$work/recompute/metrics.jsonl"
 expect a_broken_line_is_refused 2 'metrics.jsonl:1: an iteration without its number; repair' diff_ "$work/a" "$work/recompute"
+cp -r "$work/a" "$work/cut" && truncate -s 100 "$work/cut/summary.json"
+expect a_cut_summary_is_refused 2 'cut/summary.json:.*cut short, or no JSON; repair: remove it' diff_ "$work/a" "$work/cut"
+cp -r "$work/a" "$work/no.jsonl" && rm "$work/no.jsonl/summary.json"
+expect a_run_without_a_summary_is_measured_alike 0 "B's step is 0.0 % longer than A's" diff_ "$work/a" "$work/no.jsonl"
 expect metrics_alone_are_refused 2 'metrics of a run \(name its folder\)' diff_ "$work/a" "$work/a/metrics.jsonl"
 
 # ---- what other programs measured

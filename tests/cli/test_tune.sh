@@ -71,6 +71,9 @@ printf 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n' >
 expect no_memory_there 0 'no memory' "$moefold" tune "${far[@]}" --tell "$work/oom.log"
 expect both_at_once 2 'one after the other' "$moefold" tune "${far[@]}" --next --tell x
 
+# ---- switches in the environment are named where they are wrong
+MOEFOLD_TUNE_PROGRAM=/nowhere expect no_such_program 2 'MOEFOLD_TUNE_PROGRAM=/nowhere .*unset it' "$moefold" tune "${job[@]}" --dir "$work/none"
+
 # ---- this machine
 expect a_real_one 0 '^Best +trial' "$moefold" tune tiny cluster.gpu=cpu seq=32 gbs=4 mbs=1 --threads 1 --steps 4 \
     --pin model.recompute_granularity=null --dir "$work/real"
