@@ -50,7 +50,7 @@ static void a_toss_up_goes_to_support_then_memory(void **state)
     order_is(rows, 4, (const int[]){0, 2, 3, 1});
 }
 
-/* Of equals the one that is more like a published run; a faster one beyond a toss-up stays first. */
+/* Of equals the one more like a published run; a faster one beyond a toss-up stays first. */
 static void a_toss_up_goes_to_what_was_tried(void **state)
 {
     (void)state;
