@@ -298,6 +298,30 @@ const band_row *band_fastest(const band_traits *t)
     return best;
 }
 
+static int unlike(const band_traits *t, const band_row *r)
+{
+    int n = 0;
+    for (int f = 0; f < BAND_FEATURES; f++) n += !text_equal(t->feature[f], r->feature[f]);
+    for (size_t i = 0; i < sizeof t->sizes / sizeof t->sizes[0]; i++)
+        n += t->sizes[i] != r->sizes[i];
+    return n;
+}
+
+int band_untried(const band_traits *t)
+{
+    int least = BAND_FEATURES + 8;
+    bool known = false;
+    for (int i = 0; i < N_ROWS; i++) {
+        if (band_family(rows[i].gpu) != t->family || !text_equal(rows[i].name, t->name) ||
+            rows[i].seq != t->seq)
+            continue;
+        known = true;
+        int n = unlike(t, &rows[i]);
+        if (n < least) least = n;
+    }
+    return known ? least : 0;
+}
+
 int band_unlike(textbuf *out, const band_traits *t, const band_row *r)
 {
     static const char *const names[] = {"TP",

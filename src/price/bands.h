@@ -99,6 +99,11 @@ const band_row *band_fastest(const band_traits *t);
 /* What a run has otherwise than a row: "EP 16 (32), EP overlap on (off)". Returns how many. */
 int band_unlike(textbuf *out, const band_traits *t, const band_row *r);
 
+/* Knobs (sizes and features) that nobody has published: those in which a run differs from the
+ * published run of its model, length and family of GPUs that it is most like. 0 where there is
+ * none: nothing is known of any. */
+int band_untried(const band_traits *t);
+
 /* How unlike a run a row is. */
 double band_distance(const band_traits *t, const band_row *r);
 

@@ -11,7 +11,10 @@
  *     most (the upper end of its own band) would eat into the headroom. More than that buys
  *     nothing.
  * I4  Each place is given by itself, beside the fastest that is left. So no row stands before one
- *     that is faster beyond a toss-up, however many lie between them. */
+ *     that is faster beyond a toss-up, however many lie between them.
+ * I5  The fastest of many is fast in part because its price is too low, and prices of what nobody
+ *     has run are checked by nothing: of rows that are a toss-up, equally supported and roomy, the
+ *     one most like a published run of the model comes first. */
 #include "search/search_ties.h"
 
 #include <math.h>
@@ -64,6 +67,7 @@ static bool better(const tie_row *a, const tie_row *b)
 {
     if (a->supported != b->supported) return a->supported;
     if (a->roomy != b->roomy) return a->roomy;
+    if (a->untried != b->untried) return a->untried < b->untried; /* I5 */
     return a->seconds < b->seconds;
 }
 
@@ -105,6 +109,7 @@ void search_judge_ties(search_result *r, const search_options *o)
         if (o->prices.stack) rows[i].traits.stack = o->prices.stack;
         f->band = band_of_time(&rows[i].traits, -1);
         f->supported = rows[i].supported = band_unsupported(&rows[i].traits) == BAND_FEATURES;
+        rows[i].untried = band_untried(&rows[i].traits);
         if (rows[i].seconds < rows[fastest].seconds) fastest = i;
     }
     for (int i = 0; i < n; i++) /* I1 */

@@ -2,6 +2,7 @@
 #include "searching.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "search/search_ties.h"
 
@@ -47,6 +48,39 @@ static void a_toss_up_goes_to_support_then_memory(void **state)
     order_is(rows, 4, (const int[]){2, 3, 1, 0});
     rows[0].supported = true; /* free memory beyond what is needed buys nothing */
     order_is(rows, 4, (const int[]){0, 2, 3, 1});
+}
+
+/* Of equals the one more like a published run; a faster one beyond a toss-up stays first. */
+static void a_toss_up_goes_to_what_was_tried(void **state)
+{
+    (void)state;
+    tie_row rows[] = {row(1, 1, 1, true, true), row(slower(0.1, 1), 2, 1, true, true),
+                      row(slower(0.9, 1), 4, 1, true, true)};
+    rows[0].untried = 4;
+    rows[1].untried = 2;
+    order_is(rows, 3, (const int[]){1, 0, 2});
+    rows[1].roomy = false;
+    order_is(rows, 3, (const int[]){0, 1, 2});
+}
+
+/* A published run has nothing untried; with another EP and batch it has two knobs, but of a model
+ * that nobody has published nothing is known. */
+static void untried_knobs_are_counted(void **state)
+{
+    (void)state;
+    int n;
+    const band_row *r = band_rows(&n);
+    while (n > 1 && strcmp(r->id, "VC-Q30-H100-step") != 0) r++, n--;
+    assert_string_equal(r->id, "VC-Q30-H100-step");
+    band_traits t = {.family = 'H', .gpu = r->gpu, .name = r->name, .seq = r->seq};
+    memcpy(t.feature, r->feature, sizeof t.feature);
+    memcpy(t.sizes, r->sizes, sizeof t.sizes);
+    assert_int_equal(band_untried(&t), 0);
+    t.sizes[2] = 4;
+    t.sizes[6] = 2;
+    assert_int_equal(band_untried(&t), 2);
+    t.name = "tiny";
+    assert_int_equal(band_untried(&t), 0);
 }
 
 /* Knobs that differ widen the band between two rows, not between others. */
@@ -105,6 +139,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slower_row_is_not_first_for_its_memory),
         cmocka_unit_test(a_toss_up_goes_to_support_then_memory),
+        cmocka_unit_test(a_toss_up_goes_to_what_was_tried),
+        cmocka_unit_test(untried_knobs_are_counted),
         cmocka_unit_test(only_the_two_rows_count),
         cmocka_unit_test(toss_ups_are_no_chain),
         cmocka_unit_test(plans_begin_with_the_fastest_or_its_equal),
