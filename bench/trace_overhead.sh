@@ -33,7 +33,7 @@ for ((i = 1; i <= rounds; i++)); do
     }
     [ $((2 * SECONDS - from)) -le "$limit" ] || break
 done
-python3 - "$work" <<'PY'
+python3 - "$work" "$SECONDS" <<'PY'
 import glob, json, math, random, statistics, sys
 
 STRETCH, SAMPLES = 10, 2000
@@ -74,6 +74,9 @@ print("%d runs, %d traced steps of %.1f ms; rank 0 waited for a core for %.1f %%
 print("without delays: %+.2f %% (%+.2f to %+.2f)" % tuple(alone))
 known = wall[2] - wall[1] <= 2 and not wall[1] < 1 <= wall[2]
 verdict = "cannot be told: longer, or on a quieter machine" if not known else "below 1 %" if wall[2] < 1 else "not below 1 %"
+if not known:  # an interval is half as wide after four times as long
+    wanted = min(1, max(abs(1 - wall[0]), 0.05))
+    verdict += "; about %.0f s are needed as it is now" % (float(sys.argv[2]) * ((wall[2] - wall[1]) / 2 / wanted) ** 2)
 print("a traced step takes %+.2f %% (95 %%: %+.2f to %+.2f): %s" % (*wall, verdict))
 sys.exit(3 if not known else 0 if wall[2] < 1 else 1)
 PY

@@ -164,7 +164,11 @@ static const char *summary_fault(const json_t *o)
     if (!outcome || !text_in("finished|interrupted|failed", '|', outcome))
         return "outcome is not finished, interrupted or failed";
     if (!json_is_array(steps)) return "there is no list step_seconds";
-    json_array_foreach(steps, i, v) if (!(json_number_value(v) > 0)) return "a step of no time";
+    json_array_foreach(steps, i, v)
+    {
+        if (!(json_number_value(v) > 0)) return "a step of no time";
+        if (json_number_value(v) > 1e7) return "a step of more than 10,000,000 s";
+    }
     static const char *const sides[] = {"predicted", "measured"};
     for (int k = 0; k < 2; k++) {
         const json_t *side = json_object_get(o, sides[k]);

@@ -16,6 +16,7 @@
 #include "tune/tune.h"
 
 enum { STORE_BYTES_MAX = 64 << 20 };
+static const double STEP_SECONDS_MAX = 1e7; /* months: no trial takes so long */
 
 const char *trial_end_name(trial_end e)
 {
@@ -74,9 +75,20 @@ static void take_parts(trial *x, json_t *list)
         x->parts[i] = json_number_value(json_object_get(list, parts[i].name));
 }
 
+/* A line that somebody wrote may have a change that is none: it would be recommended. */
+static bool is_change(const tune *t, const char *change)
+{
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    bool is = change && tune_recipe(t, change, r, a);
+    arena_destroy(a);
+    return is;
+}
+
 static bool take_line(tune *t, json_t *o)
 {
-    trial x = {.number = (int)json_integer_value(json_object_get(o, "trial")),
+    json_int_t number = json_integer_value(json_object_get(o, "trial"));
+    trial x = {.number = number >= 0 && number < TRIALS_MAX ? (int)number : TRIALS_MAX,
                .from = (int)json_integer_value(json_object_get(o, "from")),
                .change = word(t, o, "change"),
                .reason = word(t, o, "reason"),
@@ -96,9 +108,9 @@ static bool take_line(tune *t, json_t *o)
     for (int w = 0; w < WALL_COUNT; w++)
         if (text_equal(wall_word, wall_name((wall)w))) x.wall = (wall)w;
     take_parts(&x, json_object_get(o, "parts"));
-    bool good = x.change && x.reason && x.end != TRIAL_ENDS && x.number >= 0 && x.number <= t->n &&
-                x.number < TRIALS_MAX && (x.end != TRIAL_MEASURED || x.step_s > 0);
-    if (!good) return false;
+    bool timed = x.end != TRIAL_MEASURED || (x.step_s > 0 && x.step_s < STEP_SECONDS_MAX);
+    bool good = x.reason && x.end != TRIAL_ENDS && x.number <= t->n && x.number < TRIALS_MAX;
+    if (!good || !timed || !is_change(t, x.change)) return false;
     t->trials[x.number] = x;
     if (x.number == t->n) t->n++;
     return true;
