@@ -10,8 +10,8 @@
  * I2  It ends where the largest expected gain is not worth a trial: WORTH at the trial FEW, half
  *     as much two trials before, twice as much two trials later. It also ends after IN_VAIN trials
  *     in a row that did not lower the best time by LITTLE: then prices and trials disagree about
- *     what is left. (bench/tune_machines.c: 0.003 throughout missed the best by more than 3 % on 4
- *     to 8 of 50 invented machines, 0.0015 throughout took up to 16 trials.)
+ *     what is left. (bench/tune_machines.c: 0.003 throughout missed the best by more than 3 % on 7
+ *     of 80 quiet machines, 0.0015 throughout on 4 and took up to 14 trials; now 1, up to 10.)
  * I3  Candidates that cost the same to nine digits are one program: only the first is tried.
  * I4  The start comes first. Where it does not fit, the fastest that fits does. */
 #include <math.h>
