@@ -13,7 +13,6 @@ extern "C" {
 #endif
 
 #define CUDA_ENTRY_NAME "moefold_cuda_entry"
-enum { CUDA_ENTRY_VERSION = 7 };
 
 /* The GPU that this rank would take, as CUDA describes it; what follows from it is the program's to
  * say (device/cuda.h). */
@@ -35,6 +34,9 @@ typedef struct cuda_entry {
      * 9.19.0 (PATH)". ERR_MACHINE: it cannot be used, and why. */
     status (*cudnn)(const char *folder, char *found, size_t room, error *err);
 } cuda_entry;
+
+/* Counted up where something means something else; a function more or less is another size. */
+enum { CUDA_ENTRY_VERSION = 8 + 1000 * (int)sizeof(cuda_entry) };
 
 typedef status cuda_entry_function(int version, const device_calls *p, cuda_entry *out, error *err);
 cuda_entry_function moefold_cuda_entry;
