@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `moefold diff` of runs: five planted differences are named, two runs of one recipe are noise. From the repository's root.
+# Mostly waits.
 . tests/cli/saying.sh
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 

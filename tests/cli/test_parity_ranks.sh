@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # `moefold parity --ranks N`: the reference cases under the richest layouts that rules allow for each.
+# Runs alone.
 #
 # Six runs, one a case, unless MOEFOLD_LAYOUTS=all asks for every line. A reference has two samples, so virtual stages (which
 # need two microbatches) go with one replica.

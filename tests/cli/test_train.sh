@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Training as a person meets it: lines, resuming, signals, NaN, data files, weights in and out.
+# Mostly waits.
 . tests/cli/saying.sh
 small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3)
 # What must not depend on when or how often a run was stopped: everything but the clock.
