@@ -24,7 +24,7 @@ static double seconds_of(const char *words, op_kind kind, int phase)
     costing_open(&c, "gb300", "qwen3-30b-a3b", words);
     program *p = ARENA_NEW(c.a, program);
     program_build(p, &c.s, 0, c.a);
-    for (int i = 0; i < p->n_segments && !seconds; i++) {
+    for (int i = 0; i < p->n_segments && !(seconds > 0); i++) {
         const segment *seg = p->segments[i];
         for (int k = 0; seg->kind == SEGMENT_LAYER && k < seg->n_ops[phase]; k++)
             if (seg->ops[phase][k].kind == kind && seg->ops[phase][k].role != ROLE_COUNTS)
