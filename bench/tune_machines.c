@@ -248,9 +248,14 @@ static void show(const tune *t, const outcome *out, const start *s, uint64_t see
 
 static status tune_one(outcome *out, const start *s, uint64_t seed, double noise, error *err)
 {
-    char folder[] = "/tmp/tune-machines-XXXXXX", command[64];
-    if (!mkdtemp(folder)) return error_set(err, ERR_MACHINE, "no folder can be made in /tmp");
+    const char *above = getenv("TMPDIR");
     arena *a = arena_create();
+    char *folder = arena_text(a, "%s/tune-machines-XXXXXX", above ? above : P_tmpdir);
+    if (!mkdtemp(folder)) {
+        error_set(err, ERR_MACHINE, "%s cannot be made; repair: TMPDIR names a folder", folder);
+        arena_destroy(a);
+        return ERR_MACHINE;
+    }
     tune *t = ARENA_NEW(a, tune);
     t->a = a;
     status st = open_start(t, s, folder, err);
@@ -262,9 +267,9 @@ static status tune_one(outcome *out, const start *s, uint64_t seed, double noise
     *out = (outcome){0};
     if (!st) compare(out, t->machine, t, s);
     if (!st && getenv("TUNE_SHOW")) show(t, out, s, seed);
+    if (system(arena_text(a, "rm -rf '%s'", folder)))
+        fprintf(stderr, "tune_machines: %s stays\n", folder);
     arena_destroy(a);
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (system(command)) fprintf(stderr, "tune_machines: %s stays\n", folder);
     return st;
 }
 
