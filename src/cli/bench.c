@@ -180,6 +180,9 @@ static void print_kinds(bench *b, const measured *m)
     printf(" GB/s\n  host's us by kind       ");
     for (int k = 0; k < LAUNCH_KINDS; k++)
         if (m->host[k] > 0) printf(" %.2f", m->host[k] * 1e6);
+    if (m->graph_launch > 0)
+        printf("\n  host's us in graphs       %.4f a kernel, %.2f a replay beside its kernels",
+               m->graph_launch * 1e6, m->replay * 1e6);
     printf(
         "\n  host to device %s, device to host %s, both at once %s, the host knows after %.1f us\n",
         rate(b->a, m->to_device, "GB/s"), rate(b->a, m->to_host, "GB/s"),
@@ -246,6 +249,10 @@ static void add_gpu(json_t *o, const bench *b, const measured *m)
     json_object_set_new(o, "gemm_gradients", dense);
     json_object_set_new(o, "grouped_gradients", experts);
     json_object_set_new(o, "bytes_per_s", kinds);
+    if (m->graph_launch > 0) {
+        json_object_set_new(o, "graph_launch_s", json_real(m->graph_launch));
+        json_object_set_new(o, "replay_s", json_real(m->replay));
+    }
     json_object_set_new(o, "to_device", json_real(m->to_device));
     json_object_set_new(o, "to_host", json_real(m->to_host));
     json_object_set_new(o, "both_ways", json_real(m->both_ways));

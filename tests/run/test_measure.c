@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "run/measure/measure.h"
+#include "run/measure/jig.h"
 #include "run/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };
@@ -98,6 +98,38 @@ static void a_late_device_is_measured_through_its_streams(void **state)
     late.device = "nowhere";
     assert_int_equal(measure_machine(&m, NULL, &late, &err), ERR_MACHINE);
     assert_non_null(strstr(err.text, "nowhere"));
+}
+
+/* A graph's kernels take the host time on a device that computes in the call, and what is captured
+ * is gone afterwards. */
+static void graphs_are_measured_where_a_device_has_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cpu", "deferred:7", "peers:us=1"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        measure_options o = quick;
+        error err = {{0}};
+        measured m = {0};
+        comm *c;
+        assert_int_equal(comm_open_self(&c, &err), OK);
+        jig j = {.ranks = 1, .scale = &measure_scale_cpu, .o = &o, .err = &err};
+        if (device_open(&j.d, names[i], c, &err) || jig_take(&j, &err)) fail_msg("%s", err.text);
+        measure_graphs(&j, &m);
+        if (j.st) fail_msg("%s: %s", names[i], err.text);
+        assert_true(m.graph_launch > 1e-9 && m.graph_launch < 1e-3);
+        assert_true(m.replay > 0 && m.replay < 1e-2);
+        device_table without = *j.d->table;
+        const device_table *with = j.d->table;
+        without.graphs = NULL;
+        j.d->table = &without;
+        measured none = {0};
+        measure_graphs(&j, &none);
+        assert_true(none.graph_launch == 0 && none.replay == 0 && j.st == OK);
+        j.d->table = with;
+        free(j.times);
+        device_close(j.d);
+        comm_close(c);
+    }
 }
 
 static void a_folder_that_is_not_there_is_named(void **state)
@@ -254,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_is_described),
         cmocka_unit_test(a_late_device_is_measured_through_its_streams),
+        cmocka_unit_test(graphs_are_measured_where_a_device_has_them),
         cmocka_unit_test(a_folder_that_is_not_there_is_named),
         cmocka_unit_test(depth_is_found_again),
         cmocka_unit_test(ranks_measure_their_messages),

@@ -131,7 +131,10 @@ static void set_attention(hardware *h, const measured *m)
 static void set_host(hardware *h, const measured *m)
 {
     double one = m->host[LAUNCH_ELEMENTWISE];
-    h->launch = h->graph_launch = one;
+    h->launch = one;
+    h->graph_launch = m->graph_launch > 0 ? m->graph_launch : one;
+    for (int phase = 0; phase < 2 && m->graph_launch > 0; phase++)
+        h->calls[CALL_REPLAY][phase] = m->replay / one; /* ours is one call, whatever the phase */
     for (int k = 0; k < LAUNCH_KINDS; k++) h->launches[k] = m->host[k] > 0 ? m->host[k] / one : 1;
     h->launches[LAUNCH_ROUTER_UNFUSED] = h->launches[LAUNCH_ROUTER];
     h->launches[LAUNCH_ROUTING_UNFUSED] = h->launches[LAUNCH_ROUTING];
@@ -180,7 +183,7 @@ static const struct {
     {"host.both", "both ways at once, together"},
     {"host.adam", "elements a second that the host updates"},
     {"host.launch", "host's time to put an elementwise operation into a stream"},
-    {"host.graph_launch", "there are no graphs"},
+    {"host.graph_launch", "host's time for a kernel of a graph that is replayed"},
     {"host.sync", "nothing is read back inside a step"},
     {"host.step", "until the host knows that a step is through"},
     {"device.least", "sum of one number"},
@@ -218,6 +221,7 @@ static const struct {
     {"attention.linear", "delta rule"},
     {"head.efficiency", "product with the vocabulary, loss and gradients in one"},
     {"head.logit_bytes", "what they take is in the efficiency"},
+    {"calls.replay", "host's time of a replay beside its kernels, over host.launch"},
     {"launches.expert", "one launch for all experts"},
     {"launches.quantise", "not measured"},
     {"launches.message", "not measured"},
@@ -228,7 +232,9 @@ static const struct {
 static const char *why_of(const void *who, const char *key)
 {
     const reasons *r = who;
-    for (size_t i = 0; i < sizeof whys / sizeof whys[0]; i++)
+    const bool graphs = r->m->graph_launch > 0, replay = text_starts(key, "calls.replay");
+    if (!graphs && text_equal(key, "host.graph_launch")) return "there are no graphs";
+    for (size_t i = 0; i < sizeof whys / sizeof whys[0] && (graphs || !replay); i++)
         if (text_starts(key, whys[i].key)) return whys[i].why;
     return arena_text(r->a, "as %s", r->base);
 }

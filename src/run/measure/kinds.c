@@ -1,5 +1,5 @@
 /* kinds.c - every kind of operation that memory binds by itself, what the host takes to put one
- * into a stream, copies to and from the host. Measured where kinds differ much: on GPUs.
+ * into a stream, alone and in a graph, copies to and from the host. Measured where kinds differ much: on GPUs.
  *
  * Sizes are those of a layer that is `width` wide, with as many tokens as attention has. */
 #include <math.h>
@@ -203,11 +203,24 @@ static double wait_for_it(jig *j)
     return (clock_seconds() - start) / TIMES;
 }
 
-enum { COPIES = 4 };
+/* Of the operation whose time alone is the unit of all launches. */
+void measure_graphs(jig *j, measured *m)
+{
+    timed_op t = small_of(j, LAUNCH_ELEMENTWISE);
+    if (!j->d->table->graphs) {
+        jig_step(j);
+        return;
+    }
+    jig_graph g = jig_host_graph(j, &t);
+    m->graph_launch = g.each;
+    m->replay = g.replay;
+}
+
+enum { COPIES = 4, HELD = 1 };
 
 int measure_kinds_count(void)
 {
-    return COUNT(kinds) + COUNT(launches) + COPIES;
+    return COUNT(kinds) + COUNT(launches) + HELD + COPIES;
 }
 
 void measure_kinds(jig *j, measured *m)
@@ -224,6 +237,7 @@ void measure_kinds(jig *j, measured *m)
         timed_op t = small_of(j, launches[i]);
         m->host[launches[i]] = jig_host(j, &t);
     }
+    measure_graphs(j, m);
     m->to_device = copied(j, jig_in(j), host, piece);
     m->to_host = copied(j, host, jig_out(j), piece);
     m->both_ways = copied_both(j, piece);

@@ -63,6 +63,8 @@ typedef struct measured {
     double kind[OP_COUNT];       /* bytes/s of an operation that memory binds; 0: not measured */
     double kind_bytes[OP_COUNT]; /* and of how many bytes */
     double host[LAUNCH_KINDS];   /* seconds of the host to put an operation into a stream */
+    double graph_launch;         /* the same for a kernel of a graph that is replayed, */
+    double replay;               /* and for a replay beside its kernels; 0: there are no graphs */
     double wait;                 /* seconds from a small operation's end to the host's next step */
     double to_device, to_host;   /* bytes/s of copies with pinned memory */
     double both_ways;            /* of both at once, together */
