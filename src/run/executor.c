@@ -401,6 +401,7 @@ int64_t executor_step_place(const program *p, step_buffer which)
 
 const void *executor_fetched(const executor *e, step_buffer which)
 {
+    if (e->clock) op_clock_follow(e);
     e->d->table->sync(e->d);
     return executor_staging(e, which);
 }

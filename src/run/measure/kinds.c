@@ -1,5 +1,6 @@
 /* kinds.c - every kind of operation that memory binds by itself, what the host takes to put one
- * into a stream, alone and in a graph, copies to and from the host. Measured where kinds differ much: on GPUs.
+ * into a stream, alone and in a graph, copies to and from the host. Measured where kinds differ
+ * much: on GPUs.
  *
  * Sizes are those of a layer that is `width` wide, with as many tokens as attention has. */
 #include <math.h>
