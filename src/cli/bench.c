@@ -423,11 +423,17 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
     return st;
 }
 
+static bool is_cluster(const char *word)
+{
+    return text_starts(word, "cluster.") && strchr(word, '=');
+}
+
 /* Is there a word that is no option of ours, nor what the launcher of ranks adds? */
 static bool names_recipe(const cli_words *w)
 {
     for (int i = 1; i < w->argc; i++) {
         const char *word = w->argv[i];
+        if (is_cluster(word)) continue;
         if (word[0] != '-' || !word[1]) return true;
         for (int k = 0; k < w->n_options; k++)
             if (text_equal(word, w->options[k].name) && w->options[k].text) i++;
@@ -440,7 +446,7 @@ static int without_cluster(int argc, char **argv)
 {
     int n = 0;
     for (int i = 0; i < argc; i++)
-        if (!text_starts(argv[i], "cluster.")) argv[n++] = argv[i];
+        if (!is_cluster(argv[i])) argv[n++] = argv[i];
     return n;
 }
 
