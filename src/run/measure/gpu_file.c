@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -253,14 +252,10 @@ static const char *heading_of(const measured *m, const char *day, const char *ba
 
 status measured_write_gpu(const measured *m, const hardware *base, const char *path, error *err)
 {
-    char day[16];
-    time_t now = time(NULL);
-    struct tm t;
-    localtime_r(&now, &t);
-    strftime(day, sizeof day, "%Y-%m-%d", &t);
+    char day[MEASURED_DAY];
     arena *a = arena_create();
-    const char *slash = strrchr(base->path, '/');
-    reasons r = {m, arena_text(a, "hardware/%s", slash ? slash + 1 : base->path), a};
+    measured_day(day);
+    reasons r = {m, measured_base(base, a), a};
     hardware h = described(m, base);
     h.measured = day;
     const char *text = hardware_text(&h, heading_of(m, day, r.base, a), why_of, &r, a);

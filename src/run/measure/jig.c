@@ -310,7 +310,8 @@ jig_load jig_load_now(const jig *j)
     getrusage(RUSAGE_SELF, &u);
     double own = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-    own = jig_mean(j, own) * (double)j->ranks;
+    own = jig_mean(j, own);
+    if (j->c && !comm_shares_process(j->c)) own *= (double)j->ranks;
     return (jig_load){clock_seconds(), computed_by_all(), own};
 }
 

@@ -133,7 +133,10 @@ int measure_kinds_count(void);
 void measure_kinds(jig *j, measured *m);
 void measure_graphs(jig *j, measured *m);
 
-/* messages.c */
+/* messages.c. Before the first message on a device's streams its ranks meet, and behind the last
+ * one; both are collective. */
+void measure_messages_join(jig *j, measured *m);
+void measure_messages_leave(jig *j);
 int measure_messages_count(const jig *j);
 void measure_messages(jig *j, measured *m);
 void measure_messages_end(measured *m);
