@@ -153,19 +153,23 @@ static const launch_kind launches[] = {LAUNCH_ELEMENTWISE, LAUNCH_PRODUCT, LAUNC
 
 /* ---- copies */
 
+/* The best of some windows: one way has been seen to take a fifth longer for a moment. */
 static double copied(jig *j, device_address to, device_address from, int64_t bytes)
 {
-    enum { TIMES = 10 };
+    enum { WINDOWS = 5, TIMES = 10 };
     const device_table *t = j->d->table;
-    double start = 0;
-    for (int i = -2; i < TIMES; i++) {
-        if (i == 0) start = clock_seconds();
-        t->copy(j->d, STREAM_COPY, to, from, bytes);
-        t->record(j->d, STREAM_COPY, 0);
-        t->wait_here(j->d, 0);
+    double best = 0;
+    for (int w = 0; w < WINDOWS; w++) {
+        double start = clock_seconds();
+        for (int i = 0; i < TIMES; i++) {
+            t->copy(j->d, STREAM_COPY, to, from, bytes);
+            t->record(j->d, STREAM_COPY, 0);
+            t->wait_here(j->d, 0);
+        }
+        best = fmax(best, (double)bytes * TIMES / (clock_seconds() - start));
     }
     jig_step(j);
-    return (double)bytes * TIMES / (clock_seconds() - start);
+    return best;
 }
 
 /* Both ways at once, on streams of their own, between two halves of the host's memory. */
