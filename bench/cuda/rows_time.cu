@@ -15,6 +15,7 @@
 
 enum { T = 32768, H = 2048, E = 128, K = 8, F = 768, N = 32, G = 4, D = 128, V = 151936 };
 static bool at_limit;
+static bool library_too; /* cuBLASLt even where a row of ours takes its place */
 
 enum { TD = 16384, HD = 7168, ED = 32, FD = 2048, ND = 128, VD = 129280 };
 
@@ -520,7 +521,7 @@ static bool case_init(bench_case *s, const probe *p, const kernel *row)
         s->o.out[i] = s->out[i] ? i : -1;
     }
     s->row = row;
-    if (!row->accepts(&s->o, &s->types) && !(at_limit && strcmp(row->name, "cublaslt") == 0))
+    if (!row->accepts(&s->o, &s->types) && !(library_too && strcmp(row->name, "cublaslt") == 0))
         return false;
     const int64_t bytes = kernel_workspace_of(s->row, &s->o, &s->types);
     if (bytes) CHECK(cudaMalloc(&s->workspace, (size_t)bytes));
@@ -630,10 +631,24 @@ static void time_update(op_kind kind, const char *name, double bytes_each)
 
 /* ---- the two ceilings */
 
+/* As they were first measured: the product by cuBLAS, whatever row of ours is chosen for it, and
+ * copies one behind another. One copy behind a pause of 20 ms is 4 % slower. */
+enum { COPIES = 10 };
+
 static void copy_launch(void *arg, cudaStream_t stream)
 {
     char *p = (char *)arg;
-    CHECK(cudaMemcpyAsync(p, p + (2L << 30), 2L << 30, cudaMemcpyDeviceToDevice, stream));
+    for (int i = 0; i < COPIES; i++)
+        CHECK(cudaMemcpyAsync(p, p + (2L << 30), 2L << 30, cudaMemcpyDeviceToDevice, stream));
+}
+
+static const kernel *library_row(op_kind kind)
+{
+    int n;
+    const kernel *rows = kernels_cuda(&n);
+    for (int i = 0; i < n; i++)
+        if (rows[i].kind == kind && strcmp(rows[i].name, "cublaslt") == 0) return &rows[i];
+    return NULL;
 }
 
 static void time_ceilings(void)
@@ -642,9 +657,13 @@ static void time_ceilings(void)
         "GEMM 8192 cubed",      OP_GEMM, {8192, 8192, 8192}, 0, "02 12", "01", 0,
         2e-12 * 549755813888.0, false};
     char *p;
-    const double tera = cube.teraflop / time_probe(&cube) * 1e3;
+    const bool was = library_too;
+    library_too = true;
+    const double tera = cube.teraflop / time_row(&cube, library_row(cube.kind)) * 1e3;
+    library_too = was;
     CHECK(cudaMalloc(&p, 4L << 30));
-    const double ms = time_ms(copy_launch, p, 3, 9, 20), rate = 4.0 * (1 << 30) / ms * 1e-6;
+    const double ms = time_ms(copy_launch, p, 3, 9, 20) / COPIES;
+    const double rate = 4.0 * (1 << 30) / ms * 1e-6;
     printf("| device copy | | %.3f | %.0f GB/s |\n", ms, rate);
     printf("| ceilings beside 794 TFLOP/s and 4,244 GB/s | | | %+.1f %%, %+.1f %% |\n",
            100 * (tera / 794 - 1), 100 * (rate / 4244 - 1));
@@ -660,7 +679,7 @@ static bool asked_for(int argc, char **argv, const char *name)
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "--limit") == 0) at_limit = true, argv++, argc--;
+    if (argc > 1 && strcmp(argv[1], "--limit") == 0) at_limit = library_too = true, argv++, argc--;
     printf("| what | row | ms | |\n|---|---|--:|--:|\n");
     time_ceilings();
     for (size_t i = 0; i < sizeof probes / sizeof probes[0]; i++) {

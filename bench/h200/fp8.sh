@@ -116,9 +116,10 @@ fp8_small() {
     once $((200 * 64 * 256))
     curves small "113 M parameters, 64x256" "${small[@]}" "${calm[@]}" "${data[@]}" optimizer.lr=3e-4 train.micro_batch_size=64 train.global_batch_size=64
 }
+# With 16 samples a step BF16 beside BF16 was 0.94 and 1.09 % apart: as much as is asked of FP8.
 fp8_large() {
-    once $((200 * 4096))
-    curves large "Qwen3-30B-A3B's sizes, 4 layers, 16x256, AdamW" "${large[@]}" "${calm[@]}" "${data[@]}" optimizer.lr=1e-4 train.micro_batch_size=16 train.global_batch_size=16
+    once $((200 * 64 * 256))
+    curves large "Qwen3-30B-A3B's sizes, 4 layers, 64x256, AdamW" "${large[@]}" "${calm[@]}" "${data[@]}" optimizer.lr=1e-4 train.micro_batch_size=64 train.global_batch_size=64
 }
 
 for section in ${FP8_ONLY:-rows cpu small large}; do "fp8_$section"; done

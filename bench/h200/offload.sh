@@ -1,7 +1,8 @@
 # What the host takes over: AdamW there by share, or state that is moved to the GPU to be updated; activations by module. The
 # same curves, what is exposed, planned bytes beside touched ones, and the largest model that trains with and without.
 #
-# OFFLOAD=curves or largest: that half alone, as both take longer than one call may. LARGEST=plan: large models are found, not trained.
+# OFFLOAD=curves or largest: that half alone, as both take longer than one call may. CURVES=WORDS: of the first half those curves alone
+# whose name begins so. LARGEST=plan: large models are found, not trained.
 # LARGEST="0.625:20 none:11": these are trained, shares of the optimizer on the host and layers, as an earlier search found them.
 # Host memory that may be taken: what is free, less 8 GiB for the program and one weight that is drawn; HOST_GIB names another.
 shape=(qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold moefold.device=cuda moefold.mock_data=true
@@ -44,6 +45,7 @@ copies() {
 curve() { # NAME MOST WORDS...: relative distance from `none` at most so much
     local name=$1 most=$2 seen hidden planned far
     shift 2
+    case $name in "${CURVES:-}"*) ;; *) return ;; esac
     trained "$name" 40 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 "$@" || return
     losses "$name" >"$work/$name.losses"
     far=$(apart "$work/$name.losses" "$work/none.losses")
@@ -91,7 +93,7 @@ touched() { # NAME WORDS...
 }
 if [ "${OFFLOAD:-curves}" = curves ]; then
     all_curves
-    all_bits
+    [ -n "${CURVES:-}" ] || all_bits
     # shellcheck disable=SC2046
     touched "share 0.5 on the host" $(share 0.5) "${beside[@]}"
     touched "moved" "${moved[@]}"

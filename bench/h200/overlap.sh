@@ -89,15 +89,22 @@ stepped() {
     [ -f "$work/m" ] && each elapsed_ms <"$work/m" | tail -n +3 | median || echo nan
 }
 
-# predicted RANKS LINK WORDS...: ms of a step. While a stage waits in the bubble the others have its share of the GPU.
+# predicted RANKS LINK WORDS...: ms of a step. Stages wait at different times, in the bubble and for messages, and while one waits the others
+# have its share of the GPU: a queue that all stages share, with the mean of their work (the head is on one of them), each away from it for
+# the time of its messages (mean value analysis of a closed queue). Ranks of other kinds wait together, and nobody takes their share.
 predicted() {
     local ranks=$1 link=$2
     shift 2
     described "$ranks" "$link"
     "$moefold" price "${overlap_model[@]}" "cluster.gpu=$work/gpu.yaml" "cluster.n_gpus=$ranks" "cluster.gpus_per_node=$ranks" "$@" \
         --json >"$work/price" 2>/dev/null
-    awk -v step="$(figure step_s <"$work/price")" -v bubble="$(figure bubble <"$work/price")" -v paced="$paced_us" \
-        'BEGIN {print step ? 1e3 * (step - (paced ? 0 : bubble)) : "nan"}'
+    awk -v step="$(figure step_s <"$work/price")" -v bubble="$(figure bubble <"$work/price")" -v away="$(sed 's/.*"exposed"://' "$work/price" | figure 'PP messages')" \
+        -v head="$(figure 'head and loss' <"$work/price")" -v ranks="$ranks" -v paced="$paced_us" 'BEGIN {
+            if (!step) {print "nan"; exit}
+            if (paced || !bubble) {print 1e3 * step; exit}
+            own = (step - bubble - away - head + head / ranks) / ranks
+            for (n = 1; n <= ranks; n++) {took = own * (1 + queue); queue = n * took / (took + away)}
+            print 1e3 * (took + away)}'
 }
 
 # overlap NAME RANKS LINK OFF ON WORDS...

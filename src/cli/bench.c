@@ -5,7 +5,8 @@
  * time. Those are measured by this same command under mpirun, or under whatever started it as one
  * of several ranks. With --device cuda it is the GPU, whose file is called h200-measured.yaml and
  * the like; it is what prices of our own program on such a GPU are read from. Products by cuBLASLt
- * are tuned before they are measured, and a recipe's without measuring (bench_products.c). */
+ * are tuned before they are measured, and a recipe's without measuring (bench_products.c). Several
+ * ranks of GPUs measure their messages alone (bench_ranks.c). */
 #include <errno.h>
 #include <limits.h>
 #include <omp.h>
@@ -20,7 +21,6 @@
 #include "cli/join.h"
 #include "cli/ranks.h"
 #include "kernels/cpu/blas.h"
-#include "run/measure/measure.h"
 
 enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
 static const int rank_counts[] = {2, 4};
@@ -86,17 +86,12 @@ static const char *for_ranks(bench *b, int ranks)
 
 /* ---- the GPU */
 
-static bool on_gpu(const bench *b)
-{
-    return text_starts(b->device, "cuda");
-}
-
-/* The late device is for tests, as MOEFOLD_DEVICE has it. */
+/* Devices beside the first two are for tests, as MOEFOLD_DEVICE has them. */
 static bool is_device(const char *word)
 {
-    static const char *const names[] = {"cpu", "cuda", "deferred"};
+    static const char *const names[] = {"cpu", "cuda", "deferred", "peers"};
     size_t n = strcspn(word, ":");
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strlen(names[i]) == n && strncmp(names[i], word, n) == 0) return true;
     return false;
 }
@@ -120,11 +115,6 @@ status bench_find_gpu(bench *b, error *err)
 {
     status st = look_at_gpu(b, err);
     if (st) return st;
-    if (b->ranks > 1)
-        return error_set(err, ERR_INPUT,
-                         "--ranks %d with --device cuda: one rank is measured on a GPU; repair: "
-                         "without --ranks",
-                         b->ranks);
     const char *word = device_cuda_word(&b->gpu, b->a);
     const gpu *known = gpu_find(word);
     if (!known)
@@ -150,7 +140,7 @@ static const char *rate(arena *a, double per_second, const char *unit)
     return arena_text(a, "%.1f %s", per_second * 1e-9, unit);
 }
 
-static void print_curve(bench *b, const char *name, const curve *c, const char *unit)
+void bench_print_curve(bench *b, const char *name, const curve *c, const char *unit)
 {
     double best = measured_best(c);
     printf("  %-24s", name);
@@ -163,14 +153,15 @@ static void print_kinds(bench *b, const measured *m)
 {
     static const char *const forms[] = {"", "  data gradient", "  weight gradient", "  added to"};
     for (int i = FORM_DATA; i < FORM_COUNT; i++) {
-        print_curve(b, arena_text(b->a, "GEMM%s", forms[i]), &m->gemm_form[i], "GFLOP/s");
-        print_curve(b, arena_text(b->a, "experts%s", forms[i]), &m->grouped_form[i], "GFLOP/s");
+        bench_print_curve(b, arena_text(b->a, "GEMM%s", forms[i]), &m->gemm_form[i], "GFLOP/s");
+        bench_print_curve(b, arena_text(b->a, "experts%s", forms[i]), &m->grouped_form[i],
+                          "GFLOP/s");
     }
-    print_curve(b, "expert GEMM, by K", &m->grouped_deep, "GFLOP/s");
+    bench_print_curve(b, "expert GEMM, by K", &m->grouped_deep, "GFLOP/s");
     for (int i = FORM_FORWARD; i < FORM_COUNT && m->narrow[i].n; i++) {
-        print_curve(b, arena_text(b->a, "FP8 GEMM%s", forms[i]), &m->narrow[i], "GFLOP/s");
-        print_curve(b, arena_text(b->a, "FP8 experts%s", forms[i]), &m->narrow_experts[i],
-                    "GFLOP/s");
+        bench_print_curve(b, arena_text(b->a, "FP8 GEMM%s", forms[i]), &m->narrow[i], "GFLOP/s");
+        bench_print_curve(b, arena_text(b->a, "FP8 experts%s", forms[i]), &m->narrow_experts[i],
+                          "GFLOP/s");
     }
     printf("  unequal heads %.3f forward, %.3f backward; sinks %.3f\n", m->unequal[0],
            m->unequal[1], m->sinks);
@@ -180,10 +171,23 @@ static void print_kinds(bench *b, const measured *m)
     printf(" GB/s\n  host's us by kind       ");
     for (int k = 0; k < LAUNCH_KINDS; k++)
         if (m->host[k] > 0) printf(" %.2f", m->host[k] * 1e6);
+    if (m->graph_launch > 0)
+        printf("\n  host's us in graphs       %.4f a kernel, %.2f a replay beside its kernels",
+               m->graph_launch * 1e6, m->replay * 1e6);
     printf(
         "\n  host to device %s, device to host %s, both at once %s, the host knows after %.1f us\n",
         rate(b->a, m->to_device, "GB/s"), rate(b->a, m->to_host, "GB/s"),
         rate(b->a, m->both_ways, "GB/s"), m->wait * 1e6);
+}
+
+void bench_warn_of_others(const measured *m)
+{
+    if (m->others > much)
+        fprintf(
+            stderr,
+            "moefold bench: other programs took %.0f %% of the cores meanwhile: this machine can "
+            "do more; measure again when it is quiet\n",
+            100 * m->others);
 }
 
 static void print_table(bench *b, const measured *m)
@@ -191,16 +195,16 @@ static void print_table(bench *b, const measured *m)
     if (m->gpu[0]) printf("%s\n", m->gpu);
     printf("%d rank%s of %d thread%s%s\n", m->ranks, m->ranks > 1 ? "s" : "", m->threads,
            m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are of one rank" : "");
-    print_curve(b, "GEMM, by side", &m->gemm, "GFLOP/s");
-    print_curve(b, "  by K", &m->deep, "GFLOP/s");
-    print_curve(b, "expert GEMM, by rows", &m->grouped, "GFLOP/s");
-    print_curve(b, "attention, by length", &m->attention[0], "GFLOP/s");
-    print_curve(b, "  its gradient", &m->attention[1], "GFLOP/s");
-    print_curve(b, "  by size of a head", &m->heads, "GFLOP/s");
-    print_curve(b, "elementwise", &m->memory, "GB/s");
-    print_curve(b, "copies, by bytes", &m->copy, "GB/s");
+    bench_print_curve(b, "GEMM, by side", &m->gemm, "GFLOP/s");
+    bench_print_curve(b, "  by K", &m->deep, "GFLOP/s");
+    bench_print_curve(b, "expert GEMM, by rows", &m->grouped, "GFLOP/s");
+    bench_print_curve(b, "attention, by length", &m->attention[0], "GFLOP/s");
+    bench_print_curve(b, "  its gradient", &m->attention[1], "GFLOP/s");
+    bench_print_curve(b, "  by size of a head", &m->heads, "GFLOP/s");
+    bench_print_curve(b, "elementwise", &m->memory, "GB/s");
+    bench_print_curve(b, "copies, by bytes", &m->copy, "GB/s");
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
-        print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");
+        bench_print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");
     if (m->gpu[0]) print_kinds(b, m);
     printf("  head and loss %s, delta rule %s, optimizer %.3g M elements/s\n",
            rate(b->a, m->head, "GFLOP/s"), rate(b->a, m->linear, "GFLOP/s"), m->adam * 1e-6);
@@ -208,12 +212,7 @@ static void print_table(bench *b, const measured *m)
     if (m->ranks > 1) printf(", smallest message %.2f us", m->latency * 1e6);
     printf("\n\n");
     fflush(stdout);
-    if (m->others > much)
-        fprintf(
-            stderr,
-            "moefold bench: other programs took %.0f %% of the cores meanwhile: this machine can "
-            "do more; measure again when it is quiet\n",
-            100 * m->others);
+    bench_warn_of_others(m);
 }
 
 static json_t *json_curve(const curve *c)
@@ -246,62 +245,60 @@ static void add_gpu(json_t *o, const bench *b, const measured *m)
     json_object_set_new(o, "gemm_gradients", dense);
     json_object_set_new(o, "grouped_gradients", experts);
     json_object_set_new(o, "bytes_per_s", kinds);
+    if (m->graph_launch > 0) {
+        json_object_set_new(o, "graph_launch_s", json_real(m->graph_launch));
+        json_object_set_new(o, "replay_s", json_real(m->replay));
+    }
     json_object_set_new(o, "to_device", json_real(m->to_device));
     json_object_set_new(o, "to_host", json_real(m->to_host));
     json_object_set_new(o, "both_ways", json_real(m->both_ways));
     bench_print_products(b, "", o);
 }
 
-static void print_json(const bench *b, const measured *m)
+json_t *bench_json_messages(const measured *m)
 {
     json_t *messages = json_object();
     for (int k = 0; k < MEASURED_MESSAGES && m->ranks > 1; k++)
         json_object_set_new(messages, measured_message_name((measured_message)k),
                             json_curve(&m->message[k]));
-    json_t *o =
-        json_pack("{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks",
-                  m->ranks, "threads", m->threads, "file", b->out, "others", m->others, "gemm",
-                  json_curve(&m->gemm), "grouped", json_curve(&m->grouped), "attention",
-                  json_curve(&m->attention[0]), "attention_backward", json_curve(&m->attention[1]),
-                  "memory", json_curve(&m->memory), "copy", json_curve(&m->copy), "least_s",
-                  m->least, "launch_s", m->launch, "latency_s", m->latency, "messages", messages);
+    return messages;
+}
+
+static void print_json(const bench *b, const measured *m)
+{
+    json_t *o = json_pack(
+        "{s:i, s:i, s:s, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:o}", "ranks", m->ranks,
+        "threads", m->threads, "file", b->out, "others", m->others, "gemm", json_curve(&m->gemm),
+        "grouped", json_curve(&m->grouped), "attention", json_curve(&m->attention[0]),
+        "attention_backward", json_curve(&m->attention[1]), "memory", json_curve(&m->memory),
+        "copy", json_curve(&m->copy), "least_s", m->least, "launch_s", m->launch, "latency_s",
+        m->latency, "messages", bench_json_messages(m));
     if (m->gpu[0]) add_gpu(o, b, m);
     cli_json_print(o);
 }
 
 /* ---- measuring */
 
-static void on_progress(void *who, int done, int total)
+void bench_progress(void *who, int done, int total)
 {
     progress *bar = who;
     if (done == 1) bar->total = total;
     progress_step(bar, done, omp_get_wtime());
 }
 
-static int threads_of(int ranks)
+int bench_cores(int ranks)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN), own = omp_get_num_procs();
     int share = cores / ranks < own ? cores / ranks : own;
     return share > 0 ? share : 1;
 }
 
-/* The job that this process is in; NULL: it is alone. Any recipe with that many replicas does. */
+/* The job that this process is in; NULL: it is alone. */
 static status open_job(bench *b, comm **c, error *err)
 {
-    const char *words[] = {"cluster.gpu=cpu", "cluster.n_gpus=", "cluster.gpus_per_node="};
-    const char *n = getenv("OMPI_COMM_WORLD_SIZE");
-    if (!n) n = getenv("SLURM_STEP_NUM_TASKS");
-    if (!n) n = getenv("PMI_SIZE");
-    if (!comm_launched()) return OK;
-    recipe *r = ARENA_NEW(b->a, recipe);
-    setup *s = ARENA_NEW(b->a, setup);
-    recipe_init(r, b->a, "bench");
-    recipe_set(r, K_MODEL, value_of_text("tiny"), "bench");
-    status st = OK;
-    for (int i = 0; i < 3 && !st; i++)
-        st = recipe_override(r, arena_text(b->a, "%s%s", words[i], i ? n : ""), "bench", err);
-    if (!st) st = model_fill(r, err);
-    if (!st) st = setup_init(s, r, b->a, err);
+    setup *s;
+    if (!bench_launched()) return OK;
+    status st = bench_setup(b, bench_launched(), &s, err);
     return st ? st : cli_join(c, s, b->a, err);
 }
 
@@ -311,15 +308,20 @@ static status measure_here(bench *b, error *err)
     measured m;
     status st = open_job(b, &c, err);
     if (st) return st;
-    measure_options o = {.seconds = b->seconds, .threads = threads_of(c ? (int)comm_size(c) : 1)};
-    o.device = on_gpu(b) ? bench_tuning_device(b, b->a) : b->device;
-    o.scale = on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu;
+    if (c && bench_by_device(b)) {
+        st = bench_messages(b, c, err);
+        comm_close(c);
+        return st;
+    }
+    measure_options o = {.seconds = b->seconds, .threads = bench_cores(c ? (int)comm_size(c) : 1)};
+    o.device = bench_on_gpu(b) ? bench_tuning_device(b, b->a) : b->device;
+    o.scale = bench_on_gpu(b) ? &measure_scale_gpu : &measure_scale_cpu;
     progress_init(&b->bar, stderr, 0, 1, omp_get_wtime());
     if (!cli_speaks()) b->bar.on = false;
-    o.says = on_progress;
+    o.says = bench_progress;
     o.who = &b->bar;
     blas_ready();
-    if (cli_speaks() && on_gpu(b))
+    if (cli_speaks() && bench_on_gpu(b))
         fprintf(stderr, "moefold bench: %s, %.0f s of measurements, and as much to prepare them\n",
                 b->gpu.name, b->seconds);
     else if (cli_speaks())
@@ -327,19 +329,20 @@ static status measure_here(bench *b, error *err)
                 c ? "s" : "", b->seconds, blas_describe());
     st = measure_machine(&m, c, &o, err);
     progress_finish(&b->bar);
-    if (!st && on_gpu(b)) st = device_cuda_look(&b->gpu, err); /* now with code and libraries */
-    if (!st && on_gpu(b)) {
+    if (!st && bench_on_gpu(b))
+        st = device_cuda_look(&b->gpu, err); /* now with code and libraries */
+    if (!st && bench_on_gpu(b)) {
         snprintf(m.gpu, sizeof m.gpu, "%s", b->gpu.name);
         snprintf(m.device, sizeof m.device, "cuda");
         m.gpu_total = b->gpu.total;
         m.gpu_free = b->gpu.free;
     }
     if (!st && cli_speaks()) {
-        st = on_gpu(b) ? measured_write_gpu(&m, &b->base, b->out, err)
-                       : measured_write(&m, b->out, err);
+        st = bench_on_gpu(b) ? measured_write_gpu(&m, &b->base, b->out, err)
+                             : measured_write(&m, b->out, err);
         if (!st && b->json) print_json(b, &m);
         if (!st && !b->json) print_table(b, &m);
-        if (!st && on_gpu(b) && !b->json) bench_print_products(b, "these measurements", NULL);
+        if (!st && bench_on_gpu(b) && !b->json) bench_print_products(b, "these measurements", NULL);
         if (!st) fprintf(stderr, "moefold bench: wrote %s\n", b->out);
     }
     if (c) comm_close(c);
@@ -350,15 +353,17 @@ static status measure_here(bench *b, error *err)
 static int measure_ranks(bench *b, int n)
 {
     bool own_threads = getenv("OMP_NUM_THREADS") != NULL;
-    char *words[] = {"bench",
-                     "--out",
-                     (char *)for_ranks(b, n),
-                     "--seconds",
-                     arena_text(b->a, "%g", b->seconds),
-                     b->json ? "--json" : NULL};
-    int code = cli_run_ranks(b->json ? 6 : 5, words, n);
+    char *words[8] = {"bench", "--out", (char *)for_ranks(b, n), "--seconds",
+                      arena_text(b->a, "%g", b->seconds)};
+    int count = 5;
+    if (bench_by_device(b)) {
+        words[count++] = "--device";
+        words[count++] = (char *)b->device;
+    }
+    if (b->json) words[count++] = "--json";
+    int code = cli_run_ranks(count, words, n);
     if (!own_threads) unsetenv("OMP_NUM_THREADS");
-    if (code && !cli_ranks_ended())
+    if (code && !cli_ranks_ended() && !bench_by_device(b))
         fprintf(stderr,
                 "moefold bench: %d ranks were not measured: predictions for them will use "
                 "the description of fewer\n",
@@ -369,8 +374,12 @@ static int measure_ranks(bench *b, int n)
 /* A machine without mpirun keeps what was measured so far; who interrupts it, too. */
 static status measure_machines(bench *b, error *err)
 {
-    bool alone = b->ranks == 1 || on_gpu(b) || !text_equal(b->device, "cpu");
-    if (comm_launched() || alone) return measure_here(b, err);
+    bool alone = b->ranks == 1 || (bench_by_device(b) && b->ranks == 0);
+    if (bench_launched() || alone) return measure_here(b, err);
+    if (b->as_threads) {
+        b->out = for_ranks(b, b->ranks);
+        return bench_threads(b, err);
+    }
     if (b->ranks > 1) {
         int code = measure_ranks(b, b->ranks);
         return code ? error_set(err, (status)code, "--ranks %d: nothing was written", b->ranks)
@@ -390,6 +399,19 @@ static status measure_machines(bench *b, error *err)
     return st;
 }
 
+/* Kernels of ranks of a CPU are measured too, and those want cores of their own. */
+static status check_threads(const bench *b, error *err)
+{
+    if (!b->as_threads) return OK;
+    if (b->ranks < 2)
+        return error_set(err, ERR_INPUT,
+                         "--as-threads is for --ranks N, which is not given; repair: --ranks 2");
+    if (bench_by_device(b)) return OK;
+    return error_set(err, ERR_INPUT,
+                     "--as-threads with --device cpu: ranks of a CPU are measured as processes; "
+                     "repair: without --as-threads, or --device cuda");
+}
+
 static status read_words(bench *b, const char *seconds, const char *ranks, error *err)
 {
     char *end;
@@ -407,13 +429,21 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
     }
     if (!is_device(b->device))
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
-    status st = b->out ? check_place(b, err) : OK;
-    if (!st && on_gpu(b)) st = bench_find_gpu(b, err);
+    status st = check_threads(b, err);
+    if (!st && b->out) st = check_place(b, err);
+    if (!st && bench_on_gpu(b)) st = bench_find_gpu(b, err);
+    if (!st && bench_by_device(b) && (b->ranks > 1 || bench_launched()))
+        st = bench_find_base(b, err);
     if (!st) st = bench_find_place(b, err);
-    if (!st && on_gpu(b))
+    if (!st && bench_on_gpu(b))
         b->tuned = arena_text(b->a, "%s%s-cublaslt.txt", file_folder(b->a, b->out),
                               device_cuda_word(&b->gpu, b->a));
     return st;
+}
+
+static bool is_cluster(const char *word)
+{
+    return text_starts(word, "cluster.") && strchr(word, '=');
 }
 
 /* Is there a word that is no option of ours, nor what the launcher of ranks adds? */
@@ -421,6 +451,7 @@ static bool names_recipe(const cli_words *w)
 {
     for (int i = 1; i < w->argc; i++) {
         const char *word = w->argv[i];
+        if (is_cluster(word)) continue;
         if (word[0] != '-' || !word[1]) return true;
         for (int k = 0; k < w->n_options; k++)
             if (text_equal(word, w->options[k].name) && w->options[k].text) i++;
@@ -433,7 +464,7 @@ static int without_cluster(int argc, char **argv)
 {
     int n = 0;
     for (int i = 0; i < argc; i++)
-        if (!text_starts(argv[i], "cluster.")) argv[n++] = argv[i];
+        if (!is_cluster(argv[i])) argv[n++] = argv[i];
     return n;
 }
 
@@ -450,16 +481,20 @@ int command_bench(int argc, char **argv)
         {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
         {"--device", "NAME", "cpu, or cuda: the GPU, as NAME-measured.yaml; unset: cpu", NULL,
          &b.device},
-        {"--ranks", "N", "measure N ranks alone (local-N.yaml); unset: one, two and four", NULL,
-         &ranks},
+        {"--ranks", "N",
+         "measure N ranks alone (local-N.yaml); unset: one, two and four. With cuda: the messages "
+         "of N ranks (NAME-measured-N.yaml); unset: one",
+         NULL, &ranks},
+        {"--as-threads", NULL, "with --ranks of cuda: as threads of this process, without mpirun",
+         &b.as_threads, NULL},
         {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
     };
-    const cli_words all = {"bench", argc, argv, options, 5};
+    const cli_words all = {"bench", argc, argv, options, 6};
     status st;
     if (names_recipe(&all))
         st = bench_recipe(&b, &all, &done, &err);
     else {
-        st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 5},
+        st = cli_read_plain(&(cli_words){"bench", without_cluster(argc, argv), argv, options, 6},
                             &word, &done, &err);
         if (!st && !done) st = read_words(&b, seconds, ranks, &err);
         if (!st && !done) st = measure_machines(&b, &err);

@@ -5,6 +5,8 @@
 #include "cli/cli.h"
 #include "device/cuda.h"
 #include "hardware/hardware.h"
+#include "layout/setup.h"
+#include "run/measure/measure.h"
 #include "run/trainer/progress.h"
 
 typedef struct bench {
@@ -12,11 +14,11 @@ typedef struct bench {
     const char *out; /* path of the description for one rank; ranks: theirs */
     double seconds;  /* of one measurement of the machine */
     int ranks;       /* measure these alone; 0: the usual numbers of them */
-    bool json;
+    bool json, as_threads;
     const char *device; /* "cpu", "cuda" */
     const char *file;   /* "local.yaml": what it is called where nobody says */
     cuda_gpu gpu;       /* of cuda */
-    hardware base;      /* the shipped file of that GPU */
+    hardware base;      /* the shipped file of that GPU; of several ranks, see bench_ranks.c */
     const char *tuned;  /* where algorithms of products go; "": nowhere */
     progress bar;
 } bench;
@@ -27,6 +29,31 @@ status bench_find_gpu(bench *b, error *err);
 
 /* b->out, or the usual folder for b->file: can it be written? */
 status bench_find_place(bench *b, error *err);
+
+/* What measuring and printing share. */
+int bench_cores(int ranks);                          /* threads of a rank of so many */
+void bench_progress(void *who, int done, int total); /* of a progress */
+void bench_print_curve(bench *b, const char *name, const curve *c, const char *unit);
+json_t *bench_json_messages(const measured *m);
+void bench_warn_of_others(const measured *m);
+
+/* bench_ranks.c. Several ranks of a device that is no CPU: their messages are measured, and b->base
+ * has the rest. */
+bool bench_on_gpu(const bench *b);
+bool bench_by_device(const bench *b);
+
+/* Ranks of the job that this process was started in; 0: it is alone. */
+int bench_launched(void);
+
+/* A layout of n ranks; any does. */
+status bench_setup(bench *b, int n, setup **out, error *err);
+
+/* b->base for several ranks, and what their file is called before their number is added. */
+status bench_find_base(bench *b, error *err);
+
+/* One rank of a job; writes the file. Collective. Then the same as b->ranks threads. */
+status bench_messages(bench *b, comm *c, error *err);
+status bench_threads(bench *b, error *err);
 
 /* bench_products.c. The device with words to tune products into b->tuned. */
 const char *bench_tuning_device(const bench *b, arena *a);

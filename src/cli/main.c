@@ -56,7 +56,9 @@ static const command table[] = {
      "RECIPE [--minutes N] [--pin key=value ...] [--dir DIR] [--next | --tell LOG] [--json]",
      "try recipes on this machine, or on a cluster elsewhere, until nothing better is predicted",
      false, command_tune},
-    {"bench", "[--device cuda [RECIPE]] [--out FILE] [--ranks N] [--seconds S] [--json]",
+    {"bench",
+     "[--device cuda [RECIPE]] [--out FILE] [--ranks N [--as-threads]] [--seconds S] "
+     "[--json]",
      "measure this machine, and describe it for `price`, `plan` and `train`", true, command_bench},
     {"launch", "RECIPE [key=value ...] --slurm [--time TIME] [--out FILE]",
      "write the batch script that trains a recipe on its cluster", false, command_launch},

@@ -22,7 +22,6 @@ typedef struct rank_run {
     train_summary sum;
     status st;
     error err;
-    pthread_t thread;
 } rank_run;
 
 static void *run(void *with)
@@ -47,21 +46,22 @@ static status prepare(rank_run *k, const recipe *r, const train_options *o, erro
 }
 
 /* Libraries that plan kernels go deep: a stack as large as the first thread's, or larger. */
-static status start(rank_run *all, comm *const *comms, int n, error *err)
+void cli_rank_threads(comm *const *comms, int n, void *(*function)(void *), void *const *with)
 {
-    enum { STACK = 64 << 20 };
+    enum { STACK = 64 << 20, THREADS_MAX = 4096 };
+    pthread_t threads[THREADS_MAX];
     pthread_attr_t large;
+    error err = {{0}};
     pthread_attr_init(&large);
     pthread_attr_setstacksize(&large, STACK);
     kernels_threads(1); /* opens OpenBLAS, which sets variables of the environment: others read */
     for (int i = 0; i < n; i++) {
-        all[i].c = comms[i];
-        if (pthread_create(&all[i].thread, &large, run, &all[i]) == 0) continue;
-        error_set(err, ERR_MACHINE, "--ranks %d --as-threads: thread %d cannot be started", n, i);
-        comm_abort(comms[0], ERR_MACHINE, err->text); /* those that run wait for it */
+        if (pthread_create(&threads[i], &large, function, with[i]) == 0) continue;
+        error_set(&err, ERR_MACHINE, "--ranks %d --as-threads: thread %d cannot be started", n, i);
+        comm_abort(comms[0], ERR_MACHINE, err.text); /* those that run wait for it */
     }
     pthread_attr_destroy(&large);
-    return OK;
+    for (int i = 0; i < n; i++) pthread_join(threads[i], NULL);
 }
 
 status cli_threads_can_run(const setup *s, int n, error *err)
@@ -80,13 +80,17 @@ int cli_train_threads(const recipe *r, const train_options *o, int n, train_summ
     error err = {{0}};
     rank_run *all = calloc((size_t)n, sizeof *all);
     comm **comms = calloc((size_t)n, sizeof *comms);
+    void **with = calloc((size_t)n, sizeof *with);
     status st = OK;
-    if (!all || !comms) st = error_set(&err, ERR_MACHINE, "no memory for %d ranks", n);
+    if (!all || !comms || !with) st = error_set(&err, ERR_MACHINE, "no memory for %d ranks", n);
     stop_watch(false, comm_told_to_end);
     for (int i = 0; i < n && !st; i++) st = prepare(&all[i], r, o, &err);
     if (!st) st = comm_open_threads(comms, n, &err);
-    if (!st) st = start(all, comms, n, &err);
-    for (int i = 0; i < n && !st; i++) pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < n && !st; i++) {
+        all[i].c = comms[i];
+        with[i] = &all[i];
+    }
+    if (!st) cli_rank_threads(comms, n, run, with);
     for (int i = n - 1; i >= 0 && all; i--) {
         if (all[i].st) err = all[i].err;
         if (all[i].st) st = all[i].st;
@@ -95,5 +99,6 @@ int cli_train_threads(const recipe *r, const train_options *o, int n, train_summ
     }
     free(all);
     free(comms);
+    free(with);
     return st ? cli_fail("train", st, &err) : OK;
 }

@@ -10,6 +10,9 @@
  * together: one rank captures while others launch (a run ended there with SIGSEGV). */
 status cli_threads_can_run(const setup *s, int n, error *err);
 
+/* Runs n ranks, `function` with with[i] in a thread each, until all have ended. */
+void cli_rank_threads(comm *const *comms, int n, void *(*function)(void *), void *const *with);
+
 /* Trains `r`, which is for n ranks and has been checked. Prints what goes wrong; returns the exit
  * code. */
 int cli_train_threads(const recipe *r, const train_options *o, int n, train_summary *sum);

@@ -67,6 +67,35 @@ status device_open(device **out, const char *name, comm *c, error *err)
     return OK;
 }
 
+static void settle(void *with)
+{
+    device *d = with;
+    d->table->settle(d);
+}
+
+/* The watchdog's, from its thread. */
+static uint64_t progress(const void *with, bool *busy)
+{
+    return log_progress(with, busy);
+}
+
+static void text(const void *with, char *out, size_t room)
+{
+    log_text(with, out, room);
+}
+
+void device_attach(device *d, comm *c)
+{
+    comm_settles(c, settle, d);
+    if (d->runs_ahead) comm_watches(c, &(comm_device){progress, text, d});
+}
+
+void device_detach(comm *c)
+{
+    comm_settles(c, NULL, NULL);
+    comm_watches(c, NULL);
+}
+
 void device_close(device *d)
 {
     if (!d) return;

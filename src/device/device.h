@@ -206,6 +206,11 @@ struct device {
 status device_open(device **out, const char *name, comm *c, error *err);
 void device_close(device *d);
 
+/* From here on `c`, whose messages the device starts, has it settle before the small calls (D5),
+ * and watches it where it runs ahead; until it is detached. */
+void device_attach(device *d, comm *c);
+void device_detach(comm *c);
+
 /* The tables: device.c lists them. */
 extern const device_table device_cpu, device_deferred, device_peers;
 

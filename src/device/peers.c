@@ -345,7 +345,9 @@ static status join(device *d, const device_traffic *t, error *err)
     mine.pace = &p->pace;
     mine.points = &p->points;
     if (!comm_shares_process(d->c))
-        return error_set(err, ERR_MACHINE, "device peers: its ranks are threads of one process");
+        return error_set(
+            err, ERR_MACHINE,
+            "device peers: its ranks are threads of one process; repair: --as-threads");
     free(p->cards);
     p->cards = calloc((size_t)comm_size(d->c), sizeof *p->cards);
     if (!p->cards) return error_set(err, ERR_MACHINE, "no host memory for the ranks' cards");

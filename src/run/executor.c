@@ -112,23 +112,6 @@ static status open_alone(executor *e, error *err)
     return s;
 }
 
-static void settle(void *with)
-{
-    device *d = with;
-    d->table->settle(d);
-}
-
-/* The watchdog's, from its thread. */
-static uint64_t progress(const void *with, bool *busy)
-{
-    return log_progress(with, busy);
-}
-
-static void text(const void *with, char *out, size_t room)
-{
-    log_text(with, out, room);
-}
-
 status executor_open(executor **out, const program *p, comm *c, executor_options o, error *err)
 {
     executor *e = calloc(1, sizeof *e);
@@ -148,8 +131,7 @@ status executor_open(executor **out, const program *p, comm *c, executor_options
         executor_close(e);
         return s;
     }
-    comm_settles(e->c, settle, e->d);
-    if (e->d->runs_ahead) comm_watches(e->c, &(comm_device){progress, text, e->d});
+    device_attach(e->d, e->c);
     *out = e;
     return OK;
 }
@@ -173,8 +155,7 @@ void executor_close(executor *e)
 {
     if (!e) return;
     if (e->d) e->d->table->sync(e->d);
-    if (e->c) comm_settles(e->c, NULL, NULL);
-    if (e->c) comm_watches(e->c, NULL);
+    if (e->c) device_detach(e->c);
     executor_unbind(e);
     device_close(e->d);
     if (e->own) comm_close(e->own);
@@ -401,6 +382,7 @@ int64_t executor_step_place(const program *p, step_buffer which)
 
 const void *executor_fetched(const executor *e, step_buffer which)
 {
+    if (e->clock) op_clock_follow(e);
     e->d->table->sync(e->d);
     return executor_staging(e, which);
 }

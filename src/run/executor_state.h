@@ -82,6 +82,7 @@ bool executor_graphs_run(executor *e);
 
 typedef struct op_clock op_clock;
 
+void op_clock_follow(const executor *e);
 void op_clock_item(executor *e, item_part part);
 void op_clock_start(executor *e, item_part part, int64_t i, int k, op_stream s);
 void op_clock_end(executor *e, item_part part, const bound_item *it, int phase, int k);

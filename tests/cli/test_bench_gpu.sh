@@ -16,13 +16,17 @@ expect a_folder 2 'is a folder' "$moefold" bench --out hardware
 # GPUs that are not here, by a stand-in for the object.
 mkdir "$work/fake" "$work/empty"
 ${CC:-cc} -std=c11 -Isrc -Ibuild/generated -fPIC -shared tests/device/fake_cuda.c -o "$work/fake/moefold-cuda.so" || exit 1
+ln -s "$root/build/moefold-mpi.so" "$work/fake"
 on() { # FAKE_GPU WORDS...
     (cd "$work/empty" && FAKE_GPU=$1 FAKE_CUDNN=${cudnn-cuDNN 9.19.0 (/here)} MOEFOLD_BACKENDS=$work/fake MOEFOLD_CUDNN= "$moefold" bench --device cuda "${@:2}")
 }
 h200="1 13000 13000 9 0 150000000000 149000000000 NVIDIA H200"
 expect old_drivers 3 "device cuda: the GPU's driver is for CUDA 12.2.*repair: a newer driver, or --device cpu" on "0 12020 13000"
 expect other_gpus 3 'device cuda: NVIDIA B200 has compute capability 10.0' on "1 13000 13000 10 0 190000000000 189000000000 NVIDIA B200"
-expect several_ranks 2 'ranks 2 with --device cuda: one rank is measured' on "$h200" --ranks 2
+expect several_ranks 3 'NVIDIA H200, messages between 2 ranks, .*the rest is that of .*hardware/h200-measured.yaml' on "$h200" --ranks 2
+expect several_ranks_open_it 3 'the fake GPU was opened' on "$h200" --ranks 2
+expect several_threads_open_it 3 'the fake GPU was opened' on "$h200" --ranks 2 --as-threads
+expect without_a_measured_file 3 'messages between 2 ranks, .*the rest is that of .*hardware/h100.yaml' on "${h200%200}100" --ranks 2 --as-threads
 expect it_says_what_it_measures 3 'moefold bench: NVIDIA H200, .* s of measurements' on "$h200"
 expect gpus_without_a_file 3 'no hardware description for NVIDIA H20: peaks and links are those of H100' on "${h200%0}"
 expect a_recipe_is_for_the_gpu 2 'device cpu with a recipe: .*repair: --device cuda' "$moefold" bench tiny cluster.n_gpus=1

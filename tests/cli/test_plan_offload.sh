@@ -5,8 +5,8 @@
 . tests/cli/saying.sh
 job=(qwen3-30b-a3b cluster.n_gpus=1 moefold.target=moefold moefold.device=cuda model.seq_length=4096 train.micro_batch_size=1
     train.global_batch_size=1 mixed_precision=bf16_mixed)
-host() { # ELEMENTS A SECOND: a machine whose host updates so many
-    sed "s/^  adam: .*/  adam: $1/" hardware/h200-measured.yaml >"$work/adam$1.yaml"
+host() { # ELEMENTS A SECOND: a machine whose host updates so many, and whose memory is not said
+    sed "s/^  adam: .*/  adam: $1/; /^  memory: /d" hardware/h200-measured.yaml >"$work/adam$1.yaml"
     echo cluster.gpu="$work/adam$1.yaml"
 }
 planned() { # EXPRESSION WORDS...: over the first row `b`, and its recipe as text `r`

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "run/measure/measure.h"
+#include "run/measure/jig.h"
 #include "run/timing.h"
 
 enum { RANKS = 2, POINTS = 2 };
@@ -100,6 +100,38 @@ static void a_late_device_is_measured_through_its_streams(void **state)
     assert_non_null(strstr(err.text, "nowhere"));
 }
 
+/* A graph's kernels take the host time on a device that computes in the call, and what is captured
+ * is gone afterwards. */
+static void graphs_are_measured_where_a_device_has_them(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cpu", "deferred:7", "peers:us=1"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        measure_options o = quick;
+        error err = {{0}};
+        measured m = {0};
+        comm *c;
+        assert_int_equal(comm_open_self(&c, &err), OK);
+        jig j = {.ranks = 1, .scale = &measure_scale_cpu, .o = &o, .err = &err};
+        if (device_open(&j.d, names[i], c, &err) || jig_take(&j, &err)) fail_msg("%s", err.text);
+        measure_graphs(&j, &m);
+        if (j.st) fail_msg("%s: %s", names[i], err.text);
+        assert_true(m.graph_launch > 1e-9 && m.graph_launch < 1e-3);
+        assert_true(m.replay > 0 && m.replay < 1e-2);
+        device_table without = *j.d->table;
+        const device_table *with = j.d->table;
+        without.graphs = NULL;
+        j.d->table = &without;
+        measured none = {0};
+        measure_graphs(&j, &none);
+        assert_true(none.graph_launch == 0 && none.replay == 0 && j.st == OK);
+        j.d->table = with;
+        free(j.times);
+        device_close(j.d);
+        comm_close(c);
+    }
+}
+
 static void a_folder_that_is_not_there_is_named(void **state)
 {
     (void)state;
@@ -127,16 +159,48 @@ static void depth_is_found_again(void **state)
 typedef struct rank_job {
     comm *c;
     const setup *s;
+    const char *device; /* whose streams messages go on, alone; NULL: all of a CPU is measured */
+    int64_t put, moved; /* messages that the device was given, and bytes that ranks sent */
     measured m;
     status st;
     error err;
 } rank_job;
 
+/* What the rank of this thread puts into a device's streams is counted on the way. */
+static _Thread_local int64_t messages_put;
+static _Thread_local const device_table *counted;
+
+static void count_message(device *d, op_stream s, const op *o, void *const *in, void *const *out)
+{
+    messages_put++;
+    counted->message(d, s, o, in, out);
+}
+
+static status measure_messages_of(rank_job *r)
+{
+    measure_options o = quick;
+    device_table table;
+    status st = device_open((device **)&o.on, r->device, r->c, &r->err);
+    if (st) return st;
+    o.messages = true;
+    counted = o.on->table;
+    table = *counted;
+    table.message = count_message;
+    o.on->table = &table;
+    st = measure_machine(&r->m, r->c, &o, &r->err);
+    r->put = messages_put;
+    r->moved = (int64_t)comm_statistics(r->c)->bytes[GROUP_WORLD][LEVEL_NODE];
+    o.on->table = counted;
+    device_close(o.on);
+    return st;
+}
+
 static void *run_rank(void *arg)
 {
     rank_job *r = arg;
     r->st = comm_groups(r->c, r->s, &r->err);
-    if (!r->st) r->st = measure_machine(&r->m, r->c, &quick, &r->err);
+    if (r->st) return NULL;
+    r->st = r->device ? measure_messages_of(r) : measure_machine(&r->m, r->c, &quick, &r->err);
     return NULL;
 }
 
@@ -155,35 +219,70 @@ static setup *setup_of(const char *const *words, int n, arena *a)
     return s;
 }
 
-static void ranks_measure_their_messages(void **state)
+static void run_ranks(rank_job *jobs, const char *name, const setup *s)
 {
-    (void)state;
-    static const char *const words[] = {"cluster.gpu=cpu", "cluster.n_gpus=2"};
-    static rank_job jobs[RANKS];
     comm *c[RANKS];
     pthread_t threads[RANKS];
     error err = {{0}};
-    arena *a = arena_create();
-    setup *s = setup_of(words, 2, a);
     assert_int_equal(comm_open_threads(c, RANKS, &err), OK);
     for (int i = 0; i < RANKS; i++) {
-        jobs[i] = (rank_job){.c = c[i], .s = s};
+        jobs[i] = (rank_job){.c = c[i], .s = s, .device = name};
         assert_int_equal(pthread_create(&threads[i], NULL, run_rank, &jobs[i]), 0);
     }
     for (int i = 0; i < RANKS; i++) pthread_join(threads[i], NULL);
     for (int i = 0; i < RANKS; i++) {
         if (jobs[i].st) fail_msg("%s", jobs[i].err.text);
-        is_measured(&jobs[i].m);
         assert_int_equal(jobs[i].m.ranks, RANKS);
         assert_true(jobs[i].m.latency > 0);
         for (int k = 0; k < MEASURED_MESSAGES; k++) is_curve(&jobs[i].m.message[k]);
         comm_close(c[i]);
     }
+}
+
+static const char *const two_ranks[] = {"cluster.gpu=cpu", "cluster.n_gpus=2"};
+
+static void ranks_measure_their_messages(void **state)
+{
+    (void)state;
+    static rank_job jobs[RANKS];
+    arena *a = arena_create();
+    run_ranks(jobs, NULL, setup_of(two_ranks, 2, a));
+    for (int i = 0; i < RANKS; i++) is_measured(&jobs[i].m);
     /* all ranks have the same numbers */
     assert_memory_equal(&jobs[0].m.gemm, &jobs[1].m.gemm, sizeof(curve));
     hardware h = read_back(&jobs[0].m, a);
     assert_true(near_to(h.node.latency, jobs[0].m.latency));
     assert_true(h.message_share == 1);
+    arena_destroy(a);
+}
+
+/* Every message is one of the device's, and bytes move; nothing else is measured. */
+static void messages_of_a_device_go_on_its_streams(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device, *transport;
+    } cases[] = {{"peers", "threads of one process"},
+                 {"peers:us=20", "threads of one process"},
+                 {"peers:staged", "shared memory"},
+                 {"peers:late=5", "threads of one process"},
+                 {"deferred:7", "threads of one process"}};
+    static rank_job jobs[RANKS];
+    arena *a = arena_create();
+    setup *s = setup_of(two_ranks, 2, a);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        run_ranks(jobs, cases[i].device, s);
+        for (int r = 0; r < RANKS; r++) {
+            const measured *m = &jobs[r].m;
+            assert_string_equal(m->transport, cases[i].transport);
+            assert_true(m->gemm.n == 0 && m->memory.n == 0 && m->least == 0);
+            /* three and three at least of each size, in each round */
+            const int least = 6 * POINTS * MEASURED_MESSAGES * m->scale->rounds;
+            assert_true(jobs[r].put >= least && jobs[r].moved > 256 * (int64_t)least);
+            assert_int_equal(jobs[r].put, jobs[0].put);
+        }
+        assert_memory_equal(jobs[0].m.message, jobs[1].m.message, sizeof jobs[0].m.message);
+    }
     arena_destroy(a);
 }
 
@@ -254,9 +353,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_is_described),
         cmocka_unit_test(a_late_device_is_measured_through_its_streams),
+        cmocka_unit_test(graphs_are_measured_where_a_device_has_them),
         cmocka_unit_test(a_folder_that_is_not_there_is_named),
         cmocka_unit_test(depth_is_found_again),
         cmocka_unit_test(ranks_measure_their_messages),
+        cmocka_unit_test(messages_of_a_device_go_on_its_streams),
         cmocka_unit_test(rows_add_up_to_the_step),
         cmocka_unit_test(the_machine_is_that_of_the_ranks),
     };

@@ -2,6 +2,7 @@
  * in the pools and in the workspace. The kernels are those of the GPU's object where it was built,
  * but nothing is launched; without the object the CPU's rows stand in. */
 #include <dlfcn.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,12 +15,15 @@
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "device/device.h"
 #include "run/measure/measure.h"
 
 /* ---- a device without memory: what is put counts, and is not run */
 
-enum { ROWS_MAX = 1024 };
+enum { ROWS_MAX = 1024, GRAPHS_MAX = 16, QUEUE = 1024 };
+
+static const double replay_seconds = 30e-6, held_seconds = 0.5e-6;
 
 static struct {
     kernel rows[ROWS_MAX];
@@ -28,6 +32,8 @@ static struct {
     void *kept; /* what the host updates is memory */
     int slow;   /* FP8 operations that the fast rows did not take */
     bool gpu;
+    int held[GRAPHS_MAX], n_graphs, capturing; /* launches that a graph has; -1: none is open */
+    int under_way, most;                       /* launches since the last wait for all */
 } dry;
 
 static void put_nothing(const kernel_call *c)
@@ -120,6 +126,10 @@ static void dry_wait_here(device *d, int event)
 static void dry_launch(device *d, op_stream s, kernel_call *c)
 {
     (void)d, (void)s;
+    if (dry.capturing >= 0) {
+        dry.held[dry.capturing]++;
+        return;
+    }
     dry.put[c->o->kind]++;
     bool fp8 = op_is_quantised(c->o->kind) || op_makes_codes(c->o->kind);
     dry.slow += fp8 && (strcmp(c->row->name, "plain") == 0 || strcmp(c->row->name, "mma") == 0);
@@ -130,6 +140,43 @@ static void dry_launch(device *d, op_stream s, kernel_call *c)
 static void dry_sync(device *d)
 {
     (void)d;
+    dry.under_way = 0;
+}
+
+/* ---- graphs, of which each replay takes the host a known time */
+
+static status dry_graphs(device *d, int n, error *err)
+{
+    (void)d, (void)err;
+    assert_true(n <= GRAPHS_MAX);
+    memset(dry.held, 0, sizeof dry.held);
+    dry.n_graphs = n;
+    return OK;
+}
+
+static void dry_capture(device *d, int graph)
+{
+    (void)d;
+    assert_true(graph < dry.n_graphs && dry.capturing < 0);
+    dry.capturing = graph;
+}
+
+static int dry_captured(device *d, int graph)
+{
+    (void)d;
+    assert_int_equal(dry.capturing, graph);
+    dry.capturing = -1;
+    return dry.held[graph];
+}
+
+static void dry_replay(device *d, int graph, const op *o)
+{
+    (void)d, (void)o;
+    assert_true(graph < dry.n_graphs && dry.held[graph] > 0);
+    dry.under_way += dry.held[graph];
+    if (dry.under_way > dry.most) dry.most = dry.under_way;
+    double until = clock_seconds() + replay_seconds + held_seconds * dry.held[graph];
+    while (clock_seconds() < until) continue;
 }
 
 static const device_table dry_table = {.name = "dry",
@@ -143,6 +190,10 @@ static const device_table dry_table = {.name = "dry",
                                        .record = dry_record,
                                        .wait_here = dry_wait_here,
                                        .launch = dry_launch,
+                                       .graphs = dry_graphs,
+                                       .capture = dry_capture,
+                                       .captured = dry_captured,
+                                       .replay = dry_replay,
                                        .sync = dry_sync};
 
 static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
@@ -159,6 +210,7 @@ static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
     measured m;
     error err = {{0}};
     load_rows();
+    dry.capturing = -1;
     if (measure_machine(&m, NULL, &o, &err)) fail_msg("%s", err.text);
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) assert_true(dry.put[some[i]] > 0);
     for (int k = 0; k < GRADIENT_FORMS; k++) assert_true(m.grouped_form[FORM_DATA + k].n > 3);
@@ -166,6 +218,10 @@ static void every_operation_of_the_gpus_scale_has_a_row_and_room(void **state)
         assert_true(m.narrow[k].n > 3 && m.narrow_experts[k].n > 3);
     assert_true(m.kind[OP_QUANTISE] > 0 && m.kind[OP_ACT_QUANT] > 0);
     if (dry.gpu) assert_int_equal(dry.slow, 0);
+    /* the host is timed, not a queue that is full, and nothing stays captured */
+    assert_true(fabs(m.graph_launch / held_seconds - 1) < 0.2);
+    assert_true(fabs(m.replay / replay_seconds - 1) < 0.3);
+    assert_true(dry.most > 0 && dry.most < QUEUE && dry.n_graphs == 0);
 }
 
 int main(void)

@@ -109,6 +109,8 @@ static void write_as(const measured *m, const char *base_name, const char *path)
     arena_destroy(a);
 }
 
+static const char ours[] = "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold";
+
 /* ---- the file */
 
 static void what_was_measured_is_read_back(void **state)
@@ -133,6 +135,109 @@ static void what_was_measured_is_read_back(void **state)
     assert_true(near_to(h.launches[LAUNCH_PRODUCT], 2));
     assert_int_equal(h.n_kinds, 2);
     assert_null(cost_unknown_kind(&h));
+    folder_close(&f);
+    arena_destroy(a);
+}
+
+static bool file_says(const char *path, const char *line)
+{
+    char text[512];
+    snprintf(text, sizeof text, "grep -q '%s' %s", line, path);
+    return system(text) == 0;
+}
+
+/* 16 MiB in 1 ms and more in proportion, exchanges half as fast; 5 us at least. */
+static measured invented_links(int ranks, int devices)
+{
+    measured m = {.scale = &measure_scale_gpu, .ranks = ranks, .threads = 4, .latency = 5e-6};
+    const scale_list *x = &measure_scale_gpu.messages;
+    snprintf(m.gpu, sizeof m.gpu, "NVIDIA H200");
+    snprintf(m.device, sizeof m.device, "cuda");
+    snprintf(m.transport, sizeof m.transport, "CUDA IPC, as invented");
+    m.devices = devices;
+    for (int k = 0; k < MEASURED_MESSAGES; k++) {
+        m.message[k] = flat(x, k == MEASURED_EXCHANGE ? 8e9 : 16e9);
+        m.message[k].y[0] /= 4; /* small ones are slower */
+    }
+    return m;
+}
+
+static void links_are_the_ranks_and_the_rest_is_one_ranks(void **state)
+{
+    (void)state;
+    static const char path[] = "./hardware/h200-measured-2.yaml";
+    arena *a = arena_create();
+    folder f = folder_open();
+    measured one = invented(), links = invented_links(2, 1);
+    hardware base, h;
+    error err = {{0}};
+    write_as(&one, "H200", "hardware/h200-measured.yaml");
+    if (hardware_read(&base, "./hardware/h200-measured.yaml", a, &err) ||
+        measured_write_links(&links, &base, path, &err) || hardware_read(&h, path, a, &err))
+        fail_msg("%s", err.text);
+    assert_true(near_to(h.node.latency, 5e-6) && near_to(h.node.bandwidth, 16e9));
+    assert_true(near_to(curve_at(&h.node.efficiency, 1 << 24), 1));
+    assert_true(near_to(curve_at(&h.node.efficiency, 4096), 0.25));
+    for (int k = 0; k < DISPATCH_KINDS; k++) {
+        assert_true(near_to(h.dispatch[k][0], 0.5));
+        assert_true(near_to(h.dispatch[k][1], base.dispatch[k][1]));
+    }
+    assert_true(near_to(h.across.bandwidth, base.across.bandwidth));
+    assert_true(near_to(h.launch, base.launch) && h.memory == base.memory);
+    assert_true(h.framework == 0 && h.n_kinds == base.n_kinds);
+    assert_string_equal(h.measured, base.measured);
+    assert_true(file_says(path, "^# All ranks share one device: .*no NVLink"));
+    assert_true(file_says(path, "^# Transport: CUDA IPC, as invented"));
+    assert_true(file_says(path, "launch: .*# as hardware/h200-measured.yaml"));
+    links.devices = 2; /* each has its own: that is a link */
+    assert_int_equal(measured_write_links(&links, &base, path, &err), OK);
+    assert_false(file_says(path, "no NVLink"));
+    folder_close(&f);
+    arena_destroy(a);
+}
+
+/* Seconds of the host for an operation alone, and for one in a graph of parts. */
+static op_cost captured_cost(const char *path, double replay[2])
+{
+    costing x;
+    lone_op o;
+    char words[512];
+    snprintf(words, sizeof words,
+             "%s model.cuda_graph_impl=transformer_engine model.cuda_graph_modules=[attn]", ours);
+    costing_open(&x, path, "tiny", words);
+    lone_init(&o, OP_ADD, "pass", NULL, 0);
+    o.o.in[0] = lone_buf(&o, "x", 1 << 20);
+    op_cost c = cost_of(&x.c, &o.seg, &o.o);
+    memcpy(replay, x.c.replay, sizeof x.c.replay);
+    costing_close(&x);
+    return c;
+}
+
+static void graphs_are_priced_as_they_were_measured(void **state)
+{
+    (void)state;
+    static const char path[] = "./hardware/x.yaml";
+    folder f = folder_open();
+    arena *a = arena_create();
+    measured m = invented();
+    double replay[2];
+    hardware base;
+    error err = {{0}};
+    assert_int_equal(hardware_read(&base, "H200", a, &err), OK);
+    m.graph_launch = 5e-7;
+    m.replay = 6e-6;
+    write_as(&m, "H200", path);
+    assert_true(file_says(path, "graph_launch: 5e-07  # host.s time for a kernel of a graph"));
+    op_cost c = captured_cost(path, replay);
+    assert_true(near_to(c.eager, 4e-6) && near_to(c.replayed, 5e-7));
+    assert_true(near_to(replay[0], 6e-6) && near_to(replay[1], 6e-6));
+    m.graph_launch = m.replay = 0; /* a device without them */
+    write_as(&m, "H200", path);
+    assert_true(file_says(path, "graph_launch: 4e-06  # there are no graphs"));
+    assert_false(file_says(path, "over host.launch"));
+    c = captured_cost(path, replay);
+    assert_true(near_to(c.replayed, 4e-6));
+    for (int i = 0; i < 2; i++) assert_true(near_to(replay[i], base.calls[CALL_REPLAY][i] * 4e-6));
     folder_close(&f);
     arena_destroy(a);
 }
@@ -198,8 +303,6 @@ static double attention_rate(const costing *x, op_kind kind, int64_t d)
     lone_init(&o, kind, "attention", dim, 7);
     return op_flops(&o.o) / seconds_of(x, &o) * 1e-12;
 }
-
-static const char ours[] = "cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold";
 
 static void prices_of_fp8_follow_the_file(void **state)
 {
@@ -340,6 +443,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_measured_is_read_back),
+        cmocka_unit_test(links_are_the_ranks_and_the_rest_is_one_ranks),
+        cmocka_unit_test(graphs_are_priced_as_they_were_measured),
         cmocka_unit_test(noise_that_grows_faster_than_sizes_is_cut),
         cmocka_unit_test(prices_follow_the_file),
         cmocka_unit_test(prices_of_fp8_follow_the_file),

@@ -93,6 +93,7 @@ static void look(cuda_gpu *out)
     if (e || n < 1) return;
     out->count = n;
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
+    memcpy(out->uuid, p.uuid.bytes, sizeof out->uuid);
     out->major = p.major;
     out->minor = p.minor;
     out->total = (int64_t)total;

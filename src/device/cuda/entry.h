@@ -21,6 +21,7 @@ typedef struct cuda_gpu {
     char why[128];       /* the runtime's words, where it could not be asked; else "" */
     int driver, runtime; /* versions of CUDA: 13000; 0: there is no driver */
     char name[128];
+    char uuid[16];       /* ranks with the same one share a GPU */
     int major, minor;    /* compute capability */
     int64_t total, free; /* bytes */
 } cuda_gpu;
@@ -36,7 +37,7 @@ typedef struct cuda_entry {
 } cuda_entry;
 
 /* Counted up where something means something else; a function more or less is another size. */
-enum { CUDA_ENTRY_VERSION = 8 + 1000 * (int)sizeof(cuda_entry) };
+enum { CUDA_ENTRY_VERSION = 9 + 1000 * (int)sizeof(cuda_entry) };
 
 typedef status cuda_entry_function(int version, const device_calls *p, cuda_entry *out, error *err);
 cuda_entry_function moefold_cuda_entry;

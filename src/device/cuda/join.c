@@ -119,7 +119,9 @@ static status open_all(const device *d, const card *all, int64_t n, error *err)
         cudaError_t e = open_peer(p, &all[r]);
         if (!e) continue;
         cudaGetLastError();
-        return error_set(err, ERR_MACHINE, "CUDA IPC with rank %lld (process %lld): %s",
+        return error_set(err, ERR_MACHINE,
+                         "CUDA IPC with rank %lld (process %lld): %s; repair: without "
+                         "MOEFOLD_TRANSPORT=ipc, which goes on through shared memory",
                          (long long)r, (long long)all[r].process, cudaGetErrorString(e));
     }
     return OK;
@@ -149,7 +151,9 @@ static status register_shared(gpu_peer *p, void *at, int64_t bytes, error *err)
     p->shared = at;
     p->shared_bytes = bytes;
     if (!e) return OK;
-    return error_set(err, ERR_MACHINE, "cannot pin %lld bytes of shared memory: %s",
+    return error_set(err, ERR_MACHINE,
+                     "cannot pin %lld bytes of shared memory: %s; repair: a higher limit of locked "
+                     "memory (ulimit -l), or fewer ranks",
                      (long long)bytes, cudaGetErrorString(e));
 }
 
@@ -266,7 +270,10 @@ static status connect_near(device *d, const char *way, card *mine, card *all, co
     status st = shm ? ERR_MACHINE : open_all(d, all, n, err);
     if (n == 1 || all_say(d, !st, n, (char *)all)) return st;
     if (strcmp(way, "ipc") == 0)
-        return st ? st : error_set(err, ERR_MACHINE, "CUDA IPC is refused to another rank");
+        return st ? st
+                  : error_set(err, ERR_MACHINE,
+                              "CUDA IPC is refused to another rank; repair: without "
+                              "MOEFOLD_TRANSPORT=ipc");
     return use_windows(d, mine, all, sent, err);
 }
 

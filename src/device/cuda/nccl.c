@@ -76,7 +76,10 @@ static status find(library *f, error *err)
 
 static status refused(const gpu_nccl *l, ncclResult_t e, const char *what, error *err)
 {
-    return error_set(err, ERR_MACHINE, "%s: %s: %s", l->name, what, l->f.ncclGetErrorString(e));
+    return error_set(err, ERR_MACHINE,
+                     "%s: %s: %s; repair: one rank a GPU, or on one node without "
+                     "MOEFOLD_TRANSPORT=nccl",
+                     l->name, what, l->f.ncclGetErrorString(e));
 }
 
 /* Place 0's identity is the group's; of sends each member's is that of the pair in which it

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -131,7 +130,10 @@ static void set_attention(hardware *h, const measured *m)
 static void set_host(hardware *h, const measured *m)
 {
     double one = m->host[LAUNCH_ELEMENTWISE];
-    h->launch = h->graph_launch = one;
+    h->launch = one;
+    h->graph_launch = m->graph_launch > 0 ? m->graph_launch : one;
+    for (int phase = 0; phase < 2 && m->graph_launch > 0; phase++)
+        h->calls[CALL_REPLAY][phase] = m->replay / one; /* ours is one call, whatever the phase */
     for (int k = 0; k < LAUNCH_KINDS; k++) h->launches[k] = m->host[k] > 0 ? m->host[k] / one : 1;
     h->launches[LAUNCH_ROUTER_UNFUSED] = h->launches[LAUNCH_ROUTER];
     h->launches[LAUNCH_ROUTING_UNFUSED] = h->launches[LAUNCH_ROUTING];
@@ -180,7 +182,7 @@ static const struct {
     {"host.both", "both ways at once, together"},
     {"host.adam", "elements a second that the host updates"},
     {"host.launch", "host's time to put an elementwise operation into a stream"},
-    {"host.graph_launch", "there are no graphs"},
+    {"host.graph_launch", "host's time for a kernel of a graph that is replayed"},
     {"host.sync", "nothing is read back inside a step"},
     {"host.step", "until the host knows that a step is through"},
     {"device.least", "sum of one number"},
@@ -218,6 +220,7 @@ static const struct {
     {"attention.linear", "delta rule"},
     {"head.efficiency", "product with the vocabulary, loss and gradients in one"},
     {"head.logit_bytes", "what they take is in the efficiency"},
+    {"calls.replay", "host's time of a replay beside its kernels, over host.launch"},
     {"launches.expert", "one launch for all experts"},
     {"launches.quantise", "not measured"},
     {"launches.message", "not measured"},
@@ -228,7 +231,9 @@ static const struct {
 static const char *why_of(const void *who, const char *key)
 {
     const reasons *r = who;
-    for (size_t i = 0; i < sizeof whys / sizeof whys[0]; i++)
+    const bool graphs = r->m->graph_launch > 0, replay = text_starts(key, "calls.replay");
+    if (!graphs && text_equal(key, "host.graph_launch")) return "there are no graphs";
+    for (size_t i = 0; i < sizeof whys / sizeof whys[0] && (graphs || !replay); i++)
         if (text_starts(key, whys[i].key)) return whys[i].why;
     return arena_text(r->a, "as %s", r->base);
 }
@@ -247,14 +252,10 @@ static const char *heading_of(const measured *m, const char *day, const char *ba
 
 status measured_write_gpu(const measured *m, const hardware *base, const char *path, error *err)
 {
-    char day[16];
-    time_t now = time(NULL);
-    struct tm t;
-    localtime_r(&now, &t);
-    strftime(day, sizeof day, "%Y-%m-%d", &t);
+    char day[MEASURED_DAY];
     arena *a = arena_create();
-    const char *slash = strrchr(base->path, '/');
-    reasons r = {m, arena_text(a, "hardware/%s", slash ? slash + 1 : base->path), a};
+    measured_day(day);
+    reasons r = {m, measured_base(base, a), a};
     hardware h = described(m, base);
     h.measured = day;
     const char *text = hardware_text(&h, heading_of(m, day, r.base, a), why_of, &r, a);

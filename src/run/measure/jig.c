@@ -11,7 +11,10 @@
  *     those take alone is taken off.
  * I5  Where power binds, the clock follows what ran for some ten milliseconds: alone, products are
  *     slower than among the operations of a step, and attention is faster. So between two batches
- *     products and copies run, about as long as a step has them, and are not counted. */
+ *     products and copies run, about as long as a step has them, and are not counted.
+ * I6  The host's time for a replay is a line over the kernels that the graph holds. Each graph is
+ *     replayed once between two waits, as in a step, and what is under way stays below what a
+ *     GPU's queue takes: a host that waits for room would measure the GPU. */
 #include "run/measure/jig.h"
 
 #include <math.h>
@@ -222,6 +225,68 @@ double jig_host(jig *j, timed_op *t)
     return least;
 }
 
+/* ---- graphs (I6) */
+
+enum { GRAPHS = 3, FEW = 32, MANY = 256, REPLAY_TIMES = 30 };
+
+/* As many graphs of n operations, from number `first` on. Returns the kernels of one. */
+static int capture_graphs(jig *j, jig_bound *b, int first, int n)
+{
+    int kernels = 0;
+    for (int g = first; g < first + GRAPHS; g++) {
+        j->d->table->capture(j->d, g);
+        for (int i = 0; i < n; i++) put(j, b);
+        kernels = j->d->table->captured(j->d, g);
+    }
+    return kernels;
+}
+
+static double replay_seconds(jig *j, int first, const op *o)
+{
+    double least = 1;
+    for (int n = 0; n < REPLAY_TIMES; n++) {
+        j->d->table->sync(j->d);
+        double start = clock_seconds();
+        for (int g = first; g < first + GRAPHS; g++) j->d->table->replay(j->d, g, o);
+        least = fmin(least, (clock_seconds() - start) / GRAPHS);
+    }
+    j->d->table->sync(j->d);
+    return least;
+}
+
+static jig_graph graph_line(jig *j, jig_bound *b)
+{
+    const double unseen = 1e-9; /* seconds: a kernel may take the host less than clocks show */
+    int few = capture_graphs(j, b, 0, FEW), many = capture_graphs(j, b, GRAPHS, MANY);
+    if (few < FEW || many <= few) {
+        j->st = error_set(j->err, ERR_MACHINE,
+                          "bench: device %s captured %d and %d kernels of %d and %d operations",
+                          j->d->table->name, few, many, FEW, MANY);
+        return (jig_graph){1, 1};
+    }
+    double short_one = replay_seconds(j, 0, &b->t->o),
+           long_one = replay_seconds(j, GRAPHS, &b->t->o);
+    double each = fmax((long_one - short_one) / (many - few), unseen);
+    return (jig_graph){each, fmax(short_one - each * few, unseen)};
+}
+
+jig_graph jig_host_graph(jig *j, timed_op *t)
+{
+    jig_bound b;
+    jig_graph out = {1, 1};
+    if (!j->st) j->st = jig_bind(j, t, &b);
+    if (!j->st) {
+        error none = {{0}};
+        run(j, &b, 1); /* what was never launched may not be captured */
+        j->st = j->d->table->graphs(j->d, 2 * GRAPHS, j->err);
+        if (!j->st) out = graph_line(j, &b);
+        (void)j->d->table->graphs(j->d, 0, &none); /* they hold the row's state */
+        unbind(&b);
+    }
+    jig_step(j);
+    return out;
+}
+
 /* ---- who computes */
 
 /* All but idle and waiting for disks. Zero where there is no such file. */
@@ -245,7 +310,8 @@ jig_load jig_load_now(const jig *j)
     getrusage(RUSAGE_SELF, &u);
     double own = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
                  1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-    own = jig_mean(j, own) * (double)j->ranks;
+    own = jig_mean(j, own);
+    if (j->c && !comm_shares_process(j->c)) own *= (double)j->ranks;
     return (jig_load){clock_seconds(), computed_by_all(), own};
 }
 

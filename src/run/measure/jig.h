@@ -66,6 +66,14 @@ double jig_time(jig *j, timed_op *t);
 /* Seconds of the host for putting one into a stream. */
 double jig_host(jig *j, timed_op *t);
 
+/* The same for one that graphs hold: `each` of them, and what a replay takes beside those. */
+typedef struct jig_graph {
+    double each, replay;
+} jig_graph;
+
+/* The device has graphs. */
+jig_graph jig_host_graph(jig *j, timed_op *t);
+
 /* Bytes that the price counts for an operation that memory binds. */
 double jig_bytes(const timed_op *t);
 
@@ -120,11 +128,15 @@ bool narrow_type(op_kind k, bool in, int i, dtype *type);
 int measure_narrow_count(void);
 void measure_narrow(jig *j, measured *m);
 
-/* kinds.c: every kind of operation by itself, launches, copies. Of GPUs. */
+/* kinds.c: every kind of operation by itself, launches, graphs, copies. Of GPUs. */
 int measure_kinds_count(void);
 void measure_kinds(jig *j, measured *m);
+void measure_graphs(jig *j, measured *m);
 
-/* messages.c */
+/* messages.c. Before the first message on a device's streams its ranks meet, and behind the last
+ * one; both are collective. */
+void measure_messages_join(jig *j, measured *m);
+void measure_messages_leave(jig *j);
 int measure_messages_count(const jig *j);
 void measure_messages(jig *j, measured *m);
 void measure_messages_end(measured *m);

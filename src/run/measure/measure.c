@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "run/measure/jig.h"
@@ -180,7 +181,9 @@ static int points_of(const jig *j, const series *s)
 
 static int add_up(const jig *j, const series *list, int n)
 {
-    int sum = MEASURED_ONCE + measure_messages_count(j);
+    int sum = measure_messages_count(j);
+    if (j->o->messages) return sum * j->scale->rounds;
+    sum += MEASURED_ONCE;
     for (int i = 0; i < n; i++) sum += points_of(j, &list[i]) * list[i].ops;
     if (j->scale->forms) sum += measure_kinds_count() + measure_narrow_count() + MEASURED_VARIANTS;
     return sum * j->scale->rounds;
@@ -190,6 +193,7 @@ static void measure_all(jig *j, measured *m)
 {
     series list[SERIES_MAX];
     int n = list_series(list, j->scale, m);
+    if (j->o->messages) n = 0;
     j->total = add_up(j, list, n);
     j->window = j->o->seconds / j->total;
     for (int round = 0; round < j->scale->rounds && !j->st; round++) {
@@ -198,10 +202,12 @@ static void measure_all(jig *j, measured *m)
                 double x = list[i].x->x[k];
                 jig_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
             }
-        measure_once(j, m);
-        if (j->scale->forms) measure_kinds(j, m);
-        if (j->scale->forms) measure_narrow(j, m);
-        if (j->scale->forms) measure_variants(j, m);
+        if (!j->o->messages) measure_once(j, m);
+        if (j->scale->forms && !j->o->messages) {
+            measure_kinds(j, m);
+            measure_narrow(j, m);
+            measure_variants(j, m);
+        }
         if (j->ranks > 1) measure_messages(j, m);
     }
     measure_messages_end(m);
@@ -215,6 +221,26 @@ static double others_since(const jig *j, const jig_load *before)
     return all > own ? (all - own) / (cores * time) : 0;
 }
 
+/* Messages alone need room for the largest of them, and no workspace. */
+static measure_scale only_messages(const measure_scale *z)
+{
+    measure_scale y = *z;
+    y.pool = 2 * (int64_t)z->messages.x[z->messages.n - 1];
+    y.workspace = 0;
+    return y;
+}
+
+static status take_pools(jig *j, error *err)
+{
+    status s = jig_take(j, err);
+    if (!s || !j->o->messages) return s;
+    error why = *err;
+    return error_set(err, s,
+                     "bench: %d ranks have %lld MiB each for messages: %.900s; repair: fewer ranks "
+                     "(--ranks), or a device that other programs leave free",
+                     (int)j->ranks, (long long)(2 * j->scale->pool >> 20), why.text);
+}
+
 /* A rank that is alone has a world of its own, for the device. */
 static status measure_on(measured *m, comm *c, comm *world, const measure_options *o, error *err)
 {
@@ -222,18 +248,23 @@ static status measure_on(measured *m, comm *c, comm *world, const measure_option
     j.crowded = j.ranks * o->threads > sysconf(_SC_NPROCESSORS_ONLN);
     if (!j.scale) j.scale = &measure_scale_cpu;
     m->scale = j.scale;
+    measure_scale less = only_messages(j.scale);
+    if (o->messages) j.scale = &less;
     m->ranks = (int)j.ranks;
     m->threads = o->threads;
     j.d = o->on;
     status s = j.d ? OK : device_open(&j.d, o->device ? o->device : "cpu", world, err);
-    if (!s) s = jig_take(&j, err);
+    if (!s) s = take_pools(&j, err);
     s = ranks_agree(c, s, err);
+    const bool joins = !s && c && o->messages;
+    if (joins) measure_messages_join(&j, m);
     if (!s) {
         jig_load before = jig_load_now(&j);
         measure_all(&j, m);
         m->others = others_since(&j, &before);
         s = j.st;
     }
+    if (joins) measure_messages_leave(&j);
     free(j.times);
     if (!o->on) device_close(j.d);
     return s;
@@ -269,6 +300,18 @@ void measured_cut(curve *c, double steepest)
     }
 }
 
+curve measured_messages(const measured *m)
+{
+    curve c = {.n = m->message[0].n};
+    for (int i = 0; i < c.n; i++) {
+        double slowness = 0;
+        c.x[i] = m->message[0].x[i];
+        for (int k = 0; k < MEASURED_EXCHANGE; k++) slowness += 1 / m->message[k].y[i];
+        c.y[i] = MEASURED_EXCHANGE / slowness;
+    }
+    return c;
+}
+
 double measured_peak(const measured *m)
 {
     const curve *all[] = {&m->gemm, &m->deep, &m->grouped, &m->attention[0], &m->attention[1]};
@@ -278,6 +321,20 @@ double measured_peak(const measured *m)
         if (own > best) best = own;
     }
     return best;
+}
+
+void measured_day(char out[MEASURED_DAY])
+{
+    time_t now = time(NULL);
+    struct tm day;
+    localtime_r(&now, &day);
+    strftime(out, MEASURED_DAY, "%Y-%m-%d", &day);
+}
+
+const char *measured_base(const hardware *base, arena *a)
+{
+    const char *slash = strrchr(base->path, '/');
+    return arena_text(a, "hardware/%s", slash ? slash + 1 : base->path);
 }
 
 /* 1 / rate is a line over 1 / K: least squares. */

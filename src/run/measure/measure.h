@@ -63,6 +63,8 @@ typedef struct measured {
     double kind[OP_COUNT];       /* bytes/s of an operation that memory binds; 0: not measured */
     double kind_bytes[OP_COUNT]; /* and of how many bytes */
     double host[LAUNCH_KINDS];   /* seconds of the host to put an operation into a stream */
+    double graph_launch;         /* the same for a kernel of a graph that is replayed, */
+    double replay;               /* and for a replay beside its kernels; 0: there are no graphs */
     double wait;                 /* seconds from a small operation's end to the host's next step */
     double to_device, to_host;   /* bytes/s of copies with pinned memory */
     double both_ways;            /* of both at once, together */
@@ -75,6 +77,8 @@ typedef struct measured {
     double latency; /* seconds of the smallest message; 0: one rank */
     /* bytes/s that a rank sends, by bytes of a message, without the latency: */
     curve message[MEASURED_MESSAGES];
+    char transport[160]; /* how a device's messages travel, in words */
+    int devices;         /* on which the ranks are: fewer than ranks where they share one */
 } measured;
 
 /* Says how far it is: `done` of `total` measurements. */
@@ -87,6 +91,7 @@ typedef struct measure_options {
     const char *device;         /* "cpu", "cuda", "deferred:7"; NULL: cpu */
     struct device *on;          /* an open one instead, which stays the caller's; for tests */
     const measure_scale *scale; /* NULL: a CPU's */
+    bool messages;              /* messages alone, on the device's streams as a run has them */
     measure_says says;
     void *who;
 } measure_options;
@@ -108,9 +113,21 @@ void measured_cut(curve *parts, double steepest);
 /* Length of the sums at which half of the speed is reached: rate = limit K / (K + depth). */
 double measured_depth(const curve *by_depth);
 
+/* What files say of themselves: the day, "2026-11-16", and whose numbers others are,
+ * "hardware/h200.yaml". */
+enum { MEASURED_DAY = 16 };
+void measured_day(char out[MEASURED_DAY]);
+const char *measured_base(const hardware *base, arena *a);
+
+/* Messages of all kinds but exchanges: bytes over seconds. */
+curve measured_messages(const measured *m);
+
 /* Writes hardware/NAME.yaml as hardware_read takes it, whole or not at all. The GPU's: what one GPU
  * does not show is that of `base`, the shipped file. */
 status measured_write(const measured *m, const char *path, error *err);
 status measured_write_gpu(const measured *m, const hardware *base, const char *path, error *err);
+
+/* The same of messages alone: links inside a node, the rest is that of `base`. */
+status measured_write_links(const measured *m, const hardware *base, const char *path, error *err);
 
 #endif

@@ -20,6 +20,7 @@ typedef struct measure_scale {
     bool limited; /* power binds: operations are run until the chip is as warm as in a step, and the
                      middle of the times counts instead of the lowest tenth */
     scale_list sides, depths, expert_rows, expert_depths, lengths, head_sizes, passes;
+    scale_list messages; /* bytes that a rank sends; the largest is half of what pools hold */
     scale_list narrow_sides, narrow_depths, narrow_rows, narrow_expert_depths; /* FP8, or none */
     int64_t depth, side; /* sums of products by side; result of products by the length of sums */
     int64_t experts, expert_side, usual_rows; /* weights of expert_side squared */

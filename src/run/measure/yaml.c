@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -17,7 +16,7 @@ typedef struct writer {
     FILE *f;
     const measured *m;
     double peak;
-    char date[16];
+    char date[MEASURED_DAY];
 } writer;
 
 /* ---- the parts of a line */
@@ -81,25 +80,12 @@ static void put_memory(writer *w)
     put_curve(w, "  efficiency", &m->memory, best, "bytes of an operation, of those");
 }
 
-/* Messages of all kinds but exchanges: bytes over seconds. */
-static curve mean_message(const measured *m)
-{
-    curve c = {.n = m->message[0].n};
-    for (int i = 0; i < c.n; i++) {
-        double slowness = 0;
-        c.x[i] = m->message[0].x[i];
-        for (int k = 0; k < MEASURED_EXCHANGE; k++) slowness += 1 / m->message[k].y[i];
-        c.y[i] = MEASURED_EXCHANGE / slowness;
-    }
-    return c;
-}
-
 static void put_links(writer *w)
 {
     static const char *const levels[] = {"node", "domain", "across"};
     const measured *m = w->m;
     bool alone = m->ranks == 1;
-    curve c = alone ? m->copy : mean_message(m);
+    curve c = alone ? m->copy : measured_messages(m);
     double best = measured_best(&c);
     for (int i = 0; i < 3; i++) {
         fprintf(w->f, "%s:\n", levels[i]);
@@ -186,7 +172,7 @@ static double exchange_part(const measured *m)
 {
     const double usual = 1 << 20;
     if (m->ranks == 1) return 1;
-    curve c = mean_message(m);
+    curve c = measured_messages(m);
     const curve *x = &m->message[MEASURED_EXCHANGE];
     int at = 0;
     for (int i = 0; i < x->n; i++)
@@ -235,10 +221,7 @@ static void put_all(writer *w)
 status measured_write(const measured *m, const char *path, error *err)
 {
     writer w = {.m = m, .peak = measured_peak(m)};
-    time_t now = time(NULL);
-    struct tm day;
-    localtime_r(&now, &day);
-    strftime(w.date, sizeof w.date, "%Y-%m-%d", &day);
+    measured_day(w.date);
     char *text = NULL;
     size_t n = 0;
     w.f = open_memstream(&text, &n);
