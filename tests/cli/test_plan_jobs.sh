@@ -83,7 +83,7 @@ for pins in model.pipeline_model_parallel_size=8 'model.pipeline_model_parallel_
     model.num_layers_in_first_pipeline_stage=3 moefold.num_layers_per_virtual_pipeline_stage=2 \
     model.virtual_pipeline_model_parallel_size=5 model.recompute_granularity=selective \
     model.account_for_loss_in_pipeline_split=true model.expert_tensor_parallel_size=3; do
-    out=$(timeout 600 "$moefold" plan --from-megatron $lists/deepseek_v3.txt --gpus 128xH100 --pin "$pins" --seconds 6 2>&1)
+    out=$(timeout 600 "$moefold" plan --from-megatron $lists/deepseek_v3.txt --gpus 128xH100 --pin "$pins" --seconds 2 2>&1)
     code=$?
     [ $code = 0 ] || [ $code = 1 ]
     verdict "pinned_${pins%%=*}" $?

@@ -116,7 +116,8 @@ done
 holds "published features alone are searched unless all are asked for" \
     'x["search"] == "published" and not x["nothing_published_fits"] and
      all(b["supported"] and b["dispatcher"] != "allgather" for b in x["best"])' "$folder/ran.json"
-"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --json moefold.target=moefold >"$folder/own.json"
+"$moefold" plan qwen3-30b-a3b --gpus 8xH100 --seq 4096 --json moefold.target=moefold \
+    --pin model.expert_model_parallel_size=8 --pin model.tensor_model_parallel_size=1 >"$folder/own.json"
 holds "our own program is not bound to them" 'x["search"] == "all"' "$folder/own.json"
 
 # A pin that check warns of: the plan says so, with what the repair would cost.
@@ -132,8 +133,10 @@ holds "a pinned allgather is warned of with numbers" \
 "$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json >"$folder/megatron.json"
 holds "a plan for Megatron has no latent ring" \
     'all(b["cp_kind"] != "latent" for b in x["best"] + x["front"])' "$folder/megatron.json"
+# Our own program may have every feature: sizes are pinned, so that the search is a short one.
 "$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.target=moefold \
-    --pin moefold.mla_latent_ring=true >"$folder/ours.json"
+    --pin moefold.mla_latent_ring=true --pin model.pipeline_model_parallel_size=8 \
+    --pin model.expert_model_parallel_size=32 --pin model.tensor_model_parallel_size=1 >"$folder/ours.json"
 holds "a plan for our runtime may have it" \
     'any(b["cp_kind"] == "latent" for b in x["best"])' "$folder/ours.json"
 "$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --json --pin moefold.mla_latent_ring=true \

@@ -34,7 +34,7 @@ json() { # NAME EXPRESSION WORDS...: over the JSON `d` of a plan
 }
 
 large=(deepseek-v3 --gpus 256xH100 --seq 4096 --pin model.pipeline_model_parallel_size=8)
-small=(qwen3-30b-a3b --gpus 16xH100 --seq 4096 --seconds 3)
+small=(qwen3-30b-a3b --gpus 16xH100 --seq 4096 --seconds 1)
 expect first_stage_that_does_not_divide 1 '54 layers do not divide by 7 pipeline ranks' "${large[@]}" \
     --pin model.num_layers_in_first_pipeline_stage=7
 json last_stage_of_its_own 'd["best"] and all(b["pp"] == 8 for b in d["best"])' \

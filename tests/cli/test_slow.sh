@@ -3,19 +3,21 @@
 set -u
 moefold=${MOEFOLD:-./moefold}
 case $moefold in *asan*) scale=8 ;; *) scale=1 ;; esac
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
 failed=0
 
 # within NAME SECONDS CODES WORDS...: ends with one of the exit codes; the processor's clock ends it otherwise
 within() {
     local name=$1 seconds=$2 codes=$3 code
     shift 3
-    out=$(ulimit -t $((seconds * scale)); "$moefold" "$@" 2>&1)
+    out=$(ulimit -t $((seconds * scale)); "$moefold" "$@" 2>"$said")
     code=$?
     if [[ " $codes " == *" $code "* ]]; then
         echo "ok $name"
     else
         echo "not ok $name: exit code $code"
-        tail -3 <<<"$out" | sed 's/^/    /'
+        { tail -3 <<<"$out"; cat "$said"; } | sed 's/^/    /'
         failed=1
     fi
 }
@@ -23,7 +25,8 @@ qwen=(qwen3-30b-a3b --gpus 16xH100 --seq 4096)
 within price_4096_layers 5 1 price "${qwen[@]}" model.num_layers=4096
 within price_4096_layers_pp4 5 1 price "${qwen[@]}" model.num_layers=4096 pp=4
 within price_vpp_4096 5 1 price "${qwen[@]}" pp=2 vpp=4096
-within price_vpp_2048 5 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
+within price_vpp_2048 5 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json
+changes=$out
 within check_vpp_2048 5 1 check "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
 within plan_short_sequences 10 0 plan qwen3-30b-a3b --gpus 16xH100 --seq 16
 within plan_tiny_cluster 10 1 plan mixtral-8x7b --gpus 2xH100 --seq 16
@@ -42,8 +45,7 @@ within plan_4096_layers 45 1 plan qwen3-30b-a3b --gpus 16xH100 "${layers[@]}"
 within plan_4096_layers_on_256_gpus 45 1 plan deepseek-v3 --gpus 256xH100 "${layers[@]}"
 
 # what a clock left out is counted
-out=$("$moefold" price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json 2>/dev/null)
-if python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not d["changes_left"] > 0)' <<<"$out"; then
+if python3 -c 'import json, sys; d = json.load(sys.stdin); sys.exit(not d["changes_left"] > 0)' <<<"$changes"; then
     echo "ok untried_changes_are_counted"
 else
     echo "not ok untried_changes_are_counted"

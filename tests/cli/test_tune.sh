@@ -12,15 +12,17 @@ judged() { # NAME WORDS...
     invented "${@:2}" --dir "$work/$1" --json >"$work/$1.json"
     expect "$1_is_near_the_best" 0 'ratio' python3 tests/tune/judge.py "$work/$1.json" "${@:2}"
 }
-judged microbatch "${job[@]}" mbs=1
+expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
+judged microbatch "${job[@]}" mbs=1 # what its folder says
+expect what_it_gained 0 '^Gained +[0-9.]+ % of the first' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
 judged recompute "${job[@]}" mbs=4 "${full[@]}"
 judged dispatcher "${job[@]}" cluster.n_gpus=2 ep=2 mbs=2 model.moe_token_dispatcher_type=allgather
 judged limited "${job[@]}" mbs=1 moefold.memory_limit=33000000
 BUSY=1 judged busy "${job[@]}" mbs=1
-FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' judged crashed "${job[@]}" mbs=1
 FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' \
-    expect a_crash_is_a_result 0 'crashed after .* signal 11' invented "${job[@]}" mbs=1 --dir "$work/crash"
-expect and_is_in_the_folder 0 '"end":"crashed"' cat "$work/crash/trials.jsonl"
+    expect a_crash_is_a_result 0 'crashed after .* signal 11' invented "${job[@]}" mbs=1 --dir "$work/crashed"
+expect and_is_in_the_folder 0 '"end":"crashed"' cat "$work/crashed/trials.jsonl"
+FAIL='"crash" if k["train.micro_batch_size"] == 16 else None' judged crashed "${job[@]}" mbs=1
 FAIL='"memory" if k["train.micro_batch_size"] >= 8 else None' \
     expect lack_of_memory_is_a_result 0 'no memory after .*cannot allocate' invented "${job[@]}" mbs=1 --dir "$work/memory"
 check what_needs_more_is_not_tried test "$(grep -c '"end":"no memory"' "$work/memory/trials.jsonl")" -le 3
@@ -30,8 +32,6 @@ a = json.load(open(sys.argv[1]))
 assert all(t["peak_bytes"] <= 33000000 for t in a["trials"]), [t["peak_bytes"] for t in a["trials"]]
 print("under")
 PY
-expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/said"
-expect what_it_gained 0 '^Gained +[0-9.]+ % of the first' invented "${job[@]}" mbs=1 --dir "$work/said"
 
 # ---- the fastest in turn: one time that was too good is found out, and what ran in turn is not run again
 lucky='0.975 if k["model.recompute_modules"] == ["moe_act"] else 1.0'
