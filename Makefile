@@ -265,6 +265,8 @@ $(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
+$(addprefix $(BUILD)/obj/src/base/dtype,.o .pic.o): private CFLAGS += -O3
+$(BUILD)/obj/src/kernels/cpu/plain_quant.o: private CFLAGS += -fno-trapping-math
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 $(addprefix $(BUILD)/obj/src/kernels/cpu/update,.o .pic.o): private CFLAGS += -fno-math-errno
 

@@ -2,6 +2,7 @@
 #include "base/dtype.h"
 
 #include "base/maths.h"
+#include "base/wide.h"
 
 static const struct {
     const char *name;
@@ -51,12 +52,12 @@ void typed_write(typed to, int64_t first, const float *in, int64_t n)
         memcpy((float *)to.at + first, in, (size_t)n * sizeof *in);
 }
 
-void bf16_to_floats(float *out, const uint16_t *in, int64_t n)
+WIDE void bf16_to_floats(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(in[i]);
 }
 
-void bf16_of_floats(uint16_t *out, const float *in, int64_t n)
+WIDE void bf16_of_floats(uint16_t *restrict out, const float *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_of_float(in[i]);
 }

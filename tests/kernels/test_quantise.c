@@ -383,6 +383,71 @@ static void grouped_products_are_each_experts(void **state)
     }
 }
 
+/* Is part of a row of codes that of another row? Columns are even. */
+static void check_codes(const tensor *t, const uint8_t *q, int64_t at, const uint8_t *want,
+                        int64_t n)
+{
+    if (memcmp(q + quant_code_bytes(t->w.type, at), want, (size_t)quant_code_bytes(t->w.type, n)))
+        fail_msg("%s: other codes at %lld", quant_info_of(t->w.form).name, (long long)at);
+}
+
+/* An expert's rows have the codes and the factor that they have alone, both ways; behind them are
+ * zeros. */
+static void experts_are_quantised_as_alone(void **state)
+{
+    (void)state;
+    enum { K = 40 };
+    static const uint8_t zeros[512];
+    for (int k = 0; k < COUNT(ways); k++) {
+        int64_t align = quant_info_of(ways[k].form).align, room = 4 * align;
+        const int32_t offsets[] = {0, (int32_t)align, (int32_t)align, (int32_t)(3 * align)};
+        tensor t = tensor_room(ways[k], 1, room, K, false);
+        for (int64_t i = align * K; i < room * K; i++) t.x[i] *= i < 3 * align * K ? 64 : 1e20f;
+        quantise_into(&t, offsets, EXPERTS);
+        for (int e = 0; e < EXPERTS; e += 2) {
+            int64_t first = offsets[e], n = offsets[e + 1] - first;
+            tensor alone = tensor_room(ways[k], 1, n, K, false);
+            memcpy(alone.x, t.x + first * K, (size_t)(4 * n * K));
+            quantise_into(&alone, NULL, 0);
+            if (t.g) assert_true(t.g[e] == alone.g[0]);
+            check_codes(&t, t.q, first * K, alone.q, n * K);
+            for (int64_t j = 0; j < K; j++)
+                check_codes(&t, t.qt, j * room + first,
+                            alone.qt + quant_code_bytes(ways[k].type, j * n), n);
+            tensor_free(&alone);
+        }
+        for (int64_t i = 3 * align; i < room; i++) check_codes(&t, t.q, i * K, zeros, K);
+        for (int64_t j = 0; j < K; j++) check_codes(&t, t.qt, j * room + 3 * align, zeros, align);
+        tensor_free(&t);
+    }
+}
+
+/* A NaN has no part in its block's scale or its tensor's factor: it changes its own code alone. */
+static void nan_changes_its_own_code_alone(void **state)
+{
+    (void)state;
+    enum { M = 6, K = 160, AT = 3 * K + 130 };
+    for (int k = 0; k < COUNT(ways); k++) {
+        tensor was = tensor_room(ways[k], 1, M, K, false),
+               is = tensor_room(ways[k], 1, M, K, false);
+        was.x[AT] = 0;
+        memcpy(is.x, was.x, 4 * M * K);
+        is.x[AT] = NAN;
+        quantise_into(&was, NULL, 0), quantise_into(&is, NULL, 0);
+        if (was.g) assert_true(was.g[0] == is.g[0]);
+        if (was.s) assert_memory_equal(was.s, is.s, (size_t)scale_bytes(&was, false));
+        if (was.st) assert_memory_equal(was.st, is.st, (size_t)scale_bytes(&was, true));
+        for (int64_t n = 0; n < code_bytes(&was, false); n++) {
+            bool here = n == quant_code_bytes(ways[k].type, AT);
+            assert_int_equal(is.q[n] != was.q[n], here);
+            if (here)
+                assert_int_equal(is.q[n] & (ways[k].type == DTYPE_FP4 ? 7 : 0x7f),
+                                 narrow_format_of(ways[k].type).nan);
+        }
+        tensor_free(&was), tensor_free(&is);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +457,8 @@ int main(void)
         cmocka_unit_test(bf16_and_threads_change_nothing),
         cmocka_unit_test(products_are_sums_of_what_the_codes_say),
         cmocka_unit_test(grouped_products_are_each_experts),
+        cmocka_unit_test(experts_are_quantised_as_alone),
+        cmocka_unit_test(nan_changes_its_own_code_alone),
     };
     kernels_threads(2);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/narrow.h"
+#include "base/wide.h"
 #include "kernels/cpu/plain_moe.h"
 #include "kernels/cpu/rows.h"
 
@@ -33,10 +34,19 @@ static float number_at(typed x, int64_t i)
                                 : ((const float *)x.at)[i];
 }
 
-static float source_at(const source *s, int64_t i, int64_t j)
+enum { PIECE = 128 }; /* elements of a row that are looked at together: no block is wider */
+
+/* n elements of row i from column j on, as FP32. */
+static void source_read(const source *s, int64_t i, int64_t j, int64_t n, float *out)
 {
-    if ((s->tokens_across ? j : i) >= s->end) return 0;
-    return number_at(s->x, s->first + i * s->down + j * s->across);
+    int64_t first = s->first + i * s->down + j * s->across;
+    int64_t there = s->tokens_across ? s->end - j : i < s->end ? n : 0;
+    there = there < 0 ? 0 : there < n ? there : n;
+    if (s->across == 1)
+        typed_read(out, s->x, first, there);
+    else
+        for (int64_t l = 0; l < there; l++) out[l] = number_at(s->x, first + l * s->across);
+    for (int64_t l = there; l < n; l++) out[l] = 0; /* I2 */
 }
 
 /* The factor of the tensor that has element (i, j). */
@@ -53,15 +63,28 @@ typedef struct block {
     int64_t i, j, i_end, j_end;
 } block;
 
+/* The largest size among n numbers. Sizes are in the order of their bits; a NaN counts for none. */
+WIDE static uint32_t largest_size(const float *x, int64_t n)
+{
+    uint32_t most = 0;
+    for (int64_t l = 0; l < n; l++) {
+        uint32_t size = float_bits(x[l]) & 0x7fffffff;
+        size = size > 0x7f800000 ? 0 : size;
+        most = size > most ? size : most;
+    }
+    return most;
+}
+
 static float block_amax(const source *s, const block *b)
 {
-    float most = 0;
-    for (int64_t i = b->i; i < b->i_end; i++)
-        for (int64_t j = b->j; j < b->j_end; j++) {
-            float v = fabsf(source_at(s, i, j));
-            if (v > most) most = v;
-        }
-    return most;
+    uint32_t most = 0;
+    float x[PIECE];
+    for (int64_t i = b->i; i < b->i_end; i++) {
+        source_read(s, i, b->j, b->j_end - b->j, x);
+        uint32_t size = largest_size(x, b->j_end - b->j);
+        most = size > most ? size : most;
+    }
+    return float_of_bits(most);
 }
 
 /* What a block's elements are multiplied by; its scale is written. */
@@ -85,27 +108,37 @@ static float block_scale(const source *s, const block *b, quant_shape z, dtype t
     return 1 / scale;
 }
 
-static void put_code(uint8_t *codes, quant_shape z, dtype type, int64_t i, int64_t j, uint8_t code)
+WIDE static void codes_of(narrow_format f, const float *x, float times, int64_t n, uint8_t *codes)
 {
-    if (type != DTYPE_FP4) {
-        codes[i * z.cols + j] = code;
-        return;
-    }
-    uint8_t *at = codes + i * (quant_row(type, z.cols) / 2) + j / 2;
-    *at = (uint8_t)(j % 2 ? (*at & 15) | code << 4 : code); /* the first one clears the other */
+    for (int64_t l = 0; l < n; l++) codes[l] = narrow_of_float(f, x[l] * times); /* I1 */
 }
 
+/* n codes of row i from column j on, which is even. */
+static void put_codes(uint8_t *to, quant_shape z, int64_t i, int64_t j, int64_t n,
+                      const uint8_t *codes)
+{
+    uint8_t *at = to + i * (quant_row(DTYPE_FP4, z.cols) / 2) + j / 2;
+    for (int64_t l = 0; l < n; l += 2)
+        at[l / 2] = (uint8_t)(codes[l] | (l + 1 < n ? codes[l + 1] << 4 : 0));
+}
+
+/* At most PIECE columns wide. */
 static void encode_block(const source *s, const block *b, quant_shape z, dtype type, uint8_t *codes,
                          void *scales)
 {
     narrow_format f = narrow_format_of(type);
-    float times = block_scale(s, b, z, type, scales);
+    float times = block_scale(s, b, z, type, scales), x[PIECE];
+    uint8_t pairs[PIECE];
+    int64_t n = b->j_end - b->j;
     bool by_expert = z.form == QUANT_TENSOR && s->offsets && s->tokens_across;
-    for (int64_t i = b->i; i < b->i_end; i++)
-        for (int64_t j = b->j; j < b->j_end; j++) {
-            if (by_expert) times = factor_at(s, i, j);
-            put_code(codes, z, type, i, j, narrow_of_float(f, source_at(s, i, j) * times)); /* I1 */
-        }
+    for (int64_t i = b->i; i < b->i_end; i++) {
+        source_read(s, i, b->j, n, x);
+        if (by_expert)
+            for (int64_t l = 0; l < n; l++) x[l] *= factor_at(s, i, b->j + l);
+        codes_of(f, x, by_expert ? 1 : times, n,
+                 type == DTYPE_FP4 ? pairs : codes + i * z.cols + b->j);
+        if (type == DTYPE_FP4) put_codes(codes, z, i, b->j, n, pairs);
+    }
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -116,7 +149,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static void encode(const source *s, quant_shape z, dtype type, uint8_t *codes, void *scales)
 {
     int64_t side = quant_info_of(z.form).block, down = z.square ? side : 1;
-    int64_t across = side ? side : z.cols > 0 ? z.cols : 1;
+    int64_t across = side ? side : PIECE;
     if (scales)
         memset(scales, 0, (size_t)dtype_bytes(quant_info_of(z.form).scale, quant_scales(z)));
 #pragma omp parallel for schedule(static)
@@ -220,23 +253,28 @@ static float scale_at(const quant_view *v, int64_t i, int64_t j)
     }
 }
 
-static float code_at(const quant_view *v, int64_t i, int64_t j)
+/* n elements of row i from column j on, all of one block. */
+static void read_piece(const quant_view *v, int64_t i, int64_t j, int64_t n, float *out)
 {
+    float scale = scale_at(v, i, j), factor = v->factor ? v->factor[0] : 1;
     if (v->type == DTYPE_FP4) {
-        uint8_t pair = v->codes[i * (quant_row(v->type, v->z.cols) / 2) + j / 2];
-        return values.e2m1[j % 2 ? pair >> 4 : pair & 15];
+        const uint8_t *pairs = v->codes + i * (quant_row(v->type, v->z.cols) / 2);
+        for (int64_t l = j; l < j + n; l++)
+            out[l - j] =
+                values.e2m1[l % 2 ? pairs[l / 2] >> 4 : pairs[l / 2] & 15] * scale * factor;
+        return;
     }
-    uint8_t code = v->codes[i * v->z.cols + j];
-    return v->type == DTYPE_E4M3 ? values.e4m3[code] : values.e5m2[code];
+    const uint8_t *codes = v->codes + i * v->z.cols + j;
+    const float *table = v->type == DTYPE_E4M3 ? values.e4m3 : values.e5m2;
+    for (int64_t l = 0; l < n; l++) out[l] = table[codes[l]] * scale * factor;
 }
 
 void quant_read(const quant_view *v, int64_t i, int64_t j, int64_t n, float *out)
 {
-    int64_t side = quant_info_of(v->z.form).block, end = j + n;
-    float factor = v->factor ? v->factor[0] : 1, scale = 1;
-    for (int64_t l = j; l < end; l++) {
-        if (side && (l == j || l % side == 0)) scale = scale_at(v, i, l);
-        out[l - j] = code_at(v, i, l) * scale * factor;
+    int64_t side = quant_info_of(v->z.form).block;
+    for (int64_t l = 0, m; l < n; l += m) {
+        m = side ? smaller(side - (j + l) % side, n - l) : n;
+        read_piece(v, i, j + l, m, out + l);
     }
 }
 
