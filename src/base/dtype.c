@@ -36,6 +36,17 @@ int64_t dtype_elements(dtype t, int64_t bytes)
     return bits < 8 ? mul_sat(bytes, 2) : bytes / (bits / 8);
 }
 
+/* Before their first use: clang makes no versions of a function that was called. */
+WIDE void bf16_to_floats(float *restrict out, const uint16_t *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(in[i]);
+}
+
+WIDE void bf16_of_floats(uint16_t *restrict out, const float *restrict in, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) out[i] = bf16_of_float(in[i]);
+}
+
 void typed_read(float *out, typed from, int64_t first, int64_t n)
 {
     if (from.type == DTYPE_BF16)
@@ -50,16 +61,6 @@ void typed_write(typed to, int64_t first, const float *in, int64_t n)
         bf16_of_floats((uint16_t *)to.at + first, in, n);
     else
         memcpy((float *)to.at + first, in, (size_t)n * sizeof *in);
-}
-
-WIDE void bf16_to_floats(float *restrict out, const uint16_t *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(in[i]);
-}
-
-WIDE void bf16_of_floats(uint16_t *restrict out, const float *restrict in, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) out[i] = bf16_of_float(in[i]);
 }
 
 /* Five bits of exponent, bias 15; 31 is infinity and NaN. 2^-24 is the smallest above 0. */
