@@ -36,15 +36,25 @@ int64_t dtype_elements(dtype t, int64_t bytes)
     return bits < 8 ? mul_sat(bytes, 2) : bytes / (bits / 8);
 }
 
-/* Before their first use: clang makes no versions of a function that was called. */
-WIDE void bf16_to_floats(float *restrict out, const uint16_t *restrict in, int64_t n)
+/* Versions by width are static: clang 14 gives one that others call another name. */
+WIDE static void widen(float *restrict out, const uint16_t *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_to_float(in[i]);
 }
 
-WIDE void bf16_of_floats(uint16_t *restrict out, const float *restrict in, int64_t n)
+WIDE static void narrow(uint16_t *restrict out, const float *restrict in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) out[i] = bf16_of_float(in[i]);
+}
+
+void bf16_to_floats(float *out, const uint16_t *in, int64_t n)
+{
+    widen(out, in, n);
+}
+
+void bf16_of_floats(uint16_t *out, const float *in, int64_t n)
+{
+    narrow(out, in, n);
 }
 
 void typed_read(float *out, typed from, int64_t first, int64_t n)
