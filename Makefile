@@ -23,7 +23,7 @@ COMPILE    = $(CC) $(OUR_FLAGS) $(CFLAGS) $(CPPFLAGS)
 
 # The libraries for YAML, JSON and gzip go into the program, so that it runs where they are not installed.
 LIBRARIES := libfyaml jansson sqlite3 zlib
-LINK_LIBS  = $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
+LINK_LIBS := $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
 MAIN     := src/cli/main.c
@@ -93,9 +93,8 @@ run: ## Install what is missing, build, and show the main job
 
 test: ## Install what is missing, build, run all tests and a short fuzz run
 	@CC='$(CC)' tools/deps build test
-	@$(MAKE) $(SUB) all
-	@$(MAKE) $(SUB) -k test-programs || broken=--broken; \
-	if tools/fuzz probe; then $(MAKE) $(SUB) -k fuzz-programs || broken=--broken; fi; \
+	@$(MAKE) $(SUB) -k all test-programs $$(tools/fuzz probe && echo fuzz-programs) || \
+	    { $(MAKE) $(SUB) all || exit 1; broken=--broken; }; \
 	OMP_WAIT_POLICY=passive MOEFOLD=./moefold tools/test $$broken $(TESTS) $(SCRIPTS) -- $(FUZZERS)
 
 test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
@@ -270,12 +269,16 @@ $(BUILD)/obj/src/kernels/cpu/plain_quant.o: private CFLAGS += -fno-trapping-math
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
 $(addprefix $(BUILD)/obj/src/kernels/cpu/update,.o .pic.o): private CFLAGS += -fno-math-errno
 
+# Two hundred programs are linked with the whole library: lld takes half of the usual linker's time.
+TEST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
+
 # Tests run for seconds: what they call is optimized, and they themselves hardly.
 $(BUILD)/tests/%: private CFLAGS += -O1
 $(BUILD)/tests/%: tests/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
-	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(LDFLAGS) $(LINK_LIBS) -lcmocka -o $@
+	$(Q)$(COMPILE) -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) $(TEST_LINK) \
+	    $(LDFLAGS) $(LINK_LIBS) -lcmocka -o $@
 
 $(BUILD)/bench/%: bench/%.c $(LIBRARY) $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -364,7 +367,7 @@ $(NO_DRIVER): bench/cuda/no_driver.c
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(LIBRARY) $(BUILD)/flags
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -fsanitize=fuzzer -MMD -MP -MF $@.d -MT $@ $< $(LIBRARY) \
-	    $(LDFLAGS) $(LINK_LIBS) -o $@
+	    $(TEST_LINK) $(LDFLAGS) $(LINK_LIBS) -o $@
 
 # Other flags or another set of files mean another build; both are compared with what was used last.
 $(BUILD)/flags: FORCE
@@ -393,8 +396,7 @@ fuzz-objects: $(FUZZ_OBJECTS)
 # the variable: without it the objects would be compiled one after the other.
 FUZZ_MAKE = $(MAKE) $(SUB) BUILD=build/fuzz CC=clang CFLAGS='-O1 -gline-tables-only' $(FUZZERS) \
     SANITIZE='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined'
-fuzz-programs: build/fuzz/words.dict
-	@$(MAKE) $(SUB) $(LIBRARY) fuzz-objects
+fuzz-programs: build/fuzz/words.dict $(LIBRARY) $(FUZZ_OBJECTS)
 	+@$(FUZZ_MAKE) SOURCES="$$(tools/needs $(FUZZ_OBJECTS) -- $(OBJECTS) | \
 	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
