@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # One folder of checkpoints and two jobs that do not see each other's processes: other hosts, no locks, locks of one host only.
+# Mostly waits.
 . tests/cli/saying.sh
 small=(tiny cluster.gpu=cpu model.seq_length=64 train.micro_batch_size=1 train.global_batch_size=2 optimizer.lr=3e-3)
 pid=
@@ -18,6 +19,12 @@ int gethostname(char *name, size_t n)
 {
     snprintf(name, n, "%s", getenv("TEST_HOST"));
     return 0;
+}
+/* A job that others wait for has a line an iteration, and need not compute all the while. */
+int fflush(FILE *f)
+{
+    if (getenv("TEST_PAUSE")) usleep(100000);
+    return fflush_unlocked(f);
 }
 static int locked(int fd, int command, void *with)
 {
@@ -54,7 +61,7 @@ wait_for() { # PATTERN FILE
 }
 for locks in fine none local; do
     ck=$work/$locks
-    env "LD_PRELOAD=$work/host.so" TEST_HOST=node-a TEST_LOCKS=$locks "$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save_interval=1000000 "checkpoint.save=$ck" >"$work/out" 2>"$work/err" &
+    env "LD_PRELOAD=$work/host.so" TEST_HOST=node-a TEST_LOCKS=$locks TEST_PAUSE=yes "$moefold" train "${small[@]}" train.train_iters=100000 checkpoint.save_interval=1000000 "checkpoint.save=$ck" >"$work/out" 2>"$work/err" &
     pid=$!
     wait_for 'iteration +2/' "$work/out"
     expect "a_job_on_another_host_is_refused, locks: $locks" 3 "another job saves there \(process $pid on node-a, since 20" \
