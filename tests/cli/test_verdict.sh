@@ -39,7 +39,7 @@ for r in recipes/*.yaml; do
     for key in peak_bytes usable_bytes fits fullest_rank; do
         is "${name}_${key}_as_in_price" "$(field $key "$moefold" price "$r" --json)" "$(field $key "$moefold" check "$r" --json)"
     done
-    is "${name}_exits_alike" "$(code "$moefold" price "$r")" "$(code "$moefold" check "$r")"
+    is "${name}_exits_alike" "$(code "$moefold" price "$r" --json)" "$(code "$moefold" check "$r")"
 done
 
 # ---- rules first, then memory; or what is left
