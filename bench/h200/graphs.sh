@@ -1,5 +1,5 @@
 # Steps of one rank, eager, as one CUDA graph, and as graphs of parts of a layer: the same losses and gradient norms to the last bit in
-# deterministic mode, with AdamW, so that every weight counts; ms of a step, the host's ms to put it, and what it puts. GRAPHS_TOKENS names
+# deterministic mode, with AdamW, so that every weight counts; ms of a step, the host's ms to put it, and what it puts. GRAPHS_SAMPLES names
 # others than these sizes.
 shape=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold moefold.mock_data=true moefold.device=cuda
     model.moe_router_force_load_balancing=true model.deterministic_mode=true logger.log_interval=1)
@@ -28,4 +28,4 @@ graphs() { # SAMPLES STEPS
     done
 }
 
-for samples in ${GRAPHS_TOKENS:-1 8}; do graphs "$samples" 8; done
+for samples in ${GRAPHS_SAMPLES:-1 8}; do graphs "$samples" 8; done

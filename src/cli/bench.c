@@ -297,8 +297,8 @@ int bench_cores(int ranks)
 static status open_job(bench *b, comm **c, error *err)
 {
     setup *s;
-    if (!bench_launched()) return OK;
-    status st = bench_setup(b, bench_launched(), &s, err);
+    if (!comm_launched()) return OK;
+    status st = bench_setup(b, comm_launched_ranks(), &s, err);
     return st ? st : cli_join(c, s, b->a, err);
 }
 
@@ -375,7 +375,7 @@ static int measure_ranks(bench *b, int n)
 static status measure_machines(bench *b, error *err)
 {
     bool alone = b->ranks == 1 || (bench_by_device(b) && b->ranks == 0);
-    if (bench_launched() || alone) return measure_here(b, err);
+    if (comm_launched() || alone) return measure_here(b, err);
     if (b->as_threads) {
         b->out = for_ranks(b, b->ranks);
         return bench_threads(b, err);
@@ -429,10 +429,15 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
     }
     if (!is_device(b->device))
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
+    if (comm_launched_ranks() == LAUNCHED_UNCOUNTED)
+        return error_set(err, ERR_INPUT,
+                         "this process is one of several ranks (PMIX_RANK=%s), and nothing says of "
+                         "how many; repair: mpirun -n N, or srun -n N",
+                         getenv("PMIX_RANK"));
     status st = check_threads(b, err);
     if (!st && b->out) st = check_place(b, err);
     if (!st && bench_on_gpu(b)) st = bench_find_gpu(b, err);
-    if (!st && bench_by_device(b) && (b->ranks > 1 || bench_launched()))
+    if (!st && bench_by_device(b) && (b->ranks > 1 || comm_launched()))
         st = bench_find_base(b, err);
     if (!st) st = bench_find_place(b, err);
     if (!st && bench_on_gpu(b))

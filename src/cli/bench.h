@@ -42,9 +42,6 @@ void bench_warn_of_others(const measured *m);
 bool bench_on_gpu(const bench *b);
 bool bench_by_device(const bench *b);
 
-/* Ranks of the job that this process was started in; 0: it is alone. */
-int bench_launched(void);
-
 /* A layout of n ranks; any does. */
 status bench_setup(bench *b, int n, setup **out, error *err);
 

@@ -27,14 +27,6 @@ bool bench_by_device(const bench *b)
 
 /* ---- ranks */
 
-int bench_launched(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "PMI_SIZE"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && comm_launched(); i++)
-        if (getenv(names[i])) return atoi(getenv(names[i]));
-    return 0;
-}
-
 status bench_setup(bench *b, int n, setup **out, error *err)
 {
     const char *words[] = {"cluster.gpu=cpu", arena_text(b->a, "cluster.n_gpus=%d", n),
@@ -59,8 +51,8 @@ status bench_find_base(bench *b, error *err)
     const char *measured_file = arena_text(b->a, "%s-measured.yaml", name);
     const char *path = hardware_file(measured_file, b->a);
     b->file = measured_file;
-    if (bench_launched()) /* by hand: whoever starts ranks here says where it goes */
-        b->file = arena_text(b->a, "%s-measured-%d.yaml", name, bench_launched());
+    if (comm_launched()) /* by hand: whoever starts ranks here says where it goes */
+        b->file = arena_text(b->a, "%s-measured-%d.yaml", name, comm_launched_ranks());
     if (path) return hardware_read(&b->base, path, b->a, err);
     return bench_on_gpu(b) ? OK : hardware_read(&b->base, "cpu", b->a, err);
 }
@@ -205,16 +197,14 @@ status bench_threads(bench *b, error *err)
     rank_job *jobs = ARENA_ARRAY(b->a, rank_job, n);
     comm **comms = ARENA_ARRAY(b->a, comm *, n);
     void **with = ARENA_ARRAY(b->a, void *, n);
-    status st = OK;
-    for (int i = 0; i < n && !st; i++) {
-        setup *s;
-        st = bench_setup(b, n, &s, err);
-        jobs[i] = (rank_job){.b = b, .s = s};
-        with[i] = &jobs[i];
-    }
+    setup *s;
+    status st = bench_setup(b, n, &s, err);
     if (!st) st = comm_open_threads(comms, n, err);
     if (st) return st;
-    for (int i = 0; i < n; i++) jobs[i].c = comms[i];
+    for (int i = 0; i < n; i++) {
+        jobs[i] = (rank_job){.b = b, .c = comms[i], .s = s};
+        with[i] = &jobs[i];
+    }
     cli_rank_threads(comms, n, run_rank, with);
     if (jobs[0].st) { /* all have the same */
         *err = jobs[0].err;

@@ -45,8 +45,11 @@ status comm_open_threads(comm **out, int n, error *err);
  * named). Calls MPI_Init; comm_close finalises. */
 status comm_open_mpi(comm **out, error *err);
 
-/* Was this process started by mpirun or srun as one of several? */
+/* Was this process started by mpirun or srun as one of several? Of how many: 0 where it was not,
+ * LAUNCHED_UNCOUNTED where nothing says so before MPI is opened. */
+enum { LAUNCHED_UNCOUNTED = -1 };
 bool comm_launched(void);
+int comm_launched_ranks(void);
 
 /* Ends the use. Every rank calls it, with no message under way, or none (a rank that leaves with an
  * error calls comm_abort). */

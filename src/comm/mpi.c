@@ -1,5 +1,6 @@
 /* mpi.c - opens the MPI backend, a shared object beside the program, which links no MPI. Open MPI
  * loads parts of its own that look for its symbols among all: it is opened globally. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,20 +8,29 @@
 #include "comm/board.h"
 #include "comm/state.h"
 
-static bool number_above_one(const char *name)
+/* 0: not said, or one alone. */
+static int ranks_in(const char *name)
 {
     const char *word = getenv(name);
-    return word && atol(word) > 1;
+    long n = word ? atol(word) : 0;
+    return n > 1 && n <= INT_MAX ? (int)n : 0;
+}
+
+int comm_launched_ranks(void)
+{
+    if (getenv("OMPI_COMM_WORLD_SIZE")) return ranks_in("OMPI_COMM_WORLD_SIZE");
+    if (getenv("PMI_SIZE")) return ranks_in("PMI_SIZE");
+    /* The shell of a batch script has the number of tasks too, but is in no step of srun. */
+    if (getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")) {
+        int n = ranks_in("SLURM_STEP_NUM_TASKS");
+        return n ? n : ranks_in("SLURM_NTASKS");
+    }
+    return getenv("PMIX_RANK") ? LAUNCHED_UNCOUNTED : 0;
 }
 
 bool comm_launched(void)
 {
-    if (getenv("OMPI_COMM_WORLD_SIZE")) return number_above_one("OMPI_COMM_WORLD_SIZE");
-    if (getenv("PMI_SIZE")) return number_above_one("PMI_SIZE");
-    /* The shell of a batch script has the number of tasks too, but is in no step of srun. */
-    if (getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID"))
-        return number_above_one("SLURM_STEP_NUM_TASKS") || number_above_one("SLURM_NTASKS");
-    return getenv("PMIX_RANK") != NULL;
+    return comm_launched_ranks() != 0;
 }
 
 static status load(mpi_open_function *open_mpi, error *err)

@@ -1,5 +1,6 @@
 /* executor_times.h - when operations ran: stamps of the device (device.h, D7), taken while a step
- * is put and read behind it.
+ * is put, and read as they pass while the host waits for the step's report (at the latest behind
+ * it).
  *
  * Two readers share them. A trace wants start and end of every operation on its stream. Times by
  * kind want only the ends on the compute stream: the time of an operation is what has passed since

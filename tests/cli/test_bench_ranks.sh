@@ -52,4 +52,5 @@ expect processes_of_peers 3 'messages between 2 ranks of device peers: .*repair:
 check and_nothing_is_written [ ! -e no-2.yaml ]
 expect threads_of_a_cpu 2 'as-threads with --device cpu: .*repair: without --as-threads' "$moefold" bench --ranks 2 --as-threads
 expect how_many_threads 2 'as-threads is for --ranks N' "$moefold" bench --device peers --as-threads
+expect how_many_ranks 2 'one of several ranks .PMIX_RANK=1., and nothing says of how many; repair: mpirun -n N' env PMIX_RANK=1 "$moefold" bench
 exit $failed

@@ -172,17 +172,25 @@ typedef struct reasons {
     arena *a;
 } reasons;
 
-static const struct {
+typedef struct why {
     const char *key; /* or its beginning */
-    const char *why;
-} whys[] = {
+    const char *text;
+} why;
+
+/* Of a device that has graphs; looked at before the others. */
+static const why graph_whys[] = {
+    {"host.graph_launch", "host's time for a kernel of a graph that is replayed"},
+    {"calls.replay", "host's time of a replay beside its kernels, over host.launch"},
+};
+
+static const why whys[] = {
     {"memory.visible", "as the driver prints it"},
     {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
     {"host.bandwidth", "the slower way between pinned memory and the GPU"},
     {"host.both", "both ways at once, together"},
     {"host.adam", "elements a second that the host updates"},
     {"host.launch", "host's time to put an elementwise operation into a stream"},
-    {"host.graph_launch", "host's time for a kernel of a graph that is replayed"},
+    {"host.graph_launch", "there are no graphs"},
     {"host.sync", "nothing is read back inside a step"},
     {"host.step", "until the host knows that a step is through"},
     {"device.least", "sum of one number"},
@@ -220,7 +228,6 @@ static const struct {
     {"attention.linear", "delta rule"},
     {"head.efficiency", "product with the vocabulary, loss and gradients in one"},
     {"head.logit_bytes", "what they take is in the efficiency"},
-    {"calls.replay", "host's time of a replay beside its kernels, over host.launch"},
     {"launches.expert", "one launch for all experts"},
     {"launches.quantise", "not measured"},
     {"launches.message", "not measured"},
@@ -228,14 +235,21 @@ static const struct {
     {"kinds", "part of memory.efficiency that a kind of operation reaches"},
 };
 
+static const char *find_why(const why *list, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text_starts(key, list[i].key)) return list[i].text;
+    return NULL;
+}
+
 static const char *why_of(const void *who, const char *key)
 {
     const reasons *r = who;
-    const bool graphs = r->m->graph_launch > 0, replay = text_starts(key, "calls.replay");
-    if (!graphs && text_equal(key, "host.graph_launch")) return "there are no graphs";
-    for (size_t i = 0; i < sizeof whys / sizeof whys[0] && (graphs || !replay); i++)
-        if (text_starts(key, whys[i].key)) return whys[i].why;
-    return arena_text(r->a, "as %s", r->base);
+    const char *text = NULL;
+    if (r->m->graph_launch > 0)
+        text = find_why(graph_whys, sizeof graph_whys / sizeof graph_whys[0], key);
+    if (!text) text = find_why(whys, sizeof whys / sizeof whys[0], key);
+    return text ? text : arena_text(r->a, "as %s", r->base);
 }
 
 static const char *heading_of(const measured *m, const char *day, const char *base, arena *a)

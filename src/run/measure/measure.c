@@ -189,25 +189,28 @@ static int add_up(const jig *j, const series *list, int n)
     return sum * j->scale->rounds;
 }
 
+static void measure_kernels(jig *j, measured *m, const series *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < points_of(j, &list[i]); k++) {
+            double x = list[i].x->x[k];
+            jig_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
+        }
+    measure_once(j, m);
+    if (!j->scale->forms) return;
+    measure_kinds(j, m);
+    measure_narrow(j, m);
+    measure_variants(j, m);
+}
+
 static void measure_all(jig *j, measured *m)
 {
     series list[SERIES_MAX];
     int n = list_series(list, j->scale, m);
-    if (j->o->messages) n = 0;
     j->total = add_up(j, list, n);
     j->window = j->o->seconds / j->total;
     for (int round = 0; round < j->scale->rounds && !j->st; round++) {
-        for (int i = 0; i < n; i++)
-            for (int k = 0; k < points_of(j, &list[i]); k++) {
-                double x = list[i].x->x[k];
-                jig_point(list[i].to, k, x, list[i].rate(j, x, list[i].form));
-            }
-        if (!j->o->messages) measure_once(j, m);
-        if (j->scale->forms && !j->o->messages) {
-            measure_kinds(j, m);
-            measure_narrow(j, m);
-            measure_variants(j, m);
-        }
+        if (!j->o->messages) measure_kernels(j, m, list, n);
         if (j->ranks > 1) measure_messages(j, m);
     }
     measure_messages_end(m);
