@@ -35,6 +35,9 @@ for c in "${commands[@]}"; do
             continue
         fi
         [[ $line == *mpirun* || $line == *"--ranks 2"* ]] && ! command -v mpirun >/dev/null && continue
+        for tool in $(sed 's/^[^|]*//; s/| *\([a-z]*\)[^|]*/\1 /g' <<<"$line"); do # what it pipes into
+            command -v "$tool" >/dev/null || { echo "ok example_${c}_$i # skip there is no $tool"; continue 2; }
+        done
         example "example_${c}_$i" "$line"
     done < <("$moefold" "$c" --help | sed -n 's/^      \([a-z].*\)/\1/p')
 done

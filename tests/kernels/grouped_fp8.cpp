@@ -11,7 +11,10 @@ enum { cudaSuccess, cudaErrorNotSupported, cudaErrorInvalidValue };
 enum { cudaLaunchAttributeClusterDimension, cudaFuncAttributeMaxDynamicSharedMemorySize };
 struct dim3 {
     unsigned x, y, z;
-    explicit dim3(unsigned n = 1) : x(n), y(1), z(1)
+    dim3() : dim3(1)
+    {
+    }
+    explicit dim3(unsigned n) : x(n), y(1), z(1)
     {
     }
 };
