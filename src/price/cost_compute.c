@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "price/cost_parts.h"
+#include "price/draw.h"
 #include "program/quant.h"
 
 double cost_memory(const cost_model *c, double bytes)
@@ -125,6 +126,7 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
 static double padded_rows(const cost_model *c, double rows, double experts)
 {
     double tile = c->hw->tile;
+    if (c->hw->framework > 0) return experts * draw_padded(rows / experts, fmax(tile, c->aligned));
     return experts * tile * ceil(rows / experts / tile * (1 - 1e-9));
 }
 
@@ -219,7 +221,8 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     double parts = c->one_by_one ? experts : 1; /* a kernel for each expert */
     if (narrow && !c->quantises && !comes_narrow(c, o))
-        *quantise = parts * quantised(c, o, rows * k / parts, rows * n / parts);
+        *quantise =
+            parts * quantised(c, o, rows * c->padding * k / parts, rows * c->padding * n / parts);
     if (*quantise > 0) *quantise += (parts - 1) * c->hw->least;
     return *quantise + larger(seconds, memory);
 }

@@ -1,5 +1,6 @@
 /* Prices of operations: every kind, and rates against what was measured and published. */
 #include "price/costing.h"
+#include "price/draw.h"
 
 #include <math.h>
 
@@ -89,6 +90,7 @@ static double product_rate(const costing *c, op_kind kind, int64_t m, int64_t n,
     return tflops(c, &x);
 }
 
+/* Every expert of what was measured had 2,048 rows, whole tiles; drawn ones begin half a tile more. */
 static double grouped_rate(const costing *c, op_kind kind, int64_t n, int64_t k)
 {
     lone_op x;
@@ -98,7 +100,8 @@ static double grouped_rate(const costing *c, op_kind kind, int64_t n, int64_t k)
     x.o.in[0] = lone_buf(&x, "x", 2.0 * (double)(rows * k));
     x.o.in[1] = lone_buf(&x, "w", 2.0 * (double)(experts * n * k));
     x.o.out[0] = lone_buf(&x, "y", 2.0 * (double)(rows * n));
-    return tflops(c, &x);
+    double each = (double)(rows / experts);
+    return tflops(c, &x) * draw_padded(each, c->hw.tile) / each;
 }
 
 static double attention_rate(const costing *c, op_kind kind, int64_t b, int64_t s)
