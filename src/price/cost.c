@@ -396,7 +396,7 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
 {
     bool experts = is_activation(o->kind) && role_is_routed(o->role);
     /* of what routed buffers have room for */
-    double full = c->fill * cost_loads(c, seg, o).skew * c->padding;
+    double full = c->fill * fmax(cost_loads(c, seg, o).skew, c->fullest) * c->padding;
     double pages = experts && c->stashes ? stashed(c, o) * full : 0;
     bool again = o->phase == PHASE_RECOMPUTE; /* by itself: its product does not run again */
     if (c->fused_experts && experts && !again) return pages;

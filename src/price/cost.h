@@ -82,6 +82,7 @@ typedef struct cost_model {
     int64_t n_by_layer;
     int64_t first[2]; /* layers that the list at hand begins with, by owner of its buffers */
     double fill;      /* rows of routed buffers that are filled, over their room */
+    double fullest;   /* what experts' loads are at least, as `skew`: balance is left to chance */
     double aligned;   /* rows of which an expert's part of those is a multiple */
     double padding;   /* rows with what that adds, over those without, where routing is balanced */
     dispatch_kind dispatch;

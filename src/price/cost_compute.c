@@ -212,7 +212,7 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
     double even = computed_rows(c, o);
     double experts = (double)n_experts;
     double n = (double)o->dim[DIM_GROUPED_N], k = (double)o->dim[DIM_GROUPED_K];
-    double rows = even * l.skew;
+    double rows = even * fmax(l.skew, c->fullest);
     bool narrow = cost_is_narrow(c, o);
     *quantise = 0;
     if (!(rows > 0 && experts > 0)) return 0;

@@ -56,17 +56,21 @@ static double routed_tokens(const setup *s)
 
 /* Rows of an expert are a multiple of 32 for MXFP8 and NVFP4, of 16 for other FP8, and of 256 for
  * the op fuser's grouped products (Megatron's get_align_size_for_quantization): what arrives is
- * written so, and passed over so until it leaves. */
-static void init_padding(cost_model *c)
+ * written so, and passed over so until it leaves. Links of dispatchers were measured with random
+ * routing, so that the fullest rank counts for experts alone. */
+static void init_draws(cost_model *c)
 {
     enum { FUSED = 256, BLOCKS = 32, OTHERS = 16 };
     const setup *s = c->s;
-    c->aligned = c->padding = 1;
-    if (!(c->hw->framework > 0) || !s->m.experts || c->products == c->plain) return;
+    double ranks = (double)s->lay.ep, experts = (double)s->m.experts, topk = (double)s->m.topk;
+    double rows = routed_tokens(s) * topk * (double)s->lay.etp;
+    c->fullest = c->aligned = c->padding = 1;
+    if (!(c->hw->framework > 0) || !(experts > 0) || !(rows > 0)) return;
+    c->fullest = draw_fullest(ranks, rows, topk, experts);
+    if (c->products == c->plain) return;
     c->aligned = c->fused_experts ? FUSED : c->scaling >= SCALING_MXFP8 ? BLOCKS : OTHERS;
-    double rows = routed_tokens(s) * (double)(s->m.topk * s->lay.etp * s->lay.ep);
-    rows /= (double)s->m.experts;
-    if (rows > 0) c->padding = draw_padded(rows, c->aligned) / rows;
+    double each = rows * ranks / experts;
+    c->padding = draw_padded(each, c->aligned) / each;
 }
 
 void cost_fuse(cost_model *c)
@@ -75,7 +79,7 @@ void cost_fuse(cost_model *c)
     c->expert_calls = 0;
     c->fused_experts = c->can_fuse && c->products != c->plain && c->scaling >= SCALING_MXFP8;
     if (c->fused_experts) c->one_by_one = false;
-    init_padding(c);
+    init_draws(c);
 }
 
 void cost_stash(cost_model *c, unsigned drop)
@@ -112,7 +116,7 @@ static void init_routing(cost_model *c)
     c->expert_calls = 1;
     c->routing_calls = copies * (fused ? 1 : c->hw->unfused_calls);
     c->router_calls = router ? 1 : c->hw->unfused_calls;
-    init_padding(c);
+    init_draws(c);
     if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
     if (recipe_on(r, K_PAGED_STASH))
         cost_stash(c, recipe_is(r, K_RECOMPUTE, "full") ? DROP_FULL : drop_of_recipe(r));

@@ -13,3 +13,24 @@ double draw_padded(double rows, double tile)
         tiles += erfc((k * tile - rows) / spread) / 2;
     return tile * (first + tiles);
 }
+
+/* The mean of the largest of n normal numbers: the integral of the chance that it is above x, from
+ * 0 on, less that of the chance that it is below, up to 0. */
+static double largest(double n)
+{
+    const double step = 1.0 / 16, far = 6;
+    double sum = 0;
+    for (double x = step / 2; x < far; x += step) {
+        double above = erfc(x / sqrt(2)) / 2;
+        sum += step * (1 - pow(1 - above, n) - pow(above, n));
+    }
+    return sum;
+}
+
+double draw_fullest(double ranks, double rows, double topk, double experts)
+{
+    if (!(ranks > 1) || !(rows > 0) || !(experts > topk)) return 1;
+    /* Loads add up to a constant: their differences vary as those of independent ones would. */
+    double variance = rows * (experts - topk) / (experts - 1);
+    return 1 + largest(ranks) * sqrt(variance) / rows;
+}

@@ -11,4 +11,8 @@
  * lost in the mean, where a load of exactly 2,048 would lose nothing. */
 double draw_padded(double rows, double tile);
 
+/* Load of the fullest of `ranks` over the mean, in the mean of draws: each rank gets `rows` in the
+ * mean of tokens that choose `topk` different ones of `experts`. All wait for it in every layer. */
+double draw_fullest(double ranks, double rows, double topk, double experts);
+
 #endif

@@ -1,4 +1,5 @@
-/* What balanced routing leaves to chance: padding of experts' rows, beside draws of our own. */
+/* What balanced routing leaves to chance: padding of experts' rows and the fullest rank, beside
+ * draws of our own. */
 #include "price/costing.h"
 
 #include "price/draw.h"
@@ -59,20 +60,35 @@ static void padded_rows_are_those_of_draws(void **state)
     assert_true(draw_padded(0, 256) == 0);
 }
 
-/* 2,048 rows an expert at EP 2, 8,192 at EP 8: half of 256 is 6 % and 1.6 %. */
-static void few_rows_are_padded_more(void **state)
+/* The same of the fullest rank of EP `ranks`, over the mean. */
+static double drawn_fullest(int tokens, int ranks)
+{
+    uint64_t seed = 11;
+    int counts[EXPERTS];
+    double sum = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        int most = 0;
+        draw_counts(counts, tokens, &seed);
+        for (int r = 0; r < ranks; r++) {
+            int load = 0;
+            for (int e = 0; e < EXPERTS / ranks; e++) load += counts[r * (EXPERTS / ranks) + e];
+            if (load > most) most = load;
+        }
+        sum += most;
+    }
+    return sum / DRAWS / ((double)tokens * TOPK / ranks);
+}
+
+static void the_fullest_rank_is_that_of_draws(void **state)
 {
     (void)state;
-    costing two, eight, wide;
-    costing_open(&two, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=2");
-    costing_open(&eight, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=8");
-    costing_open(&wide, "gb300", "qwen3-30b-a3b", JOB "model.expert_model_parallel_size=2");
-    near("EP 2", two.c.padding, 1 + 128.0 / 2048, 1e-3);
-    near("EP 8", eight.c.padding, 1 + 128.0 / 8192, 1e-3);
-    near("without the op fuser", wide.c.padding, 1 + 16.0 / 2048, 1e-3);
-    costing_close(&two);
-    costing_close(&eight);
-    costing_close(&wide);
+    for (int ranks = 2; ranks <= 64; ranks *= 2) {
+        double rows = 512.0 * TOPK; /* of a rank */
+        double got = draw_fullest(ranks, rows, TOPK, EXPERTS);
+        near("above the mean", got - 1, drawn_fullest(512 * ranks, ranks) - 1, 0.15);
+    }
+    assert_true(draw_fullest(1, 4096, TOPK, EXPERTS) == 1);
+    assert_true(draw_fullest(8, 4096, 8, 8) == 1);
 }
 
 /* Seconds of the first expert product of `rows` rows an expert. */
@@ -88,6 +104,37 @@ static double product_seconds(const costing *c, int64_t rows)
     x.o.out[0] = lone_buf(&x, "y", 1);
     op_cost cost = lone_cost(c, &x);
     return (cost.seconds / c->c.device - cost.quantise - c->hw.least * 3) * c->c.device;
+}
+
+/* Every layer waits for it, unless the recipe's routing is more uneven than chance. */
+static void experts_wait_for_the_fullest_rank(void **state)
+{
+    (void)state;
+    costing c;
+    costing_open(&c, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=8");
+    double drawn = product_seconds(&c, 4096);
+    assert_true(c.c.fullest > 1.002 && c.c.fullest < 1.01);
+    cost_set_skew(&c.c, 1 + (c.c.fullest - 1) / 2);
+    assert_true(product_seconds(&c, 4096) == drawn);
+    cost_set_skew(&c.c, 1.2);
+    assert_true(product_seconds(&c, 4096) > 1.1 * drawn);
+    costing_close(&c);
+}
+
+/* 2,048 rows an expert at EP 2, 8,192 at EP 8: half of 256 is 6 % and 1.6 %. */
+static void few_rows_are_padded_more(void **state)
+{
+    (void)state;
+    costing two, eight, wide;
+    costing_open(&two, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=2");
+    costing_open(&eight, "gb300", "qwen3-30b-a3b", JOB FUSED "model.expert_model_parallel_size=8");
+    costing_open(&wide, "gb300", "qwen3-30b-a3b", JOB "model.expert_model_parallel_size=2");
+    near("EP 2", two.c.padding, 1 + 128.0 / 2048, 1e-3);
+    near("EP 8", eight.c.padding, 1 + 128.0 / 8192, 1e-3);
+    near("without the op fuser", wide.c.padding, 1 + 16.0 / 2048, 1e-3);
+    costing_close(&two);
+    costing_close(&eight);
+    costing_close(&wide);
 }
 
 /* Half way between two multiples all draws end in the same tile; at a multiple every second one
@@ -106,6 +153,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(padded_rows_are_those_of_draws),
+        cmocka_unit_test(the_fullest_rank_is_that_of_draws),
+        cmocka_unit_test(experts_wait_for_the_fullest_rank),
         cmocka_unit_test(few_rows_are_padded_more),
         cmocka_unit_test(products_compute_what_is_padded),
     };
