@@ -47,8 +47,7 @@ static void init_gathers(cost_model *c)
 
 /* ---- routing */
 
-/* Tokens of a rank and microbatch, of which each has rows for its experts. */
-static double routed_tokens(const setup *s)
+double cost_routed_tokens(const setup *s)
 {
     double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
     return tokens / (double)(s->lay.cp * s->lay.tp);
@@ -63,7 +62,7 @@ static void init_draws(cost_model *c)
     enum { FUSED = 256, BLOCKS = 32, OTHERS = 16 };
     const setup *s = c->s;
     double ranks = (double)s->lay.ep, experts = (double)s->m.experts, topk = (double)s->m.topk;
-    double rows = routed_tokens(s) * topk * (double)s->lay.etp;
+    double rows = cost_routed_tokens(s) * topk * (double)s->lay.etp;
     c->fullest = c->aligned = c->padding = 1;
     if (!(c->hw->framework > 0) || !(experts > 0) || !(rows > 0)) return;
     c->fullest = draw_fullest(ranks, rows, topk, experts);

@@ -348,9 +348,25 @@ static bool is_wide(const cost_model *c, const op *o)
     return o->kind == OP_REDUCE_SCATTER ? !back : o->kind == OP_ALL_GATHER && back;
 }
 
+/* hybridep gathers everybody's routing map, a byte for each token and expert, with NCCL, and every
+ * rank reads all of it (DeepEP, branch hybrid-ep: allgather_routing_map, metadata_preprocess_core).
+ * The rates that its test prints leave both out, for it passes the handle of a first dispatch.
+ * deepep and all-to-all gather counts. */
+static bool gathers_map(const cost_model *c, const op *o)
+{
+    return c->hw->framework > 0 && c->dispatch == DISPATCH_HYBRIDEP && o->role == ROLE_COUNTS;
+}
+
+static double routing_map(const cost_model *c, const group_facts *g)
+{
+    double bytes = cost_routed_tokens(c->s) * (double)c->s->m.experts;
+    return ring(c, g, bytes) + cost_memory(c, g->members * bytes);
+}
+
 double cost_message(const cost_model *c, const segment *seg, const op *o)
 {
     const group_facts *g = &c->groups[o->group];
+    if (gathers_map(c, o)) return routing_map(c, g);
     double bytes = bytes_sent(c, seg, o) * (is_wide(c, o) ? 2 : 1);
     switch (o->kind) {
     case OP_ALL_GATHER:

@@ -31,6 +31,9 @@ double cost_chunk(const cost_model *c, const op *o);
 
 double cost_message(const cost_model *c, const segment *seg, const op *o);
 
+/* Tokens of a rank and microbatch that a router sees, each of which has rows for its experts. */
+double cost_routed_tokens(const setup *s);
+
 /* How full the rank is that has most to do with this operation of a routed layer. */
 expert_loads cost_loads(const cost_model *c, const segment *seg, const op *o);
 
