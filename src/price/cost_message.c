@@ -280,9 +280,11 @@ static double each_to_all(const cost_model *c, const group_facts *g, double byte
     return fmax(near, far) + level_of(c, g->farthest)->latency * g->hops;
 }
 
-/* What 16 multiprocessors, hybridep's default, reach of what 32 do: 0.956, 0.92, 0.922, 0.944, 0.94
- * over 8, 16, 24, 32 and 36 GB200 (hybrid-ep README, both ways in BF16, kernels alone), whose rate
- * with 32 is what the files of machines have. On Hopper 16 fill the links. */
+/* What 16 multiprocessors, Megatron's default in 0.16, reach of what 32 do: 0.956, 0.92, 0.922,
+ * 0.944, 0.94 over 8, 16, 24, 32 and 36 GB200 (hybrid-ep README, both ways in BF16, kernels alone),
+ * whose rate with 32 is what the files of machines have. On Hopper 16 fill the links. From 0.17 on
+ * Megatron leaves the default to hybridep, which takes 32 in one domain: docs/ACCURACY.md has what
+ * that would change. */
 static double few_multiprocessors(const cost_model *c)
 {
     const recipe *r = &c->s->r;

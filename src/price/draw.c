@@ -1,14 +1,15 @@
+/* draw.c - means over draws, from the normal distribution of loads. */
 #include "price/draw.h"
 
 #include <math.h>
 
 double draw_padded(double rows, double tile)
 {
-    enum { FAR = 4 }; /* times sqrt(2) standard deviations: what lies beyond is one in 10^8 */
+    const double far = 2.5; /* times sqrt(2) standard deviations: four in 10,000 lie beyond */
     double spread = sqrt(2 * rows), tiles = 0;
     if (!(rows > 0) || !(tile > 0)) return rows;
-    double first = floor(fmax(0, rows - FAR * spread) / tile);
-    double last = ceil((rows + FAR * spread) / tile);
+    double first = floor(fmax(0, rows - far * spread) / tile);
+    double last = ceil((rows + far * spread) / tile);
     for (double k = first; k < last; k++) /* the chance that more than k tiles are taken */
         tiles += erfc((k * tile - rows) / spread) / 2;
     return tile * (first + tiles);
@@ -18,7 +19,7 @@ double draw_padded(double rows, double tile)
  * 0 on, less that of the chance that it is below, up to 0. */
 static double largest(double n)
 {
-    const double step = 1.0 / 16, far = 6;
+    const double step = 0.5, far = 5;
     double sum = 0;
     for (double x = step / 2; x < far; x += step) {
         double above = erfc(x / sqrt(2)) / 2;

@@ -90,7 +90,7 @@ static double product_rate(const costing *c, op_kind kind, int64_t m, int64_t n,
     return tflops(c, &x);
 }
 
-/* Every expert of what was measured had 2,048 rows, whole tiles; drawn ones begin half a tile more. */
+/* Experts of what was measured had 2,048 rows, whole tiles; drawn ones begin half a tile more. */
 static double grouped_rate(const costing *c, op_kind kind, int64_t n, int64_t k)
 {
     lone_op x;
