@@ -1,15 +1,18 @@
 /* quantise_tile.cuh - numbers to 8 bits with scales, both copies from one reading.
  *
  * A block of threads has a tile of 128 x 128 BF16 numbers in registers, 8 x 8 a thread, wherever
- * they come from: a source gives eight neighbours of a row. Those of memory are loads of 16 bytes,
- * 256 of a row side by side. The copy along columns leaves in 8 bytes a thread, 128 of a row side
- * by side; the other one goes through shared memory (quantise_places.h) and leaves in 16.
+ * they come from: a source makes eight neighbours of a row of pieces of 16 bytes. The copy along
+ * columns leaves in 8 bytes a thread, 128 of a row side by side; the other one goes through shared
+ * memory (quantise_places.h) and leaves in 16.
  *
  * Q1  Scales and codes are those of the CPU bit for bit (narrow.h). A maximum ignores what is no
  *     number, as the CPU's does.
  * Q2  What scales are rounded up by is written here, too: no memory is cleared before.
  * Q3  Experts start at multiples of 128 rows, so a tile is one expert's. Factors hold largest
- *     sizes until all codes are made. */
+ *     sizes until all codes are made.
+ * Q4  A block takes tiles in turn. While it makes the codes of one, the pieces of the next are on
+ *     their way into shared memory, where each thread reads only what it fetched itself. What says
+ *     where they lie (who comes to a row) is read one tile earlier still. */
 #ifndef KERNELS_CUDA_QUANTISE_TILE_CUH
 #define KERNELS_CUDA_QUANTISE_TILE_CUH
 
@@ -17,6 +20,7 @@
 
 #include <cuda_fp8.h>
 
+#include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/quant.cuh"
 #include "kernels/cuda/quantise_places.h"
@@ -36,9 +40,11 @@ struct quantising {
 enum { BY_ROWS, BY_SQUARES, BY_TENSOR };
 
 struct tile_shared {
-    alignas(16) uint8_t turned[SIDE * SIDE];
-    float most[WARPS][SIDE]; /* of columns, by warp; of a square, [0] by warp */
-    alignas(16) float times[SIDE];
+    union {
+        alignas(16) uint8_t turned[SIDE * SIDE];
+        float most[WARPS][SIDE]; /* of columns, by warp, before anything is turned */
+    };
+    alignas(16) float times[SIDE]; /* of columns; of a square its largest sizes, by warp */
 };
 
 /* Which tile: of which part, the how-manieth down and across. */
@@ -110,10 +116,10 @@ static __device__ float square_scale(tile_shared &t, const float row[EACH])
 #pragma unroll
     for (int i = 0; i < EACH; i++) most = fmaxf(most, row[i]);
     const uint32_t of_warp = __reduce_max_sync(ALL_LANES, __float_as_uint(most));
-    if (threadIdx.x % WARP == 0) t.most[0][threadIdx.x / WARP] = __uint_as_float(of_warp);
+    if (threadIdx.x % WARP == 0) t.times[threadIdx.x / WARP] = __uint_as_float(of_warp);
     __syncthreads();
 #pragma unroll
-    for (int w = 0; w < WARPS; w++) most = fmaxf(most, t.most[0][w]);
+    for (int w = 0; w < WARPS; w++) most = fmaxf(most, t.times[w]);
     return scale_of_amax(most, 448);
 }
 
@@ -257,82 +263,181 @@ static __device__ __forceinline__ int64_t rows_of_all(const quantising &z)
     return past < z.m ? past : z.m;
 }
 
-/* source.eight(part, row, column): eight BF16 numbers of a row. */
-template <class SOURCE, int SCALED, bool WIDE>
-static __global__ void __launch_bounds__(BLOCK, 2)
-    tile_kernel(const SOURCE source, const quantising z)
+/* ---- tiles in turn (Q4)
+ *
+ * source.ahead(row): what is known of a row before its pieces are fetched, and
+ * source.piece(part, row of ahead, column, n): where the n-th of PIECES for eight numbers lies. */
+
+struct row_ahead {
+    int32_t row; /* of the source's memory; -1: zeros */
+    float by;    /* whatever the source wants of it */
+};
+
+struct tile_grid {
+    uint32_t n, down, across; /* tiles in all */
+    __device__ __forceinline__ tile_place place(uint32_t i) const
+    {
+        return {i / across / down, i / across % down, i % across};
+    }
+};
+
+/* Of the eight rows of a thread, each by one of eight neighbours. */
+template <class SOURCE>
+static __device__ __forceinline__ row_ahead look_ahead(const SOURCE &source, const tile_grid &all,
+                                                       uint32_t i, int64_t end)
 {
-    __shared__ tile_shared t;
-    const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
-    const tile_place at = {blockIdx.z, blockIdx.y, blockIdx.x};
-    const int64_t m0 = at.down * SIDE + g * EACH, k0 = at.across * SIDE + c * EACH;
-    const int64_t end = rows_of_all(z);
-    uint4 v[EACH];
+    const int64_t g = threadIdx.x / THREADS_ACROSS, c = threadIdx.x % EACH;
+    const int64_t row = all.place(i).down * SIDE + g * EACH + c;
+    return i < all.n && row < end ? source.ahead(row) : row_ahead{-1, 0};
+}
+
+/* Its i-th row's, of the thread that has it. */
+static __device__ __forceinline__ row_ahead ahead_of(row_ahead a, int i)
+{
+    const int from = (int)threadIdx.x % WARP / THREADS_ACROSS * THREADS_ACROSS + i;
+    return {__shfl_sync(ALL_LANES, a.row, from), __shfl_sync(ALL_LANES, a.by, from)};
+}
+
+/* Pieces first .. last of a thread into fetched[PIECES][EACH][BLOCK]. */
+template <class SOURCE>
+static __device__ __forceinline__ void fetch(const SOURCE &source, const quantising &z,
+                                             tile_place at, row_ahead ahead, uint4 *fetched,
+                                             int first, int last)
+{
+    const int64_t k0 = at.across * SIDE + threadIdx.x % THREADS_ACROSS * EACH;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
-        v[i] = make_uint4(0, 0, 0, 0);
-        if (m0 + i < end && k0 < z.k) v[i] = source.eight(at.part, m0 + i, k0);
+        const int32_t row = ahead_of(ahead, i).row;
+        const bool there = row >= 0 && k0 < z.k;
+#pragma unroll
+        for (int n = first; n <= last; n++)
+            copy_16(&fetched[(n * EACH + i) * BLOCK + threadIdx.x],
+                    source.piece(at.part, there ? row : 0, there ? k0 : 0, n), there);
     }
-    put_tile<SCALED, WIDE>(z, t, at, v);
+}
+
+#ifndef FETCHED_MEMORY /* the test on the host has its own */
+#define FETCHED_MEMORY(name) extern __shared__ uint4 name[]
+#endif
+enum { PIECE_BYTES = EACH * BLOCK * 16 };
+
+/* source.eight(pieces, by, column): eight BF16 numbers of a row. */
+template <class SOURCE, int SCALED, bool WIDE>
+static __global__ void __launch_bounds__(BLOCK, 2)
+    tile_kernel(const SOURCE source, const quantising z, const tile_grid all)
+{
+    FETCHED_MEMORY(fetched); /* [PIECES][EACH][BLOCK] */
+    __shared__ tile_shared t;
+    const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
+    const int64_t end = rows_of_all(z);
+    const uint32_t step = gridDim.x;
+    row_ahead now = look_ahead(source, all, blockIdx.x, end);
+    fetch(source, z, all.place(blockIdx.x), now, fetched, 0, SOURCE::PIECES - 1);
+    row_ahead next = look_ahead(source, all, blockIdx.x + step, end);
+    for (uint32_t tile = blockIdx.x; tile < all.n; tile += step) {
+        const tile_place at = all.place(tile);
+        const int64_t m0 = at.down * SIDE + g * EACH, k0 = at.across * SIDE + c * EACH;
+        uint4 v[EACH];
+        copies_wait();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const float by = ahead_of(now, i).by;
+            uint4 pieces[SOURCE::PIECES];
+#pragma unroll
+            for (int n = 0; n < SOURCE::PIECES; n++)
+                pieces[n] = fetched[(n * EACH + i) * BLOCK + threadIdx.x];
+            v[i] = make_uint4(0, 0, 0, 0);
+            if (m0 + i < end && k0 < z.k) v[i] = source.eight(pieces, by, k0);
+        }
+        now = next;
+        if (tile + step < all.n)
+            fetch(source, z, all.place(tile + step), now, fetched, 0, SOURCE::PIECES - 1);
+        next = look_ahead(source, all, tile + 2 * step, end);
+        put_tile<SCALED, WIDE>(z, t, at, v);
+        __syncthreads();
+    }
 }
 
 /* ---- tiles in pairs: a source of two numbers for each place, which lie half a row apart, and of
- * one more whose sum over the row is wanted. The second tile waits in shared memory, of which a
- * thread reads what it wrote. */
+ * one more whose sum over the row is wanted. The second tile waits where the first of its pieces
+ * was. */
 
 struct eight_pairs {
     uint4 first, second;
     float sum;
 };
 
-#ifndef PAIR_MEMORY /* the test on the host has its own */
-#define PAIR_MEMORY(name) extern __shared__ uint4 name[]
-#endif
-enum { PAIR_BYTES = EACH * BLOCK * 16 };
-
-/* source.pairs(row, column); sums[tiles of half a row][m], or none. */
+/* source.pairs(pieces, by); sums[tiles of half a row][m], or none. The grid is of pairs. */
 template <class SOURCE>
 static __global__ void __launch_bounds__(BLOCK, 2)
-    pair_kernel(const SOURCE source, const quantising z, float *sums)
+    pair_kernel(const SOURCE source, const quantising z, const tile_grid all, float *sums)
 {
-    PAIR_MEMORY(kept); /* [EACH][BLOCK] */
+    FETCHED_MEMORY(fetched); /* [PIECES][EACH][BLOCK] */
     __shared__ tile_shared t;
     const int c = (int)threadIdx.x % THREADS_ACROSS, g = (int)threadIdx.x / THREADS_ACROSS;
-    const tile_place first = {0, blockIdx.y, blockIdx.x},
-                     second = {0, blockIdx.y, blockIdx.x + z.k / 2 / SIDE};
-    const int64_t m0 = first.down * SIDE + g * EACH, k0 = first.across * SIDE + c * EACH;
     const int64_t end = rows_of_all(z);
-    uint4 v[EACH];
-    float mine = 0;
+    const uint32_t step = gridDim.x;
+    row_ahead now = look_ahead(source, all, blockIdx.x, end);
+    fetch(source, z, all.place(blockIdx.x), now, fetched, 0, SOURCE::PIECES - 1);
+    row_ahead next = look_ahead(source, all, blockIdx.x + step, end);
+    for (uint32_t tile = blockIdx.x; tile < all.n; tile += step) {
+        const tile_place at = all.place(tile), after = all.place(tile + step);
+        const bool more = tile + step < all.n;
+        const int64_t m0 = at.down * SIDE + g * EACH;
+        uint4 v[EACH];
+        float mine = 0;
+        copies_wait();
 #pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        eight_pairs p = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0), 0};
-        if (m0 + i < end) p = source.pairs(m0 + i, k0);
-        v[i] = p.first;
-        kept[i * BLOCK + threadIdx.x] = p.second;
+        for (int i = 0; i < EACH; i++) {
+            const float by = ahead_of(now, i).by;
+            eight_pairs p = {make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0), 0};
+            uint4 pieces[SOURCE::PIECES];
 #pragma unroll
-        for (int d = THREADS_ACROSS / 2; d; d /= 2) p.sum += __shfl_xor_sync(ALL_LANES, p.sum, d);
-        if (c == i) mine = p.sum;
+            for (int n = 0; n < SOURCE::PIECES; n++)
+                pieces[n] = fetched[(n * EACH + i) * BLOCK + threadIdx.x];
+            if (m0 + i < end) p = source.pairs(pieces, by);
+            v[i] = p.first;
+            fetched[i * BLOCK + threadIdx.x] = p.second;
+#pragma unroll
+            for (int d = THREADS_ACROSS / 2; d; d /= 2)
+                p.sum += __shfl_xor_sync(ALL_LANES, p.sum, d);
+            if (c == i) mine = p.sum;
+        }
+        if (sums && c < EACH && m0 + c < z.m) sums[at.across * z.m + m0 + c] = mine;
+        now = next;
+        if (more) fetch(source, z, after, now, fetched, 1, SOURCE::PIECES - 1);
+        next = look_ahead(source, all, tile + 2 * step, end);
+        put_tile<BY_ROWS, false>(z, t, at, v);
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < EACH; i++) v[i] = fetched[i * BLOCK + threadIdx.x];
+        if (more) fetch(source, z, after, now, fetched, 0, 0);
+        put_tile<BY_ROWS, false>(z, t, {at.part, at.down, at.across + all.across}, v);
+        __syncthreads();
     }
-    if (sums && c < EACH && m0 + c < z.m) sums[first.across * z.m + m0 + c] = mine;
-    put_tile<BY_ROWS, false>(z, t, first, v);
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < EACH; i++) v[i] = kept[i * BLOCK + threadIdx.x];
-    put_tile<BY_ROWS, false>(z, t, second, v);
 }
 
-static inline dim3 tiles_of(const quantising &z, int64_t parts)
+/* ---- launches */
+
+enum { TILE_BLOCKS = 264 }; /* two for each multiprocessor of Hopper */
+
+static inline tile_grid tiles_of(const quantising &z, int64_t parts, int64_t across)
 {
-    return dim3((unsigned)quant_blocks(z.k, SIDE), (unsigned)quant_blocks(z.m, SIDE),
-                (unsigned)parts);
+    const int64_t down = quant_blocks(z.m, SIDE);
+    return {(uint32_t)(parts * down * across), (uint32_t)down, (uint32_t)across};
 }
 
-/* What both copies' places and a grid of tiles can take. */
+static inline unsigned tile_blocks(const tile_grid &all)
+{
+    return all.n < TILE_BLOCKS ? all.n : TILE_BLOCKS;
+}
+
+/* What both copies' places and numbers of tiles can take. */
 static inline bool tiles_fit(int64_t m, int64_t k, int64_t parts, bool turned)
 {
     return m > 0 && k > 0 && k % EACH == 0 && (!turned || m % 16 == 0) && parts > 0 &&
-           m <= (int64_t)65535 * SIDE && parts <= 65535;
+           m <= INT32_MAX && k <= INT32_MAX && parts <= INT16_MAX &&
+           quant_blocks(m, SIDE) * quant_blocks(k, SIDE) <= INT32_MAX / parts - 2 * TILE_BLOCKS;
 }
 
 #endif
