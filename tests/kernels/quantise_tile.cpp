@@ -76,6 +76,35 @@ static float __fmul_rn(float a, float b)
     return a * b;
 }
 
+static uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
+{
+    const uint64_t all = (uint64_t)b << 32 | a;
+    uint32_t to = 0;
+    for (int i = 0; i < 4; i++) to |= (uint32_t)(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return to;
+}
+struct __nv_bfloat162 {
+    uint16_t x, y;
+};
+static float widened(uint16_t bits)
+{
+    return __uint_as_float((uint32_t)bits << 16);
+}
+/* Products here have no more digits than BF16 has. */
+static uint16_t narrowed(float v)
+{
+    return (uint16_t)(__float_as_uint(v) >> 16);
+}
+static __nv_bfloat162 __hmax2(__nv_bfloat162 a, __nv_bfloat162 b)
+{
+    return {narrowed(fmaxf(widened(a.x), widened(b.x))),
+            narrowed(fmaxf(widened(a.y), widened(b.y)))};
+}
+static __nv_bfloat162 __hmul2_rn(__nv_bfloat162 a, __nv_bfloat162 b)
+{
+    return {narrowed(widened(a.x) * widened(b.x)), narrowed(widened(a.y) * widened(b.y))};
+}
+
 /* ---- a block of fibers */
 enum { FIBERS = 256, STACK = 64 << 10 };
 static ucontext_t scheduler, fibers[FIBERS];
@@ -110,6 +139,10 @@ static int32_t __shfl_sync(unsigned, int32_t v, int lane)
 static float __shfl_xor_sync(unsigned, float v, int with)
 {
     return __uint_as_float(exchange(__float_as_uint(v), now % 32 ^ with));
+}
+static uint32_t __shfl_xor_sync(unsigned, uint32_t v, int with)
+{
+    return exchange(v, now % 32 ^ with);
 }
 static uint32_t __reduce_max_sync(unsigned, uint32_t v)
 {
