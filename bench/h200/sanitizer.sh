@@ -13,6 +13,7 @@ looked_at() {
 }
 
 looked_at "racecheck over the rows without TMA" 120 --tool racecheck "$rows" --once --small --no-tma
+looked_at "racecheck-casts over what makes codes" 100 --tool racecheck "$rows" --casts
 looked_at "memcheck over all rows, each once" 120 --tool memcheck "$rows" --once
 looked_at "memcheck-train over two steps of training" 40 --tool memcheck "$moefold" train tiny cluster.gpu=H200 cluster.n_gpus=1 \
     moefold.device=cuda seq=64 gbs=4 train.train_iters=2

@@ -305,12 +305,12 @@ static int check(made *m, int *met)
 
 int wrong_quantised_fused(void)
 {
-    static const int64_t widths[] = {64, 160, 384, 2048};
+    static const int64_t widths[] = {64, 160, 384, 2048, 16384}; /* the last: more than 264 tiles */
     static int met[4 * OP_COUNT];
     int bad = 0, done = 0, n_rows;
     const kernel *rows = kernels_cuda(&n_rows);
     for (op_kind k = OP_ACT_QUANT; k <= OP_NORM_QUANT; k++)
-        for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < 20; i++) {
             made m;
             bool act = k == OP_ACT_QUANT || k == OP_ACT_D_QUANT;
             unsigned flags = act ? CLAMPED : k == OP_NORM_QUANT ? ZERO_CENTRED : 0;

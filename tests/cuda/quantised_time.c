@@ -1,6 +1,6 @@
-/* quantised_time.c - how long quantising and quantised products take, by every row that takes them:
- * 128 experts of 2,048 rows as in a layer of Qwen3-30B-A3B, its dense products with 32,768 tokens,
- * and the experts of DeepSeek-V3. */
+/* quantised_time.c - how long quantising, what is fused with it, and quantised products take, by
+ * every row that takes them: 128 experts of 2,048 rows as in a layer of Qwen3-30B-A3B, its dense
+ * products with 32,768 tokens, and the experts of DeepSeek-V3. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static double seconds_of(const kernel *k, const op *o, const op_types *t, void *
     return (double)ms / 1e3 / TIMES;
 }
 
-/* `work`: bytes of QUANTISE, else operations. */
+/* `work`: bytes of what makes codes, else operations. */
 static void time_rows(const char *what, const op *o, const op_types *t, void *const *in,
                       void *const *out, double work)
 {
@@ -63,7 +63,7 @@ static void time_rows(const char *what, const op *o, const op_types *t, void *co
         if (o->kind != OP_QUANTISE && strcmp(list[i].name, "plain") == 0) continue;
         const double s = seconds_of(&list[i], o, t, in, out);
         printf("| %s, %s | %s | %.3f ms | %.2f T%s/s |\n", op_infos[o->kind].name, what,
-               list[i].name, 1e3 * s, work / s / 1e12, o->kind == OP_QUANTISE ? "B" : "FLOP");
+               list[i].name, 1e3 * s, work / s / 1e12, op_makes_codes(o->kind) ? "B" : "FLOP");
         fflush(stdout);
     }
 }
@@ -153,6 +153,44 @@ static void time_quantise(const bench_memory *m, int64_t rows, int64_t n, int64_
               (void *[OP_OUT_MAX]){m->p, m->r, NULL, m->pt, m->rt}, 4.0 * (double)(rows * n));
 }
 
+/* Activations `wide` numbers wide, and the way to rows of `across`; eight choices a token. */
+static void time_fused(const bench_memory *m, int64_t rows, int64_t wide, int64_t across)
+{
+    enum { CHOSEN = 8 };
+    const double act = (double)(rows * wide), moved = (double)(rows * across);
+    const int64_t acts[] = {m->experts, rows, wide, QUANT_BLOCK, DTYPE_E4M3};
+    const int64_t moves[] = {rows / CHOSEN, CHOSEN,      across,    rows,
+                             m->experts,    QUANT_BLOCK, DTYPE_E4M3};
+    int32_t *to = malloc(sizeof *to * (size_t)rows);
+    if (!to) exit(1);
+    for (int64_t i = 0; i < rows; i++) /* pair i has expert i % experts */
+        to[i] = (int32_t)(i % m->experts * (rows / m->experts) + i / m->experts);
+    void *places = device_of(to, 4 * rows);
+    void *const codes[OP_OUT_MAX] = {m->p, m->r, m->pt, m->rt}, *const there[OP_OUT_MAX] = {
+                                                                    m->q, m->s, m->qt, m->st};
+    op_types t = {.in = {DTYPE_BF16, DTYPE_F32, DTYPE_I32, DTYPE_I32},
+                  .out = {DTYPE_E4M3, DTYPE_F32, DTYPE_E4M3, DTYPE_F32, DTYPE_F32}};
+    char what[64];
+    free(to);
+    snprintf(what, sizeof what, "[%lld][%lld]", (long long)rows, (long long)wide);
+    op o = quantised_op(OP_ACT_QUANT, acts, 5);
+    o.in[IN_ACT_QUANT_p] = -1;
+    time_rows(what, &o, &t, (void *[OP_IN_MAX]){m->y, NULL, m->even}, codes, 6 * act);
+    o = quantised_op(OP_ACT_D_QUANT, acts, 5);
+    o.in[IN_ACT_D_QUANT_p] = o.out[OUT_ACT_D_QUANT_dp] = -1;
+    t.in[IN_ACT_D_QUANT_u] = DTYPE_BF16, t.in[IN_ACT_D_QUANT_p] = DTYPE_F32;
+    time_rows(what, &o, &t, (void *[OP_IN_MAX]){m->x, m->y, NULL, m->even}, codes, 10 * act);
+    snprintf(what, sizeof what, "[%lld][%lld]", (long long)rows, (long long)across);
+    o = quantised_op(OP_PERMUTE_QUANT, moves, 7);
+    o.in[IN_PERMUTE_QUANT_probs] = o.out[OUT_PERMUTE_QUANT_pp] = -1;
+    t.in[IN_PERMUTE_QUANT_probs] = DTYPE_F32, t.in[IN_PERMUTE_QUANT_rows] = DTYPE_I32;
+    time_rows(what, &o, &t, (void *[OP_IN_MAX]){m->x, NULL, places, m->even}, there, 4 * moved);
+    o = quantised_op(OP_UNPERMUTE_D_QUANT, moves, 7);
+    t.in[IN_UNPERMUTE_D_QUANT_rows] = DTYPE_I32;
+    time_rows(what, &o, &t, (void *[OP_IN_MAX]){m->x, places, m->even}, there, 4 * moved);
+    must_run(cudaFree(places));
+}
+
 /* The three products of y[rows][n] = x[rows][k] w^T, of experts or (offsets NULL) dense. */
 static void time_products(const char *name, const bench_memory *m, void *offsets, int64_t rows,
                           int64_t n, int64_t k)
@@ -193,6 +231,7 @@ void time_quantised(void)
         const bench_memory m = memory_of(cases[i].experts, cases[i].rows, cases[i].n, cases[i].k);
         char skewed[64];
         time_quantise(&m, cases[i].rows, cases[i].n, cases[i].k);
+        if (i % 2 == 0 && i < 4) time_fused(&m, cases[i].rows, cases[i].n / 2, cases[i].k);
         snprintf(skewed, sizeof skewed, "skew, %s", cases[i].name);
         time_products(cases[i].name, &m, cases[i].experts > 1 ? m.even : NULL, cases[i].rows,
                       cases[i].n, cases[i].k);

@@ -29,7 +29,7 @@ struct dim3 {
     {
     }
 };
-static dim3 threadIdx, blockIdx;
+static dim3 threadIdx, blockIdx, gridDim;
 
 struct uint2 {
     uint32_t x, y;
@@ -76,6 +76,35 @@ static float __fmul_rn(float a, float b)
     return a * b;
 }
 
+static uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t which)
+{
+    const uint64_t all = (uint64_t)b << 32 | a;
+    uint32_t to = 0;
+    for (int i = 0; i < 4; i++) to |= (uint32_t)(all >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return to;
+}
+struct __nv_bfloat162 {
+    uint16_t x, y;
+};
+static float widened(uint16_t bits)
+{
+    return __uint_as_float((uint32_t)bits << 16);
+}
+/* Products here have no more digits than BF16 has. */
+static uint16_t narrowed(float v)
+{
+    return (uint16_t)(__float_as_uint(v) >> 16);
+}
+static __nv_bfloat162 __hmax2(__nv_bfloat162 a, __nv_bfloat162 b)
+{
+    return {narrowed(fmaxf(widened(a.x), widened(b.x))),
+            narrowed(fmaxf(widened(a.y), widened(b.y)))};
+}
+static __nv_bfloat162 __hmul2_rn(__nv_bfloat162 a, __nv_bfloat162 b)
+{
+    return {narrowed(widened(a.x) * widened(b.x)), narrowed(widened(a.y) * widened(b.y))};
+}
+
 /* ---- a block of fibers */
 enum { FIBERS = 256, STACK = 64 << 10 };
 static ucontext_t scheduler, fibers[FIBERS];
@@ -99,9 +128,21 @@ static uint32_t exchange(uint32_t mine, int lane)
     wait_for_all();
     return theirs;
 }
+static float __shfl_sync(unsigned, float v, int lane)
+{
+    return __uint_as_float(exchange(__float_as_uint(v), lane));
+}
+static int32_t __shfl_sync(unsigned, int32_t v, int lane)
+{
+    return (int32_t)exchange((uint32_t)v, lane);
+}
 static float __shfl_xor_sync(unsigned, float v, int with)
 {
     return __uint_as_float(exchange(__float_as_uint(v), now % 32 ^ with));
+}
+static uint32_t __shfl_xor_sync(unsigned, uint32_t v, int with)
+{
+    return exchange(v, now % 32 ^ with);
 }
 static uint32_t __reduce_max_sync(unsigned, uint32_t v)
 {
@@ -123,31 +164,62 @@ static uint32_t __nv_cvt_float2_to_fp8x2(float2 v, int, int to)
     return narrow_of_float(f, v.x) | (uint32_t)narrow_of_float(f, v.y) << 8;
 }
 
-#define PAIR_MEMORY(name) static uint4 name[EACH * BLOCK]
+/* Copies that are under way: they arrive when they are waited for, not before. */
+struct copy_under_way {
+    void *to;
+    uint4 what;
+};
+static std::vector<copy_under_way> under_way[FIBERS];
+static void copy_16(void *to, const void *from, bool there)
+{
+    copy_under_way c = {to, {0, 0, 0, 0}};
+    if (there) memcpy(&c.what, from, sizeof c.what);
+    under_way[now].push_back(c);
+}
+static void copies_wait()
+{
+    for (const copy_under_way &c : under_way[now]) memcpy(c.to, &c.what, sizeof c.what);
+    under_way[now].clear();
+}
+
+#define FETCHED_MEMORY(name) static uint4 name[3 * EACH * BLOCK]
 #include "kernels/cuda/quantise_tile.cuh"
 
 struct in_memory {
     const uint16_t *p; /* [parts][m][k] */
     int64_t m, k;
-    uint4 eight(int64_t part, int64_t row, int64_t col) const
+    enum { PIECES = 1 };
+    row_ahead ahead(int64_t row) const
     {
-        uint4 v;
-        memcpy(&v, p + (part * m + row) * k + col, sizeof v);
-        return v;
+        return {(int32_t)row, (float)row};
+    }
+    const void *piece(int64_t part, int32_t row, int64_t col, int) const
+    {
+        return p + (part * m + row) * k + col;
+    }
+    uint4 eight(const uint4 pieces[PIECES], float, int64_t) const
+    {
+        return pieces[0];
     }
 };
 
-/* Both halves of a row, and what is to be summed over it: products of the two. */
+/* Both halves of a row, and what is to be summed over it: products of the two, and the row's
+ * number, which tells one that is of another tile. */
 struct in_halves {
     in_memory all;
-    static float at(const uint4 &v, int j)
+    enum { PIECES = 3 }; /* the first is not used, as a gradient would be */
+    row_ahead ahead(int64_t row) const
     {
-        return number(v, j);
+        return all.ahead(row);
     }
-    eight_pairs pairs(int64_t row, int64_t col) const
+    const void *piece(int64_t, int32_t row, int64_t col, int n) const
     {
-        eight_pairs p = {all.eight(0, row, col), all.eight(0, row, col + all.k / 2), 0};
-        for (int j = 0; j < EACH; j++) p.sum += at(p.first, j) * at(p.second, j);
+        return all.piece(0, row, n == 2 ? col + all.k / 2 : col, 0);
+    }
+    eight_pairs pairs(const uint4 pieces[PIECES], float by) const
+    {
+        eight_pairs p = {pieces[1], pieces[2], by};
+        for (int j = 0; j < EACH; j++) p.sum += number(p.first, j) * number(p.second, j);
         return p;
     }
 };
@@ -182,30 +254,31 @@ static void run_block()
     }
 }
 
-static void run_grid(const dim3 &grid)
-{
-    for (blockIdx.z = 0; blockIdx.z < grid.z; blockIdx.z++)
-        for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) run_block();
-}
-
 static in_memory from_x;
 static quantising to_z;
+static tile_grid to_all;
 static float *to_sums;
+
+/* Two blocks, so that each has several tiles in turn. */
+static void run_grid()
+{
+    gridDim.x = to_all.n < 2 ? to_all.n : 2;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) run_block();
+}
 
 template <int SCALED, bool WIDE>
 static void run_tiles(const in_memory &from, const quantising &to, int64_t parts)
 {
-    from_x = from, to_z = to;
-    body = [] { tile_kernel<in_memory, SCALED, WIDE>(from_x, to_z); };
-    run_grid(tiles_of(to, parts));
+    from_x = from, to_z = to, to_all = tiles_of(to, parts, quant_blocks(to.k, SIDE));
+    body = [] { tile_kernel<in_memory, SCALED, WIDE>(from_x, to_z, to_all); };
+    run_grid();
 }
 
 static void run_pairs(const in_memory &from, const quantising &to, float *sums)
 {
-    from_x = from, to_z = to, to_sums = sums;
-    body = [] { pair_kernel(in_halves{from_x}, to_z, to_sums); };
-    run_grid(dim3((unsigned)(to.k / 2 / SIDE), (unsigned)quant_blocks(to.m, SIDE)));
+    from_x = from, to_z = to, to_sums = sums, to_all = tiles_of(to, 1, to.k / 2 / SIDE);
+    body = [] { pair_kernel(in_halves{from_x}, to_z, to_all, to_sums); };
+    run_grid();
 }
 
 /* ---- plain loops */
@@ -275,7 +348,7 @@ static int wrong_sums(const std::vector<uint16_t> &x, const problem &p,
     int bad = 0;
     for (int64_t i = 0; i < p.m; i++)
         for (int64_t tile = 0; tile < p.k / 2 / SIDE; tile++) {
-            double want = 0, size = 0;
+            double want = i < p.end ? (double)i * (SIDE / EACH) : 0, size = want;
             for (int64_t j = tile * SIDE; j < (tile + 1) * SIDE; j++) {
                 const double v =
                     (double)value_at(x, p, 0, i, j) * (double)value_at(x, p, 0, i, j + p.k / 2);

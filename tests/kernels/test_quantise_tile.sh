@@ -5,7 +5,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cxx=$(command -v "${CXX:-g++}" || command -v clang++) || { echo "no C++ compiler: skipped"; exit 0; }
 mkdir -p "$work/kernels/cuda"
-touch "$work/cuda_fp8.h" # the test has what is needed of it
+touch "$work/cuda_fp8.h" "$work/cuda_bf16.h" "$work/kernels/cuda/copies.cuh" # the test has what is needed of them
 cat >"$work/kernels/cuda/device.cuh" <<'END'
 #pragma once
 #include "kernels/cuda/cuda_rows.h"

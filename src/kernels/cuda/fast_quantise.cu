@@ -1,13 +1,22 @@
 /* fast_quantise.cu - BF16 to E4M3 in blocks of 128, or to E4M3 and E5M2 with a factor a tensor,
  * which is one reading more: rows for quantise_tile.cuh. */
-#include "kernels/cuda/quantise_tile.cuh"
+#include "kernels/cuda/quantise_launch.cuh"
 
 struct in_memory {
     const __nv_bfloat16 *p; /* [parts][m][k] */
     int64_t m, k;
-    __device__ __forceinline__ uint4 eight(int64_t part, int64_t row, int64_t col) const
+    enum { PIECES = 1 };
+    __device__ __forceinline__ row_ahead ahead(int64_t row) const
     {
-        return __ldcs((const uint4 *)(p + (part * m + row) * k + col));
+        return {(int32_t)row, 0};
+    }
+    __device__ __forceinline__ const void *piece(int64_t part, int32_t row, int64_t col, int) const
+    {
+        return p + (part * m + row) * k + col;
+    }
+    __device__ __forceinline__ uint4 eight(const uint4 pieces[PIECES], float, int64_t) const
+    {
+        return pieces[0];
     }
 };
 
@@ -51,7 +60,7 @@ static bool takes(const op *o, const op_types *t)
 }
 
 /* The largest size, the codes, and what they are to be multiplied by again. */
-static void by_tensor(const kernel_call *c, const in_memory &x, const quantising &z, dim3 tiles,
+static void by_tensor(const kernel_call *c, const in_memory &x, const quantising &z, int64_t parts,
                       bool wide)
 {
     float *g = z.g;
@@ -61,9 +70,9 @@ static void by_tensor(const kernel_call *c, const in_memory &x, const quantising
     cudaMemsetAsync(g, 0, (size_t)z.of.n * sizeof *g, stream_of(c));
     amax_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(x.p, z);
     if (wide)
-        tile_kernel<in_memory, BY_TENSOR, true><<<tiles, BLOCK, 0, stream_of(c)>>>(x, z);
+        tiles_launch<BY_TENSOR, true>(c, x, z, parts);
     else
-        tile_kernel<in_memory, BY_TENSOR, false><<<tiles, BLOCK, 0, stream_of(c)>>>(x, z);
+        tiles_launch<BY_TENSOR, false>(c, x, z, parts);
     for_each(c, z.of.n,
              [=] __device__(int64_t e) { g[e] = __fdiv_rn(1, factor_of_amax(g[e], reach)); });
 }
@@ -86,19 +95,30 @@ static void quantise(const kernel_call *c)
                           quant_scales({QUANT_BLOCK, square, k, m}),
                           floats_out(c, OUT_QUANTISE_g),
                           {offsets, n_experts, m}};
-    const dim3 tiles = tiles_of(z, parts);
     if (d[DIM_QUANTISE_FORM] == QUANT_TENSOR)
-        by_tensor(c, x, z, tiles, d[DIM_QUANTISE_TYPE] == DTYPE_E5M2);
+        by_tensor(c, x, z, parts, d[DIM_QUANTISE_TYPE] == DTYPE_E5M2);
     else if (square)
-        tile_kernel<in_memory, BY_SQUARES, false><<<tiles, BLOCK, 0, stream_of(c)>>>(x, z);
+        tiles_launch<BY_SQUARES, false>(c, x, z, parts);
     else
-        tile_kernel<in_memory, BY_ROWS, false><<<tiles, BLOCK, 0, stream_of(c)>>>(x, z);
+        tiles_launch<BY_ROWS, false>(c, x, z, parts);
+}
+
+static status prepare(const op *o, const op_types *t, void **state, error *err)
+{
+    status (*const all[])(const op *, const op_types *, void **, error *) = {
+        tiles_prepare<in_memory, BY_TENSOR, true>, tiles_prepare<in_memory, BY_TENSOR, false>,
+        tiles_prepare<in_memory, BY_SQUARES, false>, tiles_prepare<in_memory, BY_ROWS, false>};
+    for (auto one : all) {
+        const status s = one(o, t, state, err);
+        if (s != OK) return s;
+    }
+    return OK;
 }
 
 extern "C" cuda_part cuda_fast_quantise(void)
 {
     static const kernel rows[] = {
-        {OP_QUANTISE, "wide", takes, NULL, NULL, NULL, quantise},
+        {OP_QUANTISE, "wide", takes, prepare, NULL, NULL, quantise},
     };
     return PART(rows);
 }

@@ -4,7 +4,7 @@
  *
  * Numbers are rounded to BF16 as if they had been written: codes are those of the parts. */
 #include "kernels/cuda/permute.cuh"
-#include "kernels/cuda/quantise_tile.cuh"
+#include "kernels/cuda/quantise_launch.cuh"
 #include "kernels/cuda/registers.cuh"
 
 /* u[m][2k] = [gate | up], p[m] or none. */
@@ -12,39 +12,49 @@ struct of_swiglu {
     const __nv_bfloat16 *u;
     const float *p;
     int64_t k;
-    __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
+    enum { PIECES = 2 };
+    __device__ __forceinline__ row_ahead ahead(int64_t row) const
     {
-        const __nv_bfloat16 *at = u + row * 2 * k + col;
-        const lanes<WIDE> x = unpack(__ldcs((const uint4 *)at)),
-                          y = unpack(__ldcs((const uint4 *)(at + k)));
-        const float scale = p ? p[row] : 1;
+        return {(int32_t)row, p ? p[row] : 1};
+    }
+    __device__ __forceinline__ const void *piece(int64_t, int32_t row, int64_t col, int n) const
+    {
+        return u + (2 * (int64_t)row + n) * k + col;
+    }
+    __device__ __forceinline__ uint4 eight(const uint4 pieces[PIECES], float by, int64_t) const
+    {
+        const lanes<WIDE> x = unpack(pieces[0]), y = unpack(pieces[1]);
         lanes<WIDE> to;
 #pragma unroll
-        for (int i = 0; i < WIDE; i++) to.v[i] = silu(x.v[i]) * y.v[i] * scale;
+        for (int i = 0; i < WIDE; i++) to.v[i] = silu(x.v[i]) * y.v[i] * by;
         return pack(to);
     }
 };
 
 /* Gradients of u by da[m][k], and da times the activation, in the order of the plain rows. */
 struct of_swiglu_d {
-    const __nv_bfloat16 *da, *u;
-    const float *p;
-    int64_t k;
-    __device__ __forceinline__ eight_pairs pairs(int64_t row, int64_t col) const
+    const __nv_bfloat16 *da;
+    of_swiglu of;
+    enum { PIECES = 3 };
+    __device__ __forceinline__ row_ahead ahead(int64_t row) const
     {
-        const __nv_bfloat16 *at = u + row * 2 * k + col;
-        const lanes<WIDE> d = unpack(__ldcs((const uint4 *)(da + row * k + col))),
-                          x = unpack(__ldcs((const uint4 *)at)),
-                          y = unpack(__ldcs((const uint4 *)(at + k)));
-        const float scale = p ? p[row] : 1;
+        return of.ahead(row);
+    }
+    __device__ __forceinline__ const void *piece(int64_t, int32_t row, int64_t col, int n) const
+    {
+        return n ? of.piece(0, row, col, n - 1) : da + row * of.k + col;
+    }
+    __device__ __forceinline__ eight_pairs pairs(const uint4 pieces[PIECES], float by) const
+    {
+        const lanes<WIDE> d = unpack(pieces[0]), x = unpack(pieces[1]), y = unpack(pieces[2]);
         lanes<WIDE> to_x, to_up;
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < WIDE; i++) {
             const float s = sigmoid(x.v[i]), value = x.v[i] * s, slope = s * (1 + x.v[i] * (1 - s));
             sum += d.v[i] * (value * y.v[i]);
-            to_x.v[i] = d.v[i] * scale * (slope * y.v[i]);
-            to_up.v[i] = d.v[i] * scale * value;
+            to_x.v[i] = d.v[i] * by * (slope * y.v[i]);
+            to_up.v[i] = d.v[i] * by * value;
         }
         return {pack(to_x), pack(to_up), sum};
     }
@@ -57,11 +67,19 @@ struct of_norm {
     const float *rstd;
     int64_t k;
     float plus;
-    __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
+    enum { PIECES = 1 };
+    __device__ __forceinline__ row_ahead ahead(int64_t row) const
     {
-        lanes<WIDE> v = unpack(__ldcs((const uint4 *)(x + row * k + col)));
+        return {(int32_t)row, rstd[row]};
+    }
+    __device__ __forceinline__ const void *piece(int64_t, int32_t row, int64_t col, int) const
+    {
+        return x + row * k + col;
+    }
+    __device__ __forceinline__ uint4 eight(const uint4 pieces[PIECES], float r, int64_t col) const
+    {
+        lanes<WIDE> v = unpack(pieces[0]);
         const lanes<WIDE> by = load<WIDE>(w, col);
-        const float r = rstd[row];
 #pragma unroll
         for (int i = 0; i < WIDE; i++) v.v[i] *= r * (by.v[i] + plus);
         return pack(v);
@@ -87,18 +105,26 @@ struct rstd_rows {
     }
 };
 
-/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. Pairs have 32 bits: to divide 64, once
- * for each row of a tile, would take as many instructions as the codes. */
+/* Row `row` is token pair[row] / n of x[T][k]; -1: nobody's. Pairs have 32 bits: to divide 64 would
+ * take several times as many instructions. */
 struct of_tokens {
     const __nv_bfloat16 *x;
     const int64_t *pair;
     uint32_t n;
     int64_t k;
-    __device__ __forceinline__ uint4 eight(int64_t, int64_t row, int64_t col) const
+    enum { PIECES = 1 };
+    __device__ __forceinline__ row_ahead ahead(int64_t row) const
     {
         const int64_t who = pair[row];
-        if (who < 0) return make_uint4(0, 0, 0, 0);
-        return *(const uint4 *)(x + (uint32_t)who / n * k + col);
+        return {who < 0 ? -1 : (int32_t)((uint32_t)who / n), 0};
+    }
+    __device__ __forceinline__ const void *piece(int64_t, int32_t token, int64_t col, int) const
+    {
+        return x + token * k + col;
+    }
+    __device__ __forceinline__ uint4 eight(const uint4 pieces[PIECES], float, int64_t) const
+    {
+        return pieces[0];
     }
 };
 
@@ -128,12 +154,6 @@ static quantising copies_of(const kernel_call *c, int64_t m, int64_t k, const in
             {offsets, n_experts, m}};
 }
 
-template <class SOURCE>
-static void quantise(const kernel_call *c, const SOURCE &x, const quantising &z)
-{
-    tile_kernel<SOURCE, BY_ROWS, false><<<tiles_of(z, 1), BLOCK, 0, stream_of(c)>>>(x, z);
-}
-
 static bool fits(const op *o, const op_types *t, int64_t form, int64_t type, int64_t m, int64_t k)
 {
     return cuda_types_fit(o, t) && form == QUANT_BLOCK && type == DTYPE_E4M3 &&
@@ -155,9 +175,10 @@ static void act(const kernel_call *c)
     const int64_t *d = c->o->dim;
     const of_swiglu a = {(const __nv_bfloat16 *)c->in[IN_ACT_QUANT_u], floats_in(c, IN_ACT_QUANT_p),
                          d[DIM_ACT_QUANT_F]};
-    quantise(c, a,
-             copies_of(c, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F], ints_in(c, IN_ACT_QUANT_offsets),
-                       d[DIM_ACT_QUANT_E]));
+    tiles_launch<BY_ROWS, false>(c, a,
+                                 copies_of(c, d[DIM_ACT_QUANT_M], d[DIM_ACT_QUANT_F],
+                                           ints_in(c, IN_ACT_QUANT_offsets), d[DIM_ACT_QUANT_E]),
+                                 1);
 }
 
 /* Blocks of a row of [by gate | by up] belong to one of them. */
@@ -171,15 +192,6 @@ static bool takes_act_d(const op *o, const op_types *t)
                 2 * d[DIM_ACT_D_QUANT_F]);
 }
 
-static status prepare_pairs(const op *o, const op_types *, void **, error *err)
-{
-    const cudaError_t e = cudaFuncSetAttribute(
-        pair_kernel<of_swiglu_d>, cudaFuncAttributeMaxDynamicSharedMemorySize, PAIR_BYTES);
-    if (e == cudaSuccess) return OK;
-    return error_set(err, ERR_MACHINE, "%s: this GPU cannot quantise in pairs of tiles: %s",
-                     o->name ? o->name : op_infos[o->kind].name, cudaGetErrorString(e));
-}
-
 static int64_t sums_bytes(const op *o, const op_types *)
 {
     return room_of(o->dim[DIM_ACT_D_QUANT_M] * (o->dim[DIM_ACT_D_QUANT_F] / SIDE) *
@@ -191,14 +203,13 @@ static void act_d(const kernel_call *c)
 {
     const int64_t *d = c->o->dim, m = d[DIM_ACT_D_QUANT_M], f = d[DIM_ACT_D_QUANT_F];
     const int64_t n = f / SIDE;
-    const of_swiglu_d a = {(const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_da],
-                           (const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_u],
-                           floats_in(c, IN_ACT_D_QUANT_p), f};
+    const of_swiglu_d a = {
+        (const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_da],
+        {(const __nv_bfloat16 *)c->in[IN_ACT_D_QUANT_u], floats_in(c, IN_ACT_D_QUANT_p), f}};
     float *dp = floats_out(c, OUT_ACT_D_QUANT_dp), *sums = dp ? (float *)c->workspace : NULL;
     const quantising z =
         copies_of(c, m, 2 * f, ints_in(c, IN_ACT_D_QUANT_offsets), d[DIM_ACT_D_QUANT_E]);
-    const dim3 tiles((unsigned)n, (unsigned)quant_blocks(m, SIDE));
-    pair_kernel<<<tiles, BLOCK, PAIR_BYTES, stream_of(c)>>>(a, z, sums);
+    pairs_launch(c, a, z, sums);
     if (!dp) return;
     for_each(c, m, [=] __device__(int64_t row) {
         float sum = 0;
@@ -229,7 +240,7 @@ static void norm(const kernel_call *c)
              rstd_rows{in_of(c, IN_NORM_QUANT_x), rstd, h, (float)c->o->real[REAL_NORM_QUANT_eps]});
     const of_norm n = {(const __nv_bfloat16 *)c->in[IN_NORM_QUANT_x], in_of(c, IN_NORM_QUANT_w),
                        rstd, h, c->o->flags & ZERO_CENTRED ? 1.f : 0.f};
-    quantise(c, n, copies_of(c, m, h, NULL, 1));
+    tiles_launch<BY_ROWS, false>(c, n, copies_of(c, m, h, NULL, 1), 1);
 }
 
 /* ---- to the rows of experts; sizes and outputs of both directions are alike */
@@ -255,8 +266,9 @@ static void rows_of(const kernel_call *c, const int32_t *rows, const int32_t *of
     const int64_t *d = c->o->dim, k = d[DIM_PERMUTE_QUANT_K], h = d[DIM_PERMUTE_QUANT_H];
     int64_t *pair = (int64_t *)c->workspace;
     map_rows(c, rows, d[DIM_PERMUTE_QUANT_T] * k, d[DIM_PERMUTE_QUANT_ROOM], pair);
-    quantise(c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, (uint32_t)k, h},
-             copies_of(c, d[DIM_PERMUTE_QUANT_ROOM], h, offsets, d[DIM_PERMUTE_QUANT_E]));
+    tiles_launch<BY_ROWS, false>(
+        c, of_tokens{(const __nv_bfloat16 *)c->in[0], pair, (uint32_t)k, h},
+        copies_of(c, d[DIM_PERMUTE_QUANT_ROOM], h, offsets, d[DIM_PERMUTE_QUANT_E]), 1);
 }
 
 static void permute(const kernel_call *c)
@@ -275,14 +287,22 @@ static void unpermute_d(const kernel_call *c)
     rows_of(c, ints_in(c, IN_UNPERMUTE_D_QUANT_rows), ints_in(c, IN_UNPERMUTE_D_QUANT_offsets));
 }
 
+template <class SOURCE>
+static status prepare(const op *o, const op_types *t, void **state, error *err)
+{
+    return tiles_prepare<SOURCE, BY_ROWS, false>(o, t, state, err);
+}
+
 extern "C" cuda_part cuda_fast_quantise_fused(void)
 {
     static const kernel rows[] = {
-        {OP_ACT_QUANT, "one pass", takes_act, NULL, NULL, NULL, act},
-        {OP_ACT_D_QUANT, "one pass", takes_act_d, prepare_pairs, NULL, sums_bytes, act_d},
-        {OP_NORM_QUANT, "two passes", takes_norm, NULL, NULL, rstd_bytes, norm},
-        {OP_PERMUTE_QUANT, "one pass", takes_rows, NULL, NULL, map_bytes, permute},
-        {OP_UNPERMUTE_D_QUANT, "one pass", takes_rows, NULL, NULL, map_bytes, unpermute_d},
+        {OP_ACT_QUANT, "one pass", takes_act, prepare<of_swiglu>, NULL, NULL, act},
+        {OP_ACT_D_QUANT, "one pass", takes_act_d, pairs_prepare<of_swiglu_d>, NULL, sums_bytes,
+         act_d},
+        {OP_NORM_QUANT, "two passes", takes_norm, prepare<of_norm>, NULL, rstd_bytes, norm},
+        {OP_PERMUTE_QUANT, "one pass", takes_rows, prepare<of_tokens>, NULL, map_bytes, permute},
+        {OP_UNPERMUTE_D_QUANT, "one pass", takes_rows, prepare<of_tokens>, NULL, map_bytes,
+         unpermute_d},
     };
     return PART(rows);
 }

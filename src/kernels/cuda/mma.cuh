@@ -7,6 +7,7 @@
 #ifndef KERNELS_CUDA_MMA_CUH
 #define KERNELS_CUDA_MMA_CUH
 
+#include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/device.cuh"
 
 typedef __nv_bfloat16 bf16;
@@ -15,11 +16,6 @@ struct matrix {
     const bf16 *p;
     int stride; /* of rows (M3) */
 };
-
-static __device__ __forceinline__ uint32_t shared_at(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 /* Four squares of 8 x 8; lane l names row l % 8 of square l / 8. */
 template <bool TURNED>
@@ -116,20 +112,6 @@ static __device__ __forceinline__ float sum_column(float v)
 }
 
 /* ---- copies into shared memory that are waited for later */
-
-/* 16 bytes, or zeros. */
-static __device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
-{
-    const int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
-                 "r"(bytes)
-                 : "memory");
-}
-
-static __device__ __forceinline__ void copies_wait(void)
-{
-    asm volatile("cp.async.wait_all;" ::: "memory");
-}
 
 /* to[ROWS][COLUMNS] = from, whose rows lie `step` apart; zeros past n_rows and n_columns, which is
  * a multiple of 8. All threads of a block of BLOCK take part, each in the same columns of every
