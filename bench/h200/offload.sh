@@ -41,12 +41,21 @@ copies() {
         grep -o '"name":"hostcopies"[^}]*' | sed 's/.*"seconds":\([^,]*\),"hidden":\(.*\)/\1 \2/'
 }
 
+# priced NAME MS WORDS...: a step of so many ms beside its price.
+priced() {
+    local name=$1 seen=$2 planned
+    shift 2
+    planned=$("$moefold" price "$@" --json 2>/dev/null | figure step_s | awk '{print 1e3 * $1; seen = 1} END {if (!seen) print "nan"}')
+    say_if "$name: ms of a step, predicted" "$seen, $planned" "within 10 %" holds "$planned >= 0.9 * $seen && $planned <= 1.1 * $seen"
+}
+
 # ---- the same curve, exposed time
 curve() { # NAME MOST WORDS...: relative distance from `none` at most so much
     local name=$1 most=$2 seen hidden planned far
     shift 2
     case $name in "${CURVES:-}"*) ;; *) return ;; esac
-    trained "$name" 40 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 "$@" || return
+    set -- "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 "$@"
+    trained "$name" 40 "$@" train.train_iters=6 || return
     losses "$name" >"$work/$name.losses"
     far=$(apart "$work/$name.losses" "$work/none.losses")
     say_if "$name: losses of 6 steps beside those without" "$far" "at most $most" holds "$far <= $most"
@@ -54,6 +63,7 @@ curve() { # NAME MOST WORDS...: relative distance from `none` at most so much
     read -r planned _ <<<"$(copies "$name" predicted)"
     say "$name: a step; copies and the host's update exposed, hidden; predicted exposed" \
         "$(step_ms "$name") ms; ${seen:-nan} s, ${hidden:-nan} s; ${planned:-nan} s" "" -
+    priced "$name" "$(step_ms "$name")" "$@"
 }
 all_curves() {
     trained none 40 "${one[@]}" train.micro_batch_size=4 train.global_batch_size=4 train.train_iters=6 || return
@@ -120,16 +130,13 @@ largest() { # WORDS...: layers of Qwen3-30B-A3B
 }
 # trains NAME LAYERS WORDS...: two steps, and the second beside its price.
 trains() {
-    local name=$1 n=$2 seen planned
+    local name=$1 n=$2
     shift 2
-    trained "$name" 80 "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" train.train_iters=2 "$@" || return
+    set -- "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" "$@"
+    trained "$name" 80 "$@" train.train_iters=2 || return
     say_if "$name: $n layers train" "losses $(losses "$name" | tr '\n' ' ')" "two, finite" \
         bash -c "[ $(losses "$name" | grep -cE '^[0-9.e+-]+$') = 2 ]"
-    seen=$(step_ms "$name")
-    planned=$("$moefold" price "${shape[@]}" train.micro_batch_size=1 train.global_batch_size=1 model.num_layers="$n" "$@" --json 2>/dev/null |
-        figure step_s | awk '{print 1e3 * $1; seen = 1} END {if (!seen) print "nan"}')
-    say_if "$name: ms of the second step, predicted" "$seen, $planned" "within 10 %" \
-        holds "$planned >= 0.9 * $seen && $planned <= 1.1 * $seen"
+    priced "$name" "$(step_ms "$name")" "$@"
 }
 # NAME plan|train WORDS...
 try_largest() {

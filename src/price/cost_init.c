@@ -204,8 +204,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
 
 /* ---- once a step */
 
-/* Copies beside it do not slow it: on an H200's host AdamW moves 131 GB/s (30 bytes an element) and
- * leaves room for the 26 of its copies, as memory gives 156 to both together. */
+/* At the rate that it has beside the copies of other pieces: `bench` measures it like that. */
 double cost_host_update(const cost_model *c, double elements)
 {
     return elements / c->hw->host_adam;

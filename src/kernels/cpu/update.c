@@ -9,6 +9,7 @@
 #include "kernels/cpu/update.h"
 
 #include <math.h>
+#include <omp.h>
 #include <string.h>
 
 #include "base/maths.h"
@@ -311,7 +312,7 @@ static void update_pieces(const adamw_numbers *k, const double *verdict, update_
 {
     adam of_step = adam_of_step(k, verdict);
     bool wide = is_wide(x);
-/* Who is free takes the next: beside a GPU one of the processors is the host's own, which waits. */
+/* Who is free takes the next. */
 #pragma omp parallel for schedule(dynamic)
     for (int64_t i = r.first; i < r.end; i++) {
         piece p = piece_within(piece_at(t, i), of);
@@ -352,6 +353,12 @@ void update_adamw_apart(const adamw_numbers *k, const double *verdict, update_ta
     piece_range r = pieces_within(t, of);
     if (x->masters.at && (!taken || r.elements < of->n)) round_masters(x, of->n);
     if (taken) update_pieces(k, verdict, t, x, of, r);
+}
+
+int update_threads_beside_gpu(void)
+{
+    int all = omp_get_max_threads();
+    return all > 2 ? all - 1 : all;
 }
 
 /* HOST_ADAMW has the positions of ADAMW, and one more. */

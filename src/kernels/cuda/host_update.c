@@ -2,7 +2,7 @@
  * host keeps.
  *
  * The stream calls the host when its turn comes, and goes on when the call returns. The driver has
- * one thread for such calls; the update takes as many as the rank was given. */
+ * one thread for such calls; the update takes the rank's but one (update.h). */
 #include <cuda_runtime.h>
 #include <omp.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static status prepare(const op *o, const op_types *t, void **state, error *err)
 {
     host_call *h = calloc(1, sizeof *h);
     if (!h) return error_set(err, ERR_MACHINE, "no host memory for a call of the host");
-    *h = (host_call){.o = o, .types = *t, .threads = omp_get_max_threads()};
+    *h = (host_call){.o = o, .types = *t, .threads = update_threads_beside_gpu()};
     *state = h;
     return OK;
 }

@@ -188,7 +188,7 @@ static const why whys[] = {
     {"memory.efficiency", "by bytes of sums, norms, activations, heads cut and joined, rotation"},
     {"host.bandwidth", "the slower way between pinned memory and the GPU"},
     {"host.both", "both ways at once, together"},
-    {"host.adam", "elements a second that the host updates"},
+    {"host.adam", "elements a second that the host updates, beside copies"},
     {"host.launch", "host's time to put an elementwise operation into a stream"},
     {"host.graph_launch", "there are no graphs"},
     {"host.sync", "nothing is read back inside a step"},
