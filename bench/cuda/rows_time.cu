@@ -632,7 +632,8 @@ static void time_update(op_kind kind, const char *name, double bytes_each)
 /* ---- the two ceilings */
 
 /* As they were first measured: torch's product of two matrices of normal numbers, as they lie, and
- * torch's copy, each ten times one behind another. One copy behind a pause of 20 ms is 4 % slower. */
+ * torch's copy, each ten times one behind another. One copy behind a pause of 20 ms is 4 %
+ * slower. */
 enum { BURST = 10 };
 
 static void copy_launch(void *arg, cudaStream_t stream)
