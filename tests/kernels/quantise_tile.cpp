@@ -164,7 +164,8 @@ static uint32_t __nv_cvt_float2_to_fp8x2(float2 v, int, int to)
     return narrow_of_float(f, v.x) | (uint32_t)narrow_of_float(f, v.y) << 8;
 }
 
-/* Copies that are under way: they arrive when they are waited for, not before. */
+/* Copies that are under way arrive when they are waited for, or, as they may, at once. */
+static bool at_once;
 struct copy_under_way {
     void *to;
     uint4 what;
@@ -174,7 +175,10 @@ static void copy_16(void *to, const void *from, bool there)
 {
     copy_under_way c = {to, {0, 0, 0, 0}};
     if (there) memcpy(&c.what, from, sizeof c.what);
-    under_way[now].push_back(c);
+    if (at_once)
+        memcpy(to, &c.what, sizeof c.what);
+    else
+        under_way[now].push_back(c);
 }
 static void copies_wait()
 {
@@ -207,19 +211,19 @@ struct in_memory {
  * number, which tells one that is of another tile. */
 struct in_halves {
     in_memory all;
-    enum { PIECES = 3 }; /* the first is not used, as a gradient would be */
+    enum { PIECES = 3 }; /* of the first half, the second, and the first again */
     row_ahead ahead(int64_t row) const
     {
         return all.ahead(row);
     }
     const void *piece(int64_t, int32_t row, int64_t col, int n) const
     {
-        return all.piece(0, row, n == 2 ? col + all.k / 2 : col, 0);
+        return all.piece(0, row, n == 1 ? col + all.k / 2 : col, 0);
     }
     eight_pairs pairs(const uint4 pieces[PIECES], float by) const
     {
-        eight_pairs p = {pieces[1], pieces[2], by};
-        for (int j = 0; j < EACH; j++) p.sum += number(p.first, j) * number(p.second, j);
+        eight_pairs p = {pieces[0], pieces[1], by};
+        for (int j = 0; j < EACH; j++) p.sum += number(pieces[2], j) * number(p.second, j);
         return p;
     }
 };
@@ -422,7 +426,11 @@ int main()
         {1, 144, 512, 16, false, false, true, false, 0, true},
     };
     int bad = 0;
-    for (const problem &p : problems) bad += check(p);
+    for (const problem &p : problems)
+        for (int i = 0; i < 2; i++) {
+            at_once = i;
+            bad += check(p);
+        }
     printf("%d wrong\n", bad);
     return bad != 0;
 }
