@@ -205,6 +205,10 @@ static inline void print_markdown(const judging *b)
            "were in the descents.\n\n");
     print_summary(b, LIST_OTHER);
     print_rows(b, LIST_OTHER);
+    printf("## Rows with routing as it comes\n\nReal data; how unequal loads were is published "
+           "nowhere. Priced at the skew that recipes have unless they say so; in no other\nfigure "
+           "of this file.\n\n");
+    print_rows(b, LIST_NATURAL);
     printf("## Memory: does what was run fit?\n\n");
     print_misfits(b);
     printf(
@@ -227,7 +231,7 @@ static inline void print_markdown(const judging *b)
 
 static inline void print_csv(const judging *b)
 {
-    static const char *const lists[LIST_COUNT] = {"set", "other", "memory"};
+    static const char *const lists[LIST_COUNT] = {"set", "other", "natural", "memory"};
     printf("id,list,half,model,gpu,stack,published_tokens,tokens,error,published_tflops,tflops,"
            "step_s,peak_gib,usable_gib,fits");
     for (int k = 0; k < COST_KINDS; k++) printf(",%s", cost_kind_name((cost_kind)k));

@@ -19,7 +19,8 @@
 
 enum { ROWS_MAX = 1024, MACHINES_MAX = 16 };
 
-typedef enum row_list { LIST_SET, LIST_OTHER, LIST_MEMORY, LIST_COUNT } row_list;
+/* LIST_NATURAL: speeds with routing as it comes, priced at our default skew. */
+typedef enum row_list { LIST_SET, LIST_OTHER, LIST_NATURAL, LIST_MEMORY, LIST_COUNT } row_list;
 
 typedef struct judged {
     published p;
@@ -121,10 +122,12 @@ static inline bool row_in_set(const judging *b, const char *id)
     return false;
 }
 
+/* Speeds with balanced routing, with routing as it comes, and memory are told apart. */
 static inline bool row_is_known(const judging *b, row_list list, const char *key)
 {
     for (int i = 0; i < b->n_rows; i++)
         if ((b->rows[i].list == LIST_MEMORY) == (list == LIST_MEMORY) &&
+            (b->rows[i].list == LIST_NATURAL) == (list == LIST_NATURAL) &&
             strcmp(b->rows[i].key, key) == 0)
             return true;
     return false;
@@ -146,6 +149,9 @@ static inline void row_add(judging *b, row_list list, int row)
     published p;
     published_recipe(&p, &b->t, row, b->a);
     const char *id = csv_cell(&b->t, row, "id"), *key = row_key(&b->t, row, b->a);
+    bool natural = published_is_natural(&p);
+    if (natural && list == LIST_OTHER) list = LIST_NATURAL;
+    if (natural && list == LIST_MEMORY && !p.why_not) p.why_not = "routing as it comes";
     if (p.why_not) {
         refuse(b, p.why_not, csv_cell(&b->t, row, "model"));
         if (list != LIST_SET) return;

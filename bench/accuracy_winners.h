@@ -15,10 +15,15 @@
 
 static const double WINNER_SECONDS = 30;
 
-static inline bool winner_job(const judged *j)
+static inline bool winner_counts(const judged *j)
 {
     return j->list != LIST_MEMORY && !j->refused && j->tokens > 0 &&
            recipe_int(&j->s->r, K_SEQ) == 4096 && strcmp(j->source, "GBO") != 0;
+}
+
+static inline bool winner_job(const judged *j)
+{
+    return winner_counts(j) && j->list != LIST_NATURAL;
 }
 
 /* Sources write one precision in several ways. */
@@ -46,13 +51,14 @@ static inline bool winner_best(const judging *b, int i)
     return true;
 }
 
-/* Of all that was published of this model on this GPU at 4K, however many and however precise. */
+/* Of all that was published of this model on this GPU at 4K, however many, however precise and
+ * however balanced. */
 static inline double winner_fastest(const judging *b, const judged *j)
 {
     double most = 0;
     for (int k = 0; k < b->n_rows; k++) {
         const judged *x = &b->rows[k];
-        bool same = winner_job(x) && !strcmp(x->model, j->model) && !strcmp(x->gpu, j->gpu);
+        bool same = winner_counts(x) && !strcmp(x->model, j->model) && !strcmp(x->gpu, j->gpu);
         if (same && x->tokens > most) most = x->tokens;
     }
     return most;

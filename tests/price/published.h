@@ -36,6 +36,12 @@ static inline const published_name *published_known(const char *name)
     return NULL;
 }
 
+/* Routing as it comes: the skew that it had was published nowhere, so that our default has it. */
+static inline bool published_is_natural(const published *p)
+{
+    return published_notes(p, "natural routing");
+}
+
 static inline void published_model(published *p, const published_name *m)
 {
     published_set(p, arena_text(p->a, "moefold.model=%s", m->preset));
@@ -44,7 +50,8 @@ static inline void published_model(published *p, const published_name *m)
     published_set(p, arena_text(p->a, "model.seq_length=%" PRId64, seq));
     if (seq > 32768)
         published_set(p, arena_text(p->a, "model.max_position_embeddings=%" PRId64, seq));
-    published_set(p, "model.moe_router_force_load_balancing=true");
+    published_set(p, published_is_natural(p) ? "model.moe_router_force_load_balancing=false"
+                                             : "model.moe_router_force_load_balancing=true");
 }
 
 /* ---- the layout */
@@ -150,7 +157,6 @@ static inline const char *published_refusal(const published *p)
     if (!published_known(published_cell(p, "model"))) return "a model that is no preset here";
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (!*published_cell(p, needed[i])) return arena_text(p->a, "%s not published", needed[i]);
-    if (published_notes(p, "natural routing")) return "routing as it comes, skew not published";
     if (published_notes(p, "token drop") || published_notes(p, "token-drop"))
         return "tokens are dropped";
     if (published_from(p, "MB-") && !published_notes(p, "feature cells"))
