@@ -14,7 +14,7 @@
 static inline bool band_counts(const judged *j)
 {
     if (j->list == LIST_OTHER && !strcmp(j->source, "GBO")) return false;
-    return j->list < LIST_NATURAL && !j->refused && j->tokens > 0;
+    return (j->list == LIST_SET || j->list == LIST_OTHER) && !j->refused && j->tokens > 0;
 }
 
 /* Of ours over the published time. */

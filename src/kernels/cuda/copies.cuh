@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-static __device__ __forceinline__ uint32_t shared_at(const void *p)
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);
 }
@@ -13,8 +13,8 @@ static __device__ __forceinline__ uint32_t shared_at(const void *p)
 static __device__ __forceinline__ void copy_16(void *to, const void *from, bool there)
 {
     const int bytes = there ? 16 : 0;
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_at(to)), "l"(from),
-                 "r"(bytes)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(bytes)
                  : "memory");
 }
 

@@ -8,15 +8,11 @@
  *     tokens are, too.
  * I2  Tiles lie in shared memory as rows of 128 bytes, whose 16-byte parts are exchanged by the
  *     row's number: eight rows are then read without conflict. */
+#include "kernels/cuda/copies.cuh"
 #include "kernels/cuda/quant.cuh"
 
 enum { SIDE = 128, STAGES = 3, TILE = SIDE * SIDE, MMA_M = 16, MMA_N = 8, MMA_K = 32 };
 enum { WARP_ROWS = 64, WARP_COLS = 32, FRAGS_M = WARP_ROWS / MMA_M, FRAGS_N = WARP_COLS / MMA_N };
-
-static __device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
 
 /* Rows row0 .. row0+127 and 128 columns from k0 on; what lies outside is zero. */
 static __device__ void load_tile(uint8_t *to, const quant_side &s, int64_t row0, int64_t k0,

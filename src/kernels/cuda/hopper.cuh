@@ -10,10 +10,7 @@
 #include <cuda.h>
 #include <cuda_bf16.h>
 
-__device__ __forceinline__ uint32_t shared_address(const void *p)
-{
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
+#include "kernels/cuda/copies.cuh"
 
 __device__ __forceinline__ uint32_t cluster_rank(void)
 {

@@ -24,12 +24,12 @@ static __device__ __forceinline__ void load_squares(uint32_t (&r)[4], const bf16
     if constexpr (TURNED)
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(shared_at(row))
+                     : "r"(shared_address(row))
                      : "memory");
     else
         asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                     : "r"(shared_at(row))
+                     : "r"(shared_address(row))
                      : "memory");
 }
 

@@ -37,6 +37,15 @@ double jig_mean(const jig *j, double x)
     return x / (double)j->ranks;
 }
 
+void jig_copies_end(const jig *j)
+{
+    const device_table *t = j->d->table;
+    t->record(j->d, STREAM_COPY, 0);
+    t->record(j->d, STREAM_COPY_BACK, 1);
+    t->wait_here(j->d, 0);
+    t->wait_here(j->d, 1);
+}
+
 void jig_step(jig *j)
 {
     j->done++;

@@ -88,6 +88,9 @@ status jig_take(jig *j, error *err);
 void jig_barrier(const jig *j);
 double jig_mean(const jig *j, double x);
 
+/* Waits for what was put on both streams of copies. */
+void jig_copies_end(const jig *j);
+
 /* One more measurement is done. */
 void jig_step(jig *j);
 

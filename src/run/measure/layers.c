@@ -151,15 +151,6 @@ static void begin_copies(jig *j, int64_t n)
     t->copy(j->d, STREAM_COPY_BACK, jig_in(j), (device_address){SPACE_KEPT, behind + n * 4}, n * 2);
 }
 
-static void end_copies(jig *j)
-{
-    const device_table *t = j->d->table;
-    t->record(j->d, STREAM_COPY, 0);
-    t->record(j->d, STREAM_COPY_BACK, 1);
-    t->wait_here(j->d, 0);
-    t->wait_here(j->d, 1);
-}
-
 /* Seconds of updates of n elements, one after another; how many there were. */
 static int time_updates(jig *j, const update_arrays *x, int64_t n, bool beside)
 {
@@ -173,7 +164,7 @@ static int time_updates(jig *j, const update_arrays *x, int64_t n, bool beside)
         double start = clock_seconds();
         optimizer_update(&o, x, (step_rates){1e-6, 1e-6, 0, 1});
         j->times[times++] = clock_seconds() - start;
-        if (beside) end_copies(j);
+        if (beside) jig_copies_end(j);
     }
     return times;
 }
