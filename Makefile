@@ -78,7 +78,7 @@ SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
 .PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
-.PHONY: bench-cuda screens guard-record torture cuda cuda-backend
+.PHONY: bench-cuda screens guard-record torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
 # ---- what people call ----------------------------------------------------------------------------
@@ -166,6 +166,10 @@ bench: all ## Run every bench/*.sh
 bench-cuda: ## Build the GPU probes where nvcc is found (a Hopper GPU is needed to run them)
 	@if [ -z '$(NVCC)' ]; then echo "bench-cuda: there is no nvcc here; nothing is built"; \
 	else $(MAKE) $(SUB) cuda-programs; fi
+
+cuda-blackwell: ## Compile the GPU's rows without wgmma, and their test, for Blackwell (sm_100a): not run
+	@if [ -z '$(NVCC)' ]; then echo "cuda-blackwell: there is no nvcc here; nothing is built"; \
+	else $(MAKE) $(SUB) blackwell-backend; fi
 
 cuda: ## Build the GPU's kernels and their test where nvcc is found
 	@if [ -z '$(NVCC)' ]; then echo "cuda: there is no nvcc here; nothing is built"; \
@@ -314,6 +318,27 @@ SDPA_GRAPH  := $(BUILD)/obj/src/kernels/cuda/sdpa_graph.pic.o
 $(SDPA_PROBES): $(SDPA_GRAPH)
 $(SDPA_PROBES): private CUDA_WITH := $(SDPA_GRAPH)
 
+# For Blackwell, which has no wgmma: all other rows and their test, compiled and not run. Programs
+# are refused there; the test has cuBLASLt's products in MXFP8 and NVFP4 beside the CPU's.
+WGMMA        := $(addprefix src/kernels/cuda/,fast_fp8.cu fast_fp8_weight.cu fast_grouped.cu \
+                fast_wgmma.cu)
+BLACKWELL    := $(patsubst %.cu,$(BUILD)/obj/sm_100a/%.cu.o,$(filter-out $(WGMMA),$(CUDA_PART)))
+BLACKWELL_C  := $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o) \
+                $(BUILD)/obj/src/kernels/cuda/blackwell/no_wgmma.pic.o
+blackwell-backend: $(BUILD)/tests/cuda/rows-sm_100a
+	@:
+
+$(BUILD)/tests/cuda/rows-sm_100a: $(CUDA_TEST) $(BLACKWELL) $(BLACKWELL_C) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(call say,link,$@)
+	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
+
+$(BUILD)/obj/sm_100a/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
+	@mkdir -p $(@D)
+	$(call say,nvcc sm_100a,$<)
+	$(Q)$(NVCC) -std=c++17 -gencode arch=compute_100a,code=sm_100a --extended-lambda -Isrc \
+	    -I$(BUILD)/generated $(NVCCFLAGS) -Xcompiler -fPIC -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
+
 cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 
@@ -408,4 +433,4 @@ build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.
 
 -include $(BACKENDS:=.d)
 -include $(OBJECTS:.o=.d) $(BUILD)/obj/$(MAIN:.c=.d) $(TESTS:=.d) $(BENCHES:=.d) $(FUZZERS:=.d)
--include $(PROBES:=.d) $(CUDA_OBJECTS:.o=.d) $(CUDA_TEST:.o=.d)
+-include $(PROBES:=.d) $(CUDA_OBJECTS:.o=.d) $(CUDA_TEST:.o=.d) $(BLACKWELL:.o=.d)

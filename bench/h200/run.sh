@@ -75,7 +75,9 @@ MOEFOLD_FAULT=hang:200 MOEFOLD_TIMEOUT_SECONDS=4 ran "a hang on the GPU" 3 "no o
     "$moefold" train "${on_gpu[@]}" train.train_iters=3
 ran "more than its memory" 1 'GiB are missing; memory by recompute: .*' "$moefold" train qwen3-30b-a3b cluster.gpu=H200 cluster.n_gpus=1 train.train_iters=1
 ran "FP8 blockwise" 0 'lm loss' "$moefold" train "${on_gpu[@]}" mixed_precision=bf16_with_fp8_subchannel_scaling_mixed train.train_iters=1
-ran "NVFP4, which Hopper has not" 1 'nvfp4-needs-blackwell' "$moefold" train "${on_gpu[@]}" mixed_precision=bf16_with_nvfp4_mixed train.train_iters=1
+ran "NVFP4, which Hopper has not, by reference kernels" 0 'lm loss' "$moefold" train "${on_gpu[@]}" mixed_precision=bf16_with_nvfp4_mixed \
+    mixed_precision.fp4_param_gather=false train.train_iters=1
+ran "NVFP4 in Megatron's plans for Hopper" 1 'nvfp4-needs-blackwell' "$moefold" check tiny cluster.gpu=H200 cluster.n_gpus=1 mixed_precision=bf16_with_nvfp4_mixed
 ran "a cuDNN that is not there" 3 'moefold.cudnn_path=/nowhere: cuDNN, which BF16 attention needs, cannot be opened' \
     "$moefold" train "${on_gpu[@]}" moefold.cudnn_path=/nowhere train.train_iters=1
 old=$(ls -d /usr/lib/*/libcudnn.so.9 2>/dev/null | head -1)

@@ -5,6 +5,7 @@
 
 #include "cli/diff_runs.h"
 #include "cli/verdict.h"
+#include "recipe/target.h"
 #include "run/timing.h"
 
 enum { KINDS_SHOWN = 4 };
@@ -23,8 +24,8 @@ static void print_head(const diff_end *e, const char *side, arena *a)
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
     if (timing_estimated(&s->r, e->hw))
-        printf("         its times are estimates: our kernels were not measured on %s\n",
-               e->hw->name);
+        printf("         its times are estimates: our %skernels were not measured on %s\n",
+               target_by_reference(&s->r) ? "reference " : "", e->hw->name);
     for (int i = 0; i < e->found.n; i++)
         if (e->found.list[i].rule->severity == ERROR)
             printf("         breaks a rule: %s: %s\n", e->found.list[i].rule->id,

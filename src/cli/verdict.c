@@ -178,7 +178,13 @@ static bool is_own_gpu(const recipe *r, const hardware *hw)
 void cli_print_times(const recipe *r, const hardware *hw)
 {
     if (!is_own_gpu(r, hw)) return;
-    if (timing_estimated(r, hw))
+    if (target_by_reference(r))
+        cli_print("Estimate",
+                  "times are estimates: %s has no MXFP8 or NVFP4 GEMMs, and the rate of the "
+                  "reference kernels that run instead was not measured (0.2 TFLOP/s assumed); "
+                  "repair: mixed_precision=bf16_with_fp8_subchannel_scaling_mixed\n\n",
+                  hw->name);
+    else if (timing_estimated(r, hw))
         cli_print("Estimate",
                   "times are estimates: our kernels were not measured on %s; repair: `moefold "
                   "bench --device cuda` there\n\n",

@@ -10,15 +10,22 @@
 
 #include "base/dtype.h"
 
-/* How operands of 8 bits are scaled: not at all, since they are none; by one factor each; A for 128
- * elements of a row and B for squares of 128 x 128; both for 128 elements of a row. Scales are FP32
- * and lie as program/quant.h has them. */
-typedef enum lt_scaling { LT_UNSCALED, LT_FACTORS, LT_SQUARES, LT_ROWS, LT_SCALINGS } lt_scaling;
+/* How operands of 8 or 4 bits are scaled. Scales lie as program/quant.h has them; files of choices
+ * have the numbers, so that new ones go behind. */
+typedef enum lt_scaling {
+    LT_UNSCALED, /* they have more bits */
+    LT_FACTORS,  /* by one FP32 factor each */
+    LT_SQUARES,  /* FP32: A for 128 elements of a row, B for squares of 128 x 128 */
+    LT_ROWS,     /* FP32: both for 128 elements of a row */
+    LT_MX,       /* E8M0: both for 32 elements of a row; Blackwell */
+    LT_NV,       /* E4M3: both for 16 elements of a row, and by one FP32 factor each; Blackwell */
+    LT_SCALINGS
+} lt_scaling;
 
 typedef struct lt_shape {
     int64_t m, n, k;
     bool a_turned, b_turned; /* stored as [k][m], [k][n] */
-    dtype in, out;           /* BF16 and either, FP32 and FP32, or A in 8 bits and either */
+    dtype in, out;           /* BF16 and either, FP32 and FP32, or A in 8 or 4 bits and either */
     bool add;                /* to what is there */
     lt_scaling scaling;
     dtype in_b; /* of B, where operands are scaled */

@@ -75,6 +75,7 @@ typedef struct cost_model {
     scaling_kind scaling; /* of those, where they are narrower */
     bool narrow_weight_gradients;
     bool quantises;       /* the program has operations for that, and for narrow products */
+    bool by_reference;    /* and those are reference kernels, which the GPU has none for */
     double device, host;  /* factors of the framework */
     double unfused_sinks; /* as in hardware.stacks */
     double skew;          /* load of the fullest EP rank over the mean; 1: balanced, or EP 1 */

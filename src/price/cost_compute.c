@@ -58,6 +58,11 @@ static double peak_of(const cost_model *c, bool narrow)
     return clock * h->peak[c->products] * h->narrow_rate[c->scaling];
 }
 
+/* FLOP/s of reference kernels (src/kernels/cuda/quant.cu), a thread a number, whatever the shape:
+ * an estimate that nobody measured. A product takes some 200 instructions, four divisions among
+ * them, of which 132 multiprocessors start 2e13 a second. */
+static const double REFERENCE = 2e11;
+
 static double depth_part(const cost_model *c, bool narrow, double sum)
 {
     return sum / (sum + c->hw->depth[narrow ? c->products : c->plain]);
@@ -118,6 +123,7 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
     double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
                   depth_part(c, narrow, z.sum);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
+    if (narrow && c->by_reference) rate = REFERENCE;
     *quantise = narrow && !c->quantises ? quantised(c, o, m * k, m * n) : 0;
     return *quantise + (rate > 0 ? larger(op_flops(o) / rate, memory) : memory);
 }
@@ -179,7 +185,7 @@ static double even_seconds(const cost_model *c, const op *o, double rows, double
     product_shape z = shape_of(OP_GROUPED, plain_kind(o), each, n, k);
     double part =
         c->one_by_one ? one_reaches(c, o, narrow, &z) : grouped_reaches(c, o, narrow, &z, each);
-    double rate = peak_of(c, narrow) * part;
+    double rate = narrow && c->by_reference ? REFERENCE : peak_of(c, narrow) * part;
     return 2 * padded * n * k / rate;
 }
 

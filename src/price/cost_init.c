@@ -9,6 +9,7 @@
 #include "program/quant_plan.h"
 #include "program/update.h"
 #include "recipe/loads.h"
+#include "recipe/target.h"
 
 /* ---- numbers of products */
 
@@ -34,6 +35,7 @@ static void init_numbers(cost_model *c)
     c->scaling = scaling_of(r);
     c->narrow_weight_gradients = recipe_on(r, K_FP8_WGRAD);
     c->quantises = quant_plan_of(r).form != QUANT_NONE;
+    c->by_reference = c->quantises && target_by_reference(r);
 }
 
 /* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives. */

@@ -3,9 +3,11 @@
  * I1  A form has blocks along the size that products sum over: 1 x `block` elements, or square ones
  *     where the operation says so (weights by blocks of 128 x 128). A block at an edge is as short
  *     as the edge leaves it.
- * I2  Scales of the forms that Hopper multiplies lie as cuBLASLt reads them: of 1 x 128 blocks of
- *     [M][K] as s[K blocks][M rounded up to 4], of 128 x 128 blocks as s[M blocks][K blocks rounded
- *     up to 4]. Those of MXFP8 and NVFP4 lie by rows, s[M][K blocks]. What is rounded up is zero.
+ * I2  Scales lie as cuBLASLt reads them, on Hopper (VEC128_32F, BLK128x128_32F) those of 1 x 128
+ *     blocks of [M][K] as s[K blocks][M rounded up to 4] and of 128 x 128 blocks as
+ *     s[M blocks][K blocks rounded up to 4], on Blackwell (VEC32_UE8M0, VEC16_UE4M3) those of MXFP8
+ *     and NVFP4 in tiles of 128 rows x 4 blocks, 512 bytes each, s[M tiles][K tiles][32][4][4]: row
+ *     r of a tile is at [r % 32][r / 32]. What is rounded up is zero.
  * I3  Rows of FP4 codes are whole bytes. */
 #ifndef PROGRAM_QUANT_H
 #define PROGRAM_QUANT_H
@@ -79,21 +81,34 @@ ON_BOTH int64_t quant_code_bytes(dtype code, int64_t n)
     return code == DTYPE_FP4 ? n / 2 : n;
 }
 
+/* Are scales bytes in tiles (I2)? */
+enum { QUANT_TILE_ROWS = 128, QUANT_TILE_BLOCKS = 4, QUANT_TILE = 512 };
+ON_BOTH bool quant_is_tiled(quant_form f)
+{
+    return f == QUANT_MX || f == QUANT_NV;
+}
+
 ON_BOTH int64_t quant_scales(quant_shape z)
 {
     int64_t block = quant_block(z.form);
     if (!block) return 0;
     int64_t across = quant_blocks(z.cols, block);
-    if (z.square) return quant_blocks(z.rows, block) * quant_up4(across);
-    return z.form == QUANT_BLOCK ? across * quant_up4(z.rows) : z.rows * across;
+    if (quant_is_tiled(z.form))
+        return quant_blocks(z.rows, QUANT_TILE_ROWS) * quant_blocks(across, QUANT_TILE_BLOCKS) *
+               QUANT_TILE;
+    return z.square ? quant_blocks(z.rows, block) * quant_up4(across) : across * quant_up4(z.rows);
 }
 
 /* Where the scale of element (i, j) lies. */
 ON_BOTH int64_t quant_scale_at(quant_shape z, int64_t i, int64_t j)
 {
-    int64_t block = quant_block(z.form), across = quant_blocks(z.cols, block);
-    if (z.square) return i / block * quant_up4(across) + j / block;
-    return z.form == QUANT_BLOCK ? j / block * quant_up4(z.rows) + i : i * across + j / block;
+    int64_t block = quant_block(z.form), across = quant_blocks(z.cols, block), b = j / block;
+    if (quant_is_tiled(z.form)) {
+        int64_t tiles = quant_blocks(across, QUANT_TILE_BLOCKS);
+        int64_t tile = i / QUANT_TILE_ROWS * tiles + b / QUANT_TILE_BLOCKS;
+        return tile * QUANT_TILE + i % 32 * 16 + i / 32 % 4 * 4 + b % QUANT_TILE_BLOCKS;
+    }
+    return z.square ? i / block * quant_up4(across) + b : b * quant_up4(z.rows) + i;
 }
 
 /* The operands of a quantised product: a [rows][cols] and b [rows][cols], both contiguous along

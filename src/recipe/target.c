@@ -82,6 +82,12 @@ static bool packs_steps(const recipe *r)
     return recipe_on(r, K_PACK_STEP);
 }
 
+/* For Megatron itself rules say it (mxfp8-needs-blackwell, nvfp4-needs-blackwell). */
+static bool multiplies_by_reference(const recipe *r)
+{
+    return target_of(r) == TARGET_MOEFOLD && target_by_reference(r);
+}
+
 static const target_gap gaps[] = {
     {K_OPTIMIZER, "Megatron does not train without an optimizer", "optimizer.optimizer=adam",
      has_no_optimizer},
@@ -108,6 +114,8 @@ static const target_gap gaps[] = {
      renormalises_softmax},
     {K_ROUTER_NORM, "Megatron always normalises the chosen sigmoid weights",
      "moefold.moe_router_renormalize=true", leaves_sigmoid_alone},
+    {K_PRECISION, "Transformer Engine has MXFP8 and NVFP4 GEMMs on Blackwell alone",
+     "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", multiplies_by_reference},
 };
 enum { N_GAPS = sizeof gaps / sizeof gaps[0] };
 
@@ -117,6 +125,13 @@ target target_of(const recipe *r)
         return recipe_is(r, K_TARGET, "moefold") ? TARGET_MOEFOLD : TARGET_MEGATRON;
     bool host = recipe_on_cpu(r);
     return host ? TARGET_MOEFOLD : TARGET_MEGATRON;
+}
+
+bool target_by_reference(const recipe *r)
+{
+    const gpu *g = recipe_gpu(r);
+    const bool mx = recipe_given(r, K_FP8) && recipe_is(r, K_FP8_RECIPE, "mxfp8");
+    return g && g->arch == ARCH_HOPPER && (mx || recipe_given(r, K_FP4));
 }
 
 void target_derive(recipe *r)

@@ -14,6 +14,10 @@ typedef enum target { TARGET_MEGATRON, TARGET_MOEFOLD } target;
 /* Also of a recipe that is not resolved yet. A word that is out of range reads as megatron. */
 target target_of(const recipe *r);
 
+/* Are narrow products of this recipe, MXFP8 or NVFP4, none that its GPU has? Ours are then
+ * reference kernels, for numerics; Megatron has none. */
+bool target_by_reference(const recipe *r);
+
 /* Fills moefold.target, with the reason. */
 void target_derive(recipe *r);
 

@@ -136,7 +136,8 @@ status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err
 
 bool timing_estimated(const recipe *r, const hardware *h)
 {
-    return target_of(r) == TARGET_MOEFOLD && h->arch != ARCH_CPU && !h->measured;
+    if (target_of(r) != TARGET_MOEFOLD || h->arch == ARCH_CPU) return false;
+    return !h->measured || target_by_reference(r);
 }
 
 static status read_machine(hardware *h, const setup *s, arena *a, error *err)

@@ -26,8 +26,20 @@ expect auto_takes_the_gpu 3 'NVIDIA H200, 139.00 GiB free of 140.00 GiB, driver 
     h200 "${small[@]}"
 expect one_local_rank_takes_it 3 'the fake GPU was opened' h200 tiny cluster.gpu=local cluster.n_gpus=1 train.train_iters=1
 expect the_cpu_is_taken_where_it_is_asked_for 0 'done after 1 steps' h200 "${small[@]}" moefold.device=cpu
-expect mxfp8_on_hopper 1 'mxfp8-needs-blackwell: .* needs Blackwell; H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_mxfp8_mixed
-expect nvfp4_on_hopper 1 'nvfp4-needs-blackwell: .* need Blackwell, not H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_nvfp4_mixed
+
+# MXFP8 and NVFP4 on Hopper: Megatron has none, our own programs have reference kernels, and no price takes those for native ones.
+mxfp8=(mixed_precision=bf16_with_mxfp8_mixed mixed_precision.fp8_param_gather=false mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=false)
+nvfp4=(mixed_precision=bf16_with_nvfp4_mixed mixed_precision.fp4_param_gather=false)
+ours=moefold.target=moefold
+expect mxfp8_on_hopper 3 'the fake GPU was opened' h200 "${small[@]}" $cuda "${mxfp8[@]}"
+expect nvfp4_on_hopper 3 'the fake GPU was opened' h200 "${small[@]}" $cuda "${nvfp4[@]}"
+expect mxfp8_in_megatron 1 'mxfp8-needs-blackwell' "$moefold" check "${small[@]}" "${mxfp8[@]}"
+expect nvfp4_in_megatron 1 'nvfp4-needs-blackwell' "$moefold" check "${small[@]}" "${nvfp4[@]}"
+expect mxfp8_is_noted 0 'note +our-hopper-multiplies-by-reference' "$moefold" check "${small[@]}" $ours "${mxfp8[@]}"
+expect mxfp8_is_estimated 0 'times are estimates: H200 has no MXFP8 or NVFP4 GEMMs' "$moefold" price "${small[@]}" $ours "${mxfp8[@]}"
+expect nvfp4_is_estimated 0 '"estimate": *true' "$moefold" price "${small[@]}" $ours "${nvfp4[@]}" --json
+expect mxfp8_is_no_megatron_run 1 'mixed_precision=bf16_with_mxfp8_mixed .* cannot be written for Megatron-LM' \
+    "$moefold" show "${small[@]}" $ours moefold.pack_step=false "${mxfp8[@]}" --as megatron-lm
 expect several_ranks 1 'this is one process; repair: start with --ranks 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
 
 expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there is no such file; repair: .moefold bench --device cuda RECIPE' \

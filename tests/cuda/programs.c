@@ -1,5 +1,6 @@
-/* programs.c - every operation of FP8 programs for an H200 has a row on the GPU, whose workspace is
- * planned; and the fast rows take what takes the time. Needs no GPU. */
+/* programs.c - every operation of FP8 and FP4 programs for an H200 has a row on the GPU, whose
+ * workspace is planned; and the fast rows take what takes the time, where there are some: MXFP8 and
+ * NVFP4 have reference rows alone. Needs no GPU. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,6 +16,10 @@
 #define TENSORWISE                                                                                 \
     "mixed_precision=bf16_with_fp8_current_scaling_mixed "                                         \
     "mixed_precision.fp8_param_gather=false "
+#define MXFP8                                                                                      \
+    "mixed_precision=bf16_with_mxfp8_mixed mixed_precision.fp8_param_gather=false "                \
+    "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=false "
+#define NVFP4 "mixed_precision=bf16_with_nvfp4_mixed mixed_precision.fp4_param_gather=false "
 #define BATCH(n, s)                                                                                \
     "train.micro_batch_size=" #n " train.global_batch_size=" #n " model.seq_length=" #s " "
 
@@ -39,6 +44,12 @@ static const struct {
                               "model.num_moe_experts=32 model.mtp_num_layers=0 "
                               "model.moe_router_num_groups=null model.moe_router_group_topk=null",
      true},
+    {"qwen3-30b-a3b",
+     MXFP8 BATCH(8, 4096) "model.num_layers=4 moefold.fusion=[act_quant,permute_quant,norm_quant]",
+     false},
+    {"qwen3-30b-a3b", NVFP4 BATCH(8, 4096) "model.num_layers=4", false},
+    {"tests/data/golden/deepseek-v3-tiny", MXFP8, false},
+    {"tests/data/golden/qwen3-next-tiny", NVFP4, false},
     {"tests/data/golden/qwen3-moe-tiny", BLOCKWISE, false},
     {"tests/data/golden/deepseek-v3-tiny", TENSORWISE, false},
     {"tests/data/golden/qwen3-next-tiny", BLOCKWISE, false},

@@ -173,6 +173,30 @@ static void scaled_operands_are_products_of_their_own(void **state)
     for (int i = 0; i < 3; i++) assert_int_equal(lt_choices_find(&others[i]), LT_FIRST);
 }
 
+/* Blackwell's, in a file of a run that is read again. */
+static void scalings_of_blackwell_are_kept(void **state)
+{
+    (void)state;
+    const lt_shape mx = {.m = 8,
+                         .n = 64,
+                         .k = 4096,
+                         .in = DTYPE_E5M2,
+                         .out = DTYPE_F32,
+                         .scaling = LT_MX,
+                         .in_b = DTYPE_E4M3};
+    lt_choice c[] = {{mx, {21}}, {mx, {22}}};
+    c[1].shape.scaling = LT_NV, c[1].shape.in = c[1].shape.in_b = DTYPE_FP4;
+    use(run_a, NULL, NULL, 130100, "NVIDIA B200");
+    for (int i = 0; i < 2; i++) lt_choices_keep(&c[i]);
+    use(NULL, NULL, NULL, 130100, "NVIDIA B200");
+    use(run_a, NULL, NULL, 130100, "NVIDIA B200");
+    for (int i = 0; i < 2; i++) {
+        memset(c[i].algo, 0, sizeof c[i].algo);
+        assert_int_equal(lt_choices_find(&c[i]), LT_KEPT);
+        assert_int_equal(c[i].algo[0], 21 + i);
+    }
+}
+
 /* A run of before, and a line whose scaling or format there is not. */
 static void lines_of_unknown_scaling_are_no_choices(void **state)
 {
@@ -351,6 +375,7 @@ int main(void)
         T(a_run_that_goes_on_has_what_it_kept),
         T(every_field_of_a_product_counts),
         T(scaled_operands_are_products_of_their_own),
+        T(scalings_of_blackwell_are_kept),
         T(lines_of_unknown_scaling_are_no_choices),
         T(half_a_line_is_no_choice),
         T(a_new_folder_goes_on_with_the_old_ones),

@@ -236,6 +236,62 @@ static void scales_lie_as_cublaslt_reads_them(void **state)
     tensor_free(&t);
 }
 
+/* Is this the scale of the block that begins at element (i, j) of a copy? */
+static bool is_scale(const tensor *t, bool turned, int64_t i, int64_t j, uint8_t byte)
+{
+    double own = turned ? unit_of(t, 0, true, j, i) : unit_of(t, 0, false, i, j);
+    double said =
+        t->w.form == QUANT_MX
+            ? ldexp(1, byte - 127)
+            : (double)t->g[0] * (double)narrow_to_float(narrow_format_of(DTYPE_E4M3), byte);
+    return fabs(said - own) <= 1e-5 * own;
+}
+
+/* Memory of one copy's scales walked byte by byte: lines of 16 bytes have four rows, 32 apart, with
+ * four blocks each; 32 lines are a tile, and tiles go along a row first. A byte past an edge of the
+ * matrix is zero. */
+static void walk_tiles(const tensor *t, bool turned)
+{
+    quant_shape z = shape_of(t, turned);
+    const int64_t side = t->w.form == QUANT_MX ? 32 : 16;
+    const uint8_t *s = turned ? t->st : t->s;
+    int64_t at = 0, seen = 0;
+    for (int64_t band = 0; band < z.rows; band += 128)
+        for (int64_t first = 0; first < z.cols; first += 4 * side)
+            for (int64_t line = 0; line < 32; line++)
+                for (int64_t row = band + line; row < band + 128; row += 32)
+                    for (int64_t col = first; col < first + 4 * side; col += side, at++) {
+                        if (row >= z.rows || col >= z.cols) {
+                            assert_int_equal(s[at], 0);
+                            continue;
+                        }
+                        seen++;
+                        assert_int_equal(quant_scale_at(z, row, col), at);
+                        if (col + side <= z.cols)
+                            assert_int_equal(quant_scale_at(z, row, col + side - 1), at);
+                        assert_true(is_scale(t, turned, row, col, s[at]));
+                    }
+    assert_int_equal(at, quant_scales(z));
+    assert_int_equal(seen, z.rows * ((z.cols + side - 1) / side));
+}
+
+/* VEC32_UE8M0 and VEC16_UE4M3, of shapes with and without whole tiles. */
+static void scales_of_mx_and_nv_lie_in_tiles(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 16}, {5, 130}, {128, 128}, {130, 162}, {33, 260}};
+    for (int k = 0; k < COUNT(ways) * COUNT(sizes); k++) {
+        const int64_t *z = sizes[k / COUNT(ways)];
+        const way w = ways[k % COUNT(ways)];
+        if (w.form != QUANT_MX && w.form != QUANT_NV) continue;
+        tensor t = tensor_of(w, 1, z[0], z[1], false);
+        walk_tiles(&t, false), walk_tiles(&t, true);
+        tensor_free(&t);
+    }
+    assert_int_equal(quant_scales((quant_shape){QUANT_MX, false, 129, 129}), 4 * 512);
+    assert_int_equal(quant_scales((quant_shape){QUANT_NV, false, 129, 129}), 6 * 512);
+}
+
 static void bf16_and_threads_change_nothing(void **state)
 {
     (void)state;
@@ -454,6 +510,7 @@ int main(void)
         cmocka_unit_test(codes_are_the_nearest_of_all),
         cmocka_unit_test(square_blocks_are_the_same_both_ways),
         cmocka_unit_test(scales_lie_as_cublaslt_reads_them),
+        cmocka_unit_test(scales_of_mx_and_nv_lie_in_tiles),
         cmocka_unit_test(bf16_and_threads_change_nothing),
         cmocka_unit_test(products_are_sums_of_what_the_codes_say),
         cmocka_unit_test(grouped_products_are_each_experts),

@@ -73,6 +73,14 @@ static void every_gap_is_met_once_and_closed(void **state)
         {"qwen3-30b-a3b", "moefold.moe_router_renormalize=true model.moe_router_pre_softmax=true",
          K_ROUTER_NORM},
         {"deepseek-v3", "moefold.moe_router_renormalize=false", K_ROUTER_NORM},
+        {"tiny",
+         "moefold.target=moefold moefold.pack_step=false cluster.gpu=H200 "
+         "mixed_precision=bf16_with_mxfp8_mixed",
+         K_PRECISION},
+        {"tiny",
+         "moefold.target=moefold moefold.pack_step=false cluster.gpu=H100 "
+         "mixed_precision=bf16_with_nvfp4_mixed",
+         K_PRECISION},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         setup *s = made(cases[i].preset, cases[i].words);
@@ -95,6 +103,17 @@ static void shipped_models_meet_no_gap(void **state)
         assert_null(target_gap_of(&made(presets[i], "")->r, 0));
 }
 
+/* A rule of Megatron's own says it, and other GPUs have such products. */
+static void narrow_products_are_a_gap_of_our_hopper_alone(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"cluster.gpu=H200 mixed_precision=bf16_with_mxfp8_mixed",
+                                       "cluster.gpu=B200 mixed_precision=bf16_with_mxfp8_mixed",
+                                       "cluster.gpu=cpu mixed_precision=bf16_with_nvfp4_mixed"};
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
+        assert_null(target_gap_of(&made("tiny", none[i])->r, 0));
+}
+
 static void a_search_asks_before_all_is_resolved(void **state)
 {
     (void)state;
@@ -114,6 +133,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gpus_are_megatrons_and_cpus_ours, begin, end),
         cmocka_unit_test_setup_teardown(every_gap_is_met_once_and_closed, begin, end),
         cmocka_unit_test_setup_teardown(shipped_models_meet_no_gap, begin, end),
+        cmocka_unit_test_setup_teardown(narrow_products_are_a_gap_of_our_hopper_alone, begin, end),
         cmocka_unit_test_setup_teardown(a_search_asks_before_all_is_resolved, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,7 @@ static cudaDataType_t type_of(dtype t)
     return t == DTYPE_BF16   ? CUDA_R_16BF
            : t == DTYPE_E4M3 ? CUDA_R_8F_E4M3
            : t == DTYPE_E5M2 ? CUDA_R_8F_E5M2
+           : t == DTYPE_FP4  ? CUDA_R_4F_E2M1
                              : CUDA_R_32F;
 }
 
@@ -51,12 +52,18 @@ static cublasStatus_t describe_scales(lt_plan *p, const lt_shape *s)
                         CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F},
         [LT_ROWS] = {CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
                      CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F},
+        [LT_MX] = {CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0,
+                   CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0},
+        [LT_NV] = {CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3,
+                   CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3},
     };
+    static const int32_t on_device = CUBLASLT_POINTER_MODE_DEVICE;
+    const lt_scales aligned = {.a = (void *)LT_ALIGN, .b = (void *)LT_ALIGN};
     if (s->scaling == LT_UNSCALED) return CUBLAS_STATUS_SUCCESS;
     cublasStatus_t e = set_mode(p, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, modes[s->scaling].b);
     if (!e) e = set_mode(p, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, modes[s->scaling].a);
-    if (!e && !lt_set_scales(p, (void *)LT_ALIGN, (void *)LT_ALIGN))
-        e = CUBLAS_STATUS_INVALID_VALUE;
+    if (!e && p->by_factors) e = set_mode(p, CUBLASLT_MATMUL_DESC_POINTER_MODE, on_device);
+    if (!e && !lt_set_scales(p, &aligned)) e = CUBLAS_STATUS_INVALID_VALUE;
     return e;
 }
 
@@ -85,14 +92,20 @@ static cublasStatus_t describe(lt_plan *p, const lt_shape *s)
     return e ? e : describe_scales(p, s);
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreference_t pref)
+/* Bytes of the workspace that are the library's (L4). */
+static size_t room_of(const lt_plan *p)
+{
+    return LT_WORKSPACE - LT_ALIGN - (p->by_factors ? LT_ALIGN : 0);
+}
+
+static cublasStatus_t prefer(const lt_plan *p, cublasLtMatmulPreference_t pref)
 {
     static const cublasLtMatmulPreferenceAttributes_t places[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint32_t aligned = 16, sums = CUBLASLT_REDUCTION_SCHEME_MASK &
                                         ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE; /* L2 */
-    const size_t most = LT_WORKSPACE - LT_ALIGN;
+    const size_t most = room_of(p);
     cublasStatus_t e = cublasLtMatmulPreferenceSetAttribute(
         pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most, sizeof most);
     if (!e)
@@ -110,7 +123,7 @@ static cublasStatus_t ask(const lt_plan *p, cublasLtMatmulAlgo_t list[LT_TRIED],
     cublasLtMatmulHeuristicResult_t found[LT_TRIED];
     int n_found = 0;
     cublasStatus_t e = cublasLtMatmulPreferenceCreate(&pref);
-    if (!e) e = prefer(pref);
+    if (!e) e = prefer(p, pref);
     if (!e)
         e = cublasLtMatmulAlgoGetHeuristic(lt.handle, p->d, p->first, p->second, p->result,
                                            p->result, pref, LT_TRIED, found, &n_found);
@@ -128,7 +141,7 @@ static bool is_usable(const lt_plan *p)
     cublasLtMatmulHeuristicResult_t r;
     return cublasLtMatmulAlgoCheck(lt.handle, p->d, p->first, p->second, p->result, p->result,
                                    &p->algo, &r) == CUBLAS_STATUS_SUCCESS &&
-           r.workspaceSize <= LT_WORKSPACE - LT_ALIGN;
+           r.workspaceSize <= room_of(p);
 }
 
 /* ---- choosing */
@@ -185,8 +198,12 @@ static lt_source known(lt_plan *p, lt_choice *c)
 static status choose(lt_plan *p, lt_use *u, error *err)
 {
     static const char *const scaling_names[LT_SCALINGS] = {
-        "", " in FP8 with a factor a tensor", " in FP8 with scales for 1 x 128 and 128 x 128",
-        " in FP8 with scales for 1 x 128"};
+        "",
+        " in FP8 with a factor a tensor",
+        " in FP8 with scales for 1 x 128 and 128 x 128",
+        " in FP8 with scales for 1 x 128",
+        " in MXFP8",
+        " in NVFP4"};
     cublasLtMatmulAlgo_t list[LT_TRIED];
     lt_choice c = {.shape = u->shape};
     int n;
@@ -242,6 +259,7 @@ status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *
     lt_plan *p = calloc(1, sizeof *p);
     if (!p) return error_set(err, ERR_MACHINE, "%s: out of memory", what);
     p->beta = s->add ? 1 : 0;
+    p->by_factors = s->scaling == LT_NV;
     lt_use u = {.shape = *s, .place = -1};
     snprintf(u.name, sizeof u.name, "%s", what);
     const cublasStatus_t e = describe(p, s);
@@ -270,24 +288,31 @@ void lt_plan_free(lt_plan *p)
     free(p);
 }
 
-bool lt_set_scales(lt_plan *p, const void *a, const void *b)
+bool lt_set_scales(lt_plan *p, const lt_scales *s)
 {
-    cublasStatus_t e =
-        cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &b, sizeof b);
+    cublasStatus_t e = cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                                      &s->b, sizeof s->b);
     if (!e)
-        e = cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &a,
-                                           sizeof a);
+        e = cublasLtMatmulDescSetAttribute(p->d, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &s->a,
+                                           sizeof s->a);
+    p->scales = *s;
     if (e) fprintf(stderr, "cuBLASLt: scales: %s\n", cublasLtGetStatusString(e));
     return !e;
 }
 
 bool lt_run(const lt_plan *p, const void *a, const void *b, void *c, void *workspace, void *stream)
 {
-    const float one = 1;
-    void *aligned = (void *)(((uintptr_t)workspace + LT_ALIGN - 1) / LT_ALIGN * LT_ALIGN);
+    const float one = 1, *alpha = &one, *beta = &p->beta;
+    char *aligned = (char *)(((uintptr_t)workspace + LT_ALIGN - 1) / LT_ALIGN * LT_ALIGN);
+    if (p->by_factors) { /* L4 */
+        lt_factors *f = (lt_factors *)(void *)(aligned + room_of(p));
+        lt_put_factors(&p->scales, p->beta, f, stream);
+        alpha = &f->alpha;
+        beta = &f->beta;
+    }
     const cublasStatus_t e =
-        cublasLtMatmul(lt.handle, p->d, &one, b, p->first, a, p->second, &p->beta, c, p->result, c,
-                       p->result, &p->algo, aligned, LT_WORKSPACE - LT_ALIGN, (cudaStream_t)stream);
+        cublasLtMatmul(lt.handle, p->d, alpha, b, p->first, a, p->second, beta, c, p->result, c,
+                       p->result, &p->algo, aligned, room_of(p), (cudaStream_t)stream);
     if (e) fprintf(stderr, "cuBLASLt: %s\n", cublasLtGetStatusString(e));
     return !e;
 }

@@ -7,7 +7,10 @@
  * L2  Sums are FP32 (of FP32 operands without TF32). The algorithms chosen repeat bit by bit, those
  *     that cut the sum included: they add their parts in the workspace (docs/GPU.md). Those that
  *     add them in the result are never asked for, and what is tuned is seen to repeat.
- * L3  There is no cuBLAS handle: that takes 66 MiB of the GPU, this one 2. */
+ * L3  There is no cuBLAS handle: that takes 66 MiB of the GPU, this one 2.
+ * L4  The library knows no factor of a tensor beside its scales (LT_NV): the product of both
+ *     factors is its alpha, which then lies on the device with beta, in the last LT_ALIGN bytes of
+ *     the workspace, and the library has as much less. What is added to is not multiplied. */
 #ifndef KERNELS_CUDA_LT_H
 #define KERNELS_CUDA_LT_H
 
@@ -29,9 +32,15 @@ typedef struct lt_plan lt_plan;
 status lt_plan_make(lt_plan **plan, const lt_shape *s, const char *what, error *err);
 void lt_plan_free(lt_plan *plan); /* NULL: nothing */
 
-/* Where the scales (or factors) of A and B lie for the launches that follow; only for plans of
- * scaled operands. False: cuBLASLt refused. */
-bool lt_set_scales(lt_plan *plan, const void *a, const void *b);
+/* Where scales of A and B lie on the device: at multiples of 16 bytes, of LT_FACTORS the factors
+ * themselves. LT_NV has factors beside its scales, of others those are not read. */
+typedef struct lt_scales {
+    const void *a, *b;
+    const float *a_factor, *b_factor;
+} lt_scales;
+
+/* For the launches that follow; only for plans of scaled operands. False: cuBLASLt refused. */
+bool lt_set_scales(lt_plan *plan, const lt_scales *s);
 
 /* Starts it on `stream`; false: cuBLASLt refused, and stderr says why. */
 bool lt_run(const lt_plan *plan, const void *a, const void *b, void *c, void *workspace,

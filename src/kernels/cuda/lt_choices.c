@@ -92,7 +92,7 @@ static bool is_format(int t)
 
 static bool is_narrow(int t)
 {
-    return t == DTYPE_E4M3 || t == DTYPE_E5M2;
+    return t == DTYPE_E4M3 || t == DTYPE_E5M2 || t == DTYPE_FP4;
 }
 
 /* What stands before the sizes of scaled operands; *at: where the sizes start. */

@@ -1,9 +1,12 @@
-/* lt_fp8.c - dense products of 8-bit operands by cuBLASLt: rows for lt.h.
+/* lt_fp8.c - dense products of operands of 8 and 4 bits by cuBLASLt: rows for lt.h.
  *
  * Both operands are contiguous along what is summed, which is the only form that the library takes
- * of 8 bits on Hopper, and our scales lie as it reads them (program/quant.h). Sums are not cut
- * short (CUBLASLT_MATMUL_DESC_FAST_ACCUM stays 0): with scales for blocks the library takes nothing
- * else.
+ * of 8 bits on Hopper and of 4 bits, and our scales lie as it reads them (program/quant.h). MXFP8
+ * and NVFP4 are products of Blackwell (compute capability 10 and above): compiled, not run. On
+ * other GPUs these rows do not take them, and the reference rows multiply (quant.cu).
+ *
+ * Sums are not cut short (CUBLASLT_MATMUL_DESC_FAST_ACCUM stays 0): with scales for blocks the
+ * library takes nothing else.
  *
  * Where the library has no algorithm, the operation is given to the next row of ours that takes it,
  * and stderr says so once for each kind. */
@@ -23,16 +26,51 @@ typedef struct fp8_plan {
 
 static void launch(const kernel_call *c);
 
-/* 16 bytes divide rows of operands and of the result; of scales for 128 elements of a row the
- * library wants a multiple of 8 rows. */
+static bool is_blackwell(void)
+{
+    int at = 0, major = 0;
+    cudaError_t e = cudaGetDevice(&at);
+    if (!e) e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, at);
+    if (e) (void)cudaGetLastError(); /* nobody asked for it */
+    return !e && major >= 10;
+}
+
+/* Operands' formats and the elements that are summed: 16 bytes divide rows of operands, and blocks
+ * of MXFP8 and NVFP4 are whole; of scales for 128 elements the library wants a multiple of 8
+ * rows. */
+static bool form_fits(const quant_pair *p)
+{
+    const bool e4m3 = p->at == DTYPE_E4M3 && p->bt == DTYPE_E4M3;
+    const bool bytes = e4m3 || (p->at == DTYPE_E5M2 && p->bt == DTYPE_E4M3);
+    switch (p->a.form) {
+    case QUANT_BLOCK:
+        return e4m3 && p->a.cols % 16 == 0 && p->a.rows % 8 == 0;
+    case QUANT_TENSOR:
+        return bytes && p->a.cols % 16 == 0;
+    case QUANT_MX:
+        return bytes && p->a.cols % 32 == 0 && is_blackwell();
+    case QUANT_NV:
+        return p->at == DTYPE_FP4 && p->bt == DTYPE_FP4 && p->a.cols % 32 == 0 && is_blackwell();
+    default:
+        return false;
+    }
+}
+
+/* 16 bytes divide rows of the result. */
 static bool takes(const op *o, const op_types *t)
 {
     if (!cuda_types_fit(o, t)) return false;
     const quant_pair p = quant_pair_of(o);
-    const bool blocks = p.a.form == QUANT_BLOCK && p.at == DTYPE_E4M3 && p.a.rows % 8 == 0;
-    const bool tensor = p.a.form == QUANT_TENSOR && (p.at == DTYPE_E4M3 || p.at == DTYPE_E5M2);
-    return (blocks || tensor) && p.bt == DTYPE_E4M3 && p.a.rows > 0 && p.b.rows > 0 &&
-           p.a.cols > 0 && p.a.cols % 16 == 0 && p.b.rows % 8 == 0;
+    return p.a.rows > 0 && p.b.rows > 0 && p.a.cols > 0 && p.b.rows % 8 == 0 && form_fits(&p);
+}
+
+static lt_scaling scaling_of(const quant_pair *p)
+{
+    static const lt_scaling all[QUANT_FORMS] = {[QUANT_TENSOR] = LT_FACTORS,
+                                                [QUANT_BLOCK] = LT_ROWS,
+                                                [QUANT_MX] = LT_MX,
+                                                [QUANT_NV] = LT_NV};
+    return p->b.square ? LT_SQUARES : all[p->a.form];
 }
 
 static lt_shape shape_of(const op *o, const op_types *t)
@@ -45,9 +83,7 @@ static lt_shape shape_of(const op *o, const op_types *t)
                       .in_b = p.bt,
                       .out = t->out[OUT_QGEMM_y],
                       .add = p.weight_gradient ? !(o->flags & OVERWRITE) : (o->flags & ADD_TO) != 0,
-                      .scaling = p.a.form == QUANT_TENSOR ? LT_FACTORS
-                                 : p.b.square             ? LT_SQUARES
-                                                          : LT_ROWS};
+                      .scaling = scaling_of(&p)};
 }
 
 /* The best of the rows that are not these. */
@@ -120,7 +156,8 @@ static void launch(const kernel_call *c)
 {
     fp8_plan *p = c->state;
     const quant_pair q = quant_pair_of(c->o);
-    const bool factors = q.a.form == QUANT_TENSOR;
+    lt_scales s = {c->in[IN_QGEMM_xs], c->in[IN_QGEMM_ws], c->in[IN_QGEMM_xg], c->in[IN_QGEMM_wg]};
+    if (q.a.form == QUANT_TENSOR) s.a = s.a_factor, s.b = s.b_factor;
     if (!p->plan) {
         kernel_call other = *c;
         other.row = p->other;
@@ -128,10 +165,8 @@ static void launch(const kernel_call *c)
         p->other->launch(&other);
         return;
     }
-    if (!lt_set_scales(p->plan, c->in[factors ? IN_QGEMM_xg : IN_QGEMM_xs],
-                       c->in[factors ? IN_QGEMM_wg : IN_QGEMM_ws]) ||
-        !lt_run(p->plan, c->in[IN_QGEMM_x], c->in[IN_QGEMM_w], c->out[OUT_QGEMM_y], c->workspace,
-                c->stream))
+    if (!lt_set_scales(p->plan, &s) || !lt_run(p->plan, c->in[IN_QGEMM_x], c->in[IN_QGEMM_w],
+                                               c->out[OUT_QGEMM_y], c->workspace, c->stream))
         launch_failed(c);
 }
 

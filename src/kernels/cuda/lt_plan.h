@@ -15,7 +15,17 @@ struct lt_plan {
     cublasLtMatrixLayout_t first, second, result; /* as cuBLAS sees them: columns first */
     cublasLtMatmulAlgo_t algo;
     float beta;
+    bool by_factors;  /* L4 */
+    lt_scales scales; /* of the next launch */
 };
+
+/* What a product is multiplied by, and what is there (L4); each at a multiple of 16 bytes. */
+typedef struct lt_factors {
+    float alpha, unused[3], beta;
+} lt_factors;
+
+/* alpha: the product of both factors. */
+void lt_put_factors(const lt_scales *s, float beta, lt_factors *to, void *stream);
 
 /* Times p by each algorithm of `list` and makes the fastest that repeats its bits p->algo; the
  * first stays where nothing is faster by LT_GAIN. Fills tried, place, first_s and own_s of `u`,

@@ -9,7 +9,8 @@
  *     for WINDOW, without pauses, until the clock has settled where the limit holds it; its time is
  *     then its energy. The first half does not count, of the second the median does; the first
  *     algorithm runs once more before all, so that none starts from a cool chip.
- * T3  Operands are random numbers: what zeros take says nothing, since power binds. Scales are 1.
+ * T3  Operands are random numbers: what zeros take says nothing, since power binds. Scales and
+ *     factors are 1.
  * T4  What wins gives the same bits twice, or the next one is taken. */
 #include <cuda_runtime.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ enum { CALLS_LEAST = 8, CALLS_MOST = 128, PIECE = 1 << 22 };
 /* Memory of one product. */
 typedef struct bench_top {
     char *all;
-    void *a, *b, *c, *workspace, *flush, *a_scales, *b_scales;
+    void *a, *b, *c, *workspace, *flush, *a_scales, *b_scales, *factor;
     unsigned long long *sum;
     int64_t a_bytes, b_bytes, c_bytes, scale_bytes[2];
     cudaStream_t stream;
@@ -43,9 +44,13 @@ static int64_t room_for(int64_t bytes)
 /* Bytes of A's scales (0) or B's (1), one at least. */
 static int64_t scale_bytes_of(const lt_shape *s, int side)
 {
-    const bool blocks = s->scaling == LT_SQUARES || s->scaling == LT_ROWS;
-    const quant_shape z = {QUANT_BLOCK, side && s->scaling == LT_SQUARES, side ? s->n : s->m, s->k};
-    return blocks ? 4 * quant_scales(z) : 4;
+    static const quant_form forms[LT_SCALINGS] = {[LT_SQUARES] = QUANT_BLOCK,
+                                                  [LT_ROWS] = QUANT_BLOCK,
+                                                  [LT_MX] = QUANT_MX,
+                                                  [LT_NV] = QUANT_NV};
+    const quant_form form = forms[s->scaling];
+    const quant_shape z = {form, side && s->scaling == LT_SQUARES, side ? s->n : s->m, s->k};
+    return form ? dtype_bytes(quant_info_of(form).scale, quant_scales(z)) : 4;
 }
 
 static cudaError_t take(bench_top *t, const lt_shape *s)
@@ -54,11 +59,11 @@ static cudaError_t take(bench_top *t, const lt_shape *s)
     t->b_bytes = dtype_bytes(s->scaling ? s->in_b : s->in, s->n * s->k);
     t->c_bytes = dtype_bytes(s->out, s->m * s->n);
     for (int i = 0; i < 2; i++) t->scale_bytes[i] = scale_bytes_of(s, i);
-    const int64_t rooms[] = {t->a_bytes, t->b_bytes, t->c_bytes,        LT_WORKSPACE,
-                             FLUSH,      LT_ALIGN,   t->scale_bytes[0], t->scale_bytes[1]};
-    void **const places[] = {&t->a,         &t->b,       &t->c,
-                             &t->workspace, &t->flush,   (void **)&t->sum,
-                             &t->a_scales,  &t->b_scales};
+    const int64_t rooms[] = {t->a_bytes, t->b_bytes,        t->c_bytes,        LT_WORKSPACE, FLUSH,
+                             LT_ALIGN,   t->scale_bytes[0], t->scale_bytes[1], LT_ALIGN};
+    void **const places[] = {&t->a,         &t->b,        &t->c,
+                             &t->workspace, &t->flush,    (void **)&t->sum,
+                             &t->a_scales,  &t->b_scales, &t->factor};
     enum { PLACES = sizeof rooms / sizeof rooms[0] };
     int64_t bytes = 0;
     for (int i = 0; i < PLACES; i++) bytes += room_for(rooms[i]);
@@ -91,16 +96,21 @@ static void random_numbers(unsigned char *piece, int64_t bytes, dtype type)
         seed = seed * 1664525u + 1013904223u;
         const float x = (float)(int32_t)seed * 0x1p-31f;
         const uint16_t narrow = bf16_of_float(x);
-        const uint8_t code = size == 1 ? narrow_of_float(narrow_format_of(type), x) : 0;
+        uint8_t code = size == 1 ? narrow_of_float(narrow_format_of(type), x) : 0;
+        if (type == DTYPE_FP4) code = (uint8_t)(code | (seed >> 8 & 0xf0)); /* any other beside */
         const void *from = size == 1 ? (const void *)&code : size == 2 ? (const void *)&narrow : &x;
         memcpy(piece + i * size, from, (size_t)size);
     }
 }
 
-static void ones(unsigned char *piece, int64_t bytes)
+static void ones(unsigned char *piece, int64_t bytes, lt_scaling scaling)
 {
     const float one = 1;
-    for (int64_t i = 0; i + 4 <= bytes; i += 4) memcpy(piece + i, &one, sizeof one);
+    const uint8_t e4m3 = narrow_of_float(narrow_format_of(DTYPE_E4M3), 1);
+    if (scaling == LT_MX || scaling == LT_NV)
+        memset(piece, scaling == LT_MX ? e8m0_of_power(1) : e4m3, (size_t)bytes);
+    else
+        for (int64_t i = 0; i + 4 <= bytes; i += 4) memcpy(piece + i, &one, sizeof one);
 }
 
 /* The piece, and then twice as much each time. */
@@ -121,12 +131,15 @@ static cudaError_t fill_operands(const bench_top *t, const lt_shape *s)
     if (!pieces) return cudaErrorMemoryAllocation;
     random_numbers(pieces, PIECE, s->in);
     random_numbers(pieces + PIECE, PIECE, s->scaling ? s->in_b : s->in);
-    ones(pieces + 2 * PIECE, PIECE);
+    ones(pieces + 2 * PIECE, PIECE, s->scaling);
     cudaError_t e = fill(t, t->a, t->a_bytes, pieces);
     if (!e) e = fill(t, t->b, t->b_bytes, pieces + PIECE);
     if (!e) e = fill(t, t->a_scales, t->scale_bytes[0], pieces + 2 * PIECE);
     if (!e) e = fill(t, t->b_scales, t->scale_bytes[1], pieces + 2 * PIECE);
     if (!e) e = cudaMemsetAsync(t->c, 0, (size_t)t->c_bytes, t->stream);
+    if (!e) e = cudaStreamSynchronize(t->stream);
+    ones(pieces, LT_ALIGN, LT_FACTORS);
+    if (!e) e = fill(t, t->factor, LT_ALIGN, pieces);
     if (!e) e = cudaStreamSynchronize(t->stream);
     free(pieces);
     return e;
@@ -221,8 +234,8 @@ status lt_tune(lt_plan *p, const cublasLtMatmulAlgo_t *list, int n, lt_use *u, e
     if (!t) return error_set(err, ERR_MACHINE, "%s: no host memory to time it", u->name);
     cudaError_t e = take(t, &u->shape);
     if (!e) e = fill_operands(t, &u->shape);
-    if (!e && u->shape.scaling && !lt_set_scales(p, t->a_scales, t->b_scales))
-        e = cudaErrorInvalidValue;
+    const lt_scales scales = {t->a_scales, t->b_scales, t->factor, t->factor};
+    if (!e && u->shape.scaling && !lt_set_scales(p, &scales)) e = cudaErrorInvalidValue;
     const bool fine = !e && time_all(t, p, list, n, s);
     if (fine) {
         u->tried = n;

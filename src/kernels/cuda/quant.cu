@@ -207,7 +207,7 @@ static copy copy_of(const kernel_call *c, bool turned, int64_t parts, int64_t *c
                        c->out[turned ? OUT_QUANTISE_st : OUT_QUANTISE_s], z};
     *codes = quant_code_bytes(type, z.rows * quant_row(type, z.cols));
     *scales = quant_scales(z) * (z.form == QUANT_BLOCK ? 4 : 1);
-    if (made.s && z.form == QUANT_BLOCK) /* what is rounded up is zero */
+    if (made.s) /* what is rounded up is zero */
         cudaMemsetAsync(made.s, 0, (size_t)(parts * *scales), stream_of(c));
     return made;
 }
