@@ -154,6 +154,8 @@ typedef struct hardware {
     double
         attention_unequal[2]; /* forward, backward: where heads of values have another size; 0: 1 */
     double attention_sinks;   /* factor on both where attention has sinks */
+    double attention_wide[2]; /* forward, backward: part of the peak where heads are wider than 128;
+                                 0: as curves and attention_head say */
     double linear_attention;  /* part of the BF16 peak: delta rule, our own kernels */
     rule_rates rule;          /* a framework's kernels of it */
     double head;              /* the same: product with the vocabulary */

@@ -106,6 +106,8 @@ static const field fields[] = {
     OPT("attention.unequal_forward", attention_unequal[0], 4),
     OPT("attention.unequal_backward", attention_unequal[1], 4),
     NUM("attention.sinks", attention_sinks, 1.5),
+    OPT("attention.wide_forward", attention_wide[0], 1.5),
+    OPT("attention.wide_backward", attention_wide[1], 1.5),
     NUM("attention.linear", linear_attention, 1.5),
     OPT("delta_rule.forward", rule.part[0], 1.5),
     OPT("delta_rule.backward", rule.part[1], 1.5),

@@ -254,6 +254,9 @@ static double unfused_scores(const cost_model *c, const op *o)
 /* Of the peak, by tokens that a token can see and size of a head. */
 static double attention_part(const hardware *h, bool backward, double seen, double size)
 {
+    enum { WIDE = 128 };
+    double wide = size > WIDE ? h->attention_wide[backward] : 0;
+    if (wide > 0) return wide;
     return curve_at(&h->attention[backward], seen) * curve_at(&h->attention_head, size);
 }
 

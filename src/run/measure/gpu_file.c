@@ -124,6 +124,7 @@ static void set_attention(hardware *h, const measured *m)
     h->attention_sinks = fmin(m->sinks, 1.5);
     h->linear_attention = m->linear / peak;
     h->rule = (rule_rates){.heads = 0}; /* those of a framework */
+    for (int i = 0; i < 2; i++) h->attention_wide[i] = 0;
     h->head = m->head / peak;
     h->logit_bytes = 1e-3;
 }
