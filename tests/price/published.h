@@ -208,6 +208,15 @@ static inline int published_tokens_row(const published *p)
     return row < 0 ? p->row : row;
 }
 
+/* FLOPs of a token as the source counts them. Before January 2026 Megatron-LM leaves the output gate
+ * out of the projection that makes it. */
+static inline double published_flops(const published *p, const setup *s)
+{
+    model counted = s->m;
+    if (published_from(p, "ZOO-QN80-")) counted.output_gate = false;
+    return model_flops_per_token(&counted, recipe_int(&s->r, K_SEQ));
+}
+
 /* Tokens a second and GPU that were published; 0: the row reports something else. */
 static inline double published_tokens(const published *p, const setup *s)
 {
@@ -217,7 +226,7 @@ static inline double published_tokens(const published *p, const setup *s)
     int64_t seq = recipe_int(&s->r, K_SEQ), gpus = recipe_int(&s->r, K_N_GPUS);
     if (strcmp(metric, "tokens_per_sec_per_gpu") == 0) return number;
     if (strcmp(metric, "tflops_per_gpu") == 0)
-        return number * 1e12 / model_flops_per_token(&s->m, seq);
+        return number * 1e12 / published_flops(p, s);
     if (strcmp(metric, "step_time_s") == 0 && number > 0)
         return (double)recipe_int(&s->r, K_GBS) * (double)seq / number / (double)gpus;
     return 0;
