@@ -187,10 +187,6 @@ static inline void published_own(published *p)
         {"SK-MOON-", "model.moe_router_fusion=false mixed_precision.grad_reduce_in_fp32=false "
                      "optimizer.use_precision_aware_optimizer=true optimizer.main_grads_dtype=bf16 "
                      "optimizer.exp_avg_dtype=bf16 optimizer.exp_avg_sq_dtype=bf16"},
-        /* ModelZoo model_configs/benchmarking/Qwen3-Next-80B-A3B.yaml: with its prediction module. Step
-         * and rate say so, too: at the commit that it names (Megatron-LM bbc762d5) 89 TFLOP/s are
-         * 2.25 s with the module and 2.04 s without, and 2.2 s are printed */
-        {"ZOO-QN80-", "model.mtp_num_layers=1"},
         /* ModelZoo run_deepseek_v3_h100.sh and sbatch_benchmarking.sh */
         {"SK-HW-DSV3-H100-", "mixed_precision.fp8_param_gather=true"},
         {"SK-LC-DSV3-H100-", "optimizer.overlap_cpu_optimizer_d2h_h2d=true"},
