@@ -92,8 +92,8 @@ static void each_is_valid(void **state)
     }
 }
 
-/* What a row prints as TFLOP/s and as tokens a second is the same speed under our count of FLOPs, or
- * that of its source. Containers before 26.08 counted a sixth less for gpt-oss. */
+/* What a row prints as TFLOP/s and as tokens a second is the same speed under our count of FLOPs,
+ * or that of its source. Containers before 26.08 counted a sixth less for gpt-oss. */
 static void flops_agree(void **state)
 {
     world *w = *state;
