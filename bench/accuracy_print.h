@@ -13,7 +13,7 @@
 
 static inline double judged_tflops(const judged *j)
 {
-    return j->tokens * model_flops_per_token(&j->s->m, recipe_int(&j->s->r, K_SEQ)) / 1e12;
+    return j->tokens * published_flops(&j->p, j->s) / 1e12;
 }
 
 /* ---- groups: rows that agree in a word */

@@ -68,6 +68,15 @@ typedef enum dispatch_kind {
     DISPATCH_KINDS
 } dispatch_kind;
 
+/* A framework's kernels of the delta rule, at heads of 128. Most work on all chunks at once: they
+ * reach a part of the BF16 peak. Those that hand a state from chunk to chunk take as long as the
+ * sequence has chunks, with one head as with `heads`. */
+typedef struct rule_rates {
+    double part[2];  /* forward, backward; 0: the framework is taken for as fast as our own */
+    double chunk[2]; /* seconds of one chunk, forward and backward */
+    double heads;    /* of all sequences, that run beside one another */
+} rule_rates;
+
 /* How many kernels of a framework one of our operations stands for. */
 typedef enum launch_kind {
     LAUNCH_PRODUCT,
@@ -75,6 +84,7 @@ typedef enum launch_kind {
     LAUNCH_EXPERT,        /* of a grouped product, for each expert beside; not with the op fuser */
     LAUNCH_EXPERT_NARROW, /* the same of narrow ones: each expert's inputs are made narrow */
     LAUNCH_ATTENTION,
+    LAUNCH_RULE, /* the delta rule and what prepares its heads; 0: as attention */
     LAUNCH_HEAD,
     LAUNCH_ROUTER,
     LAUNCH_ROUTER_UNFUSED, /* without model.moe_router_fusion */
@@ -92,10 +102,13 @@ typedef enum call_kind {
     CALL_GROUPED,
     CALL_EXPERT, /* of a grouped product, for each expert beside: a loop in C++ */
     CALL_ATTENTION,
+    CALL_RULE, /* the delta rule and what prepares its heads; 0 both ways: as attention */
     CALL_HEAD,
     CALL_ROUTER,
     CALL_ROUTING,
     CALL_ELEMENTWISE,
+    CALL_HEADS, /* one of the copies that exchange the delta rule's tokens for heads; 0 both ways:
+                   as elementwise */
     CALL_MESSAGE,
     CALL_REPLAY, /* of a graph of parts of a layer: beside what its nodes take */
     CALL_NODE,   /* of a part of a layer that EP overlap schedules by itself */
@@ -141,7 +154,10 @@ typedef struct hardware {
     double
         attention_unequal[2]; /* forward, backward: where heads of values have another size; 0: 1 */
     double attention_sinks;   /* factor on both where attention has sinks */
-    double linear_attention;  /* part of the BF16 peak: delta rule */
+    double attention_wide[2]; /* forward, backward: part of the peak where heads are wider than 128;
+                                 0: as curves and attention_head say */
+    double linear_attention;  /* part of the BF16 peak: delta rule, our own kernels */
+    rule_rates rule;          /* a framework's kernels of it */
     double head;              /* the same: product with the vocabulary */
     double logit_bytes;       /* that loss and gradient of one logit move */
     double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */

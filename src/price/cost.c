@@ -33,6 +33,7 @@ typedef enum cost_way {
     WAY_PRODUCT,
     WAY_GROUPED,
     WAY_ATTENTION,
+    WAY_RULE,
     WAY_HEAD,
     WAY_MEMORY,
     WAY_ROWS,
@@ -144,8 +145,8 @@ static const cost_row rows[OP_COUNT] = {
     [OP_GDN_GATES] = {WAY_MEMORY, COST_MEMORY},
     [OP_GDN_GATES_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_GDN_GATES_W] = {WAY_MEMORY, COST_MEMORY},
-    [OP_GDN_RULE] = {WAY_ATTENTION, COST_ATTENTION},
-    [OP_GDN_RULE_D] = {WAY_ATTENTION, COST_ATTENTION},
+    [OP_GDN_RULE] = {WAY_RULE, COST_ATTENTION},
+    [OP_GDN_RULE_D] = {WAY_RULE, COST_ATTENTION},
     [OP_GATED_NORM] = {WAY_MEMORY, COST_MEMORY},
     [OP_GATED_NORM_D] = {WAY_MEMORY, COST_MEMORY},
     [OP_GATED_NORM_W] = {WAY_MEMORY, COST_MEMORY},
@@ -207,6 +208,8 @@ static double launches_of(const cost_model *c, const op *o, const cost_row *row,
         return n[LAUNCH_GROUPED] + (narrow ? n[LAUNCH_QUANTISE] : 0);
     case WAY_ATTENTION:
         return n[LAUNCH_ATTENTION];
+    case WAY_RULE:
+        return n[n[LAUNCH_RULE] > 0 ? LAUNCH_RULE : LAUNCH_ATTENTION];
     case WAY_HEAD:
         return n[LAUNCH_HEAD];
     case WAY_MESSAGE:
@@ -243,6 +246,12 @@ static double nodes_of(const cost_model *c, const op *o)
     return c->dispatch == DISPATCH_ALLTOALL ? 2.5 : 1.25;
 }
 
+/* The kind of call whose host time counts: `k`, or `other` where the file does not have it. */
+static call_kind called(const double (*n)[2], call_kind k, call_kind other)
+{
+    return n[k][0] > 0 || n[k][1] > 0 ? k : other;
+}
+
 /* The host's time for it, in units of hardware.launch; DEMAND is our own program's. A weight
  * gradient that is delayed is called from Python. In BF16 that is the GEMM that autograd would have
  * called (16 H100, Qwen3-30B: 1.322 with it, 1.317 without); with narrow operands it is all of a
@@ -262,6 +271,8 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
                         n[CALL_EXPERT][way] * c->expert_calls * (double)o->dim[DIM_GROUPED_E]);
     case WAY_ATTENTION:
         return n[CALL_ATTENTION][way];
+    case WAY_RULE:
+        return n[called(n, CALL_RULE, CALL_ATTENTION)][way];
     case WAY_HEAD:
         return n[CALL_HEAD][way];
     case WAY_MESSAGE:
@@ -271,6 +282,9 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
         return n[CALL_MESSAGE][way];
     case WAY_NONE:
         return 0;
+    case WAY_MOVE:
+        if (o->module != MODULE_LINEAR) return n[CALL_ELEMENTWISE][way];
+        return n[called(n, CALL_HEADS, CALL_ELEMENTWISE)][way];
     default:
         if (row->kind != COST_ROUTING) return n[CALL_ELEMENTWISE][way];
         if (o->kind == OP_DEMAND) return 0;
@@ -439,6 +453,8 @@ static double seconds_of(const cost_model *c, const segment *seg, const op *o, d
         return cost_grouped(c, seg, o, quantise);
     case WAY_ATTENTION:
         return cost_attention(c, seg, o);
+    case WAY_RULE:
+        return cost_rule(c, seg, o);
     case WAY_HEAD:
         return cost_head(c, seg, o);
     case WAY_MESSAGE:

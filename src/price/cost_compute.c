@@ -257,25 +257,57 @@ static double unfused_scores(const cost_model *c, const op *o)
     return cost_memory(c, scores * 2 * (is_backward(o->kind) ? 6 : 3.5));
 }
 
+/* Of the peak, by tokens that a token can see and size of a head. */
+static double attention_part(const hardware *h, bool backward, double seen, double size)
+{
+    enum { WIDE = 128 };
+    double wide = size > WIDE ? h->attention_wide[backward] : 0;
+    if (wide > 0) return wide;
+    return curve_at(&h->attention[backward], seen) * curve_at(&h->attention_head, size);
+}
+
 double cost_attention(const cost_model *c, const segment *seg, const op *o)
 {
     const hardware *h = c->hw;
     double peak = h->peak[c->plain], memory = cost_memory(c, (double)seg_op_bytes(seg, o));
-    if (o->kind == OP_GDN_RULE || o->kind == OP_GDN_RULE_D)
-        return larger(op_flops(o) / (peak * h->linear_attention), memory);
     bool block = o->kind == OP_ATTN_BLOCK || o->kind == OP_ATTN_BLOCK_D;
     int64_t seen = o->dim[block ? DIM_ATTN_BLOCK_SK : DIM_ATTN_S];
     int64_t window = o->dim[block ? DIM_ATTN_BLOCK_WINDOW : DIM_ATTN_WINDOW];
     int64_t size = o->dim[block ? DIM_ATTN_BLOCK_DV : DIM_ATTN_DV];
     bool windowed = window > 0 && window < seen;
     if (windowed) seen = window;
-    double rate = peak * curve_at(&h->attention[is_backward(o->kind)], (double)seen) *
-                  curve_at(&h->attention_head, (double)size);
+    double rate = peak * attention_part(h, is_backward(o->kind), (double)seen, (double)size);
     double unequal = h->attention_unequal[is_backward(o->kind)];
     if (unequal > 0 && o->dim[block ? DIM_ATTN_BLOCK_D : DIM_ATTN_D] != size) rate *= unequal;
     if (has_sinks(o)) rate *= h->attention_sinks;
     if (has_sinks(o) && c->unfused_sinks > (windowed ? 0 : 0.5)) memory = unfused_scores(c, o);
     return larger(op_flops(o) / rate, memory);
+}
+
+/* ---- delta rule */
+
+/* A rank has whole sequences of some heads (CP exchanges tokens for heads), so that more ranks
+ * shorten what all chunks share, but not the way from the first chunk to the last. Every head's
+ * kernels are as many as there are blocks of its values. */
+static double rule_chunks(const rule_rates *z, const op *o)
+{
+    const double usual = 128;
+    double sequences = (double)o->dim[DIM_GDN_RULE_B], heads = (double)o->dim[DIM_GDN_RULE_Nv];
+    double keys = (double)o->dim[DIM_GDN_RULE_Dk], values = (double)o->dim[DIM_GDN_RULE_Dv];
+    double chunks = ceil((double)o->dim[DIM_GDN_RULE_S] / (double)o->dim[DIM_GDN_RULE_CHUNK]);
+    double beside = z->heads > 0 ? sequences * heads * values / usual / z->heads : 1;
+    return chunks * z->chunk[is_backward(o->kind)] * keys / usual * fmax(1, beside);
+}
+
+double cost_rule(const cost_model *c, const segment *seg, const op *o)
+{
+    const hardware *h = c->hw;
+    const rule_rates *z = &h->rule;
+    double own = z->part[is_backward(o->kind)],
+           memory = cost_memory(c, (double)seg_op_bytes(seg, o));
+    bool framework = h->framework > 0 && own > 0;
+    double rate = h->peak[c->plain] * (framework ? own : h->linear_attention);
+    return larger(op_flops(o) / rate, memory) + (framework ? rule_chunks(z, o) : 0);
 }
 
 /* ---- head: products with the vocabulary, and passes over logits that are kept nowhere */

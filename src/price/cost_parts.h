@@ -24,6 +24,7 @@ double cost_host_update(const cost_model *c, double elements);
 double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise);
 double cost_grouped(const cost_model *c, const segment *seg, const op *o, double *quantise);
 double cost_attention(const cost_model *c, const segment *seg, const op *o);
+double cost_rule(const cost_model *c, const segment *seg, const op *o);
 double cost_head(const cost_model *c, const segment *seg, const op *o);
 
 /* What part of one operation of the framework this chunk of the head is; 1 for everything else. */

@@ -112,6 +112,30 @@ static double attention_rate(const costing *c, op_kind kind, int64_t b, int64_t 
     return tflops(c, &x);
 }
 
+static double wide_rate(const costing *c, op_kind kind, int64_t size, int64_t values)
+{
+    lone_op x;
+    lone_init(&x, kind, "core", (const int64_t[]){1, 16384, 16, 2, size, values, 0}, 7);
+    x.o.in[0] = lone_buf(&x, "q", 2.0 * 16384 * 16 * (double)size);
+    return tflops(c, &x);
+}
+
+/* No gradient by cuDNN: FlashAttention-2, which B200 runs no faster than Hopper does. */
+static void heads_of_256_are_slow_on_blackwell(void **state)
+{
+    (void)state;
+    costing c, hopper;
+    costing_open(&c, "gb200", "tiny", "cluster.gpu=GB200");
+    costing_open(&hopper, "h100", "tiny", "cluster.gpu=H100");
+    near("forward", wide_rate(&c, OP_ATTN, 256, 256), 350, 0.1);
+    near("backward", wide_rate(&c, OP_ATTN_D, 256, 256), 330, 0.1);
+    assert_true(wide_rate(&c, OP_ATTN_D, 128, 128) > 1000);
+    assert_true(wide_rate(&c, OP_ATTN_D, 192, 128) > 1000); /* cuDNN has it */
+    assert_true(wide_rate(&hopper, OP_ATTN_D, 256, 256) > 400);
+    costing_close(&c);
+    costing_close(&hopper);
+}
+
 static void h200_has_the_rates_that_were_measured(void **state)
 {
     (void)state;
@@ -300,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind_has_a_price_that_grows),
         cmocka_unit_test(h200_has_the_rates_that_were_measured),
+        cmocka_unit_test(heads_of_256_are_slow_on_blackwell),
         cmocka_unit_test(h200_has_the_narrow_rates_that_were_measured),
         cmocka_unit_test(the_router_and_attention_stay_wide),
         cmocka_unit_test(moved_state_takes_the_link),

@@ -7,6 +7,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "price/price.h"
 #include "price/published.h"
 
@@ -90,8 +92,8 @@ static void each_is_valid(void **state)
     }
 }
 
-/* What a row prints as TFLOP/s and as tokens a second is the same speed under our count of FLOPs.
- * Containers before 26.08 counted a sixth less for gpt-oss. */
+/* What a row prints as TFLOP/s and as tokens a second is the same speed under our count of FLOPs,
+ * or that of its source. Containers before 26.08 counted a sixth less for gpt-oss. */
 static void flops_agree(void **state)
 {
     world *w = *state;
@@ -102,7 +104,7 @@ static void flops_agree(void **state)
         setup *s = ARENA_NEW(w->a, setup);
         make(w, i, &p, s);
         double tokens = published_tokens(&p, s), tflops = csv_real(&w->set, i, "tflops_per_gpu");
-        double ours = tokens * model_flops_per_token(&s->m, recipe_int(&s->r, K_SEQ)) / 1e12;
+        double ours = tokens * published_flops(&p, s) / 1e12;
         bool older = text_contains(p.t->row[p.row][0], "GPT_OSS") && ours > 1.15 * tflops;
         if (!older && (ours < 0.98 * tflops || ours > 1.02 * tflops))
             fail_msg("%s: %.1f TFLOP/s printed, %.1f by tokens", w->set.row[i][0], tflops, ours);
@@ -110,6 +112,29 @@ static void flops_agree(void **state)
         arena_release(w->a, place);
     }
     assert_true(n >= 60);
+}
+
+/* The run of Qwen3-Next prints 2.2 s and 89 TFLOP/s, both rounded: only with its prediction module,
+ * and FLOPs as its source counts them, are they one speed. */
+static void step_and_rate_of_qwen3_next_are_one_speed(void **state)
+{
+    world *w = *state;
+    static const char *const ids[] = {"ZOO-QN80-H100-step", "ZOO-QN80-H100-tf"};
+    static const double rounded[] = {0.05 / 2.2, 0.5 / 89};
+    double low = 0, high = 1e30;
+    for (int i = 0; i < 2; i++) {
+        published p;
+        setup *s = ARENA_NEW(w->a, setup);
+        violations found = {0};
+        error err = {{0}};
+        published_recipe(&p, &w->t, csv_find(&w->t, ids[i]), w->a);
+        assert_int_equal(published_setup(&p, s, &found, &err), OK);
+        assert_int_equal(s->m.n_mtp, 1);
+        double tokens = published_tokens(&p, s);
+        low = fmax(low, tokens * (1 - rounded[i]));
+        high = fmin(high, tokens * (1 + rounded[i]));
+    }
+    if (low > high) fail_msg("at least %.0f tokens/s and at most %.0f", low, high);
 }
 
 static void price_row(world *w, int i, price *cost)
@@ -148,9 +173,12 @@ static void each_is_priced_and_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cells_are_read),          cmocka_unit_test(the_set_is_of_the_table),
-        cmocka_unit_test(each_is_valid),           cmocka_unit_test(flops_agree),
+        cmocka_unit_test(cells_are_read),
+        cmocka_unit_test(the_set_is_of_the_table),
+        cmocka_unit_test(each_is_valid),
+        cmocka_unit_test(flops_agree),
         cmocka_unit_test(each_is_priced_and_fits),
+        cmocka_unit_test(step_and_rate_of_qwen3_next_are_one_speed),
     };
     return cmocka_run_group_tests(tests, open_world, close_world);
 }

@@ -123,6 +123,8 @@ static void set_attention(hardware *h, const measured *m)
     for (int i = 0; i < 2; i++) h->attention_unequal[i] = m->unequal[i];
     h->attention_sinks = fmin(m->sinks, 1.5);
     h->linear_attention = m->linear / peak;
+    h->rule = (rule_rates){.heads = 0}; /* those of a framework */
+    for (int i = 0; i < 2; i++) h->attention_wide[i] = 0;
     h->head = m->head / peak;
     h->logit_bytes = 1e-3;
 }
@@ -138,6 +140,7 @@ static void set_host(hardware *h, const measured *m)
     h->launches[LAUNCH_ROUTER_UNFUSED] = h->launches[LAUNCH_ROUTER];
     h->launches[LAUNCH_ROUTING_UNFUSED] = h->launches[LAUNCH_ROUTING];
     h->launches[LAUNCH_EXPERT] = h->launches[LAUNCH_EXPERT_NARROW] = 0;
+    h->launches[LAUNCH_RULE] = 0; /* as attention */
     h->sync = 1e-8;
     h->step = m->wait;
     h->host_bandwidth = fmin(m->to_device, m->to_host);
