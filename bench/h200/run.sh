@@ -65,7 +65,7 @@ done
 ran "train --predict: time of attention, predicted and measured" 0 'attention +[0-9.]+ +0\.0*[1-9][0-9]*' "$moefold" train "${on_gpu[@]}" train.train_iters=5 --predict
 timeout 60 "$moefold" train "${on_gpu[@]}" train.train_iters=30 --json >"$work/json" 2>"$work/log"
 beside=$(grep '"event":"memory"' "$work/json" | tail -1 | figure beside_bytes) grown=$(grep '"event":"memory"' "$work/json" | tail -1 | figure grown_bytes)
-say "memory beside the arena after the first step, MiB" "$(awk "BEGIN {print ${beside:-0} / 1048576}")" "" -
+say "memory outside the arena after the first step, MiB" "$(awk "BEGIN {print ${beside:-0} / 1048576}")" "" -
 say_if "how much it grew in 30 steps, bytes" "${grown:-nan}" "0" [ "${grown:-1}" = 0 ]
 
 # By name: an operation that faults or hangs; what does not run here.

@@ -226,7 +226,7 @@ static const char *batch_text(const plan_answer *p, arena *a)
     const plan_fewest *x = &p->fewest;
     int64_t asked = recipe_int(p->given, K_GBS);
     if (x->gbs == asked) return arena_text(a, "batch of %lld", (long long)asked);
-    return arena_text(a, "batch of %lld: %lld would not divide", (long long)x->gbs,
+    return arena_text(a, "batch of %lld, because %lld does not divide", (long long)x->gbs,
                       (long long)asked);
 }
 
@@ -235,17 +235,16 @@ void plan_print_fewest(const plan_answer *p, arena *a)
     const plan_fewest *x = &p->fewest;
     const char *name = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
     if (!x->gpus) {
-        cli_print("Fewest", "no count of up to %lld %s would do%s\n", (long long)x->looked_to,
-                  p->hw->name, x->exact ? "" : ", of those that were looked at");
+        cli_print("Fewest", "no count up to %lld %s is enough%s\n", (long long)x->looked_to,
+                  p->hw->name, x->exact ? "" : ", among those that were tried");
         return;
     }
-    cli_print("Fewest",
-              "%lld %s would do%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
-              (long long)x->gpus, p->hw->name,
-              x->exact ? ", and no smaller count of whole nodes"
-                       : " (not every smaller count was looked at)",
-              name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
-              (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
+    cli_print(
+        "Fewest", "%lld %s are enough%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
+        (long long)x->gpus, p->hw->name,
+        x->exact ? " (the smallest count of whole nodes)" : " (not every smaller count was tried)",
+        name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
+        (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
     printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
            (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,

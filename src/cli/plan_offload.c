@@ -288,8 +288,9 @@ void plan_say_offload(const plan_answer *p, arena *a)
 {
     const plan_offload *x = &p->offload;
     if (!x->tried) return;
-    printf("            Activation offload is not part of the search; %d "
-           "variants were tried on the list:\n            ",
+    printf("            Activation offload is not part of the search; %d variants were tried on "
+           "the layouts of the list:\n"
+           "            ",
            x->tried);
     if (!x->helps) {
         printf("none fits and is faster than the first.\n");
@@ -309,7 +310,8 @@ void plan_print_offload(const plan_answer *p, arena *a)
     if (!x->tried_any) return;
     if (!x->helps) {
         cli_print("Offload",
-                  "activation offload does not make it fit: at least %s (%d variants tried)\n",
+                  "activation offload does not make it fit: it still needs %s (the least of %d "
+                  "variants)\n",
                   text_bytes(a, x->p.peak_bytes), x->tried);
         return;
     }

@@ -83,10 +83,10 @@ static void speak(int number, const siginfo_t *info)
         line_address(&l, info->si_addr);
     }
     if (c)
-        put_rank(&l, c, mine ? "" : " in a thread that helps the rank,");
+        put_rank(&l, c, mine ? "" : " in a helper thread of the rank,");
     else
-        line_put(&l, atomic_load(&n_ranks) ? " in a thread that helps ranks" : "");
-    line_put(&l, "; the process ends. The calls, last first (`addr2line -e` reads them):");
+        line_put(&l, atomic_load(&n_ranks) ? " in a helper thread of the ranks" : "");
+    line_put(&l, "; ending the process. Calls, last first (`addr2line -e` reads them):");
     line_say(&l);
     backtrace_symbols_fd(calls, backtrace(calls, CALLS), STDERR_FILENO);
 }

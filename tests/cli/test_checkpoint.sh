@@ -67,7 +67,7 @@ int statvfs(const char *path, struct statvfs *out)
 }
 EOF
 cc -shared -fPIC -o "$work/full.so" "$work/full.c"
-expect a_disk_without_space_is_refused 3 'checkpoint.save=.*are free, and a checkpoint takes' env "LD_PRELOAD=$work/full.so" "$moefold" train "${small[@]}" train.train_iters=20 "checkpoint.save=$work/space"
+expect a_disk_without_space_is_refused 3 'checkpoint.save=.*are free, but a checkpoint needs' env "LD_PRELOAD=$work/full.so" "$moefold" train "${small[@]}" train.train_iters=20 "checkpoint.save=$work/space"
 
 # ---- a save that fails later is reported and made again; some in a row end the run
 wait_for() { # PATTERN FILE

@@ -71,7 +71,7 @@ head -c 3000 "$work/eight.json.gz" >"$work/cut.json.gz"
 expect a_cut_trace_has_a_repair 2 'cut.json.gz: .*cut short.*; repair: write it again' "$moefold" trace "$work/cut.json.gz" \
     "$work/named.json"
 head -c 3000 "$work/named.json" >"$work/cut.json"
-expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or no JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
+expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or not JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
 echo '{"traceEvents": []}' >"$work/other.json"
 expect a_trace_of_others_is_refused 2 'other.json: not a trace of moefold.*repair' "$moefold" trace "$work/named.json" "$work/other.json"
 
@@ -111,7 +111,7 @@ expect a_file_is_no_folder 2 "run $work/full/thesis.doc: .*is a file; repair" "$
     train.train_iters=6 --run "$work/full/thesis.doc"
 expect two_metrics_are_refused 2 'metrics x.jsonl: --run .* writes .*repair' "$moefold" train "${small[@]}" \
     train.train_iters=6 --run "$work/new" --metrics x.jsonl
-expect a_failed_run_says_so 3 'stopped as moefold.on_nan=stop' "$moefold" train "${small[@]}" train.train_iters=6 \
+expect a_failed_run_says_so 3 'stopped because moefold.on_nan=stop' "$moefold" train "${small[@]}" train.train_iters=6 \
     --run "$work/nan" optimizer.lr=1e30 optimizer.clip_grad=0 moefold.on_nan=stop
 expect in_its_summary 0 '"outcome": "failed"' cat "$work/nan/summary.json"
 exit $failed

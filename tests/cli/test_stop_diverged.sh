@@ -30,7 +30,7 @@ stop() { # NAME SIGNAL WORDS...: is told to stop once it skips
     check "$1: exits with 3" [ $? = 3 ]
     pid=
     check "$1: nothing is saved and nothing removed" [ "$(sums "$ck")" = "$before" ]
-    check "$1: says that its end is not saved" grep -qE 'was told to stop at step [0-9]+ with [0-9]+ skipped steps in a row, and its end is not saved in checkpoint.save=' "$work/err" || tail -3 "$work/err"
+    check "$1: says that its end is not saved" grep -qE 'was told to stop at step [0-9]+ with [0-9]+ skipped steps in a row, so its end is not saved in checkpoint.save=' "$work/err" || tail -3 "$work/err"
     latest=$(cat "$ck/latest_checkpointed_iteration.txt")
     check "$1: names the last good checkpoint" grep -qE "the last checkpoint before them is iteration $latest of $ck \(checkpoint.ckpt_step=[0-9]+: the one before it\)" "$work/err"
 }

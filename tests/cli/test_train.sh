@@ -103,7 +103,7 @@ got=$("$moefold" train "${five[@]}" --ranks 4 $pp=2 $cp=2 "checkpoint.load=$work
 check another_layout_resumes near "$got" "$one"
 
 # ---- routed buffers that are too small
-expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows for a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
+expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows do not fit into a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
 expect overflow_stops_where_asked 3 'moefold.on_overflow=stop' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0 moefold.on_overflow=stop
 
 # ---- faults: ranks that differ, a rank that dies

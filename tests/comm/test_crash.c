@@ -127,7 +127,7 @@ static void a_bad_address_names_rank_and_place(void **state)
 {
     (void)state;
     expect(bad_address, "moefold: rank 1 of 2: SIGSEGV at address 0x10 while it computes: layer "
-                        "experts.fc1; the process ends.");
+                        "experts.fc1; ending the process.");
 }
 
 static void a_full_stack_does_too(void **state)
@@ -145,7 +145,7 @@ static void an_abort_does_too(void **state)
 static void a_thread_that_is_no_ranks_says_so(void **state)
 {
     (void)state;
-    expect(in_a_helper, "moefold: SIGSEGV at address 0x10 in a thread that helps ranks;");
+    expect(in_a_helper, "moefold: SIGSEGV at address 0x10 in a helper thread of the ranks;");
 }
 
 int main(void)

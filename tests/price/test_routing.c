@@ -17,8 +17,8 @@ typedef struct bad_file {
 
 static const bad_file bad_files[] = {
     {"", "bad.json:1:"},
-    {"[]", "is no recorded routing"},
-    {"{\"experts\": 2}", "is no recorded routing"},
+    {"[]", "is not a recorded routing"},
+    {"{\"experts\": 2}", "is not a recorded routing"},
     {"{\"experts\": 0, \"layers\": []}", "\"experts\": a whole number from 1 on"},
     {"{\"experts\": 2.5, \"layers\": []}", "\"experts\": a whole number"},
     {"{\"experts\": 99999999, \"layers\": []}", "99999999 are too many"},

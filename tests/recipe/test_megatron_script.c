@@ -262,7 +262,7 @@ static void a_variable_may_be_a_path_without_a_value(void **state)
         parse("#!/bin/sh\npython pretrain_gpt.py --save $OUT/a --data-path 1 ${D}/x\n"), OK);
     assert_string_equal(r.knob[K_SAVE].v.text, "${OUT}/a");
     assert_string_equal(r.knob[K_DATA_PATH].v.list.items[1].text, "${D}/x");
-    assert_true(noted("--save: '${OUT}/a' is kept as it stands"));
+    assert_true(noted("--save: '${OUT}/a' is kept unexpanded"));
 }
 
 static void lists_take_variables_too(void **state)

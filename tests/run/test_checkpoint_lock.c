@@ -167,9 +167,9 @@ static void a_crash_elsewhere_costs_the_time_of_a_look(void **state)
         double start = clock_seconds();
         checkpoint_lock *l = take(&p, OK);
         assert_true(clock_seconds() - start >= 1.5);
-        assert_has(p.said, "was not given back by the job that had it (process ");
+        assert_has(p.said, "was not released by the job that held it (process ");
         assert_has(p.said, "on node-b");
-        assert_has(p.said, "taken over");
+        assert_has(p.said, "taking the folder over");
         checkpoint_lock_release(l);
         place_release(&p);
     }

@@ -242,8 +242,8 @@ static const struct bad_file {
     const char *text, *says;
 } bad_files[] = {
     {"", "bad.json:1:"},
-    {"{\"traceEvents\":[", "cut short or no JSON"},
-    {"iteration 1/10 | lm loss: 3.2", "cut short or no JSON"},
+    {"{\"traceEvents\":[", "cut short or not JSON"},
+    {"iteration 1/10 | lm loss: 3.2", "cut short or not JSON"},
     {"{\"traceEvents\":[]}", "not a trace of moefold"},
     {"[]", "not a trace of moefold"},
     {"{\"otherData\":{\"moefold\":\"trace\",\"version\":2}}", "version is 2, this program reads 1"},

@@ -33,5 +33,5 @@ status checkpoint_look(const char *path, error *err)
     arena_destroy(a);
     if (!s) return OK;
     return error_prefix(err, ERR_MACHINE,
-                        "the checkpoint is not as it was written, and the one before stays");
+                        "the checkpoint differs from what was written; the one before it is kept");
 }

@@ -32,8 +32,8 @@ status trainer_beside_first(trainer *t, error *err)
     if (t->beside < 0) return OK;
     trainer_say(t, t->o->json ? stderr : stdout,
                 arena_text(t->a,
-                           "[Rank 0] (after 1 iterations) memory beside the arena on %s: %s "
-                           "(context, code, libraries; other processes)",
+                           "[Rank 0] (after 1 iterations) memory outside the arena on %s: %s "
+                           "(context, code, libraries, other processes)",
                            executor_device(t->e), text_bytes(t->a, t->beside)));
     return event(t, t->beside, err);
 }
@@ -42,13 +42,14 @@ status trainer_beside_last(trainer *t, error *err)
 {
     if (t->beside < 0) return OK;
     int64_t now = most(t), grown = now - t->beside;
-    const char *how = grown <= 0 ? "no more than after the first step"
-                                 : arena_text(t->a,
-                                              "%s more than after the first step; nothing here "
-                                              "allocates in a step: a library, or another process",
-                                              text_bytes(t->a, grown));
+    const char *how = grown <= 0
+                          ? "no more than after the first step"
+                          : arena_text(t->a,
+                                       "%s more than after the first step; moefold allocates "
+                                       "nothing in a step, so a library or another process did",
+                                       text_bytes(t->a, grown));
     trainer_say(t, stderr,
-                arena_text(t->a, "memory beside the arena on %s at the end: %s, %s",
+                arena_text(t->a, "memory outside the arena on %s at the end: %s, %s",
                            executor_device(t->e), text_bytes(t->a, now), how));
     return event(t, now, err);
 }
