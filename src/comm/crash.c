@@ -86,7 +86,7 @@ static void speak(int number, const siginfo_t *info)
         put_rank(&l, c, mine ? "" : " in a helper thread of the rank,");
     else
         line_put(&l, atomic_load(&n_ranks) ? " in a helper thread of the ranks" : "");
-    line_put(&l, "; ending the process. Calls, last first (`addr2line -e` reads them):");
+    line_put(&l, "; the process ends. Calls, last first (`addr2line -e` reads them):");
     line_say(&l);
     backtrace_symbols_fd(calls, backtrace(calls, CALLS), STDERR_FILENO);
 }

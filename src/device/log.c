@@ -145,6 +145,6 @@ void log_text(const device *d, char *out, size_t room)
         add(&t, "%sstream %s: %s (%s)", t.n ? "; " : "", op_stream_names[s],
             o->name ? o->name : "operation", op_infos[o->kind].name);
         add_place(&t, o, atomic_load_explicit(&name->at, memory_order_relaxed));
-        add(&t, ", has not finished (operation %lu)", (unsigned long)done + 1);
+        add(&t, ", is not finished (operation %lu)", (unsigned long)done + 1);
     }
 }

@@ -7,7 +7,7 @@ ours=moefold.target=moefold
 
 # ---- what is refused, before anything is measured
 hidden() { CUDA_VISIBLE_DEVICES= "$moefold" bench --device cuda "$@"; }
-expect no_gpu 3 'device cuda: .*(no usable GPU|there is no moefold-cuda.so in the program's folder|driver supports CUDA)' hidden
+expect no_gpu 3 "device cuda: .*(no usable GPU|there is no moefold-cuda.so in the program's folder|driver supports CUDA)" hidden
 expect no_such_device 2 'device gpu7: cpu, or cuda' "$moefold" bench --device gpu7
 expect no_place 3 'out /nowhere/x.yaml' "$moefold" bench --out /nowhere/x.yaml
 expect a_folder 2 'is a folder' "$moefold" bench --out hardware

@@ -24,7 +24,7 @@ assert abs(latency / o["latency_s"] - 1) < 1e-4, (latency, o["latency_s"])
 best = max(4 / sum(1 / kinds[k][i][1] for k in kinds if k != "exchange") for i in range(8))
 assert abs(bandwidth / best - 1) < 1e-4, (bandwidth, best)
 assert "# as" not in node.split("gpus", 1)[1].split("\n", 1)[1], node
-assert "no NVLink" in text and "Transport: " + transport in text
+assert "not over NVLink" in text and "Transport: " + transport in text
 PY
 measured() { # NAME TRANSPORT RANKS BASE WORDS...
     timeout 100 "$moefold" bench --json --seconds 1 --out "$work/$1.yaml" --ranks "$3" "${@:5}" >"$1.json" 2>"$1.err" ||

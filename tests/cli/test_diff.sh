@@ -9,7 +9,7 @@ expect no_knob_differs 0 'no knob differs' "$moefold" diff $a $a
 expect overrides_hold_for_both 0 'they do not differ' "$moefold" diff $a $a mbs=1
 b=recipes/qwen3-30b-4k-overlap-h100.yaml
 expect knobs_are_named 1 'comm_overlap.overlap_moe_expert_parallel_comm +false -> true' "$moefold" diff $a $b --tolerance 0.01
-expect changes_are_named 1 'overlap of experts: comm_overlap' "$moefold" diff $a $b --tolerance 0.01
+expect changes_are_named 1 'expert overlap: comm_overlap' "$moefold" diff $a $b --tolerance 0.01
 expect tolerance_is_obeyed 0 'tolerance 100 %: they do not differ' "$moefold" diff $a $b --tolerance 100
 expect tolerance_may_have_a_sign 0 'tolerance 100 %' "$moefold" diff $a $b --tolerance=100%
 adds_up() {

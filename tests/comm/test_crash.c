@@ -127,7 +127,7 @@ static void a_bad_address_names_rank_and_place(void **state)
 {
     (void)state;
     expect(bad_address, "moefold: rank 1 of 2: SIGSEGV at address 0x10 while it computes: layer "
-                        "experts.fc1; ending the process.");
+                        "experts.fc1; the process ends.");
 }
 
 static void a_full_stack_does_too(void **state)

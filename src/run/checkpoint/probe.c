@@ -62,9 +62,9 @@ static status take(const char *folder, const lock_options *o, checkpoint_lock **
     if (kept == 0 || !o || !o->say) return OK;
     arena *a = arena_create();
     o->say(o->with, arena_text(a,
-                               "%s: %d unfinished checkpoint%s of jobs on other machines (*.tmp-*, "
-                               "*.old-*) are kept, because this machine cannot tell whether those "
-                               "jobs have ended; remove them if they have",
+                               "%s: keeping %d unfinished checkpoint%s of jobs on other machines "
+                               "(*.tmp-*, *.old-*), because this machine cannot tell whether those "
+                               "jobs have ended; remove what is left of jobs that have",
                                folder, kept, kept == 1 ? "" : "s"));
     arena_destroy(a);
     return OK;
