@@ -81,6 +81,6 @@ ran "a cuDNN that is not there" 3 'moefold.cudnn_path=/nowhere: cuDNN, which BF1
 old=$(ls -d /usr/lib/*/libcudnn.so.9 2>/dev/null | head -1)
 [ -n "$old" ] && ran "the system's cuDNN, where it is older" 3 'is cuDNN 9.[0-9]+.[0-9]+, which is too old: 9.19 or newer' \
     "$moefold" train "${on_gpu[@]}" moefold.cudnn_path="$(dirname "$old")" train.train_iters=1
-CUDA_VISIBLE_DEVICES='' ran "no GPU that is visible" 3 'there is no GPU to use .*; repair: moefold.device=cpu' "$moefold" train "${on_gpu[@]}" train.train_iters=1
+CUDA_VISIBLE_DEVICES='' ran "no GPU that is visible" 3 'there is no usable GPU .*; repair: moefold.device=cpu' "$moefold" train "${on_gpu[@]}" train.train_iters=1
 ran "moefold.device=auto takes the GPU" 0 'NVIDIA [A-Z0-9]+, .* free of .*, driver for CUDA [0-9.]+, cuDNN [0-9.]+' \
     "$moefold" train "${tiny[@]}" cluster.gpu=H200 train.train_iters=2

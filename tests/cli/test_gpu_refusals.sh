@@ -17,7 +17,7 @@ expect no_driver 3 'there is no usable GPU \(no NVIDIA driver is installed\); re
 expect old_driver 3 "the GPU's driver supports CUDA 12.2, but this program needs 13.0; repair: install a newer driver, or set moefold.device=cpu" \
     on "0 12020 13000" "${small[@]}" $cuda
 expect none_visible 3 'there is no usable GPU \(none is visible; check CUDA_VISIBLE_DEVICES\)' on "0 13000 13000" "${small[@]}" $cuda
-expect out_of_order 3 'there is no GPU to use \(GPU 0: out of order\)' on "-1 13000 13000" "${small[@]}" $cuda
+expect out_of_order 3 'there is no usable GPU \(GPU 0: out of order\)' on "-1 13000 13000" "${small[@]}" $cuda
 expect another_gpu 3 'NVIDIA A100-SXM4-80GB has compute capability 8.0: our kernels need 9.0' \
     on "1 13000 13000 8 0 $((80 * GiB)) $((79 * GiB)) NVIDIA A100-SXM4-80GB" "${small[@]}" $cuda
 expect a_newer_gpu 3 'NVIDIA B200 has compute capability 10.0: our kernels need 9.0' \

@@ -72,7 +72,7 @@ expect one_node_less_does_not 1 'nothing fits on 88 H100' deepseek-v3 --gpus 88x
 expect fewer_may_do_where_more_do_not 1 'Fewest +96 H100' deepseek-v3 --gpus 104xH100 --seq 131072
 expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2048; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096
 ones=(--pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1 --pin model.pipeline_model_parallel_size=1)
-expect batch_that_would_not_divide 1 'DP 8, batch of 8: 6 would not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
+expect batch_that_would_not_divide 1 'DP 8, batch of 8, because 6 does not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
 expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}" --more
 expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json --more
 bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1)
@@ -85,7 +85,7 @@ expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 
 # ---- activations on the host, and the front
-expect offload_is_tried_after_recompute 0 'variants were tried on the list' "${small[@]}" --more
+expect offload_is_tried_after_recompute 0 'variants were tried on the layouts of the list' "${small[@]}" --more
 expect offload_that_is_faster_is_said 0 '[1-9][0-9.]* % shorter, .* GiB on each GPU.s host: TP' deepseek-v3 --gpus 256xH100 --seq 131072 --more
 expect no_offload_where_nothing_is_made_again 0 '"activation_offload": ?null' qwen3-30b-a3b --gpus 64xGB200 --seq 4096 --json --more \
     --pin model.recompute_granularity=null --pin optimizer.optimizer_cpu_offload=false

@@ -147,7 +147,7 @@ fi
 for fault in 'm["over_step"]["saved"].pop()' 'm["over_step"]["step_s"] = 0' 'm["over_step"] = 3' 'del m["process"]["ranks"]'; do
     rm -rf "$work/bad" && cp -r "$work/trained" "$work/bad"
     python3 -c "import json, sys; s = json.load(open(sys.argv[1])); m = s['memory']; $fault; json.dump(s, open(sys.argv[1], 'w'))" "$work/bad/summary.json"
-    expect "memory_of_a_run_without_sense: $fault" 2 'summary.json: (over_step|process) of memory has not' "$moefold" report "$work/bad" -o "$work/x.html"
+    expect "memory_of_a_run_without_sense: $fault" 2 'summary.json: (over_step of memory needs step_s|process of memory lacks its ranks)' "$moefold" report "$work/bad" -o "$work/x.html"
 done
 expect out_is_needed 2 'no output file is given; repair: -o page.html' "$moefold" report tiny
 expect a_recipe_is_needed 2 'name a recipe' "$moefold" report -o "$work/x.html"

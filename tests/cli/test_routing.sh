@@ -84,7 +84,7 @@ expect people_see_both 0 'with forced balance: a step of' "$own" price "${gpus[@
 expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own" price "${gpus[@]}" $forced
 
 # ---- what is refused
-expect no_such_file 2 'no number and no file' "$own" price "${gpus[@]}" --routing nowhere.json
+expect no_such_file 2 'neither a number nor a file' "$own" price "${gpus[@]}" --routing nowhere.json
 expect too_little 2 '1\.\.1024' "$own" price "${gpus[@]}" --routing 0.5
 expect no_file_at_all 2 'is a folder' "$own" plan tiny --gpus 4xH100 --seq 1024 --routing hardware
 expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own' price ${gpus[*]} --routing half.json"

@@ -64,7 +64,7 @@ expect a_folder_is_no_trace 2 'is a folder; repair' "$moefold" train "${small[@]
 # ---- what is not there
 expect a_missing_trace_has_a_repair 2 'nowhere.json: No such file.*; repair: name a file that `price --trace`' "$moefold" trace \
     "$work/nowhere.json" "$work/named.json"
-expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: a revision that' "$moefold" show nosuchrev:recipes/a.yaml
+expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: name a revision that' "$moefold" show nosuchrev:recipes/a.yaml
 expect a_rank_out_of_range_has_a_repair 2 'rank 99: ranks are 0 to 7 .cluster.n_gpus=8.; repair: --rank 0' "$moefold" price \
     "${ranks[@]}" cluster.n_gpus=8 --trace "$work/x.json" --rank 99
 head -c 3000 "$work/eight.json.gz" >"$work/cut.json.gz"

@@ -151,7 +151,7 @@ static void locks_of_one_machine_only_are_found_out(void **state)
     host = "node-b";
     (void)take(&p, ERR_MACHINE);
     assert_has(p.err.text, "on node-a, since");
-    assert_has(p.said, "watching");
+    assert_has(p.said, "waiting up to");
     checkpoint_lock_release(l);
     place_release(&p);
 }
@@ -209,7 +209,7 @@ static void without_locks_a_crash_here_holds_nobody_up(void **state)
     lock_fails = ENOLCK;
     crash_on(&p, "node-a");
     checkpoint_lock_release(take(&p, OK));
-    assert_null(strstr(p.said, "watching"));
+    assert_null(strstr(p.said, "waiting up to"));
     place_release(&p);
 }
 

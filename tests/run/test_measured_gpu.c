@@ -227,7 +227,7 @@ static void graphs_are_priced_as_they_were_measured(void **state)
     m.graph_launch = 5e-7;
     m.replay = 6e-6;
     write_as(&m, "H200", path);
-    assert_true(file_says(path, "graph_launch: 5e-07  # host.s time for a kernel of a graph"));
+    assert_true(file_says(path, "graph_launch: 5e-07  # host time per kernel of a replayed graph"));
     op_cost c = captured_cost(path, replay);
     assert_true(near_to(c.eager, 4e-6) && near_to(c.replayed, 5e-7));
     assert_true(near_to(replay[0], 6e-6) && near_to(replay[1], 6e-6));

@@ -231,7 +231,7 @@ static const why whys[] = {
     {"launches.expert", "one launch for all experts"},
     {"launches.quantise", "not measured"},
     {"launches.message", "not measured"},
-    {"launches", "host time to launch such an operation, over host.launch"},
+    {"launches", "host time to launch such an operation, relative to an elementwise one"},
     {"kinds", "fraction of memory.efficiency that a kind of operation reaches"},
 };
 
