@@ -1,14 +1,14 @@
 /* plan_fewest.c - the smallest cluster that holds a job: the fewest GPUs of which some layout fits.
  *
  * Counts are whole nodes, and below one node its halves; where sizes are pinned, multiples of what
- * they take (layout_fewest). Whether something fits does not grow with the count: 64 GPUs may hold
- * what 72 do not, since sizes divide heads, experts and layers. So doubling and halving only find a
- * count that does; then all smaller ones are looked at, from the smallest on, as long as there is
- * time.
+ * they take (layout_fewest). Fitting is not monotonic in the count: 64 GPUs may hold a job that 72
+ * do not, because parallel sizes must divide heads, experts and layers. So doubling and halving
+ * only find some count that fits; then all smaller counts are tried, from the smallest on, as long
+ * as there is time.
  *
- * I1  `exact` says that of all smaller counts none does.
- * I2  The batch stays as it was given where some layout divides it; else it is the next larger one
- *     that the count divides, and said. */
+ * I1  `exact` means that all smaller counts were tried and none fits.
+ * I2  The batch is kept if some layout divides it. Otherwise it becomes the next larger one that
+ *     the count divides, and the output says so. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* verdict.c - the fullest rank beside what its GPU has. */
+/* verdict.c - prints the peak memory of the fullest rank and whether its GPU can hold it. */
 #include "cli/verdict.h"
 
 #include <stdio.h>

@@ -1,9 +1,8 @@
-/* beside.c - memory of the device that is of no arena: context, code and libraries.
+/* beside.c - reports device memory outside the arena: context, code and libraries.
  *
  * It is not planned, so it is measured: after the first step, when every kernel has run once, and
  * again at the end. Nothing allocates in a step, so a difference is a leak of a library, or another
- * process on the same GPU; either way it is said. CPUs do not know it, and nothing is said
- * there. */
+ * process on the same GPU; either is reported. CPUs cannot tell, so nothing is reported there. */
 #include <inttypes.h>
 
 #include "run/trainer/state.h"

@@ -1,5 +1,5 @@
-/* host.c - what the host takes to put a step: calls and time, for whoever weighs graphs. Said of
- * devices that run beside the host. */
+/* host.c - reports how many calls and how much host time the launch of a step takes, to judge
+ * whether CUDA graphs would pay. Only for devices that run asynchronously to the host. */
 #include <stdlib.h>
 #include <string.h>
 
