@@ -158,7 +158,7 @@ expect cut_plan_is_refused 2 'cut.json:1:.*cut short or not JSON; repair: write 
 python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); del d["front"][0]["step_s"]; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/row.json"
 expect broken_row_is_named 2 'row.json: front\[0\]: there is no number "step_s"; repair' "$moefold" report "$work/row.json" -o "$work/x.html"
 echo '{"complete": true, "gpus": 8, "best": 3}' >"$work/other.json"
-expect other_json_is_refused 2 'not a plan: .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
+expect other_json_is_refused 2 'not a plan, because .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
 mkdir "$work/run" && touch "$work/run/metrics.jsonl"
 expect half_a_run_is_refused 2 "run: a run's folder without recipe.yaml; repair" "$moefold" report "$work/run" -o "$work/x.html"
 rm "$work/half/metrics.jsonl"

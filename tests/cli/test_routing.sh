@@ -35,7 +35,7 @@ check recorded_routing_has_its_memory [ "$(at price skewed.json)" = "$(at price 
 check check_takes_a_skew [ "$(at check 1.3)" = "$(at price 1.3)" ] && [ "$(at check 1.3)" != "$(at check 1)" ]
 check check_takes_what_was_recorded [ "$(at check skewed.json)" = "$(at price skewed.json)" ]
 expect check_refuses_a_wrong_skew 2 'routing 9: .*at most 4 times.*repair: --routing 4' "$own" check "${gpus[@]}" --routing 9
-expect check_names_a_missing_file 2 'routing nowhere.json: no number and no file' "$own" check "${gpus[@]}" --routing nowhere.json
+expect check_names_a_missing_file 2 'routing nowhere.json: neither a number nor a file' "$own" check "${gpus[@]}" --routing nowhere.json
 expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json --routing 1 | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]

@@ -96,7 +96,7 @@ for side in ("predicted", "measured"):
     assert abs(sum(p["seconds"] for p in s[side]["parts"]) / s[side]["step_s"] - 1) < 1e-6, side
 print("as it should be")
 PY
-expect another_runs_folder_is_refused 2 "run $run: the folder of another run .*recipe.yaml\); repair" "$moefold" train \
+expect another_runs_folder_is_refused 2 "run $run: the folder belongs to another run .*recipe.yaml\); repair" "$moefold" train \
     "${small[@]}" train.train_iters=6 --run "$run"
 expect the_same_run_goes_on 0 'done after 2 steps' "$moefold" train "${small[@]}" train.train_iters=8 --run "$run" \
     checkpoint.load="$work/save" checkpoint.save="$work/save" scheduler.override_opt_param_scheduler=true

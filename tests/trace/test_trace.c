@@ -260,7 +260,7 @@ static const struct bad_file {
      "there is no number 'ts'"},
     {HEAD "[{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"x\",\"ts\":-1,\"dur\":2,\"args\":{"
           "\"what\":\"wait\"}}]}",
-     "this is no time: 'ts'"},
+     "this is not a time: 'ts'"},
     {HEAD "[{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"x\",\"ts\":1,\"dur\":2,\"args\":{"
           "\"what\":\"operation\",\"message\":\"send\",\"peer\":3,\"tag\":1}}]}",
      "a message without 'number'"},
