@@ -1,4 +1,4 @@
-/* parity.c - `moefold parity`: our numbers beside a reference case. */
+/* parity.c - `moefold parity`: compares our numbers with a reference case. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

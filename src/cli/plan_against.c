@@ -1,5 +1,5 @@
-/* plan_against.c - a recipe beside its plan: where it would stand, and what beats it, one change at
- * a time. */
+/* plan_against.c - compares a recipe with its plan: where it ranks, and which changes beat it, one
+ * at a time. */
 #include <stdio.h>
 
 #include "cli/plan.h"

@@ -3,9 +3,9 @@
  * I1  Weights and gradients lie in Megatron's buffers and are reduced there, in place: there is no
  *     copy of the reduced slice. Only where gradients are kept in 16 bits and the optimizer is not
  *     precision-aware, its step makes an FP32 copy of the slices, beside no activation.
- * I2  Where weight gradients are summed into the buffer by the product itself, autograd still wants
- *     a tensor of the weight's shape: Transformer Engine caches one for each shape, in the weight's
- *     format, for ever.
+ * I2  If the GEMM itself accumulates weight gradients into the buffer, autograd still needs a
+ *     tensor of the weight's shape. Transformer Engine caches one for each shape, in the weight's
+ *     format, and never frees it.
  * I3  FP8 and FP4 without narrow parameters: each weight is cast once a step, by rows and by
  *     columns, and both casts stay.
  * I4  Graphs of parts of layers read and write tensors of their own, which stay: for each layer and

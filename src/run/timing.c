@@ -1,4 +1,5 @@
-/* timing.c - predicted beside measured, and for which machine. */
+/* timing.c - compares predicted with measured times, and finds the hardware file for the
+ * prediction. */
 #include "run/timing.h"
 
 #include <ctype.h>
