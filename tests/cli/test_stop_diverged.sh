@@ -19,7 +19,7 @@ stop() { # NAME SIGNAL WORDS...: is told to stop once it skips
     "$moefold" train "${small[@]}" "${mad[@]}" "${@:3}" >"$work/out" 2>"$work/err" &
     pid=$!
     wait_for 'number of skipped iterations: +1 ' "$work/out" || bad "$1: skips" "$(tail -3 "$work/err")"
-    wait_for 'no checkpoint of step' "$work/err"
+    wait_for 'step [0-9]+ is not saved in' "$work/err"
     before=
     until now=$(sums "$ck" 2>&1) && [ "$now" = "$before" ]; do # the save before the first skip may not have ended
         before=$now

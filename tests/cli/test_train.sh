@@ -64,7 +64,7 @@ expect killed_runs_resume 0 'done after 1 steps' "$moefold" train "${small[@]}" 
 mkdir "$work/bad" && cp -r "$work/ck/." "$work/bad"
 file=$(ls "$work"/bad/iter_0000012/weights-*.safetensors)
 printf 'X' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 100)) conv=notrunc status=none
-expect damaged_checkpoint_is_refused 2 "bad/iter_0000012/weights-.*: tensor '.*' does not have its checksum" "$moefold" train "${small[@]}" train.train_iters=13 "checkpoint.load=$work/bad"
+expect damaged_checkpoint_is_refused 2 "bad/iter_0000012/weights-.*: tensor '.*' has a wrong checksum" "$moefold" train "${small[@]}" train.train_iters=13 "checkpoint.load=$work/bad"
 
 # ---- NaN
 expect nan_is_skipped 0 'number of skipped iterations: +1' "$moefold" train "${small[@]}" train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0
