@@ -23,7 +23,7 @@ static void print_head(const diff_end *e, const char *side, arena *a)
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
     if (timing_estimated(&s->r, e->hw))
-        printf("         its times are estimates, because our kernels were not measured on %s\n",
+        printf("         its times are estimates: our kernels were not measured on %s\n",
                e->hw->name);
     for (int i = 0; i < e->found.n; i++)
         if (e->found.list[i].rule->severity == ERROR)

@@ -181,7 +181,7 @@ void cli_print_times(const recipe *r, const hardware *hw)
     if (!is_own_gpu(r, hw)) return;
     if (timing_estimated(r, hw))
         cli_print("Estimate",
-                  "times are estimates, because our kernels were not measured on %s; repair: run "
+                  "times are estimates: our kernels were not measured on %s; repair: run "
                   "`moefold bench --device cuda` there\n\n",
                   hw->name);
     else
