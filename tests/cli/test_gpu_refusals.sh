@@ -30,7 +30,7 @@ expect mxfp8_on_hopper 1 'mxfp8-needs-blackwell: .* needs Blackwell; H200' h200 
 expect nvfp4_on_hopper 1 'nvfp4-needs-blackwell: .* need Blackwell, not H200' h200 "${small[@]}" $cuda mixed_precision=bf16_with_nvfp4_mixed
 expect several_ranks 1 'this is one process; repair: start with --ranks 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
 
-expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there is no such file; repair: .moefold bench --device cuda RECIPE' \
+expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there is no such file; repair: write one with .moefold bench --device cuda RECIPE' \
     h200 "${small[@]}" $cuda moefold.cublaslt=/nowhere/x.txt
 expect none_is_no_file 3 'the fake GPU was opened' h200 "${small[@]}" $cuda moefold.cublaslt=none
 
