@@ -205,27 +205,30 @@ static inline void print_markdown(const judging *b)
            "were in the descents.\n\n");
     print_summary(b, LIST_OTHER);
     print_rows(b, LIST_OTHER);
-    printf("## Rows with routing as it comes\n\nReal data; how unequal loads were is published "
-           "nowhere. Priced at the skew that recipes have unless they say so; in no other\nfigure "
-           "of this file.\n\n");
+    printf("## Rows with natural routing\n\nThese runs had real data, and no source publishes how "
+           "unequal their loads were. They are priced at the default skew\nof recipes and count in "
+           "no other figure of this file.\n\n");
     print_rows(b, LIST_NATURAL);
     printf("## Memory: does what was run fit?\n\n");
     print_misfits(b);
     printf(
-        "## Memory: measured peaks\n\nGiB. Allocated and reserved as torch reports them, of the "
-        "rank that was measured (tests/data/measured-memory.csv).\nH200: Megatron-Core with "
-        "Transformer Engine 2.20 on one GPU, no optimizer. CI: last rank, natural routing, whose "
-        "skew is not\npublished: MX at 1.2; MINI, 50 steps from random weights, at 2, where every "
-        "token chooses the last rank: it has one of\nfour groups of experts, and a token goes to "
-        "two (at 1.2 its rows were 2.7 to 7.2 %% too low, all five). CI-MX7 ran on\n128 GPUs: its "
-        "bytes behind a step say so. SK-MOON: five of six meet at 35.9 GB whatever is made again, "
-        "which is the optimizer\'s\nstep (FP32 copies of BF16 "
-        "moments). VC: forced balance. H200-Q30-1x32k-fp8 reserved 67.1 GiB, its twin with experts "
-        "padded by the router 56.8, and the same\ntokens as 8 x 4K 57.8, all three with 53.2 "
-        "allocated: the allocator, not the tensors. Its reserved bytes are left out below.\n\n");
+        "## Memory: measured peaks\n\nIn GiB, allocated and reserved as torch reports them, on the "
+        "rank that was measured (tests/data/measured-memory.csv).\n\n"
+        "- H200: Megatron-Core with Transformer Engine 2.20 on one GPU, without optimizer.\n"
+        "- CI: the last rank, with natural routing. Its skew is not published: we take 1.2 for MX, "
+        "and 2 for MINI, where after 50\n  steps from random weights every token chooses the last "
+        "rank: it has one of four groups of experts, and a token goes to\n  two. (At 1.2 all five "
+        "rows of MINI were 2.7 to 7.2 %% too low.)\n"
+        "- CI-MX7 ran on 128 GPUs: its memory after a step shows it.\n"
+        "- SK-MOON: five of six peak at 35.9 GB, whatever is recomputed: that is the optimizer's "
+        "step (FP32 copies of BF16 moments).\n"
+        "- VC: forced balance.\n"
+        "- H200-Q30-1x32k-fp8 reserved 67.1 GiB, its twin with experts padded by the router 56.8, "
+        "and the same tokens as 8 x 4K 57.8,\n  all three with 53.2 allocated: the allocator made "
+        "the difference, not the tensors. Its reserved bytes are left out below.\n\n");
     error err = {{0}};
     if (memory_table("", b->a, &err)) printf("%s\n\n", err.text);
-    printf("## Rows that are no recipe here\n\n");
+    printf("## Rows without a recipe here\n\n");
     print_refusals(b);
 }
 

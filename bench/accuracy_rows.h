@@ -151,7 +151,7 @@ static inline void row_add(judging *b, row_list list, int row)
     const char *id = csv_cell(&b->t, row, "id"), *key = row_key(&b->t, row, b->a);
     bool natural = published_is_natural(&p);
     if (natural && list == LIST_OTHER) list = LIST_NATURAL;
-    if (natural && list == LIST_MEMORY && !p.why_not) p.why_not = "routing as it comes";
+    if (natural && list == LIST_MEMORY && !p.why_not) p.why_not = "natural routing";
     if (p.why_not) {
         refuse(b, p.why_not, csv_cell(&b->t, row, "model"));
         if (list != LIST_SET) return;

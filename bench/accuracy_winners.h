@@ -189,8 +189,9 @@ static inline void print_winners(judging *b, bool parts)
                             "than one in BF16",
                             tuned.n),
                  &tuned);
-    print_ratios("Against the fastest of the same model and GPU, of any number and precision",
-                 &others);
+    print_ratios(
+        "Against the fastest run of the same model and GPU, at any GPU count and precision",
+        &others);
 }
 
 #endif

@@ -84,21 +84,24 @@ static inline void print_verdict(const context_sums *sums)
     for (int how = 0; how < SPELLINGS; how++)
         printf("%s %s %.0f %% (at most %.0f %%)%s", how ? "," : "", spellings[how],
                100 * sums->off[how], 100 * sums->worst[how],
-               sums->fits[how] ? "" : ", not everywhere in memory");
-    printf(".\n\nNearest of what fits: **%s**; of what Megatron has: **%s**.\n", spellings[best],
-           spellings[theirs]);
+               sums->fits[how] ? "" : ", does not fit everywhere");
+    printf(".\n\n"
+           "Nearest of those that fit: **%s**; of those that Megatron has: **%s**.\n",
+           spellings[best], spellings[theirs]);
 }
 
 static inline status print_context(arena *a, error *err)
 {
     context_sums sums = {0};
     for (int how = 0; how < SPELLINGS; how++) sums.fits[how] = true;
-    printf(
-        "\n## DeepSeek-V3 from 4K to 256K on H100: how is the sequence split?\n\n"
-        "The source's card calls the split CP = sequence / 4096, its commands spell it TP. Both, "
-        "with everything else as published\n(EP32 PP8 VPP4, deepep, recompute, optimizer on the "
-        "host): TFLOP/s a GPU (memory of the fullest rank; !: does not fit).\n\n"
-        "| length | published ");
+    printf("\n"
+           "## DeepSeek-V3 from 4K to 256K on H100: how is the sequence split?\n\n"
+           "The source's card calls the split CP = sequence / 4096, but its commands set TP. The "
+           "table has both, with everything else as\n"
+           "published (EP32 PP8 VPP4, deepep, recompute, optimizer on the host), in TFLOP/s/GPU, "
+           "with the memory of the fullest rank\n"
+           "(!: does not fit).\n\n"
+           "| length | published ");
     for (int how = 0; how < SPELLINGS; how++) printf("| %s ", spellings[how]);
     printf("|\n|---|--:|--:|--:|--:|--:|--:|--:|\n");
     for (int at = 0; at < LENGTHS; at++) {

@@ -53,11 +53,13 @@ static inline status print_deltas(arena *a, error *err)
 
 static inline status print_all_deltas(arena *a, error *err)
 {
-    printf(
-        "\n## Published differences beside ours\n\nEach row is one change to one run. Where a "
-        "source leaves something out, the remark says so; where we are far off, why we\nthink so. "
-        "Those of the ModelZoo and of the GB200 report are priced with their container generation, "
-        "25.11.\nRows and the words that make the runs: tests/data/published/deltas.csv.\n");
+    printf("\n"
+           "## Published differences beside ours\n\n"
+           "Each row is one change to one run. The remark states what a source leaves out and, if "
+           "we are far off, what we think the\n"
+           "reason is. Rows of the ModelZoo and of the GB200 report are priced with their "
+           "container generation, 25.11.\n"
+           "tests/data/published/deltas.csv has the rows and the overrides of their runs.\n");
     return print_deltas(a, err);
 }
 

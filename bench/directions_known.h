@@ -120,13 +120,14 @@ static inline void add_known_path(textbuf *t, const known_row *row, arena *a)
              choice_modules(a, first->c.drop));
     if (!g->n_path) text_add(t, "It is the first.\n");
     if (g->n_path)
-        text_add(t, "| gain | step | GiB | change | time that went or came |\n"
+        text_add(t, "| gain | step | GiB | change | time saved (-) or added (+) |\n"
                     "|--:|--:|--:|---|---|\n");
     for (int i = 0; i < g->n_path; i++) add_known_step(t, &g->path[i]);
     if (g->faster)
         text_add(t,
-                 "\nAfter change %d it is faster than the first of the plan: a mixture that the "
-                 "search does not look at.\n",
+                 "\n"
+                 "After change %d it is faster than the first of the plan: a combination that the "
+                 "search does not try.\n",
                  g->faster);
 }
 
@@ -135,10 +136,12 @@ static inline void add_known_path(textbuf *t, const known_row *row, arena *a)
 static inline status print_half(arena *a, error *err)
 {
     static const int64_t counts[] = {128, 256, 512};
-    printf("\n### What 256 GPUs would take for 256K\n\n"
-           "The published layout (CP64 PP8) needs 512: TP x CP x PP = 512. With everything free, "
-           "the same batch of 240:\n\n"
-           "| H100 | what is found | tokens/s a GPU | GiB |\n|--:|---|--:|--:|\n");
+    printf("\n"
+           "### What fits 256K on 256 GPUs\n\n"
+           "The published layout (CP64 PP8) needs 512 GPUs: TP x CP x PP = 512. With every knob "
+           "searched and the same batch of 240:\n\n"
+           "| H100 | found | tokens/s/GPU | GiB |\n"
+           "|--:|---|--:|--:|\n");
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         recipe *own = ARENA_NEW(a, recipe), *job = ARENA_NEW(a, recipe);
         hardware *hw = ARENA_NEW(a, hardware);
@@ -199,16 +202,22 @@ static inline status print_known(arena *a, error *err)
     textbuf table = text_init(a), paths = text_init(a);
     status st = known_tables(&table, &paths, err);
     if (st) return st;
-    printf("\n## The known configurations beside their plans\n\n"
-           "Place: where a recipe would stand among the first ten of `moefold plan --against "
-           "RECIPE` (same model, cluster, sequence,\nbatch and precision; one row for each set of "
-           "parallel sizes). Last column: its step over that of the first.\n\n"
+    printf("\n"
+           "## The known configurations beside their plans\n\n"
+           "Place is the rank of a recipe among the first ten of `moefold plan --against RECIPE` "
+           "(same model, cluster, sequence, batch\n"
+           "and precision; one row for each set of parallel sizes). The last column is its step "
+           "time over that of the first.\n\n"
            "| configuration | published | predicted | error | memory | place | times the first |\n"
-           "|---|--:|--:|--:|--:|--:|--:|\n%s",
+           "|---|--:|--:|--:|--:|--:|--:|\n"
+           "%s",
            table.s);
-    printf("\n### What beats them, and why\n\nChange by change from the recipe to the first of its "
-           "plan: of those that fit and break no rule, the one that gains\nmost comes first; what "
-           "gains nothing or is not possible alone stands together.\n%s",
+    printf("\n"
+           "### What beats them, and why\n\n"
+           "The changes that lead from each recipe to the first of its plan, largest gain first "
+           "among those that fit and break no\n"
+           "rule. Changes that gain nothing or are not possible alone are grouped.\n"
+           "%s",
            paths.s);
     return print_half(a, err);
 }

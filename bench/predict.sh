@@ -36,7 +36,7 @@ run() {
     share=$(awk -v a="$(($(computed) - before))" -v o="$(($(own) - own0))" -v t="$((${EPOCHREALTIME/./} - start))" -v n="$(nproc)" \
         'BEGIN {s = (a - o) / 100 / (t * 1e-6 * n); print (s > 0.1) ? "busy" : "quiet"}')
     grep -o '"elapsed_ms": *[0-9.e-]*' "$out" | awk -F: '{print $2 / 1000}' | tail -n +2 | median >>"$work/$i.$share"
-    grep -A 20 'seconds a step' "$work/err" >"$work/$i.table"
+    grep -A 20 'seconds per step, predicted from' "$work/err" >"$work/$i.table"
     grep -o 'mem-max-allocated-gigabytes: [0-9.]*' "$work/err" | sed 's/.*: //' >"$work/$i.memory"
 }
 

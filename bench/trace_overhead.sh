@@ -12,12 +12,12 @@ set -euo pipefail
 moefold=${MOEFOLD:-./moefold} rounds=${ROUNDS:-1000} steps=${STEPS:-120} limit=${SECONDS_MAX:-170}
 for word in "$rounds" "$steps" "$limit"; do
     case $word in '' | *[!0-9]* | 0*)
-        echo "trace_overhead: ROUNDS=$rounds STEPS=$steps SECONDS_MAX=$limit: whole numbers from 1 on are wanted" >&2
+        echo "trace_overhead: ROUNDS=$rounds STEPS=$steps SECONDS_MAX=$limit: whole numbers of at least 1 are needed" >&2
         exit 2
         ;;
     esac
 done
-[ "$steps" -ge 30 ] || { echo "trace_overhead: STEPS=$steps: at least 30 are wanted" >&2; exit 2; }
+[ "$steps" -ge 30 ] || { echo "trace_overhead: STEPS=$steps: at least 30 are needed" >&2; exit 2; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_WAIT_POLICY=passive

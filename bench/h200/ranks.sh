@@ -116,8 +116,8 @@ ranks_graphs() {
             "the same, graphs" bash -c "[ -n '$off' ] && [ '$got' = '$off' ] && grep -qE '^host: .* graphs? of' '$work/out'"
     done
     graphed --as-threads model.cuda_graph_impl=full_iteration >/dev/null 2>&1
-    say_if "2 ranks as threads, full_iteration" "$(grep -oE 'run without CUDA graphs' "$work/out")" "refused" \
-        grep -q 'run without CUDA graphs; repair: ' "$work/out"
+    say_if "2 ranks as threads, full_iteration" "$(grep -oE 'cannot use CUDA graphs' "$work/out")" "refused" \
+        grep -q 'cannot use CUDA graphs; repair: ' "$work/out"
 }
 
 # ---- faults

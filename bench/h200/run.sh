@@ -65,7 +65,7 @@ done
 ran "train --predict: time of attention, predicted and measured" 0 'attention +[0-9.]+ +0\.0*[1-9][0-9]*' "$moefold" train "${on_gpu[@]}" train.train_iters=5 --predict
 timeout 60 "$moefold" train "${on_gpu[@]}" train.train_iters=30 --json >"$work/json" 2>"$work/log"
 beside=$(grep '"event":"memory"' "$work/json" | tail -1 | figure beside_bytes) grown=$(grep '"event":"memory"' "$work/json" | tail -1 | figure grown_bytes)
-say "memory beside the arena after the first step, MiB" "$(awk "BEGIN {print ${beside:-0} / 1048576}")" "" -
+say "memory outside the arena after the first step, MiB" "$(awk "BEGIN {print ${beside:-0} / 1048576}")" "" -
 say_if "how much it grew in 30 steps, bytes" "${grown:-nan}" "0" [ "${grown:-1}" = 0 ]
 
 # By name: an operation that faults or hangs; what does not run here.
@@ -83,6 +83,6 @@ ran "a cuDNN that is not there" 3 'moefold.cudnn_path=/nowhere: cuDNN, which BF1
 old=$(ls -d /usr/lib/*/libcudnn.so.9 2>/dev/null | head -1)
 [ -n "$old" ] && ran "the system's cuDNN, where it is older" 3 'is cuDNN 9.[0-9]+.[0-9]+, which is too old: 9.19 or newer' \
     "$moefold" train "${on_gpu[@]}" moefold.cudnn_path="$(dirname "$old")" train.train_iters=1
-CUDA_VISIBLE_DEVICES='' ran "no GPU that is visible" 3 'there is no GPU to use .*; repair: moefold.device=cpu' "$moefold" train "${on_gpu[@]}" train.train_iters=1
+CUDA_VISIBLE_DEVICES='' ran "no GPU that is visible" 3 'there is no usable GPU .*; repair: moefold.device=cpu' "$moefold" train "${on_gpu[@]}" train.train_iters=1
 ran "moefold.device=auto takes the GPU" 0 'NVIDIA [A-Z0-9]+, .* free of .*, driver for CUDA [0-9.]+, cuDNN [0-9.]+' \
     "$moefold" train "${tiny[@]}" cluster.gpu=H200 train.train_iters=2

@@ -1,11 +1,12 @@
-/* classes.c - which ranks are alike.
+/* classes.c - finds ranks whose programs are alike, so that one program stands for many.
  *
- * A program depends on its rank by the pipeline stage, and by places on the axes of both grids: the
- * slice of the optimizer, the part of the vocabulary, the halves of a sequence. Most places change
- * no message and no size. So for every stage a few ranks are built that differ from its first in
- * one place alone, and some that differ in several. An axis whose probes differ is then built
- * place by place, together with the others of its grid that do; in the end all probes must be what
- * their class says, or every rank of the stage is built.
+ * A program depends on the rank's pipeline stage and on its coordinates on the axes of both grids:
+ * the slice of the optimizer, the part of the vocabulary, the halves of a sequence. Most
+ * coordinates change no message and no size. So for every stage a few ranks (probes) are built that
+ * differ from its first rank in one coordinate, and some that differ in several. If the probes of
+ * an axis differ, every coordinate of that axis is built, combined with those of the other axes of
+ * its grid that differ. In the end all probes must match their class; otherwise every rank of the
+ * stage is built.
  *
  * I1  A rank's class has the trace and the bytes of the rank's own program wherever it was built.
  * I2  Classes never span stages. */

@@ -1,4 +1,4 @@
-/* deadlock.c - who waits for whom, in words. */
+/* deadlock.c - describes a deadlock: which rank waits for which message of which rank. */
 #include "audit/play.h"
 
 #include <inttypes.h>

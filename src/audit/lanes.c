@@ -1,4 +1,4 @@
-/* lanes.c - what parts say in each lane, and lanes message by message. */
+/* lanes.c - collects the messages of trace parts by lane, and walks a lane message by message. */
 #include "audit/hash.h"
 #include "audit/trace.h"
 

@@ -224,9 +224,9 @@ const char *order_text(const order_report *r, arena *a)
     if (r->first[1].o) {
         text_add(&t, " and ");
         add_operation(&t, &r->first[1]);
-        text_add(&t, " touch the same memory in no order");
+        text_add(&t, " access the same memory without an order between them");
     } else {
-        text_add(&t, " is not waited for");
+        text_add(&t, " is never waited for");
     }
     return t.s;
 }

@@ -164,7 +164,8 @@ static void start(play *p, actor *x, const audit_item *it, const audit_entry *e)
         return;
     }
     if (slot->message)
-        event_fault(p, x, slot, "starts another message with the same event before it waits");
+        event_fault(p, x, slot,
+                    "starts another message with the same event before waiting for the first");
     else if (!e->across)
         x->n_local++;
     *slot = now;

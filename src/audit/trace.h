@@ -1,13 +1,13 @@
-/* trace.h - what a rank's program says to other ranks: its messages and its waits, in order.
+/* trace.h - the messages and waits of a rank's program, in order.
  *
  * A list has the messages and waits of one list of operations of a segment. A part of a trace is
  * the order in which a rank goes through lists, each with the layer, stage and microbatch that it
  * works for. Equal lists and equal parts of all programs exist once.
  *
- * A lane is what is matched in order, whatever lies between, and what has a communicator of its
- * own: all collectives of one stream over one kind of group, or all sends (or receives) of one
- * stream with one distance and one tag in it. Messages in groups of one member are copies and are
- * left out, and so is waiting for what is no message. */
+ * A lane is a sequence of messages that is matched in order and has its own communicator: all
+ * collectives of one stream over one kind of group, or all sends (or receives) of one stream with
+ * one distance and one tag in it. Messages in groups of one member are copies and are left out, and
+ * so are waits for anything but messages. */
 #ifndef AUDIT_TRACE_H
 #define AUDIT_TRACE_H
 

@@ -130,7 +130,7 @@ const char *audit_why_not_of(const setup *s, const violations *found, arena *a)
     if (mul_sat(micros, layers) > VISITS_MAX)
         return arena_text(a,
                           "train.global_batch_size=%" PRId64 ": %" PRId64
-                          " microbatches a step on a rank are more than can be built",
+                          " microbatches per rank and step are more than can be built",
                           recipe_int(&s->r, K_GBS), micros);
     return NULL;
 }

@@ -98,8 +98,8 @@ const char *file_why(void)
 
 static status unwritten(const char *path, error *err)
 {
-    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: another folder", path,
-                     file_why());
+    return error_set(err, ERR_MACHINE, "%s: cannot be written: %s; repair: name another folder",
+                     path, file_why());
 }
 
 /* `mode` is fopen's: with x the file is new, and no link that someone has put there is followed. */
@@ -153,13 +153,15 @@ status file_make_folder(const char *path, error *err)
     char part[PATH_MAX];
     size_t n = strlen(path);
     if (!n || n >= sizeof part - 1)
-        return error_set(err, ERR_INPUT, "'%s': no name for a folder; repair: another one", path);
+        return error_set(err, ERR_INPUT,
+                         "'%s' is not a name for a folder; repair: name another one", path);
     for (size_t i = 0; i <= n; i++) {
         bool ends = i > 0 && (path[i] == '/' || !path[i]);
         part[i] = 0;
         if (ends && mkdir(part, 0777) != 0 && errno != EEXIST)
-            return error_set(err, ERR_INPUT, "cannot make the folder %s: %s; repair: another one",
-                             part, file_why());
+            return error_set(err, ERR_INPUT,
+                             "cannot create the folder %s: %s; repair: name another one", part,
+                             file_why());
         part[i] = path[i];
     }
     if (file_is_folder(path)) return OK;

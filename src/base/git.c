@@ -66,12 +66,11 @@ static status judge(const char *word, int code, const char *said, error *err)
                          "%s: git cannot be run; install it, or name a file instead of a revision",
                          word);
     int length = (int)strcspn(said, "\n");
-    return error_set(
-        err, ERR_INPUT,
-        "%s: no file of this name, and git does not know it as REVISION:path: %.*s; repair: "
-        "a revision that `git log` shows and a path from the repository's root, as in "
-        "main:recipes/a.yaml",
-        word, length, said);
+    return error_set(err, ERR_INPUT,
+                     "%s: there is no file of this name, and git does not know it as "
+                     "REVISION:path: %.*s; repair: name a revision that `git log` shows and a path "
+                     "from the repository's root, as in main:recipes/a.yaml",
+                     word, length, said);
 }
 
 status git_show(arena *a, const char *word, size_t limit, char **data, size_t *n, error *err)

@@ -18,7 +18,8 @@ status gzip_pack(arena *a, const char *data, size_t n, char **out, size_t *out_n
     z_stream z = {0};
     if (n > UINT_MAX || deflateInit2(&z, LEVEL, Z_DEFLATED, GZIP_WINDOW, 8, Z_DEFAULT_STRATEGY))
         return error_set(err, ERR_MACHINE,
-                         "%zu bytes cannot be packed by gzip; repair: a name without .gz", n);
+                         "%zu bytes cannot be compressed by gzip; repair: use a name without .gz",
+                         n);
     size_t room = deflateBound(&z, (uLong)n);
     char *to = arena_take_raw(a, room + 1);
     z.next_in = (const Bytef *)data;

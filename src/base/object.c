@@ -58,10 +58,10 @@ status object_open(const object_name *n, void **symbol, error *err)
 {
     found f;
     if (!find(&f, n))
-        return error_set(err, ERR_MACHINE, "%s: %s is not beside the program%s; %s and run `make`",
-                         n->what, n->file,
-                         getenv("MOEFOLD_BACKENDS") ? " (MOEFOLD_BACKENDS says where to look)" : "",
-                         n->repair);
+        return error_set(
+            err, ERR_MACHINE, "%s: there is no %s in the program's folder%s; %s and run `make`",
+            n->what, n->file,
+            getenv("MOEFOLD_BACKENDS") ? " (MOEFOLD_BACKENDS says where to look)" : "", n->repair);
     void *object = dlopen(f.path, RTLD_NOW | (n->global ? RTLD_GLOBAL : RTLD_LOCAL));
     if (!object)
         return error_set(err, ERR_MACHINE,
@@ -69,7 +69,7 @@ status object_open(const object_name *n, void **symbol, error *err)
                          n->what, dlerror(), n->repair);
     *symbol = dlsym(object, n->symbol);
     if (!*symbol)
-        return error_set(err, ERR_MACHINE, "%s: %s is not ours: it has no %s", n->what, f.path,
-                         n->symbol);
+        return error_set(err, ERR_MACHINE, "%s: %s is not a moefold library: it has no %s", n->what,
+                         f.path, n->symbol);
     return OK;
 }

@@ -33,8 +33,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
     (void)context;
     int kept = errno;
     if (atomic_fetch_add(&heard[origin_of(info)], 1) > 0) {
-        static const char text[] = "moefold: told to stop a second time: ends at once; what was "
-                                   "not saved is lost\n";
+        static const char text[] =
+            "moefold: told to stop a second time: exiting now; unsaved steps are lost\n";
         ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
         (void)written;
         _exit(ERR_MACHINE);

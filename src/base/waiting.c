@@ -103,7 +103,7 @@ static double first_draw(void)
     if (end != word && !*end && seconds >= 0 && seconds <= 60) return seconds;
     fprintf(stderr,
             "MOEFOLD_WAITING_SECONDS=%s in the environment is not a number of seconds from 0 to "
-            "60; unset it and %g count\n",
+            "60; unset it to use %g\n",
             word, first_seconds);
     return first_seconds;
 }

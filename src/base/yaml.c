@@ -75,8 +75,8 @@ static status find_alias(reader *r, struct fy_event *e, yaml_node **out)
         }
     return error_set(
         r->err, ERR_INPUT,
-        "%s:%d:%d: *%s stands for no complete node before it (unknown, or inside itself)", r->name,
-        mark ? mark->line + 1 : 1, mark ? mark->column + 1 : 1, name);
+        "%s:%d:%d: *%s does not name a complete node before it (it is unknown, or inside itself)",
+        r->name, mark ? mark->line + 1 : 1, mark ? mark->column + 1 : 1, name);
 }
 
 static status read_node(reader *r, struct fy_event *e, yaml_node **out);
@@ -181,8 +181,8 @@ static status read_stream(reader *r, yaml_node **root)
         status s = OK;
         bool end = e->type == FYET_STREAM_END;
         if (e->type == FYET_DOCUMENT_START && n_documents++ > 0)
-            s = error_set(r->err, ERR_INPUT, "%s: holds several documents; a recipe is one",
-                          r->name);
+            s = error_set(r->err, ERR_INPUT,
+                          "%s: holds several documents; a recipe is one document", r->name);
         else if (e->type != FYET_STREAM_START && e->type != FYET_DOCUMENT_START &&
                  e->type != FYET_DOCUMENT_END && !end)
             s = read_node(r, e, root);
@@ -210,8 +210,8 @@ static status check_text(const char *name, const char *data, size_t n, error *er
     int line = 1;
     if (n > 1 && data[0] == '\x1f' && (unsigned char)data[1] == 0x8b)
         return error_set(err, ERR_INPUT,
-                         "%s: is packed by gzip, and not a recipe; traces are read by `moefold "
-                         "trace A B`, profiles by `moefold profile`",
+                         "%s: is a gzip file, not a recipe; `moefold trace A B` reads traces, "
+                         "`moefold profile` reads profiles",
                          name);
     for (size_t i = 0; i < n;) {
         size_t length = character((const unsigned char *)data + i, n - i);

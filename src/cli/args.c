@@ -234,18 +234,18 @@ typedef struct shared_words {
 static int add_shared(cli_option *options, int n, shared_words *w)
 {
     const cli_option shared[] = {
-        {"--gpus", "NxGPU", "how many of which: 256xH100 or H100x256, 16x./my.yaml", NULL,
+        {"--gpus", "NxGPU", "GPU count and type: 256xH100 or H100x256, 16x./my.yaml", NULL,
          &w->gpus},
         {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
-        {"--with", "FILE", "overrides as YAML, on top of the recipe; several: the later wins", NULL,
+        {"--with", "FILE",
+         "YAML file of overrides on top of the recipe; with several the later wins", NULL,
          &w->with},
         {"--from-megatron", "FILE",
          "read a Megatron-LM argument list, launch script or YAML (MODEL_ARGS)", NULL,
          &w->megatron},
-        {"--set", "NAME=value", "a variable of that script or YAML; repeatable", NULL,
+        {"--set", "NAME=value", "set a variable of that script or YAML; may be repeated", NULL,
          &w->last_set},
-        {"--command", "N", "which of several training commands of that script", NULL,
-         &w->how.command},
+        {"--command", "N", "read the N-th training command of that script", NULL, &w->how.command},
     };
     int n_own = n;
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
@@ -319,7 +319,7 @@ status cli_needs_file(const recipe *r, error *err)
     if (!text_equal(r->name, from_input)) return OK;
     return error_set(err, ERR_INPUT,
                      "the recipe comes from the standard input, but every rank must read it; "
-                     "repair: write it to a file and name that");
+                     "repair: write it to a file and name the file");
 }
 
 status cli_read_plain(const cli_words *w, const char **word, bool *done, error *err)

@@ -67,14 +67,13 @@ static status check_place(bench *b, error *err)
     const char *folder = file_folder(b->a, b->out);
     if (file_is_folder(b->out))
         return error_set(err, ERR_INPUT,
-                         "--out %s: is a folder; repair: a file in it, as in "
-                         "%s/%s",
-                         b->out, b->out, b->file);
+                         "--out %s: is a folder; repair: name a file in it, as in %s/%s", b->out,
+                         b->out, b->file);
     if (writable(*folder ? folder : ".")) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "--out %s: there is no folder %s, or it cannot be written "
-                     "to; repair: another folder",
-                     b->out, folder);
+    return error_set(
+        err, ERR_MACHINE,
+        "--out %s: there is no folder %s, or it cannot be written to; repair: name another folder",
+        b->out, folder);
 }
 
 /* "local.yaml" -> "local-2.yaml" */
@@ -118,9 +117,10 @@ status bench_find_gpu(bench *b, error *err)
     const char *word = device_cuda_word(&b->gpu, b->a);
     const gpu *known = gpu_find(word);
     if (!known)
-        fprintf(stderr,
-                "moefold bench: no hardware description for %s: peaks and links are those of %s\n",
-                b->gpu.name, unknown_base);
+        fprintf(
+            stderr,
+            "moefold bench: no hardware description for %s: peaks and links are taken from %s\n",
+            b->gpu.name, unknown_base);
     st = hardware_read(&b->base, known ? known->name : unknown_base, b->a, err);
     if (!known) b->base.name = word;
     b->file = arena_text(b->a, "%s-measured.yaml", word);
@@ -172,7 +172,8 @@ static void print_kinds(bench *b, const measured *m)
     for (int k = 0; k < LAUNCH_KINDS; k++)
         if (m->host[k] > 0) printf(" %.2f", m->host[k] * 1e6);
     if (m->graph_launch > 0)
-        printf("\n  host's us in graphs       %.4f a kernel, %.2f a replay beside its kernels",
+        printf("\n"
+               "  host's us in graphs       %.4f a kernel, plus %.2f a replay",
                m->graph_launch * 1e6, m->replay * 1e6);
     printf(
         "\n  host to device %s, device to host %s, both at once %s, the host knows after %.1f us\n",
@@ -183,18 +184,17 @@ static void print_kinds(bench *b, const measured *m)
 void bench_warn_of_others(const measured *m)
 {
     if (m->others > much)
-        fprintf(
-            stderr,
-            "moefold bench: other programs took %.0f %% of the cores meanwhile: this machine can "
-            "do more; measure again when it is quiet\n",
-            100 * m->others);
+        fprintf(stderr,
+                "moefold bench: other programs took %.0f %% of the cores meanwhile, so this "
+                "machine can do more; measure again when it is idle\n",
+                100 * m->others);
 }
 
 static void print_table(bench *b, const measured *m)
 {
     if (m->gpu[0]) printf("%s\n", m->gpu);
     printf("%d rank%s of %d thread%s%s\n", m->ranks, m->ranks > 1 ? "s" : "", m->threads,
-           m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are of one rank" : "");
+           m->threads > 1 ? "s" : "", m->ranks > 1 ? ", all busy; numbers are per rank" : "");
     bench_print_curve(b, "GEMM, by side", &m->gemm, "GFLOP/s");
     bench_print_curve(b, "  by K", &m->deep, "GFLOP/s");
     bench_print_curve(b, "expert GEMM, by rows", &m->grouped, "GFLOP/s");
@@ -322,7 +322,8 @@ static status measure_here(bench *b, error *err)
     o.who = &b->bar;
     blas_ready();
     if (cli_speaks() && bench_on_gpu(b))
-        fprintf(stderr, "moefold bench: %s, %.0f s of measurements, and as much to prepare them\n",
+        fprintf(stderr,
+                "moefold bench: %s, %.0f s of measurements and as long again to prepare them\n",
                 b->gpu.name, b->seconds);
     else if (cli_speaks())
         fprintf(stderr, "moefold bench: %d rank%s, about %.0f s; %s\n", c ? (int)comm_size(c) : 1,
@@ -392,8 +393,8 @@ static status measure_machines(bench *b, error *err)
         (void)measure_ranks(b, rank_counts[i]);
         if (cli_ranks_ended())
             return error_set(err, ERR_MACHINE,
-                             "interrupted: %d ranks and more were not measured; what was written "
-                             "before is whole",
+                             "interrupted: %d ranks and more were not measured; the files written "
+                             "before are complete",
                              rank_counts[i]);
     }
     return st;
@@ -409,7 +410,7 @@ static status check_threads(const bench *b, error *err)
     if (bench_by_device(b)) return OK;
     return error_set(err, ERR_INPUT,
                      "--as-threads with --device cpu: ranks of a CPU are measured as processes; "
-                     "repair: without --as-threads, or --device cuda");
+                     "repair: leave --as-threads out, or give --device cuda");
 }
 
 static status read_words(bench *b, const char *seconds, const char *ranks, error *err)
@@ -431,8 +432,8 @@ static status read_words(bench *b, const char *seconds, const char *ranks, error
         return error_set(err, ERR_INPUT, "--device %s: cpu, or cuda for the GPU", b->device);
     if (comm_launched_ranks() == LAUNCHED_UNCOUNTED)
         return error_set(err, ERR_INPUT,
-                         "this process is one of several ranks (PMIX_RANK=%s), and nothing says of "
-                         "how many; repair: mpirun -n N, or srun -n N",
+                         "this process is one of several ranks (PMIX_RANK=%s), but their number is "
+                         "unknown; repair: start it with mpirun -n N or srun -n N",
                          getenv("PMIX_RANK"));
     status st = check_threads(b, err);
     if (!st && b->out) st = check_place(b, err);
@@ -481,18 +482,20 @@ int command_bench(int argc, char **argv)
     bool done = false;
     error err = {{0}};
     const cli_option options[] = {
-        {"--out", "FILE", "write the description there; unset: hardware/local.yaml and the like",
-         NULL, &b.out},
-        {"--seconds", "S", "how long to measure, in all; unset: 45", NULL, &seconds},
-        {"--device", "NAME", "cpu, or cuda: the GPU, as NAME-measured.yaml; unset: cpu", NULL,
-         &b.device},
+        {"--out", "FILE",
+         "file to write; unset: hardware/local.yaml, local-N.yaml or NAME-measured.yaml", NULL,
+         &b.out},
+        {"--seconds", "S", "total measuring time; unset: 45", NULL, &seconds},
+        {"--device", "NAME",
+         "what to measure: cpu, or cuda (writes NAME-measured.yaml); unset: cpu", NULL, &b.device},
         {"--ranks", "N",
-         "measure N ranks alone (local-N.yaml); unset: one, two and four. With cuda: the messages "
-         "of N ranks (NAME-measured-N.yaml); unset: one",
+         "measure N ranks only (local-N.yaml); unset: one, two and four. With cuda: measure "
+         "communication between N ranks (NAME-measured-N.yaml); unset: one",
          NULL, &ranks},
-        {"--as-threads", NULL, "with --ranks of cuda: as threads of this process, without mpirun",
+        {"--as-threads", NULL,
+         "with --device cuda --ranks N: run ranks as threads of this process, without mpirun",
          &b.as_threads, NULL},
-        {"--json", NULL, "one JSON object for each number of ranks", &b.json, NULL},
+        {"--json", NULL, "print JSON, one object for each number of ranks", &b.json, NULL},
     };
     const cli_words all = {"bench", argc, argv, options, 6};
     status st;

@@ -53,7 +53,7 @@ static void print_line(const bench *b, const lt_use *u)
         printf(" %9.4f ms  %5.1f %%  number %d of %d\n", 1e3 * u->own_s, -100 * gain(u),
                u->place + 1, u->tried);
     else
-        printf("   the first of %d stays\n", u->tried);
+        printf("   the heuristic's first of %d stays\n", u->tried);
 }
 
 static json_t *json_of(const lt_use *u)
@@ -108,10 +108,11 @@ static status tune(bench *b, const setup *s, int *others, error *err)
 static status find_gpu_and_file(bench *b, error *err)
 {
     if (!text_starts(b->device, "cuda"))
-        return error_set(err, ERR_INPUT,
-                         "--device %s with a recipe: what is tuned for a recipe are products by "
-                         "cuBLASLt; repair: --device cuda, or no recipe to measure this machine",
-                         b->device);
+        return error_set(
+            err, ERR_INPUT,
+            "--device %s with a recipe: a recipe tunes cuBLASLt GEMMs, which need a GPU; repair: "
+            "give --device cuda, or leave the recipe out to measure this machine",
+            b->device);
     status st =
         b->out ? bench_find_place(b, err) : OK; /* better said before the GPU is looked at */
     if (!st) st = bench_find_gpu(b, err);
@@ -131,7 +132,7 @@ static void print_recipe(const bench *b, const recipe *r, int others)
     if (o)
         cli_json_print(o);
     else
-        printf("  %d operations of the program are products by kernels of our own\n", others);
+        printf("  %d operations of the program are GEMMs by our own kernels\n", others);
 }
 
 status bench_recipe(bench *b, const cli_words *w, bool *done, error *err)
@@ -148,7 +149,7 @@ status bench_recipe(bench *b, const cli_words *w, bool *done, error *err)
     cli_own_target(r, false);
     st = setup_init(s, r, b->a, err);
     if (!st && cli_refuse("bench", s, b->a))
-        st = error_set(err, ERR_RULE, "%s breaks rules (above): its products are not tuned",
+        st = error_set(err, ERR_RULE, "%s breaks rules (above), so its GEMMs are not tuned",
                        r->name);
     if (!st) st = tune(b, s, &others, err);
     if (!st) print_recipe(b, r, others);

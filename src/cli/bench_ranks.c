@@ -82,7 +82,7 @@ static void print_messages(bench *b, const measured *m)
     printf("%s\n%d ranks; transport: %s%s\n", m->gpu, m->ranks, m->transport, shared(b, m));
     for (int k = 0; k < MEASURED_MESSAGES; k++)
         bench_print_curve(b, measured_message_name((measured_message)k), &m->message[k], "GB/s");
-    printf("  smallest message %.2f us\n  the rest as %s\n\n", m->latency * 1e6, b->base.path);
+    printf("  smallest message %.2f us\n  all else from %s\n\n", m->latency * 1e6, b->base.path);
     fflush(stdout);
     bench_warn_of_others(m);
 }
@@ -113,7 +113,8 @@ static status write_messages(bench *b, const measured *m, error *err)
 static void say(const bench *b, int ranks)
 {
     fprintf(stderr,
-            "moefold bench: %s, messages between %d ranks, about %.0f s; the rest is that of %s\n",
+            "moefold bench: %s, communication between %d ranks, about %.0f s; all else is taken "
+            "from %s\n",
             bench_on_gpu(b) ? b->gpu.name : b->device, ranks, b->seconds, b->base.path);
 }
 

@@ -129,7 +129,7 @@ static void print_text(const checked *c, arena *a)
     if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
     bool broken = found->n_errors > 0, large = cli_too_large(&c->memory);
     if (broken || large)
-        printf("`--fix` prints the smallest set of overrides that makes it %s.\n",
+        printf("`--fix` prints the smallest set of overrides that makes the recipe %s.\n",
                !broken                      ? "fit"
                : large || c->memory.why_not ? "valid and fit"
                                             : "valid");
@@ -140,19 +140,19 @@ static void say_nothing_does(const checked *c, arena *a)
     const mend *m = &c->mended;
     const char *name = c->s->r.name, *gpu_name = recipe_word(&c->s->r, K_GPU);
     if (!m->gpus) {
-        fprintf(stderr, "moefold check: %s: no set of repairs was found that makes it valid\n",
+        fprintf(stderr, "moefold check: %s: found no set of repairs that makes the recipe valid\n",
                 name);
         return;
     }
     fprintf(stderr,
-            "moefold check: %s: nothing %s it fit on %lld %s: no recompute, no offload, no "
-            "parallel sizes",
-            name, m->late ? "was found in time that makes" : "makes", (long long)m->gpus, gpu_name);
+            "moefold check: %s: %s fits on %lld %s: no recompute, offload or parallel sizes", name,
+            m->late ? "nothing that was found in time" : "nothing", (long long)m->gpus, gpu_name);
     if (m->least_bytes)
-        fprintf(stderr, "; the least found needs %s of %s usable on its fullest rank",
+        fprintf(stderr, "; the smallest layout found needs %s of %s usable on its fullest rank",
                 text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));
     if (m->enough_gpus)
-        fprintf(stderr, "; on %lld it fits (moefold plan finds how)", (long long)m->enough_gpus);
+        fprintf(stderr, "; it fits on %lld (moefold plan finds the layout)",
+                (long long)m->enough_gpus);
     fprintf(stderr, "\n");
 }
 
@@ -244,10 +244,10 @@ int command_check(int argc, char **argv)
     const cli_option options[] = {
         {"--all-ranks", NULL, "build the program of every rank and match their communication",
          &o.all_ranks, NULL},
-        {"--rank", "R", "the same, and what rank R holds and sends", NULL, &o.rank},
+        {"--rank", "R", "the same, and print what rank R holds and sends", NULL, &o.rank},
         {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &o.headroom},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &o.routed},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &o.json, NULL},
         {"--fix", NULL, "print the smallest set of overrides that makes the recipe valid and fit",
          &o.fix, NULL},
     };

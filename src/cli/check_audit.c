@@ -22,9 +22,10 @@ static void print_faults(const audit_result *r)
         if (f->times > 1) printf("           and %" PRId64 " more of the same\n", f->times - 1);
     }
     if (r->n_all_faults > r->n_faults)
-        printf("  %" PRId64 " faults in all; the first of each kind are named\n", r->n_all_faults);
+        printf("  %" PRId64 " faults in total; the first of each kind are listed\n",
+               r->n_all_faults);
     if (r->n_all_faults) printf("\n");
-    if (!r->played) printf("  deadlocks were not looked for: repair these faults first\n\n");
+    if (!r->played) printf("  not checked for deadlocks yet: repair these faults first\n\n");
 }
 
 /* ---- links */
@@ -128,8 +129,8 @@ static void print_races(const audit_result *r, arena *a)
             "(%s operations)\n",
             text_grouped(a, r->replayed_ops));
     else if (!all && !r->replayed_rank)
-        printf("         races between streams: %d of %d kinds of ranks checked, of up to %s "
-               "operations; --rank R checks rank R\n",
+        printf("         races between streams: checked %d of %d kinds of ranks (programs of up to "
+               "%s operations); --rank R checks rank R\n",
                r->replayed, r->n_classes, text_grouped(a, r->most_ops));
 }
 
@@ -159,7 +160,7 @@ void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, a
     cli_print_rank(s, rank, a);
     const audit_class *c = &r->classes[r->class_of[rank]];
     audit_traffic x = audit_rank_traffic(r, rank);
-    cli_print("Program", "%s, %s bytes; its communication is that of rank %" PRId64 "\n\n",
+    cli_print("Program", "%s, %s bytes; same communication as rank %" PRId64 "\n\n",
               text_bytes(a, c->arena_bytes), text_grouped(a, c->arena_bytes), c->rank);
     for (int i = 0; i < REGION_COUNT; i++)
         if (region_is_shown(i, c->bytes[i]))

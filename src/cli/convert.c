@@ -264,7 +264,7 @@ static void print_ignored(const conversion *v)
 static void print_source(const conversion *v)
 {
     if (!v->from_hf) {
-        printf("Read      %s: iteration %" PRId64 ", every checksum right\n", v->info.path,
+        printf("Read      %s: iteration %" PRId64 ", every checksum is right\n", v->info.path,
                v->info.state.iteration);
         return;
     }
@@ -288,7 +288,7 @@ static void print_destination(const conversion *v)
            v->saved.n_files, v->saved.n_files == 1 ? "" : "s");
     print_count(v, "written", (hf_count){v->saved.n_tensors, v->saved.elements});
     if (!v->c.config)
-        printf("  note      no config.json is known for this model: none was written\n");
+        printf("  note      no config.json is known for this model, so none was written\n");
 }
 
 static void print_text(const conversion *v)
@@ -373,9 +373,11 @@ int command_convert(int argc, char **argv)
     conversion *v = ARENA_NEW(a, conversion);
     v->a = a;
     const cli_option options[] = {
-        {"--to", "hf|moefold", "what to write; unset: what the source is not", NULL, &v->to},
-        {"--dtype", "TYPE", "float32 (unset) or bfloat16, for Hugging Face", NULL, &v->dtype},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &v->json, NULL},
+        {"--to", "hf|moefold", "format to write; unset: the one that the source does not have",
+         NULL, &v->to},
+        {"--dtype", "TYPE", "type of Hugging Face weights: float32 or bfloat16; unset: float32",
+         NULL, &v->dtype},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &v->json, NULL},
     };
     char **rest = ARENA_ARRAY(a, char *, argc);
     const char *word = "";

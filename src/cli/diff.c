@@ -139,7 +139,7 @@ static status read_tolerance(const char *word, double *out, error *err)
     *out = percent / 100;
     if (end != word && !*end && percent >= 0 && isfinite(percent)) return OK;
     return error_set(err, ERR_INPUT,
-                     "--tolerance %s: a number of percent from 0 on is wanted, as in --tolerance 2",
+                     "--tolerance %s: a percentage of 0 or more is needed, as in --tolerance 2",
                      word);
 }
 
@@ -194,7 +194,7 @@ static status compare_profiles(const cli_words *w, const int at[2], const diff_w
         if (!diff_is_profile(f.words[i]))
             return error_set(err, ERR_INPUT,
                              "%s is a profile or a log, %s is not; repair: `moefold profile RECIPE "
-                             "%s` puts it beside a prediction",
+                             "%s` compares it with a prediction",
                              f.words[1 - i], f.words[i], f.words[1 - i]);
     cli_words rest = *w;
     const char *none = NULL;
@@ -244,9 +244,10 @@ int command_diff(int argc, char **argv)
     diff_words w = {0};
     const cli_option options[] = {
         {"--tolerance", "PERCENT",
-         "exit code 1 where step time or peak memory differ by more; unset: 5", NULL, &w.tolerance},
-        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &w.stack},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
+         "exit with 1 if step time or peak memory differ by more; unset: 5", NULL, &w.tolerance},
+        {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
+         &w.stack},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
     error err = {{0}};

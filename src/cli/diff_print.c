@@ -20,7 +20,7 @@ static void print_head(const diff_end *e, const char *side, arena *a)
     if (e->why_not)
         printf("; no program can be built: %s\n", e->why_not);
     else
-        printf("; %s a step, %.1f tokens/s a GPU, %s%s\n", text_seconds(a, e->p.step_s),
+        printf("; %s a step, %.1f tokens/s/GPU, %s%s\n", text_seconds(a, e->p.step_s),
                e->p.tokens_per_s_per_gpu, text_bytes(a, e->p.peak_bytes),
                e->p.fits ? "" : ", DOES NOT FIT");
     if (timing_estimated(&s->r, e->hw))
@@ -58,7 +58,7 @@ static void print_time(const differences *d)
     price_parts(x, p);
     price_parts(y, q);
     cli_print("\nTime",
-              "of a step, predicted, by kind; the last column is of A's step\n\n"
+              "of a step, predicted, by kind; the last column is relative to A's step\n\n"
               "         %-36s %12s %12s %12s\n",
               "", "A", "B", "B - A");
     double least = (p->step_s + q->step_s) * 2.5e-5, small[2] = {0};
@@ -112,9 +112,10 @@ static void print_changes(const differences *d, arena *a)
     if (!d->n_changes) return;
     double alone = 0;
     bool known = true;
-    cli_print("\nChanges", "from A to B, one after another: what each adds to the step and to the "
-                           "peak.\n         Alone: the same on top of A; where that differs, the "
-                           "change acts together with others.\n\n");
+    cli_print("\nChanges",
+              "from A to B, one after another: what each adds to the step and to the peak.\n"
+              "         Alone: the same on top of A; where the two differ, the change interacts "
+              "with others.\n\n");
     printf("         %12s %12s %12s %12s\n", "step", "peak", "alone: step", "peak");
     for (int i = 0; i < d->n_changes; i++) {
         const diff_change *c = &d->changes[i];

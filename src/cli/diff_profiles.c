@@ -60,7 +60,8 @@ static status read_side(profile_side *s, const char *word, arena *a, error *err)
     if (s->p.source == SOURCE_LOG && s->p.log.n_kept > 1) /* I1 */
         s->spread = (s->p.log.most_s - s->p.log.least_s) / 2;
     if (s->step > 0 && isfinite(s->step)) return OK;
-    return error_set(err, ERR_INPUT, "%s: there is no step in it; repair: a longer profile", word);
+    return error_set(err, ERR_INPUT, "%s: it contains no step; repair: record a longer profile",
+                     word);
 }
 
 static void judge(profile_diff *d)
@@ -104,7 +105,7 @@ static void print_rows(const profile_diff *d, arena *a)
 {
     const profile *p = &d->side[0].p, *q = &d->side[1].p;
     cli_print("\nTime",
-              "of a step, measured, by kind; the last column is of A's step\n\n"
+              "of a step, measured, by kind; the last column is relative to A's step\n\n"
               "         %-44s %12s %12s %12s\n",
               "", "A", "B", "B - A");
     for (int k = 0; k < PROFILE_KINDS; k++)
@@ -112,7 +113,7 @@ static void print_rows(const profile_diff *d, arena *a)
             d,
             arena_text(a, "%s%s", profile_kind_title(k), profile_is_message(k) ? ", exposed" : ""),
             p->busy[k] / p->steps, q->busy[k] / q->steps);
-    print_row(d, "forward and backward (a log's)", p->mixed / p->steps, q->mixed / q->steps);
+    print_row(d, "forward and backward (from the log)", p->mixed / p->steps, q->mixed / q->steps);
     for (int c = 0; c < CAUSE_COUNT; c++)
         print_row(d, profile_cause_title((idle_cause)c), p->idle[c] / p->steps,
                   q->idle[c] / q->steps);
@@ -124,7 +125,7 @@ static void print_text(const profile_diff *d, arena *a)
     print_head(d, a);
     print_rows(d, a);
     if (d->band < 0)
-        cli_print("\nNoise", "not known: a profile has no steps to compare with each other\n");
+        cli_print("\nNoise", "unknown: a profile has no steps to compare with each other\n");
     else
         cli_print("\nNoise",
                   "steps vary, so medians may differ by %.1f %%; they differ by %.1f "

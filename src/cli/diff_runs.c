@@ -77,10 +77,10 @@ status diff_run_read(diff_run *out, const char *word, arena *a, error *err)
         out->word = word;
         status s = readers[i].read(out, word, a, err);
         if (s || out->m.n > 0) return s;
-        return error_set(err, ERR_INPUT,
-                         "%s: has one step, and the first is not compared; repair: a run of at "
-                         "least %d steps",
-                         word, STEPS_FOR_BAND + 1);
+        return error_set(
+            err, ERR_INPUT,
+            "%s: has one step, and the first is not compared; repair: run at least %d steps", word,
+            STEPS_FOR_BAND + 1);
     }
     return OK;
 }
@@ -106,9 +106,9 @@ static void print_steps(const diff_runs *r, arena *a)
             printf("; lm loss %.5g at step %lld", x->m.loss, (long long)x->m.loss_at);
         if (x->m.peak_bytes) printf("; %s planned", text_bytes(a, x->m.peak_bytes));
         if (x->m.delay > 0.01 * s->median)
-            printf("; %.3g s of a step without a core, which others had", x->m.delay);
+            printf("; %.3g s of a step without a core: other programs had it", x->m.delay);
         if (x->m.left_out > 0.01 * s->median)
-            printf("; %.3g s of a step, in which others had the core, are left out", x->m.left_out);
+            printf("; %.3g s of a step are left out: other programs had the core", x->m.left_out);
         printf("\n");
     }
 }
@@ -116,8 +116,9 @@ static void print_steps(const diff_runs *r, arena *a)
 static void print_parts(const runs_compared *c)
 {
     double least = (c->step_s[0] + c->step_s[1]) * 5e-4, small[2] = {0};
-    cli_print("\nTraced", "a step by kind, measured, a rank in the mean; the last column is of A's "
-                          "step\n\n");
+    cli_print(
+        "\nTraced",
+        "a step by kind, measured, mean over ranks; the last column is relative to A's step\n\n");
     printf("         %-36s %12s %12s %12s\n", "", "A", "B", "B - A");
     for (int i = 0; i < STEP_PARTS; i++) {
         double x = c->parts[0][i].seconds, y = c->parts[1][i].seconds;
@@ -142,10 +143,11 @@ static void print_parts(const runs_compared *c)
 static void print_rows(const runs_compared *c)
 {
     if (!c->n_rows) {
-        cli_print("\nDiffer", "no operation, by more than noise and a hundredth of the step\n");
+        cli_print("\nDiffer", "no operation differs by more than noise and 1 %% of the step\n");
         return;
     }
-    cli_print("\nDiffer", "operations, by more than they vary, a rank in a step in the mean:\n\n");
+    cli_print("\nDiffer",
+              "operations that differ by more than their noise, mean per rank and step:\n\n");
     printf("         %12s %9s %12s %12s %12s\n", "B - A", "of step", "A", "B", "noise");
     for (int i = 0; i < c->n_rows; i++) {
         const trace_row *w = &c->rows[i].row;
@@ -167,8 +169,8 @@ static void print_derived(const diff_runs *r, const differences *d)
         bool known = false;
         for (int i = 0; i < d->n_knobs; i++) known = known || d->knobs[i].k == (knob_id)k;
         if (p && q && !known && strcmp(p, q) != 0)
-            printf("       ! %-50s %s -> %s (as the runs had it: another build)\n", knobs[k].key, p,
-                   q);
+            printf("       ! %-50s %s -> %s (derived differently: another build)\n", knobs[k].key,
+                   p, q);
     }
 }
 
@@ -177,8 +179,9 @@ static void print_one(const diff_runs *r, const differences *d)
     int i = r->side[0].word ? 0 : 1;
     const diff_end *e = i ? &d->b : &d->a;
     if (!e->why_not)
-        printf("\n         %c was measured at %.4g s a step and is predicted at %.4g s; the other "
-               "side is a recipe, so what follows of it is predicted.\n",
+        printf("\n"
+               "         %c was measured at %.4g s a step and is predicted at %.4g s; the other "
+               "side is a recipe, so its numbers below are predicted.\n",
                'A' + i, r->c.steps[i].median, e->p.step_s);
 }
 
@@ -193,8 +196,7 @@ void diff_runs_print(const diff_runs *r, const differences *d, arena *a)
     if (r->c.has_parts) print_parts(&r->c);
     if (r->c.has_parts && !r->c.noise) print_rows(&r->c);
     if (r->c.band <= 0)
-        cli_print("\nNoise", "not known: runs of at least %d steps each are needed\n",
-                  STEPS_FOR_BAND + 1);
+        cli_print("\nNoise", "unknown: both runs need at least %d steps\n", STEPS_FOR_BAND + 1);
     else
         cli_print("\nNoise",
                   "steps vary, so medians of runs like these may differ by %.1f %%; they "

@@ -36,9 +36,9 @@ void cli_own_target(recipe *r, bool says)
     pick_device(r);
     if (device_is_open(r) || recipe_on_cpu(r)) return;
     if (recipe_is(r, K_TARGET, "moefold")) return;
-    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs programs of our own");
+    recipe_set(r, K_TARGET, value_of_text("moefold"), "this machine runs our own programs");
     if (says)
-        fprintf(stderr, "%s=moefold: what runs here is our own program, on the %s's kernels\n",
+        fprintf(stderr, "%s=moefold: this machine runs our own program with the %s's kernels\n",
                 knobs[K_TARGET].key, recipe_is(r, K_DEVICE, "cpu") ? "CPU" : "GPU");
 }
 
@@ -70,8 +70,8 @@ static status named_algorithms_are_there(const recipe *r, error *err)
         file_exists(recipe_word(r, K_CUBLASLT)))
         return OK;
     return error_set(err, ERR_INPUT,
-                     "%s=%s: there is no such file; repair: `moefold bench --device cuda RECIPE "
-                     "--out FILE` writes one, or none for the heuristic's choice",
+                     "%s=%s: there is no such file; repair: write one with `moefold bench --device "
+                     "cuda RECIPE --out FILE`, or set it to none for the heuristic's choice",
                      knobs[K_CUBLASLT].key, recipe_word(r, K_CUBLASLT));
 }
 
@@ -94,8 +94,8 @@ status gpu_can_run(const setup *s, error *err)
     if (!on_gpu) return OK;
     if (s->lay.world > s->lay.gpus_per_node && !wants_nccl())
         return error_set(err, ERR_RULE,
-                         "cluster.gpu=%s: our GPU backend runs the ranks of one node, and this "
-                         "layout has %lld, cluster.gpus_per_node=%lld; repair: %s",
+                         "cluster.gpu=%s: our GPU backend runs on one node, but this layout has "
+                         "%lld ranks and cluster.gpus_per_node=%lld; repair: %s",
                          recipe_word(r, K_GPU), (long long)s->lay.world,
                          (long long)s->lay.gpus_per_node, instead);
     status st = recipe_is(r, K_DEVICE, "cuda") ? named_cudnn_is_there(r, err) : OK;
@@ -151,7 +151,8 @@ static const char *ladder_text(const setup *s, const recipe *given, int64_t room
     if (fits >= 0)
         text_add(&t, "; repair: %s", rungs[fits].words);
     else
-        text_add(&t, "; none fits: fewer tokens a microbatch, layers or experts, or more GPUs");
+        text_add(&t, "; none fits; repair: fewer tokens per microbatch, fewer layers or experts, "
+                     "or more GPUs");
     return n ? t.s : "";
 }
 
@@ -171,15 +172,15 @@ status gpu_fits(const setup *s, const recipe *given, gpu_need need, arena *a, er
     const int64_t bytes = sharing > 1 ? (int64_t)(each * (double)sharing) : (int64_t)each;
     if (bytes <= room) return OK;
     if (sharing > 1)
-        return error_set(err, ERR_RULE,
-                         "%s does not fit: %lld ranks share a GPU and need %s, %s each beside it "
-                         "for contexts and libraries, and this %s has %s; repair: more GPUs, or "
-                         "what `moefold check` names",
-                         s->r.name, (long long)sharing, text_bytes(a, bytes),
-                         text_bytes(a, CONTEXT), found.name, text_bytes(a, found.total));
+        return error_set(
+            err, ERR_RULE,
+            "%s does not fit: %lld ranks share a GPU and need %s, and %s each for contexts and "
+            "libraries; this %s has %s; repair: use more GPUs, or a repair of `moefold check`",
+            s->r.name, (long long)sharing, text_bytes(a, bytes), text_bytes(a, CONTEXT), found.name,
+            text_bytes(a, found.total));
     return error_set(err, ERR_RULE,
-                     "%s does not fit: it needs %s and %s for libraries, and of the %s of this %s "
-                     "%s are free: %s are missing%s",
+                     "%s does not fit: it needs %s, and %s for libraries; of the %s of this %s, %s "
+                     "are free: %s are missing%s",
                      s->r.name, text_bytes(a, bytes), text_bytes(a, KEPT),
                      text_bytes(a, found.total), found.name, text_bytes(a, found.free),
                      text_bytes(a, bytes - room), ladder_text(s, given, room, a));

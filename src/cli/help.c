@@ -13,12 +13,9 @@ const char cli_version[] = "0.1.0";
 
 const char help_recipe[] =
     "RECIPE is a YAML file (- for standard input), a preset model (moefold show --presets), a name "
-    "on "
-    "the Hugging Face hub, a config.json or its folder, or REVISION:path in git. key=value sets a "
-    "knob (moefold knobs); "
-    "short words: tp=8 or TP8, cp, ep, pp, vpp, etp, mbs, gbs, seq=128K. Flags of Megatron-LM "
-    "work, "
-    "too.";
+    "on the Hugging Face hub, a config.json or its folder, or REVISION:path in git. key=value sets "
+    "a knob (moefold knobs); short words: tp=8 or TP8, cp, ep, pp, vpp, etp, mbs, gbs, seq=128K. "
+    "Megatron-LM flags work, too.";
 
 static const struct page {
     const char *command;
@@ -29,7 +26,7 @@ static const struct page {
        "moefold plan deepseek-v3 --gpus 256xH100 --seq 4K"},
       {"With TP 1 and a batch of 1,024 samples, the winner written as a recipe",
        "moefold plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --gbs 1K --pin tp=1 --out best.yaml"},
-      {"Where a recipe of yours stands, and the path from it to the winner",
+      {"How your recipe ranks, and which changes lead from it to the winner",
        "moefold plan --against recipes/qwen3-30b-4k-h100.yaml"}}},
     {"check",
      {{"Every problem of a recipe in one run, with repairs",
@@ -44,7 +41,7 @@ static const struct page {
        "moefold show recipes/qwen3-30b-4k-h100.yaml --as megatron-lm"},
       {"Where the memory of rank 3 goes", "moefold show tiny tp=2 pp=2 --rank 3 --memory"}}},
     {"price",
-     {{"Memory, time and bottleneck of a recipe, and what one change would bring",
+     {{"Memory, time and bottleneck of a recipe, and the gain of single changes",
        "moefold price recipes/dsv3-128k-h100.yaml"},
       {"The same recipe on other GPUs",
        "moefold price recipes/qwen3-30b-4k-h100.yaml --gpus 16xH200"},
@@ -55,13 +52,13 @@ static const struct page {
        "moefold report recipes/dsv3-128k-h100.yaml -o page.html"},
       {"On other GPUs, without comparisons",
        "moefold report recipes/qwen3-30b-4k-h100.yaml --gpus 16xH200 --brief -o page.html"},
-      {"A plan: its rows, speed against headroom, why",
+      {"A plan: its rows, speed against headroom, reasons",
        "moefold plan tiny --gpus 8xH100 --seq 4K --json >p.json && moefold report p.json -o "
        "page.html"}}},
     {"diff",
      {{"What differs between two recipes, and what each change costs",
        "moefold diff recipes/dsv3-128k-h100.yaml recipes/dsv3-128k-h100-tp.yaml --tolerance 100"},
-      {"Overrides hold for both sides",
+      {"Overrides apply to both sides",
        "moefold diff deepseek-v3 deepseek-v3 ep=64 --gpus 256xH200"},
       {"For CI: two recipes must agree within 2 %",
        "moefold diff recipes/qwen3-30b-4k-h100.yaml recipes/qwen3-30b-4k-h100.yaml --tolerance 2 "
@@ -72,7 +69,7 @@ static const struct page {
        "1.json 2.json"},
       {"Both on one time axis, for ui.perfetto.dev",
        "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json -o both.json.gz"},
-      {"The three that differ most, for programs",
+      {"The three that differ most, as JSON",
        "moefold price tiny --trace a.json >a.txt && moefold trace a.json a.json --top 3 --json"}}},
     {"profile",
      {{"A PyTorch-profiler trace of a step without its optimizer",
@@ -85,23 +82,24 @@ static const struct page {
     {"train",
      {{"Train a small model on this machine's CPUs",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3"},
-      {"On two ranks (starts mpirun), cut by TP",
+      {"On two ranks with TP 2 (starts mpirun)",
        "moefold train tiny cluster.gpu=cpu tp=2 seq=64 gbs=4 train.train_iters=3 --ranks 2"},
       {"Keep the run as a folder, for `diff` and `report`",
        "moefold train tiny seq=64 gbs=4 train.train_iters=6 --run run && moefold report run -o "
        "run.html"}}},
     {"tune",
-     {{"From a microbatch of one to the fastest that fits, on one thread",
+     {{"Start at microbatch size 1 and find the fastest recipe that fits, on one thread",
        "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned"},
-      {"The same folder again: goes on, or says what it found",
+      {"The same folder again: continues, or prints the result",
        "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned "
        "--json"},
-      {"For a cluster elsewhere: the next trial as recipe, Megatron command and batch script",
+      {"For a remote cluster: the next trial as recipe, Megatron command and batch script",
        "moefold tune recipes/qwen3-30b-4k-h100.yaml --dir cluster --next"}}},
     {"bench",
      {{"Measure this machine: writes hardware/local.yaml", "moefold bench"},
-      {"The GPU: writes hardware/h200-measured.yaml and the like", "moefold bench --device cuda"},
-      {"The fastest algorithms of cuBLASLt for a recipe: into hardware/h200-cublaslt.txt",
+      {"Measure the GPU: writes hardware/h200-measured.yaml, named after the GPU",
+       "moefold bench --device cuda"},
+      {"Tune cuBLASLt's algorithms for a recipe: writes hardware/h200-cublaslt.txt",
        "moefold bench --device cuda qwen3-30b-a3b model.num_layers=4 cluster.n_gpus=1"}}},
     {"launch",
      {{"The batch script of a recipe",
@@ -111,11 +109,11 @@ static const struct page {
       {"Into a file",
        "moefold launch tiny --gpus 16xcpu train.train_iters=100 --slurm --out job.sh"}}},
     {"parity",
-     {{"Loss, logits, gradients and curve beside Hugging Face's",
+     {{"Compare loss, logits, gradients and loss curve with Hugging Face",
        "moefold parity tests/data/golden/qwen3-moe-tiny"},
-      {"The same, cut over two ranks",
+      {"The same with TP 2 on two ranks",
        "moefold parity tests/data/golden/qwen3-moe-tiny tp=2 --ranks 2"},
-      {"With the plain C kernels, for programs",
+      {"With the plain C kernels, as JSON",
        "moefold parity tests/data/golden/mixtral-tiny --plain --json"}}},
     {"convert",
      {{"A Hugging Face folder to a checkpoint",
@@ -125,10 +123,10 @@ static const struct page {
     {"knobs",
      {{"Every knob about recompute", "moefold knobs recompute"},
       {"The knob behind a short word", "moefold knobs vpp"},
-      {"All of them, for programs", "moefold knobs --json"}}},
+      {"All of them, as JSON", "moefold knobs --json"}}},
     {"completion",
      {{"For this shell (bash)", "source <(moefold completion bash)"},
-      {"For every bash of yours",
+      {"For every bash session",
        "moefold completion bash > ~/.local/share/bash-completion/completions/moefold"},
       {"For zsh, in a folder of fpath", "moefold completion zsh > ~/.zfunc/_moefold"}}},
     {"man",
@@ -236,7 +234,10 @@ void help_print_all(FILE *out)
         fprintf(out, "  moefold %-10s ", commands[i].name);
         print_wrapped(out, commands[i].summary, 21, 21);
     }
-    fputs("\n`moefold COMMAND --help` has options and examples; `moefold --version`.\n", out);
+    fputs("\n"
+          "`moefold COMMAND --help` prints options and examples; `moefold --version` prints the "
+          "version.\n",
+          out);
     print_wrapped(out, help_recipe, 0, 0);
     fputs("\nStart with: moefold check deepseek-v3 ep=64 --gpus 256xH100\n", out);
 }

@@ -44,11 +44,10 @@ static status open_job(comm **out, const setup *s, error *err)
     long long world = (long long)s->lay.world;
     if (comm_launched()) return comm_open_mpi(out, err);
     if (world == 1) return comm_open_self(out, err);
-    return error_set(
-        err, ERR_RULE,
-        "cluster.n_gpus=%lld: this is one process; repair: start with --ranks %lld, or "
-        "under mpirun -n %lld or srun -n %lld",
-        world, world, world, world);
+    return error_set(err, ERR_RULE,
+                     "cluster.n_gpus=%lld, but this is one process; repair: start with --ranks "
+                     "%lld, or under mpirun -n %lld or srun -n %lld",
+                     world, world, world, world);
 }
 
 /* A layout that every recipe gives alike, for the time before ranks know that theirs agree. */

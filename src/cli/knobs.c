@@ -74,13 +74,13 @@ static const char *meaning_text(const knob *k, arena *a)
 
 static void print_markdown(arena *a)
 {
-    puts("# Knobs\n\nMade by `moefold knobs --markdown` from src/recipe/knobs.def; `make lint` "
-         "checks that it is "
-         "current.\nA default of `null` means that the value is derived (`moefold show` gives the "
-         "reason) or "
-         "that there is none.\nLM and Bridge: defaults of Megatron-LM and of Megatron-Bridge's "
-         "classes where "
-         "they differ.\n");
+    puts("# Knobs\n\n"
+         "Written by `moefold knobs --markdown` from src/recipe/knobs.def; `make lint` checks that "
+         "it is current.\n"
+         "A default of `null` means that the value is derived (`moefold show` prints the reason) "
+         "or that there is none.\n"
+         "LM and Bridge: defaults of Megatron-LM and of Megatron-Bridge's classes where they "
+         "differ.\n");
     const char *section = "";
     for (int i = 0; i < K_COUNT; i++) {
         const knob *k = &knobs[i];
@@ -141,7 +141,7 @@ int command_knobs(int argc, char **argv)
     bool json = false, markdown = false, done = false;
     const char *pattern = NULL;
     const cli_option options[] = {
-        {"--json", NULL, "print for programs", &json, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &json, NULL},
         {"--markdown", NULL, "print docs/KNOBS.md", &markdown, NULL},
     };
     error err = {{0}};

@@ -58,7 +58,7 @@ static job job_of(const setup *s, const char *time, arena *a)
     j.gpus = !recipe_on_cpu(&s->r);
     if (!time && minutes > 0 && minutes < 1 << 24) {
         j.time = arena_text(a, "%" PRId64, minutes + 15);
-        j.why_time = "train.exit_duration_in_mins, and 15 minutes to start and to save";
+        j.why_time = "train.exit_duration_in_mins plus 15 minutes to start and to save";
     } else if (!time) {
         j.time = "1-00:00:00";
         j.why_time = "no --time given; 1 day assumed";
@@ -131,9 +131,9 @@ int command_launch(int argc, char **argv)
     bool slurm = false, done = false;
     const char *words[2] = {NULL, NULL};
     const cli_option options[] = {
-        {"--slurm", NULL, "a script for sbatch", &slurm, NULL},
-        {"--out", "FILE", "write it there instead of printing it", NULL, &words[0]},
-        {"--time", "TIME", "how long the job may take, as Slurm has it", NULL, &words[1]},
+        {"--slurm", NULL, "write a script for sbatch", &slurm, NULL},
+        {"--out", "FILE", "write the script to this file instead of printing it", NULL, &words[0]},
+        {"--time", "TIME", "time limit of the job, in Slurm's format", NULL, &words[1]},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);

@@ -60,15 +60,15 @@ static void put_command(const command *c)
 }
 
 static const char *const exits[][2] = {
-    {"0", "the answer is yes, or the work is done"},
-    {"1", "a rule is broken, or it does not fit"},
-    {"2", "something cannot be read: a word, a file, a knob"},
-    {"3", "the machine failed: memory, disk, a rank, the network"},
+    {"0", "success"},
+    {"1", "a rule is broken, the recipe does not fit, or what was compared differs"},
+    {"2", "an argument, a file or a knob cannot be read"},
+    {"3", "the machine failed: memory, disk, a rank or the network"},
 };
 static const char *const variables[][2] = {
     {"NO_COLOR",
-     "if set and not empty, nothing is coloured; without it, only what a terminal shows"},
-    {"OMP_NUM_THREADS", "threads of a rank's kernels, where --threads is not given"},
+     "if set and not empty, output has no colours; otherwise only output to a terminal has"},
+    {"OMP_NUM_THREADS", "CPU threads per rank if --threads is not given"},
 };
 
 static void put_pairs(const char *title, const char *const (*list)[2], size_t n)
@@ -87,7 +87,8 @@ int command_man(int argc, char **argv)
     error err = {{0}};
     status s = cli_read_plain(&(cli_words){"man", argc, argv, NULL, 0}, &word, &done, &err);
     if (!s && word)
-        s = error_set(&err, ERR_INPUT, "'%s' is not understood; there is one page", word);
+        s = error_set(&err, ERR_INPUT, "'%s' is not understood; `moefold man` takes no arguments",
+                      word);
     if (s) return cli_fail("man", s, &err);
     if (done) return OK;
     int n;

@@ -1,4 +1,4 @@
-/* parity.c - `moefold parity`: our numbers beside a reference case. */
+/* parity.c - `moefold parity`: compares our numbers with a reference case. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,7 +97,7 @@ int command_parity(int argc, char **argv)
     parity_options o = {0};
     const char *folder = NULL, *ranks = NULL;
     const cli_option options[] = {
-        {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &json, NULL},
         {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
     };

@@ -109,9 +109,8 @@ static status too_late(const plan_answer *p, bool json, arena *a, error *err)
     const search_counts *n = &p->result->counts;
     status st = error_set(
         err, ERR_RULE,
-        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the "
-        "search more time (--seconds %.0f), or decide some knobs (--pin "
-        "key=value)",
+        "no layout was found in %.3g s; %s layouts are ruled out so far. Give the search more time "
+        "(--seconds %.0f), or pin some knobs (--pin key=value)",
         p->limit, text_grouped(a, n->state + n->saved + n->slow + n->played + n->summed + n->rules),
         10 * p->limit > 60 ? 10 * p->limit : 60);
     if (json) plan_print_json_none(p, NULL, err->text);
@@ -184,31 +183,33 @@ int command_plan(int argc, char **argv)
     const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
         {"--gpus", "NxGPU",
-         "how many of which, as in 256xH100; local, 4xlocal: ranks of this machine", NULL, &w.gpus},
+         "GPU count and type, as in 256xH100; local or 4xlocal: ranks of this machine", NULL,
+         &w.gpus},
         {"--seq", "TOKENS", "sequence length", NULL, &w.seq},
         {"--gbs", "N",
-         "samples a step; unset: about 8 M tokens, in a multiple of a divisor of the GPU count",
+         "global batch size in samples; unset: about 8 M tokens, as a multiple of a divisor of the "
+         "GPU count",
          NULL, &w.gbs},
         {"--pin", "KEY=VALUE", "keep a knob at this value instead of searching it; may be repeated",
          NULL, &pin},
-        {"--against", "RECIPE", "where a recipe would stand, and what beats it, step by step", NULL,
-         &w.against},
+        {"--against", "RECIPE",
+         "show how a recipe ranks, and which changes lead from it to the winner", NULL, &w.against},
         {"--out", "FILE", "write the winner as a recipe", NULL, &w.out},
-        {"--bring-up", "DIR", "write the order in which to bring the winner up, a recipe a step",
+        {"--bring-up", "DIR", "write one recipe per bring-up step, from a plain one to the winner",
          NULL, &w.bring_up},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &w.routed},
         {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &w.headroom},
-        {"--precision", "any", "search precisions too; unset: the platform's", NULL, &w.precision},
+        {"--precision", "any", "search precisions, too; unset: the platform's default", NULL,
+         &w.precision},
         {"--search", "all|published",
-         "features that published runs on such GPUs have, or all; unset: published", NULL,
-         &w.space},
-        {"--seconds", "N", "end every search after so long, with the best so far; unset: 60", NULL,
+         "search only features that published runs on such GPUs have, or all; unset: published",
+         NULL, &w.space},
+        {"--seconds", "N", "end every search after N seconds with the best so far; unset: 60", NULL,
          &w.seconds},
-        {"--stack", "NAME", "container generation, as hardware/*.yaml names it", NULL, &w.stack},
-        {"--more", NULL,
-         "also what is fastest with memory to spare, activations on the host, the smallest cluster",
+        {"--stack", "NAME", "container generation, by its name in hardware/*.yaml", NULL, &w.stack},
+        {"--more", NULL, "also search for headroom, activation offload and the smallest cluster",
          &w.more, NULL},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &w.json, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
     char **words = ARENA_ARRAY(a, char *, argc + 2);

@@ -1,5 +1,5 @@
-/* plan_against.c - a recipe beside its plan: where it would stand, and what beats it, one change at
- * a time. */
+/* plan_against.c - compares a recipe with its plan: where it ranks, and which changes beat it, one
+ * at a time. */
 #include <stdio.h>
 
 #include "cli/plan.h"
@@ -29,8 +29,7 @@ static const char *sizes_text(const setup *s, arena *a)
              recipe_word(r, K_PRECISION));
     if (recipe_int(r, K_CP) > 1)
         text_add(&t, ", CP by %s",
-                 recipe_on(r, K_LATENT_RING) ? "a ring over the latent"
-                                             : recipe_word(r, K_CP_COMM));
+                 recipe_on(r, K_LATENT_RING) ? "ring over the latent" : recipe_word(r, K_CP_COMM));
     add_knob(&t, r, K_DISPATCHER, "dispatcher", a);
     add_knob(&t, r, K_RECOMPUTE_MODULES, "recompute", a);
     if (recipe_is(r, K_RECOMPUTE, "full")) text_add(&t, ", full recompute");
@@ -45,7 +44,7 @@ static void print_head(const plan_answer *p, arena *a)
     const against *g = p->compared;
     const price *x = &g->p;
     cli_print("\nAgainst", "%s\n         %s\n", p->own->name, sizes_text(g->s, a));
-    printf("         %.3f s a step, %.1f tokens/s and %.1f TFLOP/s a GPU; %.2f GiB on its fullest "
+    printf("         %.3f s a step, %.1f tokens/s/GPU, %.1f TFLOP/s/GPU; %.2f GiB on its fullest "
            "rank: %s%s\n",
            x->step_s, x->tokens_per_s_per_gpu, x->tflops_per_gpu, gib(x->peak_bytes),
            x->fits ? "it fits" : "it does not fit, by ",
@@ -64,8 +63,8 @@ static void print_violations(const against *g)
 /* "It stands", or why it does not. */
 static const char *stands(const against *g)
 {
-    if (!g->p.fits) return "If it fitted, it would stand";
-    return g->found.n_errors ? "If it broke no rule, it would stand" : "It stands";
+    if (!g->p.fits) return "If it fitted, it would rank";
+    return g->found.n_errors ? "If it broke no rule, it would rank" : "It ranks";
 }
 
 static void print_place(const plan_answer *p)
@@ -75,14 +74,14 @@ static void print_place(const plan_answer *p)
     if (!r->n_best) return;
     double first = r->best[0].exact.step_s, last = r->best[r->n_best - 1].exact.step_s;
     if (g->place > r->n_best)
-        printf("         %s below the %d of the list, of which the last takes %.3f s", stands(g),
-               r->n_best, last);
+        printf("         %s below the %d layouts of the list, the last of which takes %.3f s",
+               stands(g), r->n_best, last);
     else
-        printf("         %s at place %d of the list", stands(g), g->place);
+        printf("         %s as number %d of the list", stands(g), g->place);
     if (first < g->p.step_s) printf("; the first is %.2f times as fast", g->p.step_s / first);
     printf("\n");
     if (g->same > 1 || (g->same && g->place > 1))
-        printf("         Row %d has the same parallel sizes, with better choices of the rest\n",
+        printf("         Row %d has the same parallel sizes and better values of the other knobs\n",
                g->same);
 }
 
@@ -91,17 +90,18 @@ static void print_kinds(const path_step *s)
     printf("                                            ");
     for (int i = 0; i < s->n_kinds && i < KINDS_SHOWN; i++)
         printf("%s%s %+.3g s", i ? ", " : "", s->kinds[i].title, s->kinds[i].seconds);
-    printf("%s\n", s->n_kinds ? "" : "no kind of time changes by 0.1 % of the step or more");
+    printf("%s\n", s->n_kinds ? "" : "no part changes by 0.1 % of the step or more");
 }
 
 static void print_path(const against *g)
 {
     if (!g->n_path) return;
-    printf(
-        "\n         From it to the first, change by change: of those that fit and break no rule, "
-        "the one that gains most comes first;\n         what gains nothing or is not possible "
-        "alone stands together. Below each, the time that went or came (-, +).\n\n"
-        "            gain        step        GiB\n");
+    printf("\n"
+           "         The changes that lead from it to the first, largest gain first among those "
+           "that fit and break no rule; changes that\n"
+           "         gain nothing or are not possible alone are grouped. Below each change: the "
+           "time that it saves (-) or adds (+).\n\n"
+           "            gain        step        GiB\n");
     for (int i = 0; i < g->n_path; i++) {
         const path_step *s = &g->path[i];
         printf("         %+6.1f %% %10.3f s %8.2f%s  %s: %s\n", 100 * s->gain, s->p.step_s,
@@ -109,10 +109,11 @@ static void print_path(const against *g)
         print_kinds(s);
     }
     if (g->faster)
-        printf("\n         After change %d it takes %.3f s, less than the first of the list: a "
-               "mixture "
-               "that the search does not look at\n         (a flex backend that is not the "
-               "platform's own, a layout string, a scope of graphs, a share of the optimizer).\n",
+        printf("\n"
+               "         After change %d it takes %.3f s, less than the first of the list: a "
+               "combination that the search does not try\n"
+               "         (a flex backend that is not the platform's own, a layout string, a CUDA "
+               "graph scope, an optimizer offload fraction).\n",
                g->faster, g->path[g->faster - 1].p.step_s);
 }
 

@@ -45,7 +45,7 @@ static status make_folder(const char *folder, error *err)
 {
     status st = plan_bring_up_folder(folder, err);
     if (st || mkdir(folder, 0777) == 0 || errno == EEXIST) return st;
-    return error_set(err, ERR_INPUT, "--bring-up %s: cannot make the folder: %s", folder,
+    return error_set(err, ERR_INPUT, "--bring-up %s: cannot create the folder: %s", folder,
                      strerror(errno));
 }
 
@@ -219,15 +219,14 @@ static void make_step(bring_up_step *out, const making *m, stage_kind k, bool la
     if (out->skipped) return;
     if (last) c = *m->won; /* I1 */
     if (!build(out, m, &c, last ? NULL : words)) {
-        out->skipped = arena_text(m->a, "%s; it comes with the next step",
-                                  out->skipped ? out->skipped : "no such layout");
+        out->skipped = arena_text(m->a, "%s; it is part of the next step",
+                                  out->skipped ? out->skipped : "there is no such layout");
         return;
     }
     if (out->p.fits || make_fit(out, m, &c, words)) return;
-    out->skipped = arena_text(m->a,
-                              "does not fit (%s of %s), with more recompute neither; it comes with "
-                              "the next step",
-                              text_bytes(m->a, out->p.peak_bytes), text_bytes(m->a, out->p.usable));
+    out->skipped = arena_text(
+        m->a, "does not fit (%s of %s), not even with more recompute; it is part of the next step",
+        text_bytes(m->a, out->p.peak_bytes), text_bytes(m->a, out->p.usable));
 }
 
 /* ---- what changed */
@@ -256,7 +255,7 @@ static status write_step(const bring_up_step *x, const char *folder, int n, aren
     *r = *x->r;
     recipe_relocate(r, path);
     text_add(&t, "# Bring-up, step %d: %s.\n", n, x->what);
-    if (x->added) text_add(&t, "# Added so that it fits: %s.\n", x->added);
+    if (x->added) text_add(&t, "# Added to make it fit: %s.\n", x->added);
     text_add(&t, "# Predicted: %.3f s a step, %.1f tokens/s/GPU, %s of %s on the fullest rank.\n",
              x->p.step_s, x->p.tokens_per_s_per_gpu, text_bytes(a, x->p.peak_bytes),
              text_bytes(a, x->p.usable));
@@ -293,11 +292,11 @@ void plan_print_bring_up(const plan_answer *p)
 {
     const plan_bring_up *b = &p->bring_up;
     if (!b->folder) return;
-    printf(
-        "\nBring-up %s: one recipe a step, the last is the winner. Run each for 50 steps: the mean "
-        "of steps 41 to 50\n         is its speed, and its loss curve must follow that of the "
-        "first.\n\n",
-        b->folder);
+    printf("\n"
+           "Bring-up %s: one recipe per step; the last is the winner. Run each for 50 steps: the "
+           "mean of steps 41 to 50\n"
+           "         is its speed, and its loss curve must match that of the first.\n\n",
+           b->folder);
     printf("            step s  tok/s/GPU      GiB  recipe\n");
     for (int i = 0; i < b->n; i++) {
         const bring_up_step *x = &b->list[i];
@@ -307,9 +306,9 @@ void plan_print_bring_up(const plan_answer *p)
         }
         printf("         %9.3f %10.1f %8.2f  %-26s %s\n", x->p.step_s, x->p.tokens_per_s_per_gpu,
                (double)x->p.peak_bytes / 1073741824.0, x->file, x->what);
-        if (x->added) printf("%40s added so that it fits: %s\n", "", x->added);
+        if (x->added) printf("%40s added to make it fit: %s\n", "", x->added);
         for (const char *const *w = x->added_rules; w && *w; w++)
-            printf("%40s added for its rules: %s\n", "", *w);
+            printf("%40s added to satisfy rules: %s\n", "", *w);
     }
 }
 

@@ -49,22 +49,23 @@ void plan_print_claim(const plan_answer *p, arena *a)
     if (!find_claim(&c, p, a)) return;
     if (!c.row) {
         cli_print("Claim",
-                  "nothing is published here of this model on %s at this length, so "
-                  "number 1 has nothing to be held against\n\n",
+                  "we know no published run of this model on %s at this sequence length, so number "
+                  "1 is not compared with one\n\n",
                   p->hw->name);
         return;
     }
     double off = 100 * (exp(-c.row->error) - 1);
     cli_print("Claim",
-              "%.2f times the fastest published run on %s at this length: %s, %.0f "
-              "tok/s/GPU on %lld in %s (priced %.0f %% too %s)\n",
+              "%.2f times the fastest published run on %s at this sequence length: %s, %.0f "
+              "tok/s/GPU on %lld in %s (our prediction of it is %.0f %% too %s)\n",
               c.ratio, p->hw->name, c.row->id, c.row->tokens, (long long)c.row->n_gpus,
               c.row->feature[BAND_PRECISION], fabs(off), off < 0 ? "slow" : "fast");
-    if (c.n_differ) cli_print("", "number 1 and, in brackets, that run: %s\n", c.differs);
+    if (c.n_differ)
+        cli_print("", "knobs of number 1, and in brackets those of that run: %s\n", c.differs);
     if (c.ratio > c.bears)
         cli_print("",
-                  "published pairs that differ in %d knobs bear %.2f times: measure before you "
-                  "rely on more\n",
+                  "published pairs that differ in %d knobs support a factor of %.2f: measure "
+                  "before you rely on more\n",
                   c.n_differ, c.bears);
     printf("\n");
 }

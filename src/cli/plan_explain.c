@@ -34,7 +34,7 @@ static void say_reported(const reported *r)
 static void say_host(const host_need *h)
 {
     if (!h->node) return;
-    printf("             On the host: %.2f GiB of a node's GPUs at most", gib(h->node));
+    printf("             On the host: at most %.2f GiB for all GPUs of a node", gib(h->node));
     if (!h->memory)
         printf("; host.memory of the hardware description is not set.\n");
     else if (h->node <= h->memory)
@@ -48,7 +48,7 @@ static void say_host(const host_need *h)
 static void say_memory(const plan_answer *p)
 {
     const price *x = &p->result->best[0].exact;
-    cli_print("Why", "Each choice beside what the others would cost with all else equal.\n\n");
+    cli_print("Why", "Each choice, and what its alternatives would cost with all else equal.\n\n");
     printf("          1. Memory: rank %lld is the fullest, %.2f of %.2f GiB: ",
            (long long)x->fullest, gib(x->peak_bytes), gib(x->usable));
     if (x->megatron)
@@ -62,10 +62,9 @@ static void say_memory(const plan_answer *p)
     say_host(&x->on_host);
     const search_counts *n = &p->result->counts;
     double all = (double)(n->legal ? n->legal : 1);
-    printf(
-        "             %.0f %% of all layouts cannot hold weights, gradients and optimizer; %.0f %% "
-        "not their activations beside them.\n",
-        100 * (double)n->state / all, 100 * (double)n->saved / all);
+    printf("             %.0f %% of all layouts cannot hold weights, gradients and optimizer; %.0f "
+           "%% have no room for activations.\n",
+           100 * (double)n->state / all, 100 * (double)n->saved / all);
     plan_say_others(p, "memory");
 }
 
@@ -73,10 +72,10 @@ static void say_ladder(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
     const choice *c = &r->best[0].c;
-    printf(
-        "          2. Recompute: %s. This layout without graphs and EP overlap, from no recompute "
-        "on\n             (estimated from per-layer costs):\n",
-        c->drop ? choice_modules(a, c->drop) : "none");
+    printf("          2. Recompute: %s. This layout with more and more recompute, without CUDA "
+           "graphs and EP overlap\n"
+           "             (estimated from per-layer costs):\n",
+           c->drop ? choice_modules(a, c->drop) : "none");
     for (int i = 0; i < r->n_ladder; i++) {
         const found *f = &r->ladder[i];
         printf("              %-42s %9.3f s %8.2f GiB  %s%s\n",
@@ -85,14 +84,12 @@ static void say_ladder(const plan_answer *p, arena *a)
                f->c.drop == c->drop ? "  <- taken" : "");
     }
     if (c->offload)
-        printf(
-            "             %d %% of the optimizer state is on the host%s: of all layouts that fit, "
-            "none without is faster.\n",
-            (int)(100 * choice_on_host(c)),
-            c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "");
+        printf("             %d %% of the optimizer state is on the host%s: no layout that fits "
+               "without offload is faster.\n",
+               (int)(100 * choice_on_host(c)),
+               c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "");
     if (!p->more && (c->drop || c->offload))
-        printf(
-            "             Offload of activations to the host comes after that: --more tries it.\n");
+        printf("             --more tries activation offload, too.\n");
 }
 
 static void say_replicas(const plan_answer *p, arena *a)

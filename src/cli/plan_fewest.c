@@ -1,14 +1,14 @@
 /* plan_fewest.c - the smallest cluster that holds a job: the fewest GPUs of which some layout fits.
  *
  * Counts are whole nodes, and below one node its halves; where sizes are pinned, multiples of what
- * they take (layout_fewest). Whether something fits does not grow with the count: 64 GPUs may hold
- * what 72 do not, since sizes divide heads, experts and layers. So doubling and halving only find a
- * count that does; then all smaller ones are looked at, from the smallest on, as long as there is
- * time.
+ * they take (layout_fewest). Fitting is not monotonic in the count: 64 GPUs may hold a job that 72
+ * do not, because parallel sizes must divide heads, experts and layers. So doubling and halving
+ * only find some count that fits; then all smaller counts are tried, from the smallest on, as long
+ * as there is time.
  *
- * I1  `exact` says that of all smaller counts none does.
- * I2  The batch stays as it was given where some layout divides it; else it is the next larger one
- *     that the count divides, and said. */
+ * I1  `exact` means that all smaller counts were tried and none fits.
+ * I2  The batch is kept if some layout divides it. Otherwise it becomes the next larger one that
+ *     the count divides, and the output says so. */
 #include <math.h>
 #include <stdio.h>
 
@@ -226,7 +226,7 @@ static const char *batch_text(const plan_answer *p, arena *a)
     const plan_fewest *x = &p->fewest;
     int64_t asked = recipe_int(p->given, K_GBS);
     if (x->gbs == asked) return arena_text(a, "batch of %lld", (long long)asked);
-    return arena_text(a, "batch of %lld: %lld would not divide", (long long)x->gbs,
+    return arena_text(a, "batch of %lld, because %lld does not divide", (long long)x->gbs,
                       (long long)asked);
 }
 
@@ -235,17 +235,16 @@ void plan_print_fewest(const plan_answer *p, arena *a)
     const plan_fewest *x = &p->fewest;
     const char *name = p->own ? recipe_word(p->given, K_MODEL) : p->given->name;
     if (!x->gpus) {
-        cli_print("Fewest", "no count of up to %lld %s would do%s\n", (long long)x->looked_to,
-                  p->hw->name, x->exact ? "" : ", of those that were looked at");
+        cli_print("Fewest", "no count up to %lld %s is enough%s\n", (long long)x->looked_to,
+                  p->hw->name, x->exact ? "" : ", among those that were tried");
         return;
     }
-    cli_print("Fewest",
-              "%lld %s would do%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
-              (long long)x->gpus, p->hw->name,
-              x->exact ? ", and no smaller count of whole nodes"
-                       : " (not every smaller count was looked at)",
-              name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
-              (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
+    cli_print(
+        "Fewest", "%lld %s are enough%s: moefold plan %s --gpus %lldx%s --seq %lld --gbs %lld\n",
+        (long long)x->gpus, p->hw->name,
+        x->exact ? " (the smallest count of whole nodes)" : " (not every smaller count was tried)",
+        name ? name : p->given->name, (long long)x->gpus, recipe_word(p->given, K_GPU),
+        (long long)recipe_int(p->given, K_SEQ), (long long)x->gbs);
     printf("         %s; %s\n", choice_text(a, &x->f.c), plan_knobs_text(p, &x->f.c, a));
     printf("         DP %lld, %s; a step of %.3f s, %s of %s on the fullest rank\n",
            (long long)x->f.dp, batch_text(p, a), x->f.priced ? x->f.exact.step_s : x->f.step_s,

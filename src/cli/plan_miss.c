@@ -1,8 +1,8 @@
 /* plan_miss.c - the nearest miss where nothing fits: the layout that needs least.
  *
- * A search that excludes by bounds knows of most layouts only that they do not fit. So it is asked
- * again as if GPUs had more memory: until something fits, then with less and less of it, between
- * what does not do and what the last found takes, to the byte.
+ * A search that excludes layouts by bounds knows of most of them only that they do not fit. So it
+ * runs again as if GPUs had more memory, until something fits, and then bisects, to the byte,
+ * between the largest memory in which nothing fits and what the last layout found needs.
  *
  * I1  `miss` is a layout whose bytes are those of its whole program; no layout needs less than
  *     `miss_least`. */

@@ -1,15 +1,17 @@
-/* plan_offload.c - activations on the host: what the search does not look at, tried on its finds.
+/* plan_offload.c - activation offload, which the search does not cover, tried on the layouts that
+ * it found.
  *
- * Recompute comes first, and copies take the host link's time: so this is tried where layouts make
- * modules again, or keep the optimizer on the host, because memory is short, and where nothing fits
- * at all. All rows of the list (or the nearest miss) are priced with everything offloaded and cheap
- * recompute alone, the first also with attention offloaded and experts made again; then the best
- * few of these are changed one thing at a time, as long as that helps: less TP, CP and PP, other
- * recompute, less of the optimizer on the host, overlap, graphs, fewer modules.
+ * Recompute comes first, because offload costs time on the host link. So offload is tried if
+ * layouts recompute modules or keep the optimizer on the host for lack of memory, and if nothing
+ * fits at all. All rows of the list (or the nearest miss) are priced with everything offloaded and
+ * only cheap recompute, the first row also with attention offloaded and experts recomputed. Then
+ * the best few of these are changed one knob at a time, as long as that helps: less TP, CP and PP,
+ * other recompute, less of the optimizer on the host, overlap, graphs, fewer modules.
  *
- * I1  Every variant breaks no rule. One that fits is priced as a whole program; of the others
- *     memory decides, and only the last that is kept is priced.
- * I2  What is kept fits; where nothing fits yet, it needs less than what was kept before. */
+ * I1  No variant breaks a rule. A variant that fits is priced as a whole program. The others are
+ *     compared by memory, and only the last one that is kept is priced.
+ * I2  A variant is kept only if it fits or, while none fits yet, if it needs less memory than the
+ *     one kept before. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -288,8 +290,9 @@ void plan_say_offload(const plan_answer *p, arena *a)
 {
     const plan_offload *x = &p->offload;
     if (!x->tried) return;
-    printf("            Activation offload is not part of the search; %d "
-           "variants were tried on the list:\n            ",
+    printf("            Activation offload is not part of the search; %d variants were tried on "
+           "the layouts of the list:\n"
+           "            ",
            x->tried);
     if (!x->helps) {
         printf("none fits and is faster than the first.\n");
@@ -309,7 +312,8 @@ void plan_print_offload(const plan_answer *p, arena *a)
     if (!x->tried_any) return;
     if (!x->helps) {
         cli_print("Offload",
-                  "activation offload does not make it fit: at least %s (%d variants tried)\n",
+                  "activation offload does not make it fit: it still needs %s (the least of %d "
+                  "variants)\n",
                   text_bytes(a, x->p.peak_bytes), x->tried);
         return;
     }

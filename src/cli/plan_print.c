@@ -75,7 +75,7 @@ static void print_chunks(const plan_answer *p)
 {
     const search_own *w = &p->ways;
     if (!w->chunks) return;
-    printf("         of layouts with %s=%lld: without, ", knobs[K_SEQUENCE_CHUNKS].key,
+    printf("         among layouts with %s=%lld; without it ", knobs[K_SEQUENCE_CHUNKS].key,
            (long long)w->chunks);
     if (w->without_s > 0)
         printf("the best takes %.3f s\n", w->without_s);
@@ -92,26 +92,28 @@ static void print_counts(const plan_answer *p, arena *a)
         const char *what;
     } rows[] = {
         {n->state, "cannot hold weights, gradients and optimizer"},
-        {n->saved, "cannot hold their activations beside them"},
-        {n->slow, "are slower than the tenth by a lower bound, or than the best of their sizes"},
+        {n->saved, "have no room for activations"},
+        {n->slow,
+         "are slower than the tenth by a lower bound, or than the best with the same sizes"},
         {n->played, "were simulated and are slower than the tenth"},
         {n->rules, "break a rule"},
     };
     cli_print("Searched", "%s layouts in %.2g s\n", about(a, judged), n->seconds);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].n) printf("         %8s %s\n", about(a, rows[i].n), rows[i].what);
-    printf("         %8s were simulated with their memory to the byte; %s of them fit\n",
-           about(a, n->summed), about(a, n->fitted));
+    printf("         %8s were simulated with exact memory; %s of them fit\n", about(a, n->summed),
+           about(a, n->fitted));
     if (p->published)
-        printf(
-            "         of features that published runs on such GPUs have (--search all: of all)\n");
+        printf("         among features that published runs on such GPUs have (--search all "
+               "searches all features)\n");
     if (p->fell_back)
-        printf("         Of features that published runs on such GPUs have, nothing fits: all were "
-               "searched.\n");
+        printf("         Nothing fits with the features of published runs on such GPUs, so all "
+               "features were searched.\n");
     print_chunks(p);
     if (!p->complete)
-        printf("         Time was up after %.3g s (--seconds): what follows is the best so far.\n",
-               p->limit);
+        printf(
+            "         The time limit of %.3g s (--seconds) was reached: this is the best so far.\n",
+            p->limit);
     printf("\n");
 }
 
@@ -126,11 +128,10 @@ static void print_judgement(const found *f)
 static void print_table(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
-    printf(
-        "Best     %d layouts, one for each set of parallel sizes; %.1f GiB of a GPU can be used\n"
-        "         GiB: peak of the fullest rank; TFLOP/s: model FLOPs of a GPU; mbs: micro batch "
-        "size\n\n",
-        r->n_best, gib(p->hw->usable));
+    printf("Best     %d layouts, one for each set of parallel sizes; %.1f GiB of a GPU are usable\n"
+           "         GiB: peak of the fullest rank; TFLOP/s: model FLOPs per GPU; mbs: micro batch "
+           "size\n\n",
+           r->n_best, gib(p->hw->usable));
     printf("         %2s %9s %10s %8s %8s  TP  CP           EP ETP  PP VPP  DP mbs\n", "", "step s",
            "tok/s/GPU", "TFLOP/s", "GiB");
     for (int i = 0; i < r->n_best; i++) {
@@ -162,7 +163,7 @@ static void print_front(const plan_answer *p, arena *a)
               "The fastest layouts for each amount of free memory, %s\n"
               "         (estimated from per-layer costs)\n\n",
               p->more ? "and the fastest in 80, 60 and 40 % of the memory"
-                      : "of those simulated; --more searches for others");
+                      : "among those simulated (--more searches for others)");
     int64_t last = INT64_MAX; /* bytes of the last that was printed */
     for (int i = 0; i < r->n_front; i++) {
         const found *f = &r->front[i];
@@ -200,7 +201,7 @@ void plan_print_miss(const plan_answer *p, arena *a)
         int64_t over = r->miss.peak_bytes - p->hw->usable;
         cli_print("Nearest", "%s; %s\n", choice_text(a, &r->miss.c),
                   plan_knobs_text(p, &r->miss.c, a));
-        printf("         needs %s%s on its fullest rank, %s bytes (%s) more than can be used\n",
+        printf("         needs %s%s on its fullest rank, %s bytes (%s) more than is usable\n",
                p->miss_exact ? "" : "at least ", text_bytes(a, r->miss.peak_bytes),
                text_grouped(a, over), text_bytes(a, over));
         if (p->miss_exact)

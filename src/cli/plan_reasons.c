@@ -231,7 +231,8 @@ void plan_say_warnings(const plan_answer *p, arena *a)
 {
     const violations *v = &p->reasons.warnings;
     if (!v->n) return;
-    cli_print("\nCheck", "`moefold check` warns of the winner; by our prices:\n\n");
+    cli_print("\nCheck",
+              "`moefold check` warns about the winner; our prediction of each repair:\n\n");
     for (int i = 0; i < v->n; i++) {
         printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
         for (int k = 0; k < v->list[i].n_repairs; k++) {

@@ -50,7 +50,7 @@ static const char *repair_of(const recipe *given, const violation *v, arena *a)
 static status say(error *err, const recipe *given, const violation *v, arena *a)
 {
     const char *repair = repair_of(given, v, a);
-    return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", v->message,
+    return error_set(err, ERR_RULE, "there is no valid layout: %s%s%s", v->message,
                      repair ? "; a repair: " : "", repair ? repair : "");
 }
 
@@ -82,8 +82,8 @@ bool plan_refuses(const plan_answer *p, bool json, arena *a)
     bool all = v.n > 0;
     if (!all && !r->n_best && r->complete) list_breaks(&v, p, a);
     if (!v.n) return false;
-    fprintf(stderr, "moefold plan: no layout is legal: %s\n",
-            all ? "these rules are broken whatever the search decides"
+    fprintf(stderr, "moefold plan: there is no valid layout: %s\n",
+            all ? "these rules are broken by every layout"
                 : "every layout that fits breaks one of these rules");
     for (int i = 0; i < v.n; i++) {
         const char *repair = repair_of(p->given, &v.list[i], a);
@@ -184,14 +184,13 @@ static status say_sizes(const plan_answer *p, const search_options *o, arena *a,
 {
     int64_t near = near_length(p, o, a);
     const char *wish =
-        near ? arena_text(a, "--seq %lld would do", (long long)near)
-             : "other numbers of GPUs or samples (--gpus, --gbs) with more factors of two may do";
-    return error_set(
-        err, ERR_RULE,
-        "no layout is legal: no sizes divide %lld GPUs, a sequence of %lld and a batch "
-        "of %lld with the heads and experts of %s at once; %s",
-        (long long)p->world, (long long)recipe_int(p->given, K_SEQ),
-        (long long)recipe_int(p->given, K_GBS), p->given->name, wish);
+        near ? arena_text(a, "--seq %lld works", (long long)near)
+             : "other numbers of GPUs or samples (--gpus, --gbs) with more factors of two may work";
+    return error_set(err, ERR_RULE,
+                     "there is no valid layout: no sizes divide %lld GPUs, a sequence of %lld and "
+                     "a batch of %lld with the heads and experts of %s at once; %s",
+                     (long long)p->world, (long long)recipe_int(p->given, K_SEQ),
+                     (long long)recipe_int(p->given, K_GBS), p->given->name, wish);
 }
 
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err)
@@ -205,8 +204,8 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
     const char *pins = to_leave_out(p, o, a);
     if (!pins) return first ? say(err, p->given, first, a) : say_sizes(p, o, a, err);
     return error_set(err, ERR_RULE,
-                     "no layout is legal: what is pinned excludes all of them%s%s; leave one of "
-                     "these out: %s",
+                     "there is no valid layout: the pinned knobs exclude every layout%s%s; leave "
+                     "one of these pins out: %s",
                      first ? ": " : "", first ? first->message : "", pins);
 }
 
@@ -286,7 +285,7 @@ void plan_print_kept(const plan_answer *p, arena *a)
               n[0] + n[1] > 1 ? "s" : "", n[0], n[1],
               n[1] ? " (--pin KEY=VALUE keeps one, --pin all keeps all)" : "");
     if (n[1]) print_wrapped("searched", opened.s);
-    if (kept.n) print_wrapped("kept, beside the model's", kept.s);
+    if (kept.n) print_wrapped("kept, in addition to the model's", kept.s);
     printf("\n");
 }
 

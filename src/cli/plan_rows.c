@@ -145,6 +145,6 @@ void plan_explain_rows(const plan_answer *p, arena *a)
         printf("                     ");
         for (int k = 0; k < n && k < KINDS_SHOWN; k++)
             printf("%s%s %+.3g s", k ? ", " : "", kinds[k].title, kinds[k].seconds);
-        printf("%s\n", n ? "" : "no kind of time differs by 0.1 % of the step");
+        printf("%s\n", n ? "" : "no part differs by 0.1 % of the step");
     }
 }

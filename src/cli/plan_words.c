@@ -75,7 +75,8 @@ static status set_cluster(recipe *r, const plan_words *w, hardware *hw, arena *a
     if (named) name = named;
     if (w->gpus && (asked || named)) n = asked;
     if (!name)
-        return error_set(err, ERR_INPUT, "say on what: --gpus 256xH100 (`moefold plan --help`)");
+        return error_set(err, ERR_INPUT,
+                         "no GPUs are given; repair: --gpus 256xH100 (`moefold plan --help`)");
     bool local = strcasecmp(name, "local") == 0;
     bool ours = target_of(r) == TARGET_MOEFOLD;
     s = local ? timing_local(hw, &n, a, err) : timing_gpu(hw, name, ours, a, err);
@@ -216,7 +217,7 @@ static status set_time(plan_answer *p, const plan_words *w, error *err)
     p->limit = w->seconds ? strtod(w->seconds, &end) : SECONDS;
     if (w->seconds && (end == w->seconds || *end || !(p->limit > 0) || p->limit > 1e9))
         return error_set(err, ERR_INPUT,
-                         "--seconds %s: a number of seconds above 0 is wanted, as in --seconds 60",
+                         "--seconds %s: a number of seconds above 0 is needed, as in --seconds 60",
                          w->seconds);
     p->until = clock_seconds() + p->limit;
     return OK;
@@ -229,7 +230,7 @@ static void set_allocator(recipe *r)
     if (recipe_on_cpu(r) || target_of(r) != TARGET_MEGATRON || recipe_given(r, K_ALLOC_CONF))
         return;
     recipe_set(r, K_ALLOC_CONF, value_of_text("expandable_segments:True"),
-               "less of what torch reserves stays unused");
+               "torch's allocator leaves less of its reserved memory unused");
 }
 
 /* ---- the whole */

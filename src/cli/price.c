@@ -158,7 +158,7 @@ static void print_memory(const priced *q, arena *a)
 /* Rows add up to the step; small ones are in the last. */
 static void print_time(const price *p, arena *a)
 {
-    cli_print("Time", "of a step: %s; pipeline rank %lld computes most:\n\n",
+    cli_print("Time", "of a step: %s; pipeline rank %lld computes the most:\n\n",
               text_seconds(a, p->step_s), (long long)p->slowest);
     step_part parts[STEP_PARTS];
     price_parts(parts, p);
@@ -183,8 +183,8 @@ static void print_time(const price *p, arena *a)
 static void print_changes(const priced *q, arena *a)
 {
     if (q->limit.left)
-        cli_print("Changes", "%d were not tried: time was up after %g s\n\n", q->limit.left,
-                  q->limit.seconds);
+        cli_print("Changes", "%d were not tried: the time limit of %g s was reached\n\n",
+                  q->limit.left, q->limit.seconds);
     if (!q->n_changes) return;
     cli_print("Changes", "of one knob that matter most, by predicted gain (! does not fit):\n\n"
                          "            gain       step       memory\n");
@@ -199,7 +199,7 @@ static void print_changes(const priced *q, arena *a)
 static void print_text(const priced *q, arena *a)
 {
     const price *p = &q->p;
-    printf("%s on %lld x %s: %s tokens/s a GPU, %.1f TFLOP/s a GPU, MFU %.1f %%", q->s->r.name,
+    printf("%s on %lld x %s: %s tokens/s/GPU, %.1f TFLOP/s/GPU, MFU %.1f %%", q->s->r.name,
            (long long)q->s->lay.world, q->hw->name,
            text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)), p->tflops_per_gpu,
            100 * p->mfu_bf16);
@@ -268,10 +268,10 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     const char *why_not = audit_why_not_of(s, &q->found, a);
     if (why_not)
         return error_set(err, ERR_RULE,
-                         "%s: no program can be built: %s (moefold check names the repair)",
-                         s->r.name, why_not);
+                         "%s: no program can be built: %s (moefold check lists repairs)", s->r.name,
+                         why_not);
     q->n_left_out = price_leaves_out(q->left_out, &s->r, a);
-    waiting_begin("price", "playing the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
+    waiting_begin("price", "simulating the step", WAITING_ABOUT, CHANGES_SECONDS + 1);
     price_setup(&q->p, s, hw, o, a);
     cli_routing_other(&q->other, r, &(price_job){s, hw, o});
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
@@ -288,20 +288,22 @@ int command_price(int argc, char **argv)
     const char *stack = NULL, *routed = NULL, *headroom = NULL;
     trace_words t = {0};
     const cli_option options[] = {
-        {"--json", NULL, "print for programs (docs/JSON.md)", &json, NULL},
-        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &stack},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &json, NULL},
+        {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
+         &stack},
         {"--routing", ROUTING_WORD, ROUTING_HELP, NULL, &routed},
         {"--headroom", HEADROOM_WORD, HEADROOM_HELP, NULL, &headroom},
         {"--trace", "FILE",
-         "write the predicted timeline of every operation (Chrome/Perfetto JSON; packed where the "
-         "name ends in .gz)",
+         "write the predicted timeline of every operation (Chrome/Perfetto JSON; gzip if the name "
+         "ends in .gz)",
          NULL, &t.path},
         {"--rank", "R,...",
-         "whose memory is shown (unset: the fullest); with --trace: the ranks that are written "
+         "show the memory of this rank (unset: the fullest); with --trace: write these ranks "
          "(unset: the first of each pipeline stage)",
          NULL, &t.ranks},
-        {"--whole-step", NULL, "with --trace: the whole step instead of one steady window",
-         &t.whole, NULL},
+        {"--whole-step", NULL,
+         "with --trace: write the whole step instead of a window of the steady state", &t.whole,
+         NULL},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);

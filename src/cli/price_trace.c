@@ -24,7 +24,7 @@ static status read_ranks(timeline_options *o, const char *words, const setup *s,
         for (int64_t i = 0; i < n; i++)
             if (list[i] == rank)
                 return error_set(err, ERR_INPUT,
-                                 "--rank %s: rank %lld is named twice; repair: once", words,
+                                 "--rank %s: rank %lld is named twice; repair: name it once", words,
                                  (long long)rank);
         list[n++] = rank;
         p = p[length] ? p + length + 1 : NULL;

@@ -50,7 +50,7 @@ void cli_print_layout(const setup *s, arena *a)
         return;
     }
     const layout *l = &s->lay;
-    printf(", %" PRId64 " a node, NVLink domain of %" PRId64 "\n", l->gpus_per_node,
+    printf(", %" PRId64 " per node, NVLink domain of %" PRId64 "\n", l->gpus_per_node,
            l->nvlink_domain);
     printf("         dense   TP %" PRId64 " x CP %" PRId64 " x DP %" PRId64 " x PP %" PRId64 "\n",
            l->tp, l->cp, l->dp, l->pp);

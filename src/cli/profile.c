@@ -58,10 +58,10 @@ static status read_words(profiled *q, const profile_words *w, error *err)
     }
     if (!w->without) return OK;
     if (strcmp(w->without, "optimizer") != 0)
-        return error_set(err, ERR_INPUT,
-                         "--without %s: only the optimizer can be left out; repair: "
-                         "--without optimizer",
-                         w->without);
+        return error_set(
+            err, ERR_INPUT,
+            "--without %s: only the optimizer can be left out; repair: write --without optimizer",
+            w->without);
     q->without_optimizer = true;
     return OK;
 }
@@ -83,8 +83,8 @@ static status price_recipe(profiled *q, const recipe *r, const price_options *o,
     if (!why_not) why_not = audit_why_not_of(s, &found, a);
     if (why_not)
         return error_set(err, ERR_RULE,
-                         "%s: no program can be built: %s (moefold check names the repair)",
-                         s->r.name, why_not);
+                         "%s: no program can be built: %s (moefold check lists repairs)", s->r.name,
+                         why_not);
     price_setup(&q->predicted, s, hw, o, a);
     return OK;
 }
@@ -121,12 +121,13 @@ int command_profile(int argc, char **argv)
 {
     profile_words own = {0};
     const cli_option options[] = {
-        {"--without", "optimizer", "the profiled step has no optimizer: its price is left out",
-         NULL, &own.without},
-        {"--steps", "N", "steps in the file; unset: as the file marks them, else 1", NULL,
-         &own.steps},
-        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &own.stack},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &own.json, NULL},
+        {"--without", "optimizer",
+         "the profiled step has no optimizer: leave it out of the prediction", NULL, &own.without},
+        {"--steps", "N", "number of steps in the file; unset: as marked in the file, otherwise 1",
+         NULL, &own.steps},
+        {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
+         &own.stack},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &own.json, NULL},
     };
     arena *a = arena_create();
     profiled *q = ARENA_NEW(a, profiled);

@@ -20,8 +20,8 @@ static void print_head(const profiled *q, arena *a)
         printf("\n\n");
         return;
     }
-    cli_print("Profile", "%s: %s%s%s, %s kernels, %s waits of the host; %g step%s of %.4g s\n\n",
-              q->path, profile_source_name(p->source), p->gpu ? " of " : "", p->gpu ? p->gpu : "",
+    cli_print("Profile", "%s: %s%s%s, %s kernels, %s host waits; %g step%s of %.4g s\n\n", q->path,
+              profile_source_name(p->source), p->gpu ? " of " : "", p->gpu ? p->gpu : "",
               text_grouped(a, p->n_kernels), text_grouped(a, p->n_syncs), p->steps,
               p->steps == 1 ? "" : "s", p->span / p->steps);
 }
@@ -37,7 +37,7 @@ static void print_seconds(double x)
 static void print_time(const profiled *q)
 {
     double step = q->p.span / q->p.steps;
-    cli_print("Time", "of a step, measured beside predicted%s:\n\n",
+    cli_print("Time", "of a step, measured and predicted%s:\n\n",
               q->without_optimizer ? " (without the optimizer)" : "");
     printf("         %-44s %12s %7s %12s\n", "", "measured", "", "predicted");
     for (int i = 0; i < q->n_rows; i++) {
@@ -69,10 +69,10 @@ static void print_unknown(const profiled *q, arena *a)
 {
     const profile *p = &q->p;
     double lost = p->busy[KIND_UNKNOWN] + p->idle[CAUSE_UNKNOWN];
-    cli_print("Explained", " %.1f %% of the time; %s of %s is not\n\n", 100 * p->explained,
-              text_seconds(a, lost), text_seconds(a, p->span));
+    cli_print("Explained", " %.1f %% of the time; %s of %s remain unexplained\n\n",
+              100 * p->explained, text_seconds(a, lost), text_seconds(a, p->span));
     if (!p->n_unknown) return;
-    cli_print("Unknown", "kernels that no row of src/profile/names.def names:\n\n");
+    cli_print("Unknown", "kernels that src/profile/names.def does not list:\n\n");
     for (int i = 0; i < p->n_unknown; i++) {
         const profile_unknown *u = &p->unknown[i];
         printf("         %10.4g s %8s x  %.80s%s%.60s\n", u->seconds, text_grouped(a, u->n),
@@ -87,7 +87,7 @@ static void print_late(const profiled *q)
     double late[PROFILE_KINDS];
     memcpy(late, q->p.waited, sizeof late);
     if (q->p.source == SOURCE_LOG || !(q->measured.host > 0)) return;
-    cli_print("Host", "is late for:");
+    cli_print("Host", "launches these late:");
     for (int n = 0; n < 3; n++) {
         int most = 0;
         for (int k = 1; k < PROFILE_KINDS; k++)
@@ -115,8 +115,8 @@ static void print_fixes(const profiled *q, arena *a)
         lost += loses(q, c);
         if (loses(q, c)) continue;
         if (!n++)
-            cli_print("Fixes", "of that wall, in the guides' order, with what they are predicted "
-                               "to bring (! does not fit):\n\n");
+            cli_print("Fixes", "for that wall, in the guides' order, with their predicted gain (! "
+                               "does not fit):\n\n");
         if (c->words)
             printf("         %2d. %+6.1f %% %10s%s  %s\n                   %s\n", n, 100 * c->gain,
                    text_bytes(a, c->peak_bytes), c->fits ? " " : "!", f->what, c->words);
@@ -125,7 +125,7 @@ static void print_fixes(const profiled *q, arena *a)
     }
     if (n) printf("\n");
     if (!lost) return;
-    cli_print("Not", "these, which are predicted to lose:");
+    cli_print("Not", "recommended, because they are predicted to be slower:");
     for (int i = 0, k = 0; i < q->n_fixes; i++)
         if (loses(q, &q->fixes[i].change))
             printf("%s %s (%+.1f %%)", k++ ? ";" : "", q->fixes[i].what,
@@ -138,7 +138,7 @@ static void print_notes(const profiled *q)
     const profile *p = &q->p;
     const profile_log *l = &p->log;
     if (!p->marked)
-        cli_print("Note", "the file does not mark steps: taken as %g (--steps N says otherwise)\n",
+        cli_print("Note", "the file does not mark steps: %g assumed (--steps N sets the number)\n",
                   p->steps);
     double ratio = p->span / p->steps / q->predicted_step;
     if (p->span > 0 && (ratio < 0.2 || ratio > 5))
@@ -156,9 +156,8 @@ static void print_notes(const profiled *q)
                   "--trace cuda,nvtx with autograd's NVTX ranges)\n",
                   (long long)p->gemms_alone);
     if (p->source == SOURCE_LOG && l->n_iterations && !l->n_timers)
-        cli_print("Note",
-                  "the log has no timers (--timing-log-level 2): where the step goes is the "
-                  "prediction's\n");
+        cli_print("Note", "the log has no timers (--timing-log-level 2): the breakdown of the step "
+                          "is predicted\n");
     int64_t batch = recipe_int(&q->s->r, K_GBS);
     if (l->global_batch && l->global_batch != batch)
         cli_print("Note", "the log's global batch size is %lld, the recipe's %lld\n",

@@ -68,8 +68,8 @@ static void add_idle(profiled *q)
                               q->p.idle[c] / steps, predicted, 0});
     }
     if (log) return;
-    add_row(q, (profile_row){"slowed", "compute slowed by hidden messages", 0, x->slowed, 0});
-    add_row(q, (profile_row){"rest", "ends of lists, late gathers", 0, x->rest, 0});
+    add_row(q, (profile_row){"slowed", "compute slowed by hidden transfers", 0, x->slowed, 0});
+    add_row(q, (profile_row){"rest", "rest: ends of lists, late parameter gathers", 0, x->rest, 0});
 }
 
 void profile_make_rows(profiled *q)
@@ -82,7 +82,7 @@ void profile_make_rows(profiled *q)
         add_mixed(q);
     else
         add_kinds(q);
-    add_row(q, (profile_row){"optimizer", "optimizer, gradients set to zero",
+    add_row(q, (profile_row){"optimizer", "optimizer and zeroing of gradients",
                              known ? q->p.busy[KIND_OPTIMIZER] / q->p.steps : NAN, optimizer, 0});
     add_row(q, (profile_row){"unknown_kernels", profile_kind_title(KIND_UNKNOWN),
                              q->p.busy[KIND_UNKNOWN] / q->p.steps, 0, 0});

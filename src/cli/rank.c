@@ -72,7 +72,9 @@ status cli_rank(const char *word, const setup *s, int64_t *rank, error *err)
     if (st) return error_prefix(err, st, "--rank");
     if (!s->possible || s->pipe.why_not)
         return error_set(err, ERR_RULE,
-                         "--rank %s: the recipe has no valid layout; see `moefold check`", word);
+                         "--rank %s: the recipe has no valid layout; repair: `moefold check` lists "
+                         "what is broken",
+                         word);
     if (v.kind != V_INT || v.whole < 0 || v.whole >= s->lay.world)
         return error_set(err, ERR_INPUT,
                          "--rank %s: ranks are 0 to %" PRId64 " (cluster.n_gpus=%" PRId64

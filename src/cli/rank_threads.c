@@ -69,8 +69,8 @@ status cli_threads_can_run(const setup *s, int n, error *err)
     const recipe *r = &s->r;
     if (n < 2 || !recipe_is(r, K_DEVICE, "cuda") || !capture_of(r)) return OK;
     return error_set(err, ERR_RULE,
-                     "%s=%s with --as-threads: ranks that are threads of one process run without "
-                     "CUDA graphs; repair: %s=none with %s=[], or --ranks %d without --as-threads",
+                     "%s=%s with --as-threads: ranks as threads of one process cannot use CUDA "
+                     "graphs; repair: %s=none with %s=[], or --ranks %d without --as-threads",
                      knobs[K_GRAPHS].key, recipe_word(r, K_GRAPHS), knobs[K_GRAPHS].key,
                      knobs[K_GRAPH_MODULES].key, n);
 }

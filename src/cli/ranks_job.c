@@ -159,8 +159,7 @@ static void look_for_stragglers(job *j)
     if (clock_seconds() - j->first_left <= limit) return;
     char text[160];
     snprintf(text, sizeof text,
-             "process %d of %d rank%s has not ended %.0f s after another; "
-             "the job ends",
+             "process %d of %d rank%s has not ended %.0f s after another one; the job ends",
              (int)j->ranks[0], j->n_ranks, j->n_ranks > 1 ? "s that are left" : "", limit);
     end(j, text);
 }
@@ -173,7 +172,7 @@ static void look_at_an_end(job *j)
     if (j->alone_since == 0) j->alone_since = clock_seconds();
     if (clock_seconds() - j->alone_since <= (j->ended ? END_SECONDS : LEAVE_SECONDS)) return;
     if (!j->ended)
-        fprintf(stderr, "moefold: mpirun has not ended %d s after its last rank; it is killed\n",
+        fprintf(stderr, "moefold: mpirun has not ended %d s after its last rank; killing it\n",
                 LEAVE_SECONDS);
     j->ended = true;
     kill(j->mpirun, SIGKILL);
@@ -186,9 +185,9 @@ static void look(job *j)
     int own = atomic_load(&asked), theirs = j->of_mpirun;
     bool once = own + theirs > 0, again = own > 1 || theirs > 1;
     if (j->ended || again || (once && !j->saves))
-        end(j, again && j->saves ? "told to stop a second time: the job ends at once; what was not "
-                                   "saved is lost"
-                                 : "told to stop: the job ends");
+        end(j, again && j->saves
+                   ? "told to stop a second time: the job ends now; unsaved steps are lost"
+                   : "told to stop: the job ends");
     else if (once)
         tell(j);
     look_for_stragglers(j);
@@ -288,7 +287,8 @@ static void *guard(void *parent)
     pid_t pid = *(pid_t *)parent;
     for (;;) {
         if (kill(pid, 0) < 0 && errno == ESRCH) {
-            static const char text[] = "moefold: the process of --ranks is gone: this rank ends\n";
+            static const char text[] =
+                "moefold: the process that started --ranks is gone: this rank exits\n";
             ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
             (void)written;
             _exit(ERR_MACHINE);

@@ -69,9 +69,8 @@ static status price_it(report_job *j, const report_words *w, price_options *o, a
     if (why_not) return error_set(err, ERR_RULE, "%s: %s", s->r.name, why_not);
     why_not = audit_why_not_of(s, found, a);
     if (!why_not) return OK;
-    return error_set(err, ERR_RULE,
-                     "%s: no program can be built: %s (moefold check names the repair)", s->r.name,
-                     why_not);
+    return error_set(err, ERR_RULE, "%s: no program can be built: %s (moefold check lists repairs)",
+                     s->r.name, why_not);
 }
 
 static json_t *page_data(const char *kind)
@@ -173,9 +172,11 @@ int command_report(int argc, char **argv)
     const cli_option options[] = {
         {"-o", "FILE", "the page to write (HTML)", NULL, &w.out},
         {"--out", "FILE", "the same", NULL, &w.out},
-        {"--brief", NULL, "of a recipe: without ladder, changes and the front of its job", &w.brief,
+        {"--brief", NULL,
+         "for a recipe: leave out the memory ladder, single changes and the search", &w.brief,
          NULL},
-        {"--stack", "NAME", "container generation; unset: the newest described", NULL, &w.stack},
+        {"--stack", "NAME", "container generation; unset: the newest in the hardware file", NULL,
+         &w.stack},
     };
     arena *a = arena_create();
     recipe *r = ARENA_NEW(a, recipe);
@@ -185,8 +186,8 @@ int command_report(int argc, char **argv)
     status st = plan || run ? cli_read_plain(&words, &word, &done, &err)
                             : cli_read(a, &words, r, &done, &err);
     if (!st && !done && !w.out)
-        st = error_set(&err, ERR_INPUT, "name the page to write: -o page.html");
-    waiting_begin("report", "playing the step", WAITING_ABOUT,
+        st = error_set(&err, ERR_INPUT, "no output file is given; repair: -o page.html");
+    waiting_begin("report", "simulating the step", WAITING_ABOUT,
                   w.brief || plan || run ? 3 : SECONDS + 2);
     if (!st && !done && plan) st = report_plan(plan, &w, &good, a, &err);
     if (!st && !done && run) st = report_run(run, &w, &good, a, &err);

@@ -23,9 +23,10 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
     double skew = strtod(word, &end);
     if (end != word && !*end) {
         if (!(skew >= 1 && skew <= SKEW_MAX))
-            return error_set(err, ERR_INPUT,
-                             "--routing %s: load of the fullest EP rank over the mean, 1..%d", word,
-                             (int)SKEW_MAX);
+            return error_set(
+                err, ERR_INPUT,
+                "--routing %s: the load of the fullest EP rank over the mean must be in 1..%d",
+                word, (int)SKEW_MAX);
         bool fixed = s->r.knob[K_EP].from == FROM_USER; /* a search looks for it otherwise */
         int64_t most = fixed && s->lay.ep > 1 ? s->lay.ep : most_ep(s);
         if (most > 1 && skew > (double)most)
@@ -39,8 +40,8 @@ status cli_routing(price_options *o, const char *word, const setup *s, arena *a,
     }
     if (!file_exists(word))
         return error_set(err, ERR_INPUT,
-                         "--routing %s: no number and no file of this name; repair: a skew (1..%d) "
-                         "or a file that `train --save-routing` wrote",
+                         "--routing %s: neither a number nor a file of this name; repair: give a "
+                         "skew (1..%d) or a file that `train --save-routing` wrote",
                          word, (int)SKEW_MAX);
     routing *r = ARENA_NEW(a, routing);
     status st = routing_read(r, word, a, err);
@@ -154,11 +155,13 @@ const char *cli_routing_text(const price *p, const price_options *o, arena *a)
                  (long long)p->worst_layer, o->routing->path);
     if (is_too_small(p))
         text_add(&t,
-                 ";\n         routed buffers are planned for %.3g times: a run needs "
-                 "moefold.moe_buffer_factor=%.3g, and memory is priced without that",
+                 ";\n"
+                 "         routed buffers are planned for %.3g times: a run needs "
+                 "moefold.moe_buffer_factor=%.3g, which the memory above does not include",
                  p->room, factor_for(p));
     if (o->routing && !p->room_is_planned)
-        text_add(&t, ";\n         memory is that of %.3g times (moefold.routing_skew)", p->room);
+        text_add(&t, ";\n         memory is predicted for %.3g times (moefold.routing_skew)",
+                 p->room);
     return t.s;
 }
 

@@ -7,8 +7,8 @@
 
 #define ROUTING_WORD "SKEW|FILE"
 #define ROUTING_HELP                                                                               \
-    "load of the fullest EP rank over the mean (unset: moefold.routing_skew, 1 where balance is "  \
-    "forced), or what `train --save-routing` wrote"
+    "load of the fullest EP rank over the mean (unset: moefold.routing_skew, 1 if balance is "     \
+    "forced), or a file that `train --save-routing` wrote"
 
 /* A number becomes moefold.routing_skew, so that memory follows it and a plan's recipe has it;
  * before the recipe is resolved. */

@@ -25,13 +25,13 @@ static status nothing_is_ignored(const recipe *r, arena *a, error *err)
         value v = r->knob[k].v;
         bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
         if (asked)
-            return error_set(err, ERR_RULE, "%s=%s: `train` does not do that yet; repair: %s=%s",
-                             knobs[k].key, value_text(a, v), knobs[k].key,
-                             v.kind == V_BOOL ? "false" : "null");
+            return error_set(
+                err, ERR_RULE, "%s=%s: `train` does not support this yet; repair: %s=%s",
+                knobs[k].key, value_text(a, v), knobs[k].key, v.kind == V_BOOL ? "false" : "null");
     }
     int64_t instances = recipe_int(r, K_OPT_INSTANCES);
     if (instances <= 1) return OK;
-    return error_set(err, ERR_RULE, "%s=%lld: `train` does not do that yet; repair: %s=1",
+    return error_set(err, ERR_RULE, "%s=%lld: `train` does not support this yet; repair: %s=1",
                      knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
 }
 
@@ -124,8 +124,8 @@ status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *
     const char *bytes = text_bytes(a, need < 9e18 ? (int64_t)need : INT64_MAX);
     if (cuda)
         return error_set(err, ERR_RULE,
-                         "%s does not fit: offload of %lld rank%s puts %s into the host's memory, "
-                         "and this machine has %s; repair: %s, or fewer model.offload_modules",
+                         "%s does not fit: offload of %lld rank%s needs %s of host memory, and "
+                         "this machine has %s; repair: set %s, or fewer model.offload_modules",
                          s->r.name, (long long)local, local > 1 ? "s" : "", bytes,
                          text_bytes(a, have),
                          state_is_moved(&s->r) ? "optimizer.offload_optimizer_states=false with "
@@ -133,7 +133,7 @@ status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *
                                                  "optimizer.optimizer_offload_fraction"
                                                : "a smaller optimizer.optimizer_offload_fraction");
     return error_set(err, ERR_RULE,
-                     "%s does not fit: %lld rank%s of it here need %s, and this machine has %s; "
-                     "repair: moefold check names recompute that frees memory, or more machines",
+                     "%s does not fit: %lld rank%s on this machine need %s, and it has %s; repair: "
+                     "`moefold check` lists recompute that frees memory, or use more machines",
                      s->r.name, (long long)local, local > 1 ? "s" : "", bytes, text_bytes(a, have));
 }

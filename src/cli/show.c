@@ -31,7 +31,7 @@ static void print_recipe(const setup *s, bool all, arena *a)
     if (all)
         print_knobs(s, FROM_DEFAULT, "Defaults", a);
     else
-        printf("Everything else is at its default; --all shows it.\n\n");
+        printf("All other knobs are at their default; --all shows them.\n\n");
     cli_print_model(s, a);
     cli_print_layout(s, a);
     cli_print_stages(s, a);
@@ -143,20 +143,22 @@ int command_show(int argc, char **argv)
 {
     show_options o = {0};
     const cli_option options[] = {
-        {"--all", NULL, "also knobs at their default", &o.all, NULL},
+        {"--all", NULL, "also show knobs at their default", &o.all, NULL},
         {"--rank", "R",
-         "the groups, layers and memory of one rank; with --ops, --memory, --schedule: its program",
+         "show groups, layers and memory of one rank; with --ops, --memory or --schedule its "
+         "program",
          NULL, &o.rank},
-        {"--params", NULL, "the parameter table", &o.params, NULL},
-        {"--ops", NULL, "the operations of the step program", &o.ops, NULL},
-        {"--memory", NULL, "memory of the step program: by region, by module, over the step",
-         &o.memory, NULL},
-        {"--schedule", NULL, "the pipeline schedule", &o.schedule, NULL},
+        {"--params", NULL, "show the parameter table", &o.params, NULL},
+        {"--ops", NULL, "show the operations of the step program", &o.ops, NULL},
+        {"--memory", NULL,
+         "show the memory of the step program: by region, by module, over the step", &o.memory,
+         NULL},
+        {"--schedule", NULL, "show the pipeline schedule", &o.schedule, NULL},
         {"--as", "SYSTEM",
-         "write it as megatron-lm (flags), megatron-bridge (overrides) or recipe (YAML)", NULL,
-         &o.as},
-        {"--presets", NULL, "names of the built-in models", &o.presets, NULL},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &o.json, NULL},
+         "write the recipe as megatron-lm (flags), megatron-bridge (overrides) or recipe (YAML)",
+         NULL, &o.as},
+        {"--presets", NULL, "list the built-in models", &o.presets, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &o.json, NULL},
     };
     if (argc == 2 && strcmp(argv[1], "--presets") == 0) {
         print_presets();

@@ -101,10 +101,10 @@ static void print_nearest(const recipe *given, const setup *s, const export_row 
     memset(n, 0, sizeof *n);
     find_nearest(n, given, s, to->system, a);
     if (!n->found) {
-        fprintf(stderr, "  nothing near it was found that %s can be told\n", to->title);
+        fprintf(stderr, "  found no similar recipe that can be written for %s\n", to->title);
         return;
     }
-    fprintf(stderr, "  the nearest that can be written:");
+    fprintf(stderr, "  the nearest recipe that can be written:");
     for (int i = 0; i < n->n_words; i++) fprintf(stderr, " %s", cli_quoted(a, n->words[i]));
     fprintf(stderr, "\n    this recipe:    %s\n", price_text(s, a));
     fprintf(stderr, "    the nearest:    %s\n", price_text(&n->s, a));
@@ -136,7 +136,7 @@ static void print_errors(const violations *found)
 static bool is_lost(const char *note)
 {
     if (strstr(note, ": part of the command") || strstr(note, "of the launcher")) return false;
-    return strstr(note, "no effect here") || strstr(note, "no knob for it here");
+    return strstr(note, "no effect here") || strstr(note, "moefold has no knob for it");
 }
 
 static void print_notes(const recipe *r)
@@ -154,8 +154,9 @@ static status export_to(const recipe *given, const setup *s, const export_row *t
     print_errors(&found);
     if (to->system != MOEFOLD && (n_gaps || found.n_errors)) {
         print_nearest(given, s, to, a);
-        return error_set(err, ERR_RULE, "%s: nothing is written for %s, which would not run it",
-                         s->r.name, to->title);
+        return error_set(err, ERR_RULE,
+                         "%s: nothing is written for %s, because it would not run there", s->r.name,
+                         to->title);
     }
     textbuf out = text_init(a);
     to->write(&s->r, &out);

@@ -111,11 +111,11 @@ static void print_segment(const program *p, const segment *seg, arena *a)
 static void print_ops(const program *p, arena *a)
 {
     printf("Operations of rank %" PRId64 ": a microbatch is %" PRId64 " x %" PRId64
-           " tokens here; one segment of each kind.\n",
+           " tokens on this rank; one segment of each kind.\n",
            p->at.rank, p->B, p->S);
-    printf("A name with ' is a gradient; => writes it, all else adds to it. Sizes are of all "
-           "buffers that an operation touches; of a "
-           "message also what goes to each other member.\n\n");
+    printf("A name with ' is a gradient; => overwrites it, everything else adds to it. Sizes cover "
+           "all buffers that an operation touches; for communication also the bytes to each other "
+           "member.\n\n");
     for (int i = 0; i < p->n_segments; i++) print_segment(p, p->segments[i], a);
 }
 
@@ -201,8 +201,8 @@ static void print_timeline(const program *p, arena *a)
     for (int pass = 0; pass < 2; pass++) { /* first the peak, then the picture */
         int64_t saved = 0;
         if (pass)
-            printf("Activations and temporaries during the first microbatch (beside %s of weights, "
-                   "gradients, optimizer and buffers):\n\n",
+            printf("Activations and temporaries during the first microbatch (in addition to %s of "
+                   "weights, gradients, optimizer and buffers):\n\n",
                    text_bytes(a, fixed));
         for (int64_t e = 0; e < p->order.n && (p->order.list[e].micro == 0 || e < 2); e++) {
             const chunk *c = &p->chunks[p->order.list[e].chunk];

@@ -38,7 +38,7 @@ static void print_head(const trace_command *q, arena *a)
 /* Of compute, which every rank has: what its stream did, a rank in the mean. */
 static void print_streams(const trace_command *q, arena *a)
 {
-    cli_print("\nStreams", "seconds of a rank in a step, in the mean: operations, waits, idle\n\n");
+    cli_print("\nStreams", "seconds per rank and step (mean): operations, waits, idle\n\n");
     for (int i = 0; i < 2; i++) {
         const trace *t = &q->t[i];
         trace_sum *sums;
@@ -70,9 +70,10 @@ static void print_count(double n)
 static void print_rows(const trace_command *q)
 {
     const trace_comparison *c = &q->c;
-    cli_print("\nDiffer", "most, a rank in a step, in the mean (%s):\n\n",
-              c->whole ? "both are whole steps: sums are compared"
-                       : "windows of steps: mean lengths are compared, at A's count");
+    cli_print("\nDiffer", "most, mean per rank and step (%s):\n\n",
+              c->whole
+                  ? "both traces are whole steps: sums are compared"
+                  : "the traces are windows of steps: mean durations are compared, at A's count");
     printf("         %12s %9s %12s %9s %12s\n", "B - A", "times A", "each A", "times B", "each B");
     int64_t n = 0;
     for (int64_t i = 0; i < c->n && n < q->n_top; i++) {
@@ -88,7 +89,7 @@ static void print_rows(const trace_command *q)
         printf("  %s%s%s%s (%s)\n", wait ? "wait for " : "", *r->name ? r->name : "-",
                r->phase ? ", " : "", r->phase ? r->phase : "", r->kind);
     }
-    if (!n) printf("         nothing: every operation takes as long in both\n");
+    if (!n) printf("         nothing: every operation takes equally long in both\n");
 }
 
 /* ---- for programs */
@@ -151,8 +152,8 @@ static status compare(trace_command *q, arena *a, error *err)
     trace_compare(&q->c, &q->t[0], &q->t[1], a);
     if (!q->c.common)
         return error_set(err, ERR_INPUT,
-                         "no operation of %s is in %s: traces of different models? repair: "
-                         "compare traces of one model",
+                         "no operation of %s is in %s: are these traces of different models? "
+                         "repair: compare traces of one model",
                          q->paths[0], q->paths[1]);
     if (!q->out) return OK;
     trace both;
@@ -181,11 +182,10 @@ int command_trace(int argc, char **argv)
     arena *a = arena_create();
     trace_command *q = ARENA_NEW(a, trace_command);
     const cli_option options[] = {
-        {"-o", "FILE", "write both on one time axis (packed where the name ends in .gz)", NULL,
-         &q->out},
+        {"-o", "FILE", "write both on one time axis (gzip if the name ends in .gz)", NULL, &q->out},
         {"--out", "FILE", "the same", NULL, &q->out},
         {"--top", "N", "rows to print; unset: 20", NULL, &q->top},
-        {"--json", NULL, "print for programs (docs/JSON.md)", &q->json, NULL},
+        {"--json", NULL, "print JSON (docs/JSON.md)", &q->json, NULL},
     };
     error err = {{0}};
     bool done = false;

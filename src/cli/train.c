@@ -106,23 +106,21 @@ int command_train(int argc, char **argv)
     int64_t n_threads = 0; /* its share of the cores */
     const char *threads = NULL, *ranks = NULL, *steps = NULL;
     const cli_option options[] = {
-        {"--json", NULL, "iteration lines as JSON (docs/JSON.md)", &o.json, NULL},
+        {"--json", NULL, "print iteration lines as JSON (docs/JSON.md)", &o.json, NULL},
         {"--metrics", "FILE", "write every iteration line to this file as JSON", NULL, &o.metrics},
-        {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
-         &threads},
+        {"--threads", "N", "CPU threads per rank; unset: its share of the cores", NULL, &threads},
         {"--ranks", "N", "start N ranks on this machine (mpirun)", NULL, &ranks},
-        {"--as-threads", NULL, "with --ranks: as threads of this process, without mpirun",
+        {"--as-threads", NULL, "with --ranks: run ranks as threads of this process, without mpirun",
          &as_threads, NULL},
         {"--plain", NULL, "use the plain C kernels only", &o.plain, NULL},
         {"--save-routing", "FILE", "write how many tokens each expert got, for price --routing",
          NULL, &o.save_routing},
-        {"--trace", "FILE", "write the operations of the last two steps (docs/TRACE.md)", NULL,
-         &o.trace},
+        {"--trace", "FILE", "write a trace of the last two steps (docs/TRACE.md)", NULL, &o.trace},
         {"--trace-steps", "A-B", "trace these steps instead", NULL, &steps},
-        {"--run", "DIR", "write recipe, metrics, trace, loads of experts and summary there", NULL,
-         &o.run},
-        {"--predict", NULL, "print predicted beside measured times at the end", &o.predict, NULL},
-        {"--touched", NULL, "compare the bytes that steps touch with those planned; no training",
+        {"--run", "DIR", "write recipe, metrics, trace, expert loads and summary to this folder",
+         NULL, &o.run},
+        {"--predict", NULL, "print predicted and measured times at the end", &o.predict, NULL},
+        {"--touched", NULL, "compare the bytes that steps touch with those planned; train nothing",
          &o.touched, NULL},
     };
     arena *a = arena_create();

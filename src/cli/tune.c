@@ -88,18 +88,18 @@ static status go_on(tune *t, const tune_words *w, const limits *l, const char **
     status st = OK;
     for (*why = NULL; !st && !*why;) {
         tune_next *n = ARENA_NEW(a, tune_next);
-        waiting_begin("tune", "pricing what could come next", WAITING_AT_MOST, TUNE_PRICING);
+        waiting_begin("tune", "predicting what could come next", WAITING_AT_MOST, TUNE_PRICING);
         tune_choose(t, n, a);
         waiting_end();
         if (n->done) {
             *why = n->why;
             st = settle(t, w, l, err);
         } else if (clock_seconds() > l->end) {
-            *why = "time is up (--minutes); the next call goes on";
+            *why = "the time limit (--minutes) was reached; the next call continues";
         } else {
             if (!w->json) tune_print_trial(n, a);
             st = one_trial(t, w, l, n, a, err);
-            if (!st && stop_asked()) *why = "interrupted; the next call goes on";
+            if (!st && stop_asked()) *why = "interrupted; the next call continues";
         }
     }
     return st;
@@ -130,7 +130,8 @@ static status read_limits(limits *l, const tune_words *w, error *err)
     if (w->minutes) st = cli_read_count("--minutes", w->minutes, MINUTES_MAX, &minutes, err);
     if (!st && w->steps) st = cli_read_count("--steps", w->steps, STEPS_MAX, &l->steps, err);
     if (!st && w->next && w->tell)
-        st = error_set(err, ERR_INPUT, "--next and --tell: one after the other");
+        st = error_set(err, ERR_INPUT,
+                       "--next and --tell cannot be combined: give one after the other");
     l->start = clock_seconds();
     l->end = l->start + 60 * (double)minutes;
     return st;
@@ -142,7 +143,7 @@ static status other_program(error *err)
     if (!other || access(other, X_OK) == 0) return OK;
     return error_set(err, ERR_INPUT,
                      "MOEFOLD_TUNE_PROGRAM=%s in the environment is not a program that can be "
-                     "started; unset it and trials are processes of this one",
+                     "started; unset it to run trials with this program",
                      other);
 }
 
@@ -194,18 +195,19 @@ int command_tune(int argc, char **argv)
     tune_words w = {0};
     const char *pin = NULL; /* plan_take_pins reads them */
     const cli_option options[] = {
-        {"--minutes", "N", "no trial begins later; unset: 10", NULL, &w.minutes},
-        {"--dir", "DIR", "folder of the trials, which goes on where it ended; unset: ./tune", NULL,
+        {"--minutes", "N", "start no trial after this time; unset: 10", NULL, &w.minutes},
+        {"--dir", "DIR", "folder of the trials; a later call continues there; unset: ./tune", NULL,
          &w.dir},
-        {"--pin", "KEY=VALUE", "keep a knob at this value; may be repeated; all: what is set", NULL,
-         &pin},
-        {"--threads", "N", "threads of a rank's kernels; unset: its share of the cores", NULL,
-         &w.threads},
-        {"--steps", "N", "steps of a trial; unset: about three seconds of them", NULL, &w.steps},
-        {"--next", NULL, "write the next trial for a cluster elsewhere, and run nothing", &w.next,
+        {"--pin", "KEY=VALUE",
+         "keep a knob at this value; may be repeated; all: every knob that is set", NULL, &pin},
+        {"--threads", "N", "CPU threads per rank; unset: its share of the cores", NULL, &w.threads},
+        {"--steps", "N", "steps per trial; unset: as many as take about three seconds", NULL,
+         &w.steps},
+        {"--next", NULL, "write the next trial for a remote cluster, and run nothing", &w.next,
          NULL},
-        {"--tell", "LOG", "the log (or profile) of the trial that --next wrote", NULL, &w.tell},
-        {"--json", NULL, "print for programs, at the end (docs/JSON.md)", &w.json, NULL},
+        {"--tell", "LOG", "read the log (or profile) of the trial that --next wrote", NULL,
+         &w.tell},
+        {"--json", NULL, "print JSON at the end (docs/JSON.md)", &w.json, NULL},
     };
     arena *a = arena_create();
     tune *t = ARENA_NEW(a, tune);

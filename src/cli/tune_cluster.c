@@ -28,8 +28,8 @@ static status write_by_self(const char *path, char *const *args, error *err)
     if (pid > 0 && waitpid(pid, &left, 0) == pid && WIFEXITED(left) && WEXITSTATUS(left) == 0)
         return OK;
     return error_set(err, ERR_RULE,
-                     "%s could not be written: the recipe cannot be said in Megatron's flags (see "
-                     "above); repair: --pin the knob that is named",
+                     "%s could not be written: Megatron has no flags for this recipe (see above); "
+                     "repair: --pin the knob that is named",
                      path);
 }
 
@@ -46,8 +46,8 @@ static status write_job(const tune *t, const trial *x, const setup *s, arena *a,
              "#SBATCH --gpus-per-node=%lld\n"
              "#SBATCH --time=1:00:00\n"
              "#SBATCH --output=log\n"
-             "# Run it in Megatron-LM's folder, or set MEGATRON. Data, tokenizer and paths of\n"
-             "# yours belong into EXTRA. Then: moefold tune RECIPE --dir DIR --tell log\n"
+             "# Run it in Megatron-LM's folder, or set MEGATRON. Put your data, tokenizer\n"
+             "# and paths into EXTRA. Then: moefold tune RECIPE --dir DIR --tell log\n"
              "set -euo pipefail\n"
              "here=$(cd \"$(dirname \"$0\")\" && pwd)\n"
              "[ -n \"${SLURM_SUBMIT_DIR:-}\" ] && here=$SLURM_SUBMIT_DIR\n"
@@ -89,7 +89,7 @@ static void print_next(const tune *t, const trial *x, arena *a)
               *x->change ? x->change : "no change", x->reason);
     cli_print("Files", "%s (recipe), %s, %s\n", tune_path(t, x, "recipe.yaml"),
               tune_path(t, x, "megatron.sh"), tune_path(t, x, "job.sh"));
-    cli_print("Then", "give its log: moefold tune RECIPE --dir %s --tell LOG\n", t->dir);
+    cli_print("Then", "then read its log: moefold tune RECIPE --dir %s --tell LOG\n", t->dir);
 }
 
 status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *err)
@@ -104,7 +104,7 @@ status tune_write_next(tune *t, const tune_next *n, bool json, arena *a, error *
         out = pending(t);
     }
     if (st) return st;
-    const char *why = out ? "a trial is out: --tell LOG" : n->why;
+    const char *why = out ? "a trial is waiting for its log: --tell LOG" : n->why;
     if (json)
         cli_json_print(tune_json(t, why));
     else if (out)
@@ -118,9 +118,10 @@ status tune_take_log(tune *t, const char *log, bool json, arena *a, error *err)
 {
     const trial *out = pending(t);
     if (!out)
-        return error_set(err, ERR_INPUT,
-                         "--tell %s: no trial of %s is out; repair: --next writes one first", log,
-                         t->dir);
+        return error_set(
+            err, ERR_INPUT,
+            "--tell %s: no trial of %s is waiting for a log; repair: write one with --next first",
+            log, t->dir);
     trial x = *out;
     status st = trial_told(t, &x, log, err);
     if (!st) st = tune_record(t, &x, err);

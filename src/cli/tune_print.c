@@ -46,7 +46,8 @@ void tune_print_end(const tune *t, const trial *x)
 void tune_print_close(int n)
 {
     printf("\n");
-    cli_print("Confirm", "the fastest %d trials are too close to tell apart: they run in turn\n",
+    cli_print("Confirm",
+              "the fastest %d trials are too close to tell apart: they run again, alternating\n",
               n);
     fflush(stdout);
 }
@@ -79,7 +80,7 @@ void tune_print_done(const tune *t, const char *why, double seconds)
         return;
     }
     cli_print("Best", "trial %d, %.4g s a step: %s\n", best->number, best->step_s,
-              *best->change ? best->change : "the recipe as it was given");
+              *best->change ? best->change : "the recipe as given");
     cli_print("Gained", "%.1f %% of the first trial's %.4g s, in %d trials and %.0f s\n",
               100 * (1 - best->step_s / first->step_s), first->step_s, t->n, seconds);
     cli_print("Files", "%s/best.yaml; %s/trials.jsonl; %s/hardware.yaml\n", t->dir, t->dir, t->dir);

@@ -1,4 +1,4 @@
-/* verdict.c - the fullest rank beside what its GPU has. */
+/* verdict.c - prints the peak memory of the fullest rank and whether its GPU can hold it. */
 #include "cli/verdict.h"
 
 #include <stdio.h>
@@ -16,7 +16,8 @@ status cli_headroom(recipe *r, const char *word, error *err)
     double part = strtod(word, &end);
     if (end == word || *end || !(part >= 0 && part <= 0.9))
         return error_set(err, ERR_INPUT,
-                         "--headroom %s: a part of visible memory, 0..0.9; repair: --headroom %g",
+                         "--headroom %s: a fraction of visible memory in 0..0.9 is needed; repair: "
+                         "--headroom %g",
                          word, HEADROOM_DEFAULT);
     recipe_set(r, K_HEADROOM, value_of_float(part), "--headroom");
     return OK;
@@ -66,7 +67,7 @@ static void print_reported(const reported *r, arena *a)
 
 const char *cli_packing_gap(int64_t bytes, int64_t live, arena *a)
 {
-    return arena_text(a, "%s live at once; their region ends %s (%.1f %%) above",
+    return arena_text(a, "at most %s are live at once; the region is %s (%.1f %%) larger than that",
                       text_bytes(a, live), text_bytes(a, bytes - live),
                       live > 0 ? 100 * (double)(bytes - live) / (double)live : 0.0);
 }
@@ -87,7 +88,7 @@ static void print_node(const host_need *h, arena *a)
     if (h->memory)
         text = arena_text(a, "%s of %s", h->node > h->memory ? "MORE THAN ALL" : "out",
                           text_bytes(a, h->memory));
-    printf("         %-40s %12s   %s\n", "on the host: a node's GPUs, at most",
+    printf("         %-40s %12s   %s\n", "on the host: all GPUs of a node, at most",
            text_bytes(a, h->node), text);
 }
 
@@ -186,8 +187,8 @@ void cli_print_times(const recipe *r, const hardware *hw)
                   hw->name);
     else if (timing_estimated(r, hw))
         cli_print("Estimate",
-                  "times are estimates: our kernels were not measured on %s; repair: `moefold "
-                  "bench --device cuda` there\n\n",
+                  "times are estimates: our kernels were not measured on %s; repair: run "
+                  "`moefold bench --device cuda` there\n\n",
                   hw->name);
     else
         cli_print("Machine", "%s, measured with our kernels on %s\n\n", hw->path, hw->measured);

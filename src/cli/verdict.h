@@ -8,7 +8,7 @@
 
 #define HEADROOM_WORD "PART"
 #define HEADROOM_HELP                                                                              \
-    "part of a GPU's visible memory that must stay free to fit (moefold.headroom; unset: 0.05)"
+    "fraction of a GPU's visible memory to keep free (moefold.headroom; unset: 0.05)"
 
 /* --headroom sets the knob; NULL: it is not given. */
 status cli_headroom(recipe *r, const char *word, error *err);

@@ -1,4 +1,5 @@
-/* board.c - rooms where messages wait for their partners. */
+/* board.c - matches messages between ranks that are threads: a message waits in its communicator's
+ * room until all its partners have posted theirs. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

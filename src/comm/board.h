@@ -1,9 +1,9 @@
 /* board.h - messages between threads of one process, and of a rank with itself.
  *
- * Every rank has a seat; every communicator has a room, where messages wait for their partners.
- * Whoever completes a message (the last member to begin a collective, the second of a pair) moves
- * the data of all of it, and tells the others. So nobody waits to begin, and a rank that computes
- * holds up only what stands in its own queues.
+ * Every rank has a seat, and every communicator has a room, where messages wait for their partners.
+ * The rank that completes a message (the last member to begin a collective, the second of a send
+ * and a receive) moves all of its data and notifies the others. So no rank blocks when it begins a
+ * message, and a rank that computes delays only messages in its own queues.
  *
  * I1  Rooms and seats are changed under the board's lock; data is moved outside it.
  * I2  Sums run over the members in the order of their places (adder.h): all get the same bits. */

@@ -35,7 +35,8 @@ comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size)
 status comm_open_threads(comm **out, int n, error *err)
 {
     if (n < 1 || n > 4096)
-        return error_set(err, ERR_INPUT, "%d ranks as threads: from 1 to 4096 are possible", n);
+        return error_set(err, ERR_INPUT, "%d ranks as threads: the number must be from 1 to 4096",
+                         n);
     seat **seats = calloc((size_t)n, sizeof *seats);
     if (!seats || !board_open(seats, n)) {
         free(seats);
@@ -110,10 +111,10 @@ status comm_seconds(const char *variable, const char *key, double otherwise, dou
     char *end;
     double given = strtod(word, &end);
     if (end == word || *end || !isfinite(given) || given <= 0)
-        return error_set(err, ERR_INPUT,
-                         "%s=%s in the environment is not a number of seconds above 0; unset it "
-                         "and %s counts",
-                         variable, word, key);
+        return error_set(
+            err, ERR_INPUT,
+            "%s=%s in the environment is not a number of seconds above 0; unset it to use %s",
+            variable, word, key);
     *seconds = given;
     return OK;
 }
@@ -192,8 +193,8 @@ message *comm_take(comm *c, message_kind kind, comm_group g, const char *what)
     int i = c->first_free;
     if (i >= COMM_REQUESTS_MAX) {
         char text[160];
-        snprintf(text, sizeof text, "%s: %d messages are under way, and there is room for no more",
-                 what, COMM_REQUESTS_MAX);
+        snprintf(text, sizeof text, "%s: %d messages are in flight, which is the limit", what,
+                 COMM_REQUESTS_MAX);
         comm_abort(c, ERR_MACHINE, text);
     }
     message *m = &c->messages[i];

@@ -1,11 +1,11 @@
-/* crash.c - what is said when the program itself fails.
+/* crash.c - the handler of fatal signals: it reports which rank failed, and where.
  *
  * I1  The handler runs on the thread that failed. Ranks may be threads, so each of them names its
  *     rank (comm_here); a thread that is nobody's, OpenMP's or a driver's, belongs to the process's
  *     only rank, and else is called a helper.
  * I2  A full stack is one of the faults: ranks have another one for the handler.
- * I3  The first fault speaks. What fails beside it waits for its end, what fails in the handler
- *     ends it.
+ * I3  Only the first fault is reported. Threads that fail meanwhile wait for the process to end; a
+ *     fault inside the handler ends it at once.
  * I4  A signal that is handled already is left alone, and so is one that another handler, which was
  *     set later, hands back (data/guard.c): it then fails once more, here. */
 #define _GNU_SOURCE
@@ -83,10 +83,10 @@ static void speak(int number, const siginfo_t *info)
         line_address(&l, info->si_addr);
     }
     if (c)
-        put_rank(&l, c, mine ? "" : " in a thread that helps the rank,");
+        put_rank(&l, c, mine ? "" : " in a helper thread of the rank,");
     else
-        line_put(&l, atomic_load(&n_ranks) ? " in a thread that helps ranks" : "");
-    line_put(&l, "; the process ends. The calls, last first (`addr2line -e` reads them):");
+        line_put(&l, atomic_load(&n_ranks) ? " in a helper thread of the ranks" : "");
+    line_put(&l, "; the process ends. Calls, last first (`addr2line -e` reads them):");
     line_say(&l);
     backtrace_symbols_fd(calls, backtrace(calls, CALLS), STDERR_FILENO);
 }

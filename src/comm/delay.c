@@ -97,7 +97,7 @@ status comm_delay_parse(const char *text, comm_delay *out, error *err)
         memcpy(word, p, kept);
         word[kept] = 0;
         memcpy(shown, word, sizeof word);
-        const char *wrong = n == kept ? read_part(word, &d) : "too long a word";
+        const char *wrong = n == kept ? read_part(word, &d) : "the word is too long:";
         if (wrong) return refuse(err, text, wrong, shown);
         p += n;
     }

@@ -42,14 +42,14 @@ status comm_can(const op *o, error *err)
     bool sums = r->kind == MESSAGE_REDUCE_SCATTER || r->kind == MESSAGE_ALL_REDUCE;
     if (sums && !adder_has(o->type))
         return error_set(err, ERR_MACHINE,
-                         "operation %s (%s): messages do not sum %s; they sum FP32, FP64, BF16, "
+                         "operation %s (%s): collectives cannot sum %s; they sum FP32, FP64, BF16, "
                          "FP16 and INT32",
                          name, what, dtype_name(o->type));
     int64_t n = o->dim[r->n];
     if (dtype_elements(o->type, dtype_bytes(o->type, n)) != n)
         return error_set(err, ERR_MACHINE,
-                         "operation %s (%s): %lld elements of %s are no whole number of bytes; "
-                         "messages carry whole bytes",
+                         "operation %s (%s): %lld elements of %s do not fill whole bytes; messages "
+                         "carry whole bytes",
                          name, what, (long long)n, dtype_name(o->type));
     return OK;
 }

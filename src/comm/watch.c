@@ -238,9 +238,8 @@ static void start_thread(void)
     if (watch.runs) pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!watch.runs)
-        fprintf(stderr,
-                "moefold: no thread can be started to watch the time of messages: a hanging "
-                "job will not end by itself\n");
+        fprintf(stderr, "moefold: cannot start the watchdog thread: a job that hangs will not end "
+                        "on its own\n");
 }
 
 void watch_call(const char *what, double timeout)

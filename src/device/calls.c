@@ -1,4 +1,4 @@
-/* calls.c - what devices whose ranks move messages by themselves call of comm. */
+/* calls.c - the table of calls.h. */
 #include "device/calls.h"
 
 static void fail(comm *c, const char *why)

@@ -1,4 +1,5 @@
-/* calls.h - comm, for devices whose ranks move messages by themselves. */
+/* calls.h - the functions of src/comm that a device calls when it moves messages between ranks
+ * itself instead of leaving that to src/comm. */
 #ifndef DEVICE_CALLS_H
 #define DEVICE_CALLS_H
 

@@ -50,14 +50,14 @@ static status none_is_there(const cuda_gpu *g, error *err)
 {
     if (g->driver > 0 && g->driver < g->runtime)
         return error_set(err, ERR_MACHINE,
-                         "the GPU's driver is for CUDA %d.%d, this program is for %d.%d; repair: a "
-                         "newer driver, or moefold.device=cpu",
+                         "the GPU's driver supports CUDA %d.%d, but this program needs %d.%d; "
+                         "repair: install a newer driver, or set moefold.device=cpu",
                          g->driver / 1000, g->driver / 10 % 100, g->runtime / 1000,
                          g->runtime / 10 % 100);
-    return error_set(err, ERR_MACHINE, "there is no GPU to use (%s); repair: moefold.device=cpu",
-                     g->driver == 0 ? "no NVIDIA driver is here"
+    return error_set(err, ERR_MACHINE, "there is no usable GPU (%s); repair: moefold.device=cpu",
+                     g->driver == 0 ? "no NVIDIA driver is installed"
                      : g->why[0]    ? g->why
-                                    : "none is visible; CUDA_VISIBLE_DEVICES says which");
+                                    : "none is visible; check CUDA_VISIBLE_DEVICES");
 }
 
 status device_cuda_judge(const cuda_gpu *g, error *err)
@@ -65,8 +65,8 @@ status device_cuda_judge(const cuda_gpu *g, error *err)
     if (g->count < 1) return none_is_there(g, err);
     if (g->major == 9 && g->minor == 0) return OK;
     return error_set(err, ERR_MACHINE,
-                     "%s has compute capability %d.%d: our kernels are made for 9.0 (Hopper: H100, "
-                     "H200, H20); repair: moefold.device=cpu",
+                     "%s has compute capability %d.%d: our kernels need 9.0 (Hopper: H100, H200, "
+                     "H20); repair: moefold.device=cpu",
                      g->name, g->major, g->minor);
 }
 

@@ -39,8 +39,8 @@ static status find(const device_table **out, const char *name, size_t n, error *
         if (strlen(devices[i].name) == n && strncmp(devices[i].name, name, n) == 0)
             return devices[i].table(out, err);
     return error_set(err, ERR_MACHINE,
-                     "device %s: there is none of that name; repair: MOEFOLD_DEVICE=cpu, cuda, "
-                     "peers or deferred:SEED",
+                     "device %s: there is no device of that name; repair: MOEFOLD_DEVICE=cpu, "
+                     "cuda, peers or deferred:SEED",
                      name);
 }
 

@@ -246,7 +246,7 @@ static void rest(device *d)
     else if (n)
         q->calls->wait_any(d->c, requests, n);
     else
-        q->calls->fail(d->c, "streams of this rank wait for one another");
+        q->calls->fail(d->c, "streams of this rank wait for each other: deadlock");
 }
 
 static void until(device *d, record_at r)

@@ -1,7 +1,9 @@
-/* meeting.h - one message of a stream: its members meet, each moves its share, they meet again.
+/* meeting.h - how the members of a group run one collective: they synchronise, each moves its share
+ * of the data, and they synchronise again.
  *
- * Each member moves what it receives. Of a sum it adds a part of its own, in the order of places,
- * and writes that part to all who get it. Nothing is taken beside the buffers of the operation. */
+ * Each member copies the data that it receives. For a reduction it sums one part, in the order of
+ * group ranks, and writes that part to every member that needs it. No memory is used other than the
+ * buffers of the operation. */
 #ifndef DEVICE_MEETING_H
 #define DEVICE_MEETING_H
 

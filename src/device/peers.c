@@ -180,7 +180,7 @@ static device_address hook_locate(const device *d, const void *at)
         for (int s = 0; s < SPACE_COUNT; s++)
             if (h->memory[s] && p >= h->memory[s] && p < h->memory[s] + h->bytes[s] + slack)
                 return (device_address){(device_space)s, p - h->memory[s]};
-    device_comm_calls.fail(d->c, "a message lies outside of the device's memory");
+    device_comm_calls.fail(d->c, "a message buffer lies outside the device's memory");
     return (device_address){SPACE_COUNT, 0};
 }
 

@@ -193,7 +193,7 @@ static void rest(device *d, op_stream first)
         const task *t = task_at(q, q->complete);
         if (q->complete < q->started && t->kind == TASK_MESSAGE) requests[n++] = t->request;
     }
-    if (!n) comm_abort(d->c, ERR_MACHINE, "streams of this rank wait for one another");
+    if (!n) comm_abort(d->c, ERR_MACHINE, "streams of this rank wait for each other: deadlock");
     comm_wait_any(d->c, requests, n);
 }
 

@@ -197,8 +197,8 @@ status hardware_has_stack(const hardware *h, const char *name, error *err)
                                   h->stacks[i].name);
     }
     if (!name) return OK;
-    return error_set(err, ERR_INPUT,
-                     "moefold.stack=%.40s: %s describes %s; repair: one of those, or "
-                     "null for the newest",
-                     name, h->path, known);
+    return error_set(
+        err, ERR_INPUT,
+        "moefold.stack=%.40s: %s describes %s; repair: name one of those, or null for the newest",
+        name, h->path, known);
 }

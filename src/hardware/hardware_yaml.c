@@ -60,8 +60,8 @@ static status bad_point(reader *r, const yaml_node *node, const field *f)
 {
     const char *text = node->kind == YAML_SCALAR ? node->text : "a list or map";
     return error_set(r->err, ERR_INPUT,
-                     "%s:%d: %s: \"%.60s\" is not a part from %g to %g of what the machine could "
-                     "reach; write one like 0.7",
+                     "%s:%d: %s: \"%.60s\" is not a fraction from %g to %g of the machine's peak; "
+                     "write one like 0.7",
                      r->path, node->line, f->path, text, LEAST_REACHED, f->most);
 }
 
@@ -88,8 +88,8 @@ static status read_point(reader *r, const yaml_node *node, const field *f, curve
     if (!node->key || !number_of(node->key, &x) || x <= 0 || (c->n && x <= c->x[c->n - 1]))
         return error_set(
             r->err, ERR_INPUT,
-            "%s:%d: %s: \"%.60s\" is not a size; a curve is a map of sizes, each larger "
-            "than the one before, to the part that is reached: {1024: 0.4, 4096: 0.7}",
+            "%s:%d: %s: \"%.60s\" is not a size; a curve is a map of sizes, each larger than the "
+            "one before, to the fraction of the peak that is reached: {1024: 0.4, 4096: 0.7}",
             r->path, node->line, f->path, node->key ? node->key : "");
     if (node->kind != YAML_SCALAR || !number_of(node->text, &y) || y < LEAST_REACHED || y > f->most)
         return bad_point(r, node, f);
@@ -128,8 +128,8 @@ static status read_curve(reader *r, const yaml_node *node, const field *f)
     }
     if (!curve_finish(&c, text_starts(f->path, "products.") ? 2 : STEEPEST))
         return error_set(r->err, ERR_INPUT,
-                         "%s:%d: %s: grows faster than the size, so that twice as much would take "
-                         "less time; lower its later parts",
+                         "%s:%d: %s: grows faster than the size, so that twice the work would take "
+                         "less time; lower its later values",
                          r->path, node->line, f->path);
     memcpy((char *)r->h + f->at, &c, sizeof c);
     return OK;
@@ -181,8 +181,8 @@ static status read_kinds(reader *r, const yaml_node *map)
     const double most = 4;
     if (map->kind != YAML_MAP || map->n_items < 1 || map->n_items > PARTS_MAX || r->h->n_kinds)
         return error_set(r->err, ERR_INPUT,
-                         "%s:%d: kinds: needs one map of 1 to %d kinds of operations to the part "
-                         "of memory.efficiency that they reach, as {NORM: 0.9, SORT: 0.1}",
+                         "%s:%d: kinds: needs one map of 1 to %d kinds of operations to the "
+                         "fraction of memory.efficiency that they reach, as {NORM: 0.9, SORT: 0.1}",
                          r->path, map->line, PARTS_MAX);
     for (int i = 0; i < map->n_items; i++) {
         const yaml_node *x = map->items[i];
@@ -202,13 +202,13 @@ static status unknown_key(reader *r, const yaml_node *node, const char *path)
     if (strcmp(path, "memory.usable") == 0)
         return error_set(r->err, ERR_INPUT,
                          "%s:%d: memory.usable is no longer read: plans leave moefold.headroom "
-                         "(unset: %g) of memory.visible free; repair: take the line out",
+                         "(unset: %g) of memory.visible free; repair: remove the line",
                          r->path, node->line, HEADROOM_DEFAULT);
     const char *words[N_FIELDS];
     for (int i = 0; i < N_FIELDS; i++) words[i] = fields[i].path;
     const char *near = text_nearest(path, words, N_FIELDS);
     return error_set(r->err, ERR_INPUT, "%s:%d: unknown key \"%.80s\"%s%s%s", r->path, node->line,
-                     path, near ? "; did you mean \"" : "; hardware/h100.yaml has all there are",
+                     path, near ? "; did you mean \"" : "; hardware/h100.yaml has all keys",
                      near ? near : "", near ? "\"?" : "");
 }
 
@@ -308,8 +308,8 @@ status hardware_parse(hardware *h, const char *path, const char *data, size_t n,
     status s = yaml_parse(a, path, data, n, &root, err);
     if (s) return s;
     if (root->kind != YAML_MAP)
-        return error_set(err, ERR_INPUT, "%s: is not a map of keys; hardware/h100.yaml shows one",
-                         path);
+        return error_set(err, ERR_INPUT,
+                         "%s: is not a map of keys; hardware/h100.yaml is an example", path);
     for (int i = 0; i < root->n_items && !s; i++)
         s = read_node(&r, root->items[i], root->items[i]->key ? root->items[i]->key : "");
     if (!s) s = check_whole(&r);

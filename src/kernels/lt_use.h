@@ -1,5 +1,6 @@
-/* lt_use.h - products that cuBLASLt computes, as a program is told of them: which algorithm each
- * got, whose choice it was, and what a tuning gained.
+/* lt_use.h - the GEMMs that cuBLASLt computes, as devices report them to the program: which
+ * algorithm each one uses, who chose it (the run, `bench` or the heuristic), and what tuning
+ * gained.
  *
  * The header is C and knows nothing of CUDA; devices hand such lists on (device.h, products). */
 #ifndef KERNELS_LT_USE_H

@@ -11,8 +11,9 @@ static void derive_sequence(recipe *r)
     int64_t most = recipe_int(r, K_MAX_POSITIONS);
     if (most > 0 && most < 4096)
         recipe_fill(r, K_SEQ, value_of_int(most), FROM_DERIVED,
-                    "unset: the longest that the model is built for");
-    recipe_fill(r, K_SEQ, value_of_int(4096), FROM_DERIVED, "unset: where pre-training starts");
+                    "unset: the longest sequence that the model supports");
+    recipe_fill(r, K_SEQ, value_of_int(4096), FROM_DERIVED,
+                "unset: the usual length of pre-training");
     recipe_fill(r, K_MAX_POSITIONS, r->knob[K_SEQ].v, FROM_DERIVED, "unset: the sequence length");
 }
 
@@ -24,10 +25,10 @@ static void derive_tensor_parallel(recipe *r)
         recipe_fill_default(r, K_SP);
     else
         recipe_fill(r, K_SP, value_of_bool(tp > 1), FROM_DERIVED,
-                    tp > 1 ? "TP > 1: norms and residuals are split too" : "TP 1 splits nothing");
+                    tp > 1 ? "TP > 1: norms and residuals are split, too" : "TP 1 splits nothing");
     if (!lm && recipe_int(r, K_EP) > 1)
         recipe_fill(r, K_ETP, value_of_int(1), FROM_DERIVED,
-                    "unset with EP > 1: whole experts, as Megatron-Bridge has it");
+                    "unset with EP > 1: whole experts, as in Megatron-Bridge");
     else
         recipe_fill(r, K_ETP, value_of_int(tp), FROM_DERIVED, "unset: TP");
 }
@@ -53,7 +54,7 @@ static void derive_node(recipe *r)
     const gpu *g = recipe_gpu(r);
     if (!g) return;
     int64_t node = g->gpus_per_node, domain = g->nvlink_domain;
-    const char *why = g->path ? "as its hardware file says" : "as it is sold";
+    const char *why = g->path ? "from its hardware file" : "as sold";
     if (g->arch == ARCH_CPU && !g->path) { /* one machine, whatever the number of ranks */
         int64_t world = recipe_int(r, K_N_GPUS);
         domain = world > 1 ? world : 1;

@@ -1,4 +1,4 @@
-/* cluster.h - sizes of the cluster and of the batch that nobody set. */
+/* cluster.h - derives sizes of the cluster and of the batch that the recipe does not set. */
 #ifndef LAYOUT_CLUSTER_H
 #define LAYOUT_CLUSTER_H
 

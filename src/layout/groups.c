@@ -18,7 +18,7 @@ enum {
 static const group_kind kinds[] = {
     {"tp", GRID_DENSE, TP, "dense linears, sequence parallel, vocabulary, shared experts"},
     {"cp", GRID_DENSE, CP, "keys and values of attention"},
-    {"dp", GRID_DENSE, DP, "the batch is split over it"},
+    {"dp", GRID_DENSE, DP, "splits the batch; no communication"},
     {"pp", GRID_DENSE, PP, "activations between stages"},
     {"dp-cp", GRID_DENSE, DP | CP, "dense gradients and optimizer shards; loss"},
     {"tp-cp", GRID_DENSE, TP | CP, "auxiliary losses of a microbatch"},

@@ -139,7 +139,7 @@ static bool mtp_fits(split *s, const symbols *c)
                       "; it belongs into the last chunk, %" I64,
                       knobs[K_PP_LAYOUT].key, c->mtp_stage / pp, c->mtp_stage % pp, vpp - 1);
     if (c->mtp_stage % pp == 0)
-        return refuse(s, "%s has m on pipeline rank 0, whose first chunk has the embedding",
+        return refuse(s, "%s has m on pipeline rank 0, where the first chunk has the embedding",
                       knobs[K_PP_LAYOUT].key);
     return true;
 }

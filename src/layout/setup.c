@@ -76,15 +76,15 @@ static void derive_p2p(recipe *r)
     int64_t pp = recipe_int(r, K_PP), vpp = recipe_int(r, K_VPP);
     bool interleaved = pp > 1 && vpp > 1;
     recipe_fill(r, K_OVERLAP_P2P, value_of_bool(interleaved), FROM_DERIVED,
-                interleaved ? "virtual stages leave compute to hide it" : "no virtual stages");
+                interleaved ? "virtual stages leave compute to overlap with" : "no virtual stages");
     bool overlap = recipe_on(r, K_OVERLAP_P2P);
     bool batch = !overlap && (pp > 1 || recipe_is_lm(r));
     recipe_fill(r, K_BATCH_P2P, value_of_bool(batch), FROM_DERIVED,
-                overlap ? "overlap_p2p_comm sends one by one"
+                overlap ? "overlap_p2p_comm sends one tensor at a time"
                 : batch ? "without overlap_p2p_comm"
                         : "PP 1 sends nothing");
     recipe_fill(r, K_ALIGN_GATHER, value_of_bool(interleaved), FROM_DERIVED,
-                interleaved ? "virtual stages: all gather at once" : "no virtual stages");
+                interleaved ? "virtual stages: all stages gather at once" : "no virtual stages");
     if (interleaved) recipe_fill(r, K_GROUP_SIZE, value_of_int(pp), FROM_DERIVED, "unset: PP");
 }
 
@@ -98,13 +98,13 @@ static void derive_reduction(recipe *r)
     bool reduced = layout_dp(r) > 1 || recipe_int(r, K_CP) > 1 || layout_edp(r) > 1;
     recipe_fill(r, K_GRAD_OVERLAP, value_of_bool(sharded && reduced), FROM_DERIVED,
                 !reduced  ? "one replica: nothing is reduced"
-                : sharded ? "gradients are reduced: beside backward"
+                : sharded ? "gradient reduction overlaps with backward"
                           : "the optimizer is not sharded");
     bool overlap = recipe_on(r, K_GRAD_OVERLAP);
     recipe_fill(r, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap), FROM_DERIVED,
                 !reduced   ? "one replica: nothing is gathered"
                 : !sharded ? "the optimizer is not sharded"
-                : overlap  ? "weights are gathered: beside forward"
+                : overlap  ? "the parameter gather overlaps with forward"
                            : "needs overlap_grad_reduce");
 }
 
@@ -125,8 +125,8 @@ static void derive_connections(recipe *r)
     value v = setup_connections(r);
     if (v.kind == V_NULL) return;
     recipe_fill(r, K_CONNECTIONS, v, FROM_DERIVED,
-                v.whole > 1 ? "EP overlap and FSDP run streams side by side"
-                            : "TP or CP before Blackwell: Megatron asks for one queue");
+                v.whole > 1 ? "EP overlap and FSDP need concurrent streams"
+                            : "TP or CP before Blackwell: Megatron requires 1");
 }
 
 /* ---- packed steps */
@@ -138,9 +138,9 @@ static void derive_packing(recipe *r)
     bool alone = recipe_int(r, K_N_GPUS) == 1, moves = recipe_on(r, K_OFFLOAD);
     recipe_fill(r, K_PACK_STEP, value_of_bool(alone && !moves && !recipe_on(r, K_EP_OVERLAP)),
                 FROM_DERIVED, "%s",
-                !alone  ? "several GPUs: unless asked for"
+                !alone  ? "several GPUs: only on request"
                 : moves ? "activations move to the host"
-                        : "one GPU: free");
+                        : "one GPU: saves memory at no cost");
 }
 
 static status resolve(recipe *r, error *err)

@@ -101,12 +101,12 @@ state_mode state_mode_of(const recipe *r)
     state_mode m = state_mode_bare(r);
     const narrow_mode *narrow = narrow_of(r);
     textbuf t = text_init(r->a);
-    text_add(&t, "%s weights, gradients of %g bytes, %s", dtype_name(m.types.weight), m.gradient,
+    text_add(&t, "%s weights, %g-byte gradients, %s", dtype_name(m.types.weight), m.gradient,
              !m.types.moments     ? "no optimizer"
              : m.types.one_moment ? "Muon"
                                   : "Adam");
     if (m.types.moments && !m.types.one_moment && !recipe_is(r, K_OPTIMIZER, "adam"))
-        text_add(&t, " (what other rules keep is not known)");
+        text_add(&t, " (state of other optimizers is unknown)");
     if (recipe_on(r, K_PRECISION_AWARE) && !recipe_on(r, K_OPT_OFFLOAD))
         text_add(&t, ", precision-aware%s",
                  m.types.masters && m.types.master == DTYPE_I16 ? " with remainders" : "");
@@ -120,8 +120,8 @@ state_mode state_mode_of(const recipe *r)
         text_add(&t, "; %s (Transformer Engine's layout; approximate)", narrow->name);
     else if (recipe_given(r, K_FP8) || recipe_given(r, K_FP4))
         text_add(&t, target_of(r) == TARGET_MEGATRON
-                         ? "; narrow copies that Transformer Engine caches are not counted"
-                         : "; quantised copies of weights are counted with the peak");
+                         ? "; low-precision copies cached by Transformer Engine are not counted"
+                         : "; low-precision copies of weights are counted in the peak");
     m.why = t.s;
     return m;
 }

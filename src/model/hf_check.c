@@ -84,8 +84,9 @@ static status check_group_sizes(const config *c)
     if (!config_in(c, IN_SHARED) || groups <= 1 || config_ignores_groups(c)) return OK;
     int64_t in_group = config_int(c, N_EXPERTS) / groups;
     if (in_group < 2 && config_in(c, IN_BIASED))
-        return config_wrong(c, "n_group", json_object_get(c->root, "n_group"),
-                            "a group of one expert has no two best: fewer groups are needed");
+        return config_wrong(
+            c, "n_group", json_object_get(c->root, "n_group"),
+            "a group of one expert cannot be scored by its two best: use fewer groups");
     if (config_int(c, TOP_K) <= mul_sat(in_group, chosen)) return OK;
     return config_wrong(c, "topk_group", json_object_get(c->root, "topk_group"),
                         "%" PRId64 " groups of %" PRId64 " experts hold fewer than the %" PRId64

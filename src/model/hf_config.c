@@ -249,8 +249,8 @@ static void note_unused(const config *c)
 static status read_config(config *c)
 {
     if (!json_is_object(c->root))
-        return error_set(c->err, ERR_INPUT, "%s: is no JSON object; a model's config.json is one",
-                         c->name);
+        return error_set(c->err, ERR_INPUT,
+                         "%s: is not a JSON object; a model's config.json is one", c->name);
     status s = config_family(c);
     if (!s) s = config_fields(c);
     if (!s) s = read_normalisation(c);

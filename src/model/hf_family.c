@@ -78,8 +78,7 @@ static status find_family(config *c)
     for (int i = 0; i < n; i++) text_add(&list, "%s%s", i ? ", " : "", known[i]);
     const json_t *v = json_object_get(c->root, "model_type");
     if (!v)
-        return config_missing(c, "model_type",
-                              arena_text(c->r->a, "it says which of these it is: %s", list.s));
+        return config_missing(c, "model_type", arena_text(c->r->a, "it must be one of %s", list.s));
     const char *type = json_string_value(v);
     for (int f = 0; type && f < FAMILY_COUNT; f++)
         if (text_in(families[f].model_types, '|', type)) {
@@ -90,7 +89,7 @@ static status find_family(config *c)
     if (missing) return config_wrong(c, "model_type", v, "moefold does not have its %s", missing);
     const char *near = type ? text_nearest(type, known, n) : NULL;
     return config_wrong(c, "model_type", v, "%s%s%sknown are %s",
-                        near ? "the nearest known is " : "", near ? near : "", near ? "; " : "",
+                        near ? "the nearest known one is " : "", near ? near : "", near ? "; " : "",
                         list.s);
 }
 

@@ -141,7 +141,7 @@ static status read_linear(const config *c)
         return config_missing(c, "layer_types", "it (or full_attention_interval) is needed");
     for (int64_t i = 0; v && i < n; i++)
         if (flags[i] != ((i + 1) % json_integer_value(v) != 0))
-            return config_wrong(c, name, v, "layer_types says otherwise of layer %" PRId64, i);
+            return config_wrong(c, name, v, "layer_types disagrees for layer %" PRId64, i);
     return v ? config_set(c, name, K_LINEAR_FREQ, value_of_int(json_integer_value(v)))
              : fill_kinds(c, K_LINEAR_FREQ, flags, n);
 }

@@ -108,7 +108,7 @@ static int64_t default_ffn(const recipe *r, const char **why)
 {
     int64_t hidden = recipe_int(r, K_HIDDEN);
     bool narrow = recipe_is_lm(r) && recipe_on(r, K_GLU);
-    *why = narrow ? "unset: 8/3 x hidden_size in multiples of 64, as Megatron-LM has it with a gate"
+    *why = narrow ? "unset: 8/3 x hidden_size in multiples of 64, as in Megatron-LM with a gate"
                   : "unset: 4 x hidden_size";
     int64_t wide = mul_sat(4, hidden);
     return narrow ? wide / 3 * 2 / 64 * 64 : wide;

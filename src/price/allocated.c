@@ -3,9 +3,9 @@
  * I1  Weights and gradients lie in Megatron's buffers and are reduced there, in place: there is no
  *     copy of the reduced slice. Only where gradients are kept in 16 bits and the optimizer is not
  *     precision-aware, its step makes an FP32 copy of the slices, beside no activation.
- * I2  Where weight gradients are summed into the buffer by the product itself, autograd still wants
- *     a tensor of the weight's shape: Transformer Engine caches one for each shape, in the weight's
- *     format, for ever.
+ * I2  If the GEMM itself accumulates weight gradients into the buffer, autograd still needs a
+ *     tensor of the weight's shape. Transformer Engine caches one for each shape, in the weight's
+ *     format, and never frees it.
  * I3  FP8 and FP4 without narrow parameters: each weight is cast once a step, by rows and by
  *     columns, and both casts stay.
  * I4  Graphs of parts of layers read and write tensors of their own, which stay: for each layer and
@@ -36,8 +36,8 @@ static const part_name names[ALLOCATED_PARTS] = {
     [ALLOCATED_DUMMIES] = {"dummy_wgrads", "dummy weight gradients"},
     [ALLOCATED_WORKSPACES] = {"workspaces", "workspaces"},
     [ALLOCATED_GRAPHS] = {"graphs", "inputs and outputs of CUDA graphs"},
-    [ALLOCATED_BATCH] = {"batch", "batch and rotations"},
-    [ALLOCATED_PIPELINE] = {"pipeline", "pipeline messages"},
+    [ALLOCATED_BATCH] = {"batch", "batch and rotary tables"},
+    [ALLOCATED_PIPELINE] = {"pipeline", "pipeline buffers"},
     [ALLOCATED_ACTIVATIONS] = {"activations", "activations"},
     [ALLOCATED_LOGITS] = {"logits", "logits and their gradient"},
     [ALLOCATED_TEMPORARIES] = {"temporaries", "temporaries"},

@@ -1,12 +1,12 @@
-/* cost_compute.c - products, attention, head: FLOPs over what is reached of a peak, or bytes over
- * what is reached of the memory.
+/* cost_compute.c - times of GEMMs, attention and LM head: FLOPs over the reached fraction of the
+ * peak, or bytes over the reached memory bandwidth.
  *
- * What a product reaches has two parts: how well its result fills the chip (a curve by the
- * geometric mean of the result's sizes, or by rows of an expert), and how long its sums are: of a
- * length that equals `depth` half is reached. Narrow products (FP8, FP4) come with passes over
- * memory that make their inputs: forward its input once, for this product and for the weight's
- * gradient; backward the gradient once for both products that take it. Weights are made narrow once
- * a step, which the optimizer's cost has. */
+ * The fraction that a GEMM reaches has two factors: how well its result fills the chip (a curve
+ * over the geometric mean of M and N, or over the rows of an expert), and the length of its sums
+ * (half is reached at K = `depth`). FP8 and FP4 GEMMs need casts, which are passes over memory:
+ * forward casts the input once, for itself and for the weight gradient; backward casts the output
+ * gradient once for both of its GEMMs. Weights are cast once a step, which is part of the
+ * optimizer's cost. */
 #include <math.h>
 
 #include "price/cost_parts.h"

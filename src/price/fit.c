@@ -1,4 +1,4 @@
-/* fit.c - the fullest rank beside what its GPU has. */
+/* fit.c - compares the peak memory of the fullest rank with the usable memory of its GPU. */
 #include "price/fit.h"
 
 #include <string.h>

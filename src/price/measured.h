@@ -1,4 +1,5 @@
-/* measured.h - the parts of a step as a trace has them, to stand beside those of a price. */
+/* measured.h - the parts of a measured step, read off a trace, in the form that a price has them.
+ */
 #ifndef PRICE_MEASURED_H
 #define PRICE_MEASURED_H
 

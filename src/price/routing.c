@@ -98,11 +98,11 @@ expert_loads routing_of_layer(const routing *r, int64_t layer, int64_t ep, arena
 
 status routing_fits(const routing *r, const model *m, error *err)
 {
-    static const char again[] = "repair: a file that `train --save-routing` wrote for this model";
+    static const char again[] =
+        "repair: give a file that `train --save-routing` wrote for this model";
     if (!m->experts)
-        return error_set(err, ERR_INPUT,
-                         "%s: %s has no experts to be routed to; repair: no --routing", r->path,
-                         m->name);
+        return error_set(err, ERR_INPUT, "%s: %s has no experts; repair: leave --routing out",
+                         r->path, m->name);
     if (r->experts != m->experts)
         return error_set(err, ERR_INPUT, "%s: loads of %lld experts, but %s has %lld; %s", r->path,
                          (long long)r->experts, m->name, (long long)m->experts, again);
@@ -141,7 +141,7 @@ static status whole(reader *x, const json_t *in, const char *key, int64_t low, i
     const json_t *v = json_object_get(in, key);
     if (!v && low == 0) return OK;
     if (!json_is_integer(v) || json_integer_value(v) < low || json_integer_value(v) > 1LL << 50)
-        return BAD(x, "%s: \"%s\": a whole number from %lld on is wanted", x->path, key,
+        return BAD(x, "%s: \"%s\": a whole number of at least %lld is needed", x->path, key,
                    (long long)low);
     *out = json_integer_value(v);
     return OK;
@@ -151,15 +151,15 @@ static status read_loads(reader *x, const json_t *list, int64_t layer, const dou
 {
     int64_t n = x->r->experts;
     if (!json_is_array(list) || (int64_t)json_array_size(list) != n)
-        return BAD(x, "%s: layer %lld: \"loads\": a list of %lld numbers is wanted, one an expert",
+        return BAD(x, "%s: layer %lld: \"loads\": a list of %lld numbers is needed, one per expert",
                    x->path, (long long)layer, (long long)n);
     double *loads = ARENA_ARRAY(x->a, double, n), all = 0;
     for (int64_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, (size_t)i);
         loads[i] = json_number_value(v);
         if (!json_is_number(v) || !(loads[i] >= 0 && loads[i] <= load_max)) /* I1 */
-            return BAD(x, "%s: layer %lld, expert %lld: tokens from 0 to %g are wanted", x->path,
-                       (long long)layer, (long long)i, load_max);
+            return BAD(x, "%s: layer %lld, expert %lld: a number of tokens from 0 to %g is needed",
+                       x->path, (long long)layer, (long long)i, load_max);
         all += loads[i];
     }
     if (!(all > 0)) /* I1 */
@@ -173,19 +173,21 @@ static status read_layers(reader *x, const json_t *list)
 {
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n < 1 || n > LAYERS_MAX)
-        return BAD(x, "%s: \"layers\": a list of 1 to %d MoE layers is wanted", x->path,
+        return BAD(x, "%s: \"layers\": a list of 1 to %d MoE layers is needed", x->path,
                    (int)LAYERS_MAX);
     routing_layer *layers = ARENA_ARRAY(x->a, routing_layer, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
         const json_t *row = json_array_get(list, i), *at = json_object_get(row, "layer");
         if (!json_is_integer(at))
             return BAD(x,
-                       "%s: row %zu of \"layers\": {\"layer\": number, \"loads\": [...]} is wanted",
+                       "%s: row %zu of \"layers\": {\"layer\": number, \"loads\": [...]} is needed",
                        x->path, i);
         layers[i].layer = json_integer_value(at);
         if (i && layers[i].layer <= layers[i - 1].layer)
-            return BAD(x, "%s: layer %lld comes after %lld; repair: ascending, each once", x->path,
-                       (long long)layers[i].layer, (long long)layers[i - 1].layer);
+            return BAD(
+                x,
+                "%s: layer %lld comes after %lld; repair: list each layer once, in ascending order",
+                x->path, (long long)layers[i].layer, (long long)layers[i - 1].layer);
         status s = read_loads(x, json_object_get(row, "loads"), layers[i].layer, &layers[i].loads);
         if (s) return s;
     }
@@ -199,14 +201,14 @@ static status read_root(reader *x, const json_t *root)
     routing *r = x->r;
     if (!json_is_object(root) || !json_object_get(root, "layers"))
         return BAD(x,
-                   "%s: is no recorded routing: {\"experts\": E, \"layers\": [...]} is wanted, as "
-                   "`train --save-routing` writes it",
+                   "%s: is not a recorded routing: {\"experts\": E, \"layers\": [...]} is needed, "
+                   "as `train --save-routing` writes it",
                    x->path);
     const char *name = json_string_value(json_object_get(root, "model"));
     if (name) r->model = arena_copy(x->a, name, strlen(name));
     status s = whole(x, root, "experts", 1, &r->experts);
     if (!s && r->experts > EXPERTS_MAX)
-        s = BAD(x, "%s: \"experts\": %lld are too many", x->path, (long long)r->experts);
+        s = BAD(x, "%s: \"experts\": %lld is too large", x->path, (long long)r->experts);
     if (!s) s = whole(x, root, "topk", 0, &r->topk);
     if (!s) s = whole(x, root, "steps", 0, &r->steps);
     if (!s) s = whole(x, root, "tokens", 0, &r->tokens);

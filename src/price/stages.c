@@ -1,14 +1,15 @@
-/* stages.c - pipeline ranks side by side.
+/* stages.c - simulates the pipeline ranks against each other.
  *
  * Each rank walks its items. A list costs what it was played for; messages between stages meet in
  * queues, one for each pair of neighbours and tag, in order; messages between replicas run on a
  * stream of their own.
  *
- * I1  A rank goes on until it needs a message that nobody has sent yet; then the next one's turn
- *     comes. When a whole round moves nobody, nobody ever will.
+ * I1  A rank runs until it needs a message that has not been sent yet; then the next rank runs. If
+ *     no rank advances in a whole round, the schedule is deadlocked.
  * I2  A message occupies the sender's link between stages for its time, whichever way it goes, and
  *     is there at its end.
- * I3  Waiting for a message that was not even sent is bubble, for the rest of it exposed.
+ * I3  Waiting before a message is sent counts as pipeline bubble, waiting while it is in flight as
+ *     exposed communication.
  * I4  A list costs the same whenever it runs, but with recorded routing it differs by layer.
  * I5  Where a receive is not posted ahead of its use, the message begins when its receiver comes to
  *     it. The sender's link and buffer are taken as if it had begun when it was sent. */

@@ -164,16 +164,14 @@ status bytes_open(bytes **out, const char *path, error *err)
     struct stat st;
     if (stat(path, &st) != 0)
         return error_set(err, ERR_INPUT,
-                         "cannot read %s: %s; repair: name a file that is there and "
-                         "may be read",
+                         "cannot read %s: %s; repair: name a file that exists and can be read",
                          path, strerror(errno));
     if (S_ISDIR(st.st_mode))
         return error_set(err, ERR_INPUT, "%s is a folder; repair: name a file in it", path);
     FILE *f = fopen(path, "rb");
     if (!f)
         return error_set(err, ERR_INPUT,
-                         "cannot read %s: %s; repair: name a file that is there and "
-                         "may be read",
+                         "cannot read %s: %s; repair: name a file that exists and can be read",
                          path, strerror(errno));
     bytes *b = make(path, err);
     if (!b) {

@@ -19,7 +19,7 @@ const char *profile_kind_name(int kind)
 const char *profile_kind_title(int kind)
 {
     if (kind < COST_KINDS) return cost_kind_title((cost_kind)kind);
-    return kind == KIND_OPTIMIZER ? "optimizer" : "kernels that no row names";
+    return kind == KIND_OPTIMIZER ? "optimizer" : "unknown kernels";
 }
 
 const char *profile_cause_name(idle_cause c)

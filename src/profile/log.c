@@ -176,11 +176,11 @@ status log_read(profile *out, const profile_file *f, arena *a, error *err)
     status s = bytes_failed(f->b, err);
     if (s) return s;
     if (!l->n_iterations && !l->out_of_memory && r.odd) /* I3 */
-        return error_set(err, ERR_INPUT,
-                         "%s: neither text nor JSON nor SQLite; repair: of an Nsight report "
-                         "(.nsys-rep; QdstrmImporter makes one of a .qdstrm) give `nsys export "
-                         "--type sqlite`",
-                         f->name);
+        return error_set(
+            err, ERR_INPUT,
+            "%s: neither text nor JSON nor SQLite; repair: export an Nsight report (.nsys-rep; "
+            "QdstrmImporter makes one from a .qdstrm) with `nsys export --type sqlite`",
+            f->name);
     if (!l->n_iterations && !l->out_of_memory)
         return error_set(err, ERR_INPUT,
                          "%s: none of its %lld lines is an iteration line of Megatron (with "

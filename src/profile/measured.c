@@ -52,9 +52,8 @@ void profile_as_price(price *out, const profile *p, const price *predicted, aren
     out->fits = true;
     if (out->step_s > 0) price_see_wall(out, a);
     if (p->source == SOURCE_LOG && out->evidence)
-        out->evidence =
-            arena_text(a, "%s (inside %s the shares are the prediction's)", out->evidence,
-                       p->log.n_timers ? "forward and backward" : "the step");
+        out->evidence = arena_text(a, "%s (shares inside %s are predicted)", out->evidence,
+                                   p->log.n_timers ? "forward and backward" : "the step");
     if (!p->log.out_of_memory) return;
     out->fits = false;
     out->wall = WALL_MEMORY;

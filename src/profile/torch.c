@@ -247,13 +247,13 @@ status torch_read(profile *out, profile_events *e, const profile_file *f, error 
                          f->name);
     if (!e->n_kernels && r.ours)
         return error_set(err, ERR_INPUT,
-                         "%s: a trace without kernels of a GPU; repair: traces of moefold are for "
+                         "%s: a trace without GPU kernels; repair: compare traces of moefold with "
                          "`moefold trace A B`",
                          f->name);
     if (!e->n_kernels)
         return error_set(err, ERR_INPUT,
-                         "%s: the trace has no kernels of a GPU (events of category kernel); "
-                         "repair: profile with ProfilerActivity.CUDA",
+                         "%s: the trace has no GPU kernels (events of category kernel); repair: "
+                         "profile with ProfilerActivity.CUDA",
                          f->name);
     return OK;
 }

@@ -1,4 +1,4 @@
-/* derive.c - what knobs imply for one another where neither model nor layout is asked. */
+/* derive.c - derives knobs that depend only on other knobs, not on model or layout. */
 #include "recipe/judgement.h"
 #include "recipe/loads.h"
 #include "recipe/precision.h"

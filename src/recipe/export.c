@@ -1,8 +1,8 @@
 /* export.c - a command of Megatron-LM.
  *
  * I1  Reading the result gives the recipe back, for every knob that has a flag.
- * I2  Flags that Megatron-LM refuses beside one another are never both written.
- * I3  What Megatron-LM stops without is written even where the recipe leaves it open. */
+ * I2  Flags that Megatron-LM refuses to combine are never both written.
+ * I3  Flags that Megatron-LM requires are written even if the recipe does not set them. */
 #include "recipe/export.h"
 
 #include <inttypes.h>

@@ -235,7 +235,9 @@ void export_bridge(const recipe *resolved, textbuf *out)
         if (!has_key((knob_id)k) && is_told(r, (knob_id)k, out->a))
             text_add(out, "# no key: %s=%s\n", knobs[k].key, value_text(out->a, r->knob[k].v));
     if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE))
-        text_add(out, "# %s: start from this model's own recipe, whose attention has it\n",
+        text_add(out,
+                 "# %s: start from this model's own recipe in Megatron-Bridge, because its "
+                 "attention has it\n",
                  knobs[K_QK_NORM_WHOLE].key);
     export_remarks(r, out);
 }

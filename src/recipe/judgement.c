@@ -12,8 +12,8 @@ typedef struct platform {
 static const platform platforms[] = {
     [NVLINK_SPANS_NODES] = {"hybridep", "unset: HybridEP spans an NVLink domain of several nodes"},
     [BLACKWELL_NODE] = {"hybridep",
-                        "unset: HybridEP, as published runs on Blackwell have it in a node"},
-    [OTHER_NODES] = {"deepep", "unset: DeepEP, where the NVLink domain is one node"},
+                        "unset: HybridEP, as in published runs on Blackwell inside a node"},
+    [OTHER_NODES] = {"deepep", "unset: DeepEP, because the NVLink domain is one node"},
 };
 
 const char *judge_flex_over(const recipe *r, int64_t ranks, const char **why)

@@ -102,7 +102,7 @@ static status wrong_type(const knob *k, arena *a, value given, error *err)
     static const char *const many[] = {"true or false", "whole numbers", "numbers", "words",
                                        "words of "};
     bool list = k->form == LIST;
-    return error_set(err, ERR_INPUT, "%s=%s: is %s; %s%s%s is needed", k->key, value_text(a, given),
+    return error_set(err, ERR_INPUT, "%s=%s is %s; %s%s%s is needed", k->key, value_text(a, given),
                      value_kind_name(given.kind), list ? "a list of " : "",
                      list ? many[k->kind] : one[k->kind], k->kind == ENUM ? k->allowed : "");
 }

@@ -68,15 +68,15 @@ void loads_set(recipe *r, double skew, const char *why)
 static const char *why_skew(const recipe *r)
 {
     if (loads_forced(r)) return "balance is forced";
-    if (!loads_by_megatron(r)) return "unset: balanced, but for what is measured (--save-routing)";
+    if (!loads_by_megatron(r))
+        return "unset: balanced routing is assumed (--save-routing measures it)";
     if (recipe_int(r, K_EP) < 2) return "no two ranks share experts";
-    return "natural routing, as published pairs have it at this EP";
+    return "natural routing, from published pairs at this EP";
 }
 
 static const char *why_room(const recipe *r)
 {
-    if (loads_by_megatron(r))
-        return "Megatron's tensors are as large as the load: moefold.routing_skew";
+    if (loads_by_megatron(r)) return "Megatron's tensors grow with the load: moefold.routing_skew";
     return recipe_on(r, K_FORCE_BALANCE) ? "forced balance is exact"
                                          : "unset: 1.5 times the balanced load";
 }

@@ -143,7 +143,7 @@ static values plain_values(reader *rd, const occurrence *o, const values *vs)
 {
     values plain = {ARENA_ARRAY(rd->r->a, char *, vs->n), vs->n, vs->used};
     for (int i = 0; i < vs->n; i++) ((char **)plain.text)[i] = shell_plain(rd->r->a, vs->text[i]);
-    recipe_note(rd->r, "%s: %s: '%.200s' is kept as it stands (--set gives the variable a value)",
+    recipe_note(rd->r, "%s: %s: '%.200s' is kept unexpanded (--set gives the variable a value)",
                 rd->where, o->flag, plain.text[0]);
     return plain;
 }

@@ -34,7 +34,7 @@ static void rotary(recipe *r)
     bool yarn = recipe_is(r, K_POSITION, "yarn");
     if (!recipe_on(r, K_MLA))
         recipe_fill(r, K_ROPE_TYPE, value_of_text(yarn ? "yarn" : "rope"), FROM_DERIVED,
-                    "Megatron-LM without MLA: --position-embedding-type says it");
+                    "Megatron-LM without MLA: --position-embedding-type decides");
 }
 
 static void layer_offload(recipe *r)

@@ -10,7 +10,9 @@
 static void launched_gpus(reader *rd)
 {
     if (rd->n_nodes && !rd->n_procs)
-        recipe_note(rd->r, "--nnodes says nothing without --nproc-per-node: set cluster.n_gpus");
+        recipe_note(
+            rd->r,
+            "--nnodes without --nproc-per-node does not give the GPU count: set cluster.n_gpus");
     if (!rd->n_procs) return;
     int64_t nodes = rd->n_nodes ? rd->n_nodes : 1;
     recipe_set(rd->r, K_GPUS_PER_NODE, value_of_int(rd->n_procs), "--nproc-per-node");
@@ -28,8 +30,8 @@ static void group_queries(reader *rd)
                    "--group-query-attention without --num-query-groups");
     } else if (!rd->group_queries && groups->from == FROM_USER) {
         recipe_note(rd->r,
-                    "%s: --num-query-groups: without effect in Megatron-LM, since "
-                    "--group-query-attention is missing: as many as query heads",
+                    "%s: --num-query-groups: no effect in Megatron-LM, because "
+                    "--group-query-attention is missing: one key/value head per query head",
                     groups->why);
         *groups = (setting){0};
     }

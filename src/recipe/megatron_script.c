@@ -191,14 +191,14 @@ static status read_arrays(reader *rd, const shell_result *run)
 {
     const char *calls = called_script(rd->r->a, run);
     if (!known_flags(rd->r->a, &run->arrays, 0) || run->arrays.n > MEGATRON_WORDS_MAX)
-        return error_set(rd->err, ERR_INPUT,
-                         "%s: no training command is in it (such as torchrun ... pretrain_gpt.py "
-                         "...)%s%s%s",
-                         rd->name, calls ? "; it calls " : "", calls ? calls : "",
-                         calls ? ", which is not followed: read that file, or the list that it "
-                                 "makes"
-                               : "");
-    recipe_note(rd->r, "%s: no training command is in it: the words of its arrays are read",
+        return error_set(
+            rd->err, ERR_INPUT,
+            "%s: it has no training command (such as torchrun ... pretrain_gpt.py ...)%s%s%s",
+            rd->name, calls ? "; it calls " : "", calls ? calls : "",
+            calls
+                ? ", which is not read: name that file instead, or the argument list that it builds"
+                : "");
+    recipe_note(rd->r, "%s: it has no training command: the words of its arrays are read",
                 rd->name);
     return reader_words(rd, &run->arrays, 0);
 }
@@ -214,7 +214,7 @@ status megatron_script(reader *rd, const char *data, size_t n, shell_set *sets,
     for (int i = 0; i < run.n_notes; i++) recipe_note(rd->r, "%s", run.notes[i]);
     find_training(rd->r->a, &run, &found);
     const char *calls = found.n ? called_script(rd->r->a, &run) : NULL;
-    if (calls) recipe_note(rd->r, "%s: it calls %s, which is not followed", rd->name, calls);
+    if (calls) recipe_note(rd->r, "%s: it calls %s, which is not read", rd->name, calls);
     if (!found.n) return read_arrays(rd, &run);
     const candidate *c = NULL;
     s = pick(rd, &found, o, &c);

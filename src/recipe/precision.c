@@ -141,11 +141,10 @@ void precision_derive(recipe *r)
     if (r->knob[K_PRECISION].v.kind == V_NULL) r->knob[K_PRECISION].from = FROM_NOTHING;
     if (parts_given(r))
         recipe_fill(r, K_PRECISION, value_of_text(name_of_parts(r)), FROM_DERIVED,
-                    "named after the parts that were given");
+                    "derived from the mixed_precision.* knobs that were given");
     bool cpu = recipe_on_cpu(r);
     recipe_fill(r, K_PRECISION, value_of_text(cpu ? "fp32" : "bf16_mixed"), FROM_DERIVED,
-                cpu ? "unset: FP32 is the fastest on CPUs"
-                    : "unset: BF16 is where every run starts");
+                cpu ? "unset: FP32 is the fastest on CPUs" : "unset: BF16 is the default on GPUs");
     const char *name = recipe_word(r, K_PRECISION);
     value v;
     for (int i = 0; i < N_IMPLIED; i++)

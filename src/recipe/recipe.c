@@ -163,7 +163,7 @@ static status set_object(recipe *r, const char *key, const char *text, const cha
     }
     if (s || (p[0] == '}' && !p[1])) return s;
     return error_set(err, ERR_INPUT,
-                     "%s: %.200s=%.200s: is not an object; write key={name:value,...}", where, key,
+                     "%s: %.200s=%.200s is not an object; write key={name:value,...}", where, key,
                      text);
 }
 

@@ -148,7 +148,7 @@ static status call_builtin(shell *sh, const node *n, const shell_words *w, truth
     if (strcmp(name, "exit") == 0) return call_exit(sh);
     if (strcmp(name, "eval") == 0) return call_eval(sh, w);
     if (strcmp(name, "source") == 0 || strcmp(name, ".") == 0) {
-        shell_note(sh, "%s:%d: %.200s is sourced there; it is not followed", sh->name, n->line,
+        shell_note(sh, "%s:%d: %.200s is sourced there; it is not read", sh->name, n->line,
                    w->n > 1 ? w->text[1] : "a file");
         return OK;
     }

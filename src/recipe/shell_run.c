@@ -140,8 +140,8 @@ static void say_maybe(shell *sh, const node *n, const char *cause)
                    sh->name, n->line, cause, cause);
     else
         shell_note(sh,
-                   "%s:%d: this test cannot be decided here (files are not looked at): "
-                   "what depends on it is not known",
+                   "%s:%d: this test cannot be decided here (files are not read): whatever depends "
+                   "on it is unknown",
                    sh->name, n->line);
 }
 

@@ -100,7 +100,7 @@ static const target_gap gaps[] = {
      "moefold.sequence_chunks=1", cuts_the_sequence},
     {K_HEAD_GROUPS, "Megatron's attention takes all heads at once",
      "moefold.attention_head_groups=null", groups_heads},
-    {K_PACK_STEP, "torch's allocator places tensors as they come", "moefold.pack_step=false",
+    {K_PACK_STEP, "torch's allocator places tensors at run time", "moefold.pack_step=false",
      packs_steps},
     {K_ATTN_BIAS, "Megatron has a bias in all linear layers, or in the QKV projection alone",
      "moefold.attention_bias=false model.add_qkv_bias=true", biases_of_attention_alone},
@@ -139,7 +139,7 @@ void target_derive(recipe *r)
     bool ours = target_of(r) == TARGET_MOEFOLD;
     recipe_fill(r, K_TARGET, value_of_text(ours ? "moefold" : "megatron"), FROM_DERIVED,
                 ours ? "unset: Megatron does not run on CPUs"
-                     : "unset: Megatron is what runs on GPUs today");
+                     : "unset: the target on GPUs is Megatron");
 }
 
 const target_gap *target_gap_of(const recipe *resolved, int i)

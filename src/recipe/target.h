@@ -1,9 +1,10 @@
-/* target.h - whose runtime a recipe is for, and what that runtime cannot run.
+/* target.h - which runtime a recipe is for (moefold.target), and which knobs that runtime cannot
+ * run.
  *
- * moefold.target says it: megatron, or moefold (ours). Left open it is megatron for a GPU and ours
- * for cpu and local. Rules, the search, the changes that `price` offers and the exports all ask
- * here, so that no two of them disagree. Knobs of ours that change neither results nor speed in
- * Megatron (prices, buffers, emulated links) are no gap. */
+ * The targets are megatron and moefold (our own). Unset, it is megatron for a GPU and moefold for
+ * cpu and local. Rules, the search, the changes that `price` offers and the exports all ask here,
+ * so that no two of them disagree. Our knobs that change neither results nor speed in Megatron
+ * (prices, buffers, emulated links) are not reported as unsupported. */
 #ifndef RECIPE_TARGET_H
 #define RECIPE_TARGET_H
 

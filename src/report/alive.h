@@ -1,5 +1,5 @@
-/* alive.h - what a rank holds in the course of a step, of what comes and goes. Sizes are its
- * program's; times are whoever's: the price's play, or the stamps of a run.
+/* alive.h - activations and temporaries that a rank holds over a step. Sizes come from its program,
+ * times from the simulated step or from the time stamps of a run.
  *
  * I1  Saved buffers are alive from the start of an instance's forward to the end of its backward,
  *     temporaries while their list runs. The plan has more where inputs are received ahead: their

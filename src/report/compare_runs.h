@@ -1,12 +1,14 @@
 /* compare_runs.h - two runs side by side: is the difference noise, and which operations are it?
  *
- * I1  Times of steps vary inside a run. A difference of medians is noise unless it is larger than
- *     both runs' spreads (half of what lies between the tenth and the ninetieth part of the steps)
- *     together, as roots of squares, and what other programs have taken from the two runs.
+ * I1  Times of steps vary inside a run. A difference of medians is noise unless it exceeds the
+ *     spreads of both runs (half the distance between the 10th and the 90th percentile of their
+ *     steps, added as the root of squares) plus the time that other programs took from the two
+ *     runs.
  * I2  An operation differs where its time does by more than a hundredth of the step, by more than
  *     twice what it varies from step to step, and by more than the runs' own band.
- * I3  What costs a step stands on the compute stream: computations, and waits for the rest. So rows
- *     add up to what the step differs by; communication beside compute is not counted. */
+ * I3  The duration of a step is the duration of its compute stream: computations, and waits for
+ *     everything else. So the rows add up to the difference of the steps, and hidden communication
+ *     is not counted. */
 #ifndef REPORT_COMPARE_RUNS_H
 #define REPORT_COMPARE_RUNS_H
 

@@ -1,8 +1,9 @@
-/* ladder.c - recompute rung by rung.
+/* ladder.c - the memory ladder: prices a recipe with more and more recompute, one rung after
+ * another.
  *
- * I1  Modules join in the order of what they cost to make again; one that the model does not have,
- *     or that a rule forbids here, is left out of all rungs. The MoE layer as a whole takes the
- *     place of its parts. */
+ * I1  Modules are added in the order of their recompute cost. A module that the model does not
+ *     have, or that a rule forbids here, is left out of all rungs. The MoE layer as a whole takes
+ *     the place of its parts. */
 #include "report/ladder.h"
 
 #include <string.h>

@@ -156,7 +156,7 @@ function schedule(s, id, title, about) {
   const step = s.step_s, stages = s.stages.map(x => unpack(x, s.ticks, step));
   const rowH = stages.length > 24 ? 16 : 26, top = 6, axis = 24, left = 64;
   let from = 0, to = step, picked = null;
-  const info = el("p", { class: "info", "aria-live": "polite" }, "Point at or select a microbatch.");
+  const info = el("p", { class: "info", "aria-live": "polite" }, "Point at a microbatch, or select one.");
   const kinds = ["forward", "backward", "forward and backward, overlapped"];
   const vpp = own.layout.vpp;
   const chunkText = c => vpp > 1 ? `, chunk ${c}` : "";
@@ -191,7 +191,7 @@ function schedule(s, id, title, about) {
     g.strokeStyle = css("--line");
     for (let k = a - rowH; k < b; k += 9) { g.beginPath(); g.moveTo(k, y + rowH); g.lineTo(k + rowH, y); g.stroke(); }
     g.fillStyle = css("--soft");
-    if (b - a > 150) g.fillText("the steady state goes on here", a + (b - a) / 2 - 70, y + rowH / 2 + 2);
+    if (b - a > 150) g.fillText("the steady state continues here", a + (b - a) / 2 - 70, y + rowH / 2 + 2);
     g.restore();
   }
   function draw(g, w) {
@@ -319,7 +319,7 @@ function schedule(s, id, title, about) {
     legend([["var(--c0)", "forward"], ["var(--c1)", "backward"]].concat(
       stages.some(u => u.some(x => x.kind === 2)) ? [["var(--c2)", "both, overlapped"]] : [],
       [["var(--c7)", "optimizer"], ["var(--empty)", "waiting"]])),
-    vpp > 1 ? el("p", { class: "soft" }, "Later chunks of a stage are paler.") : null,
+    vpp > 1 ? el("p", { class: "soft" }, "Later chunks of a stage are drawn paler.") : null,
     left_out ? el("p", { class: "soft" }, `${grouped(left_out)} units in the middle of the step are not drawn: the steady state repeats.`) : null,
     el("details", {}, el("summary", {}, "The stages as a table"), stageTable(stages, s)));
 }
@@ -349,8 +349,8 @@ function times() {
     sorted.filter(p => p.seconds > 0).map(p => el("span", { title: `${name(p)}: ${seconds(p.seconds)}`,
       style: `background:${hue.get(p.name)};width:${100 * p.seconds / step}%` })));
   card("time", "Time of a step",
-    el("p", { class: "soft" }, `Predicted, on pipeline rank ${own.price.slowest}, which computes most. The rows add up to the step.`), bar,
-    table(["Kind", { n: "Seconds" }, { n: "Of the step" }, { n: "Hidden beside" }], sorted.map(p => [
+    el("p", { class: "soft" }, `Predicted, on pipeline rank ${own.price.slowest}, which computes the most. The rows add up to the step.`), bar,
+    table(["Kind", { n: "Seconds" }, { n: "Of the step" }, { n: "Hidden" }], sorted.map(p => [
       el("span", {}, el("i", { style: `display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:6px;background:${hue.get(p.name)}` }), name(p)),
       { n: seconds(p.seconds) }, { n: percent(p.seconds / step) }, { n: p.hidden > 0 ? seconds(p.hidden) : "" }])
       .concat([["Step", { n: seconds(step) }, { n: "100.0 %" }, { n: "" }]]), { caption: "Time by kind", stack: true }));
@@ -400,15 +400,15 @@ function memory() {
   const fixed = alwaysThere.map(n => byName[n]).filter(r => r && r.bytes > 0);
   if (m.beside > 0) fixed.push({ title: "graphs and libraries", bytes: m.beside });
   memoryPicture("memory", run ? "Memory over the step, predicted" : "Memory over the step",
-    `Rank ${m.rank}, the fullest (stage ${m.stage}); the most that is alive at once in each moment. ` +
-      "Planned is what is taken for the whole step; it lies higher where the peaks of activations and temporaries do not meet.",
+    `Rank ${m.rank}, the fullest (stage ${m.stage}); the most memory that is live at each moment. ` +
+      "Planned memory is allocated for the whole step; it is higher if activations and temporaries peak at different times.",
     { rank: m.rank, step: own.schedule.step_s, fixed, saved: m.saved, temporaries: m.temporaries,
       titles: { saved: byName.saved.title, temporaries: byName.temporaries.title },
       lines: [{ colour: "var(--mark)", title: "planned", bytes: m.peak_bytes },
         { colour: "var(--bad)", title: "usable", bytes: m.usable_bytes, above: m.peak_bytes < 0.25 * m.usable_bytes }], // else it would hide all else
       after: table(["Region", { n: "Planned" }, { n: "Of usable" }], m.regions.filter(r => r.bytes > 0).map(r =>
         [r.title, { n: bytesText(r.bytes) }, { n: percent(r.bytes / m.usable_bytes) }])
-        .concat(m.beside > 0 ? [["graphs and libraries, beside the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
+        .concat(m.beside > 0 ? [["graphs and libraries, not in the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
         .concat(m.on_host > 0 ? [["activations on the host", { n: bytesText(m.on_host) }, { n: "" }]] : []), { caption: "Planned memory by region" }) });
 }
 // Of a run: what was alive by the stamps of its last traced step, and what the system counted.
@@ -421,19 +421,19 @@ function memoryMeasured() {
   const counted = [];
   if (p && p.first_step_bytes > 0) {
     const grown = p.first_step_bytes - p.before_bytes;
-    if (p.ranks === 1 && !(s.beside_bytes >= 0)) lines.push({ colour: "var(--bad)", title: "taken, as the system counts it", bytes: grown });
+    if (p.ranks === 1 && !(s.beside_bytes >= 0)) lines.push({ colour: "var(--bad)", title: "in use, as the system counts it", bytes: grown });
     counted.push(["before the program was built", { n: bytesText(p.before_bytes) }, { n: "" }],
       ["after the first step", { n: bytesText(p.first_step_bytes) }, { n: "+" + bytesText(grown) }],
       ["after the last step", { n: bytesText(p.last_step_bytes) }, { n: (p.last_step_bytes < p.first_step_bytes ? "−" : "+") + bytesText(Math.abs(p.last_step_bytes - p.first_step_bytes)) }],
-      ["the most at any time", { n: bytesText(s.resident_bytes) }, { n: "" }]);
+      ["peak", { n: bytesText(s.resident_bytes) }, { n: "" }]);
   }
   memoryPicture("memory-measured", "Memory over the step, measured",
-    `Rank ${s.rank}, the fullest, in its last traced step: bytes are those of its program, times are measured. ` +
-      "Planned is what the run took for the whole step; the system counts program, libraries, data and buffers of communication, too." +
+    `Rank ${s.rank}, the fullest, in its last traced step: bytes are from its program, times are measured. ` +
+      "Planned memory was allocated for the whole step; the system also counts the program, libraries, data and communication buffers." +
       (p && p.ranks > 1 ? ` Its process holds all ${grouped(p.ranks)} ranks.` : ""),
     { rank: s.rank, step: o.step_s, fixed, saved: o.saved, temporaries: o.temporaries,
       titles: { saved: title("saved"), temporaries: title("temporaries") }, lines,
-      after: [s.beside_bytes >= 0 ? el("p", {}, `On the device, beside what was planned: ${bytesText(s.beside_bytes)} (context, code, libraries, other processes).`) : null,
+      after: [s.beside_bytes >= 0 ? el("p", {}, `On the device, in addition to the plan: ${bytesText(s.beside_bytes)} (context, code, libraries, other processes).`) : null,
         counted.length ? table(["The process in the host's memory", { n: "Resident" }, { n: "Difference" }], counted,
           { caption: "Memory of the process as the system counts it", stack: true }) : null] });
 }
@@ -444,7 +444,7 @@ function ladder() {
   if (!list.length) return;
   const most = Math.max(...list.map(r => r.peak_bytes)), fits = r => r.fits !== undefined ? r.fits : r.peak_bytes <= usable;
   card("ladder", "Memory ladder",
-    el("p", { class: "soft" }, own && own.ladder ? "This layout with more and more recompute, each priced." :
+    el("p", { class: "soft" }, own && own.ladder ? "This layout with more and more recompute, each with its predicted step." :
       "The first layout with more and more recompute (estimated from per-layer costs)."),
     table(["Recompute", { n: "Step" }, { n: "Peak" }, "", ""], list.map(r => Object.assign([
       el("code", {}, recomputeText(r.recompute)), { n: seconds(r.step_s) }, { n: gib(r.peak_bytes) },
@@ -454,7 +454,7 @@ function ladder() {
 }
 function changes() {
   if (!own || !own.changes || !own.changes.length) return;
-  card("changes", "What one change would bring", table(["Change", { n: "Gain" }, { n: "Step" }, { n: "Peak" }, ""],
+  card("changes", "What single changes would gain", table(["Change", { n: "Gain" }, { n: "Step" }, { n: "Peak" }, ""],
     own.changes.map(c => [el("code", {}, c.change), { n: (c.gain >= 0 ? "+" : "") + percent(c.gain) }, { n: seconds(c.step_s) },
       { n: gib(c.peak_bytes) }, c.fits ? "" : el("span", { class: "bad" }, "does not fit")]), { caption: "Single changes", stack: true }));
 }
@@ -503,8 +503,8 @@ function front() {
       el("text", { x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle" }, "GiB free on the fullest rank")];
   }
   card("front", "Speed against headroom",
-    el("p", { class: "soft" }, (plan ? "" : "Layouts of the same job that a search found. ") +
-      "Lower is faster, further right leaves more memory free. Points of the front are estimated from per-layer costs."),
+    el("p", { class: "soft" }, (plan ? "" : "Layouts of the same job, found by a search. ") +
+      "Lower points are faster, points further right leave more memory free. The search estimates its points from per-layer costs."),
     chart(H, { role: "group", "aria-label": "Step time over free memory" }, build),
     info, legend([["var(--c7)", "front"], ["var(--c0)", plan ? "the rows of the table" : "the best of a search"]].concat(plan ? [] : [["var(--select)", "this recipe"]])),
     el("details", {}, el("summary", {}, "The points as a table"),
@@ -534,7 +534,7 @@ function rows() {
 function reasons() {
   if (!plan || !plan.why || !plan.why.length) return;
   const first = plan.best[0], topics = [...new Set(plan.why.map(w => w.choice))];
-  card("why", "Why", el("p", { class: "soft" }, "The first row with one choice made otherwise, all else equal."),
+  card("why", "Why", el("p", { class: "soft" }, "The first row with one choice changed, all else equal."),
     table(["Choice", "Instead", { n: "Step" }, { n: "Change" }, { n: "Peak" }, ""], topics.flatMap(t => plan.why.filter(w => w.choice === t).map(w =>
       [w.choice, w.instead, { n: w.step_s === null ? "" : seconds(w.step_s) },
         { n: w.step_s === null ? "" : (w.step_s >= first.step_s ? "+" : "") + percent(w.step_s / first.step_s - 1) },
@@ -636,8 +636,8 @@ function ranks() {
     pictures.expert.paint();
   }
   const names = grid => kinds[grid].filter(n => axis(grid, n).size > 1).map(n => [`var(${hue[n]})`, n + " group"]);
-  card("ranks", "Ranks", el("p", { class: "soft" }, `${grouped(world)} ranks on two grids` + (big ? ", of which the chosen rank's stage is shown" : "") +
-    ". Choose one to see the groups that it is in; the columns of a stage run over the two inner sizes, its rows over the replicas."),
+  card("ranks", "Ranks", el("p", { class: "soft" }, `${grouped(world)} ranks on two grids` + (big ? "; only the stage of the chosen rank is drawn" : "") +
+    ". Choose a rank to see its groups. In each stage, columns are the two inner sizes and rows the replicas."),
     el("div", { class: "bar" }, el("label", { for: "rank" }, "Rank"), input),
     el("div", { class: "grids" }, el("div", {}, el("h3", {}, `Dense grid: ${kinds.dense.map(n => n + " " + axis("dense", n).size).join(" x ")}`), pictures.dense, legend(names("dense"))),
       el("div", {}, el("h3", {}, `Expert grid: ${kinds.expert.map(n => n + " " + axis("expert", n).size).join(" x ")}`), pictures.expert, legend(names("expert")))), info);
@@ -676,12 +676,12 @@ function runTiles(h) {
   const s = run.summary, last = run.lines[run.lines.length - 1], step = median(run.steps), p = own && own.price;
   const good = s && s.outcome === "finished";
   h.append(el("div", { class: "tiles" },
-    tile(el("em", { class: good ? "good" : "bad" }, s ? s.outcome : "not ended"), `after ${grouped(last[0])} steps`),
+    tile(el("em", { class: good ? "good" : "bad" }, s ? s.outcome : "not finished"), `after ${grouped(last[0])} steps`),
     tile(step ? seconds(step) : "-", "a step, measured (median)"),
     p ? tile(seconds(p.step_s), "a step, predicted for " + own.gpu) : null,
     s ? tile(grouped(s.tokens_per_second), "tokens/s, all ranks") : null,
     tile(last[1] === null ? "-" : last[1].toPrecision(5), "lm loss of the last step"),
-    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `taken on rank ${s.memory.rank}, the fullest`) : null));
+    s && s.memory ? tile(bytesText(s.memory.planned_bytes), `allocated on rank ${s.memory.rank}, the fullest`) : null));
   if (s && s.error) h.append(el("p", { class: "bad" }, s.error));
   if (s) h.append(el("p", { class: "soft" }, `${grouped(s.ranks)} rank${s.ranks > 1 ? "s" : ""} on ${s.machine || "an unnamed machine"}.` +
     (s.delay_s > 0.01 * step ? ` Other programs had the cores for ${seconds(s.delay_s)} of a step.` : "")));
@@ -737,17 +737,17 @@ function beside() {
     p ? el("span", { class: "meter", style: `width:${wide(r.p)};background:var(--mark);margin-top:2px` }) : null);
   const cells = r => [r.title, pair(r), { n: seconds(r.m) }].concat(p ? [{ n: seconds(r.p) }, { n: (r.m >= r.p ? "+" : "−") + seconds(Math.abs(r.m - r.p)) }] : [],
     [{ n: r.hidden > 0 ? seconds(r.hidden) : "" }]);
-  card("beside", p ? "Predicted beside measured" : "Time of a step, measured",
-    el("p", { class: "soft" }, `${m.rank < 0 ? "All ranks in the mean" : "Rank " + m.rank}, ${m.steps} traced step${m.steps > 1 ? "s" : ""} from step ${m.first_step} on` +
-      (p ? `; predicted from ${p.hardware}. ` : ". ") + "Communication counts where compute waits for it; beside compute it is hidden."),
+  card("beside", p ? "Predicted and measured" : "Time of a step, measured",
+    el("p", { class: "soft" }, `${m.rank < 0 ? "Mean of all ranks" : "Rank " + m.rank}, ${m.steps} traced step${m.steps > 1 ? "s" : ""} from step ${m.first_step} on` +
+      (p ? `; predicted from ${p.hardware}. ` : ". ") + "Communication counts while compute waits for it; the rest is hidden."),
     legend([["var(--c0)", "measured"]].concat(p ? [["var(--mark)", "predicted"]] : [])),
-    table(["Kind", "", { n: "Measured" }].concat(p ? [{ n: "Predicted" }, { n: "Difference" }] : [], [{ n: "Hidden beside" }]),
+    table(["Kind", "", { n: "Measured" }].concat(p ? [{ n: "Predicted" }, { n: "Difference" }] : [], [{ n: "Hidden" }]),
       rows.filter(r => r.p > 0 || r.m > 0).map(cells).concat([Object.assign(["Step", "", { n: seconds(m.step_s) }].concat(
         p ? [{ n: seconds(p.step_s) }, { n: (m.step_s >= p.step_s ? "+" : "−") + percent(Math.abs(m.step_s / p.step_s - 1)) }] : [], [""]), { cls: "own" })]),
       { caption: "Time by kind, measured and predicted", stack: true }),
     s.memory ? el("h3", {}, "Memory") : null,
-    s.memory ? el("p", {}, `Rank ${s.memory.rank} took ${bytesText(s.memory.planned_bytes)}` + (p ? `; predicted ${bytesText(p.peak_bytes)}` : "") +
-      `. Its process had at most ${bytesText(s.memory.resident_bytes)} in the host's memory, program and libraries included.`) : null);
+    s.memory ? el("p", {}, `Rank ${s.memory.rank} allocated ${bytesText(s.memory.planned_bytes)}` + (p ? `; predicted ${bytesText(p.peak_bytes)}` : "") +
+      `. Its process used at most ${bytesText(s.memory.resident_bytes)} in the host's memory, program and libraries included.`) : null);
 }
 
 // Loads of experts: a cell an expert of a layer, as warm as its load is over the mean.
@@ -787,7 +787,7 @@ function loads() {
     e.preventDefault();
     go((at || [0, -1])[0] + by[0], (at || [0, -1])[1] + by[1]);
   });
-  card("experts", "Load of experts", el("p", { class: "soft" }, `Tokens of each expert over the mean of its layer, of ${grouped(r.steps)} steps.` +
+  card("experts", "Load of experts", el("p", { class: "soft" }, `Tokens of each expert over the mean of its layer, in ${grouped(r.steps)} steps.` +
       (r.left_out > 0 ? ` ${grouped(r.left_out)} layers are not drawn.` : "")), c, info,
     legend([[`var(--c0)`, "no token"], ["var(--empty)", "the mean"], ["var(--c4)", (high / 1000).toFixed(1) + " times the mean or more"]]),
     el("details", {}, el("summary", {}, "The fullest of each layer as a table"), table([{ n: "Layer" }, { n: "Fullest expert" }, { n: "Over the mean" }, { n: "Emptiest" }],
@@ -806,7 +806,7 @@ function links() {
   const bar = g => el("span", { "aria-hidden": "true", style: "display:flex;min-width:120px;height:10px" }, far.map((l, i) =>
     el("span", { style: `width:${100 * of(g, l) / most}%;background:${colour(i)}` })));
   const exposed = Object.entries(s.streams || {}).filter(([, x]) => x.messages > 0);
-  card("links", "Bytes by link", el("p", { class: "soft" }, "What a rank sends in a step; of each number the largest of all ranks."),
+  card("links", "Bytes by link", el("p", { class: "soft" }, "Bytes that a rank sends in a step; each number is the largest over all ranks."),
     table(["Group", ""].concat(far.map(l => ({ n: names[l] }))), groups.map(g => [g, bar(g)].concat(far.map(l => ({ n: bytesText(of(g, l)) })))),
       { caption: "Bytes of a step by group and link", stack: true }),
     legend(far.map((l, i) => [colour(i), names[l]])),
@@ -821,7 +821,7 @@ if (plan) front();
 reasons();
 if (run) { losses(); beside(); }
 if (run && run.schedule)
-  schedule(run.schedule, "measured", "Schedule, measured", "The last traced step; of each stage its first rank.");
+  schedule(run.schedule, "measured", "Schedule, measured", "The last traced step, on the first rank of each stage.");
 if (own) {
   schedule(own.schedule, "schedule", run ? "Schedule, predicted" : "Schedule");
   times();

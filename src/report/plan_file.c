@@ -55,8 +55,9 @@ static status check(const json_t *plan, const char *name, error *err)
     if (!json_is_array(json_object_get(plan, "best")) ||
         !json_is_integer(json_object_get(plan, "gpus")) ||
         !json_is_string(json_object_get(plan, "gpu")))
-        return error_set(err, ERR_INPUT,
-                         "%s: not a plan: \"best\", \"gpus\" or \"gpu\" is missing; " REPAIR, name);
+        return error_set(
+            err, ERR_INPUT,
+            "%s: not a plan, because \"best\", \"gpus\" or \"gpu\" is missing; " REPAIR, name);
     bool rows = json_array_size(json_object_get(plan, "best")) > 0;
     if (rows && !json_is_integer(json_object_get(plan, "usable_bytes")))
         return error_set(err, ERR_INPUT, "%s: \"usable_bytes\" is missing; " REPAIR, name);

@@ -103,7 +103,8 @@ status run_lines_parse(run_lines *out, const char *path, const char *data, size_
         if (s) return s;
     }
     if (out->n) return OK;
-    return error_set(err, ERR_INPUT, "%s: no iteration in it: the run did not do a step; %s", path,
+    return error_set(err, ERR_INPUT,
+                     "%s: it has no iteration, because the run did not finish a step; %s", path,
                      again);
 }
 
@@ -145,10 +146,10 @@ static const char *memory_fault(const json_t *memory)
     bool whole = is_counts(saved) && is_counts(temp) &&
                  json_array_size(saved) == json_array_size(temp) && number(over, "step_s") > 0;
     if (over && !whole)
-        return "over_step of memory has not as many bytes saved as temporaries, and its step_s";
+        return "over_step of memory needs step_s and as many saved as temporary bytes";
     for (int i = 0; process && i < 4; i++)
         if (!json_is_integer(json_object_get(process, counted[i])))
-            return "process of memory has not its ranks and bytes";
+            return "process of memory lacks its ranks and bytes";
     return NULL;
 }
 
@@ -160,13 +161,13 @@ static const char *summary_fault(const json_t *o)
     const char *outcome = json_string_value(json_object_get(o, "outcome"));
     if (!what || strcmp(what, "run") != 0) return "not a summary of a run (moefold is not \"run\")";
     if (json_integer_value(json_object_get(o, "version")) != 1)
-        return "version is not 1, which this program reads";
+        return "version is not 1, the only one that this program reads";
     if (!outcome || !text_in("finished|interrupted|failed", '|', outcome))
         return "outcome is not finished, interrupted or failed";
     if (!json_is_array(steps)) return "there is no list step_seconds";
     json_array_foreach(steps, i, v)
     {
-        if (!(json_number_value(v) > 0)) return "a step of no time";
+        if (!(json_number_value(v) > 0)) return "a step without duration";
         if (json_number_value(v) > 1e7) return "a step of more than 10,000,000 s";
     }
     static const char *const sides[] = {"predicted", "measured"};
@@ -184,8 +185,8 @@ status run_summary_parse(json_t **out, const char *path, const char *data, size_
     status s = json_parse(path, data, n, out, &why);
     if (s)
         return error_set(err, s,
-                         "%s: cut short, or no JSON; repair: remove it (the run is then shown as "
-                         "far as its metrics go), or run again",
+                         "%s: cut short, or not JSON; repair: remove it (the report then shows "
+                         "what metrics.jsonl has), or run again",
                          why.text);
     const char *fault = summary_fault(*out);
     if (!fault) return OK;
@@ -219,7 +220,7 @@ status run_folder_read(run_folder *out, const char *path, arena *a, error *err)
     const char *summary = in_folder(path, "summary.json", a);
     if (!out->recipe || !metrics)
         return error_set(err, ERR_INPUT, "%s: a run's folder without %s; %s", path,
-                         out->recipe ? "metrics.jsonl: the run did not come to its first step"
+                         out->recipe ? "metrics.jsonl: the run did not finish its first step"
                                      : "recipe.yaml",
                          again);
     out->trace = in_folder(path, "trace.json.gz", a);

@@ -61,7 +61,7 @@ static status take_bytes(executor *e, array_bytes *b, error *err)
     unsigned char *at = malloc((size_t)(b->n + b->kept_n) + 1);
     b->as.at = at;
     if (!at)
-        return error_set(err, ERR_MACHINE, "no memory for a copy of %lld bytes of the device's",
+        return error_set(err, ERR_MACHINE, "no host memory for a copy of %lld bytes of the device",
                          (long long)(b->n + b->kept_n));
     b->copied = true;
     executor_read(e, at, b->place, b->n);

@@ -140,7 +140,7 @@ status executor_rework(executor *e, const program *p, error *err)
 {
     if (p->offset[REGION_SAVED] != e->state_bytes)
         return error_set(err, ERR_MACHINE,
-                         "the program that goes on has %lld bytes of state, not %lld",
+                         "the program that continues has %lld bytes of state, not %lld",
                          (long long)p->offset[REGION_SAVED], (long long)e->state_bytes);
     e->d->table->sync(e->d);
     if (e->joined && e->d->table->leave) e->d->table->leave(e->d);

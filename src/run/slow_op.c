@@ -16,7 +16,7 @@ status slow_op_read(slow_op *out, arena *a, error *err)
     double ms = colon ? strtod(colon + 1, &end) : 0;
     if (!colon || colon == word || end == colon + 1 || *end || !(ms >= 0 && ms < 60000))
         return error_set(err, ERR_INPUT,
-                         "MOEFOLD_SLOW_OP=%s: a name and milliseconds are wanted; repair: "
+                         "MOEFOLD_SLOW_OP=%s: a name and milliseconds are needed; repair: "
                          "MOEFOLD_SLOW_OP=experts.fc1:2",
                          word);
     *out = (slow_op){arena_copy(a, word, (size_t)(colon - word)), ms / 1000};

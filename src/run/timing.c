@@ -1,4 +1,5 @@
-/* timing.c - predicted beside measured, and for which machine. */
+/* timing.c - compares predicted with measured times, and finds the hardware file for the
+ * prediction. */
 #include "run/timing.h"
 
 #include <ctype.h>
@@ -129,8 +130,8 @@ status timing_gpu(hardware *h, const char *name, bool ours, arena *a, error *err
     const char *unknown = st ? NULL : cost_unknown_kind(h);
     if (!unknown) return st;
     return error_set(err, ERR_INPUT,
-                     "%s: kinds: %.40s is no kind of operation; repair: a name that `moefold show "
-                     "--ops` prints, as NORM",
+                     "%s: kinds: %.40s is not a kind of operation; repair: use a name that "
+                     "`moefold show --ops` prints, such as NORM",
                      h->path, unknown);
 }
 

@@ -91,7 +91,7 @@ static const char *buffer_at(const touched *m, int64_t place, arena *a)
 static const char *say(const touched *m, int64_t place, bool set, arena *a)
 {
     return arena_text(a, "%s was %s (place %" PRId64 ")", buffer_at(m, place, a),
-                      set ? "touched, and is not planned" : "planned, and is not touched", place);
+                      set ? "touched but not planned" : "planned but not touched", place);
 }
 
 /* Between two ranges nothing may be touched, but for workspace. */
@@ -128,7 +128,7 @@ touched_report touched_close(touched *m, arena *a)
         r.workspace += m->work[i].end - m->work[i].start;
         r.workspace_used += count(m, m->work[i].start, m->work[i].end);
     }
-    if (m->behind) r.first = "bytes behind the arena were touched";
+    if (m->behind) r.first = "bytes after the arena were touched";
     for (int64_t i = 0; i < n; last = list[i++].end) {
         count_gap(m, last, list[i].start, &r, a);
         count_range(m, list[i], &r, a);

@@ -14,8 +14,8 @@ status against_join(recipe *plan, recipe *own, error *err)
     const char *here = recipe_word(plan, K_MODEL), *there = recipe_word(own, K_MODEL);
     if (here && there && !text_equal(here, there))
         return error_set(err, ERR_INPUT,
-                         "--against %s is of %s, and the plan of %s: name the same model, or leave "
-                         "it out",
+                         "--against %s is a recipe of %s, but the plan is for %s; repair: name the "
+                         "same model, or leave it out",
                          own->name, there, here);
     for (int k = 0; k < K_COUNT; k++) {
         if (path_decides((knob_id)k)) continue;

@@ -1,4 +1,5 @@
-/* against.h - a recipe beside the plan of its own job: where it would stand, and what beats it. */
+/* against.h - compares a recipe with the plan of its own job: where it ranks, and which changes
+ * beat it. */
 #ifndef SEARCH_AGAINST_H
 #define SEARCH_AGAINST_H
 

@@ -1,8 +1,8 @@
-/* card_list.c - what waits for what in a list whose buffers share no memory.
+/* card_list.c - finds the waits of a list of operations whose buffers share no memory.
  *
- * I1  These are waits.c's, less those that places of temporaries add: both ask the same function
- *     (wait_finder.h).
- * I2  What is left out for want of room (WAITS_MAX) only makes bounds lower. */
+ * I1  The result is that of waits.c, without the waits that are due to temporaries sharing memory.
+ *     Both call the same function (wait_finder.h).
+ * I2  At most WAITS_MAX waits are kept. Leaving some out only makes bounds lower. */
 #include "search/card_list.h"
 
 typedef struct ids {

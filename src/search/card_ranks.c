@@ -1,4 +1,5 @@
-/* card_ranks.c - state, buckets and what else a pipeline rank has, read off the parameter table.
+/* card_ranks.c - reads weights, gradients, optimizer state and buckets of a pipeline rank off the
+ * parameter table.
  *
  * I1  Ranks with the same layers in the same chunks have the same facts.
  * I2  Buckets are those of weight_list_rank, found by the same walk (bucket_walk).

@@ -72,9 +72,10 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);
     search_rules_open(s);
     if (search_rules_never(s, probe))
-        return error_set(err, ERR_RULE, "no layout is legal: %s", s->out->never.list[0].message);
+        return error_set(err, ERR_RULE, "there is no valid layout: %s",
+                         s->out->never.list[0].message);
     if (!choice_base(m, 0, 1))
-        return error_set(err, ERR_RULE, "no layout of %lld GPUs can be made", (long long)m->world);
+        return error_set(err, ERR_RULE, "there is no layout of %lld GPUs", (long long)m->world);
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
@@ -108,7 +109,7 @@ static status say_why_none(const recipe *given, arena *a, error *err)
     const char *why = v.n_errors
                           ? v.list[0].message
                           : "no sizes divide GPUs, heads, experts, sequence and batch at once";
-    return error_set(err, ERR_RULE, "no layout is legal: %s%s%s", why,
+    return error_set(err, ERR_RULE, "there is no valid layout: %s%s%s", why,
                      v.n_errors && v.list[0].n_repairs ? "; a repair: " : "",
                      v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
 }

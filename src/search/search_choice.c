@@ -144,7 +144,8 @@ const char *choice_offload(arena *a, const choice *c)
 {
     if (!c->offload) return "optimizer on the GPU";
     if (c->offload == OFFLOAD_ALL) return "optimizer on the host";
-    if (c->offload == OFFLOAD_MOVED) return "optimizer state on the host, moved to be updated";
+    if (c->offload == OFFLOAD_MOVED)
+        return "optimizer state on the host, moved to the GPU for updates";
     return arena_text(a, "%d %% of the optimizer on the host", 100 * c->offload / OFFLOAD_ALL);
 }
 

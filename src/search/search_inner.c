@@ -1,5 +1,5 @@
-/* search_inner.c - which inner layouts (recompute, offload, graphs, what runs beside) sizes have,
- * and how many: what is left out is counted by these. */
+/* search_inner.c - lists and counts the inner layouts of given parallel sizes: recompute, offload,
+ * CUDA graphs, overlap. The counts tell how many layouts a bound excludes. */
 #include "search/search_parts.h"
 
 const inner *search_inner_table(search *s, const choice *c)

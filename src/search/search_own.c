@@ -1,10 +1,9 @@
-/* search_own.c - the same search in chunks.
+/* search_own.c - runs the search again with sequence chunks.
  *
- * I1  What a person set is kept.
- * I2  Something is taken only if it is faster by more than TAKEN_FROM: of equal ones the recipe
- *     that changes less.
- * I3  Where neither MLPs nor experts are recomputed and nothing is on the host, nothing is
- *     gained. */
+ * I1  Knobs that the user set are kept.
+ * I2  A chunked layout replaces the best one only if it is faster by more than TAKEN_FROM. Between
+ *     equals, the recipe with fewer changes wins.
+ * I3  Chunks gain nothing if neither MLPs nor experts are recomputed and nothing is on the host. */
 #include "search/search_own.h"
 
 #include "base/clock.h"

@@ -1,8 +1,9 @@
-/* search_own.h - sequence chunks, searched where memory binds.
+/* search_own.h - searches sequence chunks when memory is the limit.
  *
- * Chunks cost next to nothing but change what every layout holds, and only our own programs have
- * them, so they are no axis: the whole search is asked again with them. Plans for Megatron, and
- * plans whose best makes no experts again and has nothing on the host, are searched once. */
+ * Chunks cost almost no time but change the memory of every layout, and only our own programs have
+ * them. So they are not an axis of the search; instead the whole search runs again with chunks. It
+ * runs only once for Megatron, and if the best layout neither recomputes experts nor keeps anything
+ * on the host. */
 #ifndef SEARCH_SEARCH_OWN_H
 #define SEARCH_SEARCH_OWN_H
 

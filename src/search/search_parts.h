@@ -1,14 +1,15 @@
-/* search_parts.h - what the files of a search share; nobody else includes it.
+/* search_parts.h - what the files of a search share; no other file includes it.
  *
- * The loops go from what cards depend on to what only sums depend on: attention (search_nodes.c),
- * experts and PP (search_experts.c), recompute and the rest (search_stages.c), one layout
- * (search_attempt.c).
+ * The outer loops go over knobs that change part costs (cards), the inner ones over knobs that only
+ * change their sums: attention (search_nodes.c), experts and PP (search_experts.c), recompute and
+ * the rest (search_stages.c), one layout (search_attempt.c).
  *
- * I1  A bound is below what it bounds (docs/PLAN.md says why each is): a list that is played before
- *     memory is planned below its card, a stream by itself below that, products at the chip's peak
- *     below those of any experts, the mean rank below the fullest, what lives at once below any
- *     packing. Tests judge cuts of the space without bounds and compare.
- * I2  Whatever is left out is counted. */
+ * I1  Every bound is at most the value that it bounds; docs/PLAN.md has the reasons. A list that is
+ *     simulated before its memory is planned bounds its card; a single stream bounds that list;
+ *     GEMMs at the chip's peak bound those of any experts; the mean rank bounds the fullest; and
+ *     the bytes that are live at once bound any packing. Tests search parts of the space without
+ *     bounds and compare.
+ * I2  Every layout that is left out is counted. */
 #ifndef SEARCH_SEARCH_PARTS_H
 #define SEARCH_SEARCH_PARTS_H
 

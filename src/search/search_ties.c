@@ -1,20 +1,21 @@
-/* search_ties.c - bands of the best layouts, and their order.
+/* search_ties.c - computes the error bands of the best layouts and puts the layouts in order.
  *
- * I1  The fastest ties with itself. What ties with it is told by the band of a difference, which
- *     grows with the knobs that differ; not by one another, so that ties are no chain.
- * I2  A tie says that nobody can exclude that the slower is faster, not that it is as good: at the
- *     edge of the band (which holds four in five of the errors) it is slower in nine cases of ten,
- *     and a user who got it first would lose those 12 %. Support and headroom decide only where the
- *     odds are 2 to 1 or less: within a third of the band, 4 % where one knob differs, since of
- *     errors that are normal a third lie beyond 0.43 of their spread, and the band is 1.28 of it.
+ * I1  A layout ties with the fastest one if their times differ by less than the band of a
+ *     difference, which grows with the number of knobs that differ. Each layout is compared with
+ *     the fastest only, so ties do not chain. The fastest ties with itself.
+ * I2  A tie means that the slower layout may be faster, not that it is equally good: at the edge of
+ *     the band (which holds four in five of the errors) it is slower in nine cases of ten, and a
+ *     user who got it first would lose those 12 %. Support and headroom decide only where the odds
+ *     are 2 to 1 or less: within a third of the band, 4 % where one knob differs, since of errors
+ *     that are normal a third lie beyond 0.43 of their spread, and the band is 1.28 of it.
  * I3  Free memory is worth something where it is scarce: where what the allocator may reserve at
  *     most (the upper end of its own band) would eat into the headroom. More than that buys
  *     nothing.
- * I4  Each place is given by itself, beside the fastest that is left. So no row stands before one
- *     that is faster beyond a toss-up, however many lie between them.
- * I5  The fastest of many is fast in part because its price is too low, and prices of what nobody
- *     has run are checked by nothing: of rows that are a toss-up, equally supported and roomy, the
- *     one most like a published run of the model comes first. */
+ * I4  Each rank of the list is decided separately, against the fastest layout that is left. So no
+ *     row precedes one that is faster by more than a toss-up, however many rows lie between them.
+ * I5  The fastest of many layouts is fast in part because its price is too low, and no measurement
+ *     checks the price of a configuration that has never been run: of rows that are a toss-up,
+ *     equally supported and roomy, the one most like a published run of the model comes first. */
 #include "search/search_ties.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
-/* compare.c - two traces side by side.
+/* compare.c - compares two traces, operation by operation.
  *
- * I1  Rows are a rank in a step, in the mean: traces may have other ranks, or other numbers of
- *     them, and a run's has several steps.
- * I2  In whole steps what is there twice as often costs twice as much. Windows hold more or less of
- *     the same by where they were cut, so there only lengths count; what one of them alone has
- *     counts in full.
- * I3  Of waits those of compute count: that another stream waits is how it is meant to be. */
+ * I1  Rows are means per rank and step, because traces may have different ranks or numbers of
+ *     ranks, and a run's trace has several steps.
+ * I2  In whole steps, sums are compared: an operation that occurs twice as often costs twice as
+ *     much. Windows contain more or fewer repetitions depending on where they were cut, so only
+ *     durations are compared there. An operation that only one of the two has counts in full.
+ * I3  Only waits of the compute stream count; other streams are expected to wait. */
 #include "trace/compare.h"
 
 #include <math.h>

@@ -53,7 +53,7 @@ static status seconds(const reader *r, json_t *o, const char *key, double *out)
     if (!json_is_number(v)) return refuse(r, "there is no number", key);
     *out = json_number_value(v) * 1e-6;
     bool good = isfinite(*out) && *out >= 0 && *out < 1e9;
-    return good ? OK : refuse(r, "this is no time:", key);
+    return good ? OK : refuse(r, "this is not a time:", key);
 }
 
 /* ---- events */
@@ -140,8 +140,8 @@ static status take_head(reader *r, json_t *root)
     int64_t version = whole(head, "version");
     if (version != 1)
         return error_set(r->err, ERR_INPUT,
-                         "%s: otherData.version is %lld, this program reads 1; repair: write it "
-                         "again with this program",
+                         "%s: otherData.version is %lld, but this program reads version 1; repair: "
+                         "write the trace again with this program",
                          r->path, (long long)version);
     const char *source = word(r, head, "source"), *name = word(r, head, "recipe");
     const char *machine = word(r, head, "machine");
@@ -208,7 +208,7 @@ status trace_parse(trace *t, const char *path, const char *data, size_t n, arena
     json_t *root = NULL;
     status s = json_parse(path, text, n, &root, err);
     if (s) {
-        return with_repair(s, "it is cut short or no JSON: write the trace again", a, err);
+        return with_repair(s, "it is cut short or not JSON: write the trace again", a, err);
     }
     s = take_all(&r, root);
     json_decref(root);

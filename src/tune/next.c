@@ -259,7 +259,7 @@ static bool start_first(choosing *c, tune_next *out)
 {
     tune_price p;
     if (c->t->n || !tune_price_of(c->t, "", &p, c->scratch) || !p.p.fits) return false;
-    out->next = (trial){.from = -1, .change = "", .reason = "the recipe as it was given"};
+    out->next = (trial){.from = -1, .change = "", .reason = "the recipe as given"};
     out->next.peak_bytes = p.p.peak_bytes;
     return true;
 }
@@ -267,15 +267,15 @@ static bool start_first(choosing *c, tune_next *out)
 static void name_next(choosing *c, tune_next *out, const candidate *x)
 {
     const trial *b = c->best;
-    const char *reason = b ? arena_text(c->a,
-                                        "%s is the wall of trial %d (%s): expected %.4g s a step "
-                                        "(+- %.1f %%) instead of %.4g",
-                                        b->evidence ? wall_name(b->wall) : "nothing", b->number,
-                                        b->evidence ? b->evidence : "no parts", x->then.seconds,
-                                        100 * x->then.band, b->step_s)
-                           : arena_text(c->a, "%s: the fastest that is predicted to fit",
-                                        c->t->n ? "nothing was measured yet"
-                                                : "the recipe as it was given does not fit");
+    const char *reason =
+        b ? arena_text(c->a,
+                       "%s is the wall of trial %d (%s): expected %.4g s a step "
+                       "(+- %.1f %%) instead of %.4g",
+                       b->evidence ? wall_name(b->wall) : "nothing", b->number,
+                       b->evidence ? b->evidence : "no parts", x->then.seconds, 100 * x->then.band,
+                       b->step_s)
+          : arena_text(c->a, "%s: the fastest that is predicted to fit",
+                       c->t->n ? "no trial was measured yet" : "the recipe as given does not fit");
     out->next = (trial){.number = c->t->n,
                         .from = b ? b->number : -1,
                         .change = x->change,
@@ -308,20 +308,19 @@ static double worth(const tune *t)
 static const char *why_end(const choosing *c, const candidate *most)
 {
     const trial *best = c->best;
-    if (!most && best) return "every change that is legal and fits was tried";
-    if (!most) return "nothing is legal and fits";
+    if (!most && best) return "every valid change that fits was tried";
+    if (!most) return "no valid recipe fits";
     bool vain = in_vain(c->t) >= IN_VAIN; /* I2 */
     if (!best || (most->gain >= worth(c->t) && !vain)) return NULL;
     if (vain)
         return arena_text(c->a,
-                          "the last %d trials brought less than %.0f %%; the most promising "
-                          "that is left is expected at %.4g s a step (+- %.1f %%)",
+                          "the last %d trials gained less than %.0f %%; the most promising "
+                          "remaining change is expected at %.4g s a step (+- %.1f %%)",
                           IN_VAIN, 100 * LITTLE, most->then.seconds, 100 * most->then.band);
-    return arena_text(
-        c->a,
-        "no change that was not tried is expected to gain %.2f %%: the most promising "
-        "is expected at %.4g s a step (+- %.1f %%), the best was measured at %.4g",
-        100 * worth(c->t), most->then.seconds, 100 * most->then.band, best->step_s);
+    return arena_text(c->a,
+                      "no untried change is expected to gain %.2f %%: the most promising one is "
+                      "expected at %.4g s a step (+- %.1f %%), and the best was measured at %.4g",
+                      100 * worth(c->t), most->then.seconds, 100 * most->then.band, best->step_s);
 }
 
 /* I1 */

@@ -128,14 +128,15 @@ static status read_lines(tune *t, error *err)
         char *end = strchr(line, '\n');
         if (!end) { /* I1 */
             if (truncate(path, line - data) == 0) return OK;
-            return error_set(err, ERR_MACHINE, "%s: the last line is cut and cannot be removed: %s",
-                             path, strerror(errno));
+            return error_set(err, ERR_MACHINE,
+                             "%s: the last line is incomplete and cannot be removed: %s", path,
+                             strerror(errno));
         }
         json_t *o = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (!o || !take_line(t, o))
             s = error_set(err, ERR_INPUT,
-                          "%s:%d: not a line of a tuning; repair: remove the line, or give another "
-                          "--dir",
+                          "%s:%d: not a line of `moefold tune`; repair: remove the line, or give "
+                          "another --dir",
                           path, number + 1);
         json_decref(o);
         line = end + 1;
@@ -194,8 +195,8 @@ static status same_start(const tune *t, error *err)
     }
     if (!*now && !*was) return OK;
     return error_set(err, ERR_INPUT,
-                     "--dir %s: the tuning of another recipe: '%.*s' there, '%.*s' here; repair: "
-                     "another --dir",
+                     "--dir %s: holds trials of another recipe: '%.*s' there, '%.*s' here; repair: "
+                     "give another --dir",
                      t->dir, (int)strcspn(was, "\n"), was, (int)strcspn(now, "\n"), now);
 }
 

@@ -69,5 +69,5 @@ expect full_folder_is_refused 2 'not empty \(it holds notes.txt\)' "$moefold" "$
 check full_folder_is_left_alone [ "$(ls "$work/full")" = notes.txt ]
 expect a_file_is_no_folder 2 '--bring-up .*cannot read it as a folder' "$moefold" "${small[@]}" --bring-up "$work/full/notes.txt"
 expect empty_folder_is_taken 0 '01-alltoall-eager.yaml' "$moefold" "${small[@]}" --bring-up "$work/empty"
-expect nowhere_is_refused 2 'cannot make the folder' "$moefold" "${small[@]}" --bring-up "$work/no/such/place"
+expect nowhere_is_refused 2 'cannot create the folder' "$moefold" "${small[@]}" --bring-up "$work/no/such/place"
 exit $failed

@@ -77,10 +77,10 @@ for locks in fine none local; do
     check "the_first_has_saved, locks: $locks" [ -s "$ck/latest_checkpointed_iteration.txt" ]
     expect "the_next_host_goes_on, locks: $locks" 0 'loaded checkpoint from' \
         on node-b $locks "$moefold" train "${small[@]}" "train.train_iters=$(($(cat "$ck/latest_checkpointed_iteration.txt") + 2))" "checkpoint.save=$ck" "checkpoint.load=$ck"
-    without "and_waits_for_nobody, locks: $locks" 'watching' \
+    without "and_waits_for_nobody, locks: $locks" 'waiting up to' \
         on node-c $locks "$moefold" train "${small[@]}" "train.train_iters=$(($(cat "$ck/latest_checkpointed_iteration.txt") + 1))" "checkpoint.save=$ck" "checkpoint.load=$ck"
 done
 mkdir "$work/stale" && mkdir "$work/stale/iter_0000009.tmp-node-x-5-12345678-file-0123456789abcdef"
-expect leftovers_of_other_hosts_are_said 0 '1 unfinished checkpoint of jobs on other machines .* stay' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.save=$work/stale"
+expect leftovers_of_other_hosts_are_said 0 'keeping 1 unfinished checkpoint of jobs on other machines .*, because' "$moefold" train "${small[@]}" train.train_iters=1 "checkpoint.save=$work/stale"
 check leftovers_of_other_hosts_stay [ -d "$work/stale/iter_0000009.tmp-node-x-5-12345678-file-0123456789abcdef" ]
 exit $failed

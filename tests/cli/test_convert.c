@@ -58,7 +58,7 @@ static void hugging_face_there_and_back_is_the_same_file(void **state)
         arena *a = arena_create();
         const char *t = scratch_make(a), *name = golden_cases[i];
         converted(a, t, OK, arena_text(a, GOLDEN "%s %s/ours", name, t), "each written once");
-        converted(a, t, OK, arena_text(a, "%s/ours %s/back", t, t), "every checksum right");
+        converted(a, t, OK, arena_text(a, "%s/ours %s/back", t, t), "every checksum is right");
         const char *source = arena_text(a, GOLDEN "%s/", name);
         if (strcmp(name, "mtp-tiny") != 0) /* its file has another header */
             same_files(a, arena_text(a, "%smodel.safetensors", source),

@@ -13,10 +13,10 @@ check the_curve_begins_with_the_loss grep -q "\"curve\":\[$(figure loss <"$work/
 check it_is_planned_for_the_gpu \
     [ "$(figure arena_bytes <"$work/cpu.json")" != "$(figure arena_bytes <"$work/gpu.json")" ]
 check the_change_of_target_is_said grep -q 'moefold.target=moefold' "$work/said"
-expect layouts_of_many_nodes_are_refused 1 'our GPU backend runs the ranks of one node, and this layout has 16, cluster.gpus_per_node=8; repair' \
+expect layouts_of_many_nodes_are_refused 1 'our GPU backend runs on one node, but this layout has 16 ranks and cluster.gpus_per_node=8; repair' \
     "$moefold" train tiny cluster.gpu=H100 cluster.n_gpus=16
 if ! nvidia-smi -L >"$work/gpus" 2>&1; then
-    expect no_gpu 3 'moefold.device=cuda: moefold-cuda.so is not beside the program|there is no GPU to use|driver is for CUDA.*moefold.device=cpu' \
+    expect no_gpu 3 "moefold.device=cuda: there is no moefold-cuda.so in the program's folder|there is no usable GPU|driver supports CUDA.*moefold.device=cpu" \
         "$moefold" train tiny cluster.gpu=cpu cluster.n_gpus=1 moefold.device=cuda
 fi
 expect other_gpus_are_refused 1 'our-gpu-programs-are-for-hopper' \

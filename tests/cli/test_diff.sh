@@ -9,7 +9,7 @@ expect no_knob_differs 0 'no knob differs' "$moefold" diff $a $a
 expect overrides_hold_for_both 0 'they do not differ' "$moefold" diff $a $a mbs=1
 b=recipes/qwen3-30b-4k-overlap-h100.yaml
 expect knobs_are_named 1 'comm_overlap.overlap_moe_expert_parallel_comm +false -> true' "$moefold" diff $a $b --tolerance 0.01
-expect changes_are_named 1 'overlap of experts: comm_overlap' "$moefold" diff $a $b --tolerance 0.01
+expect changes_are_named 1 'expert overlap: comm_overlap' "$moefold" diff $a $b --tolerance 0.01
 expect tolerance_is_obeyed 0 'tolerance 100 %: they do not differ' "$moefold" diff $a $b --tolerance 100
 expect tolerance_may_have_a_sign 0 'tolerance 100 %' "$moefold" diff $a $b --tolerance=100%
 adds_up() {
@@ -53,8 +53,8 @@ fi
 expect two_are_needed 2 'name two recipes.*there is only' "$moefold" diff $a
 expect not_three 2 "two are named already" "$moefold" diff $a $a $a
 expect models_are_the_same 2 'different models: .* is of qwen3-30b-a3b, tiny of tiny; repair' "$moefold" diff $a tiny
-expect tolerance_is_a_number 2 'tolerance much: a number of percent' "$moefold" diff $a $a --tolerance much
-expect tolerance_is_not_negative 2 'a number of percent from 0 on' "$moefold" diff $a $a --tolerance -1
+expect tolerance_is_a_number 2 'tolerance much: a percentage of 0 or more' "$moefold" diff $a $a --tolerance much
+expect tolerance_is_not_negative 2 'a percentage of 0 or more' "$moefold" diff $a $a --tolerance -1
 expect missing_file_is_named 2 'no file, folder or preset model' "$moefold" diff $a recipes/qwen.yaml
 mkdir "$work/run" && touch "$work/run/metrics.jsonl" && echo x >"$work/train.log"
 expect half_a_run_is_refused 2 "run: a run's folder without recipe.yaml; repair" "$moefold" diff $a "$work/run"

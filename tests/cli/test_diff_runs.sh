@@ -81,14 +81,14 @@ PY
 }
 disturbed busy 1 && disturbed busy_slower 1.2
 expect what_others_took_is_no_difference 0 'may differ by [0-9]\.[0-9] %; they differ by 0.0 %: noise$' diff_ "$work/one" "$work/busy"
-expect what_others_took_is_said 0 's of a step, in which others had the core, are left out' diff_ "$work/one" "$work/busy"
+expect what_others_took_is_said 0 's of a step are left out: other programs had the core' diff_ "$work/one" "$work/busy"
 expect what_others_took_hides_nothing 1 "B's step is 20.0 % longer than A's, its planned" diff_ "$work/one" "$work/busy_slower"
 expect real_runs_of_one_recipe 0 'no knob differs' diff_ "$work/a" "$work/a"
 
 # ---- a run beside a recipe; builds that derive otherwise; what cannot be compared
 expect a_run_beside_its_recipe 0 'A was measured at' diff_ "$work/a" "$work/a/recipe.yaml"
 sed -i 's/"moefold.moe_buffer_factor": "[^"]*"/"moefold.moe_buffer_factor": "9.9"/' "$work/two/summary.json"
-expect another_build_is_seen 0 'moefold.moe_buffer_factor .*-> 9.9 \(as the runs had it' diff_ "$work/one" "$work/two"
+expect another_build_is_seen 0 'moefold.moe_buffer_factor .*-> 9.9 \(derived differently' diff_ "$work/one" "$work/two"
 rm "$work/two/summary.json"
 expect a_run_that_has_not_ended_is_read 0 'Measured' diff_ "$work/one" "$work/two" --tolerance 100000
 rm "$work/two/trace.json.gz"
@@ -105,7 +105,7 @@ expect another_version_is_refused 2 'recompute/summary.json: version is not 1.*r
 echo '{"event": "iteration"}' >"$work/recompute/metrics.jsonl"
 expect a_broken_line_is_refused 2 'metrics.jsonl:1: an iteration without its number; repair' diff_ "$work/a" "$work/recompute"
 cp -r "$work/a" "$work/cut" && truncate -s 100 "$work/cut/summary.json"
-expect a_cut_summary_is_refused 2 'cut/summary.json:.*cut short, or no JSON; repair: remove it' diff_ "$work/a" "$work/cut"
+expect a_cut_summary_is_refused 2 'cut/summary.json:.*cut short, or not JSON; repair: remove it' diff_ "$work/a" "$work/cut"
 cp -r "$work/a" "$work/no.jsonl" && rm "$work/no.jsonl/summary.json"
 expect a_run_without_a_summary_is_measured_alike 0 "B's step is 0.0 % longer than A's" diff_ "$work/a" "$work/no.jsonl"
 expect metrics_alone_are_refused 2 'metrics of a run \(name its folder\)' diff_ "$work/a" "$work/a/metrics.jsonl"

@@ -14,7 +14,7 @@ for system in megatron-lm megatron-bridge; do
     check "refusal_for_${system}_writes_nothing" [ ! -s "$work/out" ]
     check "refusal_for_${system}_names_the_knob" grep -q 'moefold.mla_latent_ring=true (command line)' "$work/err"
     check "refusal_for_${system}_gives_the_nearest" \
-        grep -q 'nearest that can be written: moefold.mla_latent_ring=false model.cp_comm_type=a2a' "$work/err"
+        grep -q 'nearest recipe that can be written: moefold.mla_latent_ring=false model.cp_comm_type=a2a' "$work/err"
     check "refusal_for_${system}_prices_both" [ "$(grep -c 's a step' "$work/err")" = 2 ]
     expect "nearest_for_${system}_is_written" 0 'context.parallel.size' \
         "$moefold" show recipes/dsv3-128k-h100.yaml moefold.mla_latent_ring=false model.cp_comm_type=a2a --as $system

@@ -41,11 +41,11 @@ PY
 check "what plan says of its best is what check says of its recipe" planned
 one="tiny cluster.gpu=H200 cluster.n_gpus=1 mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"
 # shellcheck disable=SC2086
-expect "our own copies are counted with the peak" 0 "quantised copies of weights are counted with the peak" "$moefold" check $one moefold.target=moefold
+expect "our own copies are counted with the peak" 0 "low-precision copies of weights are counted in the peak" "$moefold" check $one moefold.target=moefold
 # shellcheck disable=SC2086
-expect "they have a row of their own there" 0 "quantised copies of weights +[0-9.]+ MiB" "$moefold" check $one moefold.target=moefold
+expect "they have a row of their own there" 0 "low-precision copies of weights +[0-9.]+ MiB" "$moefold" check $one moefold.target=moefold
 # shellcheck disable=SC2086
 without "nothing is said of Transformer Engine" "Transformer Engine" "$moefold" check $one moefold.target=moefold
 # shellcheck disable=SC2086
-expect "Megatron's are named as before" 0 "copies that Transformer Engine caches" "$moefold" check $one moefold.target=megatron
+expect "Megatron's are named as before" 0 "copies cached by Transformer Engine" "$moefold" check $one moefold.target=megatron
 exit $failed

@@ -14,10 +14,10 @@ for device in cpu deferred:3; do
         grep -qE '"planned_bytes":([0-9]+),"touched_bytes":\1,.*"outside_bytes":0,"right":true' "$work/json"
     unset MOEFOLD_DEVICE
 done
-expect what_lies_beside_is_a_line 0 'after 1 iterations\) memory beside the arena on deferred: 512.00 MiB' beside 0
-expect it_does_not_grow 0 'memory beside the arena on deferred at the end: 512.00 MiB, no more than after the first step' beside 0
+expect what_lies_beside_is_a_line 0 'after 1 iterations\) memory outside the arena on deferred: 512.00 MiB' beside 0
+expect it_does_not_grow 0 'memory outside the arena on deferred at the end: 512.00 MiB, no more than after the first step' beside 0
 expect growth_is_said 0 'at the end: 514.00 MiB, 1.00 MiB more than after the first step' beside 1048576
 beside 1048576 --json >"$work/json" 2>/dev/null
 check growth_is_in_json [ "$(grep -c '"event":"memory"' "$work/json")" = 2 -a "$(grep -c '"grown_bytes":1048576' "$work/json")" = 1 ]
-without cpus_know_nothing_of_it 'memory beside' "$moefold" train "${job[@]}" cluster.gpu=cpu
+without cpus_know_nothing_of_it 'memory outside' "$moefold" train "${job[@]}" cluster.gpu=cpu
 exit $failed

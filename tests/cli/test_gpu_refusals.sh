@@ -13,14 +13,14 @@ on() { # FAKE_GPU WORDS...
 h200() { on "1 13000 13000 9 0 $((140 * GiB)) ${free:-$((139 * GiB))} NVIDIA H200" "$@"; }
 cuda=moefold.device=cuda
 
-expect no_driver 3 'there is no GPU to use \(no NVIDIA driver is here\); repair: moefold.device=cpu' on "0 0 13000" "${small[@]}" $cuda
-expect old_driver 3 "the GPU's driver is for CUDA 12.2, this program is for 13.0; repair: a newer driver, or moefold.device=cpu" \
+expect no_driver 3 'there is no usable GPU \(no NVIDIA driver is installed\); repair: moefold.device=cpu' on "0 0 13000" "${small[@]}" $cuda
+expect old_driver 3 "the GPU's driver supports CUDA 12.2, but this program needs 13.0; repair: install a newer driver, or set moefold.device=cpu" \
     on "0 12020 13000" "${small[@]}" $cuda
-expect none_visible 3 'there is no GPU to use \(none is visible; CUDA_VISIBLE_DEVICES says which\)' on "0 13000 13000" "${small[@]}" $cuda
-expect out_of_order 3 'there is no GPU to use \(GPU 0: out of order\)' on "-1 13000 13000" "${small[@]}" $cuda
-expect another_gpu 3 'NVIDIA A100-SXM4-80GB has compute capability 8.0: our kernels are made for 9.0' \
+expect none_visible 3 'there is no usable GPU \(none is visible; check CUDA_VISIBLE_DEVICES\)' on "0 13000 13000" "${small[@]}" $cuda
+expect out_of_order 3 'there is no usable GPU \(GPU 0: out of order\)' on "-1 13000 13000" "${small[@]}" $cuda
+expect another_gpu 3 'NVIDIA A100-SXM4-80GB has compute capability 8.0: our kernels need 9.0' \
     on "1 13000 13000 8 0 $((80 * GiB)) $((79 * GiB)) NVIDIA A100-SXM4-80GB" "${small[@]}" $cuda
-expect a_newer_gpu 3 'NVIDIA B200 has compute capability 10.0: our kernels are made for 9.0' \
+expect a_newer_gpu 3 'NVIDIA B200 has compute capability 10.0: our kernels need 9.0' \
     on "1 13000 13000 10 0 $((180 * GiB)) $((179 * GiB)) NVIDIA B200" "${small[@]}" $cuda
 expect auto_takes_the_gpu 3 'NVIDIA H200, 139.00 GiB free of 140.00 GiB, driver for CUDA 13.0, cuDNN 9.19.0 \(/here\)' \
     h200 "${small[@]}"
@@ -42,13 +42,13 @@ expect mxfp8_is_no_megatron_run 1 'mixed_precision=bf16_with_mxfp8_mixed .* cann
     "$moefold" show "${small[@]}" $ours moefold.pack_step=false "${mxfp8[@]}" --as megatron-lm
 expect several_ranks 1 'this is one process; repair: start with --ranks 8' h200 tiny cluster.gpu=H200 cluster.n_gpus=8
 
-expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there is no such file; repair: .moefold bench --device cuda RECIPE' \
+expect algorithms_that_are_not_there 2 'moefold.cublaslt=/nowhere/x.txt: there is no such file; repair: write one with .moefold bench --device cuda RECIPE' \
     h200 "${small[@]}" $cuda moefold.cublaslt=/nowhere/x.txt
 expect none_is_no_file 3 'the fake GPU was opened' h200 "${small[@]}" $cuda moefold.cublaslt=none
 
 # Graphs: ranks as threads of one process run without, and the repair is taken; ranks as processes may have them.
 graphed=(tiny cluster.gpu=H200 model.seq_length=64 train.train_iters=1 train.global_batch_size=2 $cuda)
-expect graphs_of_threads 1 'model.cuda_graph_impl=full_iteration with --as-threads: .* run without CUDA graphs; repair: model.cuda_graph_impl=none with model.cuda_graph_modules=\[\], or --ranks 2 without --as-threads' \
+expect graphs_of_threads 1 'model.cuda_graph_impl=full_iteration with --as-threads: .* cannot use CUDA graphs; repair: model.cuda_graph_impl=none with model.cuda_graph_modules=\[\], or --ranks 2 without --as-threads' \
     h200 "${graphed[@]}" --ranks 2 --as-threads model.cuda_graph_impl=full_iteration
 expect threads_without_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" --ranks 2 --as-threads model.cuda_graph_impl=none 'model.cuda_graph_modules=[]'
 expect one_thread_may_have_graphs 3 'the fake GPU was opened' h200 "${graphed[@]}" --ranks 1 --as-threads model.cuda_graph_impl=full_iteration
@@ -57,12 +57,12 @@ expect one_thread_may_have_graphs 3 'the fake GPU was opened' h200 "${graphed[@]
 large=(qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 cluster.n_gpus=1 model.seq_length=4096 train.micro_batch_size=8
     train.global_batch_size=8 train.train_iters=1)
 free=$((57 * GiB)) expect too_little_memory 1 \
-    'does not fit: it needs [0-9.]+ GiB and 64.00 MiB for libraries, and of the 140.00 GiB of this NVIDIA H200 57.00 GiB are free: [0-9.]+ [GM]iB are missing; memory by recompute: none [0-9.]+ GiB,.*, full [0-9.]+ GiB \(fits\); repair: model.recompute_granularity=' \
+    'does not fit: it needs [0-9.]+ GiB, and 64.00 MiB for libraries; of the 140.00 GiB of this NVIDIA H200, 57.00 GiB are free: [0-9.]+ [GM]iB are missing; memory by recompute: none [0-9.]+ GiB,.*, full [0-9.]+ GiB \(fits\); repair: model.recompute_granularity=' \
     h200 "${large[@]}"
-expect ranks_that_share_it 1 'does not fit: 8 ranks share a GPU and need [0-9.]+ GiB, 600.00 MiB each beside it for contexts and libraries, and this NVIDIA H200 has 140.00 GiB; repair: more GPUs' \
+expect ranks_that_share_it 1 'does not fit: 8 ranks share a GPU and need [0-9.]+ GiB, and 600.00 MiB each for contexts and libraries; this NVIDIA H200 has 140.00 GiB; repair: use more GPUs' \
     h200 qwen3-30b-a3b model.num_layers=4 cluster.gpu=H200 model.seq_length=4096 train.micro_batch_size=4 train.global_batch_size=32 \
     train.train_iters=1 --ranks 8
-free=$((10 * GiB)) expect far_too_little_memory 1 '10.00 GiB are free: [0-9.]+ GiB are missing; memory by recompute: .*; none fits: fewer tokens' \
+free=$((10 * GiB)) expect far_too_little_memory 1 '10.00 GiB are free: [0-9.]+ GiB are missing; memory by recompute: .*; none fits; repair: fewer tokens' \
     h200 "${large[@]}"
 words=$(free=$((57 * GiB)) h200 "${large[@]}" 2>&1 | sed -n 's/.*; repair: //p')
 free=$((57 * GiB)) expect the_repair_fits 3 'the fake GPU was opened' h200 "${large[@]}" $words

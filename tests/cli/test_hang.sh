@@ -23,7 +23,7 @@ unset MOEFOLD_DEVICE
 for device in cpu deferred:2; do
     MOEFOLD_DEVICE=$device run hang:100000000 --json >"$work/whole" 2>/dev/null
     MOEFOLD_DEVICE=$device run overflow:2 --json >"$work/again" 2>"$work/said"
-    check an_overflow_runs_again_on_$device grep -q 'step 2: rank 0, layer 0: 2 rows for a routed buffer of 1;.*and the step runs again' "$work/said"
+    check an_overflow_runs_again_on_$device grep -q 'step 2: rank 0, layer 0: 2 rows do not fit into a routed buffer of 1;.*and the step runs again' "$work/said"
     check and_changes_nothing_on_$device [ "$(losses "$work/whole" | wc -l)" = 3 -a "$(losses "$work/whole")" = "$(losses "$work/again")" ]
 done
 exit $failed

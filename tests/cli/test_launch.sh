@@ -38,9 +38,9 @@ check options_of_launch_stay_here hasnt ' train .* --(slurm|out)'
 expect rules_are_kept 1 'error experts-divide-by-ep' \
     "$moefold" launch tiny cluster.gpu=cpu model.expert_model_parallel_size=3 --slurm
 # what our runtime cannot run is not sent to a cluster
-expect no_gpu_backend 1 'cluster.gpu=H100: our GPU backend runs the ranks of one node, and this layout has 256, cluster.gpus_per_node=8; repair' \
+expect no_gpu_backend 1 'cluster.gpu=H100: our GPU backend runs on one node, but this layout has 256 ranks and cluster.gpus_per_node=8; repair' \
     "$moefold" launch recipes/dsv3-128k-h100.yaml --slurm
-expect nothing_is_ignored 1 'model.mtp_use_repeated_layer|mtp.*does not do that yet; repair' \
+expect nothing_is_ignored 1 'model.mtp_use_repeated_layer|mtp.*does not support this yet; repair' \
     "$moefold" launch "${small[@]}" model.mtp_num_layers=1 model.mtp_use_repeated_layer=true --slurm
 check nothing_is_written test -z "$("$moefold" launch recipes/dsv3-128k-h100.yaml --slurm 2>/dev/null)"
 expect which_system 2 '--slurm' "$moefold" launch "${small[@]}"

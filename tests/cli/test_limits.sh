@@ -55,12 +55,12 @@ for key in bf16 latency bandwidth; do
         --gpus "16x$work/h.yaml" --seq 4096
 done
 sed -E 's/(efficiency: \{[^:]*: *)[0-9.]+/\11e-320/' hardware/h100.yaml >"$work/h.yaml"
-expect hardware_curve 2 'is not a part from' "$moefold" price qwen3-30b-a3b --gpus "16x$work/h.yaml" --seq 4096
+expect hardware_curve 2 'is not a fraction from' "$moefold" price qwen3-30b-a3b --gpus "16x$work/h.yaml" --seq 4096
 
 # ---- a backend is not taken from folders above
 mkdir -p "$work/up/bin"
 cp "$(readlink -f "$moefold")" "$work/up/bin/moefold"
 printf 'not an object' >"$work/up/moefold-mpi.so"
-expect no_backend_from_above 3 'moefold-mpi.so is not beside the program' env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 \
+expect no_backend_from_above 3 "there is no moefold-mpi.so in the program's folder" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 \
     "$work/up/bin/moefold" train "${small[@]}" cluster.n_gpus=2
 exit $failed

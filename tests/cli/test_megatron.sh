@@ -7,7 +7,7 @@ data=tests/data/megatron
 expect script 0 'TP 2 x CP 1 x DP 4 x PP 4' "$moefold" check --from-megatron $data/launch.sh
 expect script_set 0 'PP 2' "$moefold" check --from-megatron $data/launch.sh --set PP=2 --set=NNODES=4
 expect script_environment 0 'PP 4' env PP=2 "$moefold" check --from-megatron $data/launch.sh
-expect script_runs_nothing 0 'is sourced there; it is not followed' "$moefold" check --from-megatron $data/launch.sh
+expect script_runs_nothing 0 'is sourced there; it is not read' "$moefold" check --from-megatron $data/launch.sh
 expect several 2 '3 training commands; --command N picks one' "$moefold" show --from-megatron $data/several.sh
 expect command 0 'model.tensor_model_parallel_size  *2 ' "$moefold" show --from-megatron $data/several.sh --command 2
 expect missing 2 'NODES for --nodes' "$moefold" show --from-megatron $data/several.sh --command 3

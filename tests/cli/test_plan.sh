@@ -45,7 +45,7 @@ expect unknown_precision 2 '--precision fp3: any' "${small[@]}" --precision fp3
 expect unknown_stack 2 'moefold.stack=99.*26.08' "${small[@]}" --stack 99
 expect skew_below_one 2 '--routing 0.5: .*1..1024' "${small[@]}" --routing 0.5
 expect against_nothing 2 '--against nowhere.yaml: there is no such recipe' "${small[@]}" --against nowhere.yaml
-expect against_another_model 2 'is of qwen3-30b-a3b, and the plan of deepseek-v3' "${large[@]}" --against recipes/qwen3-30b-4k-h100.yaml
+expect against_another_model 2 'is a recipe of qwen3-30b-a3b, but the plan is for deepseek-v3' "${large[@]}" --against recipes/qwen3-30b-4k-h100.yaml
 
 # ---- requests that no layout meets
 expect pin_out_of_range 1 'context_parallel_size=0 is not allowed; the range is 1..65536; a repair: .*=1' "${small[@]}" --pin model.context_parallel_size=0
@@ -55,7 +55,7 @@ expect more_ep_than_experts 1 'expert_model_parallel_size=512 does not divide th
 expect cp_that_splits_nothing 1 'not a multiple of 2 x CP = 2 x 3.*a repair: model.context_parallel_size=2' "${small[@]}" --pin model.context_parallel_size=3
 expect pins_that_exclude_one_another 1 'overlap_moe_expert_parallel_comm=true cannot be combined with full recompute.*a repair: ' "${small[@]}" --pin model.recompute_granularity=full --pin comm_overlap.overlap_moe_expert_parallel_comm=true
 expect chunks_without_stages 1 'virtual_pipeline_model_parallel_size=4 needs PP > 1' "${small[@]}" --pin model.virtual_pipeline_model_parallel_size=4 --pin model.pipeline_model_parallel_size=1
-expect pins_too_large_together 1 'leave one of these out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
+expect pins_too_large_together 1 'leave one of these pins out: model.tensor_model_parallel_size=4, model.context_parallel_size=8' "${small[@]}" --pin model.tensor_model_parallel_size=4 --pin model.context_parallel_size=8
 expect batch_that_does_not_divide 1 'global_batch_size=100 is not a multiple of micro batch 1 x DP 97' deepseek-v3 --gpus 97xH100 --seq 4096 --gbs 100
 expect batch_too_large 2 '--gbs 900000000: on 16 GPUs.*at most --gbs' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 900000000
 expect more_choices_than_experts 1 'model.moe_router_topk=9 is more than the 8 experts' tiny --gpus 8xH100 --seq 4096 --pin model.moe_router_topk=9
@@ -64,19 +64,19 @@ expect empty_cluster 2 'such as 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
 expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
-expect too_few_gpus 1 'Fewest +88 H100 would do' deepseek-v3 --gpus 8xH100 --seq 4096
-expect nearest_miss 1 'needs .* GiB on its fullest rank, .* bytes .* more than can be used' deepseek-v3 --gpus 8xH100 --seq 4096
-expect fewest_is_exact 1 'Fewest +96 H100 would do, and no smaller count of whole nodes: .*--gpus 96xH100 --seq 131072 --gbs 64' deepseek-v3 --gpus 8xH100 --seq 131072
+expect too_few_gpus 1 'Fewest +88 H100 are enough' deepseek-v3 --gpus 8xH100 --seq 4096
+expect nearest_miss 1 'needs .* GiB on its fullest rank, .* bytes .* more than is usable' deepseek-v3 --gpus 8xH100 --seq 4096
+expect fewest_is_exact 1 'Fewest +96 H100 are enough \(the smallest count of whole nodes\): .*--gpus 96xH100 --seq 131072 --gbs 64' deepseek-v3 --gpus 8xH100 --seq 131072
 expect fewest_does 0 'TP +CP.*EP' deepseek-v3 --gpus 96xH100 --seq 131072 --gbs 64
 expect one_node_less_does_not 1 'nothing fits on 88 H100' deepseek-v3 --gpus 88xH100 --seq 131072 --gbs 64
 expect fewer_may_do_where_more_do_not 1 'Fewest +96 H100' deepseek-v3 --gpus 104xH100 --seq 131072
 expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2048; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096
 ones=(--pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1 --pin model.pipeline_model_parallel_size=1)
-expect batch_that_would_not_divide 1 'DP 8, batch of 8: 6 would not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
+expect batch_that_would_not_divide 1 'DP 8, batch of 8, because 6 does not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
 expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}" --more
 expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json --more
 bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1)
-expect fewest_with_other_factors 1 'Fewest +24 H100 would do' qwen3-30b-a3b --gpus 8xH100 --seq 14336 "${bare[@]}"
+expect fewest_with_other_factors 1 'Fewest +24 H100 are enough' qwen3-30b-a3b --gpus 8xH100 --seq 14336 "${bare[@]}"
 expect miss_is_to_the_byte 1 'needs 92.08 GiB on its fullest rank, 18,184,715,835 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 14336 "${bare[@]}"
 expect offload_fits_where_nothing_did 1 'Offload +fits on these GPUs: .*expert_fc1,moe_act' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
 expect offload_cannot_help_weights 1 'Offload +activation offload does not make it fit' deepseek-v3 --gpus 8xH100 --seq 4096
@@ -85,7 +85,7 @@ expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 
 # ---- activations on the host, and the front
-expect offload_is_tried_after_recompute 0 'variants were tried on the list' "${small[@]}" --more
+expect offload_is_tried_after_recompute 0 'variants were tried on the layouts of the list' "${small[@]}" --more
 expect offload_that_is_faster_is_said 0 '[1-9][0-9.]* % shorter, .* GiB on each GPU.s host: TP' deepseek-v3 --gpus 256xH100 --seq 131072 --more
 expect no_offload_where_nothing_is_made_again 0 '"activation_offload": ?null' qwen3-30b-a3b --gpus 64xGB200 --seq 4096 --json --more \
     --pin model.recompute_granularity=null --pin optimizer.optimizer_cpu_offload=false
@@ -95,8 +95,8 @@ expect front_goes_down_to_40_percent 0 '[0-9] s +4[4-9]\.[0-9]+ GiB free' "${sma
 # ---- a recipe beside its plan
 own=recipes/qwen3-30b-4k-h100.yaml
 expect against_is_the_job 0 '^Plan +qwen3-30b-a3b on 16 H100, sequence length 4,096, global batch 1,024 \(recipes' --against $own
-expect against_has_a_place 0 'It stands (at place|below)' --against $own
-expect against_has_a_path 0 'change by change' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 1024 --against $own
+expect against_has_a_place 0 'It ranks (as number|below)' --against $own
+expect against_has_a_path 0 'changes that lead from it to the first' qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 1024 --against $own
 expect against_says_what_fell 0 '(launches|communication|attention) [-+][0-9.]+ s' --against $own
 expect against_what_cannot_be_built 1 'no program can be built: ' --against $own --gpus 1xH100
 expect against_what_does_not_fit 0 'it does not fit, by .*' --against $own --seq 16384 --gbs 256
@@ -110,5 +110,5 @@ expect recipe_carries_pins 0 'on 16 H100, sequence length 4,096, global batch 1,
 
 # ---- the winner against its own plan
 "$moefold" plan "${small[@]}" --out "$work/best.yaml" >/dev/null
-expect winner_stands_first 0 'It stands at place 1 of the list' --against "$work/best.yaml"
+expect winner_stands_first 0 'It ranks as number 1 of the list' --against "$work/best.yaml"
 exit $failed

@@ -68,8 +68,8 @@ json recipe_pinned 'd["searched"] == {} and all(x["ep"] == 16 for x in d["best"]
 json a_preset_sets_nothing 'd["searched"] == {} and d["kept"] == {}' tiny --gpus 8xH100 --seq 4096
 
 # ---- against
-expect against_a_list 0 'It stands|would stand' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
-expect against_has_a_path 0 'change by change' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
+expect against_a_list 0 'It ranks|would rank' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
+expect against_has_a_path 0 'changes that lead from it to the first' --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
 json list_against_a_model 'd["against"]["place"] >= 1' qwen3-30b-a3b --against $lists/qwen3_30b_a3b.txt --gpus 64xH100
 expect against_a_script 0 '^Against +.*launch.sh' --against $lists/launch.sh --gpus 64xH100
 expect against_one_of_several 0 '^Against +.*several.sh' --against $lists/several.sh --command 1 --gpus 64xH100

@@ -71,7 +71,7 @@ for seconds in 0.5 1 2 4 8 16; do
     [ $code = 0 ] && [ "$fits" = "True False" ] || continue
     cut=0
     "$moefold" plan "${large[@]}" --more --seconds $seconds >"$work/best" 2>&1
-    if grep -q 'Time was up after .* the best so far' "$work/best"; then
+    if grep -q 'The time limit of .* was reached: this is the best so far' "$work/best"; then
         said=0
         break
     fi

@@ -37,12 +37,12 @@ check megatron_moves_nothing planned '"states: true" not in r' "$slow" moefold.t
 # What was planned is what is priced, and fits.
 "$moefold" plan "${job[@]}" "$slow" model.num_layers=20 --out "$work/moved.yaml" >"$work/out" 2>&1
 expect moved_fits 0 'fits' "$moefold" check "$work/moved.yaml"
-check what_the_host_holds_is_said grep -q "On the host: 146.23 GiB of a node's GPUs at most; host.memory of the hardware description is not set" "$work/out"
-check moved_is_said grep -q 'optimizer state on the host, moved to be updated' "$work/out"
+check what_the_host_holds_is_said grep -q "On the host: at most 146.23 GiB for all GPUs of a node; host.memory of the hardware description is not set" "$work/out"
+check moved_is_said grep -q 'optimizer state on the host, moved to the GPU for updates' "$work/out"
 expect check_names_the_repair 1 \
     'or:  *optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true optimizer.overlap_cpu_optimizer_d2h_h2d=true' \
     "$moefold" check "${job[@]}" "$fast" model.num_layers=20
-expect one_gpu_is_one_gpu 0 "a node's GPUs, at most  *13.92 GiB" "$moefold" price "${job[@]}" "$fast" model.num_layers=1 \
+expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price "${job[@]}" "$fast" model.num_layers=1 \
     optimizer.offload_optimizer_states=true
 
 exit $failed

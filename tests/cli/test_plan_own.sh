@@ -19,7 +19,7 @@ check the_recipe_has_them grep -q 'sequence_chunks: [0-9]' "$work/recipe.yaml"
 "$moefold" check "$work/recipe.yaml" >"$work/out" 2>&1
 check and_fits [ $? = 0 ]
 "$moefold" plan "${long[@]}" >"$work/out" 2>&1
-check people_are_told grep -q 'of layouts with moefold.sequence_chunks=' "$work/out"
+check people_are_told grep -q 'among layouts with moefold.sequence_chunks=' "$work/out"
 
 plan "$work/chunks" "${long[@]}" --pin moefold.pack_step=false
 check chunks_alone_do_it [ "$(figure sequence_chunks "$work/chunks")" -gt 1 ]

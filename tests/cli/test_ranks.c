@@ -86,7 +86,7 @@ static void a_rank_that_stays_ends_the_job(void **state)
     (void)state;
     needs_mpirun();
     assert_int_equal(run("MOEFOLD_TIMEOUT_SECONDS=2 TEST_STOP=1", "--ranks 2"), ERR_MACHINE);
-    expect("has not ended 2 s after another; the job ends");
+    expect("has not ended 2 s after another one; the job ends");
 }
 
 static void without_mpirun_the_repair_is_named(void **state)

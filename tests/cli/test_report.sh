@@ -147,9 +147,9 @@ fi
 for fault in 'm["over_step"]["saved"].pop()' 'm["over_step"]["step_s"] = 0' 'm["over_step"] = 3' 'del m["process"]["ranks"]'; do
     rm -rf "$work/bad" && cp -r "$work/trained" "$work/bad"
     python3 -c "import json, sys; s = json.load(open(sys.argv[1])); m = s['memory']; $fault; json.dump(s, open(sys.argv[1], 'w'))" "$work/bad/summary.json"
-    expect "memory_of_a_run_without_sense: $fault" 2 'summary.json: (over_step|process) of memory has not' "$moefold" report "$work/bad" -o "$work/x.html"
+    expect "memory_of_a_run_without_sense: $fault" 2 'summary.json: (over_step of memory needs step_s|process of memory lacks its ranks)' "$moefold" report "$work/bad" -o "$work/x.html"
 done
-expect out_is_needed 2 'name the page to write: -o page.html' "$moefold" report tiny
+expect out_is_needed 2 'no output file is given; repair: -o page.html' "$moefold" report tiny
 expect a_recipe_is_needed 2 'name a recipe' "$moefold" report -o "$work/x.html"
 expect folder_must_be_there 3 'nowhere/x.html: cannot be written' "$moefold" report tiny cluster.gpu=cpu --brief -o "$work/nowhere/x.html"
 expect broken_recipe_is_refused 1 'no program can be built' "$moefold" report tiny cluster.gpu=cpu tp=3 --brief -o "$work/x.html"
@@ -158,12 +158,12 @@ expect cut_plan_is_refused 2 'cut.json:1:.*cut short or not JSON; repair: write 
 python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); del d["front"][0]["step_s"]; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/row.json"
 expect broken_row_is_named 2 'row.json: front\[0\]: there is no number "step_s"; repair' "$moefold" report "$work/row.json" -o "$work/x.html"
 echo '{"complete": true, "gpus": 8, "best": 3}' >"$work/other.json"
-expect other_json_is_refused 2 'not a plan: .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
+expect other_json_is_refused 2 'not a plan, because .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
 mkdir "$work/run" && touch "$work/run/metrics.jsonl"
 expect half_a_run_is_refused 2 "run: a run's folder without recipe.yaml; repair" "$moefold" report "$work/run" -o "$work/x.html"
 rm "$work/half/metrics.jsonl"
 expect a_run_without_metrics_is_refused 2 'half: a run.s folder without metrics.jsonl: .*repair' "$moefold" report "$work/half" -o "$work/x.html"
-expect a_trace_is_no_recipe 2 'trace.json.gz: is packed by gzip, and not a recipe; traces are read by' "$moefold" report "$work/trained/trace.json.gz" -o "$work/x.html"
+expect a_trace_is_no_recipe 2 'trace.json.gz: is a gzip file, not a recipe; .moefold trace A B. reads traces' "$moefold" report "$work/trained/trace.json.gz" -o "$work/x.html"
 head -c 5000 "$work/trained/trace.json.gz" >"$work/cut.gz" && cp "$work/cut.gz" "$work/trained/trace.json.gz"
 expect a_cut_trace_is_refused 2 'trace.json.gz: .*cut short.*repair' "$moefold" report "$work/trained" -o "$work/x.html"
 check nothing_was_left test ! -e "$work/x.html"

@@ -35,7 +35,7 @@ check recorded_routing_has_its_memory [ "$(at price skewed.json)" = "$(at price 
 check check_takes_a_skew [ "$(at check 1.3)" = "$(at price 1.3)" ] && [ "$(at check 1.3)" != "$(at check 1)" ]
 check check_takes_what_was_recorded [ "$(at check skewed.json)" = "$(at price skewed.json)" ]
 expect check_refuses_a_wrong_skew 2 'routing 9: .*at most 4 times.*repair: --routing 4' "$own" check "${gpus[@]}" --routing 9
-expect check_names_a_missing_file 2 'routing nowhere.json: no number and no file' "$own" check "${gpus[@]}" --routing nowhere.json
+expect check_names_a_missing_file 2 'routing nowhere.json: neither a number nor a file' "$own" check "${gpus[@]}" --routing nowhere.json
 expect what_has_no_effect_is_said 0 'routing 2 changes nothing: .*EP 1' "$own" price "${small[@]}" --routing 2
 sed -E 's/"loads": \[[^]]*\]/"loads": [5, 5, 5, 5, 5, 5, 5, 5]/' loads.json >even.json
 check even_loads_change_nothing [ "$("$own" price "${gpus[@]}" --json --routing 1 | step)" = "$("$own" price "${gpus[@]}" --json --routing even.json | step)" ]
@@ -84,7 +84,7 @@ expect people_see_both 0 'with forced balance: a step of' "$own" price "${gpus[@
 expect people_see_natural 0 'with natural routing .1.09 times.: a step of' "$own" price "${gpus[@]}" $forced
 
 # ---- what is refused
-expect no_such_file 2 'no number and no file' "$own" price "${gpus[@]}" --routing nowhere.json
+expect no_such_file 2 'neither a number nor a file' "$own" price "${gpus[@]}" --routing nowhere.json
 expect too_little 2 '1\.\.1024' "$own" price "${gpus[@]}" --routing 0.5
 expect no_file_at_all 2 'is a folder' "$own" plan tiny --gpus 4xH100 --seq 1024 --routing hardware
 expect cut_off 2 'half.json:' bash -c "head -c 150 loads.json >half.json; '$own' price ${gpus[*]} --routing half.json"

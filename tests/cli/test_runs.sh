@@ -64,14 +64,14 @@ expect a_folder_is_no_trace 2 'is a folder; repair' "$moefold" train "${small[@]
 # ---- what is not there
 expect a_missing_trace_has_a_repair 2 'nowhere.json: No such file.*; repair: name a file that `price --trace`' "$moefold" trace \
     "$work/nowhere.json" "$work/named.json"
-expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: a revision that' "$moefold" show nosuchrev:recipes/a.yaml
+expect an_unknown_revision_has_a_repair 2 'git does not know it.*; repair: name a revision that' "$moefold" show nosuchrev:recipes/a.yaml
 expect a_rank_out_of_range_has_a_repair 2 'rank 99: ranks are 0 to 7 .cluster.n_gpus=8.; repair: --rank 0' "$moefold" price \
     "${ranks[@]}" cluster.n_gpus=8 --trace "$work/x.json" --rank 99
 head -c 3000 "$work/eight.json.gz" >"$work/cut.json.gz"
 expect a_cut_trace_has_a_repair 2 'cut.json.gz: .*cut short.*; repair: write it again' "$moefold" trace "$work/cut.json.gz" \
     "$work/named.json"
 head -c 3000 "$work/named.json" >"$work/cut.json"
-expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or no JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
+expect a_cut_text_has_a_repair 2 'cut.json:.*repair: it is cut short or not JSON' "$moefold" trace "$work/named.json" "$work/cut.json"
 echo '{"traceEvents": []}' >"$work/other.json"
 expect a_trace_of_others_is_refused 2 'other.json: not a trace of moefold.*repair' "$moefold" trace "$work/named.json" "$work/other.json"
 
@@ -96,7 +96,7 @@ for side in ("predicted", "measured"):
     assert abs(sum(p["seconds"] for p in s[side]["parts"]) / s[side]["step_s"] - 1) < 1e-6, side
 print("as it should be")
 PY
-expect another_runs_folder_is_refused 2 "run $run: the folder of another run .*recipe.yaml\); repair" "$moefold" train \
+expect another_runs_folder_is_refused 2 "run $run: the folder belongs to another run .*recipe.yaml\); repair" "$moefold" train \
     "${small[@]}" train.train_iters=6 --run "$run"
 expect the_same_run_goes_on 0 'done after 2 steps' "$moefold" train "${small[@]}" train.train_iters=8 --run "$run" \
     checkpoint.load="$work/save" checkpoint.save="$work/save" scheduler.override_opt_param_scheduler=true
@@ -111,7 +111,7 @@ expect a_file_is_no_folder 2 "run $work/full/thesis.doc: .*is a file; repair" "$
     train.train_iters=6 --run "$work/full/thesis.doc"
 expect two_metrics_are_refused 2 'metrics x.jsonl: --run .* writes .*repair' "$moefold" train "${small[@]}" \
     train.train_iters=6 --run "$work/new" --metrics x.jsonl
-expect a_failed_run_says_so 3 'stopped as moefold.on_nan=stop' "$moefold" train "${small[@]}" train.train_iters=6 \
+expect a_failed_run_says_so 3 'stopped because moefold.on_nan=stop' "$moefold" train "${small[@]}" train.train_iters=6 \
     --run "$work/nan" optimizer.lr=1e30 optimizer.clip_grad=0 moefold.on_nan=stop
 expect in_its_summary 0 '"outcome": "failed"' cat "$work/nan/summary.json"
 exit $failed

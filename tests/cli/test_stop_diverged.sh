@@ -19,7 +19,7 @@ stop() { # NAME SIGNAL WORDS...: is told to stop once it skips
     "$moefold" train "${small[@]}" "${mad[@]}" "${@:3}" >"$work/out" 2>"$work/err" &
     pid=$!
     wait_for 'number of skipped iterations: +1 ' "$work/out" || bad "$1: skips" "$(tail -3 "$work/err")"
-    wait_for 'no checkpoint of step' "$work/err"
+    wait_for 'step [0-9]+ is not saved in' "$work/err"
     before=
     until now=$(sums "$ck" 2>&1) && [ "$now" = "$before" ]; do # the save before the first skip may not have ended
         before=$now
@@ -30,7 +30,7 @@ stop() { # NAME SIGNAL WORDS...: is told to stop once it skips
     check "$1: exits with 3" [ $? = 3 ]
     pid=
     check "$1: nothing is saved and nothing removed" [ "$(sums "$ck")" = "$before" ]
-    check "$1: says that its end is not saved" grep -qE 'was told to stop at step [0-9]+ with [0-9]+ skipped steps in a row, and its end is not saved in checkpoint.save=' "$work/err" || tail -3 "$work/err"
+    check "$1: says that its end is not saved" grep -qE 'was told to stop at step [0-9]+ with [0-9]+ skipped steps in a row, so its end is not saved in checkpoint.save=' "$work/err" || tail -3 "$work/err"
     latest=$(cat "$ck/latest_checkpointed_iteration.txt")
     check "$1: names the last good checkpoint" grep -qE "the last checkpoint before them is iteration $latest of $ck \(checkpoint.ckpt_step=[0-9]+: the one before it\)" "$work/err"
 }

@@ -42,7 +42,7 @@ broken nameless_stream_is_noticed 'e.remove([i for i in e if i["name"] == "threa
 # ---- two traces
 "$moefold" price "${folded[@]}" mbs=2 --trace "$work/b.json.gz" >/dev/null
 "$moefold" price "${folded[@]}" --trace "$work/a.json.gz" >/dev/null
-expect the_same_does_not_differ 0 'nothing: every operation takes as long' "$moefold" trace "$work/a.json.gz" "$work/a.json.gz"
+expect the_same_does_not_differ 0 'nothing: every operation takes equally long in both' "$moefold" trace "$work/a.json.gz" "$work/a.json.gz"
 expect a_larger_microbatch_is_slower 0 '^ +\+[0-9.e-]+ s .*\(' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz"
 expect both_on_one_axis 0 'both on one time axis' "$moefold" trace "$work/a.json.gz" "$work/b.json.gz" -o "$work/both.json.gz"
 expect merged_is_valid 0 '"streams"' checked "$work/both.json.gz"
@@ -66,10 +66,10 @@ head -c 2000 "$work/a.json.gz" >"$work/cut.json.gz"
 expect cut_gzip_is_refused 2 'cut.json.gz: the gzip file is cut short; repair' "$moefold" trace "$work/cut.json.gz" "$work/a.json.gz"
 without one_repair_is_enough "repair:.*repair:" "$moefold" trace "$work/cut.json.gz" "$work/a.json.gz"
 head -c 9000 "$work/whole.json" >"$work/cut.json"
-expect cut_json_is_refused 2 'cut.json:[0-9]+:.*cut short or no JSON: write the trace again' "$moefold" trace "$work/a.json.gz" "$work/cut.json"
+expect cut_json_is_refused 2 'cut.json:[0-9]+:.*cut short or not JSON: write the trace again' "$moefold" trace "$work/a.json.gz" "$work/cut.json"
 echo '{"traceEvents": [{"ph": "X", "name": "aten::mm", "pid": "Spans", "tid": 0, "ts": 1, "dur": 2}]}' >"$work/torch.json"
 expect other_traces_are_refused 2 'torch.json: not a trace of moefold' "$moefold" trace "$work/a.json.gz" "$work/torch.json"
-expect recipes_are_refused 2 'cut short or no JSON' "$moefold" trace "$work/a.json.gz" recipes/dsv3-4k-h100.yaml
+expect recipes_are_refused 2 'cut short or not JSON' "$moefold" trace "$work/a.json.gz" recipes/dsv3-4k-h100.yaml
 sed 's/"name":"[^"]*","cat"/"name":"other","cat"/' "$work/whole.json" >"$work/other.json"
 expect nothing_in_common_is_said 2 'traces of different models' "$moefold" trace "$work/whole.json" "$work/other.json"
 

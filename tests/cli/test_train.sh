@@ -64,7 +64,7 @@ expect killed_runs_resume 0 'done after 1 steps' "$moefold" train "${small[@]}" 
 mkdir "$work/bad" && cp -r "$work/ck/." "$work/bad"
 file=$(ls "$work"/bad/iter_0000012/weights-*.safetensors)
 printf 'X' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") - 100)) conv=notrunc status=none
-expect damaged_checkpoint_is_refused 2 "bad/iter_0000012/weights-.*: tensor '.*' does not have its checksum" "$moefold" train "${small[@]}" train.train_iters=13 "checkpoint.load=$work/bad"
+expect damaged_checkpoint_is_refused 2 "bad/iter_0000012/weights-.*: tensor '.*' has a wrong checksum" "$moefold" train "${small[@]}" train.train_iters=13 "checkpoint.load=$work/bad"
 
 # ---- NaN
 expect nan_is_skipped 0 'number of skipped iterations: +1' "$moefold" train "${small[@]}" train.train_iters=3 optimizer.lr=1e30 optimizer.clip_grad=0.0
@@ -103,7 +103,7 @@ got=$("$moefold" train "${five[@]}" --ranks 4 $pp=2 $cp=2 "checkpoint.load=$work
 check another_layout_resumes near "$got" "$one"
 
 # ---- routed buffers that are too small
-expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows for a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
+expect overflow_runs_again 0 'rank [01], layer [0-9]+: [0-9]+ rows do not fit into a routed buffer of' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0
 expect overflow_stops_where_asked 3 'moefold.on_overflow=stop' "$moefold" train "${five[@]}" --ranks 2 $ep=2 moefold.moe_buffer_factor=1.0 moefold.on_overflow=stop
 
 # ---- faults: ranks that differ, a rank that dies

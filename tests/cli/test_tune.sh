@@ -46,12 +46,12 @@ cp -r "$work/microbatch" "$work/resumed"
 invented "${job[@]}" mbs=1 --dir "$work/resumed" --json >/dev/null
 same() { diff <(grep -o '"change":"[^"]*"' "$1/trials.jsonl") <(grep -o '"change":"[^"]*"' "$2/trials.jsonl") >/dev/null; }
 check resumed_with_a_cut_line same "$work/microbatch" "$work/resumed"
-expect another_recipe 2 'the tuning of another recipe' invented "${job[@]}" mbs=2 --dir "$work/microbatch"
+expect another_recipe 2 'holds trials of another recipe' invented "${job[@]}" mbs=2 --dir "$work/microbatch"
 echo '{"trial": "x"}' >>"$work/resumed/trials.jsonl"
-expect a_strange_line 2 'trials.jsonl:[0-9]+: not a line of a tuning' invented "${job[@]}" mbs=1 --dir "$work/resumed"
+expect a_strange_line 2 'trials.jsonl:[0-9]+: not a line of .moefold tune.' invented "${job[@]}" mbs=1 --dir "$work/resumed"
 sed -i '$d' "$work/resumed/trials.jsonl"
 echo '{"trial":1,"from":0,"change":"nonsense=1","reason":"","end":"measured","step_s":0.001}' >>"$work/resumed/trials.jsonl"
-expect a_change_that_is_none 2 'trials.jsonl:[0-9]+: not a line of a tuning' invented "${job[@]}" mbs=1 --dir "$work/resumed"
+expect a_change_that_is_none 2 'trials.jsonl:[0-9]+: not a line of .moefold tune.' invented "${job[@]}" mbs=1 --dir "$work/resumed"
 invented "${job[@]}" --pin mbs=1 --dir "$work/pinned" --json >"$work/pinned.json"
 without pinned_knobs_stay 'micro_batch_size=' cat "$work/pinned/trials.jsonl"
 invented "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/all" --json >/dev/null
@@ -61,7 +61,7 @@ expect the_best_is_a_recipe 0 'VALID|valid' "$moefold" check "$work/microbatch/b
 
 # ---- a cluster elsewhere
 far=(recipes/qwen3-30b-4k-h100.yaml --dir "$work/far")
-expect nothing_is_out 2 'no trial of .* is out' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
+expect nothing_is_out 2 'no trial of .* is waiting for a log' "$moefold" tune "${far[@]}" --tell tests/data/profile/megatron.log
 expect the_start_is_written 0 'Trial 0 .*no change' "$moefold" tune "${far[@]}" --next
 expect as_megatron_takes_it 0 'torchrun .*pretrain_gpt.py' cat "$work/far/000/megatron.sh"
 expect as_a_batch_script 0 '^#SBATCH --nodes=2' cat "$work/far/000/job.sh"

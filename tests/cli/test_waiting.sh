@@ -32,8 +32,8 @@ PY
 small=(tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 ep=2 etp=1 mbs=1 gbs=8 seq=256)
 drawn plan 'moefold plan: searching layouts, [0-9]+ s so far, at most [0-9]+ s left' plan qwen3-30b-a3b --gpus 16xH100 --seq 4K
 drawn check 'moefold check: rules, programs of ranks, messages, [0-9]+ s so far' check recipes/dsv3-128k-h100.yaml --all-ranks
-drawn price 'moefold price: playing the step, [0-9]+ s so far, about [0-9]+ s left' price recipes/dsv3-128k-h100.yaml
-drawn report 'moefold report: playing the step, [0-9]+ s so far, about [0-9]+ s left' report "${small[@]}" --brief -o "$work/x.html"
+drawn price 'moefold price: simulating the step, [0-9]+ s so far, about [0-9]+ s left' price recipes/dsv3-128k-h100.yaml
+drawn report 'moefold report: simulating the step, [0-9]+ s so far, about [0-9]+ s left' report "${small[@]}" --brief -o "$work/x.html"
 drawn diff 'moefold diff: pricing both, [0-9]+ s so far, at most [0-9]+ s left' diff recipes/dsv3-128k-h100.yaml recipes/dsv3-128k-h100-tp.yaml
 "$moefold" price recipes/dsv3-128k-h100.yaml --trace "$work/t.json.gz" >/dev/null
 drawn trace 'moefold trace: reading both, [0-9]+ s so far' trace "$work/t.json.gz" "$work/t.json.gz"

@@ -30,7 +30,7 @@ cd - >/dev/null || exit 1
 expect pins_are_short 0 '"tp":2' "$moefold" plan tiny --gpus 8xH100 --seq 1K --gbs 64 --pin tp=2 --json
 expect pins_are_joined 0 '"tp":2' "$moefold" plan tiny --gpus 8xH100 --seq 1K --gbs 64 --pin TP2 --json
 expect flags_take_units 0 'seq_length +8192' "$moefold" show tiny --seq-length 8K
-expect no_such_unit 2 'seq_length=8G: .*whole number' "$moefold" check tiny seq=8G
+expect no_such_unit 2 'seq_length=8G is .*whole number' "$moefold" check tiny seq=8G
 
 # ---- --gpus and --seq
 for c in check price show launch; do

@@ -145,7 +145,7 @@ static void an_abort_does_too(void **state)
 static void a_thread_that_is_no_ranks_says_so(void **state)
 {
     (void)state;
-    expect(in_a_helper, "moefold: SIGSEGV at address 0x10 in a thread that helps ranks;");
+    expect(in_a_helper, "moefold: SIGSEGV at address 0x10 in a helper thread of the ranks;");
 }
 
 int main(void)

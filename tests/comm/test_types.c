@@ -198,7 +198,7 @@ static void other_formats_are_refused_by_name(void **state)
     assert_int_equal(comm_can(&o, &err), ERR_MACHINE);
     assert_non_null(strstr(err.text, "7 elements of FP4"));
     assert_int_equal(run_again("fp8-sum", ""), ERR_MACHINE);
-    expect_again("rank 0 of 1: operation gradients (ALL_REDUCE): messages do not sum FP8 E4M3");
+    expect_again("rank 0 of 1: operation gradients (ALL_REDUCE): collectives cannot sum FP8 E4M3");
 }
 
 /* Two in a byte: eight are four bytes. */

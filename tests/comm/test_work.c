@@ -67,7 +67,7 @@ static void values_that_are_none_are_refused(void **state)
         expect_again("in the environment is not WORK:RANK:SECONDS");
     }
     assert_int_equal(run_again("work", "TEST_WORK=save MOEFOLD_HOST_TIMEOUT_SECONDS=0"), 1);
-    expect_again("unset it and moefold.host_timeout_minutes counts");
+    expect_again("unset it to use moefold.host_timeout_minutes");
 }
 
 /* ---- what the processes do */

@@ -12,7 +12,9 @@ typedef struct mutation {
 static const mutation mutations[] = {
     /* which family */
     {"qwen3-moe-tiny", "{'model_type':'REMOVED'}", {"model_type is missing", "qwen3_next"}},
-    {"qwen3-moe-tiny", "{'model_type':'qwen3_mo'}", {"model_type", "nearest known is qwen3_moe"}},
+    {"qwen3-moe-tiny",
+     "{'model_type':'qwen3_mo'}",
+     {"model_type", "nearest known one is qwen3_moe"}},
     {"qwen3-moe-tiny", "{'model_type':7}", {"model_type is 7"}},
     {"qwen3-moe-tiny", "{'model_type':null}", {"model_type is null"}},
     {"qwen3-moe-tiny", "{'model_type':'llamas'}", {"model_type is \"llamas\"", "known are"}},
@@ -225,7 +227,7 @@ static void what_is_no_json_object_is_refused(void **state)
         {"", "config.json:1:"},
         {"{", "config.json:1:"},
         {"{\n  \"a\": 1,\n  \"b\" 2\n}", "config.json:3:"},
-        {"[]", "no JSON object"},
+        {"[]", "not a JSON object"},
         {"{\"model_type\":\"mixtral\",\"model_type\":\"mixtral\"}", "config.json:1:"},
         {"{\"vocab_size\": 99999999999999999999999999}", "config.json:1:"},
         {"{\"rope_theta\": 1e999}", "config.json:1:"},

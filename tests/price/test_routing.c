@@ -17,12 +17,12 @@ typedef struct bad_file {
 
 static const bad_file bad_files[] = {
     {"", "bad.json:1:"},
-    {"[]", "is no recorded routing"},
-    {"{\"experts\": 2}", "is no recorded routing"},
-    {"{\"experts\": 0, \"layers\": []}", "\"experts\": a whole number from 1 on"},
+    {"[]", "is not a recorded routing"},
+    {"{\"experts\": 2}", "is not a recorded routing"},
+    {"{\"experts\": 0, \"layers\": []}", "\"experts\": a whole number of at least 1"},
     {"{\"experts\": 2.5, \"layers\": []}", "\"experts\": a whole number"},
-    {"{\"experts\": 99999999, \"layers\": []}", "99999999 are too many"},
-    {"{\"experts\": 2, \"topk\": -1, \"layers\": []}", "\"topk\": a whole number from 0 on"},
+    {"{\"experts\": 99999999, \"layers\": []}", "99999999 is too large"},
+    {"{\"experts\": 2, \"topk\": -1, \"layers\": []}", "\"topk\": a whole number of at least 0"},
     {"{\"experts\": 2, \"experts\": 2, \"layers\": []}", "duplicate"},
     {"{\"experts\": 2, \"layers\": 7}", "\"layers\": a list of 1 to"},
     {"{\"experts\": 2, \"layers\": []}", "\"layers\": a list of 1 to"},

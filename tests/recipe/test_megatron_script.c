@@ -185,7 +185,7 @@ static void a_launch_script_is_read(void **state)
     assert_knob("dataset.path_to_cache", "'${PWD}/cache'");
     assert_knob("checkpoint.save", "checkpoints/moe");
     assert_int_equal(r.knob[K_WANDB].from, FROM_NOTHING);
-    assert_true(noted("/opt/cluster.conf is sourced there; it is not followed"));
+    assert_true(noted("/opt/cluster.conf is sourced there; it is not read"));
     assert_true(noted("WANDB_API_KEY is not set here and taken as empty"));
     assert_true(noted("nothing was executed"));
     assert_string_equal(r.knob[K_VOCAB].why, "tests/data/megatron/launch.sh:62"); /* of the item */
@@ -224,7 +224,7 @@ static void one_of_several_commands_is_picked(void **state)
     assert_knob("model.tensor_model_parallel_size", "2");
     assert_knob("train.global_batch_size", "16");
     assert_knob("cluster.n_gpus", "2");
-    assert_true(noted("it calls ./after.sh, which is not followed"));
+    assert_true(noted("it calls ./after.sh, which is not read"));
     begin_again();
     how.command = "3";
     assert_int_equal(megatron_read_with(&r, "tests/data/megatron/several.sh", &how, &err),
@@ -262,7 +262,7 @@ static void a_variable_may_be_a_path_without_a_value(void **state)
         parse("#!/bin/sh\npython pretrain_gpt.py --save $OUT/a --data-path 1 ${D}/x\n"), OK);
     assert_string_equal(r.knob[K_SAVE].v.text, "${OUT}/a");
     assert_string_equal(r.knob[K_DATA_PATH].v.list.items[1].text, "${D}/x");
-    assert_true(noted("--save: '${OUT}/a' is kept as it stands"));
+    assert_true(noted("--save: '${OUT}/a' is kept unexpanded"));
 }
 
 static void lists_take_variables_too(void **state)
@@ -281,7 +281,7 @@ static void scripts_without_training_say_so(void **state)
 {
     (void)state;
     assert_refused("#!/bin/sh\nTP=1 bash ./sub.sh --lr 1\n",
-                   "no training command is in it|it calls ./sub.sh, which is not followed");
+                   "it has no training command|it calls ./sub.sh, which is not read");
     assert_refused("#!/bin/sh\necho python pretrain_gpt.py --lr 1\n", "no training command");
     assert_int_equal(parse("#!/bin/sh\nARGS=(--num-layers 4 --lr 1)\n"), OK);
     assert_knob("model.num_layers", "4");

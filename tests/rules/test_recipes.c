@@ -179,9 +179,8 @@ static void check_world(const char *base, const char *overrides)
     if (!v) v = find_violation(&x.found, "world-divides-expert-grid");
     if (!v) fail_msg("%s %s: the world is not wrong", base, overrides);
     const setup *s = &x.s;
-    const char *fewest =
-        arena_text(x.a, "the fewest GPUs for these sizes are %" PRId64 ", and valid near",
-                   fewest_by_trial(I(TP), I(CP), I(PP), I(EP), I(ETP)));
+    const char *fewest = arena_text(x.a, "these sizes need at least %" PRId64 " GPUs; valid near",
+                                    fewest_by_trial(I(TP), I(CP), I(PP), I(EP), I(ETP)));
     if (!strstr(v->message, fewest)) fail_msg("'%s' does not hold '%s'", v->message, fewest);
     near_layout near[3];
     int n = near_layouts(s, near, 3);

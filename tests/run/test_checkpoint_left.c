@@ -221,7 +221,7 @@ static void every_file_is_looked_at_before_the_name_is_given(void **state)
         harms[i % 3](on_its_way(&a, names[i / 3]));
         assert_int_equal(checkpoint_save_finish(v, &a.x.err), ERR_MACHINE);
         assert_has(a.x.err.text, names[i / 3]);
-        assert_has(a.x.err.text, "the one before stays");
+        assert_has(a.x.err.text, "the one before it is kept");
         assert_int_equal(checkpoint_latest(a.folder, &n, &a.x.err), OK);
         assert_int_equal(n, 1);
         a.c.state.iteration = 1;

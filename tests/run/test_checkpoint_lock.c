@@ -151,7 +151,7 @@ static void locks_of_one_machine_only_are_found_out(void **state)
     host = "node-b";
     (void)take(&p, ERR_MACHINE);
     assert_has(p.err.text, "on node-a, since");
-    assert_has(p.said, "watching");
+    assert_has(p.said, "waiting up to");
     checkpoint_lock_release(l);
     place_release(&p);
 }
@@ -167,9 +167,9 @@ static void a_crash_elsewhere_costs_the_time_of_a_look(void **state)
         double start = clock_seconds();
         checkpoint_lock *l = take(&p, OK);
         assert_true(clock_seconds() - start >= 1.5);
-        assert_has(p.said, "was not given back by the job that had it (process ");
+        assert_has(p.said, "was not released by the job that held it (process ");
         assert_has(p.said, "on node-b");
-        assert_has(p.said, "taken over");
+        assert_has(p.said, "taking the folder over");
         checkpoint_lock_release(l);
         place_release(&p);
     }
@@ -209,7 +209,7 @@ static void without_locks_a_crash_here_holds_nobody_up(void **state)
     lock_fails = ENOLCK;
     crash_on(&p, "node-a");
     checkpoint_lock_release(take(&p, OK));
-    assert_null(strstr(p.said, "watching"));
+    assert_null(strstr(p.said, "waiting up to"));
     place_release(&p);
 }
 

@@ -67,7 +67,7 @@ static void sealed_numbers_that_cannot_be_are_refused(void **state)
             assert_has(a.x.err.text, "iter_0000001/metadata.json");
             assert_has(a.x.err.text,
                        arena_text(a.x.a, " %s=%" PRId64, rows[i].field, rows[i].value));
-            assert_has(a.x.err.text, "repair: another checkpoint (checkpoint.ckpt_step=N)");
+            assert_has(a.x.err.text, "repair: load another checkpoint (checkpoint.ckpt_step=N)");
             assert_memory_equal(&a.c.state, &before, sizeof before);
         }
         run_release(&a);

@@ -113,7 +113,7 @@ static void pairs_are_recognised_as_megatron_does(void **state)
         {{"nan", "a", "1", "b"}, 0, false, "positive"},
         {{"inf", "a", "1", "b"}, 0, false, "positive"},
         {{"1e308", "a", "1e308", "b"}, 0, false, "too large"},
-        {{"1e-300", "a", "1e300", "b"}, 0, false, "too small beside"},
+        {{"1e-300", "a", "1e300", "b"}, 0, false, "too small relative to"},
         {{NULL}, 0, false, "names 0 sets"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -50,7 +50,7 @@ static void bad_options_are_named(void **state)
     REFUSED(o.split = NULL, ERR_INPUT, "dataset.split is not set");
     REFUSED(o.split = "0,1", ERR_INPUT, "nothing for training");
     REFUSED(o.vocab_size = 0, ERR_INPUT, "vocabulary of 0");
-    REFUSED((o.eod = -1, o.eod_mask_loss = true), ERR_INPUT, "none is known");
+    REFUSED((o.eod = -1, o.eod_mask_loss = true), ERR_INPUT, "which is unknown");
     REFUSED((o.n_paths = 0, o.eod = 1000), ERR_INPUT, "mock data");
     REFUSED(o.paths = (const char *[]){"no/such"}, ERR_INPUT, "no/such.idx: No such file");
     REFUSED((o.n_samples[0] = DATA_ALL, o.seq_length = 5000), ERR_INPUT, "too few for one sample");

@@ -27,7 +27,7 @@ static void a_sum_of_fp8_is_refused(void **state)
     assert_int_equal(executor_open(&e, &p, NULL, (executor_options){0}, &err), ERR_MACHINE);
     assert_null(e);
     assert_non_null(strstr(err.text, o->name));
-    assert_non_null(strstr(err.text, "(ALL_REDUCE): messages do not sum FP8 E5M2"));
+    assert_non_null(strstr(err.text, "(ALL_REDUCE): collectives cannot sum FP8 E5M2"));
     arena_destroy(a);
 }
 

@@ -186,12 +186,12 @@ static void links_are_the_ranks_and_the_rest_is_one_ranks(void **state)
     assert_true(near_to(h.launch, base.launch) && h.memory == base.memory);
     assert_true(h.framework == 0 && h.n_kinds == base.n_kinds);
     assert_string_equal(h.measured, base.measured);
-    assert_true(file_says(path, "^# All ranks share one device: .*no NVLink"));
+    assert_true(file_says(path, "^# All ranks share one device: .*not over NVLink"));
     assert_true(file_says(path, "^# Transport: CUDA IPC, as invented"));
     assert_true(file_says(path, "launch: .*# as hardware/h200-measured.yaml"));
     links.devices = 2; /* each has its own: that is a link */
     assert_int_equal(measured_write_links(&links, &base, path, &err), OK);
-    assert_false(file_says(path, "no NVLink"));
+    assert_false(file_says(path, "not over NVLink"));
     folder_close(&f);
     arena_destroy(a);
 }
@@ -227,7 +227,7 @@ static void graphs_are_priced_as_they_were_measured(void **state)
     m.graph_launch = 5e-7;
     m.replay = 6e-6;
     write_as(&m, "H200", path);
-    assert_true(file_says(path, "graph_launch: 5e-07  # host.s time for a kernel of a graph"));
+    assert_true(file_says(path, "graph_launch: 5e-07  # host time per kernel of a replayed graph"));
     op_cost c = captured_cost(path, replay);
     assert_true(near_to(c.eager, 4e-6) && near_to(c.replayed, 5e-7));
     assert_true(near_to(replay[0], 6e-6) && near_to(replay[1], 6e-6));

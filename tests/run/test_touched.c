@@ -119,8 +119,8 @@ static void a_byte_too_many_or_too_few_is_seen(void **state)
 {
     (void)state;
     static const char *const devices[] = {"cpu", "deferred:1"};
-    static const char *const text[] = {"planned, and is not touched", "touched, and is not planned",
-                                       "behind the arena"};
+    static const char *const text[] = {"planned but not touched", "touched but not planned",
+                                       "after the arena"};
     for (int i = 0; i < 2 * N_FAULTS; i++) {
         rig g;
         fault f = (fault)(i % N_FAULTS);

@@ -98,7 +98,7 @@ static void small_routed_buffers_grow(void **state)
     for (int r = 0; r < 2; r++)
         if (ample->s[r] || tight->s[r]) fail_msg("%s %s", ample->err[r].text, tight->err[r].text);
     assert_null(strstr(ample->said, "routed buffer"));
-    assert_non_null(strstr(tight->said, "rows for a routed buffer of"));
+    assert_non_null(strstr(tight->said, "rows do not fit into a routed buffer of"));
     assert_non_null(strstr(tight->said, "the step runs again"));
     for (int r = 0; r < 2; r++) {
         assert_true(near(tight->sum[r].first_loss, ample->sum[0].first_loss));

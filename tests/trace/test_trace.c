@@ -242,11 +242,12 @@ static const struct bad_file {
     const char *text, *says;
 } bad_files[] = {
     {"", "bad.json:1:"},
-    {"{\"traceEvents\":[", "cut short or no JSON"},
-    {"iteration 1/10 | lm loss: 3.2", "cut short or no JSON"},
+    {"{\"traceEvents\":[", "cut short or not JSON"},
+    {"iteration 1/10 | lm loss: 3.2", "cut short or not JSON"},
     {"{\"traceEvents\":[]}", "not a trace of moefold"},
     {"[]", "not a trace of moefold"},
-    {"{\"otherData\":{\"moefold\":\"trace\",\"version\":2}}", "version is 2, this program reads 1"},
+    {"{\"otherData\":{\"moefold\":\"trace\",\"version\":2}}",
+     "version is 2, but this program reads version 1"},
     {"{\"otherData\":{\"moefold\":\"trace\",\"version\":1}}", "span_s is not a length"},
     {HEAD "7}", "no list traceEvents"},
     {HEAD "[]}", "has no operation"},
@@ -259,7 +260,7 @@ static const struct bad_file {
      "there is no number 'ts'"},
     {HEAD "[{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"x\",\"ts\":-1,\"dur\":2,\"args\":{"
           "\"what\":\"wait\"}}]}",
-     "this is no time: 'ts'"},
+     "this is not a time: 'ts'"},
     {HEAD "[{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"x\",\"ts\":1,\"dur\":2,\"args\":{"
           "\"what\":\"operation\",\"message\":\"send\",\"peer\":3,\"tag\":1}}]}",
      "a message without 'number'"},

@@ -363,8 +363,9 @@ status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err);
 status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
 {
     if (version != MPI_ENTRY_VERSION || bytes != sizeof(message)) {
-        snprintf(err->text, sizeof err->text,
-                 "MPI: moefold-mpi.so is of another build than the program; run `make`");
+        snprintf(
+            err->text, sizeof err->text,
+            "MPI: moefold-mpi.so was built for another version of the program; repair: run `make`");
         return ERR_MACHINE;
     }
     for (int g = 0; g < GROUP_COUNT; g++)

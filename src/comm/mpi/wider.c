@@ -5,11 +5,11 @@
  * got once all of it is there (adder.h). An all-reduce does that with blocks of N / P, and then
  * gathers the blocks of the sum. Blocks are padded where P does not divide N.
  *
- * I1  The second part of an all-reduce begins at a time of this rank's own. It is a collective call
- *     in the same communicator all the same: messages of a stream follow one another, so nothing
- *     else begins there before it is complete.
- * I2  A rank that waits for any message moves all sums on: whoever it waits for may wait for its
- *     block.
+ * I1  Each rank begins the second part of an all-reduce at its own time. It is still a valid
+ *     collective call in the same communicator: messages of a stream run one after another, so no
+ *     other message begins there before it is complete.
+ * I2  A rank that waits for any message advances all its sums, because the rank that it waits for
+ *     may be waiting for its block.
  * I3  Memory is kept for the next message: after the first steps nothing is allocated. */
 #include "comm/mpi/wider.h"
 

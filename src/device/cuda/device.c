@@ -227,10 +227,11 @@ static status take(device *d, device_space s, int64_t bytes, error *err)
     if (host)
         return error_set(err, ERR_MACHINE, "cannot pin %s of host memory: %s",
                          gibibytes(want, bytes), cudaGetErrorString(e));
-    return error_set(err, ERR_MACHINE,
-                     "the plan needs %s more on the GPU, which has %s left: %s are missing (%s)",
-                     gibibytes(want, bytes), gibibytes(have, (int64_t)left),
-                     gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
+    return error_set(
+        err, ERR_MACHINE,
+        "cannot allocate %s for the planned arena on the GPU: %s are free, %s are missing (%s)",
+        gibibytes(want, bytes), gibibytes(have, (int64_t)left),
+        gibibytes(miss, bytes - (int64_t)left), cudaGetErrorString(e));
 }
 
 static int64_t beside(device *d)
@@ -515,8 +516,9 @@ static int products(const device *d, lt_use *list, int room)
 status moefold_cuda_entry(int version, const device_calls *p, cuda_entry *out, error *err)
 {
     if (version != CUDA_ENTRY_VERSION)
-        return error_set(err, ERR_MACHINE,
-                         "moefold-cuda.so is of another version than the program; repair: `make`");
+        return error_set(
+            err, ERR_MACHINE,
+            "moefold-cuda.so was built for another version of the program; repair: run `make`");
     program = *p;
     gpu_calls = &program;
     *out = (cuda_entry){.table = {.name = "cuda",

@@ -120,8 +120,8 @@ static status open_all(const device *d, const card *all, int64_t n, error *err)
         if (!e) continue;
         cudaGetLastError();
         return error_set(err, ERR_MACHINE,
-                         "CUDA IPC with rank %lld (process %lld): %s; repair: without "
-                         "MOEFOLD_TRANSPORT=ipc, which goes on through shared memory",
+                         "CUDA IPC with rank %lld (process %lld): %s; repair: unset "
+                         "MOEFOLD_TRANSPORT to use shared memory instead",
                          (long long)r, (long long)all[r].process, cudaGetErrorString(e));
     }
     return OK;
@@ -140,7 +140,7 @@ static void *map_shared(const char *name, int flags, int64_t bytes, error *err)
     if (file >= 0) close(file);
     if (!wrong) return at;
     error_set(err, ERR_MACHINE,
-              "messages through shared memory: %s of %lld bytes: %s; repair: a larger /dev/shm",
+              "messages through shared memory: %s of %lld bytes: %s; repair: enlarge /dev/shm",
               name, (long long)bytes, strerror(wrong));
     return NULL;
 }
@@ -152,8 +152,8 @@ static status register_shared(gpu_peer *p, void *at, int64_t bytes, error *err)
     p->shared_bytes = bytes;
     if (!e) return OK;
     return error_set(err, ERR_MACHINE,
-                     "cannot pin %lld bytes of shared memory: %s; repair: a higher limit of locked "
-                     "memory (ulimit -l), or fewer ranks",
+                     "cannot pin %lld bytes of shared memory: %s; repair: raise the limit of "
+                     "locked memory (ulimit -l), or use fewer ranks",
                      (long long)bytes, cudaGetErrorString(e));
 }
 
@@ -224,8 +224,8 @@ static status wanted(const char **way, error *err)
     if (!**way || strcmp(*way, "ipc") == 0 || strcmp(*way, "shm") == 0 || strcmp(*way, "nccl") == 0)
         return OK;
     return error_set(err, ERR_MACHINE,
-                     "MOEFOLD_TRANSPORT=%s in the environment: ipc, shm or nccl; unset it and one "
-                     "is chosen",
+                     "MOEFOLD_TRANSPORT=%s in the environment is not ipc, shm or nccl; unset it to "
+                     "let moefold choose",
                      *way);
 }
 
@@ -258,7 +258,7 @@ static void describe(gpu_state *g, const device *d, const card *mine, const card
              : gpu_between_processes(d) ? "CUDA IPC"
                                         : "threads of one process",
              (long long)sharing, sharing == 1 ? "" : "s",
-             sharing > 1 && take_turns(d) ? ", in turns (there is no MPS)" : "");
+             sharing > 1 && take_turns(d) ? ", time-sliced (MPS is not running)" : "");
 }
 
 /* On one node. */
@@ -272,8 +272,7 @@ static status connect_near(device *d, const char *way, card *mine, card *all, co
     if (strcmp(way, "ipc") == 0)
         return st ? st
                   : error_set(err, ERR_MACHINE,
-                              "CUDA IPC is refused to another rank; repair: without "
-                              "MOEFOLD_TRANSPORT=ipc");
+                              "another rank may not use CUDA IPC; repair: unset MOEFOLD_TRANSPORT");
     return use_windows(d, mine, all, sent, err);
 }
 

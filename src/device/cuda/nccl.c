@@ -63,8 +63,8 @@ static status find(library *f, error *err)
     void *file = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!file)
         return error_set(err, ERR_MACHINE,
-                         "NCCL cannot be opened: %s; repair: its folder in LD_LIBRARY_PATH, or all "
-                         "ranks on one node",
+                         "NCCL cannot be opened: %s; repair: add its folder to LD_LIBRARY_PATH, or "
+                         "run all ranks on one node",
                          dlerror());
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (!(list[i] = dlsym(file, names[i])))
@@ -76,10 +76,10 @@ static status find(library *f, error *err)
 
 static status refused(const gpu_nccl *l, ncclResult_t e, const char *what, error *err)
 {
-    return error_set(err, ERR_MACHINE,
-                     "%s: %s: %s; repair: one rank a GPU, or on one node without "
-                     "MOEFOLD_TRANSPORT=nccl",
-                     l->name, what, l->f.ncclGetErrorString(e));
+    return error_set(
+        err, ERR_MACHINE,
+        "%s: %s: %s; repair: run one rank per GPU, or on one node unset MOEFOLD_TRANSPORT", l->name,
+        what, l->f.ncclGetErrorString(e));
 }
 
 /* Place 0's identity is the group's; of sends each member's is that of the pair in which it
@@ -256,7 +256,7 @@ status gpu_nccl_open(device *d, const device_traffic *t, error *err)
     (void)d, (void)t;
     return error_set(err, ERR_MACHINE,
                      "this program was built without NCCL (nccl.h), which ranks on several nodes "
-                     "need; repair: install it and `make`, or all ranks on one node");
+                     "need; repair: install it and run `make`, or run all ranks on one node");
 }
 
 void gpu_nccl_close(gpu_state *g)

@@ -64,7 +64,7 @@ device_address gpu_locate(const device *d, const void *at)
         for (int s = 0; s < SPACE_COUNT; s++)
             if (g->memory[s] && p >= g->memory[s] && p < g->memory[s] + g->bytes[s] + slack)
                 return (device_address){(device_space)s, p - g->memory[s]};
-    gpu_calls->fail(d->c, "a message lies outside of the device's memory");
+    gpu_calls->fail(d->c, "a message buffer lies outside the device's memory");
     abort();
 }
 
@@ -74,7 +74,8 @@ void *gpu_peer_pointer(const device *d, int64_t rank, device_address at)
     if (at.space == (device_space)SPACE_WINDOW) return gpu_window(&g->peers[rank], at.offset);
     const bool own = rank == gpu_calls->rank(d->c);
     unsigned char *base = own ? g->memory[at.space] : g->peers[rank].memory[at.space];
-    if (!base) gpu_calls->fail(d->c, "a message lies in memory that other processes cannot open");
+    if (!base)
+        gpu_calls->fail(d->c, "a message buffer lies in memory that other processes cannot open");
     return base + at.offset;
 }
 

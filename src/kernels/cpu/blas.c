@@ -125,7 +125,7 @@ static void describe(const char *config, const char *core, const char *set, cons
     else
         n = snprintf(end, room, " (its own choice)");
     if (blas_core_is_poor(core, cpu))
-        snprintf(end + n, room - (size_t)n, "; made for less than the %s that the processor has",
+        snprintf(end + n, room - (size_t)n, "; it does not use the %s that the processor has",
                  cpu_words(cpu));
 }
 
@@ -136,11 +136,10 @@ static void start(void)
     const char *set = user ? NULL : blas_core_for(cpu_features()); /* I1 */
     void *library = load(path ? path : "libopenblas.so.0", set);
     if (!library) {
-        snprintf(
-            blas.text, sizeof blas.text,
-            "no OpenBLAS (%.200s): plain C matrix products, many times slower; Debian has it in "
-            "libopenblas0-pthread",
-            dlerror());
+        snprintf(blas.text, sizeof blas.text,
+                 "no OpenBLAS (%.200s): plain C GEMM kernels are used, which are many times "
+                 "slower; install libopenblas0-pthread (Debian, Ubuntu)",
+                 dlerror());
         return;
     }
     const char *(*config)(void), *(*corename)(void);
@@ -151,7 +150,8 @@ static void start(void)
     find(library, "cblas_sgemm", &blas.sgemm);
     if (!config || !corename || !set_num_threads || !blas.sgemm) {
         blas.sgemm = NULL;
-        snprintf(blas.text, sizeof blas.text, "%.200s is not OpenBLAS: plain C matrix products",
+        snprintf(blas.text, sizeof blas.text,
+                 "%.200s is not OpenBLAS: plain C GEMM kernels are used",
                  path ? path : "libopenblas.so.0");
         return;
     }

@@ -60,10 +60,10 @@ static status is_run(const op *o, int id, dtype t, error *err)
 {
     if (id < 0 || t == DTYPE_F64 || t == DTYPE_F32 || t == DTYPE_BF16 || t == DTYPE_I32) return OK;
     if (op_is_quantised(o->kind) || op_makes_codes(o->kind)) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "operation %s (%s): %s is not computed on CPUs; repair: "
-                     "mixed_precision=bf16_mixed",
-                     o->name, op_infos[o->kind].name, dtype_name(t));
+    return error_set(
+        err, ERR_MACHINE,
+        "operation %s (%s): CPUs do not support %s; repair: mixed_precision=bf16_mixed", o->name,
+        op_infos[o->kind].name, dtype_name(t));
 }
 
 status cpu_prepare(const op *o, const op_types *t, void **state, error *err)

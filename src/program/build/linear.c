@@ -1,8 +1,8 @@
-/* linear.c - products, whole or cut over TP.
+/* linear.c - linear layers, whole or split over TP.
  *
- * A product whose outputs are cut gathers its input, one whose inputs are cut scatters its sum.
- * Only a rank's own tokens are saved: backward gathers them again, beside a product that does not
- * need them. With tp_comm_overlap both go by blocks instead (overlap.c). */
+ * A column-parallel GEMM all-gathers its input, a row-parallel one reduce-scatters its output. Each
+ * rank saves only its own tokens; backward gathers them again while a GEMM runs that does not need
+ * them. With tp_comm_overlap both collectives go block by block instead (overlap.c). */
 #include "program/build/quant.h"
 
 void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)

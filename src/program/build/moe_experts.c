@@ -1,13 +1,13 @@
-/* moe_experts.c - grouped products of the experts that this rank has.
+/* moe_experts.c - grouped GEMMs of a rank's local experts.
  *
- * Weights of the router are applied inside the expert, between its activation and its second
- * product, so that the expert's output is not needed in backward.
+ * The router's weights are applied inside the expert, between its activation and its second GEMM,
+ * so that backward does not need the expert's output.
  *
- * I1  Over ETP the width of an expert is cut: each rank gives a part of a sum. The second bias is
- *     whole on every rank, so each adds its share of it, and has its whole gradient.
- * I2  Where no message waits for the gradient of the input, weight gradients come before the data
- *     gradients of their product: what they read is needed by nobody afterwards, so that it does
- *     not lie beside what comes next. */
+ * I1  ETP splits the width of an expert, and each rank computes a partial sum. The second bias is
+ *     whole on every rank, so each rank adds its share of the bias and computes its whole gradient.
+ * I2  If no message waits for the gradient of the input, the weight gradient of a GEMM comes before
+ *     its data gradient. The weight gradient is the last reader of its inputs, so their memory is
+ *     free for the operations after it. */
 #include "program/build/moe.h"
 #include "program/build/quant.h"
 

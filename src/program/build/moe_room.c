@@ -1,13 +1,15 @@
-/* moe_room.c - rows that routed buffers have room for.
+/* moe_room.c - capacity of routed buffers, in rows.
  *
- * Counts are data, room is planned: the balanced load times moefold.moe_buffer_factor, never more
- * than can arrive.
+ * Token counts are only known at run time, but capacity is planned: the balanced load times
+ * moefold.moe_buffer_factor, and never more than can arrive.
  *
- * I1  All members of a group plan the same room, since all work out what finds no room.
+ * I1  All members of a group plan the same capacity, because each of them works out which rows do
+ *     not fit.
  * I2  Under forced balance the load is the most that round robin gives (round_robin.h): where sizes
  *     divide it is the balanced load, and factor 1 overflows nowhere. Tokens of ranks that feed one
  *     expert are numbered one after another (moe_router.c).
- * I3  Chunks of several ranks' tokens are as many runs, not one: each may begin anywhere. */
+ * I3  A chunk that holds tokens of several ranks is one run of token numbers per rank, and each run
+ *     may begin anywhere. */
 #include <math.h>
 
 #include "base/maths.h"

@@ -1,17 +1,18 @@
-/* fuse.c - operations that stand together become one.
+/* fuse.c - replaces neighbouring operations by one fused operation.
  *
- * The patterns are those of fused.c. After recompute, because a fused operation can only be
- * replayed whole: what selective recompute drops behind a residual sum is the norm's, not the
- * sum.
+ * The patterns are those of fused.c. Fusion runs after recompute, because a fused operation can
+ * only be replayed as a whole, while selective recompute may drop the output of a norm and keep the
+ * residual sum before it.
  *
  * I1  The parts of a match are neighbours on the compute stream, of one layer and one node, and
  *     agree on every buffer, size and flag that they share.
- * I2  A buffer between parts goes. So nobody else may use it: all its uses, in both lists, are in
- *     matches that do without it. What the parts of a gradient read and none of them makes, the
- *     fused one makes itself, of what the match has that makes it: of heads before their norms, the
- *     projection's output, which is saved instead.
- * I3  What a fused operation only reads stays as it was, where its parts worked in place: nobody
- *     reads it afterwards. */
+ * I2  A buffer between the parts disappears. So no other operation may use it: all its uses, in
+ *     both lists, must be in matches that do without it. If the parts of a gradient read such a
+ *     buffer and none of them writes it, the fused operation recomputes it from an input of the
+ *     match: it recomputes heads before their norms from the projection's output, which is saved
+ *     instead.
+ * I3  A buffer that the parts changed in place keeps its old content if the fused operation only
+ *     reads it. No later operation reads that buffer. */
 #include "program/memory/fuse.h"
 
 #include <string.h>

@@ -1,13 +1,14 @@
-/* lives.h - which saved bytes of a pipeline rank live at once, moment by moment.
+/* lives.h - walks a pipeline rank's schedule and reports which saved activations are live at each
+ * moment.
  *
  * I1  The input of an instance lives from the forward of the instance before it, or from the
- *     receive that is posted for it, to its own backward. What it saves besides lives from its
- *     forward to its backward.
- * I2  With combined 1F1B the forward of one instance runs beside the backward of another: what both
- *     have lives at once. The order is that of items.c.
+ *     receive that is posted for it, to its own backward. Everything else that it saves lives from
+ *     its forward to its backward.
+ * I2  With combined 1F1B the forward of one instance overlaps with the backward of another, so the
+ *     activations of both are live at once. The order is that of items.c.
  * I3  What a forward or a backward of a chunk adds does not depend on the microbatch.
  *
- * Both the memory plan, which has segments, and a search, which has sizes alone, walk here. */
+ * The memory plan, which has segments, and the search, which has only sizes, both use this walk. */
 #ifndef PROGRAM_MEMORY_LIVES_H
 #define PROGRAM_MEMORY_LIVES_H
 

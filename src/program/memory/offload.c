@@ -1,15 +1,16 @@
-/* offload.c - saved buffers that wait for backward on the host.
+/* offload.c - copies saved activations to the host after forward and back before backward.
  *
- * What is named and large enough, and no recompute has dropped, is copied out behind its last use
- * in forward, and back before its first one in backward. On the device it is a temporary of both
- * phases. Copies run on streams of their own, one each way, beside everything else; where they are
- * waited for is derived like that of messages.
+ * A buffer is offloaded if its module is named, it is large enough, and recompute has not dropped
+ * it. It is copied out after its last use in forward, and back before its first use in backward; on
+ * the device it is a temporary of both phases. Copies run on two streams of their own, one per
+ * direction. Waits for them are derived like those for messages.
  *
- * I1  Buffers of one name of one layer are a group. A group is copied back when the one before it
- *     is first used, the first one when the list begins: at most two are there at once.
- * I2  The segment's input comes from the segment before, so it is no temporary of forward: it is
- *     handed over in a place that the next layers use again (LIFE_PASSED), and backward has a
- *     temporary of its own for it. */
+ * I1  The buffers of one module of one layer are a group. A group is copied back when the group
+ *     before it is first used, and the first group when the list begins, so at most two groups are
+ *     on the device at once.
+ * I2  The segment's input is written by the segment before it, so it cannot be a temporary of
+ *     forward. It is passed on in a buffer that the next layers reuse (LIFE_PASSED), and backward
+ *     has its own temporary for it. */
 #include "program/memory/offload.h"
 
 #include <string.h>

@@ -1,8 +1,9 @@
 /* packing.c - shelves, and first fit.
  *
- * I1  A part leaves before another takes its place; what lives at once lies apart.
- * I2  Which of both is chosen depends on sizes and order alone: whoever asks for places gets the
- *     length that was given to those who did not. */
+ * I1  A part is freed before another one takes its memory; parts that are live at once do not
+ *     overlap.
+ * I2  The choice between the two depends only on sizes and their order. So a caller that asks for
+ *     places gets the same length as one that asks for the length only. */
 #include "program/memory/packing.h"
 
 #include "program/memory/pool.h"

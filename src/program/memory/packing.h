@@ -1,10 +1,11 @@
-/* packing.h - places of saved parts in one region.
+/* packing.h - places saved activations in one memory region.
  *
- * Parts of one size share a shelf: one leaves its place to the next of the same size, so that a
- * shelf is as long as most of its parts at once. Shelves stand one behind another. Where parts of
- * several sizes live most at different times, that ends above what lives at once: if by more than
- * 1 %, the two longest shelves with first fit behind them are tried, and first fit alone; the
- * shortest is taken. Best fit was no shorter on any of 238 layouts of GPU size. */
+ * Parts of one size share a shelf: a part that is freed leaves its place to the next one of that
+ * size, so a shelf is as long as the largest number of its parts that are live at once. Shelves
+ * follow one another. If sizes peak at different times, the region is longer than the bytes that
+ * are live at once. If it is longer by more than 1 %, two alternatives are tried (the two longest
+ * shelves followed by first fit, and first fit alone), and the shortest region is used. Best fit
+ * was no shorter on any of 238 layouts of GPU size. */
 #ifndef PROGRAM_MEMORY_PACKING_H
 #define PROGRAM_MEMORY_PACKING_H
 

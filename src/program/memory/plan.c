@@ -358,7 +358,7 @@ const char *region_title(region r)
                                          "gradients",
                                          "optimizer",
                                          "activations",
-                                         "quantised copies of weights",
+                                         "low-precision copies of weights",
                                          "pipeline buffers",
                                          "batch, losses and counters",
                                          "temporaries and workspace"};

@@ -1,7 +1,8 @@
-/* slots.c - places for what forward saves until backward, on the device and on the host.
+/* slots.c - places the activations that forward saves until backward, on the device and on the
+ * host.
  *
- * I1  The input of an instance is a part of its own: a receive that is posted ahead takes no more
- *     than that. On the host there are no parts: nothing is written there ahead. */
+ * I1  The input of an instance is a separate part, so that a receive that is posted ahead occupies
+ *     only that part. Slots on the host are not divided, because nothing is written there ahead. */
 #include "program/memory/packing.h"
 #include "program/memory/plan.h"
 

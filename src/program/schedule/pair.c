@@ -1,21 +1,21 @@
 /* pair.c - combined 1F1B: the forward of one layer and the backward of another, node by node.
  *
- * The two are independent chains: only the order of issue is chosen here, so that the messages of
- * one run beside the products of the other.
+ * The two are independent chains. This file only chooses the order of issue, so that the messages
+ * of one overlap with the GEMMs of the other.
  *
  *     combine B | attention F | dispatch F | experts B | dispatch B | experts' weights B
  *     | experts F | combine F | attention B | attention's weights B | what follows combine F
  *
  * Each stream has Megatron's order (attention F, experts B, experts' weights B, experts F,
- * attention B; combine B, dispatch F, dispatch B, combine F). Between streams a message stands as
- * soon as what it sends is there: where products are done when their call returns, a message that
- * is issued behind them starts behind them.
+ * attention B; combine B, dispatch F, dispatch B, combine F). A message is issued as soon as its
+ * data are computed. That matters where a GEMM is finished when its call returns (CPUs): a message
+ * that is issued after it also starts after it.
  *
- * I1  Inside a chain the order of nodes stays that of its list. An operation that stands behind a
- *     later node's belongs to that node; a replayed one, or a copy from the host, to the node of
- *     what it stands before.
- * I2  A weight gradient that is delayed reads what it would have read in its place: where the
- *     buffer is written in between, a copy is taken. */
+ * I1  Inside a chain the order of nodes stays that of its list. An operation that comes after one
+ *     of a later node belongs to that node. A replayed operation or a copy from the host belongs to
+ *     the node of the operation that follows it.
+ * I2  A delayed weight gradient reads the same data as in its original place. If its input is
+ *     overwritten in between, it reads a copy. */
 #include <string.h>
 
 #include "program/segment.h"

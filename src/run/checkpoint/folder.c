@@ -168,8 +168,8 @@ static status write_latest(arena *a, const char *folder, int64_t iteration, owne
 static status foreign(const char *path, error *err)
 {
     return error_set(err, ERR_INPUT,
-                     "%s: is not a checkpoint of moefold, and nothing is saved beside it; repair: "
-                     "%s=FOLDER without checkpoints of other programs",
+                     "%s: is not a checkpoint of moefold, and moefold does not save into a folder "
+                     "with other checkpoints; repair: set %s to a folder without them",
                      path, knobs[K_SAVE].key);
 }
 

@@ -66,7 +66,7 @@ static status read_file(const loading *l, const checkpoint_file *f, tensor_boxes
                          boxes->file_bytes, f->bytes);
     if (boxes->header_sum != f->header_sum)
         return error_set(l->err, ERR_INPUT,
-                         "%s: its header does not have its checksum; the file is damaged", path);
+                         "%s: the checksum of its header is wrong; the file is damaged", path);
     return OK;
 }
 

@@ -56,22 +56,22 @@ static void nap(double seconds)
 /* An earlier program's record has a name for people, too. */
 static const char *name_of(const lock_record *by)
 {
-    return text_starts(by->people, "process ") ? by->people : "it has not given its name";
+    return text_starts(by->people, "process ") ? by->people : "it did not leave its name";
 }
 
 static status taken(const checkpoint_lock *l, const lock_record *by, error *err)
 {
     return error_set(err, ERR_MACHINE,
-                     "%s: another job saves there (%s); repair: another folder, or wait until it "
-                     "has ended",
+                     "%s: another job saves there (%s); repair: use another folder, or wait until "
+                     "that job has ended",
                      l->folder, name_of(by));
 }
 
 static status unwritten(const checkpoint_lock *l, const char *what, int why, error *err)
 {
     return error_set(err, ERR_MACHINE,
-                     "%s: cannot be %s: %s; repair: a folder in which files can be made", l->path,
-                     what, strerror(why));
+                     "%s: cannot be %s: %s; repair: use a folder where files can be created",
+                     l->path, what, strerror(why));
 }
 
 /* ---- the system's lock */
@@ -104,8 +104,8 @@ static status open_file(checkpoint_lock *l, bool *created, error *err)
         return taken(l, &by, err);
     }
     say(l, arena_text(l->a,
-                      "%s: cannot be locked (%s): the folder is held by what stands in the file, "
-                      "which is weaker (docs/CHECKPOINTS.md)",
+                      "%s: cannot be locked (%s): only the record in the file protects the folder, "
+                      "which is weaker than a lock (docs/CHECKPOINTS.md)",
                       l->path, strerror(why)));
     return OK;
 }
@@ -126,8 +126,8 @@ static status watch(const checkpoint_lock *l, const lock_record *before, error *
 {
     double until = clock_seconds() + l->o.silence;
     say(l, arena_text(l->a,
-                      "%s: was not given back by the job that had it (%s); watching for up to "
-                      "%.0f s whether that job still runs",
+                      "%s: was not released by the job that held it (%s); waiting up to %.0f s to "
+                      "see whether that job still runs",
                       l->folder, name_of(before), l->o.silence));
     while (clock_seconds() < until) {
         lock_record now;
@@ -139,7 +139,8 @@ static status watch(const checkpoint_lock *l, const lock_record *before, error *
         if (record_read(&now, l->path) == 0 && strcmp(now.text, before->text) != 0)
             return taken(l, now.named ? &now : before, err);
     }
-    say(l, arena_text(l->a, "%s: no sign of that job; the folder is taken over", l->folder));
+    say(l,
+        arena_text(l->a, "%s: that job shows no sign of life; taking the folder over", l->folder));
     return OK;
 }
 
@@ -219,11 +220,10 @@ static status start_beats(checkpoint_lock *l, error *err)
     int why = pthread_create(&l->thread, NULL, beat, l);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     l->has_thread = why == 0;
-    return why ? error_set(
-                     err, ERR_MACHINE,
-                     "%s: no thread that says that the folder is in use: %s; repair: a higher "
-                     "limit of processes (ulimit -u)",
-                     l->path, strerror(why))
+    return why ? error_set(err, ERR_MACHINE,
+                           "%s: cannot start the thread that marks the folder as in use: %s; "
+                           "repair: raise the limit of processes (ulimit -u)",
+                           l->path, strerror(why))
                : OK;
 }
 
@@ -314,8 +314,8 @@ static status restore(checkpoint_lock *l, const lock_record *now, int why, error
     }
     return error_set(
         err, ERR_MACHINE,
-        "%s: was taken over by another job (%s) while this one was silent; nothing more "
-        "is saved there; repair: one of the two ends, or has another folder",
+        "%s: was taken over by another job (%s) while this one did not respond; this one saves "
+        "nothing more there; repair: end one of the two, or give it another folder",
         l->folder, name_of(now));
 }
 

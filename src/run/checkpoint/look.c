@@ -1,7 +1,8 @@
-/* look.c - a last look before a checkpoint gets its name.
+/* look.c - verifies a checkpoint on disk before it gets its final name.
  *
- * What ranks say that they have written is believed by nobody: a disk that loses files, another
- * job, a person with rm are all found here, while the one before is still there. */
+ * Sizes and headers of the files on disk are checked instead of trusting what ranks report. This
+ * finds a disk that loses files, another job, or a person with rm, while the previous checkpoint
+ * still exists. */
 #include "run/checkpoint/look.h"
 
 #include "run/checkpoint/meta.h"
@@ -33,5 +34,5 @@ status checkpoint_look(const char *path, error *err)
     arena_destroy(a);
     if (!s) return OK;
     return error_prefix(err, ERR_MACHINE,
-                        "the checkpoint is not as it was written, and the one before stays");
+                        "the checkpoint differs from what was written; the one before it is kept");
 }

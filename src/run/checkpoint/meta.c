@@ -169,8 +169,8 @@ static int64_t int_in_meta(meta *m, const json_t *o, const char *field, int64_t 
     if (m->failed || (n >= least && n <= most)) return n;
     m->failed = error_set(m->err, ERR_INPUT, /* I2 */
                           "%s: %s=%" PRId64 " cannot be: %" PRId64 " to %" PRId64
-                          " is possible. The checksum is right, so it was written like this; "
-                          "repair: another checkpoint (%s=N)",
+                          " is possible. The checksum is right, so it was written this way; "
+                          "repair: load another checkpoint (%s=N)",
                           m->name, field, n, least, most, knobs[K_CKPT_STEP].key);
     return n;
 }
@@ -246,14 +246,14 @@ static status check_kind(const meta *m, json_t *root)
     const char *format = json_string_value(json_object_get(root, "format"));
     int64_t version = json_integer_value(json_object_get(root, "version"));
     if (!text_equal(format, FORMAT))
-        return error_set(m->err, ERR_INPUT, "%s: does not describe a checkpoint of ours", m->name);
+        return error_set(m->err, ERR_INPUT, "%s: does not describe a checkpoint of moefold",
+                         m->name);
     if (version != VERSION)
         return error_set(m->err, ERR_INPUT,
                          "%s: has version %" PRId64 "; this program reads version %d", m->name,
                          version, VERSION);
     if (is_sealed(root)) return OK;
-    return error_set(m->err, ERR_INPUT, "%s: does not have its checksum; the file is damaged",
-                     m->name);
+    return error_set(m->err, ERR_INPUT, "%s: its checksum is wrong; the file is damaged", m->name);
 }
 
 status checkpoint_meta_read(checkpoint_info *info, arena *a, error *err)

@@ -15,7 +15,7 @@
 #include "run/checkpoint/write.h"
 #include "run/checkpoint/tensor_file_disk.h"
 
-static const char probe_text[] = "written to see whether it can be; may be removed\n";
+static const char probe_text[] = "moefold wrote this file to test the folder; it may be removed\n";
 
 /* What this rank writes in one checkpoint, headers left out. */
 static int64_t own_bytes(const checkpoint *c, arena *a)
@@ -47,7 +47,7 @@ static status look_for_space(const char *folder, double needed, arena *a, error 
     if (statvfs(folder, &disk) != 0 || disk.f_blocks == 0) return OK;
     double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
     if (free_bytes >= needed) return OK;
-    return error_set(err, ERR_MACHINE, "%s: %s are free, and a checkpoint takes %s", folder,
+    return error_set(err, ERR_MACHINE, "%s: %s are free, but a checkpoint needs %s", folder,
                      text_bytes(a, (int64_t)free_bytes), text_bytes(a, (int64_t)needed));
 }
 
@@ -61,11 +61,11 @@ static status take(const char *folder, const lock_options *o, checkpoint_lock **
     checkpoint_clean(folder, checkpoint_lock_held(*lock), &kept);
     if (kept == 0 || !o || !o->say) return OK;
     arena *a = arena_create();
-    o->say(o->with,
-           arena_text(a,
-                      "%s: %d unfinished checkpoint%s of jobs on other machines (*.tmp-*, *.old-*) "
-                      "stay: whether those have ended is not known here; remove them if so",
-                      folder, kept, kept == 1 ? "" : "s"));
+    o->say(o->with, arena_text(a,
+                               "%s: keeping %d unfinished checkpoint%s of jobs on other machines "
+                               "(*.tmp-*, *.old-*), because this machine cannot tell whether those "
+                               "jobs have ended; remove what is left of jobs that have",
+                               folder, kept, kept == 1 ? "" : "s"));
     arena_destroy(a);
     return OK;
 }

@@ -135,7 +135,7 @@ status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool r
     error why = {{0}};
     int n = 0;
     if (read_then(then, info, a, &why)) {
-        text_add(changed, "its recipe is not compared: %s", why.text);
+        text_add(changed, "the recipe in the checkpoint cannot be compared: %s", why.text);
         return OK;
     }
     for (int k = 0; k < K_COUNT; k++) {

@@ -21,7 +21,7 @@ enum { CHUNK_ELEMENTS = 1 << 18, FLOAT_BYTES = 4 };
 static status damaged(error *err, const char *path, const char *tensor, const char *what)
 {
     return error_set(err, ERR_INPUT,
-                     "%s: tensor '%.200s' %s; the file is damaged or not a checkpoint of ours",
+                     "%s: tensor '%.200s' %s; the file is damaged or not a checkpoint of moefold",
                      path, tensor, what);
 }
 
@@ -222,7 +222,7 @@ static status stream(const reading *g, error *err)
         place_chunk(g, i, n);
     }
     if (sum_value(&sum) == b->sum) return OK; /* I2 */
-    return damaged(err, b->path, b->weight, "does not have its checksum");
+    return damaged(err, b->path, b->weight, "has a wrong checksum");
 }
 
 status tensor_box_load(const tensor_box *b, const tensor_target *targets, int n, error *err)

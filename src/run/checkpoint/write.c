@@ -75,8 +75,8 @@ status checkpoint_file_copy(written_file *f, error *err)
     f->copy = malloc((size_t)(f->elements ? f->elements : 1) * sizeof *f->copy);
     if (!f->copy)
         return error_set(err, ERR_MACHINE,
-                         "no memory for a copy of %" PRId64 " elements of %s; %s=false saves "
-                         "without one",
+                         "no memory for a copy of %" PRId64
+                         " elements of %s; repair: %s=false saves without a copy",
                          f->elements, f->kind.name, knobs[K_ASYNC_SAVE].key);
     float *to = f->copy;
     for (int i = 0; i < f->n; i++) { /* I1 */

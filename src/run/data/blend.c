@@ -58,7 +58,7 @@ static status read_weights(blend_list *list, arena *a, const char *const *words,
         if (!(*w > 0) || !isfinite(*w))
             return error_set(err, ERR_INPUT,
                              "dataset.data_path: the weight '%.100s' of %.500s is not a positive "
-                             "number; leave out what is not to be read",
+                             "number; leave out sets that should not be read",
                              words[2 * i], list->prefixes[i]);
     }
     double sum = numpy_sum(list->weights, list->n);
@@ -67,10 +67,10 @@ static status read_weights(blend_list *list, arena *a, const char *const *words,
     numpy_normalize(list->weights, list->n); /* I2, the first time */
     for (int i = 0; i < list->n; i++)
         if (!(list->weights[i] > 0))
-            return error_set(err, ERR_INPUT,
-                             "dataset.data_path: the weight '%.100s' is too small beside the "
-                             "others to be counted",
-                             words[2 * i]);
+            return error_set(
+                err, ERR_INPUT,
+                "dataset.data_path: the weight '%.100s' is too small relative to the others",
+                words[2 * i]);
     return OK;
 }
 

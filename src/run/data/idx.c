@@ -20,9 +20,8 @@ enum { HEADER_BYTES = 34, VERSION = 1, READ_BYTES = 4096 };
 
 #define DAMAGED "; the file is damaged or incomplete: copy or write it again"
 #define CHANGED                                                                                    \
-    "; somebody writes it while this run reads it: put the data back, leave them alone, and "      \
-    "resume "                                                                                      \
-    "from the last checkpoint"
+    "; another program changed it while this run reads it: restore the data, keep them "           \
+    "unchanged, and resume from the last checkpoint"
 
 /* ---- token types */
 
@@ -228,7 +227,7 @@ static status place_slice(const idx_file *f, data_slice s, int64_t *at, error *e
     if (!fits || s.first > room || s.n > room - s.first)
         return error_set(err, ERR_MACHINE,
                          "%s.idx: puts sequence %" PRId64 " at byte %" PRId64
-                         " of a .bin of %" PRId64 ", which it did not when it was opened" CHANGED,
+                         " of a .bin of %" PRId64 ", which was not so when it was opened" CHANGED,
                          f->store.name, s.sequence, start, f->bin.n_bytes);
     *at = start + s.first * size;
     return OK;
@@ -317,8 +316,7 @@ static status open_file(const char *path, int *fd, idx_map *map, error *err)
     struct stat info;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
     if (*fd < 0)
-        return error_set(err, ERR_INPUT,
-                         "%s: %s; data are named by what stands before .bin and .idx", path,
+        return error_set(err, ERR_INPUT, "%s: %s; name the data without .bin or .idx", path,
                          strerror(errno));
     if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
         map->n_bytes = (int64_t)info.st_size;

@@ -162,8 +162,8 @@ status index_init(data_index *x, const index_ask *ask, error *err)
     if (!count_starts(&made)) {
         index_release(&made);
         return error_set(err, ERR_MACHINE,
-                         "%s: lengths of sequences changed while they were read; leave the data "
-                         "alone while a run reads them",
+                         "%s: lengths of sequences changed while they were read; keep the data "
+                         "unchanged while a run reads them",
                          ask->store->name);
     }
     *x = made;

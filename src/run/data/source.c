@@ -49,10 +49,9 @@ static status check_ids(const data_options *o, error *err)
     if (o->vocab_size < 1)
         return error_set(err, ERR_INPUT, "data: a vocabulary of %" PRId32 " ids", o->vocab_size);
     if (o->eod < 0 && (o->eod_mask_loss || o->reset_position_ids || o->reset_attention_mask))
-        return error_set(
-            err, ERR_INPUT,
-            "dataset.eod_mask_loss, reset_position_ids and reset_attention_mask need the id "
-            "that ends a document, and none is known");
+        return error_set(err, ERR_INPUT,
+                         "dataset.eod_mask_loss, reset_position_ids and reset_attention_mask need "
+                         "the id of the end-of-document token, which is unknown");
     return OK;
 }
 
@@ -73,8 +72,8 @@ static status check_options(const data_options *o, error *err)
                              o->n_samples[i], data_split_names[i]);
     if (o->n_paths > 0 && !o->split)
         return error_set(err, ERR_INPUT,
-                         "dataset.split is not set: it says which part of dataset.data_path is for "
-                         "training, validation and test ('969, 30, 1')");
+                         "dataset.split is not set: it splits dataset.data_path into training, "
+                         "validation and test ('969, 30, 1')");
     return check_ids(o, err);
 }
 
@@ -137,7 +136,7 @@ static status build_member(const data_source *d, data_split which, int member, e
     if (range.begin >= range.end)
         return error_set(err, ERR_INPUT,
                          "%s: dataset.split '%.100s' gives %s none of the %" PRId64
-                         " sequences; give it a larger part, or 0 to go without",
+                         " sequences; give it a larger share, or 0 to skip it",
                          store->name, d->o.split, data_split_names[which], store->n_sequences);
     index_ask ask = {
         .store = store,

@@ -66,7 +66,7 @@ static status frequencies(finder *f, const hf_entry *e, const char **reason)
     size_t n = strlen(e->t->name), n_tail = sizeof tail - 1;
     (void)f;
     if (n >= n_tail && strcmp(e->t->name + n - n_tail, tail) == 0)
-        *reason = "rotary frequencies are computed";
+        *reason = "rotary frequencies are computed instead";
     return OK;
 }
 

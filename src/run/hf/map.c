@@ -317,7 +317,7 @@ static status check_weight(const setup *s, const weight *w, arena *a, error *err
     const param *p = w->row;
     if (w->n <= 0 || w->n >= SIZE_HUGE || (hf_padding(&s->m, w) < 0))
         return error_set(err, ERR_INPUT,
-                         "weight %s: its size is not usable; `moefold check` says why",
+                         "weight %s: its size is not usable; `moefold check` reports the reason",
                          weight_name(a, s, w));
     if (hf_parts(w, HF_PUBLIC) == 0)
         return error_set(err, ERR_INPUT,
@@ -326,7 +326,7 @@ static status check_weight(const setup *s, const weight *w, arena *a, error *err
     if (!heads_fit(&s->m, p) || covered(s, w, a) + hf_padding(&s->m, w) != w->n)
         return error_set(err, ERR_INPUT,
                          "weight %s: heads, groups and widths do not fit together; `moefold check` "
-                         "says why",
+                         "reports the reason",
                          weight_name(a, s, w));
     return OK;
 }

@@ -1,14 +1,15 @@
-/* jig.c - one operation under the clock, through the device that a run would use.
+/* jig.c - times one operation on the device that a run would use.
  *
- * I1  Every rank spends the same window on the same operation, so that each is measured beside busy
- *     neighbours. Who is done early would leave the others more memory than they have in a run.
- * I2  Other programs disturb: of many times the lowest tenth counts, of several rounds the
- *     best. Where ranks share cores they disturb one another in a run too, and the mean counts;
- *     where power binds, the middle of the window's second half.
- * I3  A device that computes beside the host gets a batch of calls for each look at the clock, so
- *     that launches hide behind kernels, as they do in a step.
- * I4  Where a call takes the host longer than the kernel, calls are put behind long ones, and what
- *     those take alone is taken off.
+ * I1  Every rank spends the same time on the same operation, so that each is measured while the
+ *     others are busy. A rank that finished early would leave the others more memory bandwidth than
+ *     they have in a run.
+ * I2  Other programs disturb measurements, so the lowest tenth of many times counts, and the best
+ *     of several rounds. If ranks share cores, they disturb each other in a run, too, and the mean
+ *     counts. If power is the limit, the median of the second half counts.
+ * I3  A device that runs asynchronously gets a batch of calls between two readings of the clock, so
+ *     that kernels hide launches, as they do in a step.
+ * I4  If a launch takes longer than its kernel, launches are queued behind long kernels, and the
+ *     time of those kernels alone is subtracted.
  * I5  Where power binds, the clock follows what ran for some ten milliseconds: alone, products are
  *     slower than among the operations of a step, and attention is faster. So between two batches
  *     products and copies run, about as long as a step has them, and are not counted.

@@ -219,7 +219,7 @@ status jig_bind(jig *j, timed_op *t, jig_bound *b)
                          j->d->table->name, op_infos[t->o.kind].name);
     int64_t room = kernel_workspace_of(k, &t->o, &t->types);
     if (room > j->scale->workspace)
-        return error_set(j->err, ERR_MACHINE, "bench: %s wants %lld bytes of workspace, not %lld",
+        return error_set(j->err, ERR_MACHINE, "bench: %s needs %lld bytes of workspace, not %lld",
                          op_infos[t->o.kind].name, (long long)room, (long long)j->scale->workspace);
     if (t->table && write_table(j, t)) return ERR_MACHINE;
     b->call = (kernel_call){.row = k, .o = &t->o, .types = &t->types};

@@ -1,6 +1,6 @@
-/* kinds.c - every kind of operation that memory binds by itself, what the host takes to put one
- * into a stream, alone and in a graph, copies to and from the host. Measured where kinds differ
- * much: on GPUs.
+/* kinds.c - measures every memory-bound kind of operation separately, the host time to launch it
+ * (alone and in a CUDA graph), and copies to and from the host. Only for GPUs, where kinds differ
+ * much.
  *
  * Sizes are those of a layer that is `width` wide, with as many tokens as attention has. */
 #include <math.h>

@@ -38,25 +38,25 @@ typedef struct reasons {
 static const char *why_of(const void *who, const char *key)
 {
     const reasons *r = who;
-    if (text_equal(key, "node.latency")) return "the quickest message";
+    if (text_equal(key, "node.latency")) return "the fastest message";
     if (text_equal(key, "node.bandwidth")) return "best of all sizes";
     if (text_equal(key, "node.efficiency"))
-        return "by bytes of shift, all-gather, reduce-scatter, all-to-all";
+        return "by bytes; shift, all-gather, reduce-scatter, all-to-all";
     const char *end = strrchr(key, '.');
     if (text_starts(key, "dispatch.") && end && text_equal(end, ".inside"))
-        return "the largest exchange beside the best message";
+        return "the largest all-to-all relative to the best message";
     return arena_text(r->a, "as %s", r->base);
 }
 
 static const char *sharing(const measured *m, arena *a)
 {
     if (m->devices == 1)
-        return "# All ranks share one device: a message is a copy inside one memory, and no "
+        return "# All ranks share one device: messages are copies inside one memory, not over "
                "NVLink.\n";
     if (m->devices < m->ranks)
         return arena_text(a,
                           "# The ranks share %d devices: some messages are copies inside one "
-                          "memory, and no NVLink.\n",
+                          "memory, not over NVLink.\n",
                           m->devices);
     return "";
 }
@@ -64,11 +64,10 @@ static const char *sharing(const measured *m, arena *a)
 static const char *heading_of(const measured *m, const char *day, const char *base, arena *a)
 {
     return arena_text(a,
-                      "# %s, messages between %d ranks, measured by `moefold bench --device %s "
-                      "--ranks %d` on %s.\n"
+                      "# %s, communication between %d ranks, measured by `moefold bench --device "
+                      "%s --ranks %d` on %s.\n"
                       "# Transport: %s.\n"
-                      "%s"
-                      "# What is not of links inside a node is that of %s.\n",
+                      "%s# Everything but the links inside a node is taken from %s.\n",
                       m->gpu, m->ranks, m->device, m->ranks, day, m->transport, sharing(m, a),
                       base);
 }

@@ -239,8 +239,8 @@ static status take_pools(jig *j, error *err)
     if (!s || !j->o->messages) return s;
     error why = *err;
     return error_set(err, s,
-                     "bench: %d ranks have %lld MiB each for messages: %.900s; repair: fewer ranks "
-                     "(--ranks), or a device that other programs leave free",
+                     "bench: %d ranks need %lld MiB each for messages: %.900s; repair: use fewer "
+                     "ranks (--ranks), or a device that no other program uses",
                      (int)j->ranks, (long long)(2 * j->scale->pool >> 20), why.text);
 }
 

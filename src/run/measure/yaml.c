@@ -63,9 +63,9 @@ static void put_peaks(writer *w)
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  %s: %.6g", keys[i], w->peak);
         if (i)
-            fprintf(w->f, "  # kernels compute in FP32, whatever the recipe says\n");
+            fprintf(w->f, "  # kernels always compute in FP32\n");
         else
-            fprintf(w->f, "  # measured %s: the best product of all below, FLOP/s\n", w->date);
+            fprintf(w->f, "  # measured %s: the fastest GEMM below, FLOP/s\n", w->date);
     }
 }
 
@@ -76,8 +76,8 @@ static void put_memory(writer *w)
     double all = memory_of(_SC_PHYS_PAGES, m);
     fprintf(w->f, "memory:\n");
     fprintf(w->f, "  visible: %.0f  # the host's, %s of %d\n", all, "for each rank", m->ranks);
-    put(w, "  bandwidth", best, "sums, norms, activations, heads cut and joined, rotation");
-    put_curve(w, "  efficiency", &m->memory, best, "bytes of an operation, of those");
+    put(w, "  bandwidth", best, "sums, norms, activations, head split and join, RoPE");
+    put_curve(w, "  efficiency", &m->memory, best, "bytes of such an operation");
 }
 
 static void put_links(writer *w)
@@ -89,11 +89,11 @@ static void put_links(writer *w)
     double best = measured_best(&c);
     for (int i = 0; i < 3; i++) {
         fprintf(w->f, "%s:\n", levels[i]);
-        if (i < 2) put_none(w, "  gpus", 1024, "one machine, whatever the number of ranks");
+        if (i < 2) put_none(w, "  gpus", 1024, "one machine for any number of ranks");
         if (alone)
             put_none(w, "  latency", 1e-6, "one rank sends nothing");
         else
-            put(w, "  latency", m->latency, "the quickest message");
+            put(w, "  latency", m->latency, "the fastest message");
         put(w, "  bandwidth", best, alone ? "copies" : "MPI in shared memory, best of all sizes");
         put_curve(w, "  efficiency", &c, best,
                   alone ? "bytes" : "bytes of shift, all-gather, reduce-scatter, all-to-all");
@@ -105,16 +105,16 @@ static void put_host(writer *w)
     const measured *m = w->m;
     double launch = m->launch > 1e-8 ? m->launch : 1e-8;
     fprintf(w->f, "host:\n");
-    put(w, "  bandwidth", measured_best(&m->copy), "copies; there is no device beside the host");
-    put(w, "  adam", m->adam, "elements a second of 4,194,304");
+    put(w, "  bandwidth", measured_best(&m->copy), "copies; the host is the device");
+    put(w, "  adam", m->adam, "elements/s, measured with 4,194,304");
     put(w, "  launch", launch, "from one operation to the next");
     put_none(w, "  graph_launch", launch, "there are no graphs");
-    put_none(w, "  sync", 1e-8, "counts are on the host");
+    put_none(w, "  sync", 1e-8, "token counts are on the host");
     fprintf(w->f, "device:\n");
-    put(w, "  least", m->least, "sum of one number");
-    put_none(w, "  message_share", 1, "messages are moved by the core that computes");
-    put_none(w, "  fusion", 1, "operations move what they name");
-    put_none(w, "  unfused", 1, "there is one kind of them");
+    put(w, "  least", m->least, "smallest operation (sum of one number)");
+    put_none(w, "  message_share", 1, "the computing core moves messages");
+    put_none(w, "  fusion", 1, "operations move exactly their operands");
+    put_none(w, "  unfused", 1, "there are no unfused variants");
 }
 
 /* Rates are those of three products whose sums have different lengths; the price puts the depth on
@@ -137,15 +137,14 @@ static void put_products(writer *w)
     fprintf(w->f, "products:\n");
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  %s:\n", keys[i]);
-        put(w, "    depth", depth, "sums of 32 to 2,048, result of 512 x 512");
-        put_steep(w, "    efficiency", &dense, w->peak, "side of the result, sums of 512",
-                  MEASURED_BY_SIDE);
+        put(w, "    depth", depth, "K of 32 to 2,048, M = N = 512");
+        put_steep(w, "    efficiency", &dense, w->peak, "M = N, with K = 512", MEASURED_BY_SIDE);
     }
     fprintf(w->f, "grouped:\n");
-    put_none(w, "  tile", 1, "every row counts");
+    put_none(w, "  tile", 1, "no padding to tiles");
     for (int i = 0; i < 4; i++) {
         fprintf(w->f, "  ");
-        put_curve(w, keys[i], &grouped, w->peak, "rows of one of 8 experts of 512 x 512");
+        put_curve(w, keys[i], &grouped, w->peak, "rows per expert, 8 experts of 512 x 512");
     }
 }
 
@@ -156,14 +155,14 @@ static void put_attention(writer *w)
     for (int i = 0; i < m->heads.n; i++)
         if (m->heads.x[i] == (double)m->scale->head) usual = m->heads.y[i];
     fprintf(w->f, "attention:\n");
-    put_curve(w, "  forward", &m->attention[0], w->peak, "length; 8 heads of 64");
-    put_curve(w, "  backward", &m->attention[1], w->peak, "length; 8 heads of 64");
-    put_curve(w, "  head", &m->heads, usual, "size of a head, length 1,024");
-    put(w, "  sinks", 1, "a sink is one more number here");
-    put(w, "  linear", m->linear / w->peak, "delta rule, 8 heads of 64, length 1,024");
+    put_curve(w, "  forward", &m->attention[0], w->peak, "sequence length, 8 heads of 64");
+    put_curve(w, "  backward", &m->attention[1], w->peak, "sequence length, 8 heads of 64");
+    put_curve(w, "  head", &m->heads, usual, "head size, at sequence length 1,024");
+    put(w, "  sinks", 1, "a sink costs nothing on CPUs");
+    put(w, "  linear", m->linear / w->peak, "delta rule, 8 heads of 64, sequence length 1,024");
     fprintf(w->f, "head:\n");
-    put(w, "  efficiency", m->head / w->peak, "512 tokens of 512, vocabulary of 8,192");
-    put_none(w, "  logit_bytes", 1e-3, "what they take is in the efficiency");
+    put(w, "  efficiency", m->head / w->peak, "512 tokens, hidden size 512, vocabulary of 8,192");
+    put_none(w, "  logit_bytes", 1e-3, "included in the efficiency");
 }
 
 /* The price takes one rate for exchanges of all sizes: that of the size nearest to a microbatch's.
@@ -188,16 +187,16 @@ static void put_rest(writer *w)
         "product", "grouped",         "attention",   "head",     "router", "router_unfused",
         "routing", "routing_unfused", "elementwise", "quantise", "message"};
     double rate = exchange_part(w->m);
-    fprintf(w->f, "quantise:  # kernels compute in FP32: nothing is made narrow\n");
+    fprintf(w->f, "quantise:  # no FP8 casts: kernels compute in FP32\n");
     for (int i = 0; i < 5; i++) fprintf(w->f, "  %s: {rate: 1, bytes: 1e-6}\n", scalings[i]);
-    fprintf(w->f, "dispatch:  # measured %s: exchanges of 1 MiB against the best message\n",
+    fprintf(w->f, "dispatch:  # measured %s: all-to-all of 1 MiB relative to the best message\n",
             w->date);
     for (int i = 0; i < 3; i++)
         fprintf(w->f, "  %s: {inside: %.4g, across: %.4g, copies: 1}\n", dispatchers[i], rate,
                 rate);
     fprintf(w->f, "launches:  # one operation is one kernel\n");
     for (int i = 0; i < 11; i++) fprintf(w->f, "  %s: 1\n", launches[i]);
-    fprintf(w->f, "stacks: {any: {device: 1, host: 1}}  # there is one\n");
+    fprintf(w->f, "stacks: {any: {device: 1, host: 1}}  # there is only one\n");
 }
 
 static void put_all(writer *w)

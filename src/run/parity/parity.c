@@ -80,8 +80,7 @@ static status compare_gradients(parity *q, parity_result *r, error *err)
         if (all[i].elements != safetensor_elements(t))
             return error_set(
                 err, ERR_MACHINE,
-                "%s: the ranks answer for %lld of its %lld elements; this is a mistake "
-                "of moefold",
+                "%s: the ranks own %lld of its %lld elements; this is a bug in moefold",
                 t->name + 5, (long long)all[i].elements, (long long)safetensor_elements(t));
         double e = gradient_error(&all[i], r->tolerance[2]);
         r->n_gradients++;
@@ -223,11 +222,10 @@ static status run_grown(parity *q, parity_result *r, const char *folder, const p
         if (s || q->overflow <= 1) return s;
         double factor = recipe_real(&q->s->r, K_BUFFER_FACTOR) * q->overflow * 1.5;
         if (recipe_is(&q->s->r, K_ON_OVERFLOW, "stop") || factor > 1024)
-            return error_set(
-                err, ERR_MACHINE,
-                "a routed buffer was asked to take %.2f times its room; stopped as "
-                "moefold.on_overflow=stop asks; repair: moefold.moe_buffer_factor=%.1f",
-                q->overflow, factor);
+            return error_set(err, ERR_MACHINE,
+                             "a routed buffer would need %.2f times its size; stopped because "
+                             "moefold.on_overflow=stop; repair: moefold.moe_buffer_factor=%.1f",
+                             q->overflow, factor);
         setup *larger = ARENA_NEW(q->a, setup);
         *larger = *q->s;
         recipe_set(&larger->r, K_BUFFER_FACTOR, value_of_float(ceil(factor * 10) / 10),

@@ -1,9 +1,8 @@
-/* beside.c - memory of the device that is of no arena: context, code and libraries.
+/* beside.c - reports device memory outside the arena: context, code and libraries.
  *
  * It is not planned, so it is measured: after the first step, when every kernel has run once, and
  * again at the end. Nothing allocates in a step, so a difference is a leak of a library, or another
- * process on the same GPU; either way it is said. CPUs do not know it, and nothing is said
- * there. */
+ * process on the same GPU; either is reported. CPUs cannot tell, so nothing is reported there. */
 #include <inttypes.h>
 
 #include "run/trainer/state.h"
@@ -32,8 +31,8 @@ status trainer_beside_first(trainer *t, error *err)
     if (t->beside < 0) return OK;
     trainer_say(t, t->o->json ? stderr : stdout,
                 arena_text(t->a,
-                           "[Rank 0] (after 1 iterations) memory beside the arena on %s: %s "
-                           "(context, code, libraries; other processes)",
+                           "[Rank 0] (after 1 iterations) memory outside the arena on %s: %s "
+                           "(context, code, libraries, other processes)",
                            executor_device(t->e), text_bytes(t->a, t->beside)));
     return event(t, t->beside, err);
 }
@@ -42,13 +41,14 @@ status trainer_beside_last(trainer *t, error *err)
 {
     if (t->beside < 0) return OK;
     int64_t now = most(t), grown = now - t->beside;
-    const char *how = grown <= 0 ? "no more than after the first step"
-                                 : arena_text(t->a,
-                                              "%s more than after the first step; nothing here "
-                                              "allocates in a step: a library, or another process",
-                                              text_bytes(t->a, grown));
+    const char *how = grown <= 0
+                          ? "no more than after the first step"
+                          : arena_text(t->a,
+                                       "%s more than after the first step; moefold allocates "
+                                       "nothing in a step, so a library or another process did",
+                                       text_bytes(t->a, grown));
     trainer_say(t, stderr,
-                arena_text(t->a, "memory beside the arena on %s at the end: %s, %s",
+                arena_text(t->a, "memory outside the arena on %s at the end: %s, %s",
                            executor_device(t->e), text_bytes(t->a, now), how));
     return event(t, now, err);
 }

@@ -124,10 +124,10 @@ status event_file_open(event_file *f, const char *folder, arena *a, error *err)
         if (!f->file && errno != EEXIST) break;
     }
     if (!f->file)
-        return error_set(err, ERR_INPUT,
-                         "logger.tensorboard_dir=%s: cannot write there: %s; repair: another "
-                         "folder",
-                         folder, file_why());
+        return error_set(
+            err, ERR_INPUT,
+            "logger.tensorboard_dir=%s: cannot write there: %s; repair: name another folder",
+            folder, file_why());
     static const char version[] = "brain.Event:2";
     arena *scratch = arena_create();
     textbuf event = text_init(scratch);

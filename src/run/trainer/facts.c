@@ -75,7 +75,7 @@ status facts_agree(comm *c, const fact *facts, int n, arena *a, error *err)
 static const char *program_text(arena *a)
 {
     FILE *file = fopen("/proc/self/exe", "rb");
-    if (!file) return "a program that cannot be read";
+    if (!file) return "an unreadable program";
     unsigned char *block = arena_take(a, BLOCK);
     sum64 sum;
     char text[SUM_TEXT_MAX];

@@ -69,18 +69,16 @@ status trainer_grow(trainer *t, error *err)
     int64_t rank = 0, bytes = t->p->arena_bytes;
     overflow o = worst_overflow(t, &rank);
     double factor = enough(t, &o), before = recipe_real(&t->s->r, K_BUFFER_FACTOR);
-    char *what = arena_text(t->a,
-                            "step %lld: rank %lld, layer %lld: %.0f rows for a routed buffer "
-                            "of %.0f",
-                            (long long)t->at.iteration + 1, (long long)rank, (long long)o.layer,
-                            o.wanted, o.room);
+    char *what = arena_text(
+        t->a, "step %lld: rank %lld, layer %lld: %.0f rows do not fit into a routed buffer of %.0f",
+        (long long)t->at.iteration + 1, (long long)rank, (long long)o.layer, o.wanted, o.room);
     if (recipe_is(&t->s->r, K_ON_OVERFLOW, "stop") || factor > FACTOR_MAX)
         return error_set(err, ERR_MACHINE,
-                         "%s; %s (nothing after the last checkpoint is kept); repair: "
+                         "%s; %s (steps after the last checkpoint are lost); repair: "
                          "moefold.moe_buffer_factor=%g",
                          what,
                          factor > FACTOR_MAX ? "no factor is large enough"
-                                             : "stopped as moefold.on_overflow=stop asks",
+                                             : "stopped because moefold.on_overflow=stop",
                          factor > FACTOR_MAX ? (double)FACTOR_MAX : factor);
     status s = open_larger(t, factor, err);
     if (s) return s;

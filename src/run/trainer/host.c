@@ -1,5 +1,5 @@
-/* host.c - what the host takes to put a step: calls and time, for whoever weighs graphs. Said of
- * devices that run beside the host. */
+/* host.c - reports how many calls and how much host time the launch of a step takes, to judge
+ * whether CUDA graphs would pay. Only for devices that run asynchronously to the host. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,8 @@ status trainer_host_line(trainer *t, error *err)
                                  c->replayed > 1 ? "s" : "", (long long)c->kernels)
                     : "";
     trainer_say(t, stderr,
-                arena_text(t->a, "host: %.3f ms to put a step (median of %lld): %s%lld operations",
+                arena_text(t->a,
+                           "host: %.3f ms to launch a step (median of %lld): %s%lld operations",
                            1e3 * put, (long long)n, graphs, (long long)c->put));
     return trainer_event(t,
                          json_pack("{s:s, s:I, s:f, s:I, s:I, s:I}", "event", "host", "iteration",

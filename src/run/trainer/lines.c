@@ -1,5 +1,5 @@
-/* lines.c - what a run says after its steps; numbers are those of all ranks, and rank 0
- * prints them. */
+/* lines.c - the lines that a run prints after its steps. Rank 0 prints them, with numbers of all
+ * ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* open.c - everything that a run opens before its first step.
  *
- * I1  What a rank does by itself comes first, then all agree: nobody waits in a collective call for
- *     one that has left. */
+ * I1  Each rank first does what it can do alone; then all agree. So no rank waits in a collective
+ *     call for one that has already failed and left. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>

@@ -38,12 +38,12 @@ static bool is_measured(trainer *t, hardware *hw)
     double missing = !found || bad;
     comm_sum(t->c, GROUP_WORLD, &missing, 1);
     if (missing == 0) return true;
-    t->unpredicted =
-        bad      ? arena_text(t->a, "no predicted times: %s", why.text)
-        : !found ? "`moefold bench` measures this machine in a minute; then `train` prints "
-                   "predicted beside measured times"
-                 : "no predicted times: not every rank finds what `moefold bench` measured; "
-                   "repair: put hardware/local*.yaml where all see it";
+    t->unpredicted = bad ? arena_text(t->a, "no predicted times: %s", why.text)
+                     : !found
+                         ? "`moefold bench` measures this machine in a minute; then `train` prints "
+                           "predicted and measured times"
+                         : "no predicted times: not every rank finds the file that `moefold bench` "
+                           "wrote; repair: put hardware/local*.yaml where all ranks can read it";
     return false;
 }
 
@@ -100,11 +100,12 @@ void trainer_predict_table(trainer *t)
     if (n)
         trainer_say(
             t, stderr,
-            arena_text(scratch, "seconds a step, predicted from %s and measured, of rank %lld",
+            arena_text(scratch, "seconds per step, predicted from %s and measured on rank %lld",
                        p->hw.path, (long long)layout_stage_rank(&t->s->lay, p->price.slowest)));
     else if (is_asked(t))
-        trainer_say(t, stderr,
-                    "predicted beside measured times need two steps: the first is not counted");
+        trainer_say(
+            t, stderr,
+            "predicted and measured times need two steps, because the first is not counted");
     for (int i = 0; i < n; i++)
         trainer_say(t, stderr,
                     arena_text(scratch, "  %-24s %11.6f %11.6f", rows[i].name, rows[i].predicted,

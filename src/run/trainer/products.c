@@ -1,8 +1,8 @@
-/* products.c - which algorithms of cuBLASLt the run's products have, and whose choice they are.
+/* products.c - reports which cuBLASLt algorithms the GEMMs of a run use, and who chose them.
  *
- * A run that goes on must have those that it had; a run on a machine where `bench` tuned products
- * has those. Either is said before the first step, with how many are not what the library's own
- * heuristic would take. Devices without such a library say nothing. */
+ * A resumed run must use the algorithms that it had before. A new run uses those that `bench` tuned
+ * on this machine, if any. Either is reported before the first step, with the number of GEMMs whose
+ * algorithm is not the heuristic's first choice. Devices without such a library report nothing. */
 #include "run/trainer/state.h"
 
 enum { PRODUCTS_MAX = 256 };

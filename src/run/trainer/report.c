@@ -53,7 +53,7 @@ void trainer_compare(trainer *t)
         trainer_say(t, stderr,
                     arena_text(scratch,
                                "rank %lld of %lld is slow: %.3g s a step, the others %.3g s "
-                               "(without waiting for messages)",
+                               "(without waiting for communication)",
                                (long long)slowest, (long long)n, all[slowest], median));
     arena_destroy(scratch);
     t->compared = clock_seconds();
@@ -83,7 +83,7 @@ static comm_stats since(trainer *t, const comm_stats *from, int64_t steps)
 static void print_streams(trainer *t, const comm_stats *s, arena *a)
 {
     bool by_device = executor_transport(t->e) != NULL;
-    trainer_say(t, stderr, "communication of a step, on the rank with most of it");
+    trainer_say(t, stderr, "communication of a step, on the rank that has the most");
     trainer_say(t, stderr,
                 by_device ? "  stream      messages host waits ms"
                           : "  stream      messages   exposed ms");

@@ -24,9 +24,9 @@ static status place_is_writable(const trainer *t, const char *path, error *err)
     if (file_is_folder(path))
         return error_set(err, ERR_INPUT, "--save-routing %s: is a folder; a file is needed", path);
     if (access(*folder ? folder : ".", W_OK) == 0) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "--save-routing %s: its folder cannot be written to; repair: another folder",
-                     path);
+    return error_set(
+        err, ERR_MACHINE,
+        "--save-routing %s: its folder cannot be written to; repair: name another folder", path);
 }
 
 status trainer_routing_open(trainer *t, error *err)
@@ -34,7 +34,8 @@ status trainer_routing_open(trainer *t, error *err)
     const char *path = t->o->save_routing;
     if (!path) return OK;
     if (!routing_layers(&t->s->m, NULL))
-        return error_set(err, ERR_INPUT, "--save-routing %s: %s has no experts; repair: without it",
+        return error_set(err, ERR_INPUT,
+                         "--save-routing %s: %s has no experts; repair: leave --save-routing out",
                          path, t->s->m.name);
     t->routed = ARENA_ARRAY(t->a, double, counts_of(t));
     return ranks_agree(t->c, comm_rank(t->c) == 0 ? place_is_writable(t, path, err) : OK, err);

@@ -71,8 +71,8 @@ static status same_recipe(const trainer *t, const char *path, error *err)
         const char *x = was_set ? value_text(a, was->v) : "unset", *y = value_text(a, now->v);
         if (strcmp(x, y) != 0)
             return error_set(err, ERR_INPUT,
-                             "--run %s: the folder of another run: %s=%s there, %s here; repair: "
-                             "another folder",
+                             "--run %s: the folder belongs to another run: %s=%s there, %s here; "
+                             "repair: name another folder",
                              t->o->run, knobs[k].key, x, y);
     }
     return OK;
@@ -87,12 +87,12 @@ static status claim(const trainer *t, error *err)
     if (!file_exists(own))
         return error_set(err, ERR_INPUT,
                          "--run %s: the folder is not empty and holds no run (no recipe.yaml); "
-                         "repair: another folder",
+                         "repair: name another folder",
                          folder);
     if (t->at.iteration > 0) return same_recipe(t, own, err); /* I1 */
     return error_set(err, ERR_INPUT,
-                     "--run %s: the folder of another run (%s); repair: another folder, or go on "
-                     "with that run (checkpoint.load)",
+                     "--run %s: the folder belongs to another run (%s); repair: name another "
+                     "folder, or resume that run (checkpoint.load)",
                      folder, own);
 }
 
@@ -101,7 +101,7 @@ static status open_here(const trainer *t, error *err)
     textbuf text = text_init(t->a);
     status s = claim(t, err);
     if (s) return s;
-    text_add(&text, "# %s, as `moefold train --run %s` ran it\n", t->s->r.name, t->o->run);
+    text_add(&text, "# %s, as run by `moefold train --run %s`\n", t->s->r.name, t->o->run);
     export_yaml(&t->s->r, false, &text);
     remove(path_in(t, "summary.json")); /* of the part before: this one has not ended */
     return file_write(path_in(t, "recipe.yaml"), text.s, text.n, err);

@@ -93,7 +93,7 @@ static status bear(trainer *t, status s, error *err)
     t->saves_failed++;
     t->save_again = clock_seconds() + wait_seconds;
     if (t->saves_failed >= limit)
-        return error_prefix(err, s, "%lld saves in a row failed, %s=%lld of them end the run",
+        return error_prefix(err, s, "%lld saves in a row failed; %s=%lld ends the run",
                             (long long)t->saves_failed, knobs[K_SAVE_LIMIT].key, (long long)limit);
     trainer_say(t, stderr,
                 arena_text(t->a,

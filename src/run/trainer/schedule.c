@@ -136,7 +136,7 @@ static status check_lengths(const schedule *s, error *err)
 {
     if (s->wd_growth <= 0)
         return error_set(err, ERR_RULE,
-                         "the run has no length: give train.train_iters or train.train_samples");
+                         "run length is not set: give train.train_iters or train.train_samples");
     if (s->warmup >= (double)s->decay)
         return error_set(err, ERR_RULE,
                          "the warm-up of %g samples is not shorter than the decay of %" PRId64
@@ -150,8 +150,8 @@ static status check_decay(const schedule *s, error *err)
 {
     if (s->first_wd > s->wd)
         return error_set(err, ERR_RULE,
-                         "weight decay may not shrink: scheduler.start_weight_decay is %g, "
-                         "scheduler.end_weight_decay %g",
+                         "weight decay must not shrink: scheduler.start_weight_decay is %g, "
+                         "scheduler.end_weight_decay is %g",
                          s->first_wd, s->wd);
     if (s->wd_style == DECAY_CONSTANT && s->first_wd < s->wd)
         return error_set(err, ERR_RULE,

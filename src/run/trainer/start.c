@@ -56,17 +56,17 @@ static status nothing_to_load(trainer *t, const char *load, error *err)
         return error_set(err, ERR_INPUT, "%s=%s: has no checkpoint of step %lld", knobs[K_LOAD].key,
                          load, (long long)recipe_int(r, K_CKPT_STEP));
     if (same_folder(load, recipe_word(r, K_SAVE))) {
-        trainer_say(t, stderr,
-                    arena_text(t->a, "%s=%s: %s yet; the run starts at step 0", knobs[K_LOAD].key,
-                               load, what));
+        trainer_say(
+            t, stderr,
+            arena_text(t->a, "%s=%s: %s yet; starting at step 0", knobs[K_LOAD].key, load, what));
         return OK;
     }
     const char *near = file_nearest(t->a, load);
     return error_set(err, ERR_INPUT,
-                     "%s=%s: %s%s%s; repair: the folder that holds iter_N, or null to start at "
-                     "step 0 (an empty one is fine only where it is %s, too)",
-                     knobs[K_LOAD].key, load, what, near ? "; near it is " : "", near ? near : "",
-                     knobs[K_SAVE].key);
+                     "%s=%s: %s%s%s; repair: name the folder that holds iter_N, or null to start "
+                     "at step 0 (an empty folder is fine only if it is also %s)",
+                     knobs[K_LOAD].key, load, what, near ? "; the nearest name is " : "",
+                     near ? near : "", knobs[K_SAVE].key);
 }
 
 /* Is it this model, and what else is not as it was? Rank 0 looks. */
@@ -112,8 +112,7 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     *found = true;
     if (weights_only) {
         trainer_say(t, stderr,
-                    arena_text(t->a,
-                               "%s: weights of iteration %lld loaded; the run starts at step 0",
+                    arena_text(t->a, "%s: weights of iteration %lld loaded; starting at step 0",
                                folder, (long long)iteration));
         return OK;
     }

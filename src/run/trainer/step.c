@@ -39,7 +39,7 @@ static status read_samples(trainer *t, const batch_source *from, int64_t micro, 
     int64_t sample = sampler_first(&from->from, from->first + micro), seq = batch_seq(t->p);
     if (sample < 0)
         return error_set(err, ERR_INPUT,
-                         "the data end after %lld samples; train.train_iters needs more",
+                         "the data end after %lld samples, but train.train_iters needs more",
                          (long long)from->from.n_samples);
     for (int64_t b = 0; b < t->p->B; b++) {
         data_item into = {.tokens = t->tokens + b * seq,

@@ -21,7 +21,7 @@ static status step_over(trainer *t, touched *m, int pattern, error *err)
     status s = trainer_step(t, &losses, err);
     if (!s && t->p != p)
         s = error_set(err, ERR_RULE,
-                      "routed buffers were too small and have grown; repair: "
+                      "routed buffers were too small and had to grow; repair: "
                       "model.moe_router_force_load_balancing=true");
     if (!s) touched_mark(m, pattern);
     return s;
@@ -80,7 +80,7 @@ status trainer_touched(trainer *t, error *err)
     if (s) return s;
     touched_report r = touched_close(&m, t->a);
     const char *first = touched_is_right(&r, even) ? NULL : r.first;
-    if (first) s = error_set(err, ERR_RULE, "touched bytes are not the planned ones: %s", first);
+    if (first) s = error_set(err, ERR_RULE, "touched bytes differ from planned bytes: %s", first);
     add_up(t->c, &r);
     error ignored;
     status said = say(t, &r, touched_is_right(&r, even), s ? &ignored : err);

@@ -13,7 +13,8 @@ static status place_is_writable(const trainer *t, error *err)
                          *path ? "is a folder" : "has no name");
     if (access(*folder ? folder : ".", W_OK) == 0) return OK;
     return error_set(err, ERR_MACHINE,
-                     "--trace %s: its folder cannot be written to; repair: another folder", path);
+                     "--trace %s: its folder cannot be written to; repair: name another folder",
+                     path);
 }
 
 /* The last iteration that this run means to do. */
@@ -70,8 +71,9 @@ status trainer_trace_write(trainer *t, error *err)
     }
     comm_work_end(t->c, before);
     if (comm_rank(t->c) == 0 && !x->n)
-        trainer_say(t, stderr,
-                    arena_text(t->a, "--trace %s: not written, the run ended before a step of it",
-                               t->o->trace));
+        trainer_say(
+            t, stderr,
+            arena_text(t->a, "--trace %s: not written, because the run ended before a traced step",
+                       t->o->trace));
     return ranks_agree(t->c, s, err);
 }

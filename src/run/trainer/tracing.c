@@ -18,14 +18,15 @@ status trace_steps_read(trace_steps *out, const char *word, error *err)
     whole = whole && !*end;
     if (!whole || first < 1 || last < first)
         return error_set(err, ERR_INPUT,
-                         "--trace-steps %s: steps from 1 on are wanted; repair: --trace-steps 7 or "
+                         "--trace-steps %s: steps are counted from 1; repair: --trace-steps 7 or "
                          "--trace-steps 7-9",
                          word);
     if (last - first >= TRACE_STEPS_MAX)
-        return error_set(err, ERR_INPUT,
-                         "--trace-steps %s: more than %d steps; repair: fewer, such as %" PRId64
-                         "-%" PRId64,
-                         word, (int)TRACE_STEPS_MAX, first, first + 1);
+        return error_set(
+            err, ERR_INPUT,
+            "--trace-steps %s: more than %d steps; repair: trace fewer, such as %" PRId64
+            "-%" PRId64,
+            word, (int)TRACE_STEPS_MAX, first, first + 1);
     *out = (trace_steps){first, last};
     return OK;
 }
@@ -36,14 +37,14 @@ status tracing_open(tracing **out, const tracing_job *j, arena *a, error *err)
     if (w->first && (w->first <= j->begun || w->last > j->end))
         return error_set(err, ERR_INPUT,
                          "--trace-steps %" PRId64 "-%" PRId64 ": this run does steps %" PRId64
-                         " to %" PRId64 "; repair: steps among them",
+                         " to %" PRId64 "; repair: choose steps among them",
                          w->first, w->last, j->begun + 1, j->end);
     const char *word = getenv("MOEFOLD_TRACE_EVERY_OTHER");
     bool off = !word || !*word || strcmp(word, "0") == 0;
     if (!off && strcmp(word, "1") != 0)
         return error_set(err, ERR_INPUT,
                          "MOEFOLD_TRACE_EVERY_OTHER=%s in the environment is not 0 or 1; unset it "
-                         "and every step of --trace-steps is traced",
+                         "to trace every step of --trace-steps",
                          word);
     tracing *t = ARENA_NEW(a, tracing);
     t->j = *j;

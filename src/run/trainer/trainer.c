@@ -49,7 +49,7 @@ static bool should_save(trainer *t, const step_losses *losses, bool last)
     if (!t->skipped_in_a_row) return true;
     trainer_say(t, stderr,
                 arena_text(t->a,
-                           "no checkpoint of step %lld in %s: the last %lld steps were skipped",
+                           "step %lld is not saved in %s, because the last %lld steps were skipped",
                            (long long)t->at.iteration, recipe_word(&t->s->r, K_SAVE),
                            (long long)t->skipped_in_a_row));
     return false;
@@ -74,18 +74,17 @@ static status judge(const trainer *t, const step_losses *losses, error *err)
     const step_result *r = &losses->result;
     int64_t limit = recipe_int(&t->s->r, K_SKIP_LIMIT), skipped = t->skipped_in_a_row;
     if (recipe_is(&t->s->r, K_ON_NAN, "stop") && looks_at(t, r))
-        return error_set(
-            err, ERR_MACHINE,
-            "step %lld: lm loss %g, gradient norm %g; stopped as moefold.on_nan=stop asks "
-            "(nothing after the last checkpoint is kept)",
-            (long long)t->at.iteration, losses->list[0].value, r->norm);
+        return error_set(err, ERR_MACHINE,
+                         "step %lld: lm loss %g, gradient norm %g; stopped because "
+                         "moefold.on_nan=stop (steps after the last checkpoint are lost)",
+                         (long long)t->at.iteration, losses->list[0].value, r->norm);
     if (limit == 0 || skipped < limit) return OK;
-    return error_set(err, ERR_MACHINE,
-                     "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): "
-                     "the run has diverged; stopped by moefold.skip_limit=%lld; repair: a lower "
-                     "optimizer.lr",
-                     (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
-                     (long long)limit);
+    return error_set(
+        err, ERR_MACHINE,
+        "step %lld: %lld steps in a row were skipped (lm loss %g, gradient norm %g): the run has "
+        "diverged; stopped by moefold.skip_limit=%lld; repair: lower optimizer.lr",
+        (long long)t->at.iteration, (long long)skipped, losses->list[0].value, r->norm,
+        (long long)limit);
 }
 
 /* A run that ends while steps are skipped, told to or not, has no checkpoint of its end: that is no
@@ -94,12 +93,11 @@ static status judge_end(trainer *t, bool interrupted, status s, error *err)
 {
     if (!t->skipped_in_a_row || !recipe_given(&t->s->r, K_SAVE)) return s;
     if (!s)
-        s = error_set(
-            err, ERR_MACHINE,
-            "the run %s at step %lld with %lld skipped steps in a row, and its end is not "
-            "saved in checkpoint.save=%s; repair: a lower optimizer.lr",
-            interrupted ? "was told to stop" : "ended", (long long)t->at.iteration,
-            (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
+        s = error_set(err, ERR_MACHINE,
+                      "the run %s at step %lld with %lld skipped steps in a row, so its end is not "
+                      "saved in checkpoint.save=%s; repair: lower optimizer.lr",
+                      interrupted ? "was told to stop" : "ended", (long long)t->at.iteration,
+                      (long long)t->skipped_in_a_row, recipe_word(&t->s->r, K_SAVE));
     const char *text = arena_copy(t->a, err->text, strlen(err->text));
     return error_set(err, s, "%s; %s", text, trainer_last_good(t));
 }
