@@ -29,6 +29,17 @@ best = plan['best'][0]
 assert plan['usable_bytes'] == price['usable_bytes'], (plan['usable_bytes'], price['usable_bytes'])
 assert best['peak_bytes'] == price['peak_bytes'] <= price['usable_bytes'], (best['peak_bytes'], price['peak_bytes'])
 E
+# ---- --stack is a knob, too: the recipe that plan writes costs what plan said
+"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --stack 26.02 --out "$work/old.yaml" --json >"$work/plan.json"
+expect plan_writes_the_stack 0 '^  stack: .26.02' cat "$work/old.yaml"
+"$moefold" price "$work/old.yaml" --json >"$work/w.json"
+check the_stack_is_priced_again python3 - "$work/plan.json" "$work/w.json" <<'E'
+import json, sys
+plan, price = (json.load(open(f)) for f in sys.argv[1:])
+assert abs(plan['best'][0]['step_s'] / price['step_s'] - 1) < 1e-9, (plan['best'][0]['step_s'], price['step_s'])
+E
+
+# ---- refusals
 expect more_than_all_is_refused 2 'repair: --headroom 0.05' "$moefold" price "${job[@]}" --headroom 1.5
 expect no_number_is_refused 2 'headroom x' "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --headroom x
 
