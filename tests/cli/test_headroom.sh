@@ -38,6 +38,15 @@ import json, sys
 plan, price = (json.load(open(f)) for f in sys.argv[1:])
 assert abs(plan['best'][0]['step_s'] / price['step_s'] - 1) < 1e-9, (plan['best'][0]['step_s'], price['step_s'])
 E
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --stack 26.04 --json >"$work/old.json"
+check latent_attention_goes_round_in_old_containers python3 - "$work/old.json" <<'E'
+import json, sys
+kinds = {b['cp_kind'] for b in json.load(open(sys.argv[1]))['best']}
+assert kinds and not kinds & {'a2a', 'all_gather'}, kinds
+E
+exchanged=(recipes/dsv3-128k-h100.yaml model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null)
+expect price_says_so 1 'mla-needs-a-ring' "$moefold" price "${exchanged[@]}"
+expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price "${exchanged[@]}" --stack 26.06
 
 # ---- refusals
 expect more_than_all_is_refused 2 'repair: --headroom 0.05' "$moefold" price "${job[@]}" --headroom 1.5
