@@ -23,7 +23,7 @@ static const struct {
 static const char *const spellings[SPELLINGS] = {"CP ring",    "CP all_gather",  "CP a2a",
                                                  "CP a2a+p2p", "CP latent ring", "TP"};
 
-/* What the container of these runs has for MLA: rule mla-needs-a-ring, and the latent ring is ours. */
+/* What the container of these runs has for MLA (rule mla-needs-a-ring); the latent ring is ours. */
 static const bool had_it[SPELLINGS] = {true, false, false, true, false, true};
 
 #define ONE_LEVEL "model.hierarchical_context_parallel_sizes=null"
@@ -92,8 +92,8 @@ static inline void print_verdict(const context_sums *sums)
         printf("%s %s %.0f %% (at most %.0f %%)%s", how ? "," : "", spellings[how],
                100 * sums->off[how], 100 * sums->worst[how],
                sums->fits[how] ? "" : ", not everywhere in memory");
-    printf(".\n\nNearest of what fits: **%s**; of what the container could run: **%s**.\n", spellings[best],
-           spellings[theirs]);
+    printf(".\n\nNearest of what fits: **%s**; of what the container could run: **%s**.\n",
+           spellings[best], spellings[theirs]);
 }
 
 static inline status print_context(arena *a, error *err)

@@ -71,8 +71,8 @@ static inline void published_context(published *p)
     bool rack = text_starts(published_cell(p, "gpu"), "GB");
     if (cp <= (rack ? 64 : 8)) return;
     published_set(p, "model.cp_comm_type=a2a+p2p");
-    published_set(p, arena_text(p->a, "model.hierarchical_context_parallel_sizes=[8,%" PRId64 "]",
-                                cp / 8));
+    published_set(
+        p, arena_text(p->a, "model.hierarchical_context_parallel_sizes=[8,%" PRId64 "]", cp / 8));
 }
 
 /* A rack of NVL72 gives 16 of its 18 trays, so that groups of powers of two stay inside. */

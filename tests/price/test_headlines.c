@@ -96,9 +96,9 @@ static void memory_says_the_same(void **state)
     if (file_read(p->b->a, "docs/MEMORY.md", 1 << 22, &memory, &n, &err)) fail_msg("%s", err.text);
     const char *at = strstr(p->text, "\nAllocated: ");
     assert_non_null(at);
-    assert_int_equal(sscanf(at, "\nAllocated: %d rows, median error %lf %%, worst %lf", &rows,
-                            &median, &worst),
-                     3);
+    assert_int_equal(
+        sscanf(at, "\nAllocated: %d rows, median error %lf %%, worst %lf", &rows, &median, &worst),
+        3);
     const char *said = arena_text(
         p->b->a, "the median error of allocated is %.1f %%, the worst %.1f %%", median, worst);
     if (!strstr(memory, said)) fail_msg("docs/MEMORY.md does not say that %s", said);
