@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "recipe/judgement.h"
+#include "recipe/loads.h"
 #include "recipe/precision.h"
 #include "rules/quantities.h"
 
@@ -181,6 +182,12 @@ const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)
 }
 
 /* ---- the router */
+
+const char *q_rank_capacity_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return arena_text(a, "%g", loads_rank_capacity(&s->r));
+}
 
 const char *q_balancing_first(const setup *s, const char *argument, arena *a)
 {

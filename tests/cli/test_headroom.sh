@@ -48,6 +48,15 @@ exchanged=(recipes/dsv3-128k-h100.yaml model.cp_comm_type=a2a model.hierarchical
 expect price_says_so 1 'mla-needs-a-ring' "$moefold" price "${exchanged[@]}"
 expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price "${exchanged[@]}" --stack 26.06
 
+# ---- graphs of the whole step have room for the fullest EP rank: else Megatron runs the step a second time without them
+captured=(qwen3-235b-a22b --gpus 64xGB200 --seq 4096 --pin model.expert_model_parallel_size=64 --pin model.cuda_graph_impl=full_iteration)
+room() { "$moefold" plan "${captured[@]}" "$@" --out "$work/room.yaml" >/dev/null && grep -o 'rank_capacity_factor: .*' "$work/room.yaml"; }
+check natural_routing_has_room [ "$(room)" = 'rank_capacity_factor: 2.0' ]
+check more_skew_has_more [ "$(room --routing 1.9)" = 'rank_capacity_factor: 2.25' ]
+check forced_balance_has_what_was_published [ "$(room --pin model.moe_router_force_load_balancing=true)" = 'rank_capacity_factor: 1.5' ]
+expect too_little_room_is_said 0 'rank-capacity-holds-the-load' "$moefold" check "$work/room.yaml" \
+    model.moe_router_force_load_balancing=false --headroom 0
+
 # ---- refusals
 expect more_than_all_is_refused 2 'repair: --headroom 0.05' "$moefold" price "${job[@]}" --headroom 1.5
 expect no_number_is_refused 2 'headroom x' "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --headroom x
