@@ -228,6 +228,7 @@ int command_plan(int argc, char **argv)
                      r, &done, &err);
     if (!st && !done && w.bring_up) st = plan_bring_up_folder(w.bring_up, &err);
     if (!st && !done) st = cli_headroom(r, w.headroom, &err);
+    if (!st && !done) cli_stack(r, w.stack);
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) {
         waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());

@@ -312,6 +312,7 @@ int command_price(int argc, char **argv)
     status st = cli_read(a, &(cli_words){"price", argc, argv, options, 7}, r, &done, &err);
     if (!st && !done) st = cli_trace_words(&t, &err);
     if (!st && !done) st = cli_headroom(r, headroom, &err);
+    if (!st && !done) cli_stack(r, stack);
     if (!st && !done) st = cli_routing_room(r, routed, a, &err);
     *q = (priced){.trace = t};
     price_options o = {.stack = stack};

@@ -23,6 +23,11 @@ status cli_headroom(recipe *r, const char *word, error *err)
     return OK;
 }
 
+void cli_stack(recipe *r, const char *word)
+{
+    if (word) recipe_set(r, K_STACK, value_of_text(word), "--stack");
+}
+
 status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err)
 {
     *out = (fit){.why_not = audit_why_not_of(s, found, a)};

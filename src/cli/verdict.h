@@ -13,6 +13,10 @@
 /* --headroom sets the knob; NULL: it is not given. */
 status cli_headroom(recipe *r, const char *word, error *err);
 
+/* --stack sets moefold.stack, so that rules see it and a recipe that is written keeps it; NULL: it
+ * is not given. */
+void cli_stack(recipe *r, const char *word);
+
 /* What the recipe needs beside what its hardware description has. ERR_INPUT: there is no such
  * description. `found`: what rules_check says of it. */
 status cli_fit(fit *out, const setup *s, const violations *found, arena *a, error *err);

@@ -89,6 +89,11 @@ static void gaps_of_flags(gap_list *g, const recipe *r)
         add_gap(g, K_QK_NORM_WHOLE,
                 "Megatron-LM norms queries and keys head by head; Megatron-Bridge has such models",
                 "moefold.qk_norm_whole=false");
+    if (recipe_on(r, K_OPT_OFFLOAD) && !recipe_on(r, K_PRECISION_AWARE))
+        add_gap(g, K_OPT_OFFLOAD,
+                "Megatron-LM starts it with the precision-aware optimizer alone; Megatron-Bridge "
+                "does without",
+                "optimizer.use_precision_aware_optimizer=true");
     if (export_lm_says(r, unsaid, g->a)) return;
     for (int k = 0; k < K_COUNT; k++)
         if (unsaid[k] && !is_housekeeping((knob_id)k)) gap_of_flag(g, r, (knob_id)k);

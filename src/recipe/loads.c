@@ -57,6 +57,12 @@ double loads_priced(const recipe *r)
     return n > 1 && !loads_forced(r) && skew > 1 ? fmin(skew, n) : 1;
 }
 
+double loads_rank_capacity(const recipe *r)
+{
+    double skew = recipe_given(r, K_ROUTING_SKEW) ? loads_priced(r) : loads_skew(r);
+    return fmax(1.5, ceil(4 * 1.1 * skew) / 4);
+}
+
 void loads_set(recipe *r, double skew, const char *why)
 {
     if (!loads_forced(r))

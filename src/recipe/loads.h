@@ -24,6 +24,11 @@ double loads_room(const recipe *r);
 /* The load of the fullest EP rank over the mean that a resolved recipe is priced with. */
 double loads_priced(const recipe *r);
 
+/* moe_expert_rank_capacity_factor that holds the fullest EP rank: Megatron runs a step that
+ * overflows it again, without CUDA graphs. 1.5 as published runs have it; a tenth beyond the skew
+ * of natural routing, in quarters. The skew is the recipe's, or what it would be. */
+double loads_rank_capacity(const recipe *r);
+
 void loads_derive(recipe *r);
 
 /* Does Megatron run it on GPUs, so that routed tensors are as large as the load? */

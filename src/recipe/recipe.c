@@ -322,6 +322,12 @@ bool recipe_is_lm(const recipe *r)
     return recipe_is(r, K_SYSTEM, "megatron-lm");
 }
 
+bool recipe_stack_before(const recipe *r, const char *name)
+{
+    const char *own = recipe_word(r, K_STACK);
+    return own && strcmp(own, name) < 0;
+}
+
 double recipe_real(const recipe *r, knob_id k)
 {
     value v = r->knob[k].v;

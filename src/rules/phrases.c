@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "recipe/judgement.h"
+#include "recipe/loads.h"
 #include "recipe/precision.h"
 #include "rules/quantities.h"
 
@@ -139,16 +140,26 @@ const char *q_graphs_in_parts(const setup *s, const char *argument, arena *a)
 
 /* ---- context parallel */
 
-/* Inner level: as many ranks as key/value heads and one node allow; the ring runs over the rest. */
-const char *q_cp_levels_fit(const setup *s, const char *argument, arena *a)
+/* Inner level: as many ranks as key/value heads and one node allow, and not more than `most`; the
+ * ring runs over the rest. */
+static const char *levels_within(const setup *s, int64_t most, arena *a)
 {
-    NO_ARGUMENT;
     if (I(CP) < 2 || I(CP) > 65536 || I(TP) < 1 || I(KV_HEADS) < I(TP)) return NULL;
-    int64_t most = I(GPUS_PER_NODE) > 1 ? I(GPUS_PER_NODE) : I(CP);
+    if (I(GPUS_PER_NODE) > 1 && I(GPUS_PER_NODE) < most) most = I(GPUS_PER_NODE);
     for (int64_t inner = I(CP) < most ? I(CP) : most; inner > 0; inner--)
         if (I(CP) % inner == 0 && (I(KV_HEADS) / I(TP)) % inner == 0)
             return arena_text(a, "[%" PRId64 ",%" PRId64 "]", inner, I(CP) / inner);
     return NULL;
+}
+const char *q_cp_levels_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return levels_within(s, I(CP), a);
+}
+const char *q_cp_levels_two(const setup *s, const char *argument, arena *a) /* none is all of CP */
+{
+    NO_ARGUMENT;
+    return I(CP) < 4 ? NULL : levels_within(s, I(CP) / 2, a);
 }
 
 /* Attention sinks and windows do not go round a ring. */
@@ -171,6 +182,12 @@ const char *q_cp_comm_first(const setup *s, const char *argument, arena *a)
 }
 
 /* ---- the router */
+
+const char *q_rank_capacity_fit(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return arena_text(a, "%g", loads_rank_capacity(&s->r));
+}
 
 const char *q_balancing_first(const setup *s, const char *argument, arena *a)
 {

@@ -390,11 +390,12 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
         for (int k = 0; k < K_COUNT; k++)
             if (path_decides((knob_id)k))
                 put(m, &set, arena_text(m->a, "%s=%s", knobs[k].key, value_text(a, to->knob[k].v)));
-        static const knob_id cluster[] = {K_N_GPUS, K_GBS}; /* as they were searched for */
-        for (int i = 0; i < 2; i++)
+        /* As they were searched for; offload saves all of a slice with the last alone. */
+        static const knob_id others[] = {K_N_GPUS, K_GBS, K_PRECISION_AWARE};
+        for (int i = 0; i < (recipe_on(to, K_OPT_OFFLOAD) ? 3 : 2); i++)
             put(m, &set,
-                arena_text(m->a, "%s=%s", knobs[cluster[i]].key,
-                           value_text(a, to->knob[cluster[i]].v)));
+                arena_text(m->a, "%s=%s", knobs[others[i]].key,
+                           value_text(a, to->knob[others[i]].v)));
     } else if (res->has_miss && (!m->least || res->miss.peak_bytes < m->least)) {
         m->least = res->miss.peak_bytes;
     }

@@ -67,7 +67,7 @@ static const struct {
     {K_GRAPH_MODULES, ON_GRAPHS, false},
     {K_PAGED_STASH, ON_GRAPHS, false},
     {K_OP_FUSER, ON_GRAPHS, false},
-    {K_RANK_CAPACITY, ON_GRAPHS, false},
+    {K_RANK_CAPACITY, ON_GRAPHS | ON_EP, false},
     {K_NAN_LOSS, ON_GRAPHS, false},
     {K_TE_RNG, ON_GRAPHS, true},
     {K_CONNECTIONS, ON_TP | ON_CP | ON_BESIDE, true},

@@ -241,7 +241,6 @@ static void set_graphs(recipe *r, graph_scope g)
     if (g != SCOPE_STEP) return;
     put_flag(r, K_PAGED_STASH, true);
     put_flag(r, K_OP_FUSER, true);
-    if (!recipe_given(r, K_RANK_CAPACITY)) put(r, K_RANK_CAPACITY, value_of_float(1.5));
     put(r, K_NAN_LOSS, value_of_bool(false)); /* on where nobody says */
 }
 
@@ -300,6 +299,14 @@ static bool set_routing(recipe *r, const choice_maker *m, const choice *c)
     return true;
 }
 
+/* Behind the skew of this EP, which it holds. */
+static void set_rank_capacity(recipe *r, const choice *c)
+{
+    bool ours = r->knob[K_RANK_CAPACITY].why == by_plan;
+    if (c->graphs != SCOPE_STEP || (recipe_given(r, K_RANK_CAPACITY) && !ours)) return;
+    put(r, K_RANK_CAPACITY, value_of_float(loads_rank_capacity(r)));
+}
+
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
     set_precision(r, m, c);
@@ -317,6 +324,7 @@ void choice_set(recipe *r, choice_maker *m, const choice *c)
     set_experts(r, c, m->given);
     set_memory(r, c);
     set_routing(r, m, c);
+    set_rank_capacity(r, c);
     set_asked(r, c);
 }
 
@@ -409,6 +417,7 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     patch_value(r, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
     if (!set_routing(r, m, c) || !loads_forced(r))
         patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
+    set_rank_capacity(r, c);
     patch_value(r, given, K_CONNECTIONS, setup_connections(r));
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }

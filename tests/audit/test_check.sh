@@ -32,7 +32,7 @@ expect no_program 1 'no program can be built: heads-divide-by-tp' "$moefold" che
 has json_keys '"audit":\{"ranks":256,"ok":true,"rank":[0-9]+,"bytes":[0-9]+,' "$dsv3"
 has json_links '"links":\{"all":\{"node":[0-9.e+]+,"domain":[0-9.e+]+,"across":[0-9.e+]+\}' "$dsv3"
 has json_with_broken_rule '"ok":false,.*"audit":\{"ranks":256,"ok":true' "$dsv3" model.moe_flex_dispatcher_backend=deepep \
-    optimizer.use_precision_aware_optimizer=false
+    optimizer.use_precision_aware_optimizer=false moefold.system=megatron-lm
 has json_fault '"faults":\[\{"kind":"deadlock","rank":[0-9]+,"peer":[0-9]+,"operation":"[^"]+","message":' "${uneven[@]}"
 has json_null '"audit":null,"audit_why_not":"' deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=3
 

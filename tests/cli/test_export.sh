@@ -3,7 +3,8 @@
 # recipe that can be and its price. From the repository's root.
 . tests/cli/saying.sh
 
-ring="recipes/dsv3-128k-h100.yaml model.cp_comm_type=p2p moefold.mla_latent_ring=true"
+ring="recipes/dsv3-128k-h100.yaml moefold.stack=null model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null
+    moefold.mla_latent_ring=true"
 
 # ---- refusals: exit 1, nothing on the standard output
 for system in megatron-lm megatron-bridge; do
@@ -16,8 +17,12 @@ for system in megatron-lm megatron-bridge; do
     check "refusal_for_${system}_gives_the_nearest" \
         grep -q 'nearest recipe that can be written: moefold.mla_latent_ring=false model.cp_comm_type=a2a' "$work/err"
     check "refusal_for_${system}_prices_both" [ "$(grep -c 's a step' "$work/err")" = 2 ]
+    # shellcheck disable=SC2086
     expect "nearest_for_${system}_is_written" 0 'context.parallel.size' \
-        "$moefold" show recipes/dsv3-128k-h100.yaml moefold.mla_latent_ring=false model.cp_comm_type=a2a --as $system
+        "$moefold" show $ring moefold.mla_latent_ring=false model.cp_comm_type=a2a --as $system
+    # shellcheck disable=SC2086
+    expect "a_ring_is_the_nearest_of_old_containers_for_$system" 1 'nearest that can be written: moefold.mla_latent_ring=false$' \
+        "$moefold" show $ring moefold.stack=26.04 --as $system
     expect "broken_rule_is_refused_for_$system" 1 'heads-divide-by-tp' \
         "$moefold" show deepseek-v3 model.tensor_model_parallel_size=3 --as $system
     "$moefold" show deepseek-v3 model.tensor_model_parallel_size=3 --as $system >"$work/out" 2>/dev/null
@@ -28,7 +33,11 @@ expect no_flag_is_refused 1 'dataset.random_seed=null' "$moefold" show recipes/q
 expect a_key_is_enough_for_bridge 0 'dataset.random_seed=7' "$moefold" show recipes/qwen3-30b-4k-h100.yaml \
     dataset.random_seed=7 --as megatron-bridge
 expect recipe_of_the_same_is_written 0 'mla_latent_ring: true' "$moefold" show recipes/dsv3-128k-h100.yaml \
-    model.cp_comm_type=p2p moefold.mla_latent_ring=true --as recipe
+    model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null moefold.mla_latent_ring=true --as recipe
+expect offload_of_the_state_alone_is_written_for_bridge 0 'optimizer.optimizer_cpu_offload=true' "$moefold" show \
+    recipes/dsv3-4k-h100.yaml optimizer.use_precision_aware_optimizer=false --as megatron-bridge
+expect and_refused_for_megatron_lm 1 'nearest that can be written: optimizer.use_precision_aware_optimizer=true' "$moefold" show \
+    recipes/dsv3-4k-h100.yaml optimizer.use_precision_aware_optimizer=false --as megatron-lm
 
 # ---- what Megatron-LM does not start without
 "$moefold" show recipes/qwen3-30b-4k-h100.yaml --as megatron-lm >"$work/args.txt"

@@ -29,6 +29,35 @@ best = plan['best'][0]
 assert plan['usable_bytes'] == price['usable_bytes'], (plan['usable_bytes'], price['usable_bytes'])
 assert best['peak_bytes'] == price['peak_bytes'] <= price['usable_bytes'], (best['peak_bytes'], price['peak_bytes'])
 E
+# ---- --stack is a knob, too: the recipe that plan writes costs what plan said
+"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --gbs 64 --stack 26.02 --out "$work/old.yaml" --json >"$work/plan.json"
+expect plan_writes_the_stack 0 '^  stack: .26.02' cat "$work/old.yaml"
+"$moefold" price "$work/old.yaml" --json >"$work/w.json"
+check the_stack_is_priced_again python3 - "$work/plan.json" "$work/w.json" <<'E'
+import json, sys
+plan, price = (json.load(open(f)) for f in sys.argv[1:])
+assert abs(plan['best'][0]['step_s'] / price['step_s'] - 1) < 1e-9, (plan['best'][0]['step_s'], price['step_s'])
+E
+"$moefold" plan deepseek-v3 --gpus 256xH100 --seq 131072 --stack 26.04 --json >"$work/old.json"
+check latent_attention_goes_round_in_old_containers python3 - "$work/old.json" <<'E'
+import json, sys
+kinds = {b['cp_kind'] for b in json.load(open(sys.argv[1]))['best']}
+assert kinds and not kinds & {'a2a', 'all_gather'}, kinds
+E
+exchanged=(recipes/dsv3-128k-h100.yaml model.cp_comm_type=a2a model.hierarchical_context_parallel_sizes=null)
+expect price_says_so 1 'mla-needs-a-ring' "$moefold" price "${exchanged[@]}"
+expect newer_containers_exchange_heads 0 'CP communication' "$moefold" price "${exchanged[@]}" --stack 26.06
+
+# ---- graphs of the whole step have room for the fullest EP rank: else Megatron runs the step a second time without them
+captured=(qwen3-235b-a22b --gpus 64xGB200 --seq 4096 --pin model.expert_model_parallel_size=64 --pin model.cuda_graph_impl=full_iteration)
+room() { "$moefold" plan "${captured[@]}" "$@" --out "$work/room.yaml" >/dev/null && grep -o 'rank_capacity_factor: .*' "$work/room.yaml"; }
+check natural_routing_has_room [ "$(room)" = 'rank_capacity_factor: 2.0' ]
+check more_skew_has_more [ "$(room --routing 1.9)" = 'rank_capacity_factor: 2.25' ]
+check forced_balance_has_what_was_published [ "$(room --pin model.moe_router_force_load_balancing=true)" = 'rank_capacity_factor: 1.5' ]
+expect too_little_room_is_said 0 'rank-capacity-holds-the-load' "$moefold" check "$work/room.yaml" \
+    model.moe_router_force_load_balancing=false --headroom 0
+
+# ---- refusals
 expect more_than_all_is_refused 2 'repair: --headroom 0.05' "$moefold" price "${job[@]}" --headroom 1.5
 expect no_number_is_refused 2 'headroom x' "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --headroom x
 

@@ -45,4 +45,12 @@ expect check_names_the_repair 1 \
 expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price "${job[@]}" "$fast" model.num_layers=1 \
     optimizer.offload_optimizer_states=true
 
+# ---- with all of the optimizer on the host Megatron's GPUs keep none of it: the bound on the state must not keep a part
+for words in 'gpt-oss-120b --gpus 8xH200' 'qwen3-235b-a22b --gpus 16xH200' 'mixtral-8x22b --gpus 16xH100'; do
+    # shellcheck disable=SC2086
+    "$moefold" plan $words --seq 4096 --out "$work/tight.yaml" >"$work/out" 2>&1
+    check "something_fits_${words%% *}" [ $? = 0 ]
+    expect "and_check_agrees_${words%% *}" 0 'fits' "$moefold" check "$work/tight.yaml"
+done
+
 exit $failed

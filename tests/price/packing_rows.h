@@ -7,6 +7,7 @@
 #define TESTS_PRICE_PACKING_ROWS_H
 
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -139,6 +140,38 @@ static inline status packing_all(packing_list *l, error *err)
     if (!st) st = packing_jobs(l, "tests/data/packing.txt", err);
     if (!st) st = packing_published(l, "tests/data/published/published.csv", err);
     return st;
+}
+
+/* ---- the table of docs/MEMORY.md */
+
+/* Runs that differ in what packing does not see are printed once. */
+static inline bool packing_is_known(const packing_list *l, int row)
+{
+    for (int i = 0; i < row; i++)
+        if (l->list[i].bytes == l->list[row].bytes && l->list[i].live == l->list[row].live)
+            return true;
+    return false;
+}
+
+static inline void packing_print(const packing_list *l, FILE *out)
+{
+    int far = 0, touching = 0;
+    fprintf(out, "| layout | rank | live at once, MiB | region, MiB | gap, MiB | gap |\n"
+                 "|---|--:|--:|--:|--:|--:|\n");
+    for (int i = 0; i < l->n; i++) {
+        const packing_row *r = &l->list[i];
+        double live = (double)r->live, gap = (double)(r->bytes - r->live), mib = 1 << 20;
+        far += !packing_is_close(r->bytes, r->live);
+        touching += r->bytes == r->live;
+        if (100 * (r->bytes - r->live) > r->live && !packing_is_known(l, i))
+            fprintf(out, "| %s | %lld | %.0f | %.0f | %.0f | %.2f %% |\n", r->name,
+                    (long long)r->rank, live / mib, (double)r->bytes / mib, gap / mib,
+                    live > 0 ? 100 * gap / live : 0);
+    }
+    fprintf(out,
+            "\n%d layouts: %d without a gap, %d farther than 3 %% and 64 MiB. Rows have more than "
+            "1 %%; of layouts with the same bytes the first.\n",
+            l->n, touching, far);
 }
 
 #endif

@@ -66,13 +66,16 @@ static inline void published_size(published *p, const char *column, const char *
 }
 
 /* No row prints the kind of CP. Inside a node it is taken as the default, a ring; across nodes as
- * all-to-all, the one kind of Megatron's that our prices let reach what was published (a ring over
- * expanded keys is bound by the network there). */
+ * heads exchanged inside of one and a ring between them: a ring over expanded keys alone is bound
+ * by the network there, and before 26.06 Transformer Engine has nothing else for MLA. */
 static inline void published_context(published *p)
 {
+    int64_t cp = csv_int(p->t, p->row, "CP", 1);
     bool rack = text_starts(published_cell(p, "gpu"), "GB");
-    if (csv_int(p->t, p->row, "CP", 1) > (rack ? 64 : 8))
-        published_set(p, "model.cp_comm_type=a2a");
+    if (cp <= (rack ? 64 : 8)) return;
+    published_set(p, "model.cp_comm_type=a2a+p2p");
+    published_set(
+        p, arena_text(p->a, "model.hierarchical_context_parallel_sizes=[8,%" PRId64 "]", cp / 8));
 }
 
 /* A rack of NVL72 gives 16 of its 18 trays, so that groups of powers of two stay inside. */

@@ -83,6 +83,27 @@ static void tables_are_of_these_prices(void **state)
     }
 }
 
+/* docs/MEMORY.md repeats how near allocated memory is. */
+static void memory_says_the_same(void **state)
+{
+    (void)state;
+    const page *p = opened();
+    error err = {{0}};
+    char *memory = NULL;
+    size_t n;
+    double median = 0, worst = 0;
+    int rows = 0;
+    if (file_read(p->b->a, "docs/MEMORY.md", 1 << 22, &memory, &n, &err)) fail_msg("%s", err.text);
+    const char *at = strstr(p->text, "\nAllocated: ");
+    assert_non_null(at);
+    assert_int_equal(
+        sscanf(at, "\nAllocated: %d rows, median error %lf %%, worst %lf", &rows, &median, &worst),
+        3);
+    const char *said = arena_text(
+        p->b->a, "the median error of allocated is %.1f %%, the worst %.1f %%", median, worst);
+    if (!strstr(memory, said)) fail_msg("docs/MEMORY.md does not say that %s", said);
+}
+
 /* ---- winners */
 
 /* The row of a published run in the winners' table. */
@@ -172,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_are_of_these_prices),
+        cmocka_unit_test(memory_says_the_same),
         cmocka_unit_test(winners_are_found_again),
         cmocka_unit_test(winners_add_up_and_are_believable),
     };

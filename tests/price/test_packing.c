@@ -49,6 +49,26 @@ static void all_layouts_are_packed_closely(void **state)
     arena_destroy(l.a);
 }
 
+static void the_page_has_these_gaps(void **state)
+{
+    (void)state;
+    packing_list l = {.a = arena_create()};
+    error err = {{0}};
+    char *page = NULL, *table = NULL;
+    size_t n, m;
+    if (packing_all(&l, &err) || file_read(l.a, "docs/MEMORY.md", 1 << 22, &page, &n, &err))
+        fail_msg("%s", err.text);
+    FILE *out = open_memstream(&table, &m);
+    assert_non_null(out);
+    packing_print(&l, out);
+    fclose(out);
+    for (char *line = strtok(table, "\n"); line; line = strtok(NULL, "\n"))
+        if (!strstr(page, line))
+            fail_msg("docs/MEMORY.md has no \"%s\": write it anew with build/bench/packing", line);
+    free(table);
+    arena_destroy(l.a);
+}
+
 /* ---- places */
 
 typedef struct shadow {
@@ -125,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_layouts_are_packed_closely),
+        cmocka_unit_test(the_page_has_these_gaps),
         cmocka_unit_test(what_lives_at_once_lies_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

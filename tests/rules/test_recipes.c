@@ -100,7 +100,7 @@ static const char *const wrong[] = {
     "CP=1024 CP_COMM=a2a",
     "CP=2 CP_COMM=a2a+p2p",
     "CP_LEVELS=[3,7]",
-    "OPT_OFFLOAD=true PRECISION_AWARE=false",
+    "OPT_OFFLOAD=true PRECISION_AWARE=false SYSTEM=megatron-lm",
     "EXP_AVG=bf16 PRECISION_AWARE=false",
     "DIST_OPT=false PRECISION_AWARE=true",
     "MIN_LR=1.0",
