@@ -20,7 +20,7 @@ static double relative(squares q)
 
 static bool is_gradient(const safetensor *t)
 {
-    return strncmp(t->name, "grad.", 5) == 0;
+    return strncmp(t->name, "grad.", 5) == 0 && safetensor_elements(t) > 0;
 }
 
 /* What this rank answers for of each gradient. */
@@ -253,8 +253,8 @@ status parity_run(parity_result *out, const recipe *given, const char *folder,
     if (!st) {
         q.p->at.rank = comm_rank(q.c);
         take_optimizer(s, &g);
-        q.mask = ARENA_ARRAY(a, float, recipe_int(&s->r, K_MBS) * g.seq);
-        for (int64_t i = 0; i < recipe_int(&s->r, K_MBS) * g.seq; i++) q.mask[i] = 1;
+        q.mask = ARENA_ARRAY(a, float, g.batch *g.seq);
+        for (int64_t i = 0; i < g.batch * g.seq; i++) q.mask[i] = g.labels[i] >= 0;
         st = run_grown(&q, out, folder, o, err);
     }
     json_decref(g.json);
