@@ -1,0 +1,88 @@
+/* test_parity_options.c - reference cases for options that the cases of whole families leave
+ * alone: what transformers computes with them, on one rank and on several; and that each of them
+ * matters. */
+#include "parity_testing.h"
+
+#define CASE(name) "tests/data/golden/" name "-options-tiny"
+
+static const char *const cases[] = {CASE("deepseek-v3"), CASE("qwen3-moe"), CASE("gpt-oss"),
+                                    CASE("llama"),       CASE("mixtral"),   CASE("qwen3-next"),
+                                    CASE("mtp")};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+static void fast_kernels_agree_with_transformers(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "", false, 0);
+}
+
+static void plain_kernels_agree_with_transformers(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "train.micro_batch_size=2", true, 2);
+}
+
+static void full_recompute_agrees(void **state)
+{
+    (void)state;
+    for (int c = 0; c < N_CASES; c++)
+        agrees(cases[c],
+               "model.recompute_granularity=full model.recompute_method=uniform "
+               "model.recompute_num_layers=1",
+               false, 2);
+}
+
+static void layouts_agree(void **state)
+{
+    (void)state;
+    agrees_on(2, CASE("deepseek-v3"), N(2) TP2 ETP1);
+    agrees_on(2, CASE("deepseek-v3"), N(2) CP2 "moefold.mla_latent_ring=true");
+    agrees_on(2, CASE("qwen3-moe"), N(2) TP2 ETP1); /* one key/value head on two ranks */
+    agrees_on(2, CASE("qwen3-moe"), N(2) CP2);      /* labels that do not count are on one rank */
+    agrees_on(2, CASE("qwen3-moe"), N(2) EP2);      /* and of one replica */
+    agrees_on(2, CASE("gpt-oss"), N(2) TP2 ETP1);
+    agrees_on(2, CASE("llama"), N(2) TP2);
+    agrees_on(2, CASE("mixtral"), N(2) CP2 "model.cp_comm_type=a2a");
+    agrees_on(2, CASE("qwen3-next"), N(2) PP2);
+    agrees_on(4, CASE("mtp"), N(4) EP2 PP2);
+}
+
+/* The case must not agree with this changed: the option would not be tested. */
+static void needs(const char *folder, const char *words)
+{
+    parity_case q = {.folder = folder, .words = words, .o = {.max_steps = 1}};
+    run_case(NULL, &q);
+    if (q.s[0]) fail_msg("%s %s: %s", folder, words, q.err[0].text);
+    if (q.result[0].ok) fail_msg("%s agrees with %s, too", folder, words);
+}
+
+static void the_options_matter(void **state)
+{
+    (void)state;
+    needs(CASE("deepseek-v3"), "moefold.latent_norm_epsilon=null");
+    needs(CASE("deepseek-v3"), "model.mscale=1.2");
+    needs(CASE("deepseek-v3"), "model.mscale_all_dim=0.0");
+    needs(CASE("deepseek-v3"), "model.activation_func=silu");
+    needs(CASE("qwen3-moe"), "model.seq_len_interpolation_factor=null");
+    needs(CASE("gpt-oss"), "model.activation_func_clamp_value=7.0");
+    needs(CASE("gpt-oss"), "model.mscale=1.0");
+    needs(CASE("llama"), "moefold.rope_low_freq_factor=1.0");
+    needs(CASE("llama"), "moefold.rope_high_freq_factor=4.0");
+    needs(CASE("llama"), "moefold.rope_trained_length=8192");
+    needs(CASE("mixtral"), "moefold.rope_dynamic_factor=null");
+    needs(CASE("mixtral"), "moefold.rope_trained_length=32");
+    needs(CASE("mtp"), "model.mtp_loss_scaling_factor=0.1");
+}
+
+int main(void)
+{
+    kernels_threads(2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fast_kernels_agree_with_transformers),
+        cmocka_unit_test(plain_kernels_agree_with_transformers),
+        cmocka_unit_test(full_recompute_agrees),
+        cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(the_options_matter),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
