@@ -47,6 +47,29 @@ static void layouts_agree(void **state)
     agrees_on(4, CASE("mtp"), N(4) EP2 PP2);
 }
 
+/* ---- losses of the router, and capacity */
+
+#define ROUTED(name) "tests/data/golden/" name "-router-tiny"
+#define BY_BATCH                                                                                   \
+    "model.moe_router_load_balancing_type=aux_loss model.moe_aux_loss_coeff=0.5 "                  \
+    "model.moe_z_loss_coeff=0.05 "
+#define BY_SEQUENCE                                                                                \
+    "train.micro_batch_size=2 model.moe_router_load_balancing_type=seq_aux_loss "                  \
+    "model.moe_aux_loss_coeff=0.5 model.moe_z_loss_coeff=0.02 "
+#define FIRST   "model.moe_expert_capacity_factor=0.75 model.moe_token_drop_policy=position "
+#define LARGEST "model.moe_expert_capacity_factor=0.75 model.moe_token_drop_policy=probs "
+
+static void router_losses_and_capacity_agree(void **state)
+{
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        agrees(ROUTED("qwen3-moe"), BY_BATCH FIRST, plain, 0);
+        agrees(ROUTED("deepseek-v3"), BY_SEQUENCE LARGEST, plain, 0);
+    }
+    agrees_on(2, ROUTED("qwen3-moe"), N(2) BY_BATCH FIRST PP2);
+    agrees_on(2, ROUTED("deepseek-v3"), N(2) BY_SEQUENCE LARGEST EP2);
+}
+
 /* The case must not agree with this changed: the option would not be tested. */
 static void needs(const char *folder, const char *words)
 {
@@ -72,6 +95,12 @@ static void the_options_matter(void **state)
     needs(CASE("mixtral"), "moefold.rope_dynamic_factor=null");
     needs(CASE("mixtral"), "moefold.rope_trained_length=32");
     needs(CASE("mtp"), "model.mtp_loss_scaling_factor=0.1");
+    needs(ROUTED("qwen3-moe"), BY_BATCH LARGEST);
+    needs(ROUTED("qwen3-moe"), BY_BATCH FIRST "model.moe_z_loss_coeff=null");
+    needs(ROUTED("deepseek-v3"), BY_SEQUENCE LARGEST "model.moe_aux_loss_coeff=0.0");
+    needs(ROUTED("deepseek-v3"),
+          BY_SEQUENCE LARGEST "model.moe_router_load_balancing_type=aux_loss");
+    needs(ROUTED("deepseek-v3"), BY_SEQUENCE "model.moe_expert_capacity_factor=null");
 }
 
 int main(void)
@@ -82,6 +111,7 @@ int main(void)
         cmocka_unit_test(plain_kernels_agree_with_transformers),
         cmocka_unit_test(full_recompute_agrees),
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(router_losses_and_capacity_agree),
         cmocka_unit_test(the_options_matter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@ A case is as in the other folders: config.json, model.safetensors under the name
 checkpoints, golden.safetensors (input_ids, labels, logits, grad.NAME) and golden.json (loss, the
 curve of 20 AdamW steps, what a change in the last bit does, tolerances). Nothing of this project
 takes part."""
-import copy, json, os, sys
+import copy, json, math, os, sys
 
 import torch, transformers
 from safetensors.torch import load_file, save_file
@@ -140,12 +140,28 @@ CASES = {
         num_experts_per_tok=2, n_group=1, topk_group=1, routed_scaling_factor=1.5,
         norm_topk_prob=True, rope_interleave=False, num_nextn_predict_layers=1, **rope(10000.0)),
         dict(mtp=0.3)),
+    # Megatron-Core's losses of the router, and its capacity: what comes first is kept
+    "qwen3-moe-router-tiny": ("Qwen3Moe", dict(
+        GQA, head_dim=8, intermediate_size=48, moe_intermediate_size=8, num_experts=8,
+        num_experts_per_tok=2, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[],
+        use_sliding_window=False, attention_bias=False, **rope(10000.0)),
+        dict(batch=4, seq=16, router=dict(
+            micro=1, score="softmax", kind="aux_loss", coeff=0.5, z=0.05, capacity=0.75,
+            policy="position"))),
+    # the same by sequence in microbatches of two, with sigmoid scores: the largest is kept
+    "deepseek-v3-router-tiny": ("DeepseekV3", dict(
+        LATENT, **{"n_shared_experts": 1}, n_routed_experts=16, num_experts_per_tok=3, n_group=4,
+        topk_group=2, routed_scaling_factor=2.5, norm_topk_prob=True, num_nextn_predict_layers=0,
+        **rope(10000.0)),
+        dict(batch=4, seq=16, router=dict(
+            micro=2, score="sigmoid", kind="seq_aux_loss", coeff=0.5, z=0.02, capacity=0.75,
+            policy="probs"))),
 }
 
 
 def options_of(name):
-    """seq, fused (experts in one tensor), ignored (labels that do not count), mtp (the factor of
-    the module's loss)."""
+    """batch, seq, fused (experts in one tensor), ignored (labels that do not count), mtp (the
+    factor of the module's loss), router (losses and capacity, in microbatches of `micro`)."""
     return CASES[name][2] if len(CASES[name]) > 2 else {}
 
 
@@ -185,6 +201,55 @@ class WithModule(torch.nn.Module):
         return self.model.lm_head(hidden), self.model.lm_head(self.norm(x))
 
 
+class Router:
+    """Megatron-Core's losses of the routers and its capacity, on transformers' routers. A token
+    that an expert has no place for has weight 0 there; the losses know neither that nor a bias nor
+    groups. Each layer adds its own, each microbatch its part of the mean."""
+
+    def __init__(self, model, samples, options):
+        self.samples, self.o, self.logits = samples, options, []
+        for m in model.modules():
+            if type(m).__name__.lower().endswith("topkrouter"):
+                m.register_forward_hook(self.see)
+
+    def micros(self, rows):
+        return rows.chunk(self.samples // self.o["micro"])
+
+    def see(self, module, given, out):
+        logits, weights, chosen = out
+        self.logits.append(logits)
+        tokens, experts = logits.shape
+        by_expert = torch.zeros(tokens, experts).scatter(
+            1, chosen, weights.detach() if self.o["policy"] == "probs" else 1.0)
+        keep = []
+        for v in self.micros(by_expert):
+            room = math.ceil(len(v) * chosen.shape[1] / experts * self.o["capacity"])
+            first = torch.sort(v, dim=0, descending=True, stable=True)[1][:room]
+            keep.append(torch.zeros_like(v).scatter(0, first, 1.0))
+        self.k = chosen.shape[1]
+        return logits, weights * torch.cat(keep).gather(1, chosen), chosen
+
+    def balance(self, logits):
+        tokens, experts = logits.shape
+        scores = logits.softmax(-1)
+        if self.o["score"] == "sigmoid":
+            scores = logits.sigmoid() / (logits.sigmoid().sum(-1, keepdim=True) + 1e-20)
+        counts = torch.zeros(experts).scatter_add(
+            0, scores.topk(self.k, -1)[1].flatten(), torch.ones(tokens * self.k))
+        return experts / (self.k * tokens ** 2) * (scores.sum(0) * counts).sum()
+
+    def losses(self):
+        total, n = 0.0, self.samples // self.o["micro"]
+        for layer in self.logits:
+            for x in self.micros(layer):
+                parts = x.chunk(self.o["micro"]) if self.o["kind"] == "seq_aux_loss" else [x]
+                aux = sum(self.balance(p) for p in parts) / len(parts)
+                z = (x.logsumexp(-1) ** 2).mean()
+                total = total + (self.o["coeff"] * aux + self.o["z"] * z) / n
+        self.logits.clear()
+        return total
+
+
 def make_model(name, seed):
     family, fields = CASES[name][:2]
     config = getattr(transformers, family + "Config")(**fields)
@@ -209,9 +274,10 @@ def make_model(name, seed):
 
 def batch_of(name):
     g = torch.Generator().manual_seed(7)
-    ids = torch.randint(0, 96, (BATCH, options_of(name).get("seq", SEQ) + 1), generator=g)
+    o = options_of(name)
+    ids = torch.randint(0, 96, (o.get("batch", BATCH), o.get("seq", SEQ) + 1), generator=g)
     labels = ids[:, 1:].contiguous()
-    labels[-1, :options_of(name).get("ignored", 0)] = -100
+    labels[-1, :o.get("ignored", 0)] = -100
     return ids[:, :-1].contiguous(), labels
 
 
@@ -256,8 +322,9 @@ def gradients(model, folder, fused):
     return {k: v for k, v in made.items() if not k.endswith("e_score_correction_bias")}
 
 
-def curve(model, ids, labels):
+def curve(name, model, ids, labels):
     model = copy.deepcopy(model)
+    router = router_of(name, model, ids)
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
     opt = torch.optim.AdamW(
@@ -268,19 +335,25 @@ def curve(model, ids, labels):
     for _ in range(STEPS):
         opt.zero_grad()
         loss, _ = loss_of(model, ids, labels)
-        loss.backward()
+        (loss + (router.losses() if router else 0.0)).backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), ADAMW["clip"])))
         losses.append(float(loss))
         opt.step()
     return losses, norms
 
 
-def figures(name, model, folder):
+def router_of(name, model, ids):
+    options = options_of(name).get("router")
+    return Router(model, len(ids), options) if options else None
+
+
+def figures(name, given, folder):
     ids, labels = batch_of(name)
-    model.zero_grad()
+    model = copy.deepcopy(given)
+    router = router_of(name, model, ids)
     loss, logits = loss_of(model, ids, labels)
-    loss.backward()
-    losses, norms = curve(model, ids, labels)
+    (loss + (router.losses() if router else 0.0)).backward()
+    losses, norms = curve(name, given, ids, labels)
     return dict(loss=float(loss), logits=logits.detach().clone(),
                 grad=gradients(model, folder, "fused" in options_of(name)), losses=losses,
                 norms=norms)
@@ -325,10 +398,12 @@ def make_case(root, name):
     save_file({k: v.contiguous() for k, v in tensors.items()}, folder + "/golden.safetensors")
     with open(folder + "/golden.json", "w") as f:
         made = dict(case=name, transformers=transformers.__version__, torch=torch.__version__,
-                    batch=BATCH, seq=ids.shape[1], loss=first["loss"], adamw=ADAMW,
+                    batch=len(ids), seq=ids.shape[1], loss=first["loss"], adamw=ADAMW,
                     losses=first["losses"], grad_norms=first["norms"],
                     n_params=sum(p.numel() for p in model.parameters()), last_bit_spread=moved,
                     tolerance=dict(loss=1e-5, logits=1e-4, grad=1e-4, curve=1e-4))
+        if "router" in options_of(name):
+            made["router"] = options_of(name)["router"]
         if "mtp" in options_of(name):
             made["mtp_loss_scaling_factor"] = options_of(name)["mtp"]
         json.dump(made, f, indent=1)
