@@ -103,6 +103,17 @@ static void the_options_matter(void **state)
     needs(ROUTED("deepseek-v3"), BY_SEQUENCE "model.moe_expert_capacity_factor=null");
 }
 
+/* Rows that pad the vocabulary would change the loss: said, not shown as a difference. */
+static void a_padded_vocabulary_is_refused(void **state)
+{
+    (void)state;
+    parity_case q = {.folder = CASE("llama"), .words = "model.should_pad_vocab=true"};
+    run_case(NULL, &q);
+    assert_int_equal(q.s[0], ERR_INPUT);
+    assert_non_null(strstr(q.err[0].text, "vocabulary of 96 is padded to 128"));
+    assert_non_null(strstr(q.err[0].text, "repair: model.should_pad_vocab=false"));
+}
+
 int main(void)
 {
     kernels_threads(2);
@@ -113,6 +124,7 @@ int main(void)
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(router_losses_and_capacity_agree),
         cmocka_unit_test(the_options_matter),
+        cmocka_unit_test(a_padded_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
