@@ -94,6 +94,22 @@ static status check_group_sizes(const config *c)
                         chosen, in_group, config_int(c, TOP_K));
 }
 
+/* transformers divides a single sigmoid weight by itself, too; Megatron and moefold leave it. */
+static status check_single_weight(const config *c)
+{
+    const char *field;
+    const json_t *k = config_find(c, TOP_K, &field);
+    bool always = config_in(c, IN_MINIMAX_M2);
+    bool divides =
+        config_in(c, IN_BIASED) && !json_is_false(config_find(c, "norm_topk_prob", NULL));
+    if (json_integer_value(k) != 1 || !(always || divides)) return OK;
+    return config_wrong(c, field, k,
+                        "its one weight would be divided by itself and the router would get no "
+                        "gradient: %s",
+                        always ? "2 or more is needed in this family"
+                               : "set norm_topk_prob to false, or choose 2 or more experts");
+}
+
 status config_check(const config *c)
 {
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
@@ -102,5 +118,6 @@ status config_check(const config *c)
     }
     status s = check_head(c);
     if (!s) s = check_latent_head(c);
+    if (!s) s = check_single_weight(c);
     return s ? s : check_group_sizes(c);
 }

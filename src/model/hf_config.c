@@ -221,15 +221,58 @@ static status read_minimax(const config *c)
     return config_set(c, "rotary_dim", K_ROPE_PERCENT, value_of_float(part));
 }
 
+/* transformers' words for activations that we have. */
 static status read_activation(const config *c)
 {
+    static const struct {
+        const char *theirs, *ours;
+    } words[] = {
+        {"silu|swish", "silu"},
+        {"gelu|gelu_python", "gelu"},
+        {"gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_python_tanh", "fast_gelu"},
+        {"quick_gelu", "quick_gelu"},
+        {"relu2", "squared_relu"},
+    };
     const json_t *v = config_find(c, "hidden_act", NULL);
     const char *word = json_string_value(v);
-    if (!config_in(c, IN_STARCODER2) || !v) return OK;
-    if (word && text_equal(word, "gelu"))
-        return config_set(c, "hidden_act", K_ACTIVATION, value_of_text("gelu"));
-    if (word && text_in("gelu_pytorch_tanh|gelu_new", '|', word)) return OK; /* the family's own */
-    return config_wrong(c, "hidden_act", v, "gelu or gelu_pytorch_tanh is needed");
+    if (!v || config_in(c, IN_GPT_OSS)) return OK;
+    for (size_t i = 0; word && i < sizeof words / sizeof words[0]; i++)
+        if (text_in(words[i].theirs, '|', word))
+            return config_set(c, "hidden_act", K_ACTIVATION, value_of_text(words[i].ours));
+    return config_wrong(c, "hidden_act", v,
+                        "silu, gelu, gelu_pytorch_tanh, quick_gelu or relu2 is needed");
+}
+
+static status read_switch(const config *c, const char *field, bool absent, bool *on)
+{
+    const json_t *v = config_find(c, field, NULL);
+    *on = v ? json_is_true(v) : absent;
+    if (!v || json_is_boolean(v)) return OK;
+    return config_wrong(c, field, v, "true or false is needed");
+}
+
+/* gpt-oss always has biases in its experts, Llama may have them in its MLPs; attention_bias is
+ * about attention alone. */
+static status read_mlp_bias(const config *c)
+{
+    bool oss = config_in(c, IN_GPT_OSS), in_mlps = true, in_attention;
+    if (!oss && !config_in(c, IN_LLAMA)) return OK;
+    status s = oss ? OK : read_switch(c, "mlp_bias", false, &in_mlps);
+    if (!s) s = read_switch(c, "attention_bias", oss, &in_attention);
+    if (s || !in_mlps) return s;
+    s = oss ? OK : config_set(c, "mlp_bias", K_LINEAR_BIAS, value_of_bool(true));
+    if (s || in_attention) return s;
+    return config_set(c, "attention_bias", K_MLP_BIAS_ALONE, value_of_bool(true));
+}
+
+/* In transformers the norms of MLA's latents have their class's epsilon, whatever rms_norm_eps
+ * is. */
+static status read_latent_epsilon(const config *c)
+{
+    const double theirs = 1e-6;
+    const json_t *v = config_find(c, "rms_norm_eps", NULL);
+    if (!config_in(c, IN_LATENT) || json_number_value(v) == theirs) return OK;
+    return config_set(c, "model_type", K_LATENT_EPS, value_of_float(theirs));
 }
 
 /* gpt-oss files carry a coefficient, but Megatron-Bridge trains the family without that loss. */
@@ -258,6 +301,8 @@ static status read_config(config *c)
     if (!s) s = read_deepseek(c);
     if (!s) s = read_minimax(c);
     if (!s) s = read_activation(c);
+    if (!s) s = read_mlp_bias(c);
+    if (!s) s = read_latent_epsilon(c);
     if (!s) s = config_check(c);
     if (!s) s = config_rope(c);
     if (!s) s = config_layers(c);

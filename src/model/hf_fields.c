@@ -75,11 +75,11 @@ static const struct {
     unsigned families;
     const char *name, *json, *why;
 } fixed[] = {
-    {IN_ALL & ~IN_STARCODER2, "hidden_act", "\"silu\"",
-     "no other activation is known in this family"},
+    {IN_QWEN3_NEXT, "hidden_act", "\"silu\"",
+     "the convolution of its linear attention has no other activation here"},
+    {IN_GPT_OSS, "hidden_act", "\"silu\"", "the family has an activation of its own"},
     {IN_MIXTRAL, "attention_bias", "false", "the family has no biases in attention"},
-    {IN_GPT_OSS, "attention_bias", "true", "gpt_oss has biases in every linear layer"},
-    {IN_LLAMA | IN_DEEPSEEK_V2, "mlp_bias", "false", "biases in MLPs alone are not built"},
+    {IN_DEEPSEEK_V2, "mlp_bias", "false", "biases in shared experts are not built"},
     {IN_DEEPSEEK_V3, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
     {IN_DEEPSEEK_V3, "topk_method", "\"noaux_tc\"", "the family's router has a correction bias"},
     {IN_DEEPSEEK_V2, "scoring_func", "\"softmax\"", "the family's router has softmax scores"},

@@ -166,6 +166,23 @@ static status window_in_use(const config *c, bool *used)
     return OK;
 }
 
+/* Files from before layer_types: max_window_layers layers at the bottom have no window. */
+static status read_upper_window(const config *c, unsigned char *flags, int64_t *n)
+{
+    static const char name[] = "max_window_layers";
+    const json_t *v = config_find(c, name, NULL);
+    int64_t n_layers = config_int(c, "num_hidden_layers");
+    if (!v)
+        return config_missing(c, "layer_types",
+                              "use_sliding_window is true: which layers have the window is needed "
+                              "(or max_window_layers)");
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return config_wrong(c, name, v, "a whole number of layers from 0 is needed");
+    for (int64_t i = 0; i < n_layers; i++) flags[i] = i >= json_integer_value(v);
+    *n = n_layers;
+    return OK;
+}
+
 static status read_window(const config *c)
 {
     unsigned char flags[MODEL_LAYERS_MAX];
@@ -177,9 +194,8 @@ static status read_window(const config *c)
     if (s) return s;
     if (!n && config_in(c, IN_GPT_OSS))
         return config_missing(c, "layer_types", "which layers have the window is needed");
-    if (!n && used && config_in(c, IN_UPPER_WINDOW))
-        return config_missing(c, "layer_types",
-                              "use_sliding_window is true: which layers have the window is needed");
+    if (!n && used && v && config_in(c, IN_UPPER_WINDOW)) s = read_upper_window(c, flags, &n);
+    if (s) return s;
     for (int64_t i = 0; i < n; i++) any = any || flags[i];
     if (n ? !any : !used || !v) return OK;
     if (!v)

@@ -9,11 +9,15 @@
 
 #include "model/hf_config.h"
 
-typedef enum rope_kind { DEFAULT, YARN, LLAMA3, N_ROPE_KINDS } rope_kind;
+typedef enum rope_kind { DEFAULT, YARN, LLAMA3, LINEAR, DYNAMIC, N_ROPE_KINDS } rope_kind;
 
-static const char *const kind_names[N_ROPE_KINDS] = {"default", "yarn", "llama3"};
+static const char *const kind_names[N_ROPE_KINDS] = {"default", "yarn", "llama3", "linear",
+                                                     "dynamic"};
 
-enum { TOP_LEVEL = 1, YARN_ONLY = 2, LLAMA3_ONLY = 4 };
+/* Families whose code in transformers rotates a part of each head; others ignore the fraction. */
+enum { IN_PARTIAL = IN_QWEN3_NEXT | IN_GLM4_MOE | IN_MINIMAX_M2 };
+
+enum { TOP_LEVEL = 1, YARN_ONLY = 2, LLAMA3_ONLY = 4, LINEAR_ONLY = 8, DYNAMIC_ONLY = 16 };
 
 typedef struct rope_key {
     const char *key;
@@ -24,25 +28,19 @@ typedef struct rope_key {
 
 static const rope_key keys[] = {
     {"rope_theta", K_ROPE_BASE, TOP_LEVEL, IN_ALL, IN_ALL},
-    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN_GQA, IN_QWEN3_NEXT | IN_GLM4_MOE},
+    {"partial_rotary_factor", K_ROPE_PERCENT, TOP_LEVEL, IN_PARTIAL, IN_QWEN3_NEXT | IN_GLM4_MOE},
     {"factor", K_ROPE_FACTOR, YARN_ONLY, IN_ALL, IN_ALL},
     {"original_max_position_embeddings", K_ROPE_ORIGINAL, YARN_ONLY, IN_ALL, IN_ALL},
     {"beta_fast", K_ROPE_BETA_FAST, YARN_ONLY, IN_ALL, 0},
     {"beta_slow", K_ROPE_BETA_SLOW, YARN_ONLY, IN_ALL, 0},
-    {"mscale", K_ROPE_MSCALE, YARN_ONLY, IN_ALL, 0},
     {"mscale_all_dim", K_ROPE_MSCALE_ALL, YARN_ONLY, IN_ALL, 0},
     {"truncate", K_ROPE_TRUNCATE, YARN_ONLY, IN_ALL, 0},
-    {"factor", K_LLAMA3_FACTOR, LLAMA3_ONLY, IN_GQA, IN_GQA},
-};
-
-/* Llama 3.1 blends between wavelengths of these numbers of turns; Megatron has them fixed. */
-static const struct {
-    const char *key;
-    double value;
-} llama3_fixed[] = {
-    {"low_freq_factor", 1},
-    {"high_freq_factor", 4},
-    {"original_max_position_embeddings", 8192},
+    {"factor", K_LLAMA3_FACTOR, LLAMA3_ONLY, IN_ALL, IN_ALL},
+    {"low_freq_factor", K_LLAMA3_LOW, LLAMA3_ONLY, IN_ALL, IN_ALL},
+    {"high_freq_factor", K_LLAMA3_HIGH, LLAMA3_ONLY, IN_ALL, IN_ALL},
+    {"original_max_position_embeddings", K_ROPE_TRAINED, LLAMA3_ONLY, IN_ALL, IN_ALL},
+    {"factor", K_ROPE_LINEAR, LINEAR_ONLY, IN_ALL, IN_ALL},
+    {"factor", K_ROPE_DYNAMIC, DYNAMIC_ONLY, IN_ALL, IN_ALL},
 };
 
 static const json_t *in_section(const config *c, const char *section, const char *key)
@@ -103,14 +101,16 @@ static status find_type(const config *c, rope_kind *kind)
     }
     bool scaled = config_find(c, "rope_scaling", NULL) != NULL;
     if (!v && scaled)
-        return config_missing(c, "rope_scaling.type", "default, yarn or llama3 is needed");
+        return config_missing(c, "rope_scaling.type",
+                              "default, linear, dynamic, yarn or llama3 is needed");
     const char *type = v ? json_string_value(v) : kind_names[DEFAULT];
     for (int i = 0; type && i < N_ROPE_KINDS; i++)
-        if (text_equal(type, kind_names[i]) && (i != LLAMA3 || config_in(c, IN_GQA))) {
+        if (text_equal(type, kind_names[i])) {
             *kind = (rope_kind)i;
             return OK;
         }
-    return config_wrong(c, field, v, "known are \"default\", \"yarn\" and, for Llama, \"llama3\"");
+    return config_wrong(c, field, v,
+                        "known are \"default\", \"linear\", \"dynamic\", \"yarn\" and \"llama3\"");
 }
 
 static status read_key(const config *c, const rope_key *k, rope_kind kind)
@@ -122,8 +122,10 @@ static status read_key(const config *c, const rope_key *k, rope_kind kind)
     status s = find_key(c, k->key, top_level, &field, &v);
     if (s) return s;
     if ((k->how & LLAMA3_ONLY) && kind != LLAMA3) return OK;
+    if ((k->how & LINEAR_ONLY) && kind != LINEAR) return OK;
+    if ((k->how & DYNAMIC_ONLY) && kind != DYNAMIC) return OK;
     if ((k->how & YARN_ONLY) && kind != YARN) {
-        if (!v || k->knob != K_ROPE_FACTOR || kind == LLAMA3)
+        if (!v || k->knob != K_ROPE_FACTOR || kind != DEFAULT)
             return OK; /* the rest means nothing without a factor */
         return config_wrong(c, field, v,
                             "rope_type is \"default\" and scales nothing: make it \"yarn\" or "
@@ -137,51 +139,65 @@ static status read_key(const config *c, const rope_key *k, rope_kind kind)
                               : "its rope_type needs it in rope_parameters (or rope_scaling)");
 }
 
+static status number_of(const config *c, const char *key, double *out)
+{
+    const char *field = key;
+    const json_t *v;
+    status s = find_key(c, key, false, &field, &v);
+    if (s) return s;
+    if (v && !json_is_number(v)) return config_wrong(c, field, v, "a number is needed");
+    *out = v ? json_number_value(v) : 0;
+    return OK;
+}
+
 static status read_llama3(const config *c)
 {
-    for (size_t i = 0; i < sizeof llama3_fixed / sizeof llama3_fixed[0]; i++) {
-        const char *field = llama3_fixed[i].key;
-        const json_t *v;
-        status s = find_key(c, llama3_fixed[i].key, false, &field, &v);
-        if (s) return s;
-        if (!v) return config_missing(c, field, "rope_type llama3 needs it in rope_scaling");
-        if (!json_is_number(v) || json_number_value(v) != llama3_fixed[i].value)
-            return config_wrong(c, field, v, "%g is needed: the scaling of Llama 3.1 is built in",
-                                llama3_fixed[i].value);
-    }
+    double low, high;
+    status s = number_of(c, "low_freq_factor", &low);
+    if (!s) s = number_of(c, "high_freq_factor", &high);
+    if (s) return s;
+    if (high <= low)
+        return error_set(c->err, ERR_INPUT,
+                         "%s: high_freq_factor is %g and low_freq_factor %g; the first must be "
+                         "larger",
+                         c->name, high, low);
     return config_set(c, "rope_type", K_LLAMA3_ROPE, value_of_bool(true));
 }
+
+/* ---- YaRN: the scale on the table */
 
 static double yarn_scale(double factor, double mscale)
 {
     return factor <= 1 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-/* transformers takes the ratio of two scales where both are given, else the plain one; Megatron
- * always takes the ratio, with 0 for an absent mscale_all_dim. They agree unless only one of them
- * is given. */
-static status check_attention_scale(const config *c)
+/* transformers: attention_factor where it is given, else the ratio of the scales of mscale and
+ * mscale_all_dim where neither is 0 or absent, else that of 1. Megatron: always the ratio. The
+ * mscale for which both are the same is set. */
+static status read_table_scale(const config *c)
 {
-    const char *field = "mscale", *all_field = "mscale_all_dim", *given_field = "attention_factor";
-    const char *factor_field = "factor";
-    const json_t *one, *all, *given, *factor;
-    status s = find_key(c, "mscale", false, &field, &one);
-    if (!s) s = find_key(c, "mscale_all_dim", false, &all_field, &all);
-    if (!s) s = find_key(c, "attention_factor", false, &given_field, &given);
-    if (!s) s = find_key(c, "factor", false, &factor_field, &factor);
+    double factor, one, all, given;
+    status s = number_of(c, "factor", &factor);
+    if (!s) s = number_of(c, "mscale", &one);
+    if (!s) s = number_of(c, "mscale_all_dim", &all);
+    if (!s) s = number_of(c, "attention_factor", &given);
     if (s) return s;
-    if (!one != !all)
-        return config_wrong(c, one ? field : all_field, one ? one : all,
-                            "%s is missing: give both or neither",
-                            one ? "mscale_all_dim" : "mscale");
-    if (!given) return OK;
-    double f = json_number_value(factor);
-    double ours =
-        one ? yarn_scale(f, json_number_value(one)) / yarn_scale(f, json_number_value(all))
-            : yarn_scale(f, 1.0);
-    if (json_is_number(given) && fabs(json_number_value(given) - ours) <= 1e-6 * ours) return OK;
-    return config_wrong(c, given_field, given, "factor and mscale give %.9g: remove it", ours);
+    if (given == 0 && one != 0 && all != 0)
+        return config_set(c, "mscale", K_ROPE_MSCALE, value_of_float(one));
+    if (given == 0 && all == 0) return OK; /* that of 1, as the knob's default is */
+    if (given == 0) given = yarn_scale(factor, 1);
+    if (factor > 1) {
+        double mscale = (given * yarn_scale(factor, all) - 1) / (0.1 * log(factor));
+        return config_set(c, "attention_factor, mscale, mscale_all_dim", K_ROPE_MSCALE,
+                          value_of_float(mscale));
+    }
+    if (given == 1) return OK;
+    return error_set(c->err, ERR_INPUT,
+                     "%s: attention_factor is %g; with factor %g it cannot be had: remove it",
+                     c->name, given, factor);
 }
+
+/* ---- the part of a head that is rotated */
 
 static status check_rotated(const config *c)
 {
@@ -191,7 +207,12 @@ static status check_rotated(const config *c)
     if (config_in(c, IN_LATENT)) return OK;
     status s = find_key(c, "partial_rotary_factor", true, &field, &v);
     if (s) return s;
-    if (v) percent = json_number_value(v);
+    if (v && config_in(c, IN_PARTIAL)) percent = json_number_value(v);
+    if (v && !config_in(c, IN_PARTIAL) && !(json_is_number(v) && json_number_value(v) == 1))
+        recipe_note(c->r,
+                    "%s: %s %s is not used: transformers rotates whole heads in this family; "
+                    "%s turns it on",
+                    c->name, field, config_text(c, v), knobs[K_ROPE_PERCENT].key);
     int64_t heads = config_int(c, "num_attention_heads");
     if (d == 0) d = (double)(config_int(c, "hidden_size") / heads);
     int64_t rotated = (int64_t)(d * percent);
@@ -211,8 +232,11 @@ status config_rope(const config *c)
     for (size_t i = 0; !s && i < sizeof keys / sizeof keys[0]; i++) s = read_key(c, &keys[i], kind);
     if (!s) s = check_rotated(c);
     if (!s && kind == LLAMA3) s = read_llama3(c);
+    if (!s && kind == DYNAMIC) /* trained for as many positions as the file has, not the recipe */
+        s = config_set(c, "max_position_embeddings", K_ROPE_TRAINED,
+                       value_of_int(config_int(c, "max_position_embeddings")));
     if (s || kind != YARN) return s;
-    s = check_attention_scale(c);
+    s = read_table_scale(c);
     if (!s) s = config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn"));
     bool latent = config_in(c, IN_LATENT); /* there Megatron's position type stays "rope" */
     return s || latent ? s : config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));

@@ -188,7 +188,8 @@ static void init_switches(model *m, const recipe *r)
     m->tied = recipe_on(r, K_TIED);
     m->glu = recipe_on(r, K_GLU);
     m->linear_bias = recipe_on(r, K_LINEAR_BIAS);
-    m->attention_bias = m->linear_bias || recipe_on(r, K_ATTN_BIAS);
+    m->attention_bias =
+        (m->linear_bias && !recipe_on(r, K_MLP_BIAS_ALONE)) || recipe_on(r, K_ATTN_BIAS);
     m->qkv_bias = m->attention_bias || recipe_on(r, K_QKV_BIAS);
     m->qk_norm = recipe_on(r, K_QK_NORM);
     m->qk_norm_whole = m->qk_norm && recipe_on(r, K_QK_NORM_WHOLE);

@@ -2,6 +2,7 @@
  *
  * Three kinds: what no release of Megatron runs (target.c); knobs without a flag or a key that
  * differ from what the system then takes; pairs of knobs that one flag sets together. */
+#include <math.h>
 #include <string.h>
 
 #include "recipe/export.h"
@@ -82,9 +83,19 @@ static void gap_of_flag(gap_list *g, const recipe *r, knob_id k)
     add_gap(g, k, why, instead ? instead : default_of_lm(k, g->a));
 }
 
+/* The one flag for it is a whole number. */
+static void gap_of_interpolation(gap_list *g, const recipe *r)
+{
+    double factor = recipe_real(r, K_ROPE_LINEAR);
+    if (factor != floor(factor))
+        add_gap(g, K_ROPE_LINEAR, "Megatron-LM's flag takes a whole number",
+                arena_text(g->a, "%s=%.1f", knobs[K_ROPE_LINEAR].key, ceil(factor)));
+}
+
 static void gaps_of_flags(gap_list *g, const recipe *r)
 {
     bool unsaid[K_COUNT];
+    gap_of_interpolation(g, r);
     if (recipe_on(r, K_QK_NORM) && recipe_on(r, K_QK_NORM_WHOLE) && !recipe_on(r, K_MLA))
         add_gap(g, K_QK_NORM_WHOLE,
                 "Megatron-LM norms queries and keys head by head; Megatron-Bridge has such models",

@@ -33,6 +33,41 @@ static bool biases_of_attention_alone(const recipe *r)
     return recipe_on(r, K_ATTN_BIAS) && !recipe_on(r, K_LINEAR_BIAS);
 }
 
+static bool biases_of_mlps_alone(const recipe *r)
+{
+    return recipe_on(r, K_MLP_BIAS_ALONE) && recipe_on(r, K_LINEAR_BIAS);
+}
+
+static bool blends_below(const recipe *r)
+{
+    return recipe_on(r, K_LLAMA3_ROPE) && recipe_real(r, K_LLAMA3_LOW) != 1;
+}
+
+static bool blends_above(const recipe *r)
+{
+    return recipe_on(r, K_LLAMA3_ROPE) && recipe_real(r, K_LLAMA3_HIGH) != 4;
+}
+
+static bool was_trained_otherwise(const recipe *r)
+{
+    return recipe_on(r, K_LLAMA3_ROPE) && recipe_int(r, K_ROPE_TRAINED) != 8192;
+}
+
+static bool raises_the_base(const recipe *r)
+{
+    return recipe_given(r, K_ROPE_DYNAMIC) && recipe_int(r, K_SEQ) > recipe_int(r, K_ROPE_TRAINED);
+}
+
+static bool divides_positions_of_latents(const recipe *r)
+{
+    return recipe_given(r, K_ROPE_LINEAR) && recipe_on(r, K_MLA);
+}
+
+static bool scales_latents_as_llama(const recipe *r)
+{
+    return recipe_on(r, K_LLAMA3_ROPE) && recipe_on(r, K_MLA);
+}
+
 static bool rotates_halves(const recipe *r)
 {
     return recipe_on(r, K_ROPE_HALVES) && recipe_on(r, K_MLA);
@@ -106,6 +141,20 @@ static const target_gap gaps[] = {
      packs_steps},
     {K_ATTN_BIAS, "Megatron has a bias in all linear layers, or in the QKV projection alone",
      "moefold.attention_bias=false model.add_qkv_bias=true", biases_of_attention_alone},
+    {K_MLP_BIAS_ALONE, "Megatron has a bias in all linear layers, or in the QKV projection alone",
+     "moefold.mlp_bias_alone=false", biases_of_mlps_alone},
+    {K_LLAMA3_LOW, "Megatron has Llama 3.1's value built in", "moefold.rope_low_freq_factor=1.0",
+     blends_below},
+    {K_LLAMA3_HIGH, "Megatron has Llama 3.1's value built in", "moefold.rope_high_freq_factor=4.0",
+     blends_above},
+    {K_ROPE_TRAINED, "Megatron has Llama 3.1's value built in", "moefold.rope_trained_length=8192",
+     was_trained_otherwise},
+    {K_ROPE_DYNAMIC, "Megatron has one base for sequences of any length",
+     "moefold.rope_dynamic_factor=null", raises_the_base},
+    {K_ROPE_LINEAR, "Megatron's MLA does not divide positions",
+     "model.seq_len_interpolation_factor=null", divides_positions_of_latents},
+    {K_LLAMA3_ROPE, "Megatron's MLA does not have Llama 3.1's scaling", "model.rope_scaling=false",
+     scales_latents_as_llama},
     {K_ROPE_HALVES,
      "Megatron's MLA rotates pairs; weights trained with halves need their rotary rows permuted",
      "moefold.mla_rotate_halves=false", rotates_halves},

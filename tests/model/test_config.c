@@ -135,6 +135,9 @@ static void old_and_new_rope_spellings_are_one(void **state)
     }
 }
 
+#define YARN(more)                                                                                 \
+    "{'rope_parameters':{'rope_theta':1e4,'rope_type':'yarn','factor':4.0,"                        \
+    "'original_max_position_embeddings':64," more "}}"
 #define FULL    "'full_attention'"
 #define SLIDING "'sliding_attention'"
 #define LINEAR  "'linear_attention'"
@@ -295,6 +298,16 @@ static void fields_give_patterns_of_layers(void **state)
          NULL,
          {K_WINDOW, "open"}},
         {"gpt-oss-tiny", "{'swiglu_limit':5.5}", NULL, {K_GLU_CLAMP, "5.5"}},
+        {"gpt-oss-tiny", "{'attention_bias':false}", NULL, {K_MLP_BIAS_ALONE, "true"}},
+        {"gpt-oss-tiny", "{}", NULL, {K_MLP_BIAS_ALONE, "open"}},
+        {"mixtral-tiny", "{'hidden_act':'gelu_new'}", NULL, {K_ACTIVATION, "fast_gelu"}},
+        {"deepseek-v3-tiny", "{'rms_norm_eps':1e-5}", NULL, {K_LATENT_EPS, "1e-06"}},
+        {"deepseek-v3-tiny",
+         YARN("'mscale_all_dim':0,'mscale':0.5"),
+         NULL,
+         {K_ROPE_MSCALE, "open"}},
+        {"deepseek-v3-tiny", YARN("'mscale_all_dim':1,'mscale':0.5"), NULL, {K_ROPE_MSCALE, "0.5"}},
+        {"qwen3-moe-tiny", YARN("'attention_factor':1.0"), NULL, {K_ROPE_MSCALE, "0.0"}},
         {"qwen3-next-tiny",
          "{'layer_types':[" LINEAR "," LINEAR "," LINEAR "," LINEAR "]}",
          NULL,

@@ -200,6 +200,12 @@ typedef struct patched_knob {
     const char *text;
 } patched_knob;
 
+#define ROPE_OF(type) "'rope_parameters':{'rope_theta':1e4,'rope_type':'" type "','factor':4.0}"
+#define OLD_LINEAR    "'rope_scaling':{'type':'linear','factor':4.0}"
+#define LLAMA3_OF(low, high, trained)                                                              \
+    "{'rope_parameters':{'rope_theta':1e4,'rope_type':'llama3','factor':8.0,'low_freq_factor'"     \
+    ":" low ",'high_freq_factor':" high ",'original_max_position_embeddings':" trained "}}"
+
 static const patched_knob patches[] = {
     {"deepseek-v2-tiny", "{}", K_PRE_SOFTMAX, "true"},
     {"deepseek-v2-tiny", "{}", K_SCORE, "softmax"},
@@ -228,6 +234,26 @@ static const patched_knob patches[] = {
     {"llama-tiny", "{}", K_LLAMA3_ROPE, "true"},
     {"llama-tiny", "{}", K_EXPERTS, "null"},
     {"llama-tiny", "{'num_key_value_heads':'REMOVED'}", K_KV_HEADS, "4"},
+    {"llama-tiny", "{'mlp_bias':true}", K_LINEAR_BIAS, "true"},
+    {"llama-tiny", "{'mlp_bias':true}", K_MLP_BIAS_ALONE, "true"},
+    {"llama-tiny", "{'mlp_bias':true,'attention_bias':true}", K_MLP_BIAS_ALONE, "false"},
+    {"llama-tiny", "{'hidden_act':'relu2'}", K_ACTIVATION, "squared_relu"},
+    {"llama-tiny", LLAMA3_OF("2.0", "8.0", "64"), K_LLAMA3_LOW, "2.0"},
+    {"llama-tiny", LLAMA3_OF("2.0", "8.0", "64"), K_LLAMA3_HIGH, "8.0"},
+    {"llama-tiny", LLAMA3_OF("2.0", "8.0", "64"), K_ROPE_TRAINED, "64"},
+    {"llama-tiny", "{" ROPE_OF("linear") "}", K_ROPE_LINEAR, "4.0"},
+    {"llama-tiny", "{'rope_parameters':'REMOVED','rope_theta':1e4," OLD_LINEAR "}", K_ROPE_LINEAR,
+     "4.0"},
+    {"llama-tiny", "{" ROPE_OF("dynamic") ",'max_position_embeddings':64}", K_ROPE_DYNAMIC, "4.0"},
+    {"llama-tiny", "{" ROPE_OF("dynamic") ",'max_position_embeddings':64}", K_ROPE_TRAINED, "64"},
+    {"llama-tiny", "{'rope_parameters':{'rope_theta':1e4,'partial_rotary_factor':0.5}}",
+     K_ROPE_PERCENT, "1.0"}, /* transformers has no use for it in this family */
+    {"qwen2-tiny",
+     "{'use_sliding_window':true,'sliding_window':8,'max_window_layers':1,"
+     "'layer_types':'REMOVED'}",
+     K_WINDOW_SKIP, "[0,1]"},
+    {"deepseek-v2-tiny", "{'rms_norm_eps':1e-5}", K_LATENT_EPS, "1e-06"},
+    {"deepseek-v2-tiny", "{}", K_LATENT_EPS, "null"},
     {"mistral-tiny", "{}", K_WINDOW, "[7,0]"},
     {"mistral-tiny", "{'sliding_window':null}", K_WINDOW, "null"},
     {"starcoder2-tiny", "{}", K_NORM, "LayerNorm"},
@@ -268,13 +294,24 @@ static void what_is_not_built_is_refused_by_name(void **state)
         const char *name, *patch, *field, *says;
     } rows[] = {
         {"olmoe-tiny", "{'clip_qkv':8.0}", "clip_qkv is 8.0", "clipping"},
-        {"llama-tiny", "{'mlp_bias':true}", "mlp_bias is true", "biases in MLPs"},
+        {"deepseek-v2-tiny", "{'mlp_bias':true}", "mlp_bias is true", "shared experts"},
+        {"llama-tiny", "{'mlp_bias':1}", "mlp_bias is 1", "true or false"},
+        {"minimax-m2-tiny", "{'num_experts_per_tok':1}", "num_experts_per_tok is 1", "2 or more"},
+        {"glm4-moe-tiny", "{'num_experts_per_tok':1}", "num_experts_per_tok is 1",
+         "norm_topk_prob to false"},
+        {"qwen2-tiny",
+         "{'use_sliding_window':true,'sliding_window':8,'max_window_layers':-1,"
+         "'layer_types':'REMOVED'}",
+         "max_window_layers is -1", "from 0"},
         {"llama-tiny", "{'rope_parameters':{'rope_theta':1e4,'rope_type':'longrope'}}",
          "rope_type is \"longrope\"", "llama3"},
         {"llama-tiny",
          "{'rope_parameters':{'rope_theta':1e4,'rope_type':'llama3','factor':8.0,"
-         "'low_freq_factor':2.0,'high_freq_factor':4.0,'original_max_position_embeddings':8192}}",
-         "low_freq_factor is 2.0", "Llama 3.1"},
+         "'low_freq_factor':2.0,'original_max_position_embeddings':8192}}",
+         "high_freq_factor is missing", "rope_type"},
+        {"llama-tiny", LLAMA3_OF("4.0", "4.0", "64"), "high_freq_factor is 4", "larger"},
+        {"llama-tiny", "{'rope_parameters':{'rope_theta':1e4,'rope_type':'linear'}}",
+         "factor is missing", "rope_type"},
         {"deepseek-v2-tiny", "{'topk_method':'noaux_tc'}", "topk_method is \"noaux_tc\"",
          "group_limited_greedy"},
         {"deepseek-v2-tiny", "{'topk_method':'REMOVED'}", "topk_method is missing", "greedy"},
@@ -287,8 +324,10 @@ static void what_is_not_built_is_refused_by_name(void **state)
         {"starcoder2-tiny", "{'mlp_type':'gated'}", "mlp_type is \"gated\"", "default"},
         {"minimax-m2-tiny", "{'use_routing_bias':false}", "use_routing_bias is false", "true"},
         {"glm4-moe-tiny", "{'first_k_dense_replace':'REMOVED'}", "first_k_dense_replace", "dense"},
-        {"qwen2-moe-tiny", "{'use_sliding_window':true,'layer_types':'REMOVED'}", "layer_types",
-         "use_sliding_window"},
+        {"qwen2-moe-tiny",
+         "{'use_sliding_window':true,'sliding_window':8,'layer_types':'REMOVED',"
+         "'max_window_layers':'REMOVED'}",
+         "layer_types", "use_sliding_window"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         made x = {.a = arena_create()};

@@ -494,6 +494,8 @@ static void what_has_no_flag_is_a_gap(void **state)
          "model.activation_func_fp8_input_store=false"},
         {"dataset.random_seed=7", "dataset.random_seed=null"},
         {"moefold.attention_bias=true", "moefold.attention_bias=false model.add_qkv_bias=true"},
+        {"model.seq_len_interpolation_factor=3.5", "model.seq_len_interpolation_factor=4.0"},
+        {"model.seq_len_interpolation_factor=4.0", NULL},
         {"checkpoint.most_recent_k=3", NULL}, /* a comment is enough */
         {"moefold.moe_buffer_factor=2.0", NULL},
         {"optimizer.store_param_remainders=false", NULL}, /* counts if precision-aware only */

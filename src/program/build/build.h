@@ -25,6 +25,7 @@ typedef struct norm_shape {
 } norm_shape;
 norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop);
 norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y);
+norm_bufs norm_of_latent(builder *b, const norm_shape *z, int x, unsigned drop); /* MLA's */
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add);
 
 /* RMSNorm of rows of which each TP rank has `width` elements: sums go over TP. */

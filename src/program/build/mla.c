@@ -69,8 +69,8 @@ static void queries_forward(builder *b, attention_bufs *t)
         product down = q_down(b);
         t->q_latent = seg_saved(b, "q latent", b->T * m->q_lora, 0);
         down_forward(b, &down, x, t->q_latent);
-        t->q_norm = norm_forward(b, &(norm_shape){"q latent norm", Q_NORM, b->T, m->q_lora},
-                                 t->q_latent, DROP_MLA_UP_PROJ | STORED);
+        t->q_norm = norm_of_latent(b, &(norm_shape){"q latent norm", Q_NORM, b->T, m->q_lora},
+                                   t->q_latent, DROP_MLA_UP_PROJ | STORED);
         x = t->q_norm.y;
     }
     column_forward(b, &up, x, t->q);
@@ -114,8 +114,8 @@ void mla_forward(builder *b, attention_bufs *t)
     seg_op(b, SEG_FORWARD, OP_MLA_KV_SPLIT, "kv.split", IN(c), OUT(t->k_latent, t->k_rope),
            DIM(b->T, r, dr));
     if (b->s->lay.tp == 1) attention_rotate(b, SEG_FORWARD, t->k_rope, (turn){1, dr, 0, false});
-    t->k_norm = norm_forward(b, &(norm_shape){"kv latent norm", KV_NORM, b->T, r}, t->k_latent,
-                             DROP_MLA_UP_PROJ | STORED);
+    t->k_norm = norm_of_latent(b, &(norm_shape){"kv latent norm", KV_NORM, b->T, r}, t->k_latent,
+                               DROP_MLA_UP_PROJ | STORED);
     t->k = t->v = NONE;
     if (!t->core.latent) keys_forward(b, t);
 }

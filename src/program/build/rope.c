@@ -20,14 +20,16 @@ static bool is_yarn(const setup *s)
     return recipe_is(&s->r, K_ROPE_TYPE, "yarn") || recipe_is(&s->r, K_POSITION, "yarn");
 }
 
-/* Llama 3.1: wavelengths of which the trained length holds more than four stay, those of which it
- * holds less than one are divided, and between them is a blend by that number. */
+/* Llama 3.1: wavelengths of which the trained length holds more than `high` (four) stay, those of
+ * which it holds less than `low` (one) are divided, and between them is a blend by that number. */
 static double llama3_frequency(const setup *s, double plain)
 {
-    double factor = recipe_real(&s->r, K_LLAMA3_FACTOR), low = 1, high = 4, trained = 8192;
+    double factor = recipe_real(&s->r, K_LLAMA3_FACTOR), low = recipe_real(&s->r, K_LLAMA3_LOW);
+    double high = recipe_real(&s->r, K_LLAMA3_HIGH);
+    double trained = (double)recipe_int(&s->r, K_ROPE_TRAINED);
     double rotations = trained * plain / (2 * M_PI), blend = (rotations - low) / (high - low);
     if (rotations < low) return plain / factor;
-    return rotations > high ? plain : (1 - blend) * plain / factor + blend * plain;
+    return rotations > high || high <= low ? plain : (1 - blend) * plain / factor + blend * plain;
 }
 
 static double mscale(double factor, double c)
@@ -59,20 +61,28 @@ static double yarn_frequency(const setup *s, int64_t i, int64_t width, double pl
     return plain / factor * ramp + plain * (1 - ramp);
 }
 
-/* With both constants given they cancel on the table; the softmax then has the square of the
- * second. */
+/* Equal constants cancel on the table; the softmax then has the square of the second. */
 static double table_factor(const setup *s)
 {
     if (!is_yarn(s)) return 1;
     double factor = recipe_real(&s->r, K_ROPE_FACTOR);
     double c = recipe_real(&s->r, K_ROPE_MSCALE), all = recipe_real(&s->r, K_ROPE_MSCALE_ALL);
-    if (c > 0 && all > 0) return mscale(factor, c) / mscale(factor, all);
-    return mscale(factor, 1);
+    return mscale(factor, c) / mscale(factor, all);
+}
+
+/* Dynamic NTK: the lowest frequency is divided by about how many times longer than trained. */
+static double base_of(const setup *s, int64_t width)
+{
+    double base = recipe_real(&s->r, K_ROPE_BASE), factor = recipe_real(&s->r, K_ROPE_DYNAMIC);
+    double longer = (double)recipe_int(&s->r, K_SEQ) / (double)recipe_int(&s->r, K_ROPE_TRAINED);
+    if (!recipe_given(&s->r, K_ROPE_DYNAMIC) || longer <= 1 || width <= 2) return base;
+    return base * pow(factor * longer - (factor - 1), (double)width / (double)(width - 2));
 }
 
 static double frequency(const setup *s, int64_t i, int64_t width)
 {
-    double plain = pow(recipe_real(&s->r, K_ROPE_BASE), -2.0 * (double)i / (double)width);
+    double plain = pow(base_of(s, width), -2.0 * (double)i / (double)width);
+    if (recipe_given(&s->r, K_ROPE_LINEAR)) plain /= recipe_real(&s->r, K_ROPE_LINEAR);
     if (is_yarn(s)) return yarn_frequency(s, i, width, plain);
     return recipe_on(&s->r, K_LLAMA3_ROPE) ? llama3_frequency(s, plain) : plain;
 }

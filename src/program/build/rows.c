@@ -15,14 +15,7 @@ static const char *bias_of(const builder *b, const char *weight)
     return arena_text(b->a, "%.*sbias", (int)n, weight);
 }
 
-norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop)
-{
-    int64_t n = z->rows * z->width;
-    int y = drop & NOT_SAVED ? seg_temp(b, z->name, n) : seg_saved(b, z->name, n, drop);
-    return norm_into(b, z, x, y);
-}
-
-norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y)
+static norm_bufs norm_with(builder *b, const norm_shape *z, int x, int y, knob_id eps)
 {
     const char *weight = z->weight;
     const int64_t rows = z->rows, width = z->width;
@@ -40,9 +33,31 @@ norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y)
     int bias = centred ? seg_weight(b, bias_of(b, weight)) : NONE;
     op *o = seg_op(b, SEG_FORWARD, centred ? OP_LAYER_NORM : OP_NORM, z->name, IN(x, n.w, bias),
                    OUT(n.y, n.rstd), DIM(rows, width));
-    o->real[REAL_NORM_eps] = recipe_real(&b->s->r, K_NORM_EPS);
+    o->real[REAL_NORM_eps] = recipe_real(&b->s->r, eps);
     o->flags = n.flags;
     return n;
+}
+
+norm_bufs norm_into(builder *b, const norm_shape *z, int x, int y)
+{
+    return norm_with(b, z, x, y, K_NORM_EPS);
+}
+
+static int normed(builder *b, const norm_shape *z, unsigned drop)
+{
+    int64_t n = z->rows * z->width;
+    return drop & NOT_SAVED ? seg_temp(b, z->name, n) : seg_saved(b, z->name, n, drop);
+}
+
+norm_bufs norm_forward(builder *b, const norm_shape *z, int x, unsigned drop)
+{
+    return norm_into(b, z, x, normed(b, z, drop));
+}
+
+norm_bufs norm_of_latent(builder *b, const norm_shape *z, int x, unsigned drop)
+{
+    bool own = recipe_given(&b->s->r, K_LATENT_EPS);
+    return norm_with(b, z, x, normed(b, z, drop), own ? K_LATENT_EPS : K_NORM_EPS);
 }
 
 void norm_backward(builder *b, const norm_bufs *n, int dy, int dx, bool add)

@@ -66,22 +66,35 @@ static status compare_part(comparing *g, const rank_at *at, const hf_part *p, in
     return OK;
 }
 
+/* Compares with the part of this name, if there is one in this spelling. */
+static bool compare_spelled(comparing *g, const rank_at *at, const hf_golden *t, hf_walk walk,
+                            status *st, error *err)
+{
+    arena *a = arena_create();
+    arena_place mark = arena_mark(a);
+    bool found = false;
+    for (hf_part p; !found && hf_walk_next(&walk, &p, a); arena_release(a, mark)) {
+        found = strcmp(p.name, t->name) == 0;
+        if (found) *st = compare_part(g, at, &p, t->n, err);
+    }
+    arena_destroy(a);
+    return found;
+}
+
 status hf_compare(const hf_flat *f, const rank_at *at, const hf_golden *t, hf_compared *out,
                   error *err)
 {
     arena *a = arena_create();
     weight_list whole;
     weight_list_init(&whole, f->s, a);
-    arena_place mark = arena_mark(a);
     comparing g = {.f = f, .golden = t->values, .out = out};
-    hf_walk walk = {.s = f->s, .w = &whole};
-    status st = error_set(err, ERR_INPUT, "tensor '%.200s' is none of this model's", t->name);
-    for (hf_part p; hf_walk_next(&walk, &p, a); arena_release(a, mark)) {
-        if (strcmp(p.name, t->name) != 0) continue;
-        err->text[0] = 0;
-        st = compare_part(&g, at, &p, t->n, err);
-        break;
+    status st = OK;
+    bool found = false;
+    for (int k = HF_PUBLIC; k <= HF_FUSED && !found; k++) {
+        hf_walk walk = {.s = f->s, .w = &whole, .spelling = (hf_spelling)k};
+        found = compare_spelled(&g, at, t, walk, &st, err);
     }
+    if (!found) st = error_set(err, ERR_INPUT, "tensor '%.200s' is none of this model's", t->name);
     arena_destroy(a);
     return st;
 }

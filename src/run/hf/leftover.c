@@ -70,6 +70,14 @@ static status frequencies(finder *f, const hf_entry *e, const char **reason)
     return OK;
 }
 
+/* transformers writes the weights of zero shared experts. */
+static status nothing(finder *f, const hf_entry *e, const char **reason)
+{
+    (void)f;
+    if (safetensor_elements(e->t) == 0) *reason = "has no elements";
+    return OK;
+}
+
 static status module_tables(finder *f, const hf_entry *e, const char **reason)
 {
     const char *rest = "";
@@ -112,7 +120,7 @@ static status tied_head(finder *f, const hf_entry *e, const char **reason)
 }
 
 static status (*const reasons[])(finder *, const hf_entry *, const char **) = {
-    frequencies, module_tables, left_out_module, tied_head};
+    frequencies, nothing, module_tables, left_out_module, tied_head};
 
 /* ---- all of them */
 

@@ -283,8 +283,8 @@ bool hf_walk_next(hf_walk *walk, hf_part *p, arena *a)
 {
     for (; walk->weight < walk->w->n; walk->weight++, walk->part = 0) {
         const weight *w = &walk->w->list[walk->weight];
-        if (walk->part >= hf_parts(w, HF_PUBLIC)) continue;
-        hf_part_init(p, &walk->s->m, w, HF_PUBLIC, walk->part++, a);
+        if (walk->part >= hf_parts(w, walk->spelling)) continue;
+        hf_part_init(p, &walk->s->m, w, walk->spelling, walk->part++, a);
         return true;
     }
     return false;

@@ -63,6 +63,7 @@ typedef struct hf_walk {
     const weight_list *w;
     int weight;
     int64_t part;
+    hf_spelling spelling; /* unset: the public one */
 } hf_walk;
 bool hf_walk_next(hf_walk *walk, hf_part *p, arena *a);
 

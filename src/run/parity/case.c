@@ -1,6 +1,7 @@
 /* case.c - reading a reference case. */
 #include "run/parity/case.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -34,6 +35,7 @@ static status read_batch(golden_case *g, const char *folder, error *err)
     g->labels = whole_numbers(g, labels);
     g->batch = ids->dim[0];
     g->seq = ids->dim[1];
+    for (int64_t i = 0; i < g->batch * g->seq; i++) g->masked = g->masked || g->labels[i] < 0;
     return OK;
 }
 
@@ -65,10 +67,35 @@ double golden_number(const json_t *object, const char *key, double otherwise)
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
+/* transformers runs sequences longer than max_position_embeddings: positions are only rotated. */
+static status make_room(recipe *r, const golden_case *g, const char *folder, error *err)
+{
+    json_t *config;
+    status s = json_read(arena_text(r->a, "%s/config.json", folder), &config, err);
+    if (s) return s;
+    bool longer = golden_number(config, "max_position_embeddings", INFINITY) < (double)g->seq;
+    json_decref(config);
+    if (!longer) return OK;
+    const char *words = arena_text(r->a, "model.max_position_embeddings=%lld", (long long)g->seq);
+    return recipe_override(r, words, "reference case", err);
+}
+
+/* What the file of the case says and knobs have. */
+static status take_case(recipe *r, const golden_case *g, const char *folder, error *err)
+{
+    double factor = golden_number(g->json, "mtp_loss_scaling_factor", NAN);
+    status s = make_room(r, g, folder, err);
+    if (!s && !isnan(factor))
+        s = recipe_override(r, arena_text(r->a, "model.mtp_loss_scaling_factor=%.17g", factor),
+                            "reference case", err);
+    return s;
+}
+
 status parity_recipe(recipe *r, const char *folder, error *err)
 {
     golden_case g = {0};
     status s = golden_open(&g, r->a, folder, err);
+    if (!s) s = take_case(r, &g, folder, err);
     json_decref(g.json);
     if (s) return s;
     const char *fixed[] = {"cluster.gpu=cpu",

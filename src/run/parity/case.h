@@ -13,6 +13,7 @@ typedef struct golden_case {
     const unsigned char *bytes;  /* of golden.safetensors */
     const int32_t *ids, *labels; /* [batch][seq] */
     int64_t batch, seq;
+    bool masked; /* some labels are negative: they do not count */
 } golden_case;
 
 status golden_open(golden_case *g, arena *a, const char *folder, error *err);

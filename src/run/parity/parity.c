@@ -20,7 +20,7 @@ static double relative(squares q)
 
 static bool is_gradient(const safetensor *t)
 {
-    return strncmp(t->name, "grad.", 5) == 0;
+    return strncmp(t->name, "grad.", 5) == 0 && safetensor_elements(t) > 0;
 }
 
 /* What this rank answers for of each gradient. */
@@ -181,8 +181,24 @@ static status run_case(parity *q, parity_result *r, const char *folder, const pa
     return OK;
 }
 
+/* As in Megatron, the rows that pad a vocabulary take part in the softmax of the loss. */
+static status vocabulary_fits(const parity *q, const char *folder, error *err)
+{
+    const model *m = &q->s->m;
+    if (m->padded_vocab == m->vocab) return OK;
+    return error_set(
+        err, ERR_INPUT,
+        "%s: the vocabulary of %lld is padded to %lld, and the added rows take part in "
+        "the softmax, which the reference does not have; repair: %s=false and a %s "
+        "that divides %lld",
+        folder, (long long)m->vocab, (long long)m->padded_vocab, knobs[K_VOCAB_PAD].key,
+        knobs[K_TP].key, (long long)m->vocab);
+}
+
 static status fits_case(const parity *q, const char *folder, error *err)
 {
+    status s = vocabulary_fits(q, folder, err);
+    if (s) return s;
     const program *p = q->p;
     int64_t samples = p->B * p->micros * q->s->lay.dp;
     if (samples == q->g->batch && batch_seq(p) == q->g->seq) return OK;
@@ -251,8 +267,8 @@ status parity_run(parity_result *out, const recipe *given, const char *folder,
     if (!st) {
         q.p->at.rank = comm_rank(q.c);
         take_optimizer(s, &g);
-        q.mask = ARENA_ARRAY(a, float, recipe_int(&s->r, K_MBS) * g.seq);
-        for (int64_t i = 0; i < recipe_int(&s->r, K_MBS) * g.seq; i++) q.mask[i] = 1;
+        q.mask = ARENA_ARRAY(a, float, g.batch *g.seq);
+        for (int64_t i = 0; i < g.batch * g.seq; i++) q.mask[i] = g.labels[i] >= 0;
         st = run_grown(&q, out, folder, o, err);
     }
     json_decref(g.json);

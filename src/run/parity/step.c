@@ -15,10 +15,13 @@ static int64_t first_sample(const parity *q, int64_t micro)
 
 static void load_all(parity *q)
 {
+    double counted = 0; /* 0: all; else the mean goes over those of the whole batch */
+    for (int64_t i = 0; q->g->masked && i < q->g->batch * q->g->seq; i++)
+        counted += (double)q->mask[i];
     for (int64_t m = 0; m < q->p->micros; m++) {
         int64_t at = first_sample(q, m) * q->g->seq;
-        batch b = {q->g->ids + at, q->g->labels + at, q->mask};
-        batch_load(q->e, q->p, m, &b, 0);
+        batch b = {q->g->ids + at, q->g->labels + at, q->mask + at};
+        batch_load(q->e, q->p, m, &b, counted);
     }
 }
 

@@ -12,7 +12,7 @@ typedef struct parity {
     program *p;
     executor *e;
     comm *c;
-    float *mask; /* [B][seq] ones */
+    float *mask; /* [batch][seq]: 0 where a label does not count */
     arena *a;
     optimizer o;
     step_rates rates;
