@@ -82,6 +82,19 @@ expect json_alias_conflict 1 'aliases-agree' keys tiny model.seq_length=1024 dat
 mapfile -t fix < <("$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 --fix | tr -d "'")
 expect fix_makes_valid 0 'valid' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 "${fix[@]}"
 
+expect nothing_to_fix 0 'tiny: valid, and it fits: nothing to repair' "$moefold" check tiny --fix
+check nothing_to_fix_prints_no_override test -z "$("$moefold" check tiny --fix 2>/dev/null)"
+
+# ---- values that set nothing
+expect empty_map_of_a_knob 2 'tp=\{\}: is an empty map; a value is needed' "$moefold" check tiny 'tp={}'
+expect empty_map_of_nothing 2 "unknown knob 'model.foo'" "$moefold" check tiny 'model.foo={}'
+expect empty_section 0 'valid' "$moefold" check tiny 'model={}'
+printf 'model:\n  tensor_model_parallel_size: {}\n' >"$work/map.yaml"
+expect empty_map_in_a_file 2 'map.yaml:2: model.tensor_model_parallel_size=\{\}: is an empty map' "$moefold" check tiny --with "$work/map.yaml"
+printf 'train: {}\nmodel:\n  foo: {}\n' >"$work/map.yaml"
+expect empty_map_of_nothing_in_a_file 2 "map.yaml:3: unknown knob 'model.foo'" "$moefold" check tiny --with "$work/map.yaml"
+expect unknown_flag_says_where_to_look 2 "unknown flag '--tp'; --help lists" "$moefold" check tiny --tp 4
+
 # ---- exports read back
 "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm >"$work/args.txt"
 expect megatron_lm_reads_back 0 'CP 32' "$moefold" check --from-megatron "$work/args.txt" cluster.n_gpus=256
