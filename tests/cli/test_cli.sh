@@ -86,6 +86,8 @@ expect nothing_to_fix 0 'tiny: valid, and it fits: nothing to repair' "$moefold"
 check nothing_to_fix_prints_no_override test -z "$("$moefold" check tiny --fix 2>/dev/null)"
 
 # ---- values that set nothing
+expect no_value 2 'command line: tp= has no value; tp=null unsets it' "$moefold" check tiny tp=
+expect null_unsets 0 'TP 1' "$moefold" check tiny tp=null
 expect empty_map_of_a_knob 2 'tp=\{\}: is an empty map; a value is needed' "$moefold" check tiny 'tp={}'
 expect empty_map_of_nothing 2 "unknown knob 'model.foo'" "$moefold" check tiny 'model.foo={}'
 expect empty_section 0 'valid' "$moefold" check tiny 'model={}'
