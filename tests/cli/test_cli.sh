@@ -110,5 +110,12 @@ expect unknown_system 2 'megatron-bridge' "$moefold" show tiny --as nemo
 expect rank_out_of_range 2 'ranks are 0 to 255' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 256
 expect one_rank 0 'experts 136 to 143' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 17
 expect knobs_by_pattern 0 'model.context_parallel_size' "$moefold" knobs context
+expect two_views_at_once 2 '--ops and --memory: one at a time' "$moefold" show tiny --ops --memory
+expect views_without_json 2 '--schedule has no JSON; leave --json out' "$moefold" show tiny --schedule --json
+expect an_export_has_no_json 2 '--as has no JSON' "$moefold" show tiny --as recipe --json
+expect json_of_a_rank 2 'repair: --memory' "$moefold" show tiny pp=2 --rank 1 --json
+expect params_of_a_rank 2 '--params is not of one rank' "$moefold" show tiny pp=2 --rank 1 --params
+expect presets_as_json 0 '^\["deepseek-v3",.*"tiny"\]$' "$moefold" show --presets --json
+expect presets_of_a_recipe 2 '--presets goes without a recipe' "$moefold" show tiny --presets
 expect presets 0 'kimi-k2' "$moefold" show --presets
 exit $failed
