@@ -7,9 +7,21 @@
 
 #include "base/maths.h"
 #include "cli/gpu.h"
+#include "cli/join.h"
 #include "layout/number_types.h"
 #include "program/program.h"
 #include "recipe/target.h"
+
+void cli_derive_here(recipe *r, bool says)
+{
+    static const char *const signs[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (access(signs[i], F_OK) == 0) return;
+    bool filled =
+        recipe_fill(r, K_GPU, value_of_text("cpu"), FROM_DERIVED, "unset: this machine has no GPU");
+    if (filled && says && cli_speaks())
+        fprintf(stderr, "cluster.gpu=cpu, since it is unset and this machine has no GPU\n");
+}
 
 /* A recipe for Megatron may be run here, too; rules speak of our own target alone. */
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
