@@ -198,7 +198,7 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v = {.kind = V_NULL};
     int k = knob_find(key, NULL);
     if (equals[1] == '{' && !is_idle(key)) return set_object(r, key, equals + 1, where, err);
-    if (k < 0) return recipe_set_key(r, key, v, where, err); /* whatever the value */
+    if (k < 0) return recipe_set_key(r, key, v, where, err);           /* whatever the value */
     if (!equals[1 + strspn(equals + 1, " ")] && knobs[k].kind != TEXT) /* tp=$TP, with no TP */
         return error_set(err, ERR_INPUT, "%s: %.200s= has no value; %.200s=null unsets it", where,
                          key, key);
