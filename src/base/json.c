@@ -13,7 +13,7 @@ status json_parse(const char *name, const char *data, size_t n, json_t **root, e
         data += sizeof mark - 1;
         n -= sizeof mark - 1;
     }
-    if (n == 0) return error_set(err, ERR_INPUT, "%s: the file is empty; JSON is needed", name);
+    if (n == 0) return error_set(err, ERR_INPUT, "%s:1:1: the file is empty; JSON is needed", name);
     *root = json_loadb(data, n, JSON_REJECT_DUPLICATES, &e);
     if (*root) return OK;
     return error_set(err, ERR_INPUT, "%s:%d:%d: %s", name, e.line, e.column, e.text);

@@ -38,7 +38,7 @@ expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunk
 { printf '\xef\xbb\xbf' && cat $golden/mixtral-tiny/config.json; } >"$work/config.json"
 expect byte_order_mark 0 'valid' "$moefold" check "$work/config.json"
 : >"$work/config.json"
-expect empty_file 2 'config.json: the file is empty' "$moefold" check "$work/config.json"
+expect empty_file 2 'config.json:1:1: the file is empty' "$moefold" check "$work/config.json"
 sed 's/{/{"use_mtp": true, "num_mtp_modules": 3,/' $golden/minimax-m2-tiny/config.json >"$work/config.json"
 expect prediction_modules_of_minimax 0 'num_mtp_modules is 3 but no weights are beside it: left out' "$moefold" check "$work/config.json"
 sed 's/"router_aux_loss_coef": 0.0/"router_aux_loss_coef": 0.9/' $golden/gpt-oss-tiny/config.json >"$work/config.json"
