@@ -161,6 +161,8 @@ static void say_nothing_does(const checked *c, arena *a)
 static int print_fix(const checked *c, arena *a)
 {
     if (!c->fixable) say_nothing_does(c, a);
+    if (c->fixable && !c->fix[0])
+        fprintf(stderr, "moefold check: %s: valid, and it fits: nothing to repair\n", c->s->r.name);
     for (const char *const *p = c->fix; *p; p++) printf("%s\n", cli_quoted(a, *p));
     return c->fixable && !c->found.n_errors && !cli_too_large(&c->memory) ? OK : ERR_RULE;
 }

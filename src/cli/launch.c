@@ -1,11 +1,11 @@
 /* launch.c - `moefold launch`: the batch script that trains a recipe on its cluster. */
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/maths.h"
 #include "cli/runtime.h"
 
@@ -68,41 +68,40 @@ static job job_of(const setup *s, const char *time, arena *a)
 
 /* Threads and binding: srun gives each rank an equal part of its node's cores. Open MPI is told who
  * it is by PMIx. A rank that fails ends all; SIGTERM comes early enough to write a checkpoint. */
-static void write_script(FILE *f, const setup *s, const job *j, arena *a)
+static void write_script(textbuf *t, const setup *s, const job *j, arena *a)
 {
-    fprintf(f, "#!/bin/bash\n");
-    fprintf(f, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time limit: %s.\n", j->world,
-            j->why_time);
-    fprintf(f, "#SBATCH --job-name=%s\n", job_name(s, a));
-    fprintf(f, "#SBATCH --nodes=%" PRId64 "\n", j->nodes);
-    fprintf(f, "#SBATCH --ntasks=%" PRId64 "\n", j->world);
-    fprintf(f, "#SBATCH --ntasks-per-node=%" PRId64 "\n", j->tasks_per_node);
-    if (j->gpus) fprintf(f, "#SBATCH --gpus-per-node=%" PRId64 "\n", j->tasks_per_node);
-    fprintf(f, "#SBATCH --exclusive\n");
-    fprintf(f, "#SBATCH --time=%s\n", j->time);
-    fprintf(f, "#SBATCH --signal=TERM@300\n");
-    fprintf(f, "#SBATCH --output=%%x-%%j.out\n");
-    fprintf(f, "set -eu\n\n");
-    fprintf(f, "threads=$((SLURM_CPUS_ON_NODE / %" PRId64 "))\n", j->tasks_per_node);
-    fprintf(f, "export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))\n");
-    fprintf(f, "srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=$OMP_NUM_THREADS "
-               "--cpu-bind=cores \\\n");
-    fprintf(f, "    %s\n", j->command);
+    text_add(t, "#!/bin/bash\n");
+    text_add(t, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time limit: %s.\n", j->world,
+             j->why_time);
+    text_add(t, "#SBATCH --job-name=%s\n", job_name(s, a));
+    text_add(t, "#SBATCH --nodes=%" PRId64 "\n", j->nodes);
+    text_add(t, "#SBATCH --ntasks=%" PRId64 "\n", j->world);
+    text_add(t, "#SBATCH --ntasks-per-node=%" PRId64 "\n", j->tasks_per_node);
+    if (j->gpus) text_add(t, "#SBATCH --gpus-per-node=%" PRId64 "\n", j->tasks_per_node);
+    text_add(t, "#SBATCH --exclusive\n");
+    text_add(t, "#SBATCH --time=%s\n", j->time);
+    text_add(t, "#SBATCH --signal=TERM@300\n");
+    text_add(t, "#SBATCH --output=%%x-%%j.out\n");
+    text_add(t, "set -eu\n\n");
+    text_add(t, "threads=$((SLURM_CPUS_ON_NODE / %" PRId64 "))\n", j->tasks_per_node);
+    text_add(t, "export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))\n");
+    text_add(t, "srun --mpi=pmix --kill-on-bad-exit=1 --cpus-per-task=$OMP_NUM_THREADS "
+                "--cpu-bind=cores \\\n");
+    text_add(t, "    %s\n", j->command);
 }
 
 static status write_out(const char *path, const setup *s, const job *j, arena *a, error *err)
 {
-    FILE *f = path ? fopen(path, "w") : stdout;
-    if (!f) return error_set(err, ERR_MACHINE, "--out %s: %s", path, strerror(errno));
-    write_script(f, s, j, a);
-    bool bad = fflush(f) != 0 || ferror(f);
-    if (path && fclose(f) != 0) bad = true;
-    if (bad)
-        return error_set(err, ERR_MACHINE, "%s: cannot be written: %s", path ? path : "the script",
-                         strerror(errno));
-    if (path)
-        fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path,
-                cli_quoted(a, path));
+    textbuf t = text_init(a);
+    write_script(&t, s, j, a);
+    if (!path) {
+        fwrite(t.s, 1, t.n, stdout); /* main looks whether it could be written */
+        return OK;
+    }
+    status st = file_write(path, t.s, t.n, err);
+    if (st) return error_prefix(err, st, "--out");
+    fprintf(stderr, "moefold launch: wrote %s; start it with: sbatch %s\n", path,
+            cli_quoted(a, path));
     return OK;
 }
 

@@ -134,7 +134,11 @@ static status set_batch(recipe *r, const plan_words *w, arena *a, error *err)
     if (gbs < 1 || (!w->gbs && r->knob[K_GBS].from != FROM_USER)) {
         own_batch own = batch_for(seq, world);
         gbs = own.samples < most ? own.samples : most;
-        why = batch_reason(own, seq, a);
+        why = gbs == own.samples ? batch_reason(own, seq, a)
+                                 : arena_text(a,
+                                              "no --gbs: the most that is searched, %d "
+                                              "microbatches of %d samples on each GPU",
+                                              SPACE_MICROS_MOST, SPACE_MBS_MOST);
     }
     if (gbs > most)
         return error_set(

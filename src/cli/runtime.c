@@ -7,32 +7,29 @@
 
 #include "base/maths.h"
 #include "cli/gpu.h"
+#include "cli/join.h"
 #include "layout/number_types.h"
 #include "program/program.h"
+#include "recipe/target.h"
 
-/* Knobs that ask for what `train` does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,        K_RESET_POSITIONS,
-                                  K_RESET_MASK,      K_FORCE_RANDOM,      K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,     K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,    K_RETAIN,
-                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,         K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP};
+void cli_derive_here(recipe *r, bool says)
+{
+    static const char *const signs[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"};
+    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+        if (access(signs[i], F_OK) == 0) return;
+    bool filled =
+        recipe_fill(r, K_GPU, value_of_text("cpu"), FROM_DERIVED, "unset: this machine has no GPU");
+    if (filled && says && cli_speaks())
+        fprintf(stderr, "cluster.gpu=cpu, since it is unset and this machine has no GPU\n");
+}
 
+/* A recipe for Megatron may be run here, too; rules speak of our own target alone. */
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 {
-    for (size_t i = 0; i < sizeof not_yet / sizeof not_yet[0]; i++) {
-        knob_id k = not_yet[i];
-        value v = r->knob[k].v;
-        bool asked = v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
-        if (asked)
-            return error_set(
-                err, ERR_RULE, "%s=%s: `train` does not support this yet; repair: %s=%s",
-                knobs[k].key, value_text(a, v), knobs[k].key, v.kind == V_BOOL ? "false" : "null");
-    }
-    int64_t instances = recipe_int(r, K_OPT_INSTANCES);
-    if (instances <= 1) return OK;
-    return error_set(err, ERR_RULE, "%s=%lld: `train` does not support this yet; repair: %s=1",
-                     knobs[K_OPT_INSTANCES].key, (long long)instances, knobs[K_OPT_INSTANCES].key);
+    knob_id k = target_not_yet(r, 0);
+    if (k == K_COUNT) return OK;
+    return error_set(err, ERR_RULE, "%s=%s: `train` does not support this yet; repair: %s=%s",
+                     knobs[k].key, value_text(a, r->knob[k].v), knobs[k].key, target_without(k));
 }
 
 /* Number formats that our optimizer has. */

@@ -8,6 +8,9 @@
 /* ERR_RULE: the knob that it cannot run, and the repair. */
 status cli_can_run(const setup *s, arena *a, error *err);
 
+/* Without a GPU a recipe that names none is for the CPUs of this machine; `says`: that is said. */
+void cli_derive_here(recipe *r, bool says);
+
 /* `train` and `parity` run programs of our own: moefold.device=auto becomes cuda where there is a
  * GPU to use, and a recipe for a GPU gets moefold.target=moefold, before it is resolved; that is
  * said. */

@@ -113,11 +113,47 @@ typedef struct show_options {
     const char *as, *rank;
 } show_options;
 
-static void print_presets(void)
+static void print_presets(bool json)
 {
     int n;
     const char *const *names = model_presets(&n);
-    for (int i = 0; i < n; i++) puts(names[i]);
+    json_t *list = json_array();
+    for (int i = 0; i < n && json; i++) json_array_append_new(list, json_string(names[i]));
+    for (int i = 0; i < n && !json; i++) puts(names[i]);
+    if (json)
+        cli_json_print(list);
+    else
+        json_decref(list);
+}
+
+/* Options of which one would be left out in silence. */
+static status one_thing(const show_options *o, error *err)
+{
+    const struct {
+        const char *name;
+        bool given, json, rank;
+    } views[] = {{"--ops", o->ops, false, true},
+                 {"--memory", o->memory, true, true},
+                 {"--schedule", o->schedule, false, true},
+                 {"--params", o->params, false, false},
+                 {"--as", o->as != NULL, false, false}};
+    int n = sizeof views / sizeof views[0], first = -1;
+    for (int i = 0; i < n; i++) {
+        if (views[i].given && first >= 0)
+            return error_set(err, ERR_INPUT, "%s and %s: one at a time is shown; leave one out",
+                             views[first].name, views[i].name);
+        if (views[i].given) first = i;
+    }
+    if (o->json && first >= 0 && !views[first].json)
+        return error_set(err, ERR_INPUT, "%s has no JSON; leave --json out", views[first].name);
+    if (o->json && o->rank && first < 0)
+        return error_set(err, ERR_INPUT,
+                         "--rank %s: the JSON of a rank is that of its memory; repair: --memory",
+                         o->rank);
+    if (o->rank && first >= 0 && !views[first].rank)
+        return error_set(err, ERR_INPUT, "--rank %s: %s is not of one rank; leave --rank out",
+                         o->rank, views[first].name);
+    return OK;
 }
 
 static status show(const recipe *given, const setup *s, const show_options *o, arena *a, error *err)
@@ -137,6 +173,18 @@ static status show(const recipe *given, const setup *s, const show_options *o, a
     else
         print_recipe(s, o->all, a);
     return OK;
+}
+
+/* --presets needs no recipe. */
+static bool wants_presets(int argc, char **argv, bool *json)
+{
+    bool wanted = false;
+    for (int i = 1; i < argc; i++) {
+        *json = *json || text_equal(argv[i], "--json");
+        wanted = wanted || text_equal(argv[i], "--presets");
+        if (!text_equal(argv[i], "--json") && !text_equal(argv[i], "--presets")) return false;
+    }
+    return wanted;
 }
 
 int command_show(int argc, char **argv)
@@ -160,8 +208,8 @@ int command_show(int argc, char **argv)
         {"--presets", NULL, "list the built-in models", &o.presets, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &o.json, NULL},
     };
-    if (argc == 2 && strcmp(argv[1], "--presets") == 0) {
-        print_presets();
+    if (wants_presets(argc, argv, &o.json)) {
+        print_presets(o.json);
         return OK;
     }
     arena *a = arena_create();
@@ -170,6 +218,9 @@ int command_show(int argc, char **argv)
     error err = {{0}};
     bool done = false;
     status st = cli_read(a, &(cli_words){"show", argc, argv, options, 9}, r, &done, &err);
+    if (!st && !done && o.presets)
+        st = error_set(&err, ERR_INPUT, "--presets goes without a recipe: moefold show --presets");
+    if (!st && !done) st = one_thing(&o, &err);
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) st = show(r, s, &o, a, &err);
     int code = st ? cli_fail("show", st, &err) : OK;

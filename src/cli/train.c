@@ -11,18 +11,6 @@
 #include "price/routing.h"
 #include "run/trainer/trainer.h"
 
-/* Without a GPU a recipe that names none is for the CPUs of this machine. */
-static void derive_here(recipe *r, bool says)
-{
-    static const char *const signs[] = {"/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg"};
-    for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
-        if (access(signs[i], F_OK) == 0) return;
-    bool filled =
-        recipe_fill(r, K_GPU, value_of_text("cpu"), FROM_DERIVED, "unset: this machine has no GPU");
-    if (filled && says && cli_speaks())
-        fprintf(stderr, "cluster.gpu=cpu, since it is unset and this machine has no GPU\n");
-}
-
 static void print_summary(const train_summary *sum, arena *a)
 {
     const char *loss = sum->skipped == sum->iterations
@@ -137,7 +125,7 @@ int command_train(int argc, char **argv)
         st = cli_read_count("--threads", threads, THREADS_MOST, &n_threads, &err);
     o.threads = (int)n_threads;
     if (!st && !done) st = read_trace_steps(&o, steps, &err);
-    if (!st && !done) derive_here(r, !n_ranks || as_threads);
+    if (!st && !done) cli_derive_here(r, !n_ranks || as_threads);
     if (!st && !done) cli_own_target(r, (!n_ranks || as_threads) && cli_speaks());
     if (!st && !done) st = setup_init(s, r, a, &err);
     if (!st && !done) st = name_files(&o, s, a, &err);

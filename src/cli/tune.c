@@ -10,6 +10,7 @@
 #include "base/stop.h"
 #include "base/waiting.h"
 #include "cli/plan.h"
+#include "cli/runtime.h"
 #include "run/timing.h"
 
 enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
@@ -219,6 +220,7 @@ int command_tune(int argc, char **argv)
     status st = plan_take_pins(argc, argv, words, &n, &all, &err);
     if (!st) st = cli_read(a, &(cli_words){"tune", n, words, options, 8}, r, &done, &err);
     if (!st && !done) {
+        if (!w.next && !w.tell) cli_derive_here(r, !w.json);
         mark_pins(t, r, argc, argv, a);
         st = work(t, &w, r, a, &err);
     }

@@ -18,9 +18,8 @@ status cli_read_count(const char *option, const char *word, int64_t most, int64_
 {
     int64_t count;
     if (!value_size(word, &count) || count < 1 || count > most)
-        return error_set(err, ERR_INPUT,
-                         "%s %s: a whole number from 1 to %lld is needed, such as 4096 or 128K",
-                         option, word, (long long)most);
+        return error_set(err, ERR_INPUT, "%s %s: a whole number from 1 to %lld is needed%s", option,
+                         word, (long long)most, most > 128 << 10 ? ", such as 4096 or 128K" : "");
     *n = count;
     return OK;
 }

@@ -16,7 +16,8 @@
 
 const char *config_text(const config *c, const json_t *v)
 {
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_COMPACT);
+    char *text =
+        json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_COMPACT | JSON_REAL_PRECISION(15));
     const char *copy = arena_text(c->r->a, "%.80s", text ? text : "?");
     free(text);
     return copy;

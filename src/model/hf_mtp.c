@@ -43,13 +43,17 @@ static int64_t modules_in_weights(const config *c, const char **why)
     return s ? 0 : count_modules(c, &f);
 }
 
+/* The last is MiniMax-M2's. */
+#define MTP_FIELDS "num_nextn_predict_layers|mtp_num_hidden_layers|num_mtp_modules"
+
 status config_mtp(const config *c)
 {
     const char *field, *why;
-    const json_t *v = config_find(c, "num_nextn_predict_layers|mtp_num_hidden_layers", &field);
+    const json_t *v = config_find(c, MTP_FIELDS, &field);
     if (v &&
         (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > MODEL_MTP_MAX))
         return config_wrong(c, field, v, "a whole number from 0 to %d is needed", MODEL_MTP_MAX);
+    if (json_is_false(config_find(c, "use_mtp", NULL))) return OK;
     if (c->r->knob[K_MTP].from == FROM_USER) return OK;
     int64_t named = v ? json_integer_value(v) : 0, found = modules_in_weights(c, &why);
     if (named && found) {

@@ -148,9 +148,25 @@ static const char *with_repair(const changing *w, const char *words, const viola
     return t.s;
 }
 
+/* The change as the recipe's owner must write it: a split that the recipe sets goes, and the stages
+ * that were priced are named. */
+static const char *with_split(const changing *w, const char *words)
+{
+    violations found;
+    if (!moves_stages(words) || !recipe_given(w->given, K_PP_LAYOUT)) return words;
+    const setup *s = changed(&found, w, words);
+    if (!s) return words;
+    textbuf t = text_init(w->a);
+    text_add(&t, "%s %s=null", words, knobs[K_PP_LAYOUT].key);
+    if (s->pipe.vpp > 1 && !strstr(words, knobs[K_VPP].key))
+        text_add(&t, " %s=%lld", knobs[K_VPP].key, (long long)s->pipe.vpp);
+    return t.s;
+}
+
 static bool priced(price_change *out, const changing *w, const char *words)
 {
     violations found;
+    words = with_split(w, words);
     setup *s = changed(&found, w, words);
     const violation *warning = s ? new_warning(w, &found) : NULL;
     if (warning) {

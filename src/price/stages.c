@@ -271,9 +271,8 @@ static bool run_messages(stages *s, rank_play *r, const item *it)
         } else if (o->kind == OP_WAIT && across) {
             int64_t e = o->dim[DIM_WAIT_EVENT];
             r->awaits = r->posted[e];
-            bool backward = e == event_of_message(EVENT_RECV_BACKWARD, 0) ||
-                            e == event_of_message(EVENT_RECV_BACKWARD, 1);
             if (r->awaited[e] >= 0) {
+                int64_t backward = r->posted[e]->dim[DIM_RECV_TAG];
                 if (!take(r, &s->queues[r->p->at.pp * 2 + backward], r->awaited[e])) return false;
                 r->awaited[e] = -1;
                 r->done[e] = 0;

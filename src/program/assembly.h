@@ -22,8 +22,8 @@ typedef struct assembly {
         int64_t elements;
         int turn;
         int64_t of; /* the last rank whose program has it */
-    } messages[32];
-    int n_messages;
+    } * messages;
+    int n_messages, messages_room;
     const segment **waits; /* [n_events + 1] */
     struct known_other {   /* embedding, final norm, prediction module, head */
         void (*build)(builder *, segment *);

@@ -68,7 +68,7 @@ typedef struct chunk {
 typedef struct item_at {
     int chunk, instance; /* chunk -1: fixed buffers only */
     int64_t micro;
-    int turn; /* which of the buffers between stages: 0, or 0 and 1 alternating */
+    int turn; /* which of the buffers between stages, one after another */
 } item_at;
 
 typedef struct item {
@@ -116,7 +116,7 @@ typedef struct program {
     step_order order;
     item_list items[PART_COUNT];
     int n_events;       /* events of the program: 1 .. n_events; what operations with ACROSS name */
-    int turns;          /* buffers of each direction between stages: 1, or 2 in turn */
+    int turns;          /* buffers of each direction between stages, used in turn */
     bool posts_early;   /* receives are posted one unit ahead: messages overlap compute */
     bool gathers_late;  /* weights are gathered at the start of the next step, beside it */
     bool packed;        /* items of PART_STEP have places of their own (memory/step_packing.h) */

@@ -6,6 +6,20 @@
 #include "program/memory/plan.h"
 #include "program/update.h"
 
+/* With virtual stages messages go round all ranks: with one buffer each would wait for the next.
+ * Where more microbatches than stages follow one another in a chunk, what the last rank sends is
+ * taken up only after the rest of the group; until then it waits in buffers of the sender. */
+static int turns_of(const setup *s, bool posts_early)
+{
+    if (s->pipe.pp == 1) return 1;
+    if (s->pipe.vpp == 1) return posts_early ? 2 : 1;
+    const recipe *r = &s->r;
+    int64_t micros = recipe_int(r, K_GBS) / (recipe_int(r, K_MBS) * s->lay.dp);
+    int64_t group = recipe_given(r, K_GROUP_SIZE) ? recipe_int(r, K_GROUP_SIZE) : s->pipe.pp;
+    int64_t more = (group < micros ? group : micros) - s->pipe.pp;
+    return 2 + (int)(more > 0 ? more : 0);
+}
+
 step_shape step_shape_of(const setup *s)
 {
     const recipe *r = &s->r;
@@ -19,9 +33,7 @@ step_shape step_shape_of(const setup *s)
     z.Tc = z.B * z.S;
     z.T = z.Tc / s->lay.tp;
     z.micros = recipe_int(r, K_GBS) / (z.B * s->lay.dp);
-    /* With virtual stages messages go round all ranks: with one buffer each would wait for the
-     * next. */
-    z.turns = s->pipe.pp > 1 && (z.posts_early || s->pipe.vpp > 1) ? 2 : 1;
+    z.turns = turns_of(s, z.posts_early);
     return z;
 }
 

@@ -13,7 +13,7 @@ typedef struct step_shape {
     int64_t Tc, T;       /* tokens of a microbatch on a CP rank; of a TP rank's share of them */
     int64_t micros;      /* microbatches of a step */
     number_types types;  /* of weights, gradients, masters and moments */
-    int turns;           /* buffers of each direction between stages: 1, or 2 in turn */
+    int turns;           /* buffers of each direction between stages, used in turn */
     bool posts_early;    /* receives are posted one unit ahead: messages overlap compute */
     bool gathers_late;   /* weights are gathered at the start of the next step, beside it */
     bool reduces_beside; /* gradients are reduced beside the backward that follows */

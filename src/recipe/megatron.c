@@ -304,8 +304,14 @@ static status unknown_flag(reader *rd, const occurrence *o, int *taken)
         return OK;
     }
     const char *near = flag_nearest(rd->r->a, o->flag);
-    return error_set(rd->err, ERR_INPUT, "%s: unknown flag '%.200s'%s%s%s", rd->where, o->flag,
-                     near ? "; the nearest known one is '" : "", near ? near : "", near ? "'" : "");
+    if (near)
+        return error_set(rd->err, ERR_INPUT,
+                         "%s: unknown flag '%.200s'; the nearest known one is '%s'", rd->where,
+                         o->flag, near);
+    return error_set(rd->err, ERR_INPUT,
+                     "%s: unknown flag '%.200s'; --help lists the options of the command, `moefold "
+                     "knobs` the flags of Megatron-LM",
+                     rd->where, o->flag);
 }
 
 /* The tokenizer says how large the vocabulary is (reader_finish). */

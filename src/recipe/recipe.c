@@ -121,6 +121,24 @@ static bool is_idle(const char *key)
     return knob_find(key, NULL) < 0 && bridge_key_why(key);
 }
 
+static bool is_section(const char *key)
+{
+    size_t n = strlen(key);
+    for (int k = 0; k < K_COUNT; k++)
+        if (strncmp(knobs[k].key, key, n) == 0 && knobs[k].key[n] == '.') return true;
+    return bridge_is_section(key);
+}
+
+/* `{}` sets nothing. Of a section that is fine; of a knob, or of what nobody knows, it is not what
+ * was meant. */
+static status no_map(recipe *r, const char *key, const char *where, error *err)
+{
+    if (knob_find(key, NULL) >= 0)
+        return error_set(err, ERR_INPUT, "%s: %.200s={}: is an empty map; a value is needed", where,
+                         key);
+    return is_section(key) ? OK : recipe_set_key(r, key, (value){.kind = V_NULL}, where, err);
+}
+
 /* Where the value of a field ends: before the next comma or brace that is not inside it. */
 static const char *field_end(const char *p)
 {
@@ -151,6 +169,7 @@ static status set_object(recipe *r, const char *key, const char *text, const cha
     status s = OK;
     if (strlen(key) > KEY_LETTERS_MAX) /* objects in objects end here, too */
         return error_set(err, ERR_INPUT, "%s: a key of %zu letters", where, strlen(key));
+    if (text_equal(text, "{}")) return no_map(r, key, where, err);
     while (*p && *p != '}' && !s) {
         size_t name = strcspn(p, ":,{}");
         if (p[name] != ':') break;
@@ -179,7 +198,10 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v = {.kind = V_NULL};
     int k = knob_find(key, NULL);
     if (equals[1] == '{' && !is_idle(key)) return set_object(r, key, equals + 1, where, err);
-    if (k < 0) return recipe_set_key(r, key, v, where, err); /* whatever the value */
+    if (k < 0) return recipe_set_key(r, key, v, where, err);           /* whatever the value */
+    if (!equals[1 + strspn(equals + 1, " ")] && knobs[k].kind != TEXT) /* tp=$TP, with no TP */
+        return error_set(err, ERR_INPUT, "%s: %.200s= has no value; %.200s=null unsets it", where,
+                         key, key);
     status s = value_parse(r->a, equals + 1, &v, err);
     if (s) return error_prefix(err, s, "%s: %.200s", where, key);
     v = recipe_located(r, (knob_id)k, v, "");
@@ -217,14 +239,6 @@ static status yaml_value(yaml_place *at, const yaml_node *node, value *out)
     return OK;
 }
 
-static bool is_section(const char *key)
-{
-    size_t n = strlen(key);
-    for (int k = 0; k < K_COUNT; k++)
-        if (strncmp(knobs[k].key, key, n) == 0 && knobs[k].key[n] == '.') return true;
-    return bridge_is_section(key);
-}
-
 static status yaml_section(yaml_place *at, const yaml_node *map, const char *prefix)
 {
     for (int i = 0; i < map->n_items; i++) {
@@ -247,6 +261,8 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
         if (is_idle(key)) {
             s = recipe_set_key(at->r, key, (value){.kind = V_NULL},
                                arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
+        } else if (node->kind == YAML_MAP && node->n_items == 0) {
+            s = no_map(at->r, key, arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
         } else if (node->kind == YAML_MAP) {
             s = yaml_section(at, node, key);
         } else {

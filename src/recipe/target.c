@@ -1,4 +1,4 @@
-/* target.c - the table of what Megatron has no word for.
+/* target.c - the tables of what Megatron has no word for, and of what our runtime does not do yet.
  *
  * I1  Rows of one knob exclude each other: a recipe meets a gap once. */
 #include "recipe/target.h"
@@ -170,6 +170,22 @@ static const target_gap gaps[] = {
 };
 enum { N_GAPS = sizeof gaps / sizeof gaps[0] };
 
+/* Knobs that ask for what our runtime does not do yet: better said than ignored. */
+static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,         K_RESET_POSITIONS,
+                                  K_RESET_MASK,      K_FORCE_RANDOM,       K_MTP_DETACH,
+                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,      K_WANDB,
+                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,     K_RETAIN,
+                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,          K_DISTRIBUTE_SAVED,
+                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP, K_OPT_INSTANCES};
+enum { N_NOT_YET = sizeof not_yet / sizeof not_yet[0] };
+
+static bool asks(const recipe *r, knob_id k)
+{
+    value v = r->knob[k].v;
+    if (k == K_OPT_INSTANCES) return recipe_int(r, k) > 1;
+    return v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
+}
+
 target target_of(const recipe *r)
 {
     if (recipe_given(r, K_TARGET))
@@ -198,6 +214,19 @@ const target_gap *target_gap_of(const recipe *resolved, int i)
     for (int g = 0; g < N_GAPS; g++)
         if (gaps[g].asked(resolved) && i-- == 0) return &gaps[g];
     return NULL;
+}
+
+knob_id target_not_yet(const recipe *resolved, int i)
+{
+    for (int n = 0; n < N_NOT_YET; n++)
+        if (asks(resolved, not_yet[n]) && i-- == 0) return not_yet[n];
+    return K_COUNT;
+}
+
+const char *target_without(knob_id k)
+{
+    if (k == K_OPT_INSTANCES) return "1";
+    return knobs[k].kind == BOOL ? "false" : "null";
 }
 
 bool target_has(const recipe *r, knob_id k)

@@ -33,6 +33,12 @@ typedef struct target_gap {
 /* The i-th gap that this resolved recipe meets in Megatron, whatever its target; NULL: no more. */
 const target_gap *target_gap_of(const recipe *resolved, int i);
 
+/* The i-th knob by which this resolved recipe asks for what our own runtime does not do yet,
+ * whatever its target; K_COUNT: no more. */
+knob_id target_not_yet(const recipe *resolved, int i);
+/* Its value that asks for nothing. */
+const char *target_without(knob_id not_yet);
+
 /* May this knob be on for the recipe's target at all? For searches, before anything is resolved. */
 bool target_has(const recipe *r, knob_id k);
 

@@ -148,9 +148,22 @@ static void repair_words(rule_call *call, violation *v, const char *words)
     rule_repair(call, v, list, n);
 }
 
+static void visit_not_yet(rule_call *call)
+{
+    const recipe *r = &call->s->r;
+    knob_id k;
+    for (int i = 0; (k = target_not_yet(r, i)) < K_COUNT; i++) {
+        violation *v =
+            rule_report(call, arena_text(call->a, "%s=%s: `train` does not do that yet",
+                                         knobs[k].key, value_text(call->a, r->knob[k].v)));
+        repair_one(call, v, knobs[k].key, target_without(k));
+    }
+}
+
 void visit_target(rule_call *call)
 {
     const recipe *r = &call->s->r;
+    if (recipe_is(r, K_TARGET, "moefold")) visit_not_yet(call);
     if (!recipe_is(r, K_TARGET, "megatron")) return;
     const target_gap *g;
     for (int i = 0; (g = target_gap_of(r, i)); i++) {

@@ -244,7 +244,7 @@ double card_message(cards *k, const setup *s, int64_t parts)
     builder b = builder_of(s, &z, (rank_at){0}, k->scratch);
     arena_place mark = arena_mark(k->scratch);
     segment seg;
-    build_send(&b, &seg, (message_shape){z.T * s->m.hidden * parts, 0, false});
+    build_send(&b, &seg, (message_shape){z.T * s->m.hidden * parts, 0, 1, false});
     double seconds = cost_of(cost, &seg, &seg.ops[SEG_FORWARD][0]).seconds;
     arena_release(k->scratch, mark);
     return seconds;

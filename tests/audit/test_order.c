@@ -50,6 +50,9 @@ static const char *const layouts[] = {
                       "ep_overlap_early_attn_memory_release=true",
     PP4 VPP2 GPUS "4" GBS "8",
     PP4 VPP2 GPUS "4" GBS "8 comm_overlap.overlap_p2p_comm=false",
+    PP2 VPP2 GPUS "2" GBS "12 " M "microbatch_group_size_per_vp_stage=6",
+    PP4 VPP2 GPUS "4" GBS "8 comm_overlap.overlap_p2p_comm=false " M
+                  "microbatch_group_size_per_vp_stage=8",
     EP4 GPUS "4" GBS "4" FLEX "deepep cluster.gpus_per_node=2 cluster.nvlink_domain=4" BESIDE,
     EP4 GPUS "4" GBS "4" FLEX "hybridep cluster.gpus_per_node=2 cluster.nvlink_domain=4",
     EP2 GPUS "2" GBS "4" A2A " " M "moe_shared_expert_overlap=true",

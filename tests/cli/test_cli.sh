@@ -82,6 +82,21 @@ expect json_alias_conflict 1 'aliases-agree' keys tiny model.seq_length=1024 dat
 mapfile -t fix < <("$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 --fix | tr -d "'")
 expect fix_makes_valid 0 'valid' "$moefold" check deepseek-v3 model.tensor_model_parallel_size=3 cluster.n_gpus=128 "${fix[@]}"
 
+expect nothing_to_fix 0 'tiny: valid, and it fits: nothing to repair' "$moefold" check tiny --fix
+check nothing_to_fix_prints_no_override test -z "$("$moefold" check tiny --fix 2>/dev/null)"
+
+# ---- values that set nothing
+expect no_value 2 'command line: tp= has no value; tp=null unsets it' "$moefold" check tiny tp=
+expect null_unsets 0 'TP 1' "$moefold" check tiny tp=null
+expect empty_map_of_a_knob 2 'tp=\{\}: is an empty map; a value is needed' "$moefold" check tiny 'tp={}'
+expect empty_map_of_nothing 2 "unknown knob 'model.foo'" "$moefold" check tiny 'model.foo={}'
+expect empty_section 0 'valid' "$moefold" check tiny 'model={}'
+printf 'model:\n  tensor_model_parallel_size: {}\n' >"$work/map.yaml"
+expect empty_map_in_a_file 2 'map.yaml:2: model.tensor_model_parallel_size=\{\}: is an empty map' "$moefold" check tiny --with "$work/map.yaml"
+printf 'train: {}\nmodel:\n  foo: {}\n' >"$work/map.yaml"
+expect empty_map_of_nothing_in_a_file 2 "map.yaml:3: unknown knob 'model.foo'" "$moefold" check tiny --with "$work/map.yaml"
+expect unknown_flag_says_where_to_look 2 "unknown flag '--tp'; --help lists" "$moefold" check tiny --tp 4
+
 # ---- exports read back
 "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm >"$work/args.txt"
 expect megatron_lm_reads_back 0 'CP 32' "$moefold" check --from-megatron "$work/args.txt" cluster.n_gpus=256
@@ -95,5 +110,12 @@ expect unknown_system 2 'megatron-bridge' "$moefold" show tiny --as nemo
 expect rank_out_of_range 2 'ranks are 0 to 255' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 256
 expect one_rank 0 'experts 136 to 143' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 17
 expect knobs_by_pattern 0 'model.context_parallel_size' "$moefold" knobs context
+expect two_views_at_once 2 '--ops and --memory: one at a time' "$moefold" show tiny --ops --memory
+expect views_without_json 2 '--schedule has no JSON; leave --json out' "$moefold" show tiny --schedule --json
+expect an_export_has_no_json 2 '--as has no JSON' "$moefold" show tiny --as recipe --json
+expect json_of_a_rank 2 'repair: --memory' "$moefold" show tiny pp=2 --rank 1 --json
+expect params_of_a_rank 2 '--params is not of one rank' "$moefold" show tiny pp=2 --rank 1 --params
+expect presets_as_json 0 '^\["deepseek-v3",.*"tiny"\]$' "$moefold" show --presets --json
+expect presets_of_a_recipe 2 '--presets goes without a recipe' "$moefold" show tiny --presets
 expect presets 0 'kimi-k2' "$moefold" show --presets
 exit $failed

@@ -40,7 +40,12 @@ if [ -w /dev/full ]; then
     expect full_output_of_train 3 'standard output could not be written' full train "${small[@]}" train.train_iters=2
     expect full_output_of_price 3 'standard output could not be written' full price tiny --gpus 8xH100 --json
     expect full_output_of_plan 3 'standard output could not be written' full plan tiny --gpus 2xH100 --seq 512 --seconds 1
+    expect full_output_of_launch 3 'standard output could not be written: No space' full launch "${small[@]}" train.train_iters=2 --slurm
 fi
+echo whole >"$work/job.sh"
+expect a_script_over_the_limit 3 "$work/job.sh: cannot be written: File too large" limited 0 "$moefold" launch "${small[@]}" \
+    train.train_iters=2 --slurm --out "$work/job.sh"
+check a_script_is_replaced_whole_or_not [ "$(cat "$work/job.sh")" = whole ]
 
 # ---- events: all that docs/JSON.md names, on the standard output and in the file
 for async in false true; do

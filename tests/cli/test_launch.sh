@@ -45,6 +45,6 @@ expect nothing_is_ignored 1 'model.mtp_use_repeated_layer|mtp.*does not support 
 check nothing_is_written test -z "$("$moefold" launch recipes/dsv3-128k-h100.yaml --slurm 2>/dev/null)"
 expect which_system 2 '--slurm' "$moefold" launch "${small[@]}"
 expect bad_time 2 '--time soon' "$moefold" launch "${small[@]}" --slurm --time soon
-expect bad_file 3 "$work/none/x: No such" "$moefold" launch "${small[@]}" --slurm --out "$work/none/x"
+expect bad_file 3 "--out: $work/none/x: cannot be written: No such" "$moefold" launch "${small[@]}" --slurm --out "$work/none/x"
 
 exit $failed

@@ -35,6 +35,14 @@ expect sparse_attention 2 'DeepSeek-V3.2-Exp: .*sparse attention \(DSA\)' "$moef
 expect chunked_attention 2 'chunked attention' "$moefold" plan meta-llama/Llama-4-Scout-17B-16E --gpus 8xH100 --seq 4096
 printf '{"model_type": "llama4"}' >"$work/config.json"
 expect chunked_attention_in_a_file 2 'config.json: model_type is "llama4".*chunked attention' "$moefold" check "$work/config.json"
+{ printf '\xef\xbb\xbf' && cat $golden/mixtral-tiny/config.json; } >"$work/config.json"
+expect byte_order_mark 0 'valid' "$moefold" check "$work/config.json"
+: >"$work/config.json"
+expect empty_file 2 'config.json:1:1: the file is empty' "$moefold" check "$work/config.json"
+sed 's/{/{"use_mtp": true, "num_mtp_modules": 3,/' $golden/minimax-m2-tiny/config.json >"$work/config.json"
+expect prediction_modules_of_minimax 0 'num_mtp_modules is 3 but no weights are beside it: left out' "$moefold" check "$work/config.json"
+sed 's/"router_aux_loss_coef": 0.0/"router_aux_loss_coef": 0.9/' $golden/gpt-oss-tiny/config.json >"$work/config.json"
+expect numbers_as_they_are_written 0 'router_aux_loss_coef 0.9 is not used' "$moefold" check "$work/config.json"
 expect nearest_preset 2 'glm-4.5' "$moefold" check glm-4.55
 expect norm_over_tp_ranks 1 'whole-qk-norm-fits-tp' "$moefold" check $golden/minimax-m2-tiny cluster.gpu=cpu \
     model.tensor_model_parallel_size=4 model.expert_tensor_parallel_size=1 cluster.n_gpus=4

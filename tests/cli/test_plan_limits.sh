@@ -94,6 +94,8 @@ expect more_finds_it 0 'holds this job: [1-9]|No smaller cluster holds|Not every
 
 # ---- the batch where nobody gives one
 json batch_of_1000_gpus "d['global_batch_size'] == 2000 and d['fits']" mixtral-8x7b --gpus 1000xH100 --seq 4096
+expect most_that_is_searched_is_explained 0 'global batch 1,048,576 \(no --gbs: the most that is searched, 8192 microbatches of 16 samples' \
+    tiny --gpus 8xH100 --seq 5
 expect default_batch_is_explained 0 '\(no --gbs: the multiple of 1000 nearest 2\^23 / 4096 = 2048' \
     mixtral-8x7b --gpus 1000xH100 --seq 4096
 for case in 8:4096:2048 24:4096:2040 96:131072:48 7:1000:8386; do

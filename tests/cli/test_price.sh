@@ -60,4 +60,16 @@ expect plan_names_it 0 'Not priced: model.gradient_accumulation_fusion=false' \
     "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false
 expect plan_json_names_it 0 '"not_priced":\[\{"key":"model.gradient_accumulation_fusion"' \
     "$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4096 --pin model.gradient_accumulation_fusion=false --json
+# ---- a change that is offered, written as it is offered, has the price that was said; this recipe sets its stages
+python3 - "$moefold" recipes/dsv3-4k-h100.yaml >"$work/offered" 2>&1 <<'END'
+import json, subprocess, sys
+price = lambda *words: json.loads(subprocess.run([sys.argv[1], "price", sys.argv[2], *words, "--json"], capture_output=True).stdout)
+stages = [c for c in price()["changes"] if "pipeline_model_parallel_size" in c["change"]]
+assert stages, "no change of stages is offered"
+for c in stages:
+    p = price(*c["change"].split())
+    assert (p["step_s"], p["peak_bytes"], p["fits"]) == (c["step_s"], c["peak_bytes"], c["fits"]), (c, p["step_s"], p["peak_bytes"])
+END
+check offered_changes_have_their_price [ $? = 0 ] || cat "$work/offered"
+
 exit $failed

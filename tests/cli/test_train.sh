@@ -129,4 +129,7 @@ expect convert_to_ours 0 '' "$moefold" convert tests/data/golden/qwen3-moe-tiny 
 expect convert_back 0 '' "$moefold" convert "$work/ours" "$work/hf"
 expect weights_are_the_same 0 'agrees|"ok":true' bash -c "cp tests/data/golden/qwen3-moe-tiny/golden.* '$work/hf' && '$moefold' parity '$work/hf'"
 expect parity_says_no 1 'DOES NOT AGREE' bash -c "mkdir '$work/wrong' && cp tests/data/golden/qwen3-moe-tiny/* '$work/wrong' && sed -i 's/\"loss\": 5\.0/\"loss\": 5.1/' '$work/wrong/golden.json' && '$moefold' parity '$work/wrong'"
+expect samples_of_less_than_a_step 1 'train.train_samples=3 is less than a step, which has train.global_batch_size=4; repair: train.train_samples=4' \
+    "$moefold" train tiny cluster.gpu=cpu seq=32 gbs=4 train.train_samples=3
+expect threads_have_their_own_range 2 '--threads 0: a whole number from 1 to 1024 is needed$' "$moefold" train tiny cluster.gpu=cpu --threads 0
 exit $failed

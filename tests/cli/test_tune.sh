@@ -7,6 +7,11 @@ invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/tune/machine.py "$moefold" tune "$@
 job=(tiny cluster.gpu=cpu seq=64 gbs=16)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
 
+# ---- on what: as `train` decides it
+if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/nvidia0 ] && [ ! -e /dev/dxg ]; then
+    expect without_a_gpu_it_is_for_cpus 0 'Tune +tiny: 1 rank of cpu' invented tiny seq=64 gbs=16 mbs=1 --dir "$work/here"
+fi
+
 # ---- bad starts, against all combinations
 judged() { # NAME WORDS...
     invented "${@:2}" --dir "$work/$1" --json >"$work/$1.json"

@@ -31,6 +31,7 @@ static const char *const exact[] = {
     CP2 EP2 GATHER "cluster.n_gpus=4",
     PP2 EP2 A2A "cluster.n_gpus=4 " BESIDE,
     PP2 VPP2 EP2 A2A EP_BESIDE "cluster.n_gpus=4",
+    PP2 VPP2 "cluster.n_gpus=2 " M "microbatch_group_size_per_vp_stage=4",
     TP2 CP2 EP4 ETP1 PP2 A2A "cluster.n_gpus=8",
     TP2 CP2 ETP1 "cluster.n_gpus=8 " M "recompute_granularity=full " M "recompute_method=uniform " M
                  "recompute_num_layers=1",

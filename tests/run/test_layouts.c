@@ -290,6 +290,11 @@ static const special specials[] = {
     {"mixtral", "",
      M "context_parallel_size=2 " M "cp_comm_type=[p2p,a2a,all_gather,p2p] cluster.n_gpus=2"},
     {"qwen3-moe", PER_TOKEN, TP2 PP2 "cluster.n_gpus=8"},
+    {"qwen3-moe", "", PP2 VPP2 "cluster.n_gpus=2 " M "microbatch_group_size_per_vp_stage=4"},
+    {"qwen3-moe", "",
+     PP2 VPP2 EP2 "cluster.n_gpus=4 " M "microbatch_group_size_per_vp_stage=4 "
+                  "comm_overlap.overlap_moe_expert_parallel_comm=true " M
+                  "moe_token_dispatcher_type=alltoall"},
     {"gpt-oss", "", TP2 EP2 PP2 VPP2 M "moe_token_dispatcher_type=alltoall cluster.n_gpus=4"},
 };
 

@@ -1,26 +1,32 @@
 /* messages.c - hidden states and their gradients between stages. */
 #include "program/build/messages.h"
 
-enum { TAG_FORWARD, TAG_BACKWARD, TURNS = 2 };
+enum { TAG_FORWARD, TAG_BACKWARD, TURNS_LEAST = 2 };
 
-int event_of_message(message_event e, int turn)
+/* Numbers do not depend on whether there are one or two turns. */
+static int room_of(int turns)
 {
-    return 1 + (int)e * TURNS + turn;
+    return turns > TURNS_LEAST ? turns : TURNS_LEAST;
 }
 
-int event_of_reduce(int bucket_id)
+int event_of_message(message_event e, int turn, int turns)
 {
-    return 1 + MESSAGE_EVENTS * TURNS + 2 * bucket_id;
+    return 1 + (int)e * room_of(turns) + turn;
 }
 
-int event_of_gather(int bucket_id)
+int event_of_reduce(int bucket_id, int turns)
 {
-    return event_of_reduce(bucket_id) + 1;
+    return 1 + MESSAGE_EVENTS * room_of(turns) + 2 * bucket_id;
 }
 
-int events_of_program(int n_buckets)
+int event_of_gather(int bucket_id, int turns)
 {
-    return MESSAGE_EVENTS * TURNS + 2 * n_buckets;
+    return event_of_reduce(bucket_id, turns) + 1;
+}
+
+int events_of_program(int n_buckets, int turns)
+{
+    return MESSAGE_EVENTS * room_of(turns) + 2 * n_buckets;
 }
 
 static void wait_for(builder *b, int phase, const char *name, int event)
@@ -61,11 +67,12 @@ void build_receive(builder *b, segment *seg, message_shape m)
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
     if (m.early)
-        wait_for(b, SEG_FORWARD, "hidden state", event_of_message(EVENT_RECV_FORWARD, m.turn));
+        wait_for(b, SEG_FORWARD, "hidden state",
+                 event_of_message(EVENT_RECV_FORWARD, m.turn, m.turns));
     else
         message(b, SEG_FORWARD, OP_RECV, y, &m);
     across(message(b, SEG_BACKWARD, OP_SEND, dh, &m),
-           event_of_message(EVENT_SEND_BACKWARD, m.turn));
+           event_of_message(EVENT_SEND_BACKWARD, m.turn, m.turns));
 }
 
 void build_send(builder *b, segment *seg, message_shape m)
@@ -73,9 +80,11 @@ void build_send(builder *b, segment *seg, message_shape m)
     begin(b, seg, SEGMENT_SEND);
     int x = seg_other(b, "x", LIFE_BOUNDARY, m.elements);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
-    across(message(b, SEG_FORWARD, OP_SEND, x, &m), event_of_message(EVENT_SEND_FORWARD, m.turn));
+    across(message(b, SEG_FORWARD, OP_SEND, x, &m),
+           event_of_message(EVENT_SEND_FORWARD, m.turn, m.turns));
     if (m.early)
-        wait_for(b, SEG_BACKWARD, "gradient", event_of_message(EVENT_RECV_BACKWARD, m.turn));
+        wait_for(b, SEG_BACKWARD, "gradient",
+                 event_of_message(EVENT_RECV_BACKWARD, m.turn, m.turns));
     else
         message(b, SEG_BACKWARD, OP_RECV, dh, &m);
 }
@@ -85,9 +94,10 @@ void build_post(builder *b, segment *seg, message_shape m)
     begin(b, seg, SEGMENT_POST);
     int y = seg_other(b, "y", LIFE_OUTPUT, m.elements);
     int dh = seg_other(b, "dh", LIFE_DHIDDEN, m.elements);
-    across(message(b, SEG_FORWARD, OP_RECV, y, &m), event_of_message(EVENT_RECV_FORWARD, m.turn));
+    across(message(b, SEG_FORWARD, OP_RECV, y, &m),
+           event_of_message(EVENT_RECV_FORWARD, m.turn, m.turns));
     across(message(b, SEG_BACKWARD, OP_RECV, dh, &m),
-           event_of_message(EVENT_RECV_BACKWARD, m.turn));
+           event_of_message(EVENT_RECV_BACKWARD, m.turn, m.turns));
 }
 
 void build_wait(builder *b, segment *seg, int event)

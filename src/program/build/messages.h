@@ -7,7 +7,8 @@
 
 #include "program/program.h"
 
-/* Events of the program. Those of a turn come twice, then two for each bucket. */
+/* Events of the program: those of messages for each turn, then two for each bucket. `turns` is how
+ * many buffers each direction between stages has. */
 typedef enum message_event {
     EVENT_SEND_FORWARD,
     EVENT_SEND_BACKWARD,
@@ -16,16 +17,16 @@ typedef enum message_event {
     MESSAGE_EVENTS
 } message_event;
 
-int event_of_message(message_event e, int turn);
-int event_of_reduce(int bucket_id);
-int event_of_gather(int bucket_id);
-int events_of_program(int n_buckets);
+int event_of_message(message_event e, int turn, int turns);
+int event_of_reduce(int bucket_id, int turns);
+int event_of_gather(int bucket_id, int turns);
+int events_of_program(int n_buckets, int turns);
 
 /* First of a stage: forward receives the hidden state, backward sends its gradient. With `early`
  * the receive was posted before, and forward waits for it. */
 typedef struct message_shape {
     int64_t elements;
-    int turn;
+    int turn, turns;
     bool early;
 } message_shape;
 void build_receive(builder *b, segment *seg, message_shape m);

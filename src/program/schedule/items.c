@@ -5,8 +5,7 @@
  *
  * I1  A buffer of the boundary region is written only after the message that last used it is
  *     complete: the wait stands before the unit that writes.
- * I2  With overlapping messages receives are posted one unit ahead, into the other of two
- *     buffers. */
+ * I2  With overlapping messages receives are posted one unit ahead, into the next buffer. */
 #include "program/build/messages.h"
 #include "program/schedule/items.h"
 #include "program/schedule/units.h"
@@ -27,8 +26,9 @@ const segment *message_segment(assembly *s, segment_kind k, int64_t elements, in
         return m->seg;
     }
     segment *seg = assembly_segment(s);
-    build[k](&s->b, seg, (message_shape){elements, turn, s->p->posts_early});
+    build[k](&s->b, seg, (message_shape){elements, turn, s->p->turns, s->p->posts_early});
     assembly_done(s, seg, 0);
+    ARENA_GROW(s->b.a, s->messages, s->n_messages, s->messages_room);
     s->messages[s->n_messages++] = (struct known_message){seg, k, elements, turn, s->p->at.rank};
     return seg;
 }
@@ -126,7 +126,7 @@ static bool hands_on(const chunk *c)
 
 static void wait_forward(item_walk *w, int64_t entry) /* I1 */
 {
-    add_wait(w, event_of_message(EVENT_SEND_FORWARD, w->turn[entry]));
+    add_wait(w, event_of_message(EVENT_SEND_FORWARD, w->turn[entry], w->p->turns));
 }
 
 static void post(item_walk *w, const unit *u) /* I2 */
@@ -138,7 +138,7 @@ static void post(item_walk *w, const unit *u) /* I2 */
     if (u->b < 0) return;
     const chunk *c = chunk_of(w, u->b);
     if (!has_send(c)) return;
-    add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b])); /* I1 */
+    add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[u->b], w->p->turns)); /* I1 */
     add_message(w, u->b, SEGMENT_POST, c->n - 1, SEG_BACKWARD);
 }
 
@@ -155,7 +155,7 @@ static void begin_backward(item_walk *w, int64_t entry)
     const chunk *c = chunk_of(w, entry);
     bool posted = w->p->posts_early && has_send(c);
     if (w->p->s->pipe.pp > 1 && !posted)
-        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[entry])); /* I1 */
+        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, w->turn[entry], w->p->turns)); /* I1 */
     if (has_send(c)) add_message(w, entry, SEGMENT_SEND, c->n - 1, SEG_BACKWARD);
 }
 
@@ -307,8 +307,8 @@ static void step_items(item_walk *w)
     gather_items(w);
     run_units(w);
     for (int turn = 0; turn < p->turns && p->s->pipe.pp > 1; turn++) {
-        add_wait(w, event_of_message(EVENT_SEND_FORWARD, turn));
-        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, turn));
+        add_wait(w, event_of_message(EVENT_SEND_FORWARD, turn, p->turns));
+        add_wait(w, event_of_message(EVENT_SEND_BACKWARD, turn, p->turns));
     }
 }
 
@@ -317,7 +317,7 @@ void build_items(assembly *s)
     program *p = s->p;
     arena *a = s->own;
     item_walk w = {.s = s, .p = p};
-    p->n_events = events_of_program(p->weights.n_buckets);
+    p->n_events = events_of_program(p->weights.n_buckets, p->turns);
     s->waits = (const segment **)ARENA_ARRAY(a, segment *, p->n_events + 1);
     w.turn = ARENA_ARRAY(a, int, p->order.n);
     w.first_f = ARENA_ARRAY(a, int64_t, p->n_chunks);

@@ -71,7 +71,7 @@ void before_instance(item_walk *w, int64_t entry, int i)
     for (int b = 0; w->p->gathers_late && b < w->p->weights.n_buckets; b++) {
         const bucket *k = &w->p->weights.buckets[b];
         if (k->chunk == e->chunk && w->user[b] == i && k->shards > 1) /* I1 */
-            add_wait(w, event_of_gather(b));
+            add_wait(w, event_of_gather(b, w->p->turns));
     }
     const segment *copies = w->p->chunks[e->chunk].list[i].copies;
     if (copies) add_item(w, copies, SEG_FORWARD, place_at(w, entry, i)); /* I2 */
@@ -136,7 +136,7 @@ void finish_items(item_walk *w)
     for (int b = 0; b < p->weights.n_buckets; b++) {
         if (!bucket_has_replicas(p, b)) continue;
         if (w->reduces_beside)
-            add_wait(w, event_of_reduce(b));
+            add_wait(w, event_of_reduce(b, w->p->turns));
         else
             add_item(w, bucket_segment(w, b, false, false), SEG_FORWARD, nowhere);
     }

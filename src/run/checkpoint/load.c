@@ -36,6 +36,11 @@ status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder,
                             error *err)
 {
     const char *path = checkpoint_find(a, folder, iteration);
+    int64_t latest = -1;
+    error ignored;
+    if (!path && !checkpoint_latest(folder, &latest, &ignored) && latest >= 0)
+        return error_set(err, ERR_INPUT, "%s: is not there; the latest of %s is of step %lld",
+                         checkpoint_path(a, folder, iteration), folder, (long long)latest);
     if (!path)
         return error_set(err, ERR_INPUT, "%s: is not there", checkpoint_path(a, folder, iteration));
     checkpoint_info made = {.path = path};

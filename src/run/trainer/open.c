@@ -165,6 +165,11 @@ static status run_length(trainer *t, error *err)
     t->gbs = recipe_int(r, K_GBS);
     t->train_iters = recipe_given(r, K_TRAIN_SAMPLES) ? recipe_int(r, K_TRAIN_SAMPLES) / t->gbs
                                                       : recipe_int(r, K_TRAIN_ITERS);
+    if (t->train_iters <= 0 && recipe_given(r, K_TRAIN_SAMPLES))
+        return error_set(
+            err, ERR_RULE, "%s=%lld is less than a step, which has %s=%lld; repair: %s=%lld",
+            knobs[K_TRAIN_SAMPLES].key, (long long)recipe_int(r, K_TRAIN_SAMPLES), knobs[K_GBS].key,
+            (long long)t->gbs, knobs[K_TRAIN_SAMPLES].key, (long long)t->gbs);
     if (t->train_iters <= 0)
         return error_set(
             err, ERR_RULE,

@@ -47,6 +47,24 @@ static bool same_folder(const char *a, const char *b)
     return n == m && strncmp(a, b, n) == 0;
 }
 
+/* Where a checkpoint was looked for in vain: what may have been meant, or "". */
+static const char *perhaps(trainer *t, const char *load)
+{
+    const char *name = strrchr(load, '/');
+    int64_t step = -1;
+    error ignored;
+    if (!file_is_folder(load)) {
+        const char *near = file_nearest(t->a, load);
+        return near ? arena_text(t->a, "; the nearest name is %s", near) : "";
+    }
+    const char *above = name ? arena_copy(t->a, load, (size_t)(name - load)) : ".";
+    if (!text_starts(name ? name + 1 : load, "iter_") ||
+        checkpoint_latest(above, &step, &ignored) || step < 0)
+        return "";
+    return arena_text(t->a, "; this is a checkpoint itself: %s=%s with %s loads it", knobs[K_LOAD].key,
+                      above, knobs[K_CKPT_STEP].key);
+}
+
 /* A job that is started again and again names one folder for both: the first time it is empty. */
 static status nothing_to_load(trainer *t, const char *load, error *err)
 {
@@ -61,12 +79,10 @@ static status nothing_to_load(trainer *t, const char *load, error *err)
             arena_text(t->a, "%s=%s: %s yet; starting at step 0", knobs[K_LOAD].key, load, what));
         return OK;
     }
-    const char *near = file_nearest(t->a, load);
     return error_set(err, ERR_INPUT,
-                     "%s=%s: %s%s%s; repair: name the folder that holds iter_N, or null to start "
+                     "%s=%s: %s%s; repair: name the folder that holds iter_N, or null to start "
                      "at step 0 (an empty folder is fine only if it is also %s)",
-                     knobs[K_LOAD].key, load, what, near ? "; the nearest name is " : "",
-                     near ? near : "", knobs[K_SAVE].key);
+                     knobs[K_LOAD].key, load, what, perhaps(t, load), knobs[K_SAVE].key);
 }
 
 /* Is it this model, and what else is not as it was? Rank 0 looks. */
