@@ -154,7 +154,7 @@ static void visit_not_yet(rule_call *call)
     knob_id k;
     for (int i = 0; (k = target_not_yet(r, i)) < K_COUNT; i++) {
         violation *v =
-            rule_report(call, arena_text(call->a, "%s=%s: `train` does not do that yet",
+            rule_report(call, arena_text(call->a, "%s=%s: `train` does not support this yet",
                                          knobs[k].key, value_text(call->a, r->knob[k].v)));
         repair_one(call, v, knobs[k].key, target_without(k));
     }
