@@ -11,7 +11,6 @@
 #include "accuracy_stats.h"
 #include "base/clock.h"
 #include "price/bands.h"
-#include "search/search_ties.h"
 
 static const double WINNER_SECONDS = 30;
 
@@ -117,11 +116,11 @@ static inline status winner_of(found *out, const char **text, judging *b, const 
     search_options o = {.hw = machine_of(b, j->gpu, err),
                         .prices = {.stack = j->stack},
                         .published = true,
+                        .judged = true,
                         .until = clock_seconds() + WINNER_SECONDS};
     st = search_run(found_all, r, &o, a, err);
     if (!st && !found_all->n_best) st = error_set(err, ERR_RULE, "nothing published fits");
     if (st) return st;
-    search_judge_ties(found_all, &o);
     *out = found_all->best[0];
     *text = arena_text(b->a, "%s, recompute %s, graphs %s", choice_text(b->a, &out->c),
                        choice_modules(b->a, out->c.drop), choice_graphs(out->c.graphs));

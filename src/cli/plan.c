@@ -10,7 +10,6 @@
 #include "cli/routing.h"
 #include "cli/verdict.h"
 #include "recipe/export.h"
-#include "search/search_ties.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
@@ -153,6 +152,7 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
                           .prices = p->prices,
                           .any_precision = w->precision != NULL,
                           .published = p->published,
+                          .judged = p->hw->framework > 0,
                           .front = w->more,
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
@@ -165,7 +165,6 @@ static status judge(plan_answer *p, const plan_words *w, search_options *o, aren
     }
     if (!st) search_own_ways(&p->ways, p->result, &p->given, o, a);
     p->complete = p->result->complete;
-    if (!st && p->hw->framework > 0) search_judge_ties(p->result, o);
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
         st = plan_why_none(p, o, a, err);
     if (!st && p->own && (p->result->n_best || p->complete)) {

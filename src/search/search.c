@@ -10,6 +10,7 @@
 
 #include "search/search_best.h"
 #include "search/search_parts.h"
+#include "search/search_ties.h"
 
 static void list_precisions(choice_maker *m, const recipe *r, bool any)
 {
@@ -153,6 +154,7 @@ status search_run(search_result *out, const recipe *given, const search_options 
     search_visit_nodes(s, nodes, n);
     if (!st) search_fill_front(s, nodes, n);
     if (!st && !o->unpriced) search_price_best(s, a);
+    if (!st && o->judged) search_judge_ties(out, o);
     if (!st) search_climb(s);
     out->counts.cards = st ? 0 : cards_built(s->k);
     if (s->k) cards_release(s->k);

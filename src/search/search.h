@@ -53,6 +53,7 @@ typedef struct search_options {
     bool judge_all; /* no bounds: for tests */
     bool front;     /* look for what is fastest in parts of the memory, too (search_front.c) */
     bool unpriced;  /* the best are left as sums of cards have them (search_price_found) */
+    bool judged;    /* ties decide the order of the best (search_ties.h), and so the winner */
     int best;       /* how many are priced whole; 0: BEST_MAX */
     double until;   /* of clock_seconds: ends then with what it has; 0: runs to its end */
     double work;    /* of clock_work: likewise, and a loaded machine does not move it */

@@ -123,14 +123,38 @@ static void plans_begin_with_the_fastest_or_its_equal(void **state)
     hardware *hw = ARENA_NEW(a, hardware);
     search_result *r = ARENA_NEW(a, search_result);
     searching_machine(hw, "h100", a);
-    search_options o = {.hw = hw, .published = true};
+    search_options o = {.hw = hw, .published = true, .judged = true};
     const recipe *given = searching_recipe("qwen3-30b-a3b", words, a);
     if (search_run(r, given, &o, a, &err)) fail_msg("%s", err.text);
-    search_judge_ties(r, &o);
     double least = r->best[0].exact.step_s, first = least;
     for (int i = 1; i < r->n_best; i++) least = fmin(least, r->best[i].exact.step_s);
     assert_true(r->n_best > 5 && r->best[0].tie);
     assert_true(log(first / least) <= band_of_difference(13) / 3);
+    arena_destroy(a);
+}
+
+/* Here a toss-up puts another row first than the fastest. */
+static void the_ladder_is_of_the_first_row(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"cluster.n_gpus=256", "cluster.gpu=H100",
+                                        "model.seq_length=131072", "train.global_batch_size=64",
+                                        NULL};
+    arena *a = arena_create();
+    error err = {{0}};
+    hardware *hw = ARENA_NEW(a, hardware);
+    search_result *r = ARENA_NEW(a, search_result);
+    searching_machine(hw, "h100", a);
+    search_options o = {.hw = hw, .published = true, .judged = true};
+    const recipe *given = searching_recipe("deepseek-v3", words, a);
+    if (search_run(r, given, &o, a, &err)) fail_msg("%s", err.text);
+    const choice *first = &r->best[0].c;
+    for (int i = 0; i < r->n_ladder; i++) {
+        const choice *rung = &r->ladder[i].c;
+        assert_true(rung->tp == first->tp && rung->cp == first->cp && rung->pp == first->pp);
+    }
+    assert_true(r->n_ladder > 3);
+    assert_true(r->n_best > 1 && r->best[0].exact.step_s > r->best[1].exact.step_s);
     arena_destroy(a);
 }
 
@@ -144,6 +168,7 @@ int main(void)
         cmocka_unit_test(only_the_two_rows_count),
         cmocka_unit_test(toss_ups_are_no_chain),
         cmocka_unit_test(plans_begin_with_the_fastest_or_its_equal),
+        cmocka_unit_test(the_ladder_is_of_the_first_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
