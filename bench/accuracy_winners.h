@@ -11,6 +11,7 @@
 #include "accuracy_stats.h"
 #include "base/clock.h"
 #include "price/bands.h"
+#include "search/search.h"
 
 static const double WINNER_SECONDS = 30;
 
