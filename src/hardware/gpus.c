@@ -5,21 +5,19 @@
 #include <strings.h>
 
 #define GIB(x) ((int64_t)((x)*1073741824.0))
-#define GB(x)  ((int64_t)((x)*1e9))
 
-/* Memory is what a program sees, since that is what "fits" means. H100 79.1 GiB and GB200 184.3 GiB
- * as frameworks print them, H200 139 GiB as its driver does; A100 and H800 are the same 80 GB as an
- * H100. B300 270 GB and GB300 279 GB of 288. B200: 180 GB, the eighth part of a DGX B200.
+/* Memory is what a program sees, since that is what "fits" means, as hardware/NAME.yaml has it with
+ * its source. A100 and H800 are the same 80 GB as an H100.
  * `cpu` is any machine's cores; `local` is this machine as `moefold bench` measured it. */
 static const gpu gpus[] = {
     {"A100", NULL, ARCH_AMPERE, GIB(79.1), 8, 8},
     {"H100", NULL, ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"H200", NULL, ARCH_HOPPER, GIB(139), 8, 8},
+    {"H200", NULL, ARCH_HOPPER, GIB(139.8), 8, 8},
     {"H800", NULL, ARCH_HOPPER, GIB(79.1), 8, 8},
-    {"B200", NULL, ARCH_BLACKWELL, GB(180), 8, 8},
-    {"B300", NULL, ARCH_BLACKWELL, GB(270), 8, 8},
+    {"B200", NULL, ARCH_BLACKWELL, GIB(178.35), 8, 8},
+    {"B300", NULL, ARCH_BLACKWELL, GIB(267.69), 8, 8},
     {"GB200", NULL, ARCH_BLACKWELL, GIB(184.3), 4, 72},
-    {"GB300", NULL, ARCH_BLACKWELL, GB(279), 4, 72},
+    {"GB300", NULL, ARCH_BLACKWELL, GIB(276.5), 4, 72},
     {"cpu", NULL, ARCH_CPU, 0, 1024, 1024},
     {"local", NULL, ARCH_CPU, 0, 1024, 1024},
 };

@@ -57,7 +57,7 @@ expect it_is_used 0 'of 95.00 GiB usable' "$own" price "${one[@]}" cluster.gpu=H
 expect json_has_the_day 0 '"measured": ?"2026-01-02"' "$own" price "${one[@]}" cluster.gpu=H200 $ours --json
 expect plans_use_it 0 '95.0 GiB of a GPU are usable' "$own" plan tiny --gpus 1xH200 --seq 512 --gbs 2 $ours
 expect others_are_estimates_still 0 'times are estimates: our kernels were not measured on H100' "$own" price "${one[@]}" cluster.gpu=H100 $ours
-expect megatron_has_its_own 0 'of 132.05 GiB usable' "$own" price "${one[@]}" cluster.gpu=H200
+expect megatron_has_its_own 0 'of 132.81 GiB usable' "$own" price "${one[@]}" cluster.gpu=H200
 echo 'kinds: {NORMS: 1}' >>hardware/h200-measured.yaml
 expect unknown_kinds_are_named 2 'h200-measured.yaml: kinds: NORMS is not a kind of operation' "$own" price "${one[@]}" cluster.gpu=H200 $ours
 exit $failed

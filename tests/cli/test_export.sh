@@ -21,7 +21,7 @@ for system in megatron-lm megatron-bridge; do
     expect "nearest_for_${system}_is_written" 0 'context.parallel.size' \
         "$moefold" show $ring moefold.mla_latent_ring=false model.cp_comm_type=a2a --as $system
     # shellcheck disable=SC2086
-    expect "a_ring_is_the_nearest_of_old_containers_for_$system" 1 'nearest that can be written: moefold.mla_latent_ring=false$' \
+    expect "a_ring_is_the_nearest_of_old_containers_for_$system" 1 'nearest recipe that can be written: moefold.mla_latent_ring=false$' \
         "$moefold" show $ring moefold.stack=26.04 --as $system
     expect "broken_rule_is_refused_for_$system" 1 'heads-divide-by-tp' \
         "$moefold" show deepseek-v3 model.tensor_model_parallel_size=3 --as $system
@@ -36,7 +36,7 @@ expect recipe_of_the_same_is_written 0 'mla_latent_ring: true' "$moefold" show r
     model.cp_comm_type=p2p model.hierarchical_context_parallel_sizes=null moefold.mla_latent_ring=true --as recipe
 expect offload_of_the_state_alone_is_written_for_bridge 0 'optimizer.optimizer_cpu_offload=true' "$moefold" show \
     recipes/dsv3-4k-h100.yaml optimizer.use_precision_aware_optimizer=false --as megatron-bridge
-expect and_refused_for_megatron_lm 1 'nearest that can be written: optimizer.use_precision_aware_optimizer=true' "$moefold" show \
+expect and_refused_for_megatron_lm 1 'nearest recipe that can be written: optimizer.use_precision_aware_optimizer=true' "$moefold" show \
     recipes/dsv3-4k-h100.yaml optimizer.use_precision_aware_optimizer=false --as megatron-lm
 
 # ---- what Megatron-LM does not start without

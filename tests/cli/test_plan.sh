@@ -72,7 +72,7 @@ expect one_node_less_does_not 1 'nothing fits on 88 H100' deepseek-v3 --gpus 88x
 expect fewer_may_do_where_more_do_not 1 'Fewest +96 H100' deepseek-v3 --gpus 104xH100 --seq 131072
 expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2048; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096
 ones=(--pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1 --pin model.pipeline_model_parallel_size=1)
-expect batch_that_would_not_divide 1 'DP 8, batch of 8, because 6 does not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
+expect batch_that_would_not_divide 1 'DP 4, batch of 8, because 6 does not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
 expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}" --more
 expect json_has_fewest 0 '"fewest":.*"exact": ?true.*"global_batch_size": ?2048.*"gpus": ?4,|"fewest":.*"gpus": ?4,.*"exact": ?true' "${small[@]}" --json --more
 bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1)

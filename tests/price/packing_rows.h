@@ -169,8 +169,8 @@ static inline void packing_print(const packing_list *l, FILE *out)
                     live > 0 ? 100 * gap / live : 0);
     }
     fprintf(out,
-            "\n%d layouts: %d without a gap, %d farther than 3 %% and 64 MiB. Rows have more than "
-            "1 %%; of layouts with the same bytes the first.\n",
+            "\n%d layouts: %d have no gap, %d beyond 3 %% and 64 MiB. The table has rows with more "
+            "than 1 %%, and of layouts with\nthe same bytes the first.\n",
             l->n, touching, far);
 }
 
