@@ -160,9 +160,13 @@ typedef struct hardware {
     rule_rates rule;          /* a framework's kernels of it */
     double head;              /* the same: product with the vocabulary */
     double logit_bytes;       /* that loss and gradient of one logit move */
-    double narrow_rate[SCALING_COUNT];  /* of FP8 and FP4 products, against the best scaling */
-    double narrow_bytes[SCALING_COUNT]; /* moved to make one element of an input */
-    double dispatch[DISPATCH_KINDS][2]; /* part of the link's bandwidth: inside, across */
+    double narrow_rate[SCALING_COUNT];   /* of FP8 and FP4 products, against the best scaling */
+    double narrow_bytes[SCALING_COUNT];  /* moved to make one element of an input */
+    double dispatch[DISPATCH_KINDS][2];  /* part of the link's bandwidth: inside, across */
+    curve dispatch_near[DISPATCH_KINDS]; /* inside, by ranks in the domain; none: as above */
+    /* Seconds of a row besides its bytes, inside and across; parts of links are then those of rows
+     * of 14,336 bytes. */
+    double dispatch_row[DISPATCH_KINDS][2];
     double dispatch_start; /* seconds of a message of deepep or hybridep beside its kernel, eager */
     double dispatch_copies[DISPATCH_KINDS]; /* part of the routing's bytes beside the messages */
     double launches[LAUNCH_KINDS];

@@ -48,7 +48,10 @@ typedef struct field {
 #define DISPATCHED(p, i)                                                                           \
     NUM("dispatch." p ".inside", dispatch[i][0], 1.5),                                             \
         NUM("dispatch." p ".across", dispatch[i][1], 1.5),                                         \
-        NUM("dispatch." p ".copies", dispatch_copies[i], 4)
+        NUM("dispatch." p ".copies", dispatch_copies[i], 4),                                       \
+        COP("dispatch." p ".near", dispatch_near[i]),                                              \
+        OPT("dispatch." p ".row", dispatch_row[i][0], 1),                                          \
+        OPT("dispatch." p ".row_across", dispatch_row[i][1], 1)
 #define LAUNCHED(p, i) NUM("launches." p, launches[i], 1000)
 #define CALLED(p, i)                                                                               \
     OPT("calls." p ".forward", calls[i][0], 1000), OPT("calls." p ".backward", calls[i][1], 1000)

@@ -28,9 +28,9 @@ static const struct unit {
     const char *name;
     double factor;
 } units[] = {
-    {"", 1},          {"us", 1e-6},     {"ms", 1e-3},   {"s", 1},      {"TF", 1e12},
-    {"GB", 1e9},      {"GB/s", 1e9},    {"TB/s", 1e12}, {"MB/s", 1e6}, {"KiB", 1024},
-    {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"M/s", 1e6},
+    {"", 1},       {"ns", 1e-9},     {"us", 1e-6},     {"ms", 1e-3},   {"s", 1},
+    {"TF", 1e12},  {"GB", 1e9},      {"GB/s", 1e9},    {"TB/s", 1e12}, {"MB/s", 1e6},
+    {"KiB", 1024}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"M/s", 1e6},
 };
 
 static bool number_of(const char *text, double *out)

@@ -171,10 +171,6 @@ static inline void published_own(published *p)
         {"MLR2-Q235-H100", "ddp.overlap_grad_reduce=false ddp.overlap_param_gather=false"},
         {"MLR-Q30-GB200-MX", "mixed_precision.fp8_param_gather=false "
                              "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag=false"},
-        /* alone among them these leave the dispatcher's multiprocessors to its default, which we
-         * take for 16, and the version that they pin for 32 (docs/ACCURACY.md, what is off) */
-        {"MLR-Q30-GB200-", "model.moe_flex_dispatcher_num_sms=null"},
-        {"MLR2-Q30-GB200-", "model.moe_flex_dispatcher_num_sms=null"},
         {"MLR-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
         {"MLR2-Q30-H100-FP8", "mixed_precision.fp8_param_gather=true"},
         /* Megatron-Bridge v0.6.0 perf_recipes/qwen/common.py: every MXFP8 recipe with graphs of the

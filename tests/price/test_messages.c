@@ -6,16 +6,21 @@
 /* ---- dispatch: arXiv 2603.07685 table 7. 4,096 tokens of 7,168 numbers in BF16, 256 experts, 8 a
  * token, of 4 of 8 groups; microseconds. */
 
-static double exchange_us(const costing *c, comm_group g, op_role hop, bool back)
+static double rows_us(const costing *c, comm_group g, op_role hop, bool back, int64_t width)
 {
     lone_op x;
-    lone_init(&x, OP_EXCHANGE, "dispatch.x", (const int64_t[]){1 << 20, 7168}, 2);
+    lone_init(&x, OP_EXCHANGE, "dispatch.x", (const int64_t[]){1 << 20, width}, 2);
     x.o.group = g;
     x.o.role = hop;
     x.o.in[0] = lone_buf(&x, "x", 1e9);
     x.o.in[1] = lone_buf(&x, "table", 64);
     if (back) x.bufs[x.o.in[1]] = (buf){.name = "table", .parent = 0, .view_at = 8};
     return lone_cost(c, &x).seconds * 1e6;
+}
+
+static double exchange_us(const costing *c, comm_group g, op_role hop, bool back)
+{
+    return rows_us(c, g, hop, back, 7168);
 }
 
 static double dispatch_us(const char *chip, int ep, const char *dispatcher, bool back)
@@ -62,6 +67,38 @@ static void dispatch_takes_as_long_as_published(void **state)
                          8 << e, back ? "back" : "there");
                 near(what, got, wanted, 0.25);
             }
+}
+
+/* The hybrid-ep README's rates of dispatch in BF16 (14,336 bytes a row) and in FP8 (7,392 with their
+ * scales), kernels alone: GB/s. Half the bytes take more than half of the time. */
+static void small_rows_take_longer_than_their_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpu, *multiprocessors;
+        int ep;
+        double narrow, wide;
+    } table[] = {
+        {"GB200", "16", 8, 620.98, 750.15},  {"GB200", "16", 16, 577.17, 661.93},
+        {"B200", "16", 8, 599.27, 734.95},   {"GB200", "32", 8, 713.98, 764.03},
+        {"GB200", "32", 16, 650.48, 706.95},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        costing c;
+        char words[400];
+        snprintf(words, sizeof words,
+                 "cluster.gpu=%s cluster.n_gpus=%d model.expert_model_parallel_size=%d "
+                 "model.seq_length=4096 model.moe_router_force_load_balancing=true "
+                 "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=hybridep "
+                 "model.moe_flex_dispatcher_num_sms=%s",
+                 table[i].gpu, table[i].ep, table[i].ep, table[i].multiprocessors);
+        costing_open(&c, table[i].gpu, "deepseek-v3", words);
+        c.hw.dispatch_start = 0;
+        double narrow = rows_us(&c, GROUP_TP_EP, ROLE_HOP2, false, 7392 / 2);
+        double wide = rows_us(&c, GROUP_TP_EP, ROLE_HOP2, false, 14336 / 2);
+        near(words, narrow / wide, 7392 / table[i].narrow / (14336 / table[i].wide), 0.07);
+        costing_close(&c);
+    }
 }
 
 /* A sixteenth of the tokens, as TP 16 or a short sequence leave a rank, takes more than a sixteenth
@@ -137,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dispatch_takes_as_long_as_published),
+        cmocka_unit_test(small_rows_take_longer_than_their_bytes),
         cmocka_unit_test(few_tokens_reach_less_of_a_link),
         cmocka_unit_test(the_slowest_level_counts),
         cmocka_unit_test(a_job_on_racks_has_equal_blocks),
