@@ -142,8 +142,9 @@ void cli_print_audit(const setup *s, const audit_result *r, double seconds, aren
     }
     cli_print("Audit", "%s: %s ranks", r->ok ? "all ranks agree" : "FAULTS",
               text_grouped(a, r->ranks));
-    printf(" of %d kinds (%" PRId64 " programs built), %s messages per step, audited in %.2f s\n",
-           r->n_classes, r->built, text_grouped(a, r->messages), seconds);
+    printf(" of %d kind%s (%" PRId64 " program%s built), %s messages per step, audited in %.2f s\n",
+           r->n_classes, r->n_classes == 1 ? "" : "s", r->built, r->built == 1 ? "" : "s",
+           text_grouped(a, r->messages), seconds);
     if (r->ok)
         printf("         every send has its receive, every group agrees on its collectives, no "
                "deadlock\n");

@@ -137,9 +137,10 @@ static void print_table(const plan_answer *p, arena *a)
     for (int i = 0; i < r->n_best; i++) {
         const found *f = &r->best[i];
         const choice *c = &f->c;
-        printf("         %2d %9.3f %10.1f %8.1f %8.2f %3lld %3lld %-10s %3lld %3lld %3lld %3lld "
+        printf("         %2d %9.3f %10.1f %8.*f %8.2f %3lld %3lld %-10s %3lld %3lld %3lld %3lld "
                "%3lld %3lld\n",
-               i + 1, f->exact.step_s, f->exact.tokens_per_s_per_gpu, f->exact.tflops_per_gpu,
+               i + 1, f->exact.step_s, f->exact.tokens_per_s_per_gpu,
+               cli_tflops_digits(f->exact.tflops_per_gpu), f->exact.tflops_per_gpu,
                gib(f->exact.peak_bytes), (long long)c->tp, (long long)c->cp,
                c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);

@@ -199,10 +199,10 @@ static void print_changes(const priced *q, arena *a)
 static void print_text(const priced *q, arena *a)
 {
     const price *p = &q->p;
-    printf("%s on %lld x %s: %s tokens/s/GPU, %.1f TFLOP/s/GPU, MFU %.1f %%", q->s->r.name,
+    printf("%s on %lld x %s: %s tokens/s/GPU, %.*f TFLOP/s/GPU, MFU %.1f %%", q->s->r.name,
            (long long)q->s->lay.world, q->hw->name,
-           text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)), p->tflops_per_gpu,
-           100 * p->mfu_bf16);
+           text_grouped(a, (int64_t)(p->tokens_per_s_per_gpu + 0.5)),
+           cli_tflops_digits(p->tflops_per_gpu), p->tflops_per_gpu, 100 * p->mfu_bf16);
     printf(p->mfu_precision == p->mfu_bf16 ? "\n\n" : " of BF16, %.1f %% of its precision\n\n",
            100 * p->mfu_precision);
     for (int i = 0; i < q->found.n; i++)
