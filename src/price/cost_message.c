@@ -293,9 +293,10 @@ static double few_multiprocessors(const cost_model *c)
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL ? 0.936 : 1;
 }
 
-/* A row of deepep or hybridep over a link. Their kernels take a time for each row besides its bytes,
- * which small rows show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with scales) take
- * 0.62 of the time of those of 14,336, not half (hybrid-ep README); with 32 it is half as long. */
+/* A row of deepep or hybridep over a link. Their kernels take a time for each row besides its
+ * bytes, which small rows show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with
+ * scales) take 0.62 of the time of those of 14,336, not half (hybrid-ep README). With 32
+ * multiprocessors that time is half as long. */
 static double row_seconds(const cost_model *c, link_kind k, double width)
 {
     static const double MEASURED = 14336;

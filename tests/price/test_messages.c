@@ -69,8 +69,8 @@ static void dispatch_takes_as_long_as_published(void **state)
             }
 }
 
-/* The hybrid-ep README's rates of dispatch in BF16 (14,336 bytes a row) and in FP8 (7,392 with their
- * scales), kernels alone: GB/s. Half the bytes take more than half of the time. */
+/* The hybrid-ep README's rates of dispatch in BF16 (14,336 bytes a row) and in FP8 (7,392 with
+ * their scales), kernels alone: GB/s. Half the bytes take more than half of the time. */
 static void small_rows_take_longer_than_their_bytes(void **state)
 {
     (void)state;

@@ -61,8 +61,8 @@ static const char *perhaps(trainer *t, const char *load)
     if (!text_starts(name ? name + 1 : load, "iter_") ||
         checkpoint_latest(above, &step, &ignored) || step < 0)
         return "";
-    return arena_text(t->a, "; this is a checkpoint itself: %s=%s with %s loads it", knobs[K_LOAD].key,
-                      above, knobs[K_CKPT_STEP].key);
+    return arena_text(t->a, "; this is a checkpoint itself: %s=%s with %s loads it",
+                      knobs[K_LOAD].key, above, knobs[K_CKPT_STEP].key);
 }
 
 /* A job that is started again and again names one folder for both: the first time it is empty. */
