@@ -62,6 +62,29 @@ static inline void agrees(const char *folder, const char *words, bool plain, int
     assert_agrees(&q, 0);
 }
 
+/* On one rank, by fast kernels, by plain ones in smaller microbatches, and with full recompute, which
+ * brings the same gradients. */
+static inline void cases_agree(const char *const *folders, int n)
+{
+    for (int i = 0; i < n; i++) {
+        agrees(folders[i], "", false, 0);
+        agrees(folders[i], "train.micro_batch_size=2", true, 2);
+        agrees(folders[i],
+               "model.recompute_granularity=full model.recompute_method=uniform "
+               "model.recompute_num_layers=1",
+               false, 2);
+    }
+}
+
+/* The case must not agree with this changed: what it is there for would not be tested. */
+static inline void needs(const char *folder, const char *words)
+{
+    parity_case q = {.folder = folder, .words = words, .o = {.max_steps = 1}};
+    run_case(NULL, &q);
+    if (q.s[0]) fail_msg("%s %s: %s", folder, words, q.err[0].text);
+    if (q.result[0].ok) fail_msg("%s agrees with %s, too", folder, words);
+}
+
 /* Every rank has the same result. */
 static inline void agrees_on(int ranks, const char *folder, const char *words)
 {

@@ -12,27 +12,10 @@ static const char *const cases[] = {CASE("deepseek-v2"), CASE("deepseek-v2-lite"
                                     CASE("mistral")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-static void fast_kernels_agree_with_transformers(void **state)
+static void one_rank_agrees_with_transformers(void **state)
 {
     (void)state;
-    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "", false, 0);
-}
-
-static void plain_kernels_agree_with_transformers(void **state)
-{
-    (void)state;
-    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "train.micro_batch_size=2", true, 2);
-}
-
-/* Recompute brings the same gradients. */
-static void full_recompute_agrees(void **state)
-{
-    (void)state;
-    for (int c = 0; c < N_CASES; c++)
-        agrees(cases[c],
-               "model.recompute_granularity=full model.recompute_method=uniform "
-               "model.recompute_num_layers=1",
-               false, 2);
+    cases_agree(cases, N_CASES);
 }
 
 static void two_ranks_agree(void **state)
@@ -67,15 +50,6 @@ static void eight_ranks_agree(void **state)
     agrees_on(8, CASE("llama"), N(8) TP2 CP2 PP2);
 }
 
-/* The case must not agree with this changed: what it is there for would not be tested. */
-static void needs(const char *folder, const char *words)
-{
-    parity_case q = {.folder = folder, .words = words, .o = {.max_steps = 1}};
-    run_case(NULL, &q);
-    if (q.s[0]) fail_msg("%s %s: %s", folder, words, q.err[0].text);
-    if (q.result[0].ok) fail_msg("%s agrees with %s, too", folder, words);
-}
-
 static void the_options_of_each_family_matter(void **state)
 {
     (void)state;
@@ -98,9 +72,7 @@ int main(void)
 {
     kernels_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fast_kernels_agree_with_transformers),
-        cmocka_unit_test(plain_kernels_agree_with_transformers),
-        cmocka_unit_test(full_recompute_agrees),
+        cmocka_unit_test(one_rank_agrees_with_transformers),
         cmocka_unit_test(two_ranks_agree),
         cmocka_unit_test(eight_ranks_agree),
         cmocka_unit_test(the_options_of_each_family_matter),

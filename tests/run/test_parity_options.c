@@ -10,26 +10,10 @@ static const char *const cases[] = {CASE("deepseek-v3"), CASE("qwen3-moe"), CASE
                                     CASE("mtp")};
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
-static void fast_kernels_agree_with_transformers(void **state)
+static void one_rank_agrees_with_transformers(void **state)
 {
     (void)state;
-    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "", false, 0);
-}
-
-static void plain_kernels_agree_with_transformers(void **state)
-{
-    (void)state;
-    for (int c = 0; c < N_CASES; c++) agrees(cases[c], "train.micro_batch_size=2", true, 2);
-}
-
-static void full_recompute_agrees(void **state)
-{
-    (void)state;
-    for (int c = 0; c < N_CASES; c++)
-        agrees(cases[c],
-               "model.recompute_granularity=full model.recompute_method=uniform "
-               "model.recompute_num_layers=1",
-               false, 2);
+    cases_agree(cases, N_CASES);
 }
 
 static void layouts_agree(void **state)
@@ -68,15 +52,6 @@ static void router_losses_and_capacity_agree(void **state)
     }
     agrees_on(2, ROUTED("qwen3-moe"), N(2) BY_BATCH FIRST PP2);
     agrees_on(2, ROUTED("deepseek-v3"), N(2) BY_SEQUENCE LARGEST EP2);
-}
-
-/* The case must not agree with this changed: the option would not be tested. */
-static void needs(const char *folder, const char *words)
-{
-    parity_case q = {.folder = folder, .words = words, .o = {.max_steps = 1}};
-    run_case(NULL, &q);
-    if (q.s[0]) fail_msg("%s %s: %s", folder, words, q.err[0].text);
-    if (q.result[0].ok) fail_msg("%s agrees with %s, too", folder, words);
 }
 
 static void the_options_matter(void **state)
@@ -118,12 +93,8 @@ int main(void)
 {
     kernels_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fast_kernels_agree_with_transformers),
-        cmocka_unit_test(plain_kernels_agree_with_transformers),
-        cmocka_unit_test(full_recompute_agrees),
-        cmocka_unit_test(layouts_agree),
-        cmocka_unit_test(router_losses_and_capacity_agree),
-        cmocka_unit_test(the_options_matter),
+        cmocka_unit_test(one_rank_agrees_with_transformers), cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(router_losses_and_capacity_agree),  cmocka_unit_test(the_options_matter),
         cmocka_unit_test(a_padded_vocabulary_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
