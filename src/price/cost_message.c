@@ -280,16 +280,17 @@ static double each_to_all(const cost_model *c, const group_facts *g, double byte
     return fmax(near, far) + level_of(c, g->farthest)->latency * g->hops;
 }
 
-/* What 16 multiprocessors, Megatron's default in 0.16, reach of what 32 do: 0.956, 0.92, 0.922,
- * 0.944, 0.94 over 8, 16, 24, 32 and 36 GB200 (hybrid-ep README, both ways in BF16, kernels alone),
- * whose rate with 32 is what the files of machines have. On Hopper 16 fill the links. From 0.17 on
- * Megatron leaves the default to hybridep, which takes 32 in one domain: docs/ACCURACY.md has what
- * that would change. */
+/* What 16 multiprocessors reach of what 32 do: 0.956, 0.92, 0.922, 0.944, 0.94 over 8, 16, 24, 32
+ * and 36 GB200 (hybrid-ep README, both ways in BF16, kernels alone), whose rate with 32 is what the
+ * files of machines have. On Hopper 16 fill the links. 16 is Megatron's default up to 0.17.0; from
+ * 0.17.1 on (containers from 26.06) it leaves the default to hybridep, which takes 32 in one
+ * domain. */
 static double few_multiprocessors(const cost_model *c)
 {
     const recipe *r = &c->s->r;
     bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
-    bool few = !recipe_given(r, K_FLEX_SMS) || recipe_int(r, K_FLEX_SMS) < 32;
+    bool few = recipe_given(r, K_FLEX_SMS) ? recipe_int(r, K_FLEX_SMS) < 32
+                                           : recipe_stack_before(r, "26.06");
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL ? 0.936 : 1;
 }
 
