@@ -139,8 +139,9 @@ static double value_of(const tensor *t, int64_t part, bool turned, int64_t i, in
     const uint8_t *q = (turned ? t->qt : t->q) + part * code_bytes(t, turned);
     const uint8_t *s = turned ? t->st : t->s;
     int64_t row = quant_row(t->w.type, z.cols);
-    uint8_t code = t->w.type == DTYPE_FP4 ? (uint8_t)(q[i * row / 2 + j / 2] >> (j % 2 * 4) & 15)
-                                          : q[i * row + j];
+    bool halves = t->w.type == DTYPE_FP4; /* of bytes */
+    uint8_t code = q[halves ? i * row / 2 + j / 2 : i * row + j];
+    if (halves) code = (uint8_t)(code >> (j % 2 * 4) & 15);
     double v = (double)narrow_to_float(narrow_format_of(t->w.type), code);
     if (t->g) v *= (double)t->g[part];
     if (!s) return v;
