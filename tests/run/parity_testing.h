@@ -62,8 +62,8 @@ static inline void agrees(const char *folder, const char *words, bool plain, int
     assert_agrees(&q, 0);
 }
 
-/* On one rank, by fast kernels, by plain ones in smaller microbatches, and with full recompute, which
- * brings the same gradients. */
+/* On one rank: by fast kernels, by plain ones in smaller microbatches, and with full recompute,
+ * which brings the same gradients. */
 static inline void cases_agree(const char *const *folders, int n)
 {
     for (int i = 0; i < n; i++) {
