@@ -280,36 +280,36 @@ static double each_to_all(const cost_model *c, const group_facts *g, double byte
     return fmax(near, far) + level_of(c, g->farthest)->latency * g->hops;
 }
 
-/* What 16 multiprocessors reach of what 32 do: 0.956, 0.92, 0.922, 0.944, 0.94 over 8, 16, 24, 32
- * and 36 GB200 (hybrid-ep README, both ways in BF16, kernels alone), whose rate with 32 is what the
- * files of machines have. On Hopper 16 fill the links. 16 is Megatron's default up to 0.17.0; from
- * 0.17.1 on (containers from 26.06) it leaves the default to hybridep, which takes 32 in one
- * domain. */
-static double few_multiprocessors(const cost_model *c)
+/* Has hybridep 16 multiprocessors instead of the 32 that the files of machines speak of? On Hopper
+ * 16 fill the links. 16 is Megatron's default up to 0.17.0; from 0.17.1 on (containers from 26.06)
+ * it leaves the default to hybridep, which takes 32 in one domain. */
+static bool few_multiprocessors(const cost_model *c)
 {
     const recipe *r = &c->s->r;
     bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
     bool few = recipe_given(r, K_FLEX_SMS) ? recipe_int(r, K_FLEX_SMS) < 32
                                            : recipe_stack_before(r, "26.06");
-    return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL ? 0.936 : 1;
+    return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL;
 }
 
 /* A row of deepep or hybridep over a link. Their kernels take a time for each row besides its
  * bytes, which small rows show: with 16 multiprocessors of GB200 rows of 7,392 bytes (FP8 with
- * scales) take 0.62 of the time of those of 14,336, not half (hybrid-ep README). With 32
- * multiprocessors that time is half as long. */
+ * scales) take 0.62 of the time of those of 14,336, not half. 16 take twice as long for a row as 32
+ * do, and reach 0.956, 0.92, 0.922, 0.944, 0.94 of their rate over 8, 16, 24, 32 and 36 GB200 (both
+ * ways in BF16, kernels alone). All from the hybrid-ep README. */
 static double row_seconds(const cost_model *c, link_kind k, double width)
 {
-    static const double MEASURED = 14336;
+    static const double MEASURED = 14336, FEW_REACH = 0.936;
     const hardware *h = c->hw;
     const dispatch_kind d = c->dispatch;
     const int across = k == LINK_OUTSIDE;
-    double few = across ? 1 : few_multiprocessors(c), part = h->dispatch[d][across];
+    bool few = !across && few_multiprocessors(c);
+    double part = h->dispatch[d][across];
     if (!across && h->dispatch_near[d].n)
         part = curve_at(&h->dispatch_near[d], c->groups[GROUP_TP_EP].in_domain);
-    double most = d == DISPATCH_HYBRIDEP && !across && !(few < 1) ? 0.5 : 1;
-    double row = h->framework > 0 ? most * h->dispatch_row[d][across] : 0;
-    return row + width * (1 / (level_of(c, k)->bandwidth * part * few) - row / MEASURED);
+    double row = h->framework > 0 ? (few ? 2 : 1) * h->dispatch_row[d][across] : 0;
+    double rate = level_of(c, k)->bandwidth * part * (few ? FEW_REACH : 1);
+    return row + width * (1 / rate - row / MEASURED);
 }
 
 static double exchange_seconds(const cost_model *c, const exchange_rows *x, double width)

@@ -111,7 +111,19 @@ static void toss_ups_are_no_chain(void **state)
     assert_int_equal(order[0], 1);
 }
 
-/* A whole plan: its first is a toss-up with the fastest or the fastest itself. */
+/* A whole plan on H100, in the order in which `plan` lists it. */
+static const search_result *plan_of(const char *preset, const char *const *words, arena *a)
+{
+    error err = {{0}};
+    hardware *hw = ARENA_NEW(a, hardware);
+    search_result *r = ARENA_NEW(a, search_result);
+    searching_machine(hw, "h100", a);
+    search_options o = {.hw = hw, .published = true, .judged = true};
+    if (search_run(r, searching_recipe(preset, words, a), &o, a, &err)) fail_msg("%s", err.text);
+    return r;
+}
+
+/* The first is a toss-up with the fastest or the fastest itself. */
 static void plans_begin_with_the_fastest_or_its_equal(void **state)
 {
     (void)state;
@@ -119,13 +131,7 @@ static void plans_begin_with_the_fastest_or_its_equal(void **state)
                                         "model.seq_length=4096",      "train.global_batch_size=512",
                                         "mixed_precision=bf16_mixed", NULL};
     arena *a = arena_create();
-    error err = {{0}};
-    hardware *hw = ARENA_NEW(a, hardware);
-    search_result *r = ARENA_NEW(a, search_result);
-    searching_machine(hw, "h100", a);
-    search_options o = {.hw = hw, .published = true, .judged = true};
-    const recipe *given = searching_recipe("qwen3-30b-a3b", words, a);
-    if (search_run(r, given, &o, a, &err)) fail_msg("%s", err.text);
+    const search_result *r = plan_of("qwen3-30b-a3b", words, a);
     double least = r->best[0].exact.step_s, first = least;
     for (int i = 1; i < r->n_best; i++) least = fmin(least, r->best[i].exact.step_s);
     assert_true(r->n_best > 5 && r->best[0].tie);
@@ -141,13 +147,7 @@ static void the_ladder_is_of_the_first_row(void **state)
                                         "model.seq_length=131072", "train.global_batch_size=64",
                                         NULL};
     arena *a = arena_create();
-    error err = {{0}};
-    hardware *hw = ARENA_NEW(a, hardware);
-    search_result *r = ARENA_NEW(a, search_result);
-    searching_machine(hw, "h100", a);
-    search_options o = {.hw = hw, .published = true, .judged = true};
-    const recipe *given = searching_recipe("deepseek-v3", words, a);
-    if (search_run(r, given, &o, a, &err)) fail_msg("%s", err.text);
+    const search_result *r = plan_of("deepseek-v3", words, a);
     const choice *first = &r->best[0].c;
     for (int i = 0; i < r->n_ladder; i++) {
         const choice *rung = &r->ladder[i].c;
