@@ -60,6 +60,7 @@ static void in_a_helper(void)
 typedef struct rank_of {
     comm *c;
     failing *how; /* NULL: waits for its end */
+    pthread_barrier_t *all;
 } rank_of;
 
 static void *run(void *with)
@@ -67,6 +68,7 @@ static void *run(void *with)
     rank_of *r = with;
     comm_here(r->c);
     comm_where(r->c, "layer", "experts.fc1");
+    pthread_barrier_wait(r->all); /* both ranks are known before one fails */
     if (r->how) r->how();
     for (;;) pause();
     return NULL;
@@ -78,14 +80,16 @@ static void child(failing *f)
     comm *c[2];
     pthread_t t[2];
     rank_of r[2];
+    pthread_barrier_t all;
     error err;
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGABRT};
     for (int i = 0; i < 3; i++) signal(numbers[i], SIG_DFL); /* the test library's handlers */
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     comm_crashes();
     if (comm_open_threads(c, 2, &err)) _exit(9);
+    pthread_barrier_init(&all, NULL, 2);
     for (int i = 0; i < 2; i++) {
-        r[i] = (rank_of){c[i], i ? f : NULL};
+        r[i] = (rank_of){c[i], i ? f : NULL, &all};
         pthread_create(&t[i], NULL, run, &r[i]);
     }
     pthread_join(t[1], NULL);
