@@ -50,7 +50,7 @@ fp8_cpu() {
 }
 
 # MXFP8 and NVFP4 on Hopper, ten steps beside the CPU's and planned bytes beside touched ones. 1.25 M parameters, since the products are a
-# thread a number (about 0.2 TFLOP/s: an estimate). Not run yet.
+# thread a number (about 0.2 TFLOP/s: an estimate).
 fp8_reference() {
     local form far code
     local model=(tiny cluster.gpu=H200 cluster.n_gpus=1 moefold.target=moefold model.seq_length=256 logger.log_interval=1)
