@@ -209,6 +209,12 @@ static inline void print_markdown(const judging *b)
            "unequal their loads were. They are priced at the default skew\nof recipes and count in "
            "no other figure of this file.\n\n");
     print_rows(b, LIST_NATURAL);
+    printf(
+        "## Dense models\n\nLlama in Megatron-Bridge's tables, one row a configuration, the newest "
+        "container. Nothing was fitted to these rows. Two\nthings were corrected after they were "
+        "seen, as said above: TP overlap, and GEMM in older containers.\n\n");
+    print_summary(b, LIST_DENSE);
+    print_rows(b, LIST_DENSE);
     printf("## Memory: does what was run fit?\n\n");
     print_misfits(b);
     printf(
@@ -234,7 +240,7 @@ static inline void print_markdown(const judging *b)
 
 static inline void print_csv(const judging *b)
 {
-    static const char *const lists[LIST_COUNT] = {"set", "other", "natural", "memory"};
+    static const char *const lists[LIST_COUNT] = {"set", "other", "natural", "dense", "memory"};
     printf("id,list,half,model,gpu,stack,published_tokens,tokens,error,published_tflops,tflops,"
            "step_s,peak_gib,usable_gib,fits");
     for (int k = 0; k < COST_KINDS; k++) printf(",%s", cost_kind_name((cost_kind)k));

@@ -1,9 +1,10 @@
 /* accuracy_rows.h - the rows that are judged: which, what they report, and our price of each.
  *
- * Three lists: the accuracy set (one row a configuration, the newest), every other row of
- * published.csv that can be a recipe here (one a configuration, not one of the set's), and the rows
- * that report memory. The set's ids, sorted by name, are halved: the first, third, fifth ... may be
- * used to fit parameters, the second, fourth ... never are. */
+ * The lists: the accuracy set (one row a configuration, the newest), every other row of
+ * published.csv that can be a recipe here (one a configuration, not one of the set's; natural
+ * routing and dense models by themselves), and the rows that report memory. The set's ids, sorted
+ * by name, are halved: the first, third, fifth ... may be used to fit parameters, the second,
+ * fourth ... never are. */
 #ifndef BENCH_ACCURACY_ROWS_H
 #define BENCH_ACCURACY_ROWS_H
 
@@ -19,8 +20,16 @@
 
 enum { ROWS_MAX = 1024, MACHINES_MAX = 16 };
 
-/* LIST_NATURAL: speeds with routing as it comes, priced at our default skew. */
-typedef enum row_list { LIST_SET, LIST_OTHER, LIST_NATURAL, LIST_MEMORY, LIST_COUNT } row_list;
+/* LIST_NATURAL: speeds with routing as it comes, priced at our default skew. LIST_DENSE: models
+ * without experts, which nothing was fitted to. */
+typedef enum row_list {
+    LIST_SET,
+    LIST_OTHER,
+    LIST_NATURAL,
+    LIST_DENSE,
+    LIST_MEMORY,
+    LIST_COUNT
+} row_list;
 
 typedef struct judged {
     published p;
@@ -150,7 +159,9 @@ static inline void row_add(judging *b, row_list list, int row)
     published_recipe(&p, &b->t, row, b->a);
     const char *id = csv_cell(&b->t, row, "id"), *key = row_key(&b->t, row, b->a);
     bool natural = published_is_natural(&p);
+    const published_name *known = published_known(csv_cell(&b->t, row, "model"));
     if (natural && list == LIST_OTHER) list = LIST_NATURAL;
+    if (known && known->dense && list == LIST_OTHER) list = LIST_DENSE;
     if (natural && list == LIST_MEMORY && !p.why_not) p.why_not = "natural routing";
     if (p.why_not) {
         refuse(b, p.why_not, csv_cell(&b->t, row, "model"));
@@ -159,7 +170,6 @@ static inline void row_add(judging *b, row_list list, int row)
     if (b->n_rows == ROWS_MAX || (list != LIST_SET && row_is_known(b, list, key))) return;
     judged *j = &b->rows[b->n_rows++];
     *j = (judged){.p = p, .list = list, .id = id, .key = key, .refused = p.why_not};
-    const published_name *known = published_known(csv_cell(&b->t, row, "model"));
     j->model = known ? known->preset : csv_cell(&b->t, row, "model");
     j->gpu = csv_cell(&b->t, row, "gpu");
     j->source = arena_copy(b->a, id, strcspn(id, "-"));

@@ -293,6 +293,18 @@ static double calls_of(const cost_model *c, const op *o, const cost_row *row, bo
     }
 }
 
+/* The same, but of GEMM in blocks beside TP communication Megatron calls one whole, and Transformer
+ * Engine puts blocks and messages from C++, as it does the products of experts. Its sum over blocks
+ * is one kernel. */
+static double calls_by_blocks(const cost_model *c, const op *o, const cost_row *row, bool narrow)
+{
+    double whole = calls_of(c, o, row, narrow);
+    if (o->blocks < 2) return whole;
+    double each = c->hw->calls[CALL_EXPERT][is_backward(o)];
+    if (o->kind == OP_ADD) return each / o->blocks;
+    return each + (is_product(row) ? whole / o->blocks : 0);
+}
+
 /* ---- seconds */
 
 static double buffers(const segment *seg, const int *ids, int n)
@@ -416,6 +428,8 @@ static double moved(const cost_model *c, const segment *seg, const op *o, const 
     if (c->fused_experts && experts && !again) return pages;
     bool bias = o->kind == OP_BIAS || o->kind == OP_GROUPED_BIAS;
     if (bias && c->hw->framework > 0) return 0; /* the product before or the activation adds it */
+    if (o->kind == OP_ADD && o->blocks > 1 && c->hw->framework > 0) /* one sum of all blocks */
+        return buffers(seg, o->out, 1) * (1 + 2.0 / o->blocks);
     double bytes = bytes_of(seg, o, row->way);
     if (c->wide_combine) bytes += widened(seg, o);
     bytes += sorted_again(c, seg, o);
@@ -492,6 +506,8 @@ bool cost_passes_on(const cost_model *c, const segment *seg, const op *o)
     return o->kind == OP_FLEX_FAN || exchanged(seg, o->out[OUT_UNPERMUTE_y], false);
 }
 
+/* Factors of container generations are for what the framework brought: dense GEMM are cuBLAS's in
+ * all of them, and as fast. */
 op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
 {
     const cost_row *row = &rows[o->kind];
@@ -503,14 +519,18 @@ op_cost cost_of(const cost_model *c, const segment *seg, const op *o)
     double launches = launches_of(c, o, row, out.quantise > 0) * one;
     if (message) out.kind = kind_of_group[o->group];
     if (message) out.seconds *= one;
-    if (!beside) out.seconds = (out.seconds + c->hw->least * launches) * c->device;
+    if (!beside) {
+        double gemm = row->way == WAY_PRODUCT ? out.seconds - out.quantise : 0;
+        out.seconds = gemm + (out.seconds - gemm + c->hw->least * launches) * c->device;
+    }
     out.quantise *= c->device;
     out.part = capture_part(o);
     if (row->way == WAY_GROUPED)
         launches += c->expert_launches[cost_is_narrow(c, o)] * (double)o->dim[DIM_GROUPED_E];
     bool counted = c->hw->framework > 0 && c->hw->calls[CALL_PRODUCT][0] > 0;
-    double calls =
-        counted ? calls_of(c, o, row, is_product(row) && cost_is_narrow(c, o)) * one : launches;
+    double calls = counted
+                       ? calls_by_blocks(c, o, row, is_product(row) && cost_is_narrow(c, o)) * one
+                       : launches;
     out.eager = calls * c->hw->launch * c->host;
     if (reads_back(c, o)) out.eager += c->hw->sync * c->host;
     out.replayed = launches * c->hw->graph_launch * c->host;

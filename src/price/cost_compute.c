@@ -104,12 +104,50 @@ static double product_bytes(const cost_model *c, const segment *seg, const op *o
     return bytes;
 }
 
-static double quantised(const cost_model *c, const op *o, double forward, double backward)
+/* The part of a product's first input that this rank makes narrow: TP ranks cast their own tokens
+ * and gather what they have cast. */
+static double own_part(const cost_model *c, const segment *seg, const op *o)
 {
+    bool back = o->phase != PHASE_FORWARD && o->phase != PHASE_RECOMPUTE;
+    int x = op_first_buf(o);
+    for (int i = 0; i < seg->n_ops[back]; i++) {
+        const op *m = &seg->ops[back][i];
+        if (m->group != GROUP_TP) continue;
+        if (m->kind == OP_ALL_GATHER && m->out[OUT_ALL_GATHER_y] == x)
+            return 1 / c->groups[GROUP_TP].members;
+        if (m->kind == OP_SHIFT && m->out[OUT_SHIFT_y] == x) return 0;
+    }
+    return 1;
+}
+
+/* Passes that make inputs narrow: of the input forward, of the output's gradient backward. Hopper's
+ * products by weight want it by columns, too, which is made of what was gathered. */
+static double quantised(const cost_model *c, const op *o, double forward, double backward,
+                        double own)
+{
+    const double turn = own < 1 && c->s->gpu && c->s->gpu->arch == ARCH_HOPPER ? 2 : 0;
     double elements = o->kind == OP_GEMM || o->kind == OP_GROUPED       ? forward
                       : o->kind == OP_GEMM_D || o->kind == OP_GROUPED_D ? backward
                                                                         : 0;
-    return elements > 0 ? cost_memory(c, elements * c->hw->narrow_bytes[c->scaling]) : 0;
+    double bytes = elements * (own * c->hw->narrow_bytes[c->scaling] + turn);
+    return bytes > 0 ? cost_memory(c, bytes) : 0;
+}
+
+/* Numbers of the results that fill the chip at once: products that fill less than half of it run
+ * beside those of other streams. */
+static double beside_others(double size)
+{
+    enum { STREAMS = 4, HALF = 1 << 21 };
+    return size < HALF ? fmin(STREAMS * size, HALF) : size;
+}
+
+/* The result's numbers by which its part of the peak is read; Transformer Engine puts blocks beside
+ * TP communication on several streams, too. */
+static double size_of(const cost_model *c, const op *o, const product_shape *z)
+{
+    double size = z->rows * z->columns;
+    if (o->blocks < 2 || !(c->hw->framework > 0)) return size;
+    return fmin(beside_others(size), size * o->blocks);
 }
 
 double cost_product(const cost_model *c, const segment *seg, const op *o, double *quantise)
@@ -120,11 +158,11 @@ double cost_product(const cost_model *c, const segment *seg, const op *o, double
     product_shape z = shape_of(OP_GEMM, plain_kind(o), m, n, k);
     number_kind numbers = narrow ? c->products : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
-    double rate = peak_of(c, narrow) * curve_at(reached, sqrt(z.rows * z.columns)) *
+    double rate = peak_of(c, narrow) * curve_at(reached, sqrt(size_of(c, o, &z))) *
                   depth_part(c, narrow, z.sum);
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     if (narrow && c->by_reference) rate = REFERENCE;
-    *quantise = narrow && !c->quantises ? quantised(c, o, m * k, m * n) : 0;
+    *quantise = narrow && !c->quantises ? quantised(c, o, m * k, m * n, own_part(c, seg, o)) : 0;
     return *quantise + (rate > 0 ? larger(op_flops(o) / rate, memory) : memory);
 }
 
@@ -151,18 +189,16 @@ static double grouped_deep(const cost_model *c, bool narrow, double sum)
 }
 
 /* What one of the products that are called for each expert reaches: that of a dense product of its
- * size, but those that fill less than half of the chip run beside those of other streams. On one
+ * size, beside those of other streams. On one
  * H200 a loop of 128 calls with 2,048 rows reached 632, 603, 606 TFLOP/s (N 1536 K 2048: forward,
  * data and weight gradient) and 476, 496, 498 (N 2048 K 768), Megatron's four streams 539 in all;
  * this gives 577, 607, 577, 530, 500, 500. */
 static double one_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z)
 {
-    enum { STREAMS = 4, HALF = 1 << 21 };
     number_kind numbers = narrow ? c->products : c->plain;
     const curve *reached = form_of(&c->hw->gemm[numbers], c->hw->gemm_gradient[numbers], o);
-    double size = z->rows * z->columns;
-    if (size < HALF) size = fmin(STREAMS * size, HALF);
-    return curve_at(reached, sqrt(size)) * grouped_deep(c, narrow, z->sum);
+    return curve_at(reached, sqrt(beside_others(z->rows * z->columns))) *
+           grouped_deep(c, narrow, z->sum);
 }
 
 static double grouped_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z,
@@ -227,8 +263,8 @@ double cost_grouped(const cost_model *c, const segment *seg, const op *o, double
     double memory = cost_memory(c, product_bytes(c, seg, o, narrow));
     double parts = c->one_by_one ? experts : 1; /* a kernel for each expert */
     if (narrow && !c->quantises && !comes_narrow(c, o))
-        *quantise =
-            parts * quantised(c, o, rows * c->padding * k / parts, rows * c->padding * n / parts);
+        *quantise = parts * quantised(c, o, rows * c->padding * k / parts,
+                                      rows * c->padding * n / parts, 1);
     if (*quantise > 0) *quantise += (parts - 1) * c->hw->least;
     return *quantise + larger(seconds, memory);
 }

@@ -113,6 +113,7 @@ typedef struct op {
     double real[OP_REAL_MAX];
     unsigned flags;
     int layer_step; /* layers after the instance's first one */
+    int blocks;     /* of a GEMM in blocks beside TP communication: their number; 0: it is whole */
 } op;
 
 /* The number formats of an operation's tensors and how many elements they have, in the order of

@@ -248,6 +248,7 @@ op *seg_op(builder *b, int phase, op_kind kind, const char *name, const int *in,
     *o = (op){.kind = kind, .name = name, .module = b->module, .role = b->role};
     o->node = b->node;
     o->layer_step = b->layer_step;
+    o->blocks = b->blocks;
     o->phase = phase == SEG_FORWARD       ? PHASE_FORWARD
                : is_weight_gradient(kind) ? PHASE_WGRAD
                                           : PHASE_BACKWARD;

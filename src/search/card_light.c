@@ -110,7 +110,7 @@ static void read_half(cards *k, card_light *l, card_bench *w, const card_key *ke
         event_list_fill(&of, cost, &seg, phase, k->scratch);
         read_phase(l, &of, phase, &host);
         if (of.temp > l->temp) l->temp = of.temp;
-        l->fastest[phase] = of.flops * w->cost.device / peak;
+        l->fastest[phase] = of.flops / peak;
     }
     arena_release(k->scratch, mark);
 }

@@ -244,8 +244,10 @@ bool space_kind_ok(const space *s, const choice *c)
     const model *m = &base->m;
     int64_t heads = recipe_int(&base->r, K_KV_HEADS), levels[2];
     if (c->tp_overlap && c->tp == 1) return false;
-    if (pinned(s, K_TP_OVERLAP) && recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1)
-        return false;
+    if (pinned(s, K_TP_OVERLAP)) {
+        if (recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1) return false;
+    } else if (c->tp_overlap && m->mla && target_of(&base->r) == TARGET_MEGATRON)
+        return false; /* without effect: rule tp-overlap-without-mla */
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;
     bool sinks = recipe_is(&base->r, K_SOFTMAX, "learnable");

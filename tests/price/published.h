@@ -12,27 +12,30 @@
 
 typedef struct published_name {
     const char *name, *preset;
-    bool mtp;
+    bool mtp, dense;
 } published_name;
 
 static inline const published_name *published_known(const char *name)
 {
     static const published_name names[] = {
-        {"DeepSeek-V3-685B (MTP1)", "deepseek-v3", true},
-        {"DeepSeek-V3-671B (+MTP1)", "deepseek-v3", true},
-        {"DeepSeek-V3-671B (no MTP)", "deepseek-v3", false},
-        {"Kimi-K2-1T", "kimi-k2", false},
-        {"Moonlight-16B-A3B", "moonlight-16b", false},
-        {"Qwen3-30B-A3B", "qwen3-30b-a3b", false},
-        {"Qwen3-235B-A22B", "qwen3-235b-a22b", false},
+        {"DeepSeek-V3-685B (MTP1)", "deepseek-v3", true, false},
+        {"DeepSeek-V3-671B (+MTP1)", "deepseek-v3", true, false},
+        {"DeepSeek-V3-671B (no MTP)", "deepseek-v3", false, false},
+        {"Kimi-K2-1T", "kimi-k2", false, false},
+        {"Moonlight-16B-A3B", "moonlight-16b", false, false},
+        {"Qwen3-30B-A3B", "qwen3-30b-a3b", false, false},
+        {"Qwen3-235B-A22B", "qwen3-235b-a22b", false, false},
         /* its prediction module is in the ModelZoo's configuration and Megatron-Bridge's recipes.
          * The ModelZoo's figures say so, too: by the commit that they name (Megatron-LM bbc762d5)
          * 89 TFLOP/s are 2.25 s with the module, 2.04 s without, and 2.2 s are printed */
-        {"Qwen3-Next-80B-A3B", "qwen3-next-80b-a3b", true},
-        {"GPT-OSS-20B", "gpt-oss-20b", false},
-        {"GPT-OSS-120B", "gpt-oss-120b", false},
-        {"Mixtral-8x7B", "mixtral-8x7b", false},
-        {"Mixtral-8x22B", "mixtral-8x22b", false},
+        {"Qwen3-Next-80B-A3B", "qwen3-next-80b-a3b", true, false},
+        {"GPT-OSS-20B", "gpt-oss-20b", false, false},
+        {"GPT-OSS-120B", "gpt-oss-120b", false, false},
+        {"Mixtral-8x7B", "mixtral-8x7b", false, false},
+        {"Mixtral-8x22B", "mixtral-8x22b", false, false},
+        {"Llama3-8B", "llama-3-8b", false, true},
+        {"Llama3-70B", "llama-3-70b", false, true},
+        {"Llama3.1-405B", "llama-3.1-405b", false, true},
     };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i].name, name) == 0) return &names[i];
@@ -53,6 +56,7 @@ static inline void published_model(published *p, const published_name *m)
     published_set(p, arena_text(p->a, "model.seq_length=%" PRId64, seq));
     if (seq > 32768)
         published_set(p, arena_text(p->a, "model.max_position_embeddings=%" PRId64, seq));
+    if (m->dense) return;
     published_set(p, published_is_natural(p) ? "model.moe_router_force_load_balancing=false"
                                              : "model.moe_router_force_load_balancing=true");
 }
@@ -157,12 +161,23 @@ static inline const char *published_stack(const published *p)
 
 /* ---- the whole row */
 
+/* Megatron-Bridge's benchmarks of Llama on one pipeline stage shard weights, but for the small one;
+ * the tables of 26.02 and later do not print it. */
+static inline bool published_sharded(const published *p)
+{
+    bool small = strcmp(published_cell(p, "model"), "Llama3-8B") == 0;
+    return published_notes(p, "FSDP") || (!small && csv_int(p->t, p->row, "PP", 1) == 1);
+}
+
 static inline const char *published_refusal(const published *p)
 {
-    static const char *const needed[] = {"gpu", "n_gpus", "seq_len", "mbs", "gbs", "EP", "PP"};
-    if (!published_known(published_cell(p, "model"))) return "a model that is no preset here";
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+    static const char *const needed[] = {"gpu", "n_gpus", "seq_len", "mbs", "gbs", "PP", "EP"};
+    const published_name *m = published_known(published_cell(p, "model"));
+    if (!m) return "a model that is no preset here";
+    size_t n = sizeof needed / sizeof needed[0] - (m->dense ? 1 : 0);
+    for (size_t i = 0; i < n; i++)
         if (!*published_cell(p, needed[i])) return arena_text(p->a, "%s not published", needed[i]);
+    if (m->dense) return published_sharded(p) ? "sharded by FSDP" : NULL;
     if (published_notes(p, "token drop") || published_notes(p, "token-drop"))
         return "tokens are dropped";
     if (published_from(p, "MB-") && !published_notes(p, "feature cells"))
@@ -180,6 +195,7 @@ static inline void published_recipe(published *p, const csv *t, int row, arena *
     published_model(p, m);
     published_cluster(p);
     published_pipeline(p, m);
+    if (m->dense) published_dense(p);
     published_precision(p);
     published_dispatcher(p);
     published_recompute(p);

@@ -199,10 +199,23 @@ static inline bool published_narrow_moments(const published *p, const char *pres
            published_from(p, "MCP-Q235-GB200-MX");
 }
 
+/* Megatron-Bridge's benchmarks of Llama (scripts/performance/configs/llama at v0.3.0 to v0.5.0):
+ * userbuffers beside TP, not in NVFP4; the largest model counts embedding and head as layers. */
+static inline void published_dense(published *p)
+{
+    bool fp4 = strcmp(published_cell(p, "precision"), "NVFP4") == 0;
+    if (csv_int(p->t, p->row, "TP", 1) > 1 && !fp4)
+        published_set(p, "comm_overlap.tp_comm_overlap=true");
+    if (strcmp(published_cell(p, "model"), "Llama3.1-405B") == 0)
+        published_sets(p, "model.account_for_embedding_in_pipeline_split=true "
+                          "model.account_for_loss_in_pipeline_split=true");
+}
+
 /* Megatron-Bridge's benchmarks sum gradients in 16 bits; nobody looks for NaN. */
 static inline void published_habits(published *p, const char *preset)
 {
-    published_sets(p, "model.moe_router_fusion=true ddp.check_for_nan_in_grad=false "
+    if (*published_cell(p, "EP")) published_set(p, "model.moe_router_fusion=true");
+    published_sets(p, "ddp.check_for_nan_in_grad=false "
                       "rerun_state_machine.check_for_nan_in_loss=false");
     if (published_bridge(p)) published_set(p, "mixed_precision.grad_reduce_in_fp32=false");
     if (published_notes(p, "Muon")) /* Megatron-Bridge v0.5.0 configs/kimi */

@@ -44,6 +44,20 @@ static void the_accuracy_set_is_as_near_as_it_says(void **state)
     assert_true(numbers_within(&errors, 0.25) >= 0.96);
 }
 
+/* Rows that nothing was fitted to. */
+static void dense_models_are_as_near(void **state)
+{
+    (void)state;
+    const judging *b = judged_rows();
+    numbers errors = {0};
+    for (int i = 0; i < b->n_rows; i++)
+        if (judged_counts(&b->rows[i], LIST_DENSE)) numbers_add(&errors, judged_error(&b->rows[i]));
+    numbers size = numbers_absolute(&errors);
+    assert_int_equal(errors.n, 37);
+    assert_true(numbers_median(&size) <= 0.06);
+    assert_true(numbers_within(&errors, 0.12) >= 0.9);
+}
+
 static void models_are_in_order(void **state)
 {
     (void)state;
@@ -91,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_accuracy_set_is_as_near_as_it_says),
+        cmocka_unit_test(dense_models_are_as_near),
         cmocka_unit_test(models_are_in_order),
         cmocka_unit_test(what_was_run_fits),
         cmocka_unit_test(the_table_of_bands_is_of_these_prices),

@@ -4,6 +4,7 @@
  * rank saves only its own tokens; backward gathers them again while a GEMM runs that does not need
  * them. With tp_comm_overlap both collectives go block by block instead (overlap.c). */
 #include "program/build/quant.h"
+#include "recipe/target.h"
 
 void linear_forward(builder *b, const product *p, int64_t rows, int x, int y)
 {
@@ -50,7 +51,7 @@ void gather_into(builder *b, int phase, const char *name, int x, int out, int64_
 int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width)
 {
     if (b->s->lay.tp == 1) return x;
-    int whole = seg_temp(b, name, b->Tc * width);
+    int whole = seg_temp_as(b, name, b->Tc * width, b->seg->bufs[x].type);
     gather_into(b, phase, name, x, whole, width);
     return whole;
 }
@@ -60,9 +61,22 @@ void scatter_tokens(builder *b, int phase, const char *name, int partial, int ou
     seg_comm(b, phase, OP_REDUCE_SCATTER, name, GROUP_TP, IN(partial), OUT(out), DIM(b->T * width));
 }
 
+/* Everybody's output gradient as products take it: Transformer Engine casts first, then gathers. */
+static int gather_gradient(builder *b, const product *p, int dy)
+{
+    int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
+    op *o = seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, p->name, GROUP_TP, IN(dy), OUT(whole),
+                     DIM(b->T * p->n));
+    o->type = b->types.stored;
+    return whole;
+}
+
+/* Megatron turns it off where it meets MLA (rule tp-overlap-without-mla). */
 static bool by_blocks(const builder *b)
 {
-    return b->s->lay.tp > 1 && recipe_on(&b->s->r, K_TP_OVERLAP);
+    const recipe *r = &b->s->r;
+    if (recipe_on(r, K_MLA) && target_of(r) == TARGET_MEGATRON) return false;
+    return b->s->lay.tp > 1 && recipe_on(r, K_TP_OVERLAP);
 }
 
 void column_forward(builder *b, const product *p, int x, int y)
@@ -98,7 +112,7 @@ void column_backward(builder *b, const product *p, int dy, int x, int dx, bool a
 {
     if (b->s->lay.tp == 1)
         linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, add});
-    else if (by_blocks(b))
+    else if (by_blocks(b) && target_of(&b->s->r) == TARGET_MOEFOLD)
         overlap_column_backward(b, p, dy, x, dx, add);
     else
         column_backward_cut(b, p, dy, x, dx, add);
@@ -132,7 +146,7 @@ void row_backward(builder *b, const product *p, int dy, int x, int dx)
         overlap_row_backward(b, p, dy, x, dx);
     } else {
         const product bare = without_bias(p);
-        int whole = gather_tokens(b, SEG_BACKWARD, p->name, dy, p->n);
+        int whole = gather_gradient(b, p, dy);
         linear_backward(b, &bare, b->Tc, (linear_grads){whole, x, dx, false});
     }
     int bias = p->bias ? seg_gradient(b, p->bias) : NONE;

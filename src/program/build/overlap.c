@@ -4,9 +4,14 @@
  * is multiplied while the next is on its way. Where sums are scattered, the sum of a block starts
  * with the rank after its owner and goes round until it is home; each rank adds its part.
  *
+ * Transformer Engine cuts only what waits for a gather or ends in a scatter: forward products and
+ * the data gradient of a row-parallel one. Beside its other backward products whole collectives
+ * run, as they do without overlap; programs for Megatron are built so (linear.c).
+ *
  * I1  With P ranks, at step h this rank at place p has the block of place p - h; of sums it adds to
  *     the block of place p - 1 - h, and last to its own. */
 #include "program/build/quant.h"
+#include "recipe/target.h"
 
 static const expert_shape all = {0};
 
@@ -16,22 +21,38 @@ static int64_t owner_at(const builder *b, int64_t h)
     return ((seg_group_rank(b, GROUP_TP) - h) % n + n) % n; /* I1 */
 }
 
+static int64_t begin_blocks(builder *b)
+{
+    b->blocks = (int)b->s->lay.tp;
+    return b->s->lay.tp;
+}
+
+static void end_blocks(builder *b)
+{
+    b->blocks = 0;
+}
+
 /* The rows of a block in a buffer of [Tc][width]. */
 static int rows_of(builder *b, int whole, int64_t owner, int64_t width)
 {
     return seg_view(b, whole, owner * b->T * width, b->T * width);
 }
 
-static int pass_on(builder *b, int phase, const char *name, int x, int64_t width)
+static int pass_into(builder *b, int phase, const char *name, int x, int y, int64_t width)
 {
-    int y = seg_temp(b, name, b->T * width);
     seg_comm(b, phase, OP_SHIFT, name, GROUP_TP, IN(x), OUT(y), DIM(b->T * width, 1));
     return y;
 }
 
+static int pass_on(builder *b, int phase, const char *name, int x, int64_t width)
+{
+    int y = seg_temp_as(b, name, b->T * width, b->seg->bufs[x].type);
+    return pass_into(b, phase, name, x, y, width);
+}
+
 void overlap_column_forward(builder *b, const product *p, int x, int y)
 {
-    int64_t n = b->s->lay.tp;
+    int64_t n = begin_blocks(b);
     int here = x;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, here, p->k) : NONE;
@@ -39,6 +60,7 @@ void overlap_column_forward(builder *b, const product *p, int x, int y)
                         (product_ends){b->T, here, rows_of(b, y, owner_at(b, h), p->n)});
         here = next;
     }
+    end_blocks(b);
     int bias = p->bias ? seg_weight(b, p->bias) : NONE;
     if (bias != NONE) seg_op(b, SEG_FORWARD, OP_BIAS, p->name, IN(bias), OUT(y), DIM(b->Tc, p->n));
 }
@@ -56,7 +78,7 @@ static int add_part(builder *b, const product *p, int dy, int so_far, int dx)
 
 void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx, bool add)
 {
-    int64_t n = b->s->lay.tp;
+    int64_t n = begin_blocks(b);
     int here = x, so_far = NONE, last = add ? NONE : dx;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->k) : NONE;
@@ -70,6 +92,7 @@ void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx
         product_weight(b, p, all, b->T, &d, here);
         here = next;
     }
+    end_blocks(b);
     if (dx != NONE && add)
         seg_op(b, SEG_BACKWARD, OP_ADD, p->name, IN(dx, so_far), OUT(dx), DIM(b->T * p->k));
     int bias = p->bias ? seg_gradient(b, p->bias) : NONE;
@@ -79,7 +102,7 @@ void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx
 
 void overlap_row_forward(builder *b, const product *p, int x, int y)
 {
-    int64_t n = b->s->lay.tp;
+    int64_t n = begin_blocks(b);
     int so_far = NONE;
     for (int64_t h = 0; h < n; h++) {
         int part = h == n - 1 ? y : seg_temp(b, p->name, b->T * p->n);
@@ -89,11 +112,35 @@ void overlap_row_forward(builder *b, const product *p, int x, int y)
             seg_op(b, SEG_FORWARD, OP_ADD, p->name, IN(part, so_far), OUT(part), DIM(b->T * p->n));
         so_far = h < n - 1 ? pass_on(b, SEG_FORWARD, p->name, part, p->n) : NONE;
     }
+    end_blocks(b);
+}
+
+/* Blocks arrive in one buffer, from which the weight's gradient is made by one product. */
+static void row_backward_gathered(builder *b, const product *p, int dy, int x, int dx)
+{
+    int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
+    int here = rows_of(b, whole, owner_at(b, 0), p->n);
+    seg_op(b, SEG_BACKWARD, OP_COPY, p->name, IN(dy), OUT(here), DIM(b->T * p->n));
+    int64_t n = begin_blocks(b);
+    for (int64_t h = 0; h < n; h++) {
+        int next = h < n - 1 ? rows_of(b, whole, owner_at(b, h + 1), p->n) : NONE;
+        if (next != NONE) pass_into(b, SEG_BACKWARD, p->name, here, next, p->n);
+        product_dy d = product_gradient(b, p, all, b->T, here, FOR_DATA);
+        product_data(b, p, all, b->T, &d, rows_of(b, dx, owner_at(b, h), p->k));
+        here = next;
+    }
+    end_blocks(b);
+    product_dy d = product_gradient(b, p, all, b->Tc, whole, FOR_WEIGHT);
+    product_weight(b, p, all, b->Tc, &d, x);
 }
 
 void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
 {
-    int64_t n = b->s->lay.tp;
+    if (target_of(&b->s->r) == TARGET_MEGATRON) {
+        row_backward_gathered(b, p, dy, x, dx);
+        return;
+    }
+    int64_t n = begin_blocks(b);
     int here = dy;
     for (int64_t h = 0; h < n; h++) {
         int next = h < n - 1 ? pass_on(b, SEG_BACKWARD, p->name, here, p->n) : NONE;
@@ -103,4 +150,5 @@ void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
         product_weight(b, p, all, b->T, &d, rows_of(b, x, owner, p->k));
         here = next;
     }
+    end_blocks(b);
 }
