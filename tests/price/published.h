@@ -69,6 +69,21 @@ static inline void published_size(published *p, const char *column, const char *
     if (size != unset) published_set(p, arena_text(p->a, "%s=%" PRId64, key, size));
 }
 
+/* How the sequence is split, "TP" or "CP" sizes. The card of DeepSeek-V3's long contexts calls it
+ * CP, but the commands that it names set TP: with TP their memory fits, and prices are within 2.2 %
+ * of the figures at every length (docs/DIRECTIONS.md). */
+static inline bool published_splits_by_tp(const published *p)
+{
+    return published_from(p, "SK-LC-DSV3-H100-");
+}
+
+static inline void published_sequence(published *p)
+{
+    bool by_tp = published_splits_by_tp(p);
+    published_size(p, by_tp ? "CP" : "TP", "model.tensor_model_parallel_size", 1);
+    if (!by_tp) published_size(p, "CP", "model.context_parallel_size", 1);
+}
+
 /* No row prints the kind of CP. Inside a node it is taken as the default, a ring; across nodes as
  * heads exchanged inside of one and a ring between them: a ring over expanded keys alone is bound
  * by the network there, and before 26.06 Transformer Engine has nothing else for MLA. */
@@ -76,7 +91,7 @@ static inline void published_context(published *p)
 {
     int64_t cp = csv_int(p->t, p->row, "CP", 1);
     bool rack = text_starts(published_cell(p, "gpu"), "GB");
-    if (cp <= (rack ? 64 : 8)) return;
+    if (cp <= (rack ? 64 : 8) || published_splits_by_tp(p)) return;
     published_set(p, "model.cp_comm_type=a2a+p2p");
     published_set(
         p, arena_text(p->a, "model.hierarchical_context_parallel_sizes=[8,%" PRId64 "]", cp / 8));
@@ -88,8 +103,7 @@ static inline void published_cluster(published *p)
     published_set(p, arena_text(p->a, "cluster.gpu=%s", published_cell(p, "gpu")));
     published_size(p, "n_gpus", "cluster.n_gpus", 0);
     if (text_starts(published_cell(p, "gpu"), "GB")) published_set(p, "cluster.nvlink_domain=64");
-    published_size(p, "TP", "model.tensor_model_parallel_size", 1);
-    published_size(p, "CP", "model.context_parallel_size", 1);
+    published_sequence(p);
     published_context(p);
     published_size(p, "EP", "model.expert_model_parallel_size", 1);
     published_size(p, "ETP", "model.expert_tensor_parallel_size", 0);
