@@ -30,14 +30,19 @@ static int close_rows(void **state)
     return 0;
 }
 
-static void the_accuracy_set_is_as_near_as_it_says(void **state)
+static numbers errors_of(row_list list)
 {
-    (void)state;
     const judging *b = judged_rows();
     numbers errors = {0};
     for (int i = 0; i < b->n_rows; i++)
-        if (judged_counts(&b->rows[i], LIST_SET)) numbers_add(&errors, judged_error(&b->rows[i]));
-    numbers size = numbers_absolute(&errors);
+        if (judged_counts(&b->rows[i], list)) numbers_add(&errors, judged_error(&b->rows[i]));
+    return errors;
+}
+
+static void the_accuracy_set_is_as_near_as_it_says(void **state)
+{
+    (void)state;
+    numbers errors = errors_of(LIST_SET), size = numbers_absolute(&errors);
     assert_int_equal(errors.n, 79);
     assert_true(numbers_median(&size) <= 0.06);
     assert_true(numbers_within(&errors, 0.17) >= 0.9);
@@ -48,11 +53,7 @@ static void the_accuracy_set_is_as_near_as_it_says(void **state)
 static void dense_models_are_as_near(void **state)
 {
     (void)state;
-    const judging *b = judged_rows();
-    numbers errors = {0};
-    for (int i = 0; i < b->n_rows; i++)
-        if (judged_counts(&b->rows[i], LIST_DENSE)) numbers_add(&errors, judged_error(&b->rows[i]));
-    numbers size = numbers_absolute(&errors);
+    numbers errors = errors_of(LIST_DENSE), size = numbers_absolute(&errors);
     assert_int_equal(errors.n, 37);
     assert_true(numbers_median(&size) <= 0.06);
     assert_true(numbers_within(&errors, 0.12) >= 0.9);
