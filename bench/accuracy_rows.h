@@ -21,7 +21,7 @@
 enum { ROWS_MAX = 1024, MACHINES_MAX = 16 };
 
 /* LIST_NATURAL: speeds with routing as it comes, priced at our default skew. LIST_DENSE: models
- * without experts, which nothing was fitted to. */
+ * without experts. */
 typedef enum row_list {
     LIST_SET,
     LIST_OTHER,

@@ -189,10 +189,9 @@ static double grouped_deep(const cost_model *c, bool narrow, double sum)
 }
 
 /* What one of the products that are called for each expert reaches: that of a dense product of its
- * size, beside those of other streams. On one
- * H200 a loop of 128 calls with 2,048 rows reached 632, 603, 606 TFLOP/s (N 1536 K 2048: forward,
- * data and weight gradient) and 476, 496, 498 (N 2048 K 768), Megatron's four streams 539 in all;
- * this gives 577, 607, 577, 530, 500, 500. */
+ * size, beside those of other streams. On one H200 a loop of 128 calls with 2,048 rows reached 632,
+ * 603, 606 TFLOP/s (N 1536 K 2048: forward, data and weight gradient) and 476, 496, 498 (N 2048 K
+ * 768), Megatron's four streams 539 in all; this gives 577, 607, 577, 530, 500, 500. */
 static double one_reaches(const cost_model *c, const op *o, bool narrow, const product_shape *z)
 {
     number_kind numbers = narrow ? c->products : c->plain;

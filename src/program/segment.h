@@ -200,7 +200,7 @@ typedef struct builder {
     op_module module; /* tags of what is added now */
     op_role role;
     op_node node;
-    int blocks;
+    int blocks; /* as in op */
     number_types types;
     quant_plan quant;
     double aux_gradient; /* what a unit of auxiliary loss weighs in the objective */

@@ -229,6 +229,11 @@ const char *target_without(knob_id k)
     return knobs[k].kind == BOOL ? "false" : "null";
 }
 
+bool target_overlaps_tp(const recipe *r)
+{
+    return target_of(r) == TARGET_MOEFOLD || !recipe_on(r, K_MLA);
+}
+
 bool target_has(const recipe *r, knob_id k)
 {
     if (target_of(r) == TARGET_MOEFOLD) return true;

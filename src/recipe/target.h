@@ -39,6 +39,10 @@ knob_id target_not_yet(const recipe *resolved, int i);
 /* Its value that asks for nothing. */
 const char *target_without(knob_id not_yet);
 
+/* Has tp_comm_overlap an effect? Megatron turns it off where it meets MLA (rule
+ * tp-overlap-without-mla). */
+bool target_overlaps_tp(const recipe *r);
+
 /* May this knob be on for the recipe's target at all? For searches, before anything is resolved. */
 bool target_has(const recipe *r, knob_id k);
 

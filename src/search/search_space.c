@@ -246,8 +246,8 @@ bool space_kind_ok(const space *s, const choice *c)
     if (c->tp_overlap && c->tp == 1) return false;
     if (pinned(s, K_TP_OVERLAP)) {
         if (recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1) return false;
-    } else if (c->tp_overlap && m->mla && target_of(&base->r) == TARGET_MEGATRON)
-        return false; /* without effect: rule tp-overlap-without-mla */
+    } else if (c->tp_overlap && !target_overlaps_tp(&base->r))
+        return false;
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;
     bool sinks = recipe_is(&base->r, K_SOFTMAX, "learnable");

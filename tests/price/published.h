@@ -175,8 +175,8 @@ static inline const char *published_stack(const published *p)
 
 /* ---- the whole row */
 
-/* Megatron-Bridge's benchmarks of Llama on one pipeline stage shard weights, but for the small one;
- * the tables of 26.02 and later do not print it. */
+/* Megatron-Bridge's benchmarks of Llama on one pipeline stage shard weights, but for the small one.
+ * One row does not print that (26.02.01, NVFP4 on GB300), nor the sizes of its recipe. */
 static inline bool published_sharded(const published *p)
 {
     bool small = strcmp(published_cell(p, "model"), "Llama3-8B") == 0;

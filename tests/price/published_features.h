@@ -199,8 +199,9 @@ static inline bool published_narrow_moments(const published *p, const char *pres
            published_from(p, "MCP-Q235-GB200-MX");
 }
 
-/* Megatron-Bridge's benchmarks of Llama (scripts/performance/configs/llama at v0.3.0 to v0.5.0):
- * userbuffers beside TP, not in NVFP4; the largest model counts embedding and head as layers. */
+/* Megatron-Bridge's benchmarks of Llama, v0.1.0rc4 to v0.5.0 (scripts/performance and, of the split
+ * of layers, recipes/llama): userbuffers beside TP, not in NVFP4; the largest model counts embedding
+ * and head as layers. */
 static inline void published_dense(published *p)
 {
     bool fp4 = strcmp(published_cell(p, "precision"), "NVFP4") == 0;

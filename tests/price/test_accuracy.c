@@ -49,7 +49,6 @@ static void the_accuracy_set_is_as_near_as_it_says(void **state)
     assert_true(numbers_within(&errors, 0.25) >= 0.96);
 }
 
-/* Rows that nothing was fitted to. */
 static void dense_models_are_as_near(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ void linear_backward(builder *b, const product *p, int64_t rows, linear_grads g)
 /* A temporary [Tc][width] with everybody's x [T][width]; x itself where TP is 1. */
 int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width);
 /* The same into `out`; a copy where TP is 1. */
-void gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width);
+op *gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width);
 /* out [T][width]: this rank's tokens of the sum of everybody's partial [Tc][width]. TP is not 1. */
 void scatter_tokens(builder *b, int phase, const char *name, int partial, int out, int64_t width);
 
@@ -78,6 +78,8 @@ void overlap_column_forward(builder *b, const product *p, int x, int y);
 void overlap_column_backward(builder *b, const product *p, int dy, int x, int dx, bool add);
 void overlap_row_forward(builder *b, const product *p, int x, int y);
 void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx);
+/* The same with blocks of the data's gradient alone: the weight's is made of all of dy. */
+void overlap_row_backward_gathered(builder *b, const product *p, int dy, int x, int dx);
 
 /* Copies n elements from one place to another. */
 typedef struct slice {

@@ -40,12 +40,11 @@ static product without_bias(const product *p)
 
 /* ---- cut over TP */
 
-void gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width)
+op *gather_into(builder *b, int phase, const char *name, int x, int out, int64_t width)
 {
     if (b->s->lay.tp == 1)
-        seg_op(b, phase, OP_COPY, name, IN(x), OUT(out), DIM(b->T * width));
-    else
-        seg_comm(b, phase, OP_ALL_GATHER, name, GROUP_TP, IN(x), OUT(out), DIM(b->T * width));
+        return seg_op(b, phase, OP_COPY, name, IN(x), OUT(out), DIM(b->T * width));
+    return seg_comm(b, phase, OP_ALL_GATHER, name, GROUP_TP, IN(x), OUT(out), DIM(b->T * width));
 }
 
 int gather_tokens(builder *b, int phase, const char *name, int x, int64_t width)
@@ -65,18 +64,22 @@ void scatter_tokens(builder *b, int phase, const char *name, int partial, int ou
 static int gather_gradient(builder *b, const product *p, int dy)
 {
     int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
-    op *o = seg_comm(b, SEG_BACKWARD, OP_ALL_GATHER, p->name, GROUP_TP, IN(dy), OUT(whole),
-                     DIM(b->T * p->n));
-    o->type = b->types.stored;
+    gather_into(b, SEG_BACKWARD, p->name, dy, whole, p->n)->type = b->types.stored;
     return whole;
 }
 
-/* Megatron turns it off where it meets MLA (rule tp-overlap-without-mla). */
 static bool by_blocks(const builder *b)
 {
     const recipe *r = &b->s->r;
-    if (recipe_on(r, K_MLA) && target_of(r) == TARGET_MEGATRON) return false;
-    return b->s->lay.tp > 1 && recipe_on(r, K_TP_OVERLAP);
+    return b->s->lay.tp > 1 && recipe_on(r, K_TP_OVERLAP) && target_overlaps_tp(r);
+}
+
+/* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward products and
+ * the data gradient of a row-parallel one. Beside its other backward products whole collectives
+ * run, as they do without overlap. */
+static bool cuts_all(const builder *b)
+{
+    return target_of(&b->s->r) == TARGET_MOEFOLD;
 }
 
 void column_forward(builder *b, const product *p, int x, int y)
@@ -112,7 +115,7 @@ void column_backward(builder *b, const product *p, int dy, int x, int dx, bool a
 {
     if (b->s->lay.tp == 1)
         linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, add});
-    else if (by_blocks(b) && target_of(&b->s->r) == TARGET_MOEFOLD)
+    else if (by_blocks(b) && cuts_all(b))
         overlap_column_backward(b, p, dy, x, dx, add);
     else
         column_backward_cut(b, p, dy, x, dx, add);
@@ -142,8 +145,10 @@ void row_backward(builder *b, const product *p, int dy, int x, int dx)
         linear_backward(b, p, b->Tc, (linear_grads){dy, x, dx, false});
         return;
     }
-    if (by_blocks(b)) {
+    if (by_blocks(b) && cuts_all(b)) {
         overlap_row_backward(b, p, dy, x, dx);
+    } else if (by_blocks(b)) {
+        overlap_row_backward_gathered(b, p, dy, x, dx);
     } else {
         const product bare = without_bias(p);
         int whole = gather_gradient(b, p, dy);

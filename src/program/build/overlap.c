@@ -4,14 +4,9 @@
  * is multiplied while the next is on its way. Where sums are scattered, the sum of a block starts
  * with the rank after its owner and goes round until it is home; each rank adds its part.
  *
- * Transformer Engine cuts only what waits for a gather or ends in a scatter: forward products and
- * the data gradient of a row-parallel one. Beside its other backward products whole collectives
- * run, as they do without overlap; programs for Megatron are built so (linear.c).
- *
  * I1  With P ranks, at step h this rank at place p has the block of place p - h; of sums it adds to
  *     the block of place p - 1 - h, and last to its own. */
 #include "program/build/quant.h"
-#include "recipe/target.h"
 
 static const expert_shape all = {0};
 
@@ -116,7 +111,7 @@ void overlap_row_forward(builder *b, const product *p, int x, int y)
 }
 
 /* Blocks arrive in one buffer, from which the weight's gradient is made by one product. */
-static void row_backward_gathered(builder *b, const product *p, int dy, int x, int dx)
+void overlap_row_backward_gathered(builder *b, const product *p, int dy, int x, int dx)
 {
     int whole = seg_temp_as(b, p->name, b->Tc * p->n, b->types.stored);
     int here = rows_of(b, whole, owner_at(b, 0), p->n);
@@ -136,10 +131,6 @@ static void row_backward_gathered(builder *b, const product *p, int dy, int x, i
 
 void overlap_row_backward(builder *b, const product *p, int dy, int x, int dx)
 {
-    if (target_of(&b->s->r) == TARGET_MEGATRON) {
-        row_backward_gathered(b, p, dy, x, dx);
-        return;
-    }
     int64_t n = begin_blocks(b);
     int here = dy;
     for (int64_t h = 0; h < n; h++) {
