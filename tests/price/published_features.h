@@ -200,8 +200,8 @@ static inline bool published_narrow_moments(const published *p, const char *pres
 }
 
 /* Megatron-Bridge's benchmarks of Llama, v0.1.0rc4 to v0.5.0 (scripts/performance and, of the split
- * of layers, recipes/llama): userbuffers beside TP, not in NVFP4; the largest model counts embedding
- * and head as layers. */
+ * of layers, recipes/llama): userbuffers beside TP, not in NVFP4; the largest model counts the
+ * embedding and the head as layers. */
 static inline void published_dense(published *p)
 {
     bool fp4 = strcmp(published_cell(p, "precision"), "NVFP4") == 0;
