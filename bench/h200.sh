@@ -2,7 +2,7 @@
 # What is claimed about one H200, measured again: each part runs on the GPU and writes its rows to
 # build/h200/PART.tsv (H200_DIR names another folder); `table` prints one table from all these files.
 #
-#     bench/h200.sh PART ...     parity kernels sanitizer speed graphs train fp8 run memory products ranks overlap offload table
+#     bench/h200.sh PART ...     parity kernels sanitizer speed graphs train fp8 run memory products ranks overlap offload families table
 #
 # Needs what `make` and `make cuda bench-cuda` build. Every call first runs an 8192-cubed product and a copy: its times count
 # where both are within 3 % of what this kind of GPU reached before. A row that is not as asked ends the call with code 1.
@@ -12,7 +12,7 @@ rows=${ROWS:-build/tests/cuda/rows}
 rows_time=${ROWS_TIME:-build/bench/cuda/rows_time}
 dir=${H200_DIR:-build/h200}
 here=$(dirname "$0")/h200
-parts=(parity kernels sanitizer speed graphs train fp8 run memory products ranks overlap offload)
+parts=(parity kernels sanitizer speed graphs train fp8 run memory products ranks overlap offload families)
 golden=tests/data/golden
 
 # A row of the table: what, what was seen, what was asked for, and whether it is so (yes, no, or - where nothing was asked).
