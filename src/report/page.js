@@ -523,7 +523,7 @@ function rows() {
       (plan.violations || []).map(v => el("p", {}, `${v.rule}: ${v.message}`)));
     return;
   }
-  const first = plan.best[0], band = r => r.band ? ` ± ${percent(r.band)}` : "";
+  const first = plan.best[0], band = r => r.band ? ` ± ${percent(r.band.high_s / r.step_s - 1)}` : "";
   card("rows", `The best ${plan.best.length}`, plan.complete === false ? el("p", { class: "bad" }, "The search was cut short: this is the best so far.") : null,
     table([{ n: "Row" }, { n: "Step" }, { n: "Slower by" }, { n: "tokens/s a GPU" }, { n: "TFLOP/s a GPU" }, { n: "Peak" }, "Layout", "Wall"],
       plan.best.map((r, i) => Object.assign([{ n: String(i + 1) }, { n: seconds(r.step_s) + band(r) }, { n: i ? percent(r.step_s / first.step_s - 1) : "" },

@@ -30,6 +30,10 @@ static status check_row(const json_t *row, const char *at, error *err)
         return error_set(err, ERR_INPUT, "%s: there is no %s \"%s\"; " REPAIR, at,
                          fields[i].whole ? "whole number" : "number", fields[i].key);
     }
+    const json_t *band = json_object_get(row, "band");
+    if (band && !json_is_number(json_object_get(band, "high_s")))
+        return error_set(err, ERR_INPUT, "%s: there is no number \"high_s\" in \"band\"; " REPAIR,
+                         at);
     return OK;
 }
 

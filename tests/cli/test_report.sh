@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Reports: pages of a recipe and of a plan, drawn in headless Chromium where there is one. From the repository's root.
+# Reports: pages of a recipe, a plan and a run: their script under node, and in headless Chromium, where there is one.
+# From the repository's root.
 . tests/cli/saying.sh
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 
 # ---- pages
 expect recipe_is_written 0 'Written to' "$moefold" report recipes/dsv3-128k-h100.yaml -o "$work/recipe.html"
-"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --json >"$work/plan.json"
+"$moefold" plan qwen3-30b-a3b --gpus 16xH100 --seq 4K --against recipes/qwen3-30b-4k-h100.yaml --json >"$work/plan.json"
 expect plan_is_written 0 'Written to' "$moefold" report "$work/plan.json" --out "$work/plan.html"
 folded=(tiny cluster.gpu=cpu cluster.n_gpus=8 tp=2 pp=2 vpp=2 ep=4 etp=1 mbs=1 gbs=16 seq=256)
 expect overrides_are_taken 0 'Written to' "$moefold" report "${folded[@]}" --brief -o "$work/folded.html"
@@ -54,6 +55,15 @@ assert abs(d["own"]["price"]["step_s"] / d["plan"]["best"][0]["step_s"] - 1) < 1
 assert d["own"]["memory"]["peak_bytes"] == d["plan"]["best"][0]["peak_bytes"]'
 }
 check first_row_of_a_plan_is_drawn winner_is_drawn
+bands_are_numbers() { # those that the page computes with: of every row, around its step
+    sed -n '/^{/p' "$work/plan.data.json" | python3 -c '
+import json, sys
+for r in json.load(sys.stdin)["plan"]["best"]:
+    low, high, step = r["band"]["low_s"], r["band"]["high_s"], r["step_s"]
+    assert abs(low * high / step ** 2 - 1) < 1e-6 and 1.01 < high / step < 1.6, r["band"]'
+    grep -o 'band\.[a-z_]*' src/report/page.js | sort -u | diff - <(echo band.high_s)
+}
+check bands_of_a_plan_are_what_the_page_computes_with bands_are_numbers
 run_is_whole() {
     sed -n '/^{/p' "$work/run.data.json" | python3 -c '
 import gzip, json, sys
@@ -82,6 +92,15 @@ check numbers_are_those_of_the_run run_is_whole
 printf 'moefold:\n  model: tiny\n' >"$work/<script>alert(1)<.yaml"
 "$moefold" report "$work/<script>alert(1)<.yaml" cluster.gpu=cpu --brief -o "$work/name.html" >/dev/null
 without names_cannot_leave_the_data '<script>alert' cat "$work/name.html"
+
+# ---- the page's script, in as much of a document as it uses
+for p in "${pages[@]}"; do
+    if command -v node >/dev/null; then
+        check "every_text_of_${p}_is_a_figure_or_a_word" node tests/cli/page_text.js "$work/$p.html"
+    else
+        echo "ok every_text_of_${p}_is_a_figure_or_a_word # skip there is no node"
+    fi
+done
 
 # ---- in a browser: drawn without a message on the console, and used by pointer and keys
 drawn() { # PAGE WIDTH: the document after its script, messages on fd 2
@@ -157,6 +176,8 @@ head -c 3000 "$work/plan.json" >"$work/cut.json"
 expect cut_plan_is_refused 2 'cut.json:1:.*cut short or not JSON; repair: write the plan again' "$moefold" report "$work/cut.json" -o "$work/x.html"
 python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); del d["front"][0]["step_s"]; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/row.json"
 expect broken_row_is_named 2 'row.json: front\[0\]: there is no number "step_s"; repair' "$moefold" report "$work/row.json" -o "$work/x.html"
+python3 -c 'import json,sys; d=json.load(open(sys.argv[1])); d["best"][1]["band"] = 0.1; json.dump(d,open(sys.argv[2],"w"))' "$work/plan.json" "$work/band.json"
+expect band_of_another_form_is_named 2 'band.json: best\[1\]: there is no number "high_s" in "band"; repair' "$moefold" report "$work/band.json" -o "$work/x.html"
 echo '{"complete": true, "gpus": 8, "best": 3}' >"$work/other.json"
 expect other_json_is_refused 2 'not a plan, because .*missing; repair' "$moefold" report "$work/other.json" -o "$work/x.html"
 mkdir "$work/run" && touch "$work/run/metrics.jsonl"
