@@ -9,13 +9,13 @@
 #include "recipe/recipe.h"
 
 enum {
-    CAPTURED_ATTENTION = 1,
+    CAPTURED_ATTENTION =
+        1, /* linear attention, too: Megatron asks a layer only whether it has one */
     CAPTURED_MLP = 2,
     CAPTURED_ROUTER = 4,     /* router and shared expert */
     CAPTURED_PREPROCESS = 8, /* what is counted and planned before tokens travel */
     CAPTURED_EXPERTS = 16,   /* dispatch, experts, combine */
-    CAPTURED_LINEAR = 32,    /* linear attention */
-    CAPTURED_REST = 64,      /* embedding, head, messages between stages, optimizer */
+    CAPTURED_REST = 32,      /* embedding, head, messages between stages, optimizer */
 };
 
 /* The part of an operation: what has to be captured for it to be. */

@@ -62,25 +62,22 @@ static value module_list(unsigned drop)
     return (value){.kind = V_LIST, .list = {lists[at], n}};
 }
 
-/* Linear attention goes with the other one. */
-static value graph_modules(graph_scope g, bool linear)
+static value graph_modules(graph_scope g)
 {
-    static const value words[] = {{.kind = V_TEXT, .text = "mamba"},
-                                  {.kind = V_TEXT, .text = "attn"},
+    static const value words[] = {{.kind = V_TEXT, .text = "attn"},
                                   {.kind = V_TEXT, .text = "moe_router"},
                                   {.kind = V_TEXT, .text = "moe_preprocess"}};
-    int first = linear ? 0 : 1;
-    if (g == SCOPE_ATTENTION) return (value){.kind = V_LIST, .list = {words + first, 2 - first}};
-    if (g == SCOPE_ROUTER) return (value){.kind = V_LIST, .list = {words + 2, 2}};
-    return (value){.kind = V_LIST, .list = {words + first, g == SCOPE_BOTH ? 4 - first : 0}};
+    if (g == SCOPE_ATTENTION) return (value){.kind = V_LIST, .list = {words, 1}};
+    if (g == SCOPE_ROUTER) return (value){.kind = V_LIST, .list = {words + 1, 2}};
+    return (value){.kind = V_LIST, .list = {words, g == SCOPE_BOTH ? 3 : 0}};
 }
 
 unsigned choice_captured(const choice_maker *m, graph_scope g)
 {
-    static const unsigned parts[SCOPES] = {[SCOPE_ATTENTION] = CAPTURED_ATTENTION | CAPTURED_LINEAR,
+    static const unsigned parts[SCOPES] = {[SCOPE_ATTENTION] = CAPTURED_ATTENTION,
                                            [SCOPE_ROUTER] = CAPTURED_ROUTER | CAPTURED_PREPROCESS,
-                                           [SCOPE_BOTH] = CAPTURED_ATTENTION | CAPTURED_LINEAR |
-                                                          CAPTURED_ROUTER | CAPTURED_PREPROCESS,
+                                           [SCOPE_BOTH] = CAPTURED_ATTENTION | CAPTURED_ROUTER |
+                                                          CAPTURED_PREPROCESS,
                                            [SCOPE_STEP] = ~0u};
     bool named = m->given->knob[K_GRAPH_MODULES].from == FROM_USER;
     return g == SCOPE_BOTH && named ? capture_of(m->given) : parts[g];
@@ -236,8 +233,7 @@ static void set_graphs(recipe *r, graph_scope g)
                  !g                ? "none"
                  : g == SCOPE_STEP ? "full_iteration"
                                    : "transformer_engine");
-    if (!named || g != SCOPE_BOTH)
-        put(r, K_GRAPH_MODULES, graph_modules(g, recipe_given(r, K_LINEAR_FREQ)));
+    if (!named || g != SCOPE_BOTH) put(r, K_GRAPH_MODULES, graph_modules(g));
     if (g != SCOPE_STEP) return;
     put_flag(r, K_PAGED_STASH, true);
     put_flag(r, K_OP_FUSER, true);

@@ -6,8 +6,8 @@
 /* The most that any of its layouts may have on the host. */
 static int most_offload(search *s, const choice *c)
 {
-    choice x = {
-        .precision = c->precision, .tp = c->tp, .to = c->to, .ep = c->ep, .pp = 1, .vpp = 1};
+    choice x = *c;
+    x.pp = x.vpp = 1;
     const inner *t = search_inner_table(s, &x);
     int most = 0;
     for (int i = 0; i < OFFLOADS; i++)

@@ -4,7 +4,8 @@
 
 const inner *search_inner_table(search *s, const choice *c)
 {
-    inner **known = &s->inner[c->precision][c->to][c->ep > 1][c->pp > 1][c->vpp > 1];
+    bool step = space_captures_step(&s->sp, c);
+    inner **known = &s->inner[c->precision][c->to][step][c->ep > 1][c->pp > 1][c->vpp > 1];
     if (*known) return *known;
     inner *t = *known = ARENA_NEW(s->a, inner);
     choice x = *c;

@@ -28,7 +28,8 @@ typedef struct node {
     double attention, each; /* of that: layers' attention a microbatch; microbatches a step */
 } node;
 
-/* Which inner layouts are legal: the same for most sizes. */
+/* Which inner layouts are legal: the same for all sizes that agree in what space_inner_ok reads of
+ * them, which is the key of search.inner. */
 typedef struct inner {
     int64_t n;
     int n_by[OFFLOADS][DROPS_MAX][2][SCOPES];           /* [offload][set][combined 1F1B][graphs] */
@@ -116,7 +117,8 @@ typedef struct search {
     cards *k;
     ranks *r;
     arena *a, *scratch;
-    inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2]; /* [to][ep > 1][pp > 1][vpp > 1] */
+    /* [precision][to][space_captures_step][ep > 1][pp > 1][vpp > 1] */
+    inner *inner[PRECISIONS_MAX][DISPATCHER_KINDS][2][2][2][2];
     chunk_sum *chunks;                   /* [PP x VPP], as many as any split has */
     int64_t *fixed, *step;               /* [PP] */
     int64_t *of_chunk;                   /* [VPP] */

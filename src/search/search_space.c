@@ -310,14 +310,18 @@ static bool pin_agrees(const space *s, knob_id k, bool on)
     return !pinned(s, k) || recipe_on(s->given, k) == on;
 }
 
+bool space_captures_step(const space *s, const choice *c)
+{
+    return c->to == TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep");
+}
+
 static bool graphs_ok(const space *s, const choice *c, const setup *base)
 {
     if (!scope_is_open(s, c->graphs)) return false;
     if (!c->graphs) return true;
     if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
     if (c->graphs == SCOPE_STEP)
-        return c->to == TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep") &&
-               !c->offload && step_ran(s, base);
+        return space_captures_step(s, c) && !c->offload && step_ran(s, base);
     if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
         return false;
     /* Megatron turns the recompute of norms off there */

@@ -42,4 +42,8 @@ bool space_experts_ok(const space *s, const choice *c); /* EP, ETP, dispatcher *
 bool space_stages_ok(const space *s, const choice *c);  /* PP, VPP */
 bool space_inner_ok(const space *s, const choice *c);   /* recompute, offload, graphs, overlap */
 
+/* Does the dispatcher of these experts keep its shapes, so that a graph of the whole step can hold
+ * it? Which backend flex has follows the width of EP x ETP. */
+bool space_captures_step(const space *s, const choice *c);
+
 #endif

@@ -3,12 +3,9 @@
 #include "search/searching.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "program/segment.h"
 #include "search/search_axes.h"
-
-static const char *const words[] = {"cluster.gpu=H100",       "cluster.n_gpus=256",
-                                    "model.seq_length=8192",  "train.global_batch_size=1024",
-                                    "model.mtp_num_layers=1", NULL};
 
 typedef struct fixture {
     arena *a;
@@ -16,9 +13,16 @@ typedef struct fixture {
     unsigned of[K_COUNT];
 } fixture;
 
-static void open_maker(fixture *f, const char *name)
+/* One GPU of each kind: another family of chips, another NVLink domain. */
+static const char *const chips[] = {"H100", "B200", "GB200", "A100"};
+enum { CHIPS = sizeof chips / sizeof chips[0] };
+
+static void open_maker(fixture *f, const char *name, const char *chip)
 {
     f->a = arena_create();
+    const char *const words[] = {
+        arena_text(f->a, "cluster.gpu=%s", chip), "cluster.n_gpus=256",     "model.seq_length=8192",
+        "train.global_batch_size=1024",           "model.mtp_num_layers=1", NULL};
     const recipe *given = searching_recipe(name, words, f->a);
     f->m = (choice_maker){.a = f->a, .given = given, .world = 256, .n_precisions = 2};
     f->m.precisions[0] = "bf16_mixed";
@@ -98,12 +102,12 @@ static void axes_are_all_that_matters(void **state)
 {
     (void)state;
     static const char *const models[] = {"deepseek-v3", "qwen3-next-80b-a3b"};
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 * CHIPS; k++) {
         fixture f;
         int n, pairs = 0, differ = 0;
         uint64_t seed = 1;
         const rule *list = rules_table(&n);
-        open_maker(&f, models[k]);
+        open_maker(&f, models[k / CHIPS], chips[k % CHIPS]);
         setup *x = ARENA_NEW(f.a, setup), *y = ARENA_NEW(f.a, setup);
         for (int i = 0; i < 4000; i++) {
             choice c = {.tp = 1, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .pp = 1, .vpp = 1}, d;
@@ -117,15 +121,17 @@ static void axes_are_all_that_matters(void **state)
             for (int q = 0; q < K_COUNT; q++) {
                 if (value_equal(x->r.knob[q].v, y->r.knob[q].v)) continue;
                 differ++;
-                if (!(f.of[q] >> which & 1)) fail_msg("%s on axis %d", knobs[q].key, which);
+                if (!(f.of[q] >> which & 1))
+                    fail_msg("%s: %s on axis %d", chips[k % CHIPS], knobs[q].key, which);
             }
             for (int q = 0; q < n; q++) {
                 if (!list[q].broken || list[q].broken(x) == list[q].broken(y)) continue;
                 if (!(axes_of_rule(&list[q], f.of, NULL) >> which & 1))
-                    fail_msg("%s on axis %d", list[q].id, which);
+                    fail_msg("%s: %s on axis %d", chips[k % CHIPS], list[q].id, which);
             }
         }
-        print_message("%s: %d pairs, %d knobs differ\n", models[k], pairs, differ);
+        print_message("%s on %s: %d pairs, %d knobs differ\n", models[k / CHIPS], chips[k % CHIPS],
+                      pairs, differ);
         assert_true(pairs > 500 && differ > 500);
         arena_destroy(f.a);
     }
