@@ -77,7 +77,7 @@ say   = @echo "  $(1) $(2)"
 SUB = --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 .DELETE_ON_ERROR:
-.PHONY: all run test test-layouts test-long lint asan tsan fuzz bench install help deps clean accuracy directions
+.PHONY: all run test test-layouts test-all lint asan tsan fuzz bench install help deps clean accuracy directions
 .PHONY: bench-cuda screens guard-record torture cuda cuda-backend cuda-blackwell blackwell-backend
 .PHONY: FORCE check-deps cpu-program test-programs fuzz-programs bench-programs fuzz-objects cuda-programs
 
@@ -105,9 +105,10 @@ test-layouts: ## Train every layout of the list and a random sample; all parity 
 	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
 	    tests/cli/test_parity_ranks.sh
 
-test-long: test-layouts ## test-layouts, 20,000 random recipes for --fix, and every fuzzer for FUZZ_SECONDS (60)
-	@$(MAKE) $(SUB) build/tests/rules/test_fix
-	@FIX_RECIPES=20000 TEST_SECONDS=1800 tools/test build/tests/rules/test_fix
+# Tests that have a short and a long form ask whether TEST_ALL is set.
+test-all: ## All of test in its long form, test-layouts, and every fuzzer for FUZZ_SECONDS (60); hours
+	@TEST_ALL=1 FIX_RECIPES=20000 TEST_SECONDS=7200 $(MAKE) test
+	@$(MAKE) test-layouts
 	@$(MAKE) fuzz
 
 lint: ## Check format, line lengths, include directions, docs/KNOBS.md, and the second compiler
