@@ -79,7 +79,7 @@ static status setting_fill(recipe *r, const char *key, const char *text, const c
     int k = knob_find(full, NULL);
     value v;
     if (k < 0) return error_set(err, ERR_INPUT, "%s: unknown knob '%s'", why, full);
-    status s = value_parse(r->a, text, &v, err);
+    status s = knob_parse(r->a, (knob_id)k, text, &v, err);
     return s ? s : knob_fill(r, (knob_id)k, v, why, err);
 }
 

@@ -180,7 +180,7 @@ static bool has_settings(const writer *w, const combo *c)
     for (int i = 0; i < COMBO_SETS_MAX && c->set[i].v; i++) {
         value v;
         error err;
-        if (value_parse(w->a, c->set[i].v, &v, &err)) return false;
+        if (knob_parse(w->a, c->set[i].k, c->set[i].v, &v, &err)) return false;
         if (!value_equal(v, w->r->knob[c->set[i].k].v)) return false;
     }
     return true;

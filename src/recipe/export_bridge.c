@@ -35,10 +35,7 @@ static void put_text(textbuf *t, const char *s)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "_./+-";
-    value v = {.kind = V_NULL};
-    error err;
-    bool reads_as_text = !value_scalar(t->a, s, &v, &err) && v.kind == V_TEXT;
-    if (reads_as_text && s[strspn(s, plain)] == 0) {
+    if (export_is_word(t->a, s) && s[strspn(s, plain)] == 0) {
         text_put(t, s, strlen(s));
         return;
     }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 /* A knob matters where another one is on, is given, or is a certain word. */
 static const struct {
@@ -93,6 +94,19 @@ void export_shell_word(textbuf *t, const char *word)
             text_put(t, word, 1);
     }
     text_put(t, "'", 1);
+}
+
+/* What older YAML and Hydra read as something else beyond what we do: quotes cost nothing. */
+bool export_is_word(arena *a, const char *s)
+{
+    static const char *const others[] = {"y",    "n",    "yes",   "no",  "on", "off",
+                                         "null", "true", "false", "nan", "inf"};
+    value v;
+    error err;
+    const char *word = s + (*s == '+' || *s == '-');
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcasecmp(word, others[i]) == 0) return false;
+    return !value_scalar(a, s, &v, &err) && v.kind == V_TEXT;
 }
 
 void export_number(textbuf *t, value v)

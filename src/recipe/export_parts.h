@@ -27,6 +27,9 @@ void export_remarks(const recipe *r, textbuf *out);
 /* Adds a word, in single quotes where a shell would change it. */
 void export_shell_word(textbuf *t, const char *word);
 
+/* Does every reader of YAML and Hydra's overrides take the bare word as text? */
+bool export_is_word(arena *a, const char *s);
+
 /* A number that whole-number parsers take too: 1000000, not 1e+06; 0.1 stays 0.1. */
 void export_number(textbuf *t, value v);
 

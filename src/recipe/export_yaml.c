@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "recipe/export.h"
+#include "recipe/export_parts.h"
 
 /* ---- values */
 
@@ -27,10 +28,8 @@ static bool is_plain(arena *a, const char *s)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789/.+-";
-    value v;
-    error err;
     if (!*s || !strchr(letters, *s) || s[strspn(s, plain)]) return false;
-    return !value_scalar(a, s, &v, &err) && v.kind == V_TEXT;
+    return export_is_word(a, s);
 }
 
 static void put_value(textbuf *t, value v)

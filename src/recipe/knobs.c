@@ -120,9 +120,7 @@ static bool accept_one(arena *a, const knob *k, value given, value *out)
         if (given.kind == V_INT) *out = value_of_float((double)given.whole);
         return given.kind == V_INT || given.kind == V_FLOAT;
     case TEXT:
-        if (given.kind != V_TEXT && given.kind != V_LIST)
-            *out = value_of_text(value_text(a, given));
-        return given.kind != V_LIST;
+        return given.kind == V_TEXT;
     case ENUM:
         if (given.kind == V_NULL && text_in(k->allowed, '|', "none")) given = value_of_text("none");
         if (given.kind == V_TEXT) *out = value_of_text(spelled(a, k, given.text));
@@ -178,6 +176,23 @@ status knob_accept(arena *a, knob_id id, value given, value *out, error *err)
     return OK;
 }
 
+bool knob_is_text(knob_id k)
+{
+    return knobs[k].kind == TEXT || knobs[k].path;
+}
+
+status knob_read(arena *a, knob_id k, const char *s, value *out, error *err)
+{
+    return knob_is_text(k) ? value_parse_text(a, s, out, err) : value_parse(a, s, out, err);
+}
+
+status knob_parse(arena *a, knob_id k, const char *s, value *out, error *err)
+{
+    value v;
+    status st = knob_read(a, k, s, &v, err);
+    return st ? st : knob_accept(a, k, v, out, err);
+}
+
 /* ---- defaults */
 
 value knob_default(arena *a, knob_id id, knob_system system)
@@ -186,10 +201,9 @@ value knob_default(arena *a, knob_id id, knob_system system)
     const char *s = k->dflt;
     if (system == MEGATRON_LM && k->lm) s = k->lm;
     if (system == MEGATRON_BRIDGE && k->bridge) s = k->bridge;
-    value parsed, v = {.kind = V_NULL};
+    value v = {.kind = V_NULL};
     error err;
-    if (value_parse(a, s, &parsed, &err) || knob_accept(a, id, parsed, &v, &err))
-        abort(); /* tested */
+    if (knob_parse(a, id, s, &v, &err)) abort(); /* tested */
     return v;
 }
 

@@ -52,6 +52,13 @@ const char *knob_nearest(const char *key);
 /* "TP8", "seq128K": a short name and its number as an assignment ("tp=8"); NULL: no such word. */
 const char *knob_short_word(arena *a, const char *word);
 
+/* Does the knob hold text, or may it name a file? Its value is kept as it is written. */
+bool knob_is_text(knob_id k);
+
+/* Reads the text form of a value; `parse` accepts it, too. */
+status knob_read(arena *a, knob_id k, const char *s, value *out, error *err);
+status knob_parse(arena *a, knob_id k, const char *s, value *out, error *err);
+
 /* Checks the type of a value (not its range: that is a rule) and applies spellings; a word where a
  * list belongs becomes a list of one, a whole number where a fraction belongs becomes one, 128K
  * where a whole number belongs becomes 131072. */

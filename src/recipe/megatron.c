@@ -199,7 +199,7 @@ status combo_apply(recipe *r, const combo *c, const char *where, error *err)
         bool yields = c->set[i].v[0] == '?';
         if (yields && r->knob[k].from == FROM_USER) continue;
         value v;
-        status s = value_parse(r->a, c->set[i].v + yields, &v, err);
+        status s = knob_parse(r->a, c->set[i].k, c->set[i].v + yields, &v, err);
         if (!s) s = recipe_set_key(r, knobs[k].key, v, where, err);
         if (s) return s;
     }

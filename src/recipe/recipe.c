@@ -202,7 +202,7 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     if (!equals[1 + strspn(equals + 1, " ")] && knobs[k].kind != TEXT) /* tp=$TP, with no TP */
         return error_set(err, ERR_INPUT, "%s: %.200s= has no value; %.200s=null unsets it", where,
                          key, key);
-    status s = value_parse(r->a, equals + 1, &v, err);
+    status s = knob_read(r->a, (knob_id)k, equals + 1, &v, err);
     if (s) return error_prefix(err, s, "%s: %.200s", where, key);
     v = recipe_located(r, (knob_id)k, v, "");
     return recipe_set_key(r, key, v, where, err);
@@ -216,15 +216,16 @@ typedef struct yaml_place {
     error *err;
 } yaml_place;
 
-static status yaml_value(yaml_place *at, const yaml_node *node, value *out)
+/* Of a knob that holds text (`words`), or of another. */
+static status yaml_value(yaml_place *at, const yaml_node *node, bool words, value *out)
 {
     if (node->kind == YAML_MAP)
         return error_set(at->err, ERR_INPUT,
                          "%s:%d: a list holds a map; words or numbers are needed", at->name,
                          node->line);
     if (node->kind == YAML_SCALAR) {
-        if (node->quoted) {
-            *out = value_of_text(node->text);
+        if (node->quoted || words) {
+            *out = node->quoted ? value_of_text(node->text) : value_scalar_text(node->text);
             return OK;
         }
         status s = value_scalar(at->r->a, node->text, out, at->err);
@@ -232,7 +233,7 @@ static status yaml_value(yaml_place *at, const yaml_node *node, value *out)
     }
     value *items = ARENA_ARRAY(at->r->a, value, node->n_items);
     for (int i = 0; i < node->n_items; i++) {
-        status s = yaml_value(at, node->items[i], &items[i]);
+        status s = yaml_value(at, node->items[i], words, &items[i]);
         if (s) return s;
     }
     *out = (value){.kind = V_LIST, .list = {items, node->n_items}};
@@ -267,8 +268,8 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
             s = yaml_section(at, node, key);
         } else {
             value v;
-            s = yaml_value(at, node, &v);
             int k = knob_find(key, NULL);
+            s = yaml_value(at, node, k >= 0 && knob_is_text((knob_id)k), &v);
             if (!s && k >= 0)
                 v = recipe_located(at->r, (knob_id)k, v, file_folder(at->r->a, at->name));
             if (!s && v.kind == V_NULL && is_section(key) && k < 0) continue;

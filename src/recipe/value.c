@@ -14,6 +14,7 @@ enum { LIST_DEPTH_MAX = 4, LIST_ITEMS_MAX = 65536 };
 typedef struct cursor {
     arena *a;
     const char *p;
+    bool text; /* words stay as they are written */
     error *err;
 } cursor;
 
@@ -79,6 +80,11 @@ status value_scalar(arena *a, const char *s, value *out, error *err)
     return OK;
 }
 
+value value_scalar_text(const char *s)
+{
+    return text_in("null|Null|NULL|~|", '|', s) ? (value){.kind = V_NULL} : value_of_text(s);
+}
+
 static void skip_space(cursor *c)
 {
     while (isspace((unsigned char)*c->p)) c->p++;
@@ -133,27 +139,44 @@ static status list(cursor *c, int depth, value *out)
 
 static status element(cursor *c, int depth, value *out)
 {
+    const char *whole = c->p;
     skip_space(c);
     if (*c->p == '[') return list(c, depth, out);
     if (*c->p == '\'' || *c->p == '"') return quoted(c, out);
     size_t n = depth ? strcspn(c->p, ",]") : strlen(c->p);
     const char *start = c->p;
     c->p += n;
+    if (c->text && !depth) { /* spaces and all */
+        *out =
+            text_in("null|Null|NULL|", '|', start) ? (value){.kind = V_NULL} : value_of_text(whole);
+        return OK;
+    }
     while (n && isspace((unsigned char)start[n - 1])) n--;
     if (depth && !n) return error_set(c->err, ERR_INPUT, "a list has an empty item");
-    return value_scalar(c->a, arena_copy(c->a, start, n), out, c->err);
+    const char *word = arena_copy(c->a, start, n);
+    *out = value_of_text(word);
+    return c->text ? OK : value_scalar(c->a, word, out, c->err);
 }
 
-status value_parse(arena *a, const char *s, value *out, error *err)
+static status parse(cursor c, value *out)
 {
-    cursor c = {a, s, err};
     value v;
     status st = element(&c, 0, &v);
     if (st) return st;
     skip_space(&c);
-    if (*c.p) return error_set(err, ERR_INPUT, "'%s' follows the end of the value", c.p);
+    if (*c.p) return error_set(c.err, ERR_INPUT, "'%s' follows the end of the value", c.p);
     *out = v;
     return OK;
+}
+
+status value_parse(arena *a, const char *s, value *out, error *err)
+{
+    return parse((cursor){a, s, false, err}, out);
+}
+
+status value_parse_text(arena *a, const char *s, value *out, error *err)
+{
+    return parse((cursor){a, s, true, err}, out);
 }
 
 /* A word that would read as something else, or that holds a mark, needs quotes. */

@@ -35,6 +35,11 @@ status value_parse(arena *a, const char *s, value *out, error *err);
 /* A plain scalar: the same, but brackets and commas are text (YAML has read the lists already). */
 status value_scalar(arena *a, const char *s, value *out, error *err);
 
+/* The same two for what holds text: all but null, quotes and lists is text as it is written, and
+ * YAML has one spelling of null more. 1.10 and 1e3 are names of folders, not numbers. */
+status value_parse_text(arena *a, const char *s, value *out, error *err);
+value value_scalar_text(const char *s);
+
 void value_print(textbuf *t, value v);
 const char *value_text(arena *a, value v);
 /* "128K" is 131072, "2M" 2097152 (K = 1024, M = 1024 squared), "8" is 8; false: no such size. */

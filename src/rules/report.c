@@ -68,11 +68,9 @@ static bool changes(const setup *s, const char *assignment, arena *a)
     const char *equals = strchr(assignment, '=');
     bool is_alias;
     int k = knob_find(arena_copy(a, assignment, (size_t)(equals - assignment)), &is_alias);
-    value parsed, v;
+    value v;
     error err;
-    if (k < 0 || is_alias || value_parse(a, equals + 1, &parsed, &err) ||
-        knob_accept(a, (knob_id)k, parsed, &v, &err))
-        return true;
+    if (k < 0 || is_alias || knob_parse(a, (knob_id)k, equals + 1, &v, &err)) return true;
     const setting *now = &s->r.knob[k];
     return v.kind == V_NULL ? null_changes(now, (knob_id)k) : !value_equal(v, now->v);
 }

@@ -54,10 +54,12 @@ static value draw_word(const char *allowed)
 static value draw_text(void)
 {
     static const char *const texts[] = {
-        "plain",  "a b",   "it's", "say \"so\"", "x,y",    "null", "12",        "1e3",
-        "#x",     "a: b",  "$X",   "[1]",        "true",   "-1",   "a\\b",      "a=b",
-        "Et|(tt", "{a}",   "a;b",  "tab\there",  "*",      "~",    "a\\",       "",
-        "!x",     "&a *b", "%x",   "@x",         "`date`", "> x",  "d\xc3\xa9", "'",
+        "1.10", "007",        "1_000",  "+5",   ".5",        "yes", "nan",    "None",
+        "0x10", "1:30",       " a ",    "NULL", "2026.10",   "off", "plain",  "a b",
+        "it's", "say \"so\"", "x,y",    "null", "12",        "1e3", "#x",     "a: b",
+        "$X",   "[1]",        "true",   "-1",   "a\\b",      "a=b", "Et|(tt", "{a}",
+        "a;b",  "tab\there",  "*",      "~",    "a\\",       "",    "!x",     "&a *b",
+        "%x",   "@x",         "`date`", "> x",  "d\xc3\xa9", "'",
     };
     return value_of_text(texts[draw(sizeof texts / sizeof texts[0])]);
 }

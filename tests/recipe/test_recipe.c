@@ -6,6 +6,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "recipe/export.h"
+#include "recipe/megatron.h"
+#include "recipe/megatron_table.h"
 #include "recipe/precision.h"
 #include "recipe/recipe.h"
 
@@ -124,6 +127,97 @@ static void nearest_key_knows_sections(void **state)
     assert_string_equal(knob_nearest("context_parallel_size"), "model.context_parallel_size");
     assert_string_equal(knob_nearest("train.lr"), "optimizer.lr");
     assert_string_equal(knob_nearest("cluster.n_gpu"), "cluster.n_gpus");
+}
+
+/* ---- text: what looks like a number, a switch or nothing is kept as it is written */
+
+static const char *const spellings[] = {
+    "1.10",    "1e3",        "007",   "1_000", "+5",  ".5",
+    "2026.10", "0x10",       "1:30",  "0",     "-1",  "1.",
+    "1E-3",    "none",       "None",  "yes",   "no",  "on",
+    "off",     "true",       "True",  "FALSE", "nan", ".inf",
+    "y",       "nUll",       "1,000", "0o17",  "12h", "9223372036854775808",
+    "1e999",   "2026-11-19",
+};
+enum { N_SPELLINGS = sizeof spellings / sizeof spellings[0] };
+
+static void is_text(const char *how, knob_id k, const char *want)
+{
+    value v = recipe_item(r, k, 0);
+    if (v.kind != V_TEXT || strcmp(v.text, want) != 0)
+        fail_msg("%s: %s=%s became %s", how, knobs[k].key, want, value_text(a, v));
+}
+
+static void write_back(knob_id k, const char *want)
+{
+    recipe other = *r;
+    textbuf yaml = text_init(a);
+    export_yaml(r, false, &yaml);
+    set(arena_text(a, "%s=%s", knobs[k].key, value_text(a, r->knob[k].v)));
+    is_text("an override of show", k, want);
+    recipe_init(r, a, "test");
+    assert_int_equal(recipe_parse_yaml(r, "out.yaml", yaml.s, yaml.n, &err), OK);
+    is_text("the exported recipe", k, want);
+    *r = other;
+}
+
+static void text_stays_as_it_is_written(void **state)
+{
+    (void)state;
+    int n_flags = 0;
+    for (knob_id k = 0; k < K_COUNT; k++)
+        for (int i = 0; knobs[k].kind == TEXT && i < N_SPELLINGS; i++) {
+            const char *word = spellings[i], *dot = strchr(knobs[k].key, '.');
+            recipe_init(r, a, "test");
+            set(arena_text(a, "%s=%s", knobs[k].key, word));
+            is_text("an override", k, word);
+            write_back(k, word);
+            recipe_init(r, a, "test");
+            const char *yaml = arena_text(a, "%.*s:\n  %s: %s\n", (int)(dot - knobs[k].key),
+                                          knobs[k].key, dot + 1, word);
+            assert_int_equal(recipe_parse_yaml(r, "in.yaml", yaml, strlen(yaml), &err), OK);
+            is_text("a recipe", k, word);
+            char mark;
+            const char *flag = knobs[k].flag;
+            if (!flag || !knob_has_flag(k, flag, &mark) || mark) continue;
+            char *words[] = {arena_copy(a, flag, strlen(flag)), arena_copy(a, word, strlen(word))};
+            int used;
+            recipe_init(r, a, "test");
+            assert_int_equal(megatron_flag(r, 2, words, "test", &used, &err), OK);
+            is_text("a flag", k, word);
+            n_flags++;
+        }
+    assert_true(n_flags > 5 * N_SPELLINGS);
+}
+
+static void items_of_text_stay_as_they_are_written(void **state)
+{
+    (void)state;
+    const char *yaml = "dataset:\n  data_path: [0.30, 1.10, 007, yes]\n";
+    set("dataset.data_path=[0.30, 1.10,007,yes]");
+    const char *from_line = value_text(a, r->knob[K_DATA_PATH].v);
+    assert_string_equal(from_line, "['0.30','1.10','007',yes]");
+    assert_int_equal(recipe_parse_yaml(r, "in.yaml", yaml, strlen(yaml), &err), OK);
+    assert_string_equal(value_text(a, r->knob[K_DATA_PATH].v), from_line);
+}
+
+static void text_has_spaces_and_quotes_and_may_be_taken_back(void **state)
+{
+    (void)state;
+    set("checkpoint.save= a ");
+    is_text("spaces", K_SAVE, " a ");
+    set("checkpoint.save='1.10'");
+    is_text("quotes", K_SAVE, "1.10");
+    set("checkpoint.save=~");
+    is_text("a tilde is null in YAML alone", K_SAVE, "~");
+    set("checkpoint.save=null");
+    assert_int_equal(r->knob[K_SAVE].v.kind, V_NULL);
+    set("checkpoint.save='null'");
+    is_text("a quoted null", K_SAVE, "null");
+    set("cluster.gpu=./1.10");
+    is_text("a file", K_GPU, "./1.10");
+    set("cluster.gpu=1.10");
+    is_text("a file of this folder", K_GPU, "./1.10");
 }
 
 /* ---- layers */
@@ -283,6 +377,9 @@ int main(void)
         TEST(flags_belong_to_one_meaning),
         TEST(ranges_have_two_ends),
         TEST(nearest_key_knows_sections),
+        TEST(text_stays_as_it_is_written),
+        TEST(items_of_text_stay_as_they_are_written),
+        TEST(text_has_spaces_and_quotes_and_may_be_taken_back),
         TEST(later_layers_win),
         TEST(null_reopens_or_means_none),
         TEST(spellings_of_the_guides_are_taken),
