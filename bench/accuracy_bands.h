@@ -217,6 +217,22 @@ static inline void print_support(const judging *b, char family)
                    s.since[f][i]);
 }
 
+/* The shapes of the models that rows are of, each once. */
+static inline void print_shapes(const judging *b)
+{
+    for (int i = 0; i < b->n_rows; i++) {
+        const judged *j = &b->rows[i];
+        bool first = band_counts(j);
+        for (int k = 0; k < i && first; k++)
+            first = !band_counts(&b->rows[k]) || strcmp(b->rows[k].model, j->model) != 0;
+        if (!first) continue;
+        model_shape shape = model_shape_of(&j->s->m);
+        printf("MODEL(\"%s\", \"%s\",\n    SIZES(", j->model, shape.family);
+        for (int k = 0; k < MODEL_SHAPE; k++) printf("%s%" PRId64, k ? ", " : "", shape.size[k]);
+        printf("))\n");
+    }
+}
+
 static inline status print_bands_def(const judging *b, error *err)
 {
     band_pairs p = {0};
@@ -225,12 +241,13 @@ static inline status print_bands_def(const judging *b, error *err)
     if (st) return st;
     printf("/* Written by `make accuracy`; not to be edited. See bands.h. */\n");
     printf("/* clang-format off */\n");
+    print_shapes(b);
     for (int i = 0; i < b->n_rows; i++) {
         const judged *j = &b->rows[i];
         if (!band_counts(j)) continue;
         band_traits t = band_traits_of(j->s);
         printf("ROW(\"%s\", \"%s\", \"%s\", %" PRId64 ", %" PRId64 ",\n    SIZES(", j->id, t.gpu,
-               t.name, t.seq, recipe_int(&j->s->r, K_N_GPUS));
+               j->model, t.seq, recipe_int(&j->s->r, K_N_GPUS));
         for (int k = 0; k < 8; k++) printf("%s%" PRId64, k ? ", " : "", t.sizes[k]);
         printf(")");
         for (int f = 0; f < BAND_FEATURES; f++)

@@ -320,3 +320,23 @@ status model_init(model *m, const recipe *r, error *err)
     if (!s) *m = made;
     return s;
 }
+
+/* ---- one architecture, however it is spelled */
+
+/* A width that no layer uses does not count: files give it as they like. */
+model_shape model_shape_of(const model *m)
+{
+    bool mla = m->mla, moe = m->experts > 0;
+    return (model_shape){
+        .family = m->family,
+        .size = {m->hidden, m->heads, mla ? 0 : m->kv_heads, mla ? 0 : m->head_dim,
+                 mla ? m->q_lora : 0, mla ? m->kv_lora : 0, mla ? m->qk_dim : 0,
+                 mla ? m->qk_rope_dim : 0, mla ? m->v_dim : 0, m->gdn ? m->gdn_v_heads : 0,
+                 m->experts, moe ? m->topk : 0, moe ? m->moe_ffn : m->ffn, m->shared_ffn},
+    };
+}
+
+bool model_same_shape(const model_shape *a, const model_shape *b)
+{
+    return text_equal(a->family, b->family) && memcmp(a->size, b->size, sizeof a->size) == 0;
+}

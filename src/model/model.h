@@ -62,6 +62,19 @@ void model_derive(recipe *r);
  * num_layers at all) is ERR_INPUT. */
 status model_init(model *m, const recipe *r, error *err);
 
+/* What two spellings of one architecture have in common, and no two published models: widths, heads
+ * and experts of a layer. Layers and prediction modules are left out, so that a proxy with four
+ * layers of a model counts as that model. */
+enum { MODEL_SHAPE = 14 };
+
+typedef struct model_shape {
+    const char *family; /* of the model: it stands for the switches */
+    int64_t size[MODEL_SHAPE];
+} model_shape;
+
+model_shape model_shape_of(const model *m);
+bool model_same_shape(const model_shape *a, const model_shape *b);
+
 /* Names of the presets, for messages and `moefold show --presets`. */
 const char *const *model_presets(int *n);
 bool model_is_preset(const char *name);

@@ -6,7 +6,9 @@
  *     that differ in two to six are hardly larger than of those that differ in one (12 to 13 % each
  *     cover four in five), but few pairs differ in so many.
  * I3  Of n errors and one more, drawn alike, the next is below the k-th smallest with the chance
- *     k / (n + 1): so the place of the quantile is counted among n + 1. */
+ *     k / (n + 1): so the place of the quantile is counted among n + 1.
+ * I4  A model is known by its shape and never by its name: a preset, its name on the hub, a
+ *     config.json and a Megatron-LM list of one architecture have the same evidence. */
 #include "price/bands.h"
 
 #include <math.h>
@@ -26,14 +28,31 @@ typedef struct support_row {
     const char *word, *since;
 } support_row;
 
+typedef struct model_row {
+    const char *name;
+    model_shape shape;
+} model_row;
+
+#define MODEL(...)
 #define ROW(...)
 #define DIFFERENCE(x)
 #define SUPPORT(...)
 
+/* clang-format off */
+#define SIZES(...) {__VA_ARGS__}
+/* clang-format on */
+
+static const model_row models[] = {
+#undef MODEL
+#define MODEL(name, family, sizes) {name, {family, sizes}},
+#include "price/bands.def"
+#undef MODEL
+#define MODEL(...)
+};
+
 static const band_row rows[] = {
 #undef ROW
 /* clang-format off */
-#define SIZES(...) {__VA_ARGS__}
 #define ROW(id, gpu, name, seq, n, sizes, dispatch, recompute, precision, overlap, graphs, tok,    \
             error)                                                                                 \
     {id, gpu, name, seq, n, sizes, {dispatch, recompute, precision, overlap, graphs}, tok, error},
@@ -58,6 +77,7 @@ static const support_row supported[] = {
 };
 
 enum {
+    N_MODELS = sizeof models / sizeof models[0],
     N_ROWS = sizeof rows / sizeof rows[0],
     N_SUPPORTED = sizeof supported / sizeof supported[0]
 };
@@ -155,13 +175,21 @@ static const char *recompute_of(const recipe *r)
     return recipe_is(r, K_RECOMPUTE, "selective") ? "selective" : "none";
 }
 
+static const char *published_name(const model *m)
+{
+    model_shape shape = model_shape_of(m);
+    for (int i = 0; i < N_MODELS; i++)
+        if (model_same_shape(&shape, &models[i].shape)) return models[i].name;
+    return "";
+}
+
 band_traits band_traits_of(const setup *s)
 {
     const recipe *r = &s->r;
-    const char *chip = recipe_word(r, K_GPU), *name = recipe_word(r, K_MODEL);
+    const char *chip = recipe_word(r, K_GPU);
     band_traits t = {.family = band_family(chip),
                      .gpu = chip ? chip : "",
-                     .name = name ? name : "",
+                     .name = published_name(&s->m), /* I4 */
                      .seq = recipe_int(r, K_SEQ),
                      .stack = recipe_word(r, K_STACK)};
     t.feature[BAND_DISPATCH] = dispatch_of(s);

@@ -37,7 +37,7 @@ const char *band_feature_name(band_feature f);
 typedef struct band_traits {
     char family;      /* H: Hopper (and Ampere), B: Blackwell, 0: others */
     const char *gpu;  /* as cluster.gpu has it */
-    const char *name; /* of the model */
+    const char *name; /* of the published model that has this one's shape; "": none has */
     int64_t seq;
     const char *stack; /* generation of containers; NULL: the newest */
     const char *feature[BAND_FEATURES];

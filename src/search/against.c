@@ -9,14 +9,29 @@ void against_open(recipe *job, const recipe *own)
     path_open(job, NULL);
 }
 
+/* False where one of them names no model: it is the other's then. */
+static bool other_models(const recipe *plan, const recipe *own)
+{
+    arena *a = arena_create();
+    error ignored;
+    setup *x = ARENA_NEW(a, setup), *y = ARENA_NEW(a, setup);
+    bool other = false;
+    if (!setup_init(x, plan, a, &ignored) && !setup_init(y, own, a, &ignored)) {
+        model_shape p = model_shape_of(&x->m), q = model_shape_of(&y->m);
+        other = !model_same_shape(&p, &q);
+    }
+    arena_destroy(a);
+    return other;
+}
+
 status against_join(recipe *plan, recipe *own, error *err)
 {
     const char *here = recipe_word(plan, K_MODEL), *there = recipe_word(own, K_MODEL);
-    if (here && there && !text_equal(here, there))
+    if (other_models(plan, own))
         return error_set(err, ERR_INPUT,
                          "--against %s is a recipe of %s, but the plan is for %s; repair: name the "
                          "same model, or leave it out",
-                         own->name, there, here);
+                         own->name, there ? there : "another model", here ? here : plan->name);
     for (int k = 0; k < K_COUNT; k++) {
         if (path_decides((knob_id)k)) continue;
         if (plan->knob[k].from == FROM_USER)
