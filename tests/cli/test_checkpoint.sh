@@ -138,4 +138,40 @@ expect a_second_job_may_read 0 'done after' "$moefold" train "${small[@]}" train
 kill -9 $pid
 wait $pid 2>/dev/null
 expect a_killed_job_leaves_no_lock 0 'loaded checkpoint' "$moefold" train "${small[@]}" train.train_iters=3 "checkpoint.save=$ck" "checkpoint.load=$ck"
+
+# ---- a job that is started again goes on where its folder ends; another job is refused there
+ck=$work/again
+again() { "$moefold" train "${small[@]}" checkpoint.save_interval=5 "checkpoint.save=$ck" "$@"; }
+again train.train_iters=8 --metrics "$work/again.jsonl" >/dev/null 2>&1
+expect a_complete_job_does_nothing 0 'holds iteration 8 of this job: resuming there; no step is left to do' again train.train_iters=8
+rm -r "$ck/iter_0000008" && echo 5 >"$ck/latest_checkpointed_iteration.txt" # as if it had been killed in step 9
+expect the_same_job_is_resumed 0 'loaded checkpoint from .* at iteration 5$' again train.train_iters=10 --metrics "$work/again.jsonl"
+iterations() { grep -o '"event":"iteration".*"iteration":[0-9]*' "$1" | grep -o '[0-9]*$' | xargs; }
+check metrics_repeat_no_step [ "$(iterations "$work/again.jsonl")" = "1 2 3 4 5 6 7 8 9 10" ]
+check metrics_name_no_checkpoint_twice [ "$(grep -c '"event":"checkpoint"' "$work/again.jsonl")" = 2 ]
+expect another_layout_is_the_same_job 0 'at iteration 10$' again train.train_iters=11 tp=2 --ranks 2 --as-threads
+for other in optimizer.lr=1e-3 rng.seed=7 dataset.split=90,5,5 scheduler.lr_warmup_iters=1 model.moe_aux_loss_coeff=0.5 train.global_batch_size=4; do
+    expect "another_job_is_refused ${other%=*}" 2 "holds iteration 11 of another job: ${other%=*} was .* here; repair: checkpoint.save=ANOTHER_FOLDER .* or ${other%=*}=.* or checkpoint.load=$ck " again train.train_iters=12 "$other"
+done
+expect another_model_is_refused 2 'of another job: model.rotary_base was 10000.0 there' again train.train_iters=12 model.rotary_base=77
+check a_refused_job_changes_nothing [ "$(cat "$ck/latest_checkpointed_iteration.txt")" = 11 ]
+expect the_second_word_goes_on 0 'changed since iteration 11 .*optimizer.lr' again train.train_iters=12 optimizer.lr=1e-3 "checkpoint.load=$ck"
+expect weights_do_not_start_in_their_own_folder 2 'finetune=true starts at step 0, but .* holds iteration' again train.train_iters=2 "checkpoint.load=$ck" checkpoint.finetune=true
+first=$ck ck=$work/moved
+expect a_job_may_move 0 'loaded checkpoint from .*/again .* at iteration 12' again train.train_iters=13 "checkpoint.load=$first"
+expect and_goes_on_where_it_moved 0 'loaded checkpoint from .*/moved .* at iteration 13' again train.train_iters=14 "checkpoint.load=$first" checkpoint.ckpt_step=12
+ck=$work/tuned
+expect weights_start_a_job 0 'weights of iteration 12 loaded' again train.train_iters=2 "checkpoint.load=$first" checkpoint.finetune=true
+expect and_it_goes_on_from_its_own 0 'loaded checkpoint from .*/tuned .* at iteration 2' again train.train_iters=3 "checkpoint.load=$first" checkpoint.finetune=true
+ck=$work/grown
+MOEFOLD_FAULT=overflow:2 again train.train_iters=3 >/dev/null 2>&1
+expect a_found_buffer_factor_is_kept 0 'moe_buffer_factor 1.5 becomes 4.5, as before iteration 3' again train.train_iters=4
+expect unless_it_shall_not_grow 0 'done after 1 steps' again train.train_iters=5 moefold.on_overflow=stop
+without a_found_factor_is_no_change 'changed since.*moe_buffer_factor' again train.train_iters=6
+run=$work/run
+again train.train_iters=6 --run "$run" >/dev/null 2>&1
+expect a_run_without_its_checkpoint_stays 2 'the folder belongs to another run' again train.train_iters=6 --run "$run" "checkpoint.save=$work/nothing"
+rm "$run/summary.json" # as if it had been killed before its first checkpoint
+expect a_run_that_was_killed_early_begins_anew 0 'done after 6 steps' again train.train_iters=6 --run "$run" "checkpoint.save=$work/nothing"
+check and_so_do_its_metrics [ "$(iterations "$run/metrics.jsonl")" = "1 2 3 4 5 6" ]
 exit $failed

@@ -89,6 +89,23 @@ static void fields_of_another_type_are_refused_by_name(void **state)
     }
 }
 
+static void buffer_factors_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    json_t *values[] = {json_string("2"), json_real(0.5), json_real(1e9), json_null()};
+    run a;
+    run_init(&a, NULL, tiny);
+    save(&a, 1, 0);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        change(&a, "state", "moe_buffer_factor", values[i]);
+        assert_int_equal(checkpoint_load(&a.c, a.folder, 1, &a.x.err), ERR_INPUT);
+        assert_has(a.x.err.text, "moe_buffer_factor is missing or of the wrong type");
+    }
+    change(&a, "state", "moe_buffer_factor", NULL); /* as in older checkpoints */
+    assert_int_equal(checkpoint_load(&a.c, a.folder, 1, &a.x.err), OK);
+    run_release(&a);
+}
+
 /* What could not be read again is not saved. */
 static void numbers_that_cannot_be_are_not_saved(void **state)
 {
@@ -110,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sealed_numbers_that_cannot_be_are_refused),
         cmocka_unit_test(fields_of_another_type_are_refused_by_name),
+        cmocka_unit_test(buffer_factors_that_cannot_be_are_refused),
         cmocka_unit_test(numbers_that_cannot_be_are_not_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -274,12 +274,12 @@ static int lines_of(const char *path, int64_t *last)
     return n;
 }
 
-static void write_metrics(const char *path, bool resume, int64_t first, int n)
+static void write_metrics(const char *path, int64_t first, int n)
 {
     metrics_file m;
     error err = {""};
     iteration_line it = example();
-    assert_int_equal(metrics_open(&m, path, resume, &err), OK);
+    assert_int_equal(metrics_open(&m, path, first - 1, &err), OK);
     for (int i = 0; i < n; i++) {
         it.iteration = first + i;
         assert_int_equal(metrics_write(&m, iteration_line_json(&it), &err), OK);
@@ -295,11 +295,19 @@ static void metrics_file_has_a_line_an_object(void **state)
     int64_t last = 0;
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
-    write_metrics(path, false, 1, 5);
-    write_metrics(path, true, 6, 2);
+    write_metrics(path, 1, 5);
+    write_metrics(path, 6, 2);
     assert_int_equal(lines_of(path, &last), 7);
     assert_int_equal(last, 7);
-    write_metrics(path, false, 1, 1);
+    write_metrics(path, 4, 1); /* 5 to 7 are made again */
+    assert_int_equal(lines_of(path, &last), 4);
+    assert_int_equal(last, 4);
+    FILE *cut = fopen(path, "a"); /* by a crash */
+    fputs("{\"iteration\":5", cut);
+    fclose(cut);
+    write_metrics(path, 6, 1);
+    assert_int_equal(lines_of(path, &last), 5);
+    write_metrics(path, 1, 1);
     assert_int_equal(lines_of(path, &last), 1);
     unlink(path);
     rmdir(folder);
@@ -310,10 +318,10 @@ static void metrics_file_says_why_not(void **state)
     (void)state;
     metrics_file m;
     error err = {""};
-    assert_int_equal(metrics_open(&m, "no/such/folder/metrics.jsonl", false, &err), ERR_INPUT);
+    assert_int_equal(metrics_open(&m, "no/such/folder/metrics.jsonl", 0, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "no/such/folder/metrics.jsonl"));
     if (access("/dev/full", W_OK)) return;
-    assert_int_equal(metrics_open(&m, "/dev/full", false, &err), OK);
+    assert_int_equal(metrics_open(&m, "/dev/full", 0, &err), OK);
     iteration_line it = example();
     assert_int_equal(metrics_write(&m, iteration_line_json(&it), &err), ERR_MACHINE);
     assert_non_null(strstr(err.text, "/dev/full"));

@@ -50,6 +50,7 @@ typedef struct checkpoint_state {
 #define CHECKPOINT_FIELD(name) int64_t name;
     CHECKPOINT_COUNTERS(CHECKPOINT_FIELD)
 #undef CHECKPOINT_FIELD
+    double buffer_factor; /* moefold.moe_buffer_factor that the run has found; 0: none */
 } checkpoint_state;
 
 typedef struct checkpoint {
@@ -134,6 +135,14 @@ status checkpoint_read_info(checkpoint_info *info, arena *a, const char *folder,
  * changed is named in `changed`, which stays empty where nothing has. */
 status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool resumes,
                           textbuf *changed, error *err);
+
+/* Does a job with another value of this knob give other weights, on any machine, in any layout? */
+bool checkpoint_knob_of_the_job(knob_id k);
+
+/* ERR_INPUT: the checkpoint, which lies in `folder`, is of another job than the recipe's; the first
+ * knob that says so is named. */
+status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const char *folder,
+                           error *err);
 
 /* model.vocab_size of the checkpoint's recipe; 0: not known. */
 int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);

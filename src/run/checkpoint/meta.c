@@ -23,6 +23,9 @@ enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24, META_BYTES_
 /* Samples of the longest run that is accepted (2^53), and so of everything that is counted. */
 #define COUNT_MAX (INT64_C(1) << 53)
 
+/* Of the state; not in checkpoints of runs whose routed buffers never grew. */
+#define BUFFER_FACTOR "moe_buffer_factor"
+
 /* ---- making */
 
 static json_t *sum_json(uint64_t sum)
@@ -52,6 +55,7 @@ static json_t *state_json(const checkpoint_state *s)
 #define PUT(name) json_object_set_new(o, #name, json_integer(s->name));
     CHECKPOINT_COUNTERS(PUT)
 #undef PUT
+    if (s->buffer_factor > 0) json_object_set_new(o, BUFFER_FACTOR, json_real(s->buffer_factor));
     return o;
 }
 
@@ -228,6 +232,9 @@ static void read_state(meta *m, checkpoint_state *s, const json_t *o) /* I2 */
 #define GET(name) s->name = int_in_meta(m, o, #name, least_of(s, &s->name), most_of(s, &s->name));
     CHECKPOINT_COUNTERS(GET)
 #undef GET
+    const json_t *factor = json_object_get(o, BUFFER_FACTOR);
+    s->buffer_factor = factor ? json_number_value(factor) : 0;
+    if (factor && !(s->buffer_factor >= 1 && s->buffer_factor <= 1024)) wrong(m, BUFFER_FACTOR);
 }
 
 static void read_fields(meta *m, checkpoint_info *info, const json_t *root)

@@ -81,27 +81,91 @@ static const knob_id of_the_model[] = {
     K_LATENT_MOE,
 };
 
+/* What else makes a job the same one beside its model: sizes, data, seed, optimizer, schedule. What
+ * is not here may differ: layout, machine, number formats, length of the run, intervals. */
+static const char *const of_the_job[] = {"dataset.", "optimizer.", "scheduler.", "rng."};
+static const knob_id also_of_the_job[] = {
+    K_SEQ,
+    K_GBS,
+    K_RAMPUP,
+    K_SKIP_ITERS,
+    K_MOCK_DATA,
+    K_FFN,
+    K_MOE_FFN,
+    K_SHARED_FFN,
+    K_Q_LORA,
+    K_KV_LORA,
+    K_QK_DIM,
+    K_QK_ROPE_DIM,
+    K_V_DIM,
+    K_PER_TOKEN_LOSS,
+    K_BALANCING,
+    K_AUX_COEFF,
+    K_Z_COEFF,
+    K_BIAS_RATE,
+    K_MTP_FACTOR,
+    K_MTP_DETACH,
+    K_CAPACITY,
+    K_DROP_POLICY,
+    K_JITTER,
+    K_ATTENTION_DROPOUT,
+    K_HIDDEN_DROPOUT,
+    K_FORCE_RANDOM,
+    K_INIT_STD,
+    K_FORCE_BALANCE,
+    K_EMBED_INIT_STD,
+    K_GLOBAL_AUX_COMPAT,
+};
+static const knob_id not_of_the_job[] = {
+    K_DATA_CACHE,          K_WORKERS,     K_MMAP,
+    K_SKIP_MASK,           K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION,
+    K_OPT_OFFLOAD_OVERLAP, K_OPT_STATES,  K_PRECISION_AWARE,
+    K_MAIN_GRADS,          K_MAIN_PARAMS, K_EXP_AVG,
+    K_EXP_AVG_SQ,          K_REMAINDERS,  K_SCHED_OVERRIDE,
+    K_SCHED_CHECKPOINT,    K_TE_RNG,
+};
+
 /* What says where a run saves, prints and ends changes from run to run. */
 static const char *const of_the_run[] = {"checkpoint.", "logger.", "train.exit_", "moefold.model"};
 
-static bool is_of_the_model(knob_id k)
+static bool is_in(const knob_id *list, size_t n, knob_id k)
 {
-    for (size_t i = 0; i < sizeof of_the_model / sizeof *of_the_model; i++)
-        if (of_the_model[i] == k) return true;
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == k) return true;
     return false;
 }
 
-static bool is_of_the_run(knob_id k)
+static bool starts_in(const char *const *list, size_t n, knob_id k)
 {
-    for (size_t i = 0; i < sizeof of_the_run / sizeof *of_the_run; i++)
-        if (text_starts(knobs[k].key, of_the_run[i])) return true;
+    for (size_t i = 0; i < n; i++)
+        if (text_starts(knobs[k].key, list[i])) return true;
     return false;
+}
+
+#define COUNT_OF(list) (sizeof(list) / sizeof *(list))
+
+static bool is_of_the_model(knob_id k)
+{
+    return is_in(of_the_model, COUNT_OF(of_the_model), k);
+}
+
+bool checkpoint_knob_of_the_job(knob_id k)
+{
+    if (is_in(not_of_the_job, COUNT_OF(not_of_the_job), k)) return false;
+    return is_of_the_model(k) || is_in(also_of_the_job, COUNT_OF(also_of_the_job), k) ||
+           starts_in(of_the_job, COUNT_OF(of_the_job), k);
 }
 
 static bool differs(const recipe *then, const recipe *now, knob_id k)
 {
     if (then->knob[k].from == FROM_NOTHING || now->knob[k].from == FROM_NOTHING) return false;
     return !value_equal(then->knob[k].v, now->knob[k].v); /* I1 */
+}
+
+/* It was not asked for but found, and is taken over. */
+static bool is_learned(const checkpoint_info *info, knob_id k)
+{
+    return k == K_BUFFER_FACTOR && info->state.buffer_factor > 0;
 }
 
 /* Its weights would not fit. */
@@ -146,13 +210,47 @@ status checkpoint_compare(const checkpoint_info *info, const recipe *now, bool r
         return OK;
     }
     for (int k = 0; k < K_COUNT; k++) {
-        if (is_of_the_run((knob_id)k) || !differs(then, now, (knob_id)k)) continue;
+        if (starts_in(of_the_run, COUNT_OF(of_the_run), (knob_id)k) ||
+            is_learned(info, (knob_id)k) || !differs(then, now, (knob_id)k))
+            continue;
         if (resumes && is_of_the_model((knob_id)k))
             return other_model(info, then, now, (knob_id)k, a, err);
         name_one(changed, then, now, (knob_id)k, ++n);
     }
     if (n > NAMED_MAX) text_add(changed, " and %d more", n - NAMED_MAX);
     return OK;
+}
+
+/* Where the weights came from is a person's to leave out once there is a checkpoint. */
+static bool is_another_job(const recipe *then, const recipe *now, knob_id k)
+{
+    if (k == K_PRETRAINED && !recipe_given(now, k)) return false;
+    return (k == K_PRETRAINED || checkpoint_knob_of_the_job(k)) && differs(then, now, k);
+}
+
+status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const char *folder,
+                           error *err)
+{
+    arena *a = arena_create();
+    recipe *then = ARENA_NEW(a, recipe);
+    const char *save = knobs[K_SAVE].key;
+    status s = read_then(then, info, a, err);
+    for (knob_id k = 0; k < K_COUNT && !s; k++) {
+        if (!is_another_job(then, now, k)) continue;
+        const char *was = value_text(a, then->knob[k].v), *is = value_text(a, now->knob[k].v);
+        const char *on = is_of_the_model(k)
+                             ? ""
+                             : arena_text(a, ", or %s=%s to go on from it with this recipe",
+                                          knobs[K_LOAD].key, folder);
+        s = error_set(err, ERR_INPUT,
+                      "%s=%s: holds iteration %lld of another job: %s was %s there and is %s here; "
+                      "repair: %s=ANOTHER_FOLDER to start at step 0, or %s=%s to go on with that "
+                      "job%s",
+                      save, folder, (long long)info->state.iteration, knobs[k].key, was, is, save,
+                      knobs[k].key, was, on);
+    }
+    arena_destroy(a);
+    return s;
 }
 
 int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a)

@@ -82,11 +82,29 @@ status trainer_grow(trainer *t, error *err)
                          factor > FACTOR_MAX ? (double)FACTOR_MAX : factor);
     status s = open_larger(t, factor, err);
     if (s) return s;
+    t->at.buffer_factor = factor;
     trainer_say(t, stderr,
                 arena_text(t->a,
                            "%s; moefold.moe_buffer_factor %g becomes %g (arena of rank 0: %s "
                            "becomes %s), and the step runs again",
                            what, before, factor, text_bytes(t->a, bytes),
                            text_bytes(t->a, t->p->arena_bytes)));
+    return OK;
+}
+
+status trainer_grow_as_before(trainer *t, error *err)
+{
+    double factor = t->at.buffer_factor, before = recipe_real(&t->s->r, K_BUFFER_FACTOR);
+    if (factor <= before || recipe_is(&t->s->r, K_ON_OVERFLOW, "stop")) return OK;
+    status s = open_larger(t, factor, err);
+    if (s)
+        return error_prefix(err, s,
+                            "moefold.moe_buffer_factor=%g, which the run before needed "
+                            "(moefold.on_overflow=stop leaves it at %g)",
+                            factor, before);
+    trainer_say(t, stderr,
+                arena_text(t->a,
+                           "moefold.moe_buffer_factor %g becomes %g, as before iteration %lld",
+                           before, factor, (long long)t->at.iteration));
     return OK;
 }

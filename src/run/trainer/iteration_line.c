@@ -6,11 +6,16 @@
 #include "run/trainer/iteration_line.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/text.h"
+
+enum { METRICS_BYTES_MAX = INT_MAX };
 
 /* ---- text */
 
@@ -268,9 +273,38 @@ json_t *saved_json(const checkpoint_note *c)
 
 /* ---- metrics file */
 
-status metrics_open(metrics_file *m, const char *path, bool resume, error *err)
+/* A line of an iteration that is made again. */
+static bool is_repeated(const char *text, size_t n, int64_t after)
 {
-    FILE *file = fopen(path, resume ? "a" : "w");
+    json_t *o = json_loadb(text, n, 0, NULL);
+    bool repeated = json_integer_value(json_object_get(o, "iteration")) > after;
+    json_decref(o);
+    return repeated;
+}
+
+/* Only a plain file has lines to take out. */
+static status cut_metrics(const char *path, int64_t after, error *err)
+{
+    struct stat info;
+    char *text;
+    size_t n;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return OK;
+    arena *a = arena_create();
+    textbuf kept = text_init(a);
+    status s = file_read(a, path, METRICS_BYTES_MAX, &text, &n, err);
+    for (const char *p = s ? NULL : text, *end;
+         p && (end = memchr(p, '\n', n - (size_t)(p - text))); p = end + 1)
+        if (!is_repeated(p, (size_t)(end - p), after)) text_put(&kept, p, (size_t)(end - p) + 1);
+    if (!s && kept.n != n) s = file_write(path, kept.s, kept.n, err);
+    arena_destroy(a);
+    return s;
+}
+
+status metrics_open(metrics_file *m, const char *path, int64_t after, error *err)
+{
+    status s = after > 0 ? cut_metrics(path, after, err) : OK;
+    if (s) return s;
+    FILE *file = fopen(path, after > 0 ? "a" : "w");
     if (!file) return error_set(err, ERR_INPUT, "%s: cannot write metrics: %s", path, file_why());
     *m = (metrics_file){file, path};
     return OK;

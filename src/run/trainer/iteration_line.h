@@ -109,8 +109,9 @@ typedef struct metrics_file {
     const char *path; /* the caller's; NULL: closed */
 } metrics_file;
 
-/* A run that resumes goes on where the file ends; another starts it anew. */
-status metrics_open(metrics_file *m, const char *path, bool resume, error *err);
+/* A run that resumes after this iteration goes on in the file: what an earlier one wrote of later
+ * iterations, and a line that it did not complete, are taken out. Another (0) starts it anew. */
+status metrics_open(metrics_file *m, const char *path, int64_t after, error *err);
 
 /* Writes and gives `object` back. A line is with the system when this returns. */
 status metrics_write(metrics_file *m, json_t *object, error *err);

@@ -214,7 +214,7 @@ status trainer_open_all(trainer *t, error *err)
     if (!s) s = trainer_folder_open(t, err);
     if (s) return s;
     if (t->o->metrics && comm_rank(t->c) == 0)
-        s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration > 0, err);
+        s = metrics_open(&t->metrics, t->o->metrics, t->at.iteration, err);
     if (!s) s = trainer_products(t, err);
     return ranks_agree(t->c, s, err);
 }

@@ -7,7 +7,8 @@
  *     summary.json    how it ended, times of steps, memory, traffic, predicted beside measured
  *
  * I1  A folder belongs to one run. Another one's is refused by name; the same run goes on in it
- *     after a stop: same recipe but for its length.
+ *     after a stop, as the same job does in its folder of checkpoints. It begins anew there if it
+ *     was ended before its first checkpoint.
  * I2  Each file is whole or not there, but for metrics, whose last line may be cut by a crash. */
 #include <dirent.h>
 #include <math.h>
@@ -41,17 +42,6 @@ static bool is_empty(const char *folder)
     return empty;
 }
 
-/* Knobs that a run may change when it goes on: its length, and where it comes from and goes to. */
-static bool may_change(knob_id k)
-{
-    static const knob_id list[] = {K_TRAIN_ITERS, K_TRAIN_SAMPLES, K_LOAD,
-                                   K_SAVE,        K_EXIT_INTERVAL, K_EXIT_MINUTES,
-                                   K_TENSORBOARD, K_SCHED_OVERRIDE};
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        if (list[i] == k) return true;
-    return false;
-}
-
 /* The first knob that a person or the model set otherwise in the folder's recipe. */
 static status same_recipe(const trainer *t, const char *path, error *err)
 {
@@ -67,7 +57,7 @@ static status same_recipe(const trainer *t, const char *path, error *err)
         const setting *now = &t->s->r.knob[k], *was = &old.knob[k];
         bool is_set = now->from == FROM_USER || now->from == FROM_MODEL,
              was_set = was->from == FROM_USER;
-        if ((!is_set && !was_set) || may_change(k)) continue;
+        if ((!is_set && !was_set) || !checkpoint_knob_of_the_job(k)) continue;
         const char *x = was_set ? value_text(a, was->v) : "unset", *y = value_text(a, now->v);
         if (strcmp(x, y) != 0)
             return error_set(err, ERR_INPUT,
@@ -89,7 +79,8 @@ static status claim(const trainer *t, error *err)
                          "--run %s: the folder is not empty and holds no run (no recipe.yaml); "
                          "repair: name another folder",
                          folder);
-    if (t->at.iteration > 0) return same_recipe(t, own, err); /* I1 */
+    bool ended_early = recipe_given(&t->s->r, K_SAVE) && !file_exists(path_in(t, "summary.json"));
+    if (t->at.iteration > 0 || ended_early) return same_recipe(t, own, err); /* I1 */
     return error_set(err, ERR_INPUT,
                      "--run %s: the folder belongs to another run (%s); repair: name another "
                      "folder, or resume that run (checkpoint.load)",

@@ -104,14 +104,21 @@ static status compare_recipes(trainer *t, const char *folder, int64_t iteration,
     return s;
 }
 
+/* checkpoint.ckpt_step is of the folder that checkpoint.load names. -1: there is none. */
+static status choose(const trainer *t, const char *folder, int64_t *iteration, error *err)
+{
+    const recipe *r = &t->s->r;
+    *iteration = recipe_int(r, K_CKPT_STEP);
+    if (recipe_given(r, K_CKPT_STEP) && same_folder(folder, recipe_word(r, K_LOAD))) return OK;
+    return checkpoint_latest(folder, iteration, err);
+}
+
 static status load_checkpoint(trainer *t, const char *folder, bool weights_only, bool *found,
                               error *err)
 {
-    int64_t iteration = recipe_int(&t->s->r, K_CKPT_STEP);
+    int64_t iteration = -1;
     *found = false;
-    status s =
-        recipe_given(&t->s->r, K_CKPT_STEP) ? OK : checkpoint_latest(folder, &iteration, err);
-    s = ranks_agree(t->c, s, err);
+    status s = ranks_agree(t->c, choose(t, folder, &iteration, err), err);
     if (s) return s;
     comm_broadcast(t->c, GROUP_WORLD, 0, &iteration, sizeof iteration);
     if (iteration < 0) return OK;
@@ -138,7 +145,7 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     checkpoint_note note = {iteration, folder, "moefold", t->s->lay.tp, t->s->lay.pp};
     loaded_print(line, sizeof line, &note);
     trainer_say(t, t->o->json ? stderr : stdout, line);
-    return OK;
+    return trainer_grow_as_before(t, err);
 }
 
 static status load_files(trainer *t, const char *folder, error *err)
@@ -196,8 +203,55 @@ static status draw_weights(trainer *t, error *err)
     return ranks_agree(t->c, s, err);
 }
 
-/* A checkpoint to resume wins; then weights to start from; then weights beside the model's
- * config.json; else they are drawn. */
+/* ---- the folder to save in */
+
+/* What a folder to save in holds when a run starts. A run that begins at step 0 there would move
+ * the text file back and mix its checkpoints with those that are there. */
+static status look_at_own(const trainer *t, const char *folder, bool *resumes, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *load = recipe_word(r, K_LOAD);
+    int64_t iteration = -1;
+    checkpoint_info info;
+    status s = file_is_folder(folder) ? choose(t, folder, &iteration, err) : OK;
+    if (s || iteration < 0) return s;
+    if (same_folder(load, folder)) {
+        if (!recipe_on(r, K_FINETUNE)) return OK; /* as asked for */
+        return error_set(err, ERR_INPUT,
+                         "%s=true starts at step 0, but %s=%s holds iteration %lld; repair: "
+                         "%s=ANOTHER_FOLDER",
+                         knobs[K_FINETUNE].key, knobs[K_SAVE].key, folder, (long long)iteration,
+                         knobs[K_SAVE].key);
+    }
+    s = checkpoint_read_info(&info, t->a, folder, iteration, err);
+    if (!s) s = checkpoint_same_job(&info, r, folder, err);
+    *resumes = !s;
+    return s;
+}
+
+/* A job that is started again, by a person or by Slurm, goes on where its own folder ends, whatever
+ * it started from. */
+static status resume_own(trainer *t, bool *found, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *folder = recipe_word(r, K_SAVE);
+    bool resumes = false;
+    if (!recipe_given(r, K_SAVE)) return OK;
+    status s = comm_rank(t->c) == 0 ? look_at_own(t, folder, &resumes, err) : OK;
+    s = ranks_follow(t->c, s, err);
+    comm_broadcast(t->c, GROUP_WORLD, 0, &resumes, sizeof resumes);
+    if (s || !resumes) return s;
+    s = load_checkpoint(t, folder, false, found, err);
+    if (s) return s;
+    const char *left = t->at.iteration < t->train_iters ? "" : "; no step is left to do";
+    trainer_say(t, stderr,
+                arena_text(t->a, "%s=%s holds iteration %lld of this job: resuming there%s",
+                           knobs[K_SAVE].key, folder, (long long)t->at.iteration, left));
+    return OK;
+}
+
+/* Its own checkpoint wins; then one to resume; then weights to start from; then weights beside the
+ * model's config.json; else they are drawn. */
 status trainer_start(trainer *t, error *err)
 {
     const recipe *r = &t->s->r;
@@ -210,7 +264,8 @@ status trainer_start(trainer *t, error *err)
     if (s) return s;
     t->at.seed = recipe_int(r, K_SEED);
     s = trainer_save_open(t, err);
-    if (!s && load && seen(t, file_is_folder(load)))
+    if (!s) s = resume_own(t, &found, err);
+    if (!s && !found && load && seen(t, file_is_folder(load)))
         s = load_checkpoint(t, load, recipe_on(r, K_FINETUNE), &found, err);
     if (s || found) return s;
     if (load) s = ranks_follow(t->c, nothing_to_load(t, load, err), err);

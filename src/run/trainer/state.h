@@ -120,6 +120,9 @@ status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err)
  * where moefold.on_overflow asks for that. */
 status trainer_grow(trainer *t, error *err);
 
+/* Routed buffers as large as the run that is resumed has found that they must be. */
+status trainer_grow_as_before(trainer *t, error *err);
+
 /* Weights of other ranks' slices are up to date after it. */
 void trainer_gather(trainer *t);
 
