@@ -120,8 +120,10 @@ status trainer_validation_line(trainer *t, error *err)
     if (every < 1 || t->at.iteration % every != 0 || !data_length(t->data, DATA_VALID)) return OK;
     step_losses losses;
     trainer_gather(t);
-    status s = trainer_validate(t, recipe_int(&t->s->r, K_EVAL_ITERS), &losses, err);
+    sample_span span = {t->at.consumed_valid_samples, recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs};
+    status s = trainer_evaluate(t, DATA_VALID, span, &losses, err);
     if (s) return s;
+    t->at.consumed_valid_samples += span.n;
     char text[LINE_BYTES];
     char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
     validation_print(text, sizeof text, name, losses.list, losses.n);

@@ -112,9 +112,16 @@ status trainer_open(trainer *t, const setup *s, error *err);
 /* Forward, backward and update of one global batch; losses. Collective, like all below. */
 status trainer_step(trainer *t, step_losses *out, error *err);
 
-/* Mean loss over `iters` global batches of the validation set. Runs whole steps, backward
- * included, whose gradients nobody uses: slower than it must be, and the same for every layout. */
-status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err);
+/* Samples of a set, from this one on. */
+typedef struct sample_span {
+    int64_t first, n;
+} sample_span;
+
+/* Mean loss over the tokens of samples, whatever the batch: the last one is filled up with samples
+ * without loss. Its sums are those of all. Runs whole steps, backward included, whose gradients
+ * nobody uses: slower than it must be, and the same for every layout. */
+status trainer_evaluate(trainer *t, data_split which, sample_span span, step_losses *out,
+                        error *err);
 
 /* A routed buffer was too small: names it, and makes the program again with larger ones, or stops
  * where moefold.on_overflow asks for that. */

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/maths.h"
 #include "run/trainer/agree.h"
 #include "run/trainer/state.h"
 
@@ -21,17 +22,20 @@ typedef struct batch_source {
     data_split which;
     data_sampler from;
     int64_t first;
+    int64_t end; /* samples from here on are fillers without loss */
 } batch_source;
 
 static batch_source source_at(const trainer *t, data_split which, int64_t consumed)
 {
+    int64_t n = data_length(t->data, which);
     return (batch_source){which,
-                          {.n_samples = data_length(t->data, which),
+                          {.n_samples = n,
                            .consumed = consumed,
                            .micro_batch_size = t->p->B,
                            .n_ranks = t->s->lay.dp,
                            .rank = t->p->at.dp},
-                          0};
+                          0,
+                          n};
 }
 
 static status read_samples(trainer *t, const batch_source *from, int64_t micro, error *err)
@@ -46,7 +50,8 @@ static status read_samples(trainer *t, const batch_source *from, int64_t micro, 
                           .labels = t->labels + b * seq,
                           .loss_mask = t->mask + b * seq,
                           .positions = t->positions + b * seq};
-        status s = data_sample(t->data, from->which, sample + b, &into, err);
+        int64_t index = sample + b < from->end ? sample + b : -1;
+        status s = data_sample(t->data, from->which, index, &into, err);
         if (s) return s;
     }
     return OK;
@@ -208,20 +213,27 @@ status trainer_step(trainer *t, step_losses *out, error *err)
     return s;
 }
 
-status trainer_validate(trainer *t, int64_t iters, step_losses *out, error *err)
+status trainer_evaluate(trainer *t, data_split which, sample_span span, step_losses *out,
+                        error *err)
 {
-    batch_source from = source_at(t, DATA_VALID, t->at.consumed_valid_samples);
+    batch_source from = source_at(t, which, span.first);
+    int64_t steps = ceil_div(span.n, t->gbs), left = from.from.n_samples - span.first;
     double all[SUM_COUNT] = {0};
     status s = OK;
     *out = (step_losses){.n = 0};
     comm_where(t->c, "validation", NULL);
-    for (int64_t i = 0; i < iters && !s; i++) {
+    if (span.n <= left) { /* else the reader says where the data end */
+        from.end = span.first + span.n;
+        from.from.n_samples = span.first + steps * t->gbs;
+    }
+    for (int64_t i = 0; i < steps && !s; i++) {
         from.first = i * t->p->micros;
         s = run_batch(t, &from, out, err);
         all[SUM_LOSS] += out->sums[SUM_LOSS];
         all[SUM_TOKENS] += out->sums[SUM_TOKENS];
     }
-    t->at.consumed_valid_samples += iters * t->gbs;
+    out->sums[SUM_LOSS] = all[SUM_LOSS];
+    out->sums[SUM_TOKENS] = all[SUM_TOKENS];
     add_loss(out, "lm loss", token_mean(all));
     return s;
 }
