@@ -308,6 +308,7 @@ static status read_config(config *c)
     if (!s) s = config_rope(c);
     if (!s) s = config_layers(c);
     if (!s) s = config_mtp(c);
+    if (!s) s = config_eos(c);
     if (!s) note_unused(c);
     const char *why = arena_text(c->r->a, "%s: model_type", c->name);
     return s ? s : family_fill(c->r, c->family, why, c->err);

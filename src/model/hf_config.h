@@ -80,6 +80,9 @@ bool config_ignores_groups(const config *c);
 /* Fills a knob with a value of ours, because of `field`. */
 status config_set(const config *c, const char *field, knob_id k, value v);
 
+/* The id of eos_token in the tokenizer's files of this folder (with a final slash); -1: none. */
+int64_t config_tokenizer_eos(const recipe *r, const char *folder);
+
 /* ---- the parts: the family first, the others in this order after the table of plain fields */
 
 status config_family(config *c);       /* hf_family.c: which family the file is of */
@@ -88,5 +91,6 @@ status config_check(const config *c);  /* hf_check.c: fields that contradict eac
 status config_rope(const config *c);   /* hf_rope.c: both spellings of the rotary embedding */
 status config_layers(const config *c); /* hf_layers.c: which layers are of which kind */
 status config_mtp(const config *c);    /* hf_mtp.c: the prediction module */
+status config_eos(const config *c);    /* hf_eos.c: the token that ends a document */
 
 #endif

@@ -83,9 +83,22 @@ static void reopen_sizes(recipe *r)
         if (r->knob[sizes[i]].v.kind == V_NULL) r->knob[sizes[i]].from = FROM_NOTHING;
 }
 
+/* A tokenizer that the recipe names as a folder or a file in it is the one that made the data. */
+static void fill_eos(recipe *r)
+{
+    const char *name = recipe_word(r, K_TOKENIZER_MODEL);
+    if (!name || !file_exists(name) || recipe_is(r, K_TOKENIZER, "NullTokenizer")) return;
+    bool folder = file_is_folder(name);
+    int64_t id =
+        config_tokenizer_eos(r, folder ? arena_text(r->a, "%s/", name) : file_folder(r->a, name));
+    if (id >= 0)
+        recipe_fill(r, K_EOD, value_of_int(id), FROM_MODEL, "%s: eos_token of the tokenizer", name);
+}
+
 status model_fill(recipe *r, error *err)
 {
     reopen_sizes(r);
+    fill_eos(r);
     const char *name = recipe_word(r, K_MODEL);
     if (!name) return OK;
     if (model_is_preset(name)) return preset_fill(r, name, err);
@@ -133,6 +146,9 @@ void model_derive(recipe *r)
                     "unset: hidden_size / num_attention_heads");
     if (recipe_given(r, K_EXPERTS) && recipe_given(r, K_FFN))
         recipe_fill(r, K_MOE_FFN, r->knob[K_FFN].v, FROM_DERIVED, "unset: ffn_hidden_size");
+    if (recipe_is(r, K_TOKENIZER, "NullTokenizer") && recipe_int(r, K_VOCAB) > 0)
+        recipe_fill(r, K_EOD, value_of_int(recipe_int(r, K_VOCAB) - 1), FROM_DERIVED,
+                    "unset: the last id, as with Megatron's NullTokenizer");
     if (recipe_given(r, K_SEQ))
         recipe_fill(r, K_MAX_POSITIONS, r->knob[K_SEQ].v, FROM_DERIVED, "unset: seq_length");
 }

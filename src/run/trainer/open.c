@@ -26,6 +26,14 @@ static int data_paths(const trainer *t, const char ***paths)
     return n;
 }
 
+/* Mock data end with the last id, as with Megatron's NullTokenizer, unless a person names one. */
+static int32_t end_of_document(const trainer *t, bool mock)
+{
+    const setting *own = &t->s->r.knob[K_EOD];
+    if (mock && own->from != FROM_USER) return (int32_t)t->s->m.vocab - 1;
+    return own->v.kind == V_INT ? (int32_t)own->v.whole : -1;
+}
+
 static status open_data(trainer *t, error *err)
 {
     const recipe *r = &t->s->r;
@@ -38,7 +46,7 @@ static status open_data(trainer *t, error *err)
     o.seq_length = batch_seq(t->p);
     o.seed = recipe_int(r, K_DATA_SEED);
     o.vocab_size = (int32_t)t->s->m.vocab;
-    o.eod = o.vocab_size - 1;
+    o.eod = end_of_document(t, o.n_paths == 0);
     o.surplus = recipe_real(r, K_SURPLUS);
     o.eod_mask_loss = recipe_on(r, K_EOD_MASK);
     o.read_bin = !recipe_on(r, K_MMAP);
