@@ -73,6 +73,16 @@ static const sizes tries[] = {
     {OP_CONV, {2, 3, 5, 4}, 0, NULL, 0, 0},
     {OP_CONV, {2, 130, 70, 4}, 0, NULL, 0, 0},
     {OP_CONV, {3, 9, 64, 1}, 0, NULL, 0, 0},
+    {OP_CONV, {2, 3, 8, 4}, 0, NULL, 0, 0}, /* a run is shorter than the taps */
+    {OP_CONV, {2, 133, 264, 4}, 0, NULL, 0, 0},
+    {OP_CONV_D, {2, 3, 8, 4}, 0, NULL, 0, 0},
+    {OP_CONV_D, {3, 1, 16, 4}, 0, NULL, 0, 0},
+    {OP_CONV_D, {2, 133, 264, 4}, 0, NULL, 0, 0},
+    {OP_CONV_D, {2, 64, 520, 4}, 0, NULL, 0, 0},
+    {OP_CONV_W, {2, 3, 8, 4}, 0, NULL, 0, 0},
+    {OP_CONV_W, {3, 1, 16, 4}, 0, NULL, 0, 0},
+    {OP_CONV_W, {2, 133, 264, 4}, 0, NULL, 0, 0},
+    {OP_CONV_W, {5, 4097, 520, 4}, 0, NULL, 0, 0},
     {OP_CONV_D, {2, 3, 5, 4}, 0, NULL, 0, 0},
     {OP_CONV_D, {2, 130, 70, 4}, 0, NULL, 0, 0},
     {OP_CONV_D, {1, 257, 33, 8}, 0, NULL, 0, 0},
@@ -90,6 +100,7 @@ static const sizes tries[] = {
     {OP_GATED_NORM_D, {13, 1100}, ZERO_CENTRED, NULL, 0, 0},
     {OP_GATED_NORM_D, {37, 512}, 0, NULL, 0, 0},
     {OP_GATED_NORM_W, {667, 33}, 0, NULL, 0, 0},
+    {OP_GATED_NORM_W, {5001, 128}, 0, NULL, 0, 0},
 #define RULES(way, ...)                                                                            \
     {OP_GDN_RULE, {__VA_ARGS__}, 0, NULL, 0, way},                                                 \
     {                                                                                              \

@@ -127,6 +127,8 @@ static const sizes tries[] = {
     BIASES(2, 900, 40, 65),
     BIASES(4, 20, 7, 65),
     BIASES(5, 300, 3, 1100),
+    BIASES(2, 900, 40, 264),
+    BIASES(5, 300, 3, 2880),
     {OP_ROUTE, {8, 4, 1, 2, 6, 2, 60}, 0, "o2 o5", 0, 0},
     {OP_ROUTE, {8, 4, 1, 1, 6, 2, 9}, 0, "o2 o5", 0, 0},
     {OP_ROUTE, {8, 2, 2, 3, 6, 2, 40}, 0, NULL, 0, 0},

@@ -188,44 +188,48 @@ static __global__ void swiglu_kernel(numbers u, const float *p, numbers a, int64
 struct swiglu_arrays {
     numbers da, u, du;
     const float *p; /* [M], may be missing */
-    float *dp;      /* the same, and where rows are several parts */
+    float *dp;      /* [M], may be missing */
     int64_t m;
-    int parts;
+    int parts,
+        each; /* of a row; and those that one warp takes: all of them where they are summed */
 };
 
 template <int CHUNKS> static __global__ void swiglu_d_kernel(swiglu_arrays s)
 {
-    const int64_t f = (int64_t)s.parts * CHUNKS * CHUNK;
+    const int64_t f = (int64_t)s.parts * CHUNKS * CHUNK, shares = s.parts / s.each;
     const int lane = (int)threadIdx.x % WARP;
     const int64_t step = (int64_t)gridDim.x * WARPS;
-    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * s.parts;
+    for (int64_t i = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP; i < s.m * shares;
          i += step) {
-        const int64_t row = i / s.parts, first = i % s.parts * CHUNKS * CHUNK;
-        const uint4 *from = row_at(s.u, row, 2 * f) + first / WIDE,
-                    *of_da = row_at(s.da, row, f) + first / WIDE;
+        const int64_t row = i / shares;
         const float scale = s.p ? s.p[row] : 1;
-        uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
         float sum = 0;
+        for (int64_t part = i % shares * s.each, past = part + s.each; part < past; part++) {
+            const int64_t first = part * CHUNKS * CHUNK;
+            const uint4 *from = row_at(s.u, row, 2 * f) + first / WIDE,
+                        *of_da = row_at(s.da, row, f) + first / WIDE;
+            uint4 gate[CHUNKS], up[CHUNKS], d[CHUNKS];
 #pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            gate[c] = from[c * WARP + lane];
-            up[c] = from[f / WIDE + c * WARP + lane];
-            d[c] = of_da[c * WARP + lane];
-        }
-#pragma unroll
-        for (int c = 0; c < CHUNKS; c++) {
-            const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
-            lanes<WIDE> to_x, to_up;
-#pragma unroll
-            for (int k = 0; k < WIDE; k++) {
-                const float s1 = sigmoid(x.v[k]), value = x.v[k] * s1, by = g.v[k] * scale;
-                sum += g.v[k] * value * y.v[k];
-                to_x.v[k] = by * y.v[k] * (s1 * (1 + x.v[k] * (1 - s1)));
-                to_up.v[k] = by * value;
+            for (int c = 0; c < CHUNKS; c++) {
+                gate[c] = from[c * WARP + lane];
+                up[c] = from[f / WIDE + c * WARP + lane];
+                d[c] = of_da[c * WARP + lane];
             }
-            const int64_t at = row * 2 * f + first + (c * WARP + lane) * WIDE;
-            store(s.du, at, to_x);
-            store(s.du, at + f, to_up);
+#pragma unroll
+            for (int c = 0; c < CHUNKS; c++) {
+                const lanes<WIDE> x = unpack(gate[c]), y = unpack(up[c]), g = unpack(d[c]);
+                lanes<WIDE> to_x, to_up;
+#pragma unroll
+                for (int k = 0; k < WIDE; k++) {
+                    const float s1 = sigmoid(x.v[k]), value = x.v[k] * s1, by = g.v[k] * scale;
+                    sum += g.v[k] * value * y.v[k];
+                    to_x.v[k] = by * y.v[k] * (s1 * (1 + x.v[k] * (1 - s1)));
+                    to_up.v[k] = by * value;
+                }
+                const int64_t at = row * 2 * f + first + (c * WARP + lane) * WIDE;
+                store(s.du, at, to_x);
+                store(s.du, at + f, to_up);
+            }
         }
         if (!s.dp) continue;
         sum = sum_warp(sum);
@@ -257,9 +261,7 @@ static bool takes_swiglu(const op *o, const op_types *t)
 static bool takes_swiglu_d(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[IN_ACT_D_da] == DTYPE_BF16 &&
-           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 &&
-           swiglu_width(o) &&
-           (o->out[OUT_ACT_D_dp] < 0 || o->dim[DIM_ACT_D_F] <= CHUNKS_MOST * CHUNK);
+           t->in[IN_ACT_D_u] == DTYPE_BF16 && t->out[OUT_ACT_D_du] == DTYPE_BF16 && swiglu_width(o);
 }
 
 template <int CHUNKS> static void swiglu_of(const kernel_call *c)
@@ -273,9 +275,10 @@ template <int CHUNKS> static void swiglu_of(const kernel_call *c)
         swiglu_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
             in_of(c, IN_ACT_u), floats_in(c, IN_ACT_p), out_of(c, OUT_ACT_a), m, parts);
     } else {
+        float *dp = floats_out(c, OUT_ACT_D_dp);
         swiglu_d_kernel<CHUNKS><<<blocks, BLOCK, 0, stream_of(c)>>>(
             {in_of(c, IN_ACT_D_da), in_of(c, IN_ACT_D_u), out_of(c, OUT_ACT_D_du),
-             floats_in(c, IN_ACT_D_p), floats_out(c, OUT_ACT_D_dp), m, parts});
+             floats_in(c, IN_ACT_D_p), dp, m, parts, dp ? parts : 1});
     }
 }
 

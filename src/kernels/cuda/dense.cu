@@ -27,11 +27,20 @@ static void gemm_w(const kernel_call *c)
             {out_of(c, OUT_GEMM_W_dw), k, 1}, n, k, m, !(c->o->flags & OVERWRITE));
 }
 
+struct bias_rows {
+    numbers b, y; /* [N], [M][N] */
+    int64_t n;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        for (int64_t j = thread * W; j < n; j += THREADS * W)
+            store_or_add(y, i * n + j, load<W>(b, j), true);
+    }
+};
+
 static void bias(const kernel_call *c)
 {
-    const int64_t m = c->o->dim[DIM_BIAS_M], n = c->o->dim[DIM_BIAS_N];
-    const numbers b = in_of(c, IN_BIAS_b), y = out_of(c, OUT_BIAS_y);
-    for_each(c, m * n, [=] __device__(int64_t i) { put(y, i, get(y, i) + get(b, i % n)); });
+    const int64_t n = c->o->dim[DIM_BIAS_N];
+    for_rows(c, c->o->dim[DIM_BIAS_M], n, bias_rows{in_of(c, IN_BIAS_b), out_of(c, OUT_BIAS_y), n});
 }
 
 static int64_t bias_w_bytes(const op *o, const op_types *)

@@ -12,10 +12,11 @@ static_assert((int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N
 
 /* ---- which */
 
+/* Rows of K numbers begin at multiples of 16 bytes; a router may have any even number of experts. */
 static bool aligned(const op *o, int64_t to)
 {
     const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
-    return m > 0 && n > 0 && k > 0 && n % to == 0 && k % to == 0;
+    return m > 0 && n > 1 && k > 0 && n % 2 == 0 && k % to == 0;
 }
 
 static bool takes_alike(const op *o, const op_types *t)
@@ -30,7 +31,8 @@ enum { SPLIT_MOST = 1024 }; /* columns of dy: a copy of it and of w lies in the 
 static bool takes_split(const op *o, const op_types *t)
 {
     return cuda_types_fit(o, t) && t->in[0] == DTYPE_F32 && t->in[1] == DTYPE_BF16 &&
-           aligned(o, 8) && o->dim[DIM_GEMM_N] <= SPLIT_MOST;
+           aligned(o, 8) && o->dim[DIM_GEMM_N] <= SPLIT_MOST &&
+           o->dim[DIM_GEMM_M] * o->dim[DIM_GEMM_N] % 8 == 0; /* where the second half begins */
 }
 
 static bool takes_split_w(const op *o, const op_types *t)

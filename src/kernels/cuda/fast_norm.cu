@@ -1,8 +1,8 @@
-/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and sums over rows 8 columns a thread.
+/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and all norms' gradients by their weights.
  *
  * How rows are cut: registers.cuh. */
-#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/registers.cuh"
+#include "kernels/cuda/wide_columns.cuh"
 
 struct row_norm {
     numbers x, y, w; /* [M][H] twice in BF16, [H] or missing */
@@ -135,71 +135,70 @@ static void norm_d(const kernel_call *c)
     run_width(c, c->o->dim[DIM_NORM_D_H], f);
 }
 
-/* ---- the gradient by weights: a thread has 8 columns of every so many-th row of its piece */
-
-enum { PIECES = 528, PIECE_ROWS = 32, SPAN = BLOCK * WIDE };
-
-static int64_t pieces_of(int64_t rows)
-{
-    const int64_t n = ceil_of(rows, PIECE_ROWS);
-    return n < 1 ? 1 : n < PIECES ? n : PIECES;
-}
-
-/* Threads that share the columns of a block: all of a row's, as far as a block reaches. */
-static int across_of(int64_t h)
-{
-    return (int)(h < SPAN ? h / WIDE : BLOCK);
-}
-
-static __global__ void weight_sums(numbers dy, numbers x, const float *rstd, int64_t m, int64_t h,
-                                   int across, int64_t each, float *parts)
-{
-    __shared__ float sums[BLOCK][WIDE + 1];
-    const int lines = BLOCK / across, line = (int)threadIdx.x / across;
-    const int64_t j = blockIdx.x * (int64_t)SPAN + (int)threadIdx.x % across * WIDE;
-    const int64_t first = blockIdx.y * each, past = first + each < m ? first + each : m;
-    const bool busy = line < lines && j < h;
-    float sum[WIDE] = {};
-#pragma unroll 4
-    for (int64_t i = first + line; busy && i < past; i += lines) {
-        const lanes<WIDE> d = load<WIDE>(dy, i * h + j), v = load<WIDE>(x, i * h + j);
-        const float r = rstd[i];
-#pragma unroll
-        for (int k = 0; k < WIDE; k++) sum[k] += d.v[k] * v.v[k] * r;
-    }
-#pragma unroll
-    for (int k = 0; k < WIDE; k++) sums[threadIdx.x][k] = sum[k];
-    __syncthreads();
-    if (line != 0 || j >= h) return;
-    for (int l = 1; l < lines; l++)
-#pragma unroll
-        for (int k = 0; k < WIDE; k++) sum[k] += sums[threadIdx.x + l * across][k];
-#pragma unroll
-    for (int k = 0; k < WIDE; k++) parts[blockIdx.y * h + j + k] = sum[k];
-}
+/* ---- gradients by weights */
 
 static bool norm_w_fits(const op *o, const op_types *t)
 {
-    const int64_t h = o->dim[DIM_NORM_W_H];
-    return sums_wide(o, t) && o->dim[DIM_NORM_W_M] > 0 && h >= 64 && h % WIDE == 0;
+    return sums_wide(o, t) && wide_columns_take(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
 static int64_t norm_w_bytes(const op *o, const op_types *)
 {
-    return room_of(pieces_of(o->dim[DIM_NORM_W_M]) * o->dim[DIM_NORM_W_H] * 4);
+    return wide_columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
 }
 
 static void norm_w(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
-    const int64_t pieces = pieces_of(m);
-    float *parts = (float *)c->workspace; /* [pieces][h] */
-    const dim3 grid((unsigned)ceil_of(h, SPAN), (unsigned)pieces);
-    weight_sums<<<grid, BLOCK, 0, stream_of(c)>>>(in_of(c, IN_NORM_W_dy), in_of(c, IN_NORM_W_x),
-                                                  floats_in(c, IN_NORM_W_rstd), m, h, across_of(h),
-                                                  ceil_of(m, pieces), parts);
-    add_pieces<WARP><<<(unsigned)ceil_of(h, WARP), WARP * WARP, 0, stream_of(c)>>>(
-        parts, pieces, h, floats_out(c, OUT_NORM_W_dw));
+    const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
+    const float *rstd = floats_in(c, IN_NORM_W_rstd);
+    add_wide_columns(c, m, h, floats_out(c, OUT_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
+        lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+        const lanes<WIDE> v = load<WIDE>(x, i * h + j);
+        const float r = rstd[i];
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r;
+        return d;
+    });
+}
+
+static_assert((int)DIM_GATED_NORM_W_M == DIM_NORM_W_M && (int)DIM_GATED_NORM_W_H == DIM_NORM_W_H &&
+              (int)DIM_LAYER_NORM_W_M == DIM_NORM_W_M && (int)DIM_LAYER_NORM_W_H == DIM_NORM_W_H);
+
+static void gated_norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
+    const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
+                  z = in_of(c, IN_GATED_NORM_W_z);
+    const float *rstd = floats_in(c, IN_GATED_NORM_W_rstd);
+    add_wide_columns(
+        c, m, h, floats_out(c, OUT_GATED_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
+            lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+            const lanes<WIDE> v = load<WIDE>(x, i * h + j), g = load<WIDE>(z, i * h + j);
+            const float r = rstd[i];
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r * silu(g.v[k]);
+            return d;
+        });
+}
+
+static void layer_norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
+    const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
+    const float *stats = floats_in(c, IN_LAYER_NORM_W_stats);
+    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_dw),
+                     [=] __device__(int64_t i, int64_t j) {
+                         lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+                         const lanes<WIDE> v = load<WIDE>(x, i * h + j);
+                         const float mean = stats[2 * i], r = stats[2 * i + 1];
+#pragma unroll
+                         for (int k = 0; k < WIDE; k++) d.v[k] *= (v.v[k] - mean) * r;
+                         return d;
+                     });
+    if (!c->out[OUT_LAYER_NORM_W_db]) return;
+    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_db),
+                     [=] __device__(int64_t i, int64_t j) { return load<WIDE>(dy, i * h + j); });
 }
 
 extern "C" cuda_part cuda_fast_norm(void)
@@ -208,6 +207,8 @@ extern "C" cuda_part cuda_fast_norm(void)
         {OP_NORM, "registers", norm_fits, NULL, NULL, NULL, norm},
         {OP_NORM_D, "registers", norm_d_fits, NULL, NULL, NULL, norm_d},
         {OP_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, norm_w},
+        {OP_GATED_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, gated_norm_w},
+        {OP_LAYER_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, layer_norm_w},
     };
     return PART(rows);
 }

@@ -88,17 +88,34 @@ static void grouped_w(const kernel_call *c)
 
 /* ---- biases */
 
+struct grouped_bias_rows {
+    numbers b, y;   /* [E][N], [ROOM][N] */
+    const float *p; /* [ROOM], may be missing */
+    experts ex;
+    int64_t n;
+    float scale;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const int64_t e = ex.of(i);
+        if (e == ex.n) return;
+        const float by = (p ? p[i] : 1) * scale;
+        for (int64_t j = thread * W; j < n; j += THREADS * W) {
+            lanes<W> v = load<W>(b, e * n + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] *= by;
+            store_or_add(y, i * n + j, v, true);
+        }
+    }
+};
+
 static void grouped_bias(const kernel_call *c)
 {
     const int64_t n = c->o->dim[DIM_GROUPED_BIAS_N];
     const experts ex = experts_of(c, IN_GROUPED_BIAS_offsets);
-    const numbers b = in_of(c, IN_GROUPED_BIAS_b), y = out_of(c, OUT_GROUPED_BIAS_y);
-    const float *p = floats_in(c, IN_GROUPED_BIAS_p),
-                scale = (float)c->o->real[REAL_GROUPED_BIAS_scale];
-    for_each(c, ex.room * n, [=] __device__(int64_t i) {
-        const int64_t row = i / n, e = ex.of(row);
-        if (e < ex.n) put(y, i, get(y, i) + get(b, e * n + i % n) * ((p ? p[row] : 1) * scale));
-    });
+    for_rows(c, ex.room, n,
+             grouped_bias_rows{in_of(c, IN_GROUPED_BIAS_b), out_of(c, OUT_GROUPED_BIAS_y),
+                               floats_in(c, IN_GROUPED_BIAS_p), ex, n,
+                               (float)c->o->real[REAL_GROUPED_BIAS_scale]});
 }
 
 /* A block has 32 columns of one expert, 8 of its rows at a time. */
@@ -140,7 +157,11 @@ struct bias_p_rows {
         const int64_t e = ex.of(i);
         float sum = 0;
         if (e == ex.n) return;
-        for (int64_t j = thread; j < n; j += THREADS) sum += get(dy, i * n + j) * get(b, e * n + j);
+        for (int64_t j = thread * W; j < n; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * n + j), by = load<W>(b, e * n + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += d.v[k] * by.v[k];
+        }
         sum = sum_over<THREADS>(sum);
         if (thread == 0) dp[i] += scale * sum;
     }
@@ -149,11 +170,11 @@ struct bias_p_rows {
 static void grouped_bias_p(const kernel_call *c)
 {
     const int64_t room = c->o->dim[DIM_GROUPED_BIAS_P_ROOM], n = c->o->dim[DIM_GROUPED_BIAS_P_N];
-    for_narrow_rows(c, room, n,
-                    bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
-                                experts_of(c, IN_GROUPED_BIAS_P_offsets),
-                                floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
-                                (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
+    for_rows(c, room, n,
+             bias_p_rows{in_of(c, IN_GROUPED_BIAS_P_dy), in_of(c, IN_GROUPED_BIAS_P_b),
+                         experts_of(c, IN_GROUPED_BIAS_P_offsets),
+                         floats_out(c, OUT_GROUPED_BIAS_P_dp), n,
+                         (float)c->o->real[REAL_GROUPED_BIAS_P_scale]});
 }
 
 extern "C" cuda_part cuda_grouped(void)

@@ -11,16 +11,25 @@ struct layer_rows {
     template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
     {
         float sum = 0, squares = 0;
-        for (int64_t j = thread; j < h; j += THREADS) sum += get(x, i * h + j);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) sum += v.v[k];
+        }
         const float mean = sum_over<THREADS>(sum) / (float)h;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float v = get(x, i * h + j) - mean;
-            squares += v * v;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> v = load<W>(x, i * h + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) squares += (v.v[k] - mean) * (v.v[k] - mean);
         }
         const float r = rsqrtf(sum_over<THREADS>(squares) / (float)h + eps);
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float n = (get(x, i * h + j) - mean) * r * (get(w, j) + plus);
-            put(y, i * h + j, n + (b.p ? get(b, j) : 0));
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> v = load<W>(x, i * h + j), on = {};
+            const lanes<W> by = load<W>(w, j);
+            if (b.p) on = load<W>(b, j);
+#pragma unroll
+            for (int k = 0; k < W; k++) v.v[k] = (v.v[k] - mean) * r * (by.v[k] + plus) + on.v[k];
+            store(y, i * h + j, v);
         }
         if (!stats || thread) return;
         stats[2 * i] = mean;
@@ -36,11 +45,11 @@ static float plus_of(const op *o)
 static void layer_norm(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_M], h = c->o->dim[DIM_LAYER_NORM_H];
-    for_narrow_rows(c, m, h,
-                    layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
-                               in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
-                               floats_out(c, OUT_LAYER_NORM_stats), h,
-                               (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
+    for_rows(c, m, h,
+             layer_rows{in_of(c, IN_LAYER_NORM_x), in_of(c, IN_LAYER_NORM_w),
+                        in_of(c, IN_LAYER_NORM_b), out_of(c, OUT_LAYER_NORM_y),
+                        floats_out(c, OUT_LAYER_NORM_stats), h,
+                        (float)c->o->real[REAL_LAYER_NORM_eps], plus_of(c->o)});
 }
 
 struct layer_d_rows {
@@ -54,17 +63,25 @@ struct layer_d_rows {
     {
         const float mean = stats[2 * i], r = stats[2 * i + 1];
         float by_one = 0, by_n = 0;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float g = get(dy, i * h + j) * (get(w, j) + plus);
-            by_one += g;
-            by_n += g * (get(x, i * h + j) - mean) * r;
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            const lanes<W> d = load<W>(dy, i * h + j), v = load<W>(x, i * h + j),
+                           by = load<W>(w, j);
+#pragma unroll
+            for (int k = 0; k < W; k++) {
+                const float g = d.v[k] * (by.v[k] + plus);
+                by_one += g;
+                by_n += g * (v.v[k] - mean) * r;
+            }
         }
         by_one = sum_over<THREADS>(by_one) / (float)h;
         by_n = sum_over<THREADS>(by_n) / (float)h;
-        for (int64_t j = thread; j < h; j += THREADS) {
-            const float g = get(dy, i * h + j) * (get(w, j) + plus);
-            const float n = (get(x, i * h + j) - mean) * r;
-            put_or_add(dx, i * h + j, r * (g - by_one - n * by_n), add);
+        for (int64_t j = thread * W; j < h; j += THREADS * W) {
+            lanes<W> d = load<W>(dy, i * h + j);
+            const lanes<W> v = load<W>(x, i * h + j), by = load<W>(w, j);
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                d.v[k] = r * (d.v[k] * (by.v[k] + plus) - by_one - (v.v[k] - mean) * r * by_n);
+            store_or_add(dx, i * h + j, d, add);
         }
     }
 };
@@ -72,11 +89,11 @@ struct layer_d_rows {
 static void layer_norm_d(const kernel_call *c)
 {
     const int64_t m = c->o->dim[DIM_LAYER_NORM_D_M], h = c->o->dim[DIM_LAYER_NORM_D_H];
-    for_narrow_rows(c, m, h,
-                    layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
-                                 in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
-                                 out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
-                                 (c->o->flags & ADD_TO) != 0});
+    for_rows(c, m, h,
+             layer_d_rows{in_of(c, IN_LAYER_NORM_D_dy), in_of(c, IN_LAYER_NORM_D_x),
+                          in_of(c, IN_LAYER_NORM_D_w), floats_in(c, IN_LAYER_NORM_D_stats),
+                          out_of(c, OUT_LAYER_NORM_D_dx), h, plus_of(c->o),
+                          (c->o->flags & ADD_TO) != 0});
 }
 
 static int64_t column_bytes(const op *o, const op_types *)

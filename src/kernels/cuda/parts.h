@@ -52,6 +52,8 @@ cuda_part cuda_fast_order(void);
 cuda_part cuda_fast_router(void);
 cuda_part cuda_fast_router_loss(void);
 cuda_part cuda_fast_norm(void);
+cuda_part cuda_fast_conv(void);
+cuda_part cuda_fast_thin(void);
 cuda_part cuda_fast_rope(void);
 cuda_part cuda_fast_quant(void);
 cuda_part cuda_fast_quantise(void);

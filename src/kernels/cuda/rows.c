@@ -50,6 +50,8 @@ static void gather(void)
         cuda_fast_order,
         cuda_fast_router,
         cuda_fast_norm,
+        cuda_fast_conv,
+        cuda_fast_thin,
         cuda_fast_rope,
         cuda_fast_blocks,
         cuda_fast_head_part,
