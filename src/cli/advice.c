@@ -1,4 +1,7 @@
-/* advice.c - warnings beside what their repairs would cost. */
+/* advice.c - what is said of broken rules: repairs that were applied and checked, with what they
+ * lead to, in words that can be appended to the command at hand. */
+#include <string.h>
+
 #include "cli/cli.h"
 #include "price/repairs.h"
 #include "run/timing.h"
@@ -6,12 +9,87 @@
 /* `check` answers in milliseconds: a price takes about ten of them. */
 static const double ADVICE_SECONDS = 0.04;
 
-void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a)
+void cli_advise(violations *found, const recipe *given, const setup *s, arena *a)
 {
     error err = {{0}};
     if (!repairs_to_price(found)) return;
     hardware *hw = ARENA_NEW(a, hardware);
-    if (timing_machine(hw, s, a, &err)) return; /* `price` says what is wrong with it */
-    repair_job j = {.given = given, .s = s, .hw = hw, .seconds = ADVICE_SECONDS};
-    price_repairs(found, &j, a);
+    if (!timing_machine(hw, s, a, &err)) { /* else `price` says what is wrong with it */
+        repair_job j = {.given = given, .s = s, .hw = hw, .seconds = ADVICE_SECONDS};
+        price_repairs(found, &j, a);
+    }
+    for (int i = 0; i < found->n; i++)
+        for (int k = 0; k < found->list[i].n_repairs; k++)
+            found->list[i].repairs[k] = cli_appended(given, found->list[i].repairs[k], a);
+}
+
+/* ---- words for this command line */
+
+static bool was_said_by(const recipe *r, knob_id k, const char *option)
+{
+    return r->knob[k].from == FROM_USER && r->knob[k].why && text_equal(r->knob[k].why, option);
+}
+
+/* The value that is assigned, or NULL. */
+static const char *assigned(knob_id k, const char *const *list)
+{
+    size_t n = strlen(knobs[k].key);
+    for (; *list; list++)
+        if (strncmp(*list, knobs[k].key, n) == 0 && (*list)[n] == '=') return *list + n + 1;
+    return NULL;
+}
+
+/* `--gpus` says both; null takes the number back. */
+static const char *gpus_word(const recipe *r, const char *n, const char *name, arena *a)
+{
+    bool with_type = name || was_said_by(r, K_GPU, "--gpus");
+    const char *type = name ? name : recipe_word(r, K_GPU);
+    if (!n && recipe_given(r, K_N_GPUS)) n = value_text(a, r->knob[K_N_GPUS].v);
+    if (!n || text_equal(n, "null")) return type ? type : knobs[K_GPU].dflt;
+    return with_type ? arena_text(a, "%sx%s", n, type) : n;
+}
+
+/* Options that take one number. */
+static const struct {
+    knob_id k;
+    const char *option;
+} counted[] = {{K_SEQ, "--seq"}, {K_GBS, "--gbs"}};
+
+/* The option that said what this assignment says; NULL: an override can. */
+static const char *option_of(const recipe *r, const char *assignment)
+{
+    for (size_t i = 0; i < sizeof counted / sizeof counted[0]; i++) {
+        size_t n = strlen(knobs[counted[i].k].key);
+        if (was_said_by(r, counted[i].k, counted[i].option) &&
+            strncmp(assignment, knobs[counted[i].k].key, n) == 0 && assignment[n] == '=' &&
+            !text_equal(assignment + n + 1, "null"))
+            return counted[i].option;
+    }
+    return NULL;
+}
+
+const char *const *cli_appended(const recipe *r, const char *const *overrides, arena *a)
+{
+    int n = 0, size = 0;
+    while (overrides[size]) size++;
+    const char **out = ARENA_ARRAY(a, const char *, 2 * size + 3);
+    const char *count = assigned(K_N_GPUS, overrides), *name = assigned(K_GPU, overrides);
+    bool gpus =
+        (count && was_said_by(r, K_N_GPUS, "--gpus")) || (name && was_said_by(r, K_GPU, "--gpus"));
+    for (; *overrides; overrides++) {
+        const char *said = strchr(*overrides, '=') + 1, *option = option_of(r, *overrides);
+        if (gpus && (said == count || said == name)) continue;
+        if (option) out[n++] = option;
+        out[n++] = option ? said : *overrides;
+    }
+    if (gpus) out[n++] = "--gpus";
+    if (gpus) out[n++] = gpus_word(r, count, name, a);
+    return out;
+}
+
+const char *cli_repair_text(const char *const *words, arena *a)
+{
+    textbuf t = text_init(a);
+    for (; *words; words++) text_add(&t, "%s%s", t.n ? " " : "", cli_quoted(a, *words));
+    return t.s;
 }

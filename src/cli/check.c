@@ -1,7 +1,7 @@
 /* check.c - `moefold check`: valid, and does it fit? Every violation with its repair, layout and
  * bytes. */
 #include <stdio.h>
-#include <time.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/waiting.h"
@@ -59,25 +59,58 @@ static void print_json(const checked *c)
     cli_json_print(o);
 }
 
+/* The warning that weights, gradients and optimizer alone do not fit; NULL: there is none. Its
+ * repair is what makes the recipe fit. */
+static violation *of_state(const violations *found)
+{
+    for (int i = 0; i < found->n; i++)
+        if (text_equal(found->list[i].rule->id, "state-fits-the-gpu")) return &found->list[i];
+    return NULL;
+}
+
+/* What was tried where no repair does. */
+static const char *nothing_text(const checked *c, arena *a)
+{
+    const mend *m = &c->mended;
+    if (!m->gpus) return "found no set of repairs that makes the recipe valid";
+    textbuf t = text_init(a);
+    text_add(&t, "%s fits on %lld %s: no recompute, offload or parallel sizes",
+             m->late ? "nothing that was found in time" : "nothing", (long long)m->gpus,
+             recipe_word(&c->s->r, K_GPU));
+    if (m->least_bytes)
+        text_add(&t, "; the smallest layout found needs %s of %s usable on its fullest rank",
+                 text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));
+    if (m->enough_gpus)
+        text_add(&t, "; it fits on %lld (moefold plan finds the layout)",
+                 (long long)m->enough_gpus);
+    return t.s;
+}
+
 static void print_repair(const violation *v, arena *a)
 {
     for (int k = 0; k < v->n_repairs; k++) {
-        printf("           %s", k ? "or:     " : "repair: ");
-        for (const char *const *p = v->repairs[k]; *p; p++) printf(" %s", cli_quoted(a, *p));
+        printf("           %s %s", k ? "or:     " : "repair: ", cli_repair_text(v->repairs[k], a));
         const char *cost = repair_text(&v->prices[k], a);
         if (cost) printf("\n                    (%s)", cost);
         printf("\n");
     }
+    if (v->n_repairs || !v->n_tried || v->rule->severity == NOTE) return;
+    printf("           no repair was found; each of these leaves it or breaks another rule:\n");
+    for (int k = 0; k < v->n_tried; k++)
+        printf("                    %s\n", cli_repair_text(v->tried[k], a));
 }
 
-static void print_violations(const violations *found, arena *a)
+static void print_violations(const checked *c, arena *a)
 {
+    const violations *found = &c->found;
     for (int i = 0; i < found->n; i++) {
         const violation *v = &found->list[i];
         severity kind = v->rule->severity;
         printf("  %s%-8s%s %s\n           %s\n", colour_on(stdout, cli_colour(kind)),
                severity_name(kind), colour_off(stdout), v->rule->id, v->message);
         print_repair(v, a);
+        if (v == of_state(found) && !v->n_repairs)
+            printf("           no repair was found: %s\n", nothing_text(c, a));
     }
     if (found->n) printf("\n");
 }
@@ -114,7 +147,7 @@ static void print_text(const checked *c, arena *a)
     const setup *s = c->s;
     const violations *found = &c->found;
     print_verdict(c, a);
-    print_violations(found, a);
+    print_violations(c, a);
     for (int i = 0; i < s->r.n_notes; i++) printf("  %s\n", s->r.notes[i]);
     if (s->r.n_notes) printf("\n");
     cli_print_model(s, a);
@@ -135,37 +168,20 @@ static void print_text(const checked *c, arena *a)
                                             : "valid");
 }
 
-static void say_nothing_does(const checked *c, arena *a)
-{
-    const mend *m = &c->mended;
-    const char *name = c->s->r.name, *gpu_name = recipe_word(&c->s->r, K_GPU);
-    if (!m->gpus) {
-        fprintf(stderr, "moefold check: %s: found no set of repairs that makes the recipe valid\n",
-                name);
-        return;
-    }
-    fprintf(stderr,
-            "moefold check: %s: %s fits on %lld %s: no recompute, offload or parallel sizes", name,
-            m->late ? "nothing that was found in time" : "nothing", (long long)m->gpus, gpu_name);
-    if (m->least_bytes)
-        fprintf(stderr, "; the smallest layout found needs %s of %s usable on its fullest rank",
-                text_bytes(a, m->least_bytes), text_bytes(a, m->usable_bytes));
-    if (m->enough_gpus)
-        fprintf(stderr, "; it fits on %lld (moefold plan finds the layout)",
-                (long long)m->enough_gpus);
-    fprintf(stderr, "\n");
-}
-
 /* Only the overrides, one a line, so that they can be pasted or piped. Where nothing makes it fit:
  * those that the rules ask for. */
 static int print_fix(const checked *c, arena *a)
 {
-    if (!c->fixable) say_nothing_does(c, a);
+    if (!c->fixable) fprintf(stderr, "moefold check: %s: %s\n", c->s->r.name, nothing_text(c, a));
     if (c->fixable && !c->fix[0])
         fprintf(stderr, "moefold check: %s: valid, and it fits: nothing to repair\n", c->s->r.name);
-    for (const char *const *p = c->fix; *p; p++) printf("%s\n", cli_quoted(a, *p));
+    for (const char *const *p = c->fix; *p; p++)
+        printf("%s%s", cli_quoted(a, *p), strncmp(*p, "--", 2) == 0 ? " " : "\n");
     return c->fixable && !c->found.n_errors && !cli_too_large(&c->memory) ? OK : ERR_RULE;
 }
+
+/* About how long --fix takes; of a search for a layout that fits, and for one on more GPUs. */
+enum { FIX_SECONDS = 5, SEARCH_SECONDS = 20, MORE_SECONDS = 3, QUICK_SECONDS = 1 };
 
 typedef struct check_options {
     bool json, fix, all_ranks;
@@ -186,13 +202,13 @@ static status audit_ranks(checked *c, const check_options *o, arena *a, error *e
     return st;
 }
 
-/* Rules first, then memory with what they ask for. */
+/* Rules first, then memory with what they ask for. Without --fix: where a warning needs it, and not
+ * for long. */
 static status find_fix(checked *c, const recipe *r, const check_options *o, arena *a, error *err)
 {
-    enum { SECONDS = 3 };
-    bool broken = c->found.n_errors > 0;
+    bool broken = c->found.n_errors > 0, whole = o->json || o->fix;
     c->fixable = !broken && !cli_too_large(&c->memory);
-    if (c->fixable || !(o->json || o->fix)) return OK;
+    if (c->fixable || !(whole || of_state(&c->found))) return OK;
     if (broken && !rules_fix(r, a, &c->fix)) return OK;
     recipe *valid = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
@@ -206,14 +222,23 @@ static status find_fix(checked *c, const recipe *r, const check_options *o, aren
     if (st || !cli_too_large(&f)) return st;
     st = timing_machine(&hw, s, a, err);
     if (st) return st;
-    mend_memory(&c->mended, r, c->fix, &hw, a);
+    mend_memory(&c->mended, r, c->fix, &hw, whole ? SEARCH_SECONDS : QUICK_SECONDS, a);
     c->fixable = c->mended.done;
     if (c->fixable) c->fix = c->mended.overrides;
-    if (!c->fixable && o->fix) mend_more_gpus(&c->mended, r, c->fix, &hw, SECONDS, a);
+    if (!c->fixable && !o->json)
+        mend_more_gpus(&c->mended, r, c->fix, &hw, o->fix ? MORE_SECONDS : QUICK_SECONDS, a);
     return OK;
 }
 
-enum { FIX_SECONDS = 5 };
+/* Rules give repairs for themselves; what must fit is repaired as --fix does. */
+static void ready_repairs(checked *c, const recipe *r, arena *a)
+{
+    violation *state = of_state(&c->found);
+    rules_prove(&c->found, c->s, false, a);
+    if (state && c->fixable && c->fix[0]) state->repairs[state->n_repairs++] = c->fix;
+    cli_advise(&c->found, r, c->s, a);
+    c->fix = cli_appended(r, c->fix, a);
+}
 
 static int check(const recipe *r, const setup *s, const check_options *o, arena *a)
 {
@@ -224,9 +249,9 @@ static int check(const recipe *r, const setup *s, const check_options *o, arena 
     waiting_begin("check", only_fix ? "looking for a repair" : "rules, programs of ranks, messages",
                   only_fix ? WAITING_ABOUT : WAITING_UNKNOWN, FIX_SECONDS);
     rules_check(&c.found, s, false, a);
-    cli_price_advice(&c.found, r, s, a);
     status st = cli_fit(&c.memory, s, &c.found, a, &err);
     if (!st) st = find_fix(&c, r, o, a, &err);
+    if (!st) ready_repairs(&c, r, a);
     if (!st && !only_fix) st = audit_ranks(&c, o, a, &err);
     waiting_end();
     if (st) return cli_fail("check", st, &err);

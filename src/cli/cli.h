@@ -110,10 +110,20 @@ json_t *cli_json_value(value v);
 json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
 json_t *cli_json_violations(const violations *found);
 
-/* advice.c: prices the repairs of warnings, for some milliseconds; where the machine is not known,
- * nothing. */
-void cli_price_advice(violations *found, const recipe *given, const setup *s, arena *a);
 void cli_json_print(json_t *root); /* and gives it back */
+
+/* ---- advice.c */
+
+/* Repairs that were proved (rules_prove) become what a person is shown: with what they lead to
+ * where the machine is known, as words for this command line. */
+void cli_advise(violations *found, const recipe *given, const setup *s, arena *a);
+
+/* Overrides as words that can be appended to the command that made `r`: what --gpus, --seq or
+ * --gbs said must be said by them again. */
+const char *const *cli_appended(const recipe *r, const char *const *overrides, arena *a);
+
+/* Such words as a shell takes them. */
+const char *cli_repair_text(const char *const *words, arena *a);
 
 /* Lines under a heading of the first column: printf behind it. A heading may start with a
  * newline. */

@@ -151,10 +151,12 @@ json_t *cli_json_texts(const char *const *list)
 
 static json_t *json_repair_price(const repair_price *p)
 {
-    if (!p->priced) return json_null();
-    return json_pack("{s:f, s:f, s:f, s:I, s:b}", "gain", p->gain, "step_s", p->step_s,
-                     "before_step_s", p->before_s, "peak_bytes", (json_int_t)p->peak_bytes, "fits",
-                     p->fits);
+    if (!p->valid) return json_null();
+    json_t *o = json_pack("{s:I, s:b}", "peak_bytes", (json_int_t)p->peak_bytes, "fits", p->fits);
+    json_object_set_new(o, "gain", p->priced ? json_real(p->gain) : json_null());
+    json_object_set_new(o, "step_s", p->priced ? json_real(p->step_s) : json_null());
+    json_object_set_new(o, "before_step_s", p->priced ? json_real(p->before_s) : json_null());
+    return o;
 }
 
 json_t *cli_json_violations(const violations *found)

@@ -234,7 +234,7 @@ int command_plan(int argc, char **argv)
         st = judge(p, &w, &o, a, &err);
         waiting_end();
     }
-    bool refused = !done && p->result && plan_refuses(p, w.json, a);
+    bool refused = !done && p->result && plan_refuses(p, &o, w.json, a);
     bool none = !st && !done && !refused && !p->result->n_best;
     bool late = none && !p->complete;
     if (late) st = too_late(p, w.json, a, &err);

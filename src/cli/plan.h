@@ -131,7 +131,7 @@ json_t *plan_json_offload(const plan_answer *p, arena *a);
 
 /* plan_refuse.c: what cannot be planned, and what to change. plan_refuses says which rules stand
  * against every layout, if any do; plan_why_none sets `err`. */
-bool plan_refuses(const plan_answer *p, bool json, arena *a);
+bool plan_refuses(const plan_answer *p, const search_options *o, bool json, arena *a);
 status plan_why_none(const plan_answer *p, const search_options *o, arena *a, error *err);
 void plan_print_kept(const plan_answer *p, arena *a); /* what a file sets: kept, searched */
 json_t *plan_json_kept(const plan_answer *p, bool opened);

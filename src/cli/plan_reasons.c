@@ -157,6 +157,7 @@ static void find_warnings(finder *f, const setup *s, const recipe *given)
     for (int i = 0; i < v->n; i++)
         if (v->list[i].rule->severity == WARNING) v->list[n++] = v->list[i];
     v->n = n;
+    rules_prove(v, s, false, f->a);
     repair_job j = {.given = given, .s = s, .hw = f->p->hw, .o = &f->p->prices, .seconds = 1};
     price_repairs(v, &j, f->a);
 }
@@ -236,8 +237,7 @@ void plan_say_warnings(const plan_answer *p, arena *a)
     for (int i = 0; i < v->n; i++) {
         printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
         for (int k = 0; k < v->list[i].n_repairs; k++) {
-            printf("           repair:");
-            for (const char *const *w = v->list[i].repairs[k]; *w; w++) printf(" %s", *w);
+            printf("           repair: %s", cli_repair_text(v->list[i].repairs[k], a));
             const char *cost = repair_text(&v->list[i].prices[k], a);
             printf(" (%s)\n", cost                          ? cost
                               : v->list[i].prices[k].priced ? "the same speed"

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "cli/plan.h"
 
 enum { PINS_MOST = 8 };
@@ -34,22 +35,56 @@ static bool changes_pin(const recipe *given, const char *assignment)
     return false;
 }
 
-/* The first repair that changes what was pinned, or the first of all: its assignments. */
-static const char *repair_of(const recipe *given, const violation *v, arena *a)
+/* ---- repairs */
+
+/* A search of the job that asks no more than whether there is a layout: one that fits, or that the
+ * rules allow. */
+static bool search_quickly(search_result *out, const recipe *job, const search_options *o, arena *a)
 {
-    int best = 0;
-    for (int i = v->n_repairs - 1; i >= 0; i--)
-        if (v->repairs[i][0] && changes_pin(given, v->repairs[i][0])) best = i;
-    if (!v->n_repairs) return NULL;
-    textbuf t = text_init(a);
-    for (const char *const *p = v->repairs[best]; *p; p++)
-        text_add(&t, "%s%s", t.n ? " " : "", cli_quoted(a, *p));
-    return t.n ? t.s : NULL;
+    enum { SECONDS = 2 };
+    search_options quick = *o;
+    error err = {{0}};
+    quick.only_fit = true;
+    quick.until = clock_seconds() + SECONDS;
+    return search_run(out, job, &quick, a, &err) == OK || out->never.n > 0;
 }
 
-static status say(error *err, const recipe *given, const violation *v, arena *a)
+static bool some_layout(const recipe *r, const search_options *o, arena *a)
 {
-    const char *repair = repair_of(given, v, a);
+    search_result *there = ARENA_NEW(a, search_result);
+    return search_quickly(there, r, o, a) && there->counts.legal > 0;
+}
+
+/* With these words, does the rule allow layouts, and no other rule forbid all? */
+static bool repairs(const plan_answer *p, const search_options *o, const violation *v,
+                    const char *const *words, arena *a)
+{
+    recipe *r = ARENA_NEW(a, recipe);
+    search_result *there = ARENA_NEW(a, search_result);
+    if (!rules_apply(r, p->given, words, a) || !search_quickly(there, r, o, a)) return false;
+    for (int i = 0; i < there->never.n; i++) {
+        const rule *left = there->never.list[i].rule;
+        if (left == v->rule || !error_of(&p->result->never, left->id)) return false;
+    }
+    return there->never.n || there->counts.legal > 0;
+}
+
+/* The first repair that does, of what was pinned before others; as words for this command. */
+static const char *repair_of(const plan_answer *p, const search_options *o, const violation *v,
+                             arena *a)
+{
+    for (int of_pins = 1; of_pins >= 0; of_pins--)
+        for (int i = 0; i < v->n_repairs; i++)
+            if (changes_pin(p->given, v->repairs[i][0]) == of_pins &&
+                repairs(p, o, v, v->repairs[i], a))
+                return cli_repair_text(cli_appended(p->given, v->repairs[i], a), a);
+    return NULL;
+}
+
+static status say(error *err, const plan_answer *p, const search_options *o, const violation *v,
+                  arena *a)
+{
+    const char *repair = repair_of(p, o, v, a);
     return error_set(err, ERR_RULE, "there is no valid layout: %s%s%s", v->message,
                      repair ? "; a repair: " : "", repair ? repair : "");
 }
@@ -75,7 +110,7 @@ static void list_breaks(violations *out, const plan_answer *p, arena *a)
     out->n_errors = out->n;
 }
 
-bool plan_refuses(const plan_answer *p, bool json, arena *a)
+bool plan_refuses(const plan_answer *p, const search_options *o, bool json, arena *a)
 {
     const search_result *r = p->result;
     violations v = r->never;
@@ -86,7 +121,7 @@ bool plan_refuses(const plan_answer *p, bool json, arena *a)
             all ? "these rules are broken by every layout"
                 : "every layout that fits breaks one of these rules");
     for (int i = 0; i < v.n; i++) {
-        const char *repair = repair_of(p->given, &v.list[i], a);
+        const char *repair = repair_of(p, o, &v.list[i], a);
         fprintf(stderr, "    error %s: %s%s%s\n", v.list[i].rule->id, v.list[i].message,
                 repair ? "; a repair: " : "", repair ? repair : "");
     }
@@ -136,15 +171,6 @@ static const violation *always_broken(const violations *small, const violations 
         if (!sizes && error_of(parts, id)) return &small->list[i];
     }
     return NULL;
-}
-
-static bool some_layout(const recipe *r, const search_options *o, arena *a)
-{
-    search_options quick = *o;
-    quick.only_fit = true;
-    search_result *there = ARENA_NEW(a, search_result);
-    error err = {{0}};
-    return search_run(there, r, &quick, a, &err) == OK && there->counts.legal > 0;
 }
 
 /* Pins of which one alone, left out, would leave layouts. */
@@ -199,10 +225,10 @@ status plan_why_none(const plan_answer *p, const search_options *o, arena *a, er
     if (broken_rules(&small, p, false, a, err) || broken_rules(&parts, p, true, a, err))
         return ERR_RULE;
     const violation *why = always_broken(&small, &parts);
-    if (why) return say(err, p->given, why, a);
+    if (why) return say(err, p, o, why, a);
     const violation *first = small.n_errors ? &small.list[0] : NULL;
     const char *pins = to_leave_out(p, o, a);
-    if (!pins) return first ? say(err, p->given, first, a) : say_sizes(p, o, a, err);
+    if (!pins) return first ? say(err, p, o, first, a) : say_sizes(p, o, a, err);
     return error_set(err, ERR_RULE,
                      "there is no valid layout: the pinned knobs exclude every layout%s%s; leave "
                      "one of these pins out: %s",

@@ -12,14 +12,16 @@ bool cli_refuse(const char *name, const setup *s, arena *a)
 {
     violations found;
     rules_check(&found, s, false, a);
+    rules_prove(&found, s, false, a);
     for (int i = 0; i < found.n; i++) {
         const violation *v = &found.list[i];
         if (v->rule->severity == NOTE) continue;
         severity kind = v->rule->severity;
         fprintf(stderr, "moefold %s: %s%s%s %s: %s\n", name, colour_on(stderr, cli_colour(kind)),
                 severity_name(kind), colour_off(stderr), v->rule->id, v->message);
-        for (const char *const *p = v->n_repairs ? v->repairs[0] : NULL; p && *p; p++)
-            fprintf(stderr, "    repair: %s\n", cli_quoted(a, *p));
+        if (!v->n_repairs) continue;
+        const char *const *words = cli_appended(&s->r, v->repairs[0], a);
+        fprintf(stderr, "    repair: %s\n", cli_repair_text(words, a));
     }
     return found.n_errors > 0;
 }

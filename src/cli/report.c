@@ -66,6 +66,7 @@ static status price_it(report_job *j, const report_words *w, price_options *o, a
     if (!st) st = hardware_has_stack(hw, o->stack ? o->stack : recipe_word(&s->r, K_STACK), err);
     if (st) return st;
     rules_check(found, s, false, a);
+    rules_prove(found, s, false, a);
     const char *why_not = audit_not_known(s, a);
     if (why_not) return error_set(err, ERR_RULE, "%s: %s", s->r.name, why_not);
     why_not = audit_why_not_of(s, found, a);

@@ -1,62 +1,71 @@
-/* repairs.c - a warning is a rule of thumb; here its repair is priced.
+/* repairs.c - does a repaired recipe fit? And a warning is a rule of thumb: its repair is priced.
  *
  * I1  A repair may change the batch or the cluster, so tokens a second and GPU are compared.
  * I2  Differences below SAME are none: they are within what prices leave open. */
 #include "price/repairs.h"
 
 #include "base/clock.h"
+#include "price/fit.h"
 
 static const double SAME = 0.005;
 
-/* False: it breaks a rule. */
-static bool price_one(repair_price *out, const repair_job *j, const char *const *words,
-                      const price *now, arena *a)
+/* Where the recipe is valid with it: does it fit? And what it costs, where `now` is not NULL. */
+static void see_one(repair_price *out, const repair_job *j, const char *const *words,
+                    const price *now, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err = {{0}};
     violations broken = {0};
-    *r = *j->given;
-    r->a = a;
-    for (; *words; words++)
-        if (recipe_override(r, *words, "repair", &err)) return false;
-    if (setup_init(s, r, a, &err) || !s->possible || s->pipe.why_not) return false;
+    if (!rules_apply(r, j->given, words, a) || setup_init(s, r, a, &err)) return;
     rules_check(&broken, s, false, a);
-    if (broken.n_errors) return false;
+    fit f;
+    if (broken.n_errors) return;
+    fit_of(&f, s, &broken, j->hw, a);
+    if (f.why_not) return;
+    *out = (repair_price){
+        .valid = true, .peak_bytes = f.peak_bytes, .usable_bytes = f.usable_bytes, .fits = f.fits};
+    if (!now) return;
     price p;
     price_setup(&p, s, j->hw, j->o, a);
-    *out = (repair_price){.priced = true,
-                          .gain = p.tokens_per_s_per_gpu / now->tokens_per_s_per_gpu - 1,
-                          .step_s = p.step_s,
-                          .before_s = now->step_s,
-                          .peak_bytes = p.peak_bytes,
-                          .usable_bytes = p.usable,
-                          .fits = p.fits};
-    return true;
+    out->priced = true;
+    out->gain = p.tokens_per_s_per_gpu / now->tokens_per_s_per_gpu - 1;
+    out->step_s = p.step_s;
+    out->before_s = now->step_s;
+}
+
+static bool any_repairs(const violations *found, bool of_warnings)
+{
+    for (int i = 0; i < found->n; i++)
+        if (found->list[i].n_repairs && (!of_warnings || found->list[i].rule->severity == WARNING))
+            return true;
+    return false;
 }
 
 bool repairs_to_price(const violations *found)
 {
-    for (int i = 0; i < found->n; i++)
-        if (found->list[i].rule->severity == WARNING && found->list[i].n_repairs)
-            return found->n_errors == 0;
-    return false;
+    return any_repairs(found, false);
 }
 
 void price_repairs(violations *found, const repair_job *j, arena *a)
 {
-    if (!repairs_to_price(found) || !j->s->possible || j->s->pipe.why_not) return;
     double start = clock_work();
     price now;
+    fit own;
+    fit_of(&own, j->s, found, j->hw, a);
     arena_place mark = arena_mark(a);
-    price_setup(&now, j->s, j->hw, j->o, a);
+    bool priced =
+        any_repairs(found, true) && !found->n_errors && j->s->possible && !j->s->pipe.why_not;
+    if (priced) price_setup(&now, j->s, j->hw, j->o, a);
     arena_release(a, mark);
     double one = clock_work() - start; /* the next takes about as long */
     for (int i = 0; i < found->n; i++) {
         violation *v = &found->list[i];
-        for (int k = 0; k < v->n_repairs && v->rule->severity == WARNING; k++) {
-            if (clock_work() - start + one > j->seconds) return;
-            price_one(&v->prices[k], j, v->repairs[k], &now, a);
+        for (int k = 0; k < v->n_repairs; k++) {
+            priced = priced && clock_work() - start + one <= j->seconds;
+            bool cost = priced && v->rule->severity == WARNING;
+            see_one(&v->prices[k], j, v->repairs[k], cost ? &now : NULL, a);
+            v->prices[k].fitted = own.fits;
             arena_release(a, mark);
         }
     }
@@ -64,7 +73,14 @@ void price_repairs(violations *found, const repair_job *j, arena *a)
 
 const char *repair_text(const repair_price *p, arena *a)
 {
-    if (!p->priced) return NULL;
+    if (!p->valid || (!p->priced && p->fits && p->fitted)) return NULL;
+    if (p->fits && !p->fitted) /* what cannot run has no speed */
+        return arena_text(a, "fits then: %s of %s%s", text_bytes(a, p->peak_bytes),
+                          text_bytes(a, p->usable_bytes),
+                          p->priced ? arena_text(a, ", predicted %.4g s a step", p->step_s) : "");
+    if (!p->priced)
+        return arena_text(a, "valid then, but does not fit: %s of %s", text_bytes(a, p->peak_bytes),
+                          text_bytes(a, p->usable_bytes));
     bool same = p->gain < SAME && p->gain > -SAME; /* I2 */
     if (same && p->fits) return NULL;
     textbuf t = text_init(a);

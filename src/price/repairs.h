@@ -1,4 +1,5 @@
-/* repairs.h - what a warning's repair would cost: advice is held against our own price. */
+/* repairs.h - what repairs lead to: whether the recipe fits then, and what those of a warning would
+ * cost: advice is held against our own price. */
 #ifndef PRICE_REPAIRS_H
 #define PRICE_REPAIRS_H
 
@@ -13,11 +14,11 @@ typedef struct repair_job {
     double seconds; /* of the processor; what is not reached by then is not priced */
 } repair_job;
 
-/* Is there a warning with a repair, and no error? */
+/* Is there a repair? */
 bool repairs_to_price(const violations *found);
 
-/* Sets `prices` of every repair of a warning. Nothing is priced where a rule says error, where no
- * warning has a repair, or where no program can be built. */
+/* Sets `prices` of every repair: does what it leads to fit? Those of warnings are priced, too, but
+ * where a rule says error or no program can be built. */
 void price_repairs(violations *found, const repair_job *j, arena *a);
 
 /* "predicted 31.4 s a step instead of 12.8 s: ..."; NULL: nothing to say. */

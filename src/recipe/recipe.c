@@ -332,6 +332,13 @@ void recipe_fill_defaults(recipe *r)
     for (int k = 0; k < K_COUNT; k++) recipe_fill_default(r, (knob_id)k);
 }
 
+void recipe_reopen(recipe *out, const recipe *resolved)
+{
+    *out = *resolved;
+    for (int k = 0; k < K_COUNT; k++)
+        if (out->knob[k].from <= FROM_DERIVED) out->knob[k] = (setting){.from = FROM_NOTHING};
+}
+
 /* ---- reading */
 
 bool recipe_is_lm(const recipe *r)

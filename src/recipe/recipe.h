@@ -69,6 +69,9 @@ bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format,
 void recipe_fill_default(recipe *r, knob_id k);
 void recipe_fill_defaults(recipe *r);
 
+/* The recipe before what follows and the defaults filled it: as people and the model have it. */
+void recipe_reopen(recipe *out, const recipe *resolved);
+
 /* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
 void recipe_derive(recipe *r);
 

@@ -20,6 +20,9 @@ violation *rule_report(rule_call *call, const char *message);
  * there already, is left out. */
 void rule_repair(rule_call *call, violation *v, const char *const *assignments, int n);
 
+/* The same from a template of a row; none where one of its quantities does not exist here. */
+void rule_alternative(rule_call *call, violation *v, const char *template);
+
 /* A row of the table is broken: its templates (rules.h) become message and alternatives. */
 void rule_report_row(rule_call *call);
 

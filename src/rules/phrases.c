@@ -56,18 +56,6 @@ const char *q_gpu_memory(const setup *s, const char *argument, arena *a)
     return s->gpu ? text_bytes(a, s->gpu->memory_bytes) : NULL;
 }
 
-const char *q_state_fit(const setup *s, const char *argument, arena *a)
-{
-    NO_ARGUMENT;
-    return state_fit(s, a);
-}
-
-const char *q_state_offload(const setup *s, const char *argument, arena *a)
-{
-    NO_ARGUMENT;
-    return state_offload(s, a);
-}
-
 /* ---- lists as values of overrides */
 
 static const char *list_without(const setup *s, knob_id k, const char *words, arena *a)

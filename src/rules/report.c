@@ -113,7 +113,7 @@ violation *rule_report(rule_call *call, const char *message)
 
 /* ---- rows of the table */
 
-static void add_alternative(rule_call *call, violation *v, const char *template)
+void rule_alternative(rule_call *call, violation *v, const char *template)
 {
     const char *list[REPAIR_WORDS_MAX];
     int n = 0;
@@ -135,7 +135,7 @@ void rule_report_row(rule_call *call)
     for (const char *p = call->rule->repair; *p;) {
         const char *bar = strstr(p, " | ");
         size_t n = bar ? (size_t)(bar - p) : strlen(p);
-        add_alternative(call, v, arena_copy(call->a, p, n));
+        rule_alternative(call, v, arena_copy(call->a, p, n));
         p += n + (bar ? 3 : 0);
     }
 }

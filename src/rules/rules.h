@@ -36,13 +36,14 @@ typedef struct rule {
 
 enum { REPAIRS_MAX = 6 };
 
-/* What a repair would cost (src/price/repairs.c fills it in). */
+/* What a repair leads to (src/price/repairs.c fills it in). */
 typedef struct repair_price {
-    bool priced;
+    bool valid;  /* no error is left: the bytes below are set, but for recipes without a program */
+    bool priced; /* that of a warning: and these three */
     double gain; /* tokens a second and GPU after it over before, minus one */
     double step_s, before_s;
     int64_t peak_bytes, usable_bytes;
-    bool fits;
+    bool fits, fitted; /* then; and the recipe as it is, as far as that is known */
 } repair_price;
 
 typedef struct violation {
@@ -51,6 +52,8 @@ typedef struct violation {
     /* alternatives, best first; each a NULL-terminated list of "key=value" */
     const char *const *repairs[REPAIRS_MAX];
     int n_repairs;
+    const char *const *tried[REPAIRS_MAX]; /* those that rules_prove was given */
+    int n_tried;
     repair_price prices[REPAIRS_MAX];
 } violation;
 
@@ -63,6 +66,12 @@ const rule *rules_table(int *n);
 
 /* Every rule against this setup. `exporting`: rules ON_GPU apply whatever the cluster is. */
 void rules_check(violations *out, const setup *s, bool exporting, arena *a);
+
+/* Applies every repair and looks again. Those stay that repair and break no other rule, with what
+ * that takes beside them; where none does, an error gets what makes the whole recipe valid, if
+ * there is such a set. What a person sees has been through this. `found`: what rules_check says of
+ * s. */
+void rules_prove(violations *found, const setup *s, bool exporting, arena *a);
 
 /* The errors alone, without messages and repairs: which rules, at most `most`; returns how many.
  * `left_out` (may be NULL): rows of the table that are not looked at. */

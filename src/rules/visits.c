@@ -76,6 +76,22 @@ static value guess(rule_call *call, knob_id k, value v, value near)
     return slip || ours.kind != V_TEXT ? near : ours;
 }
 
+/* What was meant by a word that is no slip of the pen. */
+static void repair_meant(rule_call *call, violation *found, knob_id k, value v)
+{
+    static const struct {
+        knob_id k;
+        const char *words, *repair;
+    } meant[] = {
+#define MEANT(knob, words, repair) {K_##knob, words, repair},
+#include "rules/meant.def"
+#undef MEANT
+    };
+    for (size_t i = 0; v.kind == V_TEXT && i < sizeof meant / sizeof meant[0]; i++)
+        if (meant[i].k == k && text_in(meant[i].words, '|', v.text))
+            rule_alternative(call, found, meant[i].repair);
+}
+
 static void report_value(rule_call *call, knob_id k, value v, value near)
 {
     const char *key = knobs[k].key;
@@ -83,6 +99,7 @@ static void report_value(rule_call *call, knob_id k, value v, value near)
         call, arena_text(call->a, "%s=%.300s is not allowed; %s %s", key, value_text(call->a, v),
                          knobs[k].kind == ENUM ? "one of" : "the range is", knobs[k].allowed));
     value own;
+    repair_meant(call, found, k, v);
     if (rule_own_value(call->s, k, call->a, &own))
         repair_value(call, found, k, value_text(call->a, own));
     near = guess(call, k, v, near);

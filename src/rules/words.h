@@ -105,13 +105,6 @@ typedef struct near_layout {
 int near_layouts(const setup *s, near_layout *out, int max);
 bool near_layout_changes(const setup *s, const near_layout *n, int which);
 
-/* ---- state_fit.c: overrides with the fewest GPUs found whose state fits, or NULL */
-
-const char *state_fit(const setup *s, arena *a);
-
-/* Overrides that put the optimizer on the host, where that is enough on these GPUs; or NULL. */
-const char *state_offload(const setup *s, arena *a);
-
 /* ---- quantities.c: the {words} of messages and repairs */
 
 /* The text of a quantity ("dp", "modules_without:moe"), or NULL where it does not exist here. */

@@ -78,6 +78,7 @@ status against_price(against *out, const recipe *own, const searched *by, arena 
     status st = setup_init(s, own, a, err);
     if (st) return st;
     rules_check(&out->found, s, false, a);
+    rules_prove(&out->found, s, false, a);
     out->why_not = audit_why_not(s, a);
     if (out->why_not) return OK;
     price_setup(&out->p, s, o->hw, &o->prices, a);

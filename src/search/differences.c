@@ -46,6 +46,7 @@ static status open_end(diff_end *e, const recipe *given, const diff_job *j, aren
     if (!s) s = j->machine(e->hw, e->s, a, err);
     if (s) return s;
     rules_check(&e->found, e->s, false, a);
+    rules_prove(&e->found, e->s, false, a);
     e->why_not = audit_not_known(e->s, a);
     if (!e->why_not) e->why_not = audit_why_not_of(e->s, &e->found, a);
     if (!e->why_not) price_setup(&e->p, e->s, e->hw, j->o, a);

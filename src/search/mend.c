@@ -12,7 +12,7 @@
 #include "recipe/target.h"
 #include "search/against.h"
 
-enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384, SEARCH_SECONDS = 20 };
+enum { SET_MAX = 256, DOUBLINGS_MOST = 3, WORLD_MOST = 16384 };
 
 typedef struct mend_set {
     const char *list[SET_MAX + 1]; /* ends with NULL */
@@ -28,7 +28,8 @@ typedef struct mending {
     mend_set packed; /* that in a packed step; empty where there is none */
     fit now;         /* of the last try that was legal */
     int64_t least;
-    bool late; /* the search ended before its end */
+    double work; /* of the processor, when the search ends */
+    bool late;   /* it ended before its end */
 } mending;
 
 /* ---- sets */
@@ -368,11 +369,11 @@ static bool job_of(const mending *m, const mend_set *base, int64_t world, recipe
     return true;
 }
 
-static bool search_job(search_result *res, const mending *m, const recipe *job, double until,
+static bool search_job(search_result *res, const mending *m, const recipe *job, double work,
                        arena *a)
 {
     error err;
-    search_options o = {.hw = m->hw, .only_fit = true, .best = 1, .until = until};
+    search_options o = {.hw = m->hw, .only_fit = true, .best = 1, .work = work};
     return !search_run(res, job, &o, a, &err);
 }
 
@@ -382,9 +383,9 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
     recipe *job = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
     mend_set set = *base;
-    bool any = job_of(m, base, m->world, job, a) &&
-               search_job(res, m, job, clock_seconds() + SEARCH_SECONDS, a) && res->n_best > 0;
-    m->late = !any && res->counts.legal && !res->complete;
+    bool any =
+        job_of(m, base, m->world, job, a) && search_job(res, m, job, m->work, a) && res->n_best > 0;
+    m->late = !any && !res->complete;
     if (any) {
         search_recipe(to, res, job, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
@@ -418,9 +419,10 @@ static mending open_mending(const recipe *given, const char *const *rules, const
 }
 
 void mend_memory(mend *out, const recipe *given, const char *const *rules, const hardware *hw,
-                 arena *a)
+                 double seconds, arena *a)
 {
     mending m = open_mending(given, rules, hw, a);
+    m.work = clock_work() + seconds;
     mend_set set;
     *out = (mend){.gpus = m.world, .usable_bytes = hw->usable};
     static bool (*const ways[])(mending *, const mend_set *, mend_set *) = {
@@ -440,12 +442,12 @@ void mend_more_gpus(mend *out, const recipe *given, const char *const *rules, co
                     double seconds, arena *a)
 {
     mending m = open_mending(given, rules, hw, a);
-    double until = clock_seconds() + seconds;
-    for (int64_t n = m.world * 2; m.world && n <= WORLD_MOST && clock_seconds() < until; n *= 2) {
+    double work = clock_work() + seconds;
+    for (int64_t n = m.world * 2; m.world && n <= WORLD_MOST && clock_work() < work; n *= 2) {
         arena *own = arena_create();
         recipe *job = ARENA_NEW(own, recipe);
         search_result *res = ARENA_NEW(own, search_result);
-        if (job_of(&m, &m.start, n, job, own) && search_job(res, &m, job, until, own) &&
+        if (job_of(&m, &m.start, n, job, own) && search_job(res, &m, job, work, own) &&
             res->n_best > 0)
             out->enough_gpus = n;
         arena_destroy(own);

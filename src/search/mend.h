@@ -20,9 +20,10 @@ typedef struct mend {
     int64_t enough_gpus; /* nothing fits: on so many something does; 0: not looked for, or none */
 } mend;
 
-/* `rules`: overrides that leave no broken rule, NULL-terminated (rules_fix). `given` as there. */
+/* `rules`: overrides that leave no broken rule, NULL-terminated (rules_fix). `given` as there. Ends
+ * with a search of all layouts, which `seconds` of the processor cut short. */
 void mend_memory(mend *out, const recipe *given, const char *const *rules, const hardware *hw,
-                 arena *a);
+                 double seconds, arena *a);
 
 /* Where nothing fits: the smallest power of two times as many GPUs on which something does, as far
  * as it is found within `seconds`. */

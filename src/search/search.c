@@ -110,9 +110,7 @@ static status say_why_none(const recipe *given, arena *a, error *err)
     const char *why = v.n_errors
                           ? v.list[0].message
                           : "no sizes divide GPUs, heads, experts, sequence and batch at once";
-    return error_set(err, ERR_RULE, "there is no valid layout: %s%s%s", why,
-                     v.n_errors && v.list[0].n_repairs ? "; a repair: " : "",
-                     v.n_errors && v.list[0].n_repairs ? v.list[0].repairs[0][0] : "");
+    return error_set(err, ERR_RULE, "there is no valid layout: %s", why);
 }
 
 bool search_over(search *s)

@@ -61,7 +61,7 @@ expect batch_too_large 2 '--gbs 900000000: on 16 GPUs.*at most --gbs' qwen3-30b-
 expect more_choices_than_experts 1 'model.moe_router_topk=9 is more than the 8 experts' tiny --gpus 8xH100 --seq 4096 --pin model.moe_router_topk=9
 expect heads_that_do_not_divide 1 'does not divide the 7 attention heads' tiny --gpus 8xH100 --seq 4096 --pin model.num_attention_heads=7
 expect empty_cluster 2 'such as 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
-expect odd_length 1 'model.seq_length=4097.*a repair: model.seq_length=4104' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
+expect odd_length 1 'model.seq_length=4097.*a repair: --seq 4104$' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
 expect too_few_gpus 1 'Fewest +88 H100 are enough' deepseek-v3 --gpus 8xH100 --seq 4096

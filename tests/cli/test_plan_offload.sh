@@ -40,7 +40,7 @@ expect moved_fits 0 'fits' "$moefold" check "$work/moved.yaml"
 check what_the_host_holds_is_said grep -q "On the host: at most 146.23 GiB for all GPUs of a node; host.memory of the hardware description is not set" "$work/out"
 check moved_is_said grep -q 'optimizer state on the host, moved to the GPU for updates' "$work/out"
 expect check_names_the_repair 1 \
-    'or:  *optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true optimizer.overlap_cpu_optimizer_d2h_h2d=true' \
+    'repair:  optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true$' \
     "$moefold" check "${job[@]}" "$fast" model.num_layers=20
 expect one_gpu_is_one_gpu 0 "all GPUs of a node, at most  *13.92 GiB" "$moefold" price "${job[@]}" "$fast" model.num_layers=1 \
     optimizer.offload_optimizer_states=true
