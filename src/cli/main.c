@@ -61,7 +61,7 @@ static const command table[] = {
      "[--json]",
      "measure this machine and write a hardware file for `price`, `plan` and `train`", true,
      command_bench},
-    {"launch", "RECIPE [key=value ...] --slurm [--time TIME] [--out FILE]",
+    {"launch", "RECIPE [key=value ...] --slurm [--requeue] [--time TIME] [--out FILE]",
      "write the batch script that trains a recipe on its cluster", false, command_launch},
     {"parity", "DIR [key=value ...] [--ranks N] [--plain] [--json]",
      "check the numerics against a reference case: loss, logits, gradients, loss curve", true,

@@ -64,6 +64,7 @@ static const char *const exits[][2] = {
     {"1", "a rule is broken, the recipe does not fit, or what was compared differs"},
     {"2", "an argument, a file or a knob cannot be read"},
     {"3", "the machine failed: memory, disk, a rank or the network"},
+    {"4", "train was told to stop before its last step, and saved: started again it goes on"},
 };
 static const char *const variables[][2] = {
     {"NO_COLOR",

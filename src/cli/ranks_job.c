@@ -39,6 +39,7 @@ typedef struct job {
 } job;
 
 static atomic_int asked;
+static atomic_llong first_term;
 static int wake[2] = {-1, -1};
 
 bool job_was_told(void)
@@ -49,7 +50,7 @@ bool job_was_told(void)
 static void on_signal(int number)
 {
     int kept = errno;
-    if (number != SIGCHLD) atomic_fetch_add(&asked, 1);
+    if (number != SIGCHLD && !stop_is_repeat(&first_term, number)) atomic_fetch_add(&asked, 1);
     ssize_t written = write(wake[1], "", 1);
     (void)written; /* a full pipe wakes as well */
     errno = kept;

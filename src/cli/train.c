@@ -17,8 +17,15 @@ static void print_summary(const train_summary *sum, arena *a)
                            ? "no loss"
                            : arena_text(a, "lm loss %.4f -> %.4f", sum->first_loss, sum->last_loss);
     fprintf(stderr, "%s after %lld steps: %s, %s tokens a second\n",
-            sum->interrupted ? "left" : "done", (long long)sum->iterations, loss,
-            text_grouped(a, (int64_t)sum->tokens_per_second));
+            sum->told          ? "stopped"
+            : sum->interrupted ? "left"
+                               : "done",
+            (long long)sum->iterations, loss, text_grouped(a, (int64_t)sum->tokens_per_second));
+}
+
+static int exit_of(const train_summary *sum)
+{
+    return sum->told ? STOP_EXIT : OK;
 }
 
 /* --run: the files of the folder. What else asks for one of them would leave the folder without. */
@@ -69,8 +76,10 @@ static int run_rank(const setup *s, train_options *o, arena *a)
     }
     if (st && first) cli_fail("train", st, &err);
     if (!st && first && !o->touched) print_summary(&sum, a);
+    fflush(stdout);
+    stop_over();
     comm_close(c);
-    return (int)st;
+    return st ? (int)st : exit_of(&sum);
 }
 
 /* All ranks of the run, as threads. */
@@ -81,7 +90,7 @@ static int run_threads(const recipe *r, const setup *s, train_options *o, int n,
     fprintf(stderr, "%s\n", o->machine);
     int code = cli_train_threads(r, o, n, &sum);
     if (!code && !o->touched) print_summary(&sum, a);
-    return code;
+    return code ? code : exit_of(&sum);
 }
 
 enum { THREADS_MOST = 1024 };

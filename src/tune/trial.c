@@ -66,13 +66,13 @@ _Noreturn static void become(const tune *t, const char *log, char **args)
     _exit(127);
 }
 
-/* Asks twice, as a person would, then ends it. */
+/* Asks twice, as a person would, then ends it. A second SIGTERM would be a repeat. */
 static void end_process(pid_t pid, int *left)
 {
     double until = clock_seconds() + PATIENCE;
     kill(-pid, SIGTERM);
     nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
-    kill(-pid, SIGTERM);
+    kill(-pid, SIGINT);
     while (waitpid(pid, left, WNOHANG) == 0) {
         if (clock_seconds() > until) kill(-pid, SIGKILL);
         nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);

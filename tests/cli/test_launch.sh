@@ -15,7 +15,7 @@ check nodes_are_ours has '#SBATCH --exclusive'
 check time_is_as_asked_for has '#SBATCH --time=2:30:00'
 check a_failed_rank_ends_all grep -q -- '^srun .*--kill-on-bad-exit=1' "$work/script"
 check it_trains_the_same_recipe grep -q \
-    " train tiny cluster.gpu=cpu .* 'moefold.comm_delay=node=1us across=2us'\$" "$work/script"
+    " train tiny cluster.gpu=cpu .* 'moefold.comm_delay=node=1us across=2us' || code=" "$work/script"
 
 # The script as it would run, with a srun of our own: the words arrive as they were given.
 mkdir "$work/bin"
@@ -26,6 +26,25 @@ run_script() { PATH=$work/bin:$PATH SLURM_CPUS_ON_NODE=$1 bash "$work/script"; }
 expect words_arrive_whole 0 '^<moefold.comm_delay=node=1us across=2us>$' run_script 96
 expect a_rank_has_its_part_of_the_cores 0 '^threads 12$' run_script 96
 expect a_rank_has_a_thread 0 '^threads 1$' run_script 4
+
+check its_log_is_continued has '#SBATCH --open-mode=append'
+check it_is_not_queued_again hasnt 'requeue'
+
+# A run that was stopped and has saved is queued again where that was asked for; the script has its code.
+"$moefold" launch tiny cluster.gpu=cpu cluster.n_gpus=8 cluster.gpus_per_node=8 --slurm --requeue checkpoint.save=ck >"$work/script"
+check requeue_is_asked_for has '#SBATCH --requeue'
+check options_of_requeue_stay_here hasnt ' train .* --requeue'
+printf '#!/bin/sh\necho "scontrol $*"\n' >"$work/bin/scontrol"
+printf '#!/bin/sh\nkill -TERM $PPID\nexit "$SRUN_CODE"\n' >"$work/bin/srun" # the script is told, too, and lives
+chmod +x "$work/bin/scontrol"
+for code in 0 3 4; do
+    out=$(SLURM_JOB_ID=77 SRUN_CODE=$code run_script 4)
+    check "its_code_is_the_ranks_$code" [ $? = $code ]
+    [ $code = 4 ] && queued='scontrol requeue 77' || queued=
+    check "queued_again_after_$code" [ "$out" = "$queued" ]
+done
+expect requeue_needs_a_folder 2 'requeue: checkpoint.save is not set.*repair: checkpoint.save=FOLDER' \
+    "$moefold" launch tiny cluster.gpu=cpu cluster.n_gpus=8 --slurm --requeue
 
 small=(tiny cluster.gpu=cpu cluster.n_gpus=12 cluster.gpus_per_node=8)
 "$moefold" launch "${small[@]}" --slurm --out "$work/script" 2>"$work/said"

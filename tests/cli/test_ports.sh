@@ -27,5 +27,5 @@ for i in 0 1; do check "rank $i listens nowhere" [ -z "$(listens "${ranks[$i]}")
 check no_more_than_two_are_left [ "$(listens "$launcher" | grep -vcE '^(0100007F|0+1000000):')" -le 2 ]
 kill -TERM $pid
 wait $pid
-check it_stops [ $? = 0 ]
+check it_stops [ $? = 4 ]
 exit $failed

@@ -44,6 +44,6 @@ for _ in $(seq 300); do
 done
 kill -TERM $pid
 wait $pid
-check told_to_stop_they_leave_with_0 [ $? = 0 ]
+check told_to_stop_they_leave_with_4 [ $? = 4 ]
 check and_have_saved [ -s "$work/kept/latest_checkpointed_iteration.txt" ]
 exit $failed

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every way to tell a run to stop: it saves and exits with 0; told again it ends at once; nothing is left behind.
+# Every way to tell a run to stop: it saves and exits with 4; told again it ends at once; nothing is left behind.
 # Mostly waits.
 #
 # Nothing here depends on how fast the machine is: what is awaited is looked for again and again, with a limit of minutes.
@@ -55,7 +55,7 @@ saved() { check "$1: saved" [ -s "$work/ck/latest_checkpointed_iteration.txt" ];
 for s in TERM INT USR1 USR2 HUP; do
     start 1
     kill -"$s" $pid
-    ends "one rank, $s" 0
+    ends "one rank, $s" 4
     saved "one rank, $s"
 done
 if ! command -v mpirun >/dev/null; then
@@ -75,7 +75,7 @@ for pair in "${pairs[@]}"; do
         ranks) kill -"$s" "${ranks[@]}" ;;
         everyone) kill -"$s" "$pid" "$launcher" "${ranks[@]}" ;;
     esac
-    ends "$s to $whom" 0
+    ends "$s to $whom" 4
     saved "$s to $whom"
 done
 
@@ -89,7 +89,7 @@ for whom in mpirun ranks; do
     esac
     sleep 8
     kill -CONT "${ranks[1]}"
-    ends "a long save, TERM to $whom" 0
+    ends "a long save, TERM to $whom" 4
     saved "a long save, TERM to $whom"
 done
 
@@ -104,7 +104,7 @@ start 2
 kill -STOP "${ranks[1]}"
 kill -TERM $pid
 sleep 1
-kill -TERM $pid
+kill -INT $pid
 ends "told twice" 3
 check "told twice: says so" grep -q 'a second time' "$work/err"
 start 2
@@ -113,6 +113,66 @@ kill -TERM "$launcher"
 sleep 1
 kill -INT "$launcher"
 ends "mpirun told twice" 3
+
+# ---- what Slurm's preemption sends, 2 ms apart: one request. 5 s later SIGTERM is a second one; ^C always is
+sends() { # SIGNALS PIDS...: in one process, for a shell is too slow
+    python3 -c 'import os, signal, sys, time
+for i, name in enumerate(sys.argv[1].split()):
+    if i: time.sleep(float(name) if name[0].isdigit() else 0.002)
+    for p in sys.argv[2:] if not name[0].isdigit() else []: os.kill(int(p), getattr(signal, "SIG" + name))' "$@"
+}
+start 1
+sends "TERM CONT TERM" $pid
+ends "one rank, preempted" 4
+saved "one rank, preempted"
+start 2
+sends "TERM CONT TERM" "${ranks[@]}"
+ends "ranks, preempted" 4
+saved "ranks, preempted"
+start 2
+sends "TERM CONT TERM" "$pid" "$launcher" "${ranks[@]}"
+ends "everyone, preempted" 4
+saved "everyone, preempted"
+start 2 --as-threads
+sends "TERM CONT TERM" "$pid"
+ends "threads, preempted" 4
+saved "threads, preempted"
+start 2
+kill -STOP "${ranks[1]}"
+sends "TERM 5.1 TERM" "$pid"
+ends "SIGTERM again after 5 s" 3
+start 2
+kill -STOP "${ranks[1]}"
+sends "INT 0.3 INT" "$pid"
+ends "^C twice" 3
+
+# ---- what else ends a run before its last step, and what does not
+start 1 train.exit_interval=3
+ends "exit_interval" 0
+cat >"$work/clock.c" <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t id, struct timespec *t) /* a minute of it is a fifth of a second */
+{
+    static int (*real)(clockid_t, struct timespec *);
+    static time_t first;
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int s = real(id, t);
+    if (id != CLOCK_MONOTONIC) return s;
+    if (!first) first = t->tv_sec;
+    double now = 300 * ((double)(t->tv_sec - first) + (double)t->tv_nsec * 1e-9);
+    t->tv_sec = first + (time_t)now;
+    t->tv_nsec = (long)((now - (double)(time_t)now) * 1e9);
+    return s;
+}
+EOF
+cc -shared -fPIC -o "$work/clock.so" "$work/clock.c" -ldl
+export LD_PRELOAD=$work/clock.so
+start 1 train.exit_duration_in_mins=1
+unset LD_PRELOAD
+ends "exit_duration" 4
+saved "exit_duration"
 
 # ---- nobody stays when another is killed
 start 2

@@ -51,6 +51,6 @@ pid=$!
 wait_for 'number of skipped iterations: +1 ' "$work/out"
 kill -TERM $pid
 wait $pid
-check without_a_folder_a_stop_is_fine [ $? = 0 ]
+check without_a_folder_a_stop_is_fine [ $? = 4 ]
 pid=
 exit $failed

@@ -24,7 +24,7 @@ done
 sleep 1 # its ranks are seen
 kill -TERM $pid
 sleep 1
-kill -TERM $pid
+kill -INT $pid
 for _ in $(seq 600); do
     kill -0 $pid 2>/dev/null || break
     sleep 0.1

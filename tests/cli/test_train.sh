@@ -38,7 +38,7 @@ for _ in $(seq 100); do
 done
 kill -TERM $pid
 wait $pid
-check sigterm_leaves_in_order [ $? = 0 ]
+check sigterm_leaves_in_order [ $? = 4 ]
 check sigterm_leaves_a_checkpoint [ -s "$work/sig/latest_checkpointed_iteration.txt" ]
 
 # ---- kill -9 while saving: what the text file names always loads

@@ -1,7 +1,7 @@
 """stops.py - signals at random moments, again and again until a run is through: it ends bit-equal.
 
-A case is stop/RANKS/NUMBER; the number seeds its chain of signals. One request saves the last step and exits with 0, two
-end at once; a kill loses what was not saved. Nobody is left behind.
+A case is stop/RANKS/NUMBER; the number seeds its chain of signals. One request saves the last step and exits with 4, two
+end at once, but for SIGTERM that is repeated; a kill loses what was not saved. Nobody is left behind.
 """
 import os
 import random
@@ -13,6 +13,7 @@ import job
 
 ASKS = ["TERM", "INT", "HUP", "USR1", "USR2"]
 STEPS, EVERY = 150, 40
+STOPPED = 4
 
 
 def is_rank(pid):
@@ -53,7 +54,7 @@ class Stops:
                 told = self.signals(pick, ranks) if left else []
                 e, sent = self.interrupt(folder, ranks, pick, told)
                 counts["kills" if "KILL" in told else "stop signals"] += sent
-                if e.code == 0:
+                if e.code in (0, STOPPED):
                     job.must_load(e, least, "the next run")
                 least = self.judge(e, told, least)
                 if e.code == 0 and e.step >= STEPS:
@@ -70,7 +71,7 @@ class Stops:
         if chance < 0.15:
             return [whom, "KILL"]
         first = pick.choice(ASKS)
-        return [whom, first] if chance < 0.9 else [whom, first, pick.choice([a for a in ASKS if a != first])]
+        return [whom, first] if chance < 0.9 else [whom, first, pick.choice(ASKS)]
 
     def interrupt(self, folder, ranks, pick, told):
         mark = job.new_mark()
@@ -109,10 +110,12 @@ class Stops:
         early = [-getattr(signal, "SIG" + n) for n in names]
         if "KILL" in names or (not started and e.code in early + [3]):
             pass
-        elif e.code == 3 and len(names) > 1:
+        elif e.code == 3 and len(names) > 1 and names != ["TERM", "TERM"]:  # repeats at once are one request
             pass
-        elif e.code:
+        elif e.code not in (0, STOPPED) or (e.code == STOPPED and not told):
             raise job.Wrong(f"told {' '.join(told)} it ended badly: {e.last_words()}")
         elif e.step > e.saved:
-            raise job.Wrong(f"told {' '.join(told)} at step {e.step} it saved {e.saved} last and ended with 0")
+            raise job.Wrong(f"told {' '.join(told)} at step {e.step} it saved {e.saved} last and ended with {e.code}")
+        elif (e.code == STOPPED) == (max(e.step, e.loaded) >= STEPS):
+            raise job.Wrong(f"told {' '.join(told)} it ended with {e.code} at step {e.step}, loaded {e.loaded}")
         return max(least, e.saved)

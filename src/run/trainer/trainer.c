@@ -162,6 +162,7 @@ static status loop(trainer *t, train_summary *sum, error *err)
         if (!s) s = trainer_validation_line(t, err);
         if (s) break;
         sum->interrupted = should_leave(t, &losses);
+        sum->told = losses.sums[SUM_LEAVE] > 0 && t->at.iteration < t->train_iters;
         bool last = sum->interrupted || t->at.iteration == t->train_iters,
              save = should_save(t, &losses, last);
         if (save) s = trainer_save(t, last, err);

@@ -45,7 +45,8 @@ typedef struct train_summary {
     double first_loss, last_loss; /* of steps that were not skipped; NaN: all were */
     int64_t iterations, skipped;
     double seconds, tokens_per_second;
-    bool interrupted;
+    bool interrupted;   /* by exit_interval, or */
+    bool told;          /* by a signal or exit_duration_in_mins, before the last step */
     comm_stats traffic; /* a step; of each number the largest of all ranks */
     /* Where a folder of the run is written: */
     run_memory memory;
