@@ -82,7 +82,8 @@ const char *file_nearest(arena *a, const char *path)
     DIR *dir = opendir(*folder ? folder : ".");
     if (!dir) return NULL;
     for (struct dirent *e; (e = readdir(dir)) && n < NAMES_MAX;)
-        if (e->d_name[0] != '.') names[n++] = arena_copy(a, e->d_name, strlen(e->d_name));
+        if (e->d_name[0] != '.' && text_is_plain(e->d_name))
+            names[n++] = arena_copy(a, e->d_name, strlen(e->d_name));
     closedir(dir);
     if (n) qsort(names, (size_t)n, sizeof names[0], by_name); /* folders have no order */
     const char *near = text_nearest(path + strlen(folder), names, n);

@@ -1,11 +1,43 @@
 /* json.c - JSON through jansson. */
 #include "base/json.h"
 
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/text.h"
 
-status json_parse(const char *name, const char *data, size_t n, json_t **root, error *err)
+/* Escapes (\u001b) can stand for what no text holds. */
+static bool is_plain(const char *s, size_t n)
+{
+    for (size_t i = 0, length; i < n; i += length)
+        if ((length = text_character(s + i, n - i)) == 0) return false;
+    return true;
+}
+
+static bool is_text(json_t *v)
+{
+    const char *key;
+    json_t *part;
+    size_t i;
+    if (json_is_string(v)) return is_plain(json_string_value(v), json_string_length(v));
+    json_array_foreach(v, i, part) if (!is_text(part)) return false;
+    json_object_foreach(v, key,
+                        part) if (!is_plain(key, strlen(key)) || !is_text(part)) return false;
+    return true;
+}
+
+json_t *json_line(const char *data, size_t n, size_t flags)
+{
+    json_t *o = json_loadb(data, n, flags, NULL);
+    if (!o || is_text(o)) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static status load(const char *name, const char *data, size_t n, json_t **root, error *err)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8: what editors on Windows put first */
     json_error_t e;
@@ -19,13 +51,74 @@ status json_parse(const char *name, const char *data, size_t n, json_t **root, e
     return error_set(err, ERR_INPUT, "%s:%d:%d: %s", name, e.line, e.column, e.text);
 }
 
-status json_read(const char *path, json_t **root, error *err)
+status json_parse(const char *name, const char *data, size_t n, json_t **root, error *err)
+{
+    status s = load(name, data, n, root, err);
+    if (s || is_text(*root)) return s;
+    json_decref(*root);
+    *root = NULL;
+    return error_set(err, ERR_INPUT, "%s: a string in it holds a control character", name);
+}
+
+static status read_by(const char *path, json_t **root, error *err,
+                      status (*parse)(const char *, const char *, size_t, json_t **, error *))
 {
     arena *a = arena_create();
     char *data;
     size_t n;
     status s = file_read(a, path, JSON_BYTES_MAX, &data, &n, err);
-    if (!s) s = json_parse(path, data, n, root, err);
+    if (!s) s = parse(path, data, n, root, err);
     arena_destroy(a);
     return s;
+}
+
+status json_read(const char *path, json_t **root, error *err)
+{
+    return read_by(path, root, err, json_parse);
+}
+
+status json_read_tokens(const char *path, json_t **root, error *err)
+{
+    return read_by(path, root, err, load);
+}
+
+/* ---- writing */
+
+static _Atomic(const char *) missing;
+
+const char *json_missing(void)
+{
+    return atomic_load(&missing);
+}
+
+json_t *json_text(const char *s)
+{
+    json_t *o = json_stringn(s, s ? strlen(s) : 0);
+    if (o || !s) return o;
+    arena *a = arena_create();
+    o = json_stringn_nocheck(text_visible(a, s), strlen(text_visible(a, s)));
+    arena_destroy(a);
+    return o;
+}
+
+json_t *json_packed(const char *format, ...)
+{
+    json_error_t e;
+    va_list args;
+    va_start(args, format);
+    json_t *o = json_vpack_ex(&e, 0, format, args);
+    va_end(args);
+    if (!o) atomic_store(&missing, "a text in it is not UTF-8, or a number is not finite");
+    return o;
+}
+
+status json_print(arena *a, const char *what, const json_t *root, size_t flags, const char **out,
+                  error *err)
+{
+    char *text = root && !json_missing() ? json_dumps(root, flags) : NULL;
+    *out = text ? arena_copy(a, text, strlen(text)) : "";
+    free(text);
+    if (*out && **out) return OK;
+    return error_set(err, ERR_MACHINE, "%s: its JSON cannot be made: %s", what,
+                     json_missing() ? json_missing() : "no memory");
 }

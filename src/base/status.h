@@ -23,7 +23,7 @@ typedef struct error {
     char text[ERROR_TEXT_MAX]; /* empty while nothing failed */
 } error;
 
-/* Writes the message (cut to fit) and returns `code`, so that a caller can
+/* Writes the message (cut to fit, what is no text escaped) and returns `code`, so that a caller can
  * `return error_set(err, ERR_INPUT, ...)`. */
 status error_set(error *err, status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

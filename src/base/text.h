@@ -25,6 +25,19 @@ bool text_starts(const char *s, const char *prefix);
 /* Is `word` one of the `sep`-separated words of `list`? */
 bool text_in(const char *list, char sep, const char *word);
 
+/* The length of the UTF-8 character at s, of which `left` bytes are there, or 0: it is none, or a
+ * control character other than a tab or the end of a line. */
+size_t text_character(const char *s, size_t left);
+
+/* Is it UTF-8 without control characters but tabs? What is foreign is asked this first. */
+bool text_is_plain(const char *s);
+
+/* What is foreign as it may be printed: control characters and bytes that are not UTF-8 are escaped
+ * (\n, \x1b), so that nothing moves a terminal's cursor or ends a line of a script. With `lines`
+ * the ends of lines stay. Cut to fit. */
+void text_escape(char *out, size_t room, const char *s, bool lines);
+const char *text_visible(arena *a, const char *s); /* s itself, where it is plain */
+
 /* The word of `words` that is fewest edits from `word` (a swap of neighbours is one edit), or NULL
  * when none is near enough to be what was meant. */
 const char *text_nearest(const char *word, const char *const *words, int n_words);

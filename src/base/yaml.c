@@ -43,6 +43,21 @@ static const char *token_text(reader *r, struct fy_token *token)
     return s ? arena_copy(r->a, s, n) : "";
 }
 
+/* Escapes in quotes can stand for what the file itself may not hold. */
+static status check_scalar(reader *r, const yaml_node *node, struct fy_token *token)
+{
+    size_t n = 0;
+    const char *s = token ? fy_token_get_text(token, &n) : NULL;
+    for (size_t i = 0, length; s && i < n; i += length) {
+        length = text_character(s + i, n - i);
+        if (!length)
+            return error_set(r->err, ERR_INPUT,
+                             "%s:%d:%d: a text holds the control character 0x%02x; leave it out",
+                             r->name, node->line, node->column, (unsigned char)s[i]);
+    }
+    return OK;
+}
+
 static yaml_node *node_create(reader *r, struct fy_event *e, yaml_kind kind)
 {
     yaml_node *node = ARENA_NEW(r->a, yaml_node);
@@ -152,12 +167,14 @@ static status read_collection(reader *r, struct fy_event *e, yaml_kind kind, yam
 
 static status read_node(reader *r, struct fy_event *e, yaml_node **out)
 {
+    status s;
     switch (e->type) {
     case FYET_SCALAR:
         *out = node_create(r, e, YAML_SCALAR);
         (*out)->text = token_text(r, e->scalar.value);
         (*out)->quoted = e->scalar.value && fy_token_scalar_style(e->scalar.value) != FYSS_PLAIN;
-        return remember_anchor(r, e, *out);
+        s = check_scalar(r, *out, e->scalar.value);
+        return s ? s : remember_anchor(r, e, *out);
     case FYET_ALIAS:
         return find_alias(r, e, out);
     case FYET_SEQUENCE_START:
@@ -191,20 +208,7 @@ static status read_stream(reader *r, yaml_node **root)
     }
 }
 
-/* The length of the UTF-8 character at p, or 0: not one, or a control character other than tab and
- * line ends. libfyaml loops on some of what is no UTF-8, so it never gets to see any. */
-static size_t character(const unsigned char *p, size_t left)
-{
-    if (*p < 0x80) return *p >= 0x20 || *p == '\t' || *p == '\n' || *p == '\r' ? *p != 0x7F : 0;
-    size_t n = *p >= 0xF0 ? 4 : *p >= 0xE0 ? 3 : 2;
-    if (*p < 0xC2 || *p > 0xF4 || n > left) return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    bool overlong = (*p == 0xE0 && p[1] < 0xA0) || (*p == 0xF0 && p[1] < 0x90);
-    bool beyond = (*p == 0xED && p[1] > 0x9F) || (*p == 0xF4 && p[1] > 0x8F);
-    return overlong || beyond ? 0 : n;
-}
-
+/* libfyaml loops on some of what is no UTF-8, so it never gets to see any. */
 static status check_text(const char *name, const char *data, size_t n, error *err)
 {
     int line = 1;
@@ -214,7 +218,7 @@ static status check_text(const char *name, const char *data, size_t n, error *er
                          "`moefold profile` reads profiles",
                          name);
     for (size_t i = 0; i < n;) {
-        size_t length = character((const unsigned char *)data + i, n - i);
+        size_t length = text_character(data + i, n - i);
         if (!length)
             return error_set(err, ERR_INPUT, "%s:%d: byte 0x%02x is not text (UTF-8 is needed)",
                              name, line, (unsigned char)data[i]);

@@ -7,8 +7,7 @@
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "base/colour.h"
 #include "recipe/megatron.h"
 #include "rules/rules.h"

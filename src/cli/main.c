@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "cli/help.h"
 #include "cli/ranks_job.h"
 #include "comm/comm.h"
@@ -86,9 +88,39 @@ const command *command_table(int *n)
 /* What was printed and could not be written is a failure, whatever the command says. */
 static int written(int code)
 {
+    if (json_missing())
+        fprintf(stderr, "moefold: the JSON that was printed lacks a part: %s\n", json_missing());
+    if (json_missing() && !code) code = ERR_MACHINE;
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "moefold: the standard output could not be written: %s\n", file_why());
     return code ? code : ERR_MACHINE;
+}
+
+/* Lines may be broken where a value is given: in a list, or in a variable of --set. */
+static bool is_assignment(const char *word)
+{
+    const char *equals = strchr(word, '=');
+    return equals && strcspn(word, "\r\n") > (size_t)(equals - word);
+}
+
+/* Names and values end up in files, scripts, JSON and on terminals: what no text holds is refused
+ * before anything is done with it. */
+static bool arguments_are_text(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *p = argv[i];
+        for (size_t left = strlen(p), n; left; p += n, left -= n)
+            if ((n = text_character(p, left)) == 0 || *p == '\r') break;
+        if (!*p && (is_assignment(argv[i]) || !strchr(argv[i], '\n'))) continue;
+        char shown[200];
+        text_escape(shown, sizeof shown, argv[i], false);
+        fprintf(stderr,
+                "moefold: argument %d, '%s', holds a control character or bytes that are not "
+                "UTF-8; repair: give the file another name, or leave them out\n",
+                i, shown);
+        return false;
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -98,6 +130,7 @@ int main(int argc, char **argv)
         help_print_all(stderr);
         return ERR_INPUT;
     }
+    if (!arguments_are_text(argc, argv)) return ERR_INPUT;
     const char *name = argv[1];
     if (text_in("--help|-h", '|', name)) {
         help_print_all(stdout);

@@ -102,7 +102,8 @@ static int names_in(const char *folder, const char **out, arena *a)
     if (!dir) return 0;
     for (struct dirent *e; (e = readdir(dir)) && n < NAMES_MAX;) {
         size_t length = strlen(e->d_name);
-        if (length > 5 && strcmp(e->d_name + length - 5, ".yaml") == 0 && !is_measured(e->d_name))
+        if (length > 5 && text_is_plain(e->d_name) &&
+            strcmp(e->d_name + length - 5, ".yaml") == 0 && !is_measured(e->d_name))
             out[n++] = spelled(a, e->d_name, length - 5);
     }
     closedir(dir);

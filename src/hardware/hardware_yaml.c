@@ -260,11 +260,11 @@ static status read_node(reader *r, const yaml_node *node, const char *path)
     if (strcmp(path, "architecture") == 0) return read_architecture(r, node);
     if (strcmp(path, "kinds") == 0) return read_kinds(r, node);
     if (strcmp(path, "name") == 0 && node->kind == YAML_SCALAR) {
-        r->h->name = node->text;
+        r->h->name = text_visible(r->a, node->text);
         return OK;
     }
     if (strcmp(path, "measured") == 0 && node->kind == YAML_SCALAR) {
-        r->h->measured = node->text;
+        r->h->measured = text_visible(r->a, node->text);
         return OK;
     }
     if (node->kind != YAML_MAP || !is_section(path)) return unknown_key(r, node, path);

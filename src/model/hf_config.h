@@ -4,8 +4,7 @@
 #ifndef MODEL_HF_CONFIG_H
 #define MODEL_HF_CONFIG_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "model/family.h"
 
 typedef struct config {

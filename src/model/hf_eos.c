@@ -56,7 +56,7 @@ static json_t *read_beside(const recipe *r, const char *folder, const char *name
     json_t *root = NULL;
     error ignored;
     const char *path = arena_text(r->a, "%s%s", folder, name);
-    return file_exists(path) && !json_read(path, &root, &ignored) ? root : NULL;
+    return file_exists(path) && !json_read_tokens(path, &root, &ignored) ? root : NULL;
 }
 
 int64_t config_tokenizer_eos(const recipe *r, const char *folder)

@@ -1,7 +1,11 @@
 /* events.c - names are kept once: a trace has a million kernels of some hundred names. */
 #include <string.h>
 
+#include "base/text.h"
+
 #include "profile/readers.h"
+
+enum { NAME_MAX_BYTES = 4096 };
 
 static uint32_t hash(const char *s)
 {
@@ -27,6 +31,11 @@ static void more_slots(profile_events *e)
 
 int profile_intern(profile_events *e, const char *name)
 {
+    char shown[NAME_MAX_BYTES];
+    if (!text_is_plain(name)) { /* whoever made the file chose it */
+        text_escape(shown, sizeof shown, name, false);
+        name = shown;
+    }
     if (e->n_names * 2 >= e->n_slots) more_slots(e);
     int64_t at = slot_of(e, name);
     if (!e->slots[at]) {

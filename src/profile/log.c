@@ -116,7 +116,7 @@ static void take_line(reading *r, const char *line)
     r->n_lines++;
     if (!l->out_of_memory &&
         (strstr(line, "CUDA out of memory") || strstr(line, "OutOfMemoryError")))
-        l->out_of_memory = arena_text(r->a, "%.200s", line);
+        l->out_of_memory = text_visible(r->a, arena_text(r->a, "%.200s", line));
     if (strstr(line, "time across ranks (ms)")) {
         r->timers = true;
         return;

@@ -135,7 +135,7 @@ static void take_range(export *x, sqlite3_stmt *q)
 static void take_gpu(export *x, sqlite3_stmt *q)
 {
     const char *name = (const char *)sqlite3_column_text(q, 0);
-    if (name && !x->p->gpu) x->p->gpu = arena_text(x->e->a, "%s", name);
+    if (name && !x->p->gpu) x->p->gpu = arena_text(x->e->a, "%s", text_visible(x->e->a, name));
 }
 
 /* ---- tables */

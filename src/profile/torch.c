@@ -209,7 +209,8 @@ static void take_devices(reader *r)
                 read_word(c, word);
             else
                 scan_skip(c);
-            if (name && !r->p->gpu) r->p->gpu = arena_text(r->e->a, "%s", word);
+            if (name && !r->p->gpu)
+                r->p->gpu = arena_text(r->e->a, "%s", text_visible(r->e->a, word));
         }
     }
 }

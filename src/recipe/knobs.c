@@ -151,9 +151,23 @@ static bool accept_list(arena *a, const knob *k, value given, value *out)
     return true;
 }
 
+/* Texts end up in scripts, in files of other programs and on terminals: as they are, so they hold
+ * nothing that would end a line there or that is no text. */
+static bool is_plain(value v)
+{
+    bool plain = v.kind != V_TEXT || text_is_plain(v.text);
+    for (int i = 0; v.kind == V_LIST && i < v.list.n; i++) plain &= is_plain(v.list.items[i]);
+    return plain;
+}
+
 status knob_accept(arena *a, knob_id id, value given, value *out, error *err)
 {
     const knob *k = &knobs[id];
+    if (!is_plain(given))
+        return error_set(err, ERR_INPUT,
+                         "%s=%.300s: holds a control character or bytes that are not UTF-8; leave "
+                         "them out",
+                         k->key, text_visible(a, value_text(a, given)));
     bool none_is_word = k->kind == ENUM && text_in(k->allowed, '|', "none");
     if (given.kind == V_NULL && !none_is_word) {
         *out = given;

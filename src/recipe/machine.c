@@ -68,7 +68,17 @@ value recipe_located(recipe *r, knob_id k, value v, const char *folder)
     return meant ? value_of_text(as_path(r->a, path)) : v;
 }
 
-/* From one folder to a file; both are whole and without links. */
+/* The file's folder without links. The file may be one: it is not ours to say where that leads. */
+static const char *whole_path(arena *a, const char *file)
+{
+    char folder[PATH_MAX];
+    const char *at = file_folder(a, file);
+    if (!file_exists(file) || !realpath(*at ? at : ".", folder)) return NULL;
+    const char *name = file + strlen(at);
+    return arena_text(a, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, name);
+}
+
+/* From one folder to a file; both are whole and their folders without links. */
 static const char *path_between(arena *a, const char *folder, const char *file)
 {
     size_t same = 0; /* letters of the folders that both have, with the slash behind them */
@@ -84,10 +94,11 @@ static const char *path_between(arena *a, const char *folder, const char *file)
 void recipe_relocate(recipe *r, const char *file)
 {
     const char *word = recipe_word(r, K_GPU);
-    char folder[PATH_MAX], target[PATH_MAX];
+    char folder[PATH_MAX];
     if (!word || gpu_find(word) || !knob_is_path(word) || word[0] == '/') return;
     const char *at = file_folder(r->a, file);
-    if (!realpath(*at ? at : ".", folder) || !realpath(word, target)) return;
+    const char *target = whole_path(r->a, word);
+    if (!target || !realpath(*at ? at : ".", folder)) return;
     const char *from = strcmp(folder, "/") == 0 ? folder : arena_text(r->a, "%s/", folder);
     gpu *g = ARENA_NEW(r->a, gpu);
     if (r->machine) {

@@ -28,7 +28,8 @@ void recipe_note(recipe *r, const char *format, ...)
     va_start(args, format);
     vsnprintf(buffer, sizeof buffer, format, args);
     va_end(args);
-    r->notes[r->n_notes++] = arena_copy(r->a, buffer, strlen(buffer));
+    const char *text = text_visible(r->a, buffer);
+    r->notes[r->n_notes++] = arena_copy(r->a, text, strlen(text));
 }
 
 /* Null reopens a knob unless "none" is what its default says: then null is a choice. */
@@ -85,9 +86,10 @@ static void set_own(recipe *r, knob_id k, value v, const char *why)
     recipe_set(r, k, v, why);
 }
 
-static status unknown_key(const char *key, const char *where, error *err)
+static status unknown_key(const recipe *r, const char *key, const char *where, error *err)
 {
     const char *near = knob_nearest(key);
+    key = text_visible(r->a, key);
     return error_set(err, ERR_INPUT, "%s: unknown knob '%.200s'%s%s%s", where, key,
                      near ? "; the nearest known one is '" : "; `moefold knobs` lists them all",
                      near ? near : "", near ? "'" : "");
@@ -99,7 +101,7 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
     int k = knob_find(key, &is_alias);
     if (k < 0) {
         const char *why = bridge_key_why(key);
-        if (!why) return unknown_key(key, where, err);
+        if (!why) return unknown_key(r, key, where, err);
         recipe_note(r, "%s: %s: %s", where, key, why);
         return OK;
     }

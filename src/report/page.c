@@ -57,14 +57,12 @@ static void put_page(textbuf *t, const char *title, const char *data)
 
 status page_write(const char *path, const char *title, const json_t *data, error *err)
 {
-    char *text = json_dumps(data, JSON_COMPACT | JSON_REAL_PRECISION(9));
-    if (!text) return error_set(err, ERR_MACHINE, "%s: no memory for the page's data", path);
     arena *a = arena_create();
     textbuf t = text_init(a);
+    const char *text;
+    status s = json_print(a, path, data, JSON_COMPACT | JSON_REAL_PRECISION(9), &text, err);
     put_page(&t, title, text);
-    free(text);
-    status s = OK;
-    if (t.n > PAGE_BYTES_MAX)
+    if (!s && t.n > PAGE_BYTES_MAX)
         s = error_set(err, ERR_RULE, "%s: the page would have %zu bytes, more than %d", path, t.n,
                       PAGE_BYTES_MAX);
     if (!s) s = file_write(path, t.s, t.n, err);

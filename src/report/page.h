@@ -3,8 +3,7 @@
 #ifndef REPORT_PAGE_H
 #define REPORT_PAGE_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "base/status.h"
 
 enum { PAGE_BYTES_MAX = 2000000 };

@@ -96,7 +96,7 @@ status run_lines_parse(run_lines *out, const char *path, const char *data, size_
         const char *end = memchr(data + from, '\n', n - from);
         length = end ? (size_t)(end - data) - from : n - from;
         at.number++;
-        json_t *o = json_loadb(data + from, length, JSON_REJECT_DUPLICATES, NULL);
+        json_t *o = json_line(data + from, length, JSON_REJECT_DUPLICATES);
         if (!o && !end) break; /* cut by a crash */
         status s = json_is_object(o) ? take_line(&l, o, &at) : refuse(&at, "not a JSON object");
         json_decref(o);

@@ -2,10 +2,10 @@
 #ifndef REPORT_RUN_FOLDER_H
 #define REPORT_RUN_FOLDER_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/json.h"
 #include "base/arena.h"
 #include "base/status.h"
 

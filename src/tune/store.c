@@ -3,7 +3,6 @@
  * I1  A line is appended whole; a last line without its end is what a crash left, and is dropped
  *     with the trial it was of. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +131,7 @@ static status read_lines(tune *t, error *err)
                              "%s: the last line is incomplete and cannot be removed: %s", path,
                              strerror(errno));
         }
-        json_t *o = json_loadb(line, (size_t)(end - line), 0, NULL);
+        json_t *o = json_line(line, (size_t)(end - line), 0);
         if (!o || !take_line(t, o))
             s = error_set(err, ERR_INPUT,
                           "%s:%d: not a line of `moefold tune`; repair: remove the line, or give "
@@ -148,14 +147,14 @@ static status append(const tune *t, const trial *x, error *err)
 {
     const char *path = path_of(t, "trials.jsonl");
     json_t *o = line_of(x);
-    char *text = json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(12));
-    FILE *f = fopen(path, "a");
-    bool good = text && f && fprintf(f, "%s\n", text) > 0;
-    if (f && fclose(f) != 0) good = false;
-    status s = good ? OK : error_set(err, ERR_MACHINE, "cannot write %s: %s", path, file_why());
-    free(text);
+    const char *text;
+    status s = json_print(t->a, path, o, JSON_COMPACT | JSON_REAL_PRECISION(12), &text, err);
     json_decref(o);
-    return s;
+    if (s) return s;
+    FILE *f = fopen(path, "a");
+    bool good = f && fprintf(f, "%s\n", text) > 0;
+    if (f && fclose(f) != 0) good = false;
+    return good ? OK : error_set(err, ERR_MACHINE, "cannot write %s: %s", path, file_why());
 }
 
 /* ---- the folder */

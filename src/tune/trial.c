@@ -14,7 +14,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -133,7 +132,7 @@ static const char *last_line(const tune *t, const char *log)
     char *line = strrchr(data, '\n');
     const char *said = line ? line + 1 : data;
     for (char *p = data; (p = strstr(p, "moefold train: ")); p++) said = p; /* the reason itself */
-    return arena_copy(t->a, said, strcspn(said, "\n"));
+    return text_visible(t->a, arena_copy(t->a, said, strcspn(said, "\n")));
 }
 
 static int by_size(const void *a, const void *b)

@@ -31,6 +31,35 @@ static void nearest_is_near_or_nothing(void **state)
     assert_null(text_nearest("zzzzzzzzzzzz", words, 3));
 }
 
+static void what_is_foreign_is_escaped(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"plain", "plain"}, {"a\tb", "a\tb"},
+        {"a\nb", "a\\nb"},  {"\033[31m", "\\x1b[31m"},
+        {"\xff", "\\xff"},  {"\xc3\xa9", "\xc3\xa9"},
+        {"\xc3", "\\xc3"},  {"\xc2\x9b", "\\xc2\\x9b"},
+        {"\x7f", "\\x7f"},  {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+    };
+    arena *a = arena_create();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(text_visible(a, cases[i][0]), cases[i][1]);
+    uint32_t seed = 7;
+    for (int round = 0; round < 2000; round++) { /* whatever it is, and wherever it is cut */
+        char s[40], out[24];
+        for (size_t i = 0; i < sizeof s - 1; i++) {
+            seed = seed * 1664525 + 1013904223;
+            s[i] = (char)(seed >> 24 ? seed >> 24 : 1);
+        }
+        s[sizeof s - 1] = 0;
+        assert_true(text_is_plain(text_visible(a, s)));
+        text_escape(out, sizeof out, s, false);
+        assert_true(text_is_plain(out));
+        assert_true(strlen(out) < sizeof out);
+    }
+    arena_destroy(a);
+}
+
 static void words_of_a_list_match_whole(void **state)
 {
     (void)state;
@@ -99,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(distance_counts_edits_and_swaps),
         cmocka_unit_test(nearest_is_near_or_nothing),
+        cmocka_unit_test(what_is_foreign_is_escaped),
         cmocka_unit_test(words_of_a_list_match_whole),
         cmocka_unit_test(numbers_are_written_for_people),
         cmocka_unit_test(a_buffer_grows),

@@ -303,7 +303,7 @@ static void words_are_read_as_a_shell_reads_them(void **state)
 static void lines_are_counted_through_continuations(void **state)
 {
     (void)state;
-    assert_refused("--bf16 \\\n\n --save 'a\nb' \\\n --num-layers x",
+    assert_refused("--bf16 \\\n\n --wandb-exp-name 'a\nb' \\\n --num-layers x",
                    "args.txt:5:|num_layers|word");
 }
 

@@ -2,8 +2,7 @@
 #ifndef RUN_CHECKPOINT_META_H
 #define RUN_CHECKPOINT_META_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "run/checkpoint/checkpoint.h"
 
 #define CHECKPOINT_META "metadata.json"

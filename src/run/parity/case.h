@@ -2,8 +2,7 @@
 #ifndef RUN_PARITY_CASE_H
 #define RUN_PARITY_CASE_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "base/arena.h"
 #include "model/safetensors.h"
 

@@ -312,10 +312,13 @@ status metrics_open(metrics_file *m, const char *path, int64_t after, error *err
 
 status metrics_write(metrics_file *m, json_t *object, error *err)
 {
-    bool bad = json_dumpf(object, m->file, JSON_COMPACT) != 0;
-    bad = bad || fputc('\n', m->file) == EOF || fflush(m->file) == EOF;
+    arena *a = arena_create();
+    const char *text;
+    status s = json_print(a, m->path, object, JSON_COMPACT, &text, err);
+    bool bad = !s && (fprintf(m->file, "%s\n", text) < 0 || fflush(m->file) == EOF);
+    arena_destroy(a);
     json_decref(object);
-    if (!bad) return OK;
+    if (!bad) return s;
     return error_set(err, ERR_MACHINE, "%s: cannot write metrics: %s", m->path, file_why());
 }
 

@@ -9,12 +9,12 @@
 #ifndef RUN_TRAINER_ITERATION_LINE_H
 #define RUN_TRAINER_ITERATION_LINE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "base/status.h"
 
 enum { LINE_BYTES = 4096, LOSSES_MAX = 16 };

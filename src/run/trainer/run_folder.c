@@ -322,9 +322,9 @@ status trainer_folder_close(trainer *t, train_summary *sum, status st, error *er
     status s = OK;
     if (comm_rank(t->c) == 0) {
         json_t *o = summary(t, sum, st, err);
-        char *text = json_dumps(o, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-        s = file_write(path_in(t, "summary.json"), text, strlen(text), &why);
-        free(text);
+        const char *text, *path = path_in(t, "summary.json");
+        s = json_print(t->a, path, o, JSON_INDENT(1) | JSON_REAL_PRECISION(9), &text, &why);
+        if (!s) s = file_write(path, text, strlen(text), &why);
         json_decref(o);
     }
     if (st) return st; /* the first error is the one to report */
