@@ -3,9 +3,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/maths.h"
 #include "cli/runtime.h"
 #include "device/cuda.h"
 #include "kernels/cpu/blas.h"
@@ -159,14 +161,27 @@ static const char *ladder_text(const setup *s, const recipe *given, int64_t room
 /* What each process that shares a GPU takes beside its arena: context, code, libraries. */
 static const int64_t CONTEXT = (int64_t)600 << 20;
 
+/* Ranks of the job on the same GPU: each says which one it has. */
+static int64_t sharing_of(const setup *s, const cuda_gpu *found, comm *c)
+{
+    if (!c) return ceil_div(s->lay.world, found->count > 0 ? found->count : 1);
+    int64_t n = 0, size = comm_size(c);
+    char(*all)[sizeof found->uuid] = calloc((size_t)size, sizeof *all);
+    if (!all) return 1;
+    comm_collect(c, GROUP_WORLD, found->uuid, sizeof found->uuid, all);
+    for (int64_t r = 0; r < size; r++) n += memcmp(all[r], found->uuid, sizeof found->uuid) == 0;
+    free(all);
+    return n;
+}
+
 /* Ranks that start one after another find less and less free: each counts all that are to share its
  * GPU, against the whole of it. */
 status gpu_fits(const setup *s, const recipe *given, gpu_need need, arena *a, error *err)
 {
     cuda_gpu found;
     status st = device_cuda_look(&found, err);
+    const int64_t sharing = sharing_of(s, &found, need.c);
     if (st) return st;
-    const int64_t sharing = (need.local + found.count - 1) / found.count;
     int64_t room = (sharing > 1 ? found.total - sharing * CONTEXT : found.free) - KEPT;
     const double each = (double)need.bytes / (double)s->lay.world;
     const int64_t bytes = sharing > 1 ? (int64_t)(each * (double)sharing) : (int64_t)each;

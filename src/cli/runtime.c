@@ -100,21 +100,12 @@ static bytes_needed bytes_of_all(const setup *s, arena *a)
     return sum;
 }
 
-/* What mpirun says of a rank's machine. */
-static int64_t local_ranks(int64_t world)
+status cli_fits_here(const setup *s, const recipe *given, comm *c, arena *a, error *err)
 {
-    const char *word = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    int64_t n = word ? atoll(word) : world;
-    return n > 0 && n < world ? n : world;
-}
-
-status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *a, error *err)
-{
-    int64_t world = s->lay.world, have = machine_memory();
-    if (local < 1) local = local_ranks(world);
+    int64_t world = s->lay.world, have = machine_memory(), local = c ? comm_local(c) : world;
     const bytes_needed all = bytes_of_all(s, a);
     const bool cuda = recipe_is(&s->r, K_DEVICE, "cuda");
-    status st = cuda ? gpu_fits(s, given, (gpu_need){all.device, local}, a, err) : OK;
+    status st = cuda ? gpu_fits(s, given, (gpu_need){all.device, c}, a, err) : OK;
     double here = (double)add_sat(cuda ? 0 : all.device, all.host);
     double need = here * (double)local / (double)world;
     if (st || need <= (double)have) return st;

@@ -4,6 +4,7 @@
 #define CLI_RUNTIME_H
 
 #include "cli/cli.h"
+#include "comm/comm.h"
 
 /* ERR_RULE: the knob that it cannot run, and the repair. */
 status cli_can_run(const setup *s, arena *a, error *err);
@@ -19,9 +20,9 @@ void cli_own_target(recipe *r, bool says);
 /* The GPU and its driver, or the matrix library of the CPU: what computes, in a line. */
 const char *cli_runs_on(const setup *s, arena *a);
 
-/* ERR_RULE: the ranks that run on this machine (all, or `local` of them) need more memory than it,
- * or its GPU, has free. `given` is the recipe before setup_init. A program can be built of the
- * setup. */
-status cli_fits_here(const setup *s, const recipe *given, int64_t local, arena *a, error *err);
+/* ERR_RULE: the ranks that run on this machine (those of the job `c`, which all of its ranks ask
+ * together; NULL: all of the setup) need more memory than it, or its GPU, has free. `given` is the
+ * recipe before setup_init. A program can be built of the setup. */
+status cli_fits_here(const setup *s, const recipe *given, comm *c, arena *a, error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/ranks.h"
 #include "cli/runtime.h"
 #include "price/routing.h"
+#include "run/trainer/agree.h"
 #include "run/trainer/trainer.h"
 
 static void print_summary(const train_summary *sum, arena *a)
@@ -61,7 +62,7 @@ static status read_trace_steps(train_options *o, const char *word, error *err)
 }
 
 /* The run of this rank, from joining the job to leaving it. */
-static int run_rank(const setup *s, train_options *o, arena *a)
+static int run_rank(const setup *s, const recipe *given, train_options *o, arena *a)
 {
     comm *c = NULL;
     error err = {{0}};
@@ -69,6 +70,7 @@ static int run_rank(const setup *s, train_options *o, arena *a)
     stop_watch(comm_launched(), comm_told_to_end);
     status st = cli_join(&c, s, a, &err);
     bool first = cli_speaks();
+    if (!st) st = ranks_agree(c, cli_fits_here(s, given, c, a, &err), &err);
     if (!st) {
         o->machine = cli_runs_on(s, a);
         if (first) fprintf(stderr, "%s\n", o->machine);
@@ -141,7 +143,7 @@ int command_train(int argc, char **argv)
     if (!st && !done) broken = cli_rank_refuses("train", s, a);
     if (!st && !done && !broken) st = cli_can_run(s, a, &err);
     if (!st && !done && !broken && as_threads) st = cli_threads_can_run(s, n_ranks, &err);
-    if (!st && !done && !broken) st = cli_fits_here(s, r, n_ranks, a, &err);
+    if (!st && !done && !broken && n_ranks) st = cli_fits_here(s, r, NULL, a, &err);
     if (st)
         code = cli_fail_alone("train", st, &err);
     else if (broken)
@@ -151,7 +153,7 @@ int command_train(int argc, char **argv)
     else if (n_ranks)
         code = cli_run_ranks(argc, argv, n_ranks);
     else if (!done)
-        code = run_rank(s, &o, a);
+        code = run_rank(s, r, &o, a);
     arena_destroy(a);
     return code;
 }

@@ -23,6 +23,7 @@ comm *comm_make(const backend *b, void *state, int64_t rank, int64_t size)
     *c = (comm){.control = p, .data = p, .alone = p, .a = a};
     c->rank = rank;
     c->size = size;
+    c->local = size;
     c->messages = calloc(COMM_REQUESTS_MAX, sizeof *c->messages);
     if (!c->messages) {
         fprintf(stderr, "moefold: no memory for the table of messages\n");
@@ -69,6 +70,11 @@ void comm_close(comm *c)
     if (of_mpi) watch_call("the end of the process, after MPI_Finalize", MPI_SECONDS);
     free(c->messages);
     arena_destroy(c->a);
+}
+
+int64_t comm_local(const comm *c)
+{
+    return c->local;
 }
 
 int64_t comm_rank(const comm *c)

@@ -57,6 +57,7 @@ void comm_close(comm *c);
 
 int64_t comm_rank(const comm *c);
 int64_t comm_size(const comm *c);
+int64_t comm_local(const comm *c); /* ranks of this one's machine, by MPI's shared-memory split */
 int64_t comm_members(const comm *c, comm_group g); /* of this rank's group; after comm_groups */
 const members *comm_group_of(const comm *c, comm_group g); /* the same, by rank */
 bool comm_is_delayed(const comm *c);     /* moefold.comm_delay is set; after comm_groups */
@@ -64,7 +65,7 @@ bool comm_shares_process(const comm *c); /* are the ranks threads of this proces
 
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
- * above and below but rank, size, where and abort may be called before it. ERR_RULE: the layout has
+ * above and below but rank, size, local, where and abort may be called before it. ERR_RULE: the layout has
  * another number of ranks than the job; all ranks see that. It may be called again with another
  * setup while no message is under way: ranks compare their recipes before they trust them. */
 status comm_groups(comm *c, const setup *s, error *err);

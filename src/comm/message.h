@@ -102,9 +102,10 @@ typedef struct mpi_entry {
     const backend *table;
     void *state;
     int64_t rank, size;
+    int64_t local; /* ranks of this one's machine */
 } mpi_entry;
 
-enum { MPI_ENTRY_VERSION = 6 };
+enum { MPI_ENTRY_VERSION = 7 };
 /* Initialises MPI. `version` and `bytes` (of a message) are those of the caller: a shared object of
  * another build is refused. */
 typedef status (*mpi_open_function)(int version, size_t bytes, mpi_entry *out, error *err);

@@ -77,6 +77,7 @@ status comm_open_mpi(comm **out, error *err)
     board_rename(alone, entry.rank, entry.size);
     comm *c = comm_make(entry.table, entry.state, entry.rank, entry.size);
     c->alone = (plane){&board_backend, alone};
+    c->local = entry.local;
     watch_signals(c);
     *out = c;
     return OK;

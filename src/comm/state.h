@@ -50,7 +50,7 @@ typedef struct comm_stream {
 struct comm {
     plane control, data;
     plane alone; /* for groups of one member */
-    int64_t rank, size;
+    int64_t rank, size, local;
     arena *a;
     const setup *s;
     members groups[GROUP_COUNT];

@@ -9,7 +9,7 @@ losses() { # DEVICE WORDS...
     MOEFOLD_DEVICE=$1 timeout 200 "$moefold" train "${job[@]}" --as-threads "${@:2}" --metrics "$work/m" >"$work/out" 2>&1 || echo "code $?"
     grep -c 'WARNING: ThreadSanitizer' "$work/out"
     grep -o '"lm loss":[0-9.]*' "$work/m"
-    rm -f "$work/m"
+    rm -rf "$work/m" "$work/save"
 }
 compare() { # NAME WORDS...
     local name=$1 device right
@@ -23,7 +23,6 @@ compare() { # NAME WORDS...
 compare experts --ranks 2 model.expert_model_parallel_size=2 model.moe_token_dispatcher_type=alltoall
 compare stages_and_tensors --ranks 4 model.pipeline_model_parallel_size=2 model.tensor_model_parallel_size=2
 compare replicas --ranks 2 ddp.overlap_grad_reduce=true ddp.overlap_param_gather=true moefold.comm_delay=20us+1GB/s "checkpoint.save=$work/save"
-rm -rf "$work/save"
 right=$(losses cpu --ranks 2 model.context_parallel_size=2)
 check graphs_change_nothing [ "$(losses peers --ranks 2 model.context_parallel_size=2 model.cuda_graph_impl=full_iteration)" = "$right" ]
 exit $failed

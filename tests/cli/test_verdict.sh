@@ -93,6 +93,40 @@ expect fsdp_flag 0 'memory unknown: ddp.use_megatron_fsdp' "$moefold" check tiny
 expect too_large_for_this_machine 1 'does not fit: 1 rank on this machine need.* it has' \
     "$moefold" train deepseek-v3 cluster.gpu=cpu train.train_iters=1 moefold.mock_data=true
 
+# Who shares a machine is MPI's word, for srun sets none of mpirun's variables. Here each of two ranks has its own.
+cat >"$work/machines.c" <<'EOF'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <unistd.h>
+int MPI_Comm_rank(void *, int *), MPI_Comm_split(void *, int, int, void **);
+int MPI_Comm_split_type(void *among, int type, int key, void *info, void **out);
+int MPI_Comm_split_type(void *among, int type, int key, void *info, void **out)
+{
+    int rank = 0;
+    (void)type, (void)info;
+    MPI_Comm_rank(among, &rank);
+    return MPI_Comm_split(among, getenv("TEST_ALONE") ? rank : 0, key, out);
+}
+long sysconf(int name)
+{
+    long (*real)(int) = (long (*)(int))dlsym(RTLD_NEXT, "sysconf");
+    return name == _SC_PHYS_PAGES ? (25L << 20) / real(_SC_PAGESIZE) : real(name);
+}
+EOF
+if command -v mpirun >/dev/null; then
+    cc -shared -fPIC -o "$work/machines.so" "$work/machines.c" -ldl
+    two() { # [VARIABLE]: two ranks of 17 MiB on machines of 25
+        mpirun --quiet --allow-run-as-root --oversubscribe --mca btl vader,self -n 2 env -u OMPI_COMM_WORLD_LOCAL_SIZE \
+            "LD_PRELOAD=$work/machines.so" "$@" "$moefold" train tiny cluster.gpu=cpu cluster.n_gpus=2 cluster.gpus_per_node=2 \
+            seq=64 mbs=1 gbs=2 train.train_iters=1 --threads 1
+    }
+    expect ranks_of_one_machine_are_counted 1 'does not fit: 2 ranks on this machine need .* it has 25.00 MiB' two
+    expect ranks_of_other_machines_are_not 0 'done after 1 steps' two TEST_ALONE=1
+else
+    echo "ok ranks_of_machines # skip mpirun (Open MPI) is not installed"
+fi
+
 # ---- a CPU is compared with its description, as in price
 is tiny_fits true "$(field fits "$moefold" check tiny cluster.gpu=cpu --json)"
 is tiny_exits_0 0 "$(code "$moefold" check tiny cluster.gpu=cpu)"

@@ -341,6 +341,18 @@ static const backend table = {.name = "mpi",
                               .abort = stop_job,
                               .close = close_mpi};
 
+/* Who shares memory with this rank, whoever has started it: srun, mpirun on one machine or on many. */
+static int64_t count_local(void)
+{
+    MPI_Comm here;
+    int n;
+    CALL(NULL,
+         MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, the.rank, MPI_INFO_NULL, &here));
+    CALL(NULL, MPI_Comm_size(here, &n));
+    MPI_Comm_free(&here);
+    return n;
+}
+
 /* Results of Iprobe on this communicator are never anything: nobody sends in it. */
 static status init(error *err)
 {
@@ -377,6 +389,6 @@ status moefold_mpi_open(int version, size_t bytes, mpi_entry *out, error *err)
     }
     status st = init(err);
     if (st) return st;
-    *out = (mpi_entry){&table, &the, the.rank, the.size};
+    *out = (mpi_entry){&table, &the, the.rank, the.size, count_local()};
     return OK;
 }

@@ -94,9 +94,7 @@ static int64_t own_cores(void)
 static int threads_of(const trainer *t)
 {
     const char *word = getenv("OMP_NUM_THREADS");
-    const layout *l = &t->s->lay;
-    int64_t here = l->world < l->gpus_per_node ? l->world : l->gpus_per_node;
-    int64_t share = sysconf(_SC_NPROCESSORS_ONLN) / (here > 0 ? here : 1), cores = own_cores();
+    int64_t share = sysconf(_SC_NPROCESSORS_ONLN) / comm_local(t->c), cores = own_cores();
     if (t->o->threads > 0) return t->o->threads;
     if (comm_launched() && word && atoi(word) > 0) return atoi(word);
     if (cores < share) share = cores;
