@@ -1,4 +1,5 @@
 /* derive.c - derives knobs that depend only on other knobs, not on model or layout. */
+#include "recipe/bridge_derive.h"
 #include "recipe/judgement.h"
 #include "recipe/loads.h"
 #include "recipe/precision.h"
@@ -80,6 +81,7 @@ static void derive_data(recipe *r)
 
 void recipe_derive(recipe *r)
 {
+    if (!recipe_is_lm(r)) bridge_derive(r);
     precision_derive(r);
     target_derive(r);
     derive_recompute(r);

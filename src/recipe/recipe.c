@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/yaml.h"
+#include "recipe/bridge_derive.h"
 #include "recipe/bridge_keys.h"
 
 void recipe_init(recipe *r, arena *a, const char *name)
@@ -106,6 +107,7 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
         return OK;
     }
     value v;
+    if (k == K_PP_LAYOUT) given = bridge_layout(r->a, given);
     status s = knob_accept(r->a, (knob_id)k, given, &v, err);
     if (s) return error_prefix(err, s, "%s", where);
     if (is_alias)

@@ -25,7 +25,8 @@ typedef struct alias_use {
     knob_id knob;
     const char *key, *why;
     value v;
-    bool alone; /* the knob itself was not given: it takes this value */
+    bool alone;          /* the knob itself was not given: it takes this value */
+    const char *instead; /* "key=value", which Megatron-Bridge takes instead; NULL: this counts */
 } alias_use;
 
 enum { ALIASES_MAX = 64, NOTES_MAX = 256 };

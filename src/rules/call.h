@@ -33,6 +33,7 @@ void rules_check_until(violations *out, const setup *s, bool exporting, severity
 /* Rules that may be broken several times, or whose repairs depend on how. */
 void visit_values(rule_call *call);
 void visit_aliases(rule_call *call);
+void visit_lost_copies(rule_call *call);
 void visit_split(rule_call *call);
 void visit_target(rule_call *call);
 

@@ -3,6 +3,7 @@
  * I1  A repair names only what it changes, and no two repairs of a violation are the same. */
 #include <string.h>
 
+#include "recipe/bridge_derive.h"
 #include "rules/call.h"
 #include "rules/words.h"
 
@@ -82,6 +83,15 @@ static bool same(const char *const *a, const char *const *b)
     return !*a && !*b;
 }
 
+/* With the key that counts where Megatron-Bridge has another one for this knob, too. */
+static const char *counted(rule_call *call, const char *assignment)
+{
+    const char *equals = strchr(assignment, '=');
+    int k = knob_find(arena_copy(call->a, assignment, (size_t)(equals - assignment)), NULL);
+    const char *key = k < 0 ? NULL : bridge_key_that_counts(&call->s->r, (knob_id)k);
+    return k < 0 || key == knobs[k].key ? assignment : arena_text(call->a, "%s%s", key, equals);
+}
+
 void rule_repair(rule_call *call, violation *v, const char *const *assignments, int n)
 {
     if (v->n_repairs == REPAIRS_MAX) return;
@@ -89,7 +99,7 @@ void rule_repair(rule_call *call, violation *v, const char *const *assignments, 
     int count = 0;
     for (int i = 0; i < n; i++) {
         const char *made = override_of(assignments[i], call->a);
-        if (changes(call->s, made, call->a)) list[count++] = made; /* I1 */
+        if (changes(call->s, made, call->a)) list[count++] = counted(call, made); /* I1 */
     }
     for (int i = 0; i < v->n_repairs; i++)
         if (same(v->repairs[i], list)) return; /* I1 */

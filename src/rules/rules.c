@@ -29,6 +29,11 @@ static const rule table[] = {
      .severity = ERROR,
      .source = "V53 V126 B123 B183 B191 B220",
      .visit = visit_aliases},
+    {.id = "copy_without_effect",
+     .severity = NOTE,
+     .source = "Bridge CommOverlapConfig.setup, update_config_with_precision_overrides, "
+               "ConfigContainer.validate, _validate_and_sync_distributed_optimizer_settings",
+     .visit = visit_lost_copies},
     {.id = "pipeline_split",
      .severity = ERROR,
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",

@@ -4,8 +4,9 @@
  * Megatron-Core (V..) and Megatron-Bridge (B..) that it stands for, a condition, a message and
  * repairs. A new rule is a new row.
  *
- * ERROR: the run would fail, hang, be wrong, or silently do without what was asked. WARNING: it
- * would run, but nobody wants that. NOTE: good to know.
+ * A rule does what the pinned version of the system does that the recipe is for (moefold.system).
+ * ERROR: it stops there, hangs or trains wrong. WARNING: it is turned off there, or runs as nobody
+ * wants. NOTE: it has no effect there, or is good to know.
  *
  * In messages {ID} is a knob's value, {ID:key} its key, {=ID} both, {ID:why} where the value came
  * from, and {word} a quantity (quantities.def). A repair is a list of alternatives separated by

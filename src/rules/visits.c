@@ -137,7 +137,7 @@ void visit_aliases(rule_call *call)
     for (int i = 0; i < r->n_aliases; i++) {
         const alias_use *use = &r->aliases[i];
         value own = r->knob[use->knob].v;
-        if (value_equal(use->v, own)) continue;
+        if (use->instead || value_equal(use->v, own)) continue;
         const char *key = knobs[use->knob].key;
         const char *theirs = value_text(call->a, use->v), *ours = value_text(call->a, own);
         violation *v = rule_report(
@@ -146,6 +146,19 @@ void visit_aliases(rule_call *call)
                        use->key, theirs, use->why, key, ours, r->knob[use->knob].why));
         repair_one(call, v, use->key, ours);
         repair_one(call, v, key, theirs);
+    }
+}
+
+void visit_lost_copies(rule_call *call)
+{
+    const recipe *r = &call->s->r;
+    for (int i = 0; i < r->n_aliases; i++) {
+        const alias_use *use = &r->aliases[i];
+        if (!use->instead) continue;
+        violation *v = rule_report(
+            call, arena_text(call->a, "%s=%.300s (%s) has no effect: Megatron-Bridge takes %.300s",
+                             use->key, value_text(call->a, use->v), use->why, use->instead));
+        repair_one(call, v, use->key, value_text(call->a, r->knob[use->knob].v));
     }
 }
 

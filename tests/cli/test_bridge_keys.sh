@@ -15,7 +15,43 @@ expect idle_key_takes_any_value 0 'valid' "$moefold" check tiny 'model.quant_rec
 expect environment_is_noted 0 'env_vars.NCCL_DEBUG' "$moefold" check tiny env_vars.NCCL_DEBUG=INFO
 expect unknown_key_is_still_an_error 2 'unknown knob' "$moefold" check tiny model.apply_rope_fusoin=true
 expect second_copy_counts 0 'mixed_precision.fp8  *hybrid' "$moefold" show deepseek-v3 model.fp8=hybrid
-expect second_copies_must_agree 1 'aliases-agree' "$moefold" check deepseek-v3 mixed_precision.fp8=hybrid model.fp8=e4m3
+
+# ---- two copies that differ: what Bridge does with them
+expect precision_section_counts 0 'model.fp8=e4m3 .* has no effect: Megatron-Bridge takes mixed_precision.fp8=hybrid' \
+    "$moefold" check tiny mixed_precision.fp8=hybrid model.fp8=e4m3
+expect overlap_section_counts 0 'ddp.overlap_grad_reduce  *false ' "$moefold" show tiny --gpus 8xH100 \
+    ddp.overlap_grad_reduce=true comm_overlap.overlap_grad_reduce=false ddp.overlap_param_gather=false
+expect either_turns_on 0 'ddp.use_distributed_optimizer  *true ' "$moefold" show tiny \
+    ddp.use_distributed_optimizer=false optimizer.use_distributed_optimizer=true
+expect named_precision_counts 0 'mixed_precision.grad_reduce_in_fp32  *true ' "$moefold" show tiny \
+    mixed_precision=bf16_mixed ddp.grad_reduce_in_fp32=false
+expect repairs_name_the_key_that_counts 1 'repair: *comm_overlap.overlap_param_gather=false' "$moefold" check tiny --gpus 8xH100 \
+    comm_overlap.overlap_param_gather=true ddp.use_distributed_optimizer=false
+expect lengths_must_agree 1 'aliases-agree' "$moefold" check deepseek-v3 seq=8K dataset.seq_length=4096
+
+# ---- old words
+expect full_scope_is_whole_layers 0 'read as \[\] .whole layers' "$moefold" check tiny model.cuda_graph_scope=full
+expect full_iteration_is_a_kind 0 'model.cuda_graph_impl  *full_iteration' "$moefold" show tiny --gpus 1xH100 model.num_moe_experts=null \
+    model.cuda_graph_impl=local model.cuda_graph_scope=full_iteration rerun_state_machine.check_for_nan_in_loss=false
+expect stages_in_lists 0 'model.pipeline_model_parallel_layout  *Et|t|t\*2L' "$moefold" show tiny --gpus 3xH100 pp=3 \
+    'model.pipeline_model_parallel_layout=[[embedding,decoder],[decoder],[decoder,decoder,loss]]'
+expect interval_zero_is_none 0 'validation.eval_interval  *null' "$moefold" show tiny validation.eval_interval=0
+
+# ---- what has no effect changes no price
+price() { "$moefold" price --json "$@" | grep -oE '"(step_s|peak_bytes|tokens_per_s_per_gpu)":[0-9.e+-]+' | head -3; }
+without_effect() { # BASE then KEY=VALUE...: each is accepted and changes nothing
+    local base key plain
+    read -ra base <<<"$1"
+    plain=$(price "${base[@]}")
+    for key in "${@:2}"; do
+        check "no_effect_${key%%=*}" [ -n "$plain" -a "$plain" = "$(price "${base[@]}" "$key")" ]
+    done
+}
+without_effect 'qwen3-30b-a3b --gpus 16xH100 ep=8 cp=2 gbs=64' model.moe_flex_dispatcher_backend=hybridep \
+    'model.cuda_graph_modules=[attn]' 'model.hierarchical_context_parallel_sizes=[2,1]' mixed_precision.fp8_recipe=mxfp8 \
+    'model.recompute_modules=[moe_act]' model.recompute_method=block 'model.offload_modules=[moe_act]' \
+    optimizer.optimizer_offload_fraction=0.5 model.moe_router_num_groups=8 comm_overlap.tp_comm_overlap=true
+without_effect 'llama-3.1-8b --gpus 8xH100 tp=2 gbs=8 model.sequence_parallel=false' comm_overlap.tp_comm_overlap=true
 expect object_sets_its_fields 0 'comm_overlap.tp_comm_overlap  *true' "$moefold" show tiny \
     '++comm_overlap={_target_:a.b.C,tp_comm_overlap:true}'
 expect open_object 2 'is not an object' "$moefold" check tiny 'comm_overlap={tp_comm_overlap:true'

@@ -71,7 +71,8 @@ static int gather_gradient(builder *b, const product *p, int dy)
 static bool by_blocks(const builder *b)
 {
     const recipe *r = &b->s->r;
-    return b->s->lay.tp > 1 && recipe_on(r, K_TP_OVERLAP) && target_overlaps_tp(r);
+    return b->s->lay.tp > 1 && recipe_on(r, K_SP) && recipe_on(r, K_TP_OVERLAP) &&
+           target_overlaps_tp(r);
 }
 
 /* Transformer Engine cuts only what waits for a gather or ends in a scatter: forward products and
