@@ -102,7 +102,8 @@ static void write_script(textbuf *t, const setup *s, const job *j, arena *a)
     if (j->requeue) {
         text_add(t, "# %d: stopped before its last step, and saved: the next part resumes there\n",
                  STOP_EXIT);
-        text_add(t, "[ \"$code\" != %d ] || scontrol requeue \"$SLURM_JOB_ID\"\n", STOP_EXIT);
+        text_add(t, "[ \"$code\" != %d ] || scontrol requeue \"$SLURM_JOB_ID\" || true\n",
+                 STOP_EXIT);
     }
     text_add(t, "exit \"$code\"\n");
 }

@@ -2,15 +2,18 @@
 #define _DEFAULT_SOURCE
 #include "cli/tune.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/stop.h"
 #include "base/waiting.h"
 #include "cli/plan.h"
 #include "cli/runtime.h"
+#include "run/checkpoint/lock.h"
 #include "run/timing.h"
 
 enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
@@ -164,15 +167,26 @@ static status open_tuning(tune *t, const recipe *r, setup *s, arena *a, error *e
     return tune_open(t, err);
 }
 
-static status work(tune *t, const tune_words *w, const recipe *r, arena *a, error *err)
+static void say_of_lock(void *with, const char *text)
 {
-    limits l = {0};
+    (void)with;
+    fprintf(stderr, "%s\n", text);
+}
+
+/* One tuning at a time: what comes next follows from what the folder holds. */
+static status hold(checkpoint_lock **lock, const char *dir, error *err)
+{
+    status st = file_make_folder(dir, err);
+    if (!st) st = checkpoint_lock_take(lock, dir, &(lock_options){.say = say_of_lock}, err);
+    return st ? error_prefix(err, st, "--dir %s", dir) : OK;
+}
+
+static status work_on(tune *t, const tune_words *w, const recipe *r, limits l, error *err)
+{
+    arena *a = r->a;
     setup *s = ARENA_NEW(a, setup);
     const char *why = NULL;
-    t->dir = w->dir ? w->dir : "tune";
-    status st = read_limits(&l, w, err);
-    if (!st) st = other_program(err);
-    if (!st) st = open_tuning(t, r, s, a, err);
+    status st = open_tuning(t, r, s, a, err);
     if (st) return st;
     if (w->tell) return tune_take_log(t, w->tell, w->json, a, err);
     if (w->next) {
@@ -180,7 +194,6 @@ static status work(tune *t, const tune_words *w, const recipe *r, arena *a, erro
         tune_choose(t, n, a);
         return tune_write_next(t, n, w->json, a, err);
     }
-    stop_watch(false, NULL);
     if (!w->json) tune_print_start(t, s, a);
     st = go_on(t, w, &l, &why, a, err);
     if (st) return st;
@@ -189,6 +202,21 @@ static status work(tune *t, const tune_words *w, const recipe *r, arena *a, erro
     else
         tune_print_done(t, why, clock_seconds() - l.start);
     return OK;
+}
+
+static status work(tune *t, const tune_words *w, const recipe *r, error *err)
+{
+    limits l = {0};
+    checkpoint_lock *lock = NULL;
+    t->dir = w->dir ? w->dir : "tune";
+    status st = read_limits(&l, w, err);
+    if (!st) st = other_program(err);
+    if (st) return st;
+    stop_watch(false, NULL);
+    st = hold(&lock, t->dir, err);
+    if (!st) st = work_on(t, w, r, l, err);
+    checkpoint_lock_release(lock);
+    return st;
 }
 
 int command_tune(int argc, char **argv)
@@ -222,7 +250,7 @@ int command_tune(int argc, char **argv)
     if (!st && !done) {
         if (!w.next && !w.tell) cli_derive_here(r, !w.json);
         mark_pins(t, r, argc, argv, a);
-        st = work(t, &w, r, a, &err);
+        st = work(t, &w, r, &err);
     }
     int code = st ? cli_fail("tune", st, &err) : OK;
     arena_destroy(a);

@@ -79,6 +79,27 @@ printf 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n' >
 expect no_memory_there 0 'no memory' "$moefold" tune "${far[@]}" --tell "$work/oom.log"
 expect both_at_once 2 'one after the other' "$moefold" tune "${far[@]}" --next --tell x
 
+# ---- one at a time in a folder
+for i in 1 2 3 4; do "$moefold" tune recipes/qwen3-30b-4k-h100.yaml --dir "$work/four" --next >"$work/four.$i" 2>&1 & done
+wait
+check four_at_once_write_one_trial [ "$(wc -l <"$work/four/trials.jsonl")" = 1 ]
+for i in 1 2 3 4; do # one after another, or refused
+    check "none_of_four_says_something_else_$i" grep -qE 'Trial 0|--dir .*another job (saves|is at work) there' "$work/four.$i"
+done
+printf '#!/bin/sh\ntouch "%s/runs"\nwhile [ ! -e "%s/go" ]; do sleep 0.1; done\nexec "%s" "$@"\n' "$work" "$work" "$PWD/tests/tune/machine.py" >"$work/slow"
+chmod +x "$work/slow"
+MOEFOLD_TUNE_PROGRAM=$work/slow "$moefold" tune "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held" >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    [ -e "$work/runs" ] && break
+    sleep 0.1
+done
+expect a_second_tuning_is_refused 3 "--dir .*/held: .*process $pid on" invented "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held"
+touch "$work/go"
+wait $pid
+check the_first_ends_well [ $? = 0 ]
+expect and_another_may_go_on 0 '^Best +trial' invented "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held"
+
 # ---- switches in the environment are named where they are wrong
 MOEFOLD_TUNE_PROGRAM=/nowhere expect no_such_program 2 'MOEFOLD_TUNE_PROGRAM=/nowhere .*unset it' "$moefold" tune "${job[@]}" --dir "$work/none"
 
