@@ -47,6 +47,7 @@ static void print_text(const char *pattern, arena *a)
         if (k->flag) printf("    Megatron-LM: %s\n", flag_text(k, a));
         if (k->short_name) printf("    short: %s=8\n", k->short_name);
         if (k->alias) printf("    also: %s\n", k->alias);
+        if (k->only) printf("    `train` runs only %s\n", k->only);
         if (k->lm || k->bridge)
             printf("    default of Megatron-LM %s, of Megatron-Bridge %s\n",
                    k->lm ? k->lm : k->dflt, k->bridge ? k->bridge : k->dflt);
@@ -69,6 +70,7 @@ static const char *meaning_text(const knob *k, arena *a)
     text_add(&t, "%s", k->help);
     if (k->short_name) text_add(&t, "; short `%s`", k->short_name);
     if (k->alias) text_add(&t, "; also `%s`", k->alias);
+    if (k->only) text_add(&t, "; `train` runs only %s", k->only);
     return t.s;
 }
 
@@ -130,6 +132,7 @@ static void print_json(const char *pattern, arena *a)
         json_object_set_new(o, "unit", text_or_null(k->unit));
         json_object_set_new(o, "short_name", text_or_null(k->short_name));
         json_object_set_new(o, "alias", text_or_null(k->alias));
+        json_object_set_new(o, "only", text_or_null(k->only));
         json_object_set_new(o, "help", json_string(k->help));
         json_array_append_new(list, o);
     }

@@ -26,10 +26,14 @@ void cli_derive_here(recipe *r, bool says)
 /* A recipe for Megatron may be run here, too; rules speak of our own target alone. */
 static status nothing_is_ignored(const recipe *r, arena *a, error *err)
 {
-    knob_id k = target_not_yet(r, 0);
-    if (k == K_COUNT) return OK;
-    return error_set(err, ERR_RULE, "%s=%s: `train` does not support this yet; repair: %s=%s",
-                     knobs[k].key, value_text(a, r->knob[k].v), knobs[k].key, target_without(k));
+    target_lack l;
+    for (int i = 0; target_lack_of(r, i, &l, a); i++)
+        if (l.asked)
+            return error_set(err, ERR_RULE,
+                             "%s%s%.200s: `train` does not support this; repair: "
+                             "%s=%s",
+                             l.name, l.text ? "=" : "", l.text ? l.text : "", l.name, l.instead);
+    return OK;
 }
 
 /* Number formats that our optimizer has. */

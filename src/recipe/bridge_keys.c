@@ -3,16 +3,15 @@
 
 #include <string.h>
 
-#include "recipe/megatron_table.h"
-
-static const struct {
-    const char *key;
-    flag_why why;
-} rows[] = {
-#define B(key, why) {key, WHY_##why},
+#define ALL  IDLE_ALL
+#define NONE IDLE_NONE
+static const idle_option rows[] = {
+#define B(key, why, harmless) {key, ARITY_1, WHY_##why, harmless},
 #include "recipe/bridge_keys.def"
 #undef B
 };
+#undef ALL
+#undef NONE
 
 static bool is_or_is_below(const char *key, const char *row)
 {
@@ -20,18 +19,18 @@ static bool is_or_is_below(const char *key, const char *row)
     return strncmp(key, row, n) == 0 && (key[n] == 0 || key[n] == '.');
 }
 
-const char *bridge_key_why(const char *key)
+const idle_option *bridge_key_find(const char *key)
 {
-    if (text_starts(key, "env_vars.") && key[strlen("env_vars.")])
-        return "an environment variable, no effect here";
+    static const idle_option variable = {"env_vars", ARITY_1, WHY_ENVIRONMENT, IDLE_ALL};
+    if (text_starts(key, "env_vars.") && key[strlen("env_vars.")]) return &variable;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (is_or_is_below(key, rows[i].key)) return flag_why_text(rows[i].why);
+        if (is_or_is_below(key, rows[i].name)) return &rows[i];
     return NULL;
 }
 
 bool bridge_is_section(const char *word)
 {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (is_or_is_below(rows[i].key, word) && strlen(rows[i].key) > strlen(word)) return true;
+        if (is_or_is_below(rows[i].name, word) && strlen(rows[i].name) > strlen(word)) return true;
     return false;
 }

@@ -4,9 +4,11 @@
 
 #include <stdbool.h>
 
-/* Why this key, or one above it, is read without effect; NULL: Megatron-Bridge has no such key. Any
- * environment variable (env_vars.NAME) is one. */
-const char *bridge_key_why(const char *key);
+#include "recipe/megatron_table.h"
+
+/* This key, or one above it, that is read without effect; NULL: Megatron-Bridge has no such key.
+ * Any environment variable (env_vars.NAME) is one. */
+const idle_option *bridge_key_find(const char *key);
 
 /* Do keys of Megatron-Bridge begin with this word and a dot? */
 bool bridge_is_section(const char *word);

@@ -284,3 +284,15 @@ bool knob_in_range(arena *a, knob_id id, value v, value *nearest)
     *nearest = (value){.kind = V_LIST, .list = {items, n}};
     return all;
 }
+
+/* ---- our own runtime; asked for every layout of a search, so nothing is parsed */
+
+bool knob_is_run(knob_id k, value v)
+{
+    const char *only = knobs[k].only;
+    if (!only || v.kind == V_NULL) return true;
+    if (v.kind == V_BOOL) return v.flag == text_equal(only, "true");
+    if (v.kind == V_LIST) return v.list.n == 0;
+    if (v.kind == V_TEXT) return text_equal(only, v.text);
+    return strtod(only, NULL) == (v.kind == V_INT ? (double)v.whole : v.real);
+}

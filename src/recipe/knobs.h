@@ -37,6 +37,7 @@ typedef struct knob {
     const char *short_name; /* "tp": tp=8, TP8 */
     const char *alias; /* other keys for the same knob, with spaces; where given they must agree */
     bool path;         /* ENUM: or the path of a file, from the folder of the recipe */
+    const char *only;  /* the one value that moefold's own runtime runs; NULL: it runs them all */
     const char *spell; /* other spellings of values: "norm=layernorm up_proj=mla_up_proj" */
     const char *help;
 } knob;
@@ -74,6 +75,9 @@ bool knob_is_ours(knob_id k);
 
 /* Is the word of a knob with a `path` a path? Names have no slash and no dot. */
 bool knob_is_path(const char *word);
+
+/* Is this a value that our own runtime runs (column `only`)? Null always is. */
+bool knob_is_run(knob_id k, value v);
 
 /* Does the value lie within `allowed`? Null always does. On "no", *nearest is a value that does. */
 bool knob_in_range(arena *a, knob_id k, value v, value *nearest);

@@ -266,8 +266,13 @@ static int plain_words(const occurrence *o)
 static status skip_idle(reader *rd, const occurrence *given, int *used, bool *known)
 {
     occurrence cut = *given, *o = &cut;
-    const idle_flag *f = idle_flag_find(o->flag);
+    const idle_option *f = idle_flag_find(o->flag);
     if (!f) return OK;
+    if (text_equal(o->inline_value, "null")) { /* as a repair takes it back */
+        *known = true;
+        recipe_ignore(rd->r, f, o->flag, o->inline_value, rd->where);
+        return OK;
+    }
     o->n_words = plain_words(o);
     values vs;
     status s = OK;
@@ -288,7 +293,11 @@ static status skip_idle(reader *rd, const occurrence *given, int *used, bool *kn
         return read_count(rd, o->flag, vs.text[0], &rd->n_nodes);
     if (rd->in_launcher && strcmp(f->name, "--nproc-per-node") == 0)
         return read_count(rd, o->flag, vs.text[0], &rd->n_procs);
-    recipe_note(rd->r, "%s: %s: %s", rd->where, o->flag, flag_why_text(f->why)); /* I2 */
+    recipe_ignore(rd->r, f, o->flag,
+                  f->arity == ARITY_0 ? NULL
+                  : vs.n              ? shell_plain(rd->r->a, vs.text[0])
+                                      : "",
+                  rd->where); /* I2 */
     rd->in_launcher &= f->why == WHY_LAUNCHER;
     return OK;
 }

@@ -1,7 +1,9 @@
 /* megatron_table.c - the tables of flags. */
 #include "recipe/megatron_table.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- flags in the knob table */
 
@@ -85,11 +87,15 @@ bool combo_writes(knob_id k)
 
 /* ---- flags without effect */
 
-static const idle_flag idle_flags[] = {
-#define F(name, arity, why) {name, ARITY_##arity, WHY_##why},
+#define ALL  IDLE_ALL
+#define NONE IDLE_NONE
+static const idle_option idle_flags[] = {
+#define F(name, arity, why, harmless) {name, ARITY_##arity, WHY_##why, harmless},
 #include "recipe/megatron_flags.def"
 #undef F
 };
+#undef ALL
+#undef NONE
 enum { N_IDLE = sizeof idle_flags / sizeof idle_flags[0] };
 
 /* torchrun takes --nproc_per_node for --nproc-per-node; Megatron-LM does no such thing. */
@@ -100,10 +106,10 @@ static bool same_but_for_dashes(const char *a, const char *b)
     return *a == *b;
 }
 
-const idle_flag *idle_flag_find(const char *flag)
+const idle_option *idle_flag_find(const char *flag)
 {
     for (int i = 0; i < N_IDLE; i++) {
-        const idle_flag *f = &idle_flags[i];
+        const idle_option *f = &idle_flags[i];
         if (strcmp(f->name, flag) == 0) return f;
         if (f->why == WHY_LAUNCHER && same_but_for_dashes(f->name, flag)) return f;
     }
@@ -127,8 +133,39 @@ const char *flag_why_text(flag_why why)
         [WHY_TRAINING] = "another kind of training, no effect here",
         [WHY_MODELS] = "another kind of model, no effect here",
         [WHY_CHANGES] = "changes what Megatron-LM computes, no knob here: estimated without it",
+        [WHY_ENVIRONMENT] = "an environment variable, no effect here",
     };
     return texts[why];
+}
+
+static bool same_word(const char *a, const char *b, size_t n)
+{
+    char *end_a, *end_b, word[64];
+    if (strlen(a) == n && strncasecmp(a, b, n) == 0) return true;
+    if (n >= sizeof word) return false;
+    memcpy(word, b, n);
+    word[n] = 0;
+    double x = strtod(a, &end_a), y = strtod(word, &end_b);
+    return end_a != a && !*end_a && end_b != word && !*end_b && x == y; /* 1 is 1.0 */
+}
+
+static bool is_one_of(const char *text, const char *words)
+{
+    for (const char *p = words; *p; p += *p == '|') {
+        size_t n = strcspn(p, "|");
+        if (same_word(text, p, n)) return true;
+        p += n;
+    }
+    return false;
+}
+
+bool idle_is_harmless(const idle_option *o, const char *text)
+{
+    if (!o->harmless) return true;
+    if (!text) return false;
+    bool on = is_one_of("true", o->harmless); /* then it is false that changes something */
+    return !*text || is_one_of(text, "null|none|~|[]|{}") || (!on && is_one_of(text, "false")) ||
+           is_one_of(text, o->harmless);
 }
 
 /* ---- all of them */

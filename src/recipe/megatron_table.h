@@ -45,7 +45,7 @@ const combo *combo_find(const char *flag, const char *word); /* NULL: none */
 /* Do written combos alone decide how this knob is written? */
 bool combo_writes(knob_id k);
 
-/* ---- flags without effect */
+/* ---- flags and keys without effect */
 typedef enum flag_arity { ARITY_0, ARITY_1, ARITY_N } flag_arity;
 
 typedef enum flag_why {
@@ -63,16 +63,27 @@ typedef enum flag_why {
     WHY_TRAINING,
     WHY_MODELS,
     WHY_CHANGES,
+    WHY_ENVIRONMENT,
 } flag_why;
 
-typedef struct idle_flag {
+/* A flag of Megatron-LM, or a key of Megatron-Bridge, that sets no knob. */
+typedef struct idle_option {
     const char *name;
     flag_arity arity;
     flag_why why;
-} idle_flag;
+    const char *harmless; /* values that change no result of a run, with '|'; NULL: all; "": none */
+} idle_option;
 
-const idle_flag *idle_flag_find(const char *flag); /* NULL: none */
+/* The last column of the tables: */
+#define IDLE_ALL  NULL
+#define IDLE_NONE ""
+
+const idle_option *idle_flag_find(const char *flag); /* NULL: none */
 const char *flag_why_text(flag_why why);
+
+/* Does the option with this value (NULL: it stands alone) leave weights, data and what runs as they
+ * are? null, none and what is empty always do, and false unless true is what does. */
+bool idle_is_harmless(const idle_option *o, const char *text);
 
 /* ---- all of them */
 

@@ -12,6 +12,7 @@
 #include "base/yaml.h"
 #include "recipe/bridge_derive.h"
 #include "recipe/bridge_keys.h"
+#include "recipe/megatron_table.h"
 
 void recipe_init(recipe *r, arena *a, const char *name)
 {
@@ -96,14 +97,36 @@ static status unknown_key(const recipe *r, const char *key, const char *where, e
                      near ? near : "", near ? "'" : "");
 }
 
+/* Options that set no knob: keys of Megatron-Bridge and, as repairs write them, flags of
+ * Megatron-LM. */
+static const idle_option *idle_find(const char *name)
+{
+    return text_starts(name, "--") ? idle_flag_find(name) : bridge_key_find(name);
+}
+
+void recipe_ignore(recipe *r, const idle_option *o, const char *name, const char *text,
+                   const char *where)
+{
+    int n = 0;
+    recipe_note(r, "%s: %s: %s", where, name, flag_why_text(o->why));
+    for (int i = 0; i < r->n_ignored; i++)
+        if (!text_equal(r->ignored[i].name, name)) r->ignored[n++] = r->ignored[i];
+    r->n_ignored = n;
+    if (idle_is_harmless(o, text) || n == IGNORED_MAX) return;
+    r->ignored[r->n_ignored++] =
+        (ignored_option){o, arena_copy(r->a, name, strlen(name)),
+                         text ? arena_copy(r->a, text, strlen(text)) : NULL, where};
+}
+
 status recipe_set_key(recipe *r, const char *key, value given, const char *where, error *err)
 {
     bool is_alias = false;
     int k = knob_find(key, &is_alias);
     if (k < 0) {
-        const char *why = bridge_key_why(key);
-        if (!why) return unknown_key(r, key, where, err);
-        recipe_note(r, "%s: %s: %s", where, key, why);
+        const idle_option *o = idle_find(key);
+        if (!o) return unknown_key(r, key, where, err);
+        recipe_ignore(r, o, key, given.kind == V_TEXT ? given.text : value_text(r->a, given),
+                      where);
         return OK;
     }
     value v;
@@ -122,7 +145,7 @@ enum { KEY_LETTERS_MAX = 200 };
 /* A key of Megatron-Bridge without effect here, whatever stands below it. */
 static bool is_idle(const char *key)
 {
-    return knob_find(key, NULL) < 0 && bridge_key_why(key);
+    return knob_find(key, NULL) < 0 && idle_find(key);
 }
 
 static bool is_section(const char *key)
@@ -202,7 +225,7 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v = {.kind = V_NULL};
     int k = knob_find(key, NULL);
     if (equals[1] == '{' && !is_idle(key)) return set_object(r, key, equals + 1, where, err);
-    if (k < 0) return recipe_set_key(r, key, v, where, err);           /* whatever the value */
+    if (k < 0) return recipe_set_key(r, key, value_of_text(equals + 1), where, err);
     if (!equals[1 + strspn(equals + 1, " ")] && knobs[k].kind != TEXT) /* tp=$TP, with no TP */
         return error_set(err, ERR_INPUT, "%s: %.200s= has no value; %.200s=null unsets it", where,
                          key, key);
@@ -244,6 +267,14 @@ static status yaml_value(yaml_place *at, const yaml_node *node, bool words, valu
     return OK;
 }
 
+/* The value of an option that sets no knob, as far as anybody asks. */
+static const char *idle_text(const yaml_node *node)
+{
+    if (node->kind == YAML_SCALAR) return node->text;
+    if (node->kind == YAML_MAP) return node->n_items ? "{...}" : "{}";
+    return node->n_items ? "[...]" : "[]";
+}
+
 static status yaml_section(yaml_place *at, const yaml_node *map, const char *prefix)
 {
     for (int i = 0; i < map->n_items; i++) {
@@ -264,7 +295,7 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
             continue;
         }
         if (is_idle(key)) {
-            s = recipe_set_key(at->r, key, (value){.kind = V_NULL},
+            s = recipe_set_key(at->r, key, value_of_text(idle_text(node)),
                                arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
         } else if (node->kind == YAML_MAP && node->n_items == 0) {
             s = no_map(at->r, key, arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);

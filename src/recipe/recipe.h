@@ -29,7 +29,16 @@ typedef struct alias_use {
     const char *instead; /* "key=value", which Megatron-Bridge takes instead; NULL: this counts */
 } alias_use;
 
-enum { ALIASES_MAX = 64, NOTES_MAX = 256 };
+/* An option of Megatron that sets no knob, with a value that would change weights, data or what
+ * runs: a run of ours refuses it. */
+typedef struct ignored_option {
+    const struct idle_option *option;
+    const char *name; /* as it was written, perhaps a key below the option's */
+    const char *text; /* its value; NULL: it stood alone */
+    const char *where;
+} ignored_option;
+
+enum { ALIASES_MAX = 64, NOTES_MAX = 256, IGNORED_MAX = 64 };
 
 typedef struct recipe {
     arena *a;
@@ -41,6 +50,8 @@ typedef struct recipe {
     int n_aliases;
     const char *notes[NOTES_MAX]; /* what was read and has no effect, and why */
     int n_notes;
+    ignored_option ignored[IGNORED_MAX]; /* the first of them */
+    int n_ignored;
 } recipe;
 
 void recipe_init(recipe *r, arena *a, const char *name);
@@ -61,6 +72,11 @@ status recipe_read_yaml(recipe *r, const char *path, error *err);
 status recipe_parse_yaml(recipe *r, const char *name, const char *data, size_t n, error *err);
 
 void recipe_note(recipe *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* An option that sets no knob was read, under this name and with this value (NULL: it stands
+ * alone); a later value replaces an earlier one, and null takes the option back. */
+void recipe_ignore(recipe *r, const struct idle_option *o, const char *name, const char *text,
+                   const char *where);
 
 /* Fills a knob that nobody has set. Returns whether it did. */
 bool recipe_fill(recipe *r, knob_id k, value v, origin from, const char *format, ...)

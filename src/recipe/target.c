@@ -3,7 +3,10 @@
  * I1  Rows of one knob exclude each other: a recipe meets a gap once. */
 #include "recipe/target.h"
 
+#include <string.h>
+
 #include "base/maths.h"
+#include "recipe/megatron_table.h"
 
 static bool rings_latents(const recipe *r)
 {
@@ -170,22 +173,6 @@ static const target_gap gaps[] = {
 };
 enum { N_GAPS = sizeof gaps / sizeof gaps[0] };
 
-/* Knobs that ask for what our runtime does not do yet: better said than ignored. */
-static const knob_id not_yet[] = {K_RAMPUP,          K_SKIP_ITERS,         K_RESET_POSITIONS,
-                                  K_RESET_MASK,      K_FORCE_RANDOM,       K_MTP_DETACH,
-                                  K_MTP_REPEATED,    K_PER_LAYER_LOG,      K_WANDB,
-                                  K_LOG_PROGRESS,    K_DP_RANDOM_INIT,     K_RETAIN,
-                                  K_PROBS_ON_INPUT,  K_HYBRID_CP,          K_DISTRIBUTE_SAVED,
-                                  K_DEFER_EMBEDDING, K_PARAM_STEP_OVERLAP, K_OPT_INSTANCES};
-enum { N_NOT_YET = sizeof not_yet / sizeof not_yet[0] };
-
-static bool asks(const recipe *r, knob_id k)
-{
-    value v = r->knob[k].v;
-    if (k == K_OPT_INSTANCES) return recipe_int(r, k) > 1;
-    return v.kind == V_BOOL ? v.flag : v.kind == V_LIST ? v.list.n > 0 : v.kind != V_NULL;
-}
-
 target target_of(const recipe *r)
 {
     if (recipe_given(r, K_TARGET))
@@ -216,17 +203,32 @@ const target_gap *target_gap_of(const recipe *resolved, int i)
     return NULL;
 }
 
-knob_id target_not_yet(const recipe *resolved, int i)
+/* The i-th knob with a value that is not run; K_COUNT: no more. */
+static knob_id knob_not_run(const recipe *r, int *i)
 {
-    for (int n = 0; n < N_NOT_YET; n++)
-        if (asks(resolved, not_yet[n]) && i-- == 0) return not_yet[n];
+    for (int k = 0; k < K_COUNT; k++)
+        if (!knob_is_run((knob_id)k, r->knob[k].v) && (*i)-- == 0) return (knob_id)k;
     return K_COUNT;
 }
 
-const char *target_without(knob_id k)
+static const char *first_of(const char *words, arena *a)
 {
-    if (k == K_OPT_INSTANCES) return "1";
-    return knobs[k].kind == BOOL ? "false" : "null";
+    return *words ? arena_copy(a, words, strcspn(words, "|")) : "null";
+}
+
+bool target_lack_of(const recipe *resolved, int i, target_lack *out, arena *a)
+{
+    knob_id k = knob_not_run(resolved, &i);
+    if (k < K_COUNT) {
+        const setting *s = &resolved->knob[k];
+        bool asked = s->from == FROM_USER || s->from == FROM_MODEL;
+        *out = (target_lack){knobs[k].key, value_text(a, s->v), s->why, knobs[k].only, asked};
+        return true;
+    }
+    if (i >= resolved->n_ignored) return false;
+    const ignored_option *o = &resolved->ignored[i];
+    *out = (target_lack){o->name, o->text, o->where, first_of(o->option->harmless, a), true};
+    return true;
 }
 
 bool target_overlaps_tp(const recipe *r)

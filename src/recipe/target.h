@@ -33,11 +33,18 @@ typedef struct target_gap {
 /* The i-th gap that this resolved recipe meets in Megatron, whatever its target; NULL: no more. */
 const target_gap *target_gap_of(const recipe *resolved, int i);
 
-/* The i-th knob by which this resolved recipe asks for what our own runtime does not do yet,
- * whatever its target; K_COUNT: no more. */
-knob_id target_not_yet(const recipe *resolved, int i);
-/* Its value that asks for nothing. */
-const char *target_without(knob_id not_yet);
+/* What our own runtime does not run: a knob with another value than its only one (knobs.def), or an
+ * option of Megatron without a knob that would change weights, data or what runs. */
+typedef struct target_lack {
+    const char *name;    /* "model.mtp_detach_heads", "--fim-data" */
+    const char *text;    /* its value; NULL: it stands alone */
+    const char *where;   /* who says so */
+    const char *instead; /* the value with which it asks for nothing */
+    bool asked;          /* by a person or the model; else it is a default of Megatron */
+} target_lack;
+
+/* The i-th lack that this resolved recipe meets, whatever its target; false: no more. */
+bool target_lack_of(const recipe *resolved, int i, target_lack *out, arena *a);
 
 /* Has tp_comm_overlap an effect? Megatron turns it off where it meets MLA (rule
  * tp-overlap-without-mla). */

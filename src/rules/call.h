@@ -36,5 +36,6 @@ void visit_aliases(rule_call *call);
 void visit_lost_copies(rule_call *call);
 void visit_split(rule_call *call);
 void visit_target(rule_call *call);
+void visit_defaults(rule_call *call);
 
 #endif

@@ -39,6 +39,7 @@ static const rule table[] = {
      .source = "V25 V31 V33 V34 B30 B31 B35-B43",
      .visit = visit_split},
     {.id = "target_can_run", .severity = ERROR, .source = "ours", .visit = visit_target},
+    {.id = "default_is_left_out", .severity = WARNING, .source = "ours", .visit = visit_defaults},
 /* Second reading: the rows. */
 #define TEXT_OF(...)  TEXT_OF_(__VA_ARGS__)
 #define TEXT_OF_(...) #__VA_ARGS__

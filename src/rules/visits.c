@@ -178,22 +178,48 @@ static void repair_words(rule_call *call, violation *v, const char *words)
     rule_repair(call, v, list, n);
 }
 
-static void visit_not_yet(rule_call *call)
+static const char *said(const target_lack *l, arena *a)
 {
-    const recipe *r = &call->s->r;
-    knob_id k;
-    for (int i = 0; (k = target_not_yet(r, i)) < K_COUNT; i++) {
+    return text_visible(a, l->text ? arena_text(a, "%s=%.200s", l->name, l->text) : l->name);
+}
+
+static void visit_lacks(rule_call *call)
+{
+    target_lack l;
+    for (int i = 0; target_lack_of(&call->s->r, i, &l, call->a); i++) {
+        if (!l.asked) continue;
         violation *v =
-            rule_report(call, arena_text(call->a, "%s=%s: `train` does not support this yet",
-                                         knobs[k].key, value_text(call->a, r->knob[k].v)));
-        repair_one(call, v, knobs[k].key, target_without(k));
+            rule_report(call, arena_text(call->a, "%s (%s): `train` does not support this",
+                                         said(&l, call->a), l.where));
+        repair_one(call, v, l.name, l.instead);
     }
+}
+
+/* Megatron's dropout of 0.1, where nobody has named another. */
+void visit_defaults(rule_call *call)
+{
+    target_lack l;
+    textbuf said_all = text_init(call->a);
+    const char *list[GAP_WORDS_MAX], *where = NULL;
+    int n = 0;
+    if (!recipe_is(&call->s->r, K_TARGET, "moefold")) return;
+    for (int i = 0; n < GAP_WORDS_MAX && target_lack_of(&call->s->r, i, &l, call->a); i++) {
+        if (l.asked) continue;
+        text_add(&said_all, "%s%s", n ? ", " : "", said(&l, call->a));
+        where = l.where;
+        list[n++] = arena_text(call->a, "%s=%s", l.name, l.instead);
+    }
+    if (!n) return;
+    violation *v =
+        rule_report(call, arena_text(call->a, "%s (%s): `train` does not support this; it runs %s",
+                                     said_all.s, where, n > 1 ? "without" : list[0]));
+    rule_repair(call, v, list, n);
 }
 
 void visit_target(rule_call *call)
 {
     const recipe *r = &call->s->r;
-    if (recipe_is(r, K_TARGET, "moefold")) visit_not_yet(call);
+    if (recipe_is(r, K_TARGET, "moefold")) visit_lacks(call);
     if (!recipe_is(r, K_TARGET, "megatron")) return;
     const target_gap *g;
     for (int i = 0; (g = target_gap_of(r, i)); i++) {

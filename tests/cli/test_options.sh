@@ -38,4 +38,14 @@ same_mask tokenizer_model_names_the_folder tokenizer.tokenizer_model="$work/toke
 config 7
 by_knob=$(losses "$model" "${masked[@]}" model.vocab_size=1000 moefold.eod_token=999)
 same_mask null_tokenizer_has_the_last_id model.vocab_size=1000 tokenizer.tokenizer_type=NullTokenizer
+
+# ---- options that would change weights, data or what runs, by name and with a repair that repairs
+for option in --fim-data --sft '--head-lr-mult 3' '--step-batch-size-schedule 1:2' peft=lora model.freeze_language_model=true \
+    dataset.inter_document_masking=true dataset.hf_dataset=squad model.hidden_dropout=0.1; do
+    # shellcheck disable=SC2086 # a flag and its value are two words
+    expect "refused: $option" 1 "error target-can-run: ${option%% *}.*: .train. does not support this" \
+        "$moefold" train tiny "${small[@]}" $option
+done
+expect fixes_take_options_back 1 '^--sft=null' "$moefold" check tiny "${small[@]}" --sft --fix
+expect fixed_options_train 0 'done after 2 steps' "$moefold" train tiny "${small[@]}" --sft --sft=null
 exit $failed
