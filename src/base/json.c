@@ -122,3 +122,70 @@ status json_print(arena *a, const char *what, const json_t *root, size_t flags, 
     return error_set(err, ERR_MACHINE, "%s: its JSON cannot be made: %s", what,
                      json_missing() ? json_missing() : "no memory");
 }
+
+/* ---- writing as Python does */
+
+static void add_value(textbuf *t, const json_t *v, int depth);
+
+static void add_scalar(textbuf *t, const json_t *v)
+{
+    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    if (json_is_real(v))
+        text_real(t, json_real_value(v));
+    else
+        text_add(t, "%s", text ? text : "null");
+    free(text);
+}
+
+static void add_line(textbuf *t, int i, int depth)
+{
+    text_add(t, "%s\n%*s", i ? "," : "", 2 * depth, "");
+}
+
+static void add_array(textbuf *t, const json_t *v, int depth)
+{
+    text_add(t, "[");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        add_line(t, i > 0, depth + 1);
+        add_value(t, json_array_get(v, i), depth + 1);
+    }
+    if (json_array_size(v)) add_line(t, 0, depth);
+    text_add(t, "]");
+}
+
+static void add_object(textbuf *t, const json_t *v, int depth)
+{
+    const char *key;
+    json_t *item, *map = json_incref((json_t *)(uintptr_t)v);
+    int i = 0;
+    text_add(t, "{");
+    json_object_foreach(map, key, item)
+    {
+        json_t *name = json_string(key);
+        add_line(t, i++, depth + 1);
+        add_scalar(t, name);
+        text_add(t, ": ");
+        add_value(t, item, depth + 1);
+        json_decref(name);
+    }
+    if (i) add_line(t, 0, depth);
+    text_add(t, "}");
+    json_decref(map);
+}
+
+static void add_value(textbuf *t, const json_t *v, int depth)
+{
+    if (json_is_array(v))
+        add_array(t, v, depth);
+    else if (json_is_object(v))
+        add_object(t, v, depth);
+    else
+        add_scalar(t, v);
+}
+
+const char *json_indented(arena *a, const json_t *v)
+{
+    textbuf t = text_init(a);
+    add_value(&t, v, 0);
+    return t.s;
+}

@@ -39,4 +39,7 @@ status json_print(arena *a, const char *what, const json_t *root, size_t flags, 
 /* One line of a file of lines; NULL: not JSON, or with what no text has. */
 json_t *json_line(const char *data, size_t n, size_t flags);
 
+/* As Python's json.dumps with indent=2: numbers in their shortest form, ASCII alone. */
+const char *json_indented(arena *a, const json_t *v);
+
 #endif

@@ -3,8 +3,10 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 textbuf text_init(arena *a)
@@ -44,6 +46,19 @@ void text_add(textbuf *t, const char *format, ...)
         t->n += (size_t)n;
     }
     va_end(again);
+}
+
+void text_real(textbuf *t, double v)
+{
+    char shortest[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(shortest, sizeof shortest, "%.*g", digits, v);
+        if (strtod(shortest, NULL) == v) break;
+    }
+    if (v == floor(v) && fabs(v) < 1e15)
+        text_add(t, "%.1f", v);
+    else
+        text_add(t, "%s", shortest);
 }
 
 bool text_equal(const char *a, const char *b)

@@ -19,6 +19,9 @@ textbuf text_init(arena *a);
 void text_add(textbuf *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_put(textbuf *t, const char *s, size_t n);
 
+/* The shortest digits that read back as the same number; whole ones without an exponent. */
+void text_real(textbuf *t, double v);
+
 bool text_equal(const char *a, const char *b); /* both may be NULL */
 bool text_starts(const char *s, const char *prefix);
 

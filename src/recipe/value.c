@@ -197,20 +197,6 @@ static void print_quoted(textbuf *t, const char *s)
     text_put(t, "'", 1);
 }
 
-/* The shortest digits that read back as the same number; whole ones without an exponent. */
-static void print_real(textbuf *t, double v)
-{
-    char shortest[40];
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(shortest, sizeof shortest, "%.*g", digits, v);
-        if (strtod(shortest, NULL) == v) break;
-    }
-    if (v == floor(v) && fabs(v) < 1e15)
-        text_add(t, "%.1f", v);
-    else
-        text_add(t, "%s", shortest);
-}
-
 void value_print(textbuf *t, value v)
 {
     switch (v.kind) {
@@ -224,7 +210,7 @@ void value_print(textbuf *t, value v)
         text_add(t, "%" PRId64, v.whole);
         break;
     case V_FLOAT:
-        print_real(t, v.real);
+        text_real(t, v.real);
         break;
     case V_TEXT:
         if (needs_quotes(v.text))
