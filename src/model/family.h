@@ -57,6 +57,9 @@ int64_t layers_in_recipe(const recipe *r);
 /* In presets.c: the knobs of a preset; `name` is one that model_is_spelled accepts. */
 status preset_fill(recipe *r, const char *name, error *err);
 
+/* The family of a preset; FAMILY_COUNT: there is no such preset. */
+family_id preset_family(const char *name);
+
 /* In hf_family.c: what moefold lacks to build the model of this name on the hub, as far as it is a
  * known one; else NULL. */
 const char *family_missing_by_name(const char *name);

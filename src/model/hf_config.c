@@ -1,5 +1,6 @@
-/* hf_config.c - a Hugging Face config.json as knobs: messages, values, and fields that are more
- * than one knob. The plain fields are a table, hf_fields.c, with the rules for all of them. */
+/* hf_config.c - a Hugging Face config.json as knobs and knobs as a config.json: messages, values,
+ * and fields that are more than one knob, each read and written by a pair of functions. The plain
+ * fields are a table, hf_fields.c, with the rules for all of them. */
 #include "model/hf_config.h"
 
 #include <inttypes.h>
@@ -105,6 +106,45 @@ status config_knob(const config *c, const char *field, const json_t *v, knob_id 
     return config_set(c, field, k, accepted);
 }
 
+/* ---- writing */
+
+bool draft_has(const draft *d, const char *name)
+{
+    return json_object_get(d->root, name) != NULL;
+}
+
+static int put_where(const draft *d, const char *names, json_t *v, bool there)
+{
+    int n = 0;
+    for (const char *p = names; *p;) {
+        size_t length = strcspn(p, "|");
+        const char *name = arena_copy(d->of.r->a, p, length);
+        if (!there || draft_has(d, name)) n += json_object_set(d->root, name, v) == 0;
+        if (!there) break;
+        p += length + (p[length] == '|');
+    }
+    return n;
+}
+
+void draft_put(const draft *d, const char *names, json_t *v)
+{
+    if (!put_where(d, names, v, true)) put_where(d, names, v, false);
+    json_decref(v);
+}
+
+void draft_correct(const draft *d, const char *names, json_t *v)
+{
+    put_where(d, names, v, true);
+    json_decref(v);
+}
+
+json_t *draft_number(knob_id k, value v)
+{
+    bool real = knobs[k].kind == FLOAT;
+    if (v.kind == V_INT) return real ? json_real((double)v.whole) : json_integer(v.whole);
+    return v.kind == V_FLOAT ? json_real(v.real) : json_null();
+}
+
 /* ---- fields that are not one knob */
 
 /* norm_topk_prob divides the chosen weights by their sum: for softmax scores that is a softmax over
@@ -122,14 +162,29 @@ static status read_normalisation(const config *c)
     return json_is_true(v) ? OK : config_set(c, name, K_ROUTER_NORM, value_of_bool(false));
 }
 
-/* Latent attention rotates neighbouring pairs unless rope_interleave is false. */
+static void write_normalisation(const draft *d)
+{
+    bool softmax = draft_in(d, IN_SOFTMAX_NORM);
+    bool divided =
+        softmax ? !recipe_on(d->of.r, K_PRE_SOFTMAX) : facts_value(d->of, K_ROUTER_NORM).flag;
+    if (softmax || draft_in(d, IN_BIASED)) draft_put(d, "norm_topk_prob", json_boolean(divided));
+}
+
+/* Latent attention rotates neighbouring pairs unless rope_interleave is false; transformers'
+ * DeepSeek-V2 always does. */
 static status read_interleaving(const config *c)
 {
     const json_t *v = config_find(c, "rope_interleave", NULL);
-    if (!v || !config_in(c, IN_LATENT)) return OK;
+    if (!v || !config_in(c, IN_DEEPSEEK_V3)) return OK;
     if (!json_is_boolean(v))
         return config_wrong(c, "rope_interleave", v, "true or false is needed");
     return config_set(c, "rope_interleave", K_ROPE_HALVES, value_of_bool(json_is_false(v)));
+}
+
+static void write_interleaving(const draft *d)
+{
+    if (draft_in(d, IN_DEEPSEEK_V3))
+        draft_put(d, "rope_interleave", json_boolean(!recipe_on(d->of.r, K_ROPE_HALVES)));
 }
 
 bool config_ignores_groups(const config *c)
@@ -151,6 +206,7 @@ static status check_choice(const config *c)
 
 static status read_groups(const config *c)
 {
+    if (!config_in(c, IN_SHARED)) return OK;
     status how = check_choice(c);
     if (how || config_ignores_groups(c)) return how;
     const json_t *n = config_find(c, "n_group", NULL), *k = config_find(c, "topk_group", NULL);
@@ -170,8 +226,20 @@ static status read_groups(const config *c)
     return s ? s : config_set(c, "n_group", K_GROUP_SCORE, value_of_text(score));
 }
 
+static void write_groups(const draft *d)
+{
+    int64_t groups = recipe_int(d->of.r, K_GROUPS);
+    bool limited = groups > 1;
+    if (!draft_in(d, IN_SHARED)) return;
+    draft_put(d, "n_group", json_integer(limited ? groups : 1));
+    draft_put(d, "topk_group", json_integer(limited ? recipe_int(d->of.r, K_GROUP_TOPK) : 1));
+    if (draft_in(d, IN_DEEPSEEK_V2))
+        draft_put(d, "topk_method", json_string(limited ? "group_limited_greedy" : "greedy"));
+}
+
 static status read_shared_experts(const config *c)
 {
+    if (!config_in(c, IN_SHARED)) return OK;
     const json_t *v = config_find(c, "n_shared_experts", NULL);
     if (!v && !json_object_get(c->root, "n_shared_experts"))
         return config_missing(c, "n_shared_experts", "their number is needed (0: none)");
@@ -186,21 +254,28 @@ static status read_shared_experts(const config *c)
     return s;
 }
 
+/* A width that is not a whole number of experts is none that the file can say (I2). */
+static void write_shared_experts(const draft *d)
+{
+    int64_t n = d->of.m->moe_ffn > 0 ? d->of.m->shared_ffn / d->of.m->moe_ffn : 0;
+    if (draft_in(d, IN_SHARED)) draft_put(d, "n_shared_experts", json_integer(n));
+}
+
 static status read_sequence_aux(const config *c)
 {
     const json_t *v = config_find(c, "seq_aux", NULL);
-    if (!v) return OK;
+    if (!v || !config_in(c, IN_SHARED)) return OK;
     if (!json_is_boolean(v)) return config_wrong(c, "seq_aux", v, "true or false is needed");
     return config_set(c, "seq_aux", K_BALANCING,
                       value_of_text(json_is_true(v) ? "seq_aux_loss" : "aux_loss"));
 }
 
-static status read_deepseek(const config *c)
+/* Files have no word for other losses. */
+static void write_sequence_aux(const draft *d)
 {
-    if (!config_in(c, IN_SHARED)) return OK;
-    status s = read_groups(c);
-    if (!s) s = read_shared_experts(c);
-    return s ? s : read_sequence_aux(c);
+    bool sequence = recipe_is(d->of.r, K_BALANCING, "seq_aux_loss");
+    if (draft_in(d, IN_SHARED) && (sequence || recipe_is(d->of.r, K_BALANCING, "aux_loss")))
+        draft_put(d, "seq_aux", json_boolean(sequence));
 }
 
 /* MiniMax-M2's public file has a number of dimensions, transformers a fraction of the head. */
@@ -222,26 +297,47 @@ static status read_minimax(const config *c)
     return config_set(c, "rotary_dim", K_ROPE_PERCENT, value_of_float(part));
 }
 
+/* Files of every layer's kind, and of the number of dimensions that are rotated. */
+static void write_minimax(const draft *d)
+{
+    double rotated = (double)d->of.m->head_dim * recipe_real(d->of.r, K_ROPE_PERCENT);
+    if (!draft_in(d, IN_MINIMAX_M2)) return;
+    draft_put(d, "rotary_dim", json_integer((int64_t)rotated));
+    json_t *types = json_array();
+    for (int64_t i = 0; i < d->of.m->n_layers; i++) json_array_append_new(types, json_integer(1));
+    draft_correct(d, "attn_type_list", types);
+}
+
 /* transformers' words for activations that we have. */
+static const struct {
+    const char *theirs, *ours;
+} activations[] = {
+    {"silu|swish", "silu"},
+    {"gelu|gelu_python", "gelu"},
+    {"gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_python_tanh", "fast_gelu"},
+    {"quick_gelu", "quick_gelu"},
+    {"relu2", "squared_relu"},
+};
+enum { N_ACTIVATIONS = sizeof activations / sizeof activations[0] };
+
 static status read_activation(const config *c)
 {
-    static const struct {
-        const char *theirs, *ours;
-    } words[] = {
-        {"silu|swish", "silu"},
-        {"gelu|gelu_python", "gelu"},
-        {"gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_python_tanh", "fast_gelu"},
-        {"quick_gelu", "quick_gelu"},
-        {"relu2", "squared_relu"},
-    };
     const json_t *v = config_find(c, "hidden_act", NULL);
     const char *word = json_string_value(v);
     if (!v || config_in(c, IN_GPT_OSS)) return OK;
-    for (size_t i = 0; word && i < sizeof words / sizeof words[0]; i++)
-        if (text_in(words[i].theirs, '|', word))
-            return config_set(c, "hidden_act", K_ACTIVATION, value_of_text(words[i].ours));
+    for (int i = 0; word && i < N_ACTIVATIONS; i++)
+        if (text_in(activations[i].theirs, '|', word))
+            return config_set(c, "hidden_act", K_ACTIVATION, value_of_text(activations[i].ours));
     return config_wrong(c, "hidden_act", v,
                         "silu, gelu, gelu_pytorch_tanh, quick_gelu or relu2 is needed");
+}
+
+static void write_activation(const draft *d)
+{
+    for (int i = 0; i < N_ACTIVATIONS && !draft_in(d, IN_GPT_OSS); i++)
+        if (recipe_is(d->of.r, K_ACTIVATION, activations[i].ours))
+            draft_put(d, "hidden_act",
+                      json_stringn(activations[i].theirs, strcspn(activations[i].theirs, "|")));
 }
 
 static status read_switch(const config *c, const char *field, bool absent, bool *on)
@@ -266,6 +362,13 @@ static status read_mlp_bias(const config *c)
     return config_set(c, "attention_bias", K_MLP_BIAS_ALONE, value_of_bool(true));
 }
 
+static void write_mlp_bias(const draft *d)
+{
+    if (draft_in(d, IN_LLAMA)) draft_put(d, "mlp_bias", json_boolean(d->of.m->linear_bias));
+    if (draft_in(d, IN_GPT_OSS))
+        draft_put(d, "attention_bias", json_boolean(d->of.m->attention_bias));
+}
+
 /* In transformers the norms of MLA's latents have their class's epsilon, whatever rms_norm_eps
  * is. */
 static status read_latent_epsilon(const config *c)
@@ -276,8 +379,17 @@ static status read_latent_epsilon(const config *c)
     return config_set(c, "model_type", K_LATENT_EPS, value_of_float(theirs));
 }
 
+/* Sizes that transformers derives, but takes from the file where it has them. */
+static void write_latent_heads(const draft *d)
+{
+    const model *m = d->of.m;
+    if (!draft_in(d, IN_LATENT)) return;
+    draft_correct(d, "qk_head_dim", json_integer(m->qk_dim + m->qk_rope_dim));
+    draft_correct(d, "head_dim", json_integer(m->qk_rope_dim));
+}
+
 /* gpt-oss files carry a coefficient, but Megatron-Bridge trains the family without that loss. */
-static void note_unused(const config *c)
+static status note_unused(const config *c)
 {
     const json_t *v = config_find(c, "router_aux_loss_coef", NULL);
     if (config_in(c, IN_GPT_OSS) && json_is_number(v) && json_number_value(v) != 0)
@@ -286,9 +398,30 @@ static void note_unused(const config *c)
             "%s: router_aux_loss_coef %s is not used: transformers adds no such loss unless "
             "asked; %s and %s turn one on",
             c->name, config_text(c, v), knobs[K_BALANCING].key, knobs[K_AUX_COEFF].key);
+    return OK;
 }
 
 /* ---- the whole */
+
+const config_part config_parts[] = {
+    {config_fields, draft_fields},
+    {read_normalisation, write_normalisation},
+    {read_interleaving, write_interleaving},
+    {read_groups, write_groups},
+    {read_shared_experts, write_shared_experts},
+    {read_sequence_aux, write_sequence_aux},
+    {read_minimax, write_minimax},
+    {read_activation, write_activation},
+    {read_mlp_bias, write_mlp_bias},
+    {read_latent_epsilon, write_latent_heads},
+    {config_check, NULL},
+    {config_rope, draft_rope},
+    {config_layers, draft_layers},
+    {config_mtp, draft_mtp},
+    {config_eos, NULL},
+    {note_unused, draft_fixed},
+};
+const int n_config_parts = sizeof config_parts / sizeof config_parts[0];
 
 static status read_config(config *c)
 {
@@ -296,26 +429,13 @@ static status read_config(config *c)
         return error_set(c->err, ERR_INPUT,
                          "%s: is not a JSON object; a model's config.json is one", c->name);
     status s = config_family(c);
-    if (!s) s = config_fields(c);
-    if (!s) s = read_normalisation(c);
-    if (!s) s = read_interleaving(c);
-    if (!s) s = read_deepseek(c);
-    if (!s) s = read_minimax(c);
-    if (!s) s = read_activation(c);
-    if (!s) s = read_mlp_bias(c);
-    if (!s) s = read_latent_epsilon(c);
-    if (!s) s = config_check(c);
-    if (!s) s = config_rope(c);
-    if (!s) s = config_layers(c);
-    if (!s) s = config_mtp(c);
-    if (!s) s = config_eos(c);
-    if (!s) note_unused(c);
+    for (int i = 0; i < n_config_parts && !s; i++)
+        if (config_parts[i].read) s = config_parts[i].read(c);
     const char *why = arena_text(c->r->a, "%s: model_type", c->name);
     return s ? s : family_fill(c->r, c->family, why, c->err);
 }
 
-/* On failure the recipe stays as it was. */
-static status fill_from(recipe *r, const char *name, const char *folder, const json_t *root,
+status config_fill_json(recipe *r, const char *name, const char *folder, const json_t *root,
                         error *err)
 {
     recipe trial = *r;
@@ -330,7 +450,7 @@ status model_parse_config(recipe *r, const char *name, const char *data, size_t 
     json_t *root;
     status s = json_parse(name, data, n, &root, err);
     if (s) return s;
-    s = fill_from(r, name, NULL, root, err);
+    s = config_fill_json(r, name, NULL, root, err);
     json_decref(root);
     return s;
 }
@@ -343,7 +463,7 @@ status config_fill(recipe *r, const char *path, error *err)
     json_t *root;
     status s = json_read(path, &root, err);
     if (s) return s;
-    s = fill_from(r, path, folder, root, err);
+    s = config_fill_json(r, path, folder, root, err);
     json_decref(root);
     return s;
 }

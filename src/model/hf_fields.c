@@ -1,6 +1,7 @@
 /* hf_fields.c - fields of a config.json that are one knob, or that admit one value.
  *
- * I1  A field is read once, through a row of the table; its type and range are those of its knob.
+ * I1  A field is read and written through one row of the table; its type and range are those of its
+ *     knob, and the first of its names is the one that new files get.
  * I2  transformers' own defaults for absent fields are not guessed: what decides a shape must be
  *     there.
  * I3  What has no knob (another activation, a bias in one place only) is refused, never dropped. */
@@ -40,7 +41,11 @@ static const known_field fields[] = {
     {IN_ALL, "initializer_range", K_INIT_STD, 0},
     {IN_ALL, "tie_word_embeddings", K_TIED, 0},
     {IN_ALL, "attention_dropout", K_ATTENTION_DROPOUT, 0},
-    {IN_MOE, N_EXPERTS, K_EXPERTS, NEEDED},
+    {IN_SPARSE_STEP | IN_OLMOE, "num_experts|n_routed_experts|num_local_experts", K_EXPERTS,
+     NEEDED},
+    {IN_SHARED, "n_routed_experts|num_experts|num_local_experts", K_EXPERTS, NEEDED},
+    {IN_MIXTRAL | IN_GPT_OSS | IN_MINIMAX_M2, "num_local_experts|num_experts|n_routed_experts",
+     K_EXPERTS, NEEDED},
     {IN_MOE, TOP_K, K_TOPK, NEEDED},
     {IN_GQA & ~IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NEEDED},
     {IN_LATENT | IN_LLAMA, "num_key_value_heads", K_KV_HEADS, NULL_OK}, /* as many as heads */
@@ -67,7 +72,7 @@ static const known_field fields[] = {
     {IN_WHOLE_BIAS, "attention_bias", K_ATTN_BIAS, 0},
     {IN_GLM4_MOE, "attention_bias", K_QKV_BIAS, 0}, /* its output projection has none */
     {IN_QWEN2_MOE, "qkv_bias", K_QKV_BIAS, 0},
-    {IN_GLM4_MOE | IN_MINIMAX_M2, "use_qk_norm", K_QK_NORM, 0},
+    {IN_GLM4_MOE, "use_qk_norm", K_QK_NORM, 0},
 };
 
 /* Fields that admit one value here, with the reason (I3). */
@@ -87,10 +92,13 @@ static const struct {
     {IN_LATENT, "moe_layer_freq", "1", "first_k_dense_replace alone says what is dense"},
     {IN_MINIMAX_M2, "scoring_func", "\"sigmoid\"", "the family's router has sigmoid scores"},
     {IN_MINIMAX_M2, "use_routing_bias", "true", "the family's router has a correction bias"},
+    {IN_MINIMAX_M2, "use_qk_norm", "true", "transformers always has the norms"},
     {IN_MINIMAX_M2, "qk_norm_type", "\"per_layer\"", "norms go over all heads at once"},
     {IN_MINIMAX_M2, "shared_intermediate_size", "0", "the family has no shared expert"},
     {IN_STARCODER2, "mlp_type", "\"default\"", "gated MLPs are of other families"},
     {IN_STARCODER2, "norm_type", "\"layer_norm\"", "other norms are of other families"},
+    {IN_GPT_OSS, "swiglu_alpha", "1.702", "the slope of its sigmoid is built in"},
+    {IN_DEEPSEEK_V2, "rope_interleave", "true", "transformers rotates pairs in this family"},
     {IN_OLMOE, "clip_qkv", "null", "clipping of queries, keys and values is not built"},
 };
 
@@ -156,4 +164,41 @@ status config_fields(const config *c)
 {
     status s = check_fixed(c);
     return s ? s : read_fields(c);
+}
+
+/* ---- writing */
+
+/* The longest sequence is also what dynamic scaling counts from. */
+static value written_value(const draft *d, knob_id k)
+{
+    const recipe *r = d->of.r;
+    if (k == K_MAX_POSITIONS && recipe_given(r, K_ROPE_DYNAMIC)) k = K_ROPE_TRAINED;
+    if (k == K_JITTER && !recipe_given(r, k)) return value_of_float(0);
+    return facts_value(d->of, k);
+}
+
+/* What has no value, or a list, is not written: reading the file again tells whether that
+ * matters. */
+static void write_field(const draft *d, const known_field *f)
+{
+    value v = written_value(d, f->knob);
+    if (v.kind == V_BOOL)
+        draft_put(d, f->names, json_boolean(v.flag));
+    else if (v.kind == V_INT || v.kind == V_FLOAT)
+        draft_put(d, f->names, draft_number(f->knob, v));
+    else if (f->how & NULL_OK)
+        draft_put(d, f->names, json_null());
+}
+
+void draft_fields(const draft *d)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (draft_in(d, fields[i].families)) write_field(d, &fields[i]);
+}
+
+void draft_fixed(const draft *d)
+{
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        if (draft_in(d, fixed[i].families))
+            draft_put(d, fixed[i].name, json_loads(fixed[i].json, JSON_DECODE_ANY, NULL));
 }

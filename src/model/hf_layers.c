@@ -1,4 +1,4 @@
-/* hf_layers.c - which layers of a config.json are dense, windowed or linear.
+/* hf_layers.c - which layers of a config.json are dense, windowed or linear, read and written.
  *
  * transformers lists the kind of every layer; Megatron has "every n-th layer" or a list. The short
  * form is taken where it says the same, because it also holds for another number of layers: a user
@@ -9,8 +9,13 @@
 #include "model/hf_config.h"
 #include "model/model.h"
 
-/* Only layers from max_window_layers on have the window. */
-enum { IN_UPPER_WINDOW = IN_QWEN2_MOE | IN_QWEN2 | IN_QWEN3 };
+/* IN_UPPER_WINDOW: only layers from max_window_layers on have the window. IN_CHOSEN: transformers
+ * looks at layer_types; in other families with a window all layers have it. */
+enum {
+    IN_UPPER_WINDOW = IN_QWEN2 | IN_QWEN3,
+    IN_CHOSEN = IN_UPPER_WINDOW | IN_QWEN2_MOE | IN_GPT_OSS,
+    IN_SWITCHED = IN_QWEN3_MOE | IN_UPPER_WINDOW | IN_QWEN2_MOE, /* use_sliding_window */
+};
 
 typedef enum attention_kind { FULL, SLIDING, LINEAR, N_KINDS } attention_kind;
 
@@ -161,8 +166,7 @@ static status window_in_use(const config *c, bool *used)
     const json_t *v = config_find(c, "use_sliding_window", NULL);
     if (v && !json_is_boolean(v))
         return config_wrong(c, "use_sliding_window", v, "true or false is needed");
-    unsigned idle = IN_QWEN3_MOE | IN_UPPER_WINDOW; /* their files carry a size that is not used */
-    *used = v ? json_is_true(v) : !config_in(c, idle);
+    *used = v ? json_is_true(v) : !config_in(c, IN_SWITCHED); /* others have no size if unused */
     return OK;
 }
 
@@ -187,20 +191,31 @@ static status read_window(const config *c)
 {
     unsigned char flags[MODEL_LAYERS_MAX];
     int64_t n;
-    bool used = false, any = false;
+    bool used = false, any = false, all = true; /* of the layers */
     const json_t *v = config_find(c, "sliding_window", NULL);
     status s = read_layer_types(c, flags, &n);
     if (!s) s = window_in_use(c, &used);
     if (s) return s;
     if (!n && config_in(c, IN_GPT_OSS))
         return config_missing(c, "layer_types", "which layers have the window is needed");
+    if (!n && used && v && config_in(c, IN_QWEN2_MOE)) /* versions of transformers differ */
+        return config_missing(c, "layer_types",
+                              "use_sliding_window is true: which layers have the window is needed");
     if (!n && used && v && config_in(c, IN_UPPER_WINDOW)) s = read_upper_window(c, flags, &n);
     if (s) return s;
-    for (int64_t i = 0; i < n; i++) any = any || flags[i];
-    if (n ? !any : !used || !v) return OK;
-    if (!v)
+    for (int64_t i = 0; i < n; i++) {
+        any = any || flags[i];
+        all = all && flags[i];
+    }
+    if (any && !v)
         return config_missing(c, "sliding_window",
                               "layer_types has sliding_attention: its size is needed");
+    used = used && v;
+    if (n && !config_in(c, IN_CHOSEN) && (any != used || any != all))
+        return config_wrong(c, "layer_types", json_object_get(c->root, "layer_types"),
+                            "transformers asks sliding_window alone in this family, and gives the "
+                            "window to all layers or to none");
+    if (n ? !any : !used) return OK;
     s = fill_window(c, v);
     return s || !n ? s : fill_kinds(c, K_WINDOW_SKIP, flags, n);
 }
@@ -226,4 +241,76 @@ status config_layers(const config *c)
     default:
         return read_full(c);
     }
+}
+
+/* ---- writing */
+
+/* Leading layers without the property. */
+static int64_t first_with(const model *m, layer_kind_bits bit)
+{
+    int64_t n = 0;
+    while (n < m->n_layers && !model_layer_is(m, n, bit)) n++;
+    return n;
+}
+
+static void write_sparse_step(const draft *d)
+{
+    json_t *dense = json_array();
+    for (int64_t i = 0; i < d->of.m->n_layers; i++)
+        if (!model_layer_is(d->of.m, i, LAYER_MOE)) json_array_append_new(dense, json_integer(i));
+    draft_put(d, "decoder_sparse_step", json_integer(1));
+    draft_put(d, "mlp_only_layers", dense);
+}
+
+static json_t *kinds_of(const model *m, layer_kind_bits bit, attention_kind kind)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < m->n_layers; i++) {
+        bool other = kind != FULL && model_layer_is(m, i, bit);
+        json_array_append_new(list, json_string(kind_names[other ? kind : FULL]));
+    }
+    return list;
+}
+
+static void write_linear(const draft *d)
+{
+    unsigned char flags[MODEL_LAYERS_MAX];
+    for (int64_t i = 0; i < d->of.m->n_layers; i++)
+        flags[i] = model_layer_is(d->of.m, i, LAYER_LINEAR);
+    int64_t step = every_nth(flags, d->of.m->n_layers);
+    draft_put(d, "layer_types", kinds_of(d->of.m, LAYER_LINEAR, LINEAR));
+    json_object_del(d->root, "full_attention_interval");
+    if (step) draft_put(d, "full_attention_interval", json_integer(step));
+}
+
+/* A size that no layer uses is null; but transformers' gpt-oss always wants one. */
+static void write_window(const draft *d)
+{
+    int64_t window = d->of.m->window, first = first_with(d->of.m, LAYER_WINDOW);
+    bool used = window > 0 && first < d->of.m->n_layers, needed = draft_in(d, IN_GPT_OSS);
+    if (used || !needed)
+        draft_put(d, "sliding_window", used ? json_integer(window) : json_null());
+    else if (!json_is_integer(json_object_get(d->root, "sliding_window")))
+        draft_put(d, "sliding_window", json_integer(128));
+    if (draft_in(d, IN_SWITCHED)) draft_put(d, "use_sliding_window", json_boolean(used));
+    if (draft_in(d, IN_UPPER_WINDOW))
+        draft_put(d, "max_window_layers", json_integer(first));
+    else
+        draft_correct(d, "max_window_layers", json_integer(first));
+    json_t *kinds = kinds_of(d->of.m, LAYER_WINDOW, SLIDING);
+    if (draft_in(d, IN_CHOSEN))
+        draft_put(d, "layer_types", kinds);
+    else
+        draft_correct(d, "layer_types", kinds);
+}
+
+void draft_layers(const draft *d)
+{
+    config as = {.family = d->family};
+    if (draft_in(d, IN_SPARSE_STEP)) write_sparse_step(d);
+    if (draft_in(d, IN_SHARED))
+        draft_put(d, "first_k_dense_replace", json_integer(first_with(d->of.m, LAYER_MOE)));
+    if (other_kind(&as) == LINEAR) write_linear(d);
+    if (other_kind(&as) == SLIDING) write_window(d);
+    if (other_kind(&as) == FULL) draft_correct(d, "layer_types", kinds_of(d->of.m, 0, FULL));
 }

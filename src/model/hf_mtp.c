@@ -43,8 +43,8 @@ static int64_t modules_in_weights(const config *c, const char **why)
     return s ? 0 : count_modules(c, &f);
 }
 
-/* The last is MiniMax-M2's. */
-#define MTP_FIELDS "num_nextn_predict_layers|mtp_num_hidden_layers|num_mtp_modules"
+/* The second is transformers' own word for the first, the last is MiniMax-M2's. */
+#define MTP_FIELDS "num_nextn_predict_layers|num_mtp_layers|mtp_num_hidden_layers|num_mtp_modules"
 
 status config_mtp(const config *c)
 {
@@ -75,4 +75,27 @@ status config_mtp(const config *c)
                     ": left out; %s=%" PRId64 " adds it",
                     c->name, found, knobs[K_MTP].key, found);
     return OK;
+}
+
+int64_t config_modules_named(const json_t *root)
+{
+    arena *a = arena_create();
+    recipe *r = ARENA_NEW(a, recipe);
+    recipe_init(r, a, "");
+    int64_t n = config_int(&(config){.r = r, .root = root}, MTP_FIELDS);
+    bool used = !json_is_false(json_object_get(root, "use_mtp"));
+    arena_destroy(a);
+    return used ? n : 0;
+}
+
+/* A file that names more modules than it has would make transformers draw them. */
+void draft_mtp(const draft *d)
+{
+    bool once = d->of.m->mtp_repeated && d->of.m->n_mtp > 1; /* the file has one module */
+    int64_t n = once ? 1 : d->of.m->n_mtp;
+    if (n > 0 || draft_in(d, IN_MODULE_COUNT))
+        draft_put(d, MTP_FIELDS, json_integer(n));
+    else
+        draft_correct(d, MTP_FIELDS, json_integer(n));
+    draft_correct(d, "use_mtp", json_boolean(n > 0));
 }

@@ -1,10 +1,13 @@
-/* hf_rope.c - the rotary embedding of a config.json, in its old and its new spelling.
+/* hf_rope.c - the rotary embedding of a config.json, in its old and its new spelling, read and
+ * written.
  *
  *     old   rope_theta: 1e4, rope_scaling: {type: yarn, factor: 40, ...}, partial_rotary_factor:
  *     0.25 new   rope_parameters: {rope_theta: 1e4, rope_type: yarn, factor: 40,
  *     partial_rotary_factor: 0.25}
  *
- * A key may stand in several places (save_pretrained writes both); then all must say the same. */
+ * A key may stand in several places (save_pretrained writes both); then all must say the same. A
+ * file is written in the spelling that it has; a new one in the old spelling, which all versions
+ * read. */
 #include <math.h>
 
 #include "model/hf_config.h"
@@ -100,7 +103,7 @@ static status find_type(const config *c, rope_kind *kind)
         field = old_field;
     }
     bool scaled = config_find(c, "rope_scaling", NULL) != NULL;
-    if (!v && scaled)
+    if (!v && (scaled || config_in(c, IN_GPT_OSS))) /* there transformers would take YaRN */
         return config_missing(c, "rope_scaling.type",
                               "default, linear, dynamic, yarn or llama3 is needed");
     const char *type = v ? json_string_value(v) : kind_names[DEFAULT];
@@ -240,4 +243,86 @@ status config_rope(const config *c)
     if (!s) s = config_set(c, "rope_type", K_ROPE_TYPE, value_of_text("yarn"));
     bool latent = config_in(c, IN_LATENT); /* there Megatron's position type stays "rope" */
     return s || latent ? s : config_set(c, "rope_type", K_POSITION, value_of_text("yarn"));
+}
+
+/* ---- writing */
+
+/* Two kinds at once are in no file: one is written, and reading it again tells. */
+static rope_kind kind_of(const recipe *r)
+{
+    if (recipe_is(r, K_ROPE_TYPE, "yarn") || recipe_is(r, K_POSITION, "yarn")) return YARN;
+    if (recipe_on(r, K_LLAMA3_ROPE)) return LLAMA3;
+    if (recipe_given(r, K_ROPE_LINEAR)) return LINEAR;
+    return recipe_given(r, K_ROPE_DYNAMIC) ? DYNAMIC : DEFAULT;
+}
+
+static bool is_of_kind(const rope_key *k, rope_kind kind)
+{
+    static const unsigned only[N_ROPE_KINDS] = {0, YARN_ONLY, LLAMA3_ONLY, LINEAR_ONLY,
+                                                DYNAMIC_ONLY};
+    return (k->how & TOP_LEVEL) || (k->how & only[kind]);
+}
+
+static void write_keys(const draft *d, rope_kind kind, bool top_level, json_t *into)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const rope_key *k = &keys[i];
+        value v = d->of.r->knob[k->knob].v;
+        bool here = draft_in(d, k->known_in) && is_of_kind(k, kind);
+        bool idle = k->knob == K_ROPE_MSCALE_ALL && recipe_real(d->of.r, k->knob) == 0;
+        if (!here || idle || ((k->how & TOP_LEVEL) != 0) != top_level) continue;
+        json_object_set_new(into, k->key,
+                            v.kind == V_BOOL ? json_boolean(v.flag) : draft_number(k->knob, v));
+    }
+}
+
+/* The other way round of read_table_scale. */
+static void write_table_scale(const draft *d, json_t *into)
+{
+    const recipe *r = d->of.r;
+    double factor = recipe_real(r, K_ROPE_FACTOR), one = recipe_real(r, K_ROPE_MSCALE);
+    double all = recipe_real(r, K_ROPE_MSCALE_ALL);
+    if (one != 0 && all != 0) json_object_set_new(into, "mscale", json_real(one));
+    if ((one != 0 && all != 0) || (one == 1 && all == 0)) return;
+    double scale = yarn_scale(factor, one) / yarn_scale(factor, all);
+    json_object_set_new(into, "attention_factor", json_real(scale));
+}
+
+/* What older files have at the top is corrected there, too. */
+static void write_top(const draft *d, json_t *section)
+{
+    const char *key;
+    json_t *v, *top = json_object();
+    write_keys(d, DEFAULT, true, top);
+    json_object_foreach(top, key, v)
+    {
+        if (section) json_object_set(section, key, v);
+        if (!section || draft_has(d, key)) json_object_set(d->root, key, v);
+    }
+    json_decref(top);
+}
+
+static json_t *scaling_of(const draft *d, rope_kind kind, const char *place)
+{
+    bool typed = json_object_get(json_object_get(d->root, place), "type") != NULL;
+    json_t *section = json_object();
+    json_object_set_new(section, "rope_type", json_string(kind_names[kind]));
+    if (typed) json_object_set_new(section, "type", json_string(kind_names[kind]));
+    write_keys(d, kind, false, section);
+    if (kind == YARN) write_table_scale(d, section);
+    return section;
+}
+
+/* Without scaling the old spelling has null, but gpt-oss would then be scaled. */
+void draft_rope(const draft *d)
+{
+    rope_kind kind = kind_of(d->of.r);
+    bool newer = json_is_object(json_object_get(d->root, "rope_parameters"));
+    json_t *section = newer ? scaling_of(d, kind, "rope_parameters") : NULL;
+    write_top(d, section);
+    if (section) json_object_set_new(d->root, "rope_parameters", section);
+    if (newer && !draft_has(d, "rope_scaling")) return;
+    bool none = kind == DEFAULT && !draft_in(d, IN_GPT_OSS);
+    json_t *old = none ? json_null() : scaling_of(d, kind, "rope_scaling");
+    json_object_set_new(d->root, "rope_scaling", old);
 }

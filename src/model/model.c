@@ -211,7 +211,7 @@ static void init_switches(model *m, const recipe *r)
     m->qk_norm_whole = m->qk_norm && recipe_on(r, K_QK_NORM_WHOLE);
     m->output_gate = recipe_on(r, K_OUTPUT_GATE);
     m->sinks = recipe_is(r, K_SOFTMAX, "learnable");
-    m->shared_gate = recipe_on(r, K_SHARED_GATE);
+    m->shared_gate = m->shared_ffn > 0 && recipe_on(r, K_SHARED_GATE);
     m->expert_bias = recipe_on(r, K_EXPERT_BIAS);
     m->norm_bias = recipe_is(r, K_NORM, "LayerNorm");
     m->zero_centered = recipe_on(r, K_NORM_ZERO_CENTERED);

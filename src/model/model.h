@@ -53,6 +53,28 @@ status model_fill(recipe *r, error *err);
  * looked at, so a prediction module is noted and never used. */
 status model_parse_config(recipe *r, const char *name, const char *data, size_t n, error *err);
 
+/* ---- the way back: a config.json that says what a recipe is */
+
+typedef struct config_source {
+    const char *config; /* text of the file that the model came from; NULL: there is none */
+    const char *model;  /* its name: a preset's tells the family; may be NULL */
+    const char *dtype;  /* of the weights beside the file: "float32" */
+} config_source;
+
+typedef struct config_made {
+    const char *text;
+    const char *model_type;
+    const char *changed; /* fields that differ from the source's, with ", "; "": none */
+    bool anew;           /* nothing of the source could be kept but its token ids */
+} config_made;
+
+/* `r` is resolved. Every field that the family has is written from it; what the source has besides
+ * is kept, and a source that says the same already is kept byte for byte. The family is the
+ * source's, or the first whose files can say what the recipe is. What was written has been read
+ * again and is the same model. ERR_INPUT: no family's file can say it; the knobs are named with
+ * what the file would say instead. */
+status model_write_config(const recipe *r, const config_source *from, config_made *out, error *err);
+
 /* What the knobs of an architecture imply for one another: MLP widths, key/value heads, head size,
  * longest sequence. Whatever would need a division by zero stays open. */
 void model_derive(recipe *r);

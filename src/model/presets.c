@@ -76,6 +76,12 @@ const char *model_hub_names(const char *preset_name)
     return p ? p->hub : "";
 }
 
+family_id preset_family(const char *name)
+{
+    const preset *p = name ? find(name, true) : NULL;
+    return p ? p->family : FAMILY_COUNT;
+}
+
 status preset_fill(recipe *r, const char *name, error *err)
 {
     const preset *p = find(name, true);
