@@ -22,7 +22,7 @@ enum { CONFIG_BYTES_MAX = 1 << 20 };
 typedef struct conversion {
     arena *a;
     const char *src, *dst;
-    const char *to, *dtype; /* options; NULL: not given */
+    const char *to, *dtype, *tokenizer; /* options; NULL: not given */
     bool json, from_hf, to_hf;
     const char *const *overrides;
     int n_overrides;
@@ -32,6 +32,9 @@ typedef struct conversion {
     checkpoint_info info; /* of a source of ours */
     hf_report read;       /* of a Hugging Face source */
     hf_saved saved;       /* of a Hugging Face destination */
+    config_made config;   /* what is written there */
+    const char *named;    /* moefold.model of a checkpoint's recipe */
+    const char *beside;   /* where tokenizer files are; NULL: not known */
     error err;
 } conversion;
 
@@ -49,7 +52,7 @@ static status take_words(conversion *v, int argc, char **argv, char **rest, int 
     const char **overrides = ARENA_ARRAY(v->a, const char *, argc);
     v->overrides = overrides;
     for (int i = 0; i < argc; i++) {
-        bool is_value = i > 1 && text_in("--to|--dtype", '|', argv[i - 1]);
+        bool is_value = i > 1 && text_in("--to|--dtype|--tokenizer", '|', argv[i - 1]);
         if (i == 0 || is_value || argv[i][0] == '-')
             rest[(*n_rest)++] = argv[i];
         else if (is_override(argv[i]) && !file_exists(argv[i]))
@@ -129,6 +132,12 @@ static status find_destination(conversion *v)
     v->to_hf = v->to ? strcmp(v->to, "hf") == 0 : !v->from_hf;
     if (v->dtype && !v->to_hf)
         return error_set(&v->err, ERR_INPUT, "--dtype is for Hugging Face; checkpoints are FP32");
+    if (v->tokenizer && !v->to_hf)
+        return error_set(&v->err, ERR_INPUT,
+                         "--tokenizer is for Hugging Face; checkpoints have no "
+                         "such files");
+    if (v->tokenizer && !file_is_folder(v->tokenizer))
+        return error_set(&v->err, ERR_INPUT, "--tokenizer %s: is not a folder", v->tokenizer);
     if (v->to_hf || !file_is_folder(v->dst)) return OK;
     int64_t latest;
     status s = checkpoint_latest(v->dst, &latest, &v->err);
@@ -153,6 +162,7 @@ static status setup_from_hf(conversion *v, recipe *r)
     size_t n;
     const char *config = arena_text(v->a, "%s/config.json", v->src);
     recipe_set(r, K_MODEL, value_of_text(v->src), "command line");
+    recipe_set(r, K_TARGET, value_of_text("moefold"), "its weights are converted, not planned");
     status s = override_all(v, r);
     if (!s) s = model_fill(r, &v->err);
     if (s || !file_exists(config)) return s;
@@ -167,6 +177,7 @@ static status setup_from_ours(conversion *v, recipe *r)
     const char *name = arena_text(v->a, "%s/metadata.json: recipe", v->info.path);
     status s = recipe_parse_yaml(r, name, v->info.recipe, strlen(v->info.recipe), &v->err);
     if (!s) s = override_all(v, r);
+    v->named = recipe_word(r, K_MODEL);
     r->knob[K_MODEL] = (setting){.from = FROM_NOTHING};
     v->c.config = v->info.config;
     return s;
@@ -226,11 +237,41 @@ static status save_ours(conversion *v)
     return s;
 }
 
+/* Said before the weights are read: they may take long. */
+static status make_config(conversion *v)
+{
+    if (!v->to_hf) return OK;
+    config_source from = {.config = v->c.config,
+                          .model = v->from_hf ? NULL : v->info.model,
+                          .dtype = v->dtype ? v->dtype : "float32"};
+    return model_write_config(&v->s.r, &from, &v->config, &v->err);
+}
+
+/* A file's folder, a folder itself; NULL: neither is there. */
+static const char *as_folder(const conversion *v, const char *path)
+{
+    if (!path || !file_exists(path)) return NULL;
+    if (file_is_folder(path)) return path;
+    const char *folder = file_folder(v->a, path);
+    return *folder ? folder : ".";
+}
+
+/* Where the model came from, or what the recipe calls its tokenizer. */
+static const char *tokenizer_folder(const conversion *v)
+{
+    if (v->tokenizer) return v->tokenizer;
+    const char *own = as_folder(v, v->from_hf ? v->src : v->named);
+    return own ? own : as_folder(v, recipe_word(&v->s.r, K_TOKENIZER_MODEL));
+}
+
 static status save(conversion *v)
 {
     if (!v->to_hf) return save_ours(v);
-    hf_options o = {
-        .bf16 = text_equal(v->dtype, "bfloat16"), .config = v->c.config, .saved = &v->saved};
+    v->beside = tokenizer_folder(v);
+    hf_options o = {.bf16 = text_equal(v->dtype, "bfloat16"),
+                    .config = v->config.text,
+                    .beside = v->beside,
+                    .saved = &v->saved};
     return hf_save(&v->s, &v->w, v->c.weights, v->dst, &o, &v->err);
 }
 
@@ -277,6 +318,57 @@ static void print_source(const conversion *v)
     print_ignored(v);
 }
 
+static void print_config(const conversion *v)
+{
+    const config_made *c = &v->config;
+    if (c->anew)
+        printf("  config    %s, written from the recipe\n", c->model_type);
+    else if (*c->changed)
+        printf("  config    %s, the source's but for %s\n", c->model_type, c->changed);
+    else
+        printf("  config    %s, the source's\n", c->model_type);
+}
+
+/* What training did and no file of weights repeats. */
+static const struct {
+    knob_id knob;
+    const char *what;
+} only_trained[] = {
+    {K_CAPACITY, "tokens beyond an expert's capacity were dropped; transformers drops none"},
+    {K_FORCE_BALANCE, "routing was forced to balance; transformers asks the router"},
+    {K_FORCE_RANDOM, "routing was random; transformers asks the router"},
+};
+enum { N_ONLY_TRAINED = sizeof only_trained / sizeof *only_trained };
+
+/* NULL: the i-th of them was not used. */
+static const char *only_trained_text(const conversion *v, int i)
+{
+    const setting *k = &v->s.r.knob[only_trained[i].knob];
+    bool off = k->v.kind == V_NULL || (k->v.kind == V_BOOL && !k->v.flag);
+    if (off) return NULL;
+    return arena_text(v->a, "trained with %s=%s: %s", knobs[only_trained[i].knob].key,
+                      value_text(v->a, k->v), only_trained[i].what);
+}
+
+static void print_notes(const conversion *v)
+{
+    for (int i = 0; i < N_ONLY_TRAINED; i++) {
+        const char *text = only_trained_text(v, i);
+        if (text) printf("  note      %s\n", text);
+    }
+}
+
+static void print_carried(const conversion *v)
+{
+    for (int i = 0; i < v->saved.n_carried; i++)
+        printf("%s%s%s", i ? ", " : "  copied    ", v->saved.carried[i],
+               i + 1 < v->saved.n_carried ? "" : "\n");
+    if (v->saved.n_carried) return;
+    printf("  note      no tokenizer files: %s%s; --tokenizer FOLDER copies those of a folder\n",
+           v->beside ? "none are in " : "the folder that the model came from is not known",
+           v->beside ? v->beside : "");
+}
+
 static void print_destination(const conversion *v)
 {
     if (!v->to_hf) {
@@ -287,8 +379,9 @@ static void print_destination(const conversion *v)
     printf("Written   %s: Hugging Face, %s, %d file%s\n", v->dst, v->dtype ? v->dtype : "float32",
            v->saved.n_files, v->saved.n_files == 1 ? "" : "s");
     print_count(v, "written", (hf_count){v->saved.n_tensors, v->saved.elements});
-    if (!v->c.config)
-        printf("  note      no config.json is known for this model, so none was written\n");
+    print_config(v);
+    print_notes(v);
+    print_carried(v);
 }
 
 static void print_text(const conversion *v)
@@ -325,6 +418,25 @@ static json_t *json_source(const conversion *v)
     return o;
 }
 
+static json_t *json_destination(const conversion *v)
+{
+    json_t *o = json_pack("{s:s, s:s, s:I}", "kind", v->to_hf ? "hf" : "moefold", "path", v->dst,
+                          "iteration", (json_int_t)v->c.state.iteration);
+    if (!v->to_hf) return o;
+    json_t *copied = json_array(), *notes = json_array();
+    for (int i = 0; i < N_ONLY_TRAINED; i++)
+        if (only_trained_text(v, i))
+            json_array_append_new(notes, json_string(only_trained_text(v, i)));
+    for (int i = 0; i < v->saved.n_carried; i++)
+        json_array_append_new(copied, json_string(v->saved.carried[i]));
+    json_object_set_new(o, "model_type", json_string(v->config.model_type));
+    json_object_set_new(o, "config_changed", json_string(v->config.changed));
+    json_object_set_new(o, "config_anew", json_boolean(v->config.anew));
+    json_object_set_new(o, "notes", notes);
+    json_object_set_new(o, "copied", copied);
+    return o;
+}
+
 static void print_json(const conversion *v)
 {
     char sum[SUM_TEXT_MAX];
@@ -335,9 +447,7 @@ static void print_json(const conversion *v)
                         json_pack("{s:i, s:I, s:I, s:s}", "count", v->w.n, "elements",
                                   (json_int_t)(elements(v) - v->read.padded), "padded",
                                   (json_int_t)v->read.padded, "xxh64", sum));
-    json_object_set_new(o, "destination",
-                        json_pack("{s:s, s:s, s:I}", "kind", v->to_hf ? "hf" : "moefold", "path",
-                                  v->dst, "iteration", (json_int_t)v->c.state.iteration));
+    json_object_set_new(o, "destination", json_destination(v));
     cli_json_print(o);
 }
 
@@ -352,6 +462,7 @@ static status convert(conversion *v)
     if (!s) s = find_destination(v);
     if (!s && !v->from_hf) s = checkpoint_read_info(&v->info, v->a, folder, iteration, &v->err);
     if (!s) s = prepare(v);
+    if (!s) s = make_config(v);
     double start = clock_seconds();
     waiting_begin("convert", "reading weights", WAITING_UNKNOWN, 0);
     if (!s) s = load(v, folder, iteration);
@@ -377,6 +488,9 @@ int command_convert(int argc, char **argv)
          NULL, &v->to},
         {"--dtype", "TYPE", "type of Hugging Face weights: float32 or bfloat16; unset: float32",
          NULL, &v->dtype},
+        {"--tokenizer", "FOLDER",
+         "copy tokenizer and generation files from it; unset: from where the model came", NULL,
+         &v->tokenizer},
         {"--json", NULL, "print JSON (docs/JSON.md)", &v->json, NULL},
     };
     char **rest = ARENA_ARRAY(a, char *, argc);
@@ -385,7 +499,7 @@ int command_convert(int argc, char **argv)
     bool done = false;
     status s = take_words(v, argc, argv, rest, &n_rest);
     if (!s)
-        s = cli_read_plain(&(cli_words){"convert", n_rest, rest, options, 3}, &word, &done,
+        s = cli_read_plain(&(cli_words){"convert", n_rest, rest, options, 4}, &word, &done,
                            &v->err);
     if (!s && !done) s = convert(v);
     int code = s ? cli_fail("convert", s, &v->err) : OK;

@@ -418,7 +418,7 @@ const config_part config_parts[] = {
     {config_rope, draft_rope},
     {config_layers, draft_layers},
     {config_mtp, draft_mtp},
-    {config_eos, NULL},
+    {config_eos, draft_eos},
     {note_unused, draft_fixed},
 };
 const int n_config_parts = sizeof config_parts / sizeof config_parts[0];

@@ -159,6 +159,7 @@ void draft_fixed(const draft *d); /* fields that admit one value: after all othe
 void draft_rope(const draft *d);
 void draft_layers(const draft *d);
 void draft_mtp(const draft *d);
+void draft_eos(const draft *d);
 
 /* Every part, in order. */
 typedef struct config_part {

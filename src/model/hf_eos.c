@@ -112,3 +112,13 @@ status config_eos(const config *c)
         leave_open(c, arena_text(c->r->a, "%s %" PRId64 " is outside of the vocabulary", from, id));
     return id < 0 ? OK : config_set(c, from, K_EOD, value_of_int(id));
 }
+
+/* A file that has none gets the one that is known; one that the data were made without a tokenizer
+ * for is none. */
+void draft_eos(const draft *d)
+{
+    const recipe *r = d->of.r;
+    bool known = recipe_given(r, K_EOD) && !recipe_is(r, K_TOKENIZER, "NullTokenizer");
+    if (known && !draft_has(d, "eos_token_id"))
+        draft_put(d, "eos_token_id", draft_number(K_EOD, r->knob[K_EOD].v));
+}

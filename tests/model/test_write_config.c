@@ -306,6 +306,21 @@ static void presets_get_files_of_their_own(void **state)
     }
 }
 
+static void a_new_file_has_the_token_that_ends_a_document(void **state)
+{
+    (void)state;
+    made x;
+    config_made c;
+    made_good(&x, "qwen3-30b-a3b", "moefold.eod_token=151643");
+    if (write_of(&x, NULL, &c)) fail_msg("%s", x.err.text);
+    assert_has(c.text, "\"eos_token_id\": 151643");
+    made_release(&x);
+    made_good(&x, "qwen3-30b-a3b", NULL);
+    if (write_of(&x, NULL, &c)) fail_msg("%s", x.err.text);
+    assert_null(strstr(c.text, "token_id"));
+    made_release(&x);
+}
+
 /* ---- what is kept of a source */
 
 static const char *written_over(made *x, const char *name, const char *patch, const char *words,
@@ -397,6 +412,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_file_reads_as_what_was_written),
         cmocka_unit_test(presets_get_files_of_their_own),
+        cmocka_unit_test(a_new_file_has_the_token_that_ends_a_document),
         cmocka_unit_test(a_source_that_says_the_same_is_kept),
         cmocka_unit_test(what_a_source_has_besides_is_kept),
         cmocka_unit_test(every_spelling_of_a_field_is_corrected),

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/dtype.h"
-#include "run/hf/save_config.h"
+#include "run/hf/carry.h"
 #include "run/hf/weights.h"
 #include "run/checkpoint/owner.h"
 #include "run/checkpoint/tensor_file.h"
@@ -30,6 +30,9 @@ typedef struct saving {
     int n_shards;
     float *window;    /* [WINDOW] */
     uint16_t *narrow; /* [WINDOW] the same in BF16 */
+    arena *names;     /* of the caller, for what it is told */
+    const char *const *carried;
+    int n_carried;
     error *err;
 } saving;
 
@@ -159,20 +162,21 @@ static status write_index(const saving *v)
     return disk_create(path, t.s, t.n, v->err);
 }
 
-static status write_config(const saving *v)
+/* What stands beside the weights. */
+static status write_others(saving *v)
 {
-    const char *text;
-    status s = hf_config_adapt(v->a, v->o->config, v->o->bf16, &text, v->err);
-    const char *path = arena_text(v->a, "%s/config.json", v->folder);
-    return s ? s : disk_create(path, text, strlen(text), v->err);
+    const char *path = arena_text(v->a, "%s/config.json", v->folder), *text = v->o->config;
+    status s = text ? disk_create(path, text, strlen(text), v->err) : OK;
+    if (s || !v->o->beside) return s;
+    return hf_carry(v->names, v->o->beside, v->folder, &v->carried, &v->n_carried, v->err);
 }
 
-static status write_all(const saving *v)
+static status write_all(saving *v)
 {
     status s = OK;
     for (int k = 0; k < v->n_shards && !s; k++) s = write_shard(v, k);
     if (!s && v->n_shards > 1) s = write_index(v);
-    if (!s && v->o->config) s = write_config(v);
+    if (!s) s = write_others(v);
     return s ? s : disk_sync_folder(v->folder, v->err);
 }
 
@@ -206,7 +210,10 @@ static void tell(const saving *v)
 {
     hf_saved *out = v->o->saved;
     if (!out) return;
-    *out = (hf_saved){.n_files = v->n_shards, .n_tensors = v->n_parts};
+    *out = (hf_saved){.n_files = v->n_shards,
+                      .n_tensors = v->n_parts,
+                      .carried = v->carried,
+                      .n_carried = v->n_carried};
     for (int i = 0; i < v->n_parts; i++) {
         out->elements += v->parts[i].elements;
         out->bytes += part_bytes(v, &v->parts[i]);
@@ -222,7 +229,7 @@ status hf_save(const setup *s, const weight_list *w, const float *weights, const
         return error_set(err, ERR_INPUT, "%s: is there already; name a new folder or remove it",
                          folder);
     arena *a = arena_create();
-    saving v = {.flat = {s, w, weights, false}, .o = o, .a = a, .err = err};
+    saving v = {.flat = {s, w, weights, false}, .o = o, .a = a, .names = s->r.a, .err = err};
     v.window = ARENA_ARRAY(a, float, WINDOW);
     v.narrow = ARENA_ARRAY(a, uint16_t, WINDOW);
     list_parts(&v);

@@ -57,16 +57,17 @@ status hf_load(const hf_rank *to, const char *folder, hf_report *report, error *
 typedef struct hf_saved {
     int n_files, n_tensors;
     int64_t elements, bytes;
+    const char *const *carried; /* names, in the setup's arena */
+    int n_carried;
 } hf_saved;
 
 typedef struct hf_options {
     bool bf16;           /* else FP32; the router's correction bias is FP32 always */
     int64_t shard_bytes; /* a file holds no more, if it has more than one tensor; 0: 5 GB */
 
-    /* Text of the model's config.json, written beside the weights; NULL: none. Its dtype is made
-     * right, and how the files it came with were quantised is taken out: these are not. */
-    const char *config;
-    hf_saved *saved; /* what was written; may be NULL */
+    const char *config; /* text of config.json, written as it is (model_write_config); NULL: none */
+    const char *beside; /* folder whose tokenizer and generation files are copied; NULL: none */
+    hf_saved *saved;    /* what was written; may be NULL */
 } hf_options;
 
 status hf_save(const setup *s, const weight_list *w, const float *weights, const char *folder,

@@ -26,8 +26,8 @@ static bool has_weights(const trainer *t, const char *folder)
 
 static void read_config(trainer *t)
 {
-    const char *folder = recipe_word(&t->s->r, K_MODEL);
-    const char *path = folder ? arena_text(t->a, "%s/config.json", folder) : NULL;
+    const char *name = recipe_word(&t->s->r, K_MODEL), *path = NULL;
+    if (name) path = file_is_folder(name) ? arena_text(t->a, "%s/config.json", name) : name;
     char *text;
     size_t n;
     error ignored;
