@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,18 +53,66 @@ static status read_all(arena *a, const opened *o, char **data, size_t *n, error 
     return OK;
 }
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+static bool is_of_the_shell(const char *path)
+{
+    return strcmp(path, "/dev/stdin") == 0 || text_starts(path, "/dev/fd/") ||
+           text_starts(path, "/proc/self/fd/");
+}
+
+/* Without O_NONBLOCK, opening a pipe waits for its writer. A socket cannot be opened at all. */
+static status open_kind(const char *path, bool stream, int *fd, error *err)
+{
+    struct stat info;
+    bool shell = stream && is_of_the_shell(path), there = stat(path, &info) == 0;
+    *fd = -1;
+    if (!there || S_ISREG(info.st_mode) || shell)
+        *fd = open(path, O_RDONLY | O_CLOEXEC | (shell ? 0 : O_NONBLOCK | O_NOCTTY));
+    if (*fd < 0 && (!there || S_ISREG(info.st_mode) || shell)) {
+        int why = errno;
+        arena *a = arena_create();
+        const char *near = why == ENOENT ? file_nearest(a, path) : NULL;
+        error_set(err, ERR_INPUT, "%s: %s%s%s", path, strerror(why),
+                  near ? "; the nearest name there is " : "", near ? near : "");
+        arena_destroy(a);
+        return ERR_INPUT;
+    }
+    bool fine = *fd >= 0 && fstat(*fd, &info) == 0 && /* it may have changed */
+                (S_ISREG(info.st_mode) || (shell && !S_ISDIR(info.st_mode)));
+    if (fine) return OK;
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+    return error_set(err, ERR_INPUT, "%s: is %s; a file is needed", path, kind_of(info.st_mode));
+}
+
+status file_open(const char *path, int *fd, error *err)
+{
+    return open_kind(path, false, fd, err);
+}
+
+status file_open_stream(const char *path, FILE **f, error *err)
+{
+    int fd;
+    status s = open_kind(path, true, &fd, err);
+    *f = s ? NULL : fdopen(fd, "rb");
+    if (s || *f) return s;
+    close(fd);
+    return error_set(err, ERR_MACHINE, "%s: %s", path, strerror(errno));
+}
+
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err)
 {
-    if (file_is_folder(path))
-        return error_set(err, ERR_INPUT, "%s: is a folder; a file is needed", path);
-    FILE *f = fopen(path, "rb");
-    if (!f) {
-        int why = errno;
-        const char *near = why == ENOENT ? file_nearest(a, path) : NULL;
-        return error_set(err, ERR_INPUT, "%s: %s%s%s", path, strerror(why),
-                         near ? "; the nearest name there is " : "", near ? near : "");
-    }
-    status s = read_all(a, &(opened){f, path, limit}, data, n, err);
+    FILE *f;
+    status s = file_open_stream(path, &f, err);
+    if (s) return s;
+    s = read_all(a, &(opened){f, path, limit}, data, n, err);
     fclose(f);
     return s;
 }
@@ -141,6 +190,12 @@ bool file_exists(const char *path)
 {
     struct stat s;
     return stat(path, &s) == 0;
+}
+
+bool file_is_plain(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
 bool file_is_folder(const char *path)

@@ -4,11 +4,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/arena.h"
 #include "base/status.h"
 
-/* Reads at most `limit` bytes; a larger file is refused. The text ends with a 0 that is not
+/* Opens a file to read it: nothing but a plain file, because a pipe without a writer or a device
+ * would hold us up for ever. What a message says of another kind: "a folder", "a pipe". */
+status file_open(const char *path, int *fd, error *err);
+
+/* The same, for a file that is read from its beginning to its end; the pipe that a shell puts there
+ * (/dev/stdin, /dev/fd/N of `<(command)`) is taken, too: its writer is running. */
+status file_open_stream(const char *path, FILE **f, error *err);
+
+/* Reads at most `limit` bytes of a file or of a shell's pipe; a larger file is refused. The text ends with a 0 that is not
  * counted. */
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err);
 
@@ -22,6 +31,7 @@ const char *file_why(void);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+bool file_is_plain(const char *path); /* there, and neither a folder, a pipe nor a device */
 
 /* Makes a folder and those above it; one that is there is fine. ERR_INPUT: the system's reason. */
 status file_make_folder(const char *path, error *err);

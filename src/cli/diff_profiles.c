@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "profile/profile.h"
@@ -22,10 +23,11 @@ static bool ends_in(const char *word, const char *end)
 static bool is_torch(const char *word)
 {
     char start[4096];
-    FILE *f = fopen(word, "rb");
-    size_t n = f ? fread(start, 1, sizeof start - 1, f) : 0;
-    if (f) fclose(f);
-    start[n] = 0;
+    int fd;
+    error ignored;
+    ssize_t n = file_open(word, &fd, &ignored) ? 0 : read(fd, start, sizeof start - 1);
+    if (fd >= 0) close(fd);
+    start[n < 0 ? 0 : n] = 0;
     return strstr(start, "\"schemaVersion\"") || strstr(start, "\"traceEvents\"");
 }
 

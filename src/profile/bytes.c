@@ -4,6 +4,7 @@
  * I2  A gzip file may have several members, one after another, as gzip itself takes them. */
 #include "profile/bytes.h"
 
+#include "base/file.h"
 #include "base/waiting.h"
 
 #include <errno.h>
@@ -161,18 +162,9 @@ status bytes_open_text(bytes **out, const char *name, const char *data, size_t n
 
 status bytes_open(bytes **out, const char *path, error *err)
 {
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return error_set(err, ERR_INPUT,
-                         "cannot read %s: %s; repair: name a file that exists and can be read",
-                         path, strerror(errno));
-    if (S_ISDIR(st.st_mode))
-        return error_set(err, ERR_INPUT, "%s is a folder; repair: name a file in it", path);
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return error_set(err, ERR_INPUT,
-                         "cannot read %s: %s; repair: name a file that exists and can be read",
-                         path, strerror(errno));
+    FILE *f;
+    status st = file_open_stream(path, &f, err);
+    if (st) return st;
     bytes *b = make(path, err);
     if (!b) {
         fclose(f);

@@ -1,7 +1,9 @@
 /* read.c - which program wrote a file is told by its first bytes. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/file.h"
 #include "profile/readers.h"
 
 static const char SQLITE[] = "SQLite format 3";
@@ -54,13 +56,15 @@ status profile_parse(profile *out, const char *name, const char *data, size_t n,
     return s;
 }
 
+/* Only a plain file is looked into: what a pipe has given is gone. */
 static bool is_sqlite(const char *path)
 {
     char head[sizeof SQLITE] = "";
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(head, 1, sizeof head, f) : 0;
-    if (f) fclose(f);
-    return n == sizeof head && memcmp(head, SQLITE, sizeof head) == 0;
+    int fd;
+    error ignored;
+    ssize_t n = file_open(path, &fd, &ignored) ? 0 : read(fd, head, sizeof head);
+    if (fd >= 0) close(fd);
+    return n == (ssize_t)sizeof head && memcmp(head, SQLITE, sizeof head) == 0;
 }
 
 status profile_read(profile *out, const char *path, int64_t steps, arena *a, error *err)

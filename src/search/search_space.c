@@ -14,7 +14,9 @@
 #include "program/segment.h"
 #include "recipe/target.h"
 
-enum { TP_MOST = 16 };
+/* A ring of more ranks than CP_MOST is a pin: its waits take seconds to find, each, and no run has
+ * been seen near it. */
+enum { TP_MOST = 16, CP_MOST = 1024 };
 
 static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
 
@@ -183,7 +185,7 @@ void space_init(space *s, choice_maker *m, bool published, const char *stack)
     const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
     fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
-    fill(&s->cp, s, K_CP, s->seq / 2 > 1 ? s->seq / 2 : 1);
+    fill(&s->cp, s, K_CP, s->seq / 2 < 1 ? 1 : s->seq / 2 < CP_MOST ? s->seq / 2 : CP_MOST);
     fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1);
     fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1);
     fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);

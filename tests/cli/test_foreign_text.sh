@@ -60,4 +60,64 @@ expect script_names_the_link 0 'planned for cluster.gpu=./plain.yaml ' cat "$wor
 expect trial_names_the_link 0 'planned for cluster.gpu=.*/plain.yaml ' cat "$work/tuned/000/megatron.sh"
 expect recipe_of_a_link_is_read 0 'cluster.gpu' sh -c "cd '$work' && '$moefold' show a.yaml"
 expect hostile_file_itself 2 'holds a control character' sh -c "cd '$work' && '$moefold' show tiny cluster.gpu=\"\$1\"" - "./$name"
+
+# ---- only files are read: a pipe, a socket or a device in place of an input is an error, at once
+mkfifo "$work/pipe"
+python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$work/socket"
+at_once() { timeout 10 "$moefold" "$@" </dev/null; }
+expect a_pipe_as_recipe 2 'pipe: is a pipe; a file is needed' at_once check "$work/pipe"
+expect a_socket_as_recipe 2 'socket: is a socket' at_once check "$work/socket"
+expect a_device_as_recipe 2 '/dev/zero: is a device' at_once check /dev/zero
+expect a_pipe_of_overrides 2 'is a pipe' at_once check tiny --with "$work/pipe"
+expect a_pipe_of_flags 2 'is a pipe' at_once check --from-megatron "$work/pipe"
+expect a_pipe_to_compare_with 2 'is a pipe' at_once plan tiny --gpus 1xH100 --against "$work/pipe"
+expect a_pipe_as_profile 2 'is a pipe' at_once profile tiny "$work/pipe"
+expect a_pipe_as_trace 2 'is a pipe' at_once trace "$work/pipe" "$work/pipe"
+expect a_pipe_as_routing 2 'is a pipe' at_once price tiny --routing "$work/pipe"
+mkfifo "$work/pipe.yaml" "$work/pipe.json" "$work/pipe.log" "$work/pipe.sqlite"
+expect a_pipe_as_machine 2 'is a pipe' at_once check tiny cluster.gpu="$work/pipe.yaml"
+expect a_pipe_to_report 2 'is a pipe' at_once report "$work/pipe.json" -o "$work/page.html"
+expect a_pipe_in_a_difference 2 'is a pipe' at_once diff "$work/pipe.log" "$work/pipe.sqlite"
+mkdir "$work/hf" && mkfifo "$work/hf/config.json"
+expect a_pipe_as_config 2 'is a pipe' at_once check "$work/hf"
+rm "$work/hf/config.json" && cp tests/data/golden/qwen3-moe-tiny/config.json "$work/hf" && mkfifo "$work/hf/model.safetensors"
+expect a_pipe_of_weights 2 'model.safetensors' at_once convert "$work/hf" "$work/out.hf" --to moefold
+mkfifo "$work/data.idx" "$work/data.bin"
+expect a_pipe_of_data 2 'data.idx: is a pipe' at_once train "${small[@]}" dataset.data_path="$work/data"
+expect a_pipe_of_the_shell 0 'tiny: valid|valid' at_once check <(printf 'moefold: {model: tiny}\ncluster: {gpu: cpu}\n')
+expect standard_input 0 'valid' sh -c "printf 'moefold: {model: tiny}\ncluster: {gpu: cpu}\n' | '$moefold' check /dev/stdin"
+for name in latest_checkpointed_iteration.txt iter_0000001/metadata.json iter_0000001/weights-00000-of-00001.safetensors moefold.lock; do
+    rm -rf "$work/piped" && cp -r "$work/1.1" "$work/piped" && rm "$work/piped/$name" && mkfifo "$work/piped/$name"
+    at_once train "${small[@]}" checkpoint.load="$work/piped" checkpoint.save="$work/piped" train.train_iters=2 >"$work/out" 2>&1
+    code=$?
+    check "a_pipe_as_$(basename "$name")" [ "$code" = 2 -o "$code" = 3 ]
+done
+
+# ---- a lock that is not ours is left as it is
+foreign() { # NAME PATTERN
+    expect "$1" 3 "$2" at_once train "${small[@]}" checkpoint.save="$work/locked"
+    check "$1,_and_is_left_as_it_was" [ "$(cat "$work/locked/moefold.lock")" = precious ]
+}
+mkdir "$work/locked" && echo precious >"$work/locked/moefold.lock"
+foreign a_lock_of_another_kind 'moefold.lock: is not a lock of moefold: other text stands in it; repair: remove it'
+rm "$work/locked/moefold.lock" && echo precious >"$work/mine" && ln "$work/mine" "$work/locked/moefold.lock"
+foreign a_lock_with_two_names 'is not a lock of moefold: the file has another name'
+rm "$work/locked/moefold.lock" && : >"$work/mine" && ln "$work/mine" "$work/locked/moefold.lock"
+expect an_empty_lock_with_two_names 3 'has another name' at_once train "${small[@]}" checkpoint.save="$work/locked"
+check nothing_is_written_there [ ! -s "$work/mine" ]
+rm "$work/locked/moefold.lock" && : >"$work/locked/moefold.lock"
+expect an_empty_lock_is_taken 0 'saved checkpoint' at_once train "${small[@]}" checkpoint.save="$work/locked"
+
+# ---- what show writes can be read
+quoted() { sed 's/[\\'"'"']/\\&/g' <<<"$1"; }
+for word in --load '--a --b' '# x' '{a: b}' 'a: b' '- a' '&a' "it's" '"q"' '\x' '[a' '%x' '@x' '!x' '|' 'a\' $'a\tb'; do
+    "$moefold" show tiny cluster.gpu=cpu "checkpoint.save='$(quoted "$word")'" --as recipe >"$work/read.yaml" 2>"$work/out"
+    "$moefold" show "$work/read.yaml" --json >"$work/read.json" 2>>"$work/out"
+    check "recipe_with_${word// /_}_is_read" python3 -c '
+import json, sys
+assert json.load(open(sys.argv[1]))["knobs"]["checkpoint.save"]["value"] == sys.argv[2]' "$work/read.json" "$word"
+done
+
+# ---- a cluster of any size is searched, or refused, in seconds
+expect a_million_gpus 0 'Searched' timeout 60 "$moefold" plan qwen3-30b-a3b --gpus 1048576xH100 --seq 1M
 exit $failed

@@ -40,7 +40,7 @@ PY
 check both_readers_agree judged
 
 expect no_file 2 'no profile is named' "$moefold" profile tiny
-expect missing_file 2 'cannot read none.json: No such file' "$moefold" profile tiny none.json
+expect missing_file 2 'none.json: No such file' "$moefold" profile tiny none.json
 expect a_folder 2 'is a folder' "$moefold" profile tiny tests
 expect other_program 2 "none of its [0-9]+ lines is an iteration line" "$moefold" profile tiny README.md
 : >"$work/empty"

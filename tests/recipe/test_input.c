@@ -27,6 +27,10 @@ static void flags_make_an_input_of_megatron(void **state)
         {"---\nmodel: {num_layers: 2}\n", false},
         {"dataset:\n  data_path: a--b\n", false},
         {"train: {lr: -1, split: '--'}\n", false},
+        {"checkpoint:\n  save: \"--load\"\n", false},
+        {"# ours\n---\nmoefold:\n  model: tiny\ncheckpoint:\n  save: --load\n", false},
+        {"model:\n  a: 1\nMODEL_ARGS:\n  --num-layers: 2\n", true},
+        {"ENV_VARS:\n  A: 1\nMODEL_ARGS:\n  --num-layers: 2\n", true},
         {"", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 #define LIBRARY "libcudnn.so.9"
 
 static struct {
@@ -43,7 +45,7 @@ static void *open_in(const char *folder, const char *name)
 {
     char path[8192];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    return file_is_plain(path) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
 }
 
 /* The parts are opened by their names later on, which LD_LIBRARY_PATH may lead elsewhere: what is

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
+
 enum { LINE = 512, NOTE = 128, NAME = 128 };
 
 typedef struct kept_choice {
@@ -159,7 +161,7 @@ static void say_set_aside(const choice_list *l, const char *path, size_t version
  * (C1). */
 static bool read_all(choice_list *l, const char *path)
 {
-    FILE *f = fopen(path, "r");
+    FILE *f = file_is_plain(path) ? fopen(path, "r") : NULL;
     char line[LINE], gpu[NAME] = "";
     size_t theirs = 0;
     kept_choice c;

@@ -69,9 +69,24 @@ static status taken(const checkpoint_lock *l, const lock_record *by, error *err)
 
 static status unwritten(const checkpoint_lock *l, const char *what, int why, error *err)
 {
+    if (why == EMLINK || why == EINVAL)
+        return error_set(err, ERR_MACHINE,
+                         "%s: is not a lock of moefold: %s; repair: remove it, or use another "
+                         "folder",
+                         l->path,
+                         why == EMLINK ? "the file has another name, too (a hard link)"
+                                       : "it is not a plain file");
     return error_set(err, ERR_MACHINE,
                      "%s: cannot be %s: %s; repair: use a folder where files can be created",
                      l->path, what, strerror(why));
+}
+
+static status not_a_lock(const checkpoint_lock *l, error *err)
+{
+    return error_set(err, ERR_MACHINE,
+                     "%s: is not a lock of moefold: other text stands in it; repair: remove it, or "
+                     "use another folder",
+                     l->path);
 }
 
 /* ---- the system's lock */
@@ -88,12 +103,17 @@ static int set_lock(int fd)
 /* Opens the file and locks it; *created: nobody had it. */
 static status open_file(checkpoint_lock *l, bool *created, error *err)
 {
-    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+    int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     int fd = open(l->path, flags | O_EXCL, 0666);
     *created = fd >= 0;
     if (fd < 0 && errno == EEXIST) fd = open(l->path, flags, 0666);
     if (fd < 0) return unwritten(l, "created", errno, err);
-    int why = set_lock(fd);
+    int why = record_not_ours(fd);
+    if (why) {
+        close(fd);
+        return unwritten(l, "opened", why, err);
+    }
+    why = set_lock(fd);
     l->fd = why ? -1 : fd;
     l->self = owner_self(why ? HELD_FILE : HELD_LOCK);
     if (!why) return OK;
@@ -176,6 +196,7 @@ static status enter(checkpoint_lock *l, error *err)
     if (!created) {
         int why = record_read(&before, l->path);
         if (why) return unwritten(l, "read", why, err);
+        if (before.foreign) return not_a_lock(l, err);
         if (!is_free(l, &before)) s = watch(l, &before, err);
         if (s) return s;
     }
@@ -308,6 +329,7 @@ static status restore(checkpoint_lock *l, const lock_record *now, int why, error
 {
     if (why == ENOENT) return make_again(l, err);
     if (why) return unwritten(l, "read", why, err);
+    if (now->foreign) return not_a_lock(l, err);
     if (!now->named) {
         why = put_name(l);
         return why ? unwritten(l, "written", why, err) : OK;

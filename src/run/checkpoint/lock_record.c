@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -56,6 +57,23 @@ static bool parse(lock_record *r)
 
 /* ---- files */
 
+int record_not_ours(int fd)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0) return errno;
+    return !S_ISREG(info.st_mode) ? EINVAL : info.st_nlink > 1 ? EMLINK : 0;
+}
+
+/* A pipe would hold us up; a file with two names is somebody's who did not ask us to write. */
+static int open_record(const char *path, int flags, int *fd)
+{
+    *fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (*fd < 0) return errno;
+    int why = record_not_ours(*fd);
+    if (why) close(*fd);
+    return why;
+}
+
 /* Up to the end of the file or of the room; 0, or errno. */
 static int read_line(int fd, char out[RECORD_BYTES])
 {
@@ -72,23 +90,23 @@ static int read_line(int fd, char out[RECORD_BYTES])
 int record_read(lock_record *r, const char *path) /* I1 */
 {
     *r = (lock_record){.named = false};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return errno;
-    int why = read_line(fd, r->text);
+    int fd, why = open_record(path, O_RDONLY, &fd);
+    if (why) return why;
+    why = read_line(fd, r->text);
     close(fd);
     r->text[strcspn(r->text, "\n")] = 0;
     for (size_t m = strlen(r->text); m > 0 && r->text[m - 1] == ' ';) r->text[--m] = 0;
     snprintf(r->people, sizeof r->people, "%.*s", (int)strcspn(r->text, ";"), r->text);
     r->released = text_equal(r->text, not_held);
     r->named = parse(r);
+    r->foreign = *r->text && !r->released && !text_starts(r->text, "process ");
     return why;
 }
 
 int record_write(const char *path, const char text[RECORD_BYTES]) /* I1 */
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return errno;
-    int why = 0;
+    int fd, why = open_record(path, O_WRONLY, &fd);
+    if (why) return why;
     for (size_t done = 0; done < RECORD_BYTES && !why;) {
         ssize_t n = pwrite(fd, text + done, RECORD_BYTES - done, (off_t)done);
         if (n > 0) done += (size_t)n;

@@ -16,6 +16,7 @@ typedef struct lock_record {
     bool named;                /* false: released, or not readable as a record */
     owner who;                 /* if named */
     char token[UNIQUE_TEXT];   /* if named */
+    bool foreign;              /* something else stands there: the file is nobody's lock */
     char text[RECORD_BYTES];   /* as it stands there, without padding and line end */
     char people[RECORD_BYTES]; /* up to the ';' */
 } lock_record;
@@ -25,8 +26,10 @@ void record_print(char out[RECORD_BYTES], const owner *who, const char *token, c
                   int64_t beat);
 void record_print_not_held(char out[RECORD_BYTES]);
 
-/* 0, or errno. */
+/* 0, or errno. A file with a second name (EMLINK) or of another kind (EINVAL) is not ours to write,
+ * and is left as it is. */
 int record_read(lock_record *r, const char *path);
 int record_write(const char *path, const char text[RECORD_BYTES]);
+int record_not_ours(int fd);
 
 #endif

@@ -7,13 +7,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/maths.h"
 
 enum { CHUNK_ELEMENTS = 1 << 18, FLOAT_BYTES = 4 };
@@ -117,9 +117,10 @@ static status sum_header(int fd, int64_t *file_bytes, uint64_t *sum)
 
 status tensor_file_header(const char *path, int64_t *bytes, uint64_t *sum, error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return error_set(err, ERR_INPUT, "%s: %s", path, strerror(errno));
-    status s = sum_header(fd, bytes, sum);
+    int fd;
+    status s = file_open(path, &fd, err);
+    if (s) return s;
+    s = sum_header(fd, bytes, sum);
     close(fd);
     return s ? error_set(err, s, "%s: its header cannot be read", path) : OK;
 }
@@ -228,12 +229,12 @@ static status stream(const reading *g, error *err)
 status tensor_box_load(const tensor_box *b, const tensor_target *targets, int n, error *err)
 {
     reading g = {.b = b, .targets = targets, .n_targets = n};
-    g.fd = open(b->path, O_RDONLY | O_CLOEXEC);
-    if (g.fd < 0) return error_set(err, ERR_INPUT, "%s: %s", b->path, strerror(errno));
+    status s = file_open(b->path, &g.fd, err);
+    if (s) return s;
     int64_t room = b->n < CHUNK_ELEMENTS ? b->n : CHUNK_ELEMENTS;
     g.chunk = malloc((size_t)(room ? room : 1) * FLOAT_BYTES);
-    status s = g.chunk ? stream(&g, err)
-                       : error_set(err, ERR_MACHINE, "%s: no memory to read it", b->path);
+    s = g.chunk ? stream(&g, err)
+                : error_set(err, ERR_MACHINE, "%s: no memory to read it", b->path);
     free(g.chunk);
     close(g.fd);
     return s;

@@ -8,11 +8,12 @@
 #include "run/data/idx.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the files are little-endian");
 
@@ -314,11 +315,12 @@ status idx_parse(idx_file *f, const idx_bytes *b, error *err)
 static status open_file(const char *path, int *fd, idx_map *map, error *err)
 {
     struct stat info;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold us up */
-    if (*fd < 0)
+    if (!file_exists(path))
         return error_set(err, ERR_INPUT, "%s: %s; name the data without .bin or .idx", path,
                          strerror(errno));
-    if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
+    status s = file_open(path, fd, err);
+    if (s) return s;
+    if (fstat(*fd, &info) == 0) {
         map->n_bytes = (int64_t)info.st_size;
         map->path = path;
         map->device = (uint64_t)info.st_dev;
@@ -326,7 +328,7 @@ static status open_file(const char *path, int *fd, idx_map *map, error *err)
         return OK;
     }
     close(*fd);
-    return error_set(err, ERR_INPUT, "%s: is not a file", path);
+    return error_set(err, ERR_MACHINE, "%s: %s", path, strerror(errno));
 }
 
 static status map_file(const char *path, int fd, idx_map *map, error *err)

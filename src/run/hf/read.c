@@ -1,10 +1,10 @@
 /* read.c - values of a tensor, window by window. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "run/hf/source.h"
 
 static unsigned char *room(hf_source *src)
@@ -17,10 +17,9 @@ static status use_file(hf_source *src, const char *path, error *err)
 {
     if (src->open_path && strcmp(src->open_path, path) == 0) return OK;
     hf_source_close(src);
-    src->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (src->fd < 0) return error_set(err, ERR_INPUT, "%s: %s", path, strerror(errno));
-    src->open_path = path;
-    return OK;
+    status s = file_open(path, &src->fd, err);
+    if (!s) src->open_path = path;
+    return s;
 }
 
 /* n bytes from byte `at` of the tensor. */
