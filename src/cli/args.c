@@ -1,4 +1,5 @@
 /* args.c - words of the command line: options, a recipe, overrides, flags of Megatron-LM. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -131,47 +132,106 @@ static status read_with(recipe *r, const char *path, error *err)
                      near ? near : "");
 }
 
-static status scratch_flag(recipe *r, const cli_words *w, int at, int *used, error *err)
+/* What the first pass finds, all that is wrong with it in one message. */
+typedef struct first_words {
+    recipe *scratch;
+    const char *name; /* the recipe's */
+    bool help;
+    textbuf unknown;
+    int n_unknown;
+} first_words;
+
+static void gather_unknown(first_words *f, const char *text)
 {
-    const char *near = nearest_option(r->a, w->argv[at], w->options, w->n_options);
-    if (near)
-        return error_set(err, ERR_INPUT, "unknown option '%.80s'; did you mean %s?", w->argv[at],
-                         near);
-    return megatron_flag(r, w->argc - at, w->argv + at, "command line", used, err);
+    text_add(&f->unknown, "%s%s", f->n_unknown++ ? "\n  " : "", text);
+}
+
+/* `--cp 8` for cp=8: a short name, or a key without its section, with two dashes before it. */
+static const char *meant_knob(arena *a, const char *word)
+{
+    char *bare = (char *)arena_copy(a, word + 2, strcspn(word + 2, "="));
+    for (char *p = bare; *p; p++)
+        if (*p == '-') *p = '_';
+    int k = knob_find(bare, NULL);
+    return k < 0 ? NULL : knobs[k].short_name ? knobs[k].short_name : knobs[k].key;
+}
+
+/* A value behind an unknown flag is no recipe's name. */
+static bool is_value(const first_words *f, const char *next)
+{
+    return next && next[0] != '-' && !strchr(next, '=') &&
+           (f->name || isdigit((unsigned char)next[0]));
+}
+
+static void first_flag(first_words *f, const cli_words *w, int at, int *used)
+{
+    error err = {{0}};
+    arena *a = f->scratch->a;
+    const char *word = w->argv[at], *next = at + 1 < w->argc ? w->argv[at + 1] : NULL;
+    const char *near = nearest_option(a, word, w->options, w->n_options);
+    const char *meant = meant_knob(a, word);
+    if (!near && !meant &&
+        !megatron_flag(f->scratch, w->argc - at, w->argv + at, "command line", used, &err))
+        return;
+    if (meant)
+        gather_unknown(f, arena_text(a, "unknown option '%.80s'; knobs are key=value: %s=%.80s",
+                                     text_visible(a, word), meant,
+                                     is_value(f, next) ? text_visible(a, next) : "..."));
+    else if (near)
+        gather_unknown(f, arena_text(a, "unknown option '%.80s'; did you mean %s?",
+                                     text_visible(a, word), near));
+    else
+        gather_unknown(f, arena_copy(a, err.text, strlen(err.text)));
+    *used = is_value(f, next) && !strchr(word, '=') ? 2 : 1;
+}
+
+static void first_override(first_words *f, const char *assignment)
+{
+    const char *p = assignment + strspn(assignment, "+"), *equals = strchr(p, '=');
+    if (!equals || equals == p || equals[1] == '{') return; /* the second pass says more */
+    const char *unknown =
+        recipe_unknown_key(f->scratch->a, arena_copy(f->scratch->a, p, (size_t)(equals - p)));
+    if (unknown) gather_unknown(f, arena_text(f->scratch->a, "command line: %s", unknown));
+}
+
+static status first_word(first_words *f, const cli_words *w, int at, int *used, error *err)
+{
+    status s = OK;
+    char *word = w->argv[at];
+    int taken = take_option(w, at, &s, err);
+    const char *assignment = override_of(f->scratch->a, word);
+    if (taken)
+        *used = taken;
+    else if (strncmp(word, "--", 2) == 0)
+        first_flag(f, w, at, used);
+    else if (assignment)
+        first_override(f, assignment);
+    else if (f->name)
+        return error_set(err, ERR_INPUT,
+                         "'%s': the recipe is '%s' already; overrides are key=value", word,
+                         f->name);
+    else
+        f->name = word;
+    return s;
 }
 
 /* First pass: options and the recipe's name. Overrides and flags come after, so that they win
  * whatever the order of words. */
 static status first_pass(const cli_words *w, const char **name, bool *help, error *err)
 {
-    char **argv = w->argv;
-    recipe *scratch_recipe = NULL;
-    arena *scratch = arena_create();
-    scratch_recipe = ARENA_NEW(scratch, recipe);
-    recipe_init(scratch_recipe, scratch, "");
+    arena *a = arena_create();
+    first_words f = {.scratch = ARENA_NEW(a, recipe), .unknown = text_init(a)};
+    recipe_init(f.scratch, a, "");
     status s = OK;
-    for (int i = 1; i < w->argc && !s;) {
+    for (int i = 1; i < w->argc && !s && !*help;) {
         int used = 1;
-        if (asks_help(argv[i])) {
-            *help = true;
-            break;
-        }
-        int taken = take_option(w, i, &s, err);
-        if (taken)
-            used = taken;
-        else if (strncmp(argv[i], "--", 2) == 0)
-            s = scratch_flag(scratch_recipe, w, i, &used, err);
-        else if (override_of(scratch, argv[i]))
-            used = 1;
-        else if (*name)
-            s = error_set(err, ERR_INPUT,
-                          "'%s': the recipe is '%s' already; overrides are key=value", argv[i],
-                          *name);
-        else
-            *name = argv[i];
+        *help = asks_help(w->argv[i]);
+        if (!*help) s = first_word(&f, w, i, &used, err);
         i += used;
     }
-    arena_destroy(scratch);
+    *name = f.name;
+    if (!s && f.n_unknown && !*help) s = error_set(err, ERR_INPUT, "%s", f.unknown.s);
+    arena_destroy(a);
     return s;
 }
 

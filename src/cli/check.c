@@ -148,8 +148,7 @@ static void print_text(const checked *c, arena *a)
     const violations *found = &c->found;
     print_verdict(c, a);
     print_violations(c, a);
-    for (int i = 0; i < s->r.n_notes; i++) printf("  %s\n", s->r.notes[i]);
-    if (s->r.n_notes) printf("\n");
+    if (cli_print_notes(&s->r, "  ", false)) printf("\n");
     cli_print_model(s, a);
     cli_print_layout(s, a);
     cli_print_stages(s, a);

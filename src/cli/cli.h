@@ -130,6 +130,10 @@ void cli_print(const char *heading, const char *format, ...) __attribute__((form
 
 /* Blocks of text that several commands print. */
 void cli_print_model(const setup *s, arena *a);
+
+/* Notes of a recipe, each behind `before`. Of several that say "no effect here" one line says how
+ * many; `all`: every one is printed. Returns whether anything was printed. */
+bool cli_print_notes(const recipe *r, const char *before, bool all);
 void cli_print_layout(const setup *s, arena *a);
 void cli_print_stages(const setup *s, arena *a);
 void cli_print_memory(const setup *s, int64_t pp_rank, arena *a);

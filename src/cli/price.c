@@ -218,8 +218,7 @@ static void print_text(const priced *q, arena *a)
     if (other) cli_print(routed ? "" : "Routing", "%s\n\n", other);
     cli_print("Wall", "%s: %s\n\n", wall_name(p->wall), p->evidence);
     cli_print_not_priced(q->left_out, q->n_left_out);
-    for (int i = 0; i < q->s->r.n_notes; i++) cli_print("Note", "%s\n", q->s->r.notes[i]);
-    if (q->s->r.n_notes) printf("\n");
+    if (cli_print_notes(&q->s->r, "Note     ", false)) printf("\n");
     print_changes(q, a);
     if (q->trace.path) cli_print_trace(&q->traced, q->trace.path, a);
 }

@@ -1,6 +1,7 @@
 /* print.c - blocks of text that several commands print. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/cli.h"
 
@@ -12,6 +13,20 @@ void cli_print_model(const setup *s, arena *a)
               text_count(a, totals.total), text_count(a, totals.active));
     printf("         %.4g GFLOP per trained token at sequence length %s\n\n",
            model_flops_per_token(&s->m, seq) / 1e9, text_grouped(a, seq));
+}
+
+bool cli_print_notes(const recipe *r, const char *before, bool all)
+{
+    int idle = 0;
+    for (int i = 0; i < r->n_notes; i++) idle += strstr(r->notes[i], "no effect here") != NULL;
+    bool counted = idle > 1 && !all;
+    for (int i = 0; i < r->n_notes; i++)
+        if (!counted || !strstr(r->notes[i], "no effect here"))
+            printf("%s%s\n", before, r->notes[i]);
+    if (counted)
+        printf("%s%d options have no effect here; `moefold show ... --all` names them\n", before,
+               idle);
+    return r->n_notes > 0;
 }
 
 static const char *reach_text(const setup *s, const group_kind *k, arena *a)

@@ -24,7 +24,7 @@ static void print_knobs(const setup *s, origin from, const char *title, arena *a
 
 static void print_recipe(const setup *s, bool all, arena *a)
 {
-    for (int i = 0; i < s->r.n_notes; i++) printf("%s\n", s->r.notes[i]);
+    cli_print_notes(&s->r, "", all);
     print_knobs(s, FROM_USER, "Set by you", a);
     print_knobs(s, FROM_MODEL, "Set by the model", a);
     print_knobs(s, FROM_DERIVED, "Derived", a);

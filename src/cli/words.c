@@ -109,7 +109,11 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
     if (!s && n) s = must_agree(r, K_N_GPUS, value_of_int(n), "--gpus", word, err);
     if (s || !n) return s;
     const gpu *g = recipe_gpu(r);
-    if (!g) g = gpu_find(knobs[K_GPU].dflt);
+    if (!g) {
+        g = gpu_find(knobs[K_GPU].dflt);
+        recipe_note(r, "--gpus %s: no GPU is named, and %s is taken; --gpus %sx%s says so", word,
+                    g->name, word, g->name);
+    }
     cli_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
     return OK;
 }

@@ -25,6 +25,36 @@ int knob_find(const char *key, bool *is_alias)
     return -1;
 }
 
+/* Is every word of `wanted` one of `name`? Words end at underscores. */
+static bool holds_words(const char *name, const char *wanted)
+{
+    for (const char *w = wanted; *w;) {
+        size_t n = strcspn(w, "_");
+        const char *p = name;
+        while (*p && !(strcspn(p, "_") == n && strncmp(p, w, n) == 0)) {
+            p += strcspn(p, "_");
+            p += *p == '_';
+        }
+        if (!*p) return false;
+        w += n + (w[n] == '_');
+    }
+    return true;
+}
+
+/* The shortest key that has all words of this name: mixed_precision for precision. */
+static const char *holding(const char *wanted)
+{
+    const char *best = NULL;
+    size_t fewest = SIZE_MAX;
+    for (int k = 0; k < K_COUNT && strlen(wanted) > 2; k++) {
+        const char *dot = strrchr(knobs[k].key, '.'), *name = dot ? dot + 1 : knobs[k].key;
+        if (!holds_words(name, wanted) || strlen(name) >= fewest) continue;
+        fewest = strlen(name);
+        best = knobs[k].key;
+    }
+    return best;
+}
+
 /* People forget or mistake the section more often than the name: compare both the whole key and its
  * last part, and prefer the nearer. */
 const char *knob_nearest(const char *key)
@@ -44,7 +74,7 @@ const char *knob_nearest(const char *key)
             best = knobs[k].key;
         }
     }
-    return best;
+    return best ? best : holding(tail);
 }
 
 const char *knob_short_word(arena *a, const char *word)

@@ -201,6 +201,18 @@ enum { N_RETIRED = sizeof retired / sizeof retired[0] };
 
 enum { KNOB_FLAGS_MAX = 4 };
 
+/* The shortest that goes on behind this word: --fp8-format for --fp8. */
+static const char *flag_beginning(const char *word, const char *const *names, int n_names)
+{
+    const char *best = NULL;
+    size_t n = strlen(word);
+    for (int i = 0; i < n_names; i++)
+        if (strncmp(names[i], word, n) == 0 && names[i][n] == '-' &&
+            (!best || strlen(names[i]) < strlen(best)))
+            best = names[i];
+    return best;
+}
+
 const char *flag_nearest(arena *a, const char *flag)
 {
     for (int i = 0; i < N_RETIRED; i++)
@@ -217,5 +229,6 @@ const char *flag_nearest(arena *a, const char *flag)
     for (int i = 0; i < n_combos; i++) names[n++] = combos[i].flag;
     for (int i = 0; i < N_IDLE; i++) names[n++] = idle_flags[i].name;
     for (int i = 0; i < N_SECOND; i++) names[n++] = second_names[i].name;
-    return text_nearest(flag, names, n);
+    const char *near = text_nearest(flag, names, n);
+    return near ? near : flag_beginning(flag, names, n);
 }

@@ -88,20 +88,20 @@ static void set_own(recipe *r, knob_id k, value v, const char *why)
     recipe_set(r, k, v, why);
 }
 
-static status unknown_key(const recipe *r, const char *key, const char *where, error *err)
-{
-    const char *near = knob_nearest(key);
-    key = text_visible(r->a, key);
-    return error_set(err, ERR_INPUT, "%s: unknown knob '%.200s'%s%s%s", where, key,
-                     near ? "; the nearest known one is '" : "; `moefold knobs` lists them all",
-                     near ? near : "", near ? "'" : "");
-}
-
 /* Options that set no knob: keys of Megatron-Bridge and, as repairs write them, flags of
  * Megatron-LM. */
 static const idle_option *idle_find(const char *name)
 {
     return text_starts(name, "--") ? idle_flag_find(name) : bridge_key_find(name);
+}
+
+const char *recipe_unknown_key(arena *a, const char *key)
+{
+    if (knob_find(key, NULL) >= 0 || idle_find(key)) return NULL;
+    const char *near = knob_nearest(key);
+    return arena_text(a, "unknown knob '%.200s'%s%s%s", text_visible(a, key),
+                      near ? "; the nearest known one is '" : "; `moefold knobs` lists them all",
+                      near ? near : "", near ? "'" : "");
 }
 
 void recipe_ignore(recipe *r, const idle_option *o, const char *name, const char *text,
@@ -123,10 +123,10 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
     bool is_alias = false;
     int k = knob_find(key, &is_alias);
     if (k < 0) {
-        const idle_option *o = idle_find(key);
-        if (!o) return unknown_key(r, key, where, err);
-        recipe_ignore(r, o, key, given.kind == V_TEXT ? given.text : value_text(r->a, given),
-                      where);
+        const char *unknown = recipe_unknown_key(r->a, key);
+        if (unknown) return error_set(err, ERR_INPUT, "%s: %s", where, unknown);
+        recipe_ignore(r, idle_find(key), key,
+                      given.kind == V_TEXT ? given.text : value_text(r->a, given), where);
         return OK;
     }
     value v;
@@ -241,6 +241,8 @@ typedef struct yaml_place {
     recipe *r;
     const char *name; /* of the file */
     error *err;
+    textbuf unknown; /* a line for each key that nobody knows */
+    int n_unknown;
 } yaml_place;
 
 /* Of a knob that holds text (`words`), or of another. */
@@ -308,6 +310,12 @@ static status yaml_section(yaml_place *at, const yaml_node *map, const char *pre
             if (!s && k >= 0)
                 v = recipe_located(at->r, (knob_id)k, v, file_folder(at->r->a, at->name));
             if (!s && v.kind == V_NULL && is_section(key) && k < 0) continue;
+            const char *unknown = s ? NULL : recipe_unknown_key(at->r->a, key);
+            if (unknown) {
+                text_add(&at->unknown, "%s%s:%d: %s", at->n_unknown++ ? "\n  " : "", at->name,
+                         node->line, unknown);
+                continue;
+            }
             if (!s)
                 s = recipe_set_key(at->r, key, v,
                                    arena_text(at->r->a, "%s:%d", at->name, node->line), at->err);
@@ -326,8 +334,9 @@ status recipe_parse_yaml(recipe *r, const char *name, const char *data, size_t n
         return error_set(err, ERR_INPUT,
                          "%s:%d: a recipe is a map of knobs, such as `model: {...}`", name,
                          root->line);
-    yaml_place at = {r, name, err};
-    return yaml_section(&at, root, "");
+    yaml_place at = {r, name, err, text_init(r->a), 0};
+    s = yaml_section(&at, root, "");
+    return s || !at.n_unknown ? s : error_set(err, ERR_INPUT, "%s", at.unknown.s);
 }
 
 status recipe_read_yaml(recipe *r, const char *path, error *err)

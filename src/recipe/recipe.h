@@ -65,6 +65,9 @@ void recipe_set_system(recipe *r, knob_system system, const char *why);
 /* Key and value as the user wrote them; checks key and type. `where` stands in messages. */
 status recipe_set_key(recipe *r, const char *key, value v, const char *where, error *err);
 
+/* What is wrong with a key that nobody knows, and the nearest known one; NULL: it is known. */
+const char *recipe_unknown_key(arena *a, const char *key);
+
 /* "key=value"; a leading + or ++ (Hydra) is taken too. */
 status recipe_override(recipe *r, const char *assignment, const char *where, error *err);
 

@@ -95,7 +95,20 @@ printf 'model:\n  tensor_model_parallel_size: {}\n' >"$work/map.yaml"
 expect empty_map_in_a_file 2 'map.yaml:2: model.tensor_model_parallel_size=\{\}: is an empty map' "$moefold" check tiny --with "$work/map.yaml"
 printf 'train: {}\nmodel:\n  foo: {}\n' >"$work/map.yaml"
 expect empty_map_of_nothing_in_a_file 2 "map.yaml:3: unknown knob 'model.foo'" "$moefold" check tiny --with "$work/map.yaml"
-expect unknown_flag_says_where_to_look 2 "unknown flag '--tp'; --help lists" "$moefold" check tiny --tp 4
+expect unknown_flag_says_where_to_look 2 "unknown flag '--nosuch'; --help lists" "$moefold" check tiny --nosuch 4
+expect short_word_with_dashes 2 'knobs are key=value: cp=8' "$moefold" check tiny --cp 8
+expect flag_that_goes_on 2 "nearest known one is '--fp8-format'" "$moefold" check tiny --fp8
+expect word_of_a_key 2 "nearest known one is 'mixed_precision'" "$moefold" check tiny precision=
+expect words_of_a_key 2 "one is 'model.tensor_model_parallel_size'" "$moefold" check tiny model.tensor_parallel=2
+expect all_unknown_first 2 "unknown knob 'model.foo'" "$moefold" check tiny model.foo=1 --bar=2 train.baz=3
+expect all_unknown_second 2 "  command line: unknown flag '--bar'" "$moefold" check tiny model.foo=1 --bar=2 train.baz=3
+expect all_unknown_third 2 "  command line: unknown knob 'train.baz'" "$moefold" check tiny model.foo=1 --bar=2 train.baz=3
+printf 'model: {foo: 1}\ntrain:\n  baz: 3\n' >"$work/unknown.yaml"
+expect all_unknown_of_a_file 2 "unknown.yaml:3: unknown knob 'train.baz'" "$moefold" check "$work/unknown.yaml"
+expect count_without_a_gpu 0 'no GPU is named, and H100 is taken; --gpus 2xH100 says so' "$moefold" check tiny --gpus 2
+idle='model.apply_rope_fusion=true ft.enable_ft_package=true'
+expect idle_options_are_counted 0 '^  2 options have no effect here; .moefold show' "$moefold" check tiny $idle
+expect idle_options_are_named 0 'model.apply_rope_fusion: .*no effect here' "$moefold" show tiny $idle --all
 
 # ---- exports read back
 "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-lm >"$work/args.txt"
