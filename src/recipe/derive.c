@@ -71,9 +71,9 @@ static void derive_optimizer(recipe *r)
 static void derive_data(recipe *r)
 {
     if (!recipe_is_lm(r)) {
-        bool named = recipe_given(r, K_DATA_PATH);
+        bool named = recipe_names_data(r);
         recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
-                    named ? "dataset.data_path is set" : "unset: dataset.data_path is not set");
+                    named ? "data files are named" : "unset: dataset.data_path is not set");
     }
     recipe_fill_default(r, K_SEED);
     recipe_fill(r, K_DATA_SEED, r->knob[K_SEED].v, FROM_DERIVED, "rng.seed");

@@ -209,7 +209,7 @@ static void write_required(writer *w)
         begin_flag(w, "--moe-router-force-load-balancing"); /* by random logits, there */
     if (recipe_on(r, K_MLA) && !recipe_is(r, K_ROPE_TYPE, "yarn"))
         begin_flag(w, "--no-rope-fusion"); /* its fused kernel of MLA has YaRN only */
-    if (!recipe_given(r, K_DATA_PATH) && !recipe_on(r, K_MOCK_DATA)) begin_flag(w, "--mock-data");
+    if (!recipe_names_data(r) && !recipe_on(r, K_MOCK_DATA)) begin_flag(w, "--mock-data");
     if (!recipe_given(r, K_TRAIN_ITERS) && !recipe_given(r, K_TRAIN_SAMPLES))
         put_value(w, "--train-iters", arena_text(w->a, "%d", EXPORT_ITERS));
     if (!recipe_given(r,
@@ -228,7 +228,7 @@ static void explain_required(writer *w)
     if (!recipe_given(r, K_LR))
         text_add(w->out, "# the learning rate is not set in the recipe; give %s\n",
                  knobs[K_LR].key);
-    if (!recipe_given(r, K_DATA_PATH) && !recipe_on(r, K_MOCK_DATA))
+    if (!recipe_names_data(r) && !recipe_on(r, K_MOCK_DATA))
         text_add(w->out, "# no data are named in the recipe; give %s\n", knobs[K_DATA_PATH].key);
     if (!recipe_given(r, K_TRAIN_ITERS) && !recipe_given(r, K_TRAIN_SAMPLES))
         text_add(w->out, "# the run length is not set in the recipe; give %s\n",

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "recipe/export.h"
+#include "recipe/blends.h"
 #include "recipe/export_parts.h"
 #include "recipe/precision.h"
 
@@ -20,7 +21,7 @@ static const struct {
 
 /* Bridge has no such field: its models are built for the sequence length, and the mask switch
  * is an argument of a constructor that overrides do not reach. */
-static const knob_id no_key[] = {K_MAX_POSITIONS, K_SKIP_MASK};
+static const knob_id no_key[] = {K_MAX_POSITIONS, K_SKIP_MASK, K_DATA_ARGS, K_SPLIT_ARGS};
 
 static bool has_key(knob_id k)
 {
@@ -91,13 +92,19 @@ static bool is_part_of_precision(const recipe *r, knob_id k)
     return name && precision_implies(name, k, &v);
 }
 
+static bool is_separate(knob_id k)
+{
+    return k == K_TRAIN_DATA || k == K_VALID_DATA || k == K_TEST_DATA;
+}
+
 static bool is_told(const recipe *r, knob_id k, arena *a)
 {
     const setting *s = &r->knob[k];
     bool undecided = s->from == FROM_NOTHING || (s->from == FROM_DEFAULT && s->v.kind == V_NULL);
     if (undecided || knob_is_ours(k) || !export_matters(r, k)) return false;
     if (k == K_DATA_PATH && recipe_on(r, K_MOCK_DATA))
-        return false; /* it would win over the mock */
+        return false;                 /* it would win over the mock */
+    if (is_separate(k)) return false; /* put_blends */
     if (is_part_of_precision(r, k)) return !is_implied(r, k);
     return !value_equal(s->v, knob_default(a, k, MOEFOLD)) ||
            !value_equal(s->v, knob_default(a, k, MEGATRON_BRIDGE));
@@ -194,11 +201,30 @@ static void put_copies(bridge_writer *w, knob_id k, value v)
     }
 }
 
+static const knob_id separate[] = {K_TRAIN_DATA, K_VALID_DATA, K_TEST_DATA};
+enum { N_SEPARATE = sizeof separate / sizeof separate[0] };
+
+/* Files of each set's own, which nothing splits. */
+static void put_blends(bridge_writer *w)
+{
+    value pairs[N_SEPARATE];
+    bool any = false;
+    for (int i = 0; i < N_SEPARATE; i++) {
+        pairs[i] = blend_pair(w->out->a, w->r->knob[separate[i]].v);
+        any |= pairs[i].kind != V_NULL;
+    }
+    if (!any) return;
+    put_line(w->out, BLEND_PER_SPLIT, (value){.kind = V_LIST, .list = {pairs, N_SEPARATE}});
+    text_add(w->out, "dataset.split=null\n");
+}
+
 /* Bridge stops without a run length, and without a tokenizer. */
 static void put_required(bridge_writer *w)
 {
     const recipe *r = w->r;
-    if (recipe_on(r, K_MOCK_DATA)) text_add(w->out, "dataset.blend=null\n");
+    if (recipe_on(r, K_MOCK_DATA) || recipe_names_separate(r))
+        text_add(w->out, "dataset.blend=null\n");
+    put_blends(w);
     if (recipe_on(r, K_FORCE_RANDOM) && !recipe_on(r, K_FORCE_BALANCE))
         put_line(w->out, knobs[K_FORCE_BALANCE].key, value_of_bool(true));
     if (recipe_on(r, K_OFFLOAD)) text_add(w->out, "++env_vars.%s=1\n", EXPORT_OFFLOAD_VARIABLE);

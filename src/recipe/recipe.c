@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/yaml.h"
 #include "recipe/bridge_derive.h"
+#include "recipe/blends.h"
 #include "recipe/bridge_keys.h"
 #include "recipe/megatron_table.h"
 
@@ -122,6 +123,8 @@ status recipe_set_key(recipe *r, const char *key, value given, const char *where
 {
     bool is_alias = false;
     int k = knob_find(key, &is_alias);
+    if (text_equal(key, BLEND_PER_SPLIT)) return blends_set(r, given, where, err);
+    if (k == K_DATA_PATH) given = blend_words(r->a, given);
     if (k < 0) {
         const char *unknown = recipe_unknown_key(r->a, key);
         if (unknown) return error_set(err, ERR_INPUT, "%s: %s", where, unknown);
@@ -225,7 +228,12 @@ status recipe_override(recipe *r, const char *assignment, const char *where, err
     value v = {.kind = V_NULL};
     int k = knob_find(key, NULL);
     if (equals[1] == '{' && !is_idle(key)) return set_object(r, key, equals + 1, where, err);
-    if (k < 0) return recipe_set_key(r, key, value_of_text(equals + 1), where, err);
+    if (k < 0 && !text_equal(key, BLEND_PER_SPLIT))
+        return recipe_set_key(r, key, value_of_text(equals + 1), where, err);
+    if (k < 0) {
+        status read = value_parse(r->a, equals + 1, &v, err);
+        return read ? error_prefix(err, read, "%s", where) : blends_set(r, v, where, err);
+    }
     if (!equals[1 + strspn(equals + 1, " ")] && knobs[k].kind != TEXT) /* tp=$TP, with no TP */
         return error_set(err, ERR_INPUT, "%s: %.200s= has no value; %.200s=null unsets it", where,
                          key, key);
@@ -388,6 +396,17 @@ void recipe_reopen(recipe *out, const recipe *resolved)
 bool recipe_is_lm(const recipe *r)
 {
     return recipe_is(r, K_SYSTEM, "megatron-lm");
+}
+
+bool recipe_names_separate(const recipe *r)
+{
+    return recipe_given(r, K_TRAIN_DATA) || recipe_given(r, K_VALID_DATA) ||
+           recipe_given(r, K_TEST_DATA) || recipe_given(r, K_SPLIT_ARGS);
+}
+
+bool recipe_names_data(const recipe *r)
+{
+    return recipe_given(r, K_DATA_PATH) || recipe_given(r, K_DATA_ARGS) || recipe_names_separate(r);
 }
 
 bool recipe_stack_before(const recipe *r, const char *name)

@@ -103,6 +103,11 @@ status recipe_read_machine(recipe *r, error *err);
 /* NULL: cluster.gpu is open, or a word that nobody knows. */
 const gpu *recipe_gpu(const recipe *r);
 
+/* Does it name files to train on? */
+bool recipe_names_data(const recipe *r);
+/* Files for training, validation or test alone? */
+bool recipe_names_separate(const recipe *r);
+
 bool recipe_on_cpu(const recipe *r);      /* cpu, local, or a file that says so */
 bool recipe_spans_nodes(const recipe *r); /* NVLink reaches beyond a node, as in NVL72 */
 

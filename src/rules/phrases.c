@@ -264,6 +264,33 @@ const char *q_variant_fit(const setup *s, const char *argument, arena *a)
     return SET(LINEAR_FREQ) ? "gdn" : NULL;
 }
 
+/* ---- data */
+
+static const knob_id data_names[] = {K_DATA_PATH,  K_DATA_ARGS, K_TRAIN_DATA,
+                                     K_VALID_DATA, K_TEST_DATA, K_SPLIT_ARGS};
+enum { N_DATA_NAMES = sizeof data_names / sizeof data_names[0] };
+
+static const char *each_data_name(const setup *s, const char *between, const char *after, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int i = 0; i < N_DATA_NAMES; i++)
+        if (recipe_given(&s->r, data_names[i]))
+            text_add(&t, "%s%s%s", t.n ? between : "", knobs[data_names[i]].key, after);
+    return t.n ? t.s : NULL;
+}
+
+const char *q_data_knobs(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return each_data_name(s, ", ", "", a);
+}
+
+const char *q_no_data(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    return each_data_name(s, " ", "=null", a);
+}
+
 /* ---- precision */
 
 static const char *fp8_of_platform(const setup *s)

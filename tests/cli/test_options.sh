@@ -39,6 +39,43 @@ config 7
 by_knob=$(losses "$model" "${masked[@]}" model.vocab_size=1000 moefold.eod_token=999)
 same_mask null_tokenizer_has_the_last_id model.vocab_size=1000 tokenizer.tokenizer_type=NullTokenizer
 
+# ---- files for training, validation and test: the same words, however they are named
+data=tests/data/megatron-data tiny=(tiny "${small[@]}" model.vocab_size=1001)
+all_of() { "$moefold" train "${tiny[@]}" "$@" 2>/dev/null | grep -oE 'lm loss( value)?: [0-9.E+-]+'; }
+same() { # NAME: losses of the words after it are $wanted
+    local name=$1
+    shift
+    check "$name" [ "${wanted:-none}" = "$(all_of "$@")" ]
+}
+wanted=$(all_of "dataset.data_path=[$data/a-i32]" "dataset.split='1'")
+same own_files_are_read_whole --train-data-path $data/a-i32
+same bridge_names_own_files "dataset.blend_per_split=[[[$data/a-i32],null],null,null]"
+same bridge_names_one_list "dataset.blend=[[$data/a-i32],null]" "dataset.split='1'"
+echo "  $data/a-i32" >"$work/words"
+same a_file_holds_the_words --data-args-path "$work/words" "dataset.split='1'"
+wanted=$(all_of --data-path 0.3 $data/a-i32 0.7 $data/b-u16 "dataset.split='1'")
+same own_files_are_blended --train-data-path 0.3 $data/a-i32 0.7 $data/b-u16
+same bridge_names_a_blend "dataset.blend_per_split=[[[$data/a-i32,$data/b-u16],[0.3,0.7]],null,null]"
+echo "{\"train\": [0.3, \"$data/a-i32\", \"0.7\", \"$data/b-u16\"], \"valid\": null, \"test\": null}" >"$work/sets.json"
+same a_json_file_names_the_sets --per-split-data-args-path "$work/sets.json"
+every=(validation.eval_interval=1 validation.eval_iters=1)
+wanted=$(all_of --train-data-path $data/b-u16 --valid-data-path $data/a-i32 "${every[@]}")
+echo "{\"train\": \"$data/b-u16\", \"valid\": \"$data/a-i32\", \"test\": \"\"}" >"$work/sets.json"
+same validation_reads_its_own_files --per-split-data-args-path "$work/sets.json" "${every[@]}"
+check validation_was_there grep -q 'lm loss value' <<<"$wanted"
+check validation_files_count [ "$wanted" != "$(all_of --train-data-path $data/b-u16 --valid-data-path $data/b-u16 "${every[@]}")" ]
+wanted=$(all_of "dataset.data_path=[$data/a-i32]" "dataset.split='1'" dataset.random_seed=7)
+same bridge_spells_the_seed_so "dataset.data_path=[$data/a-i32]" "dataset.split='1'" dataset.seed=7
+check the_seed_counts [ "$wanted" != "$(all_of "dataset.data_path=[$data/a-i32]" "dataset.split='1'")" ]
+expect no_data_is_no_mock_data 1 'data-are-named: .*moefold.mock_data=false' "$moefold" train "${tiny[@]}" moefold.mock_data=false
+expect two_names_for_data 1 'one-name-for-data: .*dataset.data_path, dataset.train_data_path' "$moefold" train "${tiny[@]}" \
+    --train-data-path $data/a-i32 --data-path $data/a-i32
+expect missing_words_are_named 2 'dataset.data_args_path: .*nowhere' "$moefold" train "${tiny[@]}" --data-args-path "$work/nowhere"
+expect bridge_gets_own_files 0 "^'?dataset.blend_per_split=\[\[\[a,b\],\[0.3,0.7\]\],\[\[c\],null\],null\]" "$moefold" show qwen3-30b-a3b --gpus 8xH100 ep=8 \
+    --as megatron-bridge --train-data-path 0.3 a 0.7 b --valid-data-path c
+expect megatron_gets_own_files 0 '--train-data-path 0.3 a 0.7 b' "$moefold" show qwen3-30b-a3b --gpus 8xH100 ep=8 --as megatron-lm \
+    --train-data-path 0.3 a 0.7 b --valid-data-path c
+
 # ---- options that would change weights, data or what runs, by name and with a repair that repairs
 for option in --fim-data --sft '--head-lr-mult 3' '--step-batch-size-schedule 1:2' peft=lora model.freeze_language_model=true \
     dataset.inter_document_masking=true dataset.hf_dataset=squad model.hidden_dropout=0.1; do

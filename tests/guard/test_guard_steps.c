@@ -132,8 +132,8 @@ static void mark_tokens(bool *seen, int step)
     error err = {{0}};
     int32_t tokens[SEQ], labels[SEQ], positions[SEQ];
     float mask[SEQ];
-    o.paths = (const char *[]){DATA};
-    o.n_paths = 1;
+    o.paths.list = (const char *[]){DATA};
+    o.paths.n = 1;
     o.split = SPLIT;
     o.seq_length = SEQ;
     o.vocab_size = VOCAB;

@@ -22,8 +22,8 @@ static void check_members(const data_source *d, const json_t *want)
 {
     const json_t *asked = json_object_get(want, "num_samples_of_each");
     const json_t *built = json_object_get(want, "length_of_each");
-    assert_int_equal(data_members(d), length_of(asked));
-    for (int i = 0; i < data_members(d); i++) {
+    assert_int_equal(data_members(d, DATA_TRAIN), length_of(asked));
+    for (int i = 0; i < data_members(d, DATA_TRAIN); i++) {
         const json_t *n = json_array_get(asked, (size_t)i);
         const data_index *x = data_member(d, DATA_TRAIN, i);
         assert_int_equal(x->ask.n_samples, json_is_null(n) ? DATA_ALL : json_integer_value(n));
@@ -36,8 +36,8 @@ static void check_blend(const json_t *want, const json_t *root)
     arena *a = arena_create();
     const char *words[16];
     data_options o = options_of(want, root);
-    o.paths = words;
-    o.n_paths = words_of(words, a, want);
+    o.paths.list = words;
+    o.paths.n = words_of(words, a, want);
     data_source *d = opened(&o, a);
     const data_blend *b = data_blend_of(d, DATA_TRAIN);
     const json_t *members = json_object_get(want, "dataset_index");
@@ -190,8 +190,8 @@ static void one_path_with_a_weight_is_built_with_surplus(void **state)
     (void)state;
     arena *a = arena_create();
     data_options o = data_defaults();
-    o.paths = (const char *[]){"2", MEGATRON_DATA "a-i32"};
-    o.n_paths = 2;
+    o.paths.list = (const char *[]){"2", MEGATRON_DATA "a-i32"};
+    o.paths.n = 2;
     o.split = "1";
     o.seq_length = 16;
     o.vocab_size = 1000;

@@ -30,8 +30,8 @@ static void check_case(const json_t *c, const json_t *root, bool read_bin)
     arena *a = arena_create();
     data_options o = options_of(c, root);
     const char *path = arena_text(a, MEGATRON_DATA "%s", text_of(c, "file"));
-    o.paths = &path;
-    o.n_paths = 1;
+    o.paths.list = &path;
+    o.paths.n = 1;
     o.read_bin = read_bin;
     data_source *d = opened(&o, a);
     const json_t *sets = json_object_get(c, "sets");
@@ -84,8 +84,8 @@ static void pieces_hide_what_megatrons_mask_hides(void **state)
         if (strcmp(text_of(c, "name"), "eod-options") != 0) continue;
         arena *a = arena_create();
         data_options o = options_of(c, root);
-        o.paths = (const char *[]){MEGATRON_DATA "a-i32"};
-        o.n_paths = 1;
+        o.paths.list = (const char *[]){MEGATRON_DATA "a-i32"};
+        o.paths.n = 1;
         data_source *d = opened(&o, a);
         const json_t *set = json_array_get(json_object_get(c, "sets"), 0);
         const json_t *samples = json_object_get(set, "samples");

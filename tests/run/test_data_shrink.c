@@ -75,8 +75,8 @@ static void set_open(set *x, bool plain)
     free(tokens);
     write_idx(x, 1);
     x->paths[0] = x->prefix;
-    x->o.paths = x->paths;
-    x->o.n_paths = 1;
+    x->o.paths.list = x->paths;
+    x->o.paths.n = 1;
     x->o.split = "1";
     x->o.seq_length = SEQ;
     x->o.vocab_size = VOCAB;

@@ -9,8 +9,8 @@ static const char *const a_i32[] = {MEGATRON_DATA "a-i32"};
 static data_options small_options(void)
 {
     data_options o = data_defaults();
-    o.paths = a_i32;
-    o.n_paths = 1;
+    o.paths.list = a_i32;
+    o.paths.n = 1;
     o.split = "1";
     o.seq_length = 16;
     o.vocab_size = 1000;
@@ -51,8 +51,8 @@ static void bad_options_are_named(void **state)
     REFUSED(o.split = "0,1", ERR_INPUT, "nothing for training");
     REFUSED(o.vocab_size = 0, ERR_INPUT, "vocabulary of 0");
     REFUSED((o.eod = -1, o.eod_mask_loss = true), ERR_INPUT, "which is unknown");
-    REFUSED((o.n_paths = 0, o.eod = 1000), ERR_INPUT, "mock data");
-    REFUSED(o.paths = (const char *[]){"no/such"}, ERR_INPUT, "no/such.idx: No such file");
+    REFUSED((o.paths.n = 0, o.eod = 1000), ERR_INPUT, "mock data");
+    REFUSED(o.paths.list = (const char *[]){"no/such"}, ERR_INPUT, "no/such.idx: No such file");
     REFUSED((o.n_samples[0] = DATA_ALL, o.seq_length = 5000), ERR_INPUT, "too few for one sample");
     REFUSED(o.n_samples[0] = (int64_t)1 << 51, ERR_MACHINE, "GiB");
     REFUSED((o.n_samples[0] = (int64_t)1 << 51, o.seq_length = 1 << 30), ERR_INPUT, "counted");
@@ -160,7 +160,7 @@ static void types_of_tokens_change_no_sample(void **state)
     arena *a = arena_create();
     data_options o = small_options();
     data_source *wide = opened(&o, a);
-    o.paths = (const char *[]){MEGATRON_DATA "a-u16"};
+    o.paths.list = (const char *[]){MEGATRON_DATA "a-u16"};
     data_source *narrow = opened(&o, a);
     assert_int_equal(data_length(wide, DATA_TRAIN), data_length(narrow, DATA_TRAIN));
     for (int64_t i = 0; i < data_length(wide, DATA_TRAIN); i++) {
@@ -213,7 +213,7 @@ static bool write_huge_bin(const char *path)
 static void check_huge(const char *prefix, arena *a)
 {
     data_options o = small_options();
-    o.paths = &prefix;
+    o.paths.list = &prefix;
     o.seq_length = HUGE_SEQ;
     o.vocab_size = 8;
     o.n_samples[DATA_TRAIN] = 20000; /* more than two to the 34 tokens */

@@ -21,16 +21,27 @@ typedef struct data_set {
     data_blend blend;    /* length 0: there is none */
 } data_set;
 
+/* Files that are read as one. */
+typedef struct data_group {
+    blend_list list;
+    idx_file *files; /* [n_members]; NULL: mock data */
+    int n_members, n_open;
+} data_group;
+
 struct data_source {
     data_options o;
     sample_rules rules;
-    blend_list list;
     split_ends ends;
     mock_store mock;
-    idx_file *files; /* [n_members]; NULL: mock data */
-    int n_members, n_open;
+    bool separate;
+    data_group groups[DATA_SPLITS]; /* the first alone, unless each set has files of its own */
     data_set sets[DATA_SPLITS];
 };
+
+static data_group *group_of(const data_source *d, data_split which)
+{
+    return (data_group *)&d->groups[d->separate ? which : 0];
+}
 
 data_options data_defaults(void)
 {
@@ -70,7 +81,7 @@ static status check_options(const data_options *o, error *err)
         if (o->n_samples[i] < DATA_ALL || o->n_samples[i] > SAMPLES_MAX)
             return error_set(err, ERR_INPUT, "data: %" PRId64 " samples for %s cannot be counted",
                              o->n_samples[i], data_split_names[i]);
-    if (o->n_paths > 0 && !o->split)
+    if (o->paths.n > 0 && !o->split)
         return error_set(err, ERR_INPUT,
                          "dataset.split is not set: it splits dataset.data_path into training, "
                          "validation and test ('969, 30, 1')");
@@ -86,53 +97,79 @@ static bool wanted(const data_source *d, data_split which)
 static status check_train(const data_source *d, error *err)
 {
     if (d->o.n_samples[DATA_TRAIN] == 0 || d->ends.present[DATA_TRAIN]) return OK;
+    if (d->separate)
+        return error_set(err, ERR_INPUT,
+                         "data: files for validation or test are named, but none for training; "
+                         "give dataset.train_data_path");
     return error_set(err, ERR_INPUT, "dataset.split '%.100s' leaves nothing for training",
                      d->o.split);
 }
 
 /* ---- stores */
 
-static status open_files(data_source *d, arena *a, error *err)
+static status open_files(data_source *d, data_group *g, const data_paths *p, arena *a, error *err)
 {
-    status s = blend_parse(&d->list, a, d->o.paths, d->o.n_paths, err);
+    status s = blend_parse(&g->list, a, p->list, p->n, err);
     if (s) return s;
-    d->n_members = d->list.n;
-    d->files = ARENA_ARRAY(a, idx_file, d->n_members);
+    g->n_members = g->list.n;
+    g->files = ARENA_ARRAY(a, idx_file, g->n_members);
     idx_options o = {{d->o.vocab_size, d->o.pad}, d->o.read_bin};
-    for (; d->n_open < d->n_members; d->n_open++) { /* I1 */
-        s = idx_open(&d->files[d->n_open], d->list.prefixes[d->n_open], &o, a, err);
+    for (; g->n_open < g->n_members; g->n_open++) { /* I1 */
+        s = idx_open(&g->files[g->n_open], g->list.prefixes[g->n_open], &o, a, err);
         if (s) return s;
     }
     return OK;
 }
 
-static status open_stores(data_source *d, arena *a, error *err)
+static status open_mock(data_source *d, arena *a, error *err)
 {
-    if (d->o.n_paths > 0) return open_files(d, a, err);
-    d->n_members = 1;
+    d->groups[0].n_members = 1;
     status s = mock_init(&d->mock, a, d->o.vocab_size, d->o.eod, err);
     d->mock.store.ids.pad = d->o.pad;
     return s;
 }
 
-static const data_store *store_of(const data_source *d, int member)
+static status open_stores(data_source *d, arena *a, error *err)
 {
-    return d->files ? &d->files[member].store : &d->mock.store;
+    status s = OK;
+    if (d->o.paths.n > 0) return open_files(d, &d->groups[0], &d->o.paths, a, err);
+    if (!d->separate) return open_mock(d, a, err);
+    for (data_split i = DATA_TRAIN; !s && i < DATA_SPLITS; i++)
+        if (wanted(d, i)) s = open_files(d, &d->groups[i], &d->o.separate[i], a, err);
+    return s;
+}
+
+static const data_store *store_of(const data_source *d, data_split which, int member)
+{
+    const data_group *g = group_of(d, which);
+    return g->files ? &g->files[member].store : &d->mock.store;
 }
 
 /* ---- sets */
 
+/* Of one path with a weight Megatron makes a blend where files are split, and none where each set
+ * has its own. */
+static const double *weights_of(const data_source *d, data_split which)
+{
+    const data_group *g = group_of(d, which);
+    return d->separate && g->n_members == 1 ? NULL : g->list.weights;
+}
+
 static int64_t asked_of(const data_source *d, data_split which, int member)
 {
+    const data_group *g = group_of(d, which);
     int64_t n = d->o.n_samples[which];
-    if (d->list.weights) return blend_built(n, d->list.weights[member], d->o.surplus);
-    return d->n_members > 1 ? DATA_ALL : n;
+    if (weights_of(d, which)) return blend_built(n, g->list.weights[member], d->o.surplus);
+    return g->n_members > 1 ? DATA_ALL : n;
 }
 
 static status build_member(const data_source *d, data_split which, int member, error *err)
 {
-    const data_store *store = store_of(d, member);
+    const data_store *store = store_of(d, which, member);
     split_range range = split_of(&d->ends, which, store->n_sequences);
+    if (range.begin >= range.end && d->separate)
+        return error_set(err, ERR_INPUT, "%s: has no sequence for %s", store->name,
+                         data_split_names[which]);
     if (range.begin >= range.end)
         return error_set(err, ERR_INPUT,
                          "%s: dataset.split '%.100s' gives %s none of the %" PRId64
@@ -161,14 +198,16 @@ static int64_t sum_of(const int64_t *sizes, int n)
 static status blend_members(data_source *d, data_split which, arena *scratch, error *err)
 {
     data_set *set = &d->sets[which];
-    int64_t *sizes = ARENA_ARRAY(scratch, int64_t, d->n_members), n = d->o.n_samples[which];
-    blend_ask ask = {d->n_members, d->list.weights, sizes, n, data_split_names[which]};
-    for (int i = 0; i < d->n_members; i++) sizes[i] = set->members[i].n_samples;
-    if (d->list.weights) {
+    const double *weights = weights_of(d, which);
+    int members = group_of(d, which)->n_members;
+    int64_t *sizes = ARENA_ARRAY(scratch, int64_t, members), n = d->o.n_samples[which];
+    blend_ask ask = {members, weights, sizes, n, data_split_names[which]};
+    for (int i = 0; i < members; i++) sizes[i] = set->members[i].n_samples;
+    if (weights) {
         ask.length = 0;
-        for (int i = 0; i < d->n_members; i++) ask.length += blend_share(n, d->list.weights[i]);
-    } else if (n > sum_of(sizes, d->n_members)) {
-        ask.length = sum_of(sizes, d->n_members);
+        for (int i = 0; i < members; i++) ask.length += blend_share(n, weights[i]);
+    } else if (n > sum_of(sizes, members)) {
+        ask.length = sum_of(sizes, members);
     }
     return blend_init(&set->blend, &ask, err);
 }
@@ -176,18 +215,19 @@ static status blend_members(data_source *d, data_split which, arena *scratch, er
 static status build_set(data_source *d, data_split which, arena *a, error *err)
 {
     data_set *set = &d->sets[which];
-    if (d->list.weights && d->o.n_samples[which] == DATA_ALL)
+    int members = group_of(d, which)->n_members;
+    if (weights_of(d, which) && d->o.n_samples[which] == DATA_ALL)
         return error_set(
             err, ERR_INPUT,
             "dataset.data_path has weights, so the number of samples for %s must be known",
             data_split_names[which]);
-    set->members = ARENA_ARRAY(a, data_index, d->n_members);
-    for (int i = 0; i < d->n_members; i++) {
+    set->members = ARENA_ARRAY(a, data_index, members);
+    for (int i = 0; i < members; i++) {
         status s = build_member(d, which, i, err);
         if (s) return s;
     }
     set->length = set->members[0].n_samples;
-    if (d->n_members == 1 && !d->list.weights) return OK;
+    if (members == 1 && !weights_of(d, which)) return OK;
     arena *scratch = arena_create();
     status s = blend_members(d, which, scratch, err);
     arena_destroy(scratch);
@@ -196,24 +236,36 @@ static status build_set(data_source *d, data_split which, arena *a, error *err)
 }
 
 /* Asked after reading: until then, what was read may be anything. */
-static status is_whole(const data_source *d, int member, error *err)
+static status is_whole(const data_source *d, data_split which, int member, error *err)
 {
-    const data_store *store = store_of(d, member);
+    const data_store *store = store_of(d, which, member);
     return store->whole ? store->whole(store, err) : OK;
+}
+
+/* Files of a set's own are read from the first sequence to the last. */
+static status find_ends(data_source *d, error *err)
+{
+    if (!d->separate) return split_parse(&d->ends, d->o.split, err);
+    for (int i = 0; i < DATA_SPLITS; i++) {
+        d->ends.present[i] = d->o.separate[i].n > 0;
+        d->ends.end[i] = 1;
+    }
+    return OK;
 }
 
 static status build(data_source *d, arena *a, error *err)
 {
     status s = check_options(&d->o, err);
-    if (!s) s = split_parse(&d->ends, d->o.split, err);
+    if (!s) s = find_ends(d, err);
     if (!s) s = check_train(d, err);
     if (!s) s = open_stores(d, a, err);
     for (data_split i = DATA_TRAIN; !s && i < DATA_SPLITS; i++)
         if (wanted(d, i)) s = build_set(d, i, a, err);
-    for (int i = 0; i < d->n_open; i++) {
-        status whole = is_whole(d, i, err);
-        if (whole) return whole;
-    }
+    for (data_split which = DATA_TRAIN; which < DATA_SPLITS; which++)
+        for (int i = 0; i < group_of(d, which)->n_open; i++) {
+            status whole = is_whole(d, which, i, err);
+            if (whole) return whole;
+        }
     return s;
 }
 
@@ -221,7 +273,8 @@ status data_open(data_source **out, const data_options *o, arena *a, error *err)
 {
     data_source *d = ARENA_NEW(a, data_source);
     d->o = *o;
-    if (o->n_paths <= 0) d->o.split = "1,1,1";
+    for (int i = 0; i < DATA_SPLITS; i++) d->separate |= o->separate[i].n > 0;
+    if (o->paths.n <= 0) d->o.split = "1,1,1";
     if (o->pad == o->eod && !o->allow_ambiguous_pad) d->o.pad = -1;
     d->rules = (sample_rules){o->eod, o->eod_mask_loss, o->reset_position_ids,
                               o->reset_attention_mask, o->inter_document};
@@ -238,11 +291,15 @@ void data_close(data_source *d)
     if (!d) return;
     for (int i = 0; i < DATA_SPLITS; i++) {
         data_set *set = &d->sets[i];
-        for (int m = 0; set->members && m < d->n_members; m++) index_release(&set->members[m]);
+        int members = group_of(d, (data_split)i)->n_members;
+        for (int m = 0; set->members && m < members; m++) index_release(&set->members[m]);
         blend_release(&set->blend);
         *set = (data_set){0};
     }
-    while (d->n_open > 0) idx_close(&d->files[--d->n_open]);
+    for (int i = 0; i < DATA_SPLITS; i++) {
+        data_group *g = &d->groups[i];
+        while (g->n_open > 0) idx_close(&g->files[--g->n_open]);
+    }
 }
 
 /* ---- questions */
@@ -252,14 +309,19 @@ int64_t data_length(const data_source *d, data_split which)
     return d->sets[which].length;
 }
 
-int data_members(const data_source *d)
+int data_members(const data_source *d, data_split which)
 {
-    return d->n_members;
+    return group_of(d, which)->n_members;
+}
+
+const char *data_name(const data_source *d, data_split which, int member)
+{
+    return store_of(d, which, member)->name;
 }
 
 const data_index *data_member(const data_source *d, data_split which, int member)
 {
-    assert(member >= 0 && member < d->n_members && d->sets[which].length > 0);
+    assert(member >= 0 && member < data_members(d, which) && d->sets[which].length > 0);
     return &d->sets[which].members[member];
 }
 
@@ -285,7 +347,7 @@ status data_sample(const data_source *d, data_split which, int64_t index, data_i
     }
     const data_index *x = &set->members[member];
     status s = sample_read(x, &d->rules, index_shuffled(x, i), item, err);
-    status whole = is_whole(d, member, err); /* the reason for what else is wrong */
+    status whole = is_whole(d, which, member, err); /* the reason for what else is wrong */
     if (whole) s = whole;
     if (!s && filler) memset(item->loss_mask, 0, (size_t)d->o.seq_length * sizeof(float));
     return s;

@@ -17,7 +17,7 @@
  * change: any number of threads may read samples, and reading allocates nothing.
  *
  *     data_options o = data_defaults();
- *     o.paths = paths, o.n_paths = n;          // none: mock data
+ *     o.paths = (data_paths){paths, n};        // none: mock data
  *     o.split = "969, 30, 1";
  *     o.seq_length = 4096, o.vocab_size = 151936, o.eod = 151643;
  *     o.n_samples[DATA_TRAIN] = train_iters * global_batch_size;
@@ -36,10 +36,16 @@
 #include "run/data/sample.h"
 #include "run/data/split.h"
 
+/* Prefixes of files, or weights and prefixes in turn. */
+typedef struct data_paths {
+    const char *const *list;
+    int n; /* 0: none */
+} data_paths;
+
 typedef struct data_options {
-    const char *const *paths; /* dataset.data_path: prefixes, or weights and prefixes in turn */
-    int n_paths;              /* 0: mock data, whose split is "1,1,1" */
-    const char *split;        /* dataset.split; needed where there are paths */
+    data_paths paths; /* dataset.data_path; none here and below: mock data, "1,1,1" */
+    data_paths separate[DATA_SPLITS]; /* or files of each set's own, read whole: nothing is split */
+    const char *split;                /* dataset.split; needed where there are paths */
     int64_t seq_length;
     int64_t seed; /* 0 .. 2^32 - 1 */
 
@@ -87,7 +93,8 @@ status data_sample(const data_source *d, data_split which, int64_t index, data_i
 
 /* What a set is made of, for reports: its members (one unless it is a blend), their orders, and the
  * blend, or NULL where there is none. */
-int data_members(const data_source *d);
+int data_members(const data_source *d, data_split which);
+const char *data_name(const data_source *d, data_split which, int member);
 const data_index *data_member(const data_source *d, data_split which, int member);
 const data_blend *data_blend_of(const data_source *d, data_split which);
 

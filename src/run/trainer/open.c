@@ -17,15 +17,6 @@
 
 /* ---- data */
 
-static int data_paths(const trainer *t, const char ***paths)
-{
-    const recipe *r = &t->s->r;
-    int n = recipe_on(r, K_MOCK_DATA) ? 0 : recipe_count(r, K_DATA_PATH);
-    *paths = ARENA_ARRAY(t->a, const char *, n + 1);
-    for (int i = 0; i < n; i++) (*paths)[i] = recipe_item(r, K_DATA_PATH, i).text;
-    return n;
-}
-
 /* Mock data end with the last id, as with Megatron's NullTokenizer, unless a person names one. */
 static int32_t end_of_document(const trainer *t, bool mock)
 {
@@ -38,15 +29,14 @@ static status open_data(trainer *t, error *err)
 {
     const recipe *r = &t->s->r;
     data_options o = data_defaults();
-    const char **paths;
     int64_t every = recipe_int(r, K_EVAL_INTERVAL);
-    o.n_paths = data_paths(t, &paths);
-    o.paths = paths;
+    status s = trainer_files(t, &o, err);
+    if (s) return s;
     o.split = recipe_word(r, K_SPLIT);
     o.seq_length = batch_seq(t->p);
     o.seed = recipe_int(r, K_DATA_SEED);
     o.vocab_size = (int32_t)t->s->m.vocab;
-    o.eod = end_of_document(t, o.n_paths == 0);
+    o.eod = end_of_document(t, recipe_on(r, K_MOCK_DATA));
     o.surplus = recipe_real(r, K_SURPLUS);
     o.eod_mask_loss = recipe_on(r, K_EOD_MASK);
     o.read_bin = !recipe_on(r, K_MMAP);
@@ -67,13 +57,13 @@ static long long file_size(const trainer *t, const char *prefix, const char *suf
 /* Names and sizes of the files and lengths of the sets: what each rank has opened. */
 static const char *data_text(const trainer *t)
 {
-    const char **paths;
-    int n = data_paths(t, &paths);
     textbuf text = text_init(t->a);
-    for (int i = 0; i < n; i++)
-        if (paths[i])
-            text_add(&text, "%s: .idx of %lld bytes, .bin of %lld\n", paths[i],
-                     file_size(t, paths[i], ".idx"), file_size(t, paths[i], ".bin"));
+    for (data_split which = DATA_TRAIN; which < DATA_SPLITS; which++)
+        for (int i = 0; i < data_members(t->data, which); i++) {
+            const char *name = data_name(t->data, which, i);
+            text_add(&text, "%s: .idx of %lld bytes, .bin of %lld\n", name,
+                     file_size(t, name, ".idx"), file_size(t, name, ".bin"));
+        }
     text_add(&text, "%lld samples to train, %lld to validate",
              (long long)data_length(t->data, DATA_TRAIN),
              (long long)data_length(t->data, DATA_VALID));

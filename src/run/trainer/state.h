@@ -106,6 +106,9 @@ void trainer_say(trainer *t, FILE *to, const char *text);
 /* Everything before the first step. Collective. */
 status trainer_open_all(trainer *t, error *err);
 
+/* files.c: the files that the recipe names. */
+status trainer_files(const trainer *t, data_options *o, error *err);
+
 /* Program, executor and addresses of a setup. Not collective. */
 status trainer_open(trainer *t, const setup *s, error *err);
 
