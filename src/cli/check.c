@@ -32,7 +32,7 @@ typedef struct checked {
     int64_t rank;              /* to be shown; -1: none */
 } checked;
 
-static void print_json(const checked *c)
+static void print_json(const checked *c, arena *a)
 {
     const setup *s = c->s;
     json_t *o = json_object();
@@ -45,14 +45,16 @@ static void print_json(const checked *c)
     json_object_set_new(o, "notes", json_notes(&s->r));
     json_object_set_new(o, "model", cli_json_model(s));
     json_object_set_new(o, "layout", cli_json_layout(s));
-    json_t *memory = cli_json_memory(s);
-    if (!c->memory.why_not && json_is_object(memory)) {
+    bool laid_out = s->possible && !s->pipe.why_not;
+    json_t *memory = laid_out ? cli_json_memory(s, cli_fullest_stage(s, &c->memory)) : json_null();
+    if (!c->memory.why_not && laid_out) {
         json_object_set_new(memory, "arena_bytes", json_integer(c->memory.arena_bytes));
         cli_json_reported(memory, &c->memory.memory, c->memory.megatron);
     }
     json_object_set_new(o, "memory", memory);
     if (c->audit) {
-        json_object_set_new(o, "audit", cli_json_audit(c->audit, c->seconds, c->rank));
+        json_object_set_new(o, "audit",
+                            cli_json_audit(s, c->audit, &c->memory, c->seconds, c->rank, a));
         if (c->audit->why_not)
             json_object_set_new(o, "audit_why_not", json_string(c->audit->why_not));
     }
@@ -153,11 +155,10 @@ static void print_text(const checked *c, arena *a)
     cli_print_layout(s, a);
     cli_print_stages(s, a);
     if (s->possible && !s->pipe.why_not) {
-        state_bytes b;
-        cli_print_memory(s, setup_fullest(s, &b), a);
+        cli_print_memory(s, cli_fullest_stage(s, &c->memory), a);
         cli_print_fit(s, &c->memory, a);
     }
-    if (c->audit) cli_print_audit(s, c->audit, c->seconds, a);
+    if (c->audit) cli_print_audit(s, c->audit, &c->memory, c->seconds, a);
     if (c->audit && c->rank >= 0) cli_print_audit_rank(s, c->audit, c->rank, a);
     bool broken = found->n_errors > 0, large = cli_too_large(&c->memory);
     if (broken || large)
@@ -256,7 +257,7 @@ static int check(const recipe *r, const setup *s, const check_options *o, arena 
     if (st) return cli_fail("check", st, &err);
     if (only_fix) return print_fix(&c, a);
     if (o->json)
-        print_json(&c);
+        print_json(&c, a);
     else
         print_text(&c, a);
     bool bad = c.found.n_errors || cli_too_large(&c.memory) || (c.audit && !c.audit->ok);

@@ -77,13 +77,42 @@ static void print_stage(const setup *s, const audit_class *c)
     }
 }
 
-static const audit_class *emptiest(const audit_result *r)
+/* The rank that check calls the fullest, and the one with least. */
+typedef struct extremes {
+    fit *stages; /* [pp] */
+    int64_t most, least;
+    int64_t alike; /* ranks that hold as much */
+} extremes;
+
+static extremes extremes_of(const setup *s, const fit *f, arena *a)
 {
-    const audit_class *least = r->fullest;
+    extremes x = {.stages = ARENA_ARRAY(a, fit, s->pipe.pp), .most = cli_fullest_stage(s, f)};
+    x.least = x.most;
+    fit_stages(x.stages, s);
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        if (x.stages[i].peak_bytes < x.stages[x.least].peak_bytes) x.least = i;
+        if (x.stages[i].peak_bytes == f->peak_bytes) x.alike += s->lay.world / s->pipe.pp;
+    }
+    return x;
+}
+
+static const audit_class *class_of_stage(const audit_result *r, int64_t pp)
+{
     for (int i = 0; i < r->n_classes; i++)
-        if (r->classes[i].n && r->classes[i].arena_bytes < least->arena_bytes)
-            least = &r->classes[i];
-    return least;
+        if (r->classes[i].pp == pp) return &r->classes[i];
+    return r->fullest;
+}
+
+static int parts_of(peak_part *out, const fit *f, arena *a)
+{
+    return peak_parts(out, &f->memory, f->megatron ? NULL : f->bytes, a);
+}
+
+static int64_t bytes_of(const peak_part *list, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (text_equal(list[i].name, name)) return list[i].bytes;
+    return 0;
 }
 
 static void print_host(const audit_class *c, arena *a)
@@ -93,26 +122,30 @@ static void print_host(const audit_class *c, arena *a)
                "host", text_bytes(a, c->host_bytes), text_grouped(a, c->host_bytes));
 }
 
-static void print_fullest(const setup *s, const audit_result *r, arena *a)
+static void print_fullest(const setup *s, const audit_result *r, const fit *f, arena *a)
 {
-    const audit_class *f = r->fullest, *e = emptiest(r);
+    if (f->why_not) return;
+    extremes x = extremes_of(s, f, a);
+    const audit_class *c = class_of_stage(r, x.most);
+    peak_part full[PEAK_PARTS], empty[PEAK_PARTS];
+    int n = parts_of(full, f, a), n_empty = parts_of(empty, &x.stages[x.least], a);
     cli_print("Fullest", "rank %" PRId64 " (%" PRId64 " ranks hold as much): %s, %s bytes\n",
-              f->rank, f->n, text_bytes(a, f->arena_bytes), text_grouped(a, f->arena_bytes));
-    printf("         pipeline rank %" PRId64 ": ", f->pp);
-    print_stage(s, f);
-    printf("\n         %" PRId64 " (chunk, microbatch) pairs in flight at most\n\n", f->alive);
-    printf("         %-30s %14s %20s", "region", "", "bytes");
-    if (e != f) printf("  against rank %" PRId64 ", the emptiest", e->rank);
+              f->fullest, x.alike, text_bytes(a, f->peak_bytes), text_grouped(a, f->peak_bytes));
+    printf("         pipeline rank %" PRId64 ": ", x.most);
+    print_stage(s, c);
+    printf("\n         %" PRId64 " (chunk, microbatch) pairs in flight at most\n\n", c->alive);
+    printf("         %-36s %14s %20s", "", "", "bytes");
+    if (x.least != x.most)
+        printf("  against rank %" PRId64 ", the emptiest", x.stages[x.least].fullest);
     printf("\n");
-    for (int i = 0; i < REGION_COUNT; i++) {
-        if (!region_is_shown(i, f->bytes[i])) continue;
-        printf("         %-30s %14s %20s", region_title((region)i), text_bytes(a, f->bytes[i]),
-               text_grouped(a, f->bytes[i]));
-        int64_t more = f->bytes[i] - e->bytes[i];
+    for (int i = 0; i < n; i++) {
+        printf("         %-36s %14s %20s", full[i].title, text_bytes(a, full[i].bytes),
+               text_grouped(a, full[i].bytes));
+        int64_t more = full[i].bytes - bytes_of(empty, n_empty, full[i].name);
         if (more) printf("  %c%s", more > 0 ? '+' : '-', text_bytes(a, more > 0 ? more : -more));
         printf("\n");
     }
-    print_host(f, a);
+    print_host(c, a);
     printf("\n");
 }
 
@@ -134,7 +167,7 @@ static void print_races(const audit_result *r, arena *a)
                r->replayed, r->n_classes, text_grouped(a, r->most_ops));
 }
 
-void cli_print_audit(const setup *s, const audit_result *r, double seconds, arena *a)
+void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double seconds, arena *a)
 {
     if (r->why_not) {
         cli_print("Audit", "no program can be built: %s\n\n", r->why_not);
@@ -152,7 +185,7 @@ void cli_print_audit(const setup *s, const audit_result *r, double seconds, aren
     printf("\n");
     print_faults(r);
     print_links(r, a);
-    print_fullest(s, r, a);
+    print_fullest(s, r, f, a);
 }
 
 void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, arena *a)
@@ -248,18 +281,32 @@ static json_t *json_one(const audit_result *r, int64_t rank)
                      json_regions(c), "sends", sends);
 }
 
-json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank)
+/* What adds up to the peak of the rank that check calls the fullest. */
+static void json_fullest(json_t *o, const setup *s, const fit *f, arena *a)
+{
+    if (f->why_not) return;
+    extremes x = extremes_of(s, f, a);
+    peak_part full[PEAK_PARTS];
+    int n = parts_of(full, f, a);
+    json_t *parts = json_object();
+    for (int i = 0; i < n; i++)
+        json_object_set_new(parts, full[i].name, json_integer(full[i].bytes));
+    json_object_set_new(o, "rank", json_integer(f->fullest));
+    json_object_set_new(o, "bytes", json_integer(f->peak_bytes));
+    json_object_set_new(o, "host_bytes", json_integer(f->host_bytes));
+    json_object_set_new(o, "regions", parts);
+    json_object_set_new(o, "pp", json_integer(x.most));
+    json_object_set_new(o, "alike", json_integer(x.alike));
+}
+
+json_t *cli_json_audit(const setup *s, const audit_result *r, const fit *f, double seconds,
+                       int64_t rank, arena *a)
 {
     if (r->why_not) return json_null();
     json_t *o = json_object();
     json_object_set_new(o, "ranks", json_integer(r->ranks));
     json_object_set_new(o, "ok", json_boolean(r->ok));
-    json_object_set_new(o, "rank", json_integer(r->fullest->rank));
-    json_object_set_new(o, "bytes", json_integer(r->fullest->arena_bytes));
-    json_object_set_new(o, "host_bytes", json_integer(r->fullest->host_bytes));
-    json_object_set_new(o, "regions", json_regions(r->fullest));
-    json_object_set_new(o, "pp", json_integer(r->fullest->pp));
-    json_object_set_new(o, "alike", json_integer(r->fullest->n));
+    json_fullest(o, s, f, a);
     json_object_set_new(o, "kinds", json_integer(r->n_classes));
     json_object_set_new(o, "built", json_integer(r->built));
     json_object_set_new(o, "messages", json_integer(r->messages));

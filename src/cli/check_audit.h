@@ -3,11 +3,12 @@
 #define CLI_CHECK_AUDIT_H
 
 #include "audit/audit.h"
-#include "cli/cli.h"
+#include "cli/verdict.h"
 
-/* `rank` below 0: no rank was asked for. */
-void cli_print_audit(const setup *s, const audit_result *r, double seconds, arena *a);
+/* `f` is the fit of the setup. `rank` below 0: no rank was asked for. */
+void cli_print_audit(const setup *s, const audit_result *r, const fit *f, double seconds, arena *a);
 void cli_print_audit_rank(const setup *s, const audit_result *r, int64_t rank, arena *a);
-json_t *cli_json_audit(const audit_result *r, double seconds, int64_t rank);
+json_t *cli_json_audit(const setup *s, const audit_result *r, const fit *f, double seconds,
+                       int64_t rank, arena *a);
 
 #endif

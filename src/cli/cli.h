@@ -104,7 +104,7 @@ const char *cli_quoted(arena *a, const char *word);
 /* JSON that several commands print. */
 json_t *cli_json_model(const setup *s);
 json_t *cli_json_layout(const setup *s);
-json_t *cli_json_memory(const setup *s);
+json_t *cli_json_memory(const setup *s, int64_t pp_rank);
 json_t *cli_json_value(value v);
 json_t *cli_json_texts(const char *const *list); /* ends with NULL; NULL: empty */
 json_t *cli_json_violations(const violations *found);

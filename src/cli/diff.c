@@ -180,7 +180,7 @@ static void print_all(const differences *d, const diff_verdict *v, const diff_ru
 {
     const diff_runs *runs = r->side[0].word || r->side[1].word ? r : NULL;
     if (json)
-        cli_json_print(diff_json(d, v, runs));
+        cli_json_print(diff_json(d, v, runs, a));
     else
         diff_print(d, v, runs, a);
 }

@@ -24,6 +24,6 @@ struct diff_runs; /* what was measured of the sides (diff_runs.h); NULL: nothing
 
 /* diff_print.c */
 void diff_print(const differences *d, const diff_verdict *v, const struct diff_runs *r, arena *a);
-json_t *diff_json(const differences *d, const diff_verdict *v, const struct diff_runs *r);
+json_t *diff_json(const differences *d, const diff_verdict *v, const struct diff_runs *r, arena *a);
 
 #endif

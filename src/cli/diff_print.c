@@ -92,16 +92,40 @@ static void print_bytes(const char *title, int64_t x, int64_t y, arena *a)
            signed_bytes(a, y - x));
 }
 
+/* What adds up to either peak, in one list. */
+typedef struct diff_part {
+    const char *name, *title;
+    int64_t a, b;
+} diff_part;
+
+static int peak_of(peak_part *out, const price *p, arena *a)
+{
+    return peak_parts(out, &p->memory, p->megatron ? NULL : p->bytes, a);
+}
+
+static int peak_of_both(diff_part *out, const differences *d, arena *a)
+{
+    peak_part x[PEAK_PARTS], y[PEAK_PARTS];
+    int n_x = peak_of(x, &d->a.p, a), n_y = peak_of(y, &d->b.p, a), n = 0;
+    for (int i = 0; i < n_x; i++) out[n++] = (diff_part){x[i].name, x[i].title, x[i].bytes, 0};
+    for (int i = 0; i < n_y; i++) {
+        int k = 0;
+        while (k < n && !text_equal(out[k].name, y[i].name)) k++;
+        if (k == n) out[n++] = (diff_part){y[i].name, y[i].title, 0, 0};
+        out[k].b = y[i].bytes;
+    }
+    return n;
+}
+
 static void print_memory(const differences *d, arena *a)
 {
     const price *p = &d->a.p, *q = &d->b.p;
+    diff_part parts[2 * PEAK_PARTS];
+    int n = peak_of_both(parts, d, a);
     cli_print("\nMemory",
               "of the fullest rank, by what it holds\n\n         %-36s %12s %12s %12s\n", "", "A",
               "B", "B - A");
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, p->bytes[i] + q->bytes[i]))
-            print_bytes(region_title((region)i), p->bytes[i], q->bytes[i], a);
-    print_bytes("graphs and libraries", p->beside, q->beside, a);
+    for (int i = 0; i < n; i++) print_bytes(parts[i].title, parts[i].a, parts[i].b, a);
     print_bytes("peak", p->peak_bytes, q->peak_bytes, a);
     print_bytes("usable", p->usable, q->usable, a);
     print_bytes("activations on the host", p->host_bytes, q->host_bytes, a);
@@ -208,17 +232,15 @@ static json_t *json_parts(const differences *d)
     return o;
 }
 
-static json_t *json_memory(const differences *d)
+static json_t *json_memory(const differences *d, arena *a)
 {
     json_t *o = json_object();
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, d->a.p.bytes[i] + d->b.p.bytes[i]))
-            json_object_set_new(o, region_name((region)i),
-                                json_pack("{s:I, s:I}", "a", (json_int_t)d->a.p.bytes[i], "b",
-                                          (json_int_t)d->b.p.bytes[i]));
-    json_object_set_new(
-        o, "beside",
-        json_pack("{s:I, s:I}", "a", (json_int_t)d->a.p.beside, "b", (json_int_t)d->b.p.beside));
+    diff_part parts[2 * PEAK_PARTS];
+    int n = peak_of_both(parts, d, a);
+    for (int i = 0; i < n; i++)
+        json_object_set_new(
+            o, parts[i].name,
+            json_pack("{s:I, s:I}", "a", (json_int_t)parts[i].a, "b", (json_int_t)parts[i].b));
     return o;
 }
 
@@ -243,7 +265,7 @@ static json_t *json_changes(const differences *d)
     return list;
 }
 
-json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *r)
+json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *r, arena *a)
 {
     json_t *o = json_object();
     json_object_set_new(o, "a", json_end(&d->a));
@@ -257,7 +279,7 @@ json_t *diff_json(const differences *d, const diff_verdict *v, const diff_runs *
     json_object_set_new(o, "memory", json_real(v->memory));
     if (!v->priced) return o;
     json_object_set_new(o, "parts", json_parts(d));
-    json_object_set_new(o, "regions", json_memory(d));
+    json_object_set_new(o, "regions", json_memory(d, a));
     json_object_set_new(o, "changes", json_changes(d));
     return o;
 }

@@ -108,13 +108,12 @@ json_t *cli_json_layout(const setup *s)
     return o;
 }
 
-json_t *cli_json_memory(const setup *s)
+json_t *cli_json_memory(const setup *s, int64_t pp_rank)
 {
-    if (!s->possible || s->pipe.why_not) return json_null();
     state_bytes b;
-    int64_t stage_rank = setup_fullest(s, &b);
+    state_of_stage(&b, s, pp_rank);
     json_t *o = json_object();
-    set_int(o, "rank", layout_stage_rank(&s->lay, stage_rank));
+    set_int(o, "rank", layout_stage_rank(&s->lay, pp_rank));
     set_int(o, "weights", state_weights(&b));
     set_int(o, "gradients", state_gradients(&b));
     set_int(o, "optimizer", state_optimizer(&b));

@@ -13,7 +13,7 @@
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */
-static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2;
+static const double BESIDE_SECONDS = 0.4, ALONE_SECONDS = 4, MISS_SECONDS = 2, ROUNDER_SECONDS = 2;
 
 /* ---- the answer */
 
@@ -59,6 +59,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
 {
     waiting_begin("plan", "pricing the reasons", WAITING_ABOUT, w->bring_up ? 10 : 3);
     price_next(p, a);
+    plan_find_rounder(p, o, ROUNDER_SECONDS);
     plan_find_reasons(p, a);
     if (w->more) plan_find_fewest(p, o, BESIDE_SECONDS, a);
     if (w->more) plan_try_offload(p, a);
@@ -72,6 +73,7 @@ static status print_found(plan_answer *p, const plan_words *w, const search_opti
         return OK;
     }
     plan_print(p, a);
+    plan_print_rounder(p);
     plan_explain(p, a);
     const char *routed = cli_routing_text(&p->result->best[0].exact, &p->prices, a);
     const char *other = cli_other_text(&p->other, a);

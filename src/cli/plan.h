@@ -72,6 +72,12 @@ typedef struct plan_bring_up {
     int n;
 } plan_bring_up;
 
+/* Fewer GPUs that take no longer for the same batch. */
+typedef struct plan_rounder {
+    int64_t gpus; /* 0: none was found */
+    double step_s, before_s;
+} plan_rounder;
+
 /* The reason of what the command line set. */
 #define PLAN_BY_WORDS "command line"
 
@@ -98,6 +104,7 @@ typedef struct plan_answer {
     plan_reasons reasons;
     plan_bring_up bring_up;
     other_routing other; /* of the winner */
+    plan_rounder rounder;
     bool has_next;
     price next;        /* the winner on twice as many GPUs */
     against *compared; /* own, beside the result; NULL: none */
@@ -119,6 +126,11 @@ void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, a
 void plan_print_fewest(const plan_answer *p, arena *a); /* where nothing fits */
 void plan_say_fewest(const plan_answer *p, arena *a);   /* in the explanation */
 json_t *plan_json_fewest(const plan_answer *p, arena *a);
+
+/* plan_rounder.c: sets `rounder`, in about that many seconds of the processor. */
+void plan_find_rounder(plan_answer *p, const search_options *o, double seconds);
+void plan_print_rounder(const plan_answer *p);
+json_t *plan_json_rounder(const plan_answer *p);
 
 /* plan_miss.c: finds the nearest miss, in about that many seconds. */
 void plan_find_miss(plan_answer *p, const search_options *o, double seconds);

@@ -321,6 +321,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     }
     if (p->fewest.gpus) json_object_set_new(o, "fewest_gpus", json_integer(p->fewest.gpus));
     json_object_set_new(o, "fewest", plan_json_fewest(p, a));
+    json_object_set_new(o, "fewer", plan_json_rounder(p));
     json_object_set_new(o, "activation_offload", plan_json_offload(p, a));
     const char *lost = r->n_best ? plan_lost_pins(p, a) : NULL;
     not_priced left_out[NOT_PRICED_MAX];

@@ -12,6 +12,7 @@
 #include "price/bands.h"
 #include "price/changes.h"
 #include "price/not_priced.h"
+#include "profile/fixes.h"
 #include "run/timing.h"
 
 enum { CHANGES = 10 };
@@ -24,10 +25,13 @@ typedef struct priced {
     const hardware *hw;
     const price_options *o;
     violations found;
+    const char *why_not; /* no program can be built, and why */
     price p;
     price_change changes[CHANGES];
     int n_changes;
     change_limit limit;
+    profile_fix repairs[FIXES_MAX]; /* of a pipeline bubble: what fits and gains */
+    int n_repairs;
     not_priced left_out[NOT_PRICED_MAX];
     int n_left_out;
     other_routing other;
@@ -39,7 +43,7 @@ typedef struct priced {
 
 /* ---- for programs */
 
-static json_t *json_memory(const priced *q)
+static json_t *json_memory(const priced *q, arena *a)
 {
     const price *p = &q->p;
     json_t *o = json_object();
@@ -51,6 +55,8 @@ static json_t *json_memory(const priced *q)
     json_object_set_new(o, "host", cli_json_host(&p->on_host));
     json_object_set_new(o, "arena_bytes", json_integer(p->arena_bytes));
     json_object_set_new(o, "rank", json_integer(q->rank));
+    json_object_set_new(o, "peak_parts",
+                        cli_json_peak(&q->memory, p->megatron ? NULL : p->bytes, a));
     cli_json_reported(o, &q->memory, p->megatron);
     return o;
 }
@@ -95,19 +101,47 @@ static void json_band(json_t *o, const priced *q)
     json_object_set_new(o, "supported", json_boolean(band_unsupported(&t) == BAND_FEATURES));
 }
 
+static json_t *json_change(const price_change *c)
+{
+    return json_pack("{s:s, s:f, s:f, s:I, s:b}", "change", c->words, "gain", c->gain, "step_s",
+                     c->step_s, "peak_bytes", (json_int_t)c->peak_bytes, "fits", c->fits);
+}
+
 static json_t *json_changes(const priced *q)
 {
     json_t *list = json_array();
-    for (int i = 0; i < q->n_changes; i++) {
-        const price_change *c = &q->changes[i];
-        json_array_append_new(list, json_pack("{s:s, s:f, s:f, s:I, s:b}", "change", c->words,
-                                              "gain", c->gain, "step_s", c->step_s, "peak_bytes",
-                                              (json_int_t)c->peak_bytes, "fits", c->fits));
+    for (int i = 0; i < q->n_changes; i++) json_array_append_new(list, json_change(&q->changes[i]));
+    return list;
+}
+
+static json_t *json_repairs(const priced *q)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < q->n_repairs; i++) {
+        json_t *o = json_change(&q->repairs[i].change);
+        json_object_set_new(o, "what", json_string(q->repairs[i].what));
+        json_array_append_new(list, o);
     }
     return list;
 }
 
-static void print_json(const priced *q)
+/* Where no program can be built: what stands in the way. */
+static void print_json_none(const priced *q)
+{
+    static const char *const unknown[] = {"step_s",         "tokens_per_s_per_gpu",
+                                          "tflops_per_gpu", "mfu_bf16",
+                                          "mfu_precision",  "peak_bytes",
+                                          "usable_bytes",   "fits",
+                                          "fullest_rank",   "wall",
+                                          "evidence",       "memory"};
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o}", "recipe", q->s->r.name, "gpu", q->hw->name,
+                          "why_not", q->why_not, "violations", cli_json_violations(&q->found));
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        json_object_set_new(o, unknown[i], json_null());
+    cli_json_print(o);
+}
+
+static void print_json(const priced *q, arena *a)
 {
     const price *p = &q->p;
     json_t *o =
@@ -120,12 +154,13 @@ static void print_json(const priced *q)
                   (json_int_t)p->slowest, "wall", wall_name(p->wall), "evidence", p->evidence);
     cli_json_times(o, &q->s->r, q->hw);
     json_band(o, q);
-    json_object_set_new(o, "memory", json_memory(q));
+    json_object_set_new(o, "memory", json_memory(q, a));
     json_object_set_new(o, "time", json_times(p));
     json_object_set_new(o, "parts", json_parts(p));
     json_object_set_new(o, "not_priced", cli_json_not_priced(q->left_out, q->n_left_out));
     json_object_set_new(o, "routing", cli_routing_json(p, q->o));
     cli_other_json(o, &q->other);
+    json_object_set_new(o, "wall_repairs", json_repairs(q));
     json_object_set_new(o, "changes", json_changes(q));
     json_object_set_new(o, "changes_left", json_integer(q->limit.left));
     json_object_set_new(o, "violations", cli_json_violations(&q->found));
@@ -180,6 +215,17 @@ static void print_time(const price *p, arena *a)
     printf("         %-36s %10.4g s %6.1f %%\n\n", "step", step, 100.0);
 }
 
+static void print_wall(const priced *q)
+{
+    cli_print("Wall", "%s: %s\n", wall_name(q->p.wall), q->p.evidence);
+    for (int i = 0; i < q->n_repairs; i++) {
+        const profile_fix *f = &q->repairs[i];
+        printf("         %s %s (%s: %+.1f %% tokens/s)\n",
+               i ? "or:     " : "repair: ", f->change.words, f->what, 100 * f->change.gain);
+    }
+    printf("\n");
+}
+
 static void print_changes(const priced *q, arena *a)
 {
     if (q->limit.left)
@@ -216,7 +262,7 @@ static void print_text(const priced *q, arena *a)
     const char *other = cli_other_text(&q->other, a);
     if (routed) cli_print("Routing", "%s\n%s", routed, other ? "" : "\n");
     if (other) cli_print(routed ? "" : "Routing", "%s\n\n", other);
-    cli_print("Wall", "%s: %s\n\n", wall_name(p->wall), p->evidence);
+    print_wall(q);
     cli_print_not_priced(q->left_out, q->n_left_out);
     if (cli_print_notes(&q->s->r, "Note     ", false)) printf("\n");
     print_changes(q, a);
@@ -248,6 +294,16 @@ static status see_rank(priced *q, arena *a, error *err)
     return OK;
 }
 
+/* What the guides do about a bubble, as far as it fits and gains. */
+static void find_repairs(priced *q, const change_job *job, arena *a)
+{
+    profile_fix all[FIXES_MAX];
+    int n = profile_fixes(all, WALL_BUBBLE, COST_OTHER, job, a);
+    for (int i = 0; i < n; i++)
+        if (all[i].change.words && all[i].change.fits && all[i].change.gain > 0.005)
+            q->repairs[q->n_repairs++] = all[i];
+}
+
 static status price_recipe(priced *q, const recipe *r, const char *routed, price_options *o,
                            arena *a, error *err)
 {
@@ -264,9 +320,9 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     rules_check(&q->found, s, false, a);
     rules_prove(&q->found, s, false, a);
     cli_advise(&q->found, r, s, a);
-    const char *not_known = audit_not_known(s, a);
+    const char *not_known = q->why_not = audit_not_known(s, a);
     if (not_known) return error_set(err, ERR_RULE, "%s: %s", s->r.name, not_known);
-    const char *why_not = audit_why_not_of(s, &q->found, a);
+    const char *why_not = q->why_not = audit_why_not_of(s, &q->found, a);
     if (why_not)
         return error_set(err, ERR_RULE,
                          "%s: no program can be built: %s (moefold check lists repairs)", s->r.name,
@@ -278,6 +334,7 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
     q->limit.seconds = CHANGES_SECONDS;
     change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
+    if (!st && q->p.wall == WALL_BUBBLE) find_repairs(q, &job, a);
     if (!st) q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
     waiting_end();
     return st ? st : see_rank(q, a, err);
@@ -320,7 +377,8 @@ int command_price(int argc, char **argv)
     if (!st && !done) st = price_recipe(q, r, routed, &o, a, &err);
     bool bad = !st && !done && (q->found.n_errors || !q->p.fits);
     int code = st ? cli_fail("price", st, &err) : bad ? ERR_RULE : OK;
-    if (!st && !done && json) print_json(q);
+    if (json && q->why_not) print_json_none(q);
+    if (!st && !done && json) print_json(q, a);
     if (!st && !done && !json) print_text(q, a);
     arena_destroy(a);
     return code;

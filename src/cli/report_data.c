@@ -60,15 +60,11 @@ json_t *report_json_schedule(const report_schedule *x)
 
 /* ---- memory */
 
-static json_t *json_memory(const report_schedule *x)
+static json_t *json_memory(const report_schedule *x, arena *a)
 {
     const price *p = &x->p;
-    json_t *regions = json_array(), *saved = json_array(), *temp = json_array();
-    for (int i = 0; i < REGION_COUNT; i++)
-        if (region_is_shown(i, p->bytes[i]))
-            json_array_append_new(
-                regions, json_pack("{s:s, s:s, s:I}", "name", region_name((region)i), "title",
-                                   region_title((region)i), "bytes", (json_int_t)p->bytes[i]));
+    json_t *saved = json_array(), *temp = json_array();
+    json_t *regions = cli_json_peak(&p->memory, p->megatron ? NULL : p->bytes, a);
     for (int64_t i = 0; i < x->n_memory; i++) {
         put(saved, x->memory[i].saved);
         put(temp, x->memory[i].temp);
@@ -121,7 +117,7 @@ json_t *report_json(const report_job *j, bool *fits, arena *a)
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(&s->r, K_GBS)));
     json_object_set_new(o, "price", json_price(&x->p));
     json_object_set_new(o, "parts", json_parts(&x->p));
-    json_object_set_new(o, "memory", json_memory(x));
+    json_object_set_new(o, "memory", json_memory(x, a));
     json_object_set_new(o, "schedule", report_json_schedule(x));
     json_object_set_new(o, "layout", report_json_layout(s));
     json_object_set_new(o, "stages", report_json_stages(s));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/show.h"
+#include "cli/verdict.h"
 
 static const char *const origin_names[] = {"open", "default", "derived", "model", "user"};
 
@@ -101,7 +102,15 @@ static void print_json(const setup *s, bool with_program, int64_t rank, arena *a
     json_object_set_new(o, "model", cli_json_model(s));
     json_object_set_new(o, "layout", cli_json_layout(s));
     json_object_set_new(o, "stages", json_stages(s));
-    json_object_set_new(o, "memory", cli_json_memory(s));
+    violations found;
+    fit f;
+    error err;
+    rules_check(&found, s, false, a);
+    if (cli_fit(&f, s, &found, a, &err)) f = (fit){.why_not = err.text};
+    cli_json_fit(o, &f);
+    bool laid_out = s->possible && !s->pipe.why_not;
+    json_object_set_new(o, "memory",
+                        laid_out ? cli_json_memory(s, cli_fullest_stage(s, &f)) : json_null());
     if (with_program) json_object_set_new(o, "program", cli_json_program(s, rank, a));
     cli_json_print(o);
 }

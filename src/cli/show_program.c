@@ -148,6 +148,20 @@ static int saved_by_module(const program *p, module_row *rows, int room)
     return n;
 }
 
+/* The arena is our own program's: where Megatron runs the recipe, other bytes count. */
+static void print_megatron(const program *p, arena *a)
+{
+    if (!fit_by_megatron(p->s)) return;
+    program_size size = program_size_of(p);
+    fit f = {0};
+    fit_see(&f, p->s, &size);
+    printf("\n  This arena is that of our own program. Megatron runs the recipe: its allocator "
+           "reserves %s of this rank,\n  and %s lie outside, together %s (moefold price --rank "
+           "%" PRId64 " has the parts)\n",
+           text_bytes(a, f.memory.reserved), text_bytes(a, f.memory.outside),
+           text_bytes(a, f.peak_bytes), p->at.rank);
+}
+
 static void print_regions(const program *p, arena *a)
 {
     int64_t covered = program_buffer_bytes(p);
@@ -168,6 +182,7 @@ static void print_regions(const program *p, arena *a)
     if (p->staging_bytes)
         printf("\n  On the host: %s of batch and report (%s bytes)\n",
                text_bytes(a, p->staging_bytes), text_grouped(a, p->staging_bytes));
+    print_megatron(p, a);
     printf("\n");
 }
 

@@ -47,6 +47,12 @@ const char *cli_fit_text(const fit *f, arena *a)
                       text_bytes(a, left < 0 ? -left : left), left < 0 ? "too much" : "to spare");
 }
 
+int64_t cli_fullest_stage(const setup *s, const fit *f)
+{
+    state_bytes b;
+    return f->why_not ? setup_fullest(s, &b) : rank_coordinates(&s->lay, f->fullest).pp;
+}
+
 static void print_part(const char *title, int64_t bytes, arena *a)
 {
     if (bytes) printf("         %-40s %12s\n", title, text_bytes(a, bytes));
@@ -114,6 +120,8 @@ void cli_print_regions(const fit *f, arena *a)
         print_outside(&f->memory, a);
         print_gap(f, a);
     }
+    print_part(f->megatron ? "peak: reserved and outside" : "peak: all of these", f->memory.peak,
+               a);
     print_part("on the host: offloaded activations", f->host_bytes, a);
     print_part("on the host: optimizer state", f->on_host.state, a);
     print_node(&f->on_host, a);
@@ -145,6 +153,20 @@ void cli_json_reported(json_t *o, const reported *r, bool megatron)
     json_object_set_new(o, "outside", json_parts_of(r->outside, outside));
     json_decref(all);
     json_decref(held);
+}
+
+json_t *cli_json_peak(const reported *r, const int64_t *arena_parts, arena *a)
+{
+    peak_part parts[PEAK_PARTS];
+    int n = peak_parts(parts, r, arena_parts, a);
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        const peak_part *x = &parts[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:b, s:b}", "name", x->name, "title",
+                                              x->title, "bytes", (json_int_t)x->bytes, "outside",
+                                              x->outside, "moves", x->moves));
+    }
+    return list;
 }
 
 void cli_print_fit(const setup *s, const fit *f, arena *a)

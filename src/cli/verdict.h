@@ -33,6 +33,13 @@ const char *cli_fit_text(const fit *f, arena *a);
 /* The block "Peak": the fullest rank, by what it holds. */
 void cli_print_fit(const setup *s, const fit *f, arena *a);
 void cli_print_regions(const fit *f, arena *a); /* its rows */
+/* The same rows for programs: [{name, title, bytes, outside, moves}], which add up to the peak;
+ * `arena_parts` as for peak_parts. */
+json_t *cli_json_peak(const reported *r, const int64_t *arena_parts, arena *a);
+
+/* The pipeline rank of the fullest rank; where its peak is not known, of that with most state. */
+int64_t cli_fullest_stage(const setup *s, const fit *f);
+
 /* What waits on the host: {state, node, node_memory}. */
 json_t *cli_json_host(const host_need *h);
 /* How far a region of saved buffers ends above those that live at once, as text. */

@@ -71,6 +71,37 @@ const char *outside_title(outside_part p)
     return outside_names[p].title;
 }
 
+static int add_part(peak_part *out, int n, peak_part x)
+{
+    if (x.bytes) out[n++] = x;
+    return n;
+}
+
+int peak_parts(peak_part out[PEAK_PARTS], const reported *r, const int64_t *arena_parts, arena *a)
+{
+    int n = 0;
+    for (int i = 0; arena_parts && i < REGION_COUNT; i++) {
+        bool moves = i == REGION_SAVED || i == REGION_TEMP;
+        n = add_part(out, n,
+                     (peak_part){region_name((region)i), region_title((region)i), arena_parts[i],
+                                 false, moves});
+    }
+    for (int i = 0; !arena_parts && i < ALLOCATED_PARTS; i++)
+        n = add_part(out, n,
+                     (peak_part){names[i].name, names[i].title, r->part[i], false,
+                                 i >= ALLOCATED_ACTIVATIONS});
+    if (!arena_parts)
+        n = add_part(out, n,
+                     (peak_part){"unused", "held unused by the allocator",
+                                 r->reserved - r->allocated, false, false});
+    for (int i = 0; i < OUTSIDE_PARTS; i++)
+        n = add_part(out, n,
+                     (peak_part){arena_text(a, "outside_%s", outside_names[i].name),
+                                 arena_text(a, "outside: %s", outside_names[i].title),
+                                 r->outside_part[i], true, false});
+    return n;
+}
+
 /* ---- state */
 
 /* Bytes of an element that Transformer Engine caches beside a BF16 weight (I3). Blackwell's

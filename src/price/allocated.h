@@ -68,6 +68,21 @@ typedef struct reported {
     int64_t peak; /* reserved + outside: what the GPU must have */
 } reported;
 
+/* A line of what adds up to a rank's peak. */
+typedef struct peak_part {
+    const char *name, *title; /* a key of JSON, and as people say it */
+    int64_t bytes;
+    bool outside; /* of torch's allocator or of our arena */
+    bool moves;   /* comes and goes within a step */
+} peak_part;
+
+enum { PEAK_PARTS = REGION_COUNT + ALLOCATED_PARTS + OUTSIDE_PARTS + 1 };
+
+/* All of it, in order, what is zero left out: where Megatron runs the rank what it allocates and
+ * what its allocator holds unused, else the regions of our arena; then what lies outside. Returns
+ * how many lines; `arena_parts`: bytes of the regions, NULL where Megatron runs. */
+int peak_parts(peak_part out[PEAK_PARTS], const reported *r, const int64_t *arena_parts, arena *a);
+
 /* What every rank of a setup has in common: what lies outside but graphs, and the ratio. */
 typedef struct reported_frame {
     int64_t outside;

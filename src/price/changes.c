@@ -178,7 +178,7 @@ static bool priced(price_change *out, const changing *w, const char *words)
     price p;
     price_setup(&p, s, w->hw, w->o, w->a);
     *out = (price_change){.words = words,
-                          .gain = w->now->step_s / p.step_s - 1,
+                          .gain = p.tokens_per_s_per_gpu / w->now->tokens_per_s_per_gpu - 1,
                           .step_s = p.step_s,
                           .peak_bytes = p.peak_bytes,
                           .fits = p.fits};

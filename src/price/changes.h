@@ -6,7 +6,7 @@
 
 typedef struct price_change {
     const char *words; /* overrides, as a command line takes them */
-    double gain;       /* step time before over after, minus one */
+    double gain;       /* tokens a second after over before, minus one */
     double step_s;
     int64_t peak_bytes;
     bool fits;

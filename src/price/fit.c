@@ -56,6 +56,18 @@ void fit_see(fit *out, const setup *s, const program_size *p)
     memcpy(out->bytes, p->bytes, sizeof out->bytes);
 }
 
+void fit_stages(fit *out, const setup *s)
+{
+    arena *scratch = arena_create();
+    program_size *list = ARENA_ARRAY(scratch, program_size, s->pipe.pp);
+    program_sizes(list, s, scratch);
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        out[i] = (fit){0};
+        fit_see(&out[i], s, &list[i]);
+    }
+    arena_destroy(scratch);
+}
+
 void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a)
 {
     *out = (fit){.why_not = audit_why_not_of(s, found, a)};

@@ -33,6 +33,9 @@ typedef struct fit {
  * `why_not` stays there. */
 void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a);
 
+/* The same of the first rank of every pipeline stage, out[pp], where a program can be built. */
+void fit_stages(fit *out, const setup *s);
+
 /* Is it Megatron that would run it? */
 bool fit_by_megatron(const setup *s);
 

@@ -10,7 +10,8 @@
 
 const char *wall_name(wall w)
 {
-    static const char *const names[WALL_COUNT] = {"memory", "communication", "compute", "host"};
+    static const char *const names[WALL_COUNT] = {"memory", "communication", "compute", "host",
+                                                  "pipeline bubble"};
     return names[w];
 }
 
@@ -136,10 +137,16 @@ void price_see_wall(price *p, arena *a)
         p->wall = WALL_MEMORY;
         p->evidence = arena_text(a, "rank %lld needs %s of the %s usable", (long long)p->fullest,
                                  text_bytes(a, p->peak_bytes), text_bytes(a, p->usable));
+    } else if (b >= LARGE_PERCENT && b > e && b > h) {
+        p->wall = WALL_BUBBLE;
+        p->evidence = arena_text(a,
+                                 "%.1f %% of the step stages wait for one another; exposed "
+                                 "communication %.0f %%, kernel launches %.0f %%",
+                                 b, e, h);
     } else if (h >= LARGE_PERCENT && h >= e) {
         p->wall = WALL_HOST;
         p->evidence = arena_text(a, "%.0f %% of the step the device waits for kernel launches", h);
-    } else if (e >= LARGE_PERCENT || (b >= LARGE_PERCENT && b > e)) {
+    } else if (e >= LARGE_PERCENT) {
         p->wall = WALL_COMMUNICATION;
         p->evidence =
             arena_text(a, "%.0f %% exposed communication (%s %s), pipeline bubble %.1f %%", e,

@@ -54,7 +54,14 @@ typedef struct play_as {
 void play_costs(op_cost *costs, const cost_model *c, const segment *seg, int phase);
 void play_with(played *out, const cost_model *c, const segment *seg, int phase, play_as as);
 
-typedef enum wall { WALL_MEMORY, WALL_COMMUNICATION, WALL_COMPUTE, WALL_HOST, WALL_COUNT } wall;
+typedef enum wall {
+    WALL_MEMORY,
+    WALL_COMMUNICATION,
+    WALL_COMPUTE,
+    WALL_HOST,
+    WALL_BUBBLE, /* stages wait for one another */
+    WALL_COUNT
+} wall;
 const char *wall_name(wall w);
 
 typedef struct price {

@@ -396,19 +396,17 @@ function memoryPicture(id, title, text, v) {
 }
 const alwaysThere = ["weights", "gradients", "optimizer", "boundary", "step"];
 function memory() {
-  const m = own.memory, byName = Object.fromEntries(m.regions.map(r => [r.name, r]));
-  const fixed = alwaysThere.map(n => byName[n]).filter(r => r && r.bytes > 0);
-  if (m.beside > 0) fixed.push({ title: "graphs and libraries", bytes: m.beside });
+  const m = own.memory, fixed = m.regions.filter(r => !r.moves && r.bytes > 0);
   memoryPicture("memory", run ? "Memory over the step, predicted" : "Memory over the step",
     `Rank ${m.rank}, the fullest (stage ${m.stage}); the most memory that is live at each moment. ` +
       "Planned memory is allocated for the whole step; it is higher if activations and temporaries peak at different times.",
     { rank: m.rank, step: own.schedule.step_s, fixed, saved: m.saved, temporaries: m.temporaries,
-      titles: { saved: byName.saved.title, temporaries: byName.temporaries.title },
+      titles: { saved: "activations", temporaries: "temporaries and workspace" },
       lines: [{ colour: "var(--mark)", title: "planned", bytes: m.peak_bytes },
         { colour: "var(--bad)", title: "usable", bytes: m.usable_bytes, above: m.peak_bytes < 0.25 * m.usable_bytes }], // else it would hide all else
       after: table(["Region", { n: "Planned" }, { n: "Of usable" }], m.regions.filter(r => r.bytes > 0).map(r =>
         [r.title, { n: bytesText(r.bytes) }, { n: percent(r.bytes / m.usable_bytes) }])
-        .concat(m.beside > 0 ? [["graphs and libraries, not in the plan", { n: bytesText(m.beside) }, { n: percent(m.beside / m.usable_bytes) }]] : [])
+        .concat([["all of these: planned", { n: bytesText(m.peak_bytes) }, { n: percent(m.peak_bytes / m.usable_bytes) }]])
         .concat(m.on_host > 0 ? [["activations on the host", { n: bytesText(m.on_host) }, { n: "" }]] : []), { caption: "Planned memory by region" }) });
 }
 // Of a run: what was alive by the stamps of its last traced step, and what the system counted.

@@ -36,6 +36,8 @@ def knobs_of_words(words):
 
 def parts_of(words):
     p = asked("price", words)
+    if p.get("why_not"):
+        raise SystemExit(p["why_not"])
     return {k: v * FACTORS.get(k, 1) for k, v in p["parts"].items()}, p
 
 
