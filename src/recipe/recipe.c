@@ -98,7 +98,8 @@ static const idle_option *idle_find(const char *name)
 
 const char *recipe_unknown_key(arena *a, const char *key)
 {
-    if (knob_find(key, NULL) >= 0 || idle_find(key)) return NULL;
+    bool known = knob_find(key, NULL) >= 0 || idle_find(key) || text_equal(key, BLEND_PER_SPLIT);
+    if (known) return NULL;
     const char *near = knob_nearest(key);
     return arena_text(a, "unknown knob '%.200s'%s%s%s", text_visible(a, key),
                       near ? "; the nearest known one is '" : "; `moefold knobs` lists them all",
