@@ -65,7 +65,7 @@ static void put_values(const char *before, const char *after)
 static const struct value_words {
     const char *option, *words;
 } option_values[] = {
-    {"--as", "recipe megatron-lm megatron-bridge"},
+    {"--as", "recipe megatron-lm megatron-bridge config.json"},
     {"--to", "hf moefold"},
     {"--dtype", "float32 bfloat16"},
     {"--precision", "any"},

@@ -212,7 +212,8 @@ int command_show(int argc, char **argv)
          NULL},
         {"--schedule", NULL, "show the pipeline schedule", &o.schedule, NULL},
         {"--as", "SYSTEM",
-         "write the recipe as megatron-lm (flags), megatron-bridge (overrides) or recipe (YAML)",
+         "write the recipe as megatron-lm (flags), megatron-bridge (overrides), recipe (YAML) or "
+         "config.json (Hugging Face)",
          NULL, &o.as},
         {"--presets", NULL, "list the built-in models", &o.presets, NULL},
         {"--json", NULL, "print JSON (docs/JSON.md)", &o.json, NULL},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "audit/audit.h"
+#include "base/file.h"
 #include "cli/show.h"
 #include "price/price.h"
 #include "recipe/export.h"
@@ -165,10 +166,29 @@ static status export_to(const recipe *given, const setup *s, const export_row *t
     return OK;
 }
 
+/* ---- for Hugging Face: what `convert` would write beside the weights */
+
+enum { CONFIG_BYTES_MAX = 1 << 20 };
+
+static status print_config(const setup *s, arena *a, error *err)
+{
+    char *text = NULL;
+    size_t n;
+    config_made made;
+    const char *path = model_config_path(&s->r);
+    status st = path ? file_read(a, path, CONFIG_BYTES_MAX, &text, &n, err) : OK;
+    config_source from = {.config = text, .model = s->m.name, .dtype = "float32"};
+    if (!st) st = model_write_config(&s->r, &from, &made, err);
+    if (!st) fputs(made.text, stdout);
+    return st;
+}
+
 status show_export(const recipe *given, const setup *s, const char *system, arena *a, error *err)
 {
+    if (strcmp(system, "config.json") == 0) return print_config(s, a, err);
     for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++)
         if (strcmp(exports[i].name, system) == 0) return export_to(given, s, &exports[i], a, err);
-    return error_set(err, ERR_INPUT, "--as %s: known are megatron-lm, megatron-bridge and recipe",
+    return error_set(err, ERR_INPUT,
+                     "--as %s: known are megatron-lm, megatron-bridge, recipe and config.json",
                      system);
 }

@@ -119,6 +119,7 @@ void draft_eos(const draft *d)
 {
     const recipe *r = d->of.r;
     bool known = recipe_given(r, K_EOD) && !recipe_is(r, K_TOKENIZER, "NullTokenizer");
-    if (known && !draft_has(d, "eos_token_id"))
+    const json_t *had = json_object_get(d->root, "eos_token_id");
+    if (known && (!had || json_is_null(had)))
         draft_put(d, "eos_token_id", draft_number(K_EOD, r->knob[K_EOD].v));
 }

@@ -302,12 +302,15 @@ static void write_top(const draft *d, json_t *section)
     json_decref(top);
 }
 
+/* The oldest versions know "type" alone. */
 static json_t *scaling_of(const draft *d, rope_kind kind, const char *place)
 {
-    bool typed = json_object_get(json_object_get(d->root, place), "type") != NULL;
+    const json_t *had = json_object_get(d->root, place);
+    bool old = text_equal(place, "rope_scaling") && !json_object_get(had, "rope_type");
     json_t *section = json_object();
     json_object_set_new(section, "rope_type", json_string(kind_names[kind]));
-    if (typed) json_object_set_new(section, "type", json_string(kind_names[kind]));
+    if (old || json_object_get(had, "type"))
+        json_object_set_new(section, "type", json_string(kind_names[kind]));
     write_keys(d, kind, false, section);
     if (kind == YARN) write_table_scale(d, section);
     return section;

@@ -61,7 +61,8 @@ static const char *first_type(arena *a, family_id f)
     return arena_copy(a, types, strcspn(types, "|"));
 }
 
-/* A file without a source, or of another family than its source: token ids are kept. */
+/* A file without a source, or of another family than its source: token ids are kept. Those that are
+ * not known are null, or transformers would take any. */
 static json_t *start_anew(const writing *w, family_id f)
 {
     static const char *const ids[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
@@ -71,7 +72,7 @@ static json_t *start_anew(const writing *w, family_id f)
     json_object_set_new(root, "model_type", json_string(first_type(w->r->a, f)));
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         json_t *id = json_object_get(w->source, ids[i]);
-        if (id) json_object_set(root, ids[i], id);
+        json_object_set_new(root, ids[i], id ? json_incref(id) : json_null());
     }
     return root;
 }

@@ -74,6 +74,13 @@ static const char *find_config(const recipe *r, const char *name)
     return path ? path : as_config(r->a, name);
 }
 
+const char *model_config_path(const recipe *r)
+{
+    const char *name = recipe_word(r, K_MODEL);
+    const char *path = name && *name && !model_is_preset(name) ? find_config(r, name) : NULL;
+    return path && file_exists(path) ? path : NULL;
+}
+
 /* A model cannot be without these: null gives them back to the preset or the config.json. */
 static void reopen_sizes(recipe *r)
 {

@@ -53,6 +53,9 @@ status model_fill(recipe *r, error *err);
  * looked at, so a prediction module is noted and never used. */
 status model_parse_config(recipe *r, const char *name, const char *data, size_t n, error *err);
 
+/* The config.json that `moefold.model` means; NULL: it is a preset, open, or not there. */
+const char *model_config_path(const recipe *r);
+
 /* ---- the way back: a config.json that says what a recipe is */
 
 typedef struct config_source {

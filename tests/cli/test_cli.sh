@@ -119,6 +119,8 @@ a=$("$moefold" check recipes/dsv3-128k-h100.yaml | tail -n +2)
 b=$("$moefold" check "$work/again.yaml" | tail -n +2)
 [ "$a" = "$b" ] && echo "ok recipe_means_the_same" || { echo "not ok recipe_means_the_same"; diff <(echo "$a") <(echo "$b") | head -5; failed=1; }
 expect bridge_overrides 0 'model.context_parallel_size=32' "$moefold" show recipes/dsv3-128k-h100.yaml --as megatron-bridge
+expect hugging_face_config 0 '"num_experts_per_tok": 3' "$moefold" show tiny model.moe_router_topk=3 --as config.json
+expect no_such_config 2 'would say model.rotary_percent=1.0 instead of 0.5' "$moefold" show tiny model.rotary_percent=0.5 --as config.json
 expect unknown_system 2 'megatron-bridge' "$moefold" show tiny --as nemo
 expect rank_out_of_range 2 'ranks are 0 to 255' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 256
 expect one_rank 0 'experts 136 to 143' "$moefold" show recipes/dsv3-128k-h100.yaml --rank 17

@@ -26,12 +26,11 @@ static bool has_weights(const trainer *t, const char *folder)
 
 static void read_config(trainer *t)
 {
-    const char *name = recipe_word(&t->s->r, K_MODEL), *path = NULL;
-    if (name) path = file_is_folder(name) ? arena_text(t->a, "%s/config.json", name) : name;
+    const char *path = model_config_path(&t->s->r);
     char *text;
     size_t n;
     error ignored;
-    if (path && file_exists(path) && !file_read(t->a, path, 1 << 24, &text, &n, &ignored))
+    if (path && !file_read(t->a, path, 1 << 24, &text, &n, &ignored))
         t->config = text;
 }
 

@@ -5,12 +5,14 @@
     python3 make.py read FOLDER           reads FOLDER/CASE of every case (see below) with
                                           transformers, CPU, float32; writes expected.json and
                                           logits.safetensors
+    python3 make.py presets MOEFOLD       counts the weights that transformers makes of the file of
+                                          each preset, at its full size; writes presets.json
 
 Between the two: EXPORT_CASES=FOLDER build/tests/cli/test_export. A case is a source (a reference
 case of tests/data/golden, or a preset) and knobs. The folder has to load through Auto classes,
 without remote code, and no weight may be missing, left over or of another shape. A knob that
 changes no logits is an error here: its case would show nothing."""
-import json, os, sys
+import json, os, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 GOLDEN = os.path.join(HERE, "..", "golden")
@@ -87,14 +89,14 @@ SOURCES = {
         "model.linear_value_head_dim=20", "model.linear_num_value_heads=8",
         "model.linear_num_key_heads=1", "model.linear_attention_freq=2",
         "model.linear_attention_freq=[0,1,1] model.num_layers=3",
-        "model.moe_shared_expert_intermediate_size=20"], NO_ACTIVATION),
+        "model.moe_shared_expert_intermediate_size=20", "model.mtp_num_layers=1"], NO_ACTIVATION),
     "mixtral-tiny": (GQA + MOE + WINDOW_ALL[:1] + ["model.moe_input_jitter_eps=0.01"], []),
     "gpt-oss-tiny": (GQA + MOE + WINDOW_SOME + [
         "model.position_embedding_type=rope model.rope_type=rope",
         "model.window_size=null model.window_attn_skip_freq=null",
         "model.activation_func_clamp_value=0.4", "moefold.mlp_bias_alone=true"], NO_ACTIVATION),
     "glm4-moe-tiny": (GQA + MOE + SHARED[:-1] + RENORMALISED + PARTIAL + [
-        "model.qk_layernorm=false", "model.add_qkv_bias=false"], []),
+        "model.qk_layernorm=false", "model.add_qkv_bias=false", "model.mtp_num_layers=1"], []),
     "qwen2-moe-tiny": (GQA + MOE + SPARSE + NORMALISED + WINDOW_SOME + [
         "model.add_qkv_bias=false", "model.moe_shared_expert_intermediate_size=20"], []),
     "olmoe-tiny": (GQA[:4] + MOE + NORMALISED + ATTENTION_BIAS + ["model.num_query_groups=2"], []),
@@ -333,7 +335,31 @@ def read(root, only):
     save_file(stored, os.path.join(HERE, "logits.safetensors"))
 
 
+def count_presets(program):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+    counts = {}
+    listed = subprocess.run([program, "show", "--presets", "--json"], stdout=subprocess.PIPE)
+    for name in json.loads(listed.stdout):
+        shown = subprocess.run([program, "show", name, "--as", "config.json",
+                                "moefold.target=moefold"], stdout=subprocess.PIPE)
+        if shown.returncode:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "config.json"), "wb") as f:
+                f.write(shown.stdout)
+            config = AutoConfig.from_pretrained(folder)
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+        counts[name] = sum(p.numel() for p in model.parameters())
+    with open(os.path.join(HERE, "presets.json"), "w") as f:
+        json.dump(counts, f, indent=1)
+    print(len(counts), "presets")
+
+
 if sys.argv[1] == "cases":
     make_cases()
+elif sys.argv[1] == "presets":
+    count_presets(sys.argv[2])
 else:
     read(sys.argv[2], sys.argv[3:])
