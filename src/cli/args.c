@@ -7,6 +7,7 @@
 #include "base/git.h"
 #include "base/yaml.h"
 #include "cli/help.h"
+#include "run/checkpoint/checkpoint.h"
 #include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
@@ -121,6 +122,38 @@ static status read_named(recipe *r, const char *name, const megatron_options *ho
                      preset ? "; the nearest preset is "
                             : "; `moefold show --presets` lists the presets",
                      preset ? preset : "");
+}
+
+/* A folder of checkpoints, or one of its iterations; *iteration -1: it is none. */
+static const char *checkpoint_folder(recipe *r, const char *name, int64_t *iteration)
+{
+    error ignored;
+    size_t n = strlen(name);
+    while (n > 1 && name[n - 1] == '/') n--;
+    const char *folder = arena_copy(r->a, name, n), *last = strrchr(folder, '/');
+    const char *own = last ? last + 1 : folder;
+    *iteration = -1;
+    if (file_exists(arena_text(r->a, "%s/metadata.json", folder)) && text_starts(own, "iter_")) {
+        *iteration = strtoll(own + strlen("iter_"), NULL, 10);
+        return last ? arena_copy(r->a, folder, (size_t)(last - folder)) : ".";
+    }
+    if (!file_is_folder(folder) || checkpoint_latest(folder, iteration, &ignored)) return NULL;
+    return *iteration < 0 ? NULL : folder;
+}
+
+/* `eval` takes the model of a checkpoint, whose recipe says everything. */
+static status read_checkpoint(recipe *r, const char *name, bool *is_one, error *err)
+{
+    int64_t iteration;
+    const char *folder = checkpoint_folder(r, name, &iteration);
+    checkpoint_info info;
+    *is_one = folder != NULL;
+    if (!folder) return OK;
+    status s = checkpoint_read_info(&info, r->a, folder, iteration, err);
+    if (!s) s = checkpoint_model(&info, r, err);
+    recipe_set(r, K_LOAD, value_of_text(folder), name);
+    recipe_set(r, K_CKPT_STEP, value_of_int(iteration), name);
+    return s;
 }
 
 static status read_with(recipe *r, const char *path, error *err)
@@ -366,7 +399,10 @@ status cli_read(arena *a, const cli_words *own, recipe *r, bool *done, error *er
     r->name = w.megatron ? w.megatron : recipe_name;
     if (strcmp(r->name, "-") == 0) r->name = from_input;
     s = cli_megatron_how(own->argc, own->argv, &w.how, err);
-    if (!s && recipe_name) s = read_named(r, recipe_name, &w.how, err);
+    bool read = false;
+    if (!s && recipe_name && text_equal(name, "eval"))
+        s = read_checkpoint(r, recipe_name, &read, err);
+    if (!s && recipe_name && !read) s = read_named(r, recipe_name, &w.how, err);
     if (!s && !w.megatron) s = sets_have_a_file(r, &w.how, own->argc, own->argv, err);
     if (!s && w.megatron) s = megatron_read_with(r, w.megatron, &w.how, err);
     if (!s) s = read_overrides(r, &words, &w, err);

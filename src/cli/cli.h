@@ -27,6 +27,7 @@ int command_check(int argc, char **argv);
 int command_show(int argc, char **argv);
 int command_knobs(int argc, char **argv);
 int command_train(int argc, char **argv);
+int command_eval(int argc, char **argv);
 int command_parity(int argc, char **argv);
 int command_convert(int argc, char **argv);
 int command_launch(int argc, char **argv);

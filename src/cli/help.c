@@ -88,6 +88,13 @@ static const struct page {
       {"Keep the run as a folder, for `diff` and `report`",
        "moefold train tiny seq=64 gbs=4 train.train_iters=6 --run run && moefold report run -o "
        "run.html"}}},
+    {"eval",
+     {{"A checkpoint over the validation data that it was trained with",
+       "moefold train tiny seq=64 gbs=4 train.train_iters=3 checkpoint.save=kept && moefold eval "
+       "kept validation.eval_iters=4"},
+      {"Over the tokens of a file", "moefold eval kept --data tests/data/megatron-data/a-u16"},
+      {"In another layout, as JSON",
+       "moefold eval kept --data tests/data/megatron-data/a-u16 --ranks 2 tp=2 --json"}}},
     {"tune",
      {{"Start at microbatch size 1 and find the fastest recipe that fits, on one thread",
        "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned"},

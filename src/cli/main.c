@@ -54,6 +54,8 @@ static const command table[] = {
      "RECIPE [key=value ...] [--ranks N] [--run DIR] [--trace FILE] [--json] [--threads N]",
      "train on this machine, in exactly the memory that `show --memory` prints", true,
      command_train},
+    {"eval", "CHECKPOINT|MODEL|RECIPE [--data PREFIX ...] [key=value ...] [--ranks N] [--json]",
+     "loss and perplexity of weights over the tokens of files, in any layout", true, command_eval},
     {"tune",
      "RECIPE [--minutes N] [--pin key=value ...] [--dir DIR] [--next | --tell LOG] [--json]",
      "try recipes on this machine, or on a remote cluster, until no faster one is predicted", false,

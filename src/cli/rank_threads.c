@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/stop.h"
 #include "cli/cli.h"
@@ -75,7 +76,17 @@ status cli_threads_can_run(const setup *s, int n, error *err)
                      knobs[K_GRAPH_MODULES].key, n);
 }
 
-int cli_train_threads(const recipe *r, const train_options *o, int n, train_summary *sum)
+/* Its texts go with the rank's arena. */
+static void take_sum(train_summary *to, const train_summary *from, arena *a)
+{
+    evaluation *e = &to->evaluated;
+    *to = *from;
+    if (e->weights) e->weights = arena_copy(a, e->weights, strlen(e->weights));
+    if (e->data) e->data = arena_copy(a, e->data, strlen(e->data));
+}
+
+int cli_train_threads(const char *name, const recipe *r, const train_options *o, int n,
+                      train_summary *sum)
 {
     error err = {{0}};
     rank_run *all = calloc((size_t)n, sizeof *all);
@@ -94,11 +105,11 @@ int cli_train_threads(const recipe *r, const train_options *o, int n, train_summ
     for (int i = n - 1; i >= 0 && all; i--) {
         if (all[i].st) err = all[i].err;
         if (all[i].st) st = all[i].st;
-        if (i == 0) *sum = all[i].sum;
+        if (i == 0) take_sum(sum, &all[i].sum, r->a);
         if (all[i].a) arena_destroy(all[i].a);
     }
     free(all);
     free(comms);
     free(with);
-    return st ? cli_fail("train", st, &err) : OK;
+    return st ? cli_fail(name, st, &err) : OK;
 }

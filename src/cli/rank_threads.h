@@ -15,6 +15,7 @@ void cli_rank_threads(comm *const *comms, int n, void *(*function)(void *), void
 
 /* Trains `r`, which is for n ranks and has been checked. Prints what goes wrong; returns the exit
  * code. */
-int cli_train_threads(const recipe *r, const train_options *o, int n, train_summary *sum);
+int cli_train_threads(const char *name, const recipe *r, const train_options *o, int n,
+                      train_summary *sum);
 
 #endif

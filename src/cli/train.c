@@ -90,7 +90,7 @@ static int run_threads(const recipe *r, const setup *s, train_options *o, int n,
     train_summary sum = {0};
     o->machine = cli_runs_on(s, a);
     fprintf(stderr, "%s\n", o->machine);
-    int code = cli_train_threads(r, o, n, &sum);
+    int code = cli_train_threads("train", r, o, n, &sum);
     if (!code && !o->touched) print_summary(&sum, a);
     return code ? code : exit_of(&sum);
 }

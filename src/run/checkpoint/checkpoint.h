@@ -144,6 +144,10 @@ bool checkpoint_knob_of_the_job(knob_id k);
 status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const char *folder,
                            error *err);
 
+/* Puts what its weights compute, and which data they were trained on, into a recipe: no layout, no
+ * machine, no optimizer. */
+status checkpoint_model(const checkpoint_info *info, recipe *out, error *err);
+
 /* model.vocab_size of the checkpoint's recipe; 0: not known. */
 int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a);
 

@@ -253,6 +253,29 @@ status checkpoint_same_job(const checkpoint_info *info, const recipe *now, const
     return s;
 }
 
+/* Sizes of weights, and what says which data are read. */
+static bool is_of_an_evaluation(knob_id k)
+{
+    static const knob_id list[] = {
+        K_FFN,         K_MOE_FFN,   K_SHARED_FFN,    K_Q_LORA,        K_KV_LORA,    K_QK_DIM,
+        K_QK_ROPE_DIM, K_V_DIM,     K_GDN_CONV,      K_GDN_K_DIM,     K_GDN_V_DIM,  K_GDN_K_HEADS,
+        K_GDN_V_HEADS, K_VOCAB_PAD, K_VOCAB_DIVISOR, K_MAX_POSITIONS, K_MTP_FACTOR, K_SEQ,
+        K_SEED,        K_CAPACITY,  K_DROP_POLICY,   K_ROUTER_DTYPE,  K_EVAL_ITERS};
+    static const char *const data[] = {"dataset.", "tokenizer."};
+    return is_of_the_model(k) || is_in(list, COUNT_OF(list), k) ||
+           starts_in(data, COUNT_OF(data), k);
+}
+
+status checkpoint_model(const checkpoint_info *info, recipe *out, error *err)
+{
+    recipe *then = ARENA_NEW(out->a, recipe);
+    status s = read_then(then, info, out->a, err);
+    for (knob_id k = 0; k < K_COUNT && !s; k++)
+        if (is_of_an_evaluation(k) && then->knob[k].from != FROM_NOTHING)
+            recipe_set(out, k, then->knob[k].v, "the checkpoint's");
+    return s;
+}
+
 int64_t checkpoint_vocabulary(const checkpoint_info *info, arena *a)
 {
     recipe *then = ARENA_NEW(a, recipe);

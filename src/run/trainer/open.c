@@ -44,7 +44,22 @@ static status open_data(trainer *t, error *err)
     if (every > 0)
         o.n_samples[DATA_VALID] =
             (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
-    return data_open(&t->data, &o, t->a, err);
+    if (t->o->evaluate) {
+        o.n_samples[DATA_TRAIN] = 0;
+        o.n_samples[DATA_VALID] = o.n_paths ? DATA_ALL : recipe_int(r, K_EVAL_ITERS) * t->gbs;
+        o.drop_partial_valid = false;
+        every = 1;
+    }
+    status s = data_open(&t->data, &o, t->a, err);
+    bool missing = !s && every > 0 && o.n_samples[DATA_VALID] && !data_length(t->data, DATA_VALID);
+    if (!missing) return s;
+    return error_set(err, ERR_INPUT,
+                     "%s=%s leaves nothing for validation%s; repair: give its second number a "
+                     "part, as in '969,30,1'%s",
+                     knobs[K_SPLIT].key, o.split,
+                     t->o->evaluate ? "" : ", but validation is asked for",
+                     t->o->evaluate ? ", or --data FILE"
+                                    : arena_text(t->a, ", or %s=null", knobs[K_EVAL_INTERVAL].key));
 }
 
 static long long file_size(const trainer *t, const char *prefix, const char *suffix)

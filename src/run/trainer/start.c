@@ -95,7 +95,7 @@ static status compare_recipes(trainer *t, const char *folder, int64_t iteration,
     if (comm_rank(t->c) == 0) s = checkpoint_read_info(&info, scratch, folder, iteration, err);
     if (comm_rank(t->c) == 0 && !s) s = checkpoint_compare(&info, &t->s->r, resumes, &changed, err);
     s = ranks_follow(t->c, s, err);
-    if (!s && changed.n)
+    if (!s && changed.n && !t->o->evaluate)
         trainer_say(t, stderr,
                     arena_text(t->a, "changed since iteration %lld of %s: %s", (long long)iteration,
                                folder, changed.s));
@@ -123,7 +123,7 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     if (iteration < 0) return OK;
     lent_checkpoint l;
     bool moments = !weights_only && recipe_on(&t->s->r, K_LOAD_OPTIM);
-    s = compare_recipes(t, folder, iteration, !weights_only, err);
+    s = compare_recipes(t, folder, iteration, !weights_only || t->o->evaluate, err);
     if (!s) s = trainer_lend(t, moments, &l, err);
     if (s) return s;
     comm_work before = comm_work_begin(t->c, WORK_LOAD);
@@ -132,6 +132,9 @@ static status load_checkpoint(trainer *t, const char *folder, bool weights_only,
     trainer_return(&l, ARRAY_WRITTEN);
     if (s) return s;
     *found = true;
+    t->loaded_iteration = iteration;
+    t->loaded_from = arena_text(t->a, "%s, iteration %lld", folder, (long long)iteration);
+    if (weights_only && t->o->evaluate) return OK;
     if (weights_only) {
         trainer_say(t, stderr,
                     arena_text(t->a, "%s: weights of iteration %lld loaded; starting at step 0",
@@ -159,6 +162,8 @@ static status load_files(trainer *t, const char *folder, error *err)
     s = ranks_agree(t->c, s, err);
     comm_work_end(t->c, before);
     if (s) return s;
+    t->loaded_from = folder;
+    if (t->o->evaluate) return OK;
     trainer_say(t, stderr,
                 arena_text(t->a, "weights of %s: %lld elements read%s, %d tensors ignored", folder,
                            (long long)report.written, comm_size(t->c) > 1 ? " by rank 0" : "",
@@ -278,5 +283,9 @@ status trainer_start(trainer *t, error *err)
         return s;
     }
     if (folder && has_weights(t, folder)) return load_files(t, folder, err);
-    return OK;
+    if (!t->o->evaluate) return OK;
+    return error_set(err, ERR_INPUT,
+                     "%s: names no weights; repair: name a folder of checkpoints, a model's folder "
+                     "with safetensors, or %s=FOLDER",
+                     t->s->r.name, knobs[K_LOAD].key);
 }

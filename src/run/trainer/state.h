@@ -55,6 +55,8 @@ typedef struct trainer {
     step_report report;       /* of the last step */
     int64_t skipped_in_a_row; /* steps without an update, up to the last */
     bool stale;               /* weights of other ranks' slices are from before the last update */
+    const char *loaded_from;  /* whose weights they are, in words; NULL: drawn */
+    int64_t loaded_iteration; /* of that checkpoint; -1: none */
     const char *config;       /* text of config.json, for checkpoints */
     checkpoint_saving *save;  /* is being written beside the steps; NULL: none is */
     checkpoint_note saved;    /* the line for it */
@@ -125,6 +127,9 @@ typedef struct sample_span {
  * nobody uses: slower than it must be, and the same for every layout. */
 status trainer_evaluate(trainer *t, data_split which, sample_span span, step_losses *out,
                         error *err);
+
+/* Of `eval`: all of the set for validation. */
+status trainer_evaluation(trainer *t, train_summary *sum, error *err);
 
 /* A routed buffer was too small: names it, and makes the program again with larger ones, or stops
  * where moefold.on_overflow asks for that. */

@@ -217,11 +217,23 @@ static status train(trainer *t, train_summary *sum, error *err)
     return st ? st : trainer_trace_write(t, err);
 }
 
+static status work(trainer *t, train_summary *sum, error *err)
+{
+    if (t->o->touched) return trainer_touched(t, err);
+    return t->o->evaluate ? trainer_evaluation(t, sum, err) : train(t, sum, err);
+}
+
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
                    error *err)
 {
     trainer *t = ARENA_NEW(a, trainer);
-    *t = (trainer){.s = s, .c = c, .o = o, .a = a, .started = clock_seconds(), .beside = -1};
+    *t = (trainer){.s = s,
+                   .c = c,
+                   .o = o,
+                   .a = a,
+                   .started = clock_seconds(),
+                   .beside = -1,
+                   .loaded_iteration = -1};
     *sum = (train_summary){.first_loss = NAN, .last_loss = NAN};
     progress_init(&t->bar, stderr, 0, 0, clock_seconds());
     bool first = comm_rank(c) == 0;
@@ -229,10 +241,10 @@ status trainer_run(const setup *s, comm *c, const train_options *o, train_summar
     comm_work before = comm_work_begin(c, WORK_START);
     if (first) waiting_begin("train", "program, weights, data", WAITING_UNKNOWN, 0);
     status st = trainer_open_all(t, err);
-    if (!st && !o->touched) st = open_readers(t, err);
+    if (!st && !o->touched && !o->evaluate) st = open_readers(t, err);
     if (first) waiting_end();
     comm_work_end(c, before);
-    if (!st) st = o->touched ? trainer_touched(t, err) : train(t, sum, err);
+    if (!st) st = work(t, sum, err);
     if (sum->seconds > 0)
         sum->tokens_per_second =
             (double)(sum->iterations * t->gbs * batch_seq(t->p)) / sum->seconds;

@@ -15,6 +15,20 @@
 #include "program/program.h"
 #include "run/trainer/tracing.h"
 
+/* Of `eval`: all of dataset.data_path, or its part for validation. */
+typedef enum trainer_evaluates {
+    EVALUATE_NOTHING,
+    EVALUATE_FILES,
+    EVALUATE_VALIDATION
+} trainer_evaluates;
+
+typedef struct evaluation {
+    const char *weights, *data; /* in words, of the run's arena */
+    int64_t iteration;          /* of the checkpoint; -1: weights of a model's folder */
+    int64_t samples, tokens;
+    double loss, perplexity, seconds; /* the mean over tokens */
+} evaluation;
+
 typedef struct train_options {
     bool json;           /* lines for programs instead of Megatron's */
     bool plain;          /* oracle kernels only */
@@ -22,6 +36,7 @@ typedef struct train_options {
     int threads;         /* of this rank; 0: its share of the machine */
     const char *metrics; /* file of JSON lines; NULL: none */
     bool predict; /* print predicted beside measured times at the end, whatever they come from */
+    trainer_evaluates evaluate; /* no training: the loss over a set */
     bool touched; /* no training: two steps over patterns, and which bytes they touched */
     const char *save_routing; /* file for the loads of experts (price/routing.h); NULL: none */
     const char *trace;        /* file for the operations of some steps (tracing.h); NULL: none */
@@ -45,9 +60,10 @@ typedef struct train_summary {
     double first_loss, last_loss; /* of steps that were not skipped; NaN: all were */
     int64_t iterations, skipped;
     double seconds, tokens_per_second;
-    bool interrupted;   /* by exit_interval, or */
-    bool told;          /* by a signal or exit_duration_in_mins, before the last step */
-    comm_stats traffic; /* a step; of each number the largest of all ranks */
+    bool interrupted;     /* by exit_interval, or */
+    bool told;            /* by a signal or exit_duration_in_mins, before the last step */
+    evaluation evaluated; /* where that was asked for */
+    comm_stats traffic;   /* a step; of each number the largest of all ranks */
     /* Where a folder of the run is written: */
     run_memory memory;
     double delay; /* of a step: seconds without a core that others had, in the mean over ranks */
