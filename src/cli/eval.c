@@ -50,6 +50,10 @@ static void set_files(recipe *r, const eval_words *w)
 {
     value *list = ARENA_ARRAY(r->a, value, w->n_files + 1);
     for (int i = 0; i < w->n_files; i++) list[i] = value_of_text(prefix_of(r->a, w->files[i]));
+    static const knob_id others[] = {K_DATA_ARGS, K_TRAIN_DATA, K_VALID_DATA, K_TEST_DATA,
+                                     K_SPLIT_ARGS};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        r->knob[others[i]] = (setting){.from = FROM_NOTHING};
     recipe_set(r, K_DATA_PATH, (value){.kind = V_LIST, .list = {list, w->n_files}}, "--data");
     recipe_set(r, K_SPLIT, value_of_text("0,1,0"), "--data: all of it");
     recipe_set(r, K_MOCK_DATA, value_of_bool(false), "--data");

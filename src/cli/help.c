@@ -91,10 +91,10 @@ static const struct page {
     {"eval",
      {{"A checkpoint over the validation data that it was trained with",
        "moefold train tiny seq=64 gbs=4 train.train_iters=3 checkpoint.save=kept && moefold eval "
-       "kept validation.eval_iters=4"},
+       "kept"},
       {"Over the tokens of a file", "moefold eval kept --data tests/data/megatron-data/a-u16"},
       {"In another layout, as JSON",
-       "moefold eval kept --data tests/data/megatron-data/a-u16 --ranks 2 tp=2 --json"}}},
+       "moefold eval kept --data tests/data/megatron-data/a-u16 tp=2 --ranks 2 --json"}}},
     {"tune",
      {{"Start at microbatch size 1 and find the fastest recipe that fits, on one thread",
        "moefold tune tiny cluster.gpu=cpu seq=64 gbs=4 mbs=1 --threads 1 --steps 3 --dir tuned"},

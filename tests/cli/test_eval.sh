@@ -66,7 +66,11 @@ expect another_model_is_refused 2 'another model: model.rotary_base' "$moefold" 
 expect files_must_be_there 2 'nowhere' "$moefold" eval "$work/ck" --data "$work/nowhere" cluster.gpu=cpu
 expect a_split_must_leave_something 2 "dataset.split=1,0,0 leaves nothing for validation; repair: .*--data FILE" "$moefold" eval "$work/ck" \
     "dataset.data_path=[$work/$case-0]" dataset.split=1,0,0 cluster.gpu=cpu
-expect a_run_needs_what_it_validates_with 2 'dataset.split=1,0,0 leaves nothing for validation, but validation is asked for; repair: .*eval_interval=null' \
+expect a_run_needs_what_it_validates_with 2 'dataset.split=1,0,0 leaves nothing for validation; repair: .*eval_interval=null' \
     "$moefold" train "$golden/$case" cluster.gpu=cpu seq=48 gbs=2 train.train_iters=2 validation.eval_interval=1 "dataset.data_path=[$work/$case-0]" \
     dataset.split=1,0,0
+expect separate_files_need_one_to_validate 2 'none for validation; repair: dataset.valid_data_path=FILE, or validation.eval_interval=null' \
+    "$moefold" train "$golden/$case" cluster.gpu=cpu seq=48 gbs=2 train.train_iters=2 validation.eval_interval=1 "dataset.train_data_path=[$work/$case-0]"
+evaluate "$golden/$case" seq=48 "dataset.train_data_path=[$work/$case-0]" "dataset.valid_data_path=[$work/$case-0,$work/$case-1]"
+check files_for_validation_are_taken near "$(loss)" "$right"
 exit $failed

@@ -4,16 +4,14 @@
 #include "base/clock.h"
 #include "run/trainer/state.h"
 
-/* The text where it came from lives as long as the run's arena. */
 static const char *data_of(const trainer *t)
 {
-    const recipe *r = &t->s->r;
-    int n = recipe_on(r, K_MOCK_DATA) ? 0 : recipe_count(r, K_DATA_PATH);
+    bool mock = recipe_on(&t->s->r, K_MOCK_DATA);
     textbuf text = text_init(t->a);
-    for (int i = 0; i < n; i++)
-        text_add(&text, "%s%s", i ? ", " : "", value_text(t->a, recipe_item(r, K_DATA_PATH, i)));
+    for (int i = 0; !mock && i < data_members(t->data, DATA_VALID); i++)
+        text_add(&text, "%s%s", i ? ", " : "", data_name(t->data, DATA_VALID, i));
     if (t->o->evaluate == EVALUATE_VALIDATION)
-        text_add(&text, "%s", n ? ", the part for validation" : "mock data");
+        text_add(&text, "%s", mock ? "mock data" : ", for validation");
     return text.s;
 }
 

@@ -25,6 +25,23 @@ static int32_t end_of_document(const trainer *t, bool mock)
     return own->v.kind == V_INT ? (int32_t)own->v.whole : -1;
 }
 
+/* Megatron would leave validation out without a word. */
+static status nothing_to_validate(const trainer *t, error *err)
+{
+    const recipe *r = &t->s->r;
+    const char *instead =
+        t->o->evaluate ? "--data FILE" : arena_text(t->a, "%s=null", knobs[K_EVAL_INTERVAL].key);
+    if (recipe_names_separate(r))
+        return error_set(err, ERR_INPUT,
+                         "files are named for each set, but none for validation; repair: %s=FILE, "
+                         "or %s",
+                         knobs[K_VALID_DATA].key, instead);
+    return error_set(err, ERR_INPUT,
+                     "%s=%s leaves nothing for validation; repair: give its second number a part, "
+                     "as in '969,30,1', or %s",
+                     knobs[K_SPLIT].key, recipe_word(r, K_SPLIT), instead);
+}
+
 static status open_data(trainer *t, error *err)
 {
     const recipe *r = &t->s->r;
@@ -46,20 +63,14 @@ static status open_data(trainer *t, error *err)
             (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
     if (t->o->evaluate) {
         o.n_samples[DATA_TRAIN] = 0;
-        o.n_samples[DATA_VALID] = o.n_paths ? DATA_ALL : recipe_int(r, K_EVAL_ITERS) * t->gbs;
+        o.n_samples[DATA_VALID] =
+            recipe_on(r, K_MOCK_DATA) ? recipe_int(r, K_EVAL_ITERS) * t->gbs : DATA_ALL;
         o.drop_partial_valid = false;
-        every = 1;
     }
-    status s = data_open(&t->data, &o, t->a, err);
-    bool missing = !s && every > 0 && o.n_samples[DATA_VALID] && !data_length(t->data, DATA_VALID);
-    if (!missing) return s;
-    return error_set(err, ERR_INPUT,
-                     "%s=%s leaves nothing for validation%s; repair: give its second number a "
-                     "part, as in '969,30,1'%s",
-                     knobs[K_SPLIT].key, o.split,
-                     t->o->evaluate ? "" : ", but validation is asked for",
-                     t->o->evaluate ? ", or --data FILE"
-                                    : arena_text(t->a, ", or %s=null", knobs[K_EVAL_INTERVAL].key));
+    s = data_open(&t->data, &o, t->a, err);
+    return s || !o.n_samples[DATA_VALID] || data_length(t->data, DATA_VALID)
+               ? s
+               : nothing_to_validate(t, err);
 }
 
 static long long file_size(const trainer *t, const char *prefix, const char *suffix)
