@@ -76,6 +76,33 @@ expect bridge_gets_own_files 0 "^'?dataset.blend_per_split=\[\[\[a,b\],\[0.3,0.7
 expect megatron_gets_own_files 0 '--train-data-path 0.3 a 0.7 b' "$moefold" show qwen3-30b-a3b --gpus 8xH100 ep=8 --as megatron-lm \
     --train-data-path 0.3 a 0.7 b --valid-data-path c
 
+# ---- what a run says before its first step
+said() { # NAME PATTERN: in what the last run said before its first iteration line
+    check "$1" grep -qE -- "$2" <(sed '/iteration  *1\//q' "$work/said")
+}
+"$moefold" train "${tiny[@]}" --train-data-path 0.3 $data/a-i32 0.7 $data/b-u16 --valid-data-path $data/a-i32 dataset.eod_mask_loss=true \
+    moefold.eod_token=999 "${every[@]}" checkpoint.save="$work/ck" --metrics "$work/metrics" >"$work/said" 2>&1
+said data_are_named "^Data +$data/a-i32: 64 tokens of 1,297, 0.0493 epochs"
+said all_data_are_named "^ +$data/b-u16: 192 tokens of 560, 0.343 epochs"
+said tokens_are_said '^ +256 tokens in 4 samples of 64; order by dataset.random_seed=1234'
+said validation_is_said "^Valid +$data/a-i32: 256 tokens of 1,297"
+said end_of_document_is_said 'end of document: token 999 .command line., which has no loss'
+said random_weights_are_said '^Weights +random initialisation .rng.seed=1234.; tiny gives the shape'
+said schedule_is_said '^Schedule +steps 1 to 2; lr 0.0003 to 3e-05, cosine'
+said batch_is_said '^Batch +global batch 2 = microbatch 1 x 2 microbatches x DP 1'
+said layout_is_said '^Layout +1 rank: TP 1, CP 1, EP 1, ETP 1, PP 1, DP 1; fp32'
+said saves_are_said "^Saves +checkpoints in $work/ck, at the end"
+check start_is_an_event python3 -c '
+import json, sys
+start = json.loads(open(sys.argv[1]).readline())
+files = start["data"]["train"]
+assert start["event"] == "start" and not start["data"]["mock"] and start["random_weights"] and start["checkpoints"], start
+assert [f["tokens"] for f in files] == [64, 192] and abs(files[1]["epochs"] - 192 / 560) < 1e-9, files' "$work/metrics"
+"$moefold" train "${tiny[@]}" train.train_iters=3 checkpoint.load="$work/ck" >"$work/said" 2>&1
+said mock_data_are_said '^Data +MOCK DATA, '
+said loaded_weights_are_said "^Weights +$work/ck, iteration 2"
+said nothing_saved_is_said '^Saves +no checkpoint .*weights are lost at the end'
+
 # ---- options that would change weights, data or what runs, by name and with a repair that repairs
 for option in --fim-data --sft '--head-lr-mult 3' '--step-batch-size-schedule 1:2' peft=lora model.freeze_language_model=true \
     dataset.inter_document_masking=true dataset.hf_dataset=squad model.hidden_dropout=0.1; do

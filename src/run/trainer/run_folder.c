@@ -299,6 +299,7 @@ static json_t *summary(const trainer *t, const train_summary *sum, status st, co
     json_object_set_new(o, "tokens_per_second", json_real(sum->tokens_per_second));
     json_object_set_new(o, "step_seconds", json_steps(t, t->step_seconds));
     json_object_set_new(o, "delay_seconds", json_steps(t, t->step_delays));
+    if (t->data) json_object_set_new(o, "start", trainer_start_json(t));
     json_object_set_new(o, "knobs", json_knobs(t));
     if (st) return o;
     json_object_set_new(o, "delay_s", json_real(sum->delay));

@@ -30,8 +30,7 @@ static void read_config(trainer *t)
     char *text;
     size_t n;
     error ignored;
-    if (path && !file_read(t->a, path, 1 << 24, &text, &n, &ignored))
-        t->config = text;
+    if (path && !file_read(t->a, path, 1 << 24, &text, &n, &ignored)) t->config = text;
 }
 
 /* The same folder, by whatever name? */

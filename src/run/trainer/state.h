@@ -48,9 +48,9 @@ typedef struct trainer {
     optimizer opt;
     schedule rates;
     data_source *data;
-    checkpoint_state at; /* counters */
-    int64_t train_iters, gbs;
-    int32_t *tokens, *labels, *positions; /* [B][seq] of a microbatch */
+    checkpoint_state at;                       /* counters */
+    int64_t train_iters, gbs, first_iteration; /* the last: done when the run began */
+    int32_t *tokens, *labels, *positions;      /* [B][seq] of a microbatch */
     float *mask;
     step_report report;       /* of the last step */
     int64_t skipped_in_a_row; /* steps without an update, up to the last */
@@ -140,6 +140,10 @@ status trainer_grow_as_before(trainer *t, error *err);
 
 /* Weights of other ranks' slices are up to date after it. */
 void trainer_gather(trainer *t);
+
+/* announce.c: what the run is, before its first step; on the standard error, and as an event. */
+status trainer_announce(trainer *t, error *err);
+json_t *trainer_start_json(const trainer *t);
 
 /* Weights from a checkpoint, from files, or drawn; counters. */
 status trainer_start(trainer *t, error *err);

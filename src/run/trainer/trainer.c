@@ -200,7 +200,7 @@ static status open_readers(trainer *t, error *err)
     if (!st) st = trainer_routing_open(t, err);
     if (!st) st = trainer_predict(t, err);
     if (!st) st = trainer_trace_open(t, err);
-    return st;
+    return st ? st : trainer_announce(t, err);
 }
 
 static status train(trainer *t, train_summary *sum, error *err)
