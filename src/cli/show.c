@@ -87,6 +87,18 @@ static json_t *json_stages(const setup *s)
     return list;
 }
 
+/* Which rules are broken; `check` has their repairs. */
+static json_t *json_broken(const violations *found)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < found->n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
+                                              "severity",
+                                              severity_name(found->list[i].rule->severity),
+                                              "message", found->list[i].message));
+    return list;
+}
+
 static void print_json(const setup *s, bool with_program, int64_t rank, arena *a)
 {
     json_t *list = json_object();
@@ -107,6 +119,8 @@ static void print_json(const setup *s, bool with_program, int64_t rank, arena *a
     error err;
     rules_check(&found, s, false, a);
     if (cli_fit(&f, s, &found, a, &err)) f = (fit){.why_not = err.text};
+    json_object_set_new(o, "ok", json_boolean(found.n_errors == 0));
+    json_object_set_new(o, "violations", json_broken(&found));
     cli_json_fit(o, &f);
     bool laid_out = s->possible && !s->pipe.why_not;
     json_object_set_new(o, "memory",

@@ -44,7 +44,7 @@ def count(answer, most):
 
 def fault(words, before, rule, severity, repair, remark):
     """Why this is no repair; None: it is one."""
-    after = asked("check", [*words, *repair])
+    after = asked("show", [*words, *repair])
     if "unreadable" in after:
         return "cannot be appended: " + after["unreadable"]
     memory = rule == "state-fits-the-gpu"  # its repair may draw another warning
@@ -65,7 +65,7 @@ def fault(words, before, rule, severity, repair, remark):
 
 def faults(words):
     """Of all that check prints: (number of repairs, [what is wrong])."""
-    before = asked("check", words)
+    before = asked("show", words)
     if "unreadable" in before:
         return 0, []
     n, wrong = 0, []
