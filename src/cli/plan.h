@@ -41,7 +41,9 @@ typedef struct plan_other {
                           "graphs", "precision" */
     const char *name;  /* what it would be instead */
     bool priced;
-    const char *rule; /* not priced: the id of a rule that it breaks */
+    const char *rule;        /* not priced: the id of a rule that it breaks */
+    const char *unsupported; /* what no published run has; NULL: all of it */
+    const char *left;        /* why it is not the winner although it is faster and fits; NULL */
     price p;
 } plan_other;
 
@@ -155,6 +157,11 @@ void plan_print_json(const plan_answer *p, arena *a);
 void plan_print_json_none(const plan_answer *p, const violations *v, const char *why);
 json_t *plan_json_found(const found *f, arena *a);
 
+/* plan_first.c: why the first is before a faster row, over which routings it stays first, and what
+ * it sets beyond its row. */
+void plan_print_first(const plan_answer *p, arena *a);
+void plan_json_first(json_t *o, const plan_answer *p, arena *a);
+
 /* The first beside the fastest published run of this model, length and GPU. */
 void plan_print_claim(const plan_answer *p, arena *a);
 json_t *plan_json_claim(const plan_answer *p, arena *a);
@@ -192,9 +199,10 @@ bool plan_price_words(price *out, const plan_answer *p, const choice *c, const c
 /* The same; of what does not fit memory alone is found. */
 bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const char *words, arena *a);
 
-/* The same, with the id of a rule that it breaks; NULL there: there is no such layout. */
-bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
-                      const char *words, arena *a);
+/* The same: sets its price and what is unsupported, or the rule that it breaks; NULL there: there
+ * is no such layout. */
+bool plan_price_trial(plan_other *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a);
 
 /* Half of TP, CP or PP; false: there is no half. */
 bool plan_halve(choice *c, knob_id size);

@@ -68,6 +68,15 @@ static void say_memory(const plan_answer *p)
     plan_say_others(p, "memory");
 }
 
+/* Is every faster row offloaded, too? Those that are left out are slower. */
+static bool offload_pays(const search_result *r)
+{
+    for (int i = 1; i < r->n_best; i++)
+        if (!r->best[i].c.offload && r->best[i].exact.step_s < r->best[0].exact.step_s)
+            return false;
+    return true;
+}
+
 static void say_ladder(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
@@ -84,10 +93,10 @@ static void say_ladder(const plan_answer *p, arena *a)
                f->c.drop == c->drop ? "  <- taken" : "");
     }
     if (c->offload)
-        printf("             %d %% of the optimizer state is on the host%s: no layout that fits "
-               "without offload is faster.\n",
+        printf("             %d %% of the optimizer state is on the host%s%s.\n",
                (int)(100 * choice_on_host(c)),
-               c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "");
+               c->offload == OFFLOAD_MOVED ? ", moved to the GPU in pieces to be updated" : "",
+               offload_pays(r) ? ": no layout that fits without offload is faster" : "");
     if (!p->more && (c->drop || c->offload))
         printf("             --more tries activation offload, too.\n");
 }

@@ -118,11 +118,14 @@ static void print_counts(const plan_answer *p, arena *a)
 }
 
 /* What its number is worth. */
-static void print_judgement(const found *f)
+static void print_judgement(const search_result *r, int row)
 {
-    printf("            +-%.0f %%%s%s\n", 100 * (exp(f->band) - 1),
+    const found *f = &r->best[row];
+    printf("            +-%.0f %%%s%s", 100 * (exp(f->band) - 1),
            f->tie ? ", a tie with the fastest" : "",
            f->supported ? "" : ", no published run has all of its features");
+    if (row && f->before) printf("; before number %d because %s", f->behind + 1, f->before);
+    printf("\n");
 }
 
 static void print_table(const plan_answer *p, arena *a)
@@ -145,7 +148,7 @@ static void print_table(const plan_answer *p, arena *a)
                c->cp > 1 ? choice_cp_kind(c->kind) : "", (long long)c->ep, (long long)c->etp,
                (long long)c->pp, (long long)c->vpp, (long long)f->dp, (long long)c->mbs);
         printf("            %s\n", plan_knobs_text(p, c, a));
-        if (f->band > 0) print_judgement(f);
+        if (f->band > 0) print_judgement(r, i);
         if (f->exact.peak_bytes != f->peak_bytes)
             printf(
                 "            warning: the whole program takes %lld bytes, the estimate was %lld\n",
@@ -189,6 +192,7 @@ void plan_print(const plan_answer *p, arena *a)
     if (lost) cli_print("Pins", "not kept by the search: %s\n\n", lost);
     print_counts(p, a);
     print_table(p, a);
+    plan_print_first(p, a);
     plan_print_claim(p, a);
     print_front(p, a);
 }
@@ -218,6 +222,18 @@ void plan_print_miss(const plan_answer *p, arena *a)
 
 /* ---- for programs */
 
+/* Step and memory where routing is balanced, and where it is twice as uneven as assumed. */
+static json_t *json_routings(const found *f)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < FOUND_ROUTINGS; i++)
+        if (f->routed[i].step_s > 0)
+            json_array_append_new(list, json_pack("{s:f, s:f, s:I}", "skew", f->routed[i].skew,
+                                                  "step_s", f->routed[i].step_s, "peak_bytes",
+                                                  (json_int_t)f->routed[i].peak_bytes));
+    return list;
+}
+
 json_t *plan_json_found(const found *f, arena *a)
 {
     const choice *c = &f->c;
@@ -244,6 +260,8 @@ json_t *plan_json_found(const found *f, arena *a)
                                       seconds * exp(f->band)));
         json_object_set_new(o, "tie", json_boolean(f->tie));
         json_object_set_new(o, "supported", json_boolean(f->supported));
+        json_object_set_new(o, "before", f->before ? json_string(f->before) : json_null());
+        json_object_set_new(o, "routings", json_routings(f));
     }
     return o;
 }
@@ -302,6 +320,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "best", json_list(r->best, r->n_best, a));
     if (r->n_best) json_object_set_new(o, "recipe", json_winner(p, a));
     if (r->n_best) json_object_set_new(o, "claim", plan_json_claim(p, a));
+    if (r->n_best) plan_json_first(o, p, a);
     if (r->n_best && r->best[0].priced)
         json_object_set_new(o, "routing", cli_routing_json(&r->best[0].exact, &p->prices));
     cli_other_json(o, &p->other);

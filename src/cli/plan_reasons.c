@@ -2,12 +2,14 @@
  * ones, all else equal, priced as whole programs.
  *
  * I1  Nothing is claimed of an alternative but its price, or the rule that it breaks.
- * I2  What a person pinned has no alternative. */
+ * I2  What a person pinned has no alternative.
+ * I3  An alternative that is faster and fits says why it is not the winner. */
 #include <stdio.h>
 
 #include "cli/plan.h"
 #include "recipe/judgement.h"
 #include "recipe/target.h"
+#include "search/search_ties.h"
 
 typedef struct finder {
     plan_answer *p;
@@ -20,6 +22,22 @@ static bool pinned(const finder *f, knob_id k)
     return f->p->given->knob[k].from == FROM_USER;
 }
 
+/* I3. NULL: it is no faster than the winner, or does not fit. */
+static const char *why_left(const finder *f, const plan_other *o)
+{
+    const plan_answer *p = f->p;
+    if (!o->p.fits || o->p.step_s >= p->result->best[0].exact.step_s) return NULL;
+    if (text_equal(o->topic, "precision"))
+        return "faster, but only one precision is searched (--precision any)";
+    if (p->published && o->unsupported)
+        return arena_text(f->a,
+                          "faster, but no published run on such GPUs has it (%s; --search all)",
+                          o->unsupported);
+    if (ties_equal(o->p.step_s, p->result->best[0].exact.step_s))
+        return "faster by less than anybody would tell";
+    return "faster, but not searched: pin it";
+}
+
 static void try_other(finder *f, const char *topic, const char *name, const choice *c,
                       const char *words)
 {
@@ -27,8 +45,9 @@ static void try_other(finder *f, const char *topic, const char *name, const choi
     if (r->n == REASONS_MAX) return;
     plan_other *o = &r->list[r->n++];
     *o = (plan_other){.topic = topic, .name = name};
-    o->priced = plan_price_trial(&o->p, &o->rule, f->p, c, words, f->a);
+    o->priced = plan_price_trial(o, f->p, c, words, f->a);
     if (!o->priced && !o->rule) r->n--; /* there is no such layout */
+    if (o->priced) o->left = why_left(f, o);
 }
 
 static const char *size_text(const finder *f, const char *name, int64_t n, const char *then)
@@ -155,10 +174,11 @@ static void find_warnings(finder *f, const setup *s, const recipe *given)
     rules_check(v, s, false, f->a);
     int n = 0;
     for (int i = 0; i < v->n; i++)
-        if (v->list[i].rule->severity == WARNING) v->list[n++] = v->list[i];
+        if (v->list[i].rule->severity == WARNING || v->list[i].n_repairs) v->list[n++] = v->list[i];
     v->n = n;
     rules_prove(v, s, false, f->a);
-    repair_job j = {.given = given, .s = s, .hw = f->p->hw, .o = &f->p->prices, .seconds = 1};
+    repair_job j = {
+        .given = given, .s = s, .hw = f->p->hw, .o = &f->p->prices, .seconds = 1, .notes = true};
     price_repairs(v, &j, f->a);
 }
 
@@ -224,7 +244,7 @@ void plan_say_others(const plan_answer *p, const char *topic)
         printf(" %9.3f s %+7.1f %% %8.2f GiB%s", o->p.step_s, 100 * (o->p.step_s / now->step_s - 1),
                (double)o->p.peak_bytes / 1073741824.0, o->p.fits ? "" : ", does not fit;");
         say_moved(o, now);
-        printf("\n");
+        printf(o->left ? "; %s\n" : "%s\n", o->left ? o->left : "");
     }
 }
 
@@ -233,7 +253,8 @@ void plan_say_warnings(const plan_answer *p, arena *a)
     const violations *v = &p->reasons.warnings;
     if (!v->n) return;
     cli_print("\nCheck",
-              "`moefold check` warns about the winner; our prediction of each repair:\n\n");
+              "`moefold check` says this of the winner; our prediction of each repair says why it "
+              "is not made:\n\n");
     for (int i = 0; i < v->n; i++) {
         printf("         %s: %s\n", v->list[i].rule->id, v->list[i].message);
         for (int k = 0; k < v->list[i].n_repairs; k++) {
@@ -241,7 +262,8 @@ void plan_say_warnings(const plan_answer *p, arena *a)
             const char *cost = repair_text(&v->list[i].prices[k], a);
             printf(" (%s)\n", cost                          ? cost
                               : v->list[i].prices[k].priced ? "the same speed"
-                                                            : "cannot be priced");
+                                                            : "it breaks a rule, or cannot be "
+                                                              "built");
         }
     }
 }
@@ -259,6 +281,7 @@ json_t *plan_json_reasons(const plan_answer *p)
         json_object_set_new(x, "peak_bytes",
                             o->priced ? json_integer(o->p.peak_bytes) : json_null());
         json_object_set_new(x, "fits", o->priced ? json_boolean(o->p.fits) : json_null());
+        json_object_set_new(x, "why_not", o->left ? json_string(o->left) : json_null());
         json_array_append_new(list, x);
     }
     return list;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/plan.h"
+#include "price/bands.h"
 #include "price/fit.h"
 
 enum { KINDS_SHOWN = 3 };
@@ -31,15 +32,25 @@ static const setup *setup_of_trial(const rule **broken, const plan_answer *p, co
     return rules_errors(broken, 1, s, NULL, a) ? NULL : s;
 }
 
-bool plan_price_trial(price *out, const char **broken_rule, const plan_answer *p, const choice *c,
-                      const char *words, arena *a)
+/* Static words, or NULL. */
+static const char *unsupported_of(const setup *s, const char *stack)
+{
+    band_traits t = band_traits_of(s);
+    if (stack) t.stack = stack;
+    band_feature f = band_unsupported(&t);
+    return f == BAND_FEATURES ? NULL : f == BAND_RECOMPUTE ? "recompute" : t.feature[f];
+}
+
+bool plan_price_trial(plan_other *out, const plan_answer *p, const choice *c, const char *words,
+                      arena *a)
 {
     arena_place mark = arena_mark(a);
     const rule *broken = NULL;
     const setup *s = setup_of_trial(&broken, p, c, words, a);
-    *broken_rule = broken ? broken->id : NULL;
-    if (s) price_setup(out, s, p->hw, &p->prices, a);
-    if (s) out->evidence = NULL;
+    out->rule = broken ? broken->id : NULL;
+    if (s) out->unsupported = unsupported_of(s, p->prices.stack);
+    if (s) price_setup(&out->p, s, p->hw, &p->prices, a);
+    if (s) out->p.evidence = NULL;
     arena_release(a, mark);
     return s != NULL;
 }
@@ -65,8 +76,10 @@ bool plan_fit_words(price *out, const plan_answer *p, const choice *c, const cha
 bool plan_price_words(price *out, const plan_answer *p, const choice *c, const char *words,
                       arena *a)
 {
-    const char *ignored;
-    return plan_price_trial(out, &ignored, p, c, words, a);
+    plan_other o = {0};
+    bool priced = plan_price_trial(&o, p, c, words, a);
+    *out = o.p;
+    return priced;
 }
 
 bool plan_price_choice(price *out, const plan_answer *p, const choice *c, arena *a)

@@ -55,7 +55,7 @@ void price_repairs(violations *found, const repair_job *j, arena *a)
     fit_of(&own, j->s, found, j->hw, a);
     arena_place mark = arena_mark(a);
     bool priced =
-        any_repairs(found, true) && !found->n_errors && j->s->possible && !j->s->pipe.why_not;
+        any_repairs(found, !j->notes) && !found->n_errors && j->s->possible && !j->s->pipe.why_not;
     if (priced) price_setup(&now, j->s, j->hw, j->o, a);
     arena_release(a, mark);
     double one = clock_work() - start; /* the next takes about as long */
@@ -63,7 +63,7 @@ void price_repairs(violations *found, const repair_job *j, arena *a)
         violation *v = &found->list[i];
         for (int k = 0; k < v->n_repairs; k++) {
             priced = priced && clock_work() - start + one <= j->seconds;
-            bool cost = priced && v->rule->severity == WARNING;
+            bool cost = priced && (v->rule->severity == WARNING || j->notes);
             see_one(&v->prices[k], j, v->repairs[k], cost ? &now : NULL, a);
             v->prices[k].fitted = own.fits;
             arena_release(a, mark);

@@ -12,13 +12,14 @@ typedef struct repair_job {
     const hardware *hw;
     const price_options *o;
     double seconds; /* of the processor; what is not reached by then is not priced */
+    bool notes;     /* repairs of notes are priced, too */
 } repair_job;
 
 /* Is there a repair? */
 bool repairs_to_price(const violations *found);
 
-/* Sets `prices` of every repair: does what it leads to fit? Those of warnings are priced, too, but
- * where a rule says error or no program can be built. */
+/* Sets `prices` of every repair: does what it leads to fit? Those of warnings (and, where asked, of
+ * notes) are priced, too, but where a rule says error or no program can be built. */
 void price_repairs(violations *found, const repair_job *j, arena *a);
 
 /* "predicted 31.4 s a step instead of 12.8 s: ..."; NULL: nothing to say. */

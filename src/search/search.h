@@ -13,6 +13,14 @@
 
 enum { BEST_MAX = 10, NEAR_MAX = 32, FRONT_MAX = 48, LADDER_MAX = 16, BREAKS_MAX = 32 };
 
+/* A layout where routing is not as it is assumed: balanced; twice as uneven. */
+enum { ROUTED_EVEN, ROUTED_UNEVEN, FOUND_ROUTINGS };
+
+typedef struct routed_price {
+    double skew, step_s; /* 0: not priced */
+    int64_t peak_bytes;
+} routed_price;
+
 typedef struct found {
     choice c;
     int64_t dp, edp, micros;
@@ -23,6 +31,9 @@ typedef struct found {
     double band;        /* half of the band of its time (price/bands.h); 0: not judged */
     bool tie;           /* with the fastest, as far as published pairs let tell */
     bool supported;     /* each of its features occurs in a published run on such GPUs */
+    const char *before; /* why it is listed before a faster row; NULL: it is not */
+    int behind;         /* that row, an index of `best`; -1: none */
+    routed_price routed[FOUND_ROUTINGS];
 } found;
 
 typedef struct search_counts {
@@ -92,6 +103,10 @@ bool search_is_giant(int64_t layers, int64_t micros);
  * `evidence` is left out; the arena that the result came from is still there, and `hw` is that of
  * its search. */
 void search_price_found(found *f, const search_result *r, const search_options *o);
+
+/* The same with this skew of routing, as far as it goes; `out` is as it was where it cannot be. */
+void search_price_routed(routed_price *out, const found *f, const search_result *r,
+                         const search_options *o, double skew);
 
 /* The recipe of a layout, as a person would write it. */
 void search_recipe(recipe *out, search_result *r, const recipe *given, const choice *c);

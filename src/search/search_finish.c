@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "recipe/loads.h"
 #include "search/search_best.h"
 #include "search/search_parts.h"
 
@@ -41,6 +42,25 @@ void search_price_found(found *f, const search_result *r, const search_options *
         price_setup(&f->exact, t, o->hw, &o->prices, a);
         f->exact.evidence = NULL;
         f->priced = true;
+    }
+    arena_destroy(a);
+}
+
+void search_price_routed(routed_price *out, const found *f, const search_result *r,
+                         const search_options *o, double skew)
+{
+    arena *a = arena_create();
+    setup *t = ARENA_NEW(a, setup);
+    price *p = ARENA_NEW(a, price);
+    price_options routed = o->prices;
+    routed.skew = skew;
+    bool late = o->until > 0 && clock_seconds() >= o->until;
+    if (!late && choice_patch(t, r->maker, &f->c, choice_split(r->maker, &f->c)) && !is_giant(t)) {
+        t->r.a = a;
+        loads_set(&t->r, skew, "range");
+        t->r.knob[K_BUFFER_FACTOR].v = value_of_float(loads_room(&t->r)); /* memory follows */
+        price_setup(p, t, o->hw, &routed, a);
+        *out = (routed_price){skew, p->step_s, p->peak_bytes};
     }
     arena_destroy(a);
 }

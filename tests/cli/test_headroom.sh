@@ -54,7 +54,7 @@ room() { "$moefold" plan "${captured[@]}" "$@" --out "$work/room.yaml" >/dev/nul
 check natural_routing_has_room [ "$(room)" = 'rank_capacity_factor: 2.0' ]
 check more_skew_has_more [ "$(room --routing 1.9)" = 'rank_capacity_factor: 2.25' ]
 check forced_balance_has_what_was_published [ "$(room --pin model.moe_router_force_load_balancing=true)" = 'rank_capacity_factor: 1.5' ]
-expect too_little_room_is_said 0 'rank-capacity-holds-the-load' "$moefold" check "$work/room.yaml" \
+expect too_little_room_is_said 1 'rank-capacity-holds-the-load' "$moefold" check "$work/room.yaml" \
     model.moe_router_force_load_balancing=false --headroom 0
 
 # ---- refusals
