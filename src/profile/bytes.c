@@ -103,6 +103,11 @@ int bytes_peek(bytes *b)
     return b->at < b->n || refill(b) ? b->out[b->at] : -1;
 }
 
+int bytes_peek_behind(const bytes *b)
+{
+    return b->at + 1 < b->n ? b->out[b->at + 1] : -1;
+}
+
 int bytes_next(bytes *b)
 {
     return b->at < b->n || refill(b) ? b->out[b->at++] : -1;

@@ -20,6 +20,9 @@ void bytes_close(bytes *b);
 int bytes_next(bytes *b);
 int bytes_peek(bytes *b);
 
+/* The byte behind the next one, where it has been read already; else -1. */
+int bytes_peek_behind(const bytes *b);
+
 /* How many were taken. */
 int64_t bytes_at(const bytes *b);
 

@@ -110,8 +110,25 @@ static void take_timer(reading *r, const char *line)
     if (t) t->min = x[0] * 1e-3, t->max = x[1] * 1e-3;
 }
 
+/* What launchers write before a line: "[default0]:", "[rank3]: ", "3: ", a date in brackets. */
+static const char *behind_tags(const char *line)
+{
+    for (;;) {
+        const char *p = line + strspn(line, " \t");
+        size_t n = strcspn(p, "]");
+        if (*p == '[' && p[n] && n < 40)
+            p += n + 1;
+        else if (p[n = strspn(p, "0123456789")] == ':' && n)
+            p += n;
+        else
+            return line;
+        line = p + (*p == ':');
+    }
+}
+
 static void take_line(reading *r, const char *line)
 {
+    line = behind_tags(line);
     profile_log *l = r->l;
     r->n_lines++;
     if (!l->out_of_memory &&

@@ -19,6 +19,13 @@ static int first_byte(bytes *b)
     return x;
 }
 
+/* A trace is a list of objects; a log may begin with [default0]:, [rank3]: or a date. */
+static bool opens_array(const bytes *b)
+{
+    int x = bytes_peek_behind(b);
+    return x < 0 || strchr(" \t\r\n{[]\"", x);
+}
+
 static void finish(profile *out, profile_events *e, int64_t steps, arena *a)
 {
     out->marked = e->n_steps > 0;
@@ -34,7 +41,7 @@ static status read_bytes(profile *out, profile_file *f, int64_t steps, arena *a,
     if (s) return s;
     if (first < 0)
         return error_set(err, ERR_INPUT, "%s: the file is empty; repair: profile again", f->name);
-    if (first == '{' || first == '[') {
+    if (first == '{' || (first == '[' && opens_array(f->b))) {
         s = torch_read(out, &e, f, err);
         if (!s) finish(out, &e, steps, a);
         return s;

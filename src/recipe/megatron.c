@@ -32,7 +32,7 @@ static void gather(reader *rd, troubles *t, const char *name, const char *flag)
     t->items[t->n++] = (trouble){name, rd->where, flag};
 }
 
-static void gather_marks(reader *rd, const char *text, const char *flag)
+void reader_marks(reader *rd, const char *text, const char *flag)
 {
     const char *name;
     while ((name = shell_next_mark(rd->r->a, &text))) gather(rd, &rd->missing, name, flag);
@@ -164,7 +164,7 @@ static status set_knob(reader *rd, const occurrence *o, knob_id k, char mark, in
     if (s) return s;
     bool marked = any_mark(vs.text, vs.n);
     if (marked && !keeps_variables(k)) {
-        for (int i = 0; i < vs.n; i++) gather_marks(rd, vs.text[i], o->flag);
+        for (int i = 0; i < vs.n; i++) reader_marks(rd, vs.text[i], o->flag);
         *used = vs.used;
         return OK;
     }
@@ -241,7 +241,7 @@ static status read_count(reader *rd, const char *flag, const char *word, int64_t
 {
     value v;
     if (shell_has_mark(word)) {
-        gather_marks(rd, word, flag);
+        reader_marks(rd, word, flag);
         return OK;
     }
     status s = value_scalar(rd->r->a, word, &v, rd->err);
@@ -340,7 +340,7 @@ status reader_flag(reader *rd, int n, char *const *words, int *used)
     status s = OK;
     remember_tokenizer(rd, &o);
     if (shell_has_mark(o.flag)) {
-        gather_marks(rd, o.flag, "a flag");
+        reader_marks(rd, o.flag, "a flag");
         taken = o.n_words;
         known = true;
     }
@@ -370,7 +370,7 @@ status reader_environment(reader *rd, const char *word, bool *taken)
     *taken = word[n] && known >= 0;
     if (!*taken) return OK;
     if (shell_has_mark(word)) {
-        gather_marks(rd, word, arena_copy(rd->r->a, word, n));
+        reader_marks(rd, word, arena_copy(rd->r->a, word, n));
         return OK;
     }
     value v = value_of_text(word + n + 1); /* all that the shell left is the text */
@@ -395,7 +395,7 @@ static status loose_word(reader *rd, const char *word)
         return s;
     }
     if (shell_has_mark(word)) {
-        gather_marks(rd, word, "a word of the command");
+        reader_marks(rd, word, "a word of the command");
         return OK;
     }
     return error_set(rd->err, ERR_INPUT,

@@ -30,7 +30,7 @@ status megatron_flag(recipe *r, int n, char *const *words, const char *where, in
  *   argument list    flags, or a whole command; white space ends words, so that a pipeline layout
  *                    needs no quotes
  *   launch script    walked as a shell would (shell.h) up to its training command; nothing is
- *                    executed, the environment is not read, other files are not followed
+ *                    executed, the environment is not read, of other files only assignments
  *   YAML             flags under MODEL_ARGS, variables of the environment under ENV_VARS, as the
  *                    functional tests of Megatron-LM have them
  *

@@ -1,5 +1,6 @@
 /* megatron_finish.c - what Megatron-LM makes of a list as a whole, and all that is wrong with it
  * in one message. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,17 +8,36 @@
 #include "recipe/megatron_reader.h"
 #include "recipe/tokenizers.h"
 
+/* What the launcher leaves open, the job has from the head of its batch script: srun starts what
+ * --ntasks-per-node says, or a rank a GPU. torchrun without --nnodes is a job of one node. */
+static void slurm_sizes(reader *rd)
+{
+    const slurm_header *h = &rd->slurm;
+    int64_t gpus = slurm_gpus_per_node(h), tasks = h->tasks_per_node;
+    bool shared = h->tasks > 0 && h->nodes > 0 && h->tasks % h->nodes == 0;
+    if (!tasks && shared) tasks = h->tasks / h->nodes;
+    if (!rd->n_nodes && !rd->torchrun) rd->n_nodes = h->nodes;
+    if (!rd->n_procs) rd->n_procs = tasks > 1 && !rd->torchrun ? tasks : gpus;
+    if (!h->gpu || rd->r->knob[K_GPU].from == FROM_USER) return;
+    char *name = arena_copy(rd->r->a, h->gpu, strlen(h->gpu));
+    for (char *p = name; *p; p++) *p = (char)toupper((unsigned char)*p);
+    if (gpu_find(name)) recipe_set(rd->r, K_GPU, value_of_text(name), "#SBATCH");
+}
+
 static void launched_gpus(reader *rd)
 {
+    slurm_sizes(rd);
     if (rd->n_nodes && !rd->n_procs)
         recipe_note(
             rd->r,
             "--nnodes without --nproc-per-node does not give the GPU count: set cluster.n_gpus");
     if (!rd->n_procs) return;
     int64_t nodes = rd->n_nodes ? rd->n_nodes : 1;
-    recipe_set(rd->r, K_GPUS_PER_NODE, value_of_int(rd->n_procs), "--nproc-per-node");
-    recipe_set(rd->r, K_N_GPUS, value_of_int(mul_sat(nodes, rd->n_procs)),
-               "--nnodes x --nproc-per-node");
+    const char *why = rd->slurm.nodes ? "#SBATCH and the launcher: nodes x ranks of a node"
+                                      : "--nnodes x --nproc-per-node";
+    recipe_set(rd->r, K_GPUS_PER_NODE, value_of_int(rd->n_procs),
+               rd->slurm.nodes ? why : "--nproc-per-node");
+    recipe_set(rd->r, K_N_GPUS, value_of_int(mul_sat(nodes, rd->n_procs)), why);
 }
 
 /* Megatron-LM heeds --num-query-groups only beside --group-query-attention, and then has 1
@@ -120,7 +140,7 @@ status reader_finish(reader *rd)
     if (s) return s;
     if (rd->padded_vocab.kind != V_NULL)
         recipe_set(rd->r, K_VOCAB, rd->padded_vocab, "--padded-vocab-size");
-    group_queries(rd);
+    if (recipe_is_lm(rd->r)) group_queries(rd);
     launched_gpus(rd);
     vocabulary(rd);
     return OK;

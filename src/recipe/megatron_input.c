@@ -115,7 +115,12 @@ static status read_list(reader *rd, const char *data, size_t n, shell_set *sets,
                          o->command, rd->name);
     shell_words w;
     rd->in_launcher = true;
-    shell_source from = {rd->name, data, n, 1, sets, o ? o->n_sets : 0};
+    shell_source from = {.name = rd->name,
+                         .data = data,
+                         .n = n,
+                         .line = 1,
+                         .sets = sets,
+                         .n_sets = o ? o->n_sets : 0};
     status s = shell_list(rd->r->a, &from, MEGATRON_WORDS_MAX, &w, rd->err);
     return s ? s : reader_words(rd, &w, 0);
 }

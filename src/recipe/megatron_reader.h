@@ -6,6 +6,7 @@
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
 #include "recipe/shell.h"
+#include "recipe/slurm_header.h"
 
 enum { LAST_MAX = 16, TROUBLE_MAX = 512 };
 
@@ -29,6 +30,8 @@ typedef struct reader {
     bool group_queries;
     value padded_vocab;       /* V_NULL: not said */
     int64_t n_nodes, n_procs; /* torchrun; 0: not said */
+    bool torchrun;            /* starts the ranks of a node, one node unless it says more */
+    slurm_header slurm;       /* of a batch script */
     const combo *last[LAST_MAX];
     int n_last;
     const char *tokenizer, *tokenizer_model; /* NULL: not said */
@@ -48,6 +51,9 @@ status reader_words(reader *rd, const shell_words *w, int from);
 /* The words of a launcher (torchrun, srun, ...) before the training program: sizes are taken, the
  * rest is passed over. */
 status reader_launcher(reader *rd, const shell_words *w, int n);
+
+/* Gathers the variables without a value in this text as missing for the flag. */
+void reader_marks(reader *rd, const char *text, const char *flag);
 
 /* NAME=value: a variable that is a knob is taken. Returns whether it was one. */
 status reader_environment(reader *rd, const char *word, bool *taken);

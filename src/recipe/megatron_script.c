@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe/bridge_launch.h"
 #include "recipe/megatron_reader.h"
 
 enum { FLAGS_OF_TRAINING = 5 };
@@ -48,8 +49,8 @@ static int known_flags(arena *a, const shell_words *w, int from)
 static bool named_like_training(const char *word)
 {
     const char *name = base_name(word);
-    if (!ends_with(name, ".py")) return false;
-    return strstr(name, "train") || strstr(name, "finetune");
+    if (!ends_with(name, ".py") || text_starts(name, "test_")) return false;
+    return strstr(name, "train") || strstr(name, "finetune") || bridge_launches(name);
 }
 
 static bool is_launcher(const char *word)
@@ -171,19 +172,52 @@ static status pick(reader *rd, const candidates *found, const megatron_options *
     return OK;
 }
 
+/* Programs of Megatron-LM that train other models; what their flags say would be read as a GPT. */
+static status refuse_program(reader *rd, const char *program)
+{
+    static const char *const others[][2] = {
+        {"pretrain_bert.py", "BERT"},
+        {"pretrain_t5.py", "T5"},
+        {"pretrain_ict.py", "a retriever"},
+        {"pretrain_retro.py", "RETRO"},
+        {"pretrain_mamba.py", "state-space layers"},
+        {"pretrain_hybrid.py", "state-space layers"},
+        {"pretrain_vlm.py", "a vision encoder"},
+        {"finetune_vlm.py", "a vision encoder"},
+        {"pretrain_audio.py", "an audio encoder"},
+        {"pretrain_vision_classify.py", "a vision model"},
+        {"pretrain_vision_dino.py", "a vision model"},
+        {"pretrain_vision_inpaint.py", "a vision model"},
+        {"train_rl.py", "reinforcement learning"},
+    };
+    const char *name = base_name(program);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (text_equal(name, others[i][0]))
+            return error_set(rd->err, ERR_INPUT,
+                             "%s: %s trains %s; moefold has decoder-only language models "
+                             "(docs/MODELS.md)",
+                             rd->where, name, others[i][1]);
+    return OK;
+}
+
 static status read_command(reader *rd, const candidate *c)
 {
     const shell_command *cmd = c->c;
     rd->where = arena_text(rd->r->a, "%s:%d", rd->name, cmd->line);
     recipe_note(rd->r, "%s: the training command %.200s is read; nothing was executed", rd->where,
                 shell_plain(rd->r->a, cmd->words.text[c->program - 1]));
-    status s = OK;
+    const char *program = cmd->words.text[c->program - 1];
+    status s = refuse_program(rd, program);
+    for (int i = 0; i < cmd->words.n && i < c->program; i++)
+        rd->torchrun |= is_launcher(cmd->words.text[i]);
     for (int i = 0; i < cmd->environment.n && !s; i++) {
         bool taken;
         s = reader_environment(rd, cmd->environment.text[i], &taken);
     }
     if (!s) s = reader_launcher(rd, &cmd->words, c->program);
-    return s ? s : reader_words(rd, &cmd->words, c->program);
+    if (s) return s;
+    return bridge_launches(program) ? bridge_launch(rd, &cmd->words, c->program)
+                                    : reader_words(rd, &cmd->words, c->program);
 }
 
 /* A file that only fills arrays: their words are the list. */
@@ -208,7 +242,17 @@ status megatron_script(reader *rd, const char *data, size_t n, shell_set *sets,
 {
     shell_result run;
     candidates found = {0};
-    shell_source from = {rd->name, data, n, 1, sets, o ? o->n_sets : 0};
+    shell_set known[SLURM_VARIABLES_MAX];
+    rd->slurm = slurm_header_read(rd->r->a, data, n);
+    shell_source from = {.name = rd->name,
+                         .data = data,
+                         .n = n,
+                         .line = 1,
+                         .sets = sets,
+                         .n_sets = o ? o->n_sets : 0,
+                         .known = known,
+                         .folder = rd->r->folder};
+    from.n_known = slurm_variables(rd->r->a, &rd->slurm, known, SLURM_VARIABLES_MAX);
     status s = shell_read(rd->r->a, &from, &run, rd->err);
     if (s) return s;
     for (int i = 0; i < run.n_notes; i++) recipe_note(rd->r, "%s", run.notes[i]);

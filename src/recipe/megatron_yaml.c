@@ -29,7 +29,12 @@ static status fail(const source *in, const yaml_node *n, const char *what)
 
 static status expanded(const source *in, const yaml_node *n, char **out)
 {
-    shell_source from = {in->rd->name, n->text, strlen(n->text), n->line, in->sets, in->n_sets};
+    shell_source from = {.name = in->rd->name,
+                         .data = n->text,
+                         .n = strlen(n->text),
+                         .line = n->line,
+                         .sets = in->sets,
+                         .n_sets = in->n_sets};
     return shell_text(in->rd->r->a, &from, out, in->rd->err);
 }
 

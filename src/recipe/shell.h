@@ -1,10 +1,11 @@
 /* shell.h - what a launch script would run, found without running anything.
  *
  * The script is walked as a shell would walk it: assignments, arrays, ${X:-d} and its relatives,
- * $((...)), tests, loops and functions are evaluated; no program is started, no file is read, and
- * the environment is not looked at. What is only known where the script runs (a variable that
- * nobody set, the script's own arguments, the output of a command) stays in the text as a mark
- * with its name, so that the reader can say what is missing.
+ * $((...)), tests, loops and functions are evaluated; no program is started, the environment is not
+ * looked at, and no file is read but one of assignments that is sourced from beside the script.
+ * What is only known where the script runs (a variable that nobody set, the script's own arguments,
+ * the output of a command) stays in the text as a mark with its name, so that the reader can say
+ * what is missing.
  *
  * Whatever the bytes, the walk ends: steps, depth and bytes are bounded (shell_limits). */
 #ifndef RECIPE_SHELL_H
@@ -60,6 +61,9 @@ typedef struct shell_source {
     int line; /* of its first byte */
     shell_set *sets;
     int n_sets;
+    const shell_set *known; /* variables that are set before it begins */
+    int n_known;
+    const char *folder; /* files of assignments that it sources from there are read; NULL: none */
 } shell_source;
 
 /* Walks a script. Messages name it and the line. */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+
 /* ---- assignments */
 
 /* [key]=text as an item of an array. */
@@ -59,6 +61,25 @@ static const char *own_name(shell *sh, const char *name, char *text)
     return command ? shell_mark(sh->a, name) : text;
 }
 
+/* MODEL_ARGS="--num-layers 32 ...": words in a text, as in an array. */
+static void push_listed(shell *sh, const char *name, const char *text)
+{
+    static const char blanks[] = " \t\r\n\\";
+    size_t n = strlen(name);
+    const char *p = text + strspn(text, blanks);
+    if (strcmp(name, "TOKENIZER_MODEL") == 0) { /* whose vocabulary the list leaves open */
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, "--tokenizer-model", 17), sh->line);
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, text, strlen(text)), sh->line);
+    }
+    if (n < 5 || strcmp(name + n - 5, "_ARGS") != 0 || !text_starts(p, "--")) return;
+    while (*p) {
+        size_t len = strcspn(p, blanks);
+        shell_push(sh->a, &sh->out->arrays, arena_copy(sh->a, p, len), sh->line);
+        p += len;
+        p += strspn(p, blanks);
+    }
+}
+
 static status assign(shell *sh, const assignment *as)
 {
     const char *name = arena_copy(sh->a, as->name.s, as->name.n);
@@ -70,6 +91,7 @@ static status assign(shell *sh, const assignment *as)
         s = shell_expand_one(sh, as->key, false, &key);
         return s ? s : shell_assign_key(sh, name, key, text, as->append);
     }
+    push_listed(sh, name, text);
     const variable *v = shell_find(sh, name);
     if (as->append && v && v->set && v->n) {
         if (v->is_array) return shell_assign_key(sh, name, v->items[0].key, text, true);
@@ -134,6 +156,61 @@ static void call_export(shell *sh, const shell_words *w)
     }
 }
 
+/* Bytes that stand for something else here cannot come from a file. */
+static status check_bytes(const char *name, const char *data, size_t n, error *err)
+{
+    int line = 1;
+    for (size_t i = 0; i < n; i++) {
+        if (data[i] == 0 || data[i] == SHELL_MARK || data[i] == SHELL_MARK_END)
+            return error_set(err, ERR_INPUT, "%s:%d: a byte %d is not text", name, line, data[i]);
+        line += data[i] == '\n';
+    }
+    return OK;
+}
+
+/* Only blank lines, comments and NAME=value, with `export` before it or without. */
+static bool only_assigns(const char *text)
+{
+    for (const char *p = text; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        p += strspn(p, " \t\r");
+        if (!*p || *p == '\n' || *p == '#') continue;
+        if (text_starts(p, "export ")) p += strlen("export ");
+        size_t name = shell_name_length(p, p + strlen(p));
+        if (!name || p[name] != '=') return false;
+    }
+    return true;
+}
+
+/* The file that is sourced, where it lies beside the script: ./env.sh, or env.sh behind a folder
+ * that is only known where the script runs ($(dirname "$0")/env.sh). NULL: another one. */
+static const char *file_beside(shell *sh, const char *word)
+{
+    const char *end = strrchr(word, SHELL_MARK_END), *slash = strrchr(word, '/');
+    if (!sh->folder || *word == '/') return NULL;
+    if (end && (*word != SHELL_MARK || slash != end + 1)) return NULL;
+    if (end) word = slash + 1;
+    if (text_starts(word, "./")) word += 2;
+    const char *path = arena_text(sh->a, "%s%s", sh->folder, word);
+    return strstr(word, "..") || !file_exists(path) ? NULL : path;
+}
+
+static status call_source(shell *sh, const node *n, const shell_words *w)
+{
+    char *text = NULL;
+    size_t length = 0;
+    error ignored = {{0}};
+    const char *path = w->n == 2 ? file_beside(sh, w->text[1]) : NULL;
+    bool read = path && !file_read(sh->a, path, SHELL_VALUE_MAX, &text, &length, &ignored) &&
+                strlen(text) == length && only_assigns(text) &&
+                !check_bytes(path, text, length, &ignored);
+    shell_note(sh, "%s:%d: %.200s is sourced there; %s", sh->name, n->line,
+               path       ? path
+               : w->n > 1 ? shell_plain(sh->a, w->text[1])
+                          : "a file",
+               read ? "its assignments are read" : "it is not read");
+    return read ? shell_run_text(sh, text, length, n->line) : OK;
+}
+
 /* Commands of the shell: whether it was one, and what it answers. */
 static status call_builtin(shell *sh, const node *n, const shell_words *w, truth *out, bool *taken)
 {
@@ -147,11 +224,7 @@ static status call_builtin(shell *sh, const node *n, const shell_words *w, truth
                                  w->n - 1, out);
     if (strcmp(name, "exit") == 0) return call_exit(sh);
     if (strcmp(name, "eval") == 0) return call_eval(sh, w);
-    if (strcmp(name, "source") == 0 || strcmp(name, ".") == 0) {
-        shell_note(sh, "%s:%d: %.200s is sourced there; it is not read", sh->name, n->line,
-                   w->n > 1 ? w->text[1] : "a file");
-        return OK;
-    }
+    if (strcmp(name, "source") == 0 || strcmp(name, ".") == 0) return call_source(sh, n, w);
     if (strcmp(name, "return") == 0)
         sh->leave_function = true;
     else if (strcmp(name, "break") == 0)
@@ -220,6 +293,16 @@ static status call_shell(shell *sh, const shell_words *w, bool *taken)
     return OK;
 }
 
+/* ssh HOST "torchrun ... pretrain_gpt.py ...": one word is the command. */
+static status call_remote(shell *sh, const shell_words *w, bool *taken)
+{
+    if (!text_in("ssh,pdsh,clush,pssh,parallel-ssh", ',', base_name(w->text[0]))) return OK;
+    const char *text = w->text[w->n - 1];
+    if (!strchr(text, ' ') || !strstr(text, ".py")) return OK;
+    *taken = true;
+    return shell_run_text(sh, text, strlen(text), w->line[w->n - 1]);
+}
+
 static status keep(shell *sh, const node *n, const shell_words *w)
 {
     shell_result *out = sh->out;
@@ -280,6 +363,7 @@ static status call(shell *sh, const node *n, const shell_words *w, truth *out)
     status s = call_builtin(sh, n, w, out, &taken);
     if (!s && !taken) s = call_function(sh, w, out, &taken);
     if (!s && !taken) s = call_shell(sh, w, &taken);
+    if (!s && !taken) s = call_remote(sh, w, &taken);
     if (!s && !taken) s = keep(sh, n, w);
     return s;
 }
@@ -332,22 +416,14 @@ status shell_run_text(shell *sh, const char *text, size_t n, int line)
 
 /* ---- from outside */
 
-/* Bytes that stand for something else here cannot come from a file. */
-static status check_bytes(const char *name, const char *data, size_t n, error *err)
-{
-    int line = 1;
-    for (size_t i = 0; i < n; i++) {
-        if (data[i] == 0 || data[i] == SHELL_MARK || data[i] == SHELL_MARK_END)
-            return error_set(err, ERR_INPUT, "%s:%d: a byte %d is not text", name, line, data[i]);
-        line += data[i] == '\n';
-    }
-    return OK;
-}
-
 static status begin(shell *sh, const shell_source *from)
 {
     status bytes = check_bytes(from->name, from->data, from->n, sh->err);
     if (bytes) return bytes;
+    for (int i = 0; i < from->n_known; i++) {
+        status s = shell_assign(sh, from->known[i].name, from->known[i].value);
+        if (s) return s;
+    }
     for (int i = 0; i < sh->n_sets; i++) {
         status s = check_bytes("--set", sh->sets[i].value, strlen(sh->sets[i].value), sh->err);
         if (!s) s = shell_assign(sh, sh->sets[i].name, sh->sets[i].value);
@@ -361,6 +437,7 @@ static shell shell_of(arena *a, const shell_source *from, shell_result *out, err
 {
     return (shell){.a = a,
                    .name = from->name,
+                   .folder = from->folder,
                    .err = err,
                    .sets = from->sets,
                    .n_sets = from->n_sets,

@@ -76,7 +76,9 @@ static status put_parameter(making *m, const char **p, const char *end, bool quo
     *p += got.used;
     for (int i = 0; i < got.fields.n && !s; i++) {
         const char *text = got.fields.text[i];
-        if (i > 0 && (got.several || !quoted)) {
+        if (i > 0 && got.joined && quoted) {
+            put_quoted(m, " ", 1);
+        } else if (i > 0 && (got.several || !quoted)) {
             if (m->split)
                 s = end_field(m);
             else

@@ -19,6 +19,7 @@ static void one(shell *sh, parameter *out, char *text, int line)
 typedef struct found {
     shell_words items;
     bool set, several; /* several: [@], [*], $@, $* */
+    bool joined;       /* [*], $*: one word between quotes */
 } found;
 
 static void arguments(shell *sh, const char *name, int line, found *f)
@@ -26,6 +27,7 @@ static void arguments(shell *sh, const char *name, int line, found *f)
     const shell_words *args = sh->arguments;
     if (name[0] == '@' || name[0] == '*') {
         f->several = f->set = true;
+        f->joined = name[0] == '*';
         for (int i = 0; args && i < args->n; i++) shell_push(sh->a, &f->items, args->text[i], line);
         if (!args)
             shell_note(sh,
@@ -66,6 +68,7 @@ static void lookup(shell *sh, const char *name, const char *key, int line, found
     shell_use(sh, v);
     f->several = key && (strcmp(key, "@") == 0 || strcmp(key, "*") == 0);
     f->set = f->several;
+    f->joined = key && strcmp(key, "*") == 0;
     for (int i = 0; i < v->n; i++) {
         if (!f->several && strcmp(v->items[i].key, key ? key : "0") != 0) continue;
         f->set = true;
@@ -204,6 +207,7 @@ static status alternative(shell *sh, const char *name, found *f, slice op, param
     if (c == '+' ? null : !null) {
         out->fields = f->items;
         out->several = f->several;
+        out->joined = f->joined;
         if (c == '+') one(sh, out, arena_copy(sh->a, "", 0), op.line);
         return OK;
     }
@@ -288,6 +292,7 @@ static status braces(shell *sh, slice in, parameter *out)
     if (is_alternative(op)) return alternative(sh, name, &f, op, out);
     out->fields = f.items;
     out->several = f.several;
+    out->joined = f.joined;
     if (!f.set) one(sh, out, shell_mark(sh->a, name), in.line); /* I1 */
     for (int i = 0; i < out->fields.n && op.n && f.set && !s; i++)
         s = edit(sh, out->fields.text[i], op, &out->fields.text[i]);

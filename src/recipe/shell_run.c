@@ -147,6 +147,7 @@ static void say_maybe(shell *sh, const node *n, const char *cause)
 
 static void say_assumed(shell *sh, const node *n, const char *name)
 {
+    if (!*name) return;
     if (strcmp(name, "#") == 0)
         shell_note(sh, "%s:%d: the script's own arguments are not known: none are assumed",
                    sh->name, n->line);

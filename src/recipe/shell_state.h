@@ -34,6 +34,7 @@ typedef struct shell {
     arena *a;
     const char *name;
     error *err;
+    const char *folder; /* of files that may be sourced; NULL: none */
     shell_set *sets;
     int n_sets;
     variables vars;
@@ -80,6 +81,7 @@ typedef struct parameter {
     shell_words fields;
     size_t used;
     bool several;
+    bool joined;
 } parameter;
 status shell_parameter(shell *sh, const char *p, const char *end, int line, parameter *out);
 

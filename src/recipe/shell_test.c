@@ -116,6 +116,7 @@ static const char *unset_name(reader *r, const char *text)
 
 static truth empty(reader *r, const char *text)
 {
+    if (!*text) r->sh->assumed = ""; /* CONTAINER_IMAGE="" is a blank to fill in: I2 */
     if (!shell_has_mark(text)) return *text ? NO : YES;
     const char *name = unset_name(r, text), *p = text;
     if (name) {

@@ -51,6 +51,19 @@ gzip -dc $data/megatron-1x4k.json.gz | head -c 3000000 >"$work/cut.json"
 expect truncated_plain 2 'cut short after 3000000 bytes' "$moefold" profile tiny "$work/cut.json"
 head -c 20000 $data/nsight.sqlite >"$work/cut.sqlite"
 expect truncated_export 2 'SQLite cannot read it|without kernels' "$moefold" profile tiny "$work/cut.sqlite"
+# What launchers write before a line changes nothing, and '[' is no trace.
+tagged() { # NAME TAG
+    sed "s/^/$2/" $data/megatron.log >"$work/tagged.log"
+    expect "$1" 0 'median of the last 2: 21.1 s' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log"
+    check "$1_keeps_timers" cmp -s <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml $data/megatron.log | sed 1,3d) \
+        <("$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/tagged.log" | sed 1,3d)
+}
+tagged log_of_torchrun '[default0]:'
+tagged log_of_a_rank '[rank3]: '
+tagged log_with_dates '[2026-11-18 10:00:00] '
+tagged log_of_srun '3: [default3]:'
+{ echo '[####----] step 1 of 2'; cat $data/megatron.log; } >"$work/progress.log"
+expect log_of_our_progress 0 'median of the last 2: 21.1 s' "$moefold" profile recipes/qwen3-30b-4k-h100.yaml "$work/progress.log"
 expect other_part 2 "only the optimizer can be left out" "$moefold" profile tiny $data/megatron.log --without head
 "$moefold" price tiny --trace "$work/ours.json" >/dev/null
 expect our_own_trace 2 'moefold trace A B' "$moefold" profile tiny "$work/ours.json"

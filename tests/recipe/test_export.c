@@ -218,7 +218,7 @@ static void flags_give_the_recipe_back(void **state)
 static void apply_lines(recipe *r, const char *text, size_t n)
 {
     shell_words w;
-    shell_source from = {"lines", text, n, 1, NULL, 0};
+    shell_source from = {.name = "lines", .data = text, .n = n, .line = 1};
     assert_int_equal(shell_list(memory, &from, 4096, &w, &err), OK);
     for (int i = 0; i < w.n; i++) set(r, w.text[i]);
 }

@@ -48,7 +48,7 @@ static const char *last_words(const char *script)
 {
     shell_result run;
     err.text[0] = 0;
-    shell_source from = {"run.sh", script, strlen(script), 1, NULL, 0};
+    shell_source from = {.name = "run.sh", .data = script, .n = strlen(script), .line = 1};
     if (shell_read(memory, &from, &run, &err)) fail_msg("%s: %s", script, err.text);
     if (!run.n_commands) return "";
     const shell_words *w = &run.commands[run.n_commands - 1].words;
