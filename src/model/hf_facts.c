@@ -69,11 +69,6 @@ static bool has(const model *m, layer_kind_bits bit)
     return false;
 }
 
-static value window(side s)
-{
-    return value_of_int(has(s.m, LAYER_WINDOW) ? s.m->window : 0);
-}
-
 #define SIZE(name, field)                                                                          \
     static value name(side s)                                                                      \
     {                                                                                              \
@@ -97,6 +92,11 @@ FLAG(qkv_bias, qkv_bias)
 static value or_null(int64_t size)
 {
     return size > 0 ? value_of_int(size) : (value){.kind = V_NULL};
+}
+
+static value window(side s)
+{
+    return or_null(has(s.m, LAYER_WINDOW) ? s.m->window : 0);
 }
 
 static value shared_ffn(side s)

@@ -106,28 +106,41 @@ static json_t *correct_source(const writing *w, textbuf *changed)
 
 /* ---- a family */
 
-/* The file of this family, and by which knobs it is another model. NULL: it would be refused. */
-static json_t *try_family(const writing *w, family_id f, textbuf *changed, textbuf *refusal)
+/* transformers does not load these two where the heads do not divide the width, whatever head_dim
+ * says. */
+static bool loads(const model *m, family_id f)
 {
-    bool own = w->source && f == w->source_family;
-    json_t *start = own ? NULL : start_anew(w, f);
-    json_t *root = own ? correct_source(w, changed) : make_draft(w->r, &w->m, f, start);
-    json_decref(start);
+    return (f != LLAMA && f != DEEPSEEK_V2) || m->heads < 1 || m->hidden % m->heads == 0;
+}
+
+/* Why the file does not say what was trained; nothing is added where it does. */
+static void check_file(const writing *w, family_id f, const json_t *root, textbuf *refusal)
+{
     reading *now = ARENA_NEW(w->r->a, reading);
     knob_id named[NAMED_MAX];
     error why = {{0}};
     if (read_again(w, root, w->r->knob[K_MTP].v, now, &why)) {
         text_add(refusal, "it would be refused: %s", why.text);
-        return root;
+        return;
     }
-    if (!text_equal(now->m.family, w->m.family))
-        text_add(refusal, "its weights would have the names of %s, not of %s, ", now->m.family,
-                 w->m.family);
     facts_side trained = {w->r, &w->m}, written = {&now->r, &now->m};
     int n = facts_differ(trained, written, named, NAMED_MAX);
     for (int i = 0; i < n && i < NAMED_MAX; i++)
         text_add(refusal, "%s%s=%s instead of %s", i ? ", " : "it would say ", knobs[named[i]].key,
                  facts_text(written, trained, named[i]), facts_text(trained, written, named[i]));
+    if (!n && !text_equal(now->m.family, w->m.family))
+        text_add(refusal, "its weights would have the names of %s, not of %s", now->m.family,
+                 w->m.family);
+    if (!loads(&w->m, f))
+        text_add(refusal, "%stransformers loads none whose %s does not divide %s",
+                 refusal->n ? ", and " : "", knobs[K_HEADS].key, knobs[K_HIDDEN].key);
+}
+
+static json_t *write_family(const writing *w, family_id f, textbuf *changed)
+{
+    if (w->source && f == w->source_family) return correct_source(w, changed);
+    json_t *start = start_anew(w, f), *root = make_draft(w->r, &w->m, f, start);
+    json_decref(start);
     return root;
 }
 
@@ -203,7 +216,8 @@ static status write_one(const writing *w, config_made *out)
         family_id f = i < 0 ? first : (family_id)i;
         if (f == GPT || f == FAMILY_COUNT || (i >= 0 && f == first)) continue;
         textbuf changed = text_init(w->r->a), why = text_init(w->r->a);
-        json_t *root = try_family(w, f, &changed, &why);
+        json_t *root = write_family(w, f, &changed);
+        check_file(w, f, root, &why);
         if (!why.n) hand_out(w, root, changed.s, !w->source || f != w->source_family, out);
         json_decref(root);
         if (!why.n) return OK;

@@ -104,7 +104,8 @@ SOURCES = {
     "llama-tiny": (GQA + ATTENTION_BIAS + [
         "model.ffn_hidden_size=40", "model.add_bias_linear=true",
         "model.add_bias_linear=true moefold.mlp_bias_alone=true",
-        "model.qk_layernorm=true", "model.window_size=[4,0]", "model.add_qkv_bias=true"], []),
+        "model.qk_layernorm=true", "model.window_size=[4,0]", "model.add_qkv_bias=true",
+        "model.num_attention_heads=6 model.kv_channels=8 model.rope_scaling=false"], []),
     "qwen2-tiny": (GQA + WINDOW_SOME + ["model.ffn_hidden_size=40"], []),
     "qwen3-tiny": (GQA + WINDOW_SOME + ATTENTION_BIAS + ["model.ffn_hidden_size=40"], []),
     "mistral-tiny": (GQA + WINDOW_ALL + ["model.ffn_hidden_size=40"], []),
@@ -120,6 +121,8 @@ REFUSED = [
     ("llama-tiny", "model.seq_len_interpolation_factor=4.0",
      "model.seq_len_interpolation_factor=1 instead of 4.0"),
     ("qwen3-next-tiny", "model.kv_channels=12", "an even number"),
+    ("deepseek-v2-tiny", "model.num_attention_heads=6 model.num_query_groups=6",
+     "model.num_attention_heads does not divide model.hidden_size"),
     ("qwen3-moe-tiny", "model.rotary_percent=0.5", "model.rotary_percent=1.0 instead of 0.5"),
     ("qwen3-moe-tiny", "model.moe_router_score_function=sigmoid",
      "model.moe_router_score_function=softmax instead of sigmoid"),
