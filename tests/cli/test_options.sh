@@ -103,6 +103,20 @@ said mock_data_are_said '^Data +MOCK DATA, '
 said loaded_weights_are_said "^Weights +$work/ck, iteration 2"
 said nothing_saved_is_said '^Saves +no checkpoint .*weights are lost at the end'
 
+# ---- --skip-train evaluates and does no step
+own=(--train-data-path $data/b-u16 --valid-data-path $data/a-i32 --test-data-path $data/b-u16 validation.eval_iters=1)
+rm -rf "$work/ck"
+wanted=$("$moefold" train "${tiny[@]}" "${own[@]}" validation.eval_interval=2 checkpoint.save="$work/ck" 2>/dev/null | grep -o 'lm loss value: [^|]*')
+"$moefold" train "${tiny[@]}" "${own[@]}" --skip-train checkpoint.load="$work/ck" --metrics "$work/metrics" >"$work/said" 2>"$work/err"
+check skip_train_evaluates grep -qF "iteration 2 on validation set | ${wanted:-none}" "$work/said"
+check skip_train_evaluates_the_test grep -q 'iteration 2 on test set | lm loss value' "$work/said"
+check skip_train_does_no_step test 0 = "$(grep -c 'consumed samples' "$work/said")"
+check skip_train_is_said grep -q '^Schedule no step' "$work/err"
+check skip_train_names_the_sets grep -q '"set":"test"' "$work/metrics"
+expect skip_train_needs_no_training_data 0 'on validation set' "$moefold" train "${tiny[@]}" train.skip_train=true \
+    --valid-data-path $data/a-i32 validation.eval_iters=1
+expect skip_train_needs_data_to_evaluate 2 'none for validation' "$moefold" train "${tiny[@]}" --skip-train --train-data-path $data/a-i32
+
 # ---- options that would change weights, data or what runs, by name and with a repair that repairs
 for option in --fim-data --sft '--head-lr-mult 3' '--step-batch-size-schedule 1:2' peft=lora model.freeze_language_model=true \
     dataset.inter_document_masking=true dataset.hf_dataset=squad model.hidden_dropout=0.1; do

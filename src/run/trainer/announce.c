@@ -45,15 +45,21 @@ static file_use use_of(const trainer *t, data_split which, int member, double sa
                       (double)x->n_tokens};
 }
 
+static bool trains(const trainer *t)
+{
+    return !recipe_on(&t->s->r, K_SKIP_TRAIN);
+}
+
 static double samples_to_train(const trainer *t)
 {
-    return (double)(t->train_iters * t->gbs);
+    return trains(t) ? (double)(t->train_iters * t->gbs) : 0;
 }
 
 /* Of all validations of the run. */
 static double samples_to_validate(const trainer *t)
 {
     const recipe *r = &t->s->r;
+    if (!trains(t)) return (double)(recipe_int(r, K_EVAL_ITERS) * t->gbs);
     int64_t every = recipe_int(r, K_EVAL_INTERVAL);
     return every > 0 ? (double)(t->train_iters / every * recipe_int(r, K_EVAL_ITERS) * t->gbs) : 0;
 }
@@ -107,14 +113,16 @@ static void say_data(trainer *t)
                         t->s->r.knob[K_MOCK_DATA].why));
     else
         say_files(t, "Data", DATA_TRAIN, samples);
-    line(t, "",
-         arena_text(t->a, "%s tokens in %s samples of %s; order by %s=%s",
-                    count(t, samples * (double)batch_seq(t->p)), count(t, samples),
-                    count(t, (double)batch_seq(t->p)), knobs[K_DATA_SEED].key,
-                    text_of(t, K_DATA_SEED)));
+    if (trains(t))
+        line(t, "",
+             arena_text(t->a, "%s tokens in %s samples of %s; order by %s=%s",
+                        count(t, samples * (double)batch_seq(t->p)), count(t, samples),
+                        count(t, (double)batch_seq(t->p)), knobs[K_DATA_SEED].key,
+                        text_of(t, K_DATA_SEED)));
     line(t, "", arena_text(t->a, "end of document: %s", end_of_document(t)));
-    if (!recipe_on(&t->s->r, K_MOCK_DATA))
-        say_files(t, "Valid", DATA_VALID, samples_to_validate(t));
+    if (recipe_on(&t->s->r, K_MOCK_DATA)) return;
+    say_files(t, "Valid", DATA_VALID, samples_to_validate(t));
+    say_files(t, "Test", DATA_TEST, samples_to_validate(t));
 }
 
 /* ---- the rest */
@@ -138,6 +146,7 @@ static const char *schedule_text(const trainer *t)
 {
     const schedule *s = &t->rates;
     const recipe *r = &t->s->r;
+    if (!trains(t)) return "no step (validation.skip_train): weights are evaluated";
     return arena_text(
         t->a, "steps %lld to %lld; lr %g to %g, %s; warm-up %g samples; %s, weight decay %g",
         (long long)t->first_iteration + 1, (long long)t->train_iters, s->lr, s->min_lr,
@@ -165,6 +174,7 @@ static const char *saves_text(const trainer *t)
 {
     const recipe *r = &t->s->r;
     const char *folder = recipe_word(r, K_SAVE);
+    if (!trains(t)) return "nothing";
     const char *run = t->o->run ? arena_text(t->a, "; the run in %s", t->o->run) : "";
     if (!folder)
         return arena_text(t->a,

@@ -114,20 +114,42 @@ void trainer_memory_line(trainer *t, int64_t steps)
     arena_destroy(scratch);
 }
 
+/* Evaluates samples of a set, says the losses and makes them an event. */
+static status evaluate(trainer *t, data_split which, sample_span span, const char *set,
+                       step_losses *losses, error *err)
+{
+    trainer_gather(t);
+    status s = trainer_evaluate(t, which, span, losses, err);
+    if (s) return s;
+    char text[LINE_BYTES];
+    char *name = arena_text(t->a, "iteration %lld%s", (long long)t->at.iteration, set);
+    validation_print(text, sizeof text, name, losses->list, losses->n);
+    trainer_say(t, t->o->json ? stderr : stdout, text);
+    json_t *event = validation_json(t->at.iteration, losses->list, losses->n);
+    json_object_set_new(event, "set", json_string(data_split_names[which]));
+    return trainer_event(t, event, err);
+}
+
 status trainer_validation_line(trainer *t, error *err)
 {
     int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
     if (every < 1 || t->at.iteration % every != 0 || !data_length(t->data, DATA_VALID)) return OK;
     step_losses losses;
-    trainer_gather(t);
     sample_span span = {t->at.consumed_valid_samples, recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs};
-    status s = trainer_evaluate(t, DATA_VALID, span, &losses, err);
+    status s = evaluate(t, DATA_VALID, span, "", &losses, err);
     if (s) return s;
     t->at.consumed_valid_samples += span.n;
-    char text[LINE_BYTES];
-    char *name = arena_text(t->a, "iteration %lld", (long long)t->at.iteration);
-    validation_print(text, sizeof text, name, losses.list, losses.n);
-    trainer_say(t, t->o->json ? stderr : stdout, text);
-    s = trainer_event(t, validation_json(t->at.iteration, losses.list, losses.n), err);
-    return s ? s : trainer_board_validation(t, &losses, err);
+    return trainer_board_validation(t, &losses, err);
+}
+
+status trainer_skip_train(trainer *t, error *err)
+{
+    const sample_span span = {0, recipe_int(&t->s->r, K_EVAL_ITERS) * t->gbs};
+    static const char *const sets[] = {
+        [DATA_VALID] = " on validation set", [DATA_TEST] = " on test set"};
+    step_losses losses;
+    status s = OK;
+    for (data_split i = DATA_VALID; i <= DATA_TEST && !s; i++)
+        if (data_length(t->data, i)) s = evaluate(t, i, span, sets[i], &losses, err);
+    return s;
 }

@@ -61,16 +61,19 @@ static status open_data(trainer *t, error *err)
     if (every > 0)
         o.n_samples[DATA_VALID] =
             (t->train_iters / every + 1) * recipe_int(r, K_EVAL_ITERS) * t->gbs;
-    if (t->o->evaluate) {
+    if (recipe_on(r, K_SKIP_TRAIN)) {
         o.n_samples[DATA_TRAIN] = 0;
+        o.n_samples[DATA_VALID] = o.n_samples[DATA_TEST] = recipe_int(r, K_EVAL_ITERS) * t->gbs;
+    }
+    if (t->o->evaluate) {
+        o.n_samples[DATA_TRAIN] = o.n_samples[DATA_TEST] = 0;
         o.n_samples[DATA_VALID] =
             recipe_on(r, K_MOCK_DATA) ? recipe_int(r, K_EVAL_ITERS) * t->gbs : DATA_ALL;
         o.drop_partial_valid = false;
     }
     s = data_open(&t->data, &o, t->a, err);
-    return s || !o.n_samples[DATA_VALID] || data_length(t->data, DATA_VALID)
-               ? s
-               : nothing_to_validate(t, err);
+    bool some = !s && (data_length(t->data, DATA_VALID) || data_length(t->data, DATA_TEST));
+    return s || !o.n_samples[DATA_VALID] || some ? s : nothing_to_validate(t, err);
 }
 
 static long long file_size(const trainer *t, const char *prefix, const char *suffix)

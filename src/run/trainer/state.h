@@ -178,6 +178,9 @@ status trainer_line(trainer *t, const step_result *r, double lr, error *err);
 void trainer_memory_line(trainer *t, int64_t steps);
 status trainer_validation_line(trainer *t, error *err);
 
+/* validation.skip_train: eval_iters batches of validation and of test data, and no step. */
+status trainer_skip_train(trainer *t, error *err);
+
 /* One object of docs/JSON.md, which goes with it: on the standard output where JSON is asked for,
  * and into the file of metrics. Collective. */
 status trainer_event(trainer *t, json_t *event, error *err);

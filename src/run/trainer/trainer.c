@@ -220,7 +220,8 @@ static status train(trainer *t, train_summary *sum, error *err)
 static status work(trainer *t, train_summary *sum, error *err)
 {
     if (t->o->touched) return trainer_touched(t, err);
-    return t->o->evaluate ? trainer_evaluation(t, sum, err) : train(t, sum, err);
+    if (t->o->evaluate) return trainer_evaluation(t, sum, err);
+    return recipe_on(&t->s->r, K_SKIP_TRAIN) ? trainer_skip_train(t, err) : train(t, sum, err);
 }
 
 status trainer_run(const setup *s, comm *c, const train_options *o, train_summary *sum, arena *a,
