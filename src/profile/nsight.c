@@ -4,11 +4,14 @@
  *
  * I1  Tables and columns that a version does not have are not asked for: an export has only the
  *     tables of what was recorded. Without kernels there is nothing to say.
- * I2  Times are nanoseconds. Correlation ids are of a process, and are made unique with it. */
+ * I2  Times are nanoseconds. Correlation ids are of a process, and are made unique with it.
+ * I3  Nothing is run that stands in the file: what is asked for are tables, not views, and columns
+ *     that are stored, not computed. One that never ends would hold us up. */
 #include <sqlite3.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "profile/readers.h"
 
@@ -33,22 +36,34 @@ static bool broken(export *x)
     return false;
 }
 
-/* Has the table this column? (I1) */
-static bool has(export *x, const char *table, const char *column)
+/* Has the answer a row? */
+static bool any(export *x, const char *sql, const char *table, const char *column)
 {
     sqlite3_stmt *q = NULL;
-    bool found = false;
     if (x->s) return false;
-    if (sqlite3_prepare_v2(x->db, "select 1 from pragma_table_info(?1) where name = ?2", -1, &q,
-                           NULL) != SQLITE_OK)
-        return broken(x);
+    if (sqlite3_prepare_v2(x->db, sql, -1, &q, NULL) != SQLITE_OK) return broken(x);
     sqlite3_bind_text(q, 1, table, -1, SQLITE_STATIC);
-    sqlite3_bind_text(q, 2, column, -1, SQLITE_STATIC);
+    if (column) sqlite3_bind_text(q, 2, column, -1, SQLITE_STATIC);
     int code = sqlite3_step(q);
-    found = code == SQLITE_ROW;
     if (code != SQLITE_ROW && code != SQLITE_DONE) broken(x);
     sqlite3_finalize(q);
-    return found;
+    return code == SQLITE_ROW;
+}
+
+/* Has the table this column? (I1, I3) */
+static bool has(export *x, const char *table, const char *column)
+{
+    bool computed = any(x,
+                        "select 1 from pragma_table_list where schema = 'main' and name = ?1 and "
+                        "type <> 'table' union all select 1 from pragma_table_xinfo(?1) where "
+                        "hidden <> 0",
+                        table, NULL);
+    if (computed && !x->s)
+        x->s = error_set(x->err, ERR_INPUT,
+                         "%s: %s is not a plain table: not an export of Nsight Systems; repair: "
+                         "export it again (nsys export --type sqlite)",
+                         x->path, table);
+    return any(x, "select 1 from pragma_table_info(?1) where name = ?2", table, column);
 }
 
 /* ---- rows */
@@ -184,12 +199,24 @@ static void read_host(export *x)
          take_range);
 }
 
+/* What SQLite looks at beside the file, and would wait for. */
+static void check_beside(export *x)
+{
+    static const char *const tails[] = {"-journal", "-wal", "-shm"};
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0] && !x->s; i++) {
+        const char *path = arena_text(x->e->a, "%s%s", x->path, tails[i]);
+        if (file_exists(path) && !file_is_plain(path))
+            x->s = error_set(x->err, ERR_INPUT, "%s: is not a file; repair: remove it", path);
+    }
+}
+
 status nsight_read(profile *out, profile_events *e, const char *path, error *err)
 {
     export x = {.path = path, .p = out, .e = e, .err = err};
     out->source = SOURCE_NSIGHT;
+    check_beside(&x);
     /* The file is never written to, and may lie where nothing can be written. */
-    if (sqlite3_open_v2(path, &x.db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) broken(&x);
+    if (!x.s && sqlite3_open_v2(path, &x.db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) broken(&x);
     if (!x.s && has(&x, "StringIds", "value")) {
         read_kernels(&x);
         read_copies(&x);

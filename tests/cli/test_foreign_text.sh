@@ -118,6 +118,26 @@ import json, sys
 assert json.load(open(sys.argv[1]))["knobs"]["checkpoint.save"]["value"] == sys.argv[2]' "$work/read.json" "$word"
 done
 
+# ---- folders of another owner: what may be read is read, and where nothing may be written nothing changes
+nobody() { (cd / && setpriv --reuid=65534 --regid=65534 --clear-groups timeout 20 "$moefold" "$@"); }
+if [ "$(id -u)" != 0 ] || ! nobody --version >/dev/null 2>&1; then
+    echo "ok folders_of_another_owner # skip: not root, or nobody else may run the program"
+else
+    chmod 711 "$work" && cp -r "$work/1.1" "$work/theirs"
+    before=$(cd "$work/theirs" && find . -type f -exec md5sum {} + | sort)
+    expect their_checkpoint_is_read 0 'done after' nobody train "${small[@]}" checkpoint.load="$work/theirs" train.train_iters=2
+    expect their_folder_is_not_saved_in 3 'theirs/moefold.lock: cannot be created: Permission denied; repair: ' \
+        nobody train "${small[@]}" checkpoint.save="$work/theirs" checkpoint.load="$work/theirs" train.train_iters=2
+    expect their_folder_takes_no_run 2 'theirs' nobody train "${small[@]}" --run "$work/theirs/run"
+    expect their_folder_takes_no_weights 3 'theirs' nobody convert "$work/theirs" "$work/theirs/out"
+    mkdir -m 1777 "$work/open" && : >"$work/open/moefold.lock"
+    expect their_lock_is_not_taken 3 'open/moefold.lock: cannot be' nobody train "${small[@]}" checkpoint.save="$work/open"
+    install -m 600 "$work/read.yaml" "$work/secret.yaml"
+    expect their_secret_is_not_read 2 'secret.yaml: Permission denied' nobody check "$work/secret.yaml"
+    expect their_folder_is_not_tuned_in 2 'theirs' nobody tune "${small[@]}" --dir "$work/theirs/tuned" --minutes 1
+    check their_folder_is_as_it_was [ "$before" = "$(cd "$work/theirs" && find . -type f -exec md5sum {} + | sort)" ]
+fi
+
 # ---- a cluster of any size is searched, or refused, in seconds
 expect a_million_gpus 0 'Searched' timeout 60 "$moefold" plan qwen3-30b-a3b --gpus 1048576xH100 --seq 1M
 exit $failed

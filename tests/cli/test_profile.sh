@@ -67,4 +67,18 @@ expect log_of_our_progress 0 'median of the last 2: 21.1 s' "$moefold" profile r
 expect other_part 2 "only the optimizer can be left out" "$moefold" profile tiny $data/megatron.log --without head
 "$moefold" price tiny --trace "$work/ours.json" >/dev/null
 expect our_own_trace 2 'moefold trace A B' "$moefold" profile tiny "$work/ours.json"
+
+# ---- nothing that stands in an SQLite file is run, and SQLite waits for nothing beside it
+python3 - "$work/view.sqlite" "$work/computed.sqlite" <<'PY'
+import sqlite3, sys
+names = "create table StringIds (id integer not null primary key, value text%s);"
+endless = "with recursive c(n) as (select 1 union all select n + 1 from c) select n as start, n as end, 0 as deviceId, " \
+    "0 as streamId, n as correlationId, 0 as globalPid, 1 as demangledName from c where n < 0"
+sqlite3.connect(sys.argv[1]).executescript(names % "" + "create view CUPTI_ACTIVITY_KIND_KERNEL as " + endless)
+sqlite3.connect(sys.argv[2]).executescript(names % " as (hex(zeroblob(500000000)))")
+PY
+expect a_view_that_never_ends 2 'CUPTI_ACTIVITY_KIND_KERNEL is not a plain table' timeout 10 "$moefold" profile tiny "$work/view.sqlite"
+expect a_computed_column 2 'StringIds is not a plain table' timeout 10 "$moefold" profile tiny "$work/computed.sqlite"
+cp tests/data/profile/nsight.sqlite "$work/export.sqlite" && mkfifo "$work/export.sqlite-journal"
+expect a_pipe_beside_an_export 2 'journal: is not a file' timeout 10 "$moefold" profile tiny "$work/export.sqlite"
 exit $failed

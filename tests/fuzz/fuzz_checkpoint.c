@@ -171,6 +171,22 @@ static json_t *any_value(unsigned *seed)
     }
 }
 
+/* Another line in the recipe of metadata.json. */
+static bool change_recipe(json_t *root, unsigned *seed)
+{
+    const char *was = json_string_value(json_object_get(root, "recipe"));
+    if (!was) return false;
+    size_t n = strlen(was), room = n + 4096;
+    char *text = malloc(room);
+    MUST(text);
+    memcpy(text, was, n);
+    n = mutate_recipe((uint8_t *)text, n, room - 1, *seed);
+    json_t *now = json_stringn(text, n);
+    free(text);
+    if (now) json_object_set_new(root, "recipe", now);
+    return now != NULL;
+}
+
 static void change(json_t *at, unsigned *seed)
 {
     size_t n = json_is_array(at) ? json_array_size(at) : json_object_size(at);
@@ -198,7 +214,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int
     if (tensors) length = given < length ? (size_t)given : 0;
     json_t *root = json_loadb((const char *)data + start, length, 0, NULL);
     bool readable = json_is_object(root) && mutate_random(&seed, 4);
-    if (readable) change(root, &seed);
+    bool other = readable && mutate_random(&seed, 3) == 0 && change_recipe(root, &seed);
+    if (readable && !other) change(root, &seed);
     char *text = readable ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) return LLVMFuzzerMutate(data, n, max);
@@ -246,6 +263,23 @@ static void must_be_the_same(void) /* I1 */
     }
 }
 
+/* The recipe that a checkpoint brings is foreign, too, and its checksum says nothing about it. */
+static void compare_recipes(int64_t iteration)
+{
+    arena *a = arena_create();
+    checkpoint_info info;
+    error err = {0};
+    if (fuzz_accepted(checkpoint_read_info(&info, a, fixed.folder, iteration, &err), &err)) {
+        textbuf changed = text_init(a);
+        fuzz_accepted(checkpoint_compare(&info, &fixed.s.r, true, &changed, &err), &err);
+        MUST(text_is_plain(changed.s));
+        err.text[0] = 0;
+        fuzz_accepted(checkpoint_same_job(&info, &fixed.s.r, fixed.folder, &err), &err);
+        checkpoint_vocabulary(&info, a);
+    }
+    arena_destroy(a);
+}
+
 static void must_be_possible(const checkpoint_state *s) /* I3 */
 {
     const int64_t counted[] = {
@@ -265,6 +299,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int64_t latest = -1, elements = fixed.w.elements;
     error err = {0};
     if (!fuzz_accepted(checkpoint_latest(fixed.folder, &latest, &err), &err)) return 0;
+    if (kind == META_SEALED) compare_recipes(latest);
     memset(fixed.c.weights, 0, (size_t)(elements + 64) * sizeof(float));
     status s = checkpoint_load(&fixed.c, fixed.folder, latest, &err);
     bool accepted = fuzz_accepted(s, &err);

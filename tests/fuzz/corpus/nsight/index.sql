@@ -1,0 +1,1 @@
+create index i on CUPTI_ACTIVITY_KIND_KERNEL (demangledName, abs(random()))

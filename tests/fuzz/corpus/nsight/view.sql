@@ -1,0 +1,2 @@
+drop table CUPTI_ACTIVITY_KIND_KERNEL
+create view CUPTI_ACTIVITY_KIND_KERNEL as with recursive c(n) as (select 1 union all select n + 1 from c) select n as start, n as end, 0 as deviceId, 0 as streamId, n as correlationId, 0 as globalPid, 1 as demangledName from c where n < 0
