@@ -4,6 +4,7 @@
 #define BENCH_ACCURACY_BANDS_H
 
 #include "accuracy_rows.h"
+#include "accuracy_runs.h"
 #include "accuracy_stats.h"
 #include "price/bands.h"
 #include "price/deltas.h"
@@ -217,31 +218,18 @@ static inline void print_support(const judging *b, char family)
                    s.since[f][i]);
 }
 
-/* The shapes of the models that rows are of, each once. */
-static inline void print_shapes(const judging *b)
-{
-    for (int i = 0; i < b->n_rows; i++) {
-        const judged *j = &b->rows[i];
-        bool first = band_counts(j);
-        for (int k = 0; k < i && first; k++)
-            first = !band_counts(&b->rows[k]) || strcmp(b->rows[k].model, j->model) != 0;
-        if (!first) continue;
-        model_shape shape = model_shape_of(&j->s->m);
-        printf("MODEL(\"%s\", \"%s\",\n    SIZES(", j->model, shape.family);
-        for (int k = 0; k < MODEL_SHAPE; k++) printf("%s%" PRId64, k ? ", " : "", shape.size[k]);
-        printf("))\n");
-    }
-}
-
 static inline status print_bands_def(const judging *b, error *err)
 {
     band_pairs p = {0};
+    run_list *runs = ARENA_NEW(b->a, run_list);
     band_pairs_of_rows(&p, b);
     status st = band_pairs_of_deltas(&p, b, err);
     if (st) return st;
+    runs_of(runs, &b->t, b->a);
+    runs_named_as_priced(runs, b);
     printf("/* Written by `make accuracy`; not to be edited. See bands.h. */\n");
     printf("/* clang-format off */\n");
-    print_shapes(b);
+    print_shapes(runs);
     for (int i = 0; i < b->n_rows; i++) {
         const judged *j = &b->rows[i];
         if (!band_counts(j)) continue;
@@ -257,6 +245,7 @@ static inline status print_bands_def(const judging *b, error *err)
     printf("DIFFERENCE(%.4f)\n", numbers_quantile(&p.apart, 0.8));
     print_support(b, 'H');
     print_support(b, 'B');
+    print_runs(runs);
     return OK;
 }
 

@@ -1,7 +1,10 @@
 /* plan_claim.c - the first layout of a plan beside the fastest published run of the same model,
- * length and GPU: what it claims, in what it differs, and how much of that published pairs bear.
+ * length and GPU that is most like it: what it claims, in what it differs, and how much of that
+ * published pairs bear.
  *
- * Published runs force balance, so a plan with natural routing is compared as if it did, too. */
+ * I1  Like is compared with like: of the same precision and number of GPUs where there is such a
+ *     run, and always under the run's routing, balanced or as it comes.
+ * I2  A run that is faster still, in another precision or on other GPUs, is named, too. */
 #include <math.h>
 #include <stdio.h>
 
@@ -9,18 +12,27 @@
 #include "price/bands.h"
 
 typedef struct claim {
-    const band_row *row; /* NULL: nothing is published */
+    const band_run *run;     /* NULL: nothing is published */
+    const band_run *fastest; /* in any precision; NULL: it is `run` */
+    const band_row *row;     /* of the run; NULL: its layout is not known, so it has no price */
     band_traits traits;
     const char *differs;
     int n_differ;
     double ratio, bears; /* of speeds; what pairs that differ in so many knobs bear */
+    double to_fastest;
 } claim;
 
-static double tokens_of(const plan_answer *p)
+/* Of the first row, with this routing (I1). */
+static double tokens_of(const plan_answer *p, bool natural)
 {
     const found *f = &p->result->best[0];
-    bool forced = p->other.there && !p->other.natural && p->other.step_s > 0;
-    return f->exact.tokens_per_s_per_gpu * (forced ? f->exact.step_s / p->other.step_s : 1);
+    bool other = p->other.there && p->other.natural == natural && p->other.step_s > 0;
+    return f->exact.tokens_per_s_per_gpu * (other ? f->exact.step_s / p->other.step_s : 1);
+}
+
+static double ratio_to(const plan_answer *p, const band_run *run)
+{
+    return tokens_of(p, run->natural) / run->tokens;
 }
 
 /* False: no other framework runs there, or the layout cannot be made. */
@@ -33,50 +45,85 @@ static bool find_claim(claim *out, const plan_answer *p, arena *a)
     if (!(f->band > 0) || !f->priced) return false;
     if (!choice_patch(s, r->maker, &f->c, choice_split(r->maker, &f->c))) return false;
     out->traits = band_traits_of(s);
-    out->row = band_fastest(&out->traits);
+    out->run = band_fastest_like(&out->traits, p->world);
+    if (!out->run) return true;
+    const band_run *fastest = band_fastest(&out->traits);
+    if (fastest->tokens > out->run->tokens) out->fastest = fastest;
+    out->ratio = ratio_to(p, out->run);
+    out->to_fastest = ratio_to(p, fastest);
+    out->row = band_row_of(out->run);
     if (!out->row) return true;
     textbuf t = text_init(a);
     out->n_differ = band_unlike(&t, &out->traits, out->row);
     if (t.s) out->differs = t.s;
-    out->ratio = tokens_of(p) / out->row->tokens;
     out->bears = exp(band_of_difference(out->n_differ > 0 ? out->n_differ : 1));
     return true;
+}
+
+/* "VC-Q30-H100-step, 13011 tok/s/GPU in bf16 on 16 with forced balance" */
+static const char *run_text(const band_run *run, arena *a)
+{
+    return arena_text(a, "%s, %.0f tok/s/GPU in %s%s with %s", run->id, run->tokens, run->precision,
+                      run->n_gpus ? arena_text(a, " on %lld", (long long)run->n_gpus) : "",
+                      run->natural ? "natural routing" : "forced balance");
+}
+
+static void print_doubts(const claim *c)
+{
+    if (c->n_differ)
+        cli_print("", "knobs of number 1, and in brackets those of that run: %s\n", c->differs);
+    if (c->row && c->ratio > c->bears)
+        cli_print("",
+                  "published pairs that differ in %d knobs support a factor of %.2f: measure "
+                  "before you rely on more\n",
+                  c->n_differ, c->bears);
 }
 
 void plan_print_claim(const plan_answer *p, arena *a)
 {
     claim c;
     if (!find_claim(&c, p, a)) return;
-    if (!c.row) {
+    if (!c.run) {
         cli_print("Claim",
                   "we know no published run of this model on %s at this sequence length, so number "
                   "1 is not compared with one\n\n",
                   p->hw->name);
         return;
     }
-    double off = 100 * (exp(-c.row->error) - 1);
+    const char *ours = c.traits.feature[BAND_PRECISION];
+    bool alike = text_equal(ours, c.run->precision);
+    double off = c.row ? 100 * (exp(-c.row->error) - 1) : 0;
     cli_print("Claim",
-              "%.2f times the fastest published run on %s at this sequence length: %s, %.0f "
-              "tok/s/GPU on %lld in %s (our prediction of it is %.0f %% too %s)\n",
-              c.ratio, p->hw->name, c.row->id, c.row->tokens, (long long)c.row->n_gpus,
-              c.row->feature[BAND_PRECISION], fabs(off), off < 0 ? "slow" : "fast");
-    if (c.n_differ)
-        cli_print("", "knobs of number 1, and in brackets those of that run: %s\n", c.differs);
-    if (c.ratio > c.bears)
-        cli_print("",
-                  "published pairs that differ in %d knobs support a factor of %.2f: measure "
-                  "before you rely on more\n",
-                  c.n_differ, c.bears);
+              "with the same routing %.2f times the fastest published run %s%s on %s at this "
+              "sequence length: %s (%s)\n",
+              c.ratio, alike ? "in " : "(none is in ", alike ? ours : arena_text(a, "%s)", ours),
+              p->hw->name, run_text(c.run, a),
+              c.row ? arena_text(a, "our prediction of it is %.0f %% too %s", fabs(off),
+                                 off < 0 ? "slow" : "fast")
+                    : "its layout is not published, so it is not predicted");
+    if (c.fastest)
+        cli_print("", "and %.2f times the fastest of all: %s\n", c.to_fastest,
+                  run_text(c.fastest, a));
+    print_doubts(&c);
     printf("\n");
+}
+
+static json_t *json_run(const band_run *run, double ratio)
+{
+    return json_pack("{s:s, s:f, s:I, s:s, s:b, s:f}", "id", run->id, "tokens_per_s_per_gpu",
+                     run->tokens, "gpus", (json_int_t)run->n_gpus, "precision", run->precision,
+                     "natural_routing", run->natural, "ratio", ratio);
 }
 
 json_t *plan_json_claim(const plan_answer *p, arena *a)
 {
     claim c;
-    if (!find_claim(&c, p, a) || !c.row) return json_null();
-    return json_pack("{s:s, s:f, s:I, s:s, s:f, s:f, s:f, s:s, s:i}", "id", c.row->id,
-                     "tokens_per_s_per_gpu", c.row->tokens, "gpus", (json_int_t)c.row->n_gpus,
-                     "precision", c.row->feature[BAND_PRECISION], "ratio", c.ratio, "bears",
-                     c.bears, "price_error", exp(-c.row->error) - 1, "differs", c.differs,
-                     "n_differ", c.n_differ);
+    if (!find_claim(&c, p, a) || !c.run) return json_null();
+    json_t *o = json_run(c.run, c.ratio);
+    json_object_set_new(o, "bears", c.row ? json_real(c.bears) : json_null());
+    json_object_set_new(o, "price_error", c.row ? json_real(exp(-c.row->error) - 1) : json_null());
+    json_object_set_new(o, "differs", json_string(c.differs));
+    json_object_set_new(o, "n_differ", c.row ? json_integer(c.n_differ) : json_null());
+    json_object_set_new(o, "fastest", c.fastest ? json_run(c.fastest, c.to_fastest) : json_null());
+    return o;
 }

@@ -35,6 +35,7 @@ typedef struct model_row {
 
 #define MODEL(...)
 #define ROW(...)
+#define RUN(...)
 #define DIFFERENCE(x)
 #define SUPPORT(...)
 
@@ -74,10 +75,19 @@ static const support_row supported[] = {
 #undef SUPPORT
 #define SUPPORT(family, feature, word, since) {family, BAND_##feature, word, since},
 #include "price/bands.def"
+#undef SUPPORT
+#define SUPPORT(...)
+};
+
+static const band_run runs[] = {
+#undef RUN
+#define RUN(...) {__VA_ARGS__},
+#include "price/bands.def"
 };
 
 enum {
     N_MODELS = sizeof models / sizeof models[0],
+    N_RUNS = sizeof runs / sizeof runs[0],
     N_ROWS = sizeof rows / sizeof rows[0],
     N_SUPPORTED = sizeof supported / sizeof supported[0]
 };
@@ -310,20 +320,42 @@ band_feature band_unsupported(const band_traits *t)
 
 /* ---- what was published of this job */
 
-static bool same_job(const band_traits *t, const band_row *r, bool precision)
+static bool same_job(const band_traits *t, const band_run *r)
 {
-    return same_gpu(t->gpu, r->gpu) && text_equal(t->name, r->name) && t->seq == r->seq &&
-           (!precision || text_equal(t->feature[BAND_PRECISION], r->feature[BAND_PRECISION]));
+    return same_gpu(t->gpu, r->gpu) && text_equal(t->name, r->name) && t->seq == r->seq;
 }
 
-const band_row *band_fastest(const band_traits *t)
+/* Precision counts most, then the number of GPUs: speed a GPU depends less on it. */
+static int likeness(const band_traits *t, int64_t n_gpus, const band_run *r)
 {
-    const band_row *best = NULL;
-    for (int any = 0; any < 2 && !best; any++)
-        for (int i = 0; i < N_ROWS; i++)
-            if (same_job(t, &rows[i], !any) && (!best || rows[i].tokens > best->tokens))
-                best = &rows[i];
+    return 2 * text_equal(t->feature[BAND_PRECISION], r->precision) + (r->n_gpus == n_gpus);
+}
+
+const band_run *band_fastest_like(const band_traits *t, int64_t n_gpus)
+{
+    const band_run *best = NULL;
+    for (int i = 0; i < N_RUNS; i++) {
+        const band_run *r = &runs[i];
+        if (!same_job(t, r)) continue;
+        int more = best ? likeness(t, n_gpus, r) - likeness(t, n_gpus, best) : 1;
+        if (more > 0 || (!more && r->tokens > best->tokens)) best = r;
+    }
     return best;
+}
+
+const band_run *band_fastest(const band_traits *t)
+{
+    const band_run *best = NULL;
+    for (int i = 0; i < N_RUNS; i++)
+        if (same_job(t, &runs[i]) && (!best || runs[i].tokens > best->tokens)) best = &runs[i];
+    return best;
+}
+
+const band_row *band_row_of(const band_run *run)
+{
+    for (int i = 0; i < N_ROWS; i++)
+        if (text_equal(rows[i].id, run->id)) return &rows[i];
+    return NULL;
 }
 
 static int unlike(const band_traits *t, const band_row *r)

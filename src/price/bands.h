@@ -92,9 +92,24 @@ typedef struct band_row {
 
 const band_row *band_rows(int *n);
 
-/* The fastest published run of this model and length on this GPU: in this precision, else in any;
- * NULL: there is none. */
-const band_row *band_fastest(const band_traits *t);
+/* A published speed, also of runs whose layout nobody printed; the fastest of each job. */
+typedef struct band_run {
+    const char *id, *gpu, *name;
+    int64_t seq, n_gpus; /* n_gpus 0: not printed */
+    const char *precision;
+    bool natural;  /* routing as it comes; else balance is forced */
+    double tokens; /* a second and GPU */
+} band_run;
+
+/* The fastest published run of this model and length on this GPU: of this precision if there is
+ * one, and of those on so many GPUs if there is one; NULL: there is none at all. */
+const band_run *band_fastest_like(const band_traits *t, int64_t n_gpus);
+
+/* The fastest in any precision and on any number of GPUs. */
+const band_run *band_fastest(const band_traits *t);
+
+/* The row of a run that was priced; NULL: it was not. */
+const band_row *band_row_of(const band_run *run);
 
 /* What a run has otherwise than a row: "EP 16 (32), EP overlap on (off)". Returns how many. */
 int band_unlike(textbuf *out, const band_traits *t, const band_row *r);
