@@ -1,6 +1,7 @@
 /* fuzz_config.c - config.json of Hugging Face models, and the model that the knobs then describe.
  *
- * I1  A model that could be read has sizes, totals and FLOPs that a report can print. */
+ * I1  A model that could be read has sizes, totals and FLOPs that a report can print.
+ * I2  It can be written, or a knob is named. */
 #include "fuzz/mutate.h"
 
 #include <jansson.h>
@@ -80,6 +81,15 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t n, size_t max, unsigned int
     return n;
 }
 
+static void must_be_written(const recipe *r, const char *text) /* I2 */
+{
+    error err = {0};
+    config_made made = {0};
+    config_source from = {.config = text, .dtype = "float32"};
+    if (fuzz_accepted(model_write_config(r, &from, &made, &err), &err))
+        MUST(made.text && *made.text && made.model_type && made.changed);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     arena *a = arena_create();
@@ -93,7 +103,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         model_derive(r);
         recipe_fill_defaults(r);
         model m = {0};
-        if (fuzz_accepted(model_init(&m, r, &err), &err)) must_be_printable(&m, a);
+        if (fuzz_accepted(model_init(&m, r, &err), &err)) {
+            must_be_printable(&m, a);
+            must_be_written(r, arena_copy(a, (const char *)data, n));
+        }
     }
     arena_destroy(a);
     return 0;
