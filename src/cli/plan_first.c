@@ -77,19 +77,20 @@ static held look(const plan_answer *p)
 /* What the row, its sizes and the lines under it say. */
 static bool in_row(knob_id k)
 {
-    static const knob_id said[] = {K_TP,          K_CP,
-                                   K_CP_COMM,     K_EP,
-                                   K_ETP,         K_PP,
-                                   K_VPP,         K_PP_LAYOUT,
-                                   K_MBS,         K_DISPATCHER,
-                                   K_FLEX,        K_SHARED_OVERLAP,
-                                   K_EP_OVERLAP,  K_DELAY_WGRAD,
-                                   K_TP_OVERLAP,  K_DISPATCH_WGRAD,
-                                   K_RECOMPUTE,   K_RECOMPUTE_METHOD,
-                                   K_OPT_OFFLOAD, K_RECOMPUTE_LAYERS,
-                                   K_GRAPHS,      K_RECOMPUTE_MODULES,
-                                   K_PRECISION,   K_OPT_OFFLOAD_FRACTION,
-                                   K_OPT_STATES,  K_SEQUENCE_CHUNKS};
+    static const knob_id said[] = {K_TP,           K_CP,
+                                   K_CP_COMM,      K_EP,
+                                   K_ETP,          K_PP,
+                                   K_VPP,          K_PP_LAYOUT,
+                                   K_MBS,          K_DISPATCHER,
+                                   K_FLEX,         K_SHARED_OVERLAP,
+                                   K_EP_OVERLAP,   K_DELAY_WGRAD,
+                                   K_TP_OVERLAP,   K_DISPATCH_WGRAD,
+                                   K_RECOMPUTE,    K_RECOMPUTE_METHOD,
+                                   K_OPT_OFFLOAD,  K_RECOMPUTE_LAYERS,
+                                   K_GRAPHS,       K_RECOMPUTE_MODULES,
+                                   K_PRECISION,    K_OPT_OFFLOAD_FRACTION,
+                                   K_OPT_STATES,   K_SEQUENCE_CHUNKS,
+                                   K_GRAPH_MODULES};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         if (said[i] == k) return true;
     return false;
