@@ -21,6 +21,7 @@ typedef struct pair {
 static const pair pairs[] = {
     {IN_GQA, "num_attention_heads", MULTIPLE_OF, "num_key_value_heads"},
     {IN_LATENT, "num_attention_heads", EQUAL_TO, "num_key_value_heads"},
+    {IN_DEEPSEEK_V3, "head_dim", EQUAL_TO, "qk_rope_head_dim"}, /* transformers rotates that many */
     {IN_MOE, N_EXPERTS, AT_LEAST, TOP_K},
     {IN_SHARED, N_EXPERTS, MULTIPLE_OF, "n_group"},
     {IN_SHARED, "n_group", AT_LEAST, "topk_group"},
