@@ -1,4 +1,5 @@
-/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and all norms' gradients by their weights.
+/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and gradients of all norms by their
+ * weights.
  *
  * How rows are cut: registers.cuh. */
 #include "kernels/cuda/registers.cuh"

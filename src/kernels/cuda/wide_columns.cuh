@@ -1,7 +1,7 @@
 /* wide_columns.cuh - sums over rows as in columns.cuh, 8 columns a thread.
  *
- * Rows are cut into at most PIECES pieces. A thread takes every so many-th row of its block's piece;
- * the sums of a block's lines, and then those of the pieces, are added in order. */
+ * Rows are cut into at most PIECES pieces. A thread takes every so many-th row of its block's
+ * piece; the sums of a block's lines, and then those of the pieces, are added in order. */
 #ifndef KERNELS_CUDA_WIDE_COLUMNS_CUH
 #define KERNELS_CUDA_WIDE_COLUMNS_CUH
 
