@@ -174,4 +174,17 @@ expect a_run_without_its_checkpoint_stays 2 'the folder belongs to another run' 
 rm "$run/summary.json" # as if it had been killed before its first checkpoint
 expect a_run_that_was_killed_early_begins_anew 0 'done after 6 steps' again train.train_iters=6 --run "$run" "checkpoint.save=$work/nothing"
 check and_so_do_its_metrics [ "$(iterations "$run/metrics.jsonl")" = "1 2 3 4 5 6" ]
+
+# ---- the checkpoint with the smallest validation loss stays; a learning rate that grows makes later ones worse
+ck=$work/best
+best=(checkpoint.most_recent_k=1 validation.eval_interval=2 validation.eval_iters=2 scheduler.lr_warmup_iters=12 scheduler.lr_decay_iters=13
+    optimizer.lr=3 optimizer.clip_grad=0.0 moefold.keep_best=true)
+again train.train_iters=6 "${best[@]}" >"$work/out" 2>/dev/null
+again train.train_iters=10 "${best[@]}" >>"$work/out" 2>/dev/null # it knows the best one of the part before
+lowest=$(sed -nE 's/.*validation loss at iteration ([0-9]+) \| lm loss value: ([^ ]*) .*/\2 \1/p' "$work/out" | sort -g | head -1 | cut -d' ' -f2)
+check the_best_one_is_not_the_last [ "${lowest:-10}" -lt 10 ]
+check the_best_one_is_named [ "$(cat "$ck/best_checkpointed_iteration.txt")" = "$lowest" ]
+check the_best_one_and_the_last_stay [ "$(cd "$ck" && echo iter_*)" = "$(printf 'iter_%07d iter_0000010' "$lowest")" ]
+expect the_best_one_loads 0 "at iteration $lowest\$" "$moefold" train "${small[@]}" train.train_iters=10 "checkpoint.load=$ck" "checkpoint.ckpt_step=$lowest" train.exit_interval=1
+expect the_best_one_needs_validation 1 'error +best-needs-validation' "$moefold" check "${small[@]}" moefold.keep_best=true "checkpoint.save=$ck"
 exit $failed

@@ -17,7 +17,7 @@ static void checkpoints_come_back_bit_for_bit(void **state)
         run_init(&a, name, NULL);
         run_init(&b, name, NULL);
         fill(&a, 1);
-        a.c.state = (checkpoint_state){0, 2, 3, 4, INT64_C(1) << 53, 6, -7, 4.5};
+        a.c.state = (checkpoint_state){0, 2, 3, 4, INT64_C(1) << 53, 6, -7, 2.5, 1, 4.5};
         save(&a, 1234567, 0);
         int64_t latest;
         assert_int_equal(checkpoint_latest(a.folder, &latest, &a.x.err), OK);

@@ -1,6 +1,8 @@
 /* checkpoint.h - the state of a run on disk, written by all its ranks and read into any layout.
  *
  *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
+ *     FOLDER/best_checkpointed_iteration.txt       "6": with the smallest validation loss, where that
+ *                                                  is kept
  *     FOLDER/moefold.lock                          held by the job that saves here
  *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
  *     FOLDER/iter_0000010/weights-00000-of-00008.safetensors      weights and untrained buffers
@@ -50,6 +52,8 @@ typedef struct checkpoint_state {
 #define CHECKPOINT_FIELD(name) int64_t name;
     CHECKPOINT_COUNTERS(CHECKPOINT_FIELD)
 #undef CHECKPOINT_FIELD
+    double best_loss;     /* of a validation so far, at */
+    int64_t best;         /* this iteration, whose checkpoint is kept; 0: none */
     double buffer_factor; /* moefold.moe_buffer_factor that the run has found; 0: none */
 } checkpoint_state;
 

@@ -27,6 +27,7 @@
 #include "run/checkpoint/tensor_file_disk.h"
 
 #define LATEST  "latest_checkpointed_iteration.txt"
+#define BEST    "best_checkpointed_iteration.txt"
 #define ITER    "iter_"
 #define RELEASE "release" /* a folder of Megatron's */
 #define REMOVED "removed" /* what is being removed, until it is */
@@ -151,15 +152,22 @@ status checkpoint_previous(const char *folder, int64_t iteration, int64_t *previ
     return OK;
 }
 
-static status write_latest(arena *a, const char *folder, int64_t iteration, owner_held held,
+static status write_number(arena *a, const char *path, int64_t iteration, owner_held held,
                            error *err)
 {
-    const char *path = arena_text(a, "%s/" LATEST, folder);
     const char *beside = owner_beside(a, path, "tmp", held);
     const char *text = arena_text(a, "%" PRId64, iteration);
     status s = disk_create(beside, text, strlen(text), err);
     if (!s) s = disk_rename(beside, path, err);
     if (s) disk_remove(beside);
+    return s;
+}
+
+status checkpoint_name_best(const char *folder, int64_t iteration, owner_held held, error *err)
+{
+    arena *a = arena_create();
+    status s = write_number(a, arena_text(a, "%s/" BEST, folder), iteration, held, err);
+    arena_destroy(a);
     return s;
 }
 
@@ -210,6 +218,7 @@ static status replace(arena *a, const char *from, const char *folder, int64_t it
     owner_held held = checkpoint_lock_held(lock);
     const char *path = checkpoint_path(a, folder, iteration);
     const char *aside = owner_beside(a, path, "old", held);
+    const char *latest = arena_text(a, "%s/" LATEST, folder);
     bool there = file_exists(path);
     error ignored;
     status s = there ? disk_rename(path, aside, err) : OK;
@@ -217,7 +226,7 @@ static status replace(arena *a, const char *from, const char *folder, int64_t it
     s = disk_rename(from, path, err);
     if (s && there) (void)disk_rename(aside, path, &ignored);
     if (!s) s = checkpoint_lock_check(lock, err);
-    if (!s) s = write_latest(a, folder, iteration, held, err); /* I2 */
+    if (!s) s = write_number(a, latest, iteration, held, err); /* I2 */
     if (!s && there) disk_remove(aside);
     return s;
 }
@@ -251,7 +260,7 @@ static bool is_left(const owner *who, owner_held held) /* I3 */
 /* The tail of a temporary name (behind ".tmp-" or ".old-"), or NULL. */
 static const char *tail_of(const char *name, bool *aside)
 {
-    static const char *const starts[] = {ITER, LATEST, REMOVED, CHECKPOINT_PROBE};
+    static const char *const starts[] = {ITER, LATEST, BEST, REMOVED, CHECKPOINT_PROBE};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         const char *old = strstr(name, ".old-"), *tail = old ? old : strstr(name, ".tmp-");
         if (!text_starts(name, starts[i]) || !tail) continue;
@@ -288,12 +297,14 @@ void checkpoint_clean(const char *folder, owner_held held, int *kept)
     arena_destroy(a);
 }
 
-void checkpoint_prune(const char *folder, int64_t iteration, int keep, owner_held held)
+void checkpoint_prune(const char *folder, int64_t iteration, int keep, int64_t best,
+                      owner_held held)
 {
     arena *a = arena_create();
     int kept = 1;
     for (int64_t n = newest_below(folder, iteration, true); keep > 0 && n >= 0;
          n = newest_below(folder, n, true)) /* I4 */
-        if (++kept > keep) remove_renamed(a, folder, checkpoint_path(a, folder, n), held);
+        if (n != best && ++kept > keep)
+            remove_renamed(a, folder, checkpoint_path(a, folder, n), held);
     arena_destroy(a);
 }

@@ -30,7 +30,12 @@ status checkpoint_refuse_foreign(const char *folder, error *err);
 status checkpoint_publish(const char *from, const char *folder, int64_t iteration,
                           checkpoint_lock *lock, error *err);
 
-/* Removes the oldest of ours below `iteration`, so that `keep` are left with it. */
-void checkpoint_prune(const char *folder, int64_t iteration, int keep, owner_held held);
+/* Names iter_N, which is there, as the best one. */
+status checkpoint_name_best(const char *folder, int64_t iteration, owner_held held, error *err);
+
+/* Removes the oldest of ours below `iteration`, so that `keep` are left with it, and `best` (0:
+ * none). */
+void checkpoint_prune(const char *folder, int64_t iteration, int keep, int64_t best,
+                      owner_held held);
 
 #endif

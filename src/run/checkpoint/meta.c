@@ -26,6 +26,10 @@ enum { VERSION = 1, CONFIG_BYTES_MAX = 1 << 20, FILES_MAX = 1 << 24, META_BYTES_
 /* Of the state; not in checkpoints of runs whose routed buffers never grew. */
 #define BUFFER_FACTOR "moe_buffer_factor"
 
+/* Of the state; where the best checkpoint is kept. */
+#define BEST      "best_iteration"
+#define BEST_LOSS "best_validation_loss"
+
 /* ---- making */
 
 static json_t *sum_json(uint64_t sum)
@@ -55,6 +59,10 @@ static json_t *state_json(const checkpoint_state *s)
 #define PUT(name) json_object_set_new(o, #name, json_integer(s->name));
     CHECKPOINT_COUNTERS(PUT)
 #undef PUT
+    if (s->best > 0) {
+        json_object_set_new(o, BEST, json_integer(s->best));
+        json_object_set_new(o, BEST_LOSS, json_real(s->best_loss));
+    }
     if (s->buffer_factor > 0) json_object_set_new(o, BUFFER_FACTOR, json_real(s->buffer_factor));
     return o;
 }
@@ -232,6 +240,10 @@ static void read_state(meta *m, checkpoint_state *s, const json_t *o) /* I2 */
 #define GET(name) s->name = int_in_meta(m, o, #name, least_of(s, &s->name), most_of(s, &s->name));
     CHECKPOINT_COUNTERS(GET)
 #undef GET
+    const json_t *best = json_object_get(o, BEST_LOSS);
+    s->best = best ? int_in_meta(m, o, BEST, 1, s->iteration) : 0;
+    s->best_loss = json_number_value(best);
+    if (best && !json_is_number(best)) wrong(m, BEST_LOSS);
     const json_t *factor = json_object_get(o, BUFFER_FACTOR);
     s->buffer_factor = factor ? json_number_value(factor) : 0;
     if (factor && !(s->buffer_factor >= 1 && s->buffer_factor <= 1024)) wrong(m, BUFFER_FACTOR);

@@ -174,8 +174,11 @@ static status publish(checkpoint_saving *v, const told *all, error *err)
     if (!s) s = disk_sync_folder(v->path, err);
     if (!s) s = checkpoint_look(v->path, err);
     if (!s) s = checkpoint_publish(v->path, v->folder, v->c.state.iteration, v->lock, err);
-    if (!s)
-        checkpoint_prune(v->folder, v->c.state.iteration, v->keep, checkpoint_lock_held(v->lock));
+    const checkpoint_state *at = &v->c.state;
+    owner_held held = checkpoint_lock_held(v->lock);
+    if (!s && at->best == at->iteration && at->best > 0)
+        s = checkpoint_name_best(v->folder, at->best, held, err);
+    if (!s) checkpoint_prune(v->folder, at->iteration, v->keep, at->best, held);
     return s;
 }
 

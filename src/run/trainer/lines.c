@@ -130,6 +130,15 @@ static status evaluate(trainer *t, data_split which, sample_span span, const cha
     return trainer_event(t, event, err);
 }
 
+/* While steps are skipped nothing is saved. */
+static void note_best(trainer *t, double loss)
+{
+    if (!recipe_on(&t->s->r, K_KEEP_BEST) || t->skipped_in_a_row || !isfinite(loss)) return;
+    if (t->at.best && !(loss < t->at.best_loss)) return;
+    t->at.best = t->at.iteration;
+    t->at.best_loss = loss;
+}
+
 status trainer_validation_line(trainer *t, error *err)
 {
     int64_t every = recipe_int(&t->s->r, K_EVAL_INTERVAL);
@@ -139,6 +148,7 @@ status trainer_validation_line(trainer *t, error *err)
     status s = evaluate(t, DATA_VALID, span, "", &losses, err);
     if (s) return s;
     t->at.consumed_valid_samples += span.n;
+    note_best(t, losses.list[losses.n - 1].value);
     return trainer_board_validation(t, &losses, err);
 }
 

@@ -44,7 +44,9 @@ static bool should_save(trainer *t, const step_losses *losses, bool last)
 {
     int64_t every = recipe_int(&t->s->r, K_SAVE_INTERVAL);
     if (!recipe_given(&t->s->r, K_SAVE)) return false;
-    bool due = last || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
+    bool best = recipe_on(&t->s->r, K_KEEP_BEST) && t->at.best == t->at.iteration;
+    bool due =
+        last || best || losses->sums[SUM_AGAIN] > 0 || (every > 0 && t->at.iteration % every == 0);
     if (!due) return false;
     if (!t->skipped_in_a_row) return true;
     trainer_say(t, stderr,
