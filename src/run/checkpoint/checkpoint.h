@@ -1,8 +1,7 @@
 /* checkpoint.h - the state of a run on disk, written by all its ranks and read into any layout.
  *
  *     FOLDER/latest_checkpointed_iteration.txt     "10": the one to resume from
- *     FOLDER/best_checkpointed_iteration.txt       "6": with the smallest validation loss, where that
- *                                                  is kept
+ *     FOLDER/best_checkpointed_iteration.txt       "6": the best by validation loss, where kept
  *     FOLDER/moefold.lock                          held by the job that saves here
  *     FOLDER/iter_0000010/metadata.json            counters, recipe, model, files, checksum
  *     FOLDER/iter_0000010/weights-00000-of-00008.safetensors      weights and untrained buffers
