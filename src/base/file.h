@@ -17,8 +17,8 @@ status file_open(const char *path, int *fd, error *err);
  * (/dev/stdin, /dev/fd/N of `<(command)`) is taken, too: its writer is running. */
 status file_open_stream(const char *path, FILE **f, error *err);
 
-/* Reads at most `limit` bytes of a file or of a shell's pipe; a larger file is refused. The text ends with a 0 that is not
- * counted. */
+/* Reads at most `limit` bytes of a file or of a shell's pipe; a larger file is refused. The text
+ * ends with a 0 that is not counted. */
 status file_read(arena *a, const char *path, size_t limit, char **data, size_t *n, error *err);
 
 /* Writes beside it and puts it in its place: who looks finds the old text or the new one, whole,

@@ -92,10 +92,10 @@ static json_t *json_broken(const violations *found)
 {
     json_t *list = json_array();
     for (int i = 0; i < found->n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
-                                              "severity",
-                                              severity_name(found->list[i].rule->severity),
-                                              "message", found->list[i].message));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s}", "rule", found->list[i].rule->id,
+                                        "severity", severity_name(found->list[i].rule->severity),
+                                        "message", found->list[i].message));
     return list;
 }
 

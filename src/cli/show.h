@@ -4,9 +4,10 @@
 
 #include "cli/cli.h"
 
-/* Writes the recipe as megatron-lm, megatron-bridge, recipe or config.json. What the other system cannot be
- * told, or would stop at, is ERR_RULE: nothing is written then, and the message gives the nearest
- * recipe that can be written, with its price. `given` is the recipe as it was before `s`. */
+/* Writes the recipe as megatron-lm, megatron-bridge, recipe or config.json. What the other system
+ * cannot be told, or would stop at, is ERR_RULE: nothing is written then, and the message gives the
+ * nearest recipe that can be written, with its price. `given` is the recipe as it was before
+ * `s`. */
 status show_export(const recipe *given, const setup *s, const char *system, arena *a, error *err);
 
 #endif

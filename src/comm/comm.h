@@ -65,9 +65,10 @@ bool comm_shares_process(const comm *c); /* are the ranks threads of this proces
 
 /* Makes the groups of this rank; collective. `s` and its layout stay in place until comm_close.
  * Reads moefold.comm_delay, cluster sizes (which link a message takes) and the timeout. Nothing
- * above and below but rank, size, local, where and abort may be called before it. ERR_RULE: the layout has
- * another number of ranks than the job; all ranks see that. It may be called again with another
- * setup while no message is under way: ranks compare their recipes before they trust them. */
+ * above and below but rank, size, local, where and abort may be called before it. ERR_RULE: the
+ * layout has another number of ranks than the job; all ranks see that. It may be called again with
+ * another setup while no message is under way: ranks compare their recipes before they trust
+ * them. */
 status comm_groups(comm *c, const setup *s, error *err);
 
 /* Which groups have messages on which streams. */

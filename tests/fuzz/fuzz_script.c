@@ -27,12 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     error err = {0};
     shell_result out;
     shell_set sets[] = {{"TP", "2", false}, {"1", "x y", false}};
-    shell_source from = {.name = "run.sh",
-                         .data = (const char *)data,
-                         .n = n,
-                         .line = 1,
-                         .sets = sets,
-                         .n_sets = 2};
+    shell_source from = {
+        .name = "run.sh", .data = (const char *)data, .n = n, .line = 1, .sets = sets, .n_sets = 2};
     status s = shell_read(a, &from, &out, &err);
     if (fuzz_accepted(s, &err)) {
         MUST(out.n_notes <= SHELL_NOTES_MAX && out.n_commands <= SHELL_COMMANDS_MAX);

@@ -341,7 +341,8 @@ static const backend table = {.name = "mpi",
                               .abort = stop_job,
                               .close = close_mpi};
 
-/* Who shares memory with this rank, whoever has started it: srun, mpirun on one machine or on many. */
+/* Who shares memory with this rank, whoever has started it: srun or mpirun, on one machine or on
+ * many. */
 static int64_t count_local(void)
 {
     MPI_Comm here;

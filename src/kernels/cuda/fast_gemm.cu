@@ -12,7 +12,8 @@ static_assert((int)DIM_GEMM_D_N == DIM_GEMM_N && (int)DIM_GEMM_W_N == DIM_GEMM_N
 
 /* ---- which */
 
-/* Rows of K numbers begin at multiples of 16 bytes; a router may have any even number of experts. */
+/* Rows of K numbers begin at multiples of 16 bytes; a router may have any even number of
+ * experts. */
 static bool aligned(const op *o, int64_t to)
 {
     const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
