@@ -74,9 +74,6 @@ status cli_set_gpu(recipe *r, const char *word, const char *name, error *err);
 status cli_set_seq(recipe *r, const char *word, error *err);
 void cli_reach_seq(recipe *r); /* a model made for shorter sequences is made for this one */
 
-/* cluster.n_gpus, and where racks do not divide it, equal blocks of nodes as NVLink domains. */
-void cli_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
-
 /* The override that a word such as TP8 stands for; NULL: none, or there is a file of that name. */
 const char *cli_short_word(arena *a, const char *word);
 

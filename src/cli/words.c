@@ -8,9 +8,8 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "layout/cluster.h"
 #include "layout/layout.h"
-
-static const char by_block[] = "equal blocks of nodes for each NVLink domain";
 
 /* ---- reading */
 
@@ -68,17 +67,6 @@ status cli_read_gpus(arena *a, const char *word, int64_t *n, const char **name, 
 
 /* ---- the cluster */
 
-/* Schedulers hand out equal blocks of nodes, so that a job of 256 on racks of 72 has four of 64. */
-void cli_set_world(recipe *r, int64_t node, int64_t domain, int64_t n)
-{
-    recipe_set(r, K_N_GPUS, value_of_int(n), "--gpus");
-    int64_t block = domain;
-    if (block <= node || n <= block || n % node) return;
-    while (block > node && n % block) block -= node;
-    bool open = r->knob[K_NVLINK].from != FROM_USER || r->knob[K_NVLINK].why == by_block;
-    if (open && block % node == 0) recipe_set(r, K_NVLINK, value_of_int(block), by_block);
-}
-
 /* Was the knob set on the command line to something else? */
 static status must_agree(const recipe *r, knob_id k, value v, const char *option, const char *word,
                          error *err)
@@ -114,7 +102,7 @@ status cli_set_gpus(recipe *r, const char *word, error *err)
         recipe_note(r, "--gpus %s: no GPU is named, and %s is taken; --gpus %sx%s says so", word,
                     g->name, word, g->name);
     }
-    cli_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
+    cluster_set_world(r, g->gpus_per_node, g->nvlink_domain, n);
     return OK;
 }
 

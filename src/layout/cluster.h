@@ -8,4 +8,11 @@
  * batch. */
 void cluster_derive(recipe *r);
 
+/* cluster.n_gpus, as --gpus sets it, and where racks do not divide it, equal blocks of nodes as
+ * NVLink domains. */
+void cluster_set_world(recipe *r, int64_t node, int64_t domain, int64_t n);
+
+/* The same again, where --gpus set cluster.n_gpus of `before` and an override changed it. */
+void cluster_follow_world(recipe *r, const recipe *before);
+
 #endif

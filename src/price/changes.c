@@ -76,8 +76,9 @@ static const swap swaps[] = {{K_TP, K_CP},     {K_CP, K_TP},     {K_PP, K_COUNT}
 
 typedef struct changing {
     const setup *before;
-    violations found; /* by it */
-    const recipe *given;
+    violations found;    /* by it */
+    const recipe *asked; /* as it was given */
+    const recipe *given; /* with GPUs and batch as they are */
     const hardware *hw;
     const price_options *o;
     const price *now;
@@ -163,6 +164,24 @@ static const char *with_split(const changing *w, const char *words)
     return t.s;
 }
 
+/* Sizes from which GPUs and batch follow leave them as they were priced. */
+static const char *with_job(const changing *w, const char *words)
+{
+    static const knob_id job[] = {K_N_GPUS, K_GBS};
+    recipe *r = ARENA_NEW(w->a, recipe);
+    setup *s = ARENA_NEW(w->a, setup);
+    error err = {{0}};
+    *r = *w->asked;
+    r->a = w->a;
+    if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return words;
+    for (size_t i = 0; i < sizeof job / sizeof job[0]; i++) {
+        value was = w->before->r.knob[job[i]].v;
+        if (!strstr(words, knobs[job[i]].key) && !value_equal(s->r.knob[job[i]].v, was))
+            words = arena_text(w->a, "%s %s=%s", words, knobs[job[i]].key, value_text(w->a, was));
+    }
+    return words;
+}
+
 static bool priced(price_change *out, const changing *w, const char *words)
 {
     violations found;
@@ -177,7 +196,7 @@ static bool priced(price_change *out, const changing *w, const char *words)
     if (!s) return false;
     price p;
     price_setup(&p, s, w->hw, w->o, w->a);
-    *out = (price_change){.words = words,
+    *out = (price_change){.words = with_job(w, words),
                           .gain = p.tokens_per_s_per_gpu / w->now->tokens_per_s_per_gpu - 1,
                           .step_s = p.step_s,
                           .peak_bytes = p.peak_bytes,
@@ -253,7 +272,13 @@ static bool start(changing *w, const change_job *j, arena *a)
     /* what is derived from the world and the batch must not move with the sizes */
     recipe_set(whole, K_N_GPUS, value_of_int(s->lay.world), "as it is");
     recipe_set(whole, K_GBS, s->r.knob[K_GBS].v, "as it is");
-    *w = (changing){.before = s, .given = whole, .hw = j->hw, .o = j->o, .now = j->now, .a = a};
+    *w = (changing){.before = s,
+                    .asked = j->given,
+                    .given = whole,
+                    .hw = j->hw,
+                    .o = j->o,
+                    .now = j->now,
+                    .a = a};
     rules_check(&w->found, s, false, a);
     return true;
 }

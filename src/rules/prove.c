@@ -11,7 +11,10 @@
 
 #include "rules/call.h"
 
-enum { DEPTH_MAX = 4, LOOKS_MAX = 60, WORDS_MAX = 96 };
+/* Repairs beside one: a rule of thumb is not worth many. */
+static const int depth_of[] = {[ERROR] = 4, [WARNING] = 2, [NOTE] = 1};
+
+enum { LOOKS_MAX = 60, WORDS_MAX = 96 };
 
 typedef struct repair_words {
     const char *list[WORDS_MAX + 1]; /* ends with NULL */
@@ -144,7 +147,8 @@ static void prove_one(proving *q, violation *v)
     v->n_repairs = 0;
     for (int i = 0; i < v->n_tried; i++) {
         words.n = q->looks = 0;
-        if (!add(&words, v->tried[i], q->keep) || !repairs(q, &words, DEPTH_MAX)) continue;
+        if (!add(&words, v->tried[i], q->keep) || !repairs(q, &words, depth_of[v->rule->severity]))
+            continue;
         if (!is_needless(v, v->n_repairs, &words)) keep(q, v, &words);
     }
     words.n = 0;

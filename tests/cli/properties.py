@@ -111,6 +111,11 @@ def commands_agree():
             wrong += differing(check, price, memory)
             if sum(p["bytes"] for p in price["memory"]["peak_parts"]) != price["peak_bytes"]:
                 wrong.append("parts of the peak do not add up to it")
+            for change in r.sample(price["changes"] + price["wall_repairs"], 1) if price["changes"] else []:
+                then = asked("price", [*words, *change["change"].split()])
+                gain = then.get("step_s") and then["tokens_per_s_per_gpu"] / price["tokens_per_s_per_gpu"] - 1
+                if gain is None or abs(gain - change["gain"]) > 1e-6 or then["peak_bytes"] != change["peak_bytes"]:
+                    wrong.append(f"{change['change']}: {gain} more tokens/s, not {change['gain']}")
             data, done = page(words)
             if data is None:
                 wrong.append("report: " + done.stderr.strip())
