@@ -25,7 +25,7 @@ CONFIGS = {
         "max_position_embeddings": 65536, "initializer_range": 0.02, "torch_dtype": "bfloat16"},
 }
 JOBS = [["cluster.gpu=H100", "cluster.n_gpus=256", "seq=4K", "gbs=1024", "ep=8", "pp=2"],
-        ["cluster.gpu=GB200", "cluster.n_gpus=64", "seq=8K", "gbs=256", "ep=4", "pp=1"]]
+        ["cluster.gpu=GB200", "cluster.n_gpus=64", "seq=4K", "gbs=256", "ep=4", "pp=1"]]
 # Where nothing is said of precision a plan takes the platform's, and a list says BF16.
 BF16 = "mixed_precision=bf16_mixed"
 PLANS = [("qwen3-30b-a3b", ["cluster.gpu=H100", "cluster.n_gpus=16", "seq=4K", "gbs=1024", BF16]),
