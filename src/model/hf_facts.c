@@ -148,9 +148,11 @@ static value group_score(side s)
     return value_of_int(one ? 1 : two ? 2 : chosen > 0 ? k / chosen : 0);
 }
 
-/* Unset, weights are divided where their scores are no softmax. */
+/* Unset, weights are divided where their scores are no softmax. A single one never is, as in
+ * Megatron. */
 static value renormalised(side s)
 {
+    if (s.m->topk == 1) return value_of_bool(false);
     bool set = recipe_given(s.r, K_ROUTER_NORM);
     bool on = set ? recipe_on(s.r, K_ROUTER_NORM) : !recipe_is(s.r, K_SCORE, "softmax");
     return value_of_bool(on);

@@ -96,7 +96,8 @@ SOURCES = {
         "model.window_size=null model.window_attn_skip_freq=null",
         "model.activation_func_clamp_value=0.4", "moefold.mlp_bias_alone=true"], NO_ACTIVATION),
     "glm4-moe-tiny": (GQA + MOE + SHARED[:-1] + RENORMALISED + PARTIAL + [
-        "model.qk_layernorm=false", "model.add_qkv_bias=false", "model.mtp_num_layers=1"], []),
+        "model.qk_layernorm=false", "model.add_qkv_bias=false", "model.mtp_num_layers=1",
+        "model.moe_router_topk=1"], []),
     "qwen2-moe-tiny": (GQA + MOE + SPARSE + NORMALISED + WINDOW_SOME + [
         "model.add_qkv_bias=false", "model.moe_shared_expert_intermediate_size=20"], []),
     "olmoe-tiny": (GQA[:4] + MOE + NORMALISED + ATTENTION_BIAS + ["model.num_query_groups=2"], []),
