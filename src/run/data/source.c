@@ -38,9 +38,9 @@ struct data_source {
     data_set sets[DATA_SPLITS];
 };
 
-static data_group *group_of(const data_source *d, data_split which)
+static const data_group *group_of(const data_source *d, data_split which)
 {
-    return (data_group *)&d->groups[d->separate ? which : 0];
+    return &d->groups[d->separate ? which : 0];
 }
 
 data_options data_defaults(void)
