@@ -24,7 +24,7 @@ static void derive_dispatcher(recipe *r)
 }
 
 /* Megatron trains DeepSeek-V2 with a score of its own, too. What a person asked for stays. */
-static void derive_group_score(recipe *r)
+void recipe_follow_target(recipe *r)
 {
     setting *score = &r->knob[K_GROUP_SCORE];
     bool own = score->from == FROM_MODEL && recipe_is(r, K_GROUP_SCORE, "best");
@@ -37,7 +37,7 @@ static void derive_group_score(recipe *r)
 
 static void derive_router(recipe *r)
 {
-    derive_group_score(r);
+    recipe_follow_target(r);
     if (recipe_given(r, K_GROUPS))
         recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
                     "a recipe's own groups follow Megatron: best topk / group_topk experts");

@@ -38,6 +38,6 @@ void export_bridge(const recipe *resolved, textbuf *out);
  * stands in comments with its reason: reading the file derives it again, and it is no choice of
  * the user's, which rules would hold against him. With `all`, everything is written as a setting:
  * the record of a run. */
-void export_yaml(const recipe *r, bool all, textbuf *out);
+void export_yaml(const recipe *given, bool all, textbuf *out);
 
 #endif

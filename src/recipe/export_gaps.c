@@ -80,6 +80,9 @@ static void gap_of_flag(gap_list *g, const recipe *r, knob_id k)
         instead = no_flag[i].instead;
     }
     if (k == K_ACTIVATION || k == K_GLU) instead = nearest_activation(r);
+    if (k == K_NAN_LOSS || k == K_NAN_GRAD) /* a graph of the step forbids the check of the loss */
+        instead = arena_text(g->a, "%s=%s", knobs[K_NAN_GRAD].key,
+                             recipe_on(r, K_NAN_LOSS) ? "true" : "false");
     add_gap(g, k, why, instead ? instead : default_of_lm(k, g->a));
 }
 

@@ -127,9 +127,12 @@ static void put_derived(textbuf *t, const recipe *r, const bool *written)
     }
 }
 
-void export_yaml(const recipe *r, bool all, textbuf *out)
+void export_yaml(const recipe *given, bool all, textbuf *out)
 {
     bool written[K_COUNT];
+    recipe *r = ARENA_RAW(out->a, recipe, 1);
+    *r = *given;
+    recipe_follow_target(r); /* what is written is read as a person's */
     for (int k = 0; k < K_COUNT; k++) written[k] = is_written(r, (knob_id)k, all);
     for (int k = 0; k < K_COUNT; k++)
         if (written[k] && section_is_new((knob_id)k, written))

@@ -95,6 +95,9 @@ void recipe_reopen(recipe *out, const recipe *resolved);
 /* What the knobs of this folder imply for one another: the precision recipe, recompute, graphs. */
 void recipe_derive(recipe *r);
 
+/* Of that what replaces the model's own: a score of groups that Megatron does not have. */
+void recipe_follow_target(recipe *r);
+
 /* ---- the machine: cluster.gpu is a shipped name or the path of a hardware file. */
 
 /* Reads that file, if it is one and has not been read. ERR_INPUT: it is missing or wrong. */
