@@ -141,42 +141,6 @@ static int with_recipe(int n, char **words, plan_words *w)
     return n;
 }
 
-/* Was everything looked at, and nothing fits? */
-static bool found_nothing(const search_result *r, status st)
-{
-    if (r->not_known || r->never.n || !r->complete) return false;
-    return st == ERR_RULE ? !r->counts.legal : !st && !r->n_best;
-}
-
-static status judge(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err)
-{
-    *o = (search_options){.hw = p->hw,
-                          .prices = p->prices,
-                          .any_precision = w->precision != NULL,
-                          .published = p->published,
-                          .judged = p->hw->framework > 0,
-                          .front = w->more,
-                          .until = p->until};
-    p->result = ARENA_NEW(a, search_result);
-    status st = plan_refuse_target(p, a, err);
-    if (!st) st = search_run(p->result, p->given, o, a, err);
-    if (p->published && found_nothing(p->result, st)) {
-        p->published = o->published = false;
-        p->fell_back = true;
-        st = search_run(p->result, p->given, o, a, err);
-    }
-    if (!st) search_own_ways(&p->ways, p->result, &p->given, o, a);
-    p->complete = p->result->complete;
-    if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)
-        st = plan_why_none(p, o, a, err);
-    if (!st && p->own && (p->result->n_best || p->complete)) {
-        p->compared = ARENA_NEW(a, against);
-        st = against_price(p->compared, p->own, &(searched){p->given, p->result, o}, a, err);
-        if (clock_seconds() >= p->until) p->complete = false;
-    }
-    return st;
-}
-
 int command_plan(int argc, char **argv)
 {
     plan_words w = {0};
@@ -233,7 +197,7 @@ int command_plan(int argc, char **argv)
     if (!st && !done) st = plan_prepare(p, r, &w, a, &err);
     if (!st && !done) {
         waiting_begin("plan", "searching layouts", WAITING_AT_MOST, p->until - clock_seconds());
-        st = judge(p, &w, &o, a, &err);
+        st = plan_search(p, &w, &o, a, &err);
         waiting_end();
     }
     bool refused = !done && p->result && plan_refuses(p, &o, w.json, a);

@@ -80,6 +80,14 @@ typedef struct plan_rounder {
     double step_s, before_s;
 } plan_rounder;
 
+/* Defaults that leave out layouts, in the order in which a plan leaves them where nothing fits. */
+typedef enum plan_default {
+    PLAN_FP8_WEIGHTS, /* weights in the format of products */
+    PLAN_PUBLISHED,   /* features of published runs */
+    PLAN_PRECISION,   /* the platform's number format */
+    PLAN_DEFAULTS
+} plan_default;
+
 /* The reason of what the command line set. */
 #define PLAN_BY_WORDS "command line"
 
@@ -91,12 +99,13 @@ typedef struct plan_answer {
     const hardware *hw;
     price_options prices;
     int64_t world;
-    bool more;      /* --more */
-    bool published; /* only what published runs have was searched (--search) */
-    bool fell_back; /* that has nothing that fits, so everything was */
-    double until;   /* of clock_seconds: all searches end then (--seconds) */
-    double limit;   /* those seconds */
-    bool complete;  /* none was cut short */
+    bool more;                /* --more */
+    bool published;           /* only what published runs have was searched (--search) */
+    bool left[PLAN_DEFAULTS]; /* nothing fits with this default, so more was searched */
+    bool any_precision;       /* several number formats were */
+    double until;             /* of clock_seconds: all searches end then (--seconds) */
+    double limit;             /* those seconds */
+    bool complete;            /* none was cut short */
     search_result *result;
     search_own ways;    /* chunks that were found to help */
     bool miss_exact;    /* the nearest miss is a layout of which all is known */
@@ -122,6 +131,9 @@ void plan_set_world(recipe *r, const hardware *hw, int64_t n);
 /* A search that is under way when a walk's time is up may go on for so long. Walks count the
  * processor's seconds, so that other jobs on the machine change no answer. */
 static const double WALK_GRACE_SECONDS = 2;
+
+/* plan_search.c: sets `result` and what goes with it; `o` is what was searched in the end. */
+status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena *a, error *err);
 
 /* plan_fewest.c: sets `fewest`; looks no longer than about that many seconds. */
 void plan_find_fewest(plan_answer *p, const search_options *o, double seconds, arena *a);

@@ -195,18 +195,27 @@ static void say_context(const plan_answer *p)
     plan_say_others(p, "context");
 }
 
+static const char *why_precision(const plan_answer *p)
+{
+    if (p->given->knob[K_PRECISION].from == FROM_USER) return "as asked";
+    if (p->any_precision) return "the first of all that were searched";
+    return "the platform's default; --precision any searches others";
+}
+
 static void say_platform(const plan_answer *p, const setup *s)
 {
     const choice *c = &p->result->best[0].c;
-    bool asked = p->given->knob[K_PRECISION].from == FROM_USER;
     if (s->m.experts) {
         printf("          8. Dispatcher: %s.\n", plan_dispatcher(p, c));
         plan_say_others(p, "dispatcher");
         printf("          9. Overlap of EP communication: %s.\n", plan_overlap(c->beside));
         plan_say_others(p, "overlap");
     }
-    printf("         10. Precision: %s (%s).\n", recipe_word(&s->r, K_PRECISION),
-           asked ? "as asked" : "the platform's default; --precision any searches others");
+    printf("         10. Precision: %s (%s)%s.\n", recipe_word(&s->r, K_PRECISION),
+           why_precision(p),
+           p->result->maker->wide[c->precision]
+               ? ", weights in 16 bits, as the optimizer on the host needs them"
+               : "");
     plan_say_others(p, "precision");
     printf("         11. CUDA graphs: %s.\n", choice_graphs(c->graphs));
     plan_say_others(p, "graphs");

@@ -193,7 +193,7 @@ static void try_optimizer(trial *t)
 static void try_dispatcher(trial *t)
 {
     choice c = t->best->c;
-    if (c.to == TO_DOMAINS || c.ep == 1 || pinned(t, K_DISPATCHER)) return;
+    if (c.to >= TO_DOMAINS || c.ep == 1 || pinned(t, K_DISPATCHER)) return;
     c.to = TO_DOMAINS;
     try_variant(t, &c, t->best->set);
 }

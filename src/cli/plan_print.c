@@ -8,7 +8,7 @@
 #include "program/segment.h"
 #include "recipe/export.h"
 
-static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
+static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
 static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};
 
 static double gib(int64_t bytes)
@@ -18,7 +18,7 @@ static double gib(int64_t bytes)
 
 const char *plan_dispatcher(const plan_answer *p, const choice *c)
 {
-    if (c->to != TO_DOMAINS) return to_words[c->to];
+    if (c->to < TO_DOMAINS) return to_words[c->to];
     return text_equal(choice_flex(p->given, c), "hybridep") ? "HybridEP" : "DeepEP";
 }
 
@@ -46,6 +46,9 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
+    const char *format = p->result->maker->precisions[c->precision];
+    if (p->any_precision && format) text_add(&t, ", %s", format);
+    if (p->result->maker->wide[c->precision]) text_add(&t, ", weights in 16 bits");
     if (c->split) text_add(&t, ", embedding and head count as layers");
     if (p->ways.chunks) text_add(&t, ", %lld chunks", (long long)p->ways.chunks);
     return t.s;
@@ -83,6 +86,18 @@ static void print_chunks(const plan_answer *p)
         printf("nothing fits\n");
 }
 
+/* Defaults that were left because nothing fits with them. */
+static void print_left(const plan_answer *p)
+{
+    static const char *const said[PLAN_DEFAULTS] = {
+        [PLAN_FP8_WEIGHTS] = "weights in FP8 (mixed_precision.fp8_param_gather): weights in 16 "
+                             "bits, with the optimizer on the host, were",
+        [PLAN_PUBLISHED] = "the features of published runs on such GPUs: all features were",
+        [PLAN_PRECISION] = "the platform's number format: all formats were"};
+    for (int i = 0; i < PLAN_DEFAULTS; i++)
+        if (p->left[i]) printf("         Nothing fits with %s searched, too.\n", said[i]);
+}
+
 static void print_counts(const plan_answer *p, arena *a)
 {
     const search_counts *n = &p->result->counts;
@@ -106,9 +121,7 @@ static void print_counts(const plan_answer *p, arena *a)
     if (p->published)
         printf("         among features that published runs on such GPUs have (--search all "
                "searches all features)\n");
-    if (p->fell_back)
-        printf("         Nothing fits with the features of published runs on such GPUs, so all "
-               "features were searched.\n");
+    print_left(p);
     print_chunks(p);
     if (!p->complete)
         printf(
@@ -297,6 +310,17 @@ static json_t *json_winner(const plan_answer *p, arena *a)
     return json_string(t.s);
 }
 
+static json_t *json_left(const plan_answer *p)
+{
+    static const char *const names[PLAN_DEFAULTS] = {[PLAN_PUBLISHED] = "published",
+                                                     [PLAN_FP8_WEIGHTS] = "fp8_weights",
+                                                     [PLAN_PRECISION] = "precision"};
+    json_t *list = json_array();
+    for (int i = 0; i < PLAN_DEFAULTS; i++)
+        if (p->left[i]) json_array_append_new(list, json_string(names[i]));
+    return list;
+}
+
 void plan_print_json(const plan_answer *p, arena *a)
 {
     const search_result *r = p->result;
@@ -311,7 +335,7 @@ void plan_print_json(const plan_answer *p, arena *a)
     json_object_set_new(o, "global_batch_size", json_integer(recipe_int(p->given, K_GBS)));
     json_object_set_new(o, "usable_bytes", json_integer(p->hw->usable));
     json_object_set_new(o, "search", json_string(p->published ? "published" : "all"));
-    json_object_set_new(o, "nothing_published_fits", json_boolean(p->fell_back));
+    json_object_set_new(o, "left", json_left(p));
     if (p->ways.chunks)
         json_object_set_new(
             o, "chunks",

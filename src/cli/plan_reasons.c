@@ -124,7 +124,8 @@ static void find_dispatchers(finder *f, const setup *s)
     for (int to = 0; to < DISPATCHER_KINDS; to++) {
         choice c = *f->won;
         c.to = (dispatcher_kind)to;
-        if (c.to == f->won->to || (c.to == TO_DOMAINS && !judge_flex_serves(&s->r))) continue;
+        bool flex = c.to >= TO_DOMAINS, named = c.to == TO_OTHERS && pinned(f, K_FLEX);
+        if (c.to == f->won->to || named || (flex && !judge_flex_serves(&s->r))) continue;
         try_other(f, "dispatcher", plan_dispatcher(f->p, &c), &c, NULL);
     }
 }
@@ -151,7 +152,7 @@ static void find_graphs(finder *f)
         choice c = *f->won;
         c.graphs = scopes[i];
         bool stash = c.graphs == SCOPE_STEP &&
-                     (c.to != TO_DOMAINS || !text_equal(choice_flex(f->p->given, &c), "hybridep"));
+                     (c.to < TO_DOMAINS || !text_equal(choice_flex(f->p->given, &c), "hybridep"));
         if (c.graphs == f->won->graphs || stash || (c.graphs && recipe_on_cpu(f->p->given)))
             continue;
         try_other(f, "graphs", choice_graphs(c.graphs), &c, NULL);

@@ -237,6 +237,17 @@ static void set_allocator(recipe *r)
                "torch's allocator leaves less of its reserved memory unused");
 }
 
+/* Fused kernels of the router and of permutation are faster on every layout, and performance
+ * recipes of every generation have them. */
+static void set_fusions(recipe *r)
+{
+    static const knob_id fused[] = {K_ROUTER_FUSION, K_PERMUTE_FUSION};
+    if (recipe_on_cpu(r) || target_of(r) != TARGET_MEGATRON || !recipe_given(r, K_EXPERTS)) return;
+    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; i++)
+        if (r->knob[fused[i]].from != FROM_USER && !recipe_on(r, fused[i]))
+            recipe_set(r, fused[i], value_of_bool(true), "one kernel instead of several");
+}
+
 /* ---- the whole */
 
 /* Whatever the layout, the model is the same. */
@@ -265,6 +276,7 @@ status plan_prepare(plan_answer *p, recipe *r, const plan_words *w, arena *a, er
         s = error_set(err, ERR_INPUT, "--precision %s: any, or --pin mixed_precision=NAME",
                       w->precision);
     set_allocator(r);
+    if (!w->pin_all) set_fusions(r);
     p->hw = hw;
     p->given = r;
     p->world = recipe_int(r, K_N_GPUS);

@@ -32,6 +32,7 @@ static const move moves[] = {
     {"EP", 2, {K_EP, K_ETP}},
     {"microbatch", 1, {K_MBS}},
     {"dispatcher", 3, {K_DISPATCHER, K_FLEX, K_FLEX_SMS}},
+    {"fused routing", 2, {K_ROUTER_FUSION, K_PERMUTE_FUSION}},
     {"expert overlap",
      5,
      {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD, K_EARLY_ATTN}},
@@ -39,9 +40,9 @@ static const move moves[] = {
     {"DP overlap", 4, {K_GRAD_OVERLAP, K_PARAM_OVERLAP, K_PARAM_STEP_OVERLAP, K_ALIGN_GATHER}},
     {"recompute", 4, {K_RECOMPUTE, K_RECOMPUTE_METHOD, K_RECOMPUTE_LAYERS, K_RECOMPUTE_MODULES}},
     {"graphs",
-     8,
+     9,
      {K_GRAPHS, K_GRAPH_MODULES, K_GRAPH_WARMUP, K_PAGED_STASH, K_OP_FUSER, K_RANK_CAPACITY,
-      K_TE_RNG, K_NAN_LOSS}},
+      K_TE_RNG, K_NAN_LOSS, K_NAN_GRAD}},
     {"offload",
      4,
      {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_OPT_OFFLOAD_OVERLAP, K_PRECISION_AWARE}},
@@ -56,7 +57,8 @@ _Static_assert((int)MOVES == (int)PATH_MOVES, "PATH_MOVES counts the moves");
 
 bool path_decides(knob_id k)
 {
-    if (k == K_PRECISION_AWARE || k == K_NAN_LOSS) return false; /* of the optimizer, of the run */
+    bool of_run = k == K_NAN_LOSS || k == K_NAN_GRAD;
+    if (k == K_PRECISION_AWARE || of_run) return false; /* of the optimizer, of the run */
     if (k == K_CONNECTIONS) return true; /* follows overlap, and costs nothing of its own */
     for (int m = 0; m < PRECISION; m++)
         for (int i = 0; i < moves[m].n; i++)

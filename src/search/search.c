@@ -37,6 +37,24 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
     for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
 }
 
+/* Beside formats that keep weights in FP8 the same with weights in 16 bits: the optimizer on the
+ * host needs those. */
+static void list_wide(choice_maker *m, const recipe *r, bool try)
+{
+    const setting *offload = &r->knob[K_OPT_OFFLOAD];
+    bool asked = offload->from == FROM_USER && recipe_on(r, K_OPT_OFFLOAD);
+    bool open = r->knob[K_FP8_PARAMS].from != FROM_USER && r->knob[K_REUSE_GRAD].from != FROM_USER;
+    if (!open || !(asked || (try && offload->from != FROM_USER))) return;
+    for (int i = 0, n = m->n_precisions; i < n && m->n_precisions < PRECISIONS_MAX; i++) {
+        const setup *base = choice_base(m, i, 1);
+        if (!base || !recipe_on(&base->r, K_FP8_PARAMS) ||
+            recipe_is(&base->r, K_FP8_RECIPE, "delayed"))
+            continue;
+        m->precisions[m->n_precisions] = m->precisions[i];
+        m->wide[m->n_precisions++] = true;
+    }
+}
+
 /* Room for what is summed by stage: pins allow more of them than the lists of a search have. */
 static void make_room(search *s, arena *a)
 {
@@ -71,6 +89,7 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     if (st) return st;
     s->out->not_known = audit_not_known(probe, a);
     if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);
+    list_wide(m, given, s->o->wide);
     search_rules_open(s);
     if (search_rules_never(s, probe))
         return error_set(err, ERR_RULE, "there is no valid layout: %s",
@@ -122,7 +141,7 @@ bool search_over(search *s)
     return s->done;
 }
 
-void search_visit_nodes(search *s, node *nodes, int n)
+static void visit_nodes(search *s, node *nodes, int n)
 {
     for (int i = 0; i < n && !search_over(s); i++) {
         bool slow = !s->o->judge_all && nodes[i].least >= best_tenth(s->out);
@@ -136,19 +155,30 @@ void search_visit_nodes(search *s, node *nodes, int n)
     }
 }
 
+void search_visit_nodes(search *s, node *nodes, int n)
+{
+    for (int rare = 0; rare < 2; rare++) {
+        s->rare = rare;
+        visit_nodes(s, nodes, n);
+    }
+}
+
 status search_run(search_result *out, const recipe *given, const search_options *o, arena *a,
                   error *err)
 {
     double start = clock_seconds();
     memset(out, 0, sizeof *out);
     out->room = BEST_MAX;
+    out->below = o->below > 0 ? o->below : INFINITY;
     search *s = ARENA_NEW(a, search);
     *s = (search){.out = out, .o = o, .a = a, .scratch = arena_create()};
     status st = open_search(s, given, a, err);
     node *nodes = NULL;
     int n = st ? 0 : search_list_nodes(s, &nodes);
+    s->all = true;
     for (int i = 0; i < n && !search_over(s); i++)
         search_each_experts(s, &nodes[i], search_count_visit);
+    s->all = false;
     search_visit_nodes(s, nodes, n);
     if (!st) search_fill_front(s, nodes, n);
     if (!st && !o->unpriced) search_price_best(s, a);

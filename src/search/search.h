@@ -59,6 +59,8 @@ typedef struct search_options {
     const hardware *hw;
     price_options prices;
     bool any_precision;
+    bool wide;      /* where weights are FP8 also those in 16 bits, which the optimizer on the host
+                       needs; always so where that is asked for */
     bool published; /* of features that nobody set only those that a published run has */
     bool only_fit;  /* stop at the first layout that fits */
     bool judge_all; /* no bounds: for tests */
@@ -66,6 +68,7 @@ typedef struct search_options {
     bool unpriced;  /* the best are left as sums of cards have them (search_price_found) */
     bool judged;    /* ties decide the order of the best (search_ties.h), and so the winner */
     int best;       /* how many are priced whole; 0: BEST_MAX */
+    double below;   /* seconds: only layouts whose step is shorter are looked for; 0: all are */
     double until;   /* of clock_seconds: ends then with what it has; 0: runs to its end */
     double work;    /* of clock_work: likewise, and a loaded machine does not move it */
 } search_options;
@@ -73,6 +76,7 @@ typedef struct search_options {
 typedef struct search_result {
     found best[BEST_MAX];
     int n_best, room;     /* of at most BEST_MAX places */
+    double below;         /* as the options have it, or INFINITY */
     found near[NEAR_MAX]; /* as fast as those of the same sizes, but for what cards leave open */
     int n_near;
     found front[FRONT_MAX]; /* faster needs more memory: speed against headroom */

@@ -69,6 +69,7 @@ static const struct {
     {K_OP_FUSER, ON_GRAPHS, false},
     {K_RANK_CAPACITY, ON_GRAPHS | ON_EP, false},
     {K_NAN_LOSS, ON_GRAPHS, false},
+    {K_NAN_GRAD, ON_GRAPHS, true},
     {K_TE_RNG, ON_GRAPHS, true},
     {K_CONNECTIONS, ON_TP | ON_CP | ON_BESIDE, true},
     {K_ROUTING_SKEW, ON_EP, true},

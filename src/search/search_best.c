@@ -27,7 +27,7 @@ static const double SLACK = 1.004; /* I2 */
 
 double best_tenth(const search_result *r)
 {
-    return r->n_best < r->room ? INFINITY : r->best[r->room - 1].step_s;
+    return r->n_best < r->room ? r->below : r->best[r->room - 1].step_s;
 }
 
 double best_limit_any(const search_result *r, const choice *c)

@@ -114,7 +114,9 @@ const char *choice_flex(const recipe *r, const choice *c)
 {
     if (r->knob[K_FLEX].from == FROM_USER && r->knob[K_FLEX].why != by_plan)
         return recipe_word(r, K_FLEX);
-    return judge_flex_over(r, c->ep * c->etp, NULL);
+    const char *platforms = judge_flex_over(r, c->ep * c->etp, NULL);
+    if (c->to != TO_OTHERS) return platforms;
+    return text_equal(platforms, "deepep") ? "hybridep" : "deepep";
 }
 
 const char *choice_cp_kind(cp_kind k)
@@ -189,7 +191,7 @@ static void set_multiprocessors(recipe *r, const choice *c)
     const gpu *g = recipe_gpu(r);
     bool set = recipe_given(r, K_FLEX_SMS), ours = r->knob[K_FLEX_SMS].why == by_plan;
     if (set && !ours) return;
-    if (c->to == TO_DOMAINS && recipe_is(r, K_FLEX, "hybridep") && g && g->arch == ARCH_BLACKWELL &&
+    if (c->to >= TO_DOMAINS && recipe_is(r, K_FLEX, "hybridep") && g && g->arch == ARCH_BLACKWELL &&
         target_of(r) == TARGET_MEGATRON)
         put_int(r, K_FLEX_SMS, 32);
     else if (set)
@@ -198,9 +200,9 @@ static void set_multiprocessors(recipe *r, const choice *c)
 
 static void set_experts(recipe *r, const choice *c, const recipe *given)
 {
-    static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex"};
+    static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
     put_word(r, K_DISPATCHER, words[c->to]);
-    if (c->to == TO_DOMAINS)
+    if (c->to >= TO_DOMAINS)
         put_word(r, K_FLEX, choice_flex(given, c));
     else if (recipe_given(r, K_FLEX))
         put_word(r, K_FLEX, NULL);
@@ -237,7 +239,9 @@ static void set_graphs(recipe *r, graph_scope g)
     if (g != SCOPE_STEP) return;
     put_flag(r, K_PAGED_STASH, true);
     put_flag(r, K_OP_FUSER, true);
-    put(r, K_NAN_LOSS, value_of_bool(false)); /* on where nobody says */
+    /* on where nobody says; Megatron-LM has one flag for both */
+    put(r, K_NAN_LOSS, value_of_bool(false));
+    if (r->knob[K_NAN_GRAD].from != FROM_USER) put(r, K_NAN_GRAD, value_of_bool(false));
 }
 
 /* Our own runs go on with copies while the host updates, and move state: the other system's are
@@ -266,6 +270,9 @@ static void set_precision(recipe *r, const choice_maker *m, const choice *c)
 {
     const char *word = m->precisions[c->precision];
     if (word) put_word(r, K_PRECISION, word);
+    if (!m->wide[c->precision]) return;
+    put(r, K_FP8_PARAMS, value_of_bool(false));
+    if (r->knob[K_REUSE_GRAD].from != FROM_USER) put(r, K_REUSE_GRAD, value_of_bool(false));
 }
 
 /* Megatron-LM turns these on only where a flag asks for them; the other system does so by itself
@@ -367,11 +374,13 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
 
 const pipe_split *choice_split(choice_maker *m, const choice *c)
 {
-    for (pipe_split *p = m->splits; p; p = p->next)
-        if (p->pp == c->pp && p->vpp == c->vpp && p->split == c->split) return p;
-    pipe_split *made = ARENA_NEW(m->a, pipe_split);
-    *made = (pipe_split){.pp = c->pp, .vpp = c->vpp, .split = c->split, .next = m->splits};
-    m->splits = made;
+    const int64_t key[3] = {c->pp, c->vpp, c->split};
+    if (!m->splits.a) memo_init(&m->splits, sizeof key, m->a);
+    pipe_split *made = memo_get(&m->splits, key);
+    if (made) return made;
+    made = ARENA_NEW(m->a, pipe_split);
+    *made = (pipe_split){.pp = c->pp, .vpp = c->vpp, .split = c->split};
+    memo_put(&m->splits, key, made);
     recipe *r = ARENA_NEW(m->a, recipe);
     *r = *m->given;
     choice one = {.tp = 1, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .to = TO_EXPERTS};

@@ -8,12 +8,14 @@
 
 #include "layout/setup.h"
 #include "price/routing.h"
+#include "search/search_memo.h"
 
 typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
 typedef enum dispatcher_kind {
     TO_ALL,     /* allgather */
     TO_EXPERTS, /* alltoall */
-    TO_DOMAINS, /* flex, with the platform's backend */
+    TO_DOMAINS, /* flex, with the platform's backend, or the one that a person named */
+    TO_OTHERS,  /* flex, with another */
     DISPATCHER_KINDS
 } dispatcher_kind;
 
@@ -62,7 +64,6 @@ typedef struct pipe_split {
     bool ok, receives_early; /* overlap_p2p_communication */
     pipeline pipe;
     setting knob[PIPE_KNOBS];
-    struct pipe_split *next;
 } pipe_split;
 
 enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
@@ -73,6 +74,7 @@ typedef struct choice_maker {
     const routing *routed; /* recorded loads, from which each EP has its skew; NULL: none */
     int64_t world;
     const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
+    bool wide[PRECISIONS_MAX]; /* with weights in 16 bits, which the optimizer on the host needs */
     int n_precisions;
     struct base_setup {
         int precision;
@@ -80,7 +82,7 @@ typedef struct choice_maker {
         setup *s; /* NULL: cannot be made */
         struct base_setup *next;
     } * bases;
-    pipe_split *splits;
+    memo splits; /* pipe_split by PP, VPP and split */
 } choice_maker;
 
 /* Sets the knobs of a choice as a person would. */
@@ -102,7 +104,7 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 /* CAPTURED_ bits of price/cost.h. */
 unsigned choice_captured(const choice_maker *m, graph_scope g);
 
-/* Backend of the platform for the choice's EP group. */
+/* Backend of flex for the choice's EP group. */
 const char *choice_flex(const recipe *r, const choice *c);
 const char *choice_graphs(graph_scope g);            /* for tables */
 const char *cp_kind_word(cp_kind k);                 /* Megatron's */

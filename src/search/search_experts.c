@@ -45,13 +45,14 @@ static const visit_frame *frame_visit(search *s, const choice *c)
     return f;
 }
 
-/* Stages of one PP. */
-static void try_splits(search *s, const choice *c)
+/* Stages of the i-th PP. */
+static void try_splits(search *s, const choice *c, int i)
 {
+    const struct pp_splits *of = &s->sp.of_pp[i];
     bool first = true;
-    for (int k = s->sp.n_splits - 1; k >= 0 && !search_over(s); k--) {
+    for (int k = of->first + of->n - 1; k >= of->first && !search_over(s); k--) {
         choice x = *c;
-        if (s->sp.splits[k].pp != c->pp) continue;
+        if (!search_is_now(s, c, s->sp.splits[k].rare)) continue;
         x.vpp = s->sp.splits[k].vpp;
         x.split = s->sp.splits[k].split;
         if (!space_stages_ok(&s->sp, &x)) continue;
@@ -98,7 +99,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
     s->visit++;
     for (int i = 0; i < s->sp.pp.n && !search_over(s); i++) {
         c->pp = s->sp.pp.v[i];
-        int64_t here = search_count_stages(s, c, c->pp);
+        int64_t here = search_count_pp(s, c, i);
         if (!here) continue;
         int64_t state = search_state_least(s, c, offload);
         state = reported_least(&s->least[c->precision], state);
@@ -112,7 +113,7 @@ void search_experts_visit(search *s, const node *n, choice *c)
         if (!s->o->judge_all && least >= best_tenth(s->out))
             counts->slow += here;
         else
-            try_splits(s, c);
+            try_splits(s, c, i);
     }
     if (s->plausible == s->visit) see_experts(s, c);
 }

@@ -4,7 +4,7 @@
 
 const inner *search_inner_table(search *s, const choice *c)
 {
-    bool step = space_captures_step(&s->sp, c);
+    bool step = s->sp.widest == SCOPE_STEP && space_captures_step(&s->sp, c);
     inner **known = &s->inner[c->precision][c->to][step][c->ep > 1][c->pp > 1][c->vpp > 1];
     if (*known) return *known;
     inner *t = *known = ARENA_NEW(s->a, inner);
@@ -30,18 +30,29 @@ int64_t search_inner_count(search *s, const choice *c)
     return search_inner_table(s, c)->n;
 }
 
-int64_t search_count_stages(search *s, const choice *c, int64_t only_pp)
+bool search_is_now(const search *s, const choice *c, bool rare_stages)
 {
-    const space *sp = &s->sp;
+    return s->all || (rare_stages || space_etp_is_rare(c)) == s->rare;
+}
+
+int64_t search_count_pp(search *s, const choice *c, int i)
+{
     int64_t n = 0;
     choice x = *c;
-    int i = 0;
-    while (only_pp && i < sp->n_splits && sp->splits[i].pp != only_pp) i++;
-    for (; i < sp->n_splits && (!only_pp || sp->splits[i].pp == only_pp); i++) {
-        x.pp = sp->splits[i].pp;
-        x.vpp = sp->splits[i].vpp;
-        if (space_stages_ok(sp, &x)) n += search_inner_count(s, &x);
+    x.pp = s->sp.pp.v[i];
+    for (x.vpp = 1; x.vpp <= 2; x.vpp++) { /* all above 1 are alike here */
+        int splits = 0;
+        for (int rare = 0; rare < 2; rare++)
+            if (search_is_now(s, c, rare)) splits += s->sp.of_pp[i].many[rare][x.vpp > 1];
+        if (splits && space_stages_ok(&s->sp, &x)) n += splits * search_inner_count(s, &x);
     }
+    return n;
+}
+
+static int64_t count_stages(search *s, const choice *c)
+{
+    int64_t n = 0;
+    for (int i = 0; i < s->sp.pp.n; i++) n += search_count_pp(s, c, i);
     return n;
 }
 
@@ -61,19 +72,19 @@ void search_each_experts(search *s, const node *n, expert_visit *visit)
 void search_count_visit(search *s, const node *n, choice *c)
 {
     (void)n;
-    s->out->counts.legal += search_count_stages(s, c, 0);
+    s->out->counts.legal += count_stages(s, c);
 }
 
 void search_slow_visit(search *s, const node *n, choice *c)
 {
     (void)n;
-    s->out->counts.slow += search_count_stages(s, c, 0);
+    s->out->counts.slow += count_stages(s, c);
 }
 
 void search_rule_visit(search *s, const node *n, choice *c)
 {
     (void)n;
-    s->out->counts.rules += search_count_stages(s, c, 0);
+    s->out->counts.rules += count_stages(s, c);
 }
 
 choice search_smallest(const search *s, const choice *c)

@@ -35,7 +35,7 @@ static double fastest_products(search *s, const choice *c)
 static void add_node(search *s, node *list, int *n, const choice *c, double products)
 {
     node *x = &list[*n];
-    *x = (node){.c = *c, .far = far_from_guess(s, c)};
+    *x = (node){.c = *c, .far = far_from_guess(s, c), .wide = s->sp.m->wide[c->precision]};
     double inside = 0, messages = 0;
     for (int i = 0; i < cards_kinds(s->k); i++) {
         const card_light *l = card_light_of(s->k, c, CARD_ATTENTION, i);
@@ -64,10 +64,11 @@ static void add_nodes(search *s, node *list, int *n, choice c)
 }
 
 /* First those that cut sequences as the rule of thumb has it: good layouts are found early, and
- * bounds exclude more of the rest. */
+ * bounds exclude more of the rest. Last those that have to have their optimizer on the host. */
 static int by_promise(const void *a, const void *b)
 {
     const node *x = a, *y = b;
+    if (x->wide != y->wide) return x->wide - y->wide;
     if (x->far != y->far) return x->far - y->far;
     if (x->c.mbs != y->c.mbs) return x->c.mbs < y->c.mbs ? -1 : 1;
     return (x->least > y->least) - (x->least < y->least);

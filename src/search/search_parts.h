@@ -24,6 +24,7 @@
 typedef struct node {
     choice c;
     int far;                /* from the first guess of CP x TP, in powers of two */
+    bool wide;              /* its layouts have some of the optimizer on the host */
     double least;           /* no step is shorter */
     double attention, each; /* of that: layers' attention a microbatch; microbatches a step */
 } node;
@@ -141,6 +142,7 @@ typedef struct search {
     bool megatron;                        /* runs it: memory is what it would report */
     reported_frame least[PRECISIONS_MAX]; /* of whatever layout */
     const visit_frame *frame;             /* of the attention, experts and PP that are visited */
+    bool all, rare;                       /* everything is looked at; only what is rare, or not */
     bool done, late;                      /* nothing more is looked at; because time is up */
 } search;
 
@@ -167,8 +169,11 @@ int64_t search_inner_count(search *s, const choice *c);
 /* With the recompute and offload that leave least. */
 choice search_smallest(const search *s, const choice *c);
 
-/* Inner layouts of all stages; `only_pp` not 0: of those with this PP. */
-int64_t search_count_stages(search *s, const choice *c, int64_t only_pp);
+/* Is such a layout looked at now? */
+bool search_is_now(const search *s, const choice *c, bool rare_stages);
+
+/* Inner layouts of all stages of the i-th PP that are looked at now. */
+int64_t search_count_pp(search *s, const choice *c, int i);
 
 typedef void expert_visit(search *s, const node *n, choice *c);
 void search_each_experts(search *s, const node *n, expert_visit *visit);

@@ -59,7 +59,7 @@ static void key_of(int64_t key[1 + AXES], unsigned mask, const choice *c)
         if (!(mask >> i & 1)) key[1 + i] = 0;
 }
 
-bool search_forbidden(const search *s, const choice *c, unsigned decided)
+static bool is_known(const search *s, const choice *c, unsigned decided)
 {
     const rule_memory *w = &s->rules;
     int64_t key[1 + AXES];
@@ -69,6 +69,21 @@ bool search_forbidden(const search *s, const choice *c, unsigned decided)
         if (memo_get(&w->known, key)) return true;
     }
     return false;
+}
+
+/* Also where every kind of overlap is known to break one. */
+bool search_forbidden(const search *s, const choice *c, unsigned decided)
+{
+    if (is_known(s, c, decided)) return true;
+    if (decided & ON_BESIDE || !(decided & ON_TO) || !s->rules.n_masks) return false;
+    choice x = *c;
+    x.drop = 0; /* what is made again only excludes */
+    if (!(decided & ON_PP)) x.pp = 1;
+    for (int b = 0; b < BESIDE_KINDS; b++) {
+        x.beside = (beside_kind)b;
+        if (space_beside_ok(&s->sp, &x) && !is_known(s, &x, decided | ON_BESIDE)) return false;
+    }
+    return true;
 }
 
 static void remember(search *s, const rule *r, const choice *c)

@@ -16,9 +16,7 @@
 
 /* A ring of more ranks than CP_MOST is a pin: its waits take seconds to find, each, and no run has
  * been seen near it. */
-enum { TP_MOST = 16, CP_MOST = 1024 };
-
-static const int64_t vpps[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24};
+enum { TP_MOST = 16, CP_MOST = 1024, VPP_COMMON = 8 };
 
 static bool pinned(const space *s, knob_id k)
 {
@@ -31,7 +29,8 @@ static bool ran(const space *s, knob_id k, band_feature f, const char *word)
     return !s->family || pinned(s, k) || band_supports(s->family, f, word, s->stack);
 }
 
-static void fill(axis_list *l, const space *s, knob_id k, int64_t most)
+/* Divisors of `whole`. */
+static void fill(axis_list *l, const space *s, knob_id k, int64_t most, int64_t whole)
 {
     l->n = 0;
     if (pinned(s, k) && recipe_given(s->given, k)) { /* I1 */
@@ -39,14 +38,7 @@ static void fill(axis_list *l, const space *s, knob_id k, int64_t most)
         return;
     }
     for (int64_t i = 1; i <= most && l->n < AXIS_MAX; i++)
-        if (s->world % i == 0) l->v[l->n++] = i;
-}
-
-static void fill_powers(axis_list *l, const space *s, knob_id k, int64_t most)
-{
-    fill(l, s, k, 0);
-    if (l->n) return;
-    for (int64_t i = 1; i <= most; i *= 2) l->v[l->n++] = i;
+        if (whole % i == 0) l->v[l->n++] = i;
 }
 
 /* ---- recompute */
@@ -115,7 +107,8 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
     choice c = {.pp = pp, .vpp = vpp};
     const pipe_split *first = choice_split(s->m, &c);
     if (s->n_splits + 2 > SPLITS_MAX) return;
-    if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0};
+    bool rare = vpp > VPP_COMMON && vpp % VPP_COMMON;
+    if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0, rare};
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
         pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
         pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || vpp > layers_of(s) + 2)
@@ -123,21 +116,24 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
     c.split = 1;
     const pipe_split *other = choice_split(s->m, &c);
     if (other->ok && (!first->ok || !same_stages(first, other)))
-        s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1};
+        s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1, rare};
 }
 
 static void list_splits(space *s, const model *m)
 {
     for (int i = 0; i < s->pp.n; i++) {
-        int64_t pp = s->pp.v[i], most = pp > 1 ? m->n_layers / pp : 1;
-        if (most < 1) most = 1;
+        int64_t pp = s->pp.v[i], most = pp > 1 ? (m->n_layers + m->n_mtp + 1 + pp) / pp : 1;
+        struct pp_splits *of = &s->of_pp[i];
+        of->first = s->n_splits;
         if (pinned(s, K_VPP) && recipe_int(s->given, K_VPP) > 0)
             add_split(s, pp, recipe_int(s->given, K_VPP));
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (size_t k = 0; k < sizeof vpps / sizeof vpps[0] && vpps[k] <= most; k++)
-                add_split(s, pp, vpps[k]);
+            for (int64_t v = 1; v <= most; v++) add_split(s, pp, v);
+        of->n = s->n_splits - of->first;
+        for (int k = of->first; k < s->n_splits; k++)
+            of->many[s->splits[k].rare][s->splits[k].vpp > 1]++;
     }
 }
 
@@ -184,12 +180,16 @@ void space_init(space *s, choice_maker *m, bool published, const char *stack)
     const setup *base = choice_base(m, 0, 1);
     const gpu *g = recipe_gpu(r);
     int64_t domain = g ? g->nvlink_domain : 8;
-    fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST);
-    fill(&s->cp, s, K_CP, s->seq / 2 < 1 ? 1 : s->seq / 2 < CP_MOST ? s->seq / 2 : CP_MOST);
-    fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1);
-    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1);
-    fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1);
-    fill_powers(&s->mbs, s, K_MBS, SPACE_MBS_MOST);
+    fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST, s->world);
+    fill(&s->cp, s, K_CP,
+         s->seq / 2 < 1         ? 1
+         : s->seq / 2 < CP_MOST ? s->seq / 2
+                                : CP_MOST,
+         s->world);
+    fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1, s->world);
+    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1, s->world);
+    fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1, s->world);
+    fill(&s->mbs, s, K_MBS, SPACE_MBS_MOST, s->gbs);
     if (!base) return;
     list_drops(s, base);
     for (int i = 0; i < SCOPES; i++)
@@ -270,23 +270,27 @@ bool space_kind_ok(const space *s, const choice *c)
 /* The dispatcher with its reach. */
 static bool dispatch_ran(const space *s, const choice *c, const setup *base)
 {
-    static const char *const words[] = {"allgather", "alltoall", NULL};
+    static const char *const words[] = {"allgather", "alltoall", NULL, NULL};
     if (!s->family || c->ep * c->etp == 1) return true;
-    const char *name = c->to == TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
+    const char *name = c->to >= TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
     return ran(s, K_DISPATCHER, BAND_DISPATCH,
                band_dispatch(name, c->ep * c->etp, recipe_int(&base->r, K_GPUS_PER_NODE),
                              recipe_int(&base->r, K_NVLINK)));
+}
+
+bool space_etp_is_rare(const choice *c)
+{
+    return c->etp != 1 && c->etp != c->tp;
 }
 
 bool space_experts_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
-    static const char *const words[] = {"allgather", "alltoall", "flex"};
+    static const char *const words[] = {"allgather", "alltoall", "flex", "flex"};
     if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
     if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
     if (m->linear_bias && c->etp > 1) return false;
-    if (c->etp != 1 && c->etp != c->tp && !pinned(s, K_ETP)) return false; /* whole, or as TP */
     if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
     if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
     if (!dispatch_ran(s, c, base)) return false;
@@ -294,6 +298,7 @@ bool space_experts_ok(const space *s, const choice *c)
     if (c->to == TO_EXPERTS) return true;
     int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
     if (recipe_given(&base->r, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
+    if (c->to == TO_OTHERS && domain > 8) return false; /* deepep does not run there */
     return group > 1 && (domain <= 8 || group <= domain);
 }
 
@@ -312,9 +317,12 @@ static bool pin_agrees(const space *s, knob_id k, bool on)
     return !pinned(s, k) || recipe_on(s->given, k) == on;
 }
 
+/* Where experts' rows are read on the device: products of Hopper's are told them by the host. */
 bool space_captures_step(const space *s, const choice *c)
 {
-    return c->to == TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep");
+    const gpu *g = recipe_gpu(s->given);
+    bool known = (g && g->arch == ARCH_BLACKWELL) || pinned(s, K_GRAPHS);
+    return known && c->to >= TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep");
 }
 
 static bool graphs_ok(const space *s, const choice *c, const setup *base)
@@ -330,8 +338,9 @@ static bool graphs_ok(const space *s, const choice *c, const setup *base)
     return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
 }
 
-static bool beside_ok(const space *s, const choice *c, const setup *base)
+bool space_beside_ok(const space *s, const choice *c)
 {
+    const setup *base = choice_base(s->m, c->precision, c->tp);
     if (!pin_agrees(s, K_EP_OVERLAP, c->beside >= BESIDE_EP) ||
         !pin_agrees(s, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY) ||
         !pin_agrees(s, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED) ||
@@ -358,7 +367,7 @@ static bool offload_ok(const space *s, const choice *c, const setup *base)
     bool moved = c->offload == OFFLOAD_MOVED, ours = target_of(&base->r) != TARGET_MEGATRON;
     if (ours ? !pin_agrees(s, K_OPT_STATES, moved) : moved) return false;
     if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload && !moved)) return false;
-    if (!c->offload) return true;
+    if (!c->offload) return !s->m->wide[c->precision];
     if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
     if (moved) return base->gpu->arch != ARCH_CPU && !recipe_is(&base->r, K_OPTIMIZER, "none");
     bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
@@ -369,5 +378,5 @@ static bool offload_ok(const space *s, const choice *c, const setup *base)
 bool space_inner_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
-    return graphs_ok(s, c, base) && beside_ok(s, c, base) && offload_ok(s, c, base);
+    return graphs_ok(s, c, base) && space_beside_ok(s, c) && offload_ok(s, c, base);
 }

@@ -4,7 +4,7 @@
 
 #include "search/cards.h"
 
-enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 512 };
+enum { AXIS_MAX = 64, DROPS_MAX = 160, SPLITS_MAX = 2048 };
 
 /* A step of more microbatches is not looked at. */
 enum { SPACE_MBS_MOST = 16, SPACE_MICROS_MOST = 8192 };
@@ -28,8 +28,13 @@ typedef struct space {
     struct pp_split {
         int64_t pp, vpp;
         int split;
+        bool rare;
     } splits[SPLITS_MAX]; /* those of a PP stand together */
     int n_splits;
+    struct pp_splits {
+        int first, n;   /* in the list */
+        int many[2][2]; /* [rare][VPP > 1] */
+    } of_pp[AXIS_MAX];
 } space;
 
 /* `stack`: the generation of containers that is priced, NULL: what the recipe says. */
@@ -40,7 +45,12 @@ bool space_dense_ok(const space *s, const choice *c);   /* precision, TP, CP, mi
 bool space_kind_ok(const space *s, const choice *c);    /* and CP kind, TP overlap */
 bool space_experts_ok(const space *s, const choice *c); /* EP, ETP, dispatcher */
 bool space_stages_ok(const space *s, const choice *c);  /* PP, VPP */
+bool space_beside_ok(const space *s, const choice *c);  /* overlap */
 bool space_inner_ok(const space *s, const choice *c);   /* recompute, offload, graphs, overlap */
+
+/* Is its ETP one that seldom is the best? What is rare is looked at last, when bounds exclude most
+ * of it: other ETP than 1 and TP, long schedules of stages. */
+bool space_etp_is_rare(const choice *c);
 
 /* Does the dispatcher of these experts keep its shapes, so that a graph of the whole step can hold
  * it? Which backend flex has follows the width of EP x ETP. */

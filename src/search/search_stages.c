@@ -224,15 +224,19 @@ static void try_candidates(search *s, choice c, site *t, const candidate *list, 
     }
 }
 
-/* False: the stages cannot be made. */
-static bool open_site(search *s, const choice *c, site *t)
+static void open_site(search *s, const choice *c, site *t)
 {
     t->id++;
-    t->bytes = search_stage_bytes(s, c);
-    if (!t->bytes) return false;
     t->times = search_stage_times(s, c);
     t->message = s->message;
     t->limit = s->o->judge_all ? INFINITY : best_limit_any(s->out, c);
+}
+
+/* False: the stages cannot be made. */
+static bool add_bytes(search *s, const choice *c, site *t)
+{
+    t->bytes = search_stage_bytes(s, c);
+    if (!t->bytes) return false;
     for (int i = OFFLOADS - 1; i >= 0; i--)
         t->optimizer[i] =
             fmin(t->bytes->optimizer[i], i + 1 < OFFLOADS ? t->optimizer[i + 1] : INFINITY);
@@ -257,12 +261,13 @@ static bool all_large(search *s, const choice *c, const site *t)
 }
 
 /* Not even without recompute, and with everything beside everything. */
-static bool all_slow(search *s, const choice *c, const site *t)
+static bool all_slow(search *s, const choice *c, const site *t, double optimizer)
 {
     choice x = *c;
     x.graphs = s->sp.widest;
+    if (t->limit == INFINITY) return false;
     return stage_times_least(t->times, search_drop_times(s, &x, 0, LEAST_ROUGH), t->message) +
-               t->optimizer[0] >=
+               optimizer >=
            t->limit;
 }
 
@@ -276,7 +281,13 @@ void search_try_stages(search *s, choice c)
         n->rules += search_inner_count(s, &c);
         return;
     }
-    if (!open_site(s, &c, &t)) {
+    open_site(s, &c, &t);
+    /* where other stages were found to fit, bytes are dearer than seconds */
+    if (s->plausible == s->visit && all_slow(s, &c, &t, 0)) {
+        n->slow += search_inner_count(s, &c);
+        return;
+    }
+    if (!add_bytes(s, &c, &t)) {
         n->rules += search_inner_count(s, &c);
         return;
     }
@@ -285,7 +296,7 @@ void search_try_stages(search *s, choice c)
         return;
     }
     s->plausible = s->visit;
-    if (!s->o->judge_all && all_slow(s, &c, &t)) {
+    if (all_slow(s, &c, &t, t.optimizer[0])) {
         n->slow += search_inner_count(s, &c);
         return;
     }

@@ -20,6 +20,7 @@ sys.exit(0 if ($3) else 1)" "$file"; then ok "$name"; else bad "$name" "$3"; fi
 }
 
 steps hopper qwen3-235b-a22b --gpus 256xH100 --seq 8192 --pin model.moe_token_dispatcher_type=flex \
+    --pin model.moe_flex_dispatcher_backend=deepep \
     --pin comm_overlap.overlap_moe_expert_parallel_comm=true --pin model.cuda_graph_impl=transformer_engine \
     --pin mixed_precision=bf16_with_fp8_subchannel_scaling_mixed
 steps nvl72 qwen3-235b-a22b --gpus 256xGB200 --seq 4096

@@ -64,13 +64,14 @@ expect empty_cluster 2 'such as 256xH100' qwen3-30b-a3b --gpus '' --seq 4096
 expect odd_length 1 'model.seq_length=4097.*a repair: --seq 4104$' qwen3-30b-a3b --gpus 16xH100 --seq 4097 --pin train.micro_batch_size=1
 
 # ---- requests that do not fit
-expect too_few_gpus 1 'Fewest +88 H100 are enough' deepseek-v3 --gpus 8xH100 --seq 4096
-expect nearest_miss 1 'needs .* GiB on its fullest rank, .* bytes .* more than is usable' deepseek-v3 --gpus 8xH100 --seq 4096
-expect fewest_is_exact 1 'Fewest +96 H100 are enough \(the smallest count of whole nodes\): .*--gpus 96xH100 --seq 131072 --gbs 64' deepseek-v3 --gpus 8xH100 --seq 131072
+fp8=(--pin mixed_precision=bf16_with_fp8_subchannel_scaling_mixed)
+expect too_few_gpus 1 'Fewest +80 H100 are enough' deepseek-v3 --gpus 8xH100 --seq 4096 "${fp8[@]}"
+expect nearest_miss 1 'needs .* GiB on its fullest rank, .* bytes .* more than is usable' deepseek-v3 --gpus 8xH100 --seq 4096 "${fp8[@]}"
+expect fewest_is_exact 1 'Fewest +96 H100 are enough \(the smallest count of whole nodes\): .*--gpus 96xH100 --seq 131072 --gbs 64' deepseek-v3 --gpus 8xH100 --seq 131072 "${fp8[@]}"
 expect fewest_does 0 'TP +CP.*EP' deepseek-v3 --gpus 96xH100 --seq 131072 --gbs 64
-expect one_node_less_does_not 1 'nothing fits on 88 H100' deepseek-v3 --gpus 88xH100 --seq 131072 --gbs 64
-expect fewer_may_do_where_more_do_not 1 'Fewest +96 H100' deepseek-v3 --gpus 104xH100 --seq 131072
-expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2048; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096
+expect one_node_less_does_not 1 'nothing fits on 88 H100' deepseek-v3 --gpus 88xH100 --seq 131072 --gbs 64 "${fp8[@]}"
+expect fewer_may_do_where_more_do_not 1 'Fewest +96 H100' deepseek-v3 --gpus 104xH100 --seq 131072 "${fp8[@]}"
+expect fewest_has_a_layout 1 'DP [0-9]+, batch of 2080.*; a step of [1-9][0-9.]* s, .* on the fullest rank' deepseek-v3 --gpus 8xH100 --seq 4096 "${fp8[@]}"
 ones=(--pin model.tensor_model_parallel_size=1 --pin model.context_parallel_size=1 --pin model.pipeline_model_parallel_size=1)
 expect batch_that_would_not_divide 1 'DP 4, batch of 8, because 6 does not divide' qwen3-30b-a3b --gpus 2xH100 --seq 4096 --gbs 6 "${ones[@]}"
 expect smallest_cluster_is_part_of_a_node 0 'holds this job: 4 H100' "${small[@]}" --more
@@ -79,7 +80,13 @@ bare=(--pin model.recompute_granularity=null --pin model.tensor_model_parallel_s
 expect fewest_with_other_factors 1 'Fewest +24 H100 are enough' qwen3-30b-a3b --gpus 8xH100 --seq 14336 "${bare[@]}"
 expect miss_is_to_the_byte 1 'needs 92.08 GiB on its fullest rank, 18,184,715,835 bytes' qwen3-30b-a3b --gpus 8xH100 --seq 14336 "${bare[@]}"
 expect offload_fits_where_nothing_did 1 'Offload +fits on these GPUs: .*expert_fc1,moe_act' qwen3-30b-a3b --gpus 8xH100 --seq 16384 "${bare[@]}"
-expect offload_cannot_help_weights 1 'Offload +activation offload does not make it fit' deepseek-v3 --gpus 8xH100 --seq 4096
+expect offload_cannot_help_weights 1 'Offload +activation offload does not make it fit' deepseek-v3 --gpus 8xH100 --seq 4096 "${fp8[@]}"
+# ---- that nothing fits is true, and what was left for it is said
+expect weights_are_left 0 'Nothing fits with weights in FP8 .*: weights in 16 bits' gpt-oss-120b --gpus 8xB200 --seq 8K
+expect weights_are_named 0 'optimizer on the host.*, weights in 16 bits' gpt-oss-120b --gpus 8xB200 --seq 8K
+expect formats_are_left 1 "platform's number format: all formats were searched" qwen3-30b-a3b --gpus 1xH100 --seq 128K --gbs 1
+expect no_format_is_the_platforms 0 'Precision: .* \(the first of all that were searched\)' qwen3-30b-a3b --gpus 8xB200 --seq 4096 --gbs 64 \
+    --precision any
 expect three_gpus 1 'nothing fits on 3 H100' deepseek-v3 --gpus 3xH100 --seq 4096
 expect nothing_fits_json 1 '"fits": ?false' deepseek-v3 --gpus 8xH100 --seq 4096 --json
 expect json_counts_every_kind 1 '"played": ?[0-9]+,.*"seconds": ?[0-9]+\.' deepseek-v3 --gpus 8xH100 --seq 4096 --json

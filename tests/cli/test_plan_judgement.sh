@@ -85,7 +85,7 @@ for words in "${plans[@]}"; do
          x["best"][0]["tie"] and all(b["band"]["low_s"] < b["step_s"] < b["band"]["high_s"] and
          isinstance(b["supported"], bool) for b in x["best"])' "$folder/plan.json"
     holds "the dispatcher of $words stands beside prices of the others" \
-        'len([w for w in x["why"] if w["choice"] == "dispatcher"]) == 2 and
+        'len([w for w in x["why"] if w["choice"] == "dispatcher"]) == 3 and
          all(w["rule"] or w["step_s"] > 0 for w in x["why"])' "$folder/plan.json"
     holds "no alternative of $words that fits is faster" \
         'not [w for w in x["why"] if w["fits"] and
@@ -114,7 +114,7 @@ done
 
 "$moefold" plan qwen3-235b-a22b --gpus 256xH100 --seq 4096 --json >"$folder/ran.json"
 holds "published features alone are searched unless all are asked for" \
-    'x["search"] == "published" and not x["nothing_published_fits"] and
+    'x["search"] == "published" and x["left"] == [] and
      all(b["supported"] and b["dispatcher"] != "allgather" for b in x["best"])' "$folder/ran.json"
 "$moefold" plan qwen3-30b-a3b --gpus 8xH100 --seq 4096 --json moefold.target=moefold \
     --pin model.expert_model_parallel_size=8 --pin model.tensor_model_parallel_size=1 >"$folder/own.json"

@@ -176,12 +176,12 @@ static double best_of_all(fixture *f, int *n)
 {
     static const char *const drops[] = {NULL, "[layernorm]", "[moe_act]", "[layernorm,moe_act]"};
     static const char *const ways[][2] = {
-        {"allgather", NULL}, {"alltoall", NULL}, {"flex", "deepep"}};
+        {"allgather", NULL}, {"alltoall", NULL}, {"flex", "deepep"}, {"flex", "hybridep"}};
     double best = 1e300;
     for (int64_t ep = 4; ep <= 16; ep *= 2)
         for (int64_t pp = 1; pp <= 2; pp++)
             for (int64_t vpp = 1; vpp <= (pp > 1 ? 4 : 1); vpp *= 2)
-                for (int i = 0; i < 3 * 4 * 4; i++) {
+                for (int i = 0; i < 4 * 4 * 4; i++) {
                     words_of w = {.ep = ep, .pp = pp, .vpp = vpp, .beside = i % 4};
                     w.drop = drops[i / 4 % 4];
                     w.to = ways[i / 16][0];
