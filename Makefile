@@ -51,9 +51,9 @@ NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
 CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
 # What is the program's, too: the object has copies of its own.
-CUDA_ALSO    := src/base/status.c src/base/dtype.c src/kernels/pick.c src/program/op.c \
-                src/program/fused.c src/program/quant.c src/device/log.c src/device/issue.c \
-                src/device/meeting.c src/kernels/cpu/update.c
+CUDA_ALSO    := src/base/status.c src/base/foreign.c src/base/dtype.c src/kernels/pick.c \
+                src/program/op.c src/program/fused.c src/program/quant.c src/device/log.c \
+                src/device/issue.c src/device/meeting.c src/kernels/cpu/update.c
 CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
@@ -370,7 +370,7 @@ $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
 
 # Plans of attention, which need neither a GPU nor CUDA's runtime.
 PLANS := $(addprefix $(BUILD)/obj/src/kernels/cuda/,sdpa.pic.o sdpa_graph.pic.o cudnn_open.pic.o) \
-         $(BUILD)/obj/src/base/status.pic.o
+         $(BUILD)/obj/src/base/status.pic.o $(BUILD)/obj/src/base/foreign.pic.o
 
 $(BUILD)/obj/tests/cudnn/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 

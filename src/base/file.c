@@ -192,12 +192,6 @@ bool file_exists(const char *path)
     return stat(path, &s) == 0;
 }
 
-bool file_is_plain(const char *path)
-{
-    struct stat s;
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
-}
-
 bool file_is_folder(const char *path)
 {
     struct stat s;

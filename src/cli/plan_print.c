@@ -90,8 +90,8 @@ static void print_chunks(const plan_answer *p)
 static void print_left(const plan_answer *p)
 {
     static const char *const said[PLAN_DEFAULTS] = {
-        [PLAN_FP8_WEIGHTS] = "weights in FP8 (mixed_precision.fp8_param_gather): weights in 16 "
-                             "bits, with the optimizer on the host, were",
+        [PLAN_FP8_WEIGHTS] = ("weights in FP8 (mixed_precision.fp8_param_gather): weights in 16 "
+                              "bits, with the optimizer on the host, were"),
         [PLAN_PUBLISHED] = "the features of published runs on such GPUs: all features were",
         [PLAN_PRECISION] = "the platform's number format: all formats were"};
     for (int i = 0; i < PLAN_DEFAULTS; i++)

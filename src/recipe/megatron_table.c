@@ -201,12 +201,13 @@ enum { N_RETIRED = sizeof retired / sizeof retired[0] };
 
 enum { KNOB_FLAGS_MAX = 4 };
 
-/* The shortest that goes on behind this word: --fp8-format for --fp8. */
+/* The shortest that goes on behind this word, of those that set a knob: --fp8-format for --fp8. */
 static const char *flag_beginning(const char *word, const char *const *names, int n_names)
 {
+    enum { SHORTEST = 4 }; /* two letters: one says nothing */
     const char *best = NULL;
     size_t n = strlen(word);
-    for (int i = 0; i < n_names; i++)
+    for (int i = 0; i < n_names && n >= SHORTEST; i++)
         if (strncmp(names[i], word, n) == 0 && names[i][n] == '-' &&
             (!best || strlen(names[i]) < strlen(best)))
             best = names[i];
@@ -227,8 +228,9 @@ const char *flag_nearest(arena *a, const char *flag)
             names[n++] = arena_copy(a, f.name, f.n);
     }
     for (int i = 0; i < n_combos; i++) names[n++] = combos[i].flag;
+    int n_heard = n;
     for (int i = 0; i < N_IDLE; i++) names[n++] = idle_flags[i].name;
     for (int i = 0; i < N_SECOND; i++) names[n++] = second_names[i].name;
     const char *near = text_nearest(flag, names, n);
-    return near ? near : flag_beginning(flag, names, n);
+    return near ? near : flag_beginning(flag, names, n_heard);
 }

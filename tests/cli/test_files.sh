@@ -61,7 +61,7 @@ assert [e["iteration"] for e in of("iteration")] == [1, 2, 3, 4], events
 assert [(e["iteration"], e["folder"]) for e in of("checkpoint")] == [(2, sys.argv[2]), (4, sys.argv[2])], events
 assert [e["iteration"] for e in of("validation")] == [3], events
 assert of("validation")[0]["losses"]["lm loss"] > 0 and of("validation")[0]["perplexities"]["lm loss"] > 1, events
-assert len(events) == 7, events
+assert [e["iteration"] for e in of("start")] == [0] and len(events) == 8, events
 END
     check "events_are_written, $async" [ $? = 0 ]
     check "events_are_in_the_file, $async" cmp -s "$work/out" "$work/metrics"

@@ -372,7 +372,7 @@ static void missing_and_empty_files_are_named(void **state)
     assert_unopened(a, prefix, "set.idx: has 0 bytes");
     remove(idx);
     assert_int_equal(mkdir(idx, 0700), 0);
-    assert_unopened(a, prefix, "set.idx: is not a file");
+    assert_unopened(a, prefix, "set.idx: is a folder; a file is needed");
     rmdir(idx);
     remove(bin);
     rmdir(folder);

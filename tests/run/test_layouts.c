@@ -186,11 +186,12 @@ static bool agrees(const rig_reference *ref, const char *words)
 {
     rig_result r;
     rig_compare(&r, ref, words);
-    bool ok = !r.text[0] && r.gradient <= 10 * ref->spread && r.loss <= 1e-4 && !r.loads_differ;
+    double limit = 10 * ref->spread, losses = limit > 1e-4 ? limit : 1e-4;
+    bool ok = !r.text[0] && r.gradient <= limit && r.loss <= losses && !r.loads_differ;
     if (!ok || getenv("MOEFOLD_VERBOSE"))
-        print_message("%s %s: %s\n    %s gradients %.1e (%s; limit %.1e), curve %.1e%s\n",
+        print_message("%s %s: %s\n    %s gradients %.1e (%s; limit %.1e), curve %.1e (%.1e)%s\n",
                       ok ? "ok" : "NOT OK", strrchr(ref->folder, '/') + 1, words, r.text,
-                      r.gradient, r.worst ? r.worst : "-", 10 * ref->spread, r.loss,
+                      r.gradient, r.worst ? r.worst : "-", limit, r.loss, losses,
                       r.loads_differ ? ", other routing" : "");
     return ok;
 }

@@ -173,7 +173,10 @@ static routing recorded(const char *layout_words, const char *path, arena *a)
     return r;
 }
 
-/* The last bits of sums differ by layout: a token may choose otherwise. */
+/* The last bits of sums differ by layout, and by the processor's kernels: some tokens choose
+ * otherwise, three of a mean of 256 on one kind. A count that is missing or twice there is far
+ * beyond. */
+enum { CHOOSE_OTHERWISE = 8 };
 static void same_loads(const routing *r, const routing *first, const char *layout_words)
 {
     for (int64_t l = 0; l < r->n; l++) {
@@ -181,7 +184,7 @@ static void same_loads(const routing *r, const routing *first, const char *layou
         for (int64_t e = 0; e < r->experts; e++) {
             double load = r->layers[l].loads[e], wanted = first->layers[l].loads[e];
             all += load;
-            if (fabs(load - wanted) > 2)
+            if (fabs(load - wanted) > CHOOSE_OTHERWISE)
                 fail_msg("%s: layer %d, expert %d: %g instead of %g", layout_words, (int)l, (int)e,
                          load, wanted);
         }
