@@ -84,10 +84,11 @@ static status open_now(error *err)
     void *library = open_library(folder);
     if (!library) {
         const char *why = dlerror(); /* none: the folder has no such file */
-        return error_set(err, ERR_MACHINE,
-                         "cuDNN, which BF16 attention needs, cannot be opened: %s%s; name the folder "
-                         "of " LIBRARY " with moefold.cudnn_path or MOEFOLD_CUDNN",
-                         why ? why : folder, why ? "" : "/" LIBRARY ": no such file");
+        return error_set(
+            err, ERR_MACHINE,
+            "cuDNN, which BF16 attention needs, cannot be opened: %s%s; name the folder "
+            "of " LIBRARY " with moefold.cudnn_path or MOEFOLD_CUDNN",
+            why ? why : folder, why ? "" : "/" LIBRARY ": no such file");
     }
     struct link_map *map = NULL;
     const char *where = LIBRARY;
