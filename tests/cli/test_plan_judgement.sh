@@ -87,8 +87,8 @@ for words in "${plans[@]}"; do
     holds "the dispatcher of $words stands beside prices of the others" \
         'len([w for w in x["why"] if w["choice"] == "dispatcher"]) == 3 and
          all(w["rule"] or w["step_s"] > 0 for w in x["why"])' "$folder/plan.json"
-    holds "no alternative of $words that fits is faster" \
-        'not [w for w in x["why"] if w["fits"] and
+    holds "no alternative of $words that fits is faster without a reason" \
+        'not [w for w in x["why"] if w["fits"] and not w["why_not"] and
          w["step_s"] < 0.995 * min(b["step_s"] for b in x["best"])]' "$folder/plan.json"
     "$moefold" check "$folder/winner.yaml" --json >"$folder/checked.json"
     python3 - "$folder" "$words" <<'PY' || failed=1

@@ -37,14 +37,14 @@ json() { # NAME EXPRESSION WORDS...: a Python expression over the JSON `d` of a 
 small=(mixtral-8x7b --gpus 8xH100 --seq 4096)
 
 # ---- rules that no layout can satisfy
-fp8=(--pin mixed_precision=bf16_mixed --pin mixed_precision.fp8_recipe=delayed)
+formats=(--pin mixed_precision.bf16=true --pin mixed_precision.fp16=true)
 data=(--pin moefold.mock_data=true --pin dataset.data_path=x)
-expect fp8_recipe_without_fp8_ends 1 'fp8-scaling-needs-fp8.*a repair: mixed_precision.fp8_recipe=null' "${small[@]}" "${fp8[@]}"
+expect two_formats_at_once_end 1 'bf16-or-fp16.*a repair: mixed_precision.fp16=false' "${small[@]}" "${formats[@]}"
 expect mock_and_real_data_ends 1 'mock-or-real-data.*a repair: moefold.mock_data=false' "${small[@]}" "${data[@]}"
-json both_are_named 'sorted(v["rule"] for v in d["violations"]) == ["fp8-scaling-needs-fp8", "mock-or-real-data"]' \
-    "${small[@]}" "${fp8[@]}" "${data[@]}"
+json both_are_named 'sorted(v["rule"] for v in d["violations"]) == ["bf16-or-fp16", "mock-or-real-data"]' \
+    "${small[@]}" "${formats[@]}" "${data[@]}"
 json each_has_its_repair 'all(v["repair"] for v in d["violations"]) and d["complete"] and not d["best"]' \
-    "${small[@]}" "${fp8[@]}" "${data[@]}"
+    "${small[@]}" "${formats[@]}" "${data[@]}"
 expect pins_against_one_another_are_named 1 'shared-overlap' "${small[@]}" --pin model.moe_shared_expert_overlap=true \
     --pin model.moe_token_dispatcher_type=allgather
 # one that reads what is searched, and is broken by every layout that is left
