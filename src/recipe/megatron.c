@@ -379,6 +379,14 @@ status reader_environment(reader *rd, const char *word, bool *taken)
     return recipe_set_key(rd->r, key, v, rd->where, rd->err);
 }
 
+/* A process that numactl binds runs as one that is not bound, for all that is known here. */
+static const char *why_of_command(const char *word)
+{
+    const char *slash = strrchr(word, '/');
+    bool binds = text_equal(slash ? slash + 1 : word, "numactl");
+    return binds ? flag_why_text(WHY_HOST) : "part of the command, no effect here";
+}
+
 /* A word that belongs to no flag. The end of a shell array begins a new command. */
 static status loose_word(reader *rd, const char *word)
 {
@@ -390,8 +398,8 @@ static status loose_word(reader *rd, const char *word)
         bool taken;
         status s = reader_environment(rd, word, &taken);
         if (!s && !taken)
-            recipe_note(rd->r, "%s: '%.100s': part of the command, no effect here", rd->where,
-                        shell_plain(rd->r->a, word));
+            recipe_note(rd->r, "%s: '%.100s': %s", rd->where, shell_plain(rd->r->a, word),
+                        why_of_command(word));
         return s;
     }
     if (shell_has_mark(word)) {

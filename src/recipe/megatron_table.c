@@ -126,6 +126,7 @@ const char *flag_why_text(flag_why why)
         [WHY_DATA] = "data loading in Megatron-LM, no effect here",
         [WHY_CHECKPOINT] = "checkpointing in Megatron-LM, no effect here",
         [WHY_FAULTS] = "fault handling in Megatron-LM, no effect here",
+        [WHY_HOST] = "keeps pauses of the host even: not modelled, no gain is predicted",
         [WHY_LIBRARY] = "tuning of a communication library, no effect here",
         [WHY_KERNEL] = "a choice among kernels of Megatron-LM, no effect here",
         [WHY_OPTIMIZER] = "an option of an optimizer that moefold does not have, no effect here",

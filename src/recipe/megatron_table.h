@@ -56,6 +56,7 @@ typedef enum flag_why {
     WHY_DATA,
     WHY_CHECKPOINT,
     WHY_FAULTS,
+    WHY_HOST,
     WHY_LIBRARY,
     WHY_KERNEL,
     WHY_OPTIMIZER,
