@@ -8,6 +8,7 @@
 #include "base/yaml.h"
 #include "cli/help.h"
 #include "run/checkpoint/checkpoint.h"
+#include "recipe/versions.h"
 #include "recipe/input.h"
 #include "recipe/megatron.h"
 #include "recipe/megatron_table.h"
@@ -319,7 +320,7 @@ static status sets_have_a_file(const recipe *r, const megatron_options *how, int
 
 /* Options of every command that reads a recipe, behind its own; what it has itself is its own. */
 typedef struct shared_words {
-    const char *megatron, *gpus, *seq, *last_set;
+    const char *megatron, *gpus, *seq, *versions, *last_set;
     const char *with;     /* may be given several times: read_overrides */
     megatron_options how; /* the file is read */
 } shared_words;
@@ -330,6 +331,8 @@ static int add_shared(cli_option *options, int n, shared_words *w)
         {"--gpus", "NxGPU", "GPU count and type: 256xH100 or H100x256, 16x./my.yaml", NULL,
          &w->gpus},
         {"--seq", "TOKENS", "sequence length: 4096, 128K", NULL, &w->seq},
+        {"--versions", "LIST", "versions of libraries, for rules: te=2.12,torch=2.9,cudnn=9.14",
+         NULL, &w->versions},
         {"--with", "FILE",
          "YAML file of overrides on top of the recipe; with several the later wins", NULL,
          &w->with},
@@ -368,6 +371,8 @@ static status set_shared(recipe *r, const shared_words *w, error *err)
 {
     status s = w->gpus ? cli_set_gpus(r, w->gpus, err) : OK;
     if (!s && w->seq) s = cli_set_seq(r, w->seq, err);
+    if (w->versions) recipe_set(r, K_VERSIONS, value_of_text(w->versions), "--versions");
+    if (!s) s = recipe_versions_read(r, err);
     if (!s) s = recipe_read_machine(r, err);
     if (!s) s = model_fill(r, err);
     if (!s && w->seq) cli_reach_seq(r);

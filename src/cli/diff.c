@@ -27,7 +27,7 @@ typedef struct diff_words {
 
 /* Options that take a value: the word behind them is none of the two. */
 static const char with_value[] =
-    "--tolerance|--stack|--gpus|--seq|--with|--from-megatron|--set|--command";
+    "--tolerance|--stack|--versions|--gpus|--seq|--with|--from-megatron|--set|--command";
 
 static bool is_operand(const cli_words *w, int i, arena *a)
 {

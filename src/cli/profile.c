@@ -17,7 +17,7 @@ typedef struct profile_words {
 
 /* Options whose next word is their value. */
 static const char with_value[] =
-    "--without|--steps|--stack|--gpus|--seq|--with|--from-megatron|--set|--command";
+    "--without|--steps|--stack|--versions|--gpus|--seq|--with|--from-megatron|--set|--command";
 
 /* The last word that is a file, but not the first operand, which is the recipe. */
 static int find_file(const cli_words *w, arena *a)

@@ -39,7 +39,7 @@ static void find_files(int argc, char **argv, const char **plan, const char **ru
 {
     *plan = *run = NULL;
     for (int i = 1; i < argc; i++) {
-        bool valued = text_in("-o|--out|--stack", '|', argv[i - 1]);
+        bool valued = text_in("-o|--out|--stack|--versions", '|', argv[i - 1]);
         if (argv[i][0] == '-' || valued || strchr(argv[i], '=')) continue;
         if (run_folder_is(argv[i]))
             *run = argv[i];

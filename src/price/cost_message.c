@@ -14,6 +14,7 @@
 
 #include "audit/expected.h"
 #include "price/cost_parts.h"
+#include "recipe/versions.h"
 
 /* ---- groups, of rank 0 */
 
@@ -288,7 +289,7 @@ static bool few_multiprocessors(const cost_model *c)
     const recipe *r = &c->s->r;
     bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
     bool few = recipe_given(r, K_FLEX_SMS) ? recipe_int(r, K_FLEX_SMS) < 32
-                                           : recipe_stack_before(r, "26.06");
+                                           : recipe_version_is(r, "container", "", "26.06");
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL;
 }
 

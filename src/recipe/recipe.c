@@ -410,12 +410,6 @@ bool recipe_names_data(const recipe *r)
     return recipe_given(r, K_DATA_PATH) || recipe_given(r, K_DATA_ARGS) || recipe_names_separate(r);
 }
 
-bool recipe_stack_before(const recipe *r, const char *name)
-{
-    const char *own = recipe_word(r, K_STACK);
-    return own && strcmp(own, name) < 0;
-}
-
 double recipe_real(const recipe *r, knob_id k)
 {
     value v = r->knob[k].v;

@@ -135,8 +135,6 @@ static inline bool recipe_on(const recipe *r, knob_id k)
     return r->knob[k].v.kind == V_BOOL && r->knob[k].v.flag;
 }
 bool recipe_is_lm(const recipe *r); /* moefold.system=megatron-lm */
-/* Is moefold.stack set, and older than `name`? Names sort by their age. */
-bool recipe_stack_before(const recipe *r, const char *name);
 double recipe_real(const recipe *r, knob_id k);
 const char *recipe_word(const recipe *r, knob_id k);
 bool recipe_is(const recipe *r, knob_id k, const char *word);

@@ -7,16 +7,17 @@
 
 #include "base/maths.h"
 #include "recipe/megatron_table.h"
+#include "recipe/versions.h"
 
 static bool rings_latents(const recipe *r)
 {
     return recipe_on(r, K_LATENT_RING) && recipe_on(r, K_MLA);
 }
 
-/* Can all-to-all stand in? Not in containers before 26.06 (rule mla-needs-a-ring). */
+/* Can all-to-all stand in? Not before Transformer Engine 2.15 (rule mla-needs-a-ring). */
 static bool heads_divide(const recipe *r)
 {
-    if (recipe_stack_before(r, "26.06")) return false;
+    if (recipe_version_is(r, "te", "", "2.15")) return false;
     int64_t shards = mul_sat(recipe_int(r, K_TP), recipe_int(r, K_CP));
     return recipe_int(r, K_CP) > 1 && shards > 0 && recipe_int(r, K_KV_HEADS) % shards == 0;
 }

@@ -56,6 +56,30 @@ const char *q_gpu_memory(const setup *s, const char *argument, arena *a)
     return s->gpu ? text_bytes(a, s->gpu->memory_bytes) : NULL;
 }
 
+/* ---- versions */
+
+/* "Transformer Engine 2.9 (moefold.stack=25.11)" */
+const char *q_version(const setup *s, const char *argument, arena *a)
+{
+    part_version v;
+    if (!recipe_version(&s->r, argument, &v)) return NULL;
+    knob_id k = v.given ? K_VERSIONS : K_STACK;
+    return arena_text(a, "%s %s (%s=%s)", version_part_title(argument), v.text, knobs[k].key,
+                      recipe_word(&s->r, k));
+}
+
+const char *q_version_conflict(const setup *s, const char *argument, arena *a)
+{
+    NO_ARGUMENT;
+    textbuf t = text_init(a);
+    part_version said, held;
+    const char *part;
+    for (int i = 0; (part = recipe_version_conflict(&s->r, i, &said, &held)); i++)
+        text_add(&t, "%s%s %s, not %s", i ? "; " : "", version_part_title(part), held.text,
+                 said.text);
+    return t.s;
+}
+
 /* ---- lists as values of overrides */
 
 static const char *list_without(const setup *s, knob_id k, const char *words, arena *a)

@@ -7,6 +7,7 @@
 #include "base/maths.h"
 #include "layout/setup.h"
 #include "recipe/judgement.h"
+#include "recipe/versions.h"
 
 /* ---- knobs of the setup `s` */
 
@@ -20,8 +21,7 @@
 #define LISTED(k) (s->r.knob[K_##k].v.kind == V_LIST)
 #define SAID(k)   (s->r.knob[K_##k].from == FROM_USER) /* a person wrote it, null included */
 #define USER(k)   (SET(k) && SAID(k))
-#define LM        recipe_is_lm(&s->r)           /* Megatron-LM's defaults and habits hold */
-#define BEFORE(w) recipe_stack_before(&s->r, w) /* an older container than w is named */
+#define LM        recipe_is_lm(&s->r) /* Megatron-LM's defaults and habits hold */
 
 /* Is a a multiple of b? True where either is not positive: that is another rule's business. */
 #define MULTIPLE(a, b) divides((b), (a))
