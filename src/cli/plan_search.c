@@ -43,15 +43,18 @@ static bool found_nothing(const search_result *r, status st, plan_default i)
     return st == ERR_RULE ? !r->counts.legal && i == PLAN_PUBLISHED : !st && !r->n_best;
 }
 
-/* I1 */
-static status leave_defaults(plan_answer *p, search_options *o, status st, arena *a, error *err)
+/* I1. Of a search that found nothing, nothing is kept. */
+static status search_wider(plan_answer *p, search_options *o, arena *a, error *err)
 {
+    arena_place before = arena_mark(a);
+    status st = search_run(p->result, p->given, o, a, err);
     for (int i = 0; i < PLAN_DEFAULTS; i++) {
         search_options wider = *o;
         bool none = found_nothing(p->result, st, (plan_default)i);
         if (!none || !leave[i](&wider, p->result)) continue;
         int formats = p->result->maker->n_precisions;
         *o = wider;
+        arena_release(a, before);
         st = search_run(p->result, p->given, o, a, err);
         p->left[i] = i != PLAN_PRECISION || p->result->maker->n_precisions > formats;
     }
@@ -71,7 +74,7 @@ status plan_search(plan_answer *p, const plan_words *w, search_options *o, arena
                           .until = p->until};
     p->result = ARENA_NEW(a, search_result);
     status st = plan_refuse_target(p, a, err);
-    if (!st) st = leave_defaults(p, o, search_run(p->result, p->given, o, a, err), a, err);
+    if (!st) st = search_wider(p, o, a, err);
     if (!st) search_own_ways(&p->ways, p->result, &p->given, o, a);
     p->complete = p->result->complete;
     if (st == ERR_RULE && !p->result->not_known && !p->result->never.n && !p->result->counts.legal)

@@ -105,8 +105,8 @@ static int64_t layers_of(const space *s)
 static void add_split(space *s, int64_t pp, int64_t vpp)
 {
     choice c = {.pp = pp, .vpp = vpp};
-    const pipe_split *first = choice_split(s->m, &c);
     if (s->n_splits + 2 > SPLITS_MAX) return;
+    const pipe_split *first = choice_split(s->m, &c);
     bool rare = vpp > VPP_COMMON && vpp % VPP_COMMON;
     if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0, rare};
     if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
@@ -119,6 +119,10 @@ static void add_split(space *s, int64_t pp, int64_t vpp)
         s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1, rare};
 }
 
+/* Of a thousand layers and more, numbers of virtual stages beyond this one only where they divide
+ * evenly: all of them would leave no room for other PP. */
+enum { VPP_EACH = 64 };
+
 static void list_splits(space *s, const model *m)
 {
     for (int i = 0; i < s->pp.n; i++) {
@@ -130,7 +134,8 @@ static void list_splits(space *s, const model *m)
         else if (pinned(s, K_PP_LAYOUT))
             for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
         else
-            for (int64_t v = 1; v <= most; v++) add_split(s, pp, v);
+            for (int64_t v = 1; v <= most; v++)
+                if (v <= VPP_EACH || m->n_layers % (pp * v) == 0) add_split(s, pp, v);
         of->n = s->n_splits - of->first;
         for (int k = of->first; k < s->n_splits; k++)
             of->many[s->splits[k].rare][s->splits[k].vpp > 1]++;

@@ -27,10 +27,10 @@ within price_4096_layers_pp4 5 1 price "${qwen[@]}" model.num_layers=4096 pp=4
 within price_vpp_4096 5 1 price "${qwen[@]}" pp=2 vpp=4096
 within price_vpp_2048 5 1 price "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096 --json
 changes=$out
-within check_vpp_2048 5 1 check "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
+within check_vpp_2048 10 1 check "${qwen[@]}" pp=2 vpp=2048 model.num_layers=4096
 within plan_short_sequences 10 0 plan qwen3-30b-a3b --gpus 16xH100 --seq 16
 within plan_tiny_cluster 10 1 plan mixtral-8x7b --gpus 2xH100 --seq 16
-within plan_one_gpu 5 1 plan qwen3-30b-a3b --gpus 1xB200 --seq 4096
+within plan_one_gpu 5 0 plan qwen3-30b-a3b --gpus 1xB200 --seq 4096
 within plan_65536_gpus 10 "0 1" plan deepseek-v3 --gpus 65536xH100 --seq 4096 --seconds 1
 # (a busy machine may find nothing in a second, and says so)
 
