@@ -57,4 +57,12 @@ done
 expect more_stages_than_any_model 1 'value-in-range: model.virtual_pipeline_model_parallel_size=70000' "${small[@]}" \
     --pin model.virtual_pipeline_model_parallel_size=70000
 
+
+# What a row has with offload is worth having without it, too: 5 times as fast where memory is tight.
+fastest() { timeout 120 "$moefold" plan gpt-oss-120b --gpus 8xB300 --seq 4096 --gbs 48 "$@" --json 2>/dev/null |
+    python3 -c 'import json, sys; print(min(b["step_s"] for b in json.load(sys.stdin)["best"]))'; }
+free=$(fastest) pinned=$(fastest --pin mixed_precision=bf16_mixed --pin optimizer.use_precision_aware_optimizer=true)
+out="free $free s, pinned $pinned s"
+awk "BEGIN {exit !($free <= 1.001 * $pinned)}"
+verdict a_precision_aware_optimizer_is_searched_without_offload $?
 exit $failed
