@@ -1,7 +1,6 @@
 /* test_convert.c - `moefold convert`: there and back, by itself, and told. */
-#include "run/hf_testing.h"
+#include "cli/converting.h"
 
-#include "cli/cli.h"
 #include "run/checkpoint/checkpoint.h"
 
 /* args.c prints help from it; main.c, which has it, is not linked here. */
@@ -11,34 +10,6 @@ const command *command_table(int *n)
         {.name = "convert", .usage = "SRC DST", .summary = "test", .run = command_convert}};
     *n = 1;
     return table;
-}
-
-/* Runs the command with these words (separated by spaces); what it prints goes to `out`. */
-static int convert(arena *a, const char *out, const char *words)
-{
-    char *argv[32] = {arena_copy(a, "convert", 7)};
-    int argc = 1;
-    for (const char *p = words; *p;) {
-        size_t n = strcspn(p, " ");
-        argv[argc++] = arena_copy(a, p, n);
-        p += n + strspn(p + n, " ");
-    }
-    fflush(stdout);
-    fflush(stderr);
-    int streams[2] = {dup(1), dup(2)};
-    FILE *file = fopen(out, "wb");
-    assert_non_null(file);
-    dup2(fileno(file), 1);
-    dup2(fileno(file), 2);
-    int code = command_convert(argc, argv);
-    fflush(stdout);
-    fflush(stderr);
-    for (int i = 0; i < 2; i++) {
-        dup2(streams[i], i + 1);
-        close(streams[i]);
-    }
-    fclose(file);
-    return code;
 }
 
 static void converted(arena *a, const char *folder, int code, const char *words, const char *says)

@@ -7,13 +7,12 @@
  *
  * With the variable EXPORT_CASES=FOLDER nothing is compared and the folders are left there: make.py
  * begins so. Without TEST_ALL every third case is looked at, and the first of each model. */
-#include "run/hf_testing.h"
+#include "cli/converting.h"
 
 #include <math.h>
 #include <omp.h>
 
 #include "base/json.h"
-#include "cli/cli.h"
 #include "run/checkpoint/checkpoint.h"
 #include "run/parity/parity.h"
 
@@ -41,32 +40,11 @@ typedef struct told {
     const char *text;
 } told;
 
-static told convert(arena *a, const char *scratch, const char *words)
+static told converted(arena *a, const char *scratch, const char *words)
 {
-    char *argv[32] = {arena_copy(a, "convert", 7)};
-    int argc = 1;
-    for (const char *p = words; *p;) {
-        size_t n = strcspn(p, " ");
-        argv[argc++] = arena_copy(a, p, n);
-        p += n + strspn(p + n, " ");
-    }
-    fflush(stdout);
-    fflush(stderr);
-    const char *out = arena_text(a, "%s/out.txt", scratch);
-    int streams[2] = {dup(1), dup(2)};
-    FILE *file = fopen(out, "wb");
-    assert_non_null(file);
-    dup2(fileno(file), 1);
-    dup2(fileno(file), 2);
-    told t = {.code = command_convert(argc, argv)};
-    fflush(stdout);
-    fflush(stderr);
-    for (int i = 0; i < 2; i++) {
-        dup2(streams[i], i + 1);
-        close(streams[i]);
-    }
-    fclose(file);
     size_t n;
+    const char *out = arena_text(a, "%s/out.txt", scratch);
+    told t = {.code = convert(a, out, words)};
     t.text = get_file(a, out, &n);
     return t;
 }
@@ -195,7 +173,7 @@ static void computes_the_same(const one *c, const loaded *x, const char *folder)
 
 static void comes_back(arena *a, const one *c, const char *scratch)
 {
-    told t = convert(a, scratch, arena_text(a, "%s/out %s/back", scratch, scratch));
+    told t = converted(a, scratch, arena_text(a, "%s/out %s/back", scratch, scratch));
     if (t.code) fail_msg("%s: %s", c->name, t.text);
     size_t n, m;
     const char *file = "iter_0000000/weights-00000-of-00001.safetensors";
@@ -208,7 +186,7 @@ static void comes_back(arena *a, const one *c, const char *scratch)
 static void keep(arena *a, const one *c, const char *scratch, const char *into)
 {
     const char *to = arena_text(a, "%s/%s", into, c->name);
-    told t = convert(a, scratch, arena_text(a, "%s/ours %s --to hf", scratch, to));
+    told t = converted(a, scratch, arena_text(a, "%s/ours %s --to hf", scratch, to));
     if (t.code) printf("%s: %s", c->name, t.text);
 }
 
@@ -225,7 +203,7 @@ static void look_at(const one *c, const json_t *all_expected, const opened *logi
         keep(a, c, scratch, into);
     } else {
         const json_t *expected = json_object_get(all_expected, c->name);
-        told t = convert(a, scratch, arena_text(a, "%s/ours %s/out", scratch, scratch));
+        told t = converted(a, scratch, arena_text(a, "%s/ours %s/out", scratch, scratch));
         if (t.code != (c->refused ? ERR_INPUT : OK)) fail_msg("%s: %s", c->name, t.text);
         if (c->refused) {
             assert_has(t.text, c->refused);
@@ -304,7 +282,7 @@ static void files_of_the_source_go_along(void **state)
     loaded_init(&x, source, FIXED "model.moe_router_topk=3 model.moe_expert_capacity_factor=1.5");
     draw(&x);
     save_checkpoint(&x, source, arena_text(a, "%s/ours", scratch));
-    told t = convert(a, scratch, arena_text(a, "%s/ours %s/out", scratch, scratch));
+    told t = converted(a, scratch, arena_text(a, "%s/ours %s/out", scratch, scratch));
     assert_has(t.text, "chat_template.jinja, generation_config.json, tokenizer.json\n");
     assert_has(t.text, "the source's but for num_experts_per_tok, vocab_size");
     assert_has(t.text, "trained with model.moe_expert_capacity_factor=1.5: tokens beyond");
@@ -317,15 +295,15 @@ static void files_of_the_source_go_along(void **state)
 
     /* The folder is gone: nothing is copied, and it is said; another is named. */
     scratch_remove(source);
-    t = convert(a, scratch, arena_text(a, "%s/ours %s/bare", scratch, scratch));
+    t = converted(a, scratch, arena_text(a, "%s/ours %s/bare", scratch, scratch));
     assert_has(t.text, "no tokenizer files: the folder that the model came from is not known");
-    t = convert(a, scratch,
-                arena_text(a, "%s/ours %s/named --tokenizer %s --json", scratch, scratch, out));
+    t = converted(a, scratch,
+                  arena_text(a, "%s/ours %s/named --tokenizer %s --json", scratch, scratch, out));
     assert_has(t.text, "\"copied\":[\"chat_template.jinja\",\"generation_config.json\",");
     assert_has(t.text, "\"config_changed\":\"num_experts_per_tok, vocab_size\"");
     holds(a, arena_text(a, "%s/named", scratch), "tokenizer.json", "{}");
-    t = convert(a, scratch,
-                arena_text(a, "%s/ours %s/no --tokenizer %s/none", scratch, scratch, scratch));
+    t = converted(a, scratch,
+                  arena_text(a, "%s/ours %s/no --tokenizer %s/none", scratch, scratch, scratch));
     assert_int_equal(t.code, ERR_INPUT);
     assert_has(t.text, "is not a folder");
     scratch_remove(scratch);

@@ -30,4 +30,14 @@ static inline void searching_machine(hardware *hw, const char *file, arena *a)
     if (hardware_read(hw, file, a, &err)) fail_msg("%s", err.text);
 }
 
+/* A number below `below`, from a test's own state; DRAW: one of a list, from state_of_random. */
+static inline uint32_t searching_draw(uint64_t *state, uint32_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33) % below;
+}
+
+#define DRAW(list)                                                                                 \
+    list[searching_draw(&state_of_random, (uint32_t)(sizeof(list) / sizeof(list)[0]))]
+
 #endif

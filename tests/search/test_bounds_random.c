@@ -7,15 +7,6 @@
 
 static uint64_t state_of_random = 20251116;
 
-static uint32_t draw(uint32_t below)
-{
-    state_of_random =
-        state_of_random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(state_of_random >> 33) % below;
-}
-
-#define DRAW(list) list[draw((uint32_t)(sizeof(list) / sizeof(list)[0]))]
-
 typedef struct words {
     arena *a;
     const char *list[32];
@@ -49,9 +40,10 @@ static void draw_words(words *w, const char *chip)
     say(w, "model.expert_tensor_parallel_size", 1);
     say(w, "model.pipeline_model_parallel_size", DRAW(pps));
     w->list[w->n++] = arena_text(w->a, "model.moe_token_dispatcher_type=%s", DRAW(to));
-    if (draw(24)) w->list[w->n++] = DRAW(recompute);
-    if (draw(16)) w->list[w->n++] = "optimizer.optimizer_cpu_offload=false";
-    if (!draw(3)) w->list[w->n++] = "mixed_precision=bf16_mixed";
+    if (searching_draw(&state_of_random, 24)) w->list[w->n++] = DRAW(recompute);
+    if (searching_draw(&state_of_random, 16))
+        w->list[w->n++] = "optimizer.optimizer_cpu_offload=false";
+    if (!searching_draw(&state_of_random, 3)) w->list[w->n++] = "mixed_precision=bf16_mixed";
 }
 
 /* Layouts that were judged; 0: none is legal. */

@@ -10,15 +10,6 @@
 
 static uint64_t state_of_random = 20261119;
 
-static uint32_t draw(uint32_t below)
-{
-    state_of_random =
-        state_of_random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(state_of_random >> 33) % below;
-}
-
-#define DRAW(list) list[draw((uint32_t)(sizeof(list) / sizeof(list)[0]))]
-
 /* A job, and its plans with more and more headroom; n_best 0: nothing was found, or looked for. */
 enum { HEADROOMS = 3, JOBS = 300 };
 static const double headrooms[HEADROOMS] = {0.05, 0.08, 0.12};
@@ -56,7 +47,8 @@ static void run_job(job *j, int n, arena *a)
                            arena_text(a, "cluster.n_gpus=%d", count),
                            arena_text(a, "model.seq_length=%d", 1024 * length),
                            arena_text(a, "train.global_batch_size=%d", batch),
-                           draw(3) ? NULL : "mixed_precision=bf16_mixed",
+                           searching_draw(&state_of_random, 3) ? NULL
+                                                               : "mixed_precision=bf16_mixed",
                            NULL};
     j->text = arena_text(a, "%s on %d %s, %dK, batch %d%s", name, count, machine[1], length, batch,
                          words[4] ? ", BF16" : "");

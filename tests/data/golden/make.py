@@ -123,7 +123,7 @@ CASES = {
         num_local_experts=5, num_experts_per_tok=3, sliding_window=8, hidden_act="gelu_new",
         rope_parameters=dict(rope_theta=10000.0, rope_type="dynamic", factor=4.0))),
     # two full layers to one linear, four value heads to a key head, a short convolution, a
-    # sequence that is no multiple of the chunk, a dense layer
+    # sequence that is not a multiple of the chunk, a dense layer
     "qwen3-next-options-tiny": ("Qwen3Next", dict(
         dict(GQA, num_hidden_layers=3, max_position_embeddings=128), head_dim=16,
         intermediate_size=40, moe_intermediate_size=8, shared_expert_intermediate_size=24,
