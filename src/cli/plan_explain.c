@@ -199,6 +199,7 @@ static const char *why_precision(const plan_answer *p)
 {
     if (p->given->knob[K_PRECISION].from == FROM_USER) return "as asked";
     if (p->any_precision) return "the first of all that were searched";
+    if (p->left[PLAN_FP8_WEIGHTS]) return "nothing fits with weights in FP8";
     return "the platform's default; --precision any searches others";
 }
 

@@ -46,9 +46,11 @@ const char *plan_knobs_text(const plan_answer *p, const choice *c, arena *a)
     if (c->offload) text_add(&t, ", %s", choice_offload(a, c));
     if (c->graphs) text_add(&t, ", CUDA graphs: %s", choice_graphs(c->graphs));
     if (c->tp_overlap) text_add(&t, ", TP overlap");
-    const char *format = p->result->maker->precisions[c->precision];
-    if (p->any_precision && format) text_add(&t, ", %s", format);
-    if (p->result->maker->wide[c->precision]) text_add(&t, ", weights in 16 bits");
+    const choice_maker *m = p->result->maker;
+    const char *format = m->precisions[c->precision];
+    bool first = text_equal(format, m->precisions[0]);
+    if (format && (p->any_precision || !first)) text_add(&t, ", %s", format);
+    if (m->wide[c->precision]) text_add(&t, ", weights in 16 bits");
     if (c->split) text_add(&t, ", embedding and head count as layers");
     if (p->ways.chunks) text_add(&t, ", %lld chunks", (long long)p->ways.chunks);
     return t.s;
@@ -91,7 +93,7 @@ static void print_left(const plan_answer *p)
 {
     static const char *const said[PLAN_DEFAULTS] = {
         [PLAN_FP8_WEIGHTS] = ("weights in FP8 (mixed_precision.fp8_param_gather): weights in 16 "
-                              "bits, with the optimizer on the host, were"),
+                              "bits (BF16, or the optimizer on the host) were"),
         [PLAN_PUBLISHED] = "the features of published runs on such GPUs: all features were",
         [PLAN_PRECISION] = "the platform's number format: all formats were"};
     for (int i = 0; i < PLAN_DEFAULTS; i++)

@@ -8,7 +8,7 @@
 
 #include "price/price.h"
 
-enum { PATH_MOVES = 16, MOVED_MAX = STEP_PARTS };
+enum { PATH_MOVES = 17, MOVED_MAX = STEP_PARTS };
 
 /* Seconds of a step that went (below zero) or came, of one part. */
 typedef struct moved {

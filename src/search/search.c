@@ -37,22 +37,51 @@ static void list_precisions(choice_maker *m, const recipe *r, bool any)
     for (int i = 0; i < m->n_precisions; i++) m->precisions[i] = list[i];
 }
 
-/* Beside formats that keep weights in FP8 the same with weights in 16 bits: the optimizer on the
- * host needs those. */
+static void add_format(choice_maker *m, const char *word, bool wide)
+{
+    for (int i = 0; i < m->n_precisions; i++)
+        if (text_equal(m->precisions[i], word) && m->wide[i] == wide) return;
+    if (m->n_precisions == PRECISIONS_MAX) return;
+    m->precisions[m->n_precisions] = word;
+    m->wide[m->n_precisions++] = wide;
+}
+
+/* Beside formats that keep weights in FP8 those with weights in 16 bits: the same, with the
+ * optimizer on the host, which needs them; and BF16, where nobody said a format. */
 static void list_wide(choice_maker *m, const recipe *r, bool try)
 {
     const setting *offload = &r->knob[K_OPT_OFFLOAD];
     bool asked = offload->from == FROM_USER && recipe_on(r, K_OPT_OFFLOAD);
     bool open = r->knob[K_FP8_PARAMS].from != FROM_USER && r->knob[K_REUSE_GRAD].from != FROM_USER;
-    if (!open || !(asked || (try && offload->from != FROM_USER))) return;
-    for (int i = 0, n = m->n_precisions; i < n && m->n_precisions < PRECISIONS_MAX; i++) {
+    bool left_open = try && offload->from != FROM_USER;
+    for (int i = 0, n = m->n_precisions; i < n; i++) {
         const setup *base = choice_base(m, i, 1);
-        if (!base || !recipe_on(&base->r, K_FP8_PARAMS) ||
-            recipe_is(&base->r, K_FP8_RECIPE, "delayed"))
-            continue;
-        m->precisions[m->n_precisions] = m->precisions[i];
-        m->wide[m->n_precisions++] = true;
+        if (!base || !recipe_on(&base->r, K_FP8_PARAMS)) continue;
+        bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
+        if (open && !delayed && (asked || left_open)) add_format(m, m->precisions[i], true);
+        if (try && m->precisions[i]) add_format(m, "bf16_mixed", false);
     }
+}
+
+static bool takes_precision_aware(const recipe *given, const recipe *resolved)
+{
+    return given->knob[K_PRECISION_AWARE].from != FROM_USER && !recipe_on_cpu(resolved) &&
+           recipe_is(resolved, K_OPTIMIZER, "adam") && recipe_on(resolved, K_DIST_OPT);
+}
+
+/* What every layout has. The precision-aware optimizer, where nobody says, is one of these: it is
+ * the same optimizer in fewer bytes, and the host updates with it alone. */
+static status open_probe(setup *probe, choice_maker *m, arena *a, error *err)
+{
+    recipe *whole = ARENA_NEW(a, recipe);
+    *whole = *m->given;
+    if (m->precisions[0])
+        recipe_set(whole, K_PRECISION, value_of_text(m->precisions[0]), "the platform's");
+    status st = setup_init(probe, whole, a, err);
+    m->aware = !st && takes_precision_aware(m->given, &probe->r);
+    if (!m->aware) return st;
+    recipe_set(whole, K_PRECISION_AWARE, value_of_bool(true), "the search's");
+    return setup_init(probe, whole, a, err);
 }
 
 /* Room for what is summed by stage: pins allow more of them than the lists of a search have. */
@@ -80,12 +109,8 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
                         .world = recipe_int(given, K_N_GPUS)};
     list_precisions(m, given, s->o->any_precision);
     s->out->maker = m;
-    recipe *whole = ARENA_NEW(a, recipe);
-    *whole = *given;
     setup *probe = ARENA_NEW(a, setup);
-    if (m->precisions[0])
-        recipe_set(whole, K_PRECISION, value_of_text(m->precisions[0]), "the platform's");
-    status st = setup_init(probe, whole, a, err);
+    status st = open_probe(probe, m, a, err);
     if (st) return st;
     s->out->not_known = audit_not_known(probe, a);
     if (s->out->not_known) return error_set(err, ERR_RULE, "%s", s->out->not_known);

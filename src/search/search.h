@@ -59,8 +59,8 @@ typedef struct search_options {
     const hardware *hw;
     price_options prices;
     bool any_precision;
-    bool wide;      /* where weights are FP8 also those in 16 bits, which the optimizer on the host
-                       needs; always so where that is asked for */
+    bool wide;      /* where weights are FP8 also those in 16 bits: BF16, and what the optimizer on
+                       the host needs; the latter always where that is asked for */
     bool published; /* of features that nobody set only those that a published run has */
     bool only_fit;  /* stop at the first layout that fits */
     bool judge_all; /* no bounds: for tests */

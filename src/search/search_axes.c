@@ -60,7 +60,6 @@ static const struct {
     {K_RECOMPUTE_MODULES, ON_DROP, false},
     {K_OPT_OFFLOAD, ON_OFFLOAD, true},
     {K_OPT_OFFLOAD_FRACTION, ON_OFFLOAD, true},
-    {K_PRECISION_AWARE, ON_OFFLOAD, true},
     {K_OPT_OFFLOAD_OVERLAP, ON_OFFLOAD, true},
     {K_OPT_STATES, ON_OFFLOAD, true},
     {K_GRAPHS, ON_GRAPHS, true},

@@ -22,7 +22,6 @@ static int64_t state_least(search *s, const choice *c, int offload)
         patched.r.knob[K_OPT_STATES].v = value_of_bool(true);
     else if (offload) {
         patched.r.knob[K_OPT_OFFLOAD].v = value_of_bool(true);
-        patched.r.knob[K_PRECISION_AWARE].v = value_of_bool(true); /* as search_choice.c has it */
         patched.r.knob[K_OPT_OFFLOAD_FRACTION].v = value_of_float((double)offload / OFFLOAD_ALL);
     }
     state_mode mode = state_mode_bare(&patched.r);

@@ -250,7 +250,6 @@ static void set_state(recipe *r, const choice *c)
 {
     bool moved = c->offload == OFFLOAD_MOVED, there = c->offload && !moved;
     put_flag(r, K_OPT_OFFLOAD, there);
-    if (there) put_flag(r, K_PRECISION_AWARE, true);
     if (there && c->offload < OFFLOAD_ALL)
         put(r, K_OPT_OFFLOAD_FRACTION, value_of_float(choice_on_host(c)));
     if (target_of(r) == TARGET_MEGATRON) return;
@@ -270,6 +269,7 @@ static void set_precision(recipe *r, const choice_maker *m, const choice *c)
 {
     const char *word = m->precisions[c->precision];
     if (word) put_word(r, K_PRECISION, word);
+    if (m->aware) put(r, K_PRECISION_AWARE, value_of_bool(true));
     if (!m->wide[c->precision]) return;
     put(r, K_FP8_PARAMS, value_of_bool(false));
     if (r->knob[K_REUSE_GRAD].from != FROM_USER) put(r, K_REUSE_GRAD, value_of_bool(false));

@@ -75,6 +75,7 @@ typedef struct choice_maker {
     int64_t world;
     const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
     bool wide[PRECISIONS_MAX]; /* with weights in 16 bits, which the optimizer on the host needs */
+    bool aware;                /* the precision-aware optimizer, on every layout */
     int n_precisions;
     struct base_setup {
         int precision;

@@ -144,8 +144,6 @@ bool search_breaks_rule(search *s, const choice *c, setup *t)
     arena_place mark = arena_mark(s->scratch);
     arena *own = t->r.a;
     t->r.a = s->scratch;
-    if (c->offload && c->offload != OFFLOAD_MOVED)
-        t->r.knob[K_PRECISION_AWARE].v = value_of_bool(true);
     int n = find_broken(s, c, t, broken);
     t->r.a = own;
     arena_release(s->scratch, mark);

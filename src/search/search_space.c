@@ -376,7 +376,7 @@ static bool offload_ok(const space *s, const choice *c, const setup *base)
     if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
     if (moved) return base->gpu->arch != ARCH_CPU && !recipe_is(&base->r, K_OPTIMIZER, "none");
     bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
-    return pin_agrees(s, K_PRECISION_AWARE, true) && base->gpu->arch != ARCH_CPU &&
+    return recipe_on(&base->r, K_PRECISION_AWARE) && base->gpu->arch != ARCH_CPU &&
            (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);
 }
 

@@ -22,7 +22,7 @@ P
 fast=$(host 1e11) slow=$(host 1e9)
 
 check what_fits_stays planned 'b["offload"] == 0 and "offload" not in r' "$fast" model.num_layers=8
-check as_small_a_share_as_fits planned 'b["offload"] == 0.25 and "overlap_cpu_optimizer_d2h_h2d: true" in r' "$fast" model.num_layers=12
+check as_small_a_share_as_fits planned 'b["offload"] == 0.25 and "overlap_cpu_optimizer_d2h_h2d: true" in r' "$fast" model.num_layers=14
 check more_where_more_is_needed planned 'b["offload"] == 0.75 and "optimizer_cpu_offload: true" in r' "$fast" model.num_layers=20
 check moved_where_the_host_is_slow planned 'b["offload"] == 1 and "offload_optimizer_states: true" in r and "cpu_offload: true" not in r' \
     "$slow" model.num_layers=20
@@ -37,7 +37,7 @@ check megatron_moves_nothing planned '"states: true" not in r' "$slow" moefold.t
 # What was planned is what is priced, and fits.
 "$moefold" plan "${job[@]}" "$slow" model.num_layers=20 --out "$work/moved.yaml" >"$work/out" 2>&1
 expect moved_fits 0 'fits' "$moefold" check "$work/moved.yaml"
-check what_the_host_holds_is_said grep -q "On the host: at most 146.23 GiB for all GPUs of a node; host.memory of the hardware description is not set" "$work/out"
+check what_the_host_holds_is_said grep -q "On the host: at most 121.86 GiB for all GPUs of a node; host.memory of the hardware description is not set" "$work/out"
 check moved_is_said grep -q 'optimizer state on the host, moved to the GPU for updates' "$work/out"
 expect check_names_the_repair 1 \
     'repair:  optimizer.optimizer_cpu_offload=true optimizer.use_precision_aware_optimizer=true$' \

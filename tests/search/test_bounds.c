@@ -154,8 +154,9 @@ typedef struct words_of {
 static double price_one(fixture *f, const words_of *w)
 {
     arena *a = arena_create();
-    const char *words[17];
+    const char *words[18];
     int n = 0;
+    words[n++] = "optimizer.use_precision_aware_optimizer=true"; /* as the search sets it */
     words[n++] = arena_text(a, "model.expert_model_parallel_size=%d", (int)w->ep);
     words[n++] = arena_text(a, "model.pipeline_model_parallel_size=%d", (int)w->pp);
     if (w->vpp > 1)
