@@ -34,6 +34,8 @@ OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
 OP_NAMES := $(BUILD)/generated/program/op_names.h
+JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/recipe/job_words.h
+MADE     := $(OP_NAMES) $(JOB)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
             src/report/page.css src/report/page.js))
 TESTS    := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/*/test_*.c)))
@@ -243,6 +245,14 @@ $(OP_NAMES).new: tools/op_names $(wildcard src/program/ops*.def) | check-deps
 	$(call say,names,$@)
 	$(Q)tools/op_names $(CC) > $@
 
+$(JOB): %: %.new
+	@cmp -s $< $@ || cp $< $@
+
+$(JOB:%=%.new): tools/job_fields src/recipe/knobs.def | check-deps
+	@mkdir -p $(@D)
+	$(call say,names,$(@:.new=))
+	$(Q)tools/job_fields $(if $(findstring words,$@),words,fields) $(CC) > $@
+
 # The report's page goes into the program as text.
 $(BUILD)/generated/report/%.h: src/report/% tools/text_lines
 	@mkdir -p $(@D)
@@ -250,13 +260,13 @@ $(BUILD)/generated/report/%.h: src/report/% tools/text_lines
 
 $(BUILD)/obj/src/report/page.o: $(PAGE)
 
-$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(OP_NAMES)
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags | check-deps $(MADE)
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -MMD -MP -c $< -o $@
 
 # It calls nothing of the program, so it is made of these files alone.
-$(BUILD)/moefold-mpi.so: $(MPI_ALSO) $(MPI_PART) $(BUILD)/flags | $(OP_NAMES)
+$(BUILD)/moefold-mpi.so: $(MPI_ALSO) $(MPI_PART) $(BUILD)/flags | $(MADE)
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $(shell mpicc --showme:compile) -fPIC -shared -MMD -MP -MF $@.d -MT $@ \
 	    $(MPI_ALSO) $(MPI_PART) $(LDFLAGS) $(shell mpicc --showme:link) -o $@
@@ -334,7 +344,7 @@ $(BUILD)/tests/cuda/rows-sm_100a: $(CUDA_TEST) $(BLACKWELL) $(BLACKWELL_C) $(LIB
 	$(call say,link,$@)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
 
-$(BUILD)/obj/sm_100a/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
+$(BUILD)/obj/sm_100a/%.cu.o: %.cu $(BUILD)/flags | $(MADE)
 	@mkdir -p $(@D)
 	$(call say,nvcc sm_100a,$<)
 	$(Q)$(NVCC) -std=c++17 -gencode arch=compute_100a,code=sm_100a --extended-lambda -Isrc \
@@ -343,13 +353,13 @@ $(BUILD)/obj/sm_100a/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
 cuda-backend: $(BUILD)/moefold-cuda.so $(BUILD)/tests/cuda/rows $(BUILD)/tests/cudnn/plans $(NO_DRIVER)
 	@:
 
-$(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(OP_NAMES)
+$(BUILD)/obj/%.cu.o: %.cu $(BUILD)/flags | $(MADE)
 	@mkdir -p $(@D)
 	$(call say,nvcc,$<)
 	$(Q)$(NVCC) -std=c++17 $(GPU_ONLY) --extended-lambda -Isrc -I$(BUILD)/generated $(NVCCFLAGS) \
 	    -Xcompiler -fPIC -MMD -MP -MF $(@:.o=.d) -MT $@ -c $< -o $@
 
-$(BUILD)/obj/%.pic.o: %.c $(BUILD)/flags | $(OP_NAMES)
+$(BUILD)/obj/%.pic.o: %.c $(BUILD)/flags | $(MADE)
 	@mkdir -p $(@D)
 	$(call say,$(CC),$<)
 	$(Q)$(COMPILE) -fPIC -MMD -MP -c $< -o $@

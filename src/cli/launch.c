@@ -10,12 +10,12 @@
 #include "base/stop.h"
 #include "cli/runtime.h"
 
-typedef struct job {
+typedef struct slurm_job {
     const char *command; /* moefold train RECIPE ... */
     const char *time, *why_time;
     int64_t nodes, tasks_per_node, world;
     bool gpus, requeue;
-} job;
+} slurm_job;
 
 /* The words of the command line that `train` is to get: all but our own options. */
 static const char *train_command(int argc, char **argv, arena *a)
@@ -48,11 +48,11 @@ static const char *job_name(const setup *s, arena *a)
     return name;
 }
 
-static job job_of(const setup *s, const char *time, arena *a)
+static slurm_job slurm_job_of(const setup *s, const char *time, arena *a)
 {
     int64_t per_node = s->lay.gpus_per_node < s->lay.world ? s->lay.gpus_per_node : s->lay.world;
     int64_t minutes = recipe_int(&s->r, K_EXIT_MINUTES);
-    job j = {.time = time, .why_time = "as asked for"};
+    slurm_job j = {.time = time, .why_time = "as asked for"};
     j.world = s->lay.world;
     j.tasks_per_node = per_node;
     j.nodes = ceil_div(j.world, per_node);
@@ -67,7 +67,7 @@ static job job_of(const setup *s, const char *time, arena *a)
     return j;
 }
 
-static void write_header(textbuf *t, const setup *s, const job *j, arena *a)
+static void write_header(textbuf *t, const setup *s, const slurm_job *j, arena *a)
 {
     text_add(t, "#!/bin/bash\n");
     text_add(t, "# Trains on %" PRId64 " ranks; submit it with sbatch. Time limit: %s.\n", j->world,
@@ -88,7 +88,7 @@ static void write_header(textbuf *t, const setup *s, const job *j, arena *a)
 /* Threads and binding: srun gives each rank an equal part of its node's cores. Open MPI is told who
  * it is by PMIx. A rank that fails ends all; SIGTERM comes early enough to write a checkpoint, and
  * the script outlives it. */
-static void write_script(textbuf *t, const setup *s, const job *j, arena *a)
+static void write_script(textbuf *t, const setup *s, const slurm_job *j, arena *a)
 {
     write_header(t, s, j, a);
     text_add(t, "set -eu\n");
@@ -108,7 +108,7 @@ static void write_script(textbuf *t, const setup *s, const job *j, arena *a)
     text_add(t, "exit \"$code\"\n");
 }
 
-static status write_out(const char *path, const setup *s, const job *j, arena *a, error *err)
+static status write_out(const char *path, const setup *s, const slurm_job *j, arena *a, error *err)
 {
     textbuf t = text_init(a);
     write_script(&t, s, j, a);
@@ -148,7 +148,7 @@ static status launch(const setup *s, int argc, char **argv, const launch_options
                          "--time %s: Slurm takes minutes, hours:minutes:seconds or "
                          "days-hours:minutes:seconds, such as 1-00:00:00",
                          time);
-    job j = job_of(s, time, a);
+    slurm_job j = slurm_job_of(s, time, a);
     j.requeue = o->requeue;
     j.command = train_command(argc, argv, a);
     return write_out(o->file, s, &j, a, err);

@@ -39,14 +39,14 @@ static bool changes_pin(const recipe *given, const char *assignment)
 
 /* A search of the job that asks no more than whether there is a layout: one that fits, or that the
  * rules allow. */
-static bool search_quickly(search_result *out, const recipe *job, const search_options *o, arena *a)
+static bool search_quickly(search_result *out, const recipe *asked, const search_options *o, arena *a)
 {
     enum { SECONDS = 2 };
     search_options quick = *o;
     error err = {{0}};
     quick.only_fit = true;
     quick.until = clock_seconds() + SECONDS;
-    return search_run(out, job, &quick, a, &err) == OK || out->never.n > 0;
+    return search_run(out, asked, &quick, a, &err) == OK || out->never.n > 0;
 }
 
 static bool some_layout(const recipe *r, const search_options *o, arena *a)

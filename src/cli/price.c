@@ -295,10 +295,10 @@ static status see_rank(priced *q, arena *a, error *err)
 }
 
 /* What the guides do about a bubble, as far as it fits and gains. */
-static void find_repairs(priced *q, const change_job *job, arena *a)
+static void find_repairs(priced *q, const change_job *asked, arena *a)
 {
     profile_fix all[FIXES_MAX];
-    int n = profile_fixes(all, WALL_BUBBLE, COST_OTHER, job, a);
+    int n = profile_fixes(all, WALL_BUBBLE, COST_OTHER, asked, a);
     for (int i = 0; i < n; i++)
         if (all[i].change.words && all[i].change.fits && all[i].change.gain > 0.005)
             q->repairs[q->n_repairs++] = all[i];
@@ -333,9 +333,9 @@ static status price_recipe(priced *q, const recipe *r, const char *routed, price
     cli_routing_other(&q->other, r, &(price_job){s, hw, o});
     if (q->trace.path) st = cli_price_trace(&q->traced, &q->trace, &(price_job){s, hw, o}, err);
     q->limit.seconds = CHANGES_SECONDS;
-    change_job job = {.given = r, .now = &q->p, .hw = hw, .o = o};
-    if (!st && q->p.wall == WALL_BUBBLE) find_repairs(q, &job, a);
-    if (!st) q->n_changes = price_changes(q->changes, CHANGES, &job, &q->limit, a);
+    change_job asked = {.given = r, .now = &q->p, .hw = hw, .o = o};
+    if (!st && q->p.wall == WALL_BUBBLE) find_repairs(q, &asked, a);
+    if (!st) q->n_changes = price_changes(q->changes, CHANGES, &asked, &q->limit, a);
     waiting_end();
     return st ? st : see_rank(q, a, err);
 }

@@ -12,10 +12,10 @@ enum { CHANGES = 10 };
 static json_t *json_ladder(const report_job *j, const price *p, double until, arena *a)
 {
     rung rungs[RUNGS_MAX];
-    ladder_job job = {.given = j->given, .resolved = &j->s->r, .now = p, .hw = j->hw};
-    job.o = j->o;
-    job.until = until;
-    int n = report_ladder(rungs, &job, a);
+    ladder_job asked = {.given = j->given, .resolved = &j->s->r, .now = p, .hw = j->hw};
+    asked.o = j->o;
+    asked.until = until;
+    int n = report_ladder(rungs, &asked, a);
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
         json_array_append_new(
@@ -29,8 +29,8 @@ static json_t *json_changes(const report_job *j, const price *p, double seconds,
 {
     price_change changes[CHANGES];
     change_limit limit = {.seconds = seconds};
-    change_job job = {.given = j->given, .now = p, .hw = j->hw, .o = j->o};
-    int n = price_changes(changes, CHANGES, &job, &limit, a);
+    change_job asked = {.given = j->given, .now = p, .hw = j->hw, .o = j->o};
+    int n = price_changes(changes, CHANGES, &asked, &limit, a);
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
         json_array_append_new(
@@ -50,17 +50,17 @@ static json_t *json_found(const found *list, int n, arena *a)
 /* The job of the recipe, searched. Where nothing can be, the page says why. */
 static void add_front(json_t *o, const report_job *j, double until, arena *a)
 {
-    recipe *job = ARENA_NEW(a, recipe);
+    recipe *wanted = ARENA_NEW(a, recipe);
     search_result *r = ARENA_NEW(a, search_result);
     error err = {{0}};
-    against_open(job, j->given);
+    against_open(wanted, j->given);
     for (knob_id k = 0; k < K_COUNT; k++) { /* what a search must know, as it was resolved */
         bool asked = k == K_N_GPUS || k == K_SEQ || k == K_GBS || k == K_GPU;
-        if (asked) recipe_set(job, k, j->s->r.knob[k].v, "the recipe's");
+        if (asked) recipe_set(wanted, k, j->s->r.knob[k].v, "the recipe's");
     }
     search_options so = {.hw = j->hw, .until = until, .best = 3};
     if (j->o) so.prices = *j->o;
-    status st = search_run(r, job, &so, a, &err);
+    status st = search_run(r, wanted, &so, a, &err);
     if (st) json_object_set_new(o, "front_why_not", json_string(err.text));
     json_object_set_new(o, "front", json_found(r->front, st ? 0 : r->n_front, a));
     json_object_set_new(o, "best", json_found(r->best, st ? 0 : r->n_best, a));

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "recipe/job_of.h"
 #include "recipe/megatron.h"
 #include "recipe/target.h"
 
@@ -169,6 +170,7 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     if (!st) st = resolve(&s->r, err);
     if (!st) st = model_init(&s->m, &s->r, err);
     if (st) return st;
+    job_of(&s->j, &s->r);
     param_table_init(&s->params, &s->m, a);
     s->gpu = recipe_gpu(&s->r);
     if (!s->gpu) s->gpu = gpu_find(knobs[K_GPU].dflt); /* a rule names the word that is wrong */

@@ -10,10 +10,12 @@
 #include "layout/layout.h"
 #include "layout/pipeline.h"
 #include "layout/state.h"
+#include "job/job.h"
 #include "model/params.h"
 
 typedef struct setup {
     recipe r; /* resolved: every knob has a value and a reason */
+    job j;    /* what it says, in the types of C */
     model m;
     param_table params;
     const gpu *gpu;

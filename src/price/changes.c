@@ -167,17 +167,17 @@ static const char *with_split(const changing *w, const char *words)
 /* Sizes from which GPUs and batch follow leave them as they were priced. */
 static const char *with_job(const changing *w, const char *words)
 {
-    static const knob_id job[] = {K_N_GPUS, K_GBS};
+    static const knob_id kept[] = {K_N_GPUS, K_GBS};
     recipe *r = ARENA_NEW(w->a, recipe);
     setup *s = ARENA_NEW(w->a, setup);
     error err = {{0}};
     *r = *w->asked;
     r->a = w->a;
     if (!apply(r, words, w->a) || setup_init(s, r, w->a, &err)) return words;
-    for (size_t i = 0; i < sizeof job / sizeof job[0]; i++) {
-        value was = w->before->r.knob[job[i]].v;
-        if (!strstr(words, knobs[job[i]].key) && !value_equal(s->r.knob[job[i]].v, was))
-            words = arena_text(w->a, "%s %s=%s", words, knobs[job[i]].key, value_text(w->a, was));
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+        value was = w->before->r.knob[kept[i]].v;
+        if (!strstr(words, knobs[kept[i]].key) && !value_equal(s->r.knob[kept[i]].v, was))
+            words = arena_text(w->a, "%s %s=%s", words, knobs[kept[i]].key, value_text(w->a, was));
     }
     return words;
 }

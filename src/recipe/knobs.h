@@ -6,14 +6,8 @@
 #ifndef RECIPE_KNOBS_H
 #define RECIPE_KNOBS_H
 
+#include "job/fields.h"
 #include "recipe/value.h"
-
-typedef enum knob_id {
-#define K(id, ...) K_##id,
-#include "recipe/knobs.def"
-#undef K
-    K_COUNT
-} knob_id;
 
 typedef enum knob_kind { BOOL, INT, FLOAT, TEXT, ENUM } knob_kind;
 typedef enum knob_form {

@@ -3,10 +3,10 @@
 
 #include "audit/audit.h"
 
-void against_open(recipe *job, const recipe *own)
+void against_open(recipe *out, const recipe *own)
 {
-    *job = *own;
-    path_open(job, NULL);
+    *out = *own;
+    path_open(out, NULL);
 }
 
 /* False where one of them names no model: it is the other's then. */

@@ -20,7 +20,7 @@ typedef struct against {
 } against;
 
 /* The job of a recipe: what a search decides is left open. */
-void against_open(recipe *job, const recipe *own);
+void against_open(recipe *out, const recipe *own);
 
 /* Makes a plan and a recipe the same job: what the plan leaves unset is taken from the recipe, what
  * both set is as the plan has it. What a search decides stays with each. ERR_INPUT: they are of

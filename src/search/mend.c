@@ -353,47 +353,47 @@ static bool by_sizes(mending *m, const mend_set *base, mend_set *out)
 /* ---- the search */
 
 /* The job of a recipe on `world` GPUs: what a search decides is open. */
-static bool job_of(const mending *m, const mend_set *base, int64_t world, recipe *job, arena *a)
+static bool wanted_of(const mending *m, const mend_set *base, int64_t world, recipe *wanted, arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
     error err;
     if (!rules_apply(r, m->given, base->list, a) || setup_init(s, r, a, &err)) return false;
-    against_open(job, r);
+    against_open(wanted, r);
     static const knob_id kept[] = {K_GPU, K_SEQ, K_GBS,
                                    K_PRECISION}; /* which a search may choose */
     for (int i = 0; i < 4; i++)
         if (recipe_given(&s->r, kept[i]))
-            recipe_set(job, kept[i], s->r.knob[kept[i]].v, "as it is");
-    recipe_set(job, K_N_GPUS, value_of_int(world), "as it is");
+            recipe_set(wanted, kept[i], s->r.knob[kept[i]].v, "as it is");
+    recipe_set(wanted, K_N_GPUS, value_of_int(world), "as it is");
     return true;
 }
 
-static bool search_job(search_result *res, const mending *m, const recipe *job, double work,
+static bool search_job(search_result *res, const mending *m, const recipe *wanted, double work,
                        arena *a)
 {
     error err;
     search_options o = {.hw = m->hw, .only_fit = true, .best = 1, .work = work};
-    return !search_run(res, job, &o, a, &err);
+    return !search_run(res, wanted, &o, a, &err);
 }
 
 static bool by_search(mending *m, const mend_set *base, mend_set *out)
 {
     arena *a = arena_create();
-    recipe *job = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
+    recipe *wanted = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
     mend_set set = *base;
     bool any =
-        job_of(m, base, m->world, job, a) && search_job(res, m, job, m->work, a) && res->n_best > 0;
+        wanted_of(m, base, m->world, wanted, a) && search_job(res, m, wanted, m->work, a) && res->n_best > 0;
     m->late = !any && !res->complete;
     if (any) {
-        search_recipe(to, res, job, &res->best[0].c);
+        search_recipe(to, res, wanted, &res->best[0].c);
         for (int k = 0; k < K_COUNT; k++)
             if (path_decides((knob_id)k))
                 put(m, &set, arena_text(m->a, "%s=%s", knobs[k].key, value_text(a, to->knob[k].v)));
-        /* As they were searched for; offload saves all of a slice with the last alone. */
+        /* as they were searched for */
         static const knob_id others[] = {K_N_GPUS, K_GBS, K_PRECISION_AWARE};
-        for (int i = 0; i < (recipe_on(to, K_OPT_OFFLOAD) ? 3 : 2); i++)
+        for (int i = 0; i < 3; i++)
             put(m, &set,
                 arena_text(m->a, "%s=%s", knobs[others[i]].key,
                            value_text(a, to->knob[others[i]].v)));
@@ -445,9 +445,9 @@ void mend_more_gpus(mend *out, const recipe *given, const char *const *rules, co
     double work = clock_work() + seconds;
     for (int64_t n = m.world * 2; m.world && n <= WORLD_MOST && clock_work() < work; n *= 2) {
         arena *own = arena_create();
-        recipe *job = ARENA_NEW(own, recipe);
+        recipe *wanted = ARENA_NEW(own, recipe);
         search_result *res = ARENA_NEW(own, search_result);
-        if (job_of(&m, &m.start, n, job, own) && search_job(res, &m, job, work, own) &&
+        if (wanted_of(&m, &m.start, n, wanted, own) && search_job(res, &m, wanted, work, own) &&
             res->n_best > 0)
             out->enough_gpus = n;
         arena_destroy(own);

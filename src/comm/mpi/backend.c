@@ -61,7 +61,7 @@ static void start_gather(message *m, MPI_Comm among)
     char *own = m->y + (size_t)the.groups[m->group].place * message_bytes(m);
     const void *x = m->x == own ? MPI_IN_PLACE : m->x;
     CALL(m, MPI_Iallgather(x, t.count, t.type, m->y, t.count, t.type, among,
-                           &job_of(&the, m)->request[0]));
+                           &mpi_job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
@@ -69,14 +69,14 @@ static void start_all_to_all(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     CALL(m, MPI_Ialltoall(m->x, t.count, t.type, m->y, t.count, t.type, among,
-                          &job_of(&the, m)->request[0]));
+                          &mpi_job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
 static void start_broadcast(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
-    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, &job_of(&the, m)->request[0]));
+    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, &mpi_job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 
@@ -88,7 +88,7 @@ static void start_all_reduce(message *m, MPI_Comm among)
         cut_all_reduce(&the, m, among);
     else
         CALL(m, MPI_Iallreduce(MPI_IN_PLACE, m->y, (int)m->n, cut_element(m->type), MPI_SUM, among,
-                               &job_of(&the, m)->request[0]));
+                               &mpi_job_of(&the, m)->request[0]));
 }
 
 static void start_reduce_scatter(message *m, MPI_Comm among)
@@ -102,7 +102,7 @@ static void start_reduce_scatter(message *m, MPI_Comm among)
     else
         CALL(m, MPI_Ireduce_scatter_block(m->in_place ? MPI_IN_PLACE : m->x, to, (int)m->n,
                                           cut_element(m->type), MPI_SUM, among,
-                                          &job_of(&the, m)->request[0]));
+                                          &mpi_job_of(&the, m)->request[0]));
 }
 
 /* MPI puts the sum to the start of x, whichever part of it is this rank's. Pieces of a message that
@@ -117,18 +117,18 @@ static void start_check(message *m, MPI_Comm among)
 {
     if (the.exchanges[m->group][m->channel]++ >= CHECKED) return;
     size_t n = (size_t)the.groups[m->group].n;
-    job *j = job_of(&the, m);
+    mpi_job *j = mpi_job_of(&the, m);
     j->heard = malloc(n * sizeof *j->heard);
     if (!j->heard) mpi_stop(m, "a check", 0);
     CALL(m, MPI_Ialltoall(m->table + n, 1, MPI_INT32_T, j->heard, 1, MPI_INT32_T, among,
-                          &job_of(&the, m)->request[1]));
+                          &mpi_job_of(&the, m)->request[1]));
 }
 
 static void end_check(message *m)
 {
     int64_t n = the.groups[m->group].n, place = the.groups[m->group].place;
     char text[120];
-    job *j = job_of(&the, m);
+    mpi_job *j = mpi_job_of(&the, m);
     for (int64_t from = 0; from < n; from++) {
         int wanted = m->table[3 * n + from], sent = j->heard[from];
         if (sent == wanted) continue;
@@ -146,7 +146,7 @@ static void start_exchange(message *m, MPI_Comm among)
     int64_t n = the.groups[m->group].n;
     MPI_Datatype type = cut_row(&the, m->type, m->n);
     CALL(m, MPI_Ialltoallv(m->x, m->table + n, m->table, type, m->y, m->table + 3 * n,
-                           m->table + 2 * n, type, among, &job_of(&the, m)->request[0]));
+                           m->table + 2 * n, type, among, &mpi_job_of(&the, m)->request[0]));
     start_check(m, among);
 }
 
@@ -154,8 +154,8 @@ static void start_shift(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), from = place_on(m, -m->step);
-    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, &job_of(&the, m)->request[0]));
-    CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, &job_of(&the, m)->request[1]));
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, 0, among, &mpi_job_of(&the, m)->request[0]));
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, 0, among, &mpi_job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
@@ -169,11 +169,11 @@ static void start_send(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int to = place_on(m, m->step), tag = tag_of(m);
-    CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, &job_of(&the, m)->request[0]));
+    CALL(m, MPI_Isend(m->x, t.count, t.type, to, tag, among, &mpi_job_of(&the, m)->request[0]));
     m->last_start = m->started;
     if (the.stamped)
         CALL(m, MPI_Isend(&m->started, 1, MPI_DOUBLE, to, tag + 1, among,
-                          &job_of(&the, m)->request[1]));
+                          &mpi_job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
@@ -181,10 +181,10 @@ static void start_recv(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
     int from = place_on(m, m->step), tag = tag_of(m);
-    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, &job_of(&the, m)->request[0]));
+    CALL(m, MPI_Irecv(m->y, t.count, t.type, from, tag, among, &mpi_job_of(&the, m)->request[0]));
     if (the.stamped)
         CALL(m, MPI_Irecv(&m->last_start, 1, MPI_DOUBLE, from, tag + 1, among,
-                          &job_of(&the, m)->request[1]));
+                          &mpi_job_of(&the, m)->request[1]));
     cut_release(&t);
 }
 
@@ -204,13 +204,13 @@ static void start(void *unused, message *m)
 {
     (void)unused;
     MPI_Comm among = comm_of(&the, m);
-    job *j = job_of(&the, m);
-    *j = (job){.more = NULL};
+    mpi_job *j = mpi_job_of(&the, m);
+    *j = (mpi_job){.more = NULL};
     for (int i = 0; i < JOB_REQUESTS; i++) j->request[i] = MPI_REQUEST_NULL;
     starts[m->kind](m, among);
     if (the.stamped && !message_is_pair(m))
         CALL(m, MPI_Iallreduce(&m->started, &m->last_start, 1, MPI_DOUBLE, MPI_MAX, among,
-                               &job_of(&the, m)->request[2]));
+                               &mpi_job_of(&the, m)->request[2]));
 }
 
 /* ---- moving on */
@@ -219,7 +219,7 @@ static bool test(void *unused, message *m)
 {
     (void)unused;
     int all = 0;
-    job *j = job_of(&the, m);
+    mpi_job *j = mpi_job_of(&the, m);
     if (atomic_load_explicit(&m->done, memory_order_relaxed)) return true;
     wider_go_on(&the);
     CALL(m, MPI_Testall(JOB_REQUESTS, j->request, &all, MPI_STATUSES_IGNORE));

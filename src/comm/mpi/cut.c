@@ -97,7 +97,7 @@ MPI_Datatype cut_row(state *s, dtype element, int64_t n)
 static MPI_Request *take_requests(const state *s, const message *m, int64_t n)
 {
     if (n > INT_MAX) mpi_stop(m, "a size", MPI_ERR_COUNT);
-    job *j = job_of(s, m);
+    mpi_job *j = mpi_job_of(s, m);
     j->more = calloc((size_t)n, sizeof *j->more);
     if (!j->more) mpi_stop(m, "requests", 0);
     j->n_more = (int)n;

@@ -12,21 +12,21 @@
 enum { ROWS_MAX = 64, JOB_REQUESTS = 4 };
 
 /* What the library has of a message; at the message's index. */
-typedef struct job {
+typedef struct mpi_job {
     MPI_Request request[JOB_REQUESTS];
     MPI_Request *more; /* [n_more]: requests of a message that was cut */
     int n_more;
     int32_t *heard; /* [P] rows that others say they send, of an exchange that is checked */
     struct wider_room *memory; /* of a sum that the library does not make */
     struct message *summing;   /* the next of those that others' blocks are still missing of */
-} job;
+} mpi_job;
 
 typedef struct state {
     int rank, size, most_tag;
     bool stamped;
     const members *groups;                     /* [GROUP_COUNT] */
     MPI_Comm comms[GROUP_COUNT][STREAM_COUNT]; /* by channel */
-    job *jobs;                                 /* [COMM_REQUESTS_MAX] */
+    mpi_job *jobs;                                 /* [COMM_REQUESTS_MAX] */
     MPI_Comm quiet;
     int64_t piece; /* elements of all members together that one call may have */
     struct {
@@ -40,7 +40,7 @@ typedef struct state {
     struct wider_room *rooms;                     /* memory for wider.c that no message has */
 } state;
 
-static inline job *job_of(const state *s, const message *m)
+static inline mpi_job *mpi_job_of(const state *s, const message *m)
 {
     return &s->jobs[m->index];
 }

@@ -76,13 +76,13 @@ static wider_room *lay_out(state *s, message *m, int64_t block, bool padded)
     r->list = padded ? r->blocks + all : m->y;
     r->block = block;
     r->first_part = m->kind == MESSAGE_ALL_REDUCE;
-    job_of(s, m)->memory = r;
+    mpi_job_of(s, m)->memory = r;
     return r;
 }
 
 static void send_blocks(state *s, message *m, const void *from, MPI_Comm among)
 {
-    job *j = job_of(s, m);
+    mpi_job *j = mpi_job_of(s, m);
     cut_type t = cut_typed(s, m, j->memory->block);
     check(m, "MPI_Ialltoall",
           MPI_Ialltoall(from, t.count, t.type, j->memory->blocks, t.count, t.type, among,
@@ -109,13 +109,13 @@ void wider_all_reduce(state *s, message *m, MPI_Comm among)
     }
     send_blocks(s, m, r->list, among);
     message **last = &s->summing;
-    while (*last) last = &job_of(s, *last)->summing;
+    while (*last) last = &mpi_job_of(s, *last)->summing;
     *last = m;
 }
 
 static void add_blocks(const state *s, const message *m, char *to)
 {
-    const wider_room *r = job_of(s, m)->memory;
+    const wider_room *r = mpi_job_of(s, m)->memory;
     size_t each = block_bytes(m, r);
     adder total;
     for (int64_t i = 0; i < r->block; i += ADDER_BLOCK) {
@@ -129,7 +129,7 @@ static void add_blocks(const state *s, const message *m, char *to)
 
 static void start_second_part(const state *s, message *m)
 {
-    job *j = job_of(s, m);
+    mpi_job *j = mpi_job_of(s, m);
     wider_room *r = j->memory;
     int place = (int)s->groups[m->group].place;
     add_blocks(s, m, r->list + (size_t)place * block_bytes(m, r));
@@ -145,7 +145,7 @@ void wider_go_on(state *s) /* I2 */
 {
     for (message **p = &s->summing; *p;) {
         message *m = *p;
-        job *j = job_of(s, m);
+        mpi_job *j = mpi_job_of(s, m);
         int there = 0;
         check(m, "MPI_Test", MPI_Test(&j->request[0], &there, MPI_STATUS_IGNORE));
         if (!there) {
@@ -157,14 +157,14 @@ void wider_go_on(state *s) /* I2 */
     }
 }
 
-bool wider_is_summing(const job *j)
+bool wider_is_summing(const mpi_job *j)
 {
     return j->memory && j->memory->first_part;
 }
 
 void wider_end(state *s, message *m)
 {
-    job *j = job_of(s, m);
+    mpi_job *j = mpi_job_of(s, m);
     wider_room *r = j->memory;
     if (m->kind == MESSAGE_REDUCE_SCATTER)
         add_blocks(s, m, m->y);

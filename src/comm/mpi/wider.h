@@ -13,7 +13,7 @@ void wider_all_reduce(state *s, message *m, MPI_Comm among);
 void wider_go_on(state *s);
 
 /* Is its first part not complete, or was when it was last looked at? */
-bool wider_is_summing(const job *j);
+bool wider_is_summing(const mpi_job *j);
 
 /* All requests of the message are complete: makes the sum where it is not made yet, and puts it
  * where it belongs. */

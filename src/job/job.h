@@ -1,0 +1,68 @@
+/* job.h - what is trained, where and how: a field a knob, in the types of C.
+ *
+ * The knobs, their words and the fields are made from src/recipe/knobs.def (tools/job_fields): a
+ * knob's field has its name in small letters, and a word of an ENUM is J_<knob>_<word>. A number
+ * that is null reads as 0, a flag as false, a text as NULL and a word as 0 (J_<knob>_NULL): where
+ * null and 0 differ, job_has tells them apart. Who wanted a value, and why, is the recipe's
+ * (recipe/recipe.h): what is built, priced or run does not depend on it. */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hardware/gpus.h"
+#include "job/fields.h"
+
+/* Of a knob that holds one value or a list: its items, one where it is no list. */
+typedef struct job_numbers {
+    const int64_t *item;
+    int n;
+    bool listed; /* written as a list */
+} job_numbers;
+
+typedef struct job_reals {
+    const double *item;
+    int n;
+} job_reals;
+
+typedef struct job_texts {
+    const char *const *item;
+    int n;
+} job_texts;
+
+typedef struct job_words {
+    const signed char *item; /* J_..., in the order of the list */
+    int n;
+    unsigned set; /* a bit for each: see job_lists */
+} job_words;
+
+typedef struct job {
+    JOB_FIELDS
+    const gpu *machine;                 /* of cluster.gpu; NULL: a word that nobody knows */
+    uint64_t given[(K_COUNT + 63) / 64]; /* a bit for each knob that is not null */
+} job;
+
+static inline bool job_has(const job *j, knob_id k)
+{
+    return j->given[k / 64] >> k % 64 & 1;
+}
+
+/* Is the word J_... one of the list? */
+static inline bool job_lists(job_words list, int word)
+{
+    return list.set >> word & 1;
+}
+
+static inline bool job_on_cpu(const job *j)
+{
+    return j->machine && j->machine->arch == ARCH_CPU;
+}
+
+/* Is it for our own runtime? A word that nobody knows reads as Megatron. */
+static inline bool job_is_ours(const job *j)
+{
+    return j->target == J_TARGET_MOEFOLD;
+}
+
+#endif
