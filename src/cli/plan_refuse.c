@@ -39,7 +39,8 @@ static bool changes_pin(const recipe *given, const char *assignment)
 
 /* A search of the job that asks no more than whether there is a layout: one that fits, or that the
  * rules allow. */
-static bool search_quickly(search_result *out, const recipe *asked, const search_options *o, arena *a)
+static bool search_quickly(search_result *out, const recipe *asked, const search_options *o,
+                           arena *a)
 {
     enum { SECONDS = 2 };
     search_options quick = *o;

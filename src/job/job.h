@@ -39,7 +39,7 @@ typedef struct job_words {
 
 typedef struct job {
     JOB_FIELDS
-    const gpu *machine;                 /* of cluster.gpu; NULL: a word that nobody knows */
+    const struct gpu *machine;           /* of cluster.gpu; NULL: a word that nobody knows */
     uint64_t given[(K_COUNT + 63) / 64]; /* a bit for each knob that is not null */
 } job;
 

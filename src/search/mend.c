@@ -353,7 +353,8 @@ static bool by_sizes(mending *m, const mend_set *base, mend_set *out)
 /* ---- the search */
 
 /* The job of a recipe on `world` GPUs: what a search decides is open. */
-static bool wanted_of(const mending *m, const mend_set *base, int64_t world, recipe *wanted, arena *a)
+static bool wanted_of(const mending *m, const mend_set *base, int64_t world, recipe *wanted,
+                      arena *a)
 {
     recipe *r = ARENA_NEW(a, recipe);
     setup *s = ARENA_NEW(a, setup);
@@ -383,8 +384,8 @@ static bool by_search(mending *m, const mend_set *base, mend_set *out)
     recipe *wanted = ARENA_NEW(a, recipe), *to = ARENA_NEW(a, recipe);
     search_result *res = ARENA_NEW(a, search_result);
     mend_set set = *base;
-    bool any =
-        wanted_of(m, base, m->world, wanted, a) && search_job(res, m, wanted, m->work, a) && res->n_best > 0;
+    bool any = wanted_of(m, base, m->world, wanted, a) && search_job(res, m, wanted, m->work, a) &&
+               res->n_best > 0;
     m->late = !any && !res->complete;
     if (any) {
         search_recipe(to, res, wanted, &res->best[0].c);

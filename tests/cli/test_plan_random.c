@@ -42,16 +42,16 @@ static uint32_t draw(uint32_t below)
 
 #define DRAW(list) list[draw((uint32_t)(sizeof(list) / sizeof(list)[0]))]
 
-typedef struct job {
+typedef struct drawn_job {
     const char *model, *gpus, *seq, *gbs, *space, *pin; /* pin: NULL, or one override */
-} job;
+} drawn_job;
 
 static bool long_form(void)
 {
     return getenv("TEST_ALL") != NULL;
 }
 
-static job draw_job(arena *a)
+static drawn_job draw_job(arena *a)
 {
     static const char *const chips[] = {"A100", "H100", "H200",  "H800",
                                         "B200", "B300", "GB200", "GB300"};
@@ -66,7 +66,7 @@ static job draw_job(arena *a)
                                        NULL};
     int n;
     const char *const *models = model_presets(&n);
-    job j = {.model = models[draw((uint32_t)n)], .pin = DRAW(pins)};
+    drawn_job j = {.model = models[draw((uint32_t)n)], .pin = DRAW(pins)};
     j.gpus = arena_text(a, "%dx%s", long_form() ? DRAW(worlds) : DRAW(few), DRAW(chips));
     j.seq = arena_text(a, "%d", DRAW(seqs));
     j.gbs = arena_text(a, "%d", long_form() ? DRAW(batches) : DRAW(small));
@@ -74,7 +74,7 @@ static job draw_job(arena *a)
     return j;
 }
 
-static const char *command_of(const job *j, const char *pin, arena *a)
+static const char *command_of(const drawn_job *j, const char *pin, arena *a)
 {
     return arena_text(a, "moefold plan %s --gpus %s --seq %s --gbs %s%s%s%s%s%s%s", j->model,
                       j->gpus, j->seq, j->gbs, j->space ? " --search " : "",
@@ -83,7 +83,7 @@ static const char *command_of(const job *j, const char *pin, arena *a)
 }
 
 /* The plan's job, ready to be searched. */
-static plan_answer *prepare(const job *j, const plan_words *w, const char *pin, arena *a)
+static plan_answer *prepare(const drawn_job *j, const plan_words *w, const char *pin, arena *a)
 {
     error err = {{0}};
     plan_answer *p = ARENA_NEW(a, plan_answer);
@@ -98,7 +98,7 @@ static plan_answer *prepare(const job *j, const plan_words *w, const char *pin, 
     return p;
 }
 
-static plan_words words_of(const job *j)
+static plan_words words_of(const drawn_job *j)
 {
     return (plan_words){.gpus = j->gpus, .seq = j->seq, .gbs = j->gbs, .space = j->space};
 }
@@ -194,7 +194,8 @@ static void see(property which, bool good, const char *format, ...)
 }
 
 /* Is there a layout with this pin that is faster? */
-static void try_pin(const job *j, const plan_answer *p, const search_options *o, const char *pin)
+static void try_pin(const drawn_job *j, const plan_answer *p, const search_options *o,
+                    const char *pin)
 {
     arena *a = arena_create();
     error err = {{0}};
@@ -211,7 +212,8 @@ static void try_pin(const job *j, const plan_answer *p, const search_options *o,
     arena_destroy(a);
 }
 
-static void try_pins(const job *j, const plan_answer *p, const search_options *o, int n, arena *a)
+static void try_pins(const drawn_job *j, const plan_answer *p, const search_options *o, int n,
+                     arena *a)
 {
     pin_list list = {.n = 0};
     const search_result *r = p->result;
@@ -248,8 +250,8 @@ static int differs(const recipe *x, const recipe *y)
 }
 
 /* What --out writes is the layout that was planned, and valid. */
-static void try_return(const job *j, const recipe *winner, const setup *s, const plan_answer *p,
-                       arena *a)
+static void try_return(const drawn_job *j, const recipe *winner, const setup *s,
+                       const plan_answer *p, arena *a)
 {
     error err = {{0}};
     violations v = {0};
@@ -266,7 +268,7 @@ static void try_return(const job *j, const recipe *winner, const setup *s, const
 }
 
 /* It can be told to both systems, and what is told to Megatron-LM costs the same. */
-static void try_leave(const job *j, const setup *s, const plan_answer *p, arena *a)
+static void try_leave(const drawn_job *j, const setup *s, const plan_answer *p, arena *a)
 {
     static const struct {
         const char *name;
@@ -313,7 +315,7 @@ static bool supported(const recipe *given, const char *words, arena *a)
 
 /* No change that `price` offers is a better plan, but for number formats, which a plan keeps, and
  * features that no published run has. */
-static void try_changes(const job *j, const recipe *row, const plan_answer *p, arena *a)
+static void try_changes(const drawn_job *j, const recipe *row, const plan_answer *p, arena *a)
 {
     price *now = ARENA_NEW(a, price);
     recipe *given = ARENA_NEW(a, recipe), *r = ARENA_NEW(a, recipe);
@@ -344,7 +346,7 @@ static bool is_of_modules(const rule *r, const search_result *of_search)
            r->reads && strstr(r->reads, "K_GRAPH_MODULES");
 }
 
-static void try_job(const job *j, int pins, bool changes)
+static void try_job(const drawn_job *j, int pins, bool changes)
 {
     arena *a = arena_create();
     error err = {{0}};
@@ -370,7 +372,7 @@ static void try_job(const job *j, int pins, bool changes)
 }
 
 /* Jobs in which something was missed once. */
-static const job named[] = {
+static const drawn_job named[] = {
     {.model = "deepseek-v2", .gpus = "16xH200", .seq = "4096", .gbs = "64"},
     {.model = "qwen3-next-80b-a3b", .gpus = "32xB200", .seq = "8192", .gbs = "512"},
     {.model = "qwen3-30b-a3b", .gpus = "24xGB200", .seq = "16384", .gbs = "504"},
@@ -385,7 +387,7 @@ static int try_jobs(void **state)
     for (size_t i = 0; i < sizeof named / sizeof named[0]; i++) try_job(&named[i], pins, true);
     for (int i = 0; i < jobs; i++) {
         arena *a = arena_create();
-        job j = draw_job(a);
+        drawn_job j = draw_job(a);
         try_job(&j, pins, long_form() || i % 10 == 0);
         arena_destroy(a);
     }

@@ -208,13 +208,13 @@ static void an_opened_recipe_keeps_its_job(void **state)
     (void)state;
     arena *a = arena_create();
     error err = {{0}};
-    recipe *own = ARENA_NEW(a, recipe), *job = ARENA_NEW(a, recipe), *plan = ARENA_NEW(a, recipe);
+    recipe *own = ARENA_NEW(a, recipe), *asked = ARENA_NEW(a, recipe), *plan = ARENA_NEW(a, recipe);
     assert_int_equal(words_recipe(own, "recipes/dsv3-128k-h100.yaml", a, &err), OK);
-    against_open(job, own);
-    assert_int_not_equal(job->knob[K_CP].from, FROM_USER);
-    assert_int_not_equal(job->knob[K_PP_LAYOUT].from, FROM_USER);
-    assert_int_equal(recipe_int(job, K_MTP), 1);
-    assert_string_equal(recipe_word(job, K_PRECISION), recipe_word(own, K_PRECISION));
+    against_open(asked, own);
+    assert_int_not_equal(asked->knob[K_CP].from, FROM_USER);
+    assert_int_not_equal(asked->knob[K_PP_LAYOUT].from, FROM_USER);
+    assert_int_equal(recipe_int(asked, K_MTP), 1);
+    assert_string_equal(recipe_word(asked, K_PRECISION), recipe_word(own, K_PRECISION));
 
     assert_int_equal(words_recipe(plan, "deepseek-v3 cluster.n_gpus=512", a, &err), OK);
     assert_int_equal(against_join(plan, own, &err), OK);

@@ -19,10 +19,10 @@ typedef struct plan {
     int n_best;
 } plan;
 
-typedef struct job {
+typedef struct first_job {
     const char *text;
     plan r[HEADROOMS];
-} job;
+} first_job;
 
 static const char *const machines[][2] = {{"h100", "H100"},  {"h200", "H200"}, {"a100", "A100"},
                                           {"b200", "B200"},  {"b300", "B300"}, {"gb200", "GB200"},
@@ -34,10 +34,10 @@ static const char *const models[] = {
     "llama-3.1-70b", "minimax-m2",   "qwen3-32b"};
 
 static arena *kept;
-static job *jobs;
+static first_job *jobs;
 static int n_jobs;
 
-static void run_job(job *j, int n, arena *a)
+static void run_job(first_job *j, int n, arena *a)
 {
     static const int gpus[] = {16, 32, 64, 128, 256}, lengths[] = {4, 8, 16, 32, 64, 128},
                      each[] = {1, 2, 4};
@@ -73,7 +73,7 @@ static int run_jobs(void **state)
     kept = arena_create();
     bool all = getenv("TEST_ALL");
     n_jobs = all ? JOBS : JOBS / 10;
-    jobs = ARENA_ARRAY(kept, job, n_jobs);
+    jobs = ARENA_ARRAY(kept, first_job, n_jobs);
     for (int i = 0; i < n_jobs; i++) {
         arena *a = arena_create();
         run_job(&jobs[i], all ? HEADROOMS : i % 3 ? 1 : 2, a);
@@ -95,7 +95,7 @@ static double first_s(const plan *r)
 }
 
 /* Calls `see` with every plan that found something; there are enough of them. */
-static void each_plan(void (*see)(const job *j, const plan *r))
+static void each_plan(void (*see)(const first_job *j, const plan *r))
 {
     int n = 0;
     for (int i = 0; i < n_jobs; i++)
@@ -107,7 +107,7 @@ static void each_plan(void (*see)(const job *j, const plan *r))
     assert_true(n > n_jobs / 2);
 }
 
-static void see_slower(const job *j, const plan *r)
+static void see_slower(const first_job *j, const plan *r)
 {
     for (int i = 1; i < r->n_best; i++) {
         double other = r->best[i].exact.step_s;
@@ -124,7 +124,7 @@ static void the_first_is_not_slower_without_a_reason(void **state)
     each_plan(see_slower);
 }
 
-static void see_full(const job *j, const plan *r)
+static void see_full(const first_job *j, const plan *r)
 {
     for (int i = 1; i < r->n_best && r->best[0].c.drop == DROP_FULL; i++)
         if (r->best[i].c.drop != DROP_FULL && r->best[i].exact.step_s < first_s(r))
@@ -157,7 +157,7 @@ static void more_headroom_never_makes_the_first_faster(void **state)
 }
 
 /* A step grows with the load of the fullest rank, and memory with it. */
-static void see_routings(const job *j, const plan *r)
+static void see_routings(const first_job *j, const plan *r)
 {
     for (int i = 0; i < r->n_best; i++) {
         const found *f = &r->best[i];

@@ -6,26 +6,26 @@
 #include "program/capture.h"
 #include "program/segment.h"
 
-static const char *const job[] = {"cluster.gpu=GB200",
-                                  "cluster.n_gpus=8",
-                                  "cluster.nvlink_domain=64",
-                                  "model.seq_length=4096",
-                                  "train.global_batch_size=512",
-                                  "model.moe_router_force_load_balancing=true",
-                                  "model.expert_tensor_parallel_size=1",
-                                  "model.context_parallel_size=1",
-                                  "model.tensor_model_parallel_size=1",
-                                  NULL,
-                                  NULL};
+static const char *const words_of_job[] = {"cluster.gpu=GB200",
+                                           "cluster.n_gpus=8",
+                                           "cluster.nvlink_domain=64",
+                                           "model.seq_length=4096",
+                                           "train.global_batch_size=512",
+                                           "model.moe_router_force_load_balancing=true",
+                                           "model.expert_tensor_parallel_size=1",
+                                           "model.context_parallel_size=1",
+                                           "model.tensor_model_parallel_size=1",
+                                           NULL,
+                                           NULL};
 
 static bool finds_whole_step_graphs(const char *precision, const char *stack, bool published)
 {
     arena *a = arena_create();
     hardware hw;
     error err = {{0}};
-    const char *words[sizeof job / sizeof job[0]];
+    const char *words[sizeof words_of_job / sizeof words_of_job[0]];
     int n = 0;
-    for (; job[n]; n++) words[n] = job[n];
+    for (; words_of_job[n]; n++) words[n] = words_of_job[n];
     words[n] = precision;
     words[n + 1] = NULL;
     searching_machine(&hw, "hardware/gb200.yaml", a);

@@ -76,7 +76,8 @@ static void start_all_to_all(message *m, MPI_Comm among)
 static void start_broadcast(message *m, MPI_Comm among)
 {
     cut_type t = cut_typed(&the, m, m->n);
-    CALL(m, MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, &mpi_job_of(&the, m)->request[0]));
+    CALL(m,
+         MPI_Ibcast(m->y, t.count, t.type, (int)m->step, among, &mpi_job_of(&the, m)->request[0]));
     cut_release(&t);
 }
 

@@ -26,7 +26,7 @@ typedef struct state {
     bool stamped;
     const members *groups;                     /* [GROUP_COUNT] */
     MPI_Comm comms[GROUP_COUNT][STREAM_COUNT]; /* by channel */
-    mpi_job *jobs;                                 /* [COMM_REQUESTS_MAX] */
+    mpi_job *jobs;                             /* [COMM_REQUESTS_MAX] */
     MPI_Comm quiet;
     int64_t piece; /* elements of all members together that one call may have */
     struct {
