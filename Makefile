@@ -27,14 +27,15 @@ LINK_LIBS := $(shell tools/static-libs $(LIBRARIES)) -pthread -ldl -lm
 OUR_FLAGS += $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
 
 MAIN     := src/cli/main.c
-MPI_PART := $(wildcard src/comm/mpi/*.c)
-MPI_ALSO := src/base/dtype.c src/comm/adder.c# of the program: the object has its own copy
-SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/kernels/cuda/% src/device/cuda/%,$(wildcard src/*/*.c src/*/*/*.c))
+MPI_PART := $(wildcard src/backend/mpi/*.c)
+MPI_ALSO := src/base/dtype.c src/backend/comm/adder.c# of the program: the object has its own copy
+SOURCES  := $(filter-out $(MAIN) $(MPI_PART) src/backend/cuda/%,\
+              $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
 OBJECTS  := $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY  := $(BUILD)/libmoefold.a
 PROGRAM  := $(BUILD)/moefold
-OP_NAMES := $(BUILD)/generated/program/op_names.h
-JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/recipe/job_words.h
+OP_NAMES := $(BUILD)/generated/op/op_names.h
+JOB      := $(BUILD)/generated/job/fields.h $(BUILD)/generated/config/job_words.h
 MADE     := $(OP_NAMES) $(JOB)
 PAGE     := $(patsubst src/report/%,$(BUILD)/generated/report/%.h,$(wildcard src/report/page.html \
             src/report/page.css src/report/page.js))
@@ -51,12 +52,12 @@ PROBES    := $(patsubst %.cu,$(BUILD)/%,$(sort $(wildcard bench/cuda/*.cu)))
 NO_DRIVER := $(BUILD)/bench/cuda/no-driver/libcuda.so.1
 
 # The GPU's kernels, and their test; nvcc compiles the .cu files, the C compiler the rest.
-CUDA_PART    := $(wildcard src/kernels/cuda/*.cu src/device/cuda/*.cu)
+CUDA_PART    := $(wildcard src/backend/cuda/kernels/*.cu src/backend/cuda/device/*.cu)
 # What is the program's, too: the object has copies of its own.
-CUDA_ALSO    := src/base/status.c src/base/foreign.c src/base/dtype.c src/kernels/pick.c \
-                src/program/op.c src/program/fused.c src/program/quant.c src/device/log.c \
-                src/device/issue.c src/device/meeting.c src/kernels/cpu/update.c
-CUDA_C       := $(wildcard src/kernels/cuda/*.c src/device/cuda/*.c) $(CUDA_ALSO)
+CUDA_ALSO    := src/base/status.c src/base/foreign.c src/base/dtype.c src/backend/kernels/pick.c \
+                src/op/op.c src/op/fused.c src/op/quant.c src/backend/device/log.c \
+                src/backend/device/issue.c src/backend/device/meeting.c src/backend/cpu/kernels/update.c
+CUDA_C       := $(wildcard src/backend/cuda/kernels/*.c src/backend/cuda/device/*.c) $(CUDA_ALSO)
 CUDA_OBJECTS := $(CUDA_PART:%.cu=$(BUILD)/obj/%.cu.o) $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o)
 CUDA_TEST    := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/cuda/*.c))
 CUDA_HOME    := $(dir $(realpath $(NVCC)))..
@@ -102,9 +103,9 @@ test: ## Install what is missing, build, run all tests and a short fuzz run
 test-layouts: ## Train every layout of the list and a random sample; all parity runs (a few minutes)
 	@CC='$(CC)' tools/deps build test
 	@$(MAKE) $(SUB) all
-	@$(MAKE) $(SUB) build/tests/run/test_layouts build/tests/run/test_deferred
+	@$(MAKE) $(SUB) build/tests/train/test_layouts build/tests/train/test_deferred
 	@MOEFOLD_LAYOUTS=all TEST_SECONDS=1800 OMP_WAIT_POLICY=passive MOEFOLD=./moefold \
-	    tools/test build/tests/run/test_layouts build/tests/run/test_deferred \
+	    tools/test build/tests/train/test_layouts build/tests/train/test_deferred \
 	    tests/cli/test_parity_ranks.sh
 
 # Tests that have a short and a long form ask whether TEST_ALL is set.
@@ -135,7 +136,7 @@ asan: ## Run the tests under the address and undefined-behaviour sanitizers
 # Products are our own C instead of OpenBLAS's, for the same reason. MPI's parts are left out by
 # tests/tsan.supp.
 TSAN_TESTS := $(filter $(BUILD)/tests/comm/% $(BUILD)/tests/device/%,$(TESTS)) \
-    $(addprefix $(BUILD)/tests/run/,test_layouts test_checkpoint test_data_shrink)
+    $(addprefix $(BUILD)/tests/train/,test_layouts test_checkpoint test_data_shrink)
 
 tsan: ## Run tests/comm and tests/device, ranks as threads, a quarter of the layouts and saves under the thread sanitizer
 	@CC='$(CC)' tools/deps build test
@@ -240,7 +241,7 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/sources
 $(OP_NAMES): $(OP_NAMES).new
 	@cmp -s $< $@ || cp $< $@
 
-$(OP_NAMES).new: tools/op_names $(wildcard src/program/ops*.def) | check-deps
+$(OP_NAMES).new: tools/op_names $(wildcard src/op/ops*.def) | check-deps
 	@mkdir -p $(@D)
 	$(call say,names,$@)
 	$(Q)tools/op_names $(CC) > $@
@@ -248,7 +249,7 @@ $(OP_NAMES).new: tools/op_names $(wildcard src/program/ops*.def) | check-deps
 $(JOB): %: %.new
 	@cmp -s $< $@ || cp $< $@
 
-$(JOB:%=%.new): tools/job_fields src/recipe/knobs.def | check-deps
+$(JOB:%=%.new): tools/job_fields src/config/knobs.def | check-deps
 	@mkdir -p $(@D)
 	$(call say,names,$(@:.new=))
 	$(Q)tools/job_fields $(if $(findstring words,$@),words,fields) $(CC) > $@
@@ -273,16 +274,17 @@ $(BUILD)/moefold-mpi.so: $(MPI_ALSO) $(MPI_PART) $(BUILD)/flags | $(MADE)
 
 # Loops of kernels, and those that a search runs by the million, are worth more of the compiler's
 # time.
-$(BUILD)/obj/src/kernels/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/backend/kernels/%.o $(BUILD)/obj/src/backend/cpu/%.o: private CFLAGS += -O3
 $(BUILD)/obj/src/hardware/%.o: private CFLAGS += -O3
-$(BUILD)/obj/src/price/%.o: private CFLAGS += -O3
-$(BUILD)/obj/src/search/%.o: private CFLAGS += -O3
-$(BUILD)/obj/src/program/%.o: private CFLAGS += -O3
-$(BUILD)/obj/src/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
+$(BUILD)/obj/src/predict/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/plan/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/ir/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/op/%.o: private CFLAGS += -O3
+$(BUILD)/obj/src/backend/comm/adder.o $(BUILD)/moefold-mpi.so: private CFLAGS += -O3
 $(addprefix $(BUILD)/obj/src/base/dtype,.o .pic.o): private CFLAGS += -O3
-$(BUILD)/obj/src/kernels/cpu/plain_quant.o: private CFLAGS += -fno-trapping-math
+$(BUILD)/obj/src/backend/cpu/kernels/plain_quant.o: private CFLAGS += -fno-trapping-math
 $(BUILD)/obj/src/base/philox.o: private CFLAGS += -O3 -fno-math-errno
-$(addprefix $(BUILD)/obj/src/kernels/cpu/update,.o .pic.o): private CFLAGS += -fno-math-errno
+$(addprefix $(BUILD)/obj/src/backend/cpu/kernels/update,.o .pic.o): private CFLAGS += -fno-math-errno
 
 # Two hundred programs are linked with the whole library: lld takes half of the usual linker's time.
 TEST_LINK := $(if $(shell command -v ld.lld),-fuse-ld=lld)
@@ -325,17 +327,17 @@ $(BUILD)/bench/cuda/sdpa_time: private CUDA_LIBS := -lcudnn
 
 # Those with attention take its graphs from the rows.
 SDPA_PROBES := $(addprefix $(BUILD)/bench/cuda/,host_cost memory_outside sdpa_offline sdpa_time)
-SDPA_GRAPH  := $(BUILD)/obj/src/kernels/cuda/sdpa_graph.pic.o
+SDPA_GRAPH  := $(BUILD)/obj/src/backend/cuda/kernels/sdpa_graph.pic.o
 $(SDPA_PROBES): $(SDPA_GRAPH)
 $(SDPA_PROBES): private CUDA_WITH := $(SDPA_GRAPH)
 
 # For Blackwell, which has no wgmma: all other rows and their test, compiled and not run. Programs
 # are refused there; the test has cuBLASLt's products in MXFP8 and NVFP4 beside the CPU's.
-WGMMA        := $(addprefix src/kernels/cuda/,fast_fp8.cu fast_fp8_weight.cu fast_grouped.cu \
+WGMMA        := $(addprefix src/backend/cuda/kernels/,fast_fp8.cu fast_fp8_weight.cu fast_grouped.cu \
                 fast_wgmma.cu)
 BLACKWELL    := $(patsubst %.cu,$(BUILD)/obj/sm_100a/%.cu.o,$(filter-out $(WGMMA),$(CUDA_PART)))
 BLACKWELL_C  := $(CUDA_C:%.c=$(BUILD)/obj/%.pic.o) \
-                $(BUILD)/obj/src/kernels/cuda/blackwell/no_wgmma.pic.o
+                $(BUILD)/obj/src/backend/cuda/kernels/blackwell/no_wgmma.pic.o
 blackwell-backend: $(BUILD)/tests/cuda/rows-sm_100a
 	@:
 
@@ -369,7 +371,7 @@ $(BUILD)/moefold-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(CC) -shared -fopenmp $^ $(LDFLAGS) $(CUDA_RUNTIME) -o $@
 
 # CUDA's headers are not ours to warn about.
-$(BUILD)/obj/src/kernels/cuda/%.pic.o $(BUILD)/obj/src/device/cuda/%.pic.o: \
+$(BUILD)/obj/src/backend/cuda/kernels/%.pic.o $(BUILD)/obj/src/backend/cuda/device/%.pic.o: \
     private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/obj/tests/cuda/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
 
@@ -379,7 +381,7 @@ $(BUILD)/tests/cuda/rows: $(CUDA_TEST) $(CUDA_OBJECTS) $(LIBRARY)
 	$(Q)$(COMPILE) $^ $(LDFLAGS) $(CUDA_RUNTIME) $(LINK_LIBS) -o $@
 
 # Plans of attention, which need neither a GPU nor CUDA's runtime.
-PLANS := $(addprefix $(BUILD)/obj/src/kernels/cuda/,sdpa.pic.o sdpa_graph.pic.o cudnn_open.pic.o) \
+PLANS := $(addprefix $(BUILD)/obj/src/backend/cuda/kernels/,sdpa.pic.o sdpa_graph.pic.o cudnn_open.pic.o) \
          $(BUILD)/obj/src/base/status.pic.o $(BUILD)/obj/src/base/foreign.pic.o
 
 $(BUILD)/obj/tests/cudnn/%.o: private OUR_FLAGS += -isystem $(CUDA_HOME)/include
@@ -437,7 +439,7 @@ fuzz-programs: build/fuzz/words.dict $(LIBRARY) $(FUZZ_OBJECTS)
 	    sed 's,^$(BUILD)/obj/,,; s,o$$,c,' | tr '\n' ' ')" || $(FUZZ_MAKE)
 
 # Words that the fuzzers try: all that stands in quotes in the readers and their tables, help apart.
-build/fuzz/words.dict: $(wildcard src/recipe/*.def src/model/*.def src/recipe/*.c src/model/*.c)
+build/fuzz/words.dict: $(wildcard src/config/*.def src/model/*.def src/config/*.c src/model/*.c)
 	@mkdir -p $(@D)
 	@sed 's/\.help = "[^"]*"//' $^ | grep -oE '"[A-Za-z0-9_.+!?| -]+"' | tr -d '"' | \
 	    tr ' |' '\n\n' | sed '/^..$$/d; /^.$$/d; /^$$/d; s/^[!+?]--/--/; s/.*/"&"/' | sort -u > $@

@@ -1,4 +1,4 @@
-/* accuracy_bands.h - src/price/bands.def: errors of rows, what was run, and how wrong differences
+/* accuracy_bands.h - src/predict/bands.def: errors of rows, what was run, and how wrong differences
  * are; and how well the bands that follow from it cover what was published. */
 #ifndef BENCH_ACCURACY_BANDS_H
 #define BENCH_ACCURACY_BANDS_H
@@ -6,9 +6,9 @@
 #include "accuracy_rows.h"
 #include "accuracy_runs.h"
 #include "accuracy_stats.h"
-#include "price/bands.h"
-#include "price/deltas.h"
-#include "program/segment.h"
+#include "predict/bands.h"
+#include "predict/deltas.h"
+#include "ir/segment.h"
 
 /* GBO's other rows are steps of tuning kernels and the host, most of which no recipe here tells
  * apart. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "price/memory_rows.h"
+#include "predict/memory_rows.h"
 
 enum { MEASURED_MOST = 256 };
 

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "price/price.h"
-#include "price/published.h"
+#include "predict/price.h"
+#include "predict/published.h"
 
 #define PUBLISHED_CSV "tests/data/published/published.csv"
 #define SET_CSV       "tests/data/published/accuracy-set.csv"

@@ -1,10 +1,10 @@
-/* accuracy_runs.h - every published speed of a model that we know, for src/price/bands.def: also of
+/* accuracy_runs.h - every published speed of a model that we know, for bands.def: also of
  * runs whose layout nobody printed, which cannot be priced. */
 #ifndef BENCH_ACCURACY_RUNS_H
 #define BENCH_ACCURACY_RUNS_H
 
 #include "accuracy_rows.h"
-#include "price/bands.h"
+#include "predict/bands.h"
 
 enum { RUNS_MAX = 512 };
 

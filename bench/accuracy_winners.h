@@ -10,8 +10,8 @@
 #include "accuracy_parts.h"
 #include "accuracy_stats.h"
 #include "base/clock.h"
-#include "price/bands.h"
-#include "search/search.h"
+#include "predict/bands.h"
+#include "plan/search.h"
 
 static const double WINNER_SECONDS = 30;
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "price/deltas.h"
+#include "predict/deltas.h"
 
 enum { LENGTHS = 6, SPELLINGS = 6 };
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "price/deltas.h"
+#include "predict/deltas.h"
 
 static inline const char *delta_unit(const char *metric)
 {

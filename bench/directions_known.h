@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "price/deltas.h"
-#include "search/against.h"
+#include "predict/deltas.h"
+#include "plan/against.h"
 
 typedef struct known {
     const char *recipe, *words, *published;

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cpu/blas.h"
-#include "kernels/kernels.h"
+#include "backend/cpu/kernels/blas.h"
+#include "backend/kernels/kernels.h"
 
 enum { TENSORS = 7 };
 

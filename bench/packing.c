@@ -1,5 +1,5 @@
 /* packing.c - how far the region of saved buffers ends above the bytes that live at once. */
-#include "price/packing_rows.h"
+#include "predict/packing_rows.h"
 
 int main(void)
 {

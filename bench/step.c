@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cpu/blas.h"
-#include "run/data/batch.h"
-#include "run/init_weights.h"
+#include "backend/cpu/kernels/blas.h"
+#include "train/data/batch.h"
+#include "train/executor/init_weights.h"
 
 static const char *const shape[] = {"cluster.gpu=cpu",
                                     "model.num_layers=6",

@@ -22,8 +22,8 @@
 
 #include "base/text.h"
 #include "model/model.h"
-#include "run/timing.h"
-#include "tune/tune.h"
+#include "train/executor/timing.h"
+#include "measure/tune/tune.h"
 
 enum { MACHINES_MAX = 1000 };
 static const double ENOUGH = 1.03, SHARE = 0.95;

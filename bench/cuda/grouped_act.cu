@@ -5,8 +5,8 @@
  * A tile has 128 columns of gate and the 128 of up that belong to them, so that a thread has both
  * of every pair. Results leave through the one buffer twice: first both, then their SwiGLU. */
 #include "grouped_problem.cuh"
-#include "kernels/cuda/device.cuh"
-#include "kernels/cuda/registers.cuh"
+#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/registers.cuh"
 
 typedef struct {
     gemm_args g; /* n: gate and up */

@@ -1,10 +1,10 @@
-/* grouped_fp8.cuh - the forward product of kernels/cuda/grouped_fp8.cuh without its scales: one sum
+/* grouped_fp8.cuh - the forward product of grouped_fp8.cuh without its scales: one sum
  * for all of K in the tensor cores, one stage ahead as the BF16 kernel does it. For comparison: the
  * most that the kernel could reach. */
 #ifndef BENCH_CUDA_GROUPED_FP8_CUH
 #define BENCH_CUDA_GROUPED_FP8_CUH
 
-#include "kernels/cuda/grouped_fp8.cuh"
+#include "backend/cuda/kernels/grouped_fp8.cuh"
 
 __device__ __forceinline__ void multiply_whole(float acc[128], uint32_t a, uint32_t b, int first)
 {

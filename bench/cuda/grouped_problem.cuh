@@ -4,7 +4,7 @@
 #define BENCH_CUDA_GROUPED_PROBLEM_CUH
 
 #include "common.h"
-#include "kernels/cuda/grouped_launch.cuh"
+#include "backend/cuda/kernels/grouped_launch.cuh"
 
 typedef __nv_bfloat16 bf16;
 

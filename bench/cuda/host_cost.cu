@@ -5,7 +5,7 @@
  * not shows itself here. */
 #include <cublasLt.h>
 #include "sdpa.h"
-#include "kernels/cuda/tensor_map.cuh"
+#include "backend/cuda/kernels/tensor_map.cuh"
 
 enum { N = 200 };
 

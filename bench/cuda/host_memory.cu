@@ -1,7 +1,7 @@
 /* host_memory.cu - pinned memory of the host: how long it takes to get, how fast the host's AdamW
  * works on it, and what copies reach, each way, both ways at once, and beside AdamW.
  *
- * Twice: as the driver gives it, and as src/device/cuda/pinned.c does (large pages, touched by all
+ * Twice: as the driver gives it, and as pinned.c does (large pages, touched by all
  * threads, registered). AdamW is that of HOST_ADAMW: FP32 masters, moments and gradients, BF16
  * weights, 16 M elements a call, 64 M in all, which no cache holds. */
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@
 #include <time.h>
 
 extern "C" {
-#include "device/cuda/pinned.h"
-#include "kernels/cpu/update.h"
+#include "backend/cuda/device/pinned.h"
+#include "backend/cpu/kernels/update.h"
 }
 
 static const int64_t GIB = (int64_t)1 << 30, ALL = (int64_t)1 << 26, PIECE = (int64_t)1 << 24;

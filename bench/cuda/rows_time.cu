@@ -10,8 +10,8 @@
  * calls of 0.2 s without pauses behind as many others, at the power limit, and cuBLASLt is timed
  * where our own kernel would be taken, too. */
 #include "common.h"
-#include "kernels/cuda/cuda_rows.h"
-#include "program/update.h"
+#include "backend/cuda/kernels/cuda_rows.h"
+#include "op/update.h"
 
 enum { T = 32768, H = 2048, E = 128, K = 8, F = 768, N = 32, G = 4, D = 128, V = 151936 };
 static bool at_limit;

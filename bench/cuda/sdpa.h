@@ -1,4 +1,4 @@
-/* sdpa.h - for probes of attention by cuDNN: our graphs (kernels/cuda/sdpa_graph.h) as plans whose
+/* sdpa.h - for probes of attention by cuDNN: our graphs (sdpa_graph.h) as plans whose
  * parts a probe can look at, where the rows only run them.
  *
  * With `props` and without a handle nothing touches a device. */
@@ -7,7 +7,7 @@
 
 #include <math.h>
 #include "common.h"
-#include "kernels/cuda/sdpa_graph.h"
+#include "backend/cuda/kernels/sdpa_graph.h"
 
 #define CHECK_DNN(call)                                                                            \
     do {                                                                                           \

@@ -7,7 +7,7 @@
 # On the GPU:      bench/h200.sh overlap
 # Without one:     bash bench/h200/overlap.sh
 #     runs small programs for a GPU on the CPU's device peers:us=N, where every operation takes N microseconds and streams run beside
-#     each other (src/device/paced.h), whatever else the machine does; its description has nothing but that time and the link.
+#     each other (src/backend/device/paced.h), whatever else the machine does; its description has nothing but that time and the link.
 # OVERLAP_ONLY names some of: EP DP PP TP. OVERLAP_US is N (500), or 10000 where others use the machine, too: a thread that is woken
 # late makes a message late. Links take longer with N, so that predicted times are in the same proportion.
 if [ -z "${part:-}" ]; then

@@ -1,8 +1,8 @@
 # Several ranks on one GPU: layouts as threads beside one rank, in FP32, BF16 and FP8; as processes through CUDA IPC, and through pinned
 # shared memory, beside Hugging Face transformers; graphs; faults. RANKS_ONLY names sections (the last line; eight, too).
-layouts=${LAYOUTS:-build/tests/run/test_layouts}
-layouts_bf16=${LAYOUTS_BF16:-build/tests/run/test_bf16}
-layouts_fp8=${LAYOUTS_FP8:-build/tests/run/test_fp8_layouts}
+layouts=${LAYOUTS:-build/tests/train/test_layouts}
+layouts_bf16=${LAYOUTS_BF16:-build/tests/train/test_bf16}
+layouts_fp8=${LAYOUTS_FP8:-build/tests/train/test_fp8_layouts}
 export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=1
 
 # ---- threads

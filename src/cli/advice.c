@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "price/repairs.h"
-#include "run/timing.h"
+#include "predict/repairs.h"
+#include "train/executor/timing.h"
 
 /* `check` answers in milliseconds: a price takes about ten of them. */
 static const double ADVICE_SECONDS = 0.04;

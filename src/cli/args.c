@@ -7,11 +7,11 @@
 #include "base/git.h"
 #include "base/yaml.h"
 #include "cli/help.h"
-#include "run/checkpoint/checkpoint.h"
-#include "recipe/versions.h"
-#include "recipe/input.h"
-#include "recipe/megatron.h"
-#include "recipe/megatron_table.h"
+#include "train/checkpoint/checkpoint.h"
+#include "config/versions.h"
+#include "config/input.h"
+#include "config/megatron.h"
+#include "config/megatron_table.h"
 
 enum { OPTIONS_MAX = 32 };
 

@@ -20,9 +20,9 @@
 #include "cli/bench.h"
 #include "cli/join.h"
 #include "cli/ranks.h"
-#include "kernels/cpu/blas.h"
+#include "backend/cpu/kernels/blas.h"
 
-enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (run/timing.c) */
+enum { RANKS_MAX = 64 }; /* whose descriptions are looked for (train/executor/timing.c) */
 static const int rank_counts[] = {2, 4};
 static const double much = 0.1;         /* part of the cores that may not go to others */
 static const double usual_seconds = 45; /* of all measurements together */

@@ -3,11 +3,11 @@
 #define CLI_BENCH_H
 
 #include "cli/cli.h"
-#include "device/cuda.h"
+#include "backend/device/cuda.h"
 #include "hardware/hardware.h"
 #include "layout/setup.h"
-#include "run/measure/measure.h"
-#include "run/trainer/progress.h"
+#include "measure/bench/measure.h"
+#include "train/loop/progress.h"
 
 typedef struct bench {
     arena *a;

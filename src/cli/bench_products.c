@@ -10,7 +10,7 @@
 #include "cli/bench.h"
 #include "cli/join.h"
 #include "cli/runtime.h"
-#include "run/measure/algorithms.h"
+#include "measure/bench/algorithms.h"
 
 enum { PRODUCTS_MAX = 256 };
 

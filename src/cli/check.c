@@ -8,9 +8,9 @@
 #include "cli/check_audit.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "price/repairs.h"
-#include "run/timing.h"
-#include "search/mend.h"
+#include "predict/repairs.h"
+#include "train/executor/timing.h"
+#include "plan/mend.h"
 
 static json_t *json_notes(const recipe *r)
 {

@@ -2,7 +2,7 @@
 #ifndef CLI_CHECK_AUDIT_H
 #define CLI_CHECK_AUDIT_H
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "cli/verdict.h"
 
 /* `f` is the fit of the setup. `rank` below 0: no rank was asked for. */

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/colour.h"
-#include "recipe/megatron.h"
+#include "config/megatron.h"
 #include "rules/rules.h"
 
 typedef struct command {

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "base/waiting.h"
 #include "cli/cli.h"
-#include "run/checkpoint/checkpoint.h"
-#include "run/hf/source.h"
-#include "run/hf/weights.h"
-#include "run/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/hf/source.h"
+#include "train/hf/weights.h"
+#include "train/checkpoint/tensor_file_sum.h"
 
 enum { CONFIG_BYTES_MAX = 1 << 20 };
 

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/git.h"
 #include "base/waiting.h"
-#include "run/timing.h"
+#include "train/executor/timing.h"
 
 /* So long changes are priced. */
 static const double SECONDS = 30;

@@ -3,7 +3,7 @@
 #define CLI_DIFF_H
 
 #include "cli/cli.h"
-#include "search/differences.h"
+#include "plan/differences.h"
 
 /* Beyond the tolerance (a part, 0.05), in either direction. */
 typedef struct diff_verdict {

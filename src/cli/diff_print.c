@@ -5,8 +5,8 @@
 
 #include "cli/diff_runs.h"
 #include "cli/verdict.h"
-#include "recipe/target.h"
-#include "run/timing.h"
+#include "config/target.h"
+#include "train/executor/timing.h"
 
 enum { KINDS_SHOWN = 4 };
 

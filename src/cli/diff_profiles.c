@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "profile/profile.h"
+#include "measure/profile/profile.h"
 
 static bool ends_in(const char *word, const char *end)
 {

@@ -10,8 +10,8 @@
 #include "cli/rank_threads.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
-#include "run/trainer/agree.h"
-#include "run/trainer/trainer.h"
+#include "train/loop/agree.h"
+#include "train/loop/trainer.h"
 
 typedef struct eval_words {
     const char **files;

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/maths.h"
 #include "cli/runtime.h"
-#include "device/cuda.h"
-#include "kernels/cpu/blas.h"
+#include "backend/device/cuda.h"
+#include "backend/cpu/kernels/blas.h"
 #include "report/ladder.h"
 
 /* ---- choosing */

@@ -4,7 +4,7 @@
 #define CLI_GPU_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 /* Nothing for a program that does not go to a GPU. ERR_RULE: more ranks than a node has.
  * ERR_MACHINE: no GPU that can be used, or a cuDNN that was named and cannot be used. */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "run/trainer/facts.h"
+#include "train/loop/facts.h"
 
 /* Set for ranks whose recipe --ranks has checked: its warnings have been printed. */
 #define CHECKED "MOEFOLD_RANKS_CHECKED"

@@ -3,7 +3,7 @@
 #define CLI_JOIN_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 /* `--ranks N`, outside a job: N ranks of this machine are to be started. Puts the cluster that they
  * will have into the recipe, so that it can be checked before, and N into *n; 0: this process

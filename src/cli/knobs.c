@@ -77,7 +77,7 @@ static const char *meaning_text(const knob *k, arena *a)
 static void print_markdown(arena *a)
 {
     puts("# Knobs\n\n"
-         "Written by `moefold knobs --markdown` from src/recipe/knobs.def; `make lint` checks that "
+         "Written by `moefold knobs --markdown` from src/config/knobs.def; `make lint` checks that "
          "it is current.\n"
          "A default of `null` means that the value is derived (`moefold show` prints the reason) "
          "or that there is none.\n"

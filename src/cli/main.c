@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "cli/help.h"
 #include "cli/ranks_job.h"
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 /* Idle threads of OpenMP spin by default: on a machine that others use too a step is then many
  * times slower. The library reads its settings when it is loaded, so a command that computes starts

@@ -7,7 +7,7 @@
 #include "base/waiting.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
-#include "run/parity/parity.h"
+#include "train/parity/parity.h"
 
 /* JSON knows no number that is none: null, and the other keys stay. */
 static json_t *number(double x)

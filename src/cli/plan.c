@@ -9,7 +9,7 @@
 #include "base/waiting.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "recipe/export.h"
+#include "config/export.h"
 
 /* How long the smallest cluster is looked for, beside a plan and where nothing fits; and the
  * nearest miss. */

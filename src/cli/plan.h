@@ -4,9 +4,9 @@
 
 #include "cli/cli.h"
 #include "cli/routing.h"
-#include "price/repairs.h"
-#include "search/against.h"
-#include "search/search_own.h"
+#include "predict/repairs.h"
+#include "plan/against.h"
+#include "plan/search_own.h"
 
 typedef struct plan_words {
     const char *gpus, *seq, *gbs, *out, *routed, *precision, *stack, *against, *seconds, *bring_up,

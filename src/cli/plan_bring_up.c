@@ -16,8 +16,8 @@
 
 #include "base/file.h"
 #include "cli/plan.h"
-#include "program/segment.h"
-#include "recipe/export.h"
+#include "ir/segment.h"
+#include "config/export.h"
 
 typedef enum stage_kind { EAGER, DISPATCHER, OVERLAP, GRAPHS, PRECISION, STAGES } stage_kind;
 

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
-#include "price/bands.h"
+#include "predict/bands.h"
 
 typedef struct claim {
     const band_run *run;     /* NULL: nothing is published */

@@ -7,7 +7,7 @@
 
 #include "cli/plan.h"
 #include "layout/members.h"
-#include "program/segment.h"
+#include "ir/segment.h"
 
 static double gib(int64_t bytes)
 {

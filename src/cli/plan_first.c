@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
-#include "search/search_ties.h"
+#include "plan/search_ties.h"
 
 static const double STEP = 0.05, MOST = 2;
 

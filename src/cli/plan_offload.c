@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "cli/plan.h"
-#include "program/segment.h"
+#include "ir/segment.h"
 
 enum { ATTENTION = 1, EVERYTHING = 3, SETS };
 enum { STARTS_MAX = BEST_MAX + 2, CLIMBS = 2 };

@@ -5,8 +5,8 @@
 #include "cli/plan.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "program/segment.h"
-#include "recipe/export.h"
+#include "ir/segment.h"
+#include "config/export.h"
 
 static const char *const to_words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
 static const char *const beside_words[BESIDE_KINDS] = {"-", "shared", "wgrad", "ep", "ep+delay"};

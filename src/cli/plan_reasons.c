@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "cli/plan.h"
-#include "recipe/judgement.h"
-#include "recipe/target.h"
-#include "search/search_ties.h"
+#include "config/judgement.h"
+#include "config/target.h"
+#include "plan/search_ties.h"
 
 typedef struct finder {
     plan_answer *p;

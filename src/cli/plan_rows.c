@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cli/plan.h"
-#include "price/bands.h"
-#include "price/fit.h"
+#include "predict/bands.h"
+#include "predict/fit.h"
 
 enum { KINDS_SHOWN = 3 };
 

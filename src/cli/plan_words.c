@@ -12,12 +12,12 @@
 #include "base/file.h"
 #include "cli/plan.h"
 #include "cli/routing.h"
-#include "price/bands.h"
-#include "recipe/input.h"
-#include "recipe/target.h"
-#include "run/timing.h"
-#include "search/against.h"
-#include "search/search_space.h"
+#include "predict/bands.h"
+#include "config/input.h"
+#include "config/target.h"
+#include "train/executor/timing.h"
+#include "plan/against.h"
+#include "plan/search_space.h"
 
 enum { TOKENS_A_STEP = 8 << 20, SECONDS = 60 /* unless --seconds says */ };
 

@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "base/waiting.h"
 #include "cli/price_trace.h"
 #include "cli/routing.h"
 #include "cli/verdict.h"
-#include "price/bands.h"
-#include "price/changes.h"
-#include "price/not_priced.h"
-#include "profile/fixes.h"
-#include "run/timing.h"
+#include "predict/bands.h"
+#include "predict/changes.h"
+#include "predict/not_priced.h"
+#include "measure/profile/fixes.h"
+#include "train/executor/timing.h"
 
 enum { CHANGES = 10 };
 

@@ -3,7 +3,7 @@
 #define CLI_PRICE_TRACE_H
 
 #include "cli/cli.h"
-#include "price/timeline.h"
+#include "predict/timeline.h"
 
 typedef struct trace_words {
     const char *path;  /* --trace; NULL: not asked for */

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "base/file.h"
 #include "base/waiting.h"
-#include "run/timing.h"
+#include "train/executor/timing.h"
 
 enum { STEPS_MAX = 1000000 };
 

@@ -3,7 +3,7 @@
 #define CLI_PROFILE_H
 
 #include "cli/cli.h"
-#include "profile/fixes.h"
+#include "measure/profile/fixes.h"
 
 enum { PROFILE_ROWS = PROFILE_KINDS + CAUSE_COUNT + 4 };
 

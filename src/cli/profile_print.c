@@ -72,7 +72,7 @@ static void print_unknown(const profiled *q, arena *a)
     cli_print("Explained", " %.1f %% of the time; %s of %s remain unexplained\n\n",
               100 * p->explained, text_seconds(a, lost), text_seconds(a, p->span));
     if (!p->n_unknown) return;
-    cli_print("Unknown", "kernels that src/profile/names.def does not list:\n\n");
+    cli_print("Unknown", "kernels that src/measure/profile/names.def does not list:\n\n");
     for (int i = 0; i < p->n_unknown; i++) {
         const profile_unknown *u = &p->unknown[i];
         printf("         %10.4g s %8s x  %.80s%s%.60s\n", u->seconds, text_grouped(a, u->n),

@@ -11,8 +11,8 @@
 
 #include "base/stop.h"
 #include "cli/cli.h"
-#include "kernels/kernels.h"
-#include "program/capture.h"
+#include "backend/kernels/kernels.h"
+#include "ir/capture.h"
 
 typedef struct rank_run {
     comm *c;

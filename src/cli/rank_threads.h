@@ -3,8 +3,8 @@
 #define CLI_RANK_THREADS_H
 
 #include "layout/setup.h"
-#include "recipe/recipe.h"
-#include "run/trainer/trainer.h"
+#include "config/recipe.h"
+#include "train/loop/trainer.h"
 
 /* May n ranks be threads with this recipe? CUDA graphs and threads that share a context do not go
  * together: one rank captures while others launch (a run ended there with SIGSEGV). */

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "base/file.h"
 #include "base/waiting.h"
 #include "cli/verdict.h"
 #include "report/page.h"
 #include "report/plan_file.h"
-#include "run/timing.h"
+#include "train/executor/timing.h"
 
 /* So long a recipe is compared with others. */
 static const double SECONDS = 12;

@@ -3,7 +3,7 @@
 #define CLI_REPORT_H
 
 #include "cli/cli.h"
-#include "price/price.h"
+#include "predict/price.h"
 #include "report/schedule.h"
 
 /* A recipe that can be priced. */

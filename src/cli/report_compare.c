@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "cli/plan.h"
 #include "cli/report.h"
-#include "price/changes.h"
+#include "predict/changes.h"
 #include "report/ladder.h"
-#include "search/against.h"
+#include "plan/against.h"
 
 enum { CHANGES = 10 };
 

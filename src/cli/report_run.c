@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "price/measured.h"
-#include "price/routing.h"
+#include "predict/measured.h"
+#include "predict/routing.h"
 #include "report/run_schedule.h"
 
 enum { LINES_MAX = 2000, LOADS_MAX = 40000 };

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "recipe/loads.h"
+#include "config/loads.h"
 
 enum { SKEW_MAX = 1024 };
 

@@ -3,7 +3,7 @@
 #define CLI_ROUTING_H
 
 #include "cli/cli.h"
-#include "price/price.h"
+#include "predict/price.h"
 
 #define ROUTING_WORD "SKEW|FILE"
 #define ROUTING_HELP                                                                               \

@@ -9,8 +9,8 @@
 #include "cli/gpu.h"
 #include "cli/join.h"
 #include "layout/number_types.h"
-#include "program/program.h"
-#include "recipe/target.h"
+#include "ir/program.h"
+#include "config/target.h"
 
 void cli_derive_here(recipe *r, bool says)
 {

@@ -4,7 +4,7 @@
 #define CLI_RUNTIME_H
 
 #include "cli/cli.h"
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 /* ERR_RULE: the knob that it cannot run, and the repair. */
 status cli_can_run(const setup *s, arena *a, error *err);

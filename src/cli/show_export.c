@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "base/file.h"
 #include "cli/show.h"
-#include "price/price.h"
-#include "recipe/export.h"
-#include "run/timing.h"
+#include "predict/price.h"
+#include "config/export.h"
+#include "train/executor/timing.h"
 
 typedef struct export_row {
     const char *name, *title;

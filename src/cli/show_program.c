@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "cli/cli.h"
 #include "cli/verdict.h"
 

@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 #include "base/waiting.h"
-#include "trace/compare.h"
+#include "predict/trace/compare.h"
 
 enum { TOP = 20, TOP_MAX = 10000 };
 

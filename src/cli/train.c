@@ -8,9 +8,9 @@
 #include "cli/rank_threads.h"
 #include "cli/ranks.h"
 #include "cli/runtime.h"
-#include "price/routing.h"
-#include "run/trainer/agree.h"
-#include "run/trainer/trainer.h"
+#include "predict/routing.h"
+#include "train/loop/agree.h"
+#include "train/loop/trainer.h"
 
 static void print_summary(const train_summary *sum, arena *a)
 {

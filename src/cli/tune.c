@@ -13,8 +13,8 @@
 #include "base/waiting.h"
 #include "cli/plan.h"
 #include "cli/runtime.h"
-#include "run/checkpoint/lock.h"
-#include "run/timing.h"
+#include "train/checkpoint/lock.h"
+#include "train/executor/timing.h"
 
 enum { MINUTES = 10, MINUTES_MAX = 100000, STEPS_MAX = 100000 };
 

@@ -3,7 +3,7 @@
 #define CLI_TUNE_H
 
 #include "cli/cli.h"
-#include "tune/tune.h"
+#include "measure/tune/tune.h"
 
 typedef struct tune_words {
     bool json, next;

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "audit/audit.h"
-#include "program/memory/packing.h"
-#include "recipe/target.h"
-#include "run/timing.h"
+#include "predict/audit/audit.h"
+#include "ir/memory/packing.h"
+#include "config/target.h"
+#include "train/executor/timing.h"
 
 status cli_headroom(recipe *r, const char *word, error *err)
 {

@@ -3,8 +3,8 @@
 #define CLI_VERDICT_H
 
 #include "cli/cli.h"
-#include "price/fit.h"
-#include "price/not_priced.h"
+#include "predict/fit.h"
+#include "predict/not_priced.h"
 
 #define HEADROOM_WORD "PART"
 #define HEADROOM_HELP                                                                              \

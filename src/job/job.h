@@ -1,10 +1,10 @@
 /* job.h - what is trained, where and how: a field a knob, in the types of C.
  *
- * The knobs, their words and the fields are made from src/recipe/knobs.def (tools/job_fields): a
+ * The knobs, their words and the fields are made from src/config/knobs.def (tools/job_fields): a
  * knob's field has its name in small letters, and a word of an ENUM is J_<knob>_<word>. A number
  * that is null reads as 0, a flag as false, a text as NULL and a word as 0 (J_<knob>_NULL): where
  * null and 0 differ, job_has tells them apart. Who wanted a value, and why, is the recipe's
- * (recipe/recipe.h): what is built, priced or run does not depend on it. */
+ * (config/recipe.h): what is built, priced or run does not depend on it. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 

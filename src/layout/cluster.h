@@ -2,7 +2,7 @@
 #ifndef LAYOUT_CLUSTER_H
 #define LAYOUT_CLUSTER_H
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 /* Fills cluster.gpus_per_node, nvlink_domain, n_gpus, ETP, sequence parallel, microbatch and
  * batch. */

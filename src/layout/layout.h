@@ -8,7 +8,7 @@
 #ifndef LAYOUT_LAYOUT_H
 #define LAYOUT_LAYOUT_H
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 typedef enum axis { AXIS_TP, AXIS_CP, AXIS_EP, AXIS_DP, AXIS_PP, AXIS_COUNT } axis;
 typedef enum grid { GRID_DENSE, GRID_EXPERT } grid; /* expert: TP means ETP, DP means EDP; no CP */

@@ -5,7 +5,7 @@
 #ifndef LAYOUT_MEMBERS_H
 #define LAYOUT_MEMBERS_H
 
-#include "layout/comm_group.h"
+#include "op/comm_group.h"
 #include "layout/setup.h"
 
 /* Coordinates of a rank on both grids. */

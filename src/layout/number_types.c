@@ -1,7 +1,7 @@
 /* number_types.c - what the knobs of precision and of the optimizer make of every format. */
 #include "layout/number_types.h"
 
-#include "recipe/target.h"
+#include "config/target.h"
 
 static dtype narrow_type(const recipe *r)
 {

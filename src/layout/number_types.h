@@ -6,7 +6,7 @@
 #define LAYOUT_NUMBER_TYPES_H
 
 #include "base/dtype.h"
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 typedef struct number_types {
     dtype activation;

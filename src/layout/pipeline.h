@@ -6,7 +6,7 @@
 #ifndef LAYOUT_PIPELINE_H
 #define LAYOUT_PIPELINE_H
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 typedef struct stage {
     int64_t first_layer, n_layers;

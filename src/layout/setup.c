@@ -7,9 +7,9 @@
 
 #include <string.h>
 
-#include "recipe/job_of.h"
-#include "recipe/megatron.h"
-#include "recipe/target.h"
+#include "config/job_of.h"
+#include "config/megatron.h"
+#include "config/target.h"
 
 /* Where null asks for the derived value instead of "none". */
 static const knob_id derived[] = {

@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "base/maths.h"
-#include "recipe/target.h"
+#include "config/target.h"
 
 /* Transformer Engine keeps narrow weights twice, by rows and by columns; each copy has its
  * scales. */

@@ -5,7 +5,7 @@
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 typedef enum family_id {
     QWEN3_MOE,

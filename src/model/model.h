@@ -5,7 +5,7 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 typedef enum layer_kind_bits {
     LAYER_MOE = 1,    /* routed experts instead of a dense MLP */

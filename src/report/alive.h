@@ -7,7 +7,7 @@
 #ifndef REPORT_ALIVE_H
 #define REPORT_ALIVE_H
 
-#include "program/program.h"
+#include "ir/program.h"
 
 typedef struct alive_change {
     double at;

@@ -12,8 +12,8 @@
 #ifndef REPORT_COMPARE_RUNS_H
 #define REPORT_COMPARE_RUNS_H
 
-#include "price/measured.h"
-#include "trace/compare.h"
+#include "predict/measured.h"
+#include "predict/trace/compare.h"
 
 /* What was measured of one side, whoever measured it: a run's folder, or another program's log. */
 typedef struct measured_side {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "audit/audit.h"
+#include "predict/audit/audit.h"
 #include "base/clock.h"
 #include "rules/rules.h"
 

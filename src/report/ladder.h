@@ -3,7 +3,7 @@
 #ifndef REPORT_LADDER_H
 #define REPORT_LADDER_H
 
-#include "price/price.h"
+#include "predict/price.h"
 
 typedef struct rung {
     const char *name;  /* "none", "layernorm+moe_act", "full" */

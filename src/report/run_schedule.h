@@ -3,7 +3,7 @@
 #define REPORT_RUN_SCHEDULE_H
 
 #include "report/schedule.h"
-#include "trace/trace.h"
+#include "predict/trace/trace.h"
 
 /* The last step of a run's trace: units of the first rank of every stage. Of `out` stages and step
  * are set. False: the trace has no rank of some stage, or no step. Memory comes from `a`. */

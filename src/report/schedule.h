@@ -1,9 +1,9 @@
 /* schedule.h - a step as a picture: what every pipeline stage does when, and what its fullest rank
- * holds meanwhile. Read off the price's own play (price/watch.h). */
+ * holds meanwhile. Read off the price's own play (predict/watch.h). */
 #ifndef REPORT_SCHEDULE_H
 #define REPORT_SCHEDULE_H
 
-#include "price/price.h"
+#include "predict/price.h"
 #include "report/alive.h"
 
 typedef enum unit_kind {

@@ -3,7 +3,7 @@
  * I1  Every number is safe for any sizes: not positive, huge, not dividing. */
 #include <string.h>
 
-#include "recipe/precision.h"
+#include "config/precision.h"
 #include "rules/words.h"
 
 static int64_t replicas(int64_t world, int64_t a, int64_t b, int64_t c)

@@ -4,9 +4,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "recipe/judgement.h"
-#include "recipe/loads.h"
-#include "recipe/precision.h"
+#include "config/judgement.h"
+#include "config/loads.h"
+#include "config/precision.h"
 #include "rules/quantities.h"
 
 #define NO_ARGUMENT (void)argument

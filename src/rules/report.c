@@ -3,7 +3,7 @@
  * I1  A repair names only what it changes, and no two repairs of a violation are the same. */
 #include <string.h>
 
-#include "recipe/bridge_derive.h"
+#include "config/bridge_derive.h"
 #include "rules/call.h"
 #include "rules/words.h"
 

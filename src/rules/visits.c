@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "recipe/target.h"
+#include "config/target.h"
 #include "rules/call.h"
 #include "rules/words.h"
 

@@ -3,11 +3,11 @@
 #ifndef RULES_WORDS_H
 #define RULES_WORDS_H
 
-#include "recipe/target.h"
+#include "config/target.h"
 #include "base/maths.h"
 #include "layout/setup.h"
-#include "recipe/judgement.h"
-#include "recipe/versions.h"
+#include "config/judgement.h"
+#include "config/versions.h"
 
 /* ---- knobs of the setup `s` */
 

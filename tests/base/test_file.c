@@ -1,5 +1,5 @@
 /* test_file.c - files that are replaced as a whole, and that no link leads elsewhere. */
-#include "run/hf_testing.h"
+#include "train/hf_testing.h"
 
 #include <dirent.h>
 

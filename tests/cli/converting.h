@@ -2,7 +2,7 @@
 #ifndef TESTS_CLI_CONVERTING_H
 #define TESTS_CLI_CONVERTING_H
 
-#include "run/hf_testing.h"
+#include "train/hf_testing.h"
 
 #include "cli/cli.h"
 

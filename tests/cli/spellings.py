@@ -97,7 +97,7 @@ def tell(name, base, others):
 
 hubs = names_on_the_hub()
 presets = run("show", "--presets").stdout.split()
-published = set(re.findall(r'^MODEL\("([^"]+)"', open("src/price/bands.def", encoding="ascii").read(), re.M))
+published = set(re.findall(r'^MODEL\("([^"]+)"', open("src/predict/bands.def", encoding="ascii").read(), re.M))
 failed = False
 for i, preset in enumerate(presets):
     if not everything and preset not in published and i % 12:

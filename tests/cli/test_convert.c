@@ -1,7 +1,7 @@
 /* test_convert.c - `moefold convert`: there and back, by itself, and told. */
 #include "cli/converting.h"
 
-#include "run/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 
 /* args.c prints help from it; main.c, which has it, is not linked here. */
 const command *command_table(int *n)

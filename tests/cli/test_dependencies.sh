@@ -4,12 +4,12 @@ set -u
 failed=0
 
 # What the kernels' header includes, as the compiler lists it.
-listed=$("${CC:-gcc}" -x c -std=c11 -Isrc -Ibuild/generated -MM src/kernels/kernels.h)
-if [[ $listed != *program/op.h* ]]; then
+listed=$("${CC:-gcc}" -x c -std=c11 -Isrc -Ibuild/generated -MM src/backend/kernels/kernels.h)
+if [[ $listed != *op/op.h* ]]; then
     echo "not ok the_compiler_lists_includes: $listed"
     exit 1
 fi
-for table in recipe/knobs.def program/ops.def program/ops_moe.def; do
+for table in config/knobs.def op/ops.def op/ops_moe.def; do
     name=kernels_do_not_depend_on_$(basename "$table" .def)
     if [[ $listed == *$table* ]]; then
         echo "not ok $name: an edit of src/$table compiles every kernel anew, those of GPUs for minutes"

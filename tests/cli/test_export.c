@@ -13,8 +13,8 @@
 #include <omp.h>
 
 #include "base/json.h"
-#include "run/checkpoint/checkpoint.h"
-#include "run/parity/parity.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/parity/parity.h"
 
 #define CASES "tests/data/export/"
 #define FIXED                                                                                      \

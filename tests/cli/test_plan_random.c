@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #include "cli/plan.h"
-#include "price/bands.h"
-#include "price/changes.h"
-#include "recipe/export.h"
-#include "recipe/input.h"
+#include "predict/bands.h"
+#include "predict/changes.h"
+#include "config/export.h"
+#include "config/input.h"
 #include "rules/rules.h"
-#include "search/search_axes.h"
-#include "search/search_space.h"
+#include "plan/search_axes.h"
+#include "plan/search_space.h"
 
 /* main.c's table is not part of the library. */
 const command *command_table(int *n)

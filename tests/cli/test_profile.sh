@@ -17,7 +17,7 @@ expect another_gpu_is_said 0 'measured on NVIDIA H200, predicted for H100' \
 
 # Rows add up on both sides; both readers explain the same events alike.
 "$moefold" profile "${small[@]}" gbs=1 mbs=1 $data/megatron-1x4k.json.gz --without optimizer --json >"$work/torch.json"
-python3 tests/profile/nsight_of.py $data/megatron-1x4k.json.gz "$work/all.sqlite"
+python3 tests/measure/nsight_of.py $data/megatron-1x4k.json.gz "$work/all.sqlite"
 "$moefold" profile "${small[@]}" gbs=1 mbs=1 "$work/all.sqlite" --without optimizer --json >"$work/nsight.json"
 judged() {
     python3 - "$work/torch.json" "$work/nsight.json" <<'PY'

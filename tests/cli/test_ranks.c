@@ -13,7 +13,7 @@
 
 #include "cli/cli.h"
 #include "cli/ranks.h"
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 static char said[8192];
 

@@ -3,7 +3,7 @@
 . tests/cli/saying.sh
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-checked() { python3 tests/trace/check_trace.py "$@"; }
+checked() { python3 tests/predict/check_trace.py "$@"; }
 small=(tiny cluster.gpu=cpu mbs=1 gbs=2 seq=64 logger.log_interval=1)
 ranks=(tiny cluster.gpu=cpu tp=2 pp=2 ep=4 etp=1 mbs=1 gbs=8 seq=64)
 

@@ -3,7 +3,7 @@
 . tests/cli/saying.sh
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 
-events() { python3 tests/run/read_events.py "$@"; }
+events() { python3 tests/train/read_events.py "$@"; }
 small=(tiny cluster.gpu=cpu mbs=1 gbs=2 seq=64 train.train_iters=4 validation.eval_interval=2 validation.eval_iters=1)
 board=$work/a/deep/folder
 expect run_with_event_files 0 'done after 4 steps' "$moefold" train "${small[@]}" logger.tensorboard_dir="$board" \

@@ -2,7 +2,7 @@
 # Predicted timelines: `price --trace`. From the repository's root.
 . tests/cli/saying.sh
 
-checked() { python3 tests/trace/check_trace.py "$@"; }
+checked() { python3 tests/predict/check_trace.py "$@"; }
 traced() { # NAME FILE WORDS... -- CHECKS...: written, and valid
     local name=$1 file=$work/$2 words=()
     shift 2

@@ -3,7 +3,7 @@
 . tests/cli/saying.sh
 export MOEFOLD=$moefold OMP_WAIT_POLICY=passive CACHE=$work/cache
 mkdir "$CACHE"
-invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/tune/machine.py "$moefold" tune "$@"; }
+invented() { MOEFOLD_TUNE_PROGRAM=$PWD/tests/measure/machine.py "$moefold" tune "$@"; }
 job=(tiny cluster.gpu=cpu seq=64 gbs=16)
 full=(model.recompute_granularity=full model.recompute_method=uniform model.recompute_num_layers=1)
 
@@ -15,7 +15,7 @@ fi
 # ---- bad starts, against all combinations
 judged() { # NAME WORDS...
     invented "${@:2}" --dir "$work/$1" --json >"$work/$1.json"
-    expect "$1_is_near_the_best" 0 'ratio' python3 tests/tune/judge.py "$work/$1.json" "${@:2}"
+    expect "$1_is_near_the_best" 0 'ratio' python3 tests/measure/judge.py "$work/$1.json" "${@:2}"
 }
 expect the_wall_and_the_reason_are_said 0 'because (compute|memory) is the wall of trial 0' invented "${job[@]}" mbs=1 --dir "$work/microbatch"
 judged microbatch "${job[@]}" mbs=1 # what its folder says
@@ -86,7 +86,7 @@ check four_at_once_write_one_trial [ "$(wc -l <"$work/four/trials.jsonl")" = 1 ]
 for i in 1 2 3 4; do # one after another, or refused
     check "none_of_four_says_something_else_$i" grep -qE 'Trial 0|--dir .*another job (saves|is at work) there' "$work/four.$i"
 done
-printf '#!/bin/sh\ntouch "%s/runs"\nwhile [ ! -e "%s/go" ]; do sleep 0.1; done\nexec "%s" "$@"\n' "$work" "$work" "$PWD/tests/tune/machine.py" >"$work/slow"
+printf '#!/bin/sh\ntouch "%s/runs"\nwhile [ ! -e "%s/go" ]; do sleep 0.1; done\nexec "%s" "$@"\n' "$work" "$work" "$PWD/tests/measure/machine.py" >"$work/slow"
 chmod +x "$work/slow"
 MOEFOLD_TUNE_PROGRAM=$work/slow "$moefold" tune "${job[@]}" mbs=2 "${full[@]}" --pin all --dir "$work/held" >/dev/null 2>&1 &
 pid=$!

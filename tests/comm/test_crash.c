@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 typedef void failing(void);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "comm/delay.h"
+#include "backend/comm/delay.h"
 
 static comm_delay parsed(const char *text)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "comm/comm.h"
+#include "backend/comm/comm.h"
 
 typedef struct result {
     char text[256]; /* empty: all is well */

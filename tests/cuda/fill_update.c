@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cuda/cases.h"
-#include "program/update.h"
+#include "op/update.h"
 
 /* ROWS weights, some empty, with gaps in the flat arrays; the last one takes what is left of N. */
 static int64_t make_table(trial *t, tensor *table, int64_t n, int64_t rows)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/fused.h"
-#include "program/target.h"
+#include "backend/cpu/kernels/fused.h"
+#include "ir/target.h"
 
 enum { GUARD = 256, GUARD_BYTE = 0xA5, TENSORS = OP_IN_MAX + OP_OUT_MAX };
 

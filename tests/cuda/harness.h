@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/cuda/cuda_rows.h"
+#include "backend/cuda/kernels/cuda_rows.h"
 
 typedef struct tensor {
     int64_t n;

@@ -7,8 +7,8 @@
 
 #include "cuda/cases.h"
 #include "model/model.h"
-#include "program/program.h"
-#include "program/target.h"
+#include "ir/program.h"
+#include "ir/target.h"
 
 #define BLOCKWISE                                                                                  \
     "mixed_precision=bf16_with_fp8_subchannel_scaling_mixed "                                      \

@@ -22,7 +22,7 @@
 #include "base/narrow.h"
 #include "cuda/cases.h"
 #include "cuda/quantised.h"
-#include "program/quant.h"
+#include "op/quant.h"
 
 typedef struct way {
     quant_form form;

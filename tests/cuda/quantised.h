@@ -4,7 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/cuda_rows.h"
+#include "backend/cuda/kernels/cuda_rows.h"
 
 /* Ends the program where a call failed. */
 void must_run(cudaError_t e);

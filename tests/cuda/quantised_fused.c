@@ -13,8 +13,8 @@
 #include "base/maths.h"
 #include "base/narrow.h"
 #include "cuda/cases.h"
-#include "program/fused.h"
-#include "program/quant.h"
+#include "op/fused.h"
+#include "op/quant.h"
 
 enum {
     OPERANDS = OP_IN_MAX + OP_OUT_MAX,

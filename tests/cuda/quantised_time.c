@@ -8,7 +8,7 @@
 #include "base/maths.h"
 #include "cuda/cases.h"
 #include "cuda/quantised.h"
-#include "program/quant.h"
+#include "op/quant.h"
 
 quantised_call quantised_call_of(const kernel *k, const op *o, const op_types *t, void *const *in,
                                  void *const *out)

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/attention_room.h"
-#include "kernels/cuda/cudnn_open.h"
-#include "kernels/cuda/sdpa.h"
+#include "backend/cuda/kernels/attention_room.h"
+#include "backend/cuda/kernels/cudnn_open.h"
+#include "backend/cuda/kernels/sdpa.h"
 
 /* Whole sequences, and blocks that every query sees all of. */
 #define WHOLE(B, N, G, S, D, DV, WINDOW)                                                           \

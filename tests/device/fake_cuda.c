@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/cuda/entry.h"
+#include "backend/device/entry.h"
 
 static status refuse(error *err, const char *text)
 {

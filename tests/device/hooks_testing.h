@@ -1,8 +1,8 @@
-/* hooks_testing.h - what a device without memory does for its queues (device/issue.h): nothing. */
+/* hooks_testing.h - what a device without memory does for its queues (issue.h): nothing. */
 #ifndef TESTS_DEVICE_HOOKS_TESTING_H
 #define TESTS_DEVICE_HOOKS_TESTING_H
 
-#include "device/issue.h"
+#include "backend/device/issue.h"
 
 static inline bool no(const device *d)
 {

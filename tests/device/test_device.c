@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "comm/running.h"
-#include "device/device.h"
+#include "backend/device/device.h"
 
 static device *opened(const char *name, comm *c)
 {

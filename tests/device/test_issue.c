@@ -1,4 +1,4 @@
-/* test_issue.c - queues before the streams of a device (device/issue.h): what stands behind a
+/* test_issue.c - queues before the streams of a device (issue.h): what stands behind a
  * message waits for the record that it was put for, not for a later one of the same event. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "device/hooks_testing.h"
-#include "device/issue.h"
-#include "device/log.h"
+#include "backend/device/issue.h"
+#include "backend/device/log.h"
 
 /* ---- a device that writes down what it is given, and partners that come when they are told */
 

@@ -1,6 +1,6 @@
 /* test_log.c - what streams are at, as the watchdog and faults say it. */
 #include "comm/running.h"
-#include "device/log.h"
+#include "backend/device/log.h"
 
 static device *opened(comm **c)
 {

@@ -1,11 +1,11 @@
 /* test_meeting.c - ranks that move their messages by themselves and do not agree end the job, and
- * say on what; see device/meeting.h. What they move is tests/run/test_peers.c. */
+ * say on what; see backend/device/meeting.h. What they move is tests/train/test_peers.c. */
 #include "comm/running.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "device/device.h"
+#include "backend/device/device.h"
 
 enum { ROOM = 4096 };
 

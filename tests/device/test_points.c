@@ -1,4 +1,4 @@
-/* test_points.c - points of messages (device/issue.h): a rank that comes late to its wait for
+/* test_points.c - points of messages (issue.h): a rank that comes late to its wait for
  * another's point waits for that message's, though the other has had messages of other groups in
  * the same stream since. On a GPU that other processes share a point is an event between processes,
  * which must not be recorded again before all have put their waits. */
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "device/hooks_testing.h"
-#include "device/meeting.h"
+#include "backend/device/meeting.h"
 
 /* ---- ranks whose hosts move when they are told */
 

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "fuzz/fuzz.h"
-#include "profile/profile.h"
+#include "measure/profile/profile.h"
 
 static inline void fuzz_adds_up(const profile *p, arena *a)
 {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "recipe/recipe.h"
+#include "config/recipe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

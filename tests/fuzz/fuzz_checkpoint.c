@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "run/checkpoint/checkpoint.h"
-#include "run/checkpoint/meta.h"
-#include "run/checkpoint/tensor_file_sum.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/meta.h"
+#include "train/checkpoint/tensor_file_sum.h"
 
 enum { META, META_SEALED, TENSORS, TENSORS_SEALED, LATEST, N_KINDS };
 

@@ -9,8 +9,8 @@
 #include "fuzz/mutate.h"
 
 #include "base/maths.h"
-#include "run/data/idx.h"
-#include "run/data/sample.h"
+#include "train/data/idx.h"
+#include "train/data/sample.h"
 
 enum { BIN_BYTES = 5188, IDS = 199, SEQ = 24, ROOM = 64, SAMPLES_READ = 500 };
 enum { HEADER = 34, TYPE_AT = 17, SEQUENCES_MOST = 40 };

@@ -1,7 +1,7 @@
 /* fuzz_megatron.c - files with a Megatron-LM argument list. */
 #include "fuzz/fuzz.h"
 
-#include "recipe/megatron.h"
+#include "config/megatron.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "price/routing.h"
+#include "predict/routing.h"
 
 static void whole_loads(const routing *r, int64_t layer, int64_t ep, arena *a)
 {

@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <unistd.h>
 
-#include "run/hf/weights.h"
+#include "train/hf/weights.h"
 
 #define SMALL                                                                                      \
     "model.num_layers=1 model.num_attention_heads=2 model.num_query_groups=1 model.kv_channels=4 " \

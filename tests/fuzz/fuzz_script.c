@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "recipe/megatron_reader.h"
+#include "config/megatron_reader.h"
 
 /* A mark is one letter, a name and another letter. */
 static void fuzz_words(const shell_words *w)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "trace/trace.h"
+#include "predict/trace/trace.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {

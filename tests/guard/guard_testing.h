@@ -7,7 +7,7 @@
 #ifndef TESTS_GUARD_GUARD_TESTING_H
 #define TESTS_GUARD_GUARD_TESTING_H
 
-#include "program/testing.h"
+#include "ir/testing.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -18,9 +18,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "rules/rules.h"
-#include "run/checkpoint/checkpoint.h"
-#include "run/ranks_testing.h"
-#include "run/trainer/trainer.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/ranks_testing.h"
+#include "train/loop/trainer.h"
 
 enum { GUARD_WEIGHTS_MAX = 256, GUARD_NAME_MAX = 120, GUARD_KINDS = 3, GUARD_RANKS_MAX = 16 };
 

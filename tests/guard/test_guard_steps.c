@@ -1,7 +1,7 @@
 /* test_guard_steps.c - steps that are not the usual one leave the state that they should, to the
  * bit: weights, both moments and all counters.
  *
- * | what                        | beside what is here, in tests/run                             |
+ * | what                        | beside what is here, in tests/train                             |
  * |-----------------------------|---------------------------------------------------------------|
  * | skipped: NaN, norm          | test_optimizer.c: a_bad_gradient_skips_the_step               |
  * | routed buffers grow         | test_trainer.c: small_routed_buffers_grow (losses)            |
@@ -12,7 +12,7 @@
  */
 #include "guard/machine_testing.h"
 
-#include "run/data/source.h"
+#include "train/data/source.h"
 
 #define M         "model."
 #define TP2       M "tensor_model_parallel_size=2 "

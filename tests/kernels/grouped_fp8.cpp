@@ -48,8 +48,8 @@ static bool tensor_map_encoder()
     return true;
 }
 
-#include "kernels/cuda/grouped_fp8.cuh"
-#include "kernels/cuda/grouped_launch.cuh"
+#include "backend/cuda/kernels/grouped_fp8.cuh"
+#include "backend/cuda/kernels/grouped_launch.cuh"
 
 typedef std::vector<uint8_t> codes;
 typedef std::vector<float> floats;

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cpu/rows.h"
-#include "kernels/kernels.h"
+#include "backend/cpu/kernels/rows.h"
+#include "backend/kernels/kernels.h"
 
 typedef enum number { F32, F64, I32 } number;
 

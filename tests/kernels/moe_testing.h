@@ -12,21 +12,21 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 
 /* From here on `real` and row 0's own functions are for double; plain_moe() stays float's. */
 kernel_rows plain_moe_double(void);
 #define REAL_DOUBLE
 #define plain_moe plain_moe_double
-#include "kernels/cpu/plain_moe_choice.c"
-#include "kernels/cpu/plain_moe_router.c"
-#include "kernels/cpu/plain_moe_loss.c"
-#include "kernels/cpu/plain_moe_dispatch.c"
-#include "kernels/cpu/plain_moe_grouped.c"
-#include "kernels/cpu/plain_moe_route.c"
-#include "kernels/cpu/plain_moe_flex.c"
-#include "kernels/cpu/plain_moe_meta.c"
-#include "kernels/cpu/plain_moe.c"
+#include "backend/cpu/kernels/plain_moe_choice.c"
+#include "backend/cpu/kernels/plain_moe_router.c"
+#include "backend/cpu/kernels/plain_moe_loss.c"
+#include "backend/cpu/kernels/plain_moe_dispatch.c"
+#include "backend/cpu/kernels/plain_moe_grouped.c"
+#include "backend/cpu/kernels/plain_moe_route.c"
+#include "backend/cpu/kernels/plain_moe_flex.c"
+#include "backend/cpu/kernels/plain_moe_meta.c"
+#include "backend/cpu/kernels/plain_moe.c"
 #undef plain_moe
 
 /* Every tensor is an allocation of its own, so that the sanitizer sees each edge. */

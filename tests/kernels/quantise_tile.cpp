@@ -187,7 +187,7 @@ static void copies_wait()
 }
 
 #define FETCHED_MEMORY(name) static uint4 name[3 * EACH * BLOCK]
-#include "kernels/cuda/quantise_tile.cuh"
+#include "backend/cuda/kernels/quantise_tile.cuh"
 
 struct in_memory {
     const uint16_t *p; /* [parts][m][k] */

@@ -12,14 +12,14 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 /* Row 0 once more, for double: real.h. */
 kernel_rows plain_attention_double(void);
 #define REAL_DOUBLE
 #define plain_attention plain_attention_double
-#include "kernels/cpu/plain_attention.c"
+#include "backend/cpu/kernels/plain_attention.c"
 #undef plain_attention
 
 /* ---- a ring of ranks against the whole sequence */

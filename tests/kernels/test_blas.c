@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/blas.h"
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/blas.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 static const kernel *fast_row(const op *o)

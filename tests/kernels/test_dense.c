@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/blas.h"
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/blas.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 /* Row 0 once more, for double: real.h. */
@@ -20,10 +20,10 @@ kernel_rows plain_dense_float(void)
     return plain_dense();
 }
 #define REAL_DOUBLE
-#include "kernels/cpu/plain_dense.c"
-#include "kernels/cpu/plain_dense_heads.c"
-#include "kernels/cpu/plain_dense_loss.c"
-#include "kernels/cpu/plain_dense_maps.c"
+#include "backend/cpu/kernels/plain_dense.c"
+#include "backend/cpu/kernels/plain_dense_heads.c"
+#include "backend/cpu/kernels/plain_dense_loss.c"
+#include "backend/cpu/kernels/plain_dense_maps.c"
 
 /* ---- shapes and sizes */
 

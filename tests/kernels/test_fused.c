@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/fused.h"
-#include "kernels/kernels.h"
+#include "backend/cpu/kernels/fused.h"
+#include "backend/kernels/kernels.h"
 
 enum { ROOM = 4096 };
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/narrow.h"
-#include "kernels/kernels.h"
-#include "program/fused.h"
-#include "program/quant.h"
+#include "backend/kernels/kernels.h"
+#include "op/fused.h"
+#include "op/quant.h"
 
 enum { OPERANDS = OP_IN_MAX + OP_OUT_MAX, EXPERTS = 3, TOKENS = 40, CHOSEN = 2, ROOM = 400 };
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 /* Row 0 once more, for double: real.h. */
@@ -21,8 +21,8 @@ kernel_rows plain_gdn_double(void);
 #define plain_gdn_rule         plain_gdn_rule_double
 #define plain_gdn_rule_d       plain_gdn_rule_d_double
 #define plain_gdn_rule_accepts plain_gdn_rule_accepts_double
-#include "kernels/cpu/plain_gdn.c"
-#include "kernels/cpu/plain_gdn_rule.c"
+#include "backend/cpu/kernels/plain_gdn.c"
+#include "backend/cpu/kernels/plain_gdn_rule.c"
 #undef plain_gdn
 
 /* ---- shapes */

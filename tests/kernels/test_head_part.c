@@ -10,15 +10,15 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 /* Row 0 once more, for double: real.h. */
 #define REAL_DOUBLE
-#include "kernels/cpu/plain_dense.c"
-#include "kernels/cpu/plain_dense_heads.c"
-#include "kernels/cpu/plain_dense_loss.c"
-#include "kernels/cpu/plain_dense_maps.c"
+#include "backend/cpu/kernels/plain_dense.c"
+#include "backend/cpu/kernels/plain_dense_heads.c"
+#include "backend/cpu/kernels/plain_dense_loss.c"
+#include "backend/cpu/kernels/plain_dense_maps.c"
 
 enum { PARTS_MAX = 3 };
 

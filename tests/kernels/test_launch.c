@@ -2,10 +2,10 @@
  * and has the size that the planner's formula gives. */
 #include <stdlib.h>
 
-#include "program/testing.h"
+#include "ir/testing.h"
 
-#include "kernels/kernels.h"
-#include "program/target.h"
+#include "backend/kernels/kernels.h"
+#include "ir/target.h"
 
 #define M "model."
 

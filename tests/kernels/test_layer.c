@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 /* Row 0 once more, for double: real.h. */
@@ -22,7 +22,7 @@ kernel_rows plain_layer_float(void)
 #define REAL_DOUBLE
 #define plain_layer plain_layer_double
 kernel_rows plain_layer_double(void);
-#include "kernels/cpu/plain_layer.c"
+#include "backend/cpu/kernels/plain_layer.c"
 
 static kernel_run forward_of(op_kind kind)
 {

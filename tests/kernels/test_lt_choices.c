@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/lt_choices.c"
+#include "backend/cuda/kernels/lt_choices.c"
 
 static char folder[] = "/tmp/moefold-choices-XXXXXX";
 static char run_a[64], run_b[80], machine[64], said[64];

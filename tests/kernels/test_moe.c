@@ -3,7 +3,7 @@
 
 #include <omp.h>
 
-#include "kernels/cpu/blas.h"
+#include "backend/cpu/kernels/blas.h"
 
 /* ---- gradients against central differences, in double */
 

@@ -1,7 +1,7 @@
 /* test_moe_order.c - tokens in the order of their experts, and back. */
 #include "moe_sorted.h"
 
-#include "kernels/cpu/blas.h"
+#include "backend/cpu/kernels/blas.h"
 
 /* Expert-major, then by token; kept pairs alone, each once; nothing past the room. */
 static void rows_are_sorted_by_expert_then_token(void **state)

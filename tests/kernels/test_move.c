@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 typedef struct

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "kernels/kernels.h"
+#include "backend/kernels/kernels.h"
 
 typedef struct trial {
     op o;

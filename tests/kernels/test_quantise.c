@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/narrow.h"
-#include "kernels/kernels.h"
-#include "program/quant.h"
+#include "backend/kernels/kernels.h"
+#include "op/quant.h"
 
 #define COUNT(list) (int)(sizeof list / sizeof list[0])
 

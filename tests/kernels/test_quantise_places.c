@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cuda/quantise_places.h"
+#include "backend/cuda/kernels/quantise_places.h"
 
 enum { THREADS = 256, BANKS = 32 };
 

@@ -8,7 +8,7 @@ mkdir -p "$work/kernels/cuda"
 touch "$work/cuda_fp8.h" "$work/cuda_bf16.h" "$work/kernels/cuda/copies.cuh" # the test has what is needed of them
 cat >"$work/kernels/cuda/device.cuh" <<'END'
 #pragma once
-#include "kernels/cuda/cuda_rows.h"
+#include "backend/cuda/kernels/cuda_rows.h"
 enum { WARP = 32, BLOCK = 256, WARPS = BLOCK / WARP };
 #define ALL_LANES 0xffffffffu
 typedef struct numbers {

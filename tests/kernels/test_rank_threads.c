@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/cpu/rows.h"
+#include "backend/cpu/kernels/rows.h"
 #include "kernels/harness.c"
 
 enum { RANKS = 3, THREADS = 2, TIMES = 20, OUTPUTS = 3 };

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "kernels/kernels.h"
-#include "program/update.h"
+#include "backend/kernels/kernels.h"
+#include "op/update.h"
 
 static void launch(const op *o, const op_types *t, void *const *in, void *const *out)
 {

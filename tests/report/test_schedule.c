@@ -1,5 +1,5 @@
 /* The picture of a schedule is the price's own play, and the memory in it is the plan's. */
-#include "program/testing.h"
+#include "ir/testing.h"
 
 #include <math.h>
 

@@ -5,18 +5,18 @@
 
 #include <stdlib.h>
 
-#include "recipe/megatron.h"
-#include "recipe/megatron_table.h"
-#include "recipe/target.h"
+#include "config/megatron.h"
+#include "config/megatron_table.h"
+#include "config/target.h"
 
 #define ALL  IDLE_ALL
 #define NONE IDLE_NONE
 static const idle_option options[] = {
 #define F(name, arity, why, harmless) {name, ARITY_##arity, WHY_##why, harmless},
-#include "recipe/megatron_flags.def"
+#include "config/megatron_flags.def"
 #undef F
 #define B(key, why, harmless) {key, ARITY_1, WHY_##why, harmless},
-#include "recipe/bridge_keys.def"
+#include "config/bridge_keys.def"
 #undef B
 };
 enum { N_OPTIONS = sizeof options / sizeof options[0] };

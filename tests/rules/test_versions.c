@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "recipe/versions.h"
+#include "config/versions.h"
 
 #define CASES "tests/data/rules.txt"
 

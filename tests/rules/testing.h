@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "recipe/megatron.h"
+#include "config/megatron.h"
 #include "rules/rules.h"
 
 typedef struct made {

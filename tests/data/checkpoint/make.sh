@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make.sh FOLDER - writes a checkpoint of the first three of five steps of a very small model, by two ranks, as tests/run/test_checkpoint_old.c and
+# make.sh FOLDER - writes a checkpoint of the first three of five steps of a very small model, by two ranks, as tests/train/test_checkpoint_old.c and
 # tests/cli/test_checkpoint_old.sh load it. From the repository's root, with Open MPI.
 #
 # A folder that was written once stays as it is: it stands for the checkpoints that people have. When the format changes, write

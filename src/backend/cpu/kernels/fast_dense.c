@@ -1,0 +1,110 @@
+/* fast_dense.c - products through OpenBLAS, and the table of all fast_dense*.c. */
+#include "backend/cpu/kernels/bytes.h"
+#include "backend/cpu/kernels/fast_dense.h"
+
+#include <limits.h>
+
+#include "base/maths.h"
+#include "backend/cpu/kernels/blas.h"
+#include "backend/cpu/kernels/rows.h"
+
+/* ---- sharing */
+
+void share(span_work work, const call *c, int64_t n, int64_t grain)
+{
+    const int64_t n_spans = ceil_div(n, grain);
+#pragma omp parallel for schedule(static) if (n_spans > 1)
+    for (int64_t i = 0; i < n_spans; i++)
+        work(c, i * grain, (i + 1) * grain < n ? (i + 1) * grain : n);
+}
+
+void share_rows(span_work work, const call *c, int64_t n, int64_t width)
+{
+    enum { NUMBERS = 8192 };
+    share(work, c, n, width < NUMBERS ? NUMBERS / (width > 0 ? width : 1) : 1);
+}
+
+/* ---- products */
+
+static bool library_takes(const op *o, const op_types *t)
+{
+    (void)t;
+    for (int i = 0; i < 3; i++)
+        if (o->dim[i] > INT_MAX) return false;
+    return blas_ready();
+}
+
+static void fast_gemm(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_forward(in[IN_GEMM_x], in[IN_GEMM_w], out[OUT_GEMM_y], o->dim[DIM_GEMM_M],
+                                  o->dim[DIM_GEMM_N], o->dim[DIM_GEMM_K]);
+    p.add = o->flags & ADD_TO;
+    blas_gemm(&p);
+}
+
+static void fast_gemm_d(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_data(in[IN_GEMM_D_dy], in[IN_GEMM_D_w], out[OUT_GEMM_D_dx],
+                               o->dim[DIM_GEMM_D_M], o->dim[DIM_GEMM_D_N], o->dim[DIM_GEMM_D_K]);
+    p.add = o->flags & ADD_TO;
+    blas_gemm(&p);
+}
+
+static void fast_gemm_w(const op *o, void *const *in, void *const *out)
+{
+    blas_product p = blas_weight(in[IN_GEMM_W_dy], in[IN_GEMM_W_x], out[OUT_GEMM_W_dw],
+                                 o->dim[DIM_GEMM_W_M], o->dim[DIM_GEMM_W_N], o->dim[DIM_GEMM_W_K]);
+    p.add = !(o->flags & OVERWRITE);
+    blas_gemm(&p);
+}
+
+static void fast_head_logits(const op *o, void *const *in, void *const *out)
+{
+    const int64_t n_t = o->dim[DIM_HEAD_LOGITS_T], h = o->dim[DIM_HEAD_LOGITS_H],
+                  n_v = o->dim[DIM_HEAD_LOGITS_V];
+    blas_product p = blas_forward(in[IN_HEAD_LOGITS_x], in[IN_HEAD_LOGITS_w],
+                                  out[OUT_HEAD_LOGITS_logits], n_t, n_v, h);
+    blas_gemm(&p);
+}
+
+/* ---- the table */
+
+static const kernel fast_dense_rows[] = {
+    {OP_GEMM, "openblas", library_takes, .run = fast_gemm},
+    {OP_GEMM_D, "openblas", library_takes, .run = fast_gemm_d},
+    {OP_GEMM_W, "openblas", library_takes, .run = fast_gemm_w},
+    {OP_BIAS, "threads", NULL, .run = fast_bias},
+    {OP_BIAS_W, "threads", NULL, .run = fast_bias_w},
+    {OP_EMBED, "threads", NULL, .run = fast_embed},
+    {OP_EMBED_W, "threads", NULL, .run = fast_embed_w},
+    {OP_NORM, "threads", NULL, .run = fast_norm},
+    {OP_NORM_D, "threads", NULL, .run = fast_norm_d},
+    {OP_NORM_W, "threads", NULL, .run = fast_norm_w},
+    {OP_ADD, "threads", NULL, .run = fast_add},
+    {OP_COPY, "threads", NULL, .run = fast_copy},
+    {OP_CAST, "threads", NULL, .run = fast_copy},
+    {OP_COPY_OUT, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+    {OP_COPY_IN, "threads", NULL, .run = fast_copy, .launch = bytes_copy},
+    {OP_ZERO, "threads", NULL, .run = fast_zero, .launch = bytes_zero},
+    {OP_GATE, "threads", NULL, .run = fast_gate},
+    {OP_GATE_D, "threads", NULL, .run = fast_gate_d},
+    {OP_ACT, "threads", NULL, .run = fast_act},
+    {OP_ACT_D, "threads", NULL, .run = fast_act_d},
+    {OP_QKV_SPLIT, "threads", NULL, .run = fast_qkv_split},
+    {OP_QKV_JOIN, "threads", NULL, .run = fast_qkv_join},
+    {OP_ROPE, "threads", NULL, .run = fast_rope},
+    {OP_ROPE_D, "threads", NULL, .run = fast_rope_d},
+    {OP_MLA_KV_SPLIT, "threads", NULL, .run = fast_mla_kv_split},
+    {OP_MLA_KV_MERGE, "threads", NULL, .run = fast_mla_kv_merge},
+    {OP_MLA_KV_JOIN, "threads", NULL, .run = fast_mla_kv_join},
+    {OP_MLA_KV_JOIN_D, "threads", NULL, .run = fast_mla_kv_join_d},
+    {OP_HEAD_LOSS, "openblas", library_takes, .run = fast_head_loss},
+    {OP_HEAD_PART, "openblas", library_takes, .run = fast_head_part},
+    {OP_HEAD_PART_D, "openblas", library_takes, .run = fast_head_part_d},
+    {OP_HEAD_LOGITS, "openblas", library_takes, .run = fast_head_logits},
+};
+
+kernel_rows fast_dense(void)
+{
+    return (kernel_rows){fast_dense_rows, sizeof fast_dense_rows / sizeof fast_dense_rows[0]};
+}

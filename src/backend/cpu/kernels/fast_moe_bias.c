@@ -1,0 +1,95 @@
+/* fast_moe_bias.c - biases of experts on all threads.
+ *
+ * Rows of an expert are added in an order of their own; threads share columns, never the rows of
+ * one column. */
+#include "backend/cpu/kernels/fast_moe.h"
+
+#include "backend/cpu/kernels/plain_moe.h"
+
+void fast_grouped_bias(const op *o, void *const *in, void *const *out)
+{
+    const float *b = in[IN_GROUPED_BIAS_b];               /* [E][N] */
+    const float *p = in[IN_GROUPED_BIAS_p];               /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_offsets]; /* [E+1] */
+    float *y = out[OUT_GROUPED_BIAS_y];                   /* [ROOM][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_ROOM], E = o->dim[DIM_GROUPED_BIAS_E],
+            N = o->dim[DIM_GROUPED_BIAS_N];
+    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+#pragma omp parallel for schedule(static) firstprivate(e)
+    for (int64_t r = 0; r < n_rows; r++) {
+        while (offsets[e + 1] <= r) e++;        /* a thread's rows ascend */
+        const float *restrict from = b + e * N; /* [N] */
+        float *restrict to = y + r * N;         /* [N] */
+        float weight = (p ? p[r] : 1) * (float)o->real[REAL_GROUPED_BIAS_scale];
+        for (int64_t n = 0; n < N; n++) to[n] += from[n] * weight;
+    }
+}
+
+enum { COLUMNS = 128, TOGETHER = 4 }; /* columns whose sums stay in the first cache; rows a visit */
+
+/* sums[n] += columns of TOGETHER rows of dy times their weights. */
+static void add_rows(double *restrict sums, const float *restrict dy, int64_t N, const float *w,
+                     int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        sums[i] += (double)(dy[i] * w[0] + dy[N + i] * w[1] +
+                            (dy[2 * N + i] * w[2] + dy[3 * N + i] * w[3]));
+}
+
+/* db[n] += sum over the rows of dy[row][n] * p[row], for n columns of one expert. */
+static void add_columns(const float *dy, const float *p, span s, int64_t N, int64_t n, float *db)
+{
+    static const float ones[TOGETHER] = {1, 1, 1, 1};
+    double sums[COLUMNS] = {0};
+    int64_t r = s.begin;
+    for (; r + TOGETHER <= s.end; r += TOGETHER) add_rows(sums, dy + r * N, N, p ? p + r : ones, n);
+    for (; r < s.end; r++)
+        for (int64_t i = 0; i < n; i++) sums[i] += (double)(dy[r * N + i] * (p ? p[r] : 1));
+    for (int64_t i = 0; i < n; i++) db[i] += (float)sums[i];
+}
+
+void fast_grouped_bias_w(const op *o, void *const *in, void *const *out)
+{
+    const float *dy = in[IN_GROUPED_BIAS_W_dy];             /* [ROOM][N] */
+    const float *p = in[IN_GROUPED_BIAS_W_p];               /* [ROOM] or none */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_W_offsets]; /* [E+1] */
+    float *db = out[OUT_GROUPED_BIAS_W_db];                 /* [E][N] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_W_ROOM], E = o->dim[DIM_GROUPED_BIAS_W_E],
+            N = o->dim[DIM_GROUPED_BIAS_W_N];
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (int64_t e = 0; e < E; e++)
+        for (int64_t c = 0; c < N; c += COLUMNS) {
+            int64_t n = N - c < COLUMNS ? N - c : COLUMNS;
+            add_columns(dy + c, p, expert_rows(offsets, e, room), N, n, db + e * N + c);
+        }
+}
+
+enum { LANES = 16 }; /* sums side by side, so that a compiler can use vectors */
+
+static float dot(const float *restrict a /* [n] */, const float *restrict b /* [n] */, int64_t n)
+{
+    float sums[LANES] = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) sums[j] += a[i + j] * b[i + j];
+    for (int j = 0; i + j < n; j++) sums[j] += a[i + j] * b[i + j];
+    for (int half = LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++) sums[j] += sums[j + half];
+    return sums[0];
+}
+
+void fast_grouped_bias_p(const op *o, void *const *in, void *const *out)
+{
+    const float *dy = in[IN_GROUPED_BIAS_P_dy];             /* [ROOM][N] */
+    const float *b = in[IN_GROUPED_BIAS_P_b];               /* [E][N] */
+    const int32_t *offsets = in[IN_GROUPED_BIAS_P_offsets]; /* [E+1] */
+    float *dp = out[OUT_GROUPED_BIAS_P_dp];                 /* [ROOM] */
+    int64_t room = o->dim[DIM_GROUPED_BIAS_P_ROOM], E = o->dim[DIM_GROUPED_BIAS_P_E],
+            N = o->dim[DIM_GROUPED_BIAS_P_N];
+    int64_t e = 0, n_rows = offsets[E] < room ? offsets[E] : room;
+#pragma omp parallel for schedule(static) firstprivate(e)
+    for (int64_t r = 0; r < n_rows; r++) {
+        while (offsets[e + 1] <= r) e++; /* a thread's rows ascend */
+        dp[r] += (float)o->real[REAL_GROUPED_BIAS_P_scale] * dot(dy + r * N, b + e * N, N);
+    }
+}

@@ -1,0 +1,178 @@
+/* fast_moe_dispatch.c - capacity, permutation and its inverse on all threads.
+ *
+ * P1  A thread owns tokens; a row belongs to one token, so no two threads write to one row.
+ * P2  Sums go over k in ascending order, as in row 0: the bits are the same.
+ * P3  Every byte of the outputs is written once: rows without a token are found, not cleared
+ *     together with all others beforehand. */
+#include "backend/cpu/kernels/fast_moe.h"
+
+#include <string.h>
+
+#include "backend/cpu/kernels/plain_moe.h"
+
+/* Weights are not negative, and the bits of such floats are ordered as they are. */
+static uint32_t key_of(float weight)
+{
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits;
+}
+
+/* For each expert the largest key that at least `capacity` of its weights reach (0: fewer weights
+ * than that). Bit by bit for all experts at once: 31 passes, and no list of an expert's tokens. */
+static void find_thresholds(const op *o, const float *probs, const int32_t *ids,
+                            uint32_t *thresholds /* [E] */)
+{
+    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], E = o->dim[DIM_DROP_E];
+    int32_t counts[EXPERTS_MAX]; /* [E] */
+    memset(thresholds, 0, (size_t)E * sizeof *thresholds);
+    for (int bit = 30; bit >= 0; bit--) {
+        uint32_t one = (uint32_t)1 << bit;
+        memset(counts, 0, (size_t)E * sizeof *counts);
+        for (int64_t i = 0; i < n; i++)
+            counts[ids[i]] += key_of(probs[i]) >= (thresholds[ids[i]] | one);
+        for (int64_t e = 0; e < E; e++)
+            if (counts[e] >= o->dim[DIM_DROP_CAPACITY]) thresholds[e] |= one;
+    }
+}
+
+void fast_drop(const op *o, void *const *in, void *const *out)
+{
+    const float *probs = in[IN_DROP_probs]; /* [T][K] */
+    const int32_t *ids = in[IN_DROP_ids];   /* [T][K] */
+    float *keep = out[OUT_DROP_keep];       /* [T][K] */
+    int64_t n = o->dim[DIM_DROP_T] * o->dim[DIM_DROP_K], E = o->dim[DIM_DROP_E],
+            capacity = o->dim[DIM_DROP_CAPACITY];
+    bool by_position = o->dim[DIM_DROP_POSITION] == 1;
+    uint32_t thresholds[EXPERTS_MAX]; /* [E] */
+    int64_t left[EXPERTS_MAX];        /* [E]: room for weights that equal the threshold */
+    if (!by_position) find_thresholds(o, probs, ids, thresholds);
+    for (int64_t e = 0; e < E; e++) left[e] = capacity;
+    for (int64_t i = 0; i < n && !by_position; i++)
+        left[ids[i]] -= key_of(probs[i]) > thresholds[ids[i]];
+    for (int64_t i = 0; i < n; i++) {
+        int32_t e = ids[i];
+        bool sure = !by_position && key_of(probs[i]) > thresholds[e];
+        bool equal = by_position || key_of(probs[i]) == thresholds[e];
+        keep[i] = sure || (equal && left[e]-- > 0);
+    }
+}
+
+enum { GAP_ROWS = 8192 }; /* rows that are looked through at a time */
+
+/* Which of the rows `s` has a token? */
+static void mark_filled(const int32_t *rows, int64_t n, span s, bool *filled /* [GAP_ROWS] */)
+{
+    memset(filled, 0, GAP_ROWS * sizeof *filled);
+    for (int64_t i = 0; i < n; i++)
+        if (rows[i] >= s.begin && rows[i] < s.end) filled[rows[i] - s.begin] = true;
+}
+
+/* Zeroes the rows of xp[ROOM][H] and pp[ROOM] (may be missing) that no token fills (P3). */
+static void zero_gaps(const op *o, const int32_t *rows, float *xp, float *pp)
+{
+    int64_t n = o->dim[DIM_PERMUTE_T] * o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H],
+            room = o->dim[DIM_PERMUTE_ROOM], n_filled = 0;
+    for (int64_t i = 0; i < n; i++) n_filled += rows[i] >= 0;
+    if (n_filled == room) return;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t begin = 0; begin < room; begin += GAP_ROWS) {
+        span s = {begin, begin + GAP_ROWS < room ? begin + GAP_ROWS : room};
+        bool filled[GAP_ROWS];
+        mark_filled(rows, n, s, filled);
+        for (int64_t r = s.begin; r < s.end; r++) {
+            if (filled[r - s.begin]) continue;
+            memset(xp + r * H, 0, (size_t)H * sizeof *xp);
+            if (pp) pp[r] = 0;
+        }
+    }
+}
+
+void fast_permute(const op *o, void *const *in, void *const *out)
+{
+    const float *x = in[IN_PERMUTE_x];         /* [T][H] */
+    const float *probs = in[IN_PERMUTE_probs]; /* [T][K] or none */
+    const int32_t *rows = in[IN_PERMUTE_rows]; /* [T][K] */
+    float *xp = out[OUT_PERMUTE_xp];           /* [ROOM][H] */
+    float *pp = out[OUT_PERMUTE_pp];           /* [ROOM] or none */
+    int64_t T = o->dim[DIM_PERMUTE_T], K = o->dim[DIM_PERMUTE_K], H = o->dim[DIM_PERMUTE_H];
+    zero_gaps(o, rows, xp, pp);
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t i = t * K; i < (t + 1) * K; i++) {
+            if (rows[i] < 0) continue;
+            memcpy(xp + rows[i] * H, x + t * H, (size_t)H * sizeof *xp);
+            if (pp) pp[rows[i]] = probs[i];
+        }
+}
+
+void fast_unpermute_d(const op *o, void *const *in, void *const *out)
+{
+    void *x[] = {in[IN_UNPERMUTE_D_dy], NULL, in[IN_UNPERMUTE_D_rows]};
+    void *xp[] = {out[OUT_UNPERMUTE_D_dyp], NULL};
+    fast_permute(o, x, xp);
+}
+
+enum { COLUMNS = 2048 }; /* of a token's sum at a time: they stay in the first cache */
+
+/* y[H] = or += the rows of one token. */
+static void sum_token(const op *o, const float *yp, const int32_t *rows /* [K] */, float *y)
+{
+    int64_t K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
+    for (int64_t begin = 0; begin < H; begin += COLUMNS) {
+        int64_t n = H - begin < COLUMNS ? H - begin : COLUMNS;
+        float *restrict sum = y + begin; /* [n] */
+        if (!(o->flags & ADD_TO)) memset(sum, 0, (size_t)n * sizeof *sum);
+        for (int64_t k = 0; k < K; k++) {
+            if (rows[k] < 0) continue;
+            const float *row = yp + rows[k] * H + begin;      /* [n] */
+            for (int64_t h = 0; h < n; h++) sum[h] += row[h]; /* P2 */
+        }
+    }
+}
+
+void fast_unpermute(const op *o, void *const *in, void *const *out)
+{
+    const float *yp = in[IN_UNPERMUTE_yp];       /* [ROOM][H] */
+    const int32_t *rows = in[IN_UNPERMUTE_rows]; /* [T][K] */
+    float *y = out[OUT_UNPERMUTE_y];             /* [T][H] */
+    int64_t T = o->dim[DIM_UNPERMUTE_T], K = o->dim[DIM_UNPERMUTE_K], H = o->dim[DIM_UNPERMUTE_H];
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++) sum_token(o, yp, rows + t * K, y + t * H);
+}
+
+void fast_permute_d(const op *o, void *const *in, void *const *out)
+{
+    const float *dpp = in[IN_PERMUTE_D_dpp];     /* [ROOM] or none */
+    const int32_t *rows = in[IN_PERMUTE_D_rows]; /* [T][K] */
+    float *dprobs = out[OUT_PERMUTE_D_dprobs];   /* [T][K] or none */
+    void *sums[] = {in[IN_PERMUTE_D_dxp], in[IN_PERMUTE_D_rows]};
+    fast_unpermute(o, sums, out);
+    for (int64_t i = 0; dprobs && i < o->dim[DIM_PERMUTE_D_T] * o->dim[DIM_PERMUTE_D_K]; i++)
+        dprobs[i] = rows[i] < 0 ? 0 : dpp[rows[i]];
+}
+
+/* Where experts are not aligned filled rows are the first ones. */
+void fast_flex_place(const op *o, void *const *in, void *const *out)
+{
+    const float *x = in[IN_FLEX_PLACE_x];                /* [T][H] */
+    const float *meta = in[IN_FLEX_PLACE_meta];          /* [T][2K] */
+    float *xp = out[OUT_FLEX_PLACE_xp];                  /* [ROOM][H] */
+    float *pp = out[OUT_FLEX_PLACE_pp];                  /* [ROOM] */
+    const int32_t *rows = out[OUT_FLEX_PLACE_rows];      /* [T][K] */
+    const int32_t *starts = out[OUT_FLEX_PLACE_offsets]; /* [E+1] */
+    int64_t T = o->dim[DIM_FLEX_PLACE_T], K = o->dim[DIM_FLEX_PLACE_K],
+            H = o->dim[DIM_FLEX_PLACE_H], room = o->dim[DIM_FLEX_PLACE_ROOM], end;
+    flex_sort(o, in, out);
+    end = o->dim[DIM_FLEX_PLACE_ALIGN] > 1 ? 0 : starts[o->dim[DIM_FLEX_PLACE_E]];
+    memset(xp + end * H, 0, (size_t)((room - end) * H) * sizeof *xp);
+    memset(pp + end, 0, (size_t)(room - end) * sizeof *pp);
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t k = 0; k < K; k++) {
+            int64_t row = rows[t * K + k];
+            if (row < 0) continue;
+            memcpy(xp + row * H, x + t * H, (size_t)H * sizeof *xp); /* P1 */
+            pp[row] = meta[t * 2 * K + K + k];
+        }
+}

@@ -1,0 +1,117 @@
+/* fast_moe_router.c - router and its losses on all threads.
+ *
+ * The work on a token is row 0's. Tokens are cut into PARTS parts, whatever the number of threads,
+ * and sums of parts are added in their order: so the bits do not depend on who did what. */
+#include "backend/cpu/kernels/fast_moe.h"
+
+#include <string.h>
+
+#include "backend/cpu/kernels/plain_moe.h"
+
+enum { PARTS = 256 };
+
+static span part_of(span s, int i)
+{
+    int64_t n = s.end - s.begin;
+    return (span){s.begin + n * i / PARTS, s.begin + n * (i + 1) / PARTS};
+}
+
+static double sum_of_parts(const double *parts /* [PARTS] */)
+{
+    double sum = 0;
+    for (int i = 0; i < PARTS; i++) sum += parts[i];
+    return sum;
+}
+
+void fast_router(const op *o, void *const *in, void *const *out)
+{
+    span all = {0, o->dim[DIM_ROUTER_T]};
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < PARTS; i++) router_span(o, in, out, part_of(all, i));
+}
+
+void fast_router_d(const op *o, void *const *in, void *const *out)
+{
+    span all = {0, o->dim[DIM_ROUTER_D_T]};
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < PARTS; i++) router_d_span(o, in, out, part_of(all, i));
+}
+
+/* Whole numbers: they may be added in any order. */
+static void count_tokens(const op *o, const float *logits, span s, int64_t E, int32_t *counts)
+{
+    memset(counts, 0, (size_t)E * sizeof *counts);
+#pragma omp parallel
+    {
+        int32_t mine[EXPERTS_MAX];
+        memset(mine, 0, (size_t)E * sizeof *mine);
+#pragma omp for schedule(static)
+        for (int i = 0; i < PARTS; i++) aux_count_span(o, logits, part_of(s, i), mine);
+#pragma omp critical
+        for (int64_t e = 0; e < E; e++) counts[e] += mine[e];
+    }
+}
+
+static double push_tokens(const aux_pass *a, span s)
+{
+    double parts[PARTS];
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < PARTS; i++) parts[i] = aux_push_span(a, part_of(s, i));
+    return sum_of_parts(parts);
+}
+
+static double balance_tokens(const op *o, aux_pass a, span s)
+{
+    int32_t counts[EXPERTS_MAX];
+    float as_real[EXPERTS_MAX];
+    count_tokens(o, a.logits, s, a.E, counts);
+    for (int64_t e = 0; e < a.E; e++) as_real[e] = (float)counts[e];
+    a.counts = as_real;
+    return push_tokens(&a, s);
+}
+
+void fast_aux_loss(const op *o, void *const *in, void *const *out)
+{
+    const float *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
+    float *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
+    aux_pass a = aux_local_pass(o, in, out);
+    samples l = aux_samples(o);
+    double total = 0;
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
+        total += counts ? push_tokens(&a, s) : balance_tokens(o, a, s);
+    }
+    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
+}
+
+void fast_aux_count(const op *o, void *const *in, void *const *out)
+{
+    int64_t E = o->dim[DIM_AUX_COUNT_E];
+    samples l = aux_samples(o);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        float *counts = (float *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
+        int32_t found[EXPERTS_MAX];
+        count_tokens(o, in[IN_AUX_COUNT_logits], s, E, found);
+        for (int64_t e = 0; e < E; e++) counts[e] += (float)found[e];
+    }
+}
+
+void fast_aux_global(const op *o, void *const *in, void *const *out)
+{
+    float *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
+    aux_pass a = aux_global_pass(o, in, out);
+    double total = push_tokens(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
+    if (!(o->flags & REPLAY)) loss[0] += (float)(a.scale * total);
+}
+
+void fast_z_loss(const op *o, void *const *in, void *const *out)
+{
+    float *loss = out[OUT_Z_LOSS_loss]; /* [1] */
+    span all = {0, o->dim[DIM_Z_LOSS_T]};
+    double parts[PARTS];
+    if (all.end == 0) return;
+#pragma omp parallel for schedule(static)
+    for (int i = 0; i < PARTS; i++) parts[i] = z_loss_span(o, in, out, part_of(all, i));
+    double mean = sum_of_parts(parts) / (double)all.end;
+    if (!(o->flags & REPLAY)) loss[0] += (float)(o->real[REAL_Z_LOSS_coefficient] * mean);
+}

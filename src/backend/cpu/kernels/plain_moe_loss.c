@@ -1,0 +1,191 @@
+/* plain_moe_loss.c - load-balancing losses and the z loss.
+ *
+ *     loss = coefficient * E / (K * N^2) * sum over e of (sum over t of P[t][e]) * counts[e]
+ *
+ * L1  P are scores over all experts that sum to 1; counts say how often an expert is among the K
+ *     best of them. Neither bias nor group limits nor capacity have a part in either.
+ * L2  Counts are constants for the gradient, so what a token adds to the loss is also the inner
+ *     product that the gradient of its normalisation needs. One pass yields both.
+ * L3  Sums over tokens are in double: a microbatch has up to millions of terms.
+ * L4  The gradient is that of the loss as written, by this rank's logits. The global loss counts
+ *     the tokens of all ranks in N; whoever averages gradients over data-parallel ranks afterwards
+ *     must say so in `gradient`, or loses a factor as Megatron does (its issue 3672). */
+#include "backend/cpu/kernels/plain_moe.h"
+
+#include <string.h>
+#include <tgmath.h>
+
+/* Where E and K are among the sizes of each kind. */
+static int64_t experts_of(const op *o)
+{
+    return o->kind == OP_AUX_LOSS ? o->dim[DIM_AUX_LOSS_E] : o->dim[DIM_AUX_COUNT_E];
+}
+
+static int64_t topk_of(const op *o)
+{
+    return o->kind == OP_AUX_LOSS ? o->dim[DIM_AUX_LOSS_K] : o->dim[DIM_AUX_COUNT_K];
+}
+
+/* P of one token (L1). Returns what own scores were divided by. */
+static real spread_scores(unsigned flags, const real *logits, int64_t E, real *p /* [E] */)
+{
+    real sum = (real)1e-20;
+    if (!has_own_scores(flags)) {
+        softmax_of(logits, E, p);
+        return 1;
+    }
+    for (int64_t e = 0; e < E; e++) sum += p[e] = score_of(flags, logits[e]);
+    for (int64_t e = 0; e < E; e++) p[e] /= sum;
+    return sum;
+}
+
+void aux_count_span(const op *o, const real *logits, span s, int32_t *counts)
+{
+    int64_t E = experts_of(o), K = topk_of(o);
+    real p[EXPERTS_MAX];
+    int32_t ids[EXPERTS_MAX];
+    for (int64_t t = s.begin; t < s.end; t++) {
+        spread_scores(o->flags, logits + t * E, E, p);
+        best_of(p, E, K, ids);
+        for (int64_t k = 0; k < K; k++) counts[ids[k]]++;
+    }
+}
+
+double aux_push_span(const aux_pass *a, span s)
+{
+    int64_t E = a->E;
+    double total = 0, scale = a->scale * a->gradient;
+    real p[EXPERTS_MAX];
+    for (int64_t t = s.begin; t < s.end; t++) {
+        const real *logits = a->logits + t * E; /* [E] */
+        real *dlogits = a->dlogits + t * E;     /* [E] */
+        real sum = spread_scores(a->flags, logits, E, p);
+        double dot = 0;
+        for (int64_t e = 0; e < E; e++) dot += (double)p[e] * (double)a->counts[e];
+        total += dot; /* L2 */
+        for (int64_t e = 0; e < E; e++) {
+            real g = (real)(scale * ((double)a->counts[e] - dot));
+            real slope = has_own_scores(a->flags)
+                             ? score_slope(a->flags, logits[e], p[e] * sum) / sum
+                             : p[e];
+            dlogits[e] += g * slope;
+        }
+    }
+    return total;
+}
+
+aux_pass aux_local_pass(const op *o, void *const *in, void *const *out)
+{
+    int64_t E = o->dim[DIM_AUX_LOSS_E], K = o->dim[DIM_AUX_LOSS_K],
+            all = o->dim[DIM_AUX_LOSS_TOKENS], seq = o->dim[DIM_AUX_LOSS_SEQ];
+    if (!in[IN_AUX_LOSS_counts]) all = o->dim[DIM_AUX_LOSS_T], seq = o->dim[DIM_AUX_LOSS_S];
+    /* The losses of all / N sequences are averaged. */
+    double N = (double)(o->dim[DIM_AUX_LOSS_KIND] == 1 ? seq : all);
+    double scale = o->real[REAL_AUX_LOSS_coefficient] * (double)E / ((double)K * N * (double)all);
+    return (aux_pass){
+        in[IN_AUX_LOSS_logits],         NULL, out[OUT_AUX_LOSS_dlogits], E, o->flags, scale,
+        o->real[REAL_AUX_LOSS_gradient]};
+}
+
+/* The tokens of the span are balanced among themselves. */
+static double balance_span(const op *o, aux_pass a, span s)
+{
+    int32_t counts[EXPERTS_MAX];
+    real as_real[EXPERTS_MAX];
+    memset(counts, 0, (size_t)a.E * sizeof *counts);
+    aux_count_span(o, a.logits, s, counts);
+    for (int64_t e = 0; e < a.E; e++) as_real[e] = (real)counts[e];
+    a.counts = as_real;
+    return aux_push_span(&a, s);
+}
+
+samples aux_samples(const op *o)
+{
+    const int64_t *d = o->dim;
+    if (o->kind == OP_AUX_COUNT)
+        return (samples){d[DIM_AUX_COUNT_T], d[DIM_AUX_COUNT_S], d[DIM_AUX_COUNT_FIRST]};
+    return (samples){d[DIM_AUX_LOSS_T], d[DIM_AUX_LOSS_KIND] == 1 ? d[DIM_AUX_LOSS_S] : 0,
+                     d[DIM_AUX_LOSS_FIRST]};
+}
+
+void plain_aux_loss(const op *o, void *const *in, void *const *out)
+{
+    const real *counts = in[IN_AUX_LOSS_counts]; /* [samples][E], [E] or none */
+    real *loss = out[OUT_AUX_LOSS_loss];         /* [1] */
+    aux_pass a = aux_local_pass(o, in, out);
+    samples l = aux_samples(o);
+    double total = 0;
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        a.counts = counts ? counts + sample_number(&l, s) * a.E : NULL;
+        total += counts ? aux_push_span(&a, s) : balance_span(o, a, s);
+    }
+    if (l.T > 0 && !(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
+}
+
+void plain_aux_count(const op *o, void *const *in, void *const *out)
+{
+    int64_t E = o->dim[DIM_AUX_COUNT_E];
+    samples l = aux_samples(o);
+    for (span s = {0, 0}; next_sample(&l, &s);) {
+        real *counts = (real *)out[OUT_AUX_COUNT_counts] + sample_number(&l, s) * E; /* [E] */
+        int32_t found[EXPERTS_MAX] = {0};
+        aux_count_span(o, in[IN_AUX_COUNT_logits], s, found);
+        for (int64_t e = 0; e < E; e++) counts[e] += (real)found[e];
+    }
+}
+
+aux_pass aux_global_pass(const op *o, void *const *in, void *const *out)
+{
+    const real *counts = in[IN_AUX_GLOBAL_counts]; /* [E] */
+    int64_t E = o->dim[DIM_AUX_GLOBAL_E];
+    double K = (double)o->dim[DIM_AUX_GLOBAL_K], steps = (double)o->dim[DIM_AUX_GLOBAL_STEPS],
+           N = (double)o->dim[DIM_AUX_GLOBAL_TOKENS], sum = 0;
+    /* A program is made once for all microbatches. STEPS 0: the counts know how many there were. */
+    for (int64_t e = 0; e < E; e++) sum += (double)counts[e];
+    if (steps == 0) steps = sum / (K * N);
+    double scale =
+        sum > 0 ? o->real[REAL_AUX_GLOBAL_coefficient] * (double)E / (K * N * N * steps) : 0;
+    return (aux_pass){
+        in[IN_AUX_GLOBAL_logits],         counts, out[OUT_AUX_GLOBAL_dlogits], E, o->flags, scale,
+        o->real[REAL_AUX_GLOBAL_gradient]};
+}
+
+void plain_aux_global(const op *o, void *const *in, void *const *out)
+{
+    real *loss = out[OUT_AUX_GLOBAL_loss]; /* [1] */
+    aux_pass a = aux_global_pass(o, in, out);
+    double total = aux_push_span(&a, (span){0, o->dim[DIM_AUX_GLOBAL_T]});
+    if (!(o->flags & REPLAY)) loss[0] += (real)(a.scale * total);
+}
+
+double z_loss_span(const op *o, void *const *in, void *const *out, span s)
+{
+    const real *logits = in[IN_Z_LOSS_logits]; /* [T][E] */
+    real *dlogits = out[OUT_Z_LOSS_dlogits];   /* [T][E] */
+    int64_t T = o->dim[DIM_Z_LOSS_T], E = o->dim[DIM_Z_LOSS_E];
+    real p[EXPERTS_MAX];
+    double total = 0,
+           scale = 2 * o->real[REAL_Z_LOSS_coefficient] * o->real[REAL_Z_LOSS_gradient] / (double)T;
+    for (int64_t t = s.begin; t < s.end; t++) {
+        const real *x = logits + t * E; /* [E] */
+        real most = x[0], sum = 0;
+        for (int64_t e = 1; e < E; e++)
+            if (x[e] > most) most = x[e];
+        for (int64_t e = 0; e < E; e++) sum += p[e] = exp(x[e] - most);
+        double lse = (double)(most + log(sum));
+        total += lse * lse;
+        real g = (real)(scale * lse) / sum;
+        for (int64_t e = 0; e < E; e++) dlogits[t * E + e] += g * p[e];
+    }
+    return total;
+}
+
+void plain_z_loss(const op *o, void *const *in, void *const *out)
+{
+    real *loss = out[OUT_Z_LOSS_loss]; /* [1] */
+    int64_t T = o->dim[DIM_Z_LOSS_T];
+    if (T == 0) return;
+    double total = z_loss_span(o, in, out, (span){0, T});
+    if (!(o->flags & REPLAY))
+        loss[0] += (real)(o->real[REAL_Z_LOSS_coefficient] * total / (double)T);
+}

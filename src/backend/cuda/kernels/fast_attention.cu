@@ -1,0 +1,194 @@
+/* fast_attention.cu - causal attention in BF16 by cuDNN (sdpa.h).
+ *
+ * T1  The statistics are ours as they are: cuDNN writes and reads lse[B*S][N] by its strides.
+ * T2  A sink is one more logit without value, so it only makes weights smaller: it is put in after
+ *     the forward pass, o times exp(lse - lse') with lse' = log(exp(lse) + exp(sink)). The
+ *     gradients by q, k and v then come out of lse' and the scaled o without knowing of it.
+ * T3  The gradient of queries is summed with atomics, the one sum here whose order is not fixed;
+ *     with FIXED_ORDER cuDNN keeps the gradient of all scores instead, up to SCORES_MOST bytes of
+ *     them. Longer sequences are the plain row's then. */
+#include "backend/cuda/kernels/attention_room.h"
+#include "backend/cuda/kernels/device.cuh"
+
+static const int64_t SCORES_MOST = (int64_t)16 << 30;
+
+static_assert((int)DIM_ATTN_D_B == DIM_ATTN_B && (int)DIM_ATTN_D_WINDOW == DIM_ATTN_WINDOW &&
+              (int)REAL_ATTN_D_scale == REAL_ATTN_scale);
+
+static sdpa_shape shape_of(const op *o)
+{
+    const int64_t *d = o->dim, s = d[DIM_ATTN_S], window = d[DIM_ATTN_WINDOW];
+    return {d[DIM_ATTN_B], d[DIM_ATTN_N],  d[DIM_ATTN_G],          s,
+            d[DIM_ATTN_D], d[DIM_ATTN_DV], window < s ? window : 0};
+}
+
+/* Are all of the first n tensors BF16? */
+static bool all_narrow(const int *there, const dtype *types, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (there[i] < 0 || types[i] != DTYPE_BF16) return false;
+    return true;
+}
+
+static bool takes(const op *o, const op_types *t)
+{
+    const sdpa_shape z = shape_of(o);
+    return cuda_types_fit(o, t) && all_narrow(o->in, t->in, IN_ATTN_sinks) &&
+           all_narrow(o->out, t->out, OUT_ATTN_lse) && o->out[OUT_ATTN_lse] >= 0 && sdpa_takes(&z);
+}
+
+static bool takes_gradient(const op *o, const op_types *t)
+{
+    const sdpa_shape z = shape_of(o);
+    return cuda_types_fit(o, t) && all_narrow(o->in, t->in, IN_ATTN_D_lse) &&
+           all_narrow(o->out, t->out, OUT_ATTN_D_dsinks) && is_wide(o, t, OUT_ATTN_D_dsinks) &&
+           sdpa_takes(&z);
+}
+
+static sdpa_pass pass_of(const op *o)
+{
+    return o->kind == OP_ATTN       ? SDPA_FORWARD
+           : o->flags & FIXED_ORDER ? SDPA_DETERMINISTIC
+                                    : SDPA_BACKWARD;
+}
+
+static bool takes_fast(const op *o, const op_types *t)
+{
+    return takes_gradient(o, t) && pass_of(o) == SDPA_BACKWARD;
+}
+
+static bool takes_deterministic(const op *o, const op_types *t)
+{
+    const sdpa_shape z = shape_of(o);
+    return takes_gradient(o, t) && pass_of(o) == SDPA_DETERMINISTIC &&
+           2 * z.b * z.h * z.s * z.s <= SCORES_MOST;
+}
+
+/* ---- plans */
+
+static status prepare(const op *o, const op_types *, void **state, error *err)
+{
+    const sdpa_shape z = shape_of(o);
+    return sdpa_plan_within((sdpa_plan **)state, &z, pass_of(o),
+                            o->name ? o->name : op_infos[o->kind].name, err);
+}
+
+static void release(void *state)
+{
+    sdpa_plan_free((sdpa_plan *)state);
+}
+
+/* The workspace of a gradient: dO times O, the FP32 sum of dQ, and cuDNN's. */
+static int64_t dots_bytes(const sdpa_shape &z)
+{
+    return room_of(4 * z.b * z.h * z.s);
+}
+
+static int64_t sum_bytes(const sdpa_shape &z, sdpa_pass pass)
+{
+    return pass == SDPA_BACKWARD ? room_of(4 * z.b * z.h * z.s * z.d) : 0;
+}
+
+static int64_t bytes(const op *o, const op_types *)
+{
+    const sdpa_shape z = shape_of(o);
+    const sdpa_pass pass = pass_of(o);
+    const int64_t ours = pass == SDPA_FORWARD ? 0 : dots_bytes(z) + sum_bytes(z, pass);
+    return ours + sdpa_library_bytes(&z, pass);
+}
+
+/* ---- forward */
+
+struct sink_rows {
+    numbers o, sinks; /* [B*S][N][DV], [N] */
+    float *lse;       /* [B*S][N] */
+    int64_t n, dv;
+    template <int THREADS, int W> __device__ void row(int64_t i, int thread) const
+    {
+        const float seen = lse[i], sink = get(sinks, i % n), most = fmaxf(seen, sink);
+        const float all = most + log1pf(expf(fminf(seen, sink) - most)), kept = expf(seen - all);
+        for (int64_t j = thread * W; j < dv; j += THREADS * W) {
+            lanes<W> x = load<W>(o, i * dv + j);
+#pragma unroll
+            for (int k = 0; k < W; k++) x.v[k] *= kept;
+            store(o, i * dv + j, x);
+        }
+        __syncwarp(); /* all of the warp have read lse: rows are a warp's here */
+        if (thread == 0) lse[i] = all;
+    }
+};
+
+static void forward(const kernel_call *c)
+{
+    const sdpa_shape z = shape_of(c->o);
+    void *at[SDPA_IDS] = {};
+    at[SDPA_Q] = c->in[IN_ATTN_q];
+    at[SDPA_K] = c->in[IN_ATTN_k];
+    at[SDPA_V] = c->in[IN_ATTN_v];
+    at[SDPA_O] = c->out[OUT_ATTN_o];
+    at[SDPA_STATS] = c->out[OUT_ATTN_lse];
+    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_scale], c->workspace,
+                  c->stream)) {
+        launch_failed(c);
+        return;
+    }
+    if (c->in[IN_ATTN_sinks])
+        for_rows(c, z.b * z.s * z.h, z.d_v,
+                 sink_rows{out_of(c, OUT_ATTN_o), in_of(c, IN_ATTN_sinks),
+                           floats_out(c, OUT_ATTN_lse), z.h, z.d_v});
+}
+
+/* ---- gradients */
+
+/* dsinks[n] -= sum over queries of exp(sink - lse) times dO * O: a block a head. */
+static __global__ void sinks_kernel(const float *dots, const float *lse, numbers sinks,
+                                    sdpa_shape z, float *dsinks)
+{
+    const int64_t head = blockIdx.x;
+    const float sink = get(sinks, head);
+    float sum = 0;
+    for (int64_t i = threadIdx.x; i < z.b * z.s; i += BLOCK) {
+        const int64_t b = i / z.s, t = i % z.s;
+        sum += expf(sink - lse[i * z.h + head]) * dots[(b * z.h + head) * z.s + t];
+    }
+    sum = sum_over<BLOCK>(sum);
+    if (threadIdx.x == 0) dsinks[head] -= sum;
+}
+
+static void backward(const kernel_call *c)
+{
+    const sdpa_shape z = shape_of(c->o);
+    const sdpa_pass pass = pass_of(c->o);
+    char *dots = (char *)c->workspace, *sum = dots + dots_bytes(z);
+    void *at[SDPA_IDS] = {};
+    at[SDPA_Q] = c->in[IN_ATTN_D_q];
+    at[SDPA_K] = c->in[IN_ATTN_D_k];
+    at[SDPA_V] = c->in[IN_ATTN_D_v];
+    at[SDPA_O] = c->in[IN_ATTN_D_o];
+    at[SDPA_STATS] = c->in[IN_ATTN_D_lse];
+    at[SDPA_DO] = c->in[IN_ATTN_D_do];
+    at[SDPA_DQ] = c->out[OUT_ATTN_D_dq];
+    at[SDPA_DK] = c->out[OUT_ATTN_D_dk];
+    at[SDPA_DV] = c->out[OUT_ATTN_D_dv];
+    at[SDPA_DO_O] = dots;
+    at[SDPA_DQ_SUM] = sum;
+    if (!sdpa_run((const sdpa_plan *)c->state, at, (float)c->o->real[REAL_ATTN_scale],
+                  sum + sum_bytes(z, pass), c->stream)) {
+        launch_failed(c);
+        return;
+    }
+    if (c->out[OUT_ATTN_D_dsinks])
+        sinks_kernel<<<(unsigned)z.h, BLOCK, 0, stream_of(c)>>>(
+            (const float *)dots, floats_in(c, IN_ATTN_D_lse), in_of(c, IN_ATTN_D_sinks), z,
+            floats_out(c, OUT_ATTN_D_dsinks));
+}
+
+extern "C" cuda_part cuda_fast_attention(void)
+{
+    static const kernel rows[] = {
+        {OP_ATTN, "cudnn", takes, prepare, release, bytes, forward},
+        {OP_ATTN_D, "cudnn, atomics", takes_fast, prepare, release, bytes, backward},
+        {OP_ATTN_D, "cudnn, deterministic", takes_deterministic, prepare, release, bytes, backward},
+    };
+    return PART(rows);
+}

@@ -1,0 +1,248 @@
+/* fast_conv.cu - the convolution along S with four taps, in BF16.
+ *
+ * A thread has 8 channels of a run of tokens of one sequence. It walks along the run with what four
+ * tokens need in registers, so that a number is read once and not once for each tap; the tokens
+ * around a run, at most three on either side, are read again. */
+#include "backend/cuda/kernels/columns.cuh"
+#include "backend/cuda/kernels/registers.cuh"
+
+enum { TAPS = 4, RUN = 32 };
+
+struct conv {
+    const __nv_bfloat16 *x; /* [B*S][C] */
+    numbers w;              /* [C][TAPS] */
+    int64_t b, s, c;
+    __host__ __device__ int64_t runs() const
+    {
+        return b * ((s + RUN - 1) / RUN);
+    }
+};
+
+/* Tokens of a run, and where its sequence starts and ends. */
+struct run {
+    int64_t first, past, start, end;
+};
+
+static __device__ run run_of(const conv &v, int64_t r)
+{
+    const int64_t each = (v.s + RUN - 1) / RUN, start = r / each * v.s,
+                  first = start + r % each * RUN, end = start + v.s;
+    return {first, first + RUN < end ? first + RUN : end, start, end};
+}
+
+static __device__ lanes<WIDE> read(const __nv_bfloat16 *x, int64_t i)
+{
+    return unpack(__ldg((const uint4 *)(x + i)));
+}
+
+/* Eight channels from j on, token after token. */
+struct walk {
+    lanes<WIDE> w[TAPS], last[TAPS]; /* weights; x of the last tokens, the newest at the end */
+
+    __device__ walk(const conv &v, const run &r, int64_t j)
+    {
+#pragma unroll
+        for (int p = 0; p < TAPS; p++) {
+            const lanes<WIDE> part = load<WIDE>(v.w, j * TAPS + p * WIDE);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) w[k % TAPS].v[(p * WIDE + k) / TAPS] = part.v[k];
+        }
+        /* The first shift moves these to their places. */
+#pragma unroll
+        for (int i = 1; i < TAPS; i++) {
+            const int64_t t = r.first - TAPS + i;
+            last[i] = {};
+            if (t >= r.start) last[i] = read(v.x, t * v.c + j);
+        }
+    }
+
+    /* The sum before silu, of the next token, whose x is given. */
+    __device__ lanes<WIDE> next(const lanes<WIDE> &x)
+    {
+        lanes<WIDE> sum;
+#pragma unroll
+        for (int i = 0; i + 1 < TAPS; i++) last[i] = last[i + 1];
+        last[TAPS - 1] = x;
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) {
+            sum.v[k] = 0;
+#pragma unroll
+            for (int i = 0; i < TAPS; i++) sum.v[k] += last[i].v[k] * w[i].v[k];
+        }
+        return sum;
+    }
+};
+
+static __global__ void __launch_bounds__(BLOCK) forward_kernel(conv v, __nv_bfloat16 *y)
+{
+    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= v.runs() * groups) return;
+    const run r = run_of(v, i / groups);
+    const int64_t j = i % groups * WIDE;
+    walk along(v, r, j);
+#pragma unroll 4
+    for (int64_t t = r.first; t < r.past; t++) {
+        lanes<WIDE> z = along.next(read(v.x, t * v.c + j));
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) z.v[k] = silu(z.v[k]);
+        *(uint4 *)(y + t * v.c + j) = pack(z);
+    }
+}
+
+/* The gradient of the sum before silu. */
+static __device__ lanes<WIDE> before_silu(lanes<WIDE> dy, const lanes<WIDE> &z)
+{
+#pragma unroll
+    for (int k = 0; k < WIDE; k++) dy.v[k] *= silu_slope(z.v[k]);
+    return dy;
+}
+
+/* Tap i has carried token t to the token TAPS - 1 - i on, so dx of a token is known three later. */
+static __global__ void __launch_bounds__(BLOCK)
+    gradient_kernel(conv v, const __nv_bfloat16 *dy, __nv_bfloat16 *dx)
+{
+    const int64_t groups = v.c / WIDE, i = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+    if (i >= v.runs() * groups) return;
+    const run r = run_of(v, i / groups);
+    const int64_t j = i % groups * WIDE;
+    walk along(v, r, j);
+    lanes<WIDE> dz[TAPS] = {};
+#pragma unroll 4
+    for (int64_t t = r.first; t < r.past + TAPS - 1; t++) {
+#pragma unroll
+        for (int k = 0; k + 1 < TAPS; k++) dz[k] = dz[k + 1];
+        dz[TAPS - 1] = {};
+        if (t < r.end)
+            dz[TAPS - 1] = before_silu(read(dy, t * v.c + j), along.next(read(v.x, t * v.c + j)));
+        if (t - (TAPS - 1) < r.first) continue;
+        lanes<WIDE> sum = {};
+#pragma unroll
+        for (int on = 0; on < TAPS; on++)
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum.v[k] += dz[on].v[k] * along.w[TAPS - 1 - on].v[k];
+        *(uint4 *)(dx + (t - (TAPS - 1)) * v.c + j) = pack(sum);
+    }
+}
+
+/* parts[piece][C][TAPS]. A block has 256 channels of a piece of the runs, 8 runs at a time. */
+static __global__ void __launch_bounds__(BLOCK)
+    weights_kernel(conv v, const __nv_bfloat16 *dy, int64_t each, float *parts)
+{
+    __shared__ float sums[WARPS][TAPS * WIDE][WARP];
+    const int lane = (int)threadIdx.x % WARP, line = (int)threadIdx.x / WARP;
+    const int64_t j = ((int64_t)blockIdx.x * WARP + lane) * WIDE, first = blockIdx.y * each;
+    const int64_t past = first + each < v.runs() ? first + each : v.runs();
+    float sum[TAPS * WIDE] = {};
+    for (int64_t i = first + line; j < v.c && i < past; i += WARPS) {
+        const run r = run_of(v, i);
+        walk along(v, r, j);
+#pragma unroll 4
+        for (int64_t t = r.first; t < r.past; t++) {
+            const lanes<WIDE> z = along.next(read(v.x, t * v.c + j)),
+                              dz = before_silu(read(dy, t * v.c + j), z);
+#pragma unroll
+            for (int k = 0; k < TAPS * WIDE; k++)
+                sum[k] += dz.v[k / TAPS] * along.last[k % TAPS].v[k / TAPS];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < TAPS * WIDE; k++) sums[line][k][lane] = sum[k];
+    __syncthreads();
+    if (j >= v.c) return;
+    for (int k = line; k < TAPS * WIDE; k += WARPS) {
+        float all = 0;
+        for (int l = 0; l < WARPS; l++) all += sums[l][k][lane];
+        parts[blockIdx.y * v.c * TAPS + j * TAPS + k] = all;
+    }
+}
+
+/* ---- rows */
+
+static_assert((int)DIM_CONV_D_B == DIM_CONV_B && (int)DIM_CONV_W_B == DIM_CONV_B &&
+              (int)DIM_CONV_D_S == DIM_CONV_S && (int)DIM_CONV_W_S == DIM_CONV_S &&
+              (int)DIM_CONV_D_C == DIM_CONV_C && (int)DIM_CONV_W_C == DIM_CONV_C &&
+              (int)DIM_CONV_D_TAPS == DIM_CONV_TAPS && (int)DIM_CONV_W_TAPS == DIM_CONV_TAPS);
+
+static bool sizes_fit(const op *o)
+{
+    return o->dim[DIM_CONV_TAPS] == TAPS && o->dim[DIM_CONV_C] % WIDE == 0 &&
+           o->dim[DIM_CONV_C] > 0 && o->dim[DIM_CONV_B] > 0 && o->dim[DIM_CONV_S] > 0;
+}
+
+static bool forward_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && sizes_fit(o) && t->in[IN_CONV_x] == DTYPE_BF16 &&
+           t->out[OUT_CONV_y] == DTYPE_BF16;
+}
+
+static bool gradient_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && sizes_fit(o) && t->in[IN_CONV_D_dy] == DTYPE_BF16 &&
+           t->in[IN_CONV_D_x] == DTYPE_BF16 && t->out[OUT_CONV_D_dx] == DTYPE_BF16;
+}
+
+static bool weights_fit(const op *o, const op_types *t)
+{
+    return sums_wide(o, t) && sizes_fit(o) && t->in[IN_CONV_W_dy] == DTYPE_BF16 &&
+           t->in[IN_CONV_W_x] == DTYPE_BF16;
+}
+
+static conv conv_of(const kernel_call *c, int x)
+{
+    return {(const __nv_bfloat16 *)c->in[x], in_of(c, x + 1), c->o->dim[DIM_CONV_B],
+            c->o->dim[DIM_CONV_S], c->o->dim[DIM_CONV_C]};
+}
+
+static unsigned blocks_for(const conv &v)
+{
+    return (unsigned)ceil_of(v.runs() * (v.c / WIDE), BLOCK);
+}
+
+static void forward(const kernel_call *c)
+{
+    const conv v = conv_of(c, IN_CONV_x);
+    forward_kernel<<<blocks_for(v), BLOCK, 0, stream_of(c)>>>(v,
+                                                              (__nv_bfloat16 *)c->out[OUT_CONV_y]);
+}
+
+static void gradient(const kernel_call *c)
+{
+    const conv v = conv_of(c, IN_CONV_D_x);
+    gradient_kernel<<<blocks_for(v), BLOCK, 0, stream_of(c)>>>(
+        v, (const __nv_bfloat16 *)c->in[IN_CONV_D_dy], (__nv_bfloat16 *)c->out[OUT_CONV_D_dx]);
+}
+
+/* Pieces have 8 runs at least, one for each line of a block. */
+static int64_t pieces_of(int64_t runs)
+{
+    const int64_t n = ceil_of(runs, WARPS);
+    return n < CUTS ? n : CUTS;
+}
+
+static int64_t weights_bytes(const op *o, const op_types *)
+{
+    const conv v = {NULL, {}, o->dim[DIM_CONV_B], o->dim[DIM_CONV_S], o->dim[DIM_CONV_C]};
+    return room_of(pieces_of(v.runs()) * v.c * TAPS * 4);
+}
+
+static void weights(const kernel_call *c)
+{
+    const conv v = conv_of(c, IN_CONV_W_x);
+    const int64_t pieces = pieces_of(v.runs()), columns = v.c * TAPS;
+    const dim3 grid((unsigned)ceil_of(v.c, WARP * WIDE), (unsigned)pieces);
+    float *parts = (float *)c->workspace; /* [pieces][C][TAPS] */
+    weights_kernel<<<grid, BLOCK, 0, stream_of(c)>>>(v, (const __nv_bfloat16 *)c->in[IN_CONV_W_dy],
+                                                     ceil_of(v.runs(), pieces), parts);
+    add_pieces<WARP><<<(unsigned)ceil_of(columns, WARP), WARP * WARP, 0, stream_of(c)>>>(
+        parts, pieces, columns, floats_out(c, OUT_CONV_W_dw));
+}
+
+extern "C" cuda_part cuda_fast_conv(void)
+{
+    static const kernel rows[] = {
+        {OP_CONV, "registers", forward_fits, NULL, NULL, NULL, forward},
+        {OP_CONV_D, "registers", gradient_fits, NULL, NULL, NULL, gradient},
+        {OP_CONV_W, "registers", weights_fit, NULL, NULL, weights_bytes, weights},
+    };
+    return PART(rows);
+}

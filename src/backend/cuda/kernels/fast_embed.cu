@@ -1,0 +1,163 @@
+/* fast_embed.cu - words and their gradients, eight neighbours a thread where they are aligned.
+ *
+ * E1  A row of the table is added to by one block, that of the first token with its id, and all
+ *     tokens with it in their order: the same bits always, and no workspace.
+ * E2  Finding them is a search through all ids for every token. Each thread has AT_ONCE loads under
+ *     way, and a group of ids without a match costs one barrier.
+ * E3  A table that is written (OVERWRITE) is cleared first: most of its rows are no token's. */
+#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/elementwise_parts.h"
+
+enum { WIDE = 8, AT_ONCE = 16, GROUP = AT_ONCE * BLOCK };
+
+struct word_sum {
+    numbers dx;         /* [T][H] */
+    const int32_t *ids; /* [T] */
+    float *dw;          /* [V][H] */
+    int64_t n_t, h, n_v, first;
+};
+
+/* Bit k: ids[base + k BLOCK + thread] is `id`, of those before `past`. */
+static __device__ __forceinline__ unsigned matches_at(const int32_t *ids, int64_t base,
+                                                      int64_t past, int32_t id)
+{
+    int32_t own[AT_ONCE];
+    unsigned found = 0;
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) {
+        const int64_t i = base + k * BLOCK + threadIdx.x;
+        own[k] = i < past ? ids[i] : ~id;
+    }
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++) found |= own[k] == id ? 1u << k : 0;
+    return found;
+}
+
+static __device__ bool has_earlier(const word_sum &s, int64_t t, int32_t id)
+{
+    for (int64_t base = 0; base < t; base += GROUP)
+        if (__syncthreads_or(matches_at(s.ids, base, t, id) != 0)) return true;
+    return false;
+}
+
+/* The bits of all threads. */
+static __device__ unsigned join_bits(unsigned own)
+{
+    __shared__ unsigned all;
+    __syncthreads();
+    if (threadIdx.x == 0) all = 0;
+    __syncthreads();
+    own = __reduce_or_sync(ALL_LANES, own);
+    if (threadIdx.x % WARP == 0 && own) atomicOr(&all, own);
+    __syncthreads();
+    return all;
+}
+
+/* Numbers of the threads whose `match` is set, in order; how many. */
+static __device__ int list_threads(bool match, int *list)
+{
+    __shared__ int counts[WARPS];
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    const unsigned votes = __ballot_sync(ALL_LANES, match);
+    if (lane == 0) counts[warp] = __popc(votes);
+    __syncthreads();
+    int before = 0, n = 0;
+    for (int k = 0; k < WARPS; k++) {
+        before += k < warp ? counts[k] : 0;
+        n += counts[k];
+    }
+    if (match) list[before + __popc(votes & ((1u << lane) - 1))] = (int)threadIdx.x;
+    __syncthreads();
+    return n;
+}
+
+template <int W>
+static __device__ void add_rows(const word_sum &s, float *row, int64_t base, const int *list, int n)
+{
+    const numbers to = {row, false};
+    for (int64_t j = threadIdx.x * W; j < s.h; j += BLOCK * W) {
+        lanes<W> sum = load<W>(to, j);
+        for (int k = 0; k < n; k++) {
+            const lanes<W> x = load<W>(s.dx, (base + list[k]) * s.h + j);
+#pragma unroll
+            for (int i = 0; i < W; i++) sum.v[i] += x.v[i];
+        }
+        store(to, j, sum);
+    }
+}
+
+template <int W> static __global__ void __launch_bounds__(BLOCK) embed_w_kernel(word_sum s)
+{
+    __shared__ int list[BLOCK];
+    for (int64_t t = blockIdx.x; t < s.n_t; t += gridDim.x) {
+        const int32_t id = s.ids[t];
+        const int64_t v = id - s.first;
+        if (v < 0 || v >= s.n_v || has_earlier(s, t, id)) continue; /* for all threads alike */
+        for (int64_t base = t; base < s.n_t; base += GROUP) {
+            const unsigned own = matches_at(s.ids, base, s.n_t, id);
+            if (!__syncthreads_or(own != 0)) continue;
+            for (unsigned left = join_bits(own); left; left &= left - 1) {
+                const int k = __ffs((int)left) - 1;
+                const int n = list_threads(own >> k & 1, list);
+                add_rows<W>(s, s.dw + v * s.h, base + k * BLOCK, list, n);
+                __syncthreads(); /* who still reads the list */
+            }
+        }
+    }
+}
+
+static void embed_w(const kernel_call *c)
+{
+    const op *o = c->o;
+    const word_sum s = {in_of(c, IN_EMBED_W_dx),       ints_in(c, IN_EMBED_W_ids),
+                        floats_out(c, OUT_EMBED_W_dw), o->dim[DIM_EMBED_W_T],
+                        o->dim[DIM_EMBED_W_H],         o->dim[DIM_EMBED_W_V],
+                        o->dim[DIM_EMBED_W_FIRST]};
+    clear_first(c, s.n_v * s.h); /* E3 */
+    if (s.h % WIDE == 0 && all_aligned(c))
+        embed_w_kernel<WIDE><<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
+    else
+        embed_w_kernel<1><<<blocks_of(s.n_t), BLOCK, 0, stream_of(c)>>>(s);
+}
+
+/* ---- rows of the table */
+
+struct word_rows {
+    numbers w, x;       /* [V][H], [T][H] */
+    const int32_t *ids; /* [T] */
+    int64_t h, n_v, first;
+    template <int THREADS, int W> __device__ void row(int64_t t, int thread) const
+    {
+        const int64_t v = ids[t] - first;
+        const bool known = v >= 0 && v < n_v;
+        for (int64_t j = thread * W; j < h; j += THREADS * W)
+            store(x, t * h + j, known ? load<W>(w, v * h + j) : lanes<W>{});
+    }
+};
+
+static void embed(const kernel_call *c)
+{
+    const int64_t *d = c->o->dim;
+    for_rows(c, d[DIM_EMBED_T], d[DIM_EMBED_H],
+             word_rows{in_of(c, IN_EMBED_w), out_of(c, OUT_EMBED_x), ints_in(c, IN_EMBED_ids),
+                       d[DIM_EMBED_H], d[DIM_EMBED_V], d[DIM_EMBED_FIRST]});
+}
+
+static bool takes(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && o->dim[DIM_EMBED_T] > 0;
+}
+
+static bool takes_w(const op *o, const op_types *t)
+{
+    return sums_wide(o, t) && o->dim[DIM_EMBED_W_T] > 0;
+}
+
+extern "C" cuda_part cuda_fast_embed(void)
+{
+    static const kernel rows[] = {
+        {OP_EMBED, "wide", takes, NULL, NULL, NULL, embed},
+        {OP_EMBED_W, "groups", takes_w, NULL, NULL, NULL, embed_w},
+    };
+    return PART(rows);
+}

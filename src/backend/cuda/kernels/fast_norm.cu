@@ -1,0 +1,215 @@
+/* fast_norm.cu - RMSNorm in BF16 with a row in registers, and gradients of all norms by their
+ * weights.
+ *
+ * How rows are cut: registers.cuh. */
+#include "backend/cuda/kernels/registers.cuh"
+#include "backend/cuda/kernels/wide_columns.cuh"
+
+struct row_norm {
+    numbers x, y, w; /* [M][H] twice in BF16, [H] or missing */
+    float *rstd;     /* [M], may be missing */
+    int64_t m;
+    float eps, plus; /* plus: 1 where weights are kept about zero */
+
+    __device__ lanes<WIDE> weight(int j) const
+    {
+        lanes<WIDE> a;
+        if (w.p) a = load<WIDE>(w, j);
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) a.v[k] = w.p ? a.v[k] + plus : 1.f;
+        return a;
+    }
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        constexpr int h = LANES * CHUNKS * WIDE;
+        const uint4 *from = (const uint4 *)((const __nv_bfloat16 *)x.p + i * h);
+        uint4 raw[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            raw[c] = there ? from[c * LANES + lane] : make_uint4(0, 0, 0, 0);
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(raw[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += v.v[k] * v.v[k];
+        }
+        const float r = rsqrtf(sum_row<LANES>(sum) / (float)h + eps);
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            lanes<WIDE> v = unpack(raw[c]);
+            const lanes<WIDE> by = weight(j);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) v.v[k] *= r * by.v[k];
+            store(y, i * h + j, v);
+        }
+        if (rstd && lane == 0) rstd[i] = r;
+    }
+};
+
+struct row_norm_d {
+    row_norm n; /* x and w */
+    numbers dy, dx;
+    const float *rstd; /* [M] */
+    bool add;
+    int64_t m;
+
+    template <int LANES, int CHUNKS> __device__ void row(int64_t i, int lane, bool there) const
+    {
+        constexpr int h = LANES * CHUNKS * WIDE;
+        const uint4 *of_x = (const uint4 *)((const __nv_bfloat16 *)n.x.p + i * h);
+        const uint4 *of_dy = (const uint4 *)((const __nv_bfloat16 *)dy.p + i * h);
+        const uint4 none = make_uint4(0, 0, 0, 0);
+        const float r = there ? rstd[i] : 0;
+        uint4 raw_x[CHUNKS], raw_d[CHUNKS];
+        float sum = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            raw_x[c] = there ? of_x[c * LANES + lane] : none;
+            raw_d[c] = there ? of_dy[c * LANES + lane] : none;
+        }
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const lanes<WIDE> v = unpack(raw_x[c]), d = unpack(raw_d[c]),
+                              by = n.weight((c * LANES + lane) * WIDE);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) sum += d.v[k] * by.v[k] * v.v[k];
+        }
+        const float along = r * r * r * sum_row<LANES>(sum) / (float)h;
+        if (!there) return;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; c++) {
+            const int j = (c * LANES + lane) * WIDE;
+            const lanes<WIDE> v = unpack(raw_x[c]), by = n.weight(j);
+            lanes<WIDE> d = unpack(raw_d[c]);
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) d.v[k] = r * d.v[k] * by.v[k] - v.v[k] * along;
+            store_or_add(dx, i * h + j, d, add);
+        }
+    }
+};
+
+/* ---- which rows */
+
+static bool norm_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_NORM_x] == DTYPE_BF16 &&
+           t->out[OUT_NORM_y] == DTYPE_BF16 && o->dim[DIM_NORM_M] > 0 &&
+           width_fits(o->dim[DIM_NORM_H]);
+}
+
+static void norm(const kernel_call *c)
+{
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const row_norm f = {in_of(c, IN_NORM_x),
+                        out_of(c, OUT_NORM_y),
+                        in_of(c, IN_NORM_w),
+                        floats_out(c, OUT_NORM_rstd),
+                        c->o->dim[DIM_NORM_M],
+                        (float)c->o->real[REAL_NORM_eps],
+                        plus};
+    run_width(c, c->o->dim[DIM_NORM_H], f);
+}
+
+static bool norm_d_fits(const op *o, const op_types *t)
+{
+    return cuda_types_fit(o, t) && t->in[IN_NORM_D_dy] == DTYPE_BF16 &&
+           t->in[IN_NORM_D_x] == DTYPE_BF16 && t->out[OUT_NORM_D_dx] == DTYPE_BF16 &&
+           o->dim[DIM_NORM_D_M] > 0 && width_fits(o->dim[DIM_NORM_D_H]);
+}
+
+static void norm_d(const kernel_call *c)
+{
+    const float plus = c->o->flags & ZERO_CENTRED ? 1.f : 0.f;
+    const int64_t m = c->o->dim[DIM_NORM_D_M];
+    const numbers none = {};
+    const row_norm n = {in_of(c, IN_NORM_D_x), none, in_of(c, IN_NORM_D_w), NULL, m, 0, plus};
+    const row_norm_d f = {n,
+                          in_of(c, IN_NORM_D_dy),
+                          out_of(c, OUT_NORM_D_dx),
+                          floats_in(c, IN_NORM_D_rstd),
+                          (c->o->flags & ADD_TO) != 0,
+                          m};
+    run_width(c, c->o->dim[DIM_NORM_D_H], f);
+}
+
+/* ---- gradients by weights */
+
+static bool norm_w_fits(const op *o, const op_types *t)
+{
+    return sums_wide(o, t) && wide_columns_take(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
+}
+
+static int64_t norm_w_bytes(const op *o, const op_types *)
+{
+    return wide_columns_workspace(o->dim[DIM_NORM_W_M], o->dim[DIM_NORM_W_H]);
+}
+
+static void norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_NORM_W_M], h = c->o->dim[DIM_NORM_W_H];
+    const numbers dy = in_of(c, IN_NORM_W_dy), x = in_of(c, IN_NORM_W_x);
+    const float *rstd = floats_in(c, IN_NORM_W_rstd);
+    add_wide_columns(c, m, h, floats_out(c, OUT_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
+        lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+        const lanes<WIDE> v = load<WIDE>(x, i * h + j);
+        const float r = rstd[i];
+#pragma unroll
+        for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r;
+        return d;
+    });
+}
+
+static_assert((int)DIM_GATED_NORM_W_M == DIM_NORM_W_M && (int)DIM_GATED_NORM_W_H == DIM_NORM_W_H &&
+              (int)DIM_LAYER_NORM_W_M == DIM_NORM_W_M && (int)DIM_LAYER_NORM_W_H == DIM_NORM_W_H);
+
+static void gated_norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_GATED_NORM_W_M], h = c->o->dim[DIM_GATED_NORM_W_H];
+    const numbers dy = in_of(c, IN_GATED_NORM_W_dy), x = in_of(c, IN_GATED_NORM_W_x),
+                  z = in_of(c, IN_GATED_NORM_W_z);
+    const float *rstd = floats_in(c, IN_GATED_NORM_W_rstd);
+    add_wide_columns(
+        c, m, h, floats_out(c, OUT_GATED_NORM_W_dw), [=] __device__(int64_t i, int64_t j) {
+            lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+            const lanes<WIDE> v = load<WIDE>(x, i * h + j), g = load<WIDE>(z, i * h + j);
+            const float r = rstd[i];
+#pragma unroll
+            for (int k = 0; k < WIDE; k++) d.v[k] *= v.v[k] * r * silu(g.v[k]);
+            return d;
+        });
+}
+
+static void layer_norm_w(const kernel_call *c)
+{
+    const int64_t m = c->o->dim[DIM_LAYER_NORM_W_M], h = c->o->dim[DIM_LAYER_NORM_W_H];
+    const numbers dy = in_of(c, IN_LAYER_NORM_W_dy), x = in_of(c, IN_LAYER_NORM_W_x);
+    const float *stats = floats_in(c, IN_LAYER_NORM_W_stats);
+    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_dw),
+                     [=] __device__(int64_t i, int64_t j) {
+                         lanes<WIDE> d = load<WIDE>(dy, i * h + j);
+                         const lanes<WIDE> v = load<WIDE>(x, i * h + j);
+                         const float mean = stats[2 * i], r = stats[2 * i + 1];
+#pragma unroll
+                         for (int k = 0; k < WIDE; k++) d.v[k] *= (v.v[k] - mean) * r;
+                         return d;
+                     });
+    if (!c->out[OUT_LAYER_NORM_W_db]) return;
+    add_wide_columns(c, m, h, floats_out(c, OUT_LAYER_NORM_W_db),
+                     [=] __device__(int64_t i, int64_t j) { return load<WIDE>(dy, i * h + j); });
+}
+
+extern "C" cuda_part cuda_fast_norm(void)
+{
+    static const kernel rows[] = {
+        {OP_NORM, "registers", norm_fits, NULL, NULL, NULL, norm},
+        {OP_NORM_D, "registers", norm_d_fits, NULL, NULL, NULL, norm_d},
+        {OP_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, norm_w},
+        {OP_GATED_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, gated_norm_w},
+        {OP_LAYER_NORM_W, "columns", norm_w_fits, NULL, NULL, norm_w_bytes, layer_norm_w},
+    };
+    return PART(rows);
+}

@@ -1,0 +1,35 @@
+/* fast_wgmma.cuh - which dense products our own kernel takes, and where it is the faster one.
+ *
+ * At Qwen3-30B-A3B's and DeepSeek-V3's sizes it is level with cuBLASLt or up to 11 % faster where
+ * its tiles fill the last round of blocks, and 5 % slower where they do not (docs/GPU.md). */
+#ifndef BACKEND_CUDA_KERNELS_FAST_WGMMA_CUH
+#define BACKEND_CUDA_KERNELS_FAST_WGMMA_CUH
+
+#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/grouped_launch.cuh"
+
+static_assert((int)DIM_GEMM_D_M == DIM_GEMM_M && (int)DIM_GEMM_W_M == DIM_GEMM_M);
+
+/* What the copy engine can describe. */
+static inline bool wgmma_takes(const op *o, const op_types *t)
+{
+    const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
+    const bool weight = o->kind == OP_GEMM_W;
+    const int64_t n_of = weight ? 64 : 8, k_of = o->kind == OP_GEMM ? 8 : 64;
+    return cuda_types_fit(o, t) && t->in[0] == DTYPE_BF16 && t->in[1] == DTYPE_BF16 &&
+           t->out[0] == (weight ? DTYPE_F32 : DTYPE_BF16) && (weight || !(o->flags & ADD_TO)) &&
+           m > 0 && n > 0 && k > 0 && n % n_of == 0 && k % k_of == 0 && m <= INT32_MAX &&
+           n <= INT32_MAX && k <= INT32_MAX;
+}
+
+/* Do the tiles of pairs of blocks fill their rounds by 85 %? An H200 has room for 66 pairs. */
+static inline bool wgmma_fills(const op *o)
+{
+    const int64_t m = o->dim[DIM_GEMM_M], n = o->dim[DIM_GEMM_N], k = o->dim[DIM_GEMM_K];
+    const int64_t pairs = 66, down = o->kind == OP_GEMM_W ? n : m,
+                  across = o->kind == OP_GEMM ? n : k;
+    const int64_t tiles = ceil_of(down, 2 * TILE_M) * ceil_of(across, TILE_N);
+    return 100 * tiles >= 85 * ceil_of(tiles, pairs) * pairs;
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* derive.c - derives knobs that depend only on other knobs, not on model or layout. */
+#include "config/bridge_derive.h"
+#include "config/judgement.h"
+#include "config/loads.h"
+#include "config/precision.h"
+#include "config/recipe.h"
+#include "config/target.h"
+
+static void derive_recompute(recipe *r)
+{
+    if (!recipe_is(r, K_RECOMPUTE, "selective")) return;
+    value *core = ARENA_NEW(r->a, value);
+    *core = value_of_text("core_attn");
+    recipe_fill(r, K_RECOMPUTE_MODULES, (value){.kind = V_LIST, .list = {core, 1}}, FROM_DERIVED,
+                "Megatron's default for selective recompute");
+}
+
+static void derive_dispatcher(recipe *r)
+{
+    recipe_fill_default(r, K_DISPATCHER);
+    if (!recipe_is(r, K_DISPATCHER, "flex") || recipe_is_lm(r)) return;
+    const char *why, *backend = judge_flex(r, &why);
+    recipe_fill(r, K_FLEX, value_of_text(backend), FROM_DERIVED, "%s", why);
+}
+
+/* Megatron trains DeepSeek-V2 with a score of its own, too. What a person asked for stays. */
+void recipe_follow_target(recipe *r)
+{
+    setting *score = &r->knob[K_GROUP_SCORE];
+    bool own = score->from == FROM_MODEL && recipe_is(r, K_GROUP_SCORE, "best");
+    if (!own || target_of(r) != TARGET_MEGATRON) return;
+    score->from = FROM_NOTHING;
+    recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
+                "Megatron scores a group by its best topk / group_topk experts; the model's own "
+                "score, best, needs moefold.target=moefold");
+}
+
+static void derive_router(recipe *r)
+{
+    recipe_follow_target(r);
+    if (recipe_given(r, K_GROUPS))
+        recipe_fill(r, K_GROUP_SCORE, value_of_text("megatron"), FROM_DERIVED,
+                    "a recipe's own groups follow Megatron: best topk / group_topk experts");
+    bool sigmoid = recipe_is(r, K_SCORE, "sigmoid") || recipe_is(r, K_SCORE, "sqrtsoftplus");
+    recipe_fill(r, K_ROUTER_NORM, value_of_bool(sigmoid), FROM_DERIVED,
+                sigmoid ? "Megatron normalises sigmoid weights"
+                        : "softmax scores are not normalised again");
+    loads_derive(r);
+}
+
+static void derive_graphs(recipe *r)
+{
+    if (recipe_is_lm(r)) return;
+    recipe_fill_default(r, K_GRAPHS);
+    bool graphs = !recipe_is(r, K_GRAPHS, "none");
+    recipe_fill(r, K_TE_RNG, value_of_bool(graphs), FROM_DERIVED,
+                graphs ? "CUDA graphs need a random state that can be replayed" : "no CUDA graphs");
+}
+
+static void derive_optimizer(recipe *r)
+{
+    bool offload = recipe_on(r, K_OPT_OFFLOAD);
+    if (!recipe_is_lm(r))
+        recipe_fill(r, K_OPT_OFFLOAD_FRACTION, value_of_float(offload ? 1.0 : 0.0), FROM_DERIVED,
+                    offload ? "unset: all of it" : "optimizer_cpu_offload is off");
+    recipe_fill_default(r, K_WEIGHT_DECAY);
+    recipe_fill(r, K_WD_START, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
+    recipe_fill(r, K_WD_END, r->knob[K_WEIGHT_DECAY].v, FROM_DERIVED, "optimizer.weight_decay");
+}
+
+static void derive_data(recipe *r)
+{
+    if (!recipe_is_lm(r)) {
+        bool named = recipe_names_data(r);
+        recipe_fill(r, K_MOCK_DATA, value_of_bool(!named), FROM_DERIVED,
+                    named ? "data files are named" : "unset: dataset.data_path is not set");
+    }
+    recipe_fill_default(r, K_SEED);
+    recipe_fill(r, K_DATA_SEED, r->knob[K_SEED].v, FROM_DERIVED, "rng.seed");
+}
+
+void recipe_derive(recipe *r)
+{
+    if (!recipe_is_lm(r)) bridge_derive(r);
+    precision_derive(r);
+    target_derive(r);
+    derive_recompute(r);
+    derive_dispatcher(r);
+    derive_router(r);
+    derive_graphs(r);
+    derive_optimizer(r);
+    derive_data(r);
+}

@@ -1,0 +1,117 @@
+/* job_of.c - each knob's value in its field. A value of another kind than the knob's, which a rule
+ * names, reads as null. */
+#include "config/job_of.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef enum field_type {
+    ONE_BOOL,
+    ONE_INT,
+    ONE_FLOAT,
+    ONE_ENUM,
+    ONE_TEXT,
+    MANY_INT,
+    MANY_FLOAT,
+    MANY_ENUM,
+    MANY_TEXT
+} field_type;
+
+typedef struct field {
+    field_type type;
+    size_t at;
+    const char *const *words; /* of an ENUM, behind null */
+} field;
+
+#include "config/job_words.h"
+
+static int64_t whole_of(value v)
+{
+    return v.kind == V_INT ? v.whole : 0;
+}
+
+static double real_of(value v)
+{
+    return v.kind == V_FLOAT ? v.real : v.kind == V_INT ? (double)v.whole : 0;
+}
+
+static const char *text_of(value v)
+{
+    return v.kind == V_TEXT ? v.text : NULL;
+}
+
+static signed char word_of(const field *f, value v)
+{
+    signed char i = 0;
+    if (v.kind != V_TEXT) return 0;
+    while (f->words[i] && strcmp(f->words[i], v.text) != 0) i++;
+    return (signed char)(i + 1); /* J_..._OTHER, where it is none of them */
+}
+
+static int n_items(value v)
+{
+    return v.kind == V_LIST ? v.list.n : v.kind != V_NULL;
+}
+
+static value item_of(value v, int i)
+{
+    return v.kind == V_LIST ? v.list.items[i] : v;
+}
+
+static void take_many(void *to, const field *f, value v, arena *a)
+{
+    int n = n_items(v);
+    if (f->type == MANY_INT) {
+        int64_t *item = ARENA_ARRAY(a, int64_t, n);
+        for (int i = 0; i < n; i++) item[i] = whole_of(item_of(v, i));
+        *(job_numbers *)to = (job_numbers){item, n, v.kind == V_LIST};
+    } else if (f->type == MANY_FLOAT) {
+        double *item = ARENA_ARRAY(a, double, n);
+        for (int i = 0; i < n; i++) item[i] = real_of(item_of(v, i));
+        *(job_reals *)to = (job_reals){item, n};
+    } else if (f->type == MANY_TEXT) {
+        const char **item = ARENA_ARRAY(a, const char *, n);
+        for (int i = 0; i < n; i++) item[i] = text_of(item_of(v, i));
+        *(job_texts *)to = (job_texts){item, n};
+    } else {
+        signed char *item = ARENA_ARRAY(a, signed char, n);
+        unsigned set = 0;
+        for (int i = 0; i < n; i++) set |= 1u << (item[i] = word_of(f, item_of(v, i)));
+        *(job_words *)to = (job_words){item, n, set};
+    }
+}
+
+void job_take(job *j, const recipe *r, knob_id k)
+{
+    const field *f = &fields[k];
+    value v = r->knob[k].v;
+    void *to = (char *)j + f->at;
+    uint64_t bit = UINT64_C(1) << k % 64;
+    j->given[k / 64] = v.kind == V_NULL ? j->given[k / 64] & ~bit : j->given[k / 64] | bit;
+    switch (f->type) {
+    case ONE_BOOL:
+        *(bool *)to = v.kind == V_BOOL && v.flag;
+        break;
+    case ONE_INT:
+        *(int64_t *)to = whole_of(v);
+        break;
+    case ONE_FLOAT:
+        *(double *)to = real_of(v);
+        break;
+    case ONE_ENUM:
+        *(signed char *)to = word_of(f, v);
+        break;
+    case ONE_TEXT:
+        *(const char **)to = text_of(v);
+        break;
+    default:
+        take_many(to, f, v, r->a);
+    }
+    if (k == K_GPU) j->machine = recipe_gpu(r);
+}
+
+void job_of(job *j, const recipe *r)
+{
+    memset(j, 0, sizeof *j);
+    for (int k = 0; k < K_COUNT; k++) job_take(j, r, (knob_id)k);
+}

@@ -1,0 +1,150 @@
+/* moe_room.c - capacity of routed buffers, in rows.
+ *
+ * Token counts are only known at run time, but capacity is planned: the balanced load times
+ * moefold.moe_buffer_factor, and never more than can arrive.
+ *
+ * I1  All members of a group plan the same capacity, because each of them works out which rows do
+ *     not fit.
+ * I2  Under forced balance the load is the most that round robin gives (round_robin.h): where sizes
+ *     divide it is the balanced load, and factor 1 overflows nowhere. Tokens of ranks that feed one
+ *     expert are numbered one after another (moe_router.c).
+ * I3  A chunk that holds tokens of several ranks is one run of token numbers per rank, and each run
+ *     may begin anywhere. */
+#include <math.h>
+
+#include "base/maths.h"
+#include "ir/build/moe.h"
+#include "op/round_robin.h"
+
+int64_t local_experts(const builder *b)
+{
+    return b->s->m.experts / b->s->lay.ep;
+}
+
+int64_t moe_capacity(const builder *b)
+{
+    double factor = recipe_real(&b->s->r, K_CAPACITY);
+    if (!recipe_given(&b->s->r, K_CAPACITY) || factor < 0) return 0;
+    double even = (double)(b->T * b->s->m.topk) / (double)b->s->m.experts;
+    int64_t c = (int64_t)ceil(even * factor);
+    return c < b->T ? c : b->T;
+}
+
+static bool is_forced(const builder *b)
+{
+    return recipe_on(&b->s->r, K_FORCE_BALANCE);
+}
+
+static int64_t room_for(const builder *b, double load, int64_t most)
+{
+    double factor = is_forced(b) ? 1.0 : 1.5;
+    if (recipe_given(&b->s->r, K_BUFFER_FACTOR)) factor = recipe_real(&b->s->r, K_BUFFER_FACTOR);
+    double wanted = ceil(load * factor * (1 - 1e-12)); /* products of whole numbers stay whole */
+    int64_t room = wanted < (double)most ? (int64_t)wanted : most;
+    return room > 1 ? room : 1;
+}
+
+static int64_t smaller(int64_t a, int64_t c)
+{
+    return a < c ? a : c;
+}
+
+/* The most rows that one expert gets of n tokens in a row under forced balance. */
+static int64_t forced_rows(const builder *b, int64_t n)
+{
+    const recipe *r = &b->s->r;
+    int64_t groups = recipe_int(r, K_GROUPS), group_topk = recipe_int(r, K_GROUP_TOPK);
+    round_robin way = round_robin_of(b->s->m.experts, b->s->m.topk, groups, group_topk);
+    return round_rows(&way, n);
+}
+
+int64_t room_of_experts(const builder *b, int64_t rows)
+{
+    int64_t align = expert_align(b);
+    return align > 1 ? round_up(rows + local_experts(b) * (align - 1), align) : rows;
+}
+
+int64_t room_of_pairs(const builder *b, const moe_bufs *t)
+{
+    int64_t pairs = b->T * b->s->m.topk, most = t->capacity * b->s->m.experts;
+    return t->pad || (t->capacity && most < pairs) ? most : pairs;
+}
+
+int64_t room_of_rows(const builder *b, const moe_bufs *t, int64_t n)
+{
+    const model *m = &b->s->m;
+    int64_t tokens = n * b->T, here = local_experts(b), most = tokens * smaller(m->topk, here);
+    double load = (double)tokens * (double)m->topk * (double)here / (double)m->experts;
+    if (t->pad) return n * t->pad * here;
+    if (t->capacity) most = smaller(most, n * t->capacity * here);
+    if (is_forced(b)) load = (double)(here * forced_rows(b, tokens));                     /* I2 */
+    if (is_forced(b) && t->out != NONE) load = (double)(n * here * forced_rows(b, b->T)); /* I3 */
+    return room_for(b, load, most);
+}
+
+/* How likely one of a token's K different experts is among n, each as likely as the others. */
+static double chance(const model *m, int64_t n)
+{
+    double none = 1;
+    for (int64_t i = 0; i < m->topk; i++) {
+        double left = (double)(m->experts - n - i);
+        none *= left > 0 ? left / (double)(m->experts - i) : 0;
+    }
+    return 1 - none;
+}
+
+/* Of one rank's tokens, those with an expert among n. */
+static double tokens_for(const builder *b, int64_t n)
+{
+    if (!is_forced(b)) return (double)b->T * chance(&b->s->m, n);
+    return (double)smaller(b->T, n * forced_rows(b, b->T)); /* I2 */
+}
+
+/* EP ranks with a member in a run. */
+static int64_t experts_in(const builder *b, const flex_group *g, flex_run r)
+{
+    return ((r.end - 1) / g->etp - r.first / g->etp + 1) * local_experts(b);
+}
+
+/* Does every EP rank lie in one domain? */
+static bool is_whole(const flex_group *g)
+{
+    for (int64_t e = 0; e < g->ep; e++)
+        if (flex_domain(g, e * g->etp) != flex_domain(g, (e + 1) * g->etp - 1)) return false;
+    return true;
+}
+
+/* Members whose rows the first rail of a domain takes: itself, and its share of each other
+ * domain's. */
+static int64_t sources_of(const flex_group *g, int64_t domain)
+{
+    flex_run own = flex_run_of(g, domain);
+    int64_t n = 1;
+    for (int64_t d = 0; d < flex_domains(g); d++) {
+        flex_run other = flex_run_of(g, d);
+        if (d != domain) n += ceil_div(other.end - other.first, own.end - own.first);
+    }
+    return n;
+}
+
+void flex_rooms(const builder *b, moe_bufs *t, const flex_group *g)
+{
+    const model *m = &b->s->m;
+    int64_t D = flex_domains(g), P = flex_members(g), T = b->T;
+    double on_member = tokens_for(b, local_experts(b));
+    t->room0 = T * (is_whole(g) ? smaller(D, m->topk) : D);
+    t->room1 = t->room_send = 1;
+    for (int64_t d = 0; d < D; d++) { /* I1: of the fullest domain */
+        flex_run run = flex_run_of(g, d);
+        int64_t n = run.end - run.first, from = sources_of(g, d);
+        double on_domain = tokens_for(b, experts_in(b, g, run));
+        int64_t room = room_for(b, (double)from * on_domain, from * T);
+        int64_t send =
+            room_for(b, (double)(from * n) * on_member, from * T * smaller(n, m->topk * g->etp));
+        if (room > t->room1) t->room1 = room;
+        if (send > t->room_send) t->room_send = send;
+    }
+    if (D == 1) t->room1 = T;
+    t->room2 = room_for(b, (double)P * on_member, P * T);
+    t->room = room_of_experts(b, room_of_rows(b, t, P));
+}

@@ -1,0 +1,228 @@
+/* jig_bind.c - memory, tables and the row of an operation under the clock.
+ *
+ * Tensors are taken one after another from pools, so that they come back after many others. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "predict/cost.h"
+#include "op/update.h"
+#include "measure/bench/jig.h"
+
+/* ---- memory: inputs in STATE, and behind them tables; outputs in WORK, and behind them the
+ * workspace */
+
+device_address jig_in(const jig *j)
+{
+    (void)j;
+    return (device_address){SPACE_STATE, 0};
+}
+
+device_address jig_tables(const jig *j)
+{
+    return (device_address){SPACE_STATE, j->scale->pool};
+}
+
+device_address jig_out(const jig *j)
+{
+    (void)j;
+    return (device_address){SPACE_WORK, 0};
+}
+
+device_address jig_room(const jig *j)
+{
+    return (device_address){SPACE_WORK, j->scale->pool};
+}
+
+static void fill_pools(jig *j, unsigned char *piece, int64_t bytes)
+{
+    int64_t size = dtype_bytes(j->scale->type, 1), n = bytes / size;
+    for (int64_t i = 0; i < n; i++) {
+        float x = (float)(i * 7919 % 2003) * 1e-3F - 1;
+        if (j->scale->type == DTYPE_F32)
+            ((float *)(void *)piece)[i] = x;
+        else
+            ((uint16_t *)(void *)piece)[i] = bf16_of_float(x);
+    }
+    for (int64_t at = 0; at < j->scale->pool; at += bytes) {
+        j->d->table->write(j->d, (device_address){SPACE_STATE, at}, piece, bytes);
+        j->d->table->write(j->d, (device_address){SPACE_WORK, at}, piece, bytes);
+    }
+}
+
+status jig_take(jig *j, error *err)
+{
+    const int64_t piece_bytes = 1 << 25;
+    const device_table *t = j->d->table;
+    const measure_scale *z = j->scale;
+    unsigned char *piece = malloc((size_t)piece_bytes);
+    j->times = calloc(ROOM_TIMES, sizeof *j->times);
+    status s = piece && j->times
+                   ? OK
+                   : error_set(err, ERR_MACHINE, "no host memory for the measurement's tables");
+    if (!s) s = t->take(j->d, SPACE_STATE, z->pool + ROOM_TABLE + ROOM_BLOCKS, err);
+    if (!s) s = t->take(j->d, SPACE_WORK, z->pool + z->workspace, err);
+    if (!s) s = t->take(j->d, SPACE_HOST, piece_bytes, err);
+    if (!s) s = t->events(j->d, 2, err);
+    if (!s) fill_pools(j, piece, piece_bytes);
+    free(piece);
+    return s;
+}
+
+/* The next n elements of a pool, round and round. */
+static void *next(const jig *j, device_address pool, int64_t *at, dtype type, int64_t n)
+{
+    const int64_t line = 256, bytes = dtype_bytes(type, n);
+    assert(bytes <= j->scale->pool);
+    if (*at + bytes > j->scale->pool) *at = 0;
+    void *x = j->d->table->pointer(j->d, (device_address){pool.space, pool.offset + *at});
+    *at += (bytes + line - 1) / line * line;
+    return x;
+}
+
+static bool is_table(const timed_op *t, int i)
+{
+    if (t->table == JIG_BLOCKS) return t->types.in[i] == DTYPE_F64;
+    return t->table && t->types.in[i] == DTYPE_I32;
+}
+
+static void *table_at(const jig *j, const timed_op *t, int i)
+{
+    device_address at = jig_tables(j);
+    if (t->table == JIG_BLOCKS && i > 1)
+        at.offset += ROOM_BLOCKS / 2; /* the verdict, behind the table of an update */
+    return j->d->table->pointer(j->d, at);
+}
+
+void jig_tensors(jig *j, const timed_op *t, void **in, void **out)
+{
+    for (int i = 0; i < JIG_TENSORS; i++) {
+        in[i] = out[i] = NULL;
+        if (t->in[i])
+            in[i] = is_table(t, i) ? table_at(j, t, i)
+                                   : next(j, jig_in(j), &j->in_at, t->types.in[i], t->in[i]);
+        if (t->out[i]) out[i] = next(j, jig_out(j), &j->out_at, t->types.out[i], t->out[i]);
+    }
+}
+
+/* ---- tables */
+
+static int32_t whole(const timed_op *t, int64_t i)
+{
+    int64_t n = t->table_n, each = t->table_each;
+    if (t->table == JIG_OFFSETS) return (int32_t)((i < n ? i : n) * each);
+    if (t->table == JIG_ROWS) return (int32_t)(i % each * (n / each) + i / each);
+    return (int32_t)((uint32_t)i * 2654435761u % (uint32_t)n);
+}
+
+static status write_blocks(jig *j, const timed_op *t)
+{
+    const double table[TABLE_COLUMNS] = {
+        [TABLE_N] = (double)t->table_n, [TABLE_DECAYS] = 1, [TABLE_ANSWERS] = 1};
+    double verdict[VERDICT_COUNT] = {[VERDICT_CLIP] = 1, [VERDICT_SCALE] = 1};
+    device_address at = jig_tables(j), behind = {at.space, at.offset + ROOM_BLOCKS / 2};
+    verdict[VERDICT_OUTCOME] = STEP_TAKEN;
+    verdict[VERDICT_LR] = verdict[VERDICT_EMBEDDING_LR] = 1e-6;
+    verdict[VERDICT_CORRECT1] = verdict[VERDICT_CORRECT2] = 1;
+    j->d->table->write(j->d, at, table, sizeof table);
+    j->d->table->write(j->d, behind, verdict, sizeof verdict);
+    return OK;
+}
+
+static status write_table(jig *j, const timed_op *t)
+{
+    int64_t n = 0;
+    if (t->table == JIG_BLOCKS) return write_blocks(j, t);
+    for (int i = 0; i < JIG_TENSORS; i++)
+        if (is_table(t, i)) n = t->in[i];
+    assert(4 * n <= ROOM_TABLE);
+    int32_t *list = calloc((size_t)n + 1, sizeof *list);
+    if (!list) return error_set(j->err, ERR_MACHINE, "no host memory for a table of %d", (int)n);
+    for (int64_t i = 0; i < n; i++) list[i] = whole(t, i);
+    j->d->table->write(j->d, jig_tables(j), list, n * (int64_t)sizeof *list);
+    free(list);
+    return OK;
+}
+
+/* ---- an operation with its row */
+
+/* Gradients of weights are FP32. */
+static bool is_gradient(op_kind k, int i)
+{
+    static const struct {
+        op_kind kind;
+        int out;
+    } list[] = {{OP_GEMM_W, OUT_GEMM_W_dw},        {OP_GROUPED_W, OUT_GROUPED_W_dw},
+                {OP_NORM_W, OUT_NORM_W_dw},        {OP_EMBED_W, OUT_EMBED_W_dw},
+                {OP_BIAS_W, OUT_BIAS_W_db},        {OP_HEAD_LOSS, OUT_HEAD_LOSS_dw},
+                {OP_ATTN_D, OUT_ATTN_D_dsinks},    {OP_QGEMM_W, OUT_QGEMM_W_dw},
+                {OP_QGROUPED_W, OUT_QGROUPED_W_dw}};
+    for (size_t n = 0; n < sizeof list / sizeof list[0]; n++)
+        if (list[n].kind == k && list[n].out == i) return true;
+    return false;
+}
+
+static dtype letter_type(const jig *j, char letter, bool wide)
+{
+    if (letter == 'i') return DTYPE_I32;
+    if (letter == 'd') return DTYPE_F64;
+    return letter == 'f' || wide ? DTYPE_F32 : j->scale->type;
+}
+
+static void set_types(const jig *j, timed_op *t)
+{
+    const char *in = op_infos[t->o.kind].types, *out = strchr(in, '>') + 1;
+    t->types = (op_types){0};
+    for (int i = 0; i < OP_IN_MAX; i++) t->o.in[i] = -1;
+    for (int i = 0; i < OP_OUT_MAX; i++) t->o.out[i] = -1;
+    for (int i = 0; i < JIG_TENSORS; i++) {
+        if (t->in[i]) {
+            t->o.in[i] = i;
+            t->types.in[i] = letter_type(j, in[i], t->wide_in >> i & 1);
+            (void)narrow_type(t->o.kind, true, i, &t->types.in[i]);
+            t->types.in_elements[i] = t->in[i];
+        }
+        if (t->out[i]) {
+            t->o.out[i] = JIG_TENSORS + i;
+            t->types.out[i] =
+                letter_type(j, out[i], t->wide_out >> i & 1 || is_gradient(t->o.kind, i));
+            (void)narrow_type(t->o.kind, false, i, &t->types.out[i]);
+            t->types.out_elements[i] = t->out[i];
+        }
+    }
+}
+
+double jig_bytes(const timed_op *t)
+{
+    buf bufs[2 * JIG_TENSORS];
+    segment seg = {.bufs = bufs, .n_bufs = 2 * JIG_TENSORS};
+    memset(bufs, 0, sizeof bufs);
+    for (int i = 0; i < JIG_TENSORS; i++) {
+        bufs[i].type = t->types.in[i];
+        bufs[i].bytes = dtype_bytes(t->types.in[i], t->in[i]);
+        bufs[JIG_TENSORS + i].type = t->types.out[i];
+        bufs[JIG_TENSORS + i].bytes = dtype_bytes(t->types.out[i], t->out[i]);
+    }
+    for (int i = 0; i < 2 * JIG_TENSORS; i++) bufs[i].parent = -1;
+    return cost_bytes(&seg, &t->o);
+}
+
+status jig_bind(jig *j, timed_op *t, jig_bound *b)
+{
+    int n_rows;
+    const kernel *rows = j->d->table->rows(&n_rows);
+    *b = (jig_bound){.t = t};
+    set_types(j, t);
+    const kernel *k = kernel_pick(rows, n_rows, &t->o, &t->types, false);
+    if (!k)
+        return error_set(j->err, ERR_MACHINE, "bench: device %s has no kernel for %s",
+                         j->d->table->name, op_infos[t->o.kind].name);
+    int64_t room = kernel_workspace_of(k, &t->o, &t->types);
+    if (room > j->scale->workspace)
+        return error_set(j->err, ERR_MACHINE, "bench: %s needs %lld bytes of workspace, not %lld",
+                         op_infos[t->o.kind].name, (long long)room, (long long)j->scale->workspace);
+    if (t->table && write_table(j, t)) return ERR_MACHINE;
+    b->call = (kernel_call){.row = k, .o = &t->o, .types = &t->types};
+    b->call.workspace = j->d->table->pointer(j->d, jig_room(j));
+    return k->prepare ? k->prepare(&t->o, &t->types, &b->call.state, j->err) : OK;
+}

@@ -1,0 +1,99 @@
+/* fused.h - which operations a fused kind stands for, said once.
+ *
+ * A form is a list of parts with the names of their operands. Those of the fused kind
+ * (ops_fused.def) are its operands, a name with ~ is a buffer that no longer exists once it is
+ * fused. Three readers share the table: the transformation (memory/fuse.c), which looks for the
+ * parts in a list; rows of the CPU and plain rows of a GPU, which run the parts one after another;
+ * and the planner, for what these rows need beside an operation's buffers. */
+#ifndef OP_FUSED_H
+#define OP_FUSED_H
+
+#include "op/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fusions, as moefold.fusion names them. */
+enum {
+    FUSE_QKV = 1,
+    FUSE_ADD_NORM = 2,
+    FUSE_NORM_BACK = 4,
+    FUSE_ACT_QUANT = 8, /* both directions */
+    FUSE_PERMUTE_QUANT = 16,
+    FUSE_NORM_QUANT = 32,
+    FUSE_ALL = 63
+};
+
+static inline bool op_is_fused(op_kind k)
+{
+    return k >= OP_ADD_NORM && k <= OP_NORM_QUANT; /* they stand together in ops_fused.def */
+}
+
+/* Operands are numbered: inputs of the fused kind from 0, its outputs from OP_IN_MAX, and behind
+ * them what is between its parts. */
+enum {
+    FUSED_BETWEEN = OP_IN_MAX + OP_OUT_MAX,
+    FUSED_BETWEEN_MAX = 10,
+    FUSED_OPERANDS = FUSED_BETWEEN + FUSED_BETWEEN_MAX,
+    FUSED_PARTS_MAX = 12,
+    FUSED_FACTORS = 3,
+};
+
+/* A product of sizes of the fused kind, and a number. */
+typedef struct fused_size {
+    int dim[FUSED_FACTORS], n;
+    int64_t number;
+} fused_size;
+
+typedef struct fused_part {
+    op_kind kind;
+    int in[OP_IN_MAX], out[OP_OUT_MAX]; /* operands, -1: none */
+    fused_size size[OP_DIM_MAX];
+    int n_sizes;
+} fused_part;
+
+typedef struct fused_between {
+    char name[8];
+    fused_size elements;
+    int like, with; /* has the format of that operand; is there where this one is (-1: always) */
+} fused_between;
+
+typedef struct fused_form {
+    op_kind kind;
+    unsigned fusion; /* FUSE_ */
+    fused_part parts[FUSED_PARTS_MAX];
+    int n_parts;
+    fused_between between[FUSED_BETWEEN_MAX];
+    int n_between;
+} fused_form;
+
+/* What the transformation looks for, in this order. */
+const fused_form *fused_patterns(int *n);
+
+/* Flags that a part has of its fused operation. */
+unsigned fused_flags(op_kind part);
+
+/* The length of a part, given sizes of the fused kind. */
+int64_t fused_size_of(const fused_size *z, const int64_t *dim);
+
+/* A fused operation as its parts: operations whose `in` and `out` are operands as numbered above,
+ * with formats and sizes, and what lies between them. `t` NULL: FP32 everywhere. */
+typedef struct fused_steps {
+    op ops[FUSED_PARTS_MAX];
+    op_types types[FUSED_PARTS_MAX];
+    int n;
+    int64_t elements[FUSED_BETWEEN_MAX]; /* -1: it is not there */
+    dtype type[FUSED_BETWEEN_MAX];
+    int n_between;
+} fused_steps;
+void fused_expand(fused_steps *out, const op *o, const op_types *t);
+
+/* Where each of those lies in a workspace, aligned; returns the bytes of all. */
+int64_t fused_places(const fused_steps *f, int64_t at[FUSED_BETWEEN_MAX]);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

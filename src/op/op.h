@@ -1,0 +1,208 @@
+/* op.h - operations: what a rank does in a step, one after another on explicit buffers.
+ *
+ * ops.def has one row a kind: its inputs, outputs and sizes, whose positions in an op have names:
+ * in[IN_GEMM_x], out[OUT_GEMM_y], dim[DIM_GEMM_M], real[REAL_NORM_eps]. They and the kinds
+ * (op_kind: OP_GEMM, ...) are made from the table, into op_names.h: formats and explanations change
+ * without compiling every kernel anew. An operation names buffers of its segment by number (-1: not
+ * there), never addresses, ranks or threads. Readers of a program (plan, audit, price, run,
+ * explain) all read these. */
+#ifndef OP_OP_H
+#define OP_OP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/dtype.h"
+#include "op/comm_group.h"
+#include "op/op_names.h"
+
+/* Positions that messages share (op_positions.c asserts it): what comes in, what goes out, how much
+ * to each member (an EXCHANGE: room in rows); of SHIFT, SEND and RECV the other's distance, of the
+ * last two the tag. */
+enum {
+    IN_MESSAGE_x = IN_ALL_GATHER_x,
+    OUT_MESSAGE_y = OUT_ALL_GATHER_y,
+    DIM_MESSAGE_N = DIM_ALL_GATHER_N,
+    DIM_MESSAGE_STEP = DIM_SEND_STEP,
+    DIM_MESSAGE_TAG = DIM_SEND_TAG,
+};
+
+typedef enum op_phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_WGRAD, PHASE_RECOMPUTE } op_phase;
+
+/* Streams run in order, each by itself: an operation begins when the one before it on its stream is
+ * complete. So what goes between pipeline stages has four: with sends and receives of both
+ * directions on one, rank 0 would send its second hidden state before it takes the first gradient,
+ * and rank 1 send that gradient before it takes the hidden state. The host is a stream too. */
+typedef enum op_stream {
+    STREAM_COMPUTE,
+    STREAM_COMM,          /* messages inside layers */
+    STREAM_SEND_FORWARD,  /* between pipeline stages: hidden states */
+    STREAM_RECV_FORWARD,  /* ... */
+    STREAM_SEND_BACKWARD, /* and their gradients */
+    STREAM_RECV_BACKWARD, /* ... */
+    STREAM_DP,            /* gradients and weights between replicas */
+    STREAM_COPY,          /* to the host */
+    STREAM_COPY_BACK,     /* from it */
+    STREAM_HOST,
+    STREAM_COUNT
+} op_stream;
+
+/* The parts of a layer between which combined 1F1B changes from one microbatch to another. */
+typedef enum op_node {
+    NODE_ATTN,     /* up to the permutation: norms, attention, router, shared expert */
+    NODE_DISPATCH, /* messages to the experts */
+    NODE_MLP,      /* experts; a dense MLP */
+    NODE_COMBINE,  /* messages back, and what follows them */
+    NODE_POST,     /* what a prediction module does after its layer */
+    NODE_COUNT
+} op_node;
+
+/* The module of a model that an operation or buffer belongs to. */
+typedef enum op_module {
+    MODULE_NONE,
+    MODULE_EMBEDDING,
+    MODULE_LAYER, /* what lies between the modules of a layer */
+    MODULE_ATTENTION,
+    MODULE_LINEAR, /* linear attention */
+    MODULE_MLP,
+    MODULE_MOE,
+    MODULE_SHARED, /* the shared expert */
+    MODULE_PREDICTION,
+    MODULE_HEAD,
+    MODULE_MESSAGES, /* between stages */
+    MODULE_REPLICAS,
+    MODULE_OPTIMIZER, /* what a step begins and ends with */
+    MODULE_COUNT
+} op_module;
+extern const char *const op_module_names[MODULE_COUNT]; /* for tables */
+
+/* What it is for, where its kind does not tell and a price or the audit depends on it. */
+typedef enum op_role {
+    ROLE_NONE,
+    ROLE_ROUTER,      /* product, choice and losses of the router */
+    ROLE_COUNTS,      /* rows of each expert, gathered for a dispatcher: its host must know them */
+    ROLE_HOP1,        /* of the flex dispatcher: between domains, */
+    ROLE_HOP2,        /* inside one */
+    ROLE_EXPERTS,     /* rows of routed experts */
+    ROLE_EXPERTS_FC1, /* their first product, */
+    ROLE_EXPERTS_FC2, /* their second one */
+    ROLE_LOGIT_SUMS,  /* statistics of the logits of a chunk of rows */
+} op_role;
+
+/* Rows of experts' buffers, of which a part is empty? */
+static inline bool role_is_routed(op_role r)
+{
+    return r >= ROLE_EXPERTS && r <= ROLE_EXPERTS_FC2;
+}
+
+enum { OP_IN_MAX = 10, OP_OUT_MAX = 8, OP_DIM_MAX = 12, OP_REAL_MAX = 4 };
+
+typedef struct op {
+    op_kind kind;
+    op_phase phase;
+    op_stream stream;
+    op_node node;
+    comm_group group; /* communication: who takes part */
+    dtype type;       /* messages and copies: of their elements */
+    int event;        /* its number in the list: what a WAIT names; 0 before waits are derived */
+    const char *name; /* "qkv", "experts.fc1": for people, nothing is decided by it */
+    op_module module;
+    op_role role;
+    int in[OP_IN_MAX], out[OP_OUT_MAX];
+    int64_t dim[OP_DIM_MAX];
+    double real[OP_REAL_MAX];
+    unsigned flags;
+    int layer_step; /* layers after the instance's first one */
+    int blocks;     /* of a GEMM in blocks beside TP communication: their number; 0: it is whole */
+} op;
+
+/* The number formats of an operation's tensors and how many elements they have, in the order of
+ * op.in and op.out; all zero is FP32 everywhere. What is not there counts for nothing. */
+typedef struct op_types {
+    dtype in[OP_IN_MAX], out[OP_OUT_MAX];
+    int64_t in_elements[OP_IN_MAX], out_elements[OP_OUT_MAX];
+} op_types;
+
+/* Flags, each used by the kinds that name it in ops.def. */
+enum {
+    ADD_TO = 1,           /* add to the output instead of overwriting it */
+    ZERO_CENTRED = 2,     /* norm: the weight is used as 1 + w */
+    INTERLEAVED = 4,      /* rotary: pairs are neighbours instead of halves */
+    CLAMPED = 8,          /* activation: gpt-oss's clamped form */
+    SIGMOID = 16,         /* router: sigmoid scores instead of softmax */
+    PRE_SOFTMAX = 32,     /* router: softmax over all experts before top-k */
+    RENORMALISE = 64,     /* router: divide the chosen weights by their sum */
+    BEST_TWO = 128,       /* router: a group's score is the sum of its two best experts */
+    FORCED = 256,         /* router: exact round robin instead of the best experts */
+    REPLAY = 512,         /* a recomputed forward: leave side effects (counters, losses) alone */
+    SQRT_SOFTPLUS = 1024, /* router: sqrt(softplus) scores */
+    ACROSS = 2048,        /* WAIT: for an event of the program (program.h), not of this list */
+    ADD_KV = 4096,        /* attention block: add to dk and dv */
+    BEST_ONE = 8192,      /* router: a group's score is that of its best expert */
+    FIXED_ORDER = 16384,  /* attention's gradient: sums of a fixed order, whatever they take */
+    DECAY_L2 = 32768,     /* optimizer: decay goes into the gradient */
+    OVERWRITE = 65536,    /* weight gradient: written instead of added to; op_can_overwrite */
+};
+
+/* Functions of ACT_AS. */
+typedef enum act_kind {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_FAST_GELU,
+    ACT_QUICK_GELU,
+    ACT_SQUARED_RELU
+} act_kind;
+
+/* One kind, as ops.def describes it. */
+typedef struct op_info {
+    const char *name;
+    const char *in, *out, *dims, *reals; /* names with spaces, in the order of the arrays of op */
+    const char *types;                   /* a letter for each input, '>', one for each output */
+    const char *help;
+} op_info;
+
+extern const op_info op_infos[OP_COUNT];
+
+/* Is each tensor that is there in a format that ops.def allows? */
+bool op_types_fit(const op *o, const op_types *t);
+
+/* Multiply-adds times two; 0 for what memory binds. */
+double op_flops(const op *o);
+
+/* The first input, or where there is none the first output: what a message carries. -1: neither. */
+int op_first_buf(const op *o);
+
+/* "layers", "stages, sends forward": what runs there, for people. */
+extern const char *const op_stream_names[STREAM_COUNT];
+
+/* The stream of the other side: where the receives stand whose sends stand in this one. Most
+ * streams are their own other side. */
+op_stream op_stream_opposite(op_stream s);
+
+/* The stream whose communicator a message uses: its own, or that of the sends whose receives stand
+ * in it. */
+op_stream op_stream_channel(op_stream s);
+
+/* Is it a message, to be started by comm and completed by a WAIT? */
+bool op_is_comm(op_kind k);
+
+/* Is it a copy to or from the host? */
+bool op_is_copy(op_kind k);
+
+/* Is it a weight gradient whose kernels have a mode that writes it whole (OVERWRITE)? */
+bool op_can_overwrite(op_kind k);
+
+/* Do its kernels take operands of any format as they are? Others compute on FP32 ones, and on a
+ * device that has no other numbers on copies. */
+bool op_is_typed(op_kind k);
+
+/* Does it make or read quantised tensors? */
+bool op_is_quantised(op_kind k);
+
+/* Does it write codes: QUANTISE, or a fused kind that ends with it? */
+bool op_makes_codes(op_kind k);
+
+/* Does it run beside what follows it, until a WAIT? Messages and copies do. */
+bool op_is_beside(op_kind k);
+
+#endif

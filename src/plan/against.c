@@ -1,0 +1,93 @@
+/* against.c - a recipe and the plan of its job. */
+#include "plan/against.h"
+
+#include "predict/audit/audit.h"
+
+void against_open(recipe *out, const recipe *own)
+{
+    *out = *own;
+    path_open(out, NULL);
+}
+
+/* False where one of them names no model: it is the other's then. */
+static bool other_models(const recipe *plan, const recipe *own)
+{
+    arena *a = arena_create();
+    error ignored;
+    setup *x = ARENA_NEW(a, setup), *y = ARENA_NEW(a, setup);
+    bool other = false;
+    if (!setup_init(x, plan, a, &ignored) && !setup_init(y, own, a, &ignored)) {
+        model_shape p = model_shape_of(&x->m), q = model_shape_of(&y->m);
+        other = !model_same_shape(&p, &q);
+    }
+    arena_destroy(a);
+    return other;
+}
+
+status against_join(recipe *plan, recipe *own, error *err)
+{
+    const char *here = recipe_word(plan, K_MODEL), *there = recipe_word(own, K_MODEL);
+    if (other_models(plan, own))
+        return error_set(err, ERR_INPUT,
+                         "--against %s is a recipe of %s, but the plan is for %s; repair: name the "
+                         "same model, or leave it out",
+                         own->name, there ? there : "another model", here ? here : plan->name);
+    for (int k = 0; k < K_COUNT; k++) {
+        if (path_decides((knob_id)k)) continue;
+        if (plan->knob[k].from == FROM_USER)
+            own->knob[k] = plan->knob[k];
+        else if (own->knob[k].from == FROM_USER)
+            plan->knob[k] = own->knob[k];
+    }
+    return OK;
+}
+
+static bool same_sizes(const recipe *r, const pipeline *pipe, const choice *c)
+{
+    return recipe_int(r, K_TP) == c->tp && recipe_int(r, K_CP) == c->cp &&
+           recipe_int(r, K_EP) == c->ep && recipe_int(r, K_ETP) == c->etp && pipe->pp == c->pp &&
+           pipe->vpp == c->vpp && recipe_int(r, K_MBS) == c->mbs;
+}
+
+static void place_it(against *out, const search_result *r)
+{
+    out->place = 1;
+    for (int i = 0; i < r->n_best; i++) {
+        if (r->best[i].exact.step_s < out->p.step_s) out->place++;
+        if (!out->same && same_sizes(&out->s->r, &out->s->pipe, &r->best[i].c)) out->same = i + 1;
+    }
+    /* a row of the list has its place there, whatever orders ties */
+    const price *row = out->same ? &r->best[out->same - 1].exact : NULL;
+    if (row && row->step_s == out->p.step_s && row->peak_bytes == out->p.peak_bytes)
+        out->place = out->same;
+}
+
+static void see_faster(against *out, const price *first)
+{
+    for (int i = 0; i < out->n_path && !out->faster; i++)
+        if (out->path[i].p.fits && out->path[i].p.step_s < 0.999 * first->step_s)
+            out->faster = i + 1;
+}
+
+status against_price(against *out, const recipe *own, const searched *by, arena *a, error *err)
+{
+    search_result *r = by->r;
+    const search_options *o = by->o;
+    setup *s = ARENA_NEW(a, setup);
+    *out = (against){.s = s};
+    status st = setup_init(s, own, a, err);
+    if (st) return st;
+    rules_check(&out->found, s, false, a);
+    rules_prove(&out->found, s, false, a);
+    out->why_not = audit_why_not(s, a);
+    if (out->why_not) return OK;
+    price_setup(&out->p, s, o->hw, &o->prices, a);
+    place_it(out, r);
+    if (!r->n_best) return OK;
+    recipe *winner = ARENA_NEW(a, recipe);
+    search_recipe(winner, r, by->plan, &r->best[0].c);
+    path_ends ends = {own, winner, o->hw, &o->prices, o->until};
+    out->n_path = price_path(out->path, &ends, &out->p, a);
+    see_faster(out, &r->best[0].exact);
+    return OK;
+}

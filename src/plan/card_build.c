@@ -1,0 +1,251 @@
+/* card_build.c - builds what a card is about as a segment of its own, and reads bytes and seconds
+ * off it.
+ *
+ * I1  Cards are built with PP 1: nothing in a segment depends on stages, replicas or batches. */
+#include <string.h>
+
+#include "base/maths.h"
+#include "ir/build/build.h"
+#include "ir/build/messages.h"
+#include "ir/memory/fuse.h"
+#include "ir/memory/offload.h"
+#include "ir/memory/plan.h"
+#include "ir/shape.h"
+#include "ir/target.h"
+#include "plan/card_parts.h"
+
+/* What a part does not depend on is left out, so that setups serve many parts. */
+static choice plain_choice(const cards *k, const choice *c, card_what what, int kind)
+{
+    choice one = {.precision = c->precision,
+                  .tp = c->tp,
+                  .cp = c->cp,
+                  .kind = c->kind,
+                  .mbs = c->mbs,
+                  .tp_overlap = c->tp_overlap,
+                  .ep = 1,
+                  .etp = 1,
+                  .to = TO_EXPERTS};
+    if (!card_has_experts(k, what, kind) && what != CARD_PAIR) return one;
+    one.ep = c->ep;
+    one.etp = c->etp;
+    one.to = c->to;
+    one.beside = what != CARD_PAIR && c->beside >= BESIDE_EP ? BESIDE_NOTHING : c->beside;
+    return one;
+}
+
+static bool same_choice(const choice *a, const choice *b)
+{
+    return a->precision == b->precision && a->tp == b->tp && a->cp == b->cp && a->kind == b->kind &&
+           a->mbs == b->mbs && a->tp_overlap == b->tp_overlap && a->ep == b->ep &&
+           a->etp == b->etp && a->to == b->to && a->beside == b->beside;
+}
+
+static void set_up(cards *k, card_bench *w)
+{
+    choice one = w->c;
+    w->ok = choice_patch(&w->s, k->m, &one, NULL);
+    if (!w->ok) return;
+    cost_init(&w->cost, k->hw, &w->s, k->o ? k->o->stack : NULL);
+    price_skew(&w->cost, k->o);
+    const step_shape z = step_shape_of(&w->s);
+    w->b = builder_of(&w->s, &z, rank_coordinates(&w->s.lay, 0), k->scratch);
+}
+
+card_bench *card_set_up(cards *k, const choice *c, card_what what, int kind)
+{
+    choice one = plain_choice(k, c, what, kind);
+    card_bench **slot = &k->bench[what == CARD_PAIR ? 2 : card_has_experts(k, what, kind)];
+    if (*slot && same_choice(&(*slot)->c, &one)) return (*slot)->ok ? *slot : NULL;
+    if (!*slot) *slot = ARENA_NEW(k->a, card_bench);
+    (*slot)->c = one;
+    set_up(k, *slot);
+    return (*slot)->ok ? *slot : NULL;
+}
+
+static void build_attention(builder *b, layer_bufs *t, int x, int h, int dh)
+{
+    if (model_layer_is(&b->s->m, b->layer, LAYER_LINEAR)) {
+        gdn_forward(b, &t->gdn, x, h);
+        gdn_backward(b, &t->gdn, dh);
+    } else {
+        attention_forward(b, &t->attention, x, h);
+        attention_backward(b, &t->attention, dh);
+    }
+}
+
+static void build_mlp(builder *b, layer_bufs *t, int h, int y, int dh)
+{
+    if (model_layer_is(&b->s->m, b->layer, LAYER_MOE)) {
+        moe_forward(b, &t->moe, h, y);
+        moe_backward(b, &t->moe, dh);
+    } else {
+        mlp_forward(b, &t->mlp, h, y);
+        mlp_backward(b, &t->mlp, dh);
+    }
+}
+
+static void build_half(builder *b, segment *seg, card_what what, int64_t layer)
+{
+    int64_t size = b->T * b->s->m.hidden;
+    segment_init(seg, b, SEGMENT_LAYER, b->s, b->a);
+    seg->n_layers = 1;
+    b->module = MODULE_LAYER;
+    b->node = NODE_ATTN;
+    b->layer = layer;
+    layer_bufs t;
+    unsigned input = what == CARD_ATTENTION ? offload_of_input(&b->s->m, layer)
+                                            : offload_of_hidden(&b->s->m, layer);
+    int x = seg_saved(b, "x", size, input), y = seg_other(b, "y", LIFE_OUTPUT, size);
+    int dh = seg_other(b, "dh", LIFE_DHIDDEN, size);
+    if (what == CARD_ATTENTION)
+        build_attention(b, &t, x, y, dh);
+    else
+        build_mlp(b, &t, x, y, dh);
+}
+
+static void build_part(cards *k, builder *b, segment *seg, card_what what, int kind)
+{
+    switch (what) {
+    case CARD_EMBEDDING:
+        build_embedding(b, seg);
+        break;
+    case CARD_FINAL:
+        build_final(b, seg);
+        break;
+    case CARD_MTP:
+        build_mtp(b, seg);
+        break;
+    case CARD_HEAD:
+        build_head(b, seg);
+        break;
+    case CARD_LAYER:
+    case CARD_PAIR:
+        build_layers(b, seg, k->sample[kind], 1);
+        break;
+    default:
+        build_half(b, seg, what, k->sample[kind]);
+    }
+}
+
+void card_part(cards *k, card_bench *w, segment *seg, card_what what, int kind)
+{
+    known_part **slot = &k->parts[what][kind][w->c.beside], *p = *slot;
+    if (!p) p = *slot = ARENA_NEW(k->a, known_part);
+    if (!p->a || !same_choice(&p->c, &w->c)) {
+        if (p->a)
+            arena_release(p->a, p->empty);
+        else
+            p->empty = arena_mark(p->a = arena_create());
+        p->c = w->c;
+        w->b.a = p->a;
+        build_part(k, &w->b, &p->seg, what, kind);
+        w->b.a = k->scratch;
+    }
+    *seg = p->seg;
+    seg->bufs = ARENA_RAW(k->scratch, buf, seg->n_bufs);
+    seg->bufs_room = seg->n_bufs;
+    memcpy(seg->bufs, p->seg.bufs, sizeof *seg->bufs * (size_t)seg->n_bufs);
+}
+
+static void finish(segment *seg, const setup *s, unsigned drop, arena *a)
+{
+    offload_options offload = offload_options_of(&s->r);
+    segment_recompute(seg, drop, a);
+    segment_fuse(seg, fusions_of(s), a);
+    segment_offload(seg, &offload, a);
+    segment_fit(seg, a);
+    segment_waits(seg, a);
+}
+
+void card_set_scope(const cards *k, cost_model *c, graph_scope g, unsigned drop)
+{
+    c->captured = k->captured[g];
+    if (g != SCOPE_STEP) return;
+    cost_fuse(c);
+    cost_stash(c, drop);
+}
+
+static void play_phase(const cards *k, card *out, const card_bench *w, const segment *seg,
+                       int phase, unsigned drop)
+{
+    arena_place mark = arena_mark(k->scratch);
+    int n = seg->n_ops[phase];
+    op_cost *costs = ARENA_RAW(k->scratch, op_cost, n + 1);
+    for (int g = 0; g < SCOPES; g++) {
+        cost_model cost = w->cost;
+        played p;
+        card_set_scope(k, &cost, (graph_scope)g, drop);
+        bool dispatch = cost.captured & CAPTURED_EXPERTS; /* costs less there */
+        if (!g || dispatch) play_costs(costs, &cost, seg, phase);
+        play_with(&p, &cost, seg, phase, (play_as){costs, true, NULL});
+        out->seconds[g][phase] = p.seconds;
+        out->pace[g][phase] = p.pace;
+    }
+    arena_release(k->scratch, mark);
+}
+
+static void play_card(const cards *k, card *out, const card_bench *w, const segment *seg,
+                      unsigned drop)
+{
+    const target_row *target = target_row_of(&w->s);
+    out->saved = seg->saved_bytes;
+    memcpy(out->parts, seg->parts, sizeof out->parts);
+    if (seg->kind == SEGMENT_PAIR)
+        out->live.forward = live_of_pair(seg, &w->s, k->scratch);
+    else
+        out->live = live_of_segment(seg, &w->s, k->scratch);
+    for (int phase = 0; phase < 2; phase++) {
+        if (seg->temp_bytes[phase] > out->temp) out->temp = seg->temp_bytes[phase];
+        for (int i = 0; i < seg->n_ops[phase]; i++) {
+            int64_t work = workspace_bytes(target, seg, &seg->ops[phase][i]);
+            if (work > out->work) out->work = work;
+        }
+        play_phase(k, out, w, seg, phase, drop);
+    }
+}
+
+card *card_build(cards *k, const choice *c, const card_key *key)
+{
+    card *out = ARENA_NEW(k->a, card);
+    card_what what = (card_what)key->what;
+    k->built++;
+    card_bench *w = card_set_up(k, c, what, key->kind);
+    if (!w) return out;
+    arena_place mark = arena_mark(k->scratch);
+    segment seg, other, pair;
+    card_part(k, w, &seg, what, key->kind);
+    finish(&seg, &w->s, key->drop, k->scratch);
+    if (what == CARD_PAIR) {
+        bool same = key->kind == key->other;
+        if (!same) card_part(k, w, &other, what, key->other);
+        if (!same) finish(&other, &w->s, key->drop, k->scratch);
+        segment_pair(&pair, &seg, same ? &seg : &other, card_pairing(w, c), k->scratch);
+        play_card(k, out, w, &pair, key->drop);
+    } else {
+        play_card(k, out, w, &seg, key->drop);
+    }
+    arena_release(k->scratch, mark);
+    return out;
+}
+
+pair_options card_pairing(const card_bench *w, const choice *c)
+{
+    return (pair_options){.delay = c->beside == BESIDE_EP_DELAY,
+                          .early = recipe_on(&w->s.r, K_EARLY_ATTN)};
+}
+
+double card_message(cards *k, const setup *s, int64_t parts)
+{
+    static _Thread_local cost_model known;
+    cost_model *cost = &known;
+    cost_init(cost, k->hw, s, k->o ? k->o->stack : NULL);
+    const step_shape z = step_shape_of(s);
+    builder b = builder_of(s, &z, (rank_at){0}, k->scratch);
+    arena_place mark = arena_mark(k->scratch);
+    segment seg;
+    build_send(&b, &seg, (message_shape){z.T * s->m.hidden * parts, 0, 1, false});
+    double seconds = cost_of(cost, &seg, &seg.ops[SEG_FORWARD][0]).seconds;
+    arena_release(k->scratch, mark);
+    return seconds;
+}

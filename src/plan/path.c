@@ -1,0 +1,299 @@
+/* path.c - moves between two recipes.
+ *
+ * I1  A move copies settings as people made them (unset ones too), so that what is derived from
+ *     them is derived again.
+ * I2  Every stop is priced as a whole program. */
+#include "plan/path.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "predict/audit/audit.h"
+#include "base/clock.h"
+#include "rules/rules.h"
+
+enum { MOVE_KNOBS = 14, TOGETHER_MOST = 3 };
+
+typedef struct move {
+    const char *name;
+    int n;
+    knob_id knobs[MOVE_KNOBS];
+} move;
+
+static const move moves[] = {
+    {"TP", 2, {K_TP, K_SP}},
+    {"CP", 1, {K_CP}},
+    {"CP communication", 3, {K_CP_COMM, K_CP_LEVELS, K_LATENT_RING}},
+    {"stages",
+     14,
+     {K_PP, K_VPP, K_PP_LAYOUT, K_FIRST_LAYERS, K_LAST_LAYERS, K_ACCOUNT_EMBEDDING, K_ACCOUNT_LOSS,
+      K_LAYERS_PER_VSTAGE, K_GROUP_SIZE, K_OVERLAP_P2P, K_BATCH_P2P, K_OVERLAP_P2P_FLUSH,
+      K_DEFER_EMBEDDING, K_DEFER_LIMIT}},
+    {"EP", 2, {K_EP, K_ETP}},
+    {"microbatch", 1, {K_MBS}},
+    {"dispatcher", 3, {K_DISPATCHER, K_FLEX, K_FLEX_SMS}},
+    {"fused routing", 2, {K_ROUTER_FUSION, K_PERMUTE_FUSION}},
+    {"expert overlap",
+     5,
+     {K_EP_OVERLAP, K_DELAY_WGRAD, K_SHARED_OVERLAP, K_DISPATCH_WGRAD, K_EARLY_ATTN}},
+    {"TP overlap", 1, {K_TP_OVERLAP}},
+    {"DP overlap", 4, {K_GRAD_OVERLAP, K_PARAM_OVERLAP, K_PARAM_STEP_OVERLAP, K_ALIGN_GATHER}},
+    {"recompute", 4, {K_RECOMPUTE, K_RECOMPUTE_METHOD, K_RECOMPUTE_LAYERS, K_RECOMPUTE_MODULES}},
+    {"graphs",
+     9,
+     {K_GRAPHS, K_GRAPH_MODULES, K_GRAPH_WARMUP, K_PAGED_STASH, K_OP_FUSER, K_RANK_CAPACITY,
+      K_TE_RNG, K_NAN_LOSS, K_NAN_GRAD}},
+    {"offload", 3, {K_OPT_OFFLOAD, K_OPT_OFFLOAD_FRACTION, K_OPT_OFFLOAD_OVERLAP}},
+    {"precision-aware optimizer", 1, {K_PRECISION_AWARE}},
+    {"activation offload",
+     8,
+     {K_OFFLOAD, K_OFFLOAD_MODULES, K_OFFLOAD_MIN, K_OFFLOAD_FRACTION, K_OFFLOAD_DELTA,
+      K_OFFLOAD_INFLIGHT, K_LAYER_OFFLOAD, K_LAYER_OFFLOAD_N}},
+    {"precision", 2, {K_PRECISION, K_FP8_RECIPE}},
+};
+enum { MOVES = sizeof moves / sizeof moves[0], PRECISION = MOVES - 1 };
+_Static_assert((int)MOVES == (int)PATH_MOVES, "PATH_MOVES counts the moves");
+
+bool path_decides(knob_id k)
+{
+    bool of_run = k == K_NAN_LOSS || k == K_NAN_GRAD;
+    if (k == K_PRECISION_AWARE || of_run) return false; /* of the optimizer, of the run */
+    if (k == K_CONNECTIONS) return true; /* follows overlap, and costs nothing of its own */
+    for (int m = 0; m < PRECISION; m++)
+        for (int i = 0; i < moves[m].n; i++)
+            if (moves[m].knobs[i] == k) return true;
+    return false;
+}
+
+/* Other keys for a knob go with it: they would set it again. */
+static void forget_aliases(recipe *r, knob_id k)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_aliases; i++)
+        if (r->aliases[i].knob != k) r->aliases[n++] = r->aliases[i];
+    r->n_aliases = n;
+}
+
+int path_move_of(knob_id k)
+{
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; i < moves[m].n; i++)
+            if (moves[m].knobs[i] == k) return m;
+    return -1;
+}
+
+const char *path_move_name(int m)
+{
+    return moves[m].name;
+}
+
+void path_copy(recipe *r, const recipe *from, knob_id k)
+{
+    r->knob[k] = from->knob[k];
+    forget_aliases(r, k);
+}
+
+void path_open(recipe *r, const char *kept)
+{
+    for (int k = 0; k < K_COUNT; k++) {
+        const setting *x = &r->knob[k];
+        if (x->from != FROM_USER || !path_decides((knob_id)k)) continue;
+        if (kept && text_equal(x->why, kept)) continue;
+        r->knob[k] = (setting){.from = FROM_NOTHING};
+        forget_aliases(r, (knob_id)k);
+    }
+}
+
+/* ---- what moved */
+
+static void add_moved(moved *out, int *n, moved m, double least)
+{
+    if (fabs(m.seconds) < least) return;
+    int at = (*n)++;
+    for (; at > 0 && fabs(out[at - 1].seconds) < fabs(m.seconds); at--) out[at] = out[at - 1];
+    out[at] = m;
+}
+
+int price_moved(moved out[MOVED_MAX], const price *before, const price *after)
+{
+    step_part was[STEP_PARTS], is[STEP_PARTS];
+    int n = 0;
+    price_parts(was, before);
+    price_parts(is, after);
+    for (int i = 0; i < STEP_PARTS; i++)
+        add_moved(out, &n, (moved){is[i].name, is[i].title, is[i].seconds - was[i].seconds},
+                  before->step_s / 1000);
+    return n;
+}
+
+/* ---- one stop */
+
+typedef struct walk {
+    const path_ends *e;
+    const setup *from, *to; /* resolved */
+    recipe *now;
+    price at;
+    int errors; /* rules that are broken where one stands */
+    arena *a;
+} walk;
+
+static bool has(value list, value word)
+{
+    for (int i = 0; i < list.list.n; i++)
+        if (value_equal(list.list.items[i], word)) return true;
+    return false;
+}
+
+bool path_same(knob_id k, value x, value y)
+{
+    bool modules = k == K_RECOMPUTE_MODULES || k == K_GRAPH_MODULES;
+    if (!modules || x.kind != V_LIST || y.kind != V_LIST) return value_equal(x, y);
+    for (int i = 0; i < x.list.n; i++)
+        if (!has(y, x.list.items[i])) return false;
+    return x.list.n == y.list.n;
+}
+
+static bool same_knob(const walk *w, knob_id k)
+{
+    return path_same(k, w->from->r.knob[k].v, w->to->r.knob[k].v);
+}
+
+static bool differs(const walk *w, int m)
+{
+    for (int i = 0; i < moves[m].n; i++)
+        if (!same_knob(w, moves[m].knobs[i])) return true;
+    return false;
+}
+
+static void make(recipe *r, const recipe *to, unsigned set)
+{
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++)
+            r->knob[moves[m].knobs[i]] = to->knob[moves[m].knobs[i]]; /* I1 */
+}
+
+/* Memory of the scratch kind: the caller gives it back. */
+static bool priced(price *out, int *errors, const walk *w, unsigned set)
+{
+    recipe *r = ARENA_NEW(w->a, recipe);
+    setup *s = ARENA_NEW(w->a, setup);
+    error err = {{0}};
+    *r = *w->now;
+    r->a = w->a;
+    make(r, w->e->to, set);
+    if (setup_init(s, r, w->a, &err) || audit_why_not(s, w->a)) return false;
+    violations found;
+    rules_check(&found, s, false, w->a);
+    if (found.n_errors > w->errors) return false;
+    price_setup(out, s, w->e->hw, w->e->o, w->a); /* I2 */
+    out->evidence = NULL;
+    *errors = found.n_errors;
+    return true;
+}
+
+/* ---- the walk */
+
+typedef struct stop {
+    unsigned set;
+    int errors;
+    price p;
+} stop;
+
+static bool try_set(stop *best, const walk *w, unsigned set, bool must_fit)
+{
+    stop s = {.set = set};
+    arena_place mark = arena_mark(w->a);
+    bool good = priced(&s.p, &s.errors, w, set);
+    arena_release(w->a, mark);
+    if (!good || (must_fit && !s.p.fits)) return false;
+    if (!best->set || s.p.step_s < best->p.step_s) *best = s;
+    return true;
+}
+
+static bool is_late(const walk *w)
+{
+    return w->e->until > 0 && clock_seconds() >= w->e->until;
+}
+
+/* The best stop that takes as few moves as possible: one that gains, of one move or two; else the
+ * least loss; three moves only where fewer lead nowhere. Every move that is left together leads to
+ * the end, whatever it is. */
+static stop next_stop(const walk *w, unsigned left)
+{
+    stop best = {0};
+    int n = __builtin_popcount(left);
+    for (int size = 1; size <= TOGETHER_MOST && size < n; size++) {
+        bool gains = best.set && best.p.step_s < w->at.step_s;
+        if (gains || (best.set && size > 2) || is_late(w)) break;
+        stop tried = {0};
+        for (unsigned set = 1; set <= left && !is_late(w); set++)
+            if (!(set & ~left) && __builtin_popcount(set) == size) try_set(&tried, w, set, true);
+        if (!best.set || (tried.set && tried.p.step_s < w->at.step_s)) best = tried;
+    }
+    if (!best.set) try_set(&best, w, left, false);
+    return best;
+}
+
+static const char *names_of(unsigned set, arena *a)
+{
+    textbuf t = text_init(a);
+    for (int m = 0; m < MOVES; m++)
+        if (set >> m & 1) text_add(&t, "%s%s", t.n ? " and " : "", moves[m].name);
+    return t.s;
+}
+
+static const char *words_of(const walk *w, unsigned set)
+{
+    textbuf t = text_init(w->a);
+    for (int m = 0; m < MOVES; m++)
+        for (int i = 0; (set >> m & 1) && i < moves[m].n; i++) {
+            knob_id k = moves[m].knobs[i];
+            if (same_knob(w, k)) continue;
+            text_add(&t, "%s%s=%s", t.n ? " " : "", knobs[k].key,
+                     value_text(w->a, w->to->r.knob[k].v));
+        }
+    return t.s;
+}
+
+static void take(path_step *out, walk *w, const stop *s)
+{
+    *out = (path_step){.names = names_of(s->set, w->a), .words = words_of(w, s->set)};
+    out->gain = w->at.step_s / s->p.step_s - 1;
+    out->p = s->p;
+    out->n_kinds = price_moved(out->kinds, &w->at, &s->p);
+    make(w->now, w->e->to, s->set);
+    w->at = s->p;
+    w->errors = s->errors;
+}
+
+static bool opened(walk *w, arena *a)
+{
+    error err = {{0}};
+    setup *from = ARENA_NEW(a, setup), *to = ARENA_NEW(a, setup);
+    w->from = from;
+    w->to = to;
+    w->now = ARENA_NEW(a, recipe);
+    *w->now = *w->e->from;
+    if (setup_init(from, w->e->from, a, &err) || setup_init(to, w->e->to, a, &err)) return false;
+    violations found;
+    rules_check(&found, from, false, a);
+    w->errors = found.n_errors;
+    return true;
+}
+
+int price_path(path_step out[PATH_MOVES], const path_ends *e, const price *first, arena *a)
+{
+    walk w = {.e = e, .at = *first, .a = a};
+    unsigned left = 0;
+    int n = 0;
+    if (!opened(&w, a)) return 0;
+    for (int m = 0; m < MOVES; m++)
+        if (differs(&w, m)) left |= 1u << m;
+    while (left) {
+        stop s = next_stop(&w, left);
+        if (!s.set) break;
+        take(&out[n++], &w, &s);
+        left &= ~s.set;
+    }
+    return n;
+}

@@ -1,0 +1,216 @@
+/* search_axes.c - axes of knobs and of rules.
+ *
+ * I1  The table of knobs has what search_choice.c writes; all other knobs are those of the base
+ *     setup, which precision and TP decide. A test changes one axis after the other and compares.
+ * I2  A word that is not known makes its rule depend on everything: less is excluded, never more.
+ *     A test asks that all are known. */
+#include "plan/search_axes.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { SIZES = ON_TP | ON_CP | ON_EP | ON_ETP | ON_PP, STAGES = ON_PP | ON_VPP | ON_SPLIT };
+
+void choice_values(int64_t v[AXES], const choice *c)
+{
+    const int64_t all[AXES] = {
+        c->precision, c->tp, c->cp,  c->kind,  c->mbs,    c->tp_overlap,    c->ep,      c->etp,
+        c->to,        c->pp, c->vpp, c->split, c->beside, (int64_t)c->drop, c->offload, c->graphs};
+    memcpy(v, all, sizeof all);
+}
+
+/* ---- knobs */
+
+static const struct {
+    knob_id k;
+    unsigned axes;
+    bool keeps; /* a person's value on every layout */
+} written[] = {
+    {K_TP, ON_TP, true},
+    {K_CP, ON_CP, true},
+    {K_EP, ON_EP, true},
+    {K_ETP, ON_ETP, true},
+    {K_MBS, ON_MBS, true},
+    {K_PP, STAGES, true},
+    {K_VPP, STAGES, true},
+    {K_PP_LAYOUT, STAGES, true},
+    {K_ACCOUNT_EMBEDDING, STAGES, true},
+    {K_ACCOUNT_LOSS, STAGES, true},
+    {K_OVERLAP_P2P, STAGES, true},
+    {K_BATCH_P2P, STAGES, true},
+    {K_ALIGN_GATHER, STAGES, true},
+    {K_GROUP_SIZE, STAGES, true},
+    {K_FIRST_LAYERS, STAGES, true},
+    {K_LAST_LAYERS, STAGES, true},
+    {K_LAYERS_PER_VSTAGE, STAGES, true},
+    {K_CP_COMM, ON_CP | ON_KIND, true},
+    {K_CP_LEVELS, ON_CP | ON_KIND | ON_TP, false},
+    {K_LATENT_RING, ON_CP | ON_KIND, false},
+    {K_DISPATCHER, ON_TO, true},
+    {K_FLEX, ON_TO | ON_EP | ON_ETP, true},
+    {K_FLEX_SMS, ON_TO | ON_EP | ON_ETP, true},
+    {K_SHARED_OVERLAP, ON_BESIDE, true},
+    {K_DISPATCH_WGRAD, ON_BESIDE, true},
+    {K_EP_OVERLAP, ON_BESIDE, true},
+    {K_DELAY_WGRAD, ON_BESIDE, true},
+    {K_TP_OVERLAP, ON_TP_OVERLAP, true},
+    {K_RECOMPUTE, ON_DROP, true},
+    {K_RECOMPUTE_METHOD, ON_DROP, false},
+    {K_RECOMPUTE_LAYERS, ON_DROP, false},
+    {K_RECOMPUTE_MODULES, ON_DROP, false},
+    {K_OPT_OFFLOAD, ON_OFFLOAD, true},
+    {K_OPT_OFFLOAD_FRACTION, ON_OFFLOAD, true},
+    {K_OPT_OFFLOAD_OVERLAP, ON_OFFLOAD, true},
+    {K_OPT_STATES, ON_OFFLOAD, true},
+    {K_GRAPHS, ON_GRAPHS, true},
+    {K_GRAPH_MODULES, ON_GRAPHS, false},
+    {K_PAGED_STASH, ON_GRAPHS, false},
+    {K_OP_FUSER, ON_GRAPHS, false},
+    {K_RANK_CAPACITY, ON_GRAPHS | ON_EP, false},
+    {K_NAN_LOSS, ON_GRAPHS, false},
+    {K_NAN_GRAD, ON_GRAPHS, true},
+    {K_TE_RNG, ON_GRAPHS, true},
+    {K_CONNECTIONS, ON_TP | ON_CP | ON_BESIDE, true},
+    {K_ROUTING_SKEW, ON_EP, true},
+    {K_BUFFER_FACTOR, ON_EP, true},
+    {K_SP, ON_TP, true},
+    {K_GRAD_OVERLAP, SIZES, true},
+    {K_PARAM_OVERLAP, SIZES, true},
+};
+
+/* Bases differ in precision and TP alone. */
+static void see_bases(unsigned of[K_COUNT], choice_maker *m)
+{
+    static const int64_t tps[] = {1, 2, 8};
+    const setup *first = choice_base(m, 0, 1);
+    for (int p = 0; p < m->n_precisions && first; p++)
+        for (size_t i = 0; i < sizeof tps / sizeof tps[0]; i++) {
+            const setup *s = choice_base(m, p, tps[i]);
+            for (int k = 0; k < K_COUNT && s; k++)
+                if (!value_equal(s->r.knob[k].v, first->r.knob[k].v) ||
+                    s->r.knob[k].from != first->r.knob[k].from)
+                    of[k] |= ON_TP | (p ? ON_PRECISION : 0);
+        }
+}
+
+void axes_of_knobs(unsigned of[K_COUNT], choice_maker *m)
+{
+    for (int k = 0; k < K_COUNT; k++) of[k] = 0;
+    see_bases(of, m);
+    for (size_t i = 0; i < sizeof written / sizeof written[0]; i++) {
+        knob_id k = written[i].k;
+        bool pinned =
+            m->given->knob[k].from == FROM_USER && (k == K_RECOMPUTE || recipe_given(m->given, k));
+        of[k] = pinned && written[i].keeps ? 0 : of[k] | written[i].axes;
+    }
+}
+
+unsigned axes_closed(const unsigned of[K_COUNT])
+{
+    static const struct {
+        knob_id k;
+        unsigned axes;
+    } by[] = {{K_TP, ON_TP},   {K_CP, ON_CP}, {K_EP, ON_EP},
+              {K_ETP, ON_ETP}, {K_PP, ON_PP}, {K_MBS, ON_MBS}};
+    unsigned closed = 0;
+    for (size_t i = 0; i < sizeof by / sizeof by[0]; i++)
+        if (!of[by[i].k]) closed |= by[i].axes;
+    if (!of[K_PP] && !of[K_PP_LAYOUT]) closed |= STAGES;
+    return closed;
+}
+
+/* ---- rules */
+
+/* Words of conditions that are no knobs, and what stands behind them. */
+static const struct {
+    const char *word;
+    unsigned axes;
+} words[] = {
+    {"rule_dp", ON_TP | ON_CP | ON_PP},
+    {"rule_edp", ON_EP | ON_ETP | ON_PP},
+    {"rule_microbatches", ON_TP | ON_CP | ON_PP | ON_MBS},
+    {"rule_group", STAGES},
+    {"rule_stages", STAGES},
+    {"rule_tokens", ON_TP | ON_CP | ON_MBS},
+    {"rule_core_heads", ON_TP | ON_CP | ON_KIND},
+    {"rule_reaches", SIZES},
+    {"judge_copies", ON_EP | ON_ETP},
+    {"judge_shared_overlap_stays", ON_TO},
+    {"rule_split_contradicts", STAGES},
+    {"rule_precision_part", ON_PRECISION | ON_TP},
+    {"q_alignment", ON_PRECISION | ON_TP},
+    {"pipe", STAGES},
+    {"padded_vocab", ON_TP},
+    {"rule_bubble", AXES_ALL},
+    {"rule_state_exceeds", AXES_ALL},
+    /* these do not depend on the layout, or their knob stands beside them */
+    {"rule_layers_of", 0},
+    {"rule_moe_layers", 0},
+    {"rule_dense_layers", 0},
+    {"rule_rotated", 0},
+    {"rule_product", 0},
+    {"rule_gdn_width", 0},
+    {"rule_pattern_is_odd", 0},
+    {"target_of", 0},
+    {"s", 0},
+    {"r", 0},
+    {"m", 0},
+    {"v", 0},
+};
+
+/* Nothing behind these names depends on more than their arguments. */
+static bool is_plain(const char *w, size_t n)
+{
+    static const char *const starts[] = {"recipe_", "V_",     "FROM_",  "ARCH_",
+                                         "GRID_",   "LAYER_", "TARGET_"};
+    static const char *const plain[] = {"divides", "mul_sat", "knob",      "kind",    "from",
+                                        "whole",   "vpp",     "gpu",       "arch",    "gdn",
+                                        "NULL",    "window",  "size_t",    "int64_t", "void",
+                                        "value",   "list",    "text_equal"};
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++)
+        if (n > strlen(starts[i]) && strncmp(w, starts[i], strlen(starts[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (n == strlen(plain[i]) && strncmp(w, plain[i], n) == 0) return true;
+    return false;
+}
+
+/* False: it is not known. */
+static bool add_word(unsigned *axes, const char *w, size_t n, const unsigned of[K_COUNT])
+{
+    for (int k = 0; n > 2 && w[0] == 'K' && w[1] == '_' && k < K_COUNT; k++)
+        if (strlen(knobs[k].id) == n - 2 && strncmp(knobs[k].id, w + 2, n - 2) == 0) {
+            *axes |= of[k];
+            return true;
+        }
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strlen(words[i].word) == n && strncmp(words[i].word, w, n) == 0) {
+            *axes |= words[i].axes;
+            return true;
+        }
+    return is_plain(w, n);
+}
+
+static unsigned axes_of_visit(const rule *r)
+{
+    bool of_knobs = strcmp(r->id, "value-in-range") == 0 || strcmp(r->id, "aliases-agree") == 0;
+    return of_knobs ? 0 : strcmp(r->id, "pipeline-split") == 0 ? (unsigned)STAGES : AXES_ALL;
+}
+
+unsigned axes_of_rule(const rule *r, const unsigned of[K_COUNT], const char **strange)
+{
+    unsigned axes = 0;
+    if (!r->reads) return axes_of_visit(r);
+    for (const char *p = r->reads; *p;) {
+        size_t n = 0;
+        if (*p == '"')
+            while (p[1] && *++p != '"') {
+            }
+        while (isalnum((unsigned char)p[n]) || p[n] == '_') n++;
+        if (n && !isdigit((unsigned char)*p) && !add_word(&axes, p, n, of)) { /* I2 */
+            if (strange) *strange = p;
+            return AXES_ALL;
+        }
+        p += n ? n : 1;
+    }
+    return axes;
+}

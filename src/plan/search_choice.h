@@ -1,0 +1,121 @@
+/* search_choice.h - one layout of a search: a value for every knob that is searched.
+ *
+ * A choice becomes knobs in two ways: set in the recipe as people write it (choice_set), from which
+ * setup_init derives the rest; or patched into a setup that is resolved already (choice_patch),
+ * thirty times as fast. Both give the same setup; a test compares them knob by knob. */
+#ifndef PLAN_SEARCH_CHOICE_H
+#define PLAN_SEARCH_CHOICE_H
+
+#include "layout/setup.h"
+#include "predict/routing.h"
+#include "plan/search_memo.h"
+
+typedef enum cp_kind { CP_RING, CP_GATHER, CP_HEADS, CP_LEVELS, CP_LATENT, CP_KINDS } cp_kind;
+typedef enum dispatcher_kind {
+    TO_ALL,     /* allgather */
+    TO_EXPERTS, /* alltoall */
+    TO_DOMAINS, /* flex, with the platform's backend, or the one that a person named */
+    TO_OTHERS,  /* flex, with another */
+    DISPATCHER_KINDS
+} dispatcher_kind;
+
+/* What runs beside expert messages. */
+typedef enum beside_kind {
+    BESIDE_NOTHING,
+    BESIDE_SHARED,   /* the shared expert */
+    BESIDE_WGRAD,    /* experts' weight gradients beside dispatch */
+    BESIDE_EP,       /* another microbatch: combined 1F1B */
+    BESIDE_EP_DELAY, /* and weight gradients delayed */
+    BESIDE_KINDS
+} beside_kind;
+
+/* What CUDA graphs capture. */
+typedef enum graph_scope {
+    SCOPE_NONE,
+    SCOPE_ATTENTION,
+    SCOPE_ROUTER, /* and what is counted before tokens travel */
+    SCOPE_BOTH,   /* of these; or the modules that a person named */
+    SCOPE_STEP,   /* the whole iteration: paged stash keeps its shapes fixed */
+    SCOPES
+} graph_scope;
+
+/* Optimizer state on the host, in quarters that are updated there; or all of it, moved to the GPU
+ * to be updated, which our own runs do. */
+enum { OFFLOAD_ALL = 4, OFFLOAD_MOVED, OFFLOADS };
+
+typedef struct choice {
+    int64_t tp, cp, mbs, ep, etp, pp, vpp;
+    cp_kind kind;
+    dispatcher_kind to;
+    beside_kind beside;
+    int precision;   /* of choice_maker.precisions */
+    int split;       /* 0: as derived from PP and VPP; 1: embedding and head count as a layer */
+    unsigned drop;   /* DROP_ bits of ir/segment.h; DROP_FULL: full, layer by layer */
+    bool tp_overlap; /* tp_comm_overlap */
+    int offload;     /* quarters of the optimizer's state on the host, or OFFLOAD_MOVED */
+    graph_scope graphs;
+} choice;
+
+/* A split of layers over stages, as setup_init resolves it. */
+enum { PIPE_KNOBS = 12 };
+typedef struct pipe_split {
+    int64_t pp, vpp;
+    int split;
+    bool ok, receives_early; /* overlap_p2p_communication */
+    pipeline pipe;
+    setting knob[PIPE_KNOBS];
+} pipe_split;
+
+enum { PRECISIONS_MAX = 8, TP_MAX_LOG = 8 };
+
+typedef struct choice_maker {
+    arena *a;
+    const recipe *given;   /* with cluster, sequence and batch set */
+    const routing *routed; /* recorded loads, from which each EP has its skew; NULL: none */
+    int64_t world;
+    const char *precisions[PRECISIONS_MAX]; /* NULL: as the recipe has it */
+    bool wide[PRECISIONS_MAX]; /* with weights in 16 bits, which the optimizer on the host needs */
+    bool aware;                /* the precision-aware optimizer, on every layout */
+    int n_precisions;
+    struct base_setup {
+        int precision;
+        int64_t tp;
+        setup *s; /* NULL: cannot be made */
+        struct base_setup *next;
+    } * bases;
+    memo splits; /* pipe_split by PP, VPP and split */
+} choice_maker;
+
+/* Sets the knobs of a choice as a person would. */
+void choice_set(recipe *r, choice_maker *m, const choice *c);
+
+/* The split of a choice's PP and VPP; ok false: there is none. */
+const pipe_split *choice_split(choice_maker *m, const choice *c);
+
+/* A setup with no parallelism but TP: what patches start from. NULL: the recipe forbids it. */
+const setup *choice_base(choice_maker *m, int precision, int64_t tp);
+
+/* The whole setup of a choice. `split` NULL: PP 1, for what does not depend on stages. False: the
+ * base cannot be made. */
+bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split);
+
+/* Inner and outer ranks of hierarchical CP; false: there is no such split. */
+bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2]);
+
+/* CAPTURED_ bits of predict/cost.h. */
+unsigned choice_captured(const choice_maker *m, graph_scope g);
+
+/* Backend of flex for the choice's EP group. */
+const char *choice_flex(const recipe *r, const choice *c);
+const char *choice_graphs(graph_scope g);            /* for tables */
+const char *cp_kind_word(cp_kind k);                 /* Megatron's */
+const char *choice_cp_kind(cp_kind k);               /* for tables */
+const char *choice_text(arena *a, const choice *c);  /* "TP1 CP32 EP32 ..." */
+const char *choice_modules(arena *a, unsigned drop); /* "layernorm+moe_act"; "-" for none */
+
+/* Part of the optimizer's state that is on the host, and where all of it is in words: "50 % of the
+ * optimizer on the host". */
+double choice_on_host(const choice *c);
+const char *choice_offload(arena *a, const choice *c);
+
+#endif

@@ -1,0 +1,387 @@
+/* search_space.c - the lists of a search, and which combinations are legal.
+ *
+ * I1  A knob that a person set has one value.
+ * I2  Where only published features are searched, each value of a knob that nobody set is one that
+ *     occurs in a published run on the family of GPUs (predict/bands.h).
+ * I3  Conditions here are those of rules that say ERROR, restated for loops; a layout that passes
+ *     them and breaks another rule is found when it would enter the list of the best. */
+#include "plan/search_space.h"
+
+#include <string.h>
+
+#include "base/maths.h"
+#include "predict/bands.h"
+#include "ir/segment.h"
+#include "config/target.h"
+
+/* A ring of more ranks than CP_MOST is a pin: its waits take seconds to find, each, and no run has
+ * been seen near it. */
+enum { TP_MOST = 16, CP_MOST = 1024, VPP_COMMON = 8 };
+
+static bool pinned(const space *s, knob_id k)
+{
+    return s->given->knob[k].from == FROM_USER;
+}
+
+/* May it be tried (I2)? `k`: the knob that would say it. */
+static bool ran(const space *s, knob_id k, band_feature f, const char *word)
+{
+    return !s->family || pinned(s, k) || band_supports(s->family, f, word, s->stack);
+}
+
+/* Divisors of `whole`. */
+static void fill(axis_list *l, const space *s, knob_id k, int64_t most, int64_t whole)
+{
+    l->n = 0;
+    if (pinned(s, k) && recipe_given(s->given, k)) { /* I1 */
+        l->v[l->n++] = recipe_int(s->given, k);
+        return;
+    }
+    for (int64_t i = 1; i <= most && l->n < AXIS_MAX; i++)
+        if (whole % i == 0) l->v[l->n++] = i;
+}
+
+/* ---- recompute */
+
+static void add_drop(space *s, unsigned drop)
+{
+    if (s->n_drops < DROPS_MAX) s->drops[s->n_drops++] = drop;
+}
+
+/* Modules that this model has. Experts as a whole cover what is inside of them. */
+static unsigned modules_of(const space *s, const model *m)
+{
+    unsigned all = DROP_LAYERNORM;
+    bool dense = false, moe = false;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (model_layer_is(m, i, LAYER_MOE))
+            moe = true;
+        else
+            dense = true;
+    if (m->mla) all |= DROP_MLA_UP_PROJ;
+    if (m->gdn) all |= DROP_GDN_NORM_OUT;
+    if (moe) all |= DROP_MOE_ACT | DROP_MOE;
+    if (moe && m->shared_ffn) all |= DROP_SHARED;
+    if (dense) all |= DROP_MLP;
+    if (s->seq < 32768) all |= DROP_CORE_ATTN;
+    return all;
+}
+
+static void list_drops(space *s, const setup *base)
+{
+    s->n_drops = 0;
+    if (pinned(s, K_RECOMPUTE)) { /* where no module is named, those that are derived */
+        const char *how = recipe_word(s->given, K_RECOMPUTE);
+        add_drop(s, text_equal(how, "full") ? DROP_FULL : how ? drop_of_recipe(&base->r) : 0);
+        return;
+    }
+    unsigned all = modules_of(s, &base->m);
+    for (int size = 0; size <= 8; size++)
+        for (unsigned d = 0; d <= 511; d++) {
+            bool inside = (d & DROP_MOE) && (d & (DROP_MOE_ACT | DROP_SHARED));
+            if ((d & ~all) || inside || __builtin_popcount(d) != size) continue;
+            if (s->family && !band_supports_drops(s->family, d, s->stack)) continue;
+            add_drop(s, d);
+        }
+    if (ran(s, K_RECOMPUTE, BAND_RECOMPUTE, "full")) add_drop(s, DROP_FULL);
+}
+
+/* ---- stages */
+
+static bool same_stages(const pipe_split *a, const pipe_split *b)
+{
+    for (int64_t i = 0; i < a->pp * a->vpp; i++) {
+        const stage *x = &a->pipe.stages[i], *y = &b->pipe.stages[i];
+        if (x->n_layers != y->n_layers || x->n_mtp != y->n_mtp) return false;
+    }
+    return true;
+}
+
+static int64_t layers_of(const space *s)
+{
+    return recipe_int(s->given, K_LAYERS) + recipe_int(s->given, K_MTP);
+}
+
+static void add_split(space *s, int64_t pp, int64_t vpp)
+{
+    choice c = {.pp = pp, .vpp = vpp};
+    if (s->n_splits + 2 > SPLITS_MAX) return;
+    const pipe_split *first = choice_split(s->m, &c);
+    bool rare = vpp > VPP_COMMON && vpp % VPP_COMMON;
+    if (first->ok) s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 0, rare};
+    if (pinned(s, K_PP_LAYOUT) || pinned(s, K_FIRST_LAYERS) || pinned(s, K_LAST_LAYERS) ||
+        pinned(s, K_ACCOUNT_EMBEDDING) || pinned(s, K_ACCOUNT_LOSS) ||
+        pinned(s, K_LAYERS_PER_VSTAGE) || pp == 1 || vpp > layers_of(s) + 2)
+        return;
+    c.split = 1;
+    const pipe_split *other = choice_split(s->m, &c);
+    if (other->ok && (!first->ok || !same_stages(first, other)))
+        s->splits[s->n_splits++] = (struct pp_split){pp, vpp, 1, rare};
+}
+
+/* Of a thousand layers and more, numbers of virtual stages beyond this one only where they divide
+ * evenly: all of them would leave no room for other PP. */
+enum { VPP_EACH = 64 };
+
+static void list_splits(space *s, const model *m)
+{
+    for (int i = 0; i < s->pp.n; i++) {
+        int64_t pp = s->pp.v[i], most = pp > 1 ? (m->n_layers + m->n_mtp + 1 + pp) / pp : 1;
+        struct pp_splits *of = &s->of_pp[i];
+        of->first = s->n_splits;
+        if (pinned(s, K_VPP) && recipe_int(s->given, K_VPP) > 0)
+            add_split(s, pp, recipe_int(s->given, K_VPP));
+        else if (pinned(s, K_PP_LAYOUT))
+            for (int64_t v = 1; v <= m->n_layers + 2; v++) add_split(s, pp, v);
+        else
+            for (int64_t v = 1; v <= most; v++)
+                if (v <= VPP_EACH || m->n_layers % (pp * v) == 0) add_split(s, pp, v);
+        of->n = s->n_splits - of->first;
+        for (int k = of->first; k < s->n_splits; k++)
+            of->many[s->splits[k].rare][s->splits[k].vpp > 1]++;
+    }
+}
+
+/* ---- graphs */
+
+/* A graph of the whole step, in this number format? */
+static bool step_ran(const space *s, const setup *base)
+{
+    return ran(s, K_GRAPHS, BAND_GRAPHS, band_full_iteration(band_precision(&base->r)));
+}
+
+/* In one of the number formats that are searched? */
+static bool step_ran_in_any(const space *s)
+{
+    for (int i = 0; i < s->m->n_precisions; i++) {
+        const setup *base = choice_base(s->m, i, 1);
+        if (base && step_ran(s, base)) return true;
+    }
+    return false;
+}
+
+/* What a person left open. Modules that were named are one scope. */
+static bool scope_is_open(const space *s, graph_scope g)
+{
+    bool partial = g == SCOPE_ATTENTION || g == SCOPE_ROUTER || g == SCOPE_BOTH;
+    if (g == SCOPE_STEP ? !step_ran_in_any(s)
+                        : !ran(s, K_GRAPHS, BAND_GRAPHS, partial ? "parts" : "none"))
+        return false;
+    if (pinned(s, K_GRAPH_MODULES) && partial && g != SCOPE_BOTH) return false;
+    if (!pinned(s, K_GRAPHS)) return !pinned(s, K_GRAPH_MODULES) || g == SCOPE_BOTH;
+    if (recipe_is(s->given, K_GRAPHS, "none")) return g == SCOPE_NONE;
+    return recipe_is(s->given, K_GRAPHS, "full_iteration") ? g == SCOPE_STEP : partial;
+}
+
+/* ---- the whole */
+
+void space_init(space *s, choice_maker *m, bool published, const char *stack)
+{
+    const recipe *r = m->given;
+    *s = (space){.m = m, .given = r, .world = m->world, .seq = recipe_int(r, K_SEQ)};
+    s->gbs = recipe_int(r, K_GBS);
+    s->family = published ? band_family(recipe_word(r, K_GPU)) : 0;
+    s->stack = stack ? stack : recipe_word(r, K_STACK);
+    const setup *base = choice_base(m, 0, 1);
+    const gpu *g = recipe_gpu(r);
+    int64_t domain = g ? g->nvlink_domain : 8;
+    fill(&s->tp, s, K_TP, domain < TP_MOST ? domain : TP_MOST, s->world);
+    fill(&s->cp, s, K_CP,
+         s->seq / 2 < 1         ? 1
+         : s->seq / 2 < CP_MOST ? s->seq / 2
+                                : CP_MOST,
+         s->world);
+    fill(&s->ep, s, K_EP, base && base->m.experts ? base->m.experts : 1, s->world);
+    fill(&s->etp, s, K_ETP, base && base->m.experts ? TP_MOST : 1, s->world);
+    fill(&s->pp, s, K_PP, base ? base->m.n_layers : 1, s->world);
+    fill(&s->mbs, s, K_MBS, SPACE_MBS_MOST, s->gbs);
+    if (!base) return;
+    list_drops(s, base);
+    for (int i = 0; i < SCOPES; i++)
+        if (scope_is_open(s, (graph_scope)i)) s->widest = (graph_scope)i;
+    s->largest = -1;
+    for (int d = 0; d < s->n_drops; d++)
+        if (s->drops[d] != DROP_FULL) s->largest = d; /* fewer modules come first */
+    list_splits(s, &base->m);
+}
+
+/* ---- legality */
+
+static int64_t alignment(const recipe *r)
+{
+    if (recipe_is(r, K_FP8_RECIPE, "mxfp8")) return 32;
+    return recipe_given(r, K_FP4) ? 16 : recipe_given(r, K_FP8) ? 8 : 1;
+}
+
+bool space_dense_ok(const space *s, const choice *c)
+{
+    int64_t tp = c->tp, cp = c->cp;
+    if (s->world % (tp * cp) || (cp > 1 && s->seq % (2 * cp)) || s->seq % (cp * tp)) return false;
+    if (s->gbs % c->mbs) return false;
+    const setup *base = choice_base(s->m, c->precision, tp);
+    if (!base) return false;
+    const model *m = &base->m;
+    int64_t kv = recipe_int(&base->r, K_KV_HEADS);
+    if (recipe_int(&base->r, K_HEADS) % tp || m->padded_vocab % tp) return false;
+    if (!m->mla && kv > 0 && kv % tp && tp % kv) return false;
+    if (m->shared_ffn % tp) return false;
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (!model_layer_is(m, i, LAYER_MOE) && m->ffn % tp) return false;
+    if (m->gdn && (m->gdn_k_heads % (tp * cp) || m->gdn_v_heads % (tp * cp))) return false;
+    return c->mbs * (s->seq / (cp * tp)) % alignment(&base->r) == 0;
+}
+
+static bool has_windows(const model *m)
+{
+    for (int64_t i = 0; i < m->n_layers; i++)
+        if (model_layer_is(m, i, LAYER_WINDOW)) return true;
+    return false;
+}
+
+static bool kind_is_pinned_away(const space *s, const choice *c)
+{
+    bool latent = c->kind == CP_LATENT;
+    if (pinned(s, K_LATENT_RING) && recipe_on(s->given, K_LATENT_RING) != latent) return true;
+    return pinned(s, K_CP_COMM) && !recipe_is(s->given, K_CP_COMM, cp_kind_word(c->kind));
+}
+
+bool space_kind_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    const model *m = &base->m;
+    int64_t heads = recipe_int(&base->r, K_KV_HEADS), levels[2];
+    if (c->tp_overlap && c->tp == 1) return false;
+    if (pinned(s, K_TP_OVERLAP)) {
+        if (recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1) return false;
+    } else if (c->tp_overlap && !target_overlaps_tp(&base->r))
+        return false;
+    if (c->cp == 1) return c->kind == CP_RING;
+    if (kind_is_pinned_away(s, c)) return false;
+    bool sinks = recipe_is(&base->r, K_SOFTMAX, "learnable");
+    switch (c->kind) {
+    case CP_RING:
+        return !sinks && !has_windows(m);
+    case CP_GATHER:
+        return !sinks;
+    case CP_HEADS:
+        return heads >= c->tp && heads / c->tp % c->cp == 0;
+    case CP_LEVELS:
+        return !sinks && !has_windows(m) && choice_levels(base, c->tp, c->cp, levels);
+    default:
+        return m->mla && target_has(s->given, K_LATENT_RING);
+    }
+}
+
+/* The dispatcher with its reach. */
+static bool dispatch_ran(const space *s, const choice *c, const setup *base)
+{
+    static const char *const words[] = {"allgather", "alltoall", NULL, NULL};
+    if (!s->family || c->ep * c->etp == 1) return true;
+    const char *name = c->to >= TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
+    return ran(s, K_DISPATCHER, BAND_DISPATCH,
+               band_dispatch(name, c->ep * c->etp, recipe_int(&base->r, K_GPUS_PER_NODE),
+                             recipe_int(&base->r, K_NVLINK)));
+}
+
+bool space_etp_is_rare(const choice *c)
+{
+    return c->etp != 1 && c->etp != c->tp;
+}
+
+bool space_experts_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    const model *m = &base->m;
+    static const char *const words[] = {"allgather", "alltoall", "flex", "flex"};
+    if (!m->experts) return c->ep == 1 && c->etp == 1 && c->to == TO_EXPERTS;
+    if (m->experts % c->ep || m->moe_ffn % c->etp || s->world % (c->ep * c->etp)) return false;
+    if (m->linear_bias && c->etp > 1) return false;
+    if (pinned(s, K_DISPATCHER) && !recipe_is(s->given, K_DISPATCHER, words[c->to])) return false;
+    if (pinned(s, K_FLEX) && recipe_given(s->given, K_FLEX) && c->to != TO_DOMAINS) return false;
+    if (!dispatch_ran(s, c, base)) return false;
+    if (c->to == TO_ALL) return c->ep * c->etp > 1;
+    if (c->to == TO_EXPERTS) return true;
+    int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
+    if (recipe_given(&base->r, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
+    if (c->to == TO_OTHERS && domain > 8) return false; /* deepep does not run there */
+    return group > 1 && (domain <= 8 || group <= domain);
+}
+
+bool space_stages_ok(const space *s, const choice *c)
+{
+    if (s->world % (c->tp * c->cp * c->pp) || s->world % (c->ep * c->etp * c->pp)) return false;
+    int64_t dp = s->world / (c->tp * c->cp * c->pp), once = c->mbs * dp;
+    if (s->gbs % once) return false;
+    int64_t micros = s->gbs / once;
+    if (micros > SPACE_MICROS_MOST) return false;
+    return c->vpp == 1 || (c->pp > 1 && micros >= c->pp && micros % c->pp == 0);
+}
+
+static bool pin_agrees(const space *s, knob_id k, bool on)
+{
+    return !pinned(s, k) || recipe_on(s->given, k) == on;
+}
+
+/* Where experts' rows are read on the device: products of Hopper's are told them by the host. */
+bool space_captures_step(const space *s, const choice *c)
+{
+    const gpu *g = recipe_gpu(s->given);
+    bool known = (g && g->arch == ARCH_BLACKWELL) || pinned(s, K_GRAPHS);
+    return known && c->to >= TO_DOMAINS && text_equal(choice_flex(s->given, c), "hybridep");
+}
+
+static bool graphs_ok(const space *s, const choice *c, const setup *base)
+{
+    if (!scope_is_open(s, c->graphs)) return false;
+    if (!c->graphs) return true;
+    if (!base->m.experts || base->gpu->arch == ARCH_CPU) return false;
+    if (c->graphs == SCOPE_STEP)
+        return space_captures_step(s, c) && !c->offload && step_ran(s, base);
+    if (c->drop == DROP_FULL || (c->graphs != SCOPE_ATTENTION && (c->drop & DROP_MOE)))
+        return false;
+    /* Megatron turns the recompute of norms off there */
+    return !(c->drop & DROP_LAYERNORM) || c->to == TO_EXPERTS;
+}
+
+bool space_beside_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    if (!pin_agrees(s, K_EP_OVERLAP, c->beside >= BESIDE_EP) ||
+        !pin_agrees(s, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY) ||
+        !pin_agrees(s, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED) ||
+        !pin_agrees(s, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD))
+        return false;
+    static const char *const overlaps[BESIDE_KINDS] = {"off", "off", "wgrad", "on", "delayed"};
+    if (!ran(s, K_EP_OVERLAP, BAND_OVERLAP, overlaps[c->beside])) return false;
+    switch (c->beside) {
+    case BESIDE_NOTHING:
+        return true;
+    case BESIDE_SHARED:
+        return base->m.shared_ffn > 0 && c->to == TO_EXPERTS && !(c->drop & DROP_SHARED);
+    case BESIDE_WGRAD:
+        return base->m.experts > 0 && c->ep > 1;
+    default:
+        return c->ep > 1 && c->to != TO_ALL && (c->pp == 1 || c->vpp > 1) && c->drop != DROP_FULL &&
+               !(c->drop & DROP_MOE) &&
+               (recipe_on(&base->r, K_BF16) || recipe_on(&base->r, K_FP16));
+    }
+}
+
+static bool offload_ok(const space *s, const choice *c, const setup *base)
+{
+    bool moved = c->offload == OFFLOAD_MOVED, ours = target_of(&base->r) != TARGET_MEGATRON;
+    if (ours ? !pin_agrees(s, K_OPT_STATES, moved) : moved) return false;
+    if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload && !moved)) return false;
+    if (!c->offload) return !s->m->wide[c->precision];
+    if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
+    if (moved) return base->gpu->arch != ARCH_CPU && !recipe_is(&base->r, K_OPTIMIZER, "none");
+    bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
+    return recipe_on(&base->r, K_PRECISION_AWARE) && base->gpu->arch != ARCH_CPU &&
+           (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);
+}
+
+bool space_inner_ok(const space *s, const choice *c)
+{
+    const setup *base = choice_base(s->m, c->precision, c->tp);
+    return graphs_ok(s, c, base) && space_beside_ok(s, c) && offload_ok(s, c, base);
+}

@@ -1,0 +1,83 @@
+/* fit.c - compares the peak memory of the fullest rank with the usable memory of its GPU. */
+#include "predict/fit.h"
+
+#include <string.h>
+
+#include "predict/audit/audit.h"
+#include "base/maths.h"
+#include "config/target.h"
+
+/* CUDA graphs keep the temporaries of what they captured in pools of their own: partial ones for
+ * each scope once more, a full iteration none beside the plan. */
+static int64_t bytes_beside(const setup *s, const program_size *p)
+{
+    bool partial =
+        recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
+    return partial && !recipe_on_cpu(&s->r) ? p->bytes[REGION_TEMP] : 0;
+}
+
+bool fit_by_megatron(const setup *s)
+{
+    return !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
+}
+
+/* Optimizer state of a rank that waits on the host. */
+static int64_t state_of_host(const setup *s, int64_t rank)
+{
+    state_bytes b;
+    if (recipe_on_cpu(&s->r)) return 0;
+    state_of_stage(&b, s, rank_coordinates(&s->lay, rank).pp);
+    return b.host + (state_waits_on_host(&s->r) ? state_optimizer(&b) : 0);
+}
+
+void fit_see(fit *out, const setup *s, const program_size *p)
+{
+    int64_t state = state_of_host(s, p->rank);
+    int64_t ranks = s->lay.world < s->lay.gpus_per_node ? s->lay.world : s->lay.gpus_per_node;
+    int64_t node = mul_sat(p->host_bytes + state, ranks);
+    if (node > out->on_host.node) out->on_host.node = node;
+    int64_t beside = bytes_beside(s, p);
+    reported r;
+    bool megatron = fit_by_megatron(s);
+    if (megatron)
+        reported_of_rank(&r, s, p, beside);
+    else
+        reported_of_arena(&r, s, p->arena_bytes, beside);
+    if (r.peak <= out->peak_bytes) return;
+    out->peak_bytes = r.peak;
+    out->memory = r;
+    out->megatron = megatron;
+    out->arena_bytes = p->arena_bytes;
+    out->beside = beside;
+    out->fullest = p->rank;
+    out->saved_live = p->saved_live;
+    out->host_bytes = p->host_bytes;
+    out->on_host.state = state;
+    memcpy(out->bytes, p->bytes, sizeof out->bytes);
+}
+
+void fit_stages(fit *out, const setup *s)
+{
+    arena *scratch = arena_create();
+    program_size *list = ARENA_ARRAY(scratch, program_size, s->pipe.pp);
+    program_sizes(list, s, scratch);
+    for (int64_t i = 0; i < s->pipe.pp; i++) {
+        out[i] = (fit){0};
+        fit_see(&out[i], s, &list[i]);
+    }
+    arena_destroy(scratch);
+}
+
+void fit_of(fit *out, const setup *s, const violations *found, const hardware *hw, arena *a)
+{
+    *out = (fit){.why_not = audit_why_not_of(s, found, a)};
+    if (out->why_not) return;
+    arena *scratch = arena_create();
+    program_size *list = ARENA_ARRAY(scratch, program_size, s->pipe.pp);
+    program_sizes(list, s, scratch);
+    for (int64_t i = 0; i < s->pipe.pp; i++) fit_see(out, s, &list[i]);
+    arena_destroy(scratch);
+    out->usable_bytes = hw->usable;
+    out->on_host.memory = (int64_t)hw->host_memory;
+    out->fits = out->peak_bytes <= out->usable_bytes;
+}

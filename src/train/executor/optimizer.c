@@ -1,0 +1,122 @@
+/* optimizer.c - the table of an update, and its steps on arrays. */
+#include "train/executor/optimizer.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/maths.h"
+#include "train/executor/owned.h"
+
+/* ---- which weights */
+
+/* Experts that a file keeps one by one have a dimension less there than here. */
+static int dimensions_in_file(const param *row)
+{
+    return row->n_dims - (row->kind == PARAM_EXPERT && row->hf == HF_EXPERT_ROWS);
+}
+
+bool optimizer_decays(const param *row, decay_rule rule, bool qk_norms)
+{
+    if (!row->trained) return false;
+    if (rule == DECAY_FILE) return dimensions_in_file(row) >= 2;
+    bool qk = strstr(row->name, "q_layernorm.") || strstr(row->name, "k_layernorm.");
+    return row->decay || (qk_norms && qk);
+}
+
+/* Megatron's decoupled rate is for the word table and the head, not for learned positions. */
+static bool has_embedding_rate(const param *row)
+{
+    return row->kind == PARAM_EMBEDDING && !strstr(row->name, "position_embeddings");
+}
+
+static void fill_row(double *row, const program *p, const weight *w, int64_t piece)
+{
+    int64_t first, n = owned_range(&p->weights, w, &first);
+    row[TABLE_PIECE] = (double)piece;
+    row[TABLE_OFFSET] = (double)(w->offset + first);
+    row[TABLE_N] = (double)n;
+    row[TABLE_MOMENTS] = n > 0 ? (double)owned_moments(&p->weights, w, first) : 0;
+    row[TABLE_EMBEDDING] = has_embedding_rate(w->row);
+    row[TABLE_ANSWERS] = rank_answers(p->s, &p->at, w);
+    row[TABLE_SPARE] = 0;
+}
+
+static update_table table_of(const program *p, decay_rule rule, arena *a)
+{
+    bool qk_norms = recipe_on(&p->s->r, K_WD_QK_NORM);
+    int64_t n = program_trained_weights(p), next = 0, piece = 0;
+    double *rows = ARENA_ARRAY(a, double, n *TABLE_COLUMNS);
+    for (int i = 0; i < p->weights.n; i++) {
+        const weight *w = &p->weights.list[i];
+        if (w->bucket < 0) continue;
+        double *row = rows + next++ * TABLE_COLUMNS;
+        fill_row(row, p, w, piece);
+        row[TABLE_DECAYS] = optimizer_decays(w->row, rule, qk_norms);
+        piece += ceil_div((int64_t)row[TABLE_N], UPDATE_PIECE);
+    }
+    return (update_table){rows, n};
+}
+
+void optimizer_init(optimizer *o, const program *p, decay_rule rule, arena *a)
+{
+    const recipe *r = &p->s->r;
+    bool skips = recipe_given(r, K_SKIP_NORM);
+    *o = (optimizer){.beta1 = recipe_real(r, K_BETA1),
+                     .beta2 = recipe_real(r, K_BETA2),
+                     .eps = recipe_real(r, K_ADAM_EPS),
+                     .clip = recipe_real(r, K_CLIP),
+                     .skip_norm = skips ? recipe_real(r, K_SKIP_NORM) : (double)INFINITY,
+                     .l2 = !recipe_on(r, K_DECOUPLED_WD),
+                     .table = table_of(p, rule, a)};
+}
+
+/* ---- on arrays */
+
+double optimizer_squares(const optimizer *o, typed x)
+{
+    return update_squares(o->table, x);
+}
+
+int64_t optimizer_zeros(const optimizer *o, typed x)
+{
+    return (int64_t)update_zeros(o->table, x);
+}
+
+step_result step_result_of(const double *verdict)
+{
+    return (step_result){(step_outcome)verdict[VERDICT_OUTCOME], verdict[VERDICT_NORM],
+                         verdict[VERDICT_CLIP]};
+}
+
+void optimizer_give(const optimizer *o, step_rates rates, double given[GIVEN_COUNT])
+{
+    memset(given, 0, sizeof *given * GIVEN_COUNT);
+    given[GIVEN_LR] = rates.lr;
+    given[GIVEN_EMBEDDING_LR] = rates.embedding_lr;
+    given[GIVEN_DECAY] = rates.decay;
+    given[GIVEN_SCALE] = rates.scale;
+    given[GIVEN_STEPS] = (double)o->steps;
+}
+
+static step_result step_with(optimizer *o, const update_arrays *x, step_rates rates, double squares)
+{
+    double given[GIVEN_COUNT], sums[SUM_COUNT] = {[SUM_SQUARES] = squares}, verdict[VERDICT_COUNT];
+    optimizer_give(o, rates, given);
+    verdict_limits limits = {o->clip, o->skip_norm, o->beta1, o->beta2};
+    update_verdict(verdict, sums, given, &limits);
+    step_result r = step_result_of(verdict);
+    adamw_numbers numbers = {o->beta1, o->beta2, o->eps, o->l2};
+    update_adamw(&numbers, verdict, o->table, x, NULL);
+    o->steps += r.outcome == STEP_TAKEN;
+    return r;
+}
+
+void optimizer_update(optimizer *o, const update_arrays *x, step_rates rates)
+{
+    step_with(o, x, rates, 0);
+}
+
+step_result optimizer_step(optimizer *o, const update_arrays *x, step_rates rates)
+{
+    return step_with(o, x, rates, optimizer_squares(o, x->gradients));
+}

@@ -1,0 +1,220 @@
+/* announce.c - what a run is, before its first step: data, tokens and how often they are read,
+ * where weights come from, schedule, batch, layout, what is saved where. As lines for people, and
+ * as the event `start` for programs. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/loop/agree.h"
+#include "train/loop/state.h"
+
+enum { FILES_SAID = 3 };
+
+static void line(trainer *t, const char *head, const char *text)
+{
+    trainer_say(t, stderr, arena_text(t->a, "%-9s%s", head, text));
+}
+
+static const char *count(const trainer *t, double n)
+{
+    return text_grouped(t->a, (int64_t)n);
+}
+
+static const char *text_of(const trainer *t, knob_id k)
+{
+    return value_text(t->a, t->s->r.knob[k].v);
+}
+
+/* ---- data */
+
+/* What training reads of one file, and how often. */
+typedef struct file_use {
+    const char *name;
+    double tokens, of_file; /* read; in the file, as far as it is for training */
+} file_use;
+
+static file_use use_of(const trainer *t, data_split which, int member, double samples)
+{
+    const data_index *x = data_member(t->data, which, member);
+    const data_blend *b = data_blend_of(t->data, which);
+    double n = samples;
+    if (b) {
+        n = 0;
+        for (int64_t i = 0; i < b->length && (double)i < samples; i++) n += b->member[i] == member;
+    }
+    return (file_use){data_name(t->data, which, member), n * (double)batch_seq(t->p),
+                      (double)x->n_tokens};
+}
+
+static bool trains(const trainer *t)
+{
+    return !recipe_on(&t->s->r, K_SKIP_TRAIN);
+}
+
+static double samples_to_train(const trainer *t)
+{
+    return trains(t) ? (double)(t->train_iters * t->gbs) : 0;
+}
+
+/* Of all validations of the run. */
+static double samples_to_validate(const trainer *t)
+{
+    const recipe *r = &t->s->r;
+    if (!trains(t)) return (double)(recipe_int(r, K_EVAL_ITERS) * t->gbs);
+    int64_t every = recipe_int(r, K_EVAL_INTERVAL);
+    return every > 0 ? (double)(t->train_iters / every * recipe_int(r, K_EVAL_ITERS) * t->gbs) : 0;
+}
+
+static json_t *files_json(const trainer *t, data_split which, double samples)
+{
+    json_t *list = json_array();
+    bool mock = recipe_on(&t->s->r, K_MOCK_DATA);
+    for (int i = 0; !mock && data_length(t->data, which) && i < data_members(t->data, which); i++) {
+        file_use u = use_of(t, which, i, samples);
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:I, s:f}", "file", u.name, "tokens",
+                                        (json_int_t)u.tokens, "tokens_in_file",
+                                        (json_int_t)u.of_file, "epochs", u.tokens / u.of_file));
+    }
+    return list;
+}
+
+static void say_files(trainer *t, const char *head, data_split which, double samples)
+{
+    int n = data_length(t->data, which) ? data_members(t->data, which) : 0;
+    for (int i = 0; i < n && i < FILES_SAID; i++) {
+        file_use u = use_of(t, which, i, samples);
+        line(t, i ? "" : head,
+             arena_text(t->a, "%s: %s tokens of %s, %.3g epoch%s", u.name, count(t, u.tokens),
+                        count(t, u.of_file), u.tokens / u.of_file,
+                        u.tokens == u.of_file ? "" : "s"));
+    }
+    if (n > FILES_SAID) line(t, "", arena_text(t->a, "and %d more files", n - FILES_SAID));
+}
+
+static const char *end_of_document(const trainer *t)
+{
+    const recipe *r = &t->s->r;
+    const setting *eod = &r->knob[K_EOD];
+    if (!recipe_on(r, K_EOD_MASK)) return "not used: the loss counts every token";
+    if (recipe_on(r, K_MOCK_DATA) && eod->from != FROM_USER)
+        return arena_text(t->a, "token %lld (the last id), which has no loss",
+                          (long long)t->s->m.vocab - 1);
+    return arena_text(t->a, "token %s (%s), which has no loss", text_of(t, K_EOD), eod->why);
+}
+
+static void say_data(trainer *t)
+{
+    double samples = samples_to_train(t);
+    if (recipe_on(&t->s->r, K_MOCK_DATA))
+        line(t, "Data",
+             arena_text(t->a,
+                        "MOCK DATA, counted numbers instead of text (moefold.mock_data, %s): this "
+                        "run learns no language; dataset.data_path names files",
+                        t->s->r.knob[K_MOCK_DATA].why));
+    else
+        say_files(t, "Data", DATA_TRAIN, samples);
+    if (trains(t))
+        line(t, "",
+             arena_text(t->a, "%s tokens in %s samples of %s; order by %s=%s",
+                        count(t, samples * (double)batch_seq(t->p)), count(t, samples),
+                        count(t, (double)batch_seq(t->p)), knobs[K_DATA_SEED].key,
+                        text_of(t, K_DATA_SEED)));
+    line(t, "", arena_text(t->a, "end of document: %s", end_of_document(t)));
+    if (recipe_on(&t->s->r, K_MOCK_DATA)) return;
+    say_files(t, "Valid", DATA_VALID, samples_to_validate(t));
+    say_files(t, "Test", DATA_TEST, samples_to_validate(t));
+}
+
+/* ---- the rest */
+
+/* A name on the hub or a preset is a shape here; its weights are nowhere. */
+static const char *drawn(const trainer *t)
+{
+    const char *name = recipe_word(&t->s->r, K_MODEL);
+    const char *shape =
+        name ? arena_text(t->a, "; %s gives the shape of the model, no weights", name) : "";
+    return arena_text(t->a, "random initialisation (%s=%s)%s", knobs[K_SEED].key,
+                      text_of(t, K_SEED), shape);
+}
+
+static const char *weights_text(const trainer *t)
+{
+    return t->loaded_from ? t->loaded_from : drawn(t);
+}
+
+static const char *schedule_text(const trainer *t)
+{
+    const schedule *s = &t->rates;
+    const recipe *r = &t->s->r;
+    if (!trains(t)) return "no step (validation.skip_train): weights are evaluated";
+    return arena_text(
+        t->a, "steps %lld to %lld; lr %g to %g, %s; warm-up %g samples; %s, weight decay %g",
+        (long long)t->first_iteration + 1, (long long)t->train_iters, s->lr, s->min_lr,
+        recipe_word(r, K_LR_STYLE), s->warmup, recipe_word(r, K_OPTIMIZER), s->wd);
+}
+
+static const char *batch_text(const trainer *t)
+{
+    return arena_text(t->a, "global batch %lld = microbatch %lld x %lld microbatches x DP %lld",
+                      (long long)t->gbs, (long long)t->p->B, (long long)t->p->micros,
+                      (long long)t->s->lay.dp);
+}
+
+static const char *layout_text(const trainer *t)
+{
+    const layout *l = &t->s->lay;
+    return arena_text(t->a,
+                      "%lld rank%s: TP %lld, CP %lld, EP %lld, ETP %lld, PP %lld, DP %lld; %s",
+                      (long long)l->world, l->world > 1 ? "s" : "", (long long)l->tp,
+                      (long long)l->cp, (long long)l->ep, (long long)l->etp, (long long)l->pp,
+                      (long long)l->dp, recipe_word(&t->s->r, K_PRECISION));
+}
+
+static const char *saves_text(const trainer *t)
+{
+    const recipe *r = &t->s->r;
+    const char *folder = recipe_word(r, K_SAVE);
+    if (!trains(t)) return "nothing";
+    const char *run = t->o->run ? arena_text(t->a, "; the run in %s", t->o->run) : "";
+    if (!folder)
+        return arena_text(t->a,
+                          "no checkpoint (checkpoint.save is not set): weights are lost at "
+                          "the end%s",
+                          run);
+    const char *every =
+        recipe_given(r, K_SAVE_INTERVAL)
+            ? arena_text(t->a, "every %s steps and at the end", text_of(t, K_SAVE_INTERVAL))
+            : "at the end";
+    return arena_text(t->a, "checkpoints in %s, %s%s", folder, every, run);
+}
+
+json_t *trainer_start_json(const trainer *t)
+{
+    const recipe *r = &t->s->r;
+    bool mock = recipe_on(r, K_MOCK_DATA);
+    double samples = samples_to_train(t), seq = (double)batch_seq(t->p);
+    const char *save = recipe_word(r, K_SAVE);
+    json_t *eod = recipe_on(r, K_EOD_MASK) ? json_string(end_of_document(t)) : json_null();
+    json_t *data = json_pack(
+        "{s:b, s:o, s:o, s:I, s:I, s:o}", "mock", mock, "train", files_json(t, DATA_TRAIN, samples),
+        "valid", files_json(t, DATA_VALID, samples_to_validate(t)), "samples", (json_int_t)samples,
+        "tokens", (json_int_t)(samples * seq), "end_of_document", eod);
+    return json_pack("{s:s, s:I, s:I, s:o, s:b, s:s, s:s, s:s, s:s, s:o, s:s}", "event", "start",
+                     "iteration", (json_int_t)t->first_iteration, "train_iters",
+                     (json_int_t)t->train_iters, "data", data, "random_weights", !t->loaded_from,
+                     "weights", weights_text(t), "schedule", schedule_text(t), "batch",
+                     batch_text(t), "layout", layout_text(t), "checkpoints",
+                     save ? json_string(save) : json_null(), "saves", saves_text(t));
+}
+
+status trainer_announce(trainer *t, error *err)
+{
+    t->first_iteration = t->at.iteration;
+    say_data(t);
+    line(t, "Weights", weights_text(t));
+    line(t, "Schedule", schedule_text(t));
+    line(t, "Batch", batch_text(t));
+    line(t, "Layout", layout_text(t));
+    line(t, "Saves", saves_text(t));
+    return trainer_event(t, trainer_start_json(t), err);
+}

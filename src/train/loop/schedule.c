@@ -1,0 +1,245 @@
+/* schedule.c - Megatron's OptimizerParamScheduler, without its state. */
+#include "train/loop/schedule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+
+#include "base/maths.h"
+
+#define PI 3.14159265358979323846
+
+/* ---- curves */
+
+/* From 1 to 0 as x goes from 0 to 1. */
+static double cosine_fall(double x)
+{
+    return 0.5 * (cos(PI * x) + 1);
+}
+
+static double anneal_part(wsd_style style, double q)
+{
+    switch (style) {
+    case WSD_LINEAR:
+        return 1 - q;
+    case WSD_COSINE:
+        return cosine_fall(q);
+    case WSD_MINUS_ROOT:
+        return 1 - sqrt(q);
+    case WSD_EXPONENTIAL:
+        break;
+    }
+    return 2 * pow(0.5, q) - 1;
+}
+
+/* Which part of the way from the smallest to the largest rate is left after the warm-up. */
+static double part_left(const schedule *s, int64_t n)
+{
+    double r = ((double)n - s->warmup) / ((double)s->decay - s->warmup);
+    if (s->style == LR_LINEAR) return 1 - r;
+    if (s->style == LR_COSINE) return cosine_fall(r);
+    int64_t into = n - (s->decay - s->anneal);
+    return into <= 0 ? 1 : anneal_part(s->anneal_style, (double)into / (double)s->anneal);
+}
+
+static double inverse_root(const schedule *s, int64_t n, double lr)
+{
+    return lr * sqrt(s->warmup > 1 ? s->warmup : 1) / sqrt(n > 1 ? (double)n : 1);
+}
+
+static double rate(const schedule *s, int64_t n, double lr, double min_lr)
+{
+    if (s->warmup > 0 && (double)n <= s->warmup)
+        return s->first_lr + (lr - s->first_lr) * (double)n / s->warmup;
+    if (s->style == LR_CONSTANT) return lr;
+    if (n > s->decay) return min_lr;
+    if (s->style == LR_INVERSE_ROOT) return fmax(min_lr, inverse_root(s, n, lr));
+    return min_lr + part_left(s, n) * (lr - min_lr);
+}
+
+double schedule_lr(const schedule *s, int64_t n)
+{
+    return rate(s, n, s->lr, s->min_lr);
+}
+
+double schedule_embedding_lr(const schedule *s, int64_t n)
+{
+    return rate(s, n, s->embedding_lr, s->embedding_min_lr);
+}
+
+double schedule_decay(const schedule *s, int64_t n)
+{
+    if (n > s->wd_growth || s->wd_style == DECAY_CONSTANT) return s->wd;
+    double x = (double)n / (double)s->wd_growth;
+    if (s->wd_style == DECAY_COSINE) x = cosine_fall(1 - x);
+    return s->first_wd + x * (s->wd - s->first_wd);
+}
+
+/* ---- from the recipe */
+
+static int word_index(const recipe *r, knob_id k, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (recipe_is(r, k, words[i])) return i;
+    return 0;
+}
+
+static void read_styles(schedule *s, const recipe *r)
+{
+    static const char *const rates[] = {"constant", "linear", "cosine", "inverse-square-root",
+                                        "WSD"};
+    static const char *const anneals[] = {"exponential", "linear", "cosine", "minus_sqrt"};
+    static const char *const decays[] = {"constant", "linear", "cosine"};
+    s->style = (lr_style)word_index(r, K_LR_STYLE, rates, 5);
+    s->anneal_style = (wsd_style)word_index(r, K_WSD_STYLE, anneals, 4);
+    s->wd_style = (decay_style)word_index(r, K_WD_STYLE, decays, 3);
+}
+
+static double given_or(const recipe *r, knob_id k, double otherwise)
+{
+    return recipe_given(r, k) ? recipe_real(r, k) : otherwise;
+}
+
+static void read_values(schedule *s, const recipe *r)
+{
+    s->first_lr = recipe_real(r, K_WARMUP_INIT);
+    s->lr = recipe_real(r, K_LR);
+    s->min_lr = recipe_real(r, K_MIN_LR);
+    bool decoupled = recipe_given(r, K_DECOUPLED_LR);
+    s->embedding_lr = given_or(r, K_DECOUPLED_LR, s->lr);
+    s->embedding_min_lr = decoupled ? given_or(r, K_DECOUPLED_MIN_LR, s->min_lr) : s->min_lr;
+    s->first_wd = given_or(r, K_WD_START, recipe_real(r, K_WEIGHT_DECAY));
+    s->wd = given_or(r, K_WD_END, recipe_real(r, K_WEIGHT_DECAY));
+}
+
+/* A length in steps or in samples, whichever is given. */
+static int64_t length_of(const recipe *r, knob_id steps, knob_id samples, int64_t global_batch,
+                         int64_t otherwise)
+{
+    if (recipe_int(r, steps) > 0) return mul_sat(recipe_int(r, steps), global_batch);
+    return recipe_int(r, samples) > 0 ? recipe_int(r, samples) : otherwise;
+}
+
+static void read_lengths(schedule *s, const recipe *r, int64_t global_batch)
+{
+    s->wd_growth = length_of(r, K_TRAIN_ITERS, K_TRAIN_SAMPLES, global_batch, 0);
+    s->decay = length_of(r, K_LR_ITERS, K_LR_SAMPLES, global_batch, s->wd_growth);
+    s->anneal = length_of(r, K_WSD_ITERS, K_WSD_SAMPLES, global_batch, s->decay);
+    s->warmup = (double)length_of(r, K_WARMUP, K_WARMUP_SAMPLES, global_batch, 0);
+    if (recipe_given(r, K_WARMUP_FRACTION))
+        s->warmup = recipe_real(r, K_WARMUP_FRACTION) * (double)s->decay;
+}
+
+/* ---- what cannot be */
+
+static status check_lengths(const schedule *s, error *err)
+{
+    if (s->wd_growth <= 0)
+        return error_set(err, ERR_RULE,
+                         "run length is not set: give train.train_iters or train.train_samples");
+    if (s->warmup >= (double)s->decay)
+        return error_set(err, ERR_RULE,
+                         "the warm-up of %g samples is not shorter than the decay of %" PRId64
+                         ": lower scheduler.lr_warmup_iters (or _samples, _fraction) or raise "
+                         "scheduler.lr_decay_iters",
+                         s->warmup, s->decay);
+    return OK;
+}
+
+static status check_decay(const schedule *s, error *err)
+{
+    if (s->first_wd > s->wd)
+        return error_set(err, ERR_RULE,
+                         "weight decay must not shrink: scheduler.start_weight_decay is %g, "
+                         "scheduler.end_weight_decay is %g",
+                         s->first_wd, s->wd);
+    if (s->wd_style == DECAY_CONSTANT && s->first_wd < s->wd)
+        return error_set(err, ERR_RULE,
+                         "scheduler.weight_decay_incr_style=constant, but weight decay goes from "
+                         "%g to %g: give it a style, or one value",
+                         s->first_wd, s->wd);
+    return OK;
+}
+
+static status check_rates(const schedule *s, error *err)
+{
+    if (s->min_lr > s->lr)
+        return error_set(err, ERR_RULE, "optimizer.min_lr %g is above optimizer.lr %g", s->min_lr,
+                         s->lr);
+    if (s->first_lr > s->lr)
+        return error_set(err, ERR_RULE, "scheduler.lr_warmup_init %g is above optimizer.lr %g",
+                         s->first_lr, s->lr);
+    if (s->embedding_min_lr > s->embedding_lr)
+        return error_set(err, ERR_RULE,
+                         "optimizer.decoupled_lr %g is below its smallest value %g: lower "
+                         "optimizer.decoupled_min_lr (unset, it is optimizer.min_lr)",
+                         s->embedding_lr, s->embedding_min_lr);
+    return OK;
+}
+
+status schedule_init(schedule *s, const recipe *r, int64_t global_batch, error *err)
+{
+    schedule made = {0};
+    if (!recipe_given(r, K_LR))
+        return error_set(err, ERR_RULE, "no learning rate is given: optimizer.lr (--lr)");
+    read_styles(&made, r);
+    read_values(&made, r);
+    read_lengths(&made, r, global_batch);
+    status st = check_lengths(&made, err);
+    if (!st) st = check_rates(&made, err);
+    if (!st) st = check_decay(&made, err);
+    if (!st) *s = made;
+    return st;
+}
+
+/* ---- resume */
+
+typedef struct field {
+    const char *key; /* what the recipe calls it */
+    double mine, stored;
+} field;
+
+static const field *first_difference(const field *fields, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (fields[i].mine != fields[i].stored) return &fields[i];
+    return NULL;
+}
+
+static status same_schedule(const schedule *a, const schedule *b, error *err)
+{
+    const field fields[] = {
+        {"optimizer.lr", a->lr, b->lr},
+        {"optimizer.min_lr", a->min_lr, b->min_lr},
+        {"optimizer.decoupled_lr", a->embedding_lr, b->embedding_lr},
+        {"optimizer.decoupled_min_lr", a->embedding_min_lr, b->embedding_min_lr},
+        {"scheduler.lr_warmup_init", a->first_lr, b->first_lr},
+        {"warm-up in samples", a->warmup, b->warmup},
+        {"decay in samples", (double)a->decay, (double)b->decay},
+        {"scheduler.lr_decay_style (its number)", a->style, b->style},
+        {"anneal in samples", (double)a->anneal, (double)b->anneal},
+        {"scheduler.lr_wsd_decay_style (its number)", a->anneal_style, b->anneal_style},
+        {"scheduler.start_weight_decay", a->first_wd, b->first_wd},
+        {"scheduler.end_weight_decay", a->wd, b->wd},
+        {"scheduler.weight_decay_incr_style (its number)", a->wd_style, b->wd_style},
+        {"the run's length in samples", (double)a->wd_growth, (double)b->wd_growth},
+    };
+    const field *f = first_difference(fields, sizeof fields / sizeof fields[0]);
+    if (!f) return OK;
+    return error_set(err, ERR_RULE,
+                     "%s is %g in the recipe and %g in the checkpoint: set "
+                     "scheduler.override_opt_param_scheduler=true for the recipe's schedule or "
+                     "scheduler.use_checkpoint_opt_param_scheduler=true for the checkpoint's",
+                     f->key, f->mine, f->stored);
+}
+
+status schedule_resume(schedule *s, const schedule *stored, const recipe *r, error *err)
+{
+    if (recipe_on(r, K_SCHED_OVERRIDE)) return OK;
+    if (!recipe_on(r, K_SCHED_CHECKPOINT)) {
+        status st = same_schedule(s, stored, err);
+        if (st) return st;
+    }
+    *s = *stored;
+    return OK;
+}
