@@ -46,7 +46,7 @@ typedef struct known_row {
 typedef struct known_job {
     const char *recipe;
     arena *a;
-    recipe *job;
+    recipe *asked;
     hardware *hw;
     search_result *r;
 } known_job;
@@ -55,15 +55,15 @@ static inline status known_search(known_job *j, const char *path, error *err)
 {
     recipe *own = ARENA_NEW(j->a, recipe);
     j->recipe = path;
-    j->job = ARENA_NEW(j->a, recipe);
+    j->asked = ARENA_NEW(j->a, recipe);
     j->hw = ARENA_NEW(j->a, hardware);
     j->r = ARENA_NEW(j->a, search_result);
     status st = words_recipe(own, path, j->a, err);
     if (!st) st = hardware_read(j->hw, recipe_word(own, K_GPU), j->a, err);
     if (st) return st;
-    against_open(j->job, own);
+    against_open(j->asked, own);
     search_options o = {.hw = j->hw};
-    st = search_run(j->r, j->job, &o, j->a, err);
+    st = search_run(j->r, j->asked, &o, j->a, err);
     if (!st && !j->r->n_best) st = error_set(err, ERR_RULE, "%s: nothing fits", path);
     return st;
 }
@@ -77,7 +77,7 @@ static inline status known_compare(known_row *out, const known *k, const known_j
                            *k->words ? ", " : "", *k->words ? strchr(k->words, '.') + 1 : "");
     search_options o = {.hw = j->hw};
     status st = words_recipe(own, arena_text(a, "%s %s", k->recipe, k->words), a, err);
-    if (!st) st = against_price(out->g, own, &(searched){j->job, j->r, &o}, a, err);
+    if (!st) st = against_price(out->g, own, &(searched){j->asked, j->r, &o}, a, err);
     if (!st && out->g->why_not) st = error_set(err, ERR_RULE, "%s: %s", k->recipe, out->g->why_not);
     return st;
 }
@@ -143,16 +143,16 @@ static inline status print_half(arena *a, error *err)
            "| H100 | found | tokens/s/GPU | GiB |\n"
            "|--:|---|--:|--:|\n");
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        recipe *own = ARENA_NEW(a, recipe), *job = ARENA_NEW(a, recipe);
+        recipe *own = ARENA_NEW(a, recipe), *asked = ARENA_NEW(a, recipe);
         hardware *hw = ARENA_NEW(a, hardware);
         search_result *r = ARENA_NEW(a, search_result);
         status st = words_recipe(own, "recipes/dsv3-256k-h100.yaml", a, err);
         if (!st) st = hardware_read(hw, "H100", a, err);
         if (st) return st;
-        against_open(job, own);
-        recipe_set(job, K_N_GPUS, value_of_int(counts[i]), "directions");
+        against_open(asked, own);
+        recipe_set(asked, K_N_GPUS, value_of_int(counts[i]), "directions");
         search_options o = {.hw = hw};
-        st = search_run(r, job, &o, a, err);
+        st = search_run(r, asked, &o, a, err);
         if (st) return st;
         const found *f = r->n_best ? &r->best[0] : &r->miss;
         if (r->n_best)
