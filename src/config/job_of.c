@@ -58,6 +58,9 @@ static value item_of(value v, int i)
     return v.kind == V_LIST ? v.list.items[i] : v;
 }
 
+/* One word needs no memory: a search takes it again and again. */
+static const signed char each_word[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 static void take_many(void *to, const field *f, value v, arena *a)
 {
     int n = n_items(v);
@@ -73,6 +76,9 @@ static void take_many(void *to, const field *f, value v, arena *a)
         const char **item = ARENA_ARRAY(a, const char *, n);
         for (int i = 0; i < n; i++) item[i] = text_of(item_of(v, i));
         *(job_texts *)to = (job_texts){item, n};
+    } else if (n == 1 && v.kind != V_LIST) {
+        signed char word = word_of(f, v);
+        *(job_words *)to = (job_words){&each_word[word], 1, 1u << word};
     } else {
         signed char *item = ARENA_ARRAY(a, signed char, n);
         unsigned set = 0;
@@ -114,4 +120,53 @@ void job_of(job *j, const recipe *r)
 {
     memset(j, 0, sizeof *j);
     for (int k = 0; k < K_COUNT; k++) job_take(j, r, (knob_id)k);
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_many(const field *f, const void *a, const void *b)
+{
+    if (f->type == MANY_INT) {
+        const job_numbers *x = a, *y = b;
+        return x->n == y->n && x->listed == y->listed &&
+               (!x->n || memcmp(x->item, y->item, (size_t)x->n * sizeof *x->item) == 0);
+    }
+    if (f->type == MANY_FLOAT) {
+        const job_reals *x = a, *y = b;
+        return x->n == y->n &&
+               (!x->n || memcmp(x->item, y->item, (size_t)x->n * sizeof *x->item) == 0);
+    }
+    if (f->type == MANY_ENUM) {
+        const job_words *x = a, *y = b;
+        return x->n == y->n && (!x->n || memcmp(x->item, y->item, (size_t)x->n) == 0);
+    }
+    const job_texts *x = a, *y = b;
+    if (x->n != y->n) return false;
+    for (int i = 0; i < x->n; i++)
+        if (!same_words(x->item[i], y->item[i])) return false;
+    return true;
+}
+
+bool job_same(const job *a, const job *b, knob_id k)
+{
+    const field *f = &fields[k];
+    const void *x = (const char *)a + f->at, *y = (const char *)b + f->at;
+    if (job_has(a, k) != job_has(b, k)) return false;
+    switch (f->type) {
+    case ONE_BOOL:
+        return *(const bool *)x == *(const bool *)y;
+    case ONE_INT:
+        return *(const int64_t *)x == *(const int64_t *)y;
+    case ONE_FLOAT:
+        return *(const double *)x == *(const double *)y;
+    case ONE_ENUM:
+        return *(const signed char *)x == *(const signed char *)y;
+    case ONE_TEXT:
+        return same_words(*(const char *const *)x, *(const char *const *)y);
+    default:
+        return same_many(f, x, y);
+    }
 }

@@ -12,4 +12,7 @@ void job_of(job *j, const recipe *r);
 /* One knob of it, after that knob was set in a resolved recipe. */
 void job_take(job *j, const recipe *r, knob_id k);
 
+/* Do both say the same of a knob? Words that nobody knows are the same. */
+bool job_same(const job *a, const job *b, knob_id k);
+
 #endif

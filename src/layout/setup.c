@@ -179,6 +179,12 @@ status setup_init(setup *s, const recipe *given, arena *a, error *err)
     return pipeline_init(&s->pipe, &s->r, err);
 }
 
+void setup_set(setup *s, knob_id k, value v, const char *why)
+{
+    recipe_set(&s->r, k, v, why);
+    job_take(&s->j, &s->r, k);
+}
+
 /* ---- the fullest rank */
 
 /* The last layer may have the final norm behind it. */

@@ -27,6 +27,9 @@ typedef struct setup {
 /* `given` has model_fill behind it. It is not changed. Memory comes from `a`. */
 status setup_init(setup *s, const recipe *given, arena *a, error *err);
 
+/* One knob with another value, on which nothing that setup_init derives depends. */
+void setup_set(setup *s, knob_id k, value v, const char *why);
+
 /* The pipeline stage whose ranks hold most, and its bytes. Requires possible and no
  * pipe.why_not. */
 int64_t setup_fullest(const setup *s, state_bytes *bytes);

@@ -12,6 +12,7 @@
 #include "predict/cost.h"
 #include "ir/segment.h"
 #include "config/judgement.h"
+#include "config/job_of.h"
 #include "config/target.h"
 #include "config/loads.h"
 
@@ -427,6 +428,20 @@ static void patch_derived(setup *s, const choice_maker *m, const choice *c)
     patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
 }
 
+static bool is_as_before(value now, value was)
+{
+    if (now.kind != was.kind || now.kind == V_NULL) return now.kind == was.kind;
+    if (now.kind == V_BOOL) return now.flag == was.flag;
+    return now.whole == was.whole && (now.kind != V_LIST || now.list.n == was.list.n);
+}
+
+/* The job says what the recipe does: what was patched is taken anew. */
+static void patch_job(setup *s, const setup *base)
+{
+    for (int k = 0; k < K_COUNT; k++)
+        if (!is_as_before(s->r.knob[k].v, base->r.knob[k].v)) job_take(&s->j, &s->r, (knob_id)k);
+}
+
 bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split)
 {
     const setup *base = choice_base(m, c->precision, c->tp);
@@ -439,6 +454,7 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
     set_experts(r, c, m->given);
     set_memory(r, c);
     patch_derived(out, m, c);
+    patch_job(out, base);
     out->possible = layout_possible(r);
     if (out->possible) layout_init(&out->lay, r);
     if (split) out->pipe = split->pipe;

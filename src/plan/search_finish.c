@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "config/job_of.h"
 #include "config/loads.h"
 #include "plan/search_best.h"
 #include "plan/search_parts.h"
@@ -59,6 +60,7 @@ void search_price_routed(routed_price *out, const found *f, const search_result 
         t->r.a = a;
         loads_set(&t->r, skew, "range");
         t->r.knob[K_BUFFER_FACTOR].v = value_of_float(loads_room(&t->r)); /* memory follows */
+        job_of(&t->j, &t->r);
         price_setup(p, t, o->hw, &routed, a);
         *out = (routed_price){skew, p->step_s, p->peak_bytes};
     }

@@ -2,6 +2,7 @@
  * rule. */
 #include "plan/cards_testing.h"
 
+#include "config/job_of.h"
 #include "rules/rules.h"
 
 static void open_recipe(fixture *f, const char *name, const char *const *words)
@@ -46,6 +47,9 @@ static void same_knobs(fixture *f, const choice *c, setup *patched, setup *whole
         if (!value_equal(patched->r.knob[k].v, whole->r.knob[k].v))
             fail_msg("%s: %s patched, %s resolved", knobs[k].key,
                      value_text(f->a, patched->r.knob[k].v), value_text(f->a, whole->r.knob[k].v));
+    for (int k = 0; k < K_COUNT; k++)
+        if (!job_same(&patched->j, &whole->j, (knob_id)k))
+            fail_msg("%s: the patched job has another value", knobs[k].key);
 }
 
 /* What Megatron would have at once. */

@@ -56,7 +56,7 @@ static status open_larger(trainer *t, double factor, error *err)
 {
     setup *s = ARENA_NEW(t->a, setup);
     *s = *t->s;
-    recipe_set(&s->r, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
+    setup_set(s, K_BUFFER_FACTOR, value_of_float(factor), "routed buffers were too small");
     comm_work work = comm_work_begin(t->c, WORK_BUILD);
     status st = ranks_agree(t->c, trainer_open(t, s, err), err);
     comm_work_end(t->c, work);

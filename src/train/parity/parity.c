@@ -108,9 +108,9 @@ static void take_optimizer(setup *s, const golden_case *g)
     const json_t *adam = json_object_get(g->json, "adamw");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         double x = golden_number(adam, numbers[i].name, numbers[i].usual);
-        recipe_set(&s->r, numbers[i].knob, value_of_float(x), "of the reference case");
+        setup_set(s, numbers[i].knob, value_of_float(x), "of the reference case");
     }
-    recipe_set(&s->r, K_BIAS_RATE, value_of_float(0), "of the reference case");
+    setup_set(s, K_BIAS_RATE, value_of_float(0), "of the reference case");
 }
 
 static void open_optimizer(parity *q)
@@ -244,8 +244,8 @@ static status run_grown(parity *q, parity_result *r, const char *folder, const p
                              q->overflow, factor);
         setup *larger = ARENA_NEW(q->a, setup);
         *larger = *q->s;
-        recipe_set(&larger->r, K_BUFFER_FACTOR, value_of_float(ceil(factor * 10) / 10),
-                   "routed buffers were too small");
+        setup_set(larger, K_BUFFER_FACTOR, value_of_float(ceil(factor * 10) / 10),
+                  "routed buffers were too small");
         q->s = larger;
     }
 }
