@@ -231,8 +231,7 @@ card *card_build(cards *k, const choice *c, const card_key *key)
 
 pair_options card_pairing(const card_bench *w, const choice *c)
 {
-    return (pair_options){.delay = c->beside == BESIDE_EP_DELAY,
-                          .early = recipe_on(&w->s.r, K_EARLY_ATTN)};
+    return (pair_options){.delay = c->beside == BESIDE_EP_DELAY, .early = w->s.j.early_attn};
 }
 
 double card_message(cards *k, const setup *s, int64_t parts)

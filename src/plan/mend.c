@@ -156,9 +156,9 @@ static int modules_of(const mending *m, const mend_set *set, const char **out, i
     setup *s = ARENA_NEW(a, setup);
     int n = 0;
     if (resolve(m, set, s, a)) {
-        if (recipe_is(&s->r, K_RECOMPUTE, "full")) n = -1;
-        bool some = recipe_is(&s->r, K_RECOMPUTE, "selective");
-        for (int i = 0; some && i < recipe_count(&s->r, K_RECOMPUTE_MODULES) && n < room; i++) {
+        if (s->j.recompute == J_RECOMPUTE_FULL) n = -1;
+        bool some = s->j.recompute == J_RECOMPUTE_SELECTIVE;
+        for (int i = 0; some && i < s->j.recompute_modules.n && n < room; i++) {
             const char *w = recipe_item(&s->r, K_RECOMPUTE_MODULES, i).text;
             out[n++] = arena_copy(m->a, w, strlen(w));
         }
@@ -273,10 +273,10 @@ static bool by_chunks(mending *m, const mend_set *base, mend_set *out)
     enum { CHUNKS_MOST = 16 };
     setup *s = ARENA_NEW(m->a, setup);
     base = packed_or(m, base);
-    if (!resolve(m, base, s, m->a) || target_of(&s->r) != TARGET_MOEFOLD) return false;
+    if (!resolve(m, base, s, m->a) || !job_is_ours(&s->j)) return false;
     for (int64_t n = 2; n <= CHUNKS_MOST; n *= 2) {
         mend_set set = *base;
-        if (n <= recipe_int(&s->r, K_SEQUENCE_CHUNKS)) continue;
+        if (n <= s->j.sequence_chunks) continue;
         put(m, &set, arena_text(m->a, "%s=%lld", knobs[K_SEQUENCE_CHUNKS].key, (long long)n));
         if (by_recompute(m, &set, out)) return true;
     }

@@ -56,8 +56,8 @@ static void list_wide(choice_maker *m, const recipe *r, bool try)
     bool left_open = try && offload->from != FROM_USER;
     for (int i = 0, n = m->n_precisions; i < n; i++) {
         const setup *base = choice_base(m, i, 1);
-        if (!base || !recipe_on(&base->r, K_FP8_PARAMS)) continue;
-        bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
+        if (!base || !base->j.fp8_params) continue;
+        bool delayed = base->j.fp8_recipe == J_FP8_RECIPE_DELAYED;
         if (open && !delayed && (asked || left_open)) add_format(m, m->precisions[i], true);
         if (try && m->precisions[i]) add_format(m, "bf16_mixed", false);
     }
@@ -124,11 +124,11 @@ static status open_search(search *s, const recipe *given, arena *a, error *err)
     s->k = cards_create(m, s->o->hw, &s->o->prices, a);
     s->r = ranks_create(s->k, m, s->o->hw, &s->o->prices, a);
     s->megatron = fit_by_megatron(probe);
-    s->packs = recipe_on(&probe->r, K_PACK_STEP) && !s->megatron;
+    s->packs = probe->j.pack_step && !s->megatron;
     s->waits = state_waits_on_host(&probe->r);
     for (int i = 0; i < m->n_precisions; i++) {
         const setup *base = choice_base(m, i, 1);
-        s->least[i] = reported_frame_least(base ? &base->r : &probe->r);
+        s->least[i] = reported_frame_least(base ? &base->j : &probe->j);
     }
     space_init(&s->sp, m, s->o->published, s->o->prices.stack);
     make_room(s, a);

@@ -11,32 +11,39 @@
 #include "base/maths.h"
 #include "predict/cost.h"
 #include "ir/segment.h"
-#include "config/judgement.h"
 #include "config/job_of.h"
+#include "config/judgement.h"
 #include "config/target.h"
 #include "config/loads.h"
 
 static const char by_plan[] = "plan";
 
-static void put(recipe *r, knob_id k, value v)
+/* Where a choice goes: a recipe, and the job of a setup that is patched. */
+typedef struct destination {
+    recipe *r;
+    job *j; /* NULL: a recipe that is not resolved has none */
+} destination;
+
+static void put(destination to, knob_id k, value v)
 {
-    r->knob[k] = (setting){v, FROM_USER, by_plan};
+    to.r->knob[k] = (setting){v, FROM_USER, by_plan};
+    if (to.j) job_take(to.j, to.r, k);
 }
 
-static void put_int(recipe *r, knob_id k, int64_t n)
+static void put_int(destination to, knob_id k, int64_t n)
 {
-    put(r, k, value_of_int(n));
+    put(to, k, value_of_int(n));
 }
 
-static void put_word(recipe *r, knob_id k, const char *word)
+static void put_word(destination to, knob_id k, const char *word)
 {
-    put(r, k, word ? value_of_text(word) : (value){.kind = V_NULL});
+    put(to, k, word ? value_of_text(word) : (value){.kind = V_NULL});
 }
 
 /* Only where it differs from what the recipe has: exported recipes stay short. */
-static void put_flag(recipe *r, knob_id k, bool on)
+static void put_flag(destination to, knob_id k, bool on)
 {
-    if (recipe_on(r, k) != on) put(r, k, value_of_bool(on));
+    if (recipe_on(to.r, k) != on) put(to, k, value_of_bool(on));
 }
 
 /* ---- words */
@@ -152,8 +159,8 @@ const char *choice_offload(arena *a, const choice *c)
 /* Powers of two, as large inside as heads and the node allow. */
 bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 {
-    int64_t heads = recipe_int(&base->r, K_KV_HEADS) / tp;
-    int64_t node = recipe_int(&base->r, K_NVLINK) / tp, inner = 1;
+    int64_t heads = base->j.kv_heads / tp;
+    int64_t node = base->j.nvlink / tp, inner = 1;
     while (inner * 2 < cp && cp % (inner * 2) == 0 && inner * 2 <= node && heads > 0 &&
            heads % (inner * 2) == 0 && inner < 8)
         inner *= 2;
@@ -164,122 +171,129 @@ bool choice_levels(const setup *base, int64_t tp, int64_t cp, int64_t levels[2])
 
 /* ---- knobs */
 
-static void set_parallel(recipe *r, const choice *c)
+static void set_parallel(destination to, const choice *c)
 {
-    put_int(r, K_TP, c->tp);
-    put_int(r, K_CP, c->cp);
-    put_int(r, K_EP, c->ep);
-    put_int(r, K_ETP, c->etp);
-    put_int(r, K_MBS, c->mbs);
+    put_int(to, K_TP, c->tp);
+    put_int(to, K_CP, c->cp);
+    put_int(to, K_EP, c->ep);
+    put_int(to, K_ETP, c->etp);
+    put_int(to, K_MBS, c->mbs);
 }
 
-static void set_context(recipe *r, const choice *c, const setup *base)
+static void set_context(destination to, const choice *c, const setup *base)
 {
-    int64_t levels[2];
+    recipe *r = to.r;
+    int64_t levels[2] = {1, 1};
     bool two = c->cp > 1 && c->kind == CP_LEVELS && choice_levels(base, c->tp, c->cp, levels);
-    if (c->cp > 1) put_word(r, K_CP_COMM, cp_kind_word(c->kind));
+    if (c->cp > 1) put_word(to, K_CP_COMM, cp_kind_word(c->kind));
     if (two)
-        put(r, K_CP_LEVELS, level_list(levels));
+        put(to, K_CP_LEVELS, level_list(levels));
     else if (recipe_given(r, K_CP_LEVELS))
-        put_word(r, K_CP_LEVELS, NULL);
-    put_flag(r, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
+        put_word(to, K_CP_LEVELS, NULL);
+    put_flag(to, K_LATENT_RING, c->cp > 1 && c->kind == CP_LATENT);
 }
 
 /* hybridep's kernels reach more of Blackwell's links with 32 multiprocessors than with the 16 that
  * they take by themselves, and published runs there have them (predict/cost_message.c). */
-static void set_multiprocessors(recipe *r, const choice *c)
+static void set_multiprocessors(destination to, const choice *c)
 {
+    recipe *r = to.r;
     const gpu *g = recipe_gpu(r);
     bool set = recipe_given(r, K_FLEX_SMS), ours = r->knob[K_FLEX_SMS].why == by_plan;
     if (set && !ours) return;
     if (c->to >= TO_DOMAINS && recipe_is(r, K_FLEX, "hybridep") && g && g->arch == ARCH_BLACKWELL &&
         target_of(r) == TARGET_MEGATRON)
-        put_int(r, K_FLEX_SMS, 32);
+        put_int(to, K_FLEX_SMS, 32);
     else if (set)
-        put_word(r, K_FLEX_SMS, NULL);
+        put_word(to, K_FLEX_SMS, NULL);
 }
 
-static void set_experts(recipe *r, const choice *c, const recipe *given)
+static void set_experts(destination to, const choice *c, const recipe *given)
 {
+    recipe *r = to.r;
     static const char *const words[DISPATCHER_KINDS] = {"allgather", "alltoall", "flex", "flex"};
-    put_word(r, K_DISPATCHER, words[c->to]);
+    put_word(to, K_DISPATCHER, words[c->to]);
     if (c->to >= TO_DOMAINS)
-        put_word(r, K_FLEX, choice_flex(given, c));
+        put_word(to, K_FLEX, choice_flex(given, c));
     else if (recipe_given(r, K_FLEX))
-        put_word(r, K_FLEX, NULL);
-    set_multiprocessors(r, c);
-    put_flag(r, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);
-    put_flag(r, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD);
-    put_flag(r, K_EP_OVERLAP, c->beside >= BESIDE_EP);
-    put_flag(r, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY);
-    put_flag(r, K_TP_OVERLAP, c->tp_overlap);
+        put_word(to, K_FLEX, NULL);
+    set_multiprocessors(to, c);
+    put_flag(to, K_SHARED_OVERLAP, c->beside == BESIDE_SHARED);
+    put_flag(to, K_DISPATCH_WGRAD, c->beside == BESIDE_WGRAD);
+    put_flag(to, K_EP_OVERLAP, c->beside >= BESIDE_EP);
+    put_flag(to, K_DELAY_WGRAD, c->beside == BESIDE_EP_DELAY);
+    put_flag(to, K_TP_OVERLAP, c->tp_overlap);
 }
 
-static void set_recompute(recipe *r, unsigned drop)
+static void set_recompute(destination to, unsigned drop)
 {
     bool full = drop == DROP_FULL;
-    put_word(r, K_RECOMPUTE, full ? "full" : drop ? "selective" : NULL);
-    put_word(r, K_RECOMPUTE_METHOD, full ? "uniform" : NULL);
-    put(r, K_RECOMPUTE_LAYERS, full ? value_of_int(1) : (value){.kind = V_NULL});
-    put(r, K_RECOMPUTE_MODULES, full || !drop ? (value){.kind = V_NULL} : module_list(drop));
+    put_word(to, K_RECOMPUTE, full ? "full" : drop ? "selective" : NULL);
+    put_word(to, K_RECOMPUTE_METHOD, full ? "uniform" : NULL);
+    put(to, K_RECOMPUTE_LAYERS, full ? value_of_int(1) : (value){.kind = V_NULL});
+    put(to, K_RECOMPUTE_MODULES, full || !drop ? (value){.kind = V_NULL} : module_list(drop));
 }
 
-static void set_graphs(recipe *r, graph_scope g)
+static void set_graphs(destination to, graph_scope g)
 {
+    recipe *r = to.r;
     bool given = recipe_given(r, K_GRAPHS) && !recipe_is(r, K_GRAPHS, "none");
     if (!g && !given) return;
     bool named =
         r->knob[K_GRAPH_MODULES].from == FROM_USER && r->knob[K_GRAPH_MODULES].why != by_plan;
     bool local = g && g != SCOPE_STEP && recipe_is(r, K_GRAPHS, "local"); /* as a person asked */
     if (!local)
-        put_word(r, K_GRAPHS,
+        put_word(to, K_GRAPHS,
                  !g                ? "none"
                  : g == SCOPE_STEP ? "full_iteration"
                                    : "transformer_engine");
-    if (!named || g != SCOPE_BOTH) put(r, K_GRAPH_MODULES, graph_modules(g));
+    if (!named || g != SCOPE_BOTH) put(to, K_GRAPH_MODULES, graph_modules(g));
     if (g != SCOPE_STEP) return;
-    put_flag(r, K_PAGED_STASH, true);
-    put_flag(r, K_OP_FUSER, true);
+    put_flag(to, K_PAGED_STASH, true);
+    put_flag(to, K_OP_FUSER, true);
     /* on where nobody says; Megatron-LM has one flag for both */
-    put(r, K_NAN_LOSS, value_of_bool(false));
-    if (r->knob[K_NAN_GRAD].from != FROM_USER) put(r, K_NAN_GRAD, value_of_bool(false));
+    put(to, K_NAN_LOSS, value_of_bool(false));
+    if (r->knob[K_NAN_GRAD].from != FROM_USER) put(to, K_NAN_GRAD, value_of_bool(false));
 }
 
 /* Our own runs go on with copies while the host updates, and move state: the other system's are
  * left as the recipe has them. */
-static void set_state(recipe *r, const choice *c)
+static void set_state(destination to, const choice *c)
 {
+    recipe *r = to.r;
     bool moved = c->offload == OFFLOAD_MOVED, there = c->offload && !moved;
-    put_flag(r, K_OPT_OFFLOAD, there);
+    put_flag(to, K_OPT_OFFLOAD, there);
     if (there && c->offload < OFFLOAD_ALL)
-        put(r, K_OPT_OFFLOAD_FRACTION, value_of_float(choice_on_host(c)));
+        put(to, K_OPT_OFFLOAD_FRACTION, value_of_float(choice_on_host(c)));
     if (target_of(r) == TARGET_MEGATRON) return;
-    put_flag(r, K_OPT_STATES, moved);
+    put_flag(to, K_OPT_STATES, moved);
     if (there && r->knob[K_OPT_OFFLOAD_OVERLAP].from != FROM_USER)
-        put_flag(r, K_OPT_OFFLOAD_OVERLAP, true);
+        put_flag(to, K_OPT_OFFLOAD_OVERLAP, true);
 }
 
-static void set_memory(recipe *r, const choice *c)
+static void set_memory(destination to, const choice *c)
 {
-    set_recompute(r, c->drop);
-    set_state(r, c);
-    set_graphs(r, c->graphs);
+    set_recompute(to, c->drop);
+    set_state(to, c);
+    set_graphs(to, c->graphs);
 }
 
-static void set_precision(recipe *r, const choice_maker *m, const choice *c)
+static void set_precision(destination to, const choice_maker *m, const choice *c)
 {
+    recipe *r = to.r;
     const char *word = m->precisions[c->precision];
-    if (word) put_word(r, K_PRECISION, word);
-    if (m->aware) put(r, K_PRECISION_AWARE, value_of_bool(true));
+    if (word) put_word(to, K_PRECISION, word);
+    if (m->aware) put(to, K_PRECISION_AWARE, value_of_bool(true));
     if (!m->wide[c->precision]) return;
-    put(r, K_FP8_PARAMS, value_of_bool(false));
-    if (r->knob[K_REUSE_GRAD].from != FROM_USER) put(r, K_REUSE_GRAD, value_of_bool(false));
+    put(to, K_FP8_PARAMS, value_of_bool(false));
+    if (r->knob[K_REUSE_GRAD].from != FROM_USER) put(to, K_REUSE_GRAD, value_of_bool(false));
 }
 
 /* Megatron-LM turns these on only where a flag asks for them; the other system does so by itself
  * (setup.c). */
-static void set_asked(recipe *r, const choice *c)
+static void set_asked(destination to, const choice *c)
 {
+    recipe *r = to.r;
     if (!recipe_is_lm(r)) return;
     bool sharded = recipe_on(r, K_DIST_OPT);
     bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
@@ -292,44 +306,51 @@ static void set_asked(recipe *r, const choice *c)
                   sharded && reduced &&
                       (r->knob[K_GRAD_OVERLAP].from != FROM_USER || recipe_on(r, K_GRAD_OVERLAP))}};
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++)
-        if (r->knob[asked[i].k].from != FROM_USER) put(r, asked[i].k, value_of_bool(asked[i].on));
+        if (r->knob[asked[i].k].from != FROM_USER) put(to, asked[i].k, value_of_bool(asked[i].on));
 }
 
 /* What was recorded, for this EP: memory follows it as times do. False: nothing was. */
-static bool set_routing(recipe *r, const choice_maker *m, const choice *c)
+static bool set_routing(destination to, const choice_maker *m, const choice *c)
 {
+    recipe *r = to.r;
     if (!m->routed || c->ep < 2 || !loads_by_megatron(r)) return false;
     loads_set(r, fmax(1, routing_skew(m->routed, c->ep)), "--routing");
+    if (to.j) {
+        job_take(to.j, r, K_ROUTING_SKEW);
+        job_take(to.j, r, K_BUFFER_FACTOR);
+    }
     return true;
 }
 
 /* Behind the skew of this EP, which it holds. */
-static void set_rank_capacity(recipe *r, const choice *c)
+static void set_rank_capacity(destination to, const choice *c)
 {
+    recipe *r = to.r;
     bool ours = r->knob[K_RANK_CAPACITY].why == by_plan;
     if (c->graphs != SCOPE_STEP || (recipe_given(r, K_RANK_CAPACITY) && !ours)) return;
-    put(r, K_RANK_CAPACITY, value_of_float(loads_rank_capacity(r)));
+    put(to, K_RANK_CAPACITY, value_of_float(loads_rank_capacity(r)));
 }
 
 void choice_set(recipe *r, choice_maker *m, const choice *c)
 {
-    set_precision(r, m, c);
-    set_parallel(r, c);
-    put_int(r, K_PP, c->pp);
+    destination to = {r, NULL};
+    set_precision(to, m, c);
+    set_parallel(to, c);
+    put_int(to, K_PP, c->pp);
     if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->split)
         put_word(
-            r, K_PP_LAYOUT,
+            to, K_PP_LAYOUT,
             pipeline_balanced(r->a, recipe_int(r, K_LAYERS), recipe_int(r, K_MTP), c->pp * c->vpp));
     else if (r->knob[K_PP_LAYOUT].from != FROM_USER && c->vpp > 1 &&
              !recipe_given(r, K_LAYERS_PER_VSTAGE))
-        put_int(r, K_VPP, c->vpp);
+        put_int(to, K_VPP, c->vpp);
     const setup *base = choice_base(m, c->precision, c->tp);
-    if (base) set_context(r, c, base);
-    set_experts(r, c, m->given);
-    set_memory(r, c);
-    set_routing(r, m, c);
-    set_rank_capacity(r, c);
-    set_asked(r, c);
+    if (base) set_context(to, c, base);
+    set_experts(to, c, m->given);
+    set_memory(to, c);
+    set_routing(to, m, c);
+    set_rank_capacity(to, c);
+    set_asked(to, c);
 }
 
 /* ---- setups that patches start from */
@@ -348,7 +369,7 @@ static void leave_stages(recipe *r)
         K_FIRST_LAYERS, K_LAST_LAYERS, K_LAYERS_PER_VSTAGE, K_GROUP_SIZE};
     for (size_t i = 0; i < sizeof of_stages / sizeof of_stages[0]; i++)
         r->knob[of_stages[i]] = (setting){.from = FROM_NOTHING};
-    put_int(r, K_PP, 1);
+    put_int((destination){r, NULL}, K_PP, 1);
 }
 
 const setup *choice_base(choice_maker *m, int precision, int64_t tp)
@@ -362,11 +383,12 @@ const setup *choice_base(choice_maker *m, int precision, int64_t tp)
     *r = *m->given;
     choice one = {.tp = tp, .cp = 1, .mbs = 1, .ep = 1, .etp = 1, .precision = precision};
     one.to = TO_EXPERTS;
-    set_precision(r, m, &one);
-    set_parallel(r, &one);
+    destination to = {r, NULL};
+    set_precision(to, m, &one);
+    set_parallel(to, &one);
     leave_stages(r);
-    put_word(r, K_DISPATCHER, "alltoall");
-    if (recipe_given(r, K_FLEX)) put_word(r, K_FLEX, NULL);
+    put_word(to, K_DISPATCHER, "alltoall");
+    if (recipe_given(r, K_FLEX)) put_word(to, K_FLEX, NULL);
     error err = {{0}};
     setup *s = ARENA_NEW(m->a, setup);
     if (setup_init(s, r, m->a, &err) == OK && s->possible && s->pipe.stages) made->s = s;
@@ -394,7 +416,7 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
     if (setup_init(s, r, m->a, &err) != OK || s->pipe.why_not || !s->pipe.stages) return made;
     made->pipe = s->pipe;
     made->ok = s->pipe.vpp == c->vpp;
-    made->receives_early = c->pp > 1 && recipe_on(&s->r, K_OVERLAP_P2P);
+    made->receives_early = c->pp > 1 && s->j.overlap_p2p;
     for (int i = 0; i < PIPE_KNOBS; i++) made->knob[i] = s->r.knob[pipe_knobs[i]];
     return made;
 }
@@ -402,44 +424,33 @@ const pipe_split *choice_split(choice_maker *m, const choice *c)
 /* ---- patching */
 
 /* Null asks for the derived value. */
-static void patch_value(recipe *r, const recipe *given, knob_id k, value v)
+static void patch_value(destination to, const recipe *given, knob_id k, value v)
 {
     const setting *set = &given->knob[k];
-    if (set->from != FROM_USER || set->v.kind == V_NULL) r->knob[k].v = v;
+    if (set->from == FROM_USER && set->v.kind != V_NULL) return;
+    to.r->knob[k].v = v;
+    job_take(to.j, to.r, k);
 }
 
 static void patch_derived(setup *s, const choice_maker *m, const choice *c)
 {
     recipe *r = &s->r;
+    destination to = {r, &s->j};
     const recipe *given = m->given;
-    bool sharded = recipe_on(r, K_DIST_OPT);
+    bool sharded = s->j.dist_opt;
     bool reduced = layout_dp(r) > 1 || c->cp > 1 || layout_edp(r) > 1;
-    patch_value(r, given, K_SP, value_of_bool(c->tp > 1));
-    patch_value(r, given, K_GRAD_OVERLAP, value_of_bool(sharded && reduced));
-    bool overlap = recipe_on(r, K_GRAD_OVERLAP);
-    patch_value(r, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
-    patch_value(r, given, K_OPT_OFFLOAD_FRACTION,
+    patch_value(to, given, K_SP, value_of_bool(c->tp > 1));
+    patch_value(to, given, K_GRAD_OVERLAP, value_of_bool(sharded && reduced));
+    bool overlap = s->j.grad_overlap;
+    patch_value(to, given, K_PARAM_OVERLAP, value_of_bool(sharded && reduced && overlap));
+    patch_value(to, given, K_OPT_OFFLOAD_FRACTION,
                 value_of_float(c->offload == OFFLOAD_MOVED ? 0 : choice_on_host(c)));
-    patch_value(r, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
-    if (!set_routing(r, m, c) || !loads_forced(r))
-        patch_value(r, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
-    set_rank_capacity(r, c);
-    patch_value(r, given, K_CONNECTIONS, setup_connections(r));
-    patch_value(r, given, K_TE_RNG, value_of_bool(!recipe_is(r, K_GRAPHS, "none")));
-}
-
-static bool is_as_before(value now, value was)
-{
-    if (now.kind != was.kind || now.kind == V_NULL) return now.kind == was.kind;
-    if (now.kind == V_BOOL) return now.flag == was.flag;
-    return now.whole == was.whole && (now.kind != V_LIST || now.list.n == was.list.n);
-}
-
-/* The job says what the recipe does: what was patched is taken anew. */
-static void patch_job(setup *s, const setup *base)
-{
-    for (int k = 0; k < K_COUNT; k++)
-        if (!is_as_before(s->r.knob[k].v, base->r.knob[k].v)) job_take(&s->j, &s->r, (knob_id)k);
+    patch_value(to, given, K_ROUTING_SKEW, value_of_float(loads_skew(r)));
+    if (!set_routing(to, m, c) || !loads_forced(r))
+        patch_value(to, given, K_BUFFER_FACTOR, value_of_float(loads_room(r)));
+    set_rank_capacity(to, c);
+    patch_value(to, given, K_CONNECTIONS, setup_connections(r));
+    patch_value(to, given, K_TE_RNG, value_of_bool(s->j.graphs != J_GRAPHS_NONE));
 }
 
 bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split *split)
@@ -448,13 +459,16 @@ bool choice_patch(setup *out, choice_maker *m, const choice *c, const pipe_split
     if (!base || (split && !split->ok)) return false;
     *out = *base;
     recipe *r = &out->r;
-    set_parallel(r, c);
-    for (int i = 0; split && i < PIPE_KNOBS; i++) r->knob[pipe_knobs[i]] = split->knob[i];
-    set_context(r, c, base);
-    set_experts(r, c, m->given);
-    set_memory(r, c);
+    destination to = {r, &out->j};
+    set_parallel(to, c);
+    for (int i = 0; split && i < PIPE_KNOBS; i++) {
+        r->knob[pipe_knobs[i]] = split->knob[i];
+        job_take(&out->j, r, pipe_knobs[i]);
+    }
+    set_context(to, c, base);
+    set_experts(to, c, m->given);
+    set_memory(to, c);
     patch_derived(out, m, c);
-    patch_job(out, base);
     out->possible = layout_possible(r);
     if (out->possible) layout_init(&out->lay, r);
     if (split) out->pipe = split->pipe;

@@ -30,8 +30,7 @@ bool search_is_giant(int64_t layers, int64_t micros)
 static bool is_giant(const setup *t)
 {
     int64_t dp = t->lay.dp > 0 ? t->lay.dp : 1;
-    return search_is_giant(t->m.n_layers,
-                           recipe_int(&t->r, K_GBS) / (recipe_int(&t->r, K_MBS) * dp));
+    return search_is_giant(t->m.n_layers, t->j.gbs / (t->j.mbs * dp));
 }
 
 void search_price_found(found *f, const search_result *r, const search_options *o)

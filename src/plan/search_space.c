@@ -147,7 +147,7 @@ static void list_splits(space *s, const model *m)
 /* A graph of the whole step, in this number format? */
 static bool step_ran(const space *s, const setup *base)
 {
-    return ran(s, K_GRAPHS, BAND_GRAPHS, band_full_iteration(band_precision(&base->r)));
+    return ran(s, K_GRAPHS, BAND_GRAPHS, band_full_iteration(band_precision(&base->j)));
 }
 
 /* In one of the number formats that are searched? */
@@ -221,8 +221,8 @@ bool space_dense_ok(const space *s, const choice *c)
     const setup *base = choice_base(s->m, c->precision, tp);
     if (!base) return false;
     const model *m = &base->m;
-    int64_t kv = recipe_int(&base->r, K_KV_HEADS);
-    if (recipe_int(&base->r, K_HEADS) % tp || m->padded_vocab % tp) return false;
+    int64_t kv = base->j.kv_heads;
+    if (base->j.heads % tp || m->padded_vocab % tp) return false;
     if (!m->mla && kv > 0 && kv % tp && tp % kv) return false;
     if (m->shared_ffn % tp) return false;
     for (int64_t i = 0; i < m->n_layers; i++)
@@ -249,7 +249,7 @@ bool space_kind_ok(const space *s, const choice *c)
 {
     const setup *base = choice_base(s->m, c->precision, c->tp);
     const model *m = &base->m;
-    int64_t heads = recipe_int(&base->r, K_KV_HEADS), levels[2];
+    int64_t heads = base->j.kv_heads, levels[2];
     if (c->tp_overlap && c->tp == 1) return false;
     if (pinned(s, K_TP_OVERLAP)) {
         if (recipe_on(s->given, K_TP_OVERLAP) != c->tp_overlap && c->tp > 1) return false;
@@ -257,7 +257,7 @@ bool space_kind_ok(const space *s, const choice *c)
         return false;
     if (c->cp == 1) return c->kind == CP_RING;
     if (kind_is_pinned_away(s, c)) return false;
-    bool sinks = recipe_is(&base->r, K_SOFTMAX, "learnable");
+    bool sinks = base->j.softmax == J_SOFTMAX_LEARNABLE;
     switch (c->kind) {
     case CP_RING:
         return !sinks && !has_windows(m);
@@ -279,8 +279,7 @@ static bool dispatch_ran(const space *s, const choice *c, const setup *base)
     if (!s->family || c->ep * c->etp == 1) return true;
     const char *name = c->to >= TO_DOMAINS ? choice_flex(s->given, c) : words[c->to];
     return ran(s, K_DISPATCHER, BAND_DISPATCH,
-               band_dispatch(name, c->ep * c->etp, recipe_int(&base->r, K_GPUS_PER_NODE),
-                             recipe_int(&base->r, K_NVLINK)));
+               band_dispatch(name, c->ep * c->etp, base->j.gpus_per_node, base->j.nvlink));
 }
 
 bool space_etp_is_rare(const choice *c)
@@ -301,8 +300,8 @@ bool space_experts_ok(const space *s, const choice *c)
     if (!dispatch_ran(s, c, base)) return false;
     if (c->to == TO_ALL) return c->ep * c->etp > 1;
     if (c->to == TO_EXPERTS) return true;
-    int64_t domain = recipe_int(&base->r, K_NVLINK), group = c->ep * c->etp;
-    if (recipe_given(&base->r, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
+    int64_t domain = base->j.nvlink, group = c->ep * c->etp;
+    if (job_has(&base->j, K_CAPACITY) || recipe_gpu(s->given)->arch == ARCH_CPU) return false;
     if (c->to == TO_OTHERS && domain > 8) return false; /* deepep does not run there */
     return group > 1 && (domain <= 8 || group <= domain);
 }
@@ -362,22 +361,21 @@ bool space_beside_ok(const space *s, const choice *c)
         return base->m.experts > 0 && c->ep > 1;
     default:
         return c->ep > 1 && c->to != TO_ALL && (c->pp == 1 || c->vpp > 1) && c->drop != DROP_FULL &&
-               !(c->drop & DROP_MOE) &&
-               (recipe_on(&base->r, K_BF16) || recipe_on(&base->r, K_FP16));
+               !(c->drop & DROP_MOE) && (base->j.bf16 || base->j.fp16);
     }
 }
 
 static bool offload_ok(const space *s, const choice *c, const setup *base)
 {
-    bool moved = c->offload == OFFLOAD_MOVED, ours = target_of(&base->r) != TARGET_MEGATRON;
+    bool moved = c->offload == OFFLOAD_MOVED, ours = job_is_ours(&base->j);
     if (ours ? !pin_agrees(s, K_OPT_STATES, moved) : moved) return false;
     if (!pin_agrees(s, K_OPT_OFFLOAD, c->offload && !moved)) return false;
     if (!c->offload) return !s->m->wide[c->precision];
     if (pinned(s, K_OPT_OFFLOAD_FRACTION) && c->offload != OFFLOAD_ALL) return false;
-    if (moved) return base->gpu->arch != ARCH_CPU && !recipe_is(&base->r, K_OPTIMIZER, "none");
-    bool delayed = recipe_is(&base->r, K_FP8_RECIPE, "delayed");
-    return recipe_on(&base->r, K_PRECISION_AWARE) && base->gpu->arch != ARCH_CPU &&
-           (!recipe_on(&base->r, K_FP8_PARAMS) || delayed);
+    if (moved) return base->gpu->arch != ARCH_CPU && base->j.optimizer != J_OPTIMIZER_NONE;
+    bool delayed = base->j.fp8_recipe == J_FP8_RECIPE_DELAYED;
+    return base->j.precision_aware && base->gpu->arch != ARCH_CPU &&
+           (!base->j.fp8_params || delayed);
 }
 
 bool space_inner_ok(const space *s, const choice *c)

@@ -108,12 +108,12 @@ int peak_parts(peak_part out[PEAK_PARTS], const reported *r, const int64_t *aren
  * products of tensors with one scale take either order, so that one copy is enough there. */
 static double copy_bytes(const setup *s)
 {
-    const recipe *r = &s->r;
-    bool fp8 = recipe_given(r, K_FP8), fp4 = recipe_given(r, K_FP4);
-    if (fp4) return recipe_on(r, K_FP4_PARAMS) ? 0 : 2 * (0.5 + 1.0 / 16);
-    if (!fp8 || recipe_on(r, K_FP8_PARAMS)) return 0;
-    if (recipe_is(r, K_FP8_RECIPE, "mxfp8")) return 2 * (1 + 1.0 / 32);
-    if (recipe_is(r, K_FP8_RECIPE, "blockwise")) return 2 * (1 + 4.0 / 16384);
+    const job *j = &s->j;
+    bool fp8 = job_has(j, K_FP8), fp4 = job_has(j, K_FP4);
+    if (fp4) return j->fp4_params ? 0 : 2 * (0.5 + 1.0 / 16);
+    if (!fp8 || j->fp8_params) return 0;
+    if (j->fp8_recipe == J_FP8_RECIPE_MXFP8) return 2 * (1 + 1.0 / 32);
+    if (j->fp8_recipe == J_FP8_RECIPE_BLOCKWISE) return 2 * (1 + 4.0 / 16384);
     return s->gpu && s->gpu->arch >= ARCH_BLACKWELL ? 1 : 2;
 }
 
@@ -127,14 +127,14 @@ static int64_t workspaces(const setup *s)
 
 static int64_t gathered(const setup *s, const step_shape *z)
 {
-    if (s->lay.tp == 1 || !recipe_on(&s->r, K_SP)) return 0;
+    if (s->lay.tp == 1 || !s->j.sp) return 0;
     return dtype_bytes(z->types.activation, mul_sat(z->Tc, s->m.hidden));
 }
 
 /* I2; a tied head's weight is the table. */
 static int64_t dummies(const setup *s, const number_types *t, bool head, const state_bytes *state)
 {
-    if (!recipe_on(&s->r, K_GRAD_FUSION)) return 0;
+    if (!s->j.grad_fusion) return 0;
     int64_t table = head && s->m.tied ? mul_sat(s->m.padded_vocab / s->lay.tp, s->m.hidden) : 0;
     return add_sat(dtype_bytes(t->weight, state->shapes), dtype_bytes(t->weight, table));
 }
@@ -146,9 +146,9 @@ static int64_t copies(const setup *s, const state_bytes *state)
 
 static bool copies_gradients(const setup *s, const number_types *t)
 {
-    bool aware = recipe_on(&s->r, K_PRECISION_AWARE) &&
-                 (!recipe_given(&s->r, K_FP8) || recipe_is(&s->r, K_FP8_RECIPE, "delayed") ||
-                  recipe_on(&s->r, K_OPT_OFFLOAD));
+    bool aware =
+        s->j.precision_aware &&
+        (!job_has(&s->j, K_FP8) || s->j.fp8_recipe == J_FP8_RECIPE_DELAYED || s->j.opt_offload);
     return t->masters && t->gradient != DTYPE_F32 && !aware;
 }
 
@@ -181,7 +181,7 @@ static bool has_head(const setup *s, int64_t pp_rank)
 /* I4 */
 static bool captures_parts(const setup *s)
 {
-    return recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
+    return s->j.graphs == J_GRAPHS_LOCAL || s->j.graphs == J_GRAPHS_TRANSFORMER_ENGINE;
 }
 
 int64_t allocated_state_sum(const allocated_state *s)
@@ -226,10 +226,10 @@ int64_t allocated_state_least(const setup *s, int64_t pp_rank, const state_bytes
 
 /* ---- reserved */
 
-reserved_ratio reserved_ratio_of(const recipe *r)
+reserved_ratio reserved_ratio_of(const job *j)
 {
-    const char *conf = recipe_word(r, K_ALLOC_CONF);
-    bool narrow = recipe_given(r, K_FP8) || recipe_given(r, K_FP4);
+    const char *conf = j->alloc_conf;
+    bool narrow = job_has(j, K_FP8) || job_has(j, K_FP4);
     /* Published: 1.03 to 1.08. Pages are mapped where a block needs them; what was freed on another
      * stream, and graphs' pools, stay apart. */
     if (conf && text_contains(conf, "expandable_segments:true"))
@@ -270,10 +270,10 @@ static ep_reach reach_of(const setup *s)
 static int64_t dispatcher_bytes(const setup *s)
 {
     const step_shape z = step_shape_of(s);
-    if (!s->m.experts || s->lay.ep < 2 || !recipe_is(&s->r, K_DISPATCHER, "flex")) return 0;
+    if (!s->m.experts || s->lay.ep < 2 || s->j.dispatcher != J_DISPATCHER_FLEX) return 0;
     ep_reach e = reach_of(s);
     int64_t H = s->m.hidden, experts = s->m.experts / s->lay.ep;
-    if (recipe_is(&s->r, K_FLEX, "hybridep")) {
+    if (s->j.flex == J_FLEX_HYBRIDEP) {
         int64_t row = 2 * H + 4 * experts * e.ranks + H / 32;
         int64_t inside = mul_sat(mul_sat(z.T, e.ranks), row);
         int64_t across = e.domains > 1 ? mul_sat(mul_sat(z.T, e.domains), row) : 0;
@@ -299,10 +299,10 @@ static int64_t nccl_bytes(const setup *s)
 
 static void see_outside(reported *out, const setup *s, int64_t graphs)
 {
-    if (recipe_on_cpu(&s->r)) return;
+    if (job_on_cpu(&s->j)) return;
     out->outside_part[OUTSIDE_CONTEXT] = CONTEXT_BYTES; /* as nvidia-smi shows before any tensor */
     out->outside_part[OUTSIDE_NCCL] = nccl_bytes(s);
-    bool megatron = target_of(&s->r) == TARGET_MEGATRON; /* our dispatch has no library */
+    bool megatron = !job_is_ours(&s->j); /* our dispatch has no library */
     out->outside_part[OUTSIDE_DISPATCHER] = megatron ? dispatcher_bytes(s) : 0;
     out->outside_part[OUTSIDE_GRAPHS] = graphs;
     out->outside = 0;
@@ -312,18 +312,18 @@ static void see_outside(reported *out, const setup *s, int64_t graphs)
 
 /* ---- all of it */
 
-reported_frame reported_frame_least(const recipe *r)
+reported_frame reported_frame_least(const job *j)
 {
-    if (recipe_on_cpu(r)) return (reported_frame){0, 1, 0};
-    if (target_of(r) != TARGET_MEGATRON) return (reported_frame){CONTEXT_BYTES, 1, 0};
-    reserved_ratio ratio = reserved_ratio_of(r);
+    if (job_on_cpu(j)) return (reported_frame){0, 1, 0};
+    if (job_is_ours(j)) return (reported_frame){CONTEXT_BYTES, 1, 0};
+    reserved_ratio ratio = reserved_ratio_of(j);
     return (reported_frame){CONTEXT_BYTES, ratio.middle, ratio.again};
 }
 
 reported_frame reported_frame_of(const setup *s)
 {
     reported r = {0};
-    reported_frame f = reported_frame_least(&s->r);
+    reported_frame f = reported_frame_least(&s->j);
     see_outside(&r, s, 0);
     f.outside = r.outside;
     return f;
@@ -363,7 +363,7 @@ void reported_of(reported *out, const setup *s, const allocated_state *state, li
         part[ALLOCATED_TEMPORARIES] = level.temp;
     }
     for (int i = 0; i < ALLOCATED_PARTS; i++) out->allocated = add_sat(out->allocated, part[i]);
-    reserved_ratio ratio = reserved_ratio_of(&s->r);
+    reserved_ratio ratio = reserved_ratio_of(&s->j);
     int64_t again = state->step > live_sum(level) ? 0 : level.again;
     out->reserved = add_sat(times(out->allocated, ratio.middle), times(again, ratio.again));
     out->reserved_low = times(out->allocated, ratio.low);

@@ -99,7 +99,7 @@ typedef struct reported_level {
 int64_t reported_peak(const reported_frame *f, const reported_level *x);
 
 /* No layout of the recipe has less outside: for bounds on bytes that are there. */
-reported_frame reported_frame_least(const recipe *r);
+reported_frame reported_frame_least(const job *j);
 int64_t reported_least(const reported_frame *f, int64_t bytes);
 
 /* How many bytes may be there at most, where so many are usable. */
@@ -124,7 +124,7 @@ typedef struct reserved_ratio {
     double low, middle, high;
     double again, again_high;
 } reserved_ratio;
-reserved_ratio reserved_ratio_of(const recipe *r);
+reserved_ratio reserved_ratio_of(const job *j);
 
 /* What waits on the host: optimizer state of the fullest rank, by offload or between updates; and
  * with activations, of the rank with most, times the GPUs of a node. */

@@ -145,19 +145,30 @@ const char *band_dispatch(const char *dispatcher, int64_t ranks, int64_t node, i
 /* Experts of a group lie side by side in the order of ranks. */
 static const char *dispatch_of(const setup *s)
 {
-    const char *flex = recipe_word(&s->r, K_FLEX), *word = recipe_word(&s->r, K_DISPATCHER);
-    if (text_equal(word, "flex")) word = flex ? flex : "deepep";
-    if (!s->m.experts || !word) return "none";
+    static const char *const backends[] = {[J_FLEX_NULL] = "deepep",
+                                           [J_FLEX_DEEPEP] = "deepep",
+                                           [J_FLEX_HYBRIDEP] = "hybridep",
+                                           [J_FLEX_NCCLEP] = "ncclep",
+                                           [J_FLEX_OTHER] = "none"};
+    const char *const words[] = {[J_DISPATCHER_NULL] = "none",
+                                 [J_DISPATCHER_ALLGATHER] = "allgather",
+                                 [J_DISPATCHER_ALLTOALL] = "alltoall",
+                                 [J_DISPATCHER_FLEX] = backends[s->j.flex],
+                                 [J_DISPATCHER_OTHER] = "none"};
+    const char *word = words[s->j.dispatcher];
+    if (!s->m.experts) return "none";
     return band_dispatch(word, s->lay.ep * s->lay.etp, s->lay.gpus_per_node, s->lay.nvlink_domain);
 }
 
-const char *band_precision(const recipe *r)
+const char *band_precision(const job *j)
 {
-    if (recipe_given(r, K_FP4)) return "nvfp4";
-    if (!recipe_given(r, K_FP8))
-        return recipe_on(r, K_BF16) || recipe_on(r, K_FP16) ? "bf16" : "fp32";
-    const char *word = recipe_word(r, K_FP8_RECIPE);
-    return word ? word : "tensorwise";
+    if (job_has(j, K_FP4)) return "nvfp4";
+    if (!job_has(j, K_FP8)) return j->bf16 || j->fp16 ? "bf16" : "fp32";
+    static const char *const scalings[] = {
+        [J_FP8_RECIPE_NULL] = "tensorwise",       [J_FP8_RECIPE_DELAYED] = "delayed",
+        [J_FP8_RECIPE_TENSORWISE] = "tensorwise", [J_FP8_RECIPE_BLOCKWISE] = "blockwise",
+        [J_FP8_RECIPE_MXFP8] = "mxfp8",           [J_FP8_RECIPE_OTHER] = ""};
+    return scalings[j->fp8_recipe];
 }
 
 const char *band_full_iteration(const char *precision)
@@ -172,17 +183,16 @@ const char *band_full_iteration(const char *precision)
     return "full_iteration fp8";
 }
 
-static const char *graphs_of(const recipe *r)
+static const char *graphs_of(const job *j)
 {
-    const char *how = recipe_word(r, K_GRAPHS);
-    if (!how || text_equal(how, "none")) return "none";
-    return text_equal(how, "full_iteration") ? band_full_iteration(band_precision(r)) : "parts";
+    if (j->graphs == J_GRAPHS_FULL_ITERATION) return band_full_iteration(band_precision(j));
+    return j->graphs == J_GRAPHS_NULL || j->graphs == J_GRAPHS_NONE ? "none" : "parts";
 }
 
-static const char *recompute_of(const recipe *r)
+static const char *recompute_of(const job *j)
 {
-    if (recipe_is(r, K_RECOMPUTE, "full")) return "full";
-    return recipe_is(r, K_RECOMPUTE, "selective") ? "selective" : "none";
+    if (j->recompute == J_RECOMPUTE_FULL) return "full";
+    return j->recompute == J_RECOMPUTE_SELECTIVE ? "selective" : "none";
 }
 
 static const char *published_name(const model *m)
@@ -195,32 +205,26 @@ static const char *published_name(const model *m)
 
 band_traits band_traits_of(const setup *s)
 {
-    const recipe *r = &s->r;
-    const char *chip = recipe_word(r, K_GPU);
+    const job *j = &s->j;
+    const char *chip = j->gpu;
     band_traits t = {.family = band_family(chip),
                      .gpu = chip ? chip : "",
                      .name = published_name(&s->m), /* I4 */
-                     .seq = recipe_int(r, K_SEQ),
-                     .stack = recipe_word(r, K_STACK)};
+                     .seq = j->seq,
+                     .stack = j->stack};
     t.feature[BAND_DISPATCH] = dispatch_of(s);
-    t.feature[BAND_RECOMPUTE] = recompute_of(r);
-    t.drops = recipe_is(r, K_RECOMPUTE, "selective") ? drop_of_recipe(r) : 0;
-    t.feature[BAND_PRECISION] = band_precision(r);
-    bool beside = recipe_on(r, K_DISPATCH_WGRAD) && !recipe_on(r, K_EP_OVERLAP);
-    t.feature[BAND_OVERLAP] = beside                        ? "wgrad"
-                              : !recipe_on(r, K_EP_OVERLAP) ? "off"
-                              : recipe_on(r, K_DELAY_WGRAD) ? "delayed"
-                                                            : "on";
-    t.feature[BAND_GRAPHS] = graphs_of(r);
-    double host = recipe_on(r, K_OPT_OFFLOAD) ? recipe_real(r, K_OPT_OFFLOAD_FRACTION) : 0;
-    int64_t sizes[] = {s->lay.tp,
-                       s->lay.cp,
-                       s->lay.ep,
-                       s->lay.etp,
-                       s->lay.pp,
-                       s->pipe.vpp,
-                       recipe_int(r, K_MBS),
-                       (int64_t)(4 * host)};
+    t.feature[BAND_RECOMPUTE] = recompute_of(j);
+    t.drops = j->recompute == J_RECOMPUTE_SELECTIVE ? drop_of_recipe(&s->r) : 0;
+    t.feature[BAND_PRECISION] = band_precision(j);
+    bool beside = j->dispatch_wgrad && !j->ep_overlap;
+    t.feature[BAND_OVERLAP] = beside           ? "wgrad"
+                              : !j->ep_overlap ? "off"
+                              : j->delay_wgrad ? "delayed"
+                                               : "on";
+    t.feature[BAND_GRAPHS] = graphs_of(j);
+    double host = j->opt_offload ? j->opt_offload_fraction : 0;
+    int64_t sizes[] = {s->lay.tp, s->lay.cp,   s->lay.ep, s->lay.etp,
+                       s->lay.pp, s->pipe.vpp, j->mbs,    (int64_t)(4 * host)};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) t.sizes[i] = sizes[i];
     return t;
 }

@@ -75,7 +75,7 @@ bool band_supports(char family, band_feature f, const char *word, const char *st
 bool band_supports_drops(char family, unsigned drops, const char *stack);
 
 /* The word for a recipe's number format: "bf16", "mxfp8" ... */
-const char *band_precision(const recipe *r);
+const char *band_precision(const job *j);
 
 /* The word for a graph of the full iteration in a number format. */
 const char *band_full_iteration(const char *precision);

@@ -354,7 +354,7 @@ double cost_chunk(const cost_model *c, const op *o)
     if (parts) return (double)o->dim[DIM_HEAD_PART_ROWS] / (double)o->dim[DIM_HEAD_PART_T];
     if (o->role != ROLE_LOGIT_SUMS) return 1;
     const setup *s = c->s;
-    double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
+    double tokens = (double)s->j.seq * (double)s->j.mbs;
     return (double)o->dim[DIM_ALL_GATHER_N] / 3 / (tokens / (double)s->lay.cp);
 }
 

@@ -13,37 +13,39 @@
 
 /* ---- numbers of products */
 
-static scaling_kind scaling_of(const recipe *r)
+static scaling_kind scaling_of(const job *j)
 {
-    static const char *const words[] = {"delayed", "tensorwise", "blockwise", "mxfp8"};
-    if (recipe_given(r, K_FP4)) return SCALING_NVFP4;
-    for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++)
-        if (recipe_is(r, K_FP8_RECIPE, words[i])) return (scaling_kind)i;
-    return SCALING_TENSORWISE;
+    static const scaling_kind kinds[] = {[J_FP8_RECIPE_NULL] = SCALING_TENSORWISE,
+                                         [J_FP8_RECIPE_DELAYED] = SCALING_DELAYED,
+                                         [J_FP8_RECIPE_TENSORWISE] = SCALING_TENSORWISE,
+                                         [J_FP8_RECIPE_BLOCKWISE] = SCALING_BLOCKWISE,
+                                         [J_FP8_RECIPE_MXFP8] = SCALING_MXFP8,
+                                         [J_FP8_RECIPE_OTHER] = SCALING_TENSORWISE};
+    return job_has(j, K_FP4) ? SCALING_NVFP4 : kinds[j->fp8_recipe];
 }
 
 /* A machine without such numbers computes in wider ones. */
 static void init_numbers(cost_model *c)
 {
-    const recipe *r = &c->s->r;
+    const job *j = &c->s->j;
     const double *peak = c->hw->peak;
-    c->plain = recipe_on(r, K_BF16) || recipe_on(r, K_FP16) ? NUMBER_BF16 : NUMBER_FP32;
+    c->plain = j->bf16 || j->fp16 ? NUMBER_BF16 : NUMBER_FP32;
     c->products = c->plain;
-    if (recipe_given(r, K_FP8) && peak[NUMBER_FP8] > 0) c->products = NUMBER_FP8;
-    if (recipe_given(r, K_FP4) && peak[NUMBER_FP8] > 0)
+    if (job_has(j, K_FP8) && peak[NUMBER_FP8] > 0) c->products = NUMBER_FP8;
+    if (job_has(j, K_FP4) && peak[NUMBER_FP8] > 0)
         c->products = peak[NUMBER_FP4] > 0 ? NUMBER_FP4 : NUMBER_FP8;
-    c->scaling = scaling_of(r);
-    c->narrow_weight_gradients = recipe_on(r, K_FP8_WGRAD);
-    c->quantises = quant_plan_of(r).form != QUANT_NONE;
-    c->by_reference = c->quantises && target_by_reference(r);
+    c->scaling = scaling_of(j);
+    c->narrow_weight_gradients = j->fp8_wgrad;
+    c->quantises = quant_plan_of(&c->s->r).form != QUANT_NONE;
+    c->by_reference = c->quantises && target_by_reference(&c->s->r);
 }
 
 /* Weights travel as they are kept, but MXFP8 is made of BF16 where it arrives. */
 static void init_gathers(cost_model *c)
 {
-    const recipe *r = &c->s->r;
-    state_mode mode = state_mode_bare(r);
-    bool narrow = recipe_given(r, K_FP8) && recipe_on(r, K_FP8_PARAMS);
+    const job *j = &c->s->j;
+    state_mode mode = state_mode_bare(&c->s->r);
+    bool narrow = job_has(j, K_FP8) && j->fp8_params;
     c->gathered_bytes = narrow && c->scaling != SCALING_MXFP8 ? 1 : mode.plain;
 }
 
@@ -51,7 +53,7 @@ static void init_gathers(cost_model *c)
 
 double cost_routed_tokens(const setup *s)
 {
-    double tokens = (double)recipe_int(&s->r, K_SEQ) * (double)recipe_int(&s->r, K_MBS);
+    double tokens = (double)s->j.seq * (double)s->j.mbs;
     return tokens / (double)(s->lay.cp * s->lay.tp);
 }
 
@@ -91,20 +93,20 @@ void cost_stash(cost_model *c, unsigned drop)
 
 static void init_routing(cost_model *c)
 {
-    const recipe *r = &c->s->r;
+    const job *j = &c->s->j;
     const double *n = c->hw->launches;
-    bool flex = recipe_is(r, K_DISPATCHER, "flex");
-    bool fused = recipe_on(r, K_PERMUTE_FUSION), router = recipe_on(r, K_ROUTER_FUSION);
-    c->dispatch = !flex                              ? DISPATCH_ALLTOALL
-                  : recipe_is(r, K_FLEX, "hybridep") ? DISPATCH_HYBRIDEP
-                                                     : DISPATCH_DEEPEP;
-    c->gathers = c->hw->framework > 0 && recipe_is(r, K_DISPATCHER, "allgather");
-    c->wide_combine = c->gathers && recipe_is(r, K_ROUTER_DTYPE, "fp32");
+    bool flex = j->dispatcher == J_DISPATCHER_FLEX;
+    bool fused = j->permute_fusion, router = j->router_fusion;
+    c->dispatch = !flex                        ? DISPATCH_ALLTOALL
+                  : j->flex == J_FLEX_HYBRIDEP ? DISPATCH_HYBRIDEP
+                                               : DISPATCH_DEEPEP;
+    c->gathers = c->hw->framework > 0 && j->dispatcher == J_DISPATCHER_ALLGATHER;
+    c->wide_combine = c->gathers && j->router_dtype == J_ROUTER_DTYPE_FP32;
     c->sorts_again =
         c->hw->framework > 0 && !flex && !c->gathers && c->s->lay.ep == 1 && c->s->m.experts > 1;
     c->one_by_one = c->hw->framework > 0;
-    c->delays = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP) && recipe_on(r, K_DELAY_WGRAD);
-    c->by_nodes = c->hw->framework > 0 && recipe_on(r, K_EP_OVERLAP);
+    c->delays = c->hw->framework > 0 && j->ep_overlap && j->delay_wgrad;
+    c->by_nodes = c->hw->framework > 0 && j->ep_overlap;
     double copies = c->hw->dispatch_copies[c->dispatch];
     c->permute_passes = fused ? 1 : c->hw->unfused;
     c->routing = copies * c->permute_passes;
@@ -118,12 +120,12 @@ static void init_routing(cost_model *c)
     c->routing_calls = copies * (fused ? 1 : c->hw->unfused_calls);
     c->router_calls = router ? 1 : c->hw->unfused_calls;
     init_draws(c);
-    if (recipe_on(r, K_OP_FUSER)) cost_fuse(c);
-    if (recipe_on(r, K_PAGED_STASH))
-        cost_stash(c, recipe_is(r, K_RECOMPUTE, "full") ? DROP_FULL : drop_of_recipe(r));
-    double factor = recipe_real(r, K_BUFFER_FACTOR);
+    if (j->op_fuser) cost_fuse(c);
+    if (j->paged_stash)
+        cost_stash(c, j->recompute == J_RECOMPUTE_FULL ? DROP_FULL : drop_of_recipe(&c->s->r));
+    double factor = j->buffer_factor;
     c->fill = factor > 1 && c->s->lay.ep > 1 ? 1 / factor : 1;
-    cost_set_skew(c, loads_priced(r));
+    cost_set_skew(c, loads_priced(&c->s->r));
 }
 
 void cost_set_skew(cost_model *c, double skew)
@@ -188,7 +190,7 @@ const char *cost_unknown_kind(const hardware *hw)
 void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *stack)
 {
     *c = (cost_model){.hw = hw, .s = s};
-    const struct stack *k = stack_of(hw, stack ? stack : recipe_word(&s->r, K_STACK));
+    const struct stack *k = stack_of(hw, stack ? stack : s->j.stack);
     c->device = k->device;
     c->host = k->host;
     c->unfused_sinks = k->unfused_sinks;
@@ -196,7 +198,7 @@ void cost_init(cost_model *c, const hardware *hw, const setup *s, const char *st
     c->captured = capture_of(&s->r);
     for (int phase = 0; phase < 2; phase++)
         c->replay[phase] = hw->calls[CALL_REPLAY][phase] * hw->launch * c->host;
-    c->copies_beside = !recipe_on_cpu(&s->r);
+    c->copies_beside = !job_on_cpu(&s->j);
     init_numbers(c);
     init_gathers(c);
     init_routing(c);
@@ -218,7 +220,7 @@ static update_copies offloaded(const cost_model *c, double elements, const state
     const hardware *h = c->hw;
     double bytes = elements * (4 + mode->plain), copies = bytes / h->host_bandwidth,
            adam = cost_host_update(c, elements);
-    bool beside = recipe_on(&c->s->r, K_OPT_OFFLOAD_OVERLAP);
+    bool beside = c->s->j.opt_offload_overlap;
     return (update_copies){bytes, copies + adam, beside ? fmax(copies, adam) : copies + adam};
 }
 
@@ -240,7 +242,7 @@ update_copies cost_update_copies(const cost_model *c, const program *p)
 {
     state_mode mode = state_mode_bare(&c->s->r);
     double owned = (double)p->weights.owned, part = state_on_host(&c->s->r);
-    bool ours = state_host_is_ours(&c->s->r) && !recipe_on_cpu(&c->s->r);
+    bool ours = state_host_is_ours(&c->s->r) && !job_on_cpu(&c->s->j);
     if (!mode.types.moments || !ours) return (update_copies){0, 0, 0};
     if (mode.moved > 0) return moved(c, owned, &mode);
     return part > 0 ? offloaded(c, owned * part, &mode) : (update_copies){0, 0, 0};

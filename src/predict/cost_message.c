@@ -147,8 +147,8 @@ static double drawn(double N, double n, double k, double j)
 /* The same chance where all K come from `topk_groups` of the groups. */
 static double limited(const setup *s, double n)
 {
-    double groups = (double)recipe_int(&s->r, K_GROUPS);
-    double chosen = (double)recipe_int(&s->r, K_GROUP_TOPK);
+    double groups = (double)s->j.groups;
+    double chosen = (double)s->j.group_topk;
     double all = (double)s->m.experts, size = all / groups, sum = 0;
     if (n <= size) return chosen / groups * chance(chosen * size, n, s->m.topk);
     double held = floor(n / size);
@@ -160,7 +160,7 @@ static double limited(const setup *s, double n)
 
 static bool is_limited(const setup *s)
 {
-    int64_t groups = recipe_int(&s->r, K_GROUPS), chosen = recipe_int(&s->r, K_GROUP_TOPK);
+    int64_t groups = s->j.groups, chosen = s->j.group_topk;
     return groups > 1 && chosen > 0 && chosen < groups && s->m.experts % groups == 0 &&
            s->m.topk <= chosen * (s->m.experts / groups);
 }
@@ -286,10 +286,10 @@ static double each_to_all(const cost_model *c, const group_facts *g, double byte
  * it leaves the default to hybridep, which takes 32 in one domain. */
 static bool few_multiprocessors(const cost_model *c)
 {
-    const recipe *r = &c->s->r;
+    const job *j = &c->s->j;
     bool theirs = c->dispatch == DISPATCH_HYBRIDEP && c->hw->framework > 0;
-    bool few = recipe_given(r, K_FLEX_SMS) ? recipe_int(r, K_FLEX_SMS) < 32
-                                           : recipe_version_is(r, "container", "", "26.06");
+    bool few = job_has(j, K_FLEX_SMS) ? j->flex_sms < 32
+                                      : recipe_version_is(&c->s->r, "container", "", "26.06");
     return theirs && few && c->s->gpu && c->s->gpu->arch == ARCH_BLACKWELL;
 }
 

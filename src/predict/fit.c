@@ -11,21 +11,20 @@
  * each scope once more, a full iteration none beside the plan. */
 static int64_t bytes_beside(const setup *s, const program_size *p)
 {
-    bool partial =
-        recipe_is(&s->r, K_GRAPHS, "local") || recipe_is(&s->r, K_GRAPHS, "transformer_engine");
-    return partial && !recipe_on_cpu(&s->r) ? p->bytes[REGION_TEMP] : 0;
+    bool partial = s->j.graphs == J_GRAPHS_LOCAL || s->j.graphs == J_GRAPHS_TRANSFORMER_ENGINE;
+    return partial && !job_on_cpu(&s->j) ? p->bytes[REGION_TEMP] : 0;
 }
 
 bool fit_by_megatron(const setup *s)
 {
-    return !recipe_on_cpu(&s->r) && target_of(&s->r) == TARGET_MEGATRON;
+    return !job_on_cpu(&s->j) && !job_is_ours(&s->j);
 }
 
 /* Optimizer state of a rank that waits on the host. */
 static int64_t state_of_host(const setup *s, int64_t rank)
 {
     state_bytes b;
-    if (recipe_on_cpu(&s->r)) return 0;
+    if (job_on_cpu(&s->j)) return 0;
     state_of_stage(&b, s, rank_coordinates(&s->lay, rank).pp);
     return b.host + (state_waits_on_host(&s->r) ? state_optimizer(&b) : 0);
 }

@@ -2,26 +2,26 @@
 #include "predict/not_priced.h"
 
 #include "base/text.h"
+#include "config/job_of.h"
 
 typedef struct assumption {
     knob_id knob;
-    const char *value;             /* priced as if it were this */
-    const char *assumed;           /* the same for people */
-    bool (*seen)(const recipe *r); /* where the price does see it; NULL: nowhere */
+    const char *value;          /* priced as if it were this */
+    const char *assumed;        /* the same for people */
+    bool (*seen)(const job *j); /* where the price does see it; NULL: nowhere */
 } assumption;
 
 /* Fused activations of experts are priced where blocks are scaled as Blackwell does. */
-static bool scaled_in_blocks(const recipe *r)
+static bool scaled_in_blocks(const job *j)
 {
-    return recipe_is(r, K_FP8_RECIPE, "mxfp8") || recipe_given(r, K_FP4);
+    return j->fp8_recipe == J_FP8_RECIPE_MXFP8 || job_has(j, K_FP4);
 }
 
 /* Multiprocessors of hybridep are priced where 16 of them are fewer than its links can use. */
-static bool fills_links(const recipe *r)
+static bool fills_links(const job *j)
 {
-    const gpu *g = recipe_gpu(r);
-    return g && g->arch == ARCH_BLACKWELL && recipe_is(r, K_FLEX, "hybridep") &&
-           recipe_int(r, K_FLEX_SMS) == 32;
+    return j->machine && j->machine->arch == ARCH_BLACKWELL && j->flex == J_FLEX_HYBRIDEP &&
+           j->flex_sms == 32;
 }
 
 static const assumption table[] = {
@@ -53,11 +53,13 @@ static const assumption table[] = {
 
 int price_leaves_out(not_priced out[NOT_PRICED_MAX], const recipe *r, arena *a)
 {
+    job j;
     int n = 0;
+    job_of(&j, r);
     for (size_t i = 0; i < sizeof table / sizeof table[0] && n < NOT_PRICED_MAX; i++) {
         const assumption *x = &table[i];
         const setting *set = &r->knob[x->knob];
-        if (set->from != FROM_USER || (x->seen && x->seen(r))) continue;
+        if (set->from != FROM_USER || (x->seen && x->seen(&j))) continue;
         const char *text = value_text(a, set->v);
         if (text_equal(text, x->value)) continue;
         out[n++] = (not_priced){knobs[x->knob].key, text, x->assumed};

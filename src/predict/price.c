@@ -96,8 +96,8 @@ static void see_time(price *out, const setup *s, const stage_time *t, double opt
 
 static void see_rates(price *out, const setup *s, const cost_model *c)
 {
-    double tokens = (double)recipe_int(&s->r, K_GBS) * (double)recipe_int(&s->r, K_SEQ);
-    double flops = model_flops_per_token(&s->m, recipe_int(&s->r, K_SEQ));
+    double tokens = (double)s->j.gbs * (double)s->j.seq;
+    double flops = model_flops_per_token(&s->m, s->j.seq);
     out->tokens_per_s_per_gpu = tokens / out->step_s / (double)s->lay.world;
     out->tflops_per_gpu = out->tokens_per_s_per_gpu * flops / 1e12;
     out->mfu_bf16 = out->tflops_per_gpu * 1e12 / c->hw->peak[NUMBER_BF16];
@@ -190,7 +190,7 @@ static void see_routing(price *out, const setup *s, const cost_model *c)
 {
     if (!s->m.experts || s->lay.ep < 2) return;
     out->skew = out->worst_skew = c->skew;
-    out->room = recipe_real(&s->r, K_BUFFER_FACTOR);
+    out->room = s->j.buffer_factor;
     out->room_is_planned = !fit_by_megatron(s);
     out->worst_layer = -1;
     for (int64_t i = 0; i < c->n_by_layer; i++) {

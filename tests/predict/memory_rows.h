@@ -61,7 +61,7 @@ static inline status measured_row(measured *m, const csv *t, int row, arena *a, 
     reported_of_rank(&m->r, s, &z, 0);
     double optimizer = csv_int(t, row, "optimizer", 1) ? 0 : (double)m->r.part[ALLOCATED_OPTIMIZER];
     m->ours = (double)m->r.allocated - optimizer;
-    double ratio = reserved_ratio_of(&s->r).middle;
+    double ratio = reserved_ratio_of(&s->j).middle;
     m->ours_reserved = (double)m->r.reserved - ratio * optimizer;
     return OK;
 }

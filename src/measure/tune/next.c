@@ -227,7 +227,7 @@ static void consider_all(choosing *c)
     setup *s = ARENA_NEW(c->a, setup);
     error err = {{0}};
     if (!tune_recipe(c->t, c->base, r, c->a) || setup_init(s, r, c->a, &err)) return;
-    int64_t batch = recipe_int(&s->r, K_GBS);
+    int64_t batch = s->j.gbs;
     for (int64_t m = 0; m <= batch && m <= 4096; m = m ? 2 * m : 1)
         for (int i = 0; i < R; i++)
             for (int d = 0; d < D; d++) {

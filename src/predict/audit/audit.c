@@ -16,7 +16,7 @@ static void find_fullest(audit_state *t)
 status audit_run(audit_result *out, const setup *s, const audit_options *o, arena *a, error *err)
 {
     static const audit_options none = {0};
-    *out = (audit_result){.ranks = recipe_int(&s->r, K_N_GPUS)};
+    *out = (audit_result){.ranks = s->j.n_gpus};
     out->why_not = audit_why_not(s, a);
     if (out->why_not) return OK;
     if (s->lay.world > AUDIT_RANKS_MAX)

@@ -9,16 +9,16 @@
 
 static int64_t tokens_of(const setup *s)
 {
-    return recipe_int(&s->r, K_MBS) * recipe_int(&s->r, K_SEQ) / s->lay.cp / s->lay.tp;
+    return s->j.mbs * s->j.seq / s->lay.cp / s->lay.tp;
 }
 
 /* Rows that a rank's tokens make: one an expert, no more than capacity lets through. */
 static double rows_of(const setup *s)
 {
     double rows = (double)tokens_of(s) * (double)s->m.topk;
-    double factor = recipe_real(&s->r, K_CAPACITY);
-    if (!recipe_given(&s->r, K_CAPACITY) || factor < 0) return rows;
-    return recipe_on(&s->r, K_PAD_CAPACITY) || factor < 1 ? rows * factor : rows;
+    double factor = s->j.capacity;
+    if (!job_has(&s->j, K_CAPACITY) || factor < 0) return rows;
+    return s->j.pad_capacity || factor < 1 ? rows * factor : rows;
 }
 
 /* How likely one of a token's experts is among n. */
@@ -39,7 +39,7 @@ static flex_group group_of_flex(const setup *s, int64_t rank)
     const layout *l = &s->lay;
     rank_at at = rank_coordinates(l, rank);
     int64_t place = group_rank(s, GROUP_TP_EP, &at);
-    bool domains = recipe_is(&s->r, K_FLEX, "hybridep");
+    bool domains = s->j.flex == J_FLEX_HYBRIDEP;
     int64_t span = domains ? l->nvlink_domain : l->gpus_per_node;
     if (span < 1) span = 1;
     return (flex_group){s->m.experts, l->ep, l->etp, place, (rank - place) % span, span};

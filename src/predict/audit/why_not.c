@@ -93,15 +93,14 @@ static bool is_needed(const char *id)
 /* Rules know them; what they hold and do in a step nothing here describes. */
 const char *audit_not_known(const setup *s, arena *a)
 {
-    static const knob_id fsdp[] = {K_FSDP, K_TORCH_FSDP};
-    for (int i = 0; i < 2; i++)
-        if (recipe_on(&s->r, fsdp[i]))
-            return arena_text(a,
-                              "%s=true: memory and time under FSDP are not known; repair: %s=false",
-                              knobs[fsdp[i]].key, knobs[fsdp[i]].key);
-    static const char *const known[] = {"adam", "muon", "none"};
-    for (int i = 0; i < 3; i++)
-        if (recipe_is(&s->r, K_OPTIMIZER, known[i])) return NULL;
+    if (s->j.fsdp || s->j.torch_fsdp) {
+        const char *key = knobs[s->j.fsdp ? K_FSDP : K_TORCH_FSDP].key;
+        return arena_text(a, "%s=true: memory and time under FSDP are not known; repair: %s=false",
+                          key, key);
+    }
+    if (s->j.optimizer == J_OPTIMIZER_ADAM || s->j.optimizer == J_OPTIMIZER_MUON ||
+        s->j.optimizer == J_OPTIMIZER_NONE)
+        return NULL;
     return arena_text(a, "%s=%s: memory and time are known for adam and muon only; repair: %s=adam",
                       knobs[K_OPTIMIZER].key, recipe_word(&s->r, K_OPTIMIZER),
                       knobs[K_OPTIMIZER].key);
@@ -125,12 +124,12 @@ const char *audit_why_not_of(const setup *s, const violations *found, arena *a)
     if (not_known) return not_known;
     if (!s->possible) return "the sizes allow no layout";
     if (s->pipe.why_not) return s->pipe.why_not;
-    int64_t micros = recipe_int(&s->r, K_GBS) / (recipe_int(&s->r, K_MBS) * s->lay.dp);
+    int64_t micros = s->j.gbs / (s->j.mbs * s->lay.dp);
     int64_t layers = ceil_div(s->m.n_layers, s->pipe.pp) + 4 * s->pipe.vpp;
     if (mul_sat(micros, layers) > VISITS_MAX)
         return arena_text(a,
                           "train.global_batch_size=%" PRId64 ": %" PRId64
                           " microbatches per rank and step are more than can be built",
-                          recipe_int(&s->r, K_GBS), micros);
+                          s->j.gbs, micros);
     return NULL;
 }
